@@ -1,0 +1,53 @@
+# Two commands do everything on a machine with Python >= 3.11 and make:
+#   make figures   the project's main job: compute and draw every figure
+#   make test      the whole test suite
+# Both set up .venv first, with the versions pinned in constraints.txt.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.polyceptron-setup
+OUT ?= figures
+PROFILE ?= quick
+# One BLAS thread for each test process: the runner uses the cores already.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+
+.PHONY: help setup figures test check bench docs browser clean
+
+help:
+	@sed -n '1,5p' Makefile
+	@echo "also: setup, check (lint, types, import rules), bench, docs, clean"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  -e '.[web,cluster,export,dev]'
+	@touch $@
+
+figures: setup
+	$(BIN)/polyceptron figures --out $(OUT) --profile $(PROFILE)
+
+test: setup browser check
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# The explorer's tests drive Debian's Chromium; without root and apt they skip and say why.
+browser:
+	@sh tests/install_chromium.sh
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+docs: setup
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+
+clean:
+	rm -rf $(VENV) $(OUT) docs/_build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

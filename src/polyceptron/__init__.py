@@ -1,0 +1,54 @@
+"""polyceptron: how well can a linear classifier learn a k-class rule from n = αd examples?
+
+Exact answers in the limit of large d, the algorithms that reach them, and the experiments that
+confirm them. Rooms, in reading and import order: `model`, `numerics`, `theory`, `algorithms`,
+`experiments`, `report`, `cli`. Names are loaded on first use, so that importing is fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from polyceptron.rows import VERSION as __version__
+
+_HOME = {
+    "Teacher": "model",
+    "Perceptron": "model",
+    "finite_prior": "model",
+    "BayesOptimal": "model",
+    "InvalidInput": "errors",
+    "ComputationFailed": "errors",
+    "transitions": "theory",
+    "solution_curve": "theory",
+    "state_evolution": "theory",
+    "fixed_points": "theory",
+    "generalisation_error": "theory",
+    "learning_curve": "report",
+}
+
+__all__ = [*_HOME, "__version__"]
+
+if TYPE_CHECKING:
+    from polyceptron.errors import ComputationFailed, InvalidInput
+    from polyceptron.model import BayesOptimal, Perceptron, Teacher, finite_prior
+    from polyceptron.report import learning_curve
+    from polyceptron.theory import (
+        fixed_points,
+        generalisation_error,
+        solution_curve,
+        state_evolution,
+        transitions,
+    )
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(f"polyceptron.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'polyceptron' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

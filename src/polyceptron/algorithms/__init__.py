@@ -1,0 +1,1 @@
+"""What runs on data: message passing, empirical risk minimisation, scikit-learn classifiers."""

@@ -1,0 +1,58 @@
+"""The command line: parse, call, print. Nothing is computed here.
+
+Exit codes: 0 done, 1 the computation failed or a check is off, 2 the input is wrong, 130 stopped.
+Every command module has `register(app)`; heavy imports stay inside the commands, so that
+`polyceptron --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from polyceptron.cli import amp, erm, experiments, report, theory, trust
+from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.rows import VERSION
+
+app = typer.Typer(
+    name="polyceptron",
+    help="Exact learning curves of linear multi-class classifiers in high dimension.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
+    if version:
+        typer.echo(f"polyceptron {VERSION}")
+        raise typer.Exit
+
+
+for module in (theory, erm, amp, experiments, report, trust):
+    module.register(app)
+
+
+def main() -> None:
+    """Run the command line; every failure ends in one sentence and an exit code."""
+    try:
+        app()
+    except InvalidInput as error:
+        _fail(error, 2)
+    except ComputationFailed as error:
+        _fail(error, 1)
+    except BrokenPipeError:  # the reader of our output went away, as `head` does
+        sys.stderr.close()
+        sys.exit(0)
+    except OSError as error:
+        _fail(error, 2)
+    except KeyboardInterrupt:
+        _fail("stopped", 130)
+
+
+def _fail(reason: object, code: int) -> None:
+    print(f"polyceptron: {reason}", file=sys.stderr)  # noqa: T201
+    sys.exit(code)

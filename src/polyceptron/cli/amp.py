@@ -1,0 +1,9 @@
+"""Message passing at the shell: amp."""
+
+from __future__ import annotations
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's commands."""

@@ -1,0 +1,9 @@
+"""Experiments at the shell: sweep, results, merge."""
+
+from __future__ import annotations
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's commands."""

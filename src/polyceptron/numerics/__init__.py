@@ -1,0 +1,1 @@
+"""Gaussian expectations and orthant probabilities that return value and error; root finding."""

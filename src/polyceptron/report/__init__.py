@@ -1,0 +1,1 @@
+"""From tables to pictures: learning curves, the paper's figures, the explorer."""

@@ -1,0 +1,1 @@
+"""The large-dimension theory: Bayes-optimal, empirical risk minimisation, transitions, tails."""
