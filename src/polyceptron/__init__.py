@@ -24,12 +24,15 @@ _HOME = {
     "state_evolution": "theory",
     "fixed_points": "theory",
     "generalisation_error": "theory",
+    "amp": "algorithms",
+    "AMPResult": "algorithms",
     "learning_curve": "report",
 }
 
 __all__ = [*_HOME, "__version__"]
 
 if TYPE_CHECKING:
+    from polyceptron.algorithms import AMPResult, amp
     from polyceptron.errors import ComputationFailed, InvalidInput
     from polyceptron.model import BayesOptimal, Perceptron, Teacher, finite_prior
     from polyceptron.report import learning_curve

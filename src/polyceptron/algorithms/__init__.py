@@ -1,1 +1,5 @@
-"""What runs on data: message passing, empirical risk minimisation, scikit-learn classifiers."""
+"""What runs on data: message passing, solvers and estimators."""
+
+from polyceptron.algorithms.amp import AMPResult, amp
+
+__all__ = ["AMPResult", "amp"]
