@@ -17,6 +17,8 @@ _HOME = {
     "Perceptron": "model",
     "finite_prior": "model",
     "BayesOptimal": "model",
+    "ERM": "model",
+    "Loss": "model",
     "InvalidInput": "errors",
     "ComputationFailed": "errors",
     "transitions": "theory",
@@ -34,7 +36,7 @@ __all__ = [*_HOME, "__version__"]
 if TYPE_CHECKING:
     from polyceptron.algorithms import AMPResult, amp
     from polyceptron.errors import ComputationFailed, InvalidInput
-    from polyceptron.model import BayesOptimal, Perceptron, Teacher, finite_prior
+    from polyceptron.model import ERM, BayesOptimal, Loss, Perceptron, Teacher, finite_prior
     from polyceptron.report import learning_curve
     from polyceptron.theory import (
         fixed_points,
