@@ -1,0 +1,176 @@
+"""The grid as tasks: what each row asks for, its key, its seed, and its expected cost.
+
+A *case* is one row to compute, described by a flat dict (its content); its key is a hash of that
+content, so that the same question has the same key in every sweep, order and machine. A *task* is
+the unit of work: the cases that share one data set (all ridges of an instance) or one piece of
+theory.
+
+    seed path  = (sweep seed, hash of (model, k, prior, α, d), instance number)
+    seed       = first 53 bits of SeedSequence(sweep seed, spawn_key = the rest)
+
+An instance therefore depends on nothing else in the grid, and all estimators see the same data:
+`teacher.sample(round(alpha * d), d, seed)` draws it again from the `seed` column of a row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from polyceptron.experiments.spec import Grid, SweepSpec
+
+KEY_FORMAT = "polyceptron-task-1"
+THEORY_BATCH = 8  # points of one theory task: they share work, yet a task stays short
+
+Content = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row to compute: its content and the key of that content."""
+
+    content: Content
+    key: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """Cases that are computed together and differ in `varies` alone ('ridge' or 'alpha')."""
+
+    varies: str
+    cases: tuple[Case, ...]
+
+    @property
+    def shared(self) -> Content:
+        """What all cases ask for (with the first one's value of what varies)."""
+        return self.cases[0].content
+
+    @property
+    def values(self) -> list[Any]:
+        """The values of what varies, one for each case."""
+        return [case.content.get(self.varies) for case in self.cases]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the cases."""
+        return tuple(case.key for case in self.cases)
+
+    def only(self, keys: Collection[str]) -> Task:
+        """The same task with these cases alone."""
+        return replace(self, cases=tuple(case for case in self.cases if case.key in keys))
+
+    def split(self) -> list[Task]:
+        """One task for each case."""
+        return [replace(self, cases=(case,)) for case in self.cases]
+
+
+def content_key(content: Content) -> str:
+    """The hash of a content: 32 hexadecimal digits."""
+    text = KEY_FORMAT + json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def make_task(varies: str, contents: list[Content]) -> Task:
+    """A task from the contents of its cases."""
+    return Task(varies, tuple(Case(content, content_key(content)) for content in contents))
+
+
+@lru_cache(maxsize=4096)
+def seed_path(
+    seed: int, model: str, n_classes: int, prior: str, alpha: float, dimension: int, instance: int
+) -> tuple[int, ...]:
+    """(entropy, four words of the problem's hash, instance): the place of an instance's seed."""
+    problem = json.dumps([model, n_classes, prior, float(alpha), dimension], separators=(",", ":"))
+    digest = hashlib.sha256(problem.encode()).digest()[:16]
+    words = (int.from_bytes(digest[i : i + 4], "big") for i in range(0, 16, 4))
+    return (seed, *words, instance)
+
+
+def seed_of(path: tuple[int, ...] | list[int]) -> int:
+    """The seed at a path, below 2**53 so that it survives a float column, JSON and SQL."""
+    sequence = np.random.SeedSequence(path[0], spawn_key=tuple(path[1:]))
+    return int(sequence.generate_state(1, np.uint64)[0]) >> 11
+
+
+def expand(spec: SweepSpec) -> Iterator[Task]:
+    """All tasks of a sweep, one at a time: theory first, then instance 0 of the whole grid, ...
+
+    Instances come outermost, so that a sweep stopped early has covered every point of its grid.
+    """
+    for grid in spec.grid:
+        yield from _theory_tasks(spec, grid)
+    first = min(grid.first_instance for grid in spec.grid)
+    last = max(grid.first_instance + grid.instances for grid in spec.grid)
+    for instance in range(first, last):
+        for grid in spec.grid:
+            if 0 <= instance - grid.first_instance < grid.instances:
+                yield from _instance_tasks(spec, grid, instance)
+
+
+def count_rows(spec: SweepSpec) -> int:
+    """How many rows the grid has, without expanding it (rows of several grids count each time)."""
+    total = 0
+    for grid in spec.grid:
+        problems = len(grid.model) * len(grid.classes) * len(grid.prior) * len(grid.alpha)
+        bayes = "bayes" in grid.estimators
+        risks = sum(max(1, len(_ridges(grid, e))) for e in grid.estimators if e != "bayes")
+        per_point = ("amp" in grid.sources) * bayes * len(grid.start)
+        per_point += ("erm" in grid.sources) * risks
+        total += problems * len(grid.dimension) * grid.instances * per_point
+        total += ("theory" in grid.sources) * problems * (bayes * len(grid.branch) + risks)
+    return total
+
+
+def _problems(grid: Grid) -> Iterator[Content]:
+    for model, n_classes, prior in product(grid.model, grid.classes, grid.prior):
+        yield {"model": model, "n_classes": n_classes, "prior": prior}
+
+
+def _ridges(grid: Grid, estimator: str) -> list[float | None]:
+    """The maximum-margin classifier has no ridge: it is the limit of all of them at 0."""
+    return [None] if estimator == "max-margin" else list(grid.ridge)
+
+
+def _theory_tasks(spec: SweepSpec, grid: Grid) -> Iterator[Task]:
+    if "theory" not in grid.sources:
+        return
+    for problem, estimator in product(_problems(grid), grid.estimators):
+        variants: list[Content]
+        if estimator == "bayes":
+            variants = [{"branch": branch} for branch in grid.branch]
+        else:
+            variants = [_present(ridge=ridge) for ridge in _ridges(grid, estimator)]
+        for variant in variants:
+            base = {"source": "theory", **problem, "estimator": estimator, **variant}
+            base |= _present(tolerance=spec.theory.tolerance)
+            for i in range(0, len(grid.alpha), THEORY_BATCH):
+                batch = grid.alpha[i : i + THEORY_BATCH]
+                yield make_task("alpha", [{**base, "alpha": alpha} for alpha in batch])
+
+
+def _instance_tasks(spec: SweepSpec, grid: Grid, instance: int) -> Iterator[Task]:
+    for problem, dimension, alpha in product(_problems(grid), grid.dimension, grid.alpha):
+        path = seed_path(spec.sweep.seed, *problem.values(), alpha, dimension, instance)
+        point = {**problem, "alpha": alpha, "dimension": dimension, "seed_path": list(path)}
+        if "amp" in grid.sources:
+            for start in grid.start:
+                base = {"source": "amp", **point, "estimator": "bayes", "start": start}
+                yield make_task("alpha", [{**base, **spec.amp.model_dump()}])
+        if "erm" in grid.sources:
+            for estimator in grid.estimators:
+                if estimator != "bayes":
+                    base = {"source": "erm", **point, "estimator": estimator}
+                    base |= spec.erm.model_dump()
+                    ridges = _ridges(grid, estimator)
+                    yield make_task("ridge", [{**base, **_present(ridge=r)} for r in ridges])
+
+
+def _present(**values: Any) -> Content:
+    return {name: value for name, value in values.items() if value is not None}
