@@ -34,8 +34,8 @@ class StoreLock:
                 os.close(handle)
                 who = f" (process {holder})" if holder else ""
                 raise InvalidInput(
-                    f"another sweep{who} is writing to {str(self._store)!r}: wait until it ends, or "
-                    "give this one its own store and merge them afterwards"
+                    f"another sweep{who} is writing to {str(self._store)!r}: wait until it ends, "
+                    "or give this one its own store and merge them afterwards"
                 ) from None
             if self._is_current(handle):
                 self._handle = handle

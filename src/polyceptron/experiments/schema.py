@@ -11,7 +11,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.files import check_writable
 
 APPLICATION_ID = 0x706F6C79  # "poly"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _TABLES = (
     "CREATE TABLE results (key TEXT PRIMARY KEY, task TEXT NOT NULL, row TEXT NOT NULL, "
@@ -20,7 +20,12 @@ _TABLES = (
 )
 
 # Statements that bring a store of version n to version n + 1.
-MIGRATIONS: dict[int, tuple[str, ...]] = {}
+MIGRATIONS: dict[int, tuple[str, ...]] = {
+    1: (
+        "CREATE TABLE timings (kind TEXT PRIMARY KEY, rows INTEGER NOT NULL, "
+        "expected REAL NOT NULL, seconds REAL NOT NULL)",
+    ),
+}
 
 
 def create_store(path: Path) -> None:
@@ -77,7 +82,7 @@ def inspect_store(path: Path) -> None:
     page = int.from_bytes(header[16:18], "big")
     pages = int.from_bytes(header[28:32], "big")
     journal = path.with_name(path.name + "-wal")
-    # A crash in the middle of a checkpoint leaves a short file *and* its journal: SQLite repairs it.
+    # A crash during a checkpoint leaves a short file *and* its journal: SQLite repairs it.
     if size < (65536 if page == 1 else page) * pages and not _has_content(journal):
         raise InvalidInput(
             f"the store {name!r} is cut short ({size} bytes of {page * pages}) and cannot be read; "
@@ -111,8 +116,8 @@ def upgrade(connection: sqlite3.Connection, path: Path) -> None:
 
 def _newer(path: Path, version: int) -> str:
     return (
-        f"the store {str(path)!r} has version {version}, made by a newer polyceptron; this one reads "
-        f"versions up to {SCHEMA_VERSION}: update polyceptron"
+        f"the store {str(path)!r} has version {version}, made by a newer polyceptron; this one "
+        f"reads versions up to {SCHEMA_VERSION}: update polyceptron"
     )
 
 

@@ -54,7 +54,7 @@ def _numbers(value: Any) -> Any:
             raise ValueError
     except (ValueError, IndexError):
         raise ValueError(
-            f"a range is 'start:stop:count' or 'start:stop:count:log' and goes upwards, got {value!r}"
+            f"a range is 'start:stop:count' or 'start:stop:count:log', upwards, got {value!r}"
         ) from None
     steps = [i / (count - 1) for i in range(count)]
     if log:
@@ -96,7 +96,7 @@ class SweepTable(_Table):
     """[sweep]: the name shown to people, and the seed that all instances grow from."""
 
     name: str = "sweep"
-    seed: int = Field(0, ge=0, lt=2**63)
+    seed: int = Field(default=0, ge=0, lt=2**63)
 
 
 class TheorySettings(_Table):
@@ -109,7 +109,7 @@ class AmpSettings(_Table):
     """[amp]: when message passing stops."""
 
     tolerance: _Tolerance = 1e-8
-    max_iterations: int = Field(500, ge=1)
+    max_iterations: int = Field(default=500, ge=1)
     precision: Literal["float32", "float64"] = "float64"
     variances: Literal["scalar", "exact"] = "scalar"
 
@@ -119,7 +119,7 @@ class ErmSettings(_Table):
 
     tolerance: _Tolerance = 1e-6
     solver: str = "auto"
-    test_samples: int = Field(0, ge=0)
+    test_samples: int = Field(default=0, ge=0)
 
 
 class Grid(_Table):
@@ -135,8 +135,8 @@ class Grid(_Table):
     ridge: Annotated[list[Annotated[float, Field(ge=0, allow_inf_nan=False)]], _Ranged] = []
     alpha: Annotated[list[_Finite], _Ranged, Field(min_length=1)]
     dimension: Annotated[list[Annotated[int, Field(ge=1)]], _Listed] = []
-    instances: int = Field(1, ge=1)
-    first_instance: int = Field(0, ge=0)
+    instances: int = Field(default=1, ge=1)
+    first_instance: int = Field(default=0, ge=0)
     branch: Annotated[list[Literal["optimal", "amp", "informed"]], _Listed] = ["optimal"]
     start: Annotated[list[Literal["random", "informed"]], _Listed] = ["random"]
 

@@ -2,6 +2,7 @@
 
     results   key, task (JSON: what was asked), row (JSON: the tidy row), status, reason,
               provenance (JSON: versions, tolerance, seed path); nothing that depends on the machine
+    timings   how long each kind of row took, against what was expected; it serves estimates only
     meta      name, value
 
 WAL journal with synchronous = FULL: `add` returns after the data has reached the disk. A reader
@@ -12,20 +13,24 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.experiments.cost import case_cost, cost_kind
 from polyceptron.experiments.schema import create_store, inspect_store, upgrade
 from polyceptron.experiments.work import CaseResult
 from polyceptron.rows import Status
 
 Row = dict[str, Any]
 _BATCH = 500  # keys in one query, below SQLite's limit on parameters
+_NAMES = ("key", "task", "row", "status", "reason", "provenance")
 _UNREADABLE = "the store {name!r} is damaged and cannot be read ({error}); it was left as it is"
 
 
@@ -40,6 +45,7 @@ class Store:
 
     def __init__(self, path: str | Path, *, create: bool = False) -> None:
         self.path = Path(path)
+        self._identity: os.stat_result | None = None
         if create and (not self.path.exists() or self.path.stat().st_size == 0):
             create_store(self.path)
         inspect_store(self.path)
@@ -48,6 +54,7 @@ class Store:
             try:
                 self._connection.execute("PRAGMA synchronous = FULL")
                 upgrade(self._connection, self.path)
+                self._identity = os.stat(self.path)
             except BaseException:
                 self._connection.close()
                 raise
@@ -57,6 +64,7 @@ class Store:
 
         A failed result never replaces a good one; a good one replaces a failed one.
         """
+        results = list(results)
         rows = [
             (
                 result.key,
@@ -70,6 +78,22 @@ class Store:
         ]
         with self.transaction():
             self.upsert(rows)
+            self._connection.executemany(
+                "INSERT INTO timings (kind, rows, expected, seconds) VALUES (?, 1, ?, ?) "
+                "ON CONFLICT (kind) DO UPDATE SET rows = rows + 1, "
+                "expected = expected + excluded.expected, seconds = seconds + excluded.seconds",
+                [
+                    (cost_kind(result.content), case_cost(result.content), result.seconds)
+                    for result in results
+                    if not result.failed
+                ],
+            )
+
+    def time_scale(self) -> dict[str, float]:
+        """For each kind of row: seconds taken over seconds expected, so far."""
+        with self._readable():
+            query = "SELECT kind, seconds / expected FROM timings WHERE expected > 0"
+            return dict(self._connection.execute(query).fetchall())
 
     def upsert(self, rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert raw rows inside a transaction; an existing row is replaced only if it failed."""
@@ -84,6 +108,7 @@ class Store:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing; a full disk becomes a sentence."""
+        self._check_in_place()
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -118,20 +143,29 @@ class Store:
 
     def rows_of(self, keys: Iterable[str]) -> Iterator[Row]:
         """The rows of these keys, in the order given; keys without a result are left out."""
-        with self._readable():
-            for key in keys:
-                query = "SELECT row FROM results WHERE key = ?"
-                found = self._connection.execute(query, (key,)).fetchone()
-                if found:
-                    yield decode_row(found[0])
+        for record in self.records_of(keys):
+            yield decode_row(record["row"])
+
+    def records_of(self, keys: Iterable[str]) -> Iterator[dict[str, Any]]:
+        """As `rows_of`, with everything stored about each result; a key is given back once."""
+        pending = iter(dict.fromkeys(keys))
+        while batch := list(islice(pending, _BATCH)):
+            marks = ",".join("?" * len(batch))
+            query = f"SELECT {', '.join(_NAMES)} FROM results WHERE key IN ({marks})"
+            with self._readable():
+                found = {row[0]: row for row in self._connection.execute(query, batch)}
+            for key in batch:
+                if key in found:
+                    yield dict(zip(_NAMES, found[key], strict=True))
 
     def records(self, status: str | None = None) -> Iterator[dict[str, Any]]:
         """Everything stored about every result, as raw columns, in the order of the keys."""
-        names = ("key", "task", "row", "status", "reason", "provenance")
-        query = f"SELECT {', '.join(names)} FROM results WHERE ? IS NULL OR status = ? ORDER BY key"
+        query = (
+            f"SELECT {', '.join(_NAMES)} FROM results WHERE ? IS NULL OR status = ? ORDER BY key"
+        )
         with self._readable():
             for record in self._connection.execute(query, (status, status)):
-                yield dict(zip(names, record, strict=True))
+                yield dict(zip(_NAMES, record, strict=True))
 
     def counts(self) -> dict[str, int]:
         """How many results have each status."""
@@ -149,6 +183,18 @@ class Store:
     def close(self) -> None:
         """Close the file; what was added is on the disk already."""
         self._connection.close()
+
+    def _check_in_place(self) -> None:
+        """SQLite would go on writing into a file that was deleted, where nobody finds it again."""
+        try:
+            in_place = os.path.samestat(self._identity or os.stat(self.path), os.stat(self.path))
+        except FileNotFoundError:
+            in_place = False
+        if not in_place:
+            raise ComputationFailed(
+                f"the store {str(self.path)!r} was deleted or replaced while it was in use; "
+                "put it back and run the same command again"
+            )
 
     @contextmanager
     def _readable(self) -> Iterator[None]:

@@ -75,9 +75,9 @@ def failure(task: Task, reason: str, seconds: float = 0.0) -> list[CaseResult]:
 
 @cache
 def one_blas_thread() -> object:
-    """One thread for each process: the sweep itself uses the cores. Lasts as long as the process."""
+    """One thread in this process from now on: the sweep itself uses the cores."""
     import scipy.linalg  # noqa: F401  # loads the BLAS that is to be limited
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     return threadpool_limits(1)
 

@@ -1,0 +1,145 @@
+"""The same tasks on a Dask cluster: `polyceptron sweep ... --cluster tcp://host:8786`.
+
+Dask moves a task of a lost worker to another one; this engine adds what a sweep needs beyond that:
+a bounded window, a sentence when the scheduler goes away, and a failed row for a task that keeps
+killing its workers. Only this process writes to the store; workers need no access to it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.experiments.tasks import Task
+from polyceptron.experiments.work import CaseResult, Runner, attempt, environment, failure
+
+CONNECT_SECONDS = 10.0
+WORKER_SECONDS = 60.0  # a batch system may take a while to start the first worker
+REFRESH_SECONDS = 2.0
+
+
+class DaskEngine:
+    """Tasks on the workers of the Dask scheduler at `address`."""
+
+    def __init__(self, address: str, runner: Runner) -> None:
+        try:
+            import distributed
+        except ImportError:
+            raise InvalidInput("a cluster needs Dask: pip install 'polyceptron[cluster]'") from None
+        self._address = address
+        self._runner = runner
+        self._running: dict[Any, Task] = {}
+        self._places = 0
+        self._next_refresh = 0.0
+        for name in ("distributed.client", "distributed.core", "distributed.comm"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # we say it in one sentence instead
+        try:
+            connect: Any = distributed.Client
+            self._client: Any = connect(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        except (OSError, ValueError, TimeoutError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InvalidInput(f"no Dask scheduler answers at {address!r}: {reason}") from None
+        try:
+            self._check_workers()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def free(self) -> int:
+        """Two tasks for each thread of the cluster as it is now; workers may come and go."""
+        if time.monotonic() >= self._next_refresh:
+            self._next_refresh = time.monotonic() + REFRESH_SECONDS
+            self._places = 2 * sum(self._ask(self._client.nthreads).values())
+        return self._places - len(self._running)
+
+    @property
+    def busy(self) -> bool:
+        """Whether any task is not yet handed back."""
+        return bool(self._running)
+
+    def submit(self, task: Task) -> None:
+        """Take a task."""
+        self._check_connection()
+        future = self._client.submit(attempt, self._runner, task, pure=False)
+        self._running[future] = task
+
+    def finished(self, timeout: float) -> list[CaseResult]:
+        """What has finished; a task lost on the way is submitted again."""
+        import distributed
+
+        wait: Any = distributed.wait
+
+        try:
+            wait(list(self._running), timeout=timeout, return_when="FIRST_COMPLETED")
+        except (TimeoutError, OSError):
+            pass
+        except Exception as error:  # cancelled futures: the check below says what happened
+            if type(error).__name__ not in ("CancelledError", "FutureCancelledError"):
+                raise
+        self._check_connection()
+        done = [future for future in self._running if future.status != "pending"]
+        ready = [future for future in done if future.status == "finished"]
+        answers = dict(zip(ready, self._ask(self._client.gather, ready), strict=True))
+        results: list[CaseResult] = []
+        for future in done:
+            task = self._running.pop(future)
+            if future in answers:
+                results += answers[future]
+            elif future.status == "error":
+                problem = future.exception()
+                results += failure(task, f"{type(problem).__name__}: {problem}")
+            else:  # cancelled or lost by the scheduler
+                self.submit(task)
+        return results
+
+    def close(self) -> None:
+        """Take back what has not started; what runs on a worker ends there and is dropped."""
+        try:
+            if self._client.status == "running" and self._running:
+                self._client.cancel(list(self._running), force=True)
+            self._running.clear()
+            self._client.close(timeout=2)
+        except Exception as error:  # the cluster is gone: nothing is left to take back
+            logging.getLogger(__name__).debug("closing the client: %s", error)
+
+    def _check_workers(self) -> None:
+        """Wait for a worker, and make sure that workers run this version of the code."""
+        try:
+            self._client.wait_for_workers(1, timeout=WORKER_SECONDS)
+        except TimeoutError:
+            raise InvalidInput(
+                f"the Dask scheduler at {self._address!r} has no workers "
+                f"(waited {WORKER_SECONDS:.0f} s)"
+            ) from None
+        try:
+            versions = self._client.run(environment)
+        except Exception as error:
+            raise InvalidInput(
+                f"the workers of {self._address!r} cannot run polyceptron: {error}"
+            ) from None
+        ours = environment()["polyceptron"]
+        for worker, theirs in versions.items():
+            if theirs["polyceptron"] != ours:
+                raise InvalidInput(
+                    f"the worker {worker} has polyceptron {theirs['polyceptron']}, this is {ours}: "
+                    "install the same version everywhere"
+                )
+
+    def _check_connection(self) -> None:
+        if self._client.status != "running":
+            raise ComputationFailed(
+                f"lost the Dask scheduler at {self._address!r}; every result that arrived is "
+                "stored: when a scheduler is back, run the same command again"
+            )
+
+    def _ask(self, question: Any, *arguments: Any) -> Any:
+        try:
+            return question(*arguments)
+        except Exception:
+            self._check_connection()
+            time.sleep(0.5)  # the connection breaks a moment before the client notices
+            self._check_connection()
+            raise

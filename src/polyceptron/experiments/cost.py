@@ -1,0 +1,59 @@
+"""How long a row should take: floating-point operations at a rough rate of one core.
+
+Only the proportions matter much: a store remembers how its rows compared with these figures, and a
+plan scales them by that (`Store.time_scale`).
+"""
+
+from __future__ import annotations
+
+import math
+
+from polyceptron.experiments.tasks import Content, Task
+
+FLOPS = 5e9  # of one core in tall-thin matrix products, conservatively
+
+
+def task_cost(task: Task) -> float:
+    """Expected seconds of a task on one core, before any timing is known."""
+    return sum(case_cost(case.content) for case in task.cases)
+
+
+def case_cost(content: Content) -> float:
+    """Expected seconds of one row: matrix passes of 4 n d (k − 1) operations each."""
+    k = int(content["n_classes"])
+    if content["source"] == "theory":
+        return 0.05 * k**2
+    d = int(content["dimension"])
+    n = round(float(content["alpha"]) * d)
+    one_pass = 4.0 * n * d * max(1, k - 1) / FLOPS
+    if content["source"] == "amp":
+        return 60 * one_pass + 1e-3 * math.sqrt(n)
+    if content["estimator"] == "square":
+        return 0.2 * n * d * min(n, d) / FLOPS  # a decomposition shared by about ten ridges
+    return (200 if content["estimator"] == "cross-entropy" else 1000) * one_pass
+
+
+def cost_kind(content: Content) -> str:
+    """Rows whose cost figures are wrong by about the same factor."""
+    return f"{content['source']}/{content['estimator']}"
+
+
+def instance_bytes(content: Content) -> int:
+    """Memory of the data of one instance: X in float64."""
+    d = int(content.get("dimension", 0))
+    return 8 * round(float(content["alpha"]) * d) * d
+
+
+def describe_seconds(seconds: float) -> str:
+    """A duration for people.
+
+    >>> [describe_seconds(s) for s in (0.4, 40, 5400, 200_000)]
+    ['0.4 s', '40 s', '90 min', '2.3 days']
+    """
+    if seconds < 120:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 172_800:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 86400:.1f} days"

@@ -1,0 +1,82 @@
+"""Before the work: how much there is, how much is stored already, how long it should take.
+
+Seconds are of one core; timings of rows already stored correct the figures of their kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from polyceptron.errors import InvalidInput
+from polyceptron.experiments.cost import cost_kind, instance_bytes, task_cost
+from polyceptron.experiments.spec import MAX_ROWS, SweepSpec
+from polyceptron.experiments.store import Store
+from polyceptron.experiments.tasks import Task, count_rows, expand
+
+_LOOK_UP = 64  # tasks whose keys are looked up in the store together
+
+
+@dataclass
+class Part:
+    """One kind of work of a sweep: rows, how many are stored, seconds of one core still to do."""
+
+    rows: int = 0
+    stored: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
+class Plan:
+    """The work of a sweep. `parts` is keyed by (source, estimator, dimension or None)."""
+
+    rows: int = 0
+    stored: int = 0
+    tasks_to_do: int = 0
+    seconds: float = 0.0
+    largest_bytes: int = 0
+    parts: dict[tuple[str, str, int | None], Part] = field(default_factory=dict)
+
+    @property
+    def to_do(self) -> int:
+        """Rows still to compute."""
+        return self.rows - self.stored
+
+
+def make_plan(spec: SweepSpec, store: Store | None = None) -> Plan:
+    """Walk the whole grid once and count."""
+    total = count_rows(spec)
+    if total > MAX_ROWS:
+        raise InvalidInput(f"this grid has {total:,} rows; a sweep may have up to {MAX_ROWS:,}")
+    plan = Plan()
+    scale = store.time_scale() if store else {}
+    seen: set[str] | None = set() if len(spec.grid) > 1 else None  # one grid repeats nothing
+    for task, missing in missing_cases(expand(spec), store):
+        keys = task.keys if seen is None else tuple(k for k in task.keys if k not in seen)
+        if seen is not None:
+            seen.update(keys)
+        content = task.shared
+        name = (content["source"], content["estimator"], content.get("dimension"))
+        part = plan.parts.setdefault(name, Part())
+        to_do = [key for key in keys if key in missing]
+        part.rows += len(keys)
+        part.stored += len(keys) - len(to_do)
+        if to_do:
+            plan.tasks_to_do += 1
+            part.seconds += task_cost(task.only(to_do)) * scale.get(cost_kind(content), 1.0)
+        plan.largest_bytes = max(plan.largest_bytes, instance_bytes(content))
+    for part in plan.parts.values():
+        plan.rows += part.rows
+        plan.stored += part.stored
+        plan.seconds += part.seconds
+    return plan
+
+
+def missing_cases(tasks: Iterator[Task], store: Store | None) -> Iterator[tuple[Task, set[str]]]:
+    """Every task with those of its keys that have no result yet, looked up a few at a time."""
+    while batch := list(islice(tasks, _LOOK_UP)):
+        keys = [key for task in batch for key in task.keys]
+        done = store.done(keys) if store else set()
+        for task in batch:
+            yield task, set(task.keys) - done

@@ -1,0 +1,182 @@
+"""Run a sweep: compute what a store does not have yet, and survive whatever happens meanwhile.
+
+    spec → tasks → (skip what is stored) → engine → store
+
+One process writes. A bounded number of tasks is in flight and results go to the disk as they
+arrive, so memory does not grow with the sweep. Whatever ends the run, running it again computes
+what is missing, failed rows included.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from polyceptron.errors import InvalidInput
+from polyceptron.experiments.engine import Engine, LocalEngine, available_workers
+from polyceptron.experiments.lock import StoreLock
+from polyceptron.experiments.plan import make_plan, missing_cases
+from polyceptron.experiments.progress import Listener, Progress, ProgressBar
+from polyceptron.experiments.spec import SweepSpec, load_spec
+from polyceptron.experiments.store import Store
+from polyceptron.experiments.tasks import Task, expand
+from polyceptron.experiments.work import Runner, perform
+from polyceptron.files import check_writable
+
+POLL_SECONDS = 0.2
+MAX_WORKERS = 1024
+MAX_CHECKED_BYTES = 2**28  # a full check of a larger store takes longer than a start should
+
+
+@dataclass(frozen=True)
+class SweepReport:
+    """What a run did: rows of the grid, rows computed now, failures among them, seconds."""
+
+    rows: int
+    already: int
+    computed: int
+    failed: int
+    seconds: float
+
+
+class SweepStopped(KeyboardInterrupt):
+    """The run was asked to stop (Ctrl-C or SIGTERM) and did so cleanly; `report` says how far."""
+
+    def __init__(self, report: SweepReport, signal_number: int) -> None:
+        super().__init__("stopped")
+        self.report = report
+        self.signal_number = signal_number
+
+
+def run_sweep(
+    spec: SweepSpec | str | Path,
+    store_path: str | Path,
+    *,
+    workers: int | None = None,
+    cluster: str | None = None,
+    progress: bool | Listener = False,
+    runner: Runner = perform,
+) -> SweepReport:
+    """Compute every row of `spec` that the store does not have.
+
+    `workers`: processes of this machine (default: all processors); `cluster`: address of a Dask
+    scheduler instead. `progress`: True for a bar on standard error, or a function that receives
+    `Progress`. `runner` computes the rows of one task; the default does the real work.
+    """
+    spec = spec if isinstance(spec, SweepSpec) else load_spec(spec)
+    path = Path(store_path).resolve()  # one lock, whatever link the store is reached by
+    _check_workers(workers, cluster)
+    check_writable(path)
+    with ExitStack() as stack:
+        stack.enter_context(StoreLock(path))
+        store = stack.enter_context(Store(path, create=True))
+        if path.stat().st_size < MAX_CHECKED_BYTES:
+            store.check()
+        plan = make_plan(spec, store)
+        now = Progress(spec.sweep.name, plan.rows, plan.stored)
+        tell = stack.enter_context(_listener(progress))
+        stop = stack.enter_context(_stop_requests())
+        start = time.monotonic()
+        if plan.to_do:
+            engine = _make_engine(workers, cluster, min(plan.tasks_to_do, MAX_WORKERS), runner)
+            stack.callback(engine.close)
+            for results in _run(spec, store, engine, stop):
+                if results:
+                    store.add(results)
+                now.computed += len(results)
+                now.failed += sum(result.failed for result in results)
+                now.done += sum(not result.failed for result in results)
+                now.seconds = time.monotonic() - start
+                tell(now)
+        report = SweepReport(plan.rows, plan.stored, now.computed, now.failed, now.seconds)
+        if stop:
+            raise SweepStopped(report, stop[0])
+    return report
+
+
+def sweep_rows(spec: SweepSpec | str | Path, store_path: str | Path) -> list[dict[str, Any]]:
+    """The stored rows of a sweep, in the order of its grid; rows not computed yet are left out."""
+    spec = spec if isinstance(spec, SweepSpec) else load_spec(spec)
+    with Store(store_path) as store:
+        return list(store.rows_of(key for task in expand(spec) for key in task.keys))
+
+
+def _run(spec: SweepSpec, store: Store, engine: Engine, stop: list[int]) -> Iterator[list[Any]]:
+    """Keep the engine's window full, and yield results as they arrive until done or stopped."""
+    pending = _pending(spec, store)
+    in_flight: set[str] = set()
+    more = True
+    while (more or engine.busy) and not stop:
+        while more and engine.free > 0 and not stop:
+            task = next(pending, None)
+            if task is None:
+                more = False
+            else:
+                keys = set(task.keys) - in_flight  # the same row asked for by two grids
+                if keys:
+                    in_flight |= keys
+                    engine.submit(task.only(keys))
+        results = engine.finished(POLL_SECONDS) if engine.busy else []
+        in_flight.difference_update(result.key for result in results)
+        yield results
+    if engine.busy:  # stopped: keep what is ready
+        yield engine.finished(0)
+
+
+def _pending(spec: SweepSpec, store: Store) -> Iterator[Task]:
+    for task, missing in missing_cases(expand(spec), store):
+        if missing:
+            yield task.only(missing)
+
+
+def _make_engine(workers: int | None, cluster: str | None, tasks: int, runner: Runner) -> Engine:
+    if cluster is not None:
+        from polyceptron.experiments.cluster import DaskEngine
+
+        return DaskEngine(cluster, runner)
+    return LocalEngine(min(workers or available_workers(), tasks), runner)
+
+
+def _check_workers(workers: int | None, cluster: str | None) -> None:
+    if workers is not None and cluster is not None:
+        raise InvalidInput("give either workers or a cluster, not both")
+    if workers is not None and (isinstance(workers, bool) or not 1 <= workers <= MAX_WORKERS):
+        raise InvalidInput(f"workers must be between 1 and {MAX_WORKERS}, got {workers!r}")
+
+
+def _listener(progress: bool | Listener) -> AbstractContextManager[Listener]:
+    if progress is True:
+        return ProgressBar()
+    return nullcontext(progress or (lambda now: None))
+
+
+@contextmanager
+def _stop_requests() -> Iterator[list[int]]:
+    """A list that a first Ctrl-C or SIGTERM makes non-empty; a second one interrupts at once.
+
+    The loop looks at it between writes, so that a stop never falls into the middle of one. Outside
+    the main thread signals cannot be handled, and nothing changes.
+    """
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+
+    def note(number: int, frame: object) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, note) for number in numbers}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

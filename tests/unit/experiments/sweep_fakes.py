@@ -1,0 +1,123 @@
+"""Stand-ins for the real work, importable by worker processes: fast, deterministic, or nasty.
+
+As a program it runs one sweep with one of them, so that a test can kill it:
+python sweep_fakes.py SPEC STORE RUNNER WORKERS [CLUSTER]
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyceptron.experiments.tasks import Task, seed_of
+from polyceptron.rows import make_row
+
+SPEC = """
+[sweep]
+name = "trial"
+seed = 7
+[[grid]]
+classes = [3]
+sources = ["theory", "erm"]
+estimators = ["cross-entropy"]
+ridge = [0.01, 1.0]
+alpha = [1, 2]
+dimension = [10]
+instances = {instances}
+"""
+POISON = 1.0  # the ridge that the nasty runners choke on
+
+
+def draw(task: Task) -> list[dict[str, Any]]:
+    """Rows whose error is a number drawn from the instance's seed: wrong seeds would show."""
+    rows = []
+    for case in task.cases:
+        content = case.content
+        path = content.get("seed_path", [0, int(10 * content["alpha"])])
+        error = float(np.random.default_rng(seed_of(path)).random()) + content["ridge"]
+        names = ("source", "model", "n_classes", "prior", "estimator", "ridge", "alpha")
+        values = {name: content[name] for name in names}
+        dimension = content.get("dimension")
+        rows.append(
+            make_row(
+                **values,
+                dimension=dimension,
+                generalisation_error=error,
+                uncertainty=0.0,
+                status="ok",
+            )
+        )
+    return rows
+
+
+def slow(task: Task) -> list[dict[str, Any]]:
+    """20 ms for each task."""
+    time.sleep(0.02)
+    return draw(task)
+
+
+def sleep50(task: Task) -> list[dict[str, Any]]:
+    """50 ms for each task."""
+    time.sleep(0.05)
+    return draw(task)
+
+
+def forever(task: Task) -> list[dict[str, Any]]:
+    """The first theory task ends; nothing else does."""
+    if task.shared["source"] == "erm":
+        time.sleep(600)
+    return draw(task)
+
+
+def fail(task: Task) -> list[dict[str, Any]]:
+    """Raises for one ridge of the ERM rows."""
+    if task.shared["source"] == "erm" and POISON in task.values:
+        raise ZeroDivisionError("no minimum at this ridge")
+    return draw(task)
+
+
+def suicide(task: Task) -> list[dict[str, Any]]:
+    """Its process dies by SIGKILL in one instance, as under the out-of-memory killer."""
+    content = task.shared
+    if content["source"] == "erm" and content["seed_path"][-1] == 1 and content["alpha"] == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.01)
+    return draw(task)
+
+
+def write_spec(folder: Path, instances: int) -> Path:
+    """A small sweep: 4 theory rows and 4 rows for each instance, in 2 tasks."""
+    path = folder / "spec.toml"
+    path.write_text(SPEC.format(instances=instances))
+    return path
+
+
+def main() -> None:
+    """Run one sweep from the command line."""
+    from polyceptron.experiments.sweep import SweepStopped, run_sweep
+
+    spec, store, name, workers, *rest = sys.argv[1:]
+    try:
+        run_sweep(
+            spec,
+            store,
+            workers=None if rest else int(workers),
+            cluster=rest[0] if rest else None,
+            runner=globals()[name],
+        )
+    except SweepStopped:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    # workers must find the runners in an importable module, not in __main__
+    sys.path.insert(0, str(Path(__file__).parent))
+    import sweep_fakes
+
+    sweep_fakes.main()
