@@ -5,13 +5,15 @@ handled by an augmented Lagrangian,
 
     min_W ½‖W‖² + (c/2) Σ (1 + a/c − margin)₊²,     a ← (a + c(1 − margin))₊,
 
-whose inner problems are strongly convex and smooth enough for Newton's method. The multipliers are
-a feasible point of the dual, and dividing W by its smallest margin gives a feasible point of the
-primal, so with W_a = Σ a x(e_y − e_h)ᵀ/√d
+whose inner problems are strongly convex and smooth enough for Newton's method; as soon as the
+constraints it pushes are the right ones, a direct solve on them ends the search. Multipliers a ≥ 0
+are a feasible point of the dual, and dividing W by its smallest margin gives a feasible point of
+the primal, so with W_a = Σ a x(e_y − e_h)ᵀ/√d
 
     ½‖W − Ŵ‖² ≤ gap = ½‖W − W_a‖² + Σ a (margin − 1),
 
-a sum of terms that are not negative, hence accurate when it is tiny.
+a sum of terms that are not negative, hence accurate when it is tiny. The root of a gap is known
+to about 1e-7 at best; the direct solve has a bound of its own that goes down to rounding.
 """
 
 from __future__ import annotations
@@ -21,65 +23,84 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from polyceptron.algorithms.erm.newton import minimise
+from polyceptron.algorithms.erm.active_set import MAX_ACTIVE, active_set_step, solve_active
+from polyceptron.algorithms.erm.newton import Minimum, minimise
 from polyceptron.algorithms.erm.objectives import Labels, ShiftedHinge
 from polyceptron.algorithms.erm.products import Array, Products
 from polyceptron.algorithms.erm.result import ERMFit, error_rate
 from polyceptron.errors import ComputationFailed
 from polyceptron.rows import Status
 
-_MAX_ROUNDS = 60
+_MAX_ROUNDS = 30
+_CRUDE_ROUNDS = 2  # by conjugate gradients, until few constraints are left to decide about
+_PATIENCE = 6  # rounds without a better bound
 _SEPARABLE = 1e-7  # a relative margin below this is taken as zero
-_ROUNDING = 1e-7  # a gap is known to about 1e-15 of ‖W‖², a distance to the root of that
 
 
 @dataclass(frozen=True)
 class _Certified:
-    """A feasible U (k−1, d), its gap, and the fields it has."""
+    """Weights U (k−1, d), their fields (k−1, n), and a bound on the distance to the solution."""
 
     U: Array
-    gap: float
     Z: Array
+    bound: float
 
     @property
     def relative(self) -> float:
         """The distance bound over the norm of the weights."""
-        return math.sqrt(2 * self.gap) / float(np.linalg.norm(self.U))
+        return self.bound / float(np.linalg.norm(self.U))
 
 
 def fit_max_margin(
     products: Products, y: Labels, n_classes: int, *, tol: float, start: Array | None = None
 ) -> ERMFit:
-    """The separating weights of least norm, to relative distance max(tol, 1e-7)."""
+    """The separating weights of least norm, normalised to a smallest margin of 1."""
     before = products.passes
-    multipliers = np.zeros((n_classes, y.size))
     penalty = 10.0
-    hinge = ShiftedHinge(y, n_classes, multipliers, penalty)
+    hinge = ShiftedHinge(y, n_classes, np.zeros((n_classes, y.size)), penalty)
     U = np.zeros((n_classes - 1, products.dimension))
     if start is not None:
         U = (start @ hinge.basis).T
     best: _Certified | None = None
-    goal = max(tol, _ROUNDING)
-    accuracy, n_iter, stalled = 1e-2, 0, 0
-    for _ in range(_MAX_ROUNDS):
-        found = minimise(products, hinge, 1.0, U, target=accuracy, max_iter=60)
+    n_iter = stalled = 0
+    exact, growth = False, 1e4
+    for turn in range(_MAX_ROUNDS):
+        found = minimise(
+            products,
+            hinge,
+            1.0,
+            U,
+            target=max(1e-9 if exact else 10.0 ** (-2 - min(turn, 6)), 1e-14 * penalty),
+            direct=active_set_step(products, hinge) if exact else None,
+            max_iter=40,
+        )
         n_iter += found.n_iter
         U = found.U
         margins = hinge.margins(found.Z)
         multipliers = hinge.push(margins)
-        _check_separable(products, hinge, found.evaluation.residual, multipliers)
-        certified = _certify(
-            products, hinge, found.U, found.Z, margins, found.evaluation.residual, multipliers
-        )
-        if certified is not None and (best is None or certified.gap < best.gap):
-            stalled = 0 if best is None or certified.gap < 0.5 * best.gap else stalled + 1
-            best = certified
-        else:
-            stalled += best is not None
-        if best is not None and (best.relative <= goal or stalled >= 5):
-            break
-        accuracy = max(accuracy * 0.1, 1e-13)
-        penalty = min(penalty * 4, 1e6)
+        _check_separable(products, found, multipliers)
+        previous = best
+        candidates = [_from_gap(products, hinge, found, multipliers)]
+        if exact and (vertex := solve_active(products, hinge, multipliers)) is not None:
+            fields = products.fields(vertex.U)
+            candidates.append(_Certified(vertex.U, fields, vertex.distance_bound))
+        for candidate in candidates:
+            if candidate is not None and (best is None or candidate.bound < best.bound):
+                best = candidate
+        if best is not None:
+            improved = previous is None or best.bound < 0.7 * previous.bound
+            stalled = 0 if improved else stalled + 1
+            if best.relative <= tol or stalled >= _PATIENCE:
+                break
+        close = float(np.max(1 - margins, where=multipliers > 0, initial=0.0)) < 0.2
+        few = np.count_nonzero(multipliers) <= MAX_ACTIVE
+        if exact and not found.converged:  # the penalty grew too fast: keep the multipliers
+            growth = min(growth, 10.0)
+            penalty /= 5
+            hinge = ShiftedHinge(y, n_classes, hinge.multipliers, penalty)
+            continue
+        exact = few and (close or turn + 1 >= _CRUDE_ROUNDS)
+        penalty = min(penalty * (growth if exact and close else 10), 1e8 if few else 1e4)
         hinge = ShiftedHinge(y, n_classes, multipliers, penalty)
     if best is None:
         raise ComputationFailed(
@@ -88,52 +109,41 @@ def fit_max_margin(
         )
     return ERMFit(
         weights=best.U.T @ hinge.basis.T,
-        gradient_norm=float(np.linalg.norm(found.gradient_norm)),
-        distance_bound=math.sqrt(2 * best.gap),
+        gradient_norm=found.gradient_norm,
+        distance_bound=best.bound,
         n_iter=n_iter,
         matrix_passes=products.passes - before,
         training_loss=0.0,
         training_error=error_rate(hinge.basis @ best.Z, y),
-        status=Status.OK if best.relative <= goal else Status.TOLERANCE_NOT_MET,
+        status=Status.OK if best.relative <= tol else Status.TOLERANCE_NOT_MET,
         ridge=0.0,
         loss="max-margin",
     )
 
 
-def _certify(
-    products: Products,
-    hinge: ShiftedHinge,
-    U: Array,
-    Z: Array,
-    margins: Array,
-    residual: Array,
-    multipliers: Array,
+def _from_gap(
+    products: Products, hinge: ShiftedHinge, found: Minimum, multipliers: Array
 ) -> _Certified | None:
-    """U made feasible and its duality gap; None while some sample is on the wrong side."""
-    margins = margins.copy()
+    """U made feasible, with its duality gap; None while some sample is on the wrong side."""
+    margins = hinge.margins(found.Z)
     margins[hinge.y, np.arange(hinge.y.size)] = np.inf
     smallest = float(margins.min())
     if smallest <= 0:
         return None
-    dual = -products.back(residual)
+    dual = -products.back(hinge.pull(multipliers))
     stretch = 1 / smallest
     slack = np.where(multipliers > 0, stretch * margins - 1, 0.0)
-    gap = 0.5 * float(((stretch * U - dual) ** 2).sum()) + float(
-        (multipliers * np.maximum(slack, 0)).sum()
-    )
-    return _Certified(stretch * U, gap, stretch * Z)
+    gap = 0.5 * float(((stretch * found.U - dual) ** 2).sum())
+    gap += float((multipliers * np.maximum(slack, 0)).sum())
+    return _Certified(stretch * found.U, stretch * found.Z, math.sqrt(2 * gap))
 
 
-def _check_separable(
-    products: Products, hinge: ShiftedHinge, residual: Array, multipliers: Array
-) -> None:
-    """Fail when a convex combination of the class differences x(e_y − e_h) is (almost) zero."""
-    total = float(multipliers.sum())
-    if total == 0:
-        return
-    largest = float(np.sqrt(np.einsum("ij,ij->i", products.X, products.X).max())) * products.scale
-    reach = float(np.linalg.norm(products.back(residual))) / total
-    if reach < _SEPARABLE * largest:
+def _check_separable(products: Products, found: Minimum, multipliers: Array) -> None:
+    """Fail when a convex combination of the constraints' x(e_y − e_h)ᵀ is (almost) zero."""
+    lengths = np.einsum("ij,ij->i", products.X, products.X)
+    largest = math.sqrt(float(lengths.max())) * products.scale
+    combination = float(np.linalg.norm(products.back(found.evaluation.residual)))
+    if combination < _SEPARABLE * largest * float(multipliers.sum()):
         raise ComputationFailed(
             "there is no max-margin solution: the classes are not linearly separable; "
             "use a positive ridge with the cross-entropy loss"

@@ -9,6 +9,7 @@ the fields are linear in U.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ import numpy as np
 
 from polyceptron.algorithms.erm.objectives import Curvature, Evaluation, Objective
 from polyceptron.algorithms.erm.products import AnyArray, Array, Products
+
+Direction = Callable[[Evaluation, Array], Array]
 
 _LOOSE = 0.3  # of the gradient, left by the first solves: far away, an exact Newton step is waste
 _MAX_CG = 1000
@@ -40,12 +43,13 @@ def minimise(
     start: Array,
     *,
     target: float,
-    relative_to_norm: bool = True,
+    direct: Direction | None = None,
     max_iter: int = 100,
 ) -> Minimum:
-    """Minimise from `start` (k−1, d) until ‖gradient‖ ≤ target (times λ‖U‖ if relative).
+    """Minimise from `start` (k−1, d) until ‖gradient‖ ≤ target·λ‖U‖.
 
-    With the relative target, strong convexity gives ‖U − Û‖ ≤ target·‖U‖.
+    Strong convexity then gives ‖U − Û‖ ≤ target·‖U‖. `direct` replaces conjugate gradients where
+    the Newton step can be had in closed form.
     """
     U = np.array(start, dtype=float)
     Z = _fields(products, U)
@@ -57,7 +61,7 @@ def minimise(
     while True:
         G = products.back(here.residual) + ridge * U
         norm = float(np.linalg.norm(G))
-        goal = target * (ridge * float(np.linalg.norm(U)) if relative_to_norm else 1.0)
+        goal = target * ridge * float(np.linalg.norm(U))
         if norm <= goal and not fresh:
             Z, fresh = products.fields(U), True
             here = objective.evaluate(Z)
@@ -66,19 +70,20 @@ def minimise(
             return Minimum(U, Z, here, norm, n_iter, norm <= goal)
         if math.isinf(first):
             first = norm
-        elif norm > 0.9 * previous and here.value < math.inf and dtype == np.float32:
-            if norm < 1e-3 * first:
-                dtype = np.float64  # rounding of the inner solve holds the step back
+        elif norm > 0.9 * previous and norm < 1e-3 * first:
+            dtype = np.float64  # rounding of the inner solve holds the step back
         previous = norm
         loosest = min(_LOOSE, math.sqrt(norm / first))
         tolerance = min(_LOOSE, max(loosest, 0.5 * goal / norm))
-        D = _newton_direction(
-            products, objective.curvature(here, dtype), ridge, G, tolerance, dtype
-        )
+        if direct is not None:
+            D = direct(here, G)
+        else:
+            curvature = objective.curvature(here, dtype)
+            D = _conjugate_gradients(products, curvature, ridge, G, tolerance, dtype)
         moved = _line_search(products, objective, ridge, U, Z, here, G, D)
         n_iter += 1
         if moved is None:
-            if dtype == np.float64:
+            if dtype == np.float64 or direct is not None:
                 return Minimum(U, Z, here, norm, n_iter, False)
             dtype = np.float64
             continue
@@ -93,7 +98,7 @@ def _fields(products: Products, U: Array) -> Array:
     return products.fields(U)
 
 
-def _newton_direction(
+def _conjugate_gradients(
     products: Products,
     curvature: Curvature,
     ridge: float,

@@ -59,7 +59,6 @@ class CrossEntropy:
         p = np.exp(z, out=z)
         total = p.sum(0)
         p /= total
-        # ln Σ e^z − z_y = log1p of the losers' share would cancel nothing here: z ≤ 0 after the shift.
         value = float((np.log(total) - true_field).sum())
         residual = p.copy()
         residual[self.y, self._samples] -= 1
@@ -74,7 +73,8 @@ class CrossEntropy:
             v = basis @ Q
             v -= np.einsum("hn,hn->n", p, v)
             v *= p
-            return basis.T @ v
+            result: AnyArray = basis.T @ v
+            return result
 
         return apply
 
@@ -100,13 +100,18 @@ class ShiftedHinge:
         pushed[self.y, self._samples] = 0
         return pushed
 
+    def pull(self, multipliers: Array) -> Array:
+        """Σ_h a_h (e_h − e_y) in the coordinates of the class differences, (k−1, n)."""
+        residual = multipliers.copy()
+        residual[self.y, self._samples] = -multipliers.sum(0)
+        result: Array = self.basis.T @ residual
+        return result
+
     def evaluate(self, Z: Array) -> Evaluation:
         """ℓ, its gradient and the pushed constraints."""
         pushed = self.push(self.margins(Z))
         value = float((pushed**2).sum()) / (2 * self.penalty)
-        residual = pushed.copy()
-        residual[self.y, self._samples] = -pushed.sum(0)
-        return Evaluation(value, self.basis.T @ residual, self.penalty * (pushed > 0))
+        return Evaluation(value, self.pull(pushed), np.where(pushed > 0, self.penalty, 0.0))
 
     def curvature(self, evaluation: Evaluation, dtype: Any) -> Curvature:
         """Σ over pushed h of c (e_y − e_h)(e_y − e_h)ᵀ."""
@@ -119,6 +124,7 @@ class ShiftedHinge:
             v -= v[y, samples]
             v *= active
             v[y, samples] = -v.sum(0)
-            return basis.T @ v
+            result: AnyArray = basis.T @ v
+            return result
 
         return apply

@@ -41,7 +41,9 @@ class Products:
 
     def back(self, residual: AnyArray) -> AnyArray:
         """(Xᵀgᵀ/√d)ᵀ: residuals (c, n) to directions (c, d), in the precision of the residuals."""
-        return _rows_times(residual, self._matrix(residual)) * residual.dtype.type(self.scale)
+        product = _rows_times(residual, self._matrix(residual))
+        product *= residual.dtype.type(self.scale)
+        return product
 
     def _matrix(self, operand: AnyArray) -> AnyArray:
         if operand.dtype == np.float32:

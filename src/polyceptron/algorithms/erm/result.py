@@ -93,8 +93,8 @@ def require_converged(fit: ERMFit, tol: float) -> ERMFit:
     """The fit itself, or a loud failure when its certificate misses the tolerance."""
     if fit.status != Status.OK:
         raise ComputationFailed(
-            f"the {fit.loss} fit at ridge {fit.ridge:g} ended with status {fit.status}: its weights "
-            f"are certified to within {fit.distance_bound:.2g} of the minimiser (norm "
+            f"the {fit.loss} fit at ridge {fit.ridge:g} ended with status {fit.status}: its "
+            f"weights are certified to within {fit.distance_bound:.2g} of the minimiser (norm "
             f"{np.linalg.norm(fit.weights):.3g}), the tolerance asked is {tol:g} relative; "
             "ask for a larger tolerance or ridge"
         )

@@ -1,0 +1,120 @@
+"""Direct solves with the pushed constraints alone, for the shifted hinge.
+
+With J the pushed constraints as rows, the Newton step of the hinge has the Hessian I + cJᵀJ, and
+by Woodbury's identity
+
+    D = −(I + cJᵀJ)⁻¹G = −(G − Jᵀ(JJᵀ + I/c)⁻¹JG),
+
+so a penalty c that would stall conjugate gradients costs nothing. Once the right constraints are
+pushed, JJᵀa = 1 gives the multipliers of the max-margin solution itself. A constraint is a sample
+x/√d times a class difference v = e_y − e_h: JJᵀ is the Gram matrix of the samples times that of
+the differences, entry by entry.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from polyceptron.algorithms.erm.newton import Direction
+from polyceptron.algorithms.erm.objectives import Evaluation, ShiftedHinge
+from polyceptron.algorithms.erm.products import Array, Products
+
+MAX_ACTIVE = 6000  # 0.3 GB for the matrix; beyond it conjugate gradients take over
+
+
+class Constraints:
+    """The constraints z_y − z_h ≥ 1 picked out by `mask` (k, n), as rows of J."""
+
+    def __init__(self, products: Products, hinge: ShiftedHinge, mask: Array) -> None:
+        self.rivals, self.samples = np.nonzero(mask)
+        self.differences = hinge.basis[hinge.y[self.samples]] - hinge.basis[self.rivals]
+        unique, self.position = np.unique(self.samples, return_inverse=True)
+        self.rows = products.X[unique] * products.scale
+        products.passes += unique.size / products.n_samples
+
+    def gram(self, shift: float) -> Array:
+        """JJᵀ + shift·I."""
+        matrix: Array = (self.rows @ self.rows.T)[np.ix_(self.position, self.position)]
+        matrix *= self.differences @ self.differences.T
+        matrix[np.diag_indices_from(matrix)] += shift
+        return matrix
+
+    def margins(self, U: Array) -> Array:
+        """JU: one number per constraint."""
+        result: Array = np.einsum("ir,ri->i", self.differences, (U @ self.rows.T)[:, self.position])
+        return result
+
+    def combine(self, shares: Array) -> Array:
+        """Jᵀ·shares, shape (k−1, d)."""
+        per_sample = np.zeros((self.rows.shape[0], self.differences.shape[1]))
+        np.add.at(per_sample, self.position, shares[:, None] * self.differences)
+        result: Array = per_sample.T @ self.rows
+        return result
+
+
+def active_set_step(products: Products, hinge: ShiftedHinge) -> Direction:
+    """The function (evaluation, gradient) ↦ Newton direction (k−1, d), for λ = 1."""
+
+    def direction(here: Evaluation, G: Array) -> Array:
+        pushed = Constraints(products, hinge, here.state)
+        if pushed.samples.size == 0:
+            return -G
+        matrix = pushed.gram(1 / hinge.penalty)
+        factor = scipy.linalg.cho_factor(matrix, overwrite_a=True, check_finite=False)
+        shares = scipy.linalg.cho_solve(factor, pushed.margins(G), check_finite=False)
+        return pushed.combine(shares) - G
+
+    return direction
+
+
+class Vertex(NamedTuple):
+    """U (k−1, d), multipliers (k, n), and a bound on ‖U − max-margin solution‖."""
+
+    U: Array
+    multipliers: Array
+    distance_bound: float
+
+
+def solve_active(products: Products, hinge: ShiftedHinge, mask: Array) -> Vertex | None:
+    """The point with margin 1 on every constraint of the mask, if that is the solution.
+
+    JJᵀa = 1 is solved up to a residual δ. If a > 0 and every other margin exceeds 1 by more than
+    δ can change them, then the exact solution of the same system meets all optimality conditions,
+    and it lies at √(δᵀ(JJᵀ)⁻¹δ) from this one. None when the conditions fail: not this set.
+    """
+    chosen = Constraints(products, hinge, mask)
+    size = chosen.samples.size
+    if not 0 < size <= min(MAX_ACTIVE, chosen.rows.shape[1] * (mask.shape[0] - 1)):
+        return None
+    matrix = chosen.gram(0.0)
+    scale = float(np.abs(matrix).sum(0).max())
+    try:
+        factor = scipy.linalg.cho_factor(matrix, overwrite_a=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return None
+    inverse_condition = float(scipy.linalg.lapack.dpocon(factor[0], scale)[0])
+    if inverse_condition < 1e3 * np.finfo(float).eps:
+        return None
+    shares = np.zeros(size)
+    for _ in range(3):  # the solve, then two rounds of iterative refinement
+        missing = 1 - chosen.margins(chosen.combine(shares))
+        shares += scipy.linalg.cho_solve(factor, missing, check_finite=False)
+    U = chosen.combine(shares)
+    length = math.sqrt(2 * float(np.einsum("ij,ij->i", products.X, products.X).max()))
+    length *= products.scale  # no constraint is longer
+    rounding = 8 * np.finfo(float).eps * length * float(np.linalg.norm(U))
+    residual = float(np.linalg.norm(1 - chosen.margins(U))) + math.sqrt(size) * rounding
+    inverse = 1 / (inverse_condition * scale)  # the 1-norm of (JJᵀ)⁻¹, not below its 2-norm
+    bound = residual * math.sqrt(inverse)
+    margins = hinge.margins(products.fields(U))
+    margins[hinge.y, np.arange(hinge.y.size)] = np.inf
+    margins[chosen.rivals, chosen.samples] = np.inf
+    if shares.min() <= residual * inverse or margins.min() <= 1 + length * bound + rounding:
+        return None
+    multipliers = np.zeros(mask.shape)
+    multipliers[chosen.rivals, chosen.samples] = shares
+    return Vertex(U, multipliers, bound)
