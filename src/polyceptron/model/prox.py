@@ -91,6 +91,22 @@ def two_class_start(u0: Array, V: Array) -> Array:
     return np.asarray(np.where(below, root, -root))
 
 
+def two_class_root(u0: Array, V: Array) -> Array:
+    """The root of u + 2Vσ(u) = u₀, elementwise: the two-class proximal point of cross-entropy."""
+    u = two_class_start(u0, V)
+    two = 2 * V
+    for _ in range(30):
+        e = expit(u)
+        step = (u + two * e - u0) / (1 + two * e * (1 - e))
+        # σ bends at 0: a step across it may overshoot, so it stops there first.
+        u = np.where(
+            (u < 0) & (u - step > 1), 0.0, np.where((u > 0) & (u - step < -1), 0.0, u - step)
+        )
+        if np.max(np.abs(step) / (1 + np.abs(u)), initial=0.0) < 1e-8:
+            break
+    return u
+
+
 def active_margins(omega: Array, y: Labels) -> tuple[Array, Array]:
     """prox − ω (n, k) of the hard margin and the number of active constraints (n,).
 

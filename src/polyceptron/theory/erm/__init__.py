@@ -1,0 +1,1 @@
+"""Empirical risk minimisation in the limit of large d."""

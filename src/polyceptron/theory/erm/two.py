@@ -1,0 +1,103 @@
+"""Two classes: one integral over the gap.
+
+The student's gap a = ω₁ − ω₂ ~ N(0, 2q), the teacher's class 1 wins with Z* = Φ(τa/√(2q)), and
+f = g(a)(1, −1). For cross-entropy the integration variable is the gap A of the proximal point, in
+which everything is explicit: a = A − 2Vσ(−A).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import expit, ndtr
+
+from polyceptron.model.losses import CrossEntropy, Loss, MaxMargin
+from polyceptron.model.prox import two_class_root
+from polyceptron.numerics.erm_nodes import (
+    CUTOFF,
+    GAUSS_BREAKS,
+    Array,
+    merge_breaks,
+    panel_rule,
+    split_long,
+)
+from polyceptron.theory.erm.averages import Averages, Law
+
+ORDERS = (6, 10, 14, 20, 28)  # nodes a panel, by level
+
+
+def gap_scales(law: Law) -> tuple[float, float]:
+    """Standard deviation of the gap, and width of the teacher's transition in it."""
+    sigma = math.sqrt(2 * law.q)
+    return sigma, sigma / max(law.tau, 1.0)
+
+
+def gap_breaks(law: Law) -> list[Array]:
+    """Break points of the student's gap: both scales, on both sides of the boundary."""
+    sigma, width = gap_scales(law)
+    return [
+        np.array([0.0]),
+        -width * GAUSS_BREAKS,
+        width * GAUSS_BREAKS,
+        sigma * GAUSS_BREAKS,
+    ]
+
+
+def proximal_gap(gap: Array, V: float) -> Array:
+    """A with A − 2Vσ(−A) = a: the two-class proximal point of cross-entropy."""
+    return -two_class_root(-gap, np.full(gap.shape, V))
+
+
+def softmax_gap_breaks(law: Law, level: int) -> Array:
+    """Break points of the proximal gap A for cross-entropy."""
+    sigma, width = gap_scales(law)
+    gaps = np.unique(np.concatenate(gap_breaks(law)))
+    A = proximal_gap(gaps, law.V)
+    low, high = float(A[0]), float(A[-1])
+    # In A the loss varies on scale 1, from the lowest gap to where e^{-A} has died out.
+    dead = min(high, max(low, math.log1p(2 * law.V)) + 16 + 4 * level)
+    points = split_long(A, low, dead, 2.5)
+    return merge_breaks([points], low, high, keep=(0.0,))
+
+
+def averages(loss: Loss, law: Law, level: int) -> Averages:
+    """M, Q, C and the training averages at k = 2; `level` 0, 1, 2, ... refines."""
+    order = ORDERS[level]
+    if isinstance(loss, CrossEntropy):
+        A, weight = panel_rule(softmax_gap_breaks(law, level), order)
+        p = expit(-A)  # the loser's probability
+        slope = 2 * law.V * p * expit(A)
+        a, weight = A - 2 * law.V * p, weight * (1 + slope)
+        g, trace = p, 2 * p * expit(A) / (1 + slope)
+        value = np.logaddexp(0.0, -A)
+    else:
+        sigma, width = gap_scales(law)
+        points, top = [*gap_breaks(law), np.array([1.0])], CUTOFF * sigma
+        if not isinstance(loss, MaxMargin):
+            points = [split_long(np.concatenate(points), -min(width * CUTOFF, 30), 30, 2.5)]
+        a, weight = panel_rule(merge_breaks(points, -CUTOFF * width, top, keep=(1.0,)), order)
+        omega = np.stack([a / 2, -a / 2], axis=1)
+        label = np.zeros(len(a), dtype=np.int64)
+        f, trace = loss.denoise(omega, label, law.V)
+        g = (f[:, 0] - f[:, 1]) / 2
+        A = a + 2 * law.V * g
+        value = (
+            np.zeros_like(a)
+            if isinstance(loss, MaxMargin)
+            else loss.value(np.stack([A / 2, -A / 2], axis=1), label)
+        )
+    scaled = a / math.sqrt(2 * law.q)
+    density = weight * np.exp(-0.5 * scaled**2) / math.sqrt(math.pi * law.q)  # 2 labels × N(0, 2q)
+    argument = law.tau * scaled
+    joint = density * ndtr(argument)
+    # ∇Z*·f = 2g ∂Z*/∂(teacher gap mean), a N(0, 2(1−ρ²)) density at the mean.
+    tilt = np.exp(-0.5 * argument**2) / (math.sqrt(math.pi) * law.teacher_width)
+    return Averages(
+        M=np.atleast_1d(density @ (tilt * g)),
+        Q=np.atleast_1d(joint @ (2 * g**2)),
+        C=np.atleast_1d(joint @ trace),
+        loss=np.atleast_1d(joint @ value),
+        error=np.atleast_1d(joint @ (A < 0)),
+        mass=np.atleast_1d(joint.sum()),
+    )
