@@ -5,12 +5,21 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from polyceptron.experiments import Plan, SweepReport
+
+_SHORT = {
+    "source": "source", "model": "model", "n_classes": "k", "prior": "prior",
+    "estimator": "estimator", "ridge": "ridge", "alpha": "alpha", "dimension": "d",
+    "start": "start", "branch": "branch", "instances": "runs", "mean": "mean",
+    "standard_error": "s.e.", "theory": "theory", "deviation": "z", "not_converged": "not conv.",
+    "failed": "failed",
+}  # fmt: skip
+_PROBLEM = ("source", "model", "k", "prior", "estimator", "ridge", "d", "start", "branch")
 
 StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="A store made by sweep.")]
 
@@ -101,8 +110,10 @@ def results(
             return
         lines = summarise(opened, quantity=quantity, spec=loaded)
         if csv is None and parquet is None:
-            title = f"{quantity} of {len(opened)} rows in {store}"
-            emit(lines, SUMMARY_COLUMNS, as_json=json, title=title)
+            if json:
+                emit(lines, SUMMARY_COLUMNS, as_json=True)
+            else:
+                _show_summary(lines, f"{quantity} in {store}")
             return
         if summary:
             import pandas as pd
@@ -143,6 +154,27 @@ def _plan(spec: object, store: Path) -> Plan:
         return make_plan(spec)
     with Store(store) as opened:
         return make_plan(spec, opened)
+
+
+def _show_summary(lines: list[dict[str, Any]], title: str) -> None:
+    """A table for 80 columns: what all lines share stands below it, counts of zero are left out."""
+    from polyceptron.cli.common import print_table
+
+    shown = [{short: line.get(name) for name, short in _SHORT.items()} for line in lines]
+    for line in shown:
+        for column, digits in (("s.e.", ".1e"), ("z", "+.1f")):
+            line[column] = None if line[column] is None else format(line[column], digits)
+    same = {}
+    for column in _SHORT.values():
+        values = {line[column] for line in shown}
+        if values <= {0} and column in ("not conv.", "failed"):
+            same[column] = None
+        elif len(values) == 1 and column in _PROBLEM:
+            same[column] = values.pop()
+    print_table(shown, [column for column in _SHORT.values() if column not in same], title)
+    common = ", ".join(f"{name} {value}" for name, value in same.items() if value is not None)
+    if common:
+        typer.echo(f"the same everywhere: {common}")
 
 
 def _show_plan(plan: Plan, workers: int | None) -> None:

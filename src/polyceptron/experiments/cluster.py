@@ -8,6 +8,7 @@ killing its workers. Only this process writes to the store; workers need no acce
 from __future__ import annotations
 
 import logging
+import queue
 import time
 from typing import Any
 
@@ -31,6 +32,7 @@ class DaskEngine:
         self._address = address
         self._runner = runner
         self._running: dict[Any, Task] = {}
+        self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._places = 0
         self._next_refresh = 0.0
         for name in ("distributed.client", "distributed.core", "distributed.comm"):
@@ -52,7 +54,7 @@ class DaskEngine:
         """Two tasks for each thread of the cluster as it is now; workers may come and go."""
         if time.monotonic() >= self._next_refresh:
             self._next_refresh = time.monotonic() + REFRESH_SECONDS
-            self._places = 2 * sum(self._ask(self._client.nthreads).values())
+            self._places = 2 * self._threads()
         return self._places - len(self._running)
 
     @property
@@ -65,24 +67,20 @@ class DaskEngine:
         self._check_connection()
         future = self._client.submit(attempt, self._runner, task, pure=False)
         self._running[future] = task
+        future.add_done_callback(self._ended.put)
 
     def finished(self, timeout: float) -> list[CaseResult]:
         """What has finished; a task lost on the way is submitted again."""
-        import distributed
-
-        wait: Any = distributed.wait
-
+        done = []
         try:
-            wait(list(self._running), timeout=timeout, return_when="FIRST_COMPLETED")
-        except (TimeoutError, OSError):
+            done.append(self._ended.get(timeout=max(timeout, 1e-3)))
+            while True:
+                done.append(self._ended.get_nowait())
+        except queue.Empty:
             pass
-        except Exception as error:  # cancelled futures: the check below says what happened
-            if type(error).__name__ not in ("CancelledError", "FutureCancelledError"):
-                raise
         self._check_connection()
-        done = [future for future in self._running if future.status != "pending"]
         ready = [future for future in done if future.status == "finished"]
-        answers = dict(zip(ready, self._ask(self._client.gather, ready), strict=True))
+        answers = self._fetch(ready)
         results: list[CaseResult] = []
         for future in done:
             task = self._running.pop(future)
@@ -91,7 +89,7 @@ class DaskEngine:
             elif future.status == "error":
                 problem = future.exception()
                 results += failure(task, f"{type(problem).__name__}: {problem}")
-            else:  # cancelled or lost by the scheduler
+            else:  # cancelled, or lost with the worker that had it
                 self.submit(task)
         return results
 
@@ -130,16 +128,26 @@ class DaskEngine:
 
     def _check_connection(self) -> None:
         if self._client.status != "running":
-            raise ComputationFailed(
-                f"lost the Dask scheduler at {self._address!r}; every result that arrived is "
-                "stored: when a scheduler is back, run the same command again"
-            )
+            raise self._lost()
 
-    def _ask(self, question: Any, *arguments: Any) -> Any:
+    def _fetch(self, ready: list[Any]) -> dict[Any, list[CaseResult]]:
+        """The results of finished futures; empty if they were lost on the way."""
         try:
-            return question(*arguments)
-        except Exception:
+            return dict(zip(ready, self._client.gather(ready), strict=True))
+        except Exception as error:
+            logging.getLogger(__name__).debug("fetching results: %s", error)
+            time.sleep(0.5)  # a connection breaks a moment before the client notices
             self._check_connection()
-            time.sleep(0.5)  # the connection breaks a moment before the client notices
-            self._check_connection()
-            raise
+            return {}
+
+    def _threads(self) -> int:
+        try:
+            return int(sum(self._client.nthreads().values()))
+        except Exception as error:
+            raise self._lost() from error
+
+    def _lost(self) -> ComputationFailed:
+        return ComputationFailed(
+            f"lost the Dask scheduler at {self._address!r}; every result that arrived is stored: "
+            "when a scheduler is back, run the same command again"
+        )

@@ -99,8 +99,13 @@ def write_spec(folder: Path, instances: int) -> Path:
 
 
 def main() -> None:
-    """Run one sweep from the command line."""
+    """Run one sweep from the command line; `ack N` on standard output: N rows are on the disk."""
+    from polyceptron.experiments.progress import Progress
     from polyceptron.experiments.sweep import SweepStopped, run_sweep
+
+    def acknowledge(now: Progress) -> None:
+        sys.stdout.write(f"ack {now.done}\n")
+        sys.stdout.flush()
 
     spec, store, name, workers, *rest = sys.argv[1:]
     try:
@@ -110,6 +115,7 @@ def main() -> None:
             workers=None if rest else int(workers),
             cluster=rest[0] if rest else None,
             runner=globals()[name],
+            progress=acknowledge,
         )
     except SweepStopped:
         sys.exit(130)

@@ -1,0 +1,155 @@
+"""The same rows on a real Dask scheduler with two worker processes, which are killed in turn."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sweep_fakes as fakes
+
+from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.experiments import Store, run_sweep
+from polyceptron.experiments.progress import Progress
+
+pytest.importorskip("distributed")
+
+
+class Cluster:
+    """A scheduler and two single-threaded workers on the loopback address."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.address = f"tcp://127.0.0.1:{port}"
+        self.folder = folder
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.scheduler = self.start("scheduler", "--host", "127.0.0.1", "--port", str(port))
+        options = ("--nthreads", "1", "--no-nanny", "--death-timeout", "20")
+        self.workers = [
+            self.start("worker", self.address, *options, "--local-directory", str(folder))
+            for _ in range(2)
+        ]
+
+    def start(self, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
+        paths = str(Path(fakes.__file__).parent)
+        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", "--no-dashboard"]
+        with (self.folder / f"{kind}-{len(self.processes)}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [*command, *arguments],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": paths},
+            )
+        self.processes.append(process)
+        return process
+
+    def stop(self) -> None:
+        for process in reversed(self.processes):
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    started = Cluster(tmp_path)
+    yield started
+    started.stop()
+
+
+def stored(path: Path) -> list[dict[str, Any]]:
+    with Store(path) as store:
+        store.check()
+        return list(store.records())
+
+
+def kill_at(process: subprocess.Popen[bytes], rows: int, seen: list[int]) -> Any:
+    """A listener that kills a process once this many rows are on the disk."""
+
+    def listen(now: Progress) -> None:
+        seen.append(now.done)
+        if now.done >= rows and process.poll() is None:
+            process.kill()
+            process.wait()
+
+    return listen
+
+
+@pytest.mark.slow
+def test_same_rows_and_every_kind_of_death(cluster: Cluster, tmp_path: Path) -> None:
+    """One cluster serves all steps: starting it is most of the cost."""
+    spec = fakes.write_spec(tmp_path, instances=30)
+    local, remote = tmp_path / "local.sqlite", tmp_path / "remote.sqlite"
+    run_sweep(spec, local, workers=1, runner=fakes.draw)
+    report = run_sweep(spec, remote, cluster=cluster.address, runner=fakes.fail)
+    assert (report.computed, report.failed) == (124, 60)
+    assert {r["reason"] for r in stored(remote) if r["reason"]} == {
+        "ZeroDivisionError: no minimum at this ridge"
+    }
+    assert run_sweep(spec, remote, cluster=cluster.address, runner=fakes.draw).computed == 60
+    assert stored(remote) == stored(local)
+
+    lame = tmp_path / "lame.sqlite"
+    listen = kill_at(cluster.workers[0], 20, [])
+    report = run_sweep(spec, lame, cluster=cluster.address, runner=fakes.slow, progress=listen)
+    assert cluster.workers[0].poll() == -signal.SIGKILL
+    assert (report.computed, report.failed) == (124, 0)
+    assert stored(lame) == stored(local)
+
+    headless, seen = tmp_path / "headless.sqlite", [0]
+    listen = kill_at(cluster.scheduler, 20, seen)
+    with pytest.raises(ComputationFailed, match=r"lost the Dask scheduler.*run the same command"):
+        run_sweep(spec, headless, cluster=cluster.address, runner=fakes.slow, progress=listen)
+    assert seen[-1] <= len(stored(headless)) < 124
+    assert run_sweep(spec, headless, workers=1, runner=fakes.draw).failed == 0
+    assert stored(headless) == stored(local)
+
+
+@pytest.mark.slow
+def test_a_stopped_sweep_leaves_the_cluster_usable(cluster: Cluster, tmp_path: Path) -> None:
+    spec, path = fakes.write_spec(tmp_path, instances=30), tmp_path / "runs.sqlite"
+    program = [sys.executable, fakes.__file__, str(spec), str(path), "slow", "0", cluster.address]
+    sweep = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    killer = threading.Timer(60, sweep.kill)
+    killer.start()
+    assert sweep.stdout is not None
+    for line in sweep.stdout:
+        if line.startswith("ack ") and int(line.split()[1]) >= 10:
+            break
+    sweep.send_signal(signal.SIGINT)
+    _, err = sweep.communicate()
+    killer.cancel()
+    assert sweep.returncode == 130
+    assert "Traceback" not in err
+    done = len(stored(path))
+    assert 10 <= done < 124
+    report = run_sweep(spec, path, cluster=cluster.address, runner=fakes.draw)
+    assert (report.already, report.computed) == (done, 124 - done)
+
+
+def test_no_scheduler_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polyceptron.experiments.cluster.CONNECT_SECONDS", 0.5)
+    spec, start = fakes.write_spec(tmp_path, instances=1), time.monotonic()
+    for address in ("tcp://127.0.0.1:9", "nonsense://x"):
+        with pytest.raises(InvalidInput, match="no Dask scheduler answers at"):
+            run_sweep(spec, tmp_path / "runs.sqlite", cluster=address, runner=fakes.draw)
+    assert time.monotonic() - start < 30
+
+
+def test_without_dask_the_sentence_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    spec = fakes.write_spec(tmp_path, instances=1)
+    with pytest.raises(InvalidInput, match=r"polyceptron\[cluster\]"):
+        run_sweep(spec, tmp_path / "runs.sqlite", cluster="tcp://127.0.0.1:9", runner=fakes.draw)

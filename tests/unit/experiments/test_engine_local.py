@@ -1,0 +1,223 @@
+"""Local processes: the same rows for any number of them, deaths survived, memory bounded."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import sweep_fakes as fakes
+
+from polyceptron.errors import InvalidInput
+from polyceptron.experiments import Store, load_spec, parse_spec, run_sweep, sweep_rows
+from polyceptron.experiments.engine import LocalEngine
+from polyceptron.experiments.progress import Progress, ProgressBar
+from polyceptron.experiments.tasks import Task, expand
+from polyceptron.experiments.work import attempt, failure
+
+
+def stored(path: Path) -> list[dict[str, Any]]:
+    with Store(path) as store:
+        store.check()
+        return list(store.records())
+
+
+@pytest.mark.slow
+def test_one_or_two_workers_give_the_same_rows(tmp_path: Path) -> None:
+    spec = fakes.write_spec(tmp_path, instances=10)
+    for workers in (1, 2):
+        report = run_sweep(spec, tmp_path / f"{workers}.sqlite", workers=workers, runner=fakes.draw)
+        assert (report.rows, report.computed, report.failed) == (44, 44, 0)
+    one, two = stored(tmp_path / "1.sqlite"), stored(tmp_path / "2.sqlite")
+    assert one == two  # every column, to the last bit
+    errors = {record["row"] for record in one}
+    assert len(errors) == 44  # and not because all are alike
+    assert run_sweep(spec, tmp_path / "2.sqlite", runner=fakes.fail).computed == 0
+
+
+@pytest.mark.slow
+def test_a_raising_task_is_a_row_with_its_reason_and_is_tried_again(tmp_path: Path) -> None:
+    spec, path = fakes.write_spec(tmp_path, instances=3), tmp_path / "runs.sqlite"
+    report = run_sweep(spec, path, workers=1, runner=fakes.fail)
+    assert (report.computed, report.failed) == (16, 6)
+    failed = [record for record in stored(path) if record["status"] == "failed"]
+    assert {record["reason"] for record in failed} == {
+        "ZeroDivisionError: no minimum at this ridge"
+    }
+    rows = [row for row in sweep_rows(spec, path) if row["status"] == "failed"]
+    assert {(row["ridge"], row["n_samples"]) for row in rows} == {(1.0, 10), (1.0, 20)}
+    assert all("seed" in row and "generalisation_error" not in row for row in rows)
+    again = run_sweep(spec, path, workers=1, runner=fakes.draw)
+    assert (again.already, again.computed, again.failed) == (10, 6, 0)
+    assert {record["status"] for record in stored(path)} == {"ok"}
+
+
+@pytest.mark.slow
+def test_a_task_that_kills_its_worker_fails_alone(tmp_path: Path) -> None:
+    spec, path = fakes.write_spec(tmp_path, instances=4), tmp_path / "runs.sqlite"
+    report = run_sweep(spec, path, workers=2, runner=fakes.suicide)
+    assert (report.computed, report.failed) == (20, 2)
+    failed = [record for record in stored(path) if record["status"] == "failed"]
+    assert all("died 2 times while computing this task alone" in r["reason"] for r in failed)
+    assert workers_of_ours() == []
+    assert run_sweep(spec, path, workers=2, runner=fakes.draw).computed == 2
+
+
+def workers_of_ours() -> list[str]:
+    """The command lines of our child processes that are workers."""
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        try:
+            command = " ".join(child.cmdline())
+        except psutil.NoSuchProcess:
+            continue
+        if "loky" in command and "resource_tracker" not in command:
+            found.append(command)
+    return found
+
+
+def report_threads(task: Task) -> list[dict[str, Any]]:
+    """Rows that carry the number of BLAS threads in the column q."""
+    import scipy.linalg  # noqa: F401
+    from threadpoolctl import threadpool_info
+
+    threads = max(library["num_threads"] for library in threadpool_info())
+    return [{**row, "q": float(threads)} for row in fakes.draw(task)]
+
+
+@pytest.mark.slow
+def test_one_blas_thread_in_each_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    spec, path = fakes.write_spec(tmp_path, instances=1), tmp_path / "runs.sqlite"
+    run_sweep(spec, path, workers=1, runner=report_threads)
+    assert {row["q"] for row in sweep_rows(spec, path)} == {1.0}
+
+
+class InstantEngine:
+    """Computes in this process, with a window of one task."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Task] = []
+
+    @property
+    def free(self) -> int:
+        return 1 - len(self.tasks)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.tasks)
+
+    def submit(self, task: Task) -> None:
+        self.tasks.append(task)
+
+    def finished(self, timeout: float) -> list[Any]:
+        done, self.tasks = self.tasks, []
+        return [result for task in done for result in attempt(fakes.draw, task)]
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_finished_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import gc
+    import tracemalloc
+
+    monkeypatch.setattr(
+        "polyceptron.experiments.sweep._make_engine", lambda *arguments: InstantEngine()
+    )
+    spec = load_spec(fakes.write_spec(tmp_path, instances=400))
+    seen: dict[int, int] = {}
+
+    def listen(now: Progress) -> None:
+        if now.done in (404, 1604):
+            gc.collect()
+            seen[now.done] = tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        run_sweep(spec, tmp_path / "runs.sqlite", progress=listen)
+    finally:
+        tracemalloc.stop()
+    # less than 100 bytes for each of 1200 rows of about 1 kB
+    assert seen[1604] - seen[404] < 100 * 1200
+
+
+def test_the_window_bounds_what_is_in_flight() -> None:
+    engine = LocalEngine(3, fakes.draw)
+    assert engine.free == 6
+    assert not engine.busy
+    engine.close()
+
+
+def test_a_result_that_cannot_be_stored_is_a_failure() -> None:
+    task = next(expand(parse_spec(fakes.SPEC.format(instances=1))))
+    for runner, reason in (
+        (lambda task: [], "ValueError: zip"),
+        (lambda task: [{**row, "q": object()} for row in fakes.draw(task)], "TypeError"),
+        (lambda task: [{**row, "colour": 1} for row in fakes.draw(task)], "KeyError"),
+    ):
+        results = attempt(runner, task)
+        assert [result.key for result in results] == list(task.keys)
+        assert all(result.failed and str(result.reason).startswith(reason) for result in results)
+    assert len(str(failure(task, "x" * 10**6)[0].reason)) == 2000
+
+
+def test_wrong_numbers_of_workers(tmp_path: Path) -> None:
+    spec = fakes.write_spec(tmp_path, instances=1)
+    for workers in (0, -1, 10**6):
+        with pytest.raises(InvalidInput, match="workers must be between 1 and"):
+            run_sweep(spec, tmp_path / "runs.sqlite", workers=workers)
+    with pytest.raises(InvalidInput, match="either workers or a cluster"):
+        run_sweep(spec, tmp_path / "runs.sqlite", workers=1, cluster="tcp://127.0.0.1:1")
+    assert not (tmp_path / "runs.sqlite").exists()
+
+
+@pytest.mark.slow
+def test_a_sweep_outside_the_main_thread(tmp_path: Path) -> None:
+    spec, path = fakes.write_spec(tmp_path, instances=1), tmp_path / "runs.sqlite"
+    thread = threading.Thread(
+        target=run_sweep, args=(spec, path), kwargs={"workers": 1, "runner": fakes.draw}
+    )
+    thread.start()
+    thread.join(60)
+    assert len(stored(path)) == 8
+
+
+def test_progress_without_a_terminal_is_a_line_now_and_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ProgressBar, "LINE_SECONDS", 0.0)
+    with ProgressBar() as bar:
+        bar(Progress("trial", rows=100, done=60, computed=20, failed=2, seconds=10.0))
+    line = capsys.readouterr().err
+    assert line == "trial: 60 of 100 rows, 2 rows/s, about 20 s left, 2 failed\n"
+
+
+def test_the_bar_shows_rate_time_left_and_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    import rich.console
+
+    screen = io.StringIO()
+    plain = rich.console.Console
+    monkeypatch.setattr(
+        rich.console,
+        "Console",
+        lambda **options: plain(file=screen, force_terminal=True, width=120),
+    )
+    with ProgressBar() as bar:
+        bar(Progress("trial", rows=100, done=40))
+        time.sleep(0.01)
+        bar(Progress("trial", rows=100, done=60, computed=20, failed=2, seconds=10.0))
+    text = screen.getvalue()
+    assert "60/100" in text
+    assert "2 rows/s" in text
+    assert "2 failed" in text
+    assert "left" in text

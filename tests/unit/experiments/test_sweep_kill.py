@@ -1,0 +1,173 @@
+"""Kill a sweep in every way: nothing acknowledged is lost, nothing is left running."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import sweep_fakes as fakes
+
+from polyceptron.experiments import Store, run_sweep
+
+PROGRAM = Path(fakes.__file__)
+
+
+class Sweep:
+    """A sweep in a process and session of its own."""
+
+    def __init__(self, spec: Path, store: Path, runner: str, workers: int = 2) -> None:
+        self.acknowledged = 0
+        self.process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), str(spec), str(store), runner, str(workers)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def wait_for(self, rows: int) -> None:
+        """Until this many rows are acknowledged, or the sweep ends."""
+        assert self.process.stdout is not None
+        while self.acknowledged < rows:
+            line = self.process.stdout.readline()
+            if not line:
+                return
+            self.acknowledged = int(line.split()[1])
+
+    def send(self, number: int, *, group: bool = False) -> tuple[int, str]:
+        """Send a signal (to all its processes); the exit code and its standard error."""
+        if group:
+            os.killpg(self.process.pid, number)
+        else:
+            self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=30)
+        for line in out.splitlines():
+            if line.startswith("ack "):
+                self.acknowledged = max(self.acknowledged, int(line.split()[1]))
+        return self.process.returncode, err
+
+    def others(self) -> list[psutil.Process]:
+        """The other processes of its session: workers and their helpers."""
+        found = []
+        for pid in psutil.pids():
+            try:
+                if os.getsid(pid) == self.process.pid != pid:
+                    process = psutil.Process(pid)
+                    if process.status() != psutil.STATUS_ZOMBIE:
+                        found.append(process)
+            except (ProcessLookupError, psutil.NoSuchProcess):
+                pass
+        return found
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Sweep]]:
+    """Start sweeps; at the end none of them, nor any process of theirs, is left."""
+    sweeps: list[Sweep] = []
+
+    def launch(*arguments: Any, **options: Any) -> Sweep:
+        sweeps.append(Sweep(*arguments, **options))
+        return sweeps[-1]
+
+    yield launch
+    for sweep in sweeps:
+        if sweep.process.poll() is None:
+            sweep.process.kill()
+        sweep.process.wait()
+        for process in sweep.others():
+            process.kill()
+
+
+def assert_nothing_left(sweep: Sweep) -> None:
+    """Workers look after their parent twice a second."""
+    deadline = time.monotonic() + 20
+    while (left := sweep.others()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left
+
+
+def stored(path: Path) -> list[dict[str, Any]]:
+    with Store(path) as store:
+        store.check()
+        return list(store.records())
+
+
+@pytest.mark.slow
+def test_parent_killed_at_random_moments(tmp_path: Path, start: Callable[..., Sweep]) -> None:
+    spec, path = fakes.write_spec(tmp_path, instances=40), tmp_path / "runs.sqlite"
+    moments = random.Random()
+    early = start(spec, path, "slow")
+    time.sleep(moments.uniform(0.0, 1.5))  # imports, creation of the store, start of the workers
+    early.send(signal.SIGKILL)
+    assert_nothing_left(early)
+    for _ in range(3):
+        sweep = start(spec, path, "slow")
+        before = len(stored(path)) if path.exists() and path.stat().st_size else 0
+        sweep.wait_for(before + moments.randint(1, 40))
+        time.sleep(moments.uniform(0.0, 0.05))
+        sweep.send(signal.SIGKILL)
+        assert len(stored(path)) >= sweep.acknowledged
+        assert_nothing_left(sweep)
+    report = run_sweep(spec, path, workers=1, runner=fakes.draw)
+    assert report.already + report.computed == report.rows
+    undisturbed = tmp_path / "undisturbed.sqlite"
+    run_sweep(spec, undisturbed, workers=1, runner=fakes.draw)
+    assert stored(path) == stored(undisturbed)
+
+
+@pytest.mark.slow
+def test_worker_killed_from_outside(tmp_path: Path, start: Callable[..., Sweep]) -> None:
+    spec, path = fakes.write_spec(tmp_path, instances=40), tmp_path / "runs.sqlite"
+    sweep = start(spec, path, "slow")
+    sweep.wait_for(10)
+    workers = [p for p in sweep.others() if "resource_tracker" not in " ".join(p.cmdline())]
+    workers[0].kill()
+    sweep.wait_for(164)
+    assert sweep.process.wait(timeout=30) == 0
+    assert {record["status"] for record in stored(path)} == {"ok"}
+    assert len(stored(path)) == 164
+    assert_nothing_left(sweep)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_is_clean(tmp_path: Path, start: Callable[..., Sweep], number: int) -> None:
+    spec, path = fakes.write_spec(tmp_path, instances=2), tmp_path / "runs.sqlite"
+    sweep = start(spec, path, "forever")
+    sweep.wait_for(4)  # the theory rows; the rest would run for ten minutes
+    # a terminal sends Ctrl-C to the workers as well, a batch system's SIGTERM goes to the parent
+    code, err = sweep.send(number, group=number == signal.SIGINT)
+    assert code == 130  # the program's own code; the shell command has a test of its own
+    assert "Traceback" not in err
+    assert_nothing_left(sweep)
+    assert len(stored(path)) == 4
+    assert not path.with_name(path.name + "-lock").exists()
+    assert run_sweep(spec, path, workers=1, runner=fakes.draw).computed == 8
+
+
+@pytest.mark.slow
+def test_a_second_sweep_on_one_store_is_refused(
+    tmp_path: Path, start: Callable[..., Sweep]
+) -> None:
+    spec, path = fakes.write_spec(tmp_path, instances=2), tmp_path / "runs.sqlite"
+    first = start(spec, path, "forever")
+    first.wait_for(4)
+    with pytest.raises(ValueError, match=rf"another sweep \(process {first.process.pid}\)"):
+        run_sweep(spec, path, workers=1, runner=fakes.draw)
+    link = tmp_path / "link.sqlite"
+    link.symlink_to(path)
+    with pytest.raises(ValueError, match="another sweep"):
+        run_sweep(spec, link, workers=1, runner=fakes.draw)
+    assert len(stored(path)) == 4  # a reader is welcome meanwhile
+    first.send(signal.SIGKILL)  # its lock file stays behind, its lock does not
+    assert_nothing_left(first)
+    assert run_sweep(spec, path, workers=1, runner=fakes.draw).computed == 8
