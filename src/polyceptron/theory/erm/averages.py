@@ -5,13 +5,16 @@ Student fields ω = √q x and teacher fields u, Gaussian with correlation ρ pe
 
     M = (1/r) E Σ_l ∇Z*_l·f_l,   Q = (1/r) E Σ_l Z*_l ‖f_l‖²,   C = −(1/r) E Σ_l Z*_l tr_⊥ ∂f_l
 
-so that m̂ = αM, q̂ = αQ, V̂ = αC (eq. SE). Z*_l is the probability that class l wins given ω.
+    D = (1/rq) E Σ_l Z*_l ω·f_l                                  (kept as D₊ − D₋, by its sign)
+
+so that m̂ = αM, q̂ = αQ, V̂ = αC (eq. SE). D follows from the others, by Gaussian integration by
+parts C = (m/q)M − D, and replaces a difference of nearly equal numbers when data are plentiful. Z*_l is the probability that class l wins given ω.
 By symmetry label 1 wins and class 2 is the student's best loser, with a factor k(k−1).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +48,7 @@ class Law:
 
 @dataclass(frozen=True)
 class Averages:
-    """M, Q, C, and the mean loss and the error on training samples.
+    """M, Q, C, D₊, D₋, and the mean loss and the error on training samples.
 
     Each is an array with one entry per replicate; deterministic rules have one.
     """
@@ -53,9 +56,16 @@ class Averages:
     M: Array
     Q: Array
     C: Array
+    D_plus: Array
+    D_minus: Array
     loss: Array
     error: Array
     mass: Array  # total probability that the rule saw, 1 up to its error
+
+    @property
+    def parts(self) -> tuple[Array, ...]:
+        """The fields in order."""
+        return tuple(getattr(self, field.name) for field in fields(self))
 
     def hats(self, alpha: float) -> tuple[Array, Array, Array]:
         """m̂, q̂, V̂ at sample ratio α."""

@@ -2,9 +2,13 @@
 
     V = 1/(λ + V̂),   m = m̂V,   q = (m̂² + q̂)V²,      m̂ = αM, q̂ = αQ, V̂ = αC
 
-in the unknowns θ = (ln τ, ln q, ln V), where τ = ρ/√(1−ρ²) and the equations read
-τ² = αM²/Q,  ρ√q = αMV,  1/V = λ + αC. For max-margin f ∝ 1/V, so V drops out: two unknowns remain
-and λV = 1 − αC|_{V=1}.
+in the unknowns θ = (ln τ, ln q, ln V), where τ = ρ/√(1−ρ²), and the equations read
+
+    τ² = αM²/Q,    λ = α(M(1−ρ²)/m + D),    1/V = λ + αC.
+
+The second is m(λ + αC) = αM after integration by parts: for small λ or large α both sides of the
+latter nearly cancel and λ drowns, here nothing does. For max-margin f ∝ 1/V, so V drops out: two
+unknowns remain, τ² = αM²/Q and ρ√q = αM at V = 1, and the second equation gives λV.
 """
 
 from __future__ import annotations
@@ -12,8 +16,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+from scipy.special import log_ndtr
 
 from polyceptron.model.losses import Loss, MaxMargin
 from polyceptron.numerics.erm_nodes import Array
@@ -45,18 +51,27 @@ class Problem:
 
     def residual(self, theta: Array, averages: Averages) -> Array:
         """The equations at θ, shape (unknowns, replicates); zero at the fixed point."""
-        law = self.law(theta)
-        log_M, log_Q = (
-            np.log(np.maximum(averages.M, _FLOOR)),
-            np.log(np.maximum(averages.Q, _FLOOR)),
-        )
+        law, a = self.law(theta), averages
         log_alpha = math.log(self.alpha)
-        first = theta[0] - 0.5 * log_alpha - log_M + 0.5 * log_Q
-        second = math.log(law.rho) + 0.5 * theta[1] - log_alpha - log_M - math.log(law.V)
-        if self.hard:
-            return np.stack([first, second])
-        third = theta[2] + np.log(np.maximum(self.ridge + self.alpha * averages.C, _FLOOR))
-        return np.stack([first, second, third])
+        # τ² = αM²/Q
+        first = theta[0] - 0.5 * log_alpha - _log(a.M) + 0.5 * _log(a.Q)
+        if self.hard:  # ρ√q = αMV
+            size = math.log(law.rho) + 0.5 * theta[1] - log_alpha - _log(a.M)
+            return np.stack([first, size])
+        pull = a.M * (law.teacher_width**2 / law.m)
+        balance = _log(self.ridge + self.alpha * a.D_minus) - _log(self.alpha * (pull + a.D_plus))
+        third = theta[2] + _log(self.ridge + self.alpha * a.C)
+        return np.stack([first, balance, third])
+
+    def scaled_V(self, theta: Array, averages: Averages) -> float:
+        """λV of max-margin, from the averages at V = 1."""
+        law, a = self.law(theta), averages
+        pull = float(np.mean(a.M)) * law.teacher_width**2 / law.m
+        return self.alpha * (pull + float(np.mean(a.D_plus)) - float(np.mean(a.D_minus)))
+
+
+def _log(x: Array) -> Array:
+    return np.asarray(np.log(np.maximum(x, _FLOOR)))
 
 
 Rule = Callable[[Law], Averages]
@@ -103,3 +118,22 @@ def quadratic_guess(problem: Problem) -> Array:
     if not problem.hard:
         theta.append(math.log(base.V / h))
     return np.array(theta)
+
+
+@lru_cache(maxsize=256)
+def boundary_density(n_classes: int) -> float:
+    """B_k = (k(k−1)/2) ∫ φ(s) Φ(s/√2)^{k−2} ds: class boundaries per unit gap, B₂ = 1."""
+    s = np.linspace(-12.0, 12.0, 1201)
+    log_p = -0.5 * s**2 + (n_classes - 2) * log_ndtr(s / math.sqrt(2))
+    total = float(np.exp(log_p).sum() * (s[1] - s[0])) / math.sqrt(2 * math.pi)
+    return n_classes * (n_classes - 1) / 2 * total
+
+
+def two_class_twin(problem: Problem) -> Problem:
+    """The two-class problem with as many samples per boundary and direction.
+
+    When data are plentiful only pairs of classes meet, and M, Q, C of k classes are B_k/(k−1) times
+    those of two: a fine guess at any α, and exact in the limit of large α.
+    """
+    k = problem.n_classes
+    return Problem(2, problem.loss, problem.ridge, problem.alpha * boundary_density(k) / (k - 1))

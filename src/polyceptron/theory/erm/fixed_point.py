@@ -1,7 +1,7 @@
 """Fixed points of empirical risk minimisation: one (α, λ) at a time, or along a curve.
 
-Newton solves the equations on the coarsest level, from a nearby solution if there is one, else by
-continuation in λ from the quadratic expansion of the loss. Finer levels correct the root until two
+Newton solves the equations on the coarsest level, from a nearby solution if there is one, else from
+that of two classes, which is found by continuation in λ from the loss's quadratic expansion. Finer levels correct the root until two
 of them agree (deterministic rules) or the replicates' spread is small (random points) within the
 tolerance; what was reached is the stated uncertainty.
 """
@@ -9,7 +9,7 @@ tolerance; what was reached is the stated uncertainty.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,13 +17,18 @@ from polyceptron.model.losses import Loss
 from polyceptron.numerics.erm_nodes import Array
 from polyceptron.rows import Status
 from polyceptron.theory.erm.averages import Averages, Law
-from polyceptron.theory.erm.equations import Problem, n_levels, quadratic_guess, rule_at
+from polyceptron.theory.erm.equations import (
+    Problem,
+    n_levels,
+    quadratic_guess,
+    rule_at,
+    two_class_twin,
+)
 from polyceptron.theory.erm.solver import Residual, Root, correct, jacobian_at, newton
 from polyceptron.theory.generalisation import error_from_angle, error_slope
 
 TOLERANCE_FEW_CLASSES = 1e-7
 TOLERANCE_MANY_CLASSES = 1e-4
-ROOT_TOLERANCE = 1e-10
 
 
 def default_tolerance(n_classes: int) -> float:
@@ -49,12 +54,14 @@ class ErmFixedPoint:
     training_loss: float
     training_error: float
     status: Status
-    theta: Array  # (ln τ, ln q, ln V), a start for a neighbour
-    jacobian: Array  # of the equations in θ
+    theta: Array = field(repr=False)  # (ln τ, ln q, ln V), a start for a neighbour
+    jacobian: Array = field(repr=False)  # of the equations in θ
 
     @property
     def correlation(self) -> float:
         """ρ = m/√q."""
+        if not len(self.theta):
+            return 0.0
         tau = math.exp(self.theta[0])
         return tau / math.hypot(1.0, tau)
 
@@ -78,15 +85,10 @@ def _residual(problem: Problem, level: int, reference: Law) -> Residual:
     def residual(theta: Array) -> Array:
         law = problem.law(theta)
         mean = rule(law)
-        averaged = Averages(*(np.atleast_1d(np.mean(part)) for part in _parts(mean)))
+        averaged = Averages(*(np.atleast_1d(np.mean(part)) for part in mean.parts))
         return problem.residual(theta, averaged)[:, 0]
 
     return residual
-
-
-def _parts(averages: Averages) -> tuple[Array, ...]:
-    a = averages
-    return a.M, a.Q, a.C, a.loss, a.error, a.mass
 
 
 def _inside(theta: Array) -> bool:
@@ -94,11 +96,17 @@ def _inside(theta: Array) -> bool:
 
 
 def coarse_root(problem: Problem, start: Array | None) -> Root:
-    """The root on level 0, from `start`, else by continuation in the ridge."""
+    """The root on level 0: from `start`, from the two-class twin, or by continuation."""
     if start is not None:
         root = _try(problem, start)
         if root.converged:
             return root
+    if problem.n_classes > 2:
+        twin = coarse_root(two_class_twin(problem), None)
+        if twin.converged:
+            root = _try(problem, twin.theta)
+            if root.converged:
+                return root
     root = _try(problem, quadratic_guess(problem))
     if root.converged or problem.hard:
         return root if root.converged else _hard_continuation(problem)
@@ -180,23 +188,24 @@ def solve(problem: Problem, tol: float, start: Array | None = None) -> ErmFixedP
         averages = rule(reference)
         spread = problem.residual(root.theta, averages)
         shift = np.linalg.solve(root.jacobian, -spread)  # one column a replicate
-        if np.max(np.abs(shift.mean(1))) > 0.02:  # the coarse level was far off: solve again
-            root = correct(_residual(problem, level, reference), root, tol=ROOT_TOLERANCE)
+        random = shift.shape[1] > 1
+        # A long way to go is walked again: one step of the coarse Jacobian would not end at the
+        # root. Deterministic levels also see it in the next level, random ones do not.
+        if np.max(np.abs(shift.mean(1))) > (0.002 if random else 0.02):
+            root = correct(_residual(problem, level, reference), root, tol=1e-5 if random else 1e-8)
             averages = rule(problem.law(root.theta))
             shift = np.linalg.solve(root.jacobian, -problem.residual(root.theta, averages))
         slope = abs(error_sensitivity(float(root.theta[0]), k))
         theta = root.theta + shift.mean(1)
         new_error = float(error_at(theta[0], k))
-        if shift.shape[1] > 1:
+        if random:
             uncertainty = slope * float(np.std(shift[0], ddof=1)) / math.sqrt(shift.shape[1])
-            small = np.max(np.abs(shift.mean(1))) < 1e-2
         else:
             moved = float(np.max(np.abs(shift)))
             uncertainty = max(abs(new_error - error), 0.1 * slope * moved, 1e-14)
-            small = True
         root = Root(theta, root.residual, root.jacobian, root.converged)
         error = new_error
-        if uncertainty <= tol and small:
+        if uncertainty <= tol:
             break
     status = Status.OK if uncertainty <= tol else Status.TOLERANCE_NOT_MET
     if not root.converged or averages is None:
@@ -214,10 +223,10 @@ def _package(
     status: Status,
 ) -> ErmFixedPoint:
     law = problem.law(root.theta)
-    M, Q, C, loss, mistakes, _ = (float(np.mean(part)) for part in _parts(averages))
+    M, Q, C, _, _, loss, mistakes, _ = (float(np.mean(part)) for part in averages.parts)
     V = law.V
     if problem.hard:  # averages were taken at V = 1; report the solution at λ = 1
-        V = max(1 - problem.alpha * C, 1e-300)
+        V = problem.scaled_V(root.theta, averages)
         M, Q, C = M / V, Q / V**2, C / V
     a = problem.alpha
     return ErmFixedPoint(

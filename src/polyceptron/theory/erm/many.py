@@ -172,15 +172,18 @@ def averages(loss: Loss, law: Law, points: Points) -> Averages:
     mills = np.where(x < -30, -x, mills)
     pull = points.weight * slope * (first - rest[:, 0])
     pull += joint * (mills * (first[:, None] - rest[:, 1:])).sum(1)
+    along = np.einsum("nh,nh->n", gap, rest) / (losers * law.q)
     stack = np.stack(
         [
             pull / (losers * law.teacher_width),
             joint * (first**2 + np.einsum("nh,nh->n", rest, rest)) / losers,
             joint * trace / losers,
+            joint * np.maximum(along, 0.0),
+            joint * np.maximum(-along, 0.0),
             joint * value,
             joint * (training_gap < 0),
             joint,
         ]
     )
-    mean = stack.reshape(6, points.n_replicates, -1).mean(2)
+    mean = stack.reshape(8, points.n_replicates, -1).mean(2)
     return Averages(*mean)

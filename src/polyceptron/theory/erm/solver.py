@@ -61,11 +61,11 @@ def newton(residual: Residual, theta: Array, *, tol: float = 1e-9, max_iter: int
         else:
             arrived = size < 1e3 * tol
             return Root(theta, value, jacobian, arrived)
-        fast = np.max(np.abs(trial_value)) < 0.02 * size
+        fast = np.max(np.abs(trial_value)) < 0.1 * size
         theta, value = trial, trial_value
         if longest * scale < tol or np.max(np.abs(value)) < 0.1 * tol:
             return Root(theta, value, jacobian, True)
-        if not fast:  # a Jacobian that still gives two digits a step is not worth renewing
+        if not fast:  # a Jacobian that still gives a digit a step is not worth renewing
             jacobian = jacobian_at(residual, theta, value)
     return Root(theta, value, jacobian, False)
 

@@ -158,11 +158,14 @@ def averages(loss: Loss, law: Law, level: int) -> Averages:
     slope2 = norm * np.exp(-0.5 * h * h) * ndtr((2 * g - h) / _SQRT3)
     slope3 = norm * np.exp(-0.5 * g * g) * ndtr((2 * h - g) / _SQRT3)
     f1 = -f2 - f3
+    along = -(a * f2 + (a + y) * f3) / (2 * law.q)
     pull = slope2 * (f1 - f2) + slope3 * (f1 - f3)
     return Averages(
         M=np.atleast_1d(density @ pull / 2),
         Q=np.atleast_1d(joint @ (f1 * f1 + f2 * f2 + f3 * f3) / 2),
         C=np.atleast_1d(joint @ nodes.trace / 2),
+        D_plus=np.atleast_1d(joint @ np.maximum(along, 0.0)),
+        D_minus=np.atleast_1d(joint @ np.maximum(-along, 0.0)),
         loss=np.atleast_1d(joint @ nodes.loss),
         error=np.atleast_1d(joint @ (nodes.A < 0)),
         mass=np.atleast_1d(joint.sum()),

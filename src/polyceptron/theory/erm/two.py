@@ -51,7 +51,6 @@ def proximal_gap(gap: Array, V: float) -> Array:
 
 def softmax_gap_breaks(law: Law, level: int) -> Array:
     """Break points of the proximal gap A for cross-entropy."""
-    sigma, width = gap_scales(law)
     gaps = np.unique(np.concatenate(gap_breaks(law)))
     A = proximal_gap(gaps, law.V)
     low, high = float(A[0]), float(A[-1])
@@ -97,6 +96,8 @@ def averages(loss: Loss, law: Law, level: int) -> Averages:
         M=np.atleast_1d(density @ (tilt * g)),
         Q=np.atleast_1d(joint @ (2 * g**2)),
         C=np.atleast_1d(joint @ trace),
+        D_plus=np.atleast_1d(joint @ np.maximum(a * g, 0.0)) / law.q,
+        D_minus=np.atleast_1d(joint @ np.maximum(-a * g, 0.0)) / law.q,
         loss=np.atleast_1d(joint @ value),
         error=np.atleast_1d(joint @ (A < 0)),
         mass=np.atleast_1d(joint.sum()),

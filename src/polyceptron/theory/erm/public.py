@@ -1,0 +1,200 @@
+"""The answers people ask for: one fixed point, a learning curve, an iteration.
+
+`erm_fixed_point` chooses the method: closed form for the square loss, max-margin for cross-entropy
+without ridge, the search for the best ridge, or the solver.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from polyceptron.errors import InvalidInput
+from polyceptron.model.estimators import ERM
+from polyceptron.model.losses import CrossEntropy, Loss, MaxMargin, SquareLoss
+from polyceptron.model.teacher import AnyTeacher, check_classes
+from polyceptron.rows import Status, make_row
+from polyceptron.theory.erm.agreement import margin_exceeds
+from polyceptron.theory.erm.equations import Problem
+from polyceptron.theory.erm.fixed_point import ErmFixedPoint, default_tolerance, error_at, solve
+from polyceptron.theory.erm.ridge import best_ridge
+from polyceptron.theory.erm.square import (
+    best_square_ridge,
+    label_signal,
+    solve_square,
+    square_training_loss,
+)
+
+MAX_ALPHA = 1e8
+
+
+def erm_fixed_point(
+    n_classes: int,
+    loss: Any,
+    ridge: Any,
+    alpha: float,
+    tol: float | None = None,
+    start: ErmFixedPoint | None = None,
+) -> ErmFixedPoint:
+    """m, q, V and the errors of argmin Σℓ + (λ/2)‖W‖² at n = αd, d → ∞ (eq. SE, corollary 1).
+
+    `loss` and `ridge` as in `ERM`; `tol` is on the generalisation error (1e-7 for k = 2, 3, else
+    1e-4); `start` is a solution nearby.
+
+    >>> round(erm_fixed_point(3, "square", 1.0, 2.0).generalisation_error, 5)
+    0.30546
+    """
+    k = check_classes(n_classes)
+    estimator = ERM(loss, ridge)
+    rule, penalty = estimator.loss, estimator.ridge
+    alpha, tol = check_alpha(alpha), check_tolerance(tol, k)
+    if alpha == 0:
+        return _no_data(k, rule, penalty)
+    if isinstance(rule, SquareLoss):
+        return _square(k, penalty, alpha)
+    if isinstance(rule, CrossEntropy) and penalty == 0:
+        rule = MaxMargin()
+    check_symmetric(rule, k)
+    near = start if start is not None and len(start.theta) == (2 if penalty == 0 else 3) else None
+    if isinstance(penalty, str):
+        return best_ridge(k, rule, alpha, tol, near)
+    return solve(Problem(k, rule, penalty, alpha), tol, None if near is None else near.theta)
+
+
+def erm_rows(
+    teacher: AnyTeacher, estimator: ERM, alphas: Iterable[float], tol: float | None = None
+) -> list[dict[str, Any]]:
+    """One row for each α. The prior enters by its variance only, which is 1 for every teacher."""
+    values = [check_alpha(alpha) for alpha in alphas]
+    points: dict[float, ErmFixedPoint] = {}
+    start: ErmFixedPoint | None = None
+    for alpha in sorted(set(values)):  # each solution starts the search for the next
+        start = erm_fixed_point(
+            teacher.n_classes, estimator.loss, estimator.ridge, alpha, tol, _usable(start)
+        )
+        points[alpha] = start
+    return [erm_row(teacher, estimator, points[alpha]) for alpha in values]
+
+
+def erm_row(teacher: AnyTeacher, estimator: ERM, point: ErmFixedPoint) -> dict[str, Any]:
+    """The row of a fixed point."""
+    return make_row(
+        source="theory",
+        model=teacher.model,
+        n_classes=teacher.n_classes,
+        prior=teacher.prior.name,
+        estimator=estimator.name,
+        ridge=point.ridge,
+        alpha=point.alpha,
+        m=point.m,
+        q=point.q,
+        V=point.V,
+        generalisation_error=point.generalisation_error,
+        uncertainty=point.uncertainty,
+        training_error=point.training_error,
+        training_loss=point.training_loss,
+        status=point.status,
+    )
+
+
+def _usable(point: ErmFixedPoint | None) -> ErmFixedPoint | None:
+    good = point is not None and point.alpha > 0 and point.status != Status.NOT_CONVERGED
+    return point if good else None
+
+
+def _square(k: int, ridge: float | str, alpha: float) -> ErmFixedPoint:
+    penalty = best_square_ridge(k) if isinstance(ridge, str) else ridge
+    solution = solve_square(k, alpha, penalty)
+    m, q, V, scaled = solution
+    c, s2 = label_signal(k)
+    # q − m² without cancellation: (A/(1−A))(s² − 2mc + m²); A/(1−A) is α/|1−α| at λ → 0 and α < 1.
+    ratio = _noise_ratio(alpha, penalty, V)
+    rest = ratio * (s2 - 2 * m * c + m**2)
+    log_tau = math.log(m) - 0.5 * math.log(rest) if math.isfinite(rest) else -math.inf
+    error = float(error_at(log_tau, k)) if math.isfinite(rest) else 1 - 1 / k
+    tau = math.exp(log_tau)
+    mistakes = 0.0
+    if math.isfinite(V):
+        mistakes = max(1 - margin_exceeds(-V / math.sqrt(q), tau, k), 0.0)
+    inverse = 0.0 if math.isinf(V) else 1 / V
+    return ErmFixedPoint(
+        n_classes=k,
+        ridge=penalty,
+        alpha=alpha,
+        m=m,
+        q=q,
+        V=V,
+        m_hat=m * inverse,
+        q_hat=rest * inverse**2 if inverse else 0.0,
+        V_hat=alpha / (1 + V),
+        generalisation_error=error,
+        uncertainty=1e-12,
+        training_loss=square_training_loss(k, alpha, solution),
+        training_error=mistakes if mistakes > 1e-11 else 0.0,
+        status=Status.OK if math.isfinite(q) else Status.DIVERGES,
+        theta=np.array([log_tau, math.log(q) if math.isfinite(q) else math.inf]),
+        jacobian=np.eye(2),
+    )
+
+
+def _noise_ratio(alpha: float, ridge: float, V: float) -> float:
+    """A/(1 − A), A = αV²/(1+V)²."""
+    if math.isinf(V):
+        return alpha / (1 - alpha) if alpha < 1 else math.inf
+    return alpha * V**2 / ((1 + V) * (1 + ridge * V**2))
+
+
+def _no_data(k: int, loss: Loss, ridge: float | str) -> ErmFixedPoint:
+    """α = 0: the estimate is 0 and every class is a guess."""
+    penalty = math.nan if isinstance(ridge, str) else ridge
+    V = 1 / penalty if penalty > 0 else math.inf
+    return ErmFixedPoint(
+        n_classes=k, ridge=penalty, alpha=0.0, m=0.0, q=0.0, V=V, m_hat=0.0, q_hat=0.0, V_hat=0.0,
+        generalisation_error=1 - 1 / k, uncertainty=0.0, training_loss=math.nan,
+        training_error=math.nan, status=Status.OK, theta=np.zeros(0), jacobian=np.eye(0),
+    )  # fmt: skip
+
+
+def check_alpha(alpha: Any) -> float:
+    """A finite sample ratio of 0 or more, or a sentence."""
+    try:
+        value = float(alpha)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not math.isfinite(value) or not 0 <= value <= MAX_ALPHA:
+        raise InvalidInput(f"alpha must be a number from 0 to {MAX_ALPHA:g}, got {alpha!r}")
+    return value
+
+
+def check_tolerance(tol: Any, n_classes: int) -> float:
+    """The tolerance on the generalisation error, or its default."""
+    if tol is None:
+        return default_tolerance(n_classes)
+    if not isinstance(tol, int | float) or not 0 < tol < 1:
+        raise InvalidInput(f"the tolerance must be a number between 0 and 1, got {tol!r}")
+    return float(tol)
+
+
+def check_symmetric(loss: Loss, n_classes: int) -> None:
+    """The scalar theory needs a loss of field differences that treats the classes alike."""
+    if isinstance(loss, CrossEntropy | MaxMargin):
+        return
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((4, n_classes))
+    y = np.arange(4) % n_classes
+    order = rng.permutation(n_classes)
+    place = np.argsort(order)
+    slope = loss.gradient(z, y)
+    size = 1e-8 * (1 + np.abs(slope).max())
+    if np.abs(slope.sum(1)).max() > size:
+        raise InvalidInput(
+            f"the theory needs a loss of differences of fields; the gradient of {loss.name!r} "
+            f"does not sum to zero over the classes"
+        )
+    if np.abs(loss.gradient(z[:, order], place[y]) - slope[:, order]).max() > size:
+        raise InvalidInput(
+            f"the theory needs a loss that treats the classes alike, {loss.name!r} does not"
+        )
