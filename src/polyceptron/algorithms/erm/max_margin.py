@@ -93,7 +93,7 @@ def fit_max_margin(
             if best.relative <= tol or stalled >= _PATIENCE:
                 break
         close = float(np.max(1 - margins, where=multipliers > 0, initial=0.0)) < 0.2
-        few = np.count_nonzero(multipliers) <= MAX_ACTIVE
+        few = bool(np.count_nonzero(multipliers) <= MAX_ACTIVE)
         if exact and not found.converged:  # the penalty grew too fast: keep the multipliers
             growth = min(growth, 10.0)
             penalty /= 5

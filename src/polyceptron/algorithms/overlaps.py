@@ -1,0 +1,114 @@
+"""Overlaps of fitted weights with the teacher's, and the generalisation error they imply, exactly.
+
+    m = ⟨PŴ, PW*⟩/(d r),   q = ‖PŴ‖²/(d r),   P = I − 11ᵀ/k,  r = k − 1
+    ε = P_x(argmax Ŵᵀx ≠ argmax W*ᵀx),        x ~ N(0, I_d)
+
+For given weights ε is a probability of the 2(k−1) Gaussian class differences, so no test set is
+needed. k = 2: arccos(ρ)/π. k = 3: one integral of elementary functions. k ≥ 4: quasi-Monte
+Carlo over a smooth integrand, with its standard error (see `agreement`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.algorithms.agreement import sampled_error, three_class_agreement
+from polyceptron.errors import InvalidInput
+
+Array = NDArray[np.float64]
+
+DEFAULT_TOL = 3e-4  # of the error of k ≥ 4 classes; well below the spread between instances
+_SAME = 1e-13  # weights that agree with the teacher's to this relative precision make no errors
+
+
+class Overlaps(NamedTuple):
+    """m, q and the teacher's own norm (1 for an infinite teacher), per class direction."""
+
+    m: float
+    q: float
+    teacher: float
+
+    @property
+    def correlation(self) -> float:
+        """ρ = m/√(q·teacher), 0 for zero weights."""
+        scale = math.sqrt(self.q * self.teacher)
+        return min(1.0, max(-1.0, self.m / scale)) if scale > 0 else 0.0
+
+
+class ErrorEstimate(NamedTuple):
+    """A generalisation error and its absolute uncertainty."""
+
+    value: float
+    uncertainty: float
+
+
+def overlaps(weights: Any, teacher_weights: Any) -> Overlaps:
+    """m and q of weights (d, k) with teacher weights (d, k).
+
+    >>> overlaps([[2.0, 0.0]], [[1.0, -1.0]])
+    Overlaps(m=2.0, q=2.0, teacher=2.0)
+    """
+    W, T = _differences(weights, teacher_weights)
+    size = W.shape[0] * (W.shape[1] - 1)
+    return Overlaps(*(float(np.vdot(a, b)) / size for a, b in ((W, T), (W, W), (T, T))))
+
+
+def exact_generalisation_error(
+    weights: Any, teacher_weights: Any, *, tol: float = DEFAULT_TOL, seed: int = 0
+) -> ErrorEstimate:
+    """ε of the classifier argmax(weightsᵀx) for the rule argmax(teacher_weightsᵀx), both (d, k).
+
+    Ties go to the first class, as in numpy's argmax. `tol` and `seed` matter for k ≥ 4 only.
+
+    >>> exact_generalisation_error([[1.0, 0.0], [0.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]]).value
+    0.25
+    """
+    W, T = _differences(weights, teacher_weights)
+    k = W.shape[1]
+    W, T = _unit(W), _unit(T)
+    if not T.any():
+        raise InvalidInput("the teacher's weights are the same for every class: it has no rule")
+    if np.abs(W - T).max() <= _SAME:
+        return ErrorEstimate(0.0, _SAME)
+    if k == 2:
+        # Half the angle between unit vectors u, v is atan2(‖u − v‖, ‖u + v‖): accurate near 0.
+        angle = 2 * math.atan2(float(np.linalg.norm(W - T)), float(np.linalg.norm(W + T)))
+        return ErrorEstimate(angle / math.pi if W.any() else 0.5, 1e-15)
+    student, teacher, cross = W.T @ W, T.T @ T, W.T @ T
+    if k == 3 and _distinct(student) and _distinct(teacher):
+        agreement, uncertainty = three_class_agreement(student, teacher, cross)
+        return ErrorEstimate(min(1.0, max(0.0, 1 - agreement)), uncertainty)
+    return ErrorEstimate(*sampled_error(student, teacher, cross, tol, seed))
+
+
+def _differences(weights: Any, teacher_weights: Any) -> tuple[Array, Array]:
+    """Both weights without their part common to all classes."""
+    W = np.asarray(weights, dtype=float)
+    T = np.asarray(teacher_weights, dtype=float)
+    if W.ndim != 2 or W.shape != T.shape or W.shape[1] < 2:
+        raise InvalidInput(
+            f"weights and teacher weights must both be (dimension, classes), got {W.shape} "
+            f"and {T.shape}"
+        )
+    if not (np.isfinite(W).all() and np.isfinite(T).all()):
+        raise InvalidInput("weights must be finite")
+    return W - W.mean(1, keepdims=True), T - T.mean(1, keepdims=True)
+
+
+def _unit(W: Array) -> Array:
+    """W over its norm (0 stays 0): labels do not see the scale."""
+    largest = float(np.abs(W).max())
+    if largest == 0:
+        return W
+    W = W / largest
+    return W / float(np.linalg.norm(W))
+
+
+def _distinct(gram: Array) -> bool:
+    """Whether the three class differences are neither zero nor parallel: no orthant is flat."""
+    values = np.linalg.eigvalsh(gram)
+    return bool(values[1] > 1e-9 * values[2])
