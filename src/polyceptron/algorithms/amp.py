@@ -1,14 +1,8 @@
-"""Bayes-optimal approximate message passing with one shared variance (Algorithm 1, `alg:amp`).
+"""Bayes-optimal approximate message passing (Algorithm 1, `alg:amp`), for any number of classes.
 
-For i.i.d. inputs of unit variance the covariances of Algorithm 1 self-average, and by symmetry
-between the classes they are multiples of the identity on the class differences: one number V for
-all samples, one number Λ for all coordinates. An iteration is then
-
-    ω = XŴ/√d − V f,       f, −tr ∂f = argmax channel at (ω, y, V),    Λ = Σ_ν (−tr ∂f_ν)/(d r)
-    γ = Xᵀf/√d + ΛŴ,       Ŵ, V = prior at (γ, Λ),                      r = k − 1
-
-which reads X twice and copies nothing of its size. Weights are kept in k coordinates that sum to
-zero: labels do not show the common part.
+`amp` checks its input, chooses the step (`amp_shared` or `amp_full`), and iterates it
+(`amp_state`). State evolution follows it step by step: entry t of the trace is the state after t
+iterations, entry 0 the start, and its q compares with entry t of `theory.state_evolution`.
 """
 
 from __future__ import annotations
@@ -21,25 +15,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyceptron.algorithms.amp_input import check_amp_input, check_choice
+from polyceptron.algorithms.amp_shared import shared_step
+from polyceptron.algorithms.amp_state import State, iterate
+from polyceptron.algorithms.amp_trace import Recorder
+from polyceptron.algorithms.erm.products import difference_basis
 from polyceptron.errors import InvalidInput
 from polyceptron.model.priors import FinitePrior, Prior, as_prior
-from polyceptron.model.teacher import check_classes
 from polyceptron.numerics.denoise import Denoised, denoise, denoise_points, project
 from polyceptron.numerics.orthant import argmax_orthant
 from polyceptron.rows import Status
 
-Array = NDArray[np.floating[Any]]
-Denoiser = Callable[[Any, Any], Denoised]
+Array = NDArray[np.float64]
+Denoiser = Callable[[Array, float], Denoised]
+_NODES = 12  # of the channel's integral for k ≥ 4: far below the 1/√d of an instance
 
 
 @dataclass(frozen=True)
 class AMPResult:
     """What message passing found.
 
-    weights (d, k): posterior mean of the teacher's class differences, rows sum to zero.
-    variance: posterior variance of one weight per class direction (a number for shared variances).
-    trace: one dict per iteration; entry t is the state after t iterations, entry 0 the start.
-    damping: the largest damping used, 0 for none.
+    weights (d, k): posterior mean of the teacher's weights, without the part common to all classes
+    (rows sum to zero). variance: posterior variance of a weight per class direction; a number for
+    shared variances, (d, k, k) or (d, k) for full ones (see `amp`). trace: one dict per iteration,
+    ready for `pandas.DataFrame`. damping: the largest used, 0 for none. residual: the last proposed
+    change of weights and scores.
     """
 
     weights: Array
@@ -63,65 +63,75 @@ def amp(
     start: str = "uninformed",
     model: str = "argmax",
     n_classes: int | None = None,
+    noise: float = 0.0,
 ) -> AMPResult:
-    """Posterior mean of the teacher's weights given X (n, d), unit-variance entries, and y (n,)."""
-    X, y, k = check_data(X, y, n_classes)
-    n, d = X.shape
+    """Posterior mean of the teacher's weights given X (n, d) and class indices y (n,).
+
+    X has entries of unit variance (float32 or float64; it is neither copied nor scaled), y holds
+    0..k−1. `prior`: 'gaussian', 'rademacher', a pair (values, probabilities) or a prior.
+    `variances`: 'shared', one number by self-averaging; or 'full', a matrix for every sample and
+    coordinate. `start`: 'uninformed', or 'informed' at `teacher_weights` (d, k). `model`: 'argmax',
+    or 'perceptron' for one weight vector w, of which the weights are (−w, w)/√2. `noise`: variance
+    of independent noise on the fields from which the labels were drawn. Converged when weights and
+    scores would change by less than `tol` (1e-5 at least in float32); otherwise the best iterate is
+    returned with the status 'not-converged'.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X, W = rng.standard_normal((60, 30)), rng.standard_normal((30, 3))
+    >>> amp(X, (X @ W).argmax(1)).weights.shape
+    (30, 3)
+    """
+    X, y, k, truth = check_amp_input(X, y, n_classes, teacher_weights)
+    check_choice("variances", variances, ("shared", "full"))
+    check_choice("start", start, ("uninformed", "informed"))
+    if X.dtype == np.float32:
+        tol = max(tol, 1e-5)
     denoiser = make_denoiser(model, as_prior(prior), k)
-    r = k - 1
-    W: Array = np.zeros((d, k), X.dtype)
-    V, f = 1.0, np.zeros((n, k), X.dtype)
-    truth = None if teacher_weights is None else project(teacher_weights)
-    if start == "informed" and truth is not None:
-        W, V = truth.astype(X.dtype), 1e-8
-    trace: list[dict[str, float]] = []
-    root = math.sqrt(d)
-    residual, status, t = math.inf, Status.NOT_CONVERGED, 0
-    for t in range(1, max_iter + 1):
-        omega = X @ (W / root) - V * f
-        channel = argmax_orthant(omega, y, V)
-        f = channel.score.astype(X.dtype)
-        precision = float(channel.curvature.sum()) / (d * r)
-        gamma = X.T @ (f / root) + precision * W
-        new = denoiser(gamma, np.float64(precision))
-        W_new = new.mean.astype(X.dtype)
-        residual = float(np.sqrt(np.mean((W_new - W) ** 2) * k / r))
-        W, V = W_new, max(float(new.variance.mean()) / r, 1e-30)
-        if residual < tol:
-            status = Status.OK
-            break
-    return AMPResult(W, V, t, status, residual, 0.0, trace)
+    basis = difference_basis(k)
+    n, d = X.shape
+    # Fewer than a few samples within √V of a boundary would be no information at all.
+    floor = (4 / n) ** 2
+    recorder = Recorder(basis, truth)
+    weights, V = np.zeros((k - 1, d)), 1.0
+    if start == "informed":
+        if truth is None:
+            raise InvalidInput("an informed start needs teacher_weights")
+        weights, V = (truth @ basis).T.copy(), floor
+    if variances == "full":
+        raise InvalidInput("full variances are not available yet")
+
+    def channel(omega: Array, V: float) -> tuple[Array, Array]:
+        o = argmax_orthant(omega, y, V + noise, order=_NODES)
+        return o.score, o.curvature
+
+    def mean_and_variance(gamma: Array, precision: float) -> tuple[Array, float]:
+        posterior = denoiser(gamma, precision)
+        return posterior.mean, float(np.mean(posterior.variance)) / (k - 1)
+
+    step = shared_step(X, basis, channel, mean_and_variance, floor)
+    first = State(weights, V, np.zeros((k - 1, n)))
+    end = iterate(step, first, tol=tol, max_iter=max_iter, observe=recorder)
+    return AMPResult(
+        np.ascontiguousarray(end.state.weights.T @ basis.T),
+        end.state.variance,
+        end.n_iter,
+        end.status,
+        end.residual,
+        end.damping,
+        recorder.trace(),
+    )
 
 
 def make_denoiser(model: str, prior: Prior, k: int) -> Denoiser:
     """f_w and its variance for the model's prior on the class differences, in k coordinates."""
-    if model == "argmax":
-        return lambda gamma, precision: denoise(prior, gamma, precision)
-    if model != "perceptron":
-        raise InvalidInput(f"unknown model {model!r}: allowed are 'argmax' and 'perceptron'")
-    if k != 2:
+    check_choice("model", model, ("argmax", "perceptron"))
+    if model == "perceptron" and k != 2:
         raise InvalidInput(f"the classical perceptron has 2 classes, got {k}")
-    if not isinstance(prior, FinitePrior):
+    if model == "argmax" or not isinstance(prior, FinitePrior):
         return lambda gamma, precision: denoise(prior, gamma, precision)
     # One vector w: the class difference is w along (−1, 1)/√2.
     points = np.outer(prior.values, np.array([-1.0, 1.0]) / math.sqrt(2))
     log_p = np.log(prior.probabilities)
-    return lambda gamma, precision: denoise_points(points, log_p, project(gamma), precision)
-
-
-def check_data(X: Any, y: Any, n_classes: int | None) -> tuple[Array, NDArray[np.int64], int]:
-    """X in its own floating type (no copy), labels as integers, and the number of classes."""
-    X = np.asarray(X)
-    if X.dtype not in (np.float32, np.float64):
-        X = X.astype(np.float64)
-    y = np.asarray(y)
-    if X.ndim != 2 or y.shape != X.shape[:1]:
-        raise InvalidInput(
-            f"X must be (n_samples, dimension) and y (n_samples,), got {X.shape} and {y.shape}"
-        )
-    if not np.issubdtype(y.dtype, np.integer):
-        raise InvalidInput(f"y must hold class indices 0, 1, ..., got {y.dtype} values")
-    if y.size and (y.min() < 0 or (n_classes is not None and y.max() >= n_classes)):
-        raise InvalidInput(f"labels must be 0 to {n_classes}, got {y.min()} to {y.max()}")
-    k = check_classes(int(y.max()) + 1 if n_classes is None else n_classes)
-    return X, y.astype(np.int64), k
+    return lambda gamma, precision: denoise_points(
+        points, log_p, project(gamma), np.asarray(precision, dtype=float)
+    )

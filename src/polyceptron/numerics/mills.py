@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfcx
+from scipy.special import erfcx, ndtr
 
 Array = NDArray[np.float64]
 _SQRT2 = math.sqrt(2)
 _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
+_UNDERFLOW = -35.0  # Φ is a normal number above
 
 
 def mills_ratio(x: Array) -> Array:
@@ -31,7 +32,15 @@ def mills_slope(x: Array, r: Array) -> Array:
 
 
 def log_cdf_and_mills(x: Array) -> tuple[Array, Array]:
-    """(ln Φ(x), r(x)) from a single special-function call."""
+    """(ln Φ(x), r(x)); where no x is far in the tail, by the cheaper pair Φ and exp."""
+    if x.min(initial=0.0) > _UNDERFLOW:
+        cdf = ndtr(x)
+        r = np.square(x)
+        r *= -0.5
+        np.exp(r, out=r)
+        r /= cdf
+        r *= 1 / math.sqrt(2 * math.pi)
+        return np.log(cdf, out=cdf), r
     with np.errstate(over="ignore", invalid="ignore"):
         e = erfcx(-x / _SQRT2)
         log_cdf = np.where(x < 9, np.log(0.5 * e) - 0.5 * x * x, 0.0)

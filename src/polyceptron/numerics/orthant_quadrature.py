@@ -23,6 +23,7 @@ from polyceptron.numerics.mills import log_cdf_and_mills, mills_ratio, mills_slo
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
+_MAX_NEWTON = 20
 
 
 class Quadrature(NamedTuple):
@@ -72,12 +73,15 @@ def _mode(a: Array, ratio: Array) -> tuple[Array, Array]:
     """The mode in t of −t²/2 + Σ ln Φ(a + ratio·t) and its width; near enough is good enough."""
     t = np.maximum(0.0, (-a * ratio / (1 + ratio**2)).max(-1, initial=0.0))
     width = np.ones_like(t)
-    for _ in range(4 if a.shape[-1] < 20 else 8):
+    for _ in range(_MAX_NEWTON):
         x = a + ratio * t[:, None]
         r = mills_ratio(x)
         stiffness = 1 + (ratio**2 * mills_slope(x, r)).sum(-1)
-        t = t + ((ratio * r).sum(-1) - t) / stiffness
         width = 1 / np.sqrt(stiffness)
+        step = ((ratio * r).sum(-1) - t) / stiffness
+        t = t + step
+        if (np.abs(step) < 0.25 * width).all():
+            break
     return t, width
 
 

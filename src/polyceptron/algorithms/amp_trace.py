@@ -1,0 +1,55 @@
+"""The overlaps of an iteration, step by step.
+
+    q = ‖Ŵ‖²/(d r),   m = ⟨Ŵ, PW*⟩/(d r),   ε = ε(ρ),  ρ = m/√(q q*),  q* = ‖PW*‖²/(d r) → 1
+
+Entry t is the state after t iterations and entry 0 the start, as in `theory.state_evolution`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.algorithms.amp_state import State
+from polyceptron.theory.generalisation import generalisation_error
+
+Array = NDArray[np.float64]
+
+
+class Recorder:
+    """Called with every state; `trace()` gives the list of dicts."""
+
+    def __init__(self, basis: Array, truth: Array | None) -> None:
+        """`basis` (k, r) of the weights' coordinates; `truth` (d, k), or None: no m, no error."""
+        self.n_classes = basis.shape[0]
+        self.truth = None if truth is None else np.ascontiguousarray((truth @ basis).T)
+        self.entries: list[dict[str, float]] = []
+
+    def __call__(self, t: int, state: State, residual: float, damping: float) -> None:
+        U = state.weights
+        size = U.shape[1] * (self.n_classes - 1)
+        entry = {"iteration": t, "q": float(np.vdot(U, U)) / size}
+        if self.truth is not None:
+            entry["m"] = float(np.vdot(U, self.truth)) / size
+        entry |= {"residual": residual, "damping": damping}
+        self.entries.append(entry)
+
+    def trace(self) -> list[dict[str, float]]:
+        """The entries, with the generalisation error if the teacher is known."""
+        if self.truth is None:
+            return self.entries
+        size = self.truth.shape[1] * (self.n_classes - 1)
+        teacher = float(np.vdot(self.truth, self.truth)) / size
+        rho = [
+            max(-1.0, min(1.0, e["m"] / math.sqrt(e["q"] * teacher)))
+            if e["q"] * teacher > 0
+            else 0.0
+            for e in self.entries
+        ]
+        errors = generalisation_error(np.array(rho), self.n_classes)
+        return [
+            {**entry, "generalisation_error": float(error)}
+            for entry, error in zip(self.entries, errors, strict=True)
+        ]
