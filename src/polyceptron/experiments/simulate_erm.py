@@ -58,7 +58,7 @@ def run_erm(
                 n_classes=teacher.n_classes,
                 prior=teacher.prior.name,
                 estimator=name,
-                ridge=None if name == "max-margin" else fit.ridge,
+                ridge=fit.ridge,
                 alpha=float(alpha),
                 m=order.m,
                 q=order.q,

@@ -22,6 +22,7 @@ Direction = Callable[[Evaluation, Array], Array]
 
 _LOOSE = 0.3  # of the gradient, left by the first solves: far away, an exact Newton step is waste
 _MAX_CG = 1000
+_PATIENCE = 3  # slow steps next to the minimum, in double precision
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def minimise(
     dtype: Any = np.float32 if products.single_is_safe() else np.float64
     first = previous = math.inf
     fresh = True  # whether Z was computed from U, not updated
-    n_iter = 0
+    n_iter = stalled = 0
     while True:
         G = products.back(here.residual) + ridge * U
         norm = float(np.linalg.norm(G))
@@ -70,8 +71,13 @@ def minimise(
             return Minimum(U, Z, here, norm, n_iter, norm <= goal)
         if math.isinf(first):
             first = norm
-        elif norm > 0.9 * previous and norm < 1e-3 * first:
-            dtype = np.float64  # rounding of the inner solve holds the step back
+        elif norm > 0.5 * previous and norm < 1e-3 * first:
+            # So close, Newton's method is fast: rounding holds it back, of the inner solve first.
+            if dtype == np.float64:
+                stalled += 1
+            dtype = np.float64
+            if stalled >= _PATIENCE:
+                return Minimum(U, Z, here, norm, n_iter, False)
         previous = norm
         loosest = min(_LOOSE, math.sqrt(norm / first))
         tolerance = min(_LOOSE, max(loosest, 0.5 * goal / norm))

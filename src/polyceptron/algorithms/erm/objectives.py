@@ -52,25 +52,36 @@ class CrossEntropy:
         self._samples = np.arange(y.size)
 
     def evaluate(self, Z: Array) -> Evaluation:
-        """ℓ, softmax(z) − y and the softmax."""
+        """ℓ, softmax(z) − y and the softmax, all to full relative precision."""
+        y, samples = self.y, self._samples
         z = self.basis @ Z
         z -= z.max(0)
-        true_field = z[self.y, self._samples]
+        true_field = z[y, samples]
         p = np.exp(z, out=z)
-        total = p.sum(0)
+        own = p[y, samples]
+        p[y, samples] = 0
+        others = p.sum(0)
+        total = others + own
+        # ln Σ e^z − z_y = ln(1 + others/own): the sum may be far below rounding of its first term.
+        losses = np.log1p(others / np.maximum(own, 1e-300))
+        lost = own < 1e-300
+        if lost.any():
+            losses[lost] = np.log(others[lost]) - true_field[lost]
         p /= total
-        value = float((np.log(total) - true_field).sum())
         residual = p.copy()
-        residual[self.y, self._samples] -= 1
-        return Evaluation(value, self.basis.T @ residual, p)
+        residual[y, samples] = -others / total
+        p[y, samples] = own / total
+        return Evaluation(float(losses.sum()), self.basis.T @ residual, p)
 
     def curvature(self, evaluation: Evaluation, dtype: Any) -> Curvature:
         """diag p − ppᵀ between the coordinates of the class differences."""
         p = evaluation.state.astype(dtype, copy=False)
         basis = self.basis.astype(dtype)
+        y, samples = self.y, self._samples
 
         def apply(Q: AnyArray) -> AnyArray:
             v = basis @ Q
+            v -= v[y, samples]  # the map does not see it, and p ≈ e_y no longer cancels
             v -= np.einsum("hn,hn->n", p, v)
             v *= p
             result: AnyArray = basis.T @ v

@@ -1,0 +1,147 @@
+"""The exact generalisation error against Monte Carlo, symmetric theory and limiting cases."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from polyceptron.algorithms.agreement import (
+    _factors,
+    _line_agreement,
+    _normal_points,
+    _win_probabilities,
+)
+from polyceptron.algorithms.overlaps import exact_generalisation_error, overlaps
+from polyceptron.errors import InvalidInput
+from polyceptron.numerics.orthant import argmax_orthant
+from polyceptron.theory.generalisation import generalisation_error
+
+
+def monte_carlo(W, T, n, seed):
+    """The error on n samples and its standard error; x is drawn in the span of the weights."""
+    k = W.shape[1]
+    _, R = np.linalg.qr(np.hstack([W, T]))
+    z = np.random.default_rng(seed).standard_normal((n, R.shape[0])) @ R
+    rate = float((z[:, :k].argmax(1) != z[:, k:].argmax(1)).mean())
+    return rate, math.sqrt(max(rate * (1 - rate), 1 / n) / n)
+
+
+def pair(k, d, rho, seed, uneven=False):
+    rng = np.random.default_rng(seed)
+    T = rng.standard_normal((d, k))
+    W = rho * T + math.sqrt(1 - rho**2) * rng.standard_normal((d, k))
+    return (W * np.linspace(0.3, 2, k) if uneven else W), T
+
+
+def symmetric_pair(k, rho, seed=0):
+    """Weights whose fields are exactly class-symmetric with correlation ρ."""
+    Q = np.linalg.qr(np.random.default_rng(seed).standard_normal((3 * k, 2 * k)))[0]
+    T = Q[:, :k]
+    return rho * T + math.sqrt(1 - rho**2) * Q[:, k:], T
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 7])
+@pytest.mark.parametrize(
+    ("d", "rho", "uneven"), [(8, 0.6, True), (40, 0.2, False), (60, 0.97, True)]
+)
+def test_error_agrees_with_monte_carlo(k, d, rho, uneven):
+    W, T = pair(k, d, rho, seed=k, uneven=uneven)
+    value, uncertainty = exact_generalisation_error(W, T)
+    rate, spread = monte_carlo(W, T, 200_000, seed=1)
+    assert abs(value - rate) < 4 * math.hypot(spread, uncertainty)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.3, 0.9, 0.999])
+def test_three_classes_with_symmetric_overlaps_give_the_theory(rho):
+    value, uncertainty = exact_generalisation_error(*symmetric_pair(3, rho))
+    assert abs(value - generalisation_error(rho, 3)) < 1e-11 + uncertainty
+    assert uncertainty < 1e-9
+
+
+@pytest.mark.parametrize("rho", [0.3, 0.9])
+def test_more_classes_with_symmetric_overlaps_give_the_theory_without_noise(rho):
+    value, uncertainty = exact_generalisation_error(*symmetric_pair(5, rho))
+    assert abs(value - generalisation_error(rho, 5)) < 1e-4
+    assert uncertainty < 1e-4
+
+
+def test_symmetric_theory_alone_would_be_wrong_for_uneven_weights():
+    W, T = pair(3, 20, 0.8, seed=3, uneven=True)
+    symmetric = generalisation_error(overlaps(W, T).correlation, 3)
+    assert abs(exact_generalisation_error(W, T).value - symmetric) > 1e-3
+
+
+def test_the_two_sampling_integrands_agree():
+    W, T = pair(4, 30, 0.7, seed=4)
+    W, T = (A - A.mean(1, keepdims=True) for A in (W, T))
+    value, uncertainty = exact_generalisation_error(W, T)
+    factors = _factors(W.T @ W, T.T @ T, W.T @ T)
+    lines = [_line_agreement(p, factors).mean() for p in _normal_points(6, 11, 0)]
+    spread = np.std(lines, ddof=1) / math.sqrt(len(lines))
+    assert abs(1 - np.mean(lines) - value) < 4 * math.hypot(spread, uncertainty)
+
+
+@pytest.mark.parametrize("k", [3, 10])
+def test_win_probabilities_are_the_argmax_orthants(k):
+    fields = 3 * np.random.default_rng(k).standard_normal((50, k))
+    exact = np.exp(argmax_orthant(np.repeat(fields[:, None], k, 1), np.arange(k), order=40).log_z)
+    assert np.abs(_win_probabilities(fields) - exact).max() < 1e-8
+
+
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_perfect_and_opposite_weights(k):
+    T = np.random.default_rng(k).standard_normal((30, k))
+    assert exact_generalisation_error(3 * T + 1, T).value == 0
+    opposite = exact_generalisation_error(-T, T)
+    rate, spread = monte_carlo(-T, T, 100_000, seed=2)
+    assert abs(opposite.value - rate) < 4 * math.hypot(spread, opposite.uncertainty)
+    nearly = exact_generalisation_error(
+        T + 1e-6 * np.random.default_rng(0).standard_normal(T.shape), T
+    )
+    assert nearly.value + nearly.uncertainty > 0
+    assert nearly.value < 1e-4 + 3 * nearly.uncertainty
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_zero_weights_answer_the_first_class(k):
+    T = np.random.default_rng(k).standard_normal((40, k))
+    value, uncertainty = exact_generalisation_error(np.zeros_like(T), T)
+    rate, spread = monte_carlo(np.zeros_like(T), T, 100_000, seed=3)
+    assert abs(value - rate) < 4 * math.hypot(spread, uncertainty)
+
+
+def test_weights_of_deficient_rank():
+    T = np.random.default_rng(5).standard_normal((30, 3))
+    direction = np.random.default_rng(6).standard_normal((30, 1))
+    W = direction * np.array([1.0, -2.0, 0.5])
+    value, uncertainty = exact_generalisation_error(W, T)
+    rate, spread = monte_carlo(W, T, 200_000, seed=4)
+    assert abs(value - rate) < 4 * math.hypot(spread, uncertainty)
+
+
+def test_two_classes_keep_relative_precision_at_small_angles():
+    T = np.random.default_rng(7).standard_normal((50, 2))
+    D = np.random.default_rng(8).standard_normal((50, 2))
+    values = [exact_generalisation_error(T + step * D, T).value for step in (1e-9, 1e-10)]
+    assert values[0] / values[1] == pytest.approx(10, rel=1e-4)
+
+
+def test_overlaps_ignore_what_is_common_to_all_classes():
+    W, T = pair(4, 25, 0.5, seed=9)
+    plain = overlaps(W, T)
+    shifted = overlaps(W + np.random.default_rng(0).standard_normal((25, 1)), T)
+    assert plain == pytest.approx(shifted)
+    P = np.eye(4) - 0.25
+    assert plain.m == pytest.approx(np.trace((W @ P).T @ (T @ P)) / (25 * 3))
+    assert plain.q == pytest.approx(((W @ P) ** 2).sum() / (25 * 3))
+
+
+def test_bad_weights_are_a_sentence():
+    with pytest.raises(InvalidInput, match="must both be"):
+        overlaps(np.zeros((3, 2)), np.zeros((3, 3)))
+    with pytest.raises(InvalidInput, match="no rule"):
+        exact_generalisation_error(np.ones((3, 2)), np.ones((3, 2)))
+    with pytest.raises(InvalidInput, match="finite"):
+        overlaps(np.full((3, 2), np.nan), np.zeros((3, 2)))
