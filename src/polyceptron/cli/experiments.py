@@ -106,7 +106,11 @@ def results(
     with Store(store) as opened:
         if failures:
             names = ("source", "estimator", "n_classes", "ridge", "alpha", "dimension", "seed")
-            emit(list_failures(opened), (*names, "reason"), as_json=json)
+            listed = list_failures(opened)
+            if listed or json:
+                emit(listed, (*names, "reason"), as_json=json)
+            else:
+                _say(f"no row failed in {store}")
             return
         lines = summarise(opened, quantity=quantity, spec=loaded)
         if csv is None and parquet is None:

@@ -29,8 +29,8 @@ def case_cost(content: Content) -> float:
     if content["source"] == "amp":
         return 60 * one_pass + 1e-3 * math.sqrt(n)
     if content["estimator"] == "square":
-        return 0.2 * n * d * min(n, d) / FLOPS  # a decomposition shared by about ten ridges
-    return (200 if content["estimator"] == "cross-entropy" else 1000) * one_pass
+        return 0.03 + 0.4 * n * d * min(n, d) / FLOPS  # one decomposition serves several ridges
+    return 0.03 + (50 if content["estimator"] == "cross-entropy" else 400) * one_pass
 
 
 def cost_kind(content: Content) -> str:

@@ -29,7 +29,7 @@ QUANTITIES = ("generalisation_error", "m", "q", "V", "training_error", "training
 _PROBLEM = ("model", "n_classes", "prior", "estimator", "ridge", "alpha")
 _WHOLE = ("n_classes", "dimension", "n_samples", "seed")
 # The theory that a run of message passing should reach, best first.
-_BRANCHES = {"random": ("amp", "optimal"), "informed": ("informed", "optimal")}
+_BRANCHES = {"uninformed": ("amp", "optimal"), "informed": ("informed", "optimal")}
 
 
 @dataclass

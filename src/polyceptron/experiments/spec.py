@@ -109,17 +109,17 @@ class AmpSettings(_Table):
     """[amp]: when message passing stops."""
 
     tolerance: _Tolerance = 1e-8
-    max_iterations: int = Field(default=500, ge=1)
+    max_iterations: int = Field(default=200, ge=1)
     precision: Literal["float32", "float64"] = "float64"
-    variances: Literal["scalar", "exact"] = "scalar"
+    variances: Literal["shared", "full"] = "shared"
 
 
 class ErmSettings(_Table):
-    """[erm]: solver and its certified relative tolerance on the weights."""
+    """[erm]: certified relative tolerance on the weights; absent test_samples: the exact error."""
 
-    tolerance: _Tolerance = 1e-6
-    solver: str = "auto"
-    test_samples: int = Field(default=0, ge=0)
+    tolerance: _Tolerance = 1e-8
+    solver: Literal["auto", "sklearn"] = "auto"
+    test_samples: int | None = Field(default=None, ge=1)
 
 
 class Grid(_Table):
@@ -138,7 +138,7 @@ class Grid(_Table):
     instances: int = Field(default=1, ge=1)
     first_instance: int = Field(default=0, ge=0)
     branch: Annotated[list[Literal["optimal", "amp", "informed"]], _Listed] = ["optimal"]
-    start: Annotated[list[Literal["random", "informed"]], _Listed] = ["random"]
+    start: Annotated[list[Literal["uninformed", "informed"]], _Listed] = ["uninformed"]
 
     @field_validator("classes")
     @classmethod

@@ -167,7 +167,7 @@ def _instance_tasks(spec: SweepSpec, grid: Grid, instance: int) -> Iterator[Task
             for estimator in grid.estimators:
                 if estimator != "bayes":
                     base = {"source": "erm", **point, "estimator": estimator}
-                    base |= spec.erm.model_dump()
+                    base |= spec.erm.model_dump(exclude_none=True)
                     ridges = _ridges(grid, estimator)
                     yield make_task("ridge", [{**base, **_present(ridge=r)} for r in ridges])
 

@@ -172,7 +172,7 @@ def _erm(task: Task) -> list[Row]:
         seed_of(content["seed_path"]),
         solver=content["solver"],
         tol=content["tolerance"],
-        test_samples=content["test_samples"],
+        test_samples=content.get("test_samples"),
     )
     return rows
 

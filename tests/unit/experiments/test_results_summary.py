@@ -70,7 +70,7 @@ AMP = """
 [[grid]]
 sources = ["theory", "amp"]
 branch = ["optimal", "amp"]
-start = ["random", "informed"]
+start = ["uninformed", "informed"]
 alpha = [1, 2]
 dimension = [10, 20]
 instances = 3
@@ -98,7 +98,7 @@ def branches(task: Any) -> list[dict[str, Any]]:
                 raise ZeroDivisionError
             value, status = (0.1 if content["branch"] == "optimal" else 0.2), "ok"
         else:
-            value = 0.25 if content["start"] == "random" else 0.15
+            value = 0.25 if content["start"] == "uninformed" else 0.15
             status = "not-converged" if content["seed_path"][-1] == 0 else "ok"
         rows.append(make_row(**row, generalisation_error=value, uncertainty=1e-9, status=status))
     return rows

@@ -20,7 +20,7 @@ prior = {prior}
 sources = ["theory", "amp", "erm"]
 estimators = ["bayes", "cross-entropy", "max-margin"]
 branch = ["optimal", "amp"]
-start = ["random", "informed"]
+start = ["uninformed", "informed"]
 ridge = {ridge}
 alpha = {alpha}
 dimension = {dimension}
@@ -133,8 +133,9 @@ def test_the_plan_counts_and_costs() -> None:
     costs = sum(case_cost(case.content) for task in expand(spec()) for case in task.cases)
     assert plan.seconds == pytest.approx(costs)
     assert plan.largest_bytes == 8 * 60 * 20
-    content = tasks("erm")[0].shared
-    assert case_cost({**content, "dimension": 100}) == pytest.approx(100 * case_cost(content))
+    content = tasks("erm")[0].shared  # at large d, the cost grows as n d
+    large, larger = ({**content, "dimension": d} for d in (10_000, 100_000))
+    assert case_cost(larger) == pytest.approx(100 * case_cost(large), rel=0.02)
     assert instance_bytes({"alpha": 3.0}) == 0
 
 
