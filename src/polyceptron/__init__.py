@@ -28,13 +28,14 @@ _HOME = {
     "generalisation_error": "theory",
     "amp": "algorithms",
     "AMPResult": "algorithms",
+    "amp_erm": "algorithms",
     "learning_curve": "report",
 }
 
 __all__ = [*_HOME, "__version__"]
 
 if TYPE_CHECKING:
-    from polyceptron.algorithms import AMPResult, amp
+    from polyceptron.algorithms import AMPResult, amp, amp_erm
     from polyceptron.errors import ComputationFailed, InvalidInput
     from polyceptron.model import ERM, BayesOptimal, Loss, Perceptron, Teacher, finite_prior
     from polyceptron.report import learning_curve

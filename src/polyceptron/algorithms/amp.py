@@ -9,46 +9,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polyceptron.algorithms.amp_full import (
+    diagonal_step,
+    final_variance,
+    matrix_step,
+    start_variance,
+)
 from polyceptron.algorithms.amp_input import check_amp_input, check_choice
+from polyceptron.algorithms.amp_result import AMPResult
 from polyceptron.algorithms.amp_shared import shared_step
 from polyceptron.algorithms.amp_state import State, iterate
 from polyceptron.algorithms.amp_trace import Recorder
 from polyceptron.algorithms.erm.products import difference_basis
 from polyceptron.errors import InvalidInput
 from polyceptron.model.priors import FinitePrior, Prior, as_prior
-from polyceptron.numerics.denoise import Denoised, denoise, denoise_points, project
+from polyceptron.numerics.denoise import (
+    Denoised,
+    denoise,
+    denoise_points,
+    project,
+    reduced_support,
+)
 from polyceptron.numerics.orthant import argmax_orthant
-from polyceptron.rows import Status
 
 Array = NDArray[np.float64]
 Denoiser = Callable[[Array, float], Denoised]
 _NODES = 12  # of the channel's integral for k ≥ 4: far below the 1/√d of an instance
-
-
-@dataclass(frozen=True)
-class AMPResult:
-    """What message passing found.
-
-    weights (d, k): posterior mean of the teacher's weights, without the part common to all classes
-    (rows sum to zero). variance: posterior variance of a weight per class direction; a number for
-    shared variances, (d, k, k) or (d, k) for full ones (see `amp`). trace: one dict per iteration,
-    ready for `pandas.DataFrame`. damping: the largest used, 0 for none. residual: the last proposed
-    change of weights and scores.
-    """
-
-    weights: Array
-    variance: Any
-    n_iter: int
-    status: Status
-    residual: float
-    damping: float = 0.0
-    trace: list[dict[str, float]] = field(default_factory=list)
 
 
 def amp(
@@ -84,9 +75,15 @@ def amp(
     X, y, k, truth = check_amp_input(X, y, n_classes, teacher_weights)
     check_choice("variances", variances, ("shared", "full"))
     check_choice("start", start, ("uninformed", "informed"))
+    check_choice("model", model, ("argmax", "perceptron"))
+    if model == "perceptron" and k != 2:
+        raise InvalidInput(f"the classical perceptron has 2 classes, got {k}")
+    if not (math.isfinite(noise) and noise >= 0):
+        raise InvalidInput(f"the noise variance must be 0 or more, got {noise!r}")
     if X.dtype == np.float32:
         tol = max(tol, 1e-5)
-    denoiser = make_denoiser(model, as_prior(prior), k)
+    law = as_prior(prior)
+    denoiser = make_denoiser(model, law, k)
     basis = difference_basis(k)
     n, d = X.shape
     # Fewer than a few samples within √V of a boundary would be no information at all.
@@ -97,8 +94,6 @@ def amp(
         if truth is None:
             raise InvalidInput("an informed start needs teacher_weights")
         weights, V = (truth @ basis).T.copy(), floor
-    if variances == "full":
-        raise InvalidInput("full variances are not available yet")
 
     def channel(omega: Array, V: float) -> tuple[Array, Array]:
         o = argmax_orthant(omega, y, V + noise, order=_NODES)
@@ -108,12 +103,18 @@ def amp(
         posterior = denoiser(gamma, precision)
         return posterior.mean, float(np.mean(posterior.variance)) / (k - 1)
 
-    step = shared_step(X, basis, channel, mean_and_variance, floor)
-    first = State(weights, V, np.zeros((k - 1, n)))
-    end = iterate(step, first, tol=tol, max_iter=max_iter, observe=recorder)
+    full = variances == "full"
+    if not full:
+        step = shared_step(X, basis, channel, mean_and_variance, floor)
+    elif k <= 3:
+        step = matrix_step(X, y, basis, prior_points(model, law, k), floor, noise)
+    else:
+        step = diagonal_step(X, y, basis, law, floor, noise, _NODES)
+    begin = State(weights, start_variance(V, basis, d) if full else V, np.zeros((k - 1, n)))
+    end = iterate(step, begin, tol=tol, max_iter=max_iter, observe=recorder)
     return AMPResult(
         np.ascontiguousarray(end.state.weights.T @ basis.T),
-        end.state.variance,
+        final_variance(end.state.variance, basis) if full else float(end.state.variance),
         end.n_iter,
         end.status,
         end.residual,
@@ -124,14 +125,22 @@ def amp(
 
 def make_denoiser(model: str, prior: Prior, k: int) -> Denoiser:
     """f_w and its variance for the model's prior on the class differences, in k coordinates."""
-    check_choice("model", model, ("argmax", "perceptron"))
-    if model == "perceptron" and k != 2:
-        raise InvalidInput(f"the classical perceptron has 2 classes, got {k}")
     if model == "argmax" or not isinstance(prior, FinitePrior):
         return lambda gamma, precision: denoise(prior, gamma, precision)
-    # One vector w: the class difference is w along (−1, 1)/√2.
-    points = np.outer(prior.values, np.array([-1.0, 1.0]) / math.sqrt(2))
-    log_p = np.log(prior.probabilities)
+    points, log_p = single_vector_points(prior)
     return lambda gamma, precision: denoise_points(
         points, log_p, project(gamma), np.asarray(precision, dtype=float)
     )
+
+
+def prior_points(model: str, prior: Prior, k: int) -> tuple[Array, Array] | None:
+    """The points of a finite prior on the class differences (c, k), with log-probabilities."""
+    if not isinstance(prior, FinitePrior):
+        return None
+    return single_vector_points(prior) if model == "perceptron" else reduced_support(prior, k)
+
+
+def single_vector_points(prior: FinitePrior) -> tuple[Array, Array]:
+    """The perceptron's one vector w: the class difference is w along (−1, 1)/√2."""
+    points = np.outer(prior.values, np.array([-1.0, 1.0]) / math.sqrt(2))
+    return points, np.log(prior.probabilities)

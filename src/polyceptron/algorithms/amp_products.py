@@ -17,6 +17,7 @@ Array = NDArray[np.float64]
 Data = NDArray[Any]
 _FEW = 4  # up to so many directions, matrix-vector products by block win
 _BLOCK_BYTES = 1 << 20
+_SQUARE_BYTES = 1 << 22
 
 
 def fields(X: Data, U: Array) -> Array:
@@ -44,6 +45,26 @@ def back(X: Data, F: Array) -> Array:
         block = X[rows]
         for f, g in zip(small, out, strict=True):
             g += f[rows] @ block
+    return out
+
+
+def fields_squared(X: Data, C: Array) -> Array:
+    """C(X²)ᵀ/d, (c, d) to (c, n): squares are taken by block, never of all X at once."""
+    d = X.shape[1]
+    small = (C / d).astype(X.dtype)
+    out = np.empty((len(C), len(X)))
+    for rows in blocks(X, _SQUARE_BYTES):
+        out[:, rows] = small @ np.square(X[rows]).T
+    return out
+
+
+def back_squared(X: Data, H: Array) -> Array:
+    """HX²/d, (c, n) to (c, d)."""
+    d = X.shape[1]
+    small = (H / d).astype(X.dtype)
+    out = np.zeros((len(H), d))
+    for rows in blocks(X, _SQUARE_BYTES):
+        out += small[:, rows] @ np.square(X[rows])
     return out
 
 

@@ -31,7 +31,7 @@ _MAX_RETREATS = 5  # returns to the best point at the highest damping before giv
 class State:
     """What an iteration hands to the next.
 
-    weights U (r, d), their variance V (a number, or an array), channel scores F (r, n).
+    weights U (r, d), their variance V (a number, or an array (c, d)), channel scores F (r, n).
     """
 
     weights: Array
@@ -45,6 +45,13 @@ class State:
             self.variance + share * (new.variance - self.variance),
             self.scores + share * (new.scores - self.scores),
         )
+
+    @property
+    def spread(self) -> float:
+        """The variance per direction: arrays list the directions' variances first."""
+        if np.ndim(self.variance) == 0:
+            return float(self.variance)
+        return float(np.mean(self.variance[: len(self.weights)]))
 
     def is_finite(self) -> bool:
         """Whether every number is."""
@@ -105,7 +112,7 @@ def iterate(
     max_iter: int,
     observe: Callable[[int, State, float, float], None],
 ) -> Outcome:
-    """Apply `step` until weights and scores move less than `tol`; the best point if they never do.
+    """Apply `step` until it moves the state by less than `tol`, relatively; else the best point.
 
     `observe(t, state, residual, damping)` sees the state after t steps and the residual of the step
     that led there (infinite for the start, t = 0).
@@ -141,13 +148,15 @@ def iterate(
 
 
 def _residual(old: State, new: State) -> float:
-    """The larger change, per entry, of the weights and of the fields' correction V f.
+    """The larger change of weights and of the fields' correction V f, relative to the weights.
 
     The map depends on the scores through V f alone, so that is the scale on which they matter.
     """
-    weights = math.sqrt(float(np.mean(np.square(new.weights - old.weights))))
-    scores = math.sqrt(float(np.mean(np.square(new.scores - old.scores))))
-    return max(weights, scores * float(np.mean(new.variance)))
+    size = float(np.linalg.norm(new.weights)) / math.sqrt(new.weights.size)
+    weights = float(np.linalg.norm(new.weights - old.weights)) / math.sqrt(new.weights.size)
+    scores = float(np.linalg.norm(new.scores - old.scores)) / math.sqrt(new.scores.size)
+    change = max(weights, scores * new.spread)
+    return change / size if size > 0 else change
 
 
 def _cosine(a: Array, b: Array) -> float:

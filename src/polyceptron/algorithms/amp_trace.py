@@ -22,13 +22,15 @@ class Recorder:
     """Called with every state; `trace()` gives the list of dicts."""
 
     def __init__(self, basis: Array, truth: Array | None) -> None:
-        """`basis` (k, r) of the weights' coordinates; `truth` (d, k), or None: no m, no error."""
+        """`basis` (k, c) of the weights' coordinates; `truth` (d, k), or None: no m, no error."""
         self.n_classes = basis.shape[0]
         self.truth = None if truth is None else np.ascontiguousarray((truth @ basis).T)
         self.entries: list[dict[str, float]] = []
 
     def __call__(self, t: int, state: State, residual: float, damping: float) -> None:
         U = state.weights
+        if len(U) == self.n_classes:  # coordinates that show the common part, which is not counted
+            U = U - U.mean(0)
         size = U.shape[1] * (self.n_classes - 1)
         entry = {"iteration": t, "q": float(np.vdot(U, U)) / size}
         if self.truth is not None:

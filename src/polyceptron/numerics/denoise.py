@@ -54,7 +54,9 @@ def denoise(prior: Prior, gamma: Any, precision: Any) -> Denoised:
         scale = 1 / (1 + precision)
         squared = (gamma**2).sum(-1)
         log_z = 0.5 * scale * squared + 0.5 * (k - 1) * np.log(scale)
-        return Denoised(log_z, gamma * scale[..., None], np.broadcast_to((k - 1) * scale, log_z.shape))
+        return Denoised(
+            log_z, gamma * scale[..., None], np.broadcast_to((k - 1) * scale, log_z.shape)
+        )
     if len(prior.values) ** k <= MAX_CONFIGURATIONS:
         points, log_p = reduced_support(prior, k)
         return denoise_points(points, log_p, gamma, precision)
@@ -74,7 +76,7 @@ def reduced_support(prior: FinitePrior, k: int) -> tuple[Array, Array]:
 def denoise_points(points: Array, log_p: Array, gamma: Array, precision: Array) -> Denoised:
     """Posterior over an explicit list of points (c, dim) with log-probabilities (c,)."""
     norms = (points**2).sum(-1)
-    log_w = gamma @ points.T + log_p - 0.5 * precision[..., None] * norms
+    log_w = gamma @ points.T + log_p - 0.5 * np.asarray(precision)[..., None] * norms
     peak = log_w.max(-1, keepdims=True)
     w = np.exp(log_w - peak)
     total = w.sum(-1, keepdims=True)
@@ -86,6 +88,13 @@ def denoise_points(points: Array, log_p: Array, gamma: Array, precision: Array) 
     return Denoised((peak + np.log(total))[..., 0], mean, variance)
 
 
+def posterior_points(log_weight: Array) -> Array:
+    """Probabilities (..., c) from unnormalised log-weights (..., c)."""
+    p = np.exp(log_weight - log_weight.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    return p
+
+
 def _denoise_decoupled(prior: FinitePrior, gamma: Array, precision: Array) -> Denoised:
     k = gamma.shape[-1]
     values, log_p = np.array(prior.values), np.log(prior.probabilities)
@@ -94,18 +103,18 @@ def _denoise_decoupled(prior: FinitePrior, gamma: Array, precision: Array) -> De
     n = flat_gamma.shape[0]
     log_z, mean, variance = np.empty(n), np.empty((n, k)), np.empty(n)
     reach = math.sqrt(float(flat_precision.max(initial=0.0)) * k) * float(np.abs(values).max()) + 9
-    t = np.linspace(-reach, reach, 2 * math.ceil(reach / 0.6) + 1)
+    t = np.linspace(-reach, reach, 2 * math.ceil(reach / 0.75) + 1)
     step = t[1] - t[0]
-    chunk = max(1, 2_000_000 // (t.size * k * values.size))
+    chunk = max(1, 500_000 // (t.size * k))
     for start in range(0, n, chunk):
         part = slice(start, start + chunk)
-        lam = flat_precision[part, None, None, None]
-        b = flat_gamma[part, None, :, None] + t[:, None, None] * np.sqrt(lam / k)
-        log_w = b * values - 0.5 * lam * values**2 + log_p
-        log_g = logsumexp(log_w, axis=-1)
-        weight = np.exp(log_w - log_g[..., None])
-        m = weight @ values
-        v = (weight * (values - m[..., None]) ** 2).sum(-1)
+        lam = flat_precision[part, None, None]
+        b = flat_gamma[part, None, :] + t[:, None] * np.sqrt(lam / k)
+        log_w = [b * x - 0.5 * lam * x**2 + c for x, c in zip(values, log_p, strict=True)]
+        log_g = np.logaddexp.reduce(log_w)
+        weights = [np.exp(w - log_g) for w in log_w]
+        m = sum(w * x for w, x in zip(weights, values, strict=True))
+        v = sum(w * (x - m) ** 2 for w, x in zip(weights, values, strict=True))
         log_f = log_g.sum(-1) - 0.5 * t**2 + math.log(step / math.sqrt(2 * math.pi))
         log_z[part] = logsumexp(log_f, axis=-1)
         p = np.exp(log_f - log_z[part, None])

@@ -22,6 +22,7 @@ from polyceptron.numerics.threads import for_chunks
 
 __all__ = [
     "Orthant",
+    "argmax_diagonal",
     "argmax_hessian",
     "argmax_orthant",
     "hermite_rule",
@@ -91,6 +92,26 @@ def argmax_hessian(omega: Any, label: Any, variance: Any = 1.0, *, order: int = 
 
     for_chunks(work, n, _chunk(k, order))
     return out.reshape(*shape, k, k)
+
+
+def argmax_diagonal(
+    omega: Any, label: Any, variance: Any = 1.0, *, order: int = 20
+) -> tuple[Array, Array]:
+    """The score (n, k) and the diagonal (n, k) of −∂²_ω ln Z_y, for k ≥ 4; as `argmax_orthant`."""
+    omega, label, v, _ = _flat(omega, label, variance)
+    n, k = omega.shape
+    score, diagonal = np.empty((n, k)), np.empty((n, k))
+
+    def work(rows: slice) -> None:
+        y = label[rows]
+        nodes = quadrature.integrate(omega[rows], y, _spread(v, rows, n, k), order)
+        losers, winner = quadrature.curvature_terms(nodes)
+        score[rows] = quadrature.score(nodes, y)
+        np.put_along_axis(diagonal[rows], nodes.losers, losers, -1)
+        np.put_along_axis(diagonal[rows], y[:, None], winner[:, None], -1)
+
+    for_chunks(work, n, _chunk(k, order))
+    return score, diagonal
 
 
 def _chunk(k: int, order: int) -> int:

@@ -106,7 +106,9 @@ def curvature_terms(parts: Quadrature) -> tuple[Array, Array]:
     total = centred.sum(-1)
     winner = slope.sum(-1) - (parts.p * total * total).sum(-1)
     np.square(centred, out=centred)
-    return slope - np.matmul(parts.p[:, None, :], centred)[:, 0], winner
+    losers = slope - np.matmul(parts.p[:, None, :], centred)[:, 0]
+    # ln Z is log-concave: what is below zero is rounding.
+    return np.maximum(losers, 0.0, out=losers), np.maximum(winner, 0.0, out=winner)
 
 
 def hessian(parts: Quadrature, label: Labels) -> Array:

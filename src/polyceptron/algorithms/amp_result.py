@@ -1,0 +1,38 @@
+"""What message passing returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.rows import Status
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class AMPResult:
+    """The estimate, how sure it is, and how it was reached.
+
+    weights (d, k): the posterior mean of the teacher's weights, without the part common to all
+    classes (rows sum to zero); for `amp_erm`, the minimiser.
+    variance: posterior variance of a weight per class direction. A number for shared variances; for
+    full ones the covariances (d, k, k) when k ≤ 3, and (d, k) numbers v, the covariance of
+    coordinate j being P diag(v_j) P with P = I − 11ᵀ/k, when k > 3.
+    status: 'ok', or 'not-converged' with the best iterate. residual: the change, relative to the
+    weights, that one more undamped iteration would make. damping: the largest used, 0 for none.
+    trace: one dict per iteration, ready for `pandas.DataFrame`; entry t is the state after t
+    iterations, entry 0 the start: iteration, q, residual, damping, and if the teacher is known m
+    and generalisation_error.
+    """
+
+    weights: Array
+    variance: Any
+    n_iter: int
+    status: Status
+    residual: float
+    damping: float = 0.0
+    trace: list[dict[str, float]] = field(default_factory=list)
