@@ -1,0 +1,128 @@
+"""The sweep command with the real work: rows, exit codes, Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polyceptron.experiments import Store, sweep_rows
+from polyceptron.model import Teacher
+
+SPEC = """
+[sweep]
+name = "real"
+seed = 5
+[[grid]]
+classes = 3
+prior = {prior}
+sources = {sources}
+estimators = {estimators}
+ridge = [0.1, 2.0]
+alpha = [0.5, 2]
+dimension = {dimension}
+instances = {instances}
+"""
+SMALL = {
+    "prior": '["gaussian", "rademacher"]',
+    "sources": '"erm"',
+    "estimators": '["square", "cross-entropy", "max-margin"]',
+    "dimension": 40,
+    "instances": 2,
+}
+
+
+def write(folder: Path, **changes: object) -> Path:
+    path = folder / "spec.toml"
+    path.write_text(SPEC.format(**{**SMALL, **changes}))
+    return path
+
+
+def shell(*arguments: object, timeout: float = 90) -> subprocess.CompletedProcess[str]:
+    """The command as a user runs it."""
+    program = [sys.executable, "-c", "from polyceptron.cli import main; main()"]
+    return subprocess.run(
+        [*program, *map(str, arguments)], capture_output=True, text=True, timeout=timeout
+    )
+
+
+@pytest.mark.slow
+def test_rows_of_real_work_for_one_and_two_workers(tmp_path: Path) -> None:
+    spec = write(tmp_path)
+    tables = []
+    for workers in (1, 2):
+        path = tmp_path / f"{workers}.sqlite"
+        ended = shell("sweep", spec, "--store", path, "--workers", workers)
+        assert ended.returncode == 0, ended.stderr
+        assert "40 rows: 0 were stored, 40 computed" in ended.stderr
+        tables.append(sweep_rows(spec, path))
+    assert tables[0] == tables[1]
+    square = [row for row in tables[0] if row["estimator"] == "square"]
+    assert len(square) == 16
+    for row in square:  # drawn again from its seed, solved by the normal equations
+        d, ridge = row["dimension"], row["ridge"]
+        data = Teacher(3, row["prior"]).sample(row["n_samples"], d, row["seed"])
+        A, Y = data.X / np.sqrt(d), np.eye(3)[data.y]
+        W = np.linalg.solve(A.T @ A + ridge * np.eye(d), A.T @ Y)
+        W, W_star = (M - M.mean(1, keepdims=True) for M in (W, data.weights))
+        assert row["q"] == pytest.approx(np.sum(W**2) / (2 * d), rel=1e-7)
+        assert row["m"] == pytest.approx(np.sum(W * W_star) / (2 * d), rel=1e-7)
+
+
+@pytest.mark.slow
+def test_ctrl_c_says_how_to_resume_and_resuming_completes(tmp_path: Path) -> None:
+    spec = write(tmp_path, estimators='"square"', instances=500)
+    path = tmp_path / "my runs.sqlite"
+    program = [sys.executable, "-c", "from polyceptron.cli import main; main()"]
+    sweep = subprocess.Popen(
+        [*program, "sweep", str(spec), "--store", str(path), "--workers", "1"],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    while sweep.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+        if path.exists():
+            with Store(path) as store:
+                if len(store):
+                    break
+    os.killpg(sweep.pid, signal.SIGINT)
+    _, err = sweep.communicate(timeout=30)
+    assert sweep.returncode == 130
+    assert "Traceback" not in err
+    stopped, resume = err.strip().splitlines()[-2:]
+    with Store(path) as store:
+        store.check()
+        done = len(store)
+    assert stopped == f"stopped: {done} of 4000 rows are stored"
+    command = shlex.split(resume.removeprefix("resume with: "))
+    assert command == ["polyceptron", "sweep", *command[2:]]
+    write(tmp_path, estimators='"square"', instances=1)  # a smaller grid: all of it is stored
+    ended = shell(*command[1:])
+    assert ended.returncode == 0, ended.stderr
+    assert len(sweep_rows(spec, path)) == 8
+
+
+def test_wrong_input_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
+    bad = write(tmp_path, instances=0)
+    ended = shell("sweep", bad, "--store", tmp_path / "runs.sqlite")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == (
+        "polyceptron: spec.toml, line 13, grid[1].instances: "
+        "input should be greater than or equal to 1, got 0\n"
+    )
+    letter = tmp_path / "letter.sqlite"
+    letter.write_text("Dear store,")
+    for arguments in (("results", letter), ("sweep", write(tmp_path), "--store", letter)):
+        ended = shell(*arguments)
+        assert ended.returncode == 2
+        assert "is not a store of results (not an SQLite file)" in ended.stderr
+        assert letter.read_text() == "Dear store,"
