@@ -80,10 +80,13 @@ class LocalEngine:
         """Take a task."""
         try:
             future = self._ready_pool().submit(attempt, self._runner, task)
-        except BrokenProcessPool:  # a worker died while nobody looked; `finished` collects the rest
-            self._suspects.append((task, 0))
-        else:
-            self._running[future] = task
+        except BrokenProcessPool:  # a worker died while nobody looked
+            if self._running:  # `finished` finds out which tasks were lost
+                self._suspects.append((task, 0))
+                return
+            self.close()
+            future = self._ready_pool().submit(attempt, self._runner, task)
+        self._running[future] = task
 
     def finished(self, timeout: float) -> list[CaseResult]:
         """What has finished; tasks lost with a dead worker are queued for a retrial."""

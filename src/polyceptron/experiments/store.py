@@ -50,7 +50,7 @@ class Store:
             create_store(self.path)
         inspect_store(self.path)
         with self._readable():
-            self._connection = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+            self._connection = _connect(self.path)
             try:
                 self._connection.execute("PRAGMA synchronous = FULL")
                 upgrade(self._connection, self.path)
@@ -218,6 +218,14 @@ class Store:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open the file; where nothing can be written beside it, as an archive that cannot change."""
+    if os.access(path.parent, os.W_OK) or path.with_name(path.name + "-wal").exists():
+        return sqlite3.connect(path, timeout=30, isolation_level=None)
+    address = path.resolve().as_uri() + "?mode=ro&immutable=1"
+    return sqlite3.connect(address, uri=True, isolation_level=None)
 
 
 def encode_row(row: Row) -> str:

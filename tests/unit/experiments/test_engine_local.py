@@ -66,6 +66,28 @@ def test_a_task_that_kills_its_worker_fails_alone(tmp_path: Path) -> None:
     assert run_sweep(spec, path, workers=2, runner=fakes.draw).computed == 2
 
 
+@pytest.mark.slow
+def test_a_worker_that_dies_idle_is_replaced() -> None:
+    tasks = list(expand(parse_spec(fakes.SPEC.format(instances=2))))
+    engine = LocalEngine(1, fakes.draw)
+    try:
+        for task in tasks:
+            engine.submit(task)
+            results: list[Any] = []
+            while engine.busy:
+                results += engine.finished(1.0)
+            assert [result.key for result in results] == list(task.keys)
+            for child in psutil.Process().children():
+                if "loky" in " ".join(child.cmdline()) and "tracker" not in " ".join(
+                    child.cmdline()
+                ):
+                    child.kill()
+                    child.wait(10)
+            time.sleep(0.2)
+    finally:
+        engine.close()
+
+
 def workers_of_ours() -> list[str]:
     """The command lines of our child processes that are workers."""
     found = []

@@ -150,6 +150,21 @@ def test_a_store_of_version_1_is_upgraded(tmp_path: Path) -> None:
         store.check()
 
 
+def test_a_store_in_a_folder_that_cannot_be_written_is_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, results = tmp_path / "runs.sqlite", some_results(tmp_path)
+    with Store(path, create=True) as store:
+        store.add(results)
+    before = snapshot(tmp_path)
+    monkeypatch.setattr("os.access", lambda *arguments: False)
+    with Store(path) as store:
+        assert len(store) == len(results)
+        with pytest.raises(ComputationFailed, match="readonly"):
+            store.add(results)
+        assert snapshot(tmp_path) == before
+
+
 def test_a_deleted_store_is_noticed(tmp_path: Path) -> None:
     path, results = tmp_path / "runs.sqlite", some_results(tmp_path)
     with Store(path, create=True) as store:
