@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 # Break points in units of a Gaussian's standard deviation; beyond the last one it is below 1e-17.
-GAUSS_BREAKS = np.array([0.0, 0.8, 1.7, 2.7, 3.9, 5.3, 7.0, 8.8])
+GAUSS_BREAKS = np.array([0.0, 1.6, 3.4, 5.8, 8.8])
 CUTOFF = float(GAUSS_BREAKS[-1])
 
 

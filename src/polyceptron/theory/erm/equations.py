@@ -78,12 +78,14 @@ Rule = Callable[[Law], Averages]
 
 
 def rule_at(problem: Problem, level: int, reference: Law) -> Rule:
-    """The averages at a level of accuracy; random points are placed for `reference` and kept."""
+    """The averages at a level of accuracy; nodes are placed for `reference` and kept."""
     k, loss = problem.n_classes, problem.loss
     if k == 2:
-        return lambda law: two.averages(loss, law, level)
+        line = two.place_nodes(loss, reference, level)
+        return lambda law: two.averages(loss, law, line)
     if k == 3:
-        return lambda law: three.averages(loss, law, level)
+        grid = three.place_nodes(loss, reference, level)
+        return lambda law: three.averages(loss, law, grid)
     points = many.place_points(k, loss, reference, level)
     return lambda law: many.averages(loss, law, points)
 

@@ -1,9 +1,9 @@
 """Fixed points of empirical risk minimisation: one (α, λ) at a time, or along a curve.
 
 Newton solves the equations on the coarsest level, from a nearby solution if there is one, else from
-that of two classes, which is found by continuation in λ from the loss's quadratic expansion. Finer levels correct the root until two
-of them agree (deterministic rules) or the replicates' spread is small (random points) within the
-tolerance; what was reached is the stated uncertainty.
+that of two classes, which is found by continuation in λ from the loss's quadratic expansion. Finer
+levels correct the root until two of them agree (deterministic rules) or the replicates' spread is
+small (random points) within the tolerance; what was reached is the stated uncertainty.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from polyceptron.theory.erm.equations import (
 from polyceptron.theory.erm.solver import Residual, Root, correct, jacobian_at, newton
 from polyceptron.theory.generalisation import error_from_angle, error_slope
 
-TOLERANCE_FEW_CLASSES = 1e-7
+TOLERANCE_FEW_CLASSES = 1e-6
 TOLERANCE_MANY_CLASSES = 1e-4
 
 
 def default_tolerance(n_classes: int) -> float:
-    """On the generalisation error: 1e-7 for two and three classes, 1e-4 above."""
+    """On the generalisation error: 1e-6 for two and three classes, 1e-4 above."""
     return TOLERANCE_FEW_CLASSES if n_classes <= 3 else TOLERANCE_MANY_CLASSES
 
 
@@ -95,10 +95,10 @@ def _inside(theta: Array) -> bool:
     return bool(np.isfinite(theta).all() and np.abs(theta).max() < 80)
 
 
-def coarse_root(problem: Problem, start: Array | None) -> Root:
+def coarse_root(problem: Problem, start: Array | None, jacobian: Array | None = None) -> Root:
     """The root on level 0: from `start`, from the two-class twin, or by continuation."""
     if start is not None:
-        root = _try(problem, start)
+        root = _try(problem, start, jacobian)
         if root.converged:
             return root
     if problem.n_classes > 2:
@@ -113,18 +113,22 @@ def coarse_root(problem: Problem, start: Array | None) -> Root:
     return _continue_in_ridge(problem)
 
 
-def _try(problem: Problem, start: Array) -> Root:
-    """Newton on level 0; random points follow the solution and are placed anew at the end."""
+def _try(problem: Problem, start: Array, jacobian: Array | None = None) -> Root:
+    """Newton on level 0; nodes are placed anew until the solution is near where they sit."""
     theta = start
-    for _ in range(1 if problem.n_classes <= 3 else 4):
-        root = newton(_residual(problem, 0, problem.law(theta)), theta, tol=1e-7)
+    for _ in range(6):
+        residual = _residual(problem, 0, problem.law(theta))
+        root = newton(residual, theta, tol=1e-7, jacobian=jacobian)
+        jacobian = root.jacobian
         if not root.converged or not _inside(root.theta):
             return Root(theta, root.residual, root.jacobian, False)
         moved = float(np.max(np.abs(root.theta - theta)))
         theta = root.theta
         if moved < 0.5:
             break
-    return root
+    # The finer levels take one step with this Jacobian, so it is renewed where they take it.
+    exact = jacobian_at(residual, root.theta, root.residual)
+    return Root(root.theta, root.residual, exact, True)
 
 
 def _continue_in_ridge(problem: Problem) -> Root:
@@ -173,10 +177,12 @@ def _hard_continuation(problem: Problem) -> Root:
     return root
 
 
-def solve(problem: Problem, tol: float, start: Array | None = None) -> ErmFixedPoint:
+def solve(
+    problem: Problem, tol: float, start: Array | None = None, jacobian: Array | None = None
+) -> ErmFixedPoint:
     """The fixed point with ε to `tol`, or as close as the finest level comes."""
     k = problem.n_classes
-    root = coarse_root(problem, start)
+    root = coarse_root(problem, start, jacobian)
     error = float(error_at(root.theta[0], k))
     uncertainty = math.inf
     averages: Averages | None = None
@@ -202,7 +208,7 @@ def solve(problem: Problem, tol: float, start: Array | None = None) -> ErmFixedP
             uncertainty = slope * float(np.std(shift[0], ddof=1)) / math.sqrt(shift.shape[1])
         else:
             moved = float(np.max(np.abs(shift)))
-            uncertainty = max(abs(new_error - error), 0.1 * slope * moved, 1e-14)
+            uncertainty = max(abs(new_error - error), 0.5 * slope * moved, 1e-14)
         root = Root(theta, root.residual, root.jacobian, root.converged)
         error = new_error
         if uncertainty <= tol:

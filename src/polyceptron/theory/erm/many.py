@@ -15,8 +15,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline, PchipInterpolator
 from scipy.special import expit, log_ndtr, ndtr, ndtri
 
@@ -30,6 +32,7 @@ LOG2_POINTS = (8, 10, 12, 14, 16)  # per replicate, by level
 N_REPLICATES = 16
 SEED = 20_090
 _SQRT2 = math.sqrt(2)
+_CHUNK = 4_000_000  # losers × points evaluated at once, to bound memory
 
 
 @dataclass(frozen=True)
@@ -136,18 +139,26 @@ def _gap_map(loss: Loss, law: Law, centre: CentreLaw) -> Callable[[Array], tuple
     return place
 
 
-def averages(loss: Loss, law: Law, points: Points) -> Averages:
-    """M, Q, C and the training averages for any k, one value per replicate."""
-    below, V = points.below, law.V
-    n, losers = below.shape
-    root_q = math.sqrt(law.q)
-    gap = root_q * below  # ω_h − ω₁
+class Denoised(NamedTuple):
+    """f of the winner (n,) and of the losers (n, k−1), −tr_⊥∂f, loss, and the training margin."""
+
+    first: Array
+    rest: Array
+    trace: Array
+    value: Array
+    margin: Array
+
+
+def denoised(loss: Loss, law: Law, below: Array) -> Denoised:
+    """The loss's denoiser at the points."""
+    n, V = len(below), law.V
+    gap = math.sqrt(law.q) * below  # ω_h − ω₁
     if isinstance(loss, CrossEntropy):
-        log_p, u = solve_softmax(gap, np.full(n, V))
+        spread = np.full(n, V)
+        log_p, u = solve_softmax(gap, spread)
         p = np.exp(log_p)
-        first, rest = expit(u), -p
-        trace = softmax_curvature(p, expit(-u), np.full(n, V))
-        value = np.logaddexp(0.0, u)
+        first, rest, value = expit(u), -p, np.logaddexp(0.0, u)
+        trace = softmax_curvature(p, expit(-u), spread)
     else:
         omega = np.concatenate([np.zeros((n, 1)), gap], axis=1)
         label = np.zeros(n, dtype=np.int64)
@@ -156,24 +167,62 @@ def averages(loss: Loss, law: Law, points: Points) -> Averages:
         first, rest = f[:, 0], f[:, 1:]
         hard = isinstance(loss, MaxMargin)
         value = np.zeros(n) if hard else loss.value(omega + V * f, label)
-    training_gap = V * first - gap[:, 0] - V * rest[:, 0]
-    # Teacher: class 1 beats class 2 with probability Φ(τδ), the others given that.
+    return Denoised(first, rest, trace, value, V * (first - rest[:, 0]) - gap[:, 0])
+
+
+class Label(NamedTuple):
+    """Weighted probability that class 1 is the label (n,), and its slopes in the losers' gaps."""
+
+    joint: Array
+    slope_best: Array
+    mills: Array
+
+
+def label_law(law: Law, points: Points) -> Label:
+    """Class 1 beats class 2 with probability Φ(τδ), and the others given that."""
     edge = -law.tau * points.delta
-    beats = ndtr(-edge)
     e = -ndtri_exp(np.log(points.e) + log_ndtr(-edge))  # a normal above the edge
-    reach = -law.tau * below[:, 1:]
+    reach = -law.tau * points.below[:, 1:]
     x = ((points.c + e) / _SQRT2)[:, None] + reach
     chance = ndtr(x)
-    joint = points.weight * beats * chance.prod(1)
+    joint = points.weight * ndtr(-edge) * chance.prod(1)
     at_edge = ndtr(((points.c + edge) / _SQRT2)[:, None] + reach).prod(1)
-    slope = at_edge * np.exp(-0.5 * edge**2) / math.sqrt(4 * math.pi)
+    slope = points.weight * at_edge * np.exp(-0.5 * edge**2) / math.sqrt(4 * math.pi)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         mills = np.exp(-0.5 * x * x) / (math.sqrt(2 * math.pi) * chance)
-    mills = np.where(x < -30, -x, mills)
-    pull = points.weight * slope * (first - rest[:, 0])
-    pull += joint * (mills * (first[:, None] - rest[:, 1:])).sum(1)
-    along = np.einsum("nh,nh->n", gap, rest) / (losers * law.q)
-    stack = np.stack(
+    return Label(joint, slope, np.where(x < -30, -x, mills))
+
+
+def averages(loss: Loss, law: Law, points: Points) -> Averages:
+    """M, Q, C, D and the training averages for any k, one value per replicate."""
+    n, losers = points.below.shape
+    pieces = max(1, -(-n * losers // _CHUNK))
+    parts = [
+        _sums(loss, law, _slice(points, rows))
+        for rows in np.array_split(np.arange(n), min(pieces, points.n_replicates))
+    ]
+    mean = np.concatenate(parts, axis=1).reshape(8, points.n_replicates, -1).mean(2)
+    return Averages(*mean)
+
+
+def _slice(points: Points, rows: NDArray[np.int64]) -> Points:
+    part = slice(rows[0], rows[-1] + 1)
+    p = points
+    return Points(
+        p.delta[part], p.below[part], p.c[part], p.e[part], p.weight[part], p.n_replicates
+    )
+
+
+def _sums(loss: Loss, law: Law, points: Points) -> Array:
+    """The integrands at the points, (8, n)."""
+    first, rest, trace, value, margin = denoised(loss, law, points.below)
+    label = label_law(law, points)
+    losers = points.below.shape[1]
+    pull = label.slope_best * (first - rest[:, 0])
+    pull += label.joint * (label.mills * (first[:, None] - rest[:, 1:])).sum(1)
+    along = np.einsum("nh,nh->n", points.below, rest) / (losers * math.sqrt(law.q))
+    joint = label.joint
+    return np.stack(
         [
             pull / (losers * law.teacher_width),
             joint * (first**2 + np.einsum("nh,nh->n", rest, rest)) / losers,
@@ -181,9 +230,7 @@ def averages(loss: Loss, law: Law, points: Points) -> Averages:
             joint * np.maximum(along, 0.0),
             joint * np.maximum(-along, 0.0),
             joint * value,
-            joint * (training_gap < 0),
+            joint * (margin < 0),
             joint,
         ]
     )
-    mean = stack.reshape(8, points.n_replicates, -1).mean(2)
-    return Averages(*mean)

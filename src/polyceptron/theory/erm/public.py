@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ def erm_fixed_point(
 ) -> ErmFixedPoint:
     """m, q, V and the errors of argmin Σℓ + (λ/2)‖W‖² at n = αd, d → ∞ (eq. SE, corollary 1).
 
-    `loss` and `ridge` as in `ERM`; `tol` is on the generalisation error (1e-7 for k = 2, 3, else
+    `loss` and `ridge` as in `ERM`; `tol` is on the generalisation error (1e-6 for k = 2, 3, else
     1e-4); `start` is a solution nearby.
 
     >>> round(erm_fixed_point(3, "square", 1.0, 2.0).generalisation_error, 5)
@@ -61,7 +62,17 @@ def erm_fixed_point(
     near = start if start is not None and len(start.theta) == (2 if penalty == 0 else 3) else None
     if isinstance(penalty, str):
         return best_ridge(k, rule, alpha, tol, near)
-    return solve(Problem(k, rule, penalty, alpha), tol, None if near is None else near.theta)
+    problem = Problem(k, rule, penalty, alpha)
+    return solve(problem, tol, near.theta, near.jacobian) if near else solve(problem, tol)
+
+
+def optimal_ridge(n_classes: int, loss: Any, alpha: float, tol: float | None = None) -> float:
+    """The λ of least generalisation error at α; σ²/c² at every α for the square loss.
+
+    >>> round(optimal_ridge(3, "square", 2.0), 4)
+    0.8617
+    """
+    return erm_fixed_point(n_classes, loss, "optimal", alpha, tol).ridge
 
 
 def erm_rows(
@@ -70,12 +81,14 @@ def erm_rows(
     """One row for each α. The prior enters by its variance only, which is 1 for every teacher."""
     values = [check_alpha(alpha) for alpha in alphas]
     points: dict[float, ErmFixedPoint] = {}
-    start: ErmFixedPoint | None = None
+    last: list[ErmFixedPoint] = []
     for alpha in sorted(set(values)):  # each solution starts the search for the next
-        start = erm_fixed_point(
-            teacher.n_classes, estimator.loss, estimator.ridge, alpha, tol, _usable(start)
+        point = erm_fixed_point(
+            teacher.n_classes, estimator.loss, estimator.ridge, alpha, tol, predict(last, alpha)
         )
-        points[alpha] = start
+        points[alpha] = point
+        if point.alpha > 0 and point.status != Status.NOT_CONVERGED:
+            last = [*last[-1:], point]
     return [erm_row(teacher, estimator, points[alpha]) for alpha in values]
 
 
@@ -100,15 +113,26 @@ def erm_row(teacher: AnyTeacher, estimator: ERM, point: ErmFixedPoint) -> dict[s
     )
 
 
-def _usable(point: ErmFixedPoint | None) -> ErmFixedPoint | None:
-    good = point is not None and point.alpha > 0 and point.status != Status.NOT_CONVERGED
-    return point if good else None
+def predict(last: list[ErmFixedPoint], alpha: float) -> ErmFixedPoint | None:
+    """A start for the solution at α: the last one, or the line through the last two in ln α."""
+    if not last or len(last) < 2:
+        return last[-1] if last else None
+    before, point = last
+    span = math.log(point.alpha / before.alpha)
+    ahead = min(math.log(alpha / point.alpha), 2 * span)
+    if before.theta.shape != point.theta.shape or not np.isfinite(before.theta).all():
+        return point
+    theta = point.theta + (point.theta - before.theta) * (ahead / span)
+    ridge = point.ridge
+    if before.ridge > 0 and ridge > 0:
+        ridge *= (ridge / before.ridge) ** (ahead / span)
+    return replace(point, theta=theta, ridge=ridge)
 
 
 def _square(k: int, ridge: float | str, alpha: float) -> ErmFixedPoint:
     penalty = best_square_ridge(k) if isinstance(ridge, str) else ridge
     solution = solve_square(k, alpha, penalty)
-    m, q, V, scaled = solution
+    m, q, V, _ = solution
     c, s2 = label_signal(k)
     # q − m² without cancellation: (A/(1−A))(s² − 2mc + m²); A/(1−A) is α/|1−α| at λ → 0 and α < 1.
     ratio = _noise_ratio(alpha, penalty, V)

@@ -22,10 +22,11 @@ from polyceptron.theory.erm.fixed_point import ErmFixedPoint, coarse_root, refre
 SMALLEST, LARGEST = 1e-14, 1e6
 
 
-def ridge_tangent(problem: Problem, theta: Array, jacobian: Array) -> Array:
+def ridge_tangent(problem: Problem, theta: Array, level: int) -> Array:
     """dθ/d ln λ along the solutions at fixed α."""
     law = problem.law(theta)
-    a = rule_at(problem, 0, law)(law)
+    a = rule_at(problem, level, law)(law)
+    jacobian = refresh_jacobian(problem, theta, level)
     ridge, alpha = problem.ridge, problem.alpha
     change = np.array(
         [
@@ -43,6 +44,7 @@ def best_ridge(
     """The fixed point at the best ridge; `start` is the answer at a nearby α."""
     theta = None if start is None else start.theta
     seen: dict[float, Array] = {}
+    level = 1 if n_classes <= 3 else 0  # the error is second order in ln λ, so this is ample
 
     def slope(x: float) -> float:
         problem = Problem(n_classes, loss, math.exp(x), alpha)
@@ -54,12 +56,11 @@ def best_ridge(
                 f"the optimal ridge; give a ridge instead of 'optimal'"
             )
         seen[x] = root.theta
-        jacobian = refresh_jacobian(problem, root.theta)
-        return float(ridge_tangent(problem, root.theta, jacobian)[0])
+        return float(ridge_tangent(problem, root.theta, level)[0])
 
     x = math.log(start.ridge) if start is not None else guess_log_ridge(n_classes, alpha)
     low, high = bracket(slope, x)
-    x = low if low == high else float(brentq(slope, low, high, xtol=2e-3, rtol=1e-6))
+    x = low if low == high else float(brentq(slope, low, high, xtol=1e-3, rtol=1e-6))
     near = min(seen, key=lambda other: abs(other - x))
     return solve(Problem(n_classes, loss, math.exp(x), alpha), tol, seen[near])
 

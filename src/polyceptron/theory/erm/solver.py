@@ -38,36 +38,66 @@ def jacobian_at(residual: Residual, theta: Array, value: Array) -> Array:
     return np.stack(columns, axis=1)
 
 
-def newton(residual: Residual, theta: Array, *, tol: float = 1e-9, max_iter: int = 40) -> Root:
-    """Solve residual(θ) = 0 from θ; a step that does not lower the residual is shortened."""
+def newton(
+    residual: Residual,
+    theta: Array,
+    *,
+    tol: float = 1e-9,
+    max_iter: int = 40,
+    jacobian: Array | None = None,
+) -> Root:
+    """Solve residual(θ) = 0 from θ; a step that does not lower the residual is shortened.
+
+    A Jacobian from nearby may be given; it is renewed when it no longer gives a digit a step, and
+    kept up to date by Broyden's rank-one corrections meanwhile.
+    """
     value = residual(theta)
-    jacobian = jacobian_at(residual, theta, value)
+    fresh = jacobian is None
+    if jacobian is None:
+        jacobian = jacobian_at(residual, theta, value)
     for _ in range(max_iter):
         size = float(np.max(np.abs(value)))
-        try:
-            step = np.linalg.solve(jacobian, -value)
-        except np.linalg.LinAlgError:
-            return Root(theta, value, jacobian, False)
-        if not np.isfinite(step).all():
-            return Root(theta, value, jacobian, False)
-        longest = float(np.max(np.abs(step)))
-        scale = min(1.0, LONGEST_STEP / longest) if longest > 0 else 1.0
-        for _ in range(8):
-            trial = theta + scale * step
-            trial_value = residual(trial)
-            if np.max(np.abs(trial_value)) < (1 - 0.1 * scale) * size:
-                break
-            scale /= 3
-        else:
-            arrived = size < 1e3 * tol
-            return Root(theta, value, jacobian, arrived)
-        fast = np.max(np.abs(trial_value)) < 0.1 * size
-        theta, value = trial, trial_value
-        if longest * scale < tol or np.max(np.abs(value)) < 0.1 * tol:
+        trial = _shortened_step(residual, theta, value, jacobian)
+        if trial is None:
+            if size < 1e3 * tol:
+                return Root(theta, value, jacobian, True)
+            if fresh:
+                return Root(theta, value, jacobian, False)
+            jacobian, fresh = jacobian_at(residual, theta, value), True
+            continue
+        new_theta, new_value = trial
+        step = new_theta - theta
+        slow = np.max(np.abs(new_value)) > 0.1 * size
+        surprise = new_value - value - jacobian @ step
+        theta, value = new_theta, new_value
+        if np.max(np.abs(step)) < tol or np.max(np.abs(value)) < 0.1 * tol:
             return Root(theta, value, jacobian, True)
-        if not fast:  # a Jacobian that still gives a digit a step is not worth renewing
-            jacobian = jacobian_at(residual, theta, value)
+        if slow:
+            jacobian, fresh = jacobian_at(residual, theta, value), True
+        else:
+            jacobian, fresh = jacobian + np.outer(surprise, step) / (step @ step), False
     return Root(theta, value, jacobian, False)
+
+
+def _shortened_step(
+    residual: Residual, theta: Array, value: Array, jacobian: Array
+) -> tuple[Array, Array] | None:
+    """A Newton step, cut to LONGEST_STEP and then until the residual falls; None if it never does."""
+    try:
+        step = np.linalg.solve(jacobian, -value)
+    except np.linalg.LinAlgError:
+        return None
+    if not np.isfinite(step).all():
+        return None
+    size, longest = float(np.max(np.abs(value))), float(np.max(np.abs(step)))
+    scale = min(1.0, LONGEST_STEP / longest) if longest > 0 else 1.0
+    for _ in range(8):
+        trial = theta + scale * step
+        trial_value = residual(trial)
+        if np.max(np.abs(trial_value)) < (1 - 0.1 * scale) * size:
+            return trial, trial_value
+        scale /= 3
+    return None
 
 
 def correct(residual: Residual, root: Root, *, tol: float, max_iter: int = 6) -> Root:

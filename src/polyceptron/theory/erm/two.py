@@ -8,6 +8,7 @@ which everything is explicit: a = A − 2Vσ(−A).
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit, ndtr
@@ -24,7 +25,7 @@ from polyceptron.numerics.erm_nodes import (
 )
 from polyceptron.theory.erm.averages import Averages, Law
 
-ORDERS = (6, 10, 14, 20, 28)  # nodes a panel, by level
+ORDERS = (6, 9, 12, 16, 22, 30)  # nodes a panel, by level
 
 
 def gap_scales(law: Law) -> tuple[float, float]:
@@ -49,43 +50,54 @@ def proximal_gap(gap: Array, V: float) -> Array:
     return -two_class_root(-gap, np.full(gap.shape, V))
 
 
-def softmax_gap_breaks(law: Law, level: int) -> Array:
+def softmax_gap_breaks(law: Law) -> Array:
     """Break points of the proximal gap A for cross-entropy."""
     gaps = np.unique(np.concatenate(gap_breaks(law)))
     A = proximal_gap(gaps, law.V)
     low, high = float(A[0]), float(A[-1])
     # In A the loss varies on scale 1, from the lowest gap to where e^{-A} has died out.
-    dead = min(high, max(low, math.log1p(2 * law.V)) + 16 + 4 * level)
-    points = split_long(A, low, dead, 2.5)
-    return merge_breaks([points], low, high, keep=(0.0,))
+    dead = max(low, math.log1p(2 * law.V)) + 14
+    points = split_long(A, low, min(high, dead), 2.8)
+    tail = dead + np.array([4.0, 10.0, 20.0, 40.0])
+    return merge_breaks([points, tail], low, high, keep=(0.0,))
 
 
-def averages(loss: Loss, law: Law, level: int) -> Averages:
-    """M, Q, C and the training averages at k = 2; `level` 0, 1, 2, ... refines."""
-    order = ORDERS[level]
+class Line(NamedTuple):
+    """Nodes and weights: the proximal gap A for cross-entropy, the student's gap a otherwise."""
+
+    nodes: Array
+    weights: Array
+
+
+def place_nodes(loss: Loss, law: Law, level: int) -> Line:
+    """Nodes adapted to `law`; held still they serve any law near it, smoothly."""
     if isinstance(loss, CrossEntropy):
-        A, weight = panel_rule(softmax_gap_breaks(law, level), order)
-        p = expit(-A)  # the loser's probability
-        slope = 2 * law.V * p * expit(A)
-        a, weight = A - 2 * law.V * p, weight * (1 + slope)
-        g, trace = p, 2 * p * expit(A) / (1 + slope)
+        return Line(*panel_rule(softmax_gap_breaks(law), ORDERS[level]))
+    sigma, width = gap_scales(law)
+    points, low, high = gap_breaks(law), -CUTOFF * width, CUTOFF * sigma
+    if not isinstance(loss, MaxMargin):
+        points.append(split_long(np.array([0.0]), max(low, -30.0), min(high, 30.0), 2.5))
+    return Line(*panel_rule(merge_breaks(points, low, high, keep=(1.0,)), ORDERS[level]))
+
+
+def averages(loss: Loss, law: Law, line: Line) -> Averages:
+    """M, Q, C, D and the training averages at k = 2."""
+    weight = line.weights
+    if isinstance(loss, CrossEntropy):
+        A = line.nodes
+        g = expit(-A)  # the loser's probability
+        slope = 2 * law.V * g * expit(A)
+        a, weight = A - 2 * law.V * g, weight * (1 + slope)
+        trace = 2 * g * expit(A) / (1 + slope)
         value = np.logaddexp(0.0, -A)
     else:
-        sigma, width = gap_scales(law)
-        points, top = [*gap_breaks(law), np.array([1.0])], CUTOFF * sigma
-        if not isinstance(loss, MaxMargin):
-            points = [split_long(np.concatenate(points), -min(width * CUTOFF, 30), 30, 2.5)]
-        a, weight = panel_rule(merge_breaks(points, -CUTOFF * width, top, keep=(1.0,)), order)
-        omega = np.stack([a / 2, -a / 2], axis=1)
+        a = line.nodes
         label = np.zeros(len(a), dtype=np.int64)
-        f, trace = loss.denoise(omega, label, law.V)
+        f, trace = loss.denoise(np.stack([a / 2, -a / 2], axis=1), label, law.V)
         g = (f[:, 0] - f[:, 1]) / 2
         A = a + 2 * law.V * g
-        value = (
-            np.zeros_like(a)
-            if isinstance(loss, MaxMargin)
-            else loss.value(np.stack([A / 2, -A / 2], axis=1), label)
-        )
+        z = np.stack([A / 2, -A / 2], axis=1)
+        value = np.zeros_like(a) if isinstance(loss, MaxMargin) else loss.value(z, label)
     scaled = a / math.sqrt(2 * law.q)
     density = weight * np.exp(-0.5 * scaled**2) / math.sqrt(math.pi * law.q)  # 2 labels × N(0, 2q)
     argument = law.tau * scaled
