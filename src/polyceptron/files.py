@@ -15,7 +15,9 @@ def check_writable(path: str | Path) -> Path:
     target = Path(path)
     folder = target.parent
     if not folder.is_dir():
-        raise InvalidInput(f"cannot write {str(target)!r}: the folder {str(folder)!r} does not exist")
+        raise InvalidInput(
+            f"cannot write {str(target)!r}: the folder {str(folder)!r} does not exist"
+        )
     if target.is_dir():
         raise InvalidInput(f"cannot write {str(target)!r}: it is a folder")
     if not os.access(folder, os.W_OK) or (target.exists() and not os.access(target, os.W_OK)):

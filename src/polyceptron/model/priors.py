@@ -69,7 +69,9 @@ def finite_prior(values: Any, probabilities: Any, name: str | None = None) -> Fi
     if not (np.isfinite(v).all() and np.isfinite(p).all()) or (p < 0).any():
         raise InvalidInput("a finite prior needs finite values and probabilities of 0 or more")
     if abs(p.sum() - 1) > 1e-9:
-        raise InvalidInput(f"the probabilities of a prior must sum to 1, these sum to {p.sum():.12g}")
+        raise InvalidInput(
+            f"the probabilities of a prior must sum to 1, these sum to {p.sum():.12g}"
+        )
     if np.unique(v).size != v.size:
         raise InvalidInput("the values of a finite prior must be distinct")
     p = p / p.sum()
@@ -82,7 +84,12 @@ def finite_prior(values: Any, probabilities: Any, name: str | None = None) -> Fi
         raise InvalidInput(f"a finite prior must have mean 0, this one has mean {mean:.12g}")
     v = v / scale
     order = np.argsort(v)
-    label = name or "finite[" + ";".join(f"{a:.6g}:{b:.6g}" for a, b in zip(v[order], p[order], strict=True)) + "]"
+    label = (
+        name
+        or "finite["
+        + ";".join(f"{a:.6g}:{b:.6g}" for a, b in zip(v[order], p[order], strict=True))
+        + "]"
+    )
     return FinitePrior(tuple(map(float, v[order])), tuple(map(float, p[order])), label)
 
 
