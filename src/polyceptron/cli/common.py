@@ -15,6 +15,12 @@ from polyceptron.files import check_writable, write_atomically
 from polyceptron.rows import json_ready
 
 MAX_POINTS = 100_000
+HEADERS = {  # short enough for a table of 80 columns
+    "generalisation_error": "error",
+    "uncertainty": "±",
+    "training_error": "train error",
+    "training_loss": "train loss",
+}
 
 
 def parse_numbers(text: str, name: str, *, log: bool = False) -> list[float]:
@@ -89,7 +95,7 @@ def print_table(
     shown = [c for c in columns if any(row.get(c) is not None for row in rows)]
     table = Table(title=title, title_justify="left")
     for column in shown:
-        table.add_column(column.replace("_", " "), justify="right")
+        table.add_column(HEADERS.get(column, column.replace("_", " ")), justify="right")
     for row in rows:
         table.add_row(*(format_value(row.get(c), c) for c in shown))
     Console().print(table)
