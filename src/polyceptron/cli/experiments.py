@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from polyceptron.experiments import Plan, SweepReport
+    from polyceptron.experiments import Plan, SweepReport, SweepSpec
 
 _SHORT = {
     "source": "source", "model": "model", "n_classes": "k", "prior": "prior",
@@ -150,10 +150,9 @@ def merge(
     _say(f"{report.added} rows added to {into}, {report.already} were there already{differing}")
 
 
-def _plan(spec: object, store: Path) -> Plan:
-    from polyceptron.experiments import Store, SweepSpec, make_plan
+def _plan(spec: SweepSpec, store: Path) -> Plan:
+    from polyceptron.experiments import Store, make_plan
 
-    assert isinstance(spec, SweepSpec)
     if not store.exists():
         return make_plan(spec)
     with Store(store) as opened:
@@ -168,7 +167,7 @@ def _show_summary(lines: list[dict[str, Any]], title: str) -> None:
     for line in shown:
         for column, digits in (("s.e.", ".1e"), ("z", "+.1f")):
             line[column] = None if line[column] is None else format(line[column], digits)
-    same = {}
+    same: dict[str, Any] = {}
     for column in _SHORT.values():
         values = {line[column] for line in shown}
         if values <= {0} and column in ("not conv.", "failed"):

@@ -87,8 +87,7 @@ class DaskEngine:
             if future in answers:
                 results += answers[future]
             elif future.status == "error":
-                problem = future.exception()
-                results += failure(task, f"{type(problem).__name__}: {problem}")
+                results += failure(task, _reason(future.exception()))
             else:  # cancelled, or lost with the worker that had it
                 self.submit(task)
         return results
@@ -151,3 +150,10 @@ class DaskEngine:
             f"lost the Dask scheduler at {self._address!r}; every result that arrived is stored: "
             "when a scheduler is back, run the same command again"
         )
+
+
+def _reason(problem: BaseException | None) -> str:
+    name = type(problem).__name__
+    if name == "KilledWorker":  # Dask's own text names addresses, which mean nothing in a store
+        return "several worker processes died while computing this task (killed, or out of memory?)"
+    return f"{name}: {problem}"

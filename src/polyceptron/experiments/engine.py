@@ -113,9 +113,21 @@ class LocalEngine:
     def close(self) -> None:
         """Kill the workers: what they hold is computed again by the next run."""
         if self._pool is not None:
+            self._wait_for_handover()
             self._pool.shutdown(wait=True, kill_workers=True)
             self._pool = None
         self._running.clear()
+
+    def _wait_for_handover(self) -> None:
+        """Until loky has passed on every task it was given, a matter of milliseconds.
+
+        Its manager thread stops with a KeyError if it is shut down before it has seen a new task.
+        """
+        deadline = time.monotonic() + 1.0
+        while time.monotonic() < deadline:
+            if all(future.running() or future.done() for future in self._running):
+                return
+            time.sleep(0.002)
 
     def _recover(self, lost: list[Task]) -> list[CaseResult]:
         """After the death of a worker: a new pool, and a retrial for whatever was running."""

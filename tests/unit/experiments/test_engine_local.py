@@ -88,6 +88,22 @@ def test_a_worker_that_dies_idle_is_replaced() -> None:
         engine.close()
 
 
+@pytest.mark.slow
+def test_closing_right_after_a_task_was_given_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    problems: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", problems.append)
+    tasks = list(expand(parse_spec(fakes.SPEC.format(instances=2))))
+    for _ in range(3):
+        engine = LocalEngine(1, fakes.slow)
+        engine.submit(tasks[0])
+        while engine.busy:
+            engine.finished(1.0)
+        engine.submit(tasks[1])
+        engine.close()
+    assert problems == []
+    assert workers_of_ours() == []
+
+
 def workers_of_ours() -> list[str]:
     """The command lines of our child processes that are workers."""
     found = []

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,6 +34,8 @@ class Sweep:
             text=True,
             start_new_session=True,
         )
+        self.limit = threading.Timer(120, self.process.kill)  # no test may hang
+        self.limit.start()
 
     def wait_for(self, rows: int) -> None:
         """Until this many rows are acknowledged, or the sweep ends."""
@@ -80,6 +83,7 @@ def start() -> Iterator[Callable[..., Sweep]]:
 
     yield launch
     for sweep in sweeps:
+        sweep.limit.cancel()
         if sweep.process.poll() is None:
             sweep.process.kill()
         sweep.process.wait()
