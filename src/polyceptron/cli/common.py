@@ -88,12 +88,13 @@ def print_table(
     rows: Iterable[Mapping[str, Any]], columns: Sequence[str], title: str | None = None
 ) -> None:
     """A rich table of the columns that at least one row has."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
     rows = list(rows)
     shown = [c for c in columns if any(row.get(c) is not None for row in rows)]
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     for column in shown:
         table.add_column(HEADERS.get(column, column.replace("_", " ")), justify="right")
     for row in rows:

@@ -59,7 +59,7 @@ def finite_prior(values: Any, probabilities: Any, name: str | None = None) -> Fi
         p = np.array(probabilities, dtype=float).ravel()
     except (TypeError, ValueError):
         raise InvalidInput(
-            f"a finite prior needs numbers, got values {values!r} and probabilities {probabilities!r}"
+            f"a finite prior needs numbers, got values {values!r}, probabilities {probabilities!r}"
         ) from None
     if v.size != p.size or v.size < 2:
         raise InvalidInput(
@@ -84,13 +84,10 @@ def finite_prior(values: Any, probabilities: Any, name: str | None = None) -> Fi
         raise InvalidInput(f"a finite prior must have mean 0, this one has mean {mean:.12g}")
     v = v / scale
     order = np.argsort(v)
-    label = (
-        name
-        or "finite["
-        + ";".join(f"{a:.6g}:{b:.6g}" for a, b in zip(v[order], p[order], strict=True))
-        + "]"
-    )
-    return FinitePrior(tuple(map(float, v[order])), tuple(map(float, p[order])), label)
+    v, p = v[order], p[order]
+    # The name can be read back (`as_prior`): the digits are those of the numbers, not rounded.
+    pairs = ";".join(f"{a!r}:{b!r}" for a, b in zip(v.tolist(), p.tolist(), strict=True))
+    return FinitePrior(tuple(v.tolist()), tuple(p.tolist()), name or f"finite[{pairs}]")
 
 
 def as_prior(prior: Any) -> Prior:
@@ -107,7 +104,8 @@ def as_prior(prior: Any) -> Prior:
     elif isinstance(prior, tuple | list) and len(prior) == 2:
         return finite_prior(*prior)
     raise InvalidInput(
-        f"unknown prior {prior!r}: allowed are 'gaussian', 'rademacher', or a pair (values, probabilities)"
+        f"unknown prior {prior!r}: allowed are 'gaussian', 'rademacher', 'finite[v:p;...]' "
+        "or a pair (values, probabilities)"
     )
 
 

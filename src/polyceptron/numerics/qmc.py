@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import qmc
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 N_REPLICATES = 16
 
@@ -35,10 +35,10 @@ def uniform_replicates(
     children = np.random.SeedSequence(seed).spawn(n_replicates)
     points = np.stack(
         [
-            qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(child)).random_base2(
+            qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(c)).random_base2(
                 log2_points
             )
-            for child in children
+            for c in children
         ]
     )
     tiny = 2.0**-54

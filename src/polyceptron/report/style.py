@@ -57,7 +57,8 @@ def style() -> Iterator[None]:
     """Draw inside this context to get the house look, whatever the user's own settings."""
     import matplotlib as mpl
 
-    with mpl.rc_context({"font.family": "DejaVu Sans", **SHEET}):
+    sheet: Any = {"font.family": "DejaVu Sans", **SHEET}
+    with mpl.rc_context(sheet):
         yield
 
 

@@ -23,11 +23,13 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher, GaussianPrior
 from polyceptron.numerics.qmc import summarise
 from polyceptron.rows import Status, make_row
-from polyceptron.theory.ensemble import Ensemble, Points, ensemble
+from polyceptron.theory.ensemble import Ensemble, Index, Points, ensemble
 from polyceptron.theory.generalisation import angle, error_slope
 from polyceptron.theory.prior import prior_entropy
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
+
+Group = tuple[Points, Index]  # points of one branch, and the replicate that each belongs to
 
 BRANCHES = ("optimal", "amp", "informed", "unstable")
 DETERMINISTIC_TOL = 1e-8
@@ -106,10 +108,7 @@ def fixed_points(teacher: AnyTeacher, alpha: Any, tol: float | None = None) -> l
         if worst <= tol or not sampled:
             break
     return [
-        p
-        if p.uncertainty <= tol or p.status != Status.OK
-        else replace(p, status=Status.TOLERANCE_NOT_MET)
-        for p in points
+        replace(p, status=Status.TOLERANCE_NOT_MET) if p.uncertainty > tol else p for p in points
     ]
 
 
@@ -144,7 +143,7 @@ def _at_alpha(curves: Ensemble, alpha: float) -> list[FixedPoint]:
     return result
 
 
-def _crossings(curves: Ensemble, alpha: float) -> tuple[list[Points], list[Points]]:
+def _crossings(curves: Ensemble, alpha: float) -> tuple[list[Group], list[Group]]:
     """The curve's points at this α, rising and falling; each group has one point a replicate.
 
     Replicates in which a crossing is missing (close to a fold) are missing from its group.
@@ -167,7 +166,7 @@ def _crossings(curves: Ensemble, alpha: float) -> tuple[list[Points], list[Point
     )
 
 
-def _refine(curves: Ensemble, alpha: float, brackets: list[tuple[int, int]]) -> Points:
+def _refine(curves: Ensemble, alpha: float, brackets: list[tuple[int, int]]) -> Group:
     """Bisect ln q̂ in every bracket (grid index, replicate) at once."""
     index, replicate = (np.array(column) for column in zip(*brackets, strict=True))
     grid = curves.grid
@@ -177,22 +176,18 @@ def _refine(curves: Ensemble, alpha: float, brackets: list[tuple[int, int]]) -> 
         middle = 0.5 * (low + high)
         too_high = (curves.points(np.exp(middle), replicate).alpha >= alpha) == rises
         low, high = np.where(too_high, low, middle), np.where(too_high, middle, high)
-    return curves.points(np.exp(0.5 * (low + high)), replicate)
+    return curves.points(np.exp(0.5 * (low + high)), replicate), replicate
 
 
-def _summary(curves: Ensemble, alpha: float, branch: str, points: Points) -> FixedPoint:
+def _summary(curves: Ensemble, alpha: float, branch: str, group: Group) -> FixedPoint:
     """The replicates' points as one, with its uncertainty."""
     k = curves.teacher.n_classes
+    points, replicate = group
     errors = curves.errors(points.v)
     value, spread = summarise(errors)
     # Truncation: a relative error of α moves the error by its logarithmic slope along the curve.
     step = 1e-4
-    n = (
-        np.arange(points.v.size)
-        if points.v.size == curves.n_replicates
-        else np.zeros(points.v.size, int)
-    )
-    moved = curves.points(points.q_hat * (1 + step), n)
+    moved = curves.points(points.q_hat * (1 + step), replicate)
     d_log_alpha = np.log(moved.alpha / points.alpha).mean() / step
     d_error = (error_slope(angle(points.v), k) * (angle(moved.v) - angle(points.v))).mean() / step
     relative = curves.relative_error(float(points.q_hat.mean()))

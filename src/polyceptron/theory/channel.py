@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from scipy.special import erfcx, ndtr, ndtri_exp, xlogy
 from polyceptron.numerics.orthant import argmax_orthant, hermite_rule, log_cdf_and_mills
 from polyceptron.numerics.qmc import uniform_replicates
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 _ORDER = 32  # nodes of the orthant integral where 12 digits are wanted
 
 
@@ -70,14 +70,8 @@ def _hermite(q: float, v: float, k: int) -> tuple[float, float]:
         weight = np.exp(log_weights)
     else:
         a, b = np.meshgrid(nodes * scale, nodes * scale, indexing="ij")
-        omega = np.stack(
-            [
-                math.sqrt(2 / 3) * a,
-                -a / math.sqrt(6) + b / math.sqrt(2),
-                -a / math.sqrt(6) - b / math.sqrt(2),
-            ],
-            -1,
-        )
+        a, b = a / math.sqrt(6), b / math.sqrt(2)
+        omega = np.stack([2 * a, b - a, -b - a], -1)
         weight = np.exp(log_weights[:, None] + log_weights)
     squared, entropy = _unit_integrands(omega)
     return k * float((weight * squared).sum()) / (k - 1) / v, k * float((weight * entropy).sum())
@@ -139,7 +133,7 @@ def _moments_qmc(q: float, v: float, k: int, log2_points: int) -> tuple[Array, A
     # The others below the runner-up, by inverse CDF in log-space.
     below = ndtri_exp(np.log(points[..., 1:]) + log_cdf[..., None])
     gaps = (g[..., None] - below) / math.sqrt(tau)
-    C = np.arange(-15, 19) * 0.5
+    C: Array = np.arange(-15, 19) * 0.5
     x_step = min(0.3, 0.5 / math.sqrt(tau))
     low, high = max(-10.0, -18 / math.sqrt(tau)), min(8.5, 10 / math.sqrt(tau))
     x = np.arange(math.floor(low / x_step), math.ceil(high / x_step) + 1) * x_step

@@ -17,7 +17,7 @@ def curve_rows(
     branch: str = "optimal",
     tol: float | None = None,
 ) -> list[dict[str, Any]]:
-    """Theory rows of `estimator` (BayesOptimal or ERM) at each α; `branch` is Bayes-optimal only."""
+    """Theory rows of `estimator` (BayesOptimal or ERM) at each α; `branch` is for the former."""
     if isinstance(estimator, BayesOptimal):
         return bayes_rows(teacher, alpha, branch, tol)
     from polyceptron.model import ERM

@@ -5,7 +5,7 @@ The order parameter is a scalar, so nothing need be iterated: choose q̂, then
     v = 1 − F(q̂),   α(q̂) = q̂ / I(1 − v, v),   Φ = (r/2) q̂ v + ψ(q̂) + αΨ_out(1 − v, v)
 
 is a fixed point of state evolution at that α (eq. SE_BO), stable where α rises with q̂ and
-unstable where it falls. The integrals behind F, I and Ψ_out are computed once, as Chebyshev proxies;
+unstable where it falls. The integrals behind F, I and Ψ_out become Chebyshev proxies, once;
 for k ≥ 4 there is one curve for each randomisation of the points, and whatever is read off the
 curves (an error, a transition) is read off each of them, so that the spread is its uncertainty.
 """
@@ -16,7 +16,8 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.polynomial import chebyshev as C
@@ -28,7 +29,7 @@ from polyceptron.theory.channel import channel_moments
 from polyceptron.theory.generalisation import angle, error_from_angle
 from polyceptron.theory.prior import prior_variance
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 Index = NDArray[np.int64]
 
 _THETA_LOW = 1e-3
@@ -88,7 +89,7 @@ class PriorProxy:
         self.teacher, self.log2_points = teacher, log2_points
         self.edges = [0.0, 1.5, 3.0, 4.5, 6.0, 8.0, 11.0, 16.0, 24.0, 32.0, 48.0, _MAX_ROOT]
         self.panels: list[tuple[ChebyshevProxy, ChebyshevProxy]] = []
-        self.start = np.zeros(1)  # ψ at the end of the last panel
+        self.start: Array = np.zeros(1)  # ψ at the end of the last panel
         self.errors: list[float] = []  # of ln v, one a panel
 
     @property
@@ -126,7 +127,7 @@ class PriorProxy:
         integral = C.chebint(slope.coefficients, scl=0.5 * (high - low), axis=0)
         integral[0] += self.start - C.chebval(-1.0, integral)
         psi = ChebyshevProxy(low, high, integral, slope.error)
-        self.start = C.chebval(1.0, integral)
+        self.start = np.asarray(C.chebval(1.0, integral))
         self.errors.append(float(np.max(proxy.error)))
         self.panels.append((proxy, psi))
 
@@ -248,7 +249,7 @@ class Ensemble:
         parts: list[Array] = []
         highest = 0.0
         edges = self.prior.edges
-        for low, high in zip(edges[:-1], edges[1:], strict=True):
+        for low, high in pairwise(edges):
             parts.append(np.linspace(max(low, 0.2236068), high, 82)[1:])
             zero = np.zeros(parts[-1].size, dtype=int)
             alpha = self.points(parts[-1] ** 2, zero).alpha
@@ -263,9 +264,5 @@ def ensemble(teacher: AnyTeacher, log2_points: int = 6) -> Ensemble:
     """The solution curves of `teacher`; `log2_points` matters for k ≥ 4 only."""
     if teacher.n_classes <= 3:
         log2_points = 0
-    return Ensemble(
-        teacher,
-        log2_points,
-        PriorProxy(teacher, log2_points),
-        channel_proxy(teacher.n_classes, log2_points),
-    )
+    prior = PriorProxy(teacher, log2_points)
+    return Ensemble(teacher, log2_points, prior, channel_proxy(teacher.n_classes, log2_points))

@@ -29,7 +29,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model.teacher import check_classes
 from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 def generalisation_error(correlation: Any, n_classes: int) -> Any:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from polyceptron.model import AnyTeacher, FinitePrior, GaussianPrior, Perceptron
 from polyceptron.numerics.denoise import reduced_support
 from polyceptron.numerics.qmc import uniform_replicates
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 def prior_variance(teacher: AnyTeacher, q_hat: Array, log2_points: int = 8) -> Array:
@@ -203,7 +204,7 @@ def _teacher_rows(teacher: AnyTeacher, log2_points: int) -> tuple[Array, Array]:
     index = np.zeros((*uniforms.shape[:-1], k), dtype=int)
     for i in range(m - 1):
         share = min(1.0, prior.probabilities[i] / mass)
-        left = left - binom.ppf(uniforms[..., i], left, share).astype(int)
+        left = left - np.asarray(binom.ppf(uniforms[..., i], left, share), dtype=int)
         mass -= prior.probabilities[i]
         index += np.arange(k) >= k - left[..., None]
     return np.array(prior.values)[index], ndtri(uniforms[..., m - 1 :])

@@ -23,7 +23,7 @@ from polyceptron.theory.ensemble import ensemble
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 _TINY = 1e-15
 
 

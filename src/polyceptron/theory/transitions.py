@@ -28,7 +28,7 @@ from polyceptron.theory.channel import channel_moments
 from polyceptron.theory.ensemble import Ensemble, Index, ensemble
 from polyceptron.theory.prior import prior_entropy, prior_variance
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
