@@ -12,14 +12,12 @@ import typer
 if TYPE_CHECKING:
     from polyceptron.experiments import Plan, SweepReport, SweepSpec
 
-_SHORT = {
-    "source": "source", "model": "model", "n_classes": "k", "prior": "prior",
-    "estimator": "estimator", "ridge": "ridge", "alpha": "alpha", "dimension": "d",
-    "start": "start", "branch": "branch", "instances": "runs", "mean": "mean",
-    "standard_error": "s.e.", "theory": "theory", "deviation": "z", "not_converged": "not conv.",
-    "failed": "failed",
+_SUMMARY = {  # columns of a table, and how they are shown
+    "ridge": ("ridge", ".6g"), "alpha": ("alpha", ".6g"), "dimension": ("d", "d"),
+    "branch": ("branch", "s"), "instances": ("runs", "d"), "mean": ("mean", ".6g"),
+    "standard_error": ("s.e.", ".1e"), "theory": ("theory", ".6g"), "deviation": ("z", "+.1f"),
+    "not_converged": ("not conv.", "d"), "failed": ("failed", "d"),
 }  # fmt: skip
-_PROBLEM = ("source", "model", "k", "prior", "estimator", "ridge", "d", "start", "branch")
 
 StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="A store made by sweep.")]
 
@@ -117,7 +115,8 @@ def results(
             if json:
                 emit(lines, SUMMARY_COLUMNS, as_json=True)
             else:
-                _show_summary(lines, f"{quantity} in {store}")
+                typer.echo(f"{quantity} in {store}: {len(opened)} rows")
+                _show_summary(lines)
             return
         if summary:
             import pandas as pd
@@ -159,25 +158,31 @@ def _plan(spec: SweepSpec, store: Path) -> Plan:
         return make_plan(spec, opened)
 
 
-def _show_summary(lines: list[dict[str, Any]], title: str) -> None:
-    """A table for 80 columns: what all lines share stands below it, counts of zero are left out."""
+def _show_summary(lines: list[dict[str, Any]]) -> None:
+    """One table for each problem and estimator, so that all of it fits in 80 columns."""
+    from itertools import groupby
+
     from polyceptron.cli.common import print_table
 
-    shown = [{short: line.get(name) for name, short in _SHORT.items()} for line in lines]
-    for line in shown:
-        for column, digits in (("s.e.", ".1e"), ("z", "+.1f")):
-            line[column] = None if line[column] is None else format(line[column], digits)
-    same: dict[str, Any] = {}
-    for column in _SHORT.values():
-        values = {line[column] for line in shown}
-        if values <= {0} and column in ("not conv.", "failed"):
-            same[column] = None
-        elif len(values) == 1 and column in _PROBLEM:
-            same[column] = values.pop()
-    print_table(shown, [column for column in _SHORT.values() if column not in same], title)
-    common = ", ".join(f"{name} {value}" for name, value in same.items() if value is not None)
-    if common:
-        typer.echo(f"the same everywhere: {common}")
+    for title, group in groupby(lines, key=_heading):
+        shown = [
+            {
+                short: None if line.get(name) is None else format(line[name], style)
+                for name, (short, style) in _SUMMARY.items()
+            }
+            for line in group
+        ]
+        columns = [short for short, _ in _SUMMARY.values()]
+        for count in ("not conv.", "failed"):
+            if all(line[count] == "0" for line in shown):
+                columns.remove(count)
+        print_table(shown, columns, title)
+
+
+def _heading(line: dict[str, Any]) -> str:
+    parts = [line["model"], f"k = {line['n_classes']}", line["prior"], line["estimator"]]
+    parts += [line["source"], f"{line['start']} start" if line.get("start") else ""]
+    return ", ".join(part for part in parts if part)
 
 
 def _show_plan(plan: Plan, workers: int | None) -> None:

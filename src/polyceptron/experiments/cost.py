@@ -22,12 +22,12 @@ def case_cost(content: Content) -> float:
     """Expected seconds of one row: matrix passes of 4 n d (k − 1) operations each."""
     k = int(content["n_classes"])
     if content["source"] == "theory":
-        return 0.05 * k**2
+        return {"bayes": 0.08, "square": 0.002}.get(content["estimator"], 0.02) * k**2
     d = int(content["dimension"])
     n = round(float(content["alpha"]) * d)
     one_pass = 4.0 * n * d * max(1, k - 1) / FLOPS
     if content["source"] == "amp":
-        return 60 * one_pass + 1e-3 * math.sqrt(n)
+        return 0.1 + 60 * one_pass + 1e-3 * math.sqrt(n)
     if content["estimator"] == "square":
         return 0.03 + 0.4 * n * d * min(n, d) / FLOPS  # one decomposition serves several ridges
     return 0.03 + (50 if content["estimator"] == "cross-entropy" else 400) * one_pass

@@ -190,14 +190,12 @@ def _theory_line(row: dict[str, Any], quantity: str) -> dict[str, Any]:
 
 
 def _order(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Theory, AMP and ERM of one problem next to each other; absent values first."""
-    texts = tuple(str(row.get(name) or "") for name in ("model", "prior", "estimator"))
-    names = ("n_classes", "ridge", "alpha", "dimension", "seed")
-    numbers = tuple(float(row[name]) if row.get(name) is not None else -1.0 for name in names)
+    """By problem, estimator and source, then by the numbers; absent values first."""
+    texts = (row.get(name) for name in ("prior", "estimator", "source", "start", "branch"))
+    numbers = (row.get(name) for name in ("ridge", "alpha", "dimension", "seed"))
     return (
-        *texts,
-        *numbers[:3],
-        str(row.get("source")),
-        *numbers[3:],
-        str(row.get("branch") or ""),
+        str(row.get("model") or ""),
+        row.get("n_classes") or 0,
+        *(str(text or "") for text in texts),
+        *(-1.0 if number is None else float(number) for number in numbers),
     )

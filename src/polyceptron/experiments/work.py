@@ -51,6 +51,8 @@ def attempt(runner: Runner, task: Task) -> list[CaseResult]:
     start = time.perf_counter()
     try:
         rows = runner(task)
+        if len(rows) != len(task.cases):
+            raise RuntimeError(f"{len(task.cases)} rows were asked for, {len(rows)} came back")
         seconds = (time.perf_counter() - start) / len(task.cases)
         results = [
             _result(case.key, case.content, row, None, seconds)

@@ -197,7 +197,7 @@ def test_the_window_bounds_what_is_in_flight() -> None:
 def test_a_result_that_cannot_be_stored_is_a_failure() -> None:
     task = next(expand(parse_spec(fakes.SPEC.format(instances=1))))
     for runner, reason in (
-        (lambda task: [], "ValueError: zip"),
+        (lambda task: [], "RuntimeError: 1 rows were asked for, 0 came back"),
         (lambda task: [{**row, "q": object()} for row in fakes.draw(task)], "TypeError"),
         (lambda task: [{**row, "colour": 1} for row in fakes.draw(task)], "KeyError"),
     ):

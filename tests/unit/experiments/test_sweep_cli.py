@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyceptron.experiments import Store, sweep_rows
+from polyceptron.experiments import Store, parse_spec, run_sweep, summary, sweep_rows
 from polyceptron.model import Teacher
 
 SPEC = """
@@ -74,6 +74,32 @@ def test_rows_of_real_work_for_one_and_two_workers(tmp_path: Path) -> None:
         W, W_star = (M - M.mean(1, keepdims=True) for M in (W, data.weights))
         assert row["q"] == pytest.approx(np.sum(W**2) / (2 * d), rel=1e-7)
         assert row["m"] == pytest.approx(np.sum(W * W_star) / (2 * d), rel=1e-7)
+
+
+@pytest.mark.slow
+def test_theory_message_passing_and_erm_in_one_sweep(tmp_path: Path) -> None:
+    spec = parse_spec(
+        SPEC.format(
+            prior='"gaussian"',
+            sources='["theory", "amp", "erm"]',
+            estimators='["bayes", "square"]',
+            dimension=300,
+            instances=4,
+        )
+    )
+    path = tmp_path / "runs.sqlite"
+    assert run_sweep(spec, path, workers=1).failed == 0
+    rows = sweep_rows(spec, path)
+    drawn = {s: {r["seed"] for r in rows if r["source"] == s} for s in ("amp", "erm")}
+    assert len(drawn["amp"]) == 8
+    assert drawn["amp"] == drawn["erm"]  # the same data for both
+    with Store(path) as store:
+        lines = summary(store)
+    assert len(lines) == 2 * (1 + 2)
+    for line in lines:  # a finite dimension is off by O(1/d), an instance by O(1/√d)
+        assert abs(line["mean"] - line["theory"]) < 0.05
+    best = {line["alpha"]: line["theory"] for line in lines if line["estimator"] == "bayes"}
+    assert all(line["theory"] >= best[line["alpha"]] - 1e-9 for line in lines)
 
 
 @pytest.mark.slow
