@@ -29,6 +29,9 @@ _HOME = {
     "amp": "algorithms",
     "AMPResult": "algorithms",
     "amp_erm": "algorithms",
+    "load_spec": "experiments",
+    "run_sweep": "experiments",
+    "Store": "experiments",
     "learning_curve": "report",
 }
 
@@ -37,6 +40,7 @@ __all__ = [*_HOME, "__version__"]
 if TYPE_CHECKING:
     from polyceptron.algorithms import AMPResult, amp, amp_erm
     from polyceptron.errors import ComputationFailed, InvalidInput
+    from polyceptron.experiments import Store, load_spec, run_sweep
     from polyceptron.model import ERM, BayesOptimal, Loss, Perceptron, Teacher, finite_prior
     from polyceptron.report import learning_curve
     from polyceptron.theory import (
