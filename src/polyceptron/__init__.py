@@ -29,6 +29,11 @@ _HOME = {
     "amp": "algorithms",
     "AMPResult": "algorithms",
     "amp_erm": "algorithms",
+    "fit_erm": "algorithms",
+    "fit_erm_path": "algorithms",
+    "exact_generalisation_error": "algorithms",
+    "AMPClassifier": "algorithms",
+    "ERMClassifier": "algorithms",
     "load_spec": "experiments",
     "run_sweep": "experiments",
     "Store": "experiments",
@@ -38,7 +43,16 @@ _HOME = {
 __all__ = [*_HOME, "__version__"]
 
 if TYPE_CHECKING:
-    from polyceptron.algorithms import AMPResult, amp, amp_erm
+    from polyceptron.algorithms import (
+        AMPClassifier,
+        AMPResult,
+        ERMClassifier,
+        amp,
+        amp_erm,
+        exact_generalisation_error,
+        fit_erm,
+        fit_erm_path,
+    )
     from polyceptron.errors import ComputationFailed, InvalidInput
     from polyceptron.experiments import Store, load_spec, run_sweep
     from polyceptron.model import ERM, BayesOptimal, Loss, Perceptron, Teacher, finite_prior

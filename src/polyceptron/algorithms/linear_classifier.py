@@ -1,0 +1,93 @@
+"""What the scikit-learn classifiers share: input checks, standardising, linear decisions.
+
+    decision_function(X) = X·coef_ᵀ + intercept_        (the class fields; one column if k = 2)
+
+Inside, features are centred and scaled to unit variance (the theory's convention) unless asked
+otherwise; `coef_` and `intercept_` are those of the raw features. Parameters are checked by
+`fit`, and arrays are (n_samples, n_features) throughout, as scikit-learn has them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """x ↦ (x − shift)/scale, with scale 1 for constant features."""
+
+    shift: Array
+    scale: Array
+    varying: NDArray[np.bool_]
+
+    @classmethod
+    def fit(cls, X: Array, *, standardise: bool, centre: bool) -> Self:
+        """Mean and standard deviation of the columns, as far as they are wanted."""
+        # In two passes and on a common unit: the squares of huge entries must not overflow.
+        unit = np.maximum(np.abs(X).max(0), np.finfo(float).tiny)
+        mean = (X / unit).mean(0)
+        spread = np.sqrt((((X / unit) - mean) ** 2).mean(0))
+        varying = spread > 10 * np.finfo(float).eps
+        ones = np.ones(X.shape[1])
+        scale = np.where(varying, spread * unit, 1.0) if standardise else ones
+        return cls(mean * unit if centre else 0 * ones, scale, varying)
+
+    def apply(self, X: Array) -> Array:
+        """Scaled copy of X; constant features become exactly 0 when they are centred."""
+        scaled = (X - self.shift) / self.scale
+        if self.shift.any():
+            scaled[:, ~self.varying] = 0.0
+        return scaled
+
+
+class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of the classifiers: everything but the fit itself."""
+
+    classes_: NDArray[Any]
+    coef_: Array
+    intercept_: Array
+    n_iter_: int
+    n_features_in_: int
+
+    def _check_training_data(self, X: Any, y: Any) -> tuple[Array, NDArray[np.int64]]:
+        """X (n, d) as doubles and class indices (n,); sets `classes_`."""
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        self.classes_, index = np.unique(y, return_inverse=True)
+        if self.classes_.size < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs samples of at least two classes, got 1 class: "
+                f"{self.classes_[0]}"
+            )
+        return X, index.astype(np.int64)
+
+    def _store(self, weights: Array, offset: Array, scaling: Scaling) -> None:
+        """Set `coef_` and `intercept_` from weights (d, k) and offset (k,) of scaled features."""
+        raw = weights / scaling.scale[:, None]
+        base = offset - scaling.shift @ raw
+        if self.classes_.size == 2:
+            raw, base = raw[:, 1:] - raw[:, :1], base[1:] - base[:1]
+        self.coef_, self.intercept_ = np.ascontiguousarray(raw.T), base
+
+    def decision_function(self, X: Any) -> Array:
+        """The class fields (n, k); for two classes the difference (n,) of second and first."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        scores: Array = X @ self.coef_.T + self.intercept_
+        return scores.ravel() if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class with the largest field."""
+        scores = self.decision_function(X)
+        index = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(1)
+        result: NDArray[Any] = self.classes_[index]
+        return result
