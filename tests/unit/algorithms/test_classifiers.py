@@ -1,0 +1,204 @@
+"""The classifiers on data nobody drew from a Gaussian, and on data somebody did."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score, learning_curve
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import polyceptron as pc
+from polyceptron.algorithms.compression import Compression
+from polyceptron.algorithms.estimators import AMPClassifier, ERMClassifier
+from polyceptron.errors import InvalidInput
+from polyceptron.model import Teacher
+
+BOTH = [ERMClassifier(), AMPClassifier(noise=0.2)]
+
+
+def accuracy(model, X, y, folds):
+    cv = StratifiedKFold(folds, shuffle=True, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return cross_val_score(model, X, y, cv=cv, error_score="raise").mean()
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer])
+@pytest.mark.parametrize("model", [ERMClassifier(), AMPClassifier()], ids=["erm", "amp"])
+def test_real_data_within_two_points_of_logistic_regression(load, model):
+    X, y = load(return_X_y=True)
+    rival = make_pipeline(StandardScaler(), LogisticRegression(max_iter=5000))
+    assert accuracy(model, X, y, 5) >= accuracy(rival, X, y, 5) - 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [ERMClassifier(), AMPClassifier()], ids=["erm", "amp"])
+def test_digits_within_two_points_of_logistic_regression(model):
+    X, y = load_digits(return_X_y=True)
+    rival = make_pipeline(StandardScaler(), LogisticRegression(max_iter=5000))
+    assert accuracy(model, X, y, 2) >= accuracy(rival, X, y, 2) - 0.02
+
+
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_message_passing_is_calibrated_on_its_own_model(k):
+    gaps, rival_gaps = [], []
+    for seed in range(3):
+        X, y, W = Teacher(k).sample(400, 200, seed=seed)
+        fresh = np.random.default_rng(100 + seed).standard_normal((4000, 200))
+        truth = (fresh @ W).argmax(1)
+        p = AMPClassifier(noise=0, fit_intercept=False).fit(X, y).predict_proba(fresh)
+        confidence, hit = p.max(1), p.argmax(1) == truth
+        order = np.argsort(confidence).reshape(4, -1)
+        gaps.append(hit[order].mean(1) - confidence[order].mean(1))
+        sharp = ERMClassifier(ridge=1e-3, fit_intercept=False).fit(X, y)
+        rival_gaps.append(sharp.score(fresh, truth) - sharp.predict_proba(fresh).max(1).mean())
+    # 3000 samples a bin: 0.009 from sampling, and each training set moves by about as much.
+    assert np.abs(np.mean(gaps, 0)).max() < 0.04
+    assert np.mean(rival_gaps) < -0.1  # the same test finds a classifier that is too sure
+
+
+def test_message_passing_beats_erm_on_its_own_model():
+    scores = []
+    for seed in range(5):
+        X, y, W = Teacher(3).sample(600, 200, seed=seed)
+        models = (AMPClassifier(), ERMClassifier(ridge=1e-4), ERMClassifier("square", ridge=1.0))
+        errors = [
+            pc.exact_generalisation_error(_weights(model.fit(X, y)), W).value for model in models
+        ]
+        scores.append(errors)
+    amp, sharp, square = np.mean(scores, 0)
+    assert amp < sharp
+    assert amp < square
+
+
+def _weights(model):
+    return model.coef_.T
+
+
+@pytest.mark.parametrize("model", BOTH, ids=["erm", "amp"])
+def test_hard_shapes_of_data_give_finite_answers(model):
+    rng = np.random.default_rng(0)
+    wide, labels = rng.standard_normal((30, 200)), np.repeat([0, 1, 2], 10)
+    twin = rng.standard_normal((60, 5))
+    cases = {
+        "wide": (wide + labels[:, None], labels),
+        "duplicate columns": (np.hstack([twin, twin, twin]), (twin[:, 0] > 0).astype(int)),
+        "constant column": (np.hstack([twin, np.full((60, 1), 7.0)]), (twin[:, 1] > 0).astype(int)),
+        "one sample of a class": (twin, np.array([2] + [0, 1] * 29 + [0])),
+        "huge and tiny units": (twin * np.array([1e150, 1e-150, 1, 1e8, 1]), np.arange(60) % 2),
+        "one feature": (twin[:, :1], (twin[:, 0] > 1).astype(int)),
+    }
+    for name, (X, y) in cases.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            p = model.fit(X, y).predict_proba(X)
+        assert np.isfinite(p).all(), name
+        assert np.allclose(p.sum(1), 1), name
+        assert np.isfinite(model.coef_).all(), name
+
+
+def test_a_constant_matrix_is_a_clear_sentence():
+    with pytest.raises(ValueError, match="every feature is constant"):
+        AMPClassifier(fit_intercept=False).fit(np.ones((4, 2)), [0, 1, 0, 1])
+
+
+def test_no_convergence_is_a_warning_and_a_usable_classifier():
+    X, y = load_iris(return_X_y=True)
+    with pytest.warns(ConvergenceWarning, match="did not converge"):
+        model = AMPClassifier(noise=0.2, max_iter=2).fit(X, y)
+    assert np.isfinite(model.predict_proba(X)).all()
+    assert not model.converged_
+
+
+@pytest.mark.parametrize("model", BOTH, ids=["erm", "amp"])
+def test_an_unbalanced_problem_gets_an_intercept(model):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((600, 40))
+    y = (X[:, 0] + 0.5 * rng.standard_normal(600) > 1.5).astype(int)
+    fresh = rng.standard_normal((4000, 40))
+    truth = (fresh[:, 0] + 0.5 * rng.standard_normal(4000) > 1.5).astype(int)
+    fitted = model.fit(X, y)
+    assert fitted.score(fresh, truth) > max(truth.mean(), 1 - truth.mean()) + 0.01
+    assert abs(fitted.predict_proba(fresh)[:, 1].mean() - truth.mean()) < 0.04
+    assert fitted.intercept_[0] < 0
+
+
+@pytest.mark.parametrize("model", BOTH, ids=["erm", "amp"])
+def test_labels_of_any_type_and_linear_decisions(model):
+    X, y = load_iris(return_X_y=True)
+    named = model.fit(X, np.array(["setosa", "versicolor", "virginica"])[y])
+    assert set(named.predict(X)) == {"setosa", "versicolor", "virginica"}
+    fields = X @ named.coef_.T + named.intercept_
+    assert (named.classes_[fields.argmax(1)] == named.predict(X)).mean() == 1
+    assert named.coef_.shape == (3, 4)
+    assert (named.predict_proba(X).argmax(1) == fields.argmax(1)).all()
+
+
+def test_pipeline_grid_search_and_learning_curve():
+    X, y = load_wine(return_X_y=True)
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), ERMClassifier()),
+        {"ermclassifier__ridge": [0.01, 1.0], "ermclassifier__loss": ["cross-entropy", "square"]},
+        cv=3,
+    ).fit(X, y)
+    assert search.best_score_ > 0.9
+    model = AMPClassifier(noise=0.2)
+    _, _, test = learning_curve(
+        model, X, y, train_sizes=[40, 100], cv=3, shuffle=True, random_state=0
+    )
+    assert test.shape == (2, 3)
+    assert test[1].mean() > 0.85
+
+
+def test_losses_of_the_erm_classifier():
+    X, y, _ = Teacher(3).sample(60, 30, seed=2)
+    margin = ERMClassifier("max-margin", fit_intercept=False, standardise=False).fit(X, y)
+    assert margin.score(X, y) == 1
+    assert not hasattr(margin, "predict_proba")
+    square = ERMClassifier("square", ridge=1.0, fit_intercept=False, standardise=False).fit(X, y)
+    exact = pc.fit_erm(X, y, 3, "square", 1.0).weights / np.sqrt(30)
+    assert np.allclose(square.coef_.T, exact)
+    assert hasattr(ERMClassifier(), "predict_proba")
+
+
+def test_erm_classifier_is_logistic_regression_in_other_units():
+    X, y = load_iris(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    ours = ERMClassifier(ridge=0.3, fit_intercept=False, tol=1e-9).fit(X, y)
+    theirs = LogisticRegression(
+        C=1 / (0.3 * X.shape[1]), fit_intercept=False, tol=1e-10, max_iter=10_000
+    ).fit(X, y)
+    assert np.allclose(ours.coef_, theirs.coef_, atol=1e-5)
+
+
+def test_compression_leaves_independent_inputs_alone_and_tames_correlated_ones():
+    rng = np.random.default_rng(3)
+    A = rng.standard_normal((300, 100))
+    assert np.allclose(Compression.fit(A).apply(A), A)
+    loud = A + 3 * rng.standard_normal((300, 1))
+    for B in (loud, loud.T.copy()):
+        squeezed = Compression.fit(B).apply(B)
+        edge = 1.05 * (np.sqrt(300) + np.sqrt(100))
+        assert np.linalg.norm(squeezed, 2) <= edge * (1 + 1e-9)
+        W = rng.standard_normal((B.shape[1], 2))
+        assert np.allclose(squeezed @ W, B @ Compression.fit(B).pull_back(W))
+
+
+def test_bad_parameters_are_sentences():
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(InvalidInput, match="noise must be"):
+        AMPClassifier(noise=-1).fit(X, y)
+    with pytest.raises(InvalidInput, match="noise must be"):
+        AMPClassifier(noise="some").fit(X, y)
+    with pytest.raises(InvalidInput, match="unknown loss"):
+        ERMClassifier("hinge").fit(X, y)
+    with pytest.raises(InvalidInput, match="0 or more"):
+        ERMClassifier(ridge=-1).fit(X, y)
+    with pytest.raises(ValueError, match="1 class"):
+        ERMClassifier().fit(X, np.zeros(150))
