@@ -17,10 +17,22 @@ import pytest
 import sweep_fakes as fakes
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.experiments import Store, run_sweep
+from polyceptron.experiments import Store, parse_spec, run_sweep, sweep_rows
 from polyceptron.experiments.progress import Progress
 
 pytest.importorskip("distributed")
+
+
+REAL = """
+[[grid]]
+classes = 3
+sources = "erm"
+estimators = ["square", "cross-entropy"]
+ridge = [0.1, 1.0]
+alpha = [2]
+dimension = [40]
+instances = 2
+"""
 
 
 class Cluster:
@@ -98,6 +110,15 @@ def test_same_rows_and_every_kind_of_death(cluster: Cluster, tmp_path: Path) -> 
     }
     assert run_sweep(spec, remote, cluster=cluster.address, runner=fakes.draw).computed == 60
     assert stored(remote) == stored(local)
+
+    real = parse_spec(REAL)
+    run_sweep(real, tmp_path / "real-local.sqlite", workers=1)
+    run_sweep(real, tmp_path / "real-remote.sqlite", cluster=cluster.address)
+    here, there = (sweep_rows(real, tmp_path / f"real-{x}.sqlite") for x in ("local", "remote"))
+    assert [row["seed"] for row in here] == [row["seed"] for row in there]
+    for mine, theirs in zip(here, there, strict=True):
+        assert mine["status"] == theirs["status"] == "ok"
+        assert mine["q"] == pytest.approx(theirs["q"], rel=1e-7)  # the solver's tolerance is 1e-8
 
     lame = tmp_path / "lame.sqlite"
     listen = kill_at(cluster.workers[0], 20, [])

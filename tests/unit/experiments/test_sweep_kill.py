@@ -113,8 +113,8 @@ def test_parent_killed_at_random_moments(tmp_path: Path, start: Callable[..., Sw
     time.sleep(moments.uniform(0.0, 1.5))  # imports, creation of the store, start of the workers
     early.send(signal.SIGKILL)
     assert_nothing_left(early)
-    for _ in range(3):
-        sweep = start(spec, path, "slow")
+    for workers in (1, 2):
+        sweep = start(spec, path, "slow", workers)
         before = len(stored(path)) if path.exists() and path.stat().st_size else 0
         sweep.wait_for(before + moments.randint(1, 40))
         time.sleep(moments.uniform(0.0, 0.05))
