@@ -8,7 +8,7 @@ and `margins`; `public`; `iteration` (what message passing follows).
 from polyceptron.theory.erm.fixed_point import ErmFixedPoint
 from polyceptron.theory.erm.iteration import ErmStep, erm_state_evolution
 from polyceptron.theory.erm.margins import MarginLaw, margin_law
-from polyceptron.theory.erm.public import erm_fixed_point, erm_rows, optimal_ridge
+from polyceptron.theory.erm.public import erm_fixed_point, erm_rows, optimal_ridge, ridge_rows
 from polyceptron.theory.erm.square import best_square_ridge
 
 __all__ = [
@@ -21,4 +21,5 @@ __all__ = [
     "erm_state_evolution",
     "margin_law",
     "optimal_ridge",
+    "ridge_rows",
 ]

@@ -9,7 +9,8 @@ Student fields ω = √q x and teacher fields u, Gaussian with correlation ρ pe
 
 so that m̂ = αM, q̂ = αQ, V̂ = αC (eq. SE). D follows from the others, by Gaussian integration by
 parts C = (m/q)M − D, and replaces a difference of nearly equal numbers when data are plentiful.
-Z*_l is the probability that class l wins given ω. By symmetry label 1 wins and class 2 is the student's best loser, with a factor k(k−1).
+Z*_l is the probability that class l wins given ω. By symmetry label 1 wins and class 2 is the
+student's best loser, with a factor k(k−1).
 """
 
 from __future__ import annotations

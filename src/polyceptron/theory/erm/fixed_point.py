@@ -29,6 +29,8 @@ from polyceptron.theory.generalisation import error_from_angle, error_slope
 
 TOLERANCE_FEW_CLASSES = 1e-6
 TOLERANCE_MANY_CLASSES = 1e-4
+# Two levels can agree by luck: the relative error that a deterministic level was seen to reach.
+LEVEL_FLOOR = (3e-6, 1e-6, 1e-8, 1e-10, 1e-12)
 
 
 def default_tolerance(n_classes: int) -> float:
@@ -208,7 +210,8 @@ def solve(
             uncertainty = slope * float(np.std(shift[0], ddof=1)) / math.sqrt(shift.shape[1])
         else:
             moved = float(np.max(np.abs(shift)))
-            uncertainty = max(abs(new_error - error), 0.5 * slope * moved, 1e-14)
+            uncertainty = max(abs(new_error - error), 0.5 * slope * moved)
+            uncertainty += slope * LEVEL_FLOOR[level - 1] + 1e-14
         root = Root(theta, root.residual, root.jacobian, root.converged)
         error = new_error
         if uncertainty <= tol:

@@ -92,6 +92,28 @@ def erm_rows(
     return [erm_row(teacher, estimator, points[alpha]) for alpha in values]
 
 
+def ridge_rows(
+    teacher: AnyTeacher,
+    loss: Any,
+    alphas: Iterable[float],
+    ridges: Iterable[float],
+    tol: float | None = None,
+) -> list[dict[str, Any]]:
+    """Rows of ε against λ at each α, with the best ridge among them (`is_best`)."""
+    values = sorted({float(ERM(loss, ridge).ridge) for ridge in ridges}, reverse=True)
+    if isinstance(ERM(loss, 0.0).loss, MaxMargin):
+        raise InvalidInput("max-margin takes no ridge: there is nothing to compare")
+    rows = []
+    for alpha in (check_alpha(alpha) for alpha in alphas):
+        best = erm_fixed_point(teacher.n_classes, loss, "optimal", alpha, tol)
+        rows.append({**erm_row(teacher, ERM(loss, best.ridge), best), "is_best": True})
+        start: ErmFixedPoint | None = None
+        for ridge in values:
+            start = erm_fixed_point(teacher.n_classes, loss, ridge, alpha, tol, start)
+            rows.append({**erm_row(teacher, ERM(loss, ridge), start), "is_best": False})
+    return sorted(rows, key=lambda row: (row["alpha"], row["ridge"]))
+
+
 def erm_row(teacher: AnyTeacher, estimator: ERM, point: ErmFixedPoint) -> dict[str, Any]:
     """The row of a fixed point."""
     return make_row(

@@ -19,7 +19,7 @@ from polyceptron.numerics.erm_nodes import Array
 from polyceptron.theory.erm.equations import Problem, rule_at, two_class_twin
 from polyceptron.theory.erm.fixed_point import ErmFixedPoint, coarse_root, refresh_jacobian, solve
 
-SMALLEST, LARGEST = 1e-14, 1e6
+SMALLEST, LARGEST = 1e-30, 1e6
 
 
 def ridge_tangent(problem: Problem, theta: Array, level: int) -> Array:

@@ -82,7 +82,7 @@ def newton(
 def _shortened_step(
     residual: Residual, theta: Array, value: Array, jacobian: Array
 ) -> tuple[Array, Array] | None:
-    """A Newton step, cut to LONGEST_STEP and then until the residual falls; None if it never does."""
+    """A Newton step, cut to LONGEST_STEP and until the residual falls; None if it never does."""
     try:
         step = np.linalg.solve(jacobian, -value)
     except np.linalg.LinAlgError:

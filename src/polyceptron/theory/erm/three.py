@@ -81,7 +81,7 @@ def orthant(a: Array, b: Array) -> tuple[Array, Array, Array]:
 def place_softmax(law: Law, level: int) -> Grid:
     """Cross-entropy: rows of constant a, and along them the gap Y of the proximal losers.
 
-    Rows are placed by their two-class proximal gap, in which the loss varies on scale 1 for every V.
+    Rows are placed by their two-class proximal gap: in it the loss varies on scale 1 for every V.
     """
     order, V = ORDERS[level], law.V
     sigma, width = gap_scales(law)

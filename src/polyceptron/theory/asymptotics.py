@@ -1,0 +1,166 @@
+"""How the error falls when data are plentiful: ε ≈ C α^(−p).
+
+Two independent routes. The measured one solves the equations at geometrically spaced α, takes the
+local exponents −Δln ε/Δln α and extrapolates them. The exact one uses that only pairs of classes
+meet in this limit: k classes behave as two at α₂ = αB_k/(k−1), with B_k the density of class
+boundaries (B₂ = 1), and the error is B_k times theirs, so
+
+    C_k = B_k (B_k/(k−1))^(−p) C₂,        p = 1:  C_k = (k−1) C₂.
+
+Exponents: Bayes 1, max-margin 1, optimally regularised cross-entropy 1 (its best ridge falls as
+α⁻²), cross-entropy at fixed λ 2/3 (the norm grows as (α/λ)^(1/3)), square loss 1/2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.model.estimators import ERM, BayesOptimal, Estimator
+from polyceptron.model.losses import CrossEntropy, MaxMargin, SquareLoss
+from polyceptron.model.priors import GaussianPrior
+from polyceptron.model.teacher import AnyTeacher
+from polyceptron.numerics.erm_nodes import Array
+from polyceptron.rows import Status
+from polyceptron.theory.bayes_optimal import bayes_rows
+from polyceptron.theory.erm.equations import boundary_density
+from polyceptron.theory.erm.public import erm_rows
+
+RATIO = 4.0  # between neighbouring α
+N_POINTS = 6
+LARGEST_ALPHA_FEW_CLASSES = 1e6
+LARGEST_ALPHA_MANY_CLASSES = 1e4
+RELATIVE_TOLERANCE_MANY_CLASSES = 5e-4
+
+
+@dataclass(frozen=True)
+class Asymptotics:
+    """ε ≈ C α^(−p), measured up to `alpha[-1]`, with the exact values where they are known."""
+
+    exponent: float
+    exponent_uncertainty: float
+    constant: float  # at the exact exponent if there is one, else at the measured one
+    constant_uncertainty: float
+    exact_exponent: float | None
+    exact_constant: float | None
+    alpha: Array
+    generalisation_error: Array
+    uncertainty: Array
+    ridge: Array
+    local_exponent: Array  # between neighbours, one fewer
+    status: Status
+
+
+def asymptotics(
+    teacher: AnyTeacher, estimator: Estimator, alpha_max: float | None = None
+) -> Asymptotics:
+    """Exponent and constant of the error at large α, each with its uncertainty.
+
+    `alpha_max` is 1e6 for two and three classes and 1e4 above unless given.
+    """
+    exact = exact_exponent(teacher, estimator)
+    few = teacher.n_classes <= 3
+    if alpha_max is None:
+        alpha_max = LARGEST_ALPHA_FEW_CLASSES if few else LARGEST_ALPHA_MANY_CLASSES
+    if not math.isfinite(alpha_max) or not 100 <= alpha_max <= 1e7:
+        raise InvalidInput(f"alpha_max must be between 100 and 1e7, got {alpha_max!r}")
+    alpha = np.array([alpha_max * RATIO**i for i in range(1 - N_POINTS, 1)])
+    error, uncertainty, ridge, states = _curve(teacher, estimator, alpha, exact or 1.0)
+    local = -np.diff(np.log(error)) / math.log(RATIO)
+    noise = uncertainty / error
+    exponent, spread = _limit(local)
+    spread += math.hypot(noise[-1], noise[-2]) / math.log(RATIO)
+    scaled = error * alpha ** (exponent if exact is None else exact)
+    constant, constant_spread = _limit(scaled)
+    constant_spread += noise[-1] * constant
+    if exact is None:
+        constant_spread += constant * spread * math.log(alpha_max)
+    return Asymptotics(
+        exponent=exponent,
+        exponent_uncertainty=spread,
+        constant=constant,
+        constant_uncertainty=constant_spread,
+        exact_exponent=exact,
+        exact_constant=_exact_constant(teacher, estimator, exact, constant),
+        alpha=alpha,
+        generalisation_error=error,
+        uncertainty=uncertainty,
+        ridge=ridge,
+        local_exponent=local,
+        status=Status.NOT_CONVERGED if Status.NOT_CONVERGED in states else Status.OK,
+    )
+
+
+def exact_exponent(teacher: AnyTeacher, estimator: Estimator) -> float | None:
+    """p in ε ∝ α^(−p), or None for a loss of the user's own."""
+    if isinstance(estimator, BayesOptimal):
+        if not isinstance(teacher.prior, GaussianPrior):
+            raise InvalidInput(
+                f"the Bayes-optimal error of a teacher with prior {teacher.prior.name!r} falls "
+                f"faster than any power of alpha: there is no exponent to find"
+            )
+        return 1.0
+    if isinstance(estimator.loss, SquareLoss):
+        return 0.5
+    if isinstance(estimator.loss, MaxMargin):
+        return 1.0
+    if isinstance(estimator.loss, CrossEntropy):
+        return 1.0 if estimator.ridge in (0, "optimal") else 2 / 3
+    return None
+
+
+def _curve(
+    teacher: AnyTeacher, estimator: Estimator, alpha: Array, exponent: float
+) -> tuple[Array, Array, Array, set[str]]:
+    """ε, its uncertainty and the ridge at each α; the tolerance is relative to ε."""
+    rows = []
+    for value, batch in zip(alpha, _batches(teacher, estimator, alpha, exponent), strict=True):
+        if not math.isfinite(batch["generalisation_error"]):
+            raise ComputationFailed(f"no error at alpha {value:g}: {batch['status']}")
+        rows.append(batch)
+    column = {
+        name: np.array([float(row.get(name, math.nan)) for row in rows])
+        for name in ("generalisation_error", "uncertainty", "ridge")
+    }
+    states = {str(row["status"]) for row in rows}
+    return column["generalisation_error"], column["uncertainty"], column["ridge"], states
+
+
+def _batches(
+    teacher: AnyTeacher, estimator: Estimator, alpha: Array, exponent: float
+) -> Sequence[dict[str, float]]:
+    if isinstance(estimator, BayesOptimal):
+        return bayes_rows(teacher, list(alpha), "optimal", None)
+    # The constants of all these laws lie within a factor of ten of k − 1.
+    scale = 0.3 * (teacher.n_classes - 1) * float(alpha[-1]) ** -exponent
+    relative = 1e-7 if teacher.n_classes <= 3 else RELATIVE_TOLERANCE_MANY_CLASSES
+    return erm_rows(teacher, estimator, list(alpha), relative * scale)
+
+
+def _limit(sequence: Array) -> tuple[float, float]:
+    """The limit of a sequence with geometric corrections (Aitken), and how far it was carried."""
+    a, b, c = (float(x) for x in sequence[-3:])
+    first, second = b - a, c - b
+    if first == 0 or not 0 < second / first < 0.9:
+        return c, max(abs(second), 1e-12 * abs(c))
+    limit = c + second**2 / (first - second)
+    return limit, abs(limit - c)
+
+
+def _exact_constant(
+    teacher: AnyTeacher, estimator: Estimator, exponent: float | None, measured: float
+) -> float | None:
+    """C_k from two classes; at k = 2 that is the measurement itself."""
+    if exponent is None or (isinstance(estimator, ERM) and isinstance(estimator.loss, SquareLoss)):
+        return None  # the square loss weighs every sample, not the boundaries alone
+    k = teacher.n_classes
+    if k == 2:
+        return measured
+    from polyceptron.model.teacher import Teacher
+
+    two = asymptotics(Teacher(2, teacher.prior), estimator).constant
+    return boundary_density(k) ** (1 - exponent) * (k - 1) ** exponent * two
