@@ -8,14 +8,9 @@ from __future__ import annotations
 
 import math
 
-from polyceptron.experiments.tasks import Content, Task
+from polyceptron.experiments.tasks import Content
 
 FLOPS = 5e9  # of one core in tall-thin matrix products, conservatively
-
-
-def task_cost(task: Task) -> float:
-    """Expected seconds of a task on one core, before any timing is known."""
-    return sum(case_cost(case.content) for case in task.cases)
 
 
 def case_cost(content: Content) -> float:

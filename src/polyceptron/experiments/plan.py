@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.cost import cost_kind, instance_bytes, task_cost
+from polyceptron.experiments.cost import case_cost, cost_kind, instance_bytes
 from polyceptron.experiments.spec import MAX_ROWS, SweepSpec
 from polyceptron.experiments.store import Store
-from polyceptron.experiments.tasks import Task, count_rows, expand
+from polyceptron.experiments.tasks import Content, Task, count_rows, expand
 
 _LOOK_UP = 64  # tasks whose keys are looked up in the store together
 
@@ -38,6 +38,12 @@ class Plan:
     largest_bytes: int = 0
     parts: dict[tuple[str, str, int | None], Part] = field(default_factory=dict)
 
+    scale: dict[str, float] = field(default_factory=dict)
+
+    def cost(self, content: Content) -> float:
+        """Expected seconds of one row, corrected by what the store has seen of its kind."""
+        return case_cost(content) * self.scale.get(cost_kind(content), 1.0)
+
     @property
     def to_do(self) -> int:
         """Rows still to compute."""
@@ -49,8 +55,7 @@ def make_plan(spec: SweepSpec, store: Store | None = None) -> Plan:
     total = count_rows(spec)
     if total > MAX_ROWS:
         raise InvalidInput(f"this grid has {total:,} rows; a sweep may have up to {MAX_ROWS:,}")
-    plan = Plan()
-    scale = store.time_scale() if store else {}
+    plan = Plan(scale=store.time_scale() if store else {})
     seen: set[str] | None = set() if len(spec.grid) > 1 else None  # one grid repeats nothing
     for task, missing in missing_cases(expand(spec), store):
         keys = task.keys if seen is None else tuple(k for k in task.keys if k not in seen)
@@ -59,12 +64,12 @@ def make_plan(spec: SweepSpec, store: Store | None = None) -> Plan:
         content = task.shared
         name = (content["source"], content["estimator"], content.get("dimension"))
         part = plan.parts.setdefault(name, Part())
-        to_do = [key for key in keys if key in missing]
+        to_do = set(keys) & missing
         part.rows += len(keys)
         part.stored += len(keys) - len(to_do)
         if to_do:
             plan.tasks_to_do += 1
-            part.seconds += task_cost(task.only(to_do)) * scale.get(cost_kind(content), 1.0)
+            part.seconds += sum(plan.cost(case.content) for case in task.only(to_do).cases)
         plan.largest_bytes = max(plan.largest_bytes, instance_bytes(content))
     for part in plan.parts.values():
         plan.rows += part.rows

@@ -9,10 +9,16 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from polyceptron.experiments.cost import describe_seconds
+
 
 @dataclass
 class Progress:
-    """A sweep at one moment. Rows stored by earlier runs count as done, not in the rate."""
+    """A sweep at one moment. Rows stored by earlier runs count as done, not in the rate.
+
+    `work` and `work_done` are expected seconds of one core: rows differ too much in cost for their
+    number to tell the time that is left.
+    """
 
     name: str
     rows: int
@@ -20,6 +26,15 @@ class Progress:
     computed: int = 0
     failed: int = 0
     seconds: float = 0.0
+    work: float = 0.0
+    work_done: float = 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """From the expected cost of what is done and of what is not; None before any is done."""
+        if self.work_done <= 0:
+            return None
+        return self.seconds * max(0.0, self.work - self.work_done) / self.work_done
 
     @property
     def rate(self) -> float:
@@ -48,7 +63,6 @@ class ProgressBar:
             Progress,
             TextColumn,
             TimeElapsedColumn,
-            TimeRemainingColumn,
         )
 
         console = Console(stderr=True)
@@ -59,8 +73,7 @@ class ProgressBar:
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[rate]}"),
                 TimeElapsedColumn(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
+                TextColumn("{task.fields[left]}"),
                 TextColumn("[red]{task.fields[failures]}"),
                 console=console,
             )
@@ -70,20 +83,20 @@ class ProgressBar:
     def __call__(self, now: Progress) -> None:
         """Show this moment."""
         failures = f"{now.failed} failed" if now.failed else ""
-        rate = f"{now.rate:.3g} rows/s"
+        rate, left = f"{now.rate:.3g} rows/s", now.seconds_left
+        remaining = "" if left is None else f"about {describe_seconds(left)} left"
         if self._bar is not None:
             if self._task is None:
                 self._task = self._bar.add_task(
-                    now.name, total=now.rows, completed=now.done, rate="", failures=""
+                    now.name, total=now.rows, completed=now.done, rate="", left="", failures=""
                 )
-            self._bar.update(self._task, completed=now.done, rate=rate, failures=failures)
+            self._bar.update(
+                self._task, completed=now.done, rate=rate, left=remaining, failures=failures
+            )
         elif time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + self.LINE_SECONDS
-            left = (now.rows - now.done) / now.rate if now.rate else float("inf")
-            sys.stderr.write(
-                f"{now.name}: {now.done} of {now.rows} rows, {rate}, about {left:.0f} s left"
-                + (f", {failures}\n" if failures else "\n")
-            )
+            parts = [f"{now.done} of {now.rows} rows", rate, remaining, failures]
+            sys.stderr.write(f"{now.name}: {', '.join(part for part in parts if part)}\n")
 
     def __exit__(
         self,

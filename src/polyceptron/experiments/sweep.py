@@ -79,7 +79,7 @@ def run_sweep(
         if path.stat().st_size < MAX_CHECKED_BYTES:
             store.check()
         plan = make_plan(spec, store)
-        now = Progress(spec.sweep.name, plan.rows, plan.stored)
+        now = Progress(spec.sweep.name, plan.rows, plan.stored, work=plan.seconds)
         tell = stack.enter_context(_listener(progress))
         stop = stack.enter_context(_stop_requests())
         start = time.monotonic()
@@ -93,6 +93,7 @@ def run_sweep(
                 now.failed += sum(result.failed for result in results)
                 now.done += sum(not result.failed for result in results)
                 now.seconds = time.monotonic() - start
+                now.work_done += sum(plan.cost(result.content) for result in results)
                 tell(now)
         report = SweepReport(plan.rows, plan.stored, now.computed, now.failed, now.seconds)
         if stop:
@@ -131,6 +132,8 @@ def _run(spec: SweepSpec, store: Store, engine: Engine, stop: list[int]) -> Iter
 
 def _pending(spec: SweepSpec, store: Store) -> Iterator[Task]:
     for task, missing in missing_cases(expand(spec), store):
+        if len(spec.grid) > 1:  # another grid may have asked for the same row since the look-up
+            missing -= store.done(task.keys)
         if missing:
             yield task.only(missing)
 

@@ -186,6 +186,21 @@ def test_memory_does_not_grow_with_finished_tasks(
     assert seen[604] - seen[204] < 100 * 400
 
 
+def test_a_row_that_two_grids_ask_for_is_computed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "polyceptron.experiments.sweep._make_engine", lambda *arguments: InstantEngine()
+    )
+    text = fakes.SPEC.format(instances=3)
+    spec = parse_spec(text + "[[grid]]" + text.split("[[grid]]")[1].replace("[1, 2]", "[2, 3]"))
+    seen: list[Progress] = []
+    report = run_sweep(spec, tmp_path / "runs.sqlite", progress=seen.append)
+    assert (report.rows, report.computed) == (24, 24)
+    assert seen[-1].work_done == pytest.approx(seen[-1].work)
+    assert seen[-1].seconds_left == pytest.approx(0, abs=1e-9)
+
+
 def test_the_window_bounds_what_is_in_flight() -> None:
     engine = LocalEngine(3, fakes.draw)
     assert engine.free == 6
@@ -227,14 +242,20 @@ def test_a_sweep_outside_the_main_thread(tmp_path: Path) -> None:
     assert len(stored(path)) == 8
 
 
+# 20 rows in 10 seconds, a quarter of the expected work: three times as long to go
+HALF_WAY = Progress(
+    "trial", rows=100, done=60, computed=20, failed=2, seconds=10.0, work=8.0, work_done=2.0
+)
+
+
 def test_progress_without_a_terminal_is_a_line_now_and_then(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ProgressBar, "LINE_SECONDS", 0.0)
     with ProgressBar() as bar:
-        bar(Progress("trial", rows=100, done=60, computed=20, failed=2, seconds=10.0))
+        bar(HALF_WAY)
     line = capsys.readouterr().err
-    assert line == "trial: 60 of 100 rows, 2 rows/s, about 20 s left, 2 failed\n"
+    assert line == "trial: 60 of 100 rows, 2 rows/s, about 30 s left, 2 failed\n"
 
 
 def test_the_bar_shows_rate_time_left_and_failures(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,9 +273,9 @@ def test_the_bar_shows_rate_time_left_and_failures(monkeypatch: pytest.MonkeyPat
     with ProgressBar() as bar:
         bar(Progress("trial", rows=100, done=40))
         time.sleep(0.01)
-        bar(Progress("trial", rows=100, done=60, computed=20, failed=2, seconds=10.0))
+        bar(HALF_WAY)
     text = screen.getvalue()
     assert "60/100" in text
     assert "2 rows/s" in text
     assert "2 failed" in text
-    assert "left" in text
+    assert "about 30 s left" in text
