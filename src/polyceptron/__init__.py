@@ -38,6 +38,7 @@ _HOME = {
     "run_sweep": "experiments",
     "Store": "experiments",
     "learning_curve": "report",
+    "predicted_curve": "report",
 }
 
 __all__ = [*_HOME, "__version__"]
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from polyceptron.errors import ComputationFailed, InvalidInput
     from polyceptron.experiments import Store, load_spec, run_sweep
     from polyceptron.model import ERM, BayesOptimal, Loss, Perceptron, Teacher, finite_prior
-    from polyceptron.report import learning_curve
+    from polyceptron.report import learning_curve, predicted_curve
     from polyceptron.theory import (
         fixed_points,
         generalisation_error,
