@@ -2,9 +2,11 @@
 
     Z_l(ω, v) = ∫Dt ∏_{h≠l} Φ(x_h),    x_h = (√v_l t + ω_l − ω_h)/√v_h
 
-The integrand is log-concave in t, so nodes centred at its mode and scaled by its curvature converge
-geometrically, in the bulk and arbitrarily deep in the tail; everything is done on ln Z, and the
-score and Hessian are averages under the same weights:
+The integrand is log-concave in t. It is narrow to the left of its mode t₀, where the Φ fall, and
+wide to the right: the substitution t = t₀ + w(e^{2au} − 1)/2a with w from the second derivative of
+its logarithm and a from the third makes it Gaussian in u to third order, and the rule converges
+geometrically, in the bulk and arbitrarily deep in the tail. Everything is done on ln Z; the score
+and the Hessian are averages under the same weights:
 
     ∂_h ln Z = −⟨A_h⟩,  ∂_l ln Z = ⟨Σ_h A_h⟩,   A_h = r(x_h)/√v_h,   r = φ/Φ.
 """
@@ -20,19 +22,22 @@ from numpy.typing import NDArray
 from scipy.special import roots_hermite
 
 from polyceptron.numerics.mills import log_cdf_and_mills, mills_ratio, mills_slope
+from polyceptron.numerics.threads import scratch
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 _MAX_NEWTON = 20
+_MAX_SKEW = 0.085  # the substitution begins at t₀ − w/2a: six widths left of the mode, or more
 
 
 class Quadrature(NamedTuple):
-    """ln Z (n,), weights p (n, t), A and −∂A/∂δ (n, t, k−1), and the losing classes (n, k−1)."""
+    """ln Z (n,), weights p (n, t), A and −∂A/∂δ (n, t, k−1), ⟨A⟩ (n, 1, k−1), losers (n, k−1)."""
 
     log_z: Array
     p: Array
     A: Array
     slope: Array
+    mean: Array
     losers: Labels
 
 
@@ -43,51 +48,77 @@ def hermite_rule(order: int) -> tuple[Array, Array]:
     return nodes * math.sqrt(2), np.log(weights) - 0.5 * math.log(math.pi)
 
 
-def integrate(omega: Array, label: Labels, s: Array, order: int) -> Quadrature:
-    """The nodes' contributions at ω (n, k) and standard deviations s (n, k)."""
-    k = omega.shape[-1]
-    losers = np.arange(k - 1)
+def integrate(omega: Array, label: Labels, s: Array | None, order: int) -> Quadrature:
+    """The nodes' contributions at ω (n, k) and standard deviations s (n, k), None for 1.
+
+    The (n, t, k−1) arrays of the result are scratch: the next call on this thread takes them back.
+    """
+    losers = np.arange(omega.shape[-1] - 1)
     losers = losers + (losers >= label[:, None])
     winner = label[:, None]
-    s_h = np.take_along_axis(s, losers, -1)
-    a = (np.take_along_axis(omega, winner, -1) - np.take_along_axis(omega, losers, -1)) / s_h
-    ratio = np.take_along_axis(s, winner, -1) / s_h
-    t, width = _mode(a, ratio)
-    nodes, log_weights = hermite_rule(order)
-    T = t[:, None] + width[:, None] * nodes
-    x = a[:, None, :] + ratio[:, None, :] * T[..., None]
-    log_cdf, r = log_cdf_and_mills(x)
-    log_f = log_cdf.sum(-1) - 0.5 * T**2 + (0.5 * nodes**2 + log_weights)
+    a = np.take_along_axis(omega, winner, -1) - np.take_along_axis(omega, losers, -1)
+    ratio = inverse = None
+    if s is not None:
+        s_h = np.take_along_axis(s, losers, -1)
+        a /= s_h
+        ratio, inverse = np.take_along_axis(s, winner, -1) / s_h, 1 / s_h[:, None, :]
+    T, log_weight, scale = _nodes(a, ratio, order)
+    shape = (*T.shape, a.shape[-1])
+    x = scratch("x", shape)
+    if ratio is None:
+        np.add(a[:, None, :], T[:, :, None], out=x)
+    else:
+        np.multiply(T[:, :, None], ratio[:, None, :], out=x)
+        x += a[:, None, :]
+    log_cdf, r = log_cdf_and_mills(x, (scratch("cdf", shape), scratch("mills", shape)))
+    log_f = log_cdf.sum(-1)
+    log_f += log_weight - 0.5 * T**2
     peak = log_f.max(-1, keepdims=True)
-    f = np.exp(log_f - peak)
-    total = f.sum(-1, keepdims=True)
-    log_z = (peak + np.log(total))[:, 0] + np.log(width)
-    inverse = 1 / s_h[:, None, :]
-    slope = mills_slope(x, r)
-    slope *= inverse**2
-    r *= inverse
-    return Quadrature(log_z, f / total, r, slope, losers)
+    p = np.exp(log_f - peak)
+    total = p.sum(-1, keepdims=True)
+    p /= total
+    slope = mills_slope(x, r, scratch("slope", shape))
+    if inverse is not None:
+        slope *= inverse**2
+        r *= inverse
+    log_z = (peak + np.log(total))[:, 0] + scale
+    return Quadrature(log_z, p, r, slope, _average(p, r), losers)
 
 
-def _mode(a: Array, ratio: Array) -> tuple[Array, Array]:
-    """The mode in t of −t²/2 + Σ ln Φ(a + ratio·t) and its width; near enough is good enough."""
-    t = np.maximum(0.0, (-a * ratio / (1 + ratio**2)).max(-1, initial=0.0))
-    width = np.ones_like(t)
+def _nodes(a: Array, ratio: Array | None, order: int) -> tuple[Array, Array, Array]:
+    """Nodes T (n, t), log-weights but for φ(T) (n, t), and a log-factor common to them (n,)."""
+    c = np.ones_like(a) if ratio is None else ratio
+    c2 = c * c
+    # Newton for the mode of −t²/2 + Σ ln Φ(a + ct); near enough is good enough.
+    t = np.maximum(0.0, (-a * c / (1 + c2)).max(-1, initial=0.0))
+    width = skew = t
     for _ in range(_MAX_NEWTON):
-        x = a + ratio * t[:, None]
+        x = a + c * t[:, None]
         r = mills_ratio(x)
-        stiffness = 1 + (ratio**2 * mills_slope(x, r)).sum(-1)
+        m = mills_slope(x, r)
+        stiffness = 1 + (c2 * m).sum(-1)
         width = 1 / np.sqrt(stiffness)
-        step = ((ratio * r).sum(-1) - t) / stiffness
+        step = ((c * r).sum(-1) - t) / stiffness
         t = t + step
-        if (np.abs(step) < 0.25 * width).all():
+        if (np.abs(step) < 0.5 * width).all():
+            third = (c2 * c * (m * (x + r) - r * (1 - m))).sum(-1)
+            skew = third * width**3 / 6
             break
-    return t, width
+    skew = np.clip(skew, 1e-6, _MAX_SKEW)[:, None]
+    u, log_weight = hermite_rule(order)
+    stretch = 2 * skew * (u + 2 * skew)  # the Jacobian moves the mode in u by 2a
+    T = t[:, None] + (width[:, None] / (2 * skew)) * np.expm1(stretch)
+    return T, stretch + (0.5 * u**2 + log_weight), np.log(width)
+
+
+def _average(p: Array, values: Array) -> Array:
+    """⟨values⟩ under the weights: (n, t), (n, t, h) to (n, 1, h)."""
+    return np.matmul(p[:, None, :], values)
 
 
 def score(parts: Quadrature, label: Labels) -> Array:
     """∇_ω ln Z (n, k)."""
-    mean = np.matmul(parts.p[:, None, :], parts.A)[:, 0]
+    mean = parts.mean[:, 0]
     out = np.empty((len(label), mean.shape[-1] + 1))
     np.put_along_axis(out, parts.losers, -mean, -1)
     np.put_along_axis(out, label[:, None], mean.sum(-1, keepdims=True), -1)
@@ -100,13 +131,12 @@ def curvature_terms(parts: Quadrature) -> tuple[Array, Array]:
     Each is a mean slope minus a variance under p; variances are of centred numbers, which keeps
     them accurate when A is large.
     """
-    mean = np.matmul(parts.p[:, None, :], parts.A)
-    centred = parts.A - mean
-    slope = np.matmul(parts.p[:, None, :], parts.slope)[:, 0]
+    centred = np.subtract(parts.A, parts.mean, out=scratch("x", parts.A.shape))
+    slope = _average(parts.p, parts.slope)[:, 0]
     total = centred.sum(-1)
     winner = slope.sum(-1) - (parts.p * total * total).sum(-1)
     np.square(centred, out=centred)
-    losers = slope - np.matmul(parts.p[:, None, :], centred)[:, 0]
+    losers = slope - _average(parts.p, centred)[:, 0]
     # ln Z is log-concave: what is below zero is rounding.
     return np.maximum(losers, 0.0, out=losers), np.maximum(winner, 0.0, out=winner)
 
@@ -115,10 +145,10 @@ def hessian(parts: Quadrature, label: Labels) -> Array:
     """∂²_ω ln Z (n, k, k); rows and columns sum to zero."""
     n, k = len(label), parts.A.shape[-1] + 1
     rows, losers = np.arange(n), parts.losers
-    centred = parts.A - np.matmul(parts.p[:, None, :], parts.A)
+    centred = parts.A - parts.mean
     inner = np.matmul((centred * parts.p[..., None]).swapaxes(1, 2), centred)
     index = np.arange(k - 1)
-    inner[:, index, index] -= np.matmul(parts.p[:, None, :], parts.slope)[:, 0]
+    inner[:, index, index] -= _average(parts.p, parts.slope)[:, 0]
     out = np.zeros((n, k, k))
     out[rows[:, None, None], losers[:, :, None], losers[:, None, :]] = inner
     border = -inner.sum(-1)

@@ -1,15 +1,23 @@
-"""Rows in chunks that fit the cache, on as many threads as the linear algebra may use.
+"""Rows in chunks, on as many threads as the linear algebra may use, with arrays to scribble on.
 
-numpy and scipy release the interpreter lock inside their loops, so plain threads are enough.
+numpy and scipy release the interpreter lock inside their loops, so plain threads are enough; but
+handing the lock over costs when the machine is busy, so chunks are large and small work has one.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
+from numpy.typing import NDArray
+
 Work = Callable[[slice], None]
+_local = threading.local()
+_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}  # by process, for one that has forked
 
 
 def thread_count() -> int:
@@ -29,10 +37,25 @@ def for_chunks(work: Work, n_rows: int, chunk: int) -> None:
     is the same for any number of threads.
     """
     slices = [slice(i, min(i + chunk, n_rows)) for i in range(0, n_rows, chunk)]
-    threads = min(thread_count(), len(slices))
-    if threads <= 1:
+    threads = thread_count()
+    if threads == 1 or len(slices) == 1:
         for rows in slices:
             work(rows)
         return
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(work, slices))
+    key = (os.getpid(), threads)
+    if key not in _pools:
+        _pools[key] = ThreadPoolExecutor(threads, thread_name_prefix="polyceptron")
+    list(_pools[key].map(work, slices))
+
+
+def scratch(name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """An uninitialised array of this thread's, overwritten by the next call with the same name.
+
+    Fresh arrays of a megabyte come from the system page by page, which takes as long as the
+    arithmetic done in them.
+    """
+    size = math.prod(shape)
+    buffers: dict[str, NDArray[np.float64]] = _local.__dict__
+    if name not in buffers or buffers[name].size < size:
+        buffers[name] = np.empty(size)
+    return buffers[name][:size].reshape(shape)
