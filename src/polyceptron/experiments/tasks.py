@@ -20,11 +20,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyceptron.experiments.spec import Grid, SweepSpec
+if TYPE_CHECKING:  # a worker needs tasks, not the reading of sweep files
+    from polyceptron.experiments.spec import Grid, SweepSpec
+
 
 KEY_FORMAT = "polyceptron-task-1"
 THEORY_BATCH = 8  # points of one theory task: they share work, yet a task stays short
