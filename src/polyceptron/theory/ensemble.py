@@ -23,18 +23,17 @@ import numpy as np
 from numpy.polynomial import chebyshev as C
 from numpy.typing import NDArray
 
-from polyceptron.model import AnyTeacher, GaussianPrior
+from polyceptron.model import AnyTeacher, FinitePrior, GaussianPrior, Teacher
 from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
 from polyceptron.theory.channel import channel_moments
 from polyceptron.theory.generalisation import angle, error_from_angle
-from polyceptron.theory.prior import prior_variance
+from polyceptron.theory.prior import prior_entropy, prior_variance
 
 Array = NDArray[Any]
 Index = NDArray[np.int64]
 
 _THETA_LOW = 1e-3
 _FLOOR = 1e-12  # relative error claimed for the deterministic rules, on top of the proxies' own
-_MAX_ROOT = 64.0  # √q̂ beyond which a finite prior is recovered perfectly, whatever its spacing
 
 
 class Points(NamedTuple):
@@ -87,7 +86,7 @@ class PriorProxy:
 
     def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
         self.teacher, self.log2_points = teacher, log2_points
-        self.edges = [0.0, 1.5, 3.0, 4.5, 6.0, 8.0, 11.0, 16.0, 24.0, 32.0, 48.0, _MAX_ROOT]
+        self.edges = [0.0, *(_reach(teacher) * i / 5 for i in range(1, 6))]
         self.panels: list[tuple[ChebyshevProxy, ChebyshevProxy]] = []
         self.start: Array = np.zeros(1)  # ψ at the end of the last panel
         self.errors: list[float] = []  # of ln v, one a panel
@@ -132,18 +131,36 @@ class PriorProxy:
         self.panels.append((proxy, psi))
 
     def __call__(self, q_hat: Array, replicate: Index) -> tuple[Array, Array]:
-        """v and ψ at q̂ (n,), each on the curve of its replicate (n,)."""
+        """v and ψ at q̂ (n,), each on the curve of its replicate (n,).
+
+        Beyond the last panel a finite prior is recovered perfectly: v = 0, ψ = −H.
+        """
         if isinstance(self.teacher.prior, GaussianPrior):
             return 1 / (1 + q_hat), -0.5 * self.teacher.reduced_rank * np.log1p(q_hat)
         x = np.sqrt(q_hat)
         where = np.clip(np.searchsorted(self.edges, x, side="right") - 1, 0, len(self.edges) - 2)
-        v, psi = np.empty_like(x), np.empty_like(x)
-        for i in np.unique(where):
-            mask = where == i
+        beyond = x > self.edges[-1]
+        v, psi = np.zeros_like(x), np.full_like(x, -prior_entropy(self.teacher))
+        for i in np.unique(where[~beyond]):
+            mask = (where == i) & ~beyond
             log_v_proxy, psi_proxy = self._panel(int(i))
             v[mask] = np.exp(at(log_v_proxy, x[mask], replicate[mask]))
             psi[mask] = at(psi_proxy, x[mask], replicate[mask])
         return v, psi
+
+
+def _reach(teacher: AnyTeacher) -> float:
+    """√q̂ at which v, falling as exp(−q̂δ²/8), is negligible: 1e-12, or 1e-6 where sampled.
+
+    δ is the smallest distance of two rows u, which differ in one class.
+    """
+    if not isinstance(teacher.prior, FinitePrior):
+        return math.inf
+    spacing = float(np.diff(teacher.prior.values).min())
+    if isinstance(teacher, Teacher):
+        spacing *= math.sqrt(1 - 1 / teacher.n_classes)
+    negligible = 1e-12 if teacher.reduced_rank <= 2 else 1e-6
+    return math.sqrt(8 * math.log(1 / negligible)) / spacing
 
 
 def at(proxy: ChebyshevProxy, x: Array, column: Index) -> Array:
@@ -211,22 +228,8 @@ class Ensemble:
         return value / np.sqrt(v)
 
     def prior_variance(self, q_hat: Array, replicate: Index) -> Array:
-        """v = 1 − F(q̂) (n,); beyond the last panel a finite prior is recovered perfectly."""
-        if isinstance(self.teacher.prior, GaussianPrior):
-            return self.prior(q_hat, replicate)[0]
-        v = np.zeros_like(q_hat)
-        inside = q_hat < self.perfect_beyond
-        v[inside] = self.prior(q_hat[inside], replicate[inside])[0]
-        return v
-
-    @cached_property
-    def perfect_beyond(self) -> float:
-        """q̂ of a finite prior from which v is below 1e-9 (k ≤ 3) or 1e-6 and taken as zero."""
-        negligible = 1e-9 if self.teacher.reduced_rank <= 2 else 1e-6
-        for edge in self.prior.edges[1:]:
-            if prior_variance(self.teacher, np.array([edge**2]), 2).max() < negligible:
-                return edge**2
-        return self.prior.edges[-1] ** 2
+        """v = 1 − F(q̂) (n,)."""
+        return self.prior(q_hat, replicate)[0]
 
     def errors(self, v: Array) -> Array:
         """Generalisation error at residual variance v."""
@@ -250,7 +253,7 @@ class Ensemble:
         highest = 0.0
         edges = self.prior.edges
         for low, high in pairwise(edges):
-            parts.append(np.linspace(max(low, 0.2236068), high, 82)[1:])
+            parts.append(np.linspace(max(low, 0.2236068), high, 102)[1:])
             zero = np.zeros(parts[-1].size, dtype=int)
             alpha = self.points(parts[-1] ** 2, zero).alpha
             highest = max(highest, float(alpha.max()))

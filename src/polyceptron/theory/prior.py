@@ -114,10 +114,15 @@ def _grid_variance(points: Array, log_p: Array, q_hat: float) -> float:
         tables.append(np.exp(-0.5 * (axis[:, None] - centres[:, i]) ** 2))
     # Σ_c p_c N(y; √q̂ u_c) h(u_c) on the whole grid is a matrix product of the axes' tables.
     left, right = tables[0] * weights, tables[1].T if r == 2 else np.ones((c, 1))
-    total = np.maximum(left @ right, 1e-300)
-    second = (left * (points**2).sum(-1)) @ right
-    first = sum(((left * points[:, i]) @ right) ** 2 for i in range(r))
-    return float((second - first / total).sum()) / r
+    variance = 0.0
+    block = max(1, 2_000_000 // right.shape[1])  # bounds the memory, whatever the spacing
+    for start in range(0, len(left), block):
+        rows = left[start : start + block]
+        total = np.maximum(rows @ right, 1e-300)
+        second = (rows * (points**2).sum(-1)) @ right
+        first = sum(((rows * points[:, i]) @ right) ** 2 for i in range(r))
+        variance += float((second - first / total).sum())
+    return variance / r
 
 
 def _qmc_variance(teacher: AnyTeacher, q_hat: float, log2_points: int) -> Array:

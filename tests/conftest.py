@@ -1,0 +1,12 @@
+"""Shared set-up: hypothesis without deadlines (machines are noisy) and the same examples everywhere."""
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "polyceptron",
+    deadline=None,
+    derandomize=True,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("polyceptron")
