@@ -71,7 +71,10 @@ def argmax_orthant(omega: Any, label: Any, variance: Any = 1.0, *, order: int = 
             losers, winner = quadrature.curvature_terms(nodes)
             log_z[rows] = nodes.log_z
             score[rows] = quadrature.score(nodes, label[rows]) / unit[..., None]
-            curvature[rows] = (losers.sum(-1) + winner) / unit**2
+            total = losers.sum(-1) + winner
+            if v.ndim < 2:  # no more than the Gaussian's own curvature, where rounding says so
+                np.minimum(total, k - 1.0, out=total)
+            curvature[rows] = total / unit**2
 
     for_chunks(work, n, _chunk(k, order))
     return Orthant(log_z.reshape(shape), score.reshape(*shape, k), curvature.reshape(shape))

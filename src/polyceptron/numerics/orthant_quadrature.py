@@ -81,7 +81,7 @@ def integrate(omega: Array, label: Labels, s: Array | None, order: int) -> Quadr
     if inverse is not None:
         slope *= inverse**2
         r *= inverse
-    log_z = (peak + np.log(total))[:, 0] + scale
+    log_z = np.minimum((peak + np.log(total))[:, 0] + scale, 0.0)
     return Quadrature(log_z, p, r, slope, _average(p, r), losers)
 
 
