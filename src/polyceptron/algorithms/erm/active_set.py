@@ -57,15 +57,15 @@ class Constraints:
 
 
 def active_set_step(products: Products, hinge: ShiftedHinge) -> Direction:
-    """The function (evaluation, gradient) ↦ Newton direction (k−1, d), for λ = 1."""
+    """The function (evaluation, gradient) ↦ Newton direction (1, k−1, d), for λ = 1."""
 
     def direction(here: Evaluation, G: Array) -> Array:
-        pushed = Constraints(products, hinge, here.state)
+        pushed = Constraints(products, hinge, here.state[0])
         if pushed.samples.size == 0:
             return -G
         matrix = pushed.gram(1 / hinge.penalty)
         factor = scipy.linalg.cho_factor(matrix, overwrite_a=True, check_finite=False)
-        shares = scipy.linalg.cho_solve(factor, pushed.margins(G), check_finite=False)
+        shares = scipy.linalg.cho_solve(factor, pushed.margins(G[0]), check_finite=False)
         return pushed.combine(shares) - G
 
     return direction

@@ -7,13 +7,12 @@ margin of 1), least norm for the square loss.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from polyceptron.algorithms.erm.cross_entropy import fit_cross_entropy
+from polyceptron.algorithms.erm.cross_entropy import fit_cross_entropy_path
 from polyceptron.algorithms.erm.max_margin import fit_max_margin
 from polyceptron.algorithms.erm.objectives import Labels
 from polyceptron.algorithms.erm.products import Array, Products
@@ -95,26 +94,11 @@ def _cross_entropy_path(
     tol: float,
     start: Array | None,
 ) -> list[ERMFit]:
-    """From the largest λ down, each fit starting where the previous ones point."""
-    done: dict[float, ERMFit] = {}
-    for ridge in sorted(set(ridges), reverse=True):
-        if ridge == 0:
-            done[ridge] = fit_max_margin(products, y, n_classes, tol=tol)
-            continue
-        guess = _extrapolate(list(done.values()), ridge) if done else start
-        done[ridge] = fit_cross_entropy(products, y, n_classes, ridge, tol=tol, start=guess)
+    positive = [ridge for ridge in ridges if ridge > 0]
+    done = fit_cross_entropy_path(products, y, n_classes, positive, tol=tol, start=start)
+    if len(positive) < len(ridges):
+        done[0.0] = fit_max_margin(products, y, n_classes, tol=tol)
     return [done[ridge] for ridge in ridges]
-
-
-def _extrapolate(done: list[ERMFit], ridge: float) -> Array:
-    """Weights at λ from the last fits: the polynomial in ln λ through up to three of them."""
-    used = done[-3:]
-    t, nodes = math.log(ridge), [math.log(fit.ridge) for fit in used]
-    guess = np.zeros_like(used[-1].weights)
-    for i, fit in enumerate(used):
-        others = [node for j, node in enumerate(nodes) if j != i]
-        guess += math.prod((t - node) / (nodes[i] - node) for node in others) * fit.weights
-    return guess
 
 
 def _check_start(start: Any, dimension: int, n_classes: int) -> Array | None:

@@ -68,15 +68,15 @@ def fit_max_margin(
         found = minimise(
             products,
             hinge,
-            1.0,
-            U,
+            np.ones(1),
+            U[None],
             target=max(1e-9 if exact else 10.0 ** (-2 - min(turn, 6)), 1e-14 * penalty),
             direct=active_set_step(products, hinge) if exact else None,
             max_iter=40,
         )
-        n_iter += found.n_iter
-        U = found.U
-        margins = hinge.margins(found.Z)
+        n_iter += int(found.n_iter[0])
+        U = found.U[0]
+        margins = hinge.margins(found.Z[0])
         multipliers = hinge.push(margins)
         _check_separable(products, found, multipliers)
         previous = best
@@ -94,7 +94,7 @@ def fit_max_margin(
                 break
         close = float(np.max(1 - margins, where=multipliers > 0, initial=0.0)) < 0.2
         few = bool(np.count_nonzero(multipliers) <= MAX_ACTIVE)
-        if exact and not found.converged:  # the penalty grew too fast: keep the multipliers
+        if exact and not found.converged[0]:  # the penalty grew too fast: keep the multipliers
             growth = min(growth, 10.0)
             penalty /= 5
             hinge = ShiftedHinge(y, n_classes, hinge.multipliers, penalty)
@@ -109,7 +109,7 @@ def fit_max_margin(
         )
     return ERMFit(
         weights=best.U.T @ hinge.basis.T,
-        gradient_norm=found.gradient_norm,
+        gradient_norm=float(found.gradient_norm[0]),
         distance_bound=best.bound,
         n_iter=n_iter,
         matrix_passes=products.passes - before,
@@ -125,7 +125,8 @@ def _from_gap(
     products: Products, hinge: ShiftedHinge, found: Minimum, multipliers: Array
 ) -> _Certified | None:
     """U made feasible, with its duality gap; None while some sample is on the wrong side."""
-    margins = hinge.margins(found.Z)
+    U, Z = found.U[0], found.Z[0]
+    margins = hinge.margins(Z)
     margins[hinge.y, np.arange(hinge.y.size)] = np.inf
     smallest = float(margins.min())
     if smallest <= 0:
@@ -133,9 +134,9 @@ def _from_gap(
     dual = -products.back(hinge.pull(multipliers))
     stretch = 1 / smallest
     slack = np.where(multipliers > 0, stretch * margins - 1, 0.0)
-    gap = 0.5 * float(((stretch * found.U - dual) ** 2).sum())
+    gap = 0.5 * float(((stretch * U - dual) ** 2).sum())
     gap += float((multipliers * np.maximum(slack, 0)).sum())
-    return _Certified(stretch * found.U, stretch * found.Z, math.sqrt(2 * gap))
+    return _Certified(stretch * U, stretch * Z, math.sqrt(2 * gap))
 
 
 def _check_separable(products: Products, found: Minimum, multipliers: Array) -> None:

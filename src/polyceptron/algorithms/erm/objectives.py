@@ -4,12 +4,12 @@
     shifted hinge       ℓ = (c/2) Σ_{h≠y} (1 + a_h/c − (z_y − z_h))₊²    (augmented Lagrangian of
                         the constraints z_y − z_h ≥ 1 with multipliers a and penalty c)
 
-Fields come in the k−1 coordinates of the class differences, Z (k−1, n), with z = BZ.
+Fields come in the k−1 coordinates of the class differences, Z (L, k−1, n), with z = BZ; the first
+axis counts problems that are solved side by side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,32 +19,73 @@ from numpy.typing import NDArray
 from polyceptron.algorithms.erm.products import AnyArray, Array, difference_basis
 
 Labels = NDArray[np.int64]
-Curvature = Callable[[AnyArray], AnyArray]
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Value of the sum, its gradient in Z (k−1, n), and what the curvature is built from."""
+    """Values (L,), gradients in Z (L, k−1, n), and what the curvature is built from (L, k, n)."""
 
-    value: float
+    value: Array
     residual: Array
     state: Array
+
+    def take(self, chosen: Any) -> Evaluation:
+        """The problems picked by a mask or an index array."""
+        return Evaluation(self.value[chosen], self.residual[chosen], self.state[chosen])
+
+    def replace(self, index: Any, other: Evaluation) -> Evaluation:
+        """A copy with the problems at `index` taken from `other`."""
+        parts = (self.value.copy(), self.residual.copy(), self.state.copy())
+        for part, new in zip(parts, (other.value, other.residual, other.state), strict=True):
+            part[index] = new
+        return Evaluation(*parts)
+
+
+@dataclass(frozen=True)
+class Curvature:
+    """The map Q (L, k−1, n) ↦ ∂²ℓ·Q, sample by sample, with diagonal-plus-rank-one matrices.
+
+    kind 'softmax': diag w − wwᵀ;  kind 'hinge': Σ_h w_h (e_y − e_h)(e_y − e_h)ᵀ.
+    """
+
+    weights: AnyArray
+    basis: AnyArray
+    y: Labels
+    hinge: bool
+
+    def take(self, chosen: Any) -> Curvature:
+        """The problems picked by a mask."""
+        return Curvature(self.weights[chosen], self.basis, self.y, self.hinge)
+
+    def apply(self, Q: AnyArray) -> AnyArray:
+        """∂²ℓ·Q, in the precision of Q."""
+        samples = np.arange(self.y.size)
+        v = self.basis @ Q
+        v -= v[:, None, self.y, samples]  # the map does not see it, and w ≈ e_y no longer cancels
+        if self.hinge:
+            v *= self.weights
+            v[:, self.y, samples] = -v.sum(1)
+        else:
+            v -= np.einsum("lhn,lhn->ln", self.weights, v)[:, None]
+            v *= self.weights
+        result: AnyArray = self.basis.T @ v
+        return result
 
 
 class Objective(Protocol):
     """A convex sum over samples that Newton's method can minimise."""
 
     def evaluate(self, Z: Array) -> Evaluation:
-        """Value and gradient at the fields Z (k−1, n)."""
+        """Values and gradients at the fields Z (L, k−1, n)."""
         ...
 
     def curvature(self, evaluation: Evaluation, dtype: Any) -> Curvature:
-        """The map Q (k−1, n) ↦ ∂²ℓ·Q, sample by sample, in the given precision."""
+        """The second derivative there, in the given precision."""
         ...
 
 
 class CrossEntropy:
-    """Σ_μ ln Σ_h exp(z_h − z_y): the state is the softmax (k, n)."""
+    """Σ_μ ln Σ_h exp(z_h − z_y): the state is the softmax (L, k, n)."""
 
     def __init__(self, y: Labels, n_classes: int) -> None:
         self.y = y
@@ -55,43 +96,35 @@ class CrossEntropy:
         """ℓ, softmax(z) − y and the softmax, all to full relative precision."""
         y, samples = self.y, self._samples
         z = self.basis @ Z
-        z -= z.max(0)
-        true_field = z[y, samples]
+        z -= z.max(1, keepdims=True)
+        true_field = z[:, y, samples]
         p = np.exp(z, out=z)
-        own = p[y, samples]
-        p[y, samples] = 0
-        others = p.sum(0)
+        own = p[:, y, samples]
+        p[:, y, samples] = 0
+        others = p.sum(1)
         total = others + own
         # ln Σ e^z − z_y = ln(1 + others/own): the sum may be far below rounding of its first term.
         losses = np.log1p(others / np.maximum(own, 1e-300))
         lost = own < 1e-300
         if lost.any():
             losses[lost] = np.log(others[lost]) - true_field[lost]
-        p /= total
+        p /= total[:, None]
         residual = p.copy()
-        residual[y, samples] = -others / total
-        p[y, samples] = own / total
-        return Evaluation(float(losses.sum()), self.basis.T @ residual, p)
+        residual[:, y, samples] = -others / total
+        p[:, y, samples] = own / total
+        return Evaluation(losses.sum(1), self.basis.T @ residual, p)
 
     def curvature(self, evaluation: Evaluation, dtype: Any) -> Curvature:
         """diag p − ppᵀ between the coordinates of the class differences."""
         p = evaluation.state.astype(dtype, copy=False)
-        basis = self.basis.astype(dtype)
-        y, samples = self.y, self._samples
-
-        def apply(Q: AnyArray) -> AnyArray:
-            v = basis @ Q
-            v -= v[y, samples]  # the map does not see it, and p ≈ e_y no longer cancels
-            v -= np.einsum("hn,hn->n", p, v)
-            v *= p
-            result: AnyArray = basis.T @ v
-            return result
-
-        return apply
+        return Curvature(p, self.basis.astype(dtype), self.y, hinge=False)
 
 
 class ShiftedHinge:
-    """(c/2) Σ (1 + a/c − margin)₊²: the state is c where a constraint is pushed, else 0."""
+    """(c/2) Σ (1 + a/c − margin)₊²: the state is c where a constraint is pushed, else 0.
+
+    One problem at a time: multipliers (k, n), and a first axis of length 1 in everything else.
+    """
 
     def __init__(self, y: Labels, n_classes: int, multipliers: Array, penalty: float) -> None:
         self.y = y
@@ -101,7 +134,7 @@ class ShiftedHinge:
         self._samples = np.arange(y.size)
 
     def margins(self, Z: Array) -> Array:
-        """z_y − z_h, shape (k, n); the true class's own row is 0."""
+        """z_y − z_h (k, n) of fields (k−1, n); the true class's own row is 0."""
         z = self.basis @ Z
         return z[self.y, self._samples] - z
 
@@ -120,22 +153,12 @@ class ShiftedHinge:
 
     def evaluate(self, Z: Array) -> Evaluation:
         """ℓ, its gradient and the pushed constraints."""
-        pushed = self.push(self.margins(Z))
-        value = float((pushed**2).sum()) / (2 * self.penalty)
-        return Evaluation(value, self.pull(pushed), np.where(pushed > 0, self.penalty, 0.0))
+        pushed = self.push(self.margins(Z[0]))
+        value = (pushed**2).sum(keepdims=True)[0] / (2 * self.penalty)
+        state = np.where(pushed > 0, self.penalty, 0.0)
+        return Evaluation(value, self.pull(pushed)[None], state[None])
 
     def curvature(self, evaluation: Evaluation, dtype: Any) -> Curvature:
         """Σ over pushed h of c (e_y − e_h)(e_y − e_h)ᵀ."""
         active = evaluation.state.astype(dtype, copy=False)
-        basis = self.basis.astype(dtype)
-        y, samples = self.y, self._samples
-
-        def apply(Q: AnyArray) -> AnyArray:
-            v = basis @ Q
-            v -= v[y, samples]
-            v *= active
-            v[y, samples] = -v.sum(0)
-            result: AnyArray = basis.T @ v
-            return result
-
-        return apply
+        return Curvature(active, self.basis.astype(dtype), self.y, hinge=True)

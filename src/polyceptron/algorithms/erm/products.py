@@ -2,7 +2,7 @@
 
 Everything an iterative solver does with the data is one of the two, and their cost is the time to
 read X once. A single-precision copy halves that time where eight digits are not needed.
-Directions are rows: U is (c, d), fields and residuals are (c, n).
+Directions are rows: U is (..., d), fields and residuals are (..., n).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Products:
         return _SINGLE_RANGE[0] < largest < _SINGLE_RANGE[1]
 
     def fields(self, U: AnyArray) -> AnyArray:
-        """(XUᵀ/√d)ᵀ: directions (c, d) to fields (c, n), in the precision of U."""
+        """(XUᵀ/√d)ᵀ: directions (..., d) to fields (..., n), in the precision of U."""
         return _rows_times(U * U.dtype.type(self.scale), self._matrix(U).T)
 
     def back(self, residual: AnyArray) -> AnyArray:
-        """(Xᵀgᵀ/√d)ᵀ: residuals (c, n) to directions (c, d), in the precision of the residuals."""
+        """(Xᵀgᵀ/√d)ᵀ: residuals (..., n) to directions (..., d), in the residuals' precision."""
         product = _rows_times(residual, self._matrix(residual))
         product *= residual.dtype.type(self.scale)
         return product
@@ -57,9 +57,10 @@ class Products:
 
 def _rows_times(rows: AnyArray, matrix: AnyArray) -> AnyArray:
     """rows @ matrix, by the faster of the two routes."""
-    if rows.shape[0] <= _FEW:
-        return np.stack([row @ matrix for row in rows])
-    return rows @ matrix
+    flat = rows.reshape(-1, rows.shape[-1])
+    few = flat.shape[0] <= _FEW
+    product = np.stack([row @ matrix for row in flat]) if few else flat @ matrix
+    return product.reshape(*rows.shape[:-1], matrix.shape[1])
 
 
 def difference_basis(n_classes: int) -> Array:

@@ -44,9 +44,9 @@ def fit_with_sklearn(
     strictness = tol * ridge
     for _ in range(3):
         W, n_iter = _logistic(A, y, n_classes, ridge, strictness)
-        here = objective.evaluate((A @ W @ objective.basis).T)
-        gradient = A.T @ (here.residual.T @ objective.basis.T) + ridge * W
-        fit = _result(W, gradient, here.value, A @ W, y, loss, ridge, tol, n_iter)
+        here = objective.evaluate((A @ W @ objective.basis).T[None])
+        gradient = A.T @ (here.residual[0].T @ objective.basis.T) + ridge * W
+        fit = _result(W, gradient, float(here.value[0]), A @ W, y, loss, ridge, tol, n_iter)
         if fit.status == Status.OK:
             break
         strictness /= 100
