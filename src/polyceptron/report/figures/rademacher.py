@@ -1,0 +1,232 @@
+"""Figures 2a and 2b: Rademacher weights, k = 3. Learning is first impossible, then hard, then easy.
+
+The paper's overlap matrix is q̃ = q(I + 11ᵀ): theory draws q00 = 2q and q01 = q. The symbols are the
+entries of W̃ᵀW̃/d with w̃_h = w_h − w_3, measured each on its own, which tests that symmetry.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polyceptron.experiments.simulate_amp import run_amp_with_result
+from polyceptron.experiments.tasks import seed_of, seed_path
+from polyceptron.model import make_teacher
+from polyceptron.report.figures.base import SEED, FigureSpec
+from polyceptron.report.figures.drawing import (
+    clear_legend,
+    inset,
+    line,
+    panels,
+    symbols,
+    transition_verticals,
+)
+from polyceptron.report.figures.jobs import Job
+from polyceptron.report.figures.profile import Profile
+from polyceptron.report.figures.table import Row, mean_and_error, only
+from polyceptron.report.style import ALPHA, COLOURS, ERROR, style
+from polyceptron.rows import VERSION, Status
+from polyceptron.theory import transitions
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+BLUE, ORANGE = "#0072B2", COLOURS["amp"]
+LARGEST_ALPHA = 4.0
+
+
+def transition_rows(model: str, n_classes: int, prior: str, tol: float | None = None) -> list[Row]:
+    """α_IT and α_algo as two rows: branch says which, alpha_uncertainty how sure."""
+    found = transitions(make_teacher(model, n_classes, prior), tol)
+    values = (
+        ("alpha_IT", found.alpha_it, found.alpha_it_uncertainty),
+        ("alpha_algo", found.alpha_algo, found.alpha_algo_uncertainty),
+    )
+    return [
+        {
+            "source": "theory", "model": model, "n_classes": n_classes, "prior": prior,
+            "estimator": "bayes", "branch": name, "alpha": value, "status": found.status,
+            "version": VERSION, "alpha_uncertainty": error,
+        }
+        for name, value, error in values
+    ]  # fmt: skip
+
+
+def overlap_entries(prior: str, alpha: float, dimension: int, seeds: list[int]) -> list[Row]:
+    """One row: mean q00 and q01 of message passing at k = 3 over instances, each as measured."""
+    teacher = make_teacher("argmax", 3, prior)
+    entries, states = [], []
+    for seed in seeds:
+        _, result = run_amp_with_result(teacher, alpha, dimension, seed)
+        reduced = result.weights[:, :2] - result.weights[:, 2:]
+        q = reduced.T @ reduced / dimension
+        entries.append((0.5 * (q[0, 0] + q[1, 1]), q[0, 1]))
+        states.append(result.status)
+    bad = sum(state == Status.NOT_CONVERGED for state in states)
+    row: Row = {
+        "source": "amp", "model": "argmax", "n_classes": 3, "prior": prior, "estimator": "bayes",
+        "alpha": alpha, "branch": "amp", "status": str(Status.NOT_CONVERGED if bad else Status.OK),
+        "dimension": dimension, "n_samples": round(alpha * dimension), "version": VERSION,
+        "instances": len(seeds), "not_converged": bad,
+    }  # fmt: skip
+    for name, values in zip(("q00", "q01"), np.array(entries).T, strict=True):
+        row[name], row[f"{name}_standard_error"] = mean_and_error(values)
+    return [row]
+
+
+def overlap_jobs(prior: str, alphas: list[float], profile: Profile) -> list[Job]:
+    """`overlap_entries` on the very instances of the sweep, drawn again from their seeds."""
+    d = profile.amp_dimension
+    return [
+        Job(
+            overlap_entries,
+            {
+                "prior": prior,
+                "alpha": alpha,
+                "dimension": d,
+                "seeds": [
+                    seed_of(seed_path(SEED, "argmax", 3, prior, alpha, d, i))
+                    for i in range(profile.amp_runs)
+                ],
+            },
+            profile.amp_runs * 4e-7 * alpha * d * d,
+        )
+        for alpha in alphas
+    ]
+
+
+def add_entries(table: pd.DataFrame) -> pd.DataFrame:
+    """Theory rows with q00 = 2q and q01 = q where they have none."""
+    table = table.copy()
+    theory = table["source"] == "theory"
+    table.loc[theory, "q00"] = 2 * table.loc[theory, "q"]
+    table.loc[theory, "q01"] = table.loc[theory, "q"]
+    return table
+
+
+def _alphas(profile: Profile) -> tuple[list[float], list[float]]:
+    """α of the lines (closer where the curves are steep) and of the symbols."""
+    lines = set(profile.spread(0.05, LARGEST_ALPHA, profile.line_points))
+    lines |= set(profile.spread(2.85, 2.8855, max(profile.line_points // 6, 2)))
+    marks = profile.spread(0.25, LARGEST_ALPHA, 16)
+    return sorted(lines), profile.thin(marks)
+
+
+def _theory_grid(profile: Profile) -> dict[str, Any]:
+    return {
+        "sources": ["theory"], "estimators": ["bayes"], "classes": [3], "prior": ["rademacher"],
+        "branch": ["optimal", "amp", "informed"], "alpha": _alphas(profile)[0],
+    }  # fmt: skip
+
+
+def amp_grid(profile: Profile, prior: str, alphas: list[float]) -> dict[str, Any]:
+    """Message passing at k = 3."""
+    return {
+        "sources": ["amp"], "estimators": ["bayes"], "classes": [3], "prior": [prior],
+        "alpha": alphas, "dimension": [profile.amp_dimension], "instances": profile.amp_runs,
+    }  # fmt: skip
+
+
+def _grids_2a(profile: Profile) -> list[dict[str, Any]]:
+    return [_theory_grid(profile), amp_grid(profile, "rademacher", _alphas(profile)[1])]
+
+
+def _transitions_job(profile: Profile) -> Job:
+    return Job(transition_rows, {"model": "argmax", "n_classes": 3, "prior": "rademacher"})
+
+
+def _jobs_2b(profile: Profile) -> list[Job]:
+    jobs = overlap_jobs("rademacher", _alphas(profile)[1], profile)
+    return [_transitions_job(profile), *jobs]
+
+
+def _jump(table: pd.DataFrame, branch: str, at: float) -> pd.DataFrame:
+    """A branch of theory with an empty row where it jumps, so that the line breaks there."""
+    import pandas as pd
+
+    rows = only(table, source="theory", branch=branch)
+    gap = {name: np.nan for name in rows.columns if name != "alpha"} | {"alpha": at}
+    return pd.concat([rows, pd.DataFrame([gap]).astype({"alpha": float})]).sort_values("alpha")
+
+
+def _transition(table: pd.DataFrame, branch: str) -> float:
+    return float(table.loc[table["branch"] == branch, "alpha"].iloc[0])
+
+
+def draw_2a(table: pd.DataFrame) -> Figure:
+    """Errors against α, free entropies in the inset."""
+    at_it, at_algo = _transition(table, "alpha_IT"), _transition(table, "alpha_algo")
+    with style():
+        figure, (ax,) = panels(height=2.9)
+        amp = _jump(table, "amp", at_algo)
+        line(ax, amp, "alpha", "generalisation_error", ORANGE, "AMP, theory", linestyle="--")
+        best = _jump(table, "optimal", at_it)
+        line(ax, best, "alpha", "generalisation_error", BLUE, "Bayes-optimal, theory")
+        marks = only(table, source="amp")
+        size = f"AMP, $d = {marks['dimension'].iloc[0]}$"
+        symbols(ax, marks, "alpha", "generalisation_error", ORANGE, size)
+        transition_verticals(ax, table)
+        ax.set(xlabel=ALPHA, ylabel=ERROR, xlim=(0, LARGEST_ALPHA), ylim=(-0.015, 0.7))
+        clear_legend(ax, loc="upper right", bbox_to_anchor=(1.0, 0.98))
+        _free_entropies(inset(ax, (0.11, 0.14, 0.42, 0.36), r"$\alpha$", r"$\Phi$"), table)
+    return figure
+
+
+def _free_entropies(small: Any, table: pd.DataFrame) -> None:
+    at_it, at_algo = _transition(table, "alpha_IT"), _transition(table, "alpha_algo")
+    amp = only(table, source="theory", branch="amp")
+    amp = amp[amp["alpha"] < at_algo]
+    full = only(table, source="theory", branch="informed")
+    small.plot(amp["alpha"], amp["free_entropy"], color=ORANGE, linestyle="--", linewidth=1)
+    small.plot(full["alpha"], full["free_entropy"], color="0.3", linewidth=1)
+    small.axvline(at_it, color="0.45", linestyle=":", linewidth=0.8)
+    level = float(full["free_entropy"].iloc[0])
+    small.set(xlim=(1.5, 3.0), ylim=(level - 0.3, level + 0.55))
+    small.text(1.55, level - 0.06, "perfect learning", fontsize=5.5, va="top", color="0.3")
+    small.text(2.02, level + 0.36, "AMP branch", fontsize=5.5, color=ORANGE)
+    small.patch.set_alpha(0)
+
+
+def draw_2b(table: pd.DataFrame) -> Figure:
+    """q00 and q01 against α."""
+    at_algo = _transition(table, "alpha_algo")
+    with style():
+        figure, (ax,) = panels(height=2.9)
+        theory = add_entries(table)
+        names = (("q00", BLUE, "o", r"$q_{00}$"), ("q01", ORANGE, "s", r"$q_{01}$"))
+        marks = only(table, source="amp")
+        for name, colour, marker, label in names:
+            before = only(theory, source="theory", branch="amp")
+            for part in (before[before["alpha"] < at_algo], before[before["alpha"] > at_algo]):
+                line(ax, part, "alpha", name, colour)
+            symbols(ax, marks, "alpha", name, colour, label, marker)
+        transition_verticals(ax, table)
+        ax.set(xlabel=ALPHA, ylabel="overlap of AMP", xlim=(0, LARGEST_ALPHA), ylim=(0, 2.1))
+        title = f"lines: theory\nsymbols: AMP, $d = {marks['dimension'].iloc[0]}$"
+        clear_legend(ax, loc="upper left", title=title, title_fontsize=6.5, alignment="left")
+    return figure
+
+
+FIG2A = FigureSpec(
+    "fig2a",
+    "Figure 2a: error with Rademacher weights, k = 3",
+    "Error of the Bayes-optimal classifier (which jumps to zero at α_IT) and of message passing "
+    "(zero only beyond α_algo): lines are theory, symbols are runs with standard errors. Near "
+    "α_algo some runs of a finite size succeed and some do not. Inset: the free entropies cross at "
+    "α_IT.",
+    draw_2a,
+    _grids_2a,
+    lambda profile: [_transitions_job(profile)],
+)
+
+FIG2B = FigureSpec(
+    "fig2b",
+    "Figure 2b: overlaps with Rademacher weights, k = 3",
+    "Diagonal and off-diagonal entries of the 2 × 2 overlap matrix of message passing. Theory: "
+    "q00 = 2q and q01 = q. Symbols: each entry measured on its own, with standard errors.",
+    draw_2b,
+    lambda profile: [_theory_grid(profile)],
+    _jobs_2b,
+)

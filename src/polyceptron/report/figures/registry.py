@@ -1,0 +1,32 @@
+"""The figures by name, in the order of the gallery."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polyceptron.errors import InvalidInput
+from polyceptron.report.figures.base import FigureSpec
+from polyceptron.report.figures.classes import CLASSES, TRANSITIONS
+from polyceptron.report.figures.double_descent import DOUBLE_DESCENT
+from polyceptron.report.figures.erm_curves import FIG4A, FIG4B
+from polyceptron.report.figures.gaussian import FIG3
+from polyceptron.report.figures.margins import MARGINS
+from polyceptron.report.figures.rademacher import FIG2A, FIG2B
+from polyceptron.report.figures.ridge import FIG4C, FIG4D
+from polyceptron.report.figures.trajectory import TRAJECTORY
+
+FIGURES: dict[str, FigureSpec] = {
+    figure.name: figure
+    for figure in (
+        FIG2A, FIG2B, FIG3, FIG4A, FIG4B, FIG4C, FIG4D, CLASSES, TRANSITIONS, DOUBLE_DESCENT,
+        TRAJECTORY, MARGINS,
+    )
+}  # fmt: skip
+
+
+def choose_figures(names: Sequence[str] = ()) -> list[FigureSpec]:
+    """The figures of these names (all for none), in the gallery's order; a sentence otherwise."""
+    unknown = [name for name in names if name not in FIGURES]
+    if unknown:
+        raise InvalidInput(f"unknown figure {unknown[0]!r}: allowed are {', '.join(FIGURES)}")
+    return [figure for figure in FIGURES.values() if not names or figure.name in names]

@@ -1,0 +1,158 @@
+"""All figures into a folder: one sweep for their rows, jobs for the rest, then draw and write.
+
+The figures' grids are merged into one sweep, so that workers start once, rows shared by figures are
+computed once, and a run that was stopped resumes from the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.experiments.engine import available_workers
+from polyceptron.experiments.plan import make_plan
+from polyceptron.experiments.progress import ProgressBar
+from polyceptron.experiments.spec import SweepSpec, parse_spec
+from polyceptron.experiments.store import Store
+from polyceptron.experiments.sweep import run_sweep, sweep_rows
+from polyceptron.files import write_atomically, write_text
+from polyceptron.report.figures.base import FigureSpec, sweep_toml
+from polyceptron.report.figures.jobs import run_jobs
+from polyceptron.report.figures.profile import Profile, as_profile
+from polyceptron.report.figures.registry import choose_figures
+from polyceptron.report.figures.table import count_failures, summarise_instances, tidy
+from polyceptron.report.learning_curve import save_figure
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+STORE = "store.sqlite"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Work ahead: rows of the sweep and those stored, jobs, and seconds of one core."""
+
+    rows: int
+    stored: int
+    jobs: int
+    seconds: float
+
+
+def make_figures(
+    out: str | Path,
+    names: Sequence[str] = (),
+    profile: str | Profile = "quick",
+    *,
+    workers: int | None = None,
+    progress: bool = False,
+) -> list[Path]:
+    """Compute and draw the figures (all for no names) into the folder; returns what was written.
+
+    Each leaves NAME.pdf, NAME.png, NAME.csv and NAME.toml; the gallery is index.html, and the
+    instances behind the means are in store.sqlite, from which a stopped run resumes.
+    """
+    from polyceptron.report.gallery import write_gallery
+
+    figures, profile = choose_figures(names), as_profile(profile)
+    folder = make_folder(out)
+    store = folder / STORE
+    tables = compute_tables(figures, profile, store, workers=workers, progress=progress)
+    written = []
+    for figure in figures:
+        written += write_figure(figure, tables[figure.name], folder, profile)
+    written.append(write_gallery(folder))
+    failed = sum(count_failures(table) for table in tables.values())
+    if failed:
+        raise ComputationFailed(
+            f"the figures are drawn, but {failed} of their rows failed; for the reasons: "
+            f"polyceptron results {store} --failures"
+        )
+    return written
+
+
+def compute_tables(
+    figures: Sequence[FigureSpec],
+    profile: str | Profile = "quick",
+    store: str | Path | None = None,
+    *,
+    workers: int | None = None,
+    progress: bool = False,
+) -> dict[str, pd.DataFrame]:
+    """The table behind each figure. Without a store, a temporary one is used."""
+    profile = as_profile(profile)
+    count = workers or available_workers()
+    with ExitStack() as stack:
+        if store is None:
+            folder = stack.enter_context(TemporaryDirectory(prefix="polyceptron-"))
+            store = Path(folder) / STORE
+        sweep = merged_sweep(figures, profile)
+        if sweep is not None:
+            run_sweep(sweep, store, workers=workers, progress=progress)
+        with ExitStack() as bar:
+            tell = bar.enter_context(ProgressBar()) if progress else None
+            jobs = run_jobs([job for f in figures for job in f.jobs(profile)], count, tell)
+        tables = {}
+        for figure in figures:
+            part = figure.sweep(profile)
+            rows = summarise_instances(sweep_rows(part, store)) if part is not None else []
+            for job in figure.jobs(profile):
+                rows += jobs[job.key]
+            tables[figure.name] = tidy(rows)
+    return tables
+
+
+def merged_sweep(figures: Sequence[FigureSpec], profile: Profile) -> SweepSpec | None:
+    """The grids of all figures as one sweep; a row that several ask for is computed once."""
+    grids = [grid for figure in figures for grid in figure.grids(profile)]
+    return parse_spec(sweep_toml("rows of the figures", grids)) if grids else None
+
+
+def estimate(
+    figures: Sequence[FigureSpec], profile: str | Profile, store: str | Path | None = None
+) -> Estimate:
+    """What is to be done, before doing it."""
+    profile = as_profile(profile)
+    jobs = {job.key: job for figure in figures for job in figure.jobs(profile)}
+    seconds = sum(job.seconds for job in jobs.values())
+    sweep = merged_sweep(figures, profile)
+    if sweep is None:
+        return Estimate(0, 0, len(jobs), seconds)
+    with ExitStack() as stack:
+        known = None
+        if store is not None and Path(store).exists():
+            known = stack.enter_context(Store(store))
+        plan = make_plan(sweep, known)
+    # The sweep's figure for theory is for hard cases; these rows come in warm-started batches.
+    theory = sum(part.seconds for name, part in plan.parts.items() if name[0] == "theory")
+    return Estimate(plan.rows, plan.stored, len(jobs), seconds + plan.seconds - 0.9 * theory)
+
+
+def write_figure(
+    figure: FigureSpec, table: pd.DataFrame, folder: Path, profile: Profile
+) -> list[Path]:
+    """NAME.csv, NAME.toml, NAME.pdf and NAME.png, each in one piece."""
+    paths = {kind: folder / f"{figure.name}.{kind}" for kind in ("csv", "toml", "pdf", "png")}
+    write_atomically(paths["csv"], lambda part: table.to_csv(part, index=False))
+    write_text(paths["toml"], figure.toml(profile))
+    picture = figure.draw(table)
+    for kind in ("pdf", "png"):
+        save_figure(picture, paths[kind])
+    return list(paths.values())
+
+
+def make_folder(out: str | Path) -> Path:
+    """The folder, made if its parent exists; a sentence otherwise."""
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise InvalidInput(f"--out must be a folder, {str(folder)!r} is a file") from None
+    except OSError as error:
+        raise InvalidInput(f"cannot make the folder {str(folder)!r}: {error.strerror}") from None
+    return folder
