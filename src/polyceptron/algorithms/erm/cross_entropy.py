@@ -3,6 +3,9 @@
 The minimiser has no part along (1, …, 1), so the solver works on k−1 columns. A list of λ is fitted
 in two waves: every fourth λ from zero (or from the given start), then the others from the
 polynomial in ln λ through the nearest fits. Within a wave all λ advance side by side.
+
+Message passing as a warm start was measured at n = 3000, d = 1000, k = 3: at λ from 1 to 0.001 the
+passes over X that it saves the solver are the passes that it takes, so it is not used.
 """
 
 from __future__ import annotations

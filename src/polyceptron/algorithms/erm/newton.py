@@ -102,7 +102,7 @@ def _descend(
 ) -> None:
     """Newton steps in place, each λ of `todo` until its goal, its patience or its limit."""
     infinite = np.full(todo.size, np.inf)
-    safe = products.single_is_safe()
+    safe = products.single_is_safe
     work = _Progress(
         todo, infinite, infinite.copy(), np.zeros(todo.size, np.int64), np.full(todo.size, not safe)
     )

@@ -8,6 +8,7 @@ Directions are rows: U is (..., d), fields and residuals are (..., n).
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,10 @@ class Products:
         self.passes = 0.0  # reads of X; one in single precision counts one half
         self._single: NDArray[np.float32] | None = None
 
+    @cached_property
     def single_is_safe(self) -> bool:
         """Whether the entries of X can be squared in single precision."""
-        largest = float(np.abs(self.X).max(initial=0.0))
+        largest = max(float(self.X.max()), -float(self.X.min()))  # np.abs would copy X
         return _SINGLE_RANGE[0] < largest < _SINGLE_RANGE[1]
 
     def fields(self, U: AnyArray) -> AnyArray:
