@@ -27,10 +27,12 @@ from polyceptron.numerics.erm_nodes import (
     split_long,
 )
 from polyceptron.theory.erm.averages import Averages, Law
-from polyceptron.theory.erm.two import gap_breaks, gap_scales, softmax_gap_breaks
+from polyceptron.theory.erm.two import gap_breaks, gap_scales, mistake_edge, softmax_gap_breaks
 
 _SQRT3 = math.sqrt(3)
 ORDERS = (4, 6, 8, 11, 15, 20)  # nodes a panel, by level
+# For a < 0 the third class matters around y = −a, so the corner reaches further than one width.
+CORNER_BREAKS = np.array([0.0, 1.6, 3.4, 5.8, 8.8, 14.0])
 _NEGLIGIBLE = 42.0  # nodes whose Gaussian exponent is beyond this are dropped
 
 
@@ -86,7 +88,7 @@ def place_softmax(law: Law, level: int) -> Grid:
     order, V = ORDERS[level], law.V
     sigma, width = gap_scales(law)
     row, weight_row = panel_rule(softmax_gap_breaks(law), order)
-    points = [width * GAUSS_BREAKS[:-1], sigma * GAUSS_BREAKS]
+    points = [width * CORNER_BREAKS, sigma * GAUSS_BREAKS]
     y_breaks = merge_breaks(points, 0.0, CUTOFF * sigma)
     # Near the row's start y ≈ Y + c(1 − e^{−Y}), c = V p₂: break points of y, seen in Y.
     loser = expit(-row)
@@ -130,14 +132,14 @@ def place_fields(loss: Loss, law: Law, level: int) -> Grid:
     order = ORDERS[level]
     sigma, width = gap_scales(law)
     points, top, low = [*gap_breaks(law)], CUTOFF * sigma, -CUTOFF * width
-    scales = [width * GAUSS_BREAKS[:-1], sigma * GAUSS_BREAKS]
+    scales = [width * CORNER_BREAKS, sigma * GAUSS_BREAKS]
     hard = isinstance(loss, MaxMargin)
     if hard:
         rows = merge_breaks(points, low, max(top, 1.5), keep=(1.0,))
     else:
         step = 2.5 / (1 + level)
         points.append(split_long(np.array([0.0]), max(low, -30.0), min(30.0, top), step))
-        rows = merge_breaks(points, low, top)
+        rows = merge_breaks(points, low, top, keep=(mistake_edge(loss, law.V, 3),))
         scales.append(step * np.arange(1.0, 13.0))
     a, weight_row = panel_rule(rows, order)
     base = merge_breaks(scales, 0.0, top)

@@ -74,10 +74,35 @@ def place_nodes(loss: Loss, law: Law, level: int) -> Line:
     if isinstance(loss, CrossEntropy):
         return Line(*panel_rule(softmax_gap_breaks(law), ORDERS[level]))
     sigma, width = gap_scales(law)
-    points, low, high = gap_breaks(law), -CUTOFF * width, CUTOFF * sigma
+    points, low, high, edge = gap_breaks(law), -CUTOFF * width, CUTOFF * sigma, 1.0
     if not isinstance(loss, MaxMargin):
         points.append(split_long(np.array([0.0]), max(low, -30.0), min(high, 30.0), 2.5))
-    return Line(*panel_rule(merge_breaks(points, low, high, keep=(1.0,)), ORDERS[level]))
+        edge = mistake_edge(loss, law.V, 2)
+    breaks = merge_breaks(points, low, high, keep=(edge,))
+    return Line(*panel_rule(breaks, ORDERS[level]))
+
+
+def mistake_edge(loss: Loss, V: float, n_classes: int) -> float:
+    """The student's gap at which a training sample is just mistaken, by bisection.
+
+    With more classes it may depend on where the others are; they are taken far below.
+    """
+    label = np.zeros(1, dtype=np.int64)
+    far = [-1e3] * (n_classes - 2)
+
+    def mistaken(gap: float) -> bool:
+        f, _ = loss.denoise(np.array([[gap, 0.0, *far]]), label, V)
+        return gap + V * float(f[0, 0] - f[0, 1]) < 0
+
+    low, high = -1.0, 0.0
+    while low > -1e12 and not mistaken(low):
+        low, high = 2 * low, low
+    while high - low > 1e-13 * abs(low):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if mistaken(middle) else (low, middle)
+    return high
 
 
 def averages(loss: Loss, law: Law, line: Line) -> Averages:

@@ -1,0 +1,88 @@
+"""The commands ridge, asymptotics and plan."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from polyceptron.cli import app
+from polyceptron.errors import InvalidInput
+
+run = CliRunner().invoke
+
+
+def rows(*arguments):
+    result = run(app, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_ridge_marks_the_optimum(tmp_path):
+    picture = tmp_path / "ridge.svg"
+    found = rows(
+        "ridge", "-k", "2", "--alpha", "2,5", "--ridge", "1e-3:1:4", "--plot", str(picture)
+    )
+    assert len(found) == 10
+    for alpha in (2.0, 5.0):
+        errors = {
+            row["ridge"]: row["generalisation_error"] for row in found if row["alpha"] == alpha
+        }
+        (best,) = [row for row in found if row["alpha"] == alpha and row["is_best"]]
+        assert best["generalisation_error"] == min(errors.values())
+    assert picture.stat().st_size > 1000
+
+
+def test_ridge_table_and_csv(tmp_path):
+    target = tmp_path / "rows.csv"
+    result = run(
+        app, ["ridge", "-k", "2", "--alpha", "2", "--ridge", "0.1,1", "--csv", str(target)]
+    )
+    assert result.exit_code == 0
+    assert target.read_text().count("\n") == 4
+    table = run(app, ["ridge", "-k", "2", "--alpha", "2", "--ridge", "0.1,1"])
+    assert "*" in table.stdout
+
+
+def test_asymptotics():
+    (row,) = rows("asymptotics", "-k", "2", "--estimator", "cross-entropy", "--ridge", "1")
+    assert abs(row["exponent"] - 2 / 3) < row["exponent_uncertainty"]
+    assert row["constant_uncertainty"] < 1e-3
+    assert len(row["alpha"]) == len(row["generalisation_error"])
+    table = run(app, ["asymptotics", "-k", "2", "--estimator", "square", "--ridge", "1"])
+    assert table.exit_code == 0
+    assert "exponent" in table.stdout
+
+
+def test_plan_for_all_estimators():
+    found = rows("plan", "-k", "2", "--error", "0.1", "--dimension", "1000")
+    assert [row["estimator"] for row in found] == ["bayes", "cross-entropy", "square", "max-margin"]
+    assert all(row["n_samples"] >= 1000 * row["alpha"] for row in found)
+    assert "ridge" in found[1]
+    assert "ridge" not in found[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["ridge", "--alpha", "2", "--estimator", "max-margin"], "takes no ridge"),
+        (["ridge", "--alpha", "2", "--ridge", "-1,1"], "number of 0 or more"),
+        (["ridge", "--alpha", "-2", "--ridge", "1"], "alpha must be"),
+        (["ridge", "--alpha", "2", "--estimator", "hinge"], "unknown"),
+        (
+            ["ridge", "--alpha", "2", "--ridge", "1", "--csv", "no/such/folder/x.csv"],
+            "does not exist",
+        ),
+        (["asymptotics", "--estimator", "max-margin", "--ridge", "1"], "takes no ridge"),
+        (["asymptotics", "--ridge", "small"], "--ridge takes a number"),
+        (["asymptotics", "--estimator", "bayes", "--prior", "rademacher"], "no exponent"),
+        (["plan", "--error", "0.9"], "target error must lie between 0 and 0.6667"),
+        (["plan", "--error", "0.1", "--estimator", "max-margin", "--ridge", "1"], "takes no ridge"),
+        (["plan", "-k", "2", "--error", "1e-7", "--estimator", "square"], "out of reach"),
+        (["plan", "--error", "0.1", "--dimension", "0"], "dimension must be"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments, words):
+    result = run(app, arguments)
+    assert isinstance(result.exception, InvalidInput)
+    assert words in str(result.exception)
+    assert "\n" not in str(result.exception)

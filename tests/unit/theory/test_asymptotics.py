@@ -1,0 +1,74 @@
+"""Decay of the error at large α: exponents, constants, and the reduction to two classes."""
+
+import math
+
+import pytest
+
+import polyceptron as pc
+from polyceptron.errors import InvalidInput
+from polyceptron.theory.asymptotics import asymptotics
+from polyceptron.theory.erm import erm_fixed_point
+from polyceptron.theory.erm.square import label_signal
+
+
+@pytest.mark.parametrize(
+    ("estimator", "exponent", "tolerance"),
+    [
+        (pc.BayesOptimal(), 1, 1e-6),
+        (pc.ERM("max-margin"), 1, 1e-6),
+        (pc.ERM("cross-entropy", "optimal"), 1, 1e-6),
+        (pc.ERM("cross-entropy", 1.0), 2 / 3, 2e-4),
+        (pc.ERM("cross-entropy", 0.01), 2 / 3, 5e-4),
+        (pc.ERM("square", 1.0), 1 / 2, 1e-5),
+    ],
+)
+def test_exponents_of_two_classes(estimator, exponent, tolerance):
+    found = asymptotics(pc.Teacher(2), estimator)
+    assert found.exact_exponent == pytest.approx(exponent)
+    assert abs(found.exponent - exponent) < max(found.exponent_uncertainty, 1e-9)
+    assert found.exponent_uncertainty < tolerance
+
+
+def test_cross_entropy_at_fixed_ridge_is_not_one_half():
+    """The exponent read off a figure in the literature is excluded, at three classes too."""
+    found = asymptotics(pc.Teacher(3), pc.ERM("cross-entropy", 1.0), alpha_max=1e5)
+    assert abs(found.exponent - 0.5) > 100 * found.exponent_uncertainty
+    assert found.exponent == pytest.approx(2 / 3, abs=3 * found.exponent_uncertainty)
+
+
+def test_the_norm_at_fixed_ridge_grows_as_the_cube_root():
+    norms = [math.sqrt(erm_fixed_point(2, "cross-entropy", 1.0, a).q) for a in (1e5, 8e5)]
+    assert norms[1] / norms[0] == pytest.approx(2, rel=2e-3)
+
+
+@pytest.mark.parametrize("estimator", [pc.ERM("max-margin"), pc.ERM("cross-entropy", 0.1)])
+def test_three_classes_reduce_to_two(estimator):
+    found = asymptotics(pc.Teacher(3), estimator)
+    assert found.constant == pytest.approx(found.exact_constant, abs=3 * found.constant_uncertainty)
+
+
+def test_square_constant_from_its_closed_form():
+    """τ² → α c²/σ² as α → ∞ at fixed λ, so ε√α → σ/(πc) at k = 2."""
+    c, s2 = label_signal(2)
+    found = asymptotics(pc.Teacher(2), pc.ERM("square", 1.0))
+    assert found.constant == pytest.approx(math.sqrt(s2 - c**2) / (math.pi * c), rel=1e-6)
+
+
+@pytest.mark.slow
+def test_five_classes_reduce_to_two_within_uncertainty():
+    found = asymptotics(pc.Teacher(5), pc.ERM("max-margin"), alpha_max=2e3)
+    assert abs(found.exponent - 1) < 4 * found.exponent_uncertainty
+    assert abs(found.constant - found.exact_constant) < 4 * found.constant_uncertainty
+
+
+def test_best_cross_entropy_is_within_a_thousandth_of_bayes():
+    bayes = asymptotics(pc.Teacher(2), pc.BayesOptimal())
+    best = asymptotics(pc.Teacher(2), pc.ERM("cross-entropy", "optimal"))
+    assert best.constant / bayes.constant == pytest.approx(1.00063, abs=1e-5)
+
+
+def test_what_has_no_exponent_says_so():
+    with pytest.raises(InvalidInput, match="faster than any power"):
+        asymptotics(pc.Teacher(3, "rademacher"), pc.BayesOptimal())
+    with pytest.raises(InvalidInput, match="alpha_max"):
+        asymptotics(pc.Teacher(3), pc.ERM("square", 1.0), alpha_max=1.0)

@@ -1,0 +1,311 @@
+"""The fixed points of empirical risk minimisation: limits, closed forms, honest uncertainties."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+
+import polyceptron as pc
+from polyceptron.errors import InvalidInput
+from polyceptron.model.losses import CrossEntropy, Loss, MaxMargin, SquareLoss
+from polyceptron.rows import Status
+from polyceptron.theory.erm import (
+    best_square_ridge,
+    erm_fixed_point,
+    erm_rows,
+    erm_state_evolution,
+    many,
+    margin_law,
+    optimal_ridge,
+    ridge_rows,
+    three,
+)
+from polyceptron.theory.erm.averages import Law
+from polyceptron.theory.erm.equations import Problem, boundary_density
+from polyceptron.theory.erm.fixed_point import solve
+from polyceptron.theory.erm.square import label_signal
+
+
+class Differences(Loss):
+    """‖P(z − e_y)‖²/2 on the class differences: the square loss as a user would add it."""
+
+    name = "differences"
+
+    def gradient(self, z, y):
+        z = np.asarray(z, dtype=float)
+        shifted = z - (np.arange(z.shape[1]) == np.asarray(y)[:, None])
+        return shifted - shifted.mean(1, keepdims=True)
+
+    def value(self, z, y):
+        return (self.gradient(z, y) ** 2).sum(1) / 2
+
+    def hessian(self, z, y):
+        n, k = np.shape(z)
+        return np.broadcast_to(np.eye(k) - 1 / k, (n, k, k))
+
+
+class Shifted(Differences):
+    """Not a function of differences."""
+
+    name = "shifted"
+
+    def gradient(self, z, y):
+        return np.asarray(z, dtype=float)
+
+
+class Unfair(Differences):
+    """Class 0 counts double."""
+
+    name = "unfair"
+
+    def gradient(self, z, y):
+        return super().gradient(z, y) * (1 + (np.asarray(y) == 0))[:, None]
+
+
+@pytest.mark.parametrize(("k", "alpha", "ridge"), [(2, 0.7, 0.3), (3, 2.0, 1.0), (3, 20.0, 1e-3)])
+def test_square_equations_have_the_closed_form_as_root(k, alpha, ridge):
+    """The general solver, given the square loss's denoiser only, lands on the closed form."""
+    solved = solve(Problem(k, SquareLoss(), ridge, alpha), 1e-8)
+    closed = erm_fixed_point(k, "square", ridge, alpha)
+    for name in ("m", "q", "V", "m_hat", "q_hat", "V_hat", "generalisation_error"):
+        assert getattr(solved, name) == pytest.approx(getattr(closed, name), rel=2e-6)
+    assert solved.training_error == pytest.approx(closed.training_error, abs=1e-6)
+
+
+def test_square_equations_at_five_classes_within_their_uncertainty():
+    solved = solve(Problem(5, SquareLoss(), 0.5, 3.0), 1e-4)
+    closed = erm_fixed_point(5, "square", 0.5, 3.0)
+    assert abs(solved.generalisation_error - closed.generalisation_error) < 4 * solved.uncertainty
+    assert solved.training_error == pytest.approx(closed.training_error, rel=0.01)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_a_loss_added_by_value_gradient_and_hessian(k):
+    point = erm_fixed_point(k, Differences(), 0.8, 2.5, tol=1e-6 if k <= 3 else 2e-4)
+    closed = erm_fixed_point(k, "square", 0.8, 2.5)
+    allowed = max(2e-6, 4 * point.uncertainty)
+    assert abs(point.generalisation_error - closed.generalisation_error) < allowed
+
+
+def test_square_susceptibility_is_the_stieltjes_transform_of_marchenko_pastur():
+    """V = lim (1/d) tr (XᵀX/d + λ)⁻¹, integrated over the law of the eigenvalues."""
+    for alpha, ridge in ((0.5, 0.2), (2.0, 1.0), (8.0, 0.01)):
+        low, high = (1 - math.sqrt(alpha)) ** 2, (1 + math.sqrt(alpha)) ** 2
+
+        def density(x, low=low, high=high):
+            return math.sqrt((high - x) * (x - low)) / (2 * math.pi * x)
+
+        bulk = quad(lambda x, r=ridge: density(x) / (x + r), low, high, epsabs=1e-12)[0]
+        expected = bulk + max(1 - alpha, 0) / ridge
+        assert pytest.approx(expected, rel=1e-8) == erm_fixed_point(3, "square", ridge, alpha).V
+
+
+def test_minimum_norm_interpolation_and_its_divergence():
+    c, s2 = label_signal(3)
+    above, below = erm_fixed_point(3, "square", 0, 2.0), erm_fixed_point(3, "square", 0, 0.5)
+    assert above.q == pytest.approx(c**2 + (s2 - c**2))
+    assert below.m == pytest.approx(0.5 * c)
+    assert below.training_loss == 0
+    at_one = erm_fixed_point(3, "square", 0, 1.0)
+    assert at_one.status == Status.DIVERGES
+    assert math.isinf(at_one.q)
+    assert at_one.generalisation_error == pytest.approx(2 / 3)
+    # the limit is continuous: small ridges approach it, and the peak grows
+    for alpha in (0.5, 2.0):
+        near = erm_fixed_point(3, "square", 1e-9, alpha).generalisation_error
+        limit = erm_fixed_point(3, "square", 0, alpha).generalisation_error
+        assert near == pytest.approx(limit, abs=1e-7)
+    peaks = [erm_fixed_point(3, "square", r, 1.0).generalisation_error for r in (1e-2, 1e-4, 1e-8)]
+    assert peaks == sorted(peaks)
+    assert peaks[-1] > 0.64
+
+
+@pytest.mark.parametrize("k", [2, 3, 7])
+def test_best_square_ridge_is_a_minimum_at_every_alpha(k):
+    best = best_square_ridge(k)
+    for alpha in (0.3, 1.0, 10.0):
+        centre = erm_fixed_point(k, "square", "optimal", alpha)
+        assert centre.ridge == best
+        for factor in (0.8, 1.25):
+            other = erm_fixed_point(k, "square", factor * best, alpha)
+            assert other.generalisation_error > centre.generalisation_error
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_large_ridge(k):
+    """λ → ∞: no feedback, mλ → αc and qλ² → α²c² + α/k, for every loss with ∇ℓ(0) = 1/k − e_y."""
+    c, s2 = label_signal(k)
+    point = erm_fixed_point(k, "cross-entropy", 1e6, 2.0)
+    tolerance = 1e-5 if k <= 3 else 3e-3
+    assert point.m * 1e6 == pytest.approx(2 * c, rel=tolerance)
+    assert point.q * 1e12 == pytest.approx(4 * c**2 + 2 * s2, rel=tolerance)
+    assert point.training_loss == pytest.approx(math.log(k), rel=1e-4 if k <= 3 else 3e-3)
+
+
+@pytest.mark.parametrize(("k", "alpha"), [(2, 0.5), (3, 0.2)])
+def test_small_ridge_tends_to_max_margin(k, alpha):
+    limit = erm_fixed_point(k, "cross-entropy", 0, alpha)
+    assert (
+        limit.generalisation_error
+        == erm_fixed_point(k, "max-margin", 0, alpha).generalisation_error
+    )
+    gaps = [
+        abs(erm_fixed_point(k, "cross-entropy", ridge, alpha).generalisation_error
+            - limit.generalisation_error)
+        for ridge in (1e-3, 1e-6, 1e-10)
+    ]  # fmt: skip
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[-1] < 0.004
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_halving_the_tolerance_moves_less_than_the_uncertainty(k):
+    rng = np.random.default_rng(5)
+    for _ in range(6 if k == 3 else 15):
+        alpha, ridge = 10 ** rng.uniform(-1.7, 3), 10 ** rng.uniform(-6, 3)
+        coarse = erm_fixed_point(k, "cross-entropy", ridge, alpha, tol=1e-6)
+        fine = erm_fixed_point(k, "cross-entropy", ridge, alpha, tol=1e-9)
+        assert coarse.status == fine.status == Status.OK
+        change = abs(coarse.generalisation_error - fine.generalisation_error)
+        assert change < coarse.uncertainty < 1e-6
+
+
+@pytest.mark.slow
+def test_uncertainties_of_many_classes_are_honest():
+    """Within four standard errors of a ten times finer run, which uses more points."""
+    for k, alpha, ridge in ((4, 2.0, 0.1), (10, 5.0, 0.01)):
+        coarse = erm_fixed_point(k, "cross-entropy", ridge, alpha, tol=1e-3)
+        fine = erm_fixed_point(k, "cross-entropy", ridge, alpha, tol=8e-5)
+        change = abs(coarse.generalisation_error - fine.generalisation_error)
+        assert change < 4 * math.hypot(coarse.uncertainty, fine.uncertainty)
+        assert fine.status == Status.OK
+
+
+@pytest.mark.parametrize("loss", [CrossEntropy(), MaxMargin()])
+@pytest.mark.parametrize("law", [Law(0.5, 0.3, 2.0), Law(3.0, 50.0, 5.0), Law(100.0, 1e4, 50.0)])
+def test_random_points_agree_with_the_deterministic_rule(loss, law):
+    exact = three.averages(loss, law, three.place_nodes(loss, law, 3))
+    random = many.averages(loss, law, many.place_points(3, loss, law, 1))
+    for sampled, true in zip(random.parts, exact.parts, strict=True):
+        error = sampled.std(ddof=1) / math.sqrt(len(sampled))
+        assert abs(sampled.mean() - true[0]) <= 4.5 * error + 1e-12 * abs(true[0])
+
+
+@pytest.mark.parametrize("law", [Law(0.5, 0.3, 2.0), Law(30.0, 1e3, 20.0)])
+def test_gaussian_integration_by_parts(law):
+    """C = (m/q)M − D links four averages that are computed apart."""
+    for loss in (CrossEntropy(), MaxMargin()):
+        a = three.averages(loss, law, three.place_nodes(loss, law, 3))
+        combined = law.m / law.q * a.M - (a.D_plus - a.D_minus)
+        assert combined[0] == pytest.approx(a.C[0], rel=1e-8)
+        assert a.mass[0] == pytest.approx(1, abs=1e-8)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(2, 3), st.floats(-1.3, 2.0), st.floats(-5.0, 2.5))
+def test_properties(k, log_alpha, log_ridge):
+    alpha, ridge = 10**log_alpha, 10**log_ridge
+    point = erm_fixed_point(k, "cross-entropy", ridge, alpha)
+    assert 0 <= point.correlation <= 1
+    assert point.m**2 <= point.q * (1 + 1e-12)
+    assert 0 < point.generalisation_error < 1 - 1 / k
+    assert point.training_error <= point.generalisation_error + point.uncertainty
+    weaker = pc.generalisation_error(0.99 * point.correlation, k)
+    assert weaker > point.generalisation_error
+    (bayes,) = pc.theory.curve_rows(pc.Teacher(k), pc.BayesOptimal(), [alpha])
+    slack = point.uncertainty + bayes["uncertainty"]
+    assert bayes["generalisation_error"] <= point.generalisation_error + slack
+
+
+def test_optimal_ridge_of_cross_entropy_is_a_minimum():
+    best = erm_fixed_point(3, "cross-entropy", "optimal", 5.0)
+    assert best.ridge == pytest.approx(optimal_ridge(3, "cross_entropy", 5.0))
+    for factor in (0.7, 1.4):
+        other = erm_fixed_point(3, "cross-entropy", factor * best.ridge, 5.0)
+        assert other.generalisation_error > best.generalisation_error
+
+
+def test_rows_share_the_schema_and_ignore_the_prior():
+    estimator = pc.ERM("cross-entropy", 0.1)
+    gaussian = erm_rows(pc.Teacher(3), estimator, [2.0, 1.0, 0.0])
+    rademacher = erm_rows(pc.Teacher(3, "rademacher"), estimator, [2.0, 1.0, 0.0])
+    assert [row["alpha"] for row in gaussian] == [2.0, 1.0, 0.0]
+    assert gaussian[2]["generalisation_error"] == pytest.approx(2 / 3)
+    for first, second in zip(gaussian, rademacher, strict=True):
+        assert first["generalisation_error"] == second["generalisation_error"]
+        assert second["prior"] == "rademacher"
+        assert first["estimator"] == "cross-entropy"
+    (perceptron,) = erm_rows(pc.Perceptron("rademacher"), estimator, [2.0])
+    (argmax,) = erm_rows(pc.Teacher(2), estimator, [2.0])
+    assert perceptron["generalisation_error"] == argmax["generalisation_error"]
+
+
+def test_iteration_ends_at_the_fixed_point():
+    for loss, ridge in (("cross-entropy", 0.5), ("square", 0.5)):
+        steps = erm_state_evolution(3, loss, ridge, 2.0, 80)
+        point = erm_fixed_point(3, loss, ridge, 2.0, tol=1e-8)
+        assert steps[0].generalisation_error == pytest.approx(2 / 3)
+        assert steps[-1].m == pytest.approx(point.m, rel=1e-6)
+        assert pytest.approx(point.V, rel=1e-6) == steps[-1].V
+    hard = erm_state_evolution(2, "max-margin", 0, 0.5, 400)
+    expected = erm_fixed_point(2, "max-margin", 0, 0.5, tol=1e-8)
+    assert hard[-1].q == pytest.approx(expected.q, rel=1e-4)
+    assert pytest.approx(expected.V, rel=1e-4) == hard[-1].V
+
+
+def mass(x, density):
+    return float(np.trapezoid(density, x))
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize(
+    ("loss", "ridge"), [("cross-entropy", 0.1), ("square", 0.5), ("max-margin", 0)]
+)
+def test_margins_hold_the_errors(k, loss, ridge):
+    scale = {"cross-entropy": 1.0, "square": 0.2, "max-margin": 0.6}[loss]
+    left, right = np.linspace(-25, 0, 90), np.linspace(0, 25, 90)
+    wrong, fine = (margin_law(k, loss, ridge, 3.0, scale * x) for x in (left, right))
+    left, right = scale * left, scale * right
+    point = wrong.point
+    assert mass(left, wrong.fresh) == pytest.approx(point.generalisation_error, abs=2e-3)
+    assert mass(left, wrong.training) == pytest.approx(point.training_error, abs=3e-3)
+    assert mass(left, wrong.fresh) + mass(right, fine.fresh) == pytest.approx(1, abs=2e-3)
+    total = mass(left, wrong.training) + mass(right, fine.training) + fine.atom
+    assert total == pytest.approx(1, abs=3e-2)
+    if loss == "max-margin":
+        assert fine.training[right < 1].max() == 0
+
+
+def test_ridge_rows_mark_the_optimum():
+    rows = ridge_rows(pc.Teacher(2), "cross-entropy", [2.0], [0.01, 0.1, 1.0])
+    best = [row for row in rows if row["is_best"]]
+    assert len(best) == 1
+    assert best[0]["generalisation_error"] == min(row["generalisation_error"] for row in rows)
+    with pytest.raises(InvalidInput, match="nothing to compare"):
+        ridge_rows(pc.Teacher(2), "max-margin", [2.0], [0.0])
+
+
+def test_boundary_density_of_three_classes():
+    assert boundary_density(2) == pytest.approx(1)
+    assert boundary_density(3) == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: erm_fixed_point(3, "square", 1, -1), "alpha must be"),
+        (lambda: erm_fixed_point(3, "square", 1, float("inf")), "alpha must be"),
+        (lambda: erm_fixed_point(1, "square", 1, 1), "number of classes"),
+        (lambda: erm_fixed_point(3, "square", 1, 1, tol=-1), "tolerance"),
+        (lambda: erm_fixed_point(3, Shifted(), 1, 1), "does not sum to zero"),
+        (lambda: erm_fixed_point(3, Unfair(), 1, 1), "treats the classes alike"),
+        (lambda: erm_state_evolution(3, "cross-entropy", 0, 1), "ridge above 0"),
+        (lambda: erm_state_evolution(3, "square", 1, 1, start=(2, 1, 1)), "start"),
+    ],
+)
+def test_bad_input_says_what_is_allowed(call, words):
+    with pytest.raises(InvalidInput, match=words):
+        call()

@@ -1,0 +1,63 @@
+"""The planner inverts the learning curves."""
+
+import pytest
+
+import polyceptron as pc
+from polyceptron.errors import InvalidInput
+from polyceptron.theory.erm import erm_rows
+from polyceptron.theory.planner import plan
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        pc.ERM("cross-entropy", 0.1),
+        pc.ERM("max-margin"),
+        pc.ERM("square", "optimal"),
+        pc.BayesOptimal(),
+    ],
+)
+def test_the_answer_has_the_asked_error(estimator):
+    found = plan(pc.Teacher(3), 0.2, estimator, dimension=100)
+    assert found.row["generalisation_error"] == pytest.approx(0.2, rel=2e-4)
+    assert found.n_samples == pytest.approx(found.alpha * 100, abs=1)
+    assert found.n_samples >= found.alpha * 100 - 1e-6
+    assert found.row["dimension"] == 100
+    (row,) = pc.theory.curve_rows(pc.Teacher(3), estimator, [found.alpha])
+    assert row["generalisation_error"] == pytest.approx(0.2, rel=2e-4)
+
+
+def test_better_estimators_need_less():
+    teacher = pc.Teacher(2)
+    bayes = plan(teacher, 0.1, pc.BayesOptimal()).alpha
+    best = plan(teacher, 0.1, pc.ERM("cross-entropy", "optimal"))
+    hard = plan(teacher, 0.1, pc.ERM("max-margin")).alpha
+    square = plan(teacher, 0.1, pc.ERM("square", "optimal")).alpha
+    assert bayes < best.alpha < hard < square
+    assert 0 < best.row["ridge"] < 0.1
+
+
+def test_double_descent_is_met_from_the_left():
+    """Without ridge the square loss reaches 0.55 below α = 1 and again above: the first counts."""
+    found = plan(pc.Teacher(3), 0.55, pc.ERM("square", 0))
+    assert found.alpha < 0.5
+    later = erm_rows(pc.Teacher(3), pc.ERM("square", 0), [1.05])
+    assert later[0]["generalisation_error"] > 0.55
+
+
+def test_a_first_order_jump_is_found():
+    """With binary weights the Bayes error jumps to 0 at the transition."""
+    teacher = pc.Perceptron("rademacher")
+    found = plan(teacher, 1e-6, pc.BayesOptimal())
+    assert found.alpha == pytest.approx(pc.transitions(teacher).alpha_it, abs=1e-3)
+
+
+@pytest.mark.parametrize("error", [0.0, -0.1, 0.7, 1.0, float("nan"), "small"])
+def test_targets_out_of_range(error):
+    with pytest.raises(InvalidInput, match=r"between 0 and 0\.6667"):
+        plan(pc.Teacher(3), error, pc.BayesOptimal())
+
+
+def test_a_target_beyond_reach_says_how_far_one_gets():
+    with pytest.raises(InvalidInput, match=r"out of reach: it is still .* at alpha = 1e\+06"):
+        plan(pc.Teacher(2), 1e-6, pc.ERM("square", 1.0))
