@@ -11,6 +11,7 @@ import typer
 def register(app: typer.Typer) -> None:
     """Add this module's commands."""
     app.command()(figures)
+    app.command()(explore)
 
 
 def figures(
@@ -42,3 +43,12 @@ def figures(
         sys.stderr.write("stopped: the same command goes on from here\n")
         raise typer.Exit(128 + getattr(stop, "signal_number", 2)) from None
     sys.stderr.write(f"{len(written)} files in {out}; open {out / 'index.html'}\n")
+
+
+def explore(
+    port: int = typer.Option(8050, "--port", help="Port to listen on; 0 for any free one."),
+) -> None:
+    """Explore learning curves and simulations in the browser, on this machine only."""
+    from polyceptron.report.explorer.server import serve
+
+    serve(port, lambda address: typer.echo(f"open {address} (stop with Ctrl-C)"))

@@ -1,0 +1,310 @@
+"""Plotly figures as plain dictionaries, each a function of rows.
+
+Theory is drawn as lines and simulations as symbols with standard errors, in the colours of the
+paper's figures; transitions are labelled verticals and the hard phase is a band between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from polyceptron.report.explorer.compute import Row, averages
+from polyceptron.report.explorer.state import State
+from polyceptron.report.style import COLOURS, CYCLE, LABELS
+
+Figure = dict[str, Any]
+INK, GRID, BAND, QUIET = "#222222", "#e3e3e3", "#f6e3b4", "#5c5c5c"
+BRANCHES = {"amp": ("AMP", COLOURS["amp"], "dash"), "unstable": ("barrier", "#7a7a7a", "dot")}
+SHOWN = {
+    "correlation": "correlation m/√q",
+    "variance": "variance V",
+    "training-error": "training error",
+    "training-loss": "training loss",
+}
+COLUMNS = {"variance": "V", "training-error": "training_error", "training-loss": "training_loss"}
+
+
+class Simulated:
+    """Rows of one simulation with the name and the colour under which they are drawn."""
+
+    def __init__(self, state: State, rows: Sequence[Row], number: int) -> None:
+        self.state, self.rows = state, list(rows)
+        name = LABELS.get(state.simulation, state.simulation)
+        self.label = f"{name}, d = {state.dimension}"
+        self.colour = COLOURS.get(state.simulation, CYCLE[number % len(CYCLE)])
+        self.symbol = ("circle", "square", "diamond", "triangle-up", "cross", "x")[number % 6]
+
+
+def learning_figure(
+    state: State,
+    curves: Mapping[str, Sequence[Row]],
+    transitions: Mapping[str, Any] | None,
+    simulations: Sequence[Simulated] = (),
+) -> Figure:
+    """Generalisation error against α."""
+    traces = []
+    for name, rows in curves.items():
+        for branch, part in _branches(rows):
+            label, colour, dash = BRANCHES.get(branch, (LABELS[name], COLOURS[name], "solid"))
+            traces.append(_line(part, "generalisation_error", label, colour, dash))
+    for one in simulations:
+        traces.append(_symbols(one, "generalisation_error"))
+    layout = _layout("sample complexity α = n/d", "generalisation error ε", state, state.scale)
+    layout["yaxis"]["type"] = state.error_scale
+    if state.error_scale == "linear":
+        layout["yaxis"]["rangemode"] = "tozero"
+    else:
+        layout["yaxis"]["exponentformat"] = "power"
+    _mark_transitions(layout, state, transitions)
+    return {"data": traces, "layout": layout}
+
+
+def order_figure(
+    state: State, curves: Mapping[str, Sequence[Row]], simulations: Sequence[Simulated] = ()
+) -> Figure:
+    """Order parameters (or what the page asks for) against α."""
+    traces: list[dict[str, Any]] = []
+    both = state.shown == "overlaps"
+    for name, rows in curves.items():
+        for branch, part in _branches(rows):
+            label, colour, dash = BRANCHES.get(branch, (LABELS[name], COLOURS[name], "solid"))
+            if both and name != "bayes":
+                traces.append(_line(part, "q", f"q, {label}", colour, dash))
+                traces.append(_line(part, "m", f"m, {label}", colour, "dashdot"))
+            elif both:
+                traces.append(_line(part, "q", f"q = m, {label}", colour, dash))
+            else:
+                part = [_derived(row, state.shown) for row in part]
+                if any(row["shown"] is not None for row in part):
+                    traces.append(_line(part, "shown", label, colour, dash))
+    for one in simulations:
+        if both:
+            traces.append(_symbols(one, "q", "q, "))
+            traces.append(_symbols(one, "m", "m, ", hollow=True))
+        else:
+            rows = [_derived(row, state.shown) for row in one.rows]
+            if any(row["shown"] is not None for row in rows):
+                traces.append(_symbols(Simulated(one.state, rows, 0), "shown"))
+    title = "overlaps m and q" if both else SHOWN[state.shown]
+    layout = _layout("sample complexity α = n/d", title, state, state.scale)
+    layout["yaxis"]["rangemode"] = "tozero"
+    return {"data": traces, "layout": layout}
+
+
+def landscape_figure(state: State, found: Mapping[str, Any] | None, phase: str) -> Figure:
+    """Free entropy against the overlap at the chosen α, with its extrema."""
+    layout = _layout("overlap q", "free entropy Φ", state, "linear")
+    layout["xaxis"]["range"] = [-0.03, 1.03]
+    if found is None:
+        return {"data": [], "layout": layout}
+    traces: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": f"Φ at α = {found['alpha']:.4g}",
+            "x": found["q"],
+            "y": found["free_entropy"],
+            "line": {"color": INK, "width": 2},
+            "hovertemplate": "q %{x:.4f}<br>Φ %{y:.5f}<extra></extra>",
+        }
+    ]
+    looks = {
+        "optimal": ("best: Bayes-optimal", "star", COLOURS["bayes"], 15),
+        "amp": ("reached by AMP", "circle", COLOURS["amp"], 10),
+        "informed": ("perfect learning", "diamond-open", COLOURS["cross-entropy"], 11),
+        "unstable": ("barrier", "circle-open", "#7a7a7a", 10),
+    }
+    for point in found["extrema"]:
+        label, symbol, colour, size = looks[point["branch"]]
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": label,
+                "x": [point["q"]],
+                "y": [point["free_entropy"]],
+                "marker": {"symbol": symbol, "color": colour, "size": size, "line": {"width": 2}},
+                "customdata": [[point["generalisation_error"], point["uncertainty"]]],
+                "hovertemplate": f"{label}<br>q %{{x:.6f}}<br>Φ %{{y:.6f}}<br>"
+                "ε %{customdata[0]:.6g} ± %{customdata[1]:.1g}<extra></extra>",
+            }
+        )
+    heights = [value for value in found["free_entropy"] if value is not None]
+    start, top = found["free_entropy"][0], max(heights)
+    # A Gaussian prior sends Φ to −∞ at q = 1: keep the extrema in sight.
+    depth = max(3 * (top - start), top - min(p["free_entropy"] for p in found["extrema"]), 0.02)
+    low = max(min(heights), top - 1.15 * depth)
+    layout["yaxis"]["range"] = [low - 0.08 * (top - low), top + 0.12 * (top - low)]
+    layout["annotations"] = [_note(phase)] if phase else []
+    return {"data": traces, "layout": layout}
+
+
+def phase_words(state: State, transitions: Mapping[str, Any] | None) -> str:
+    """Where the chosen α lies, in a few words."""
+    if not state.finite_prior:
+        return "no transition: the error decays smoothly"
+    if not transitions or transitions.get("alpha_it") is None:
+        return ""
+    if state.alpha < transitions["alpha_it"]:
+        return "perfect learning is impossible here"
+    if state.alpha < transitions["alpha_algo"]:
+        return "hard phase: perfect learning is best, AMP stays behind"
+    return "easy phase: AMP learns perfectly"
+
+
+def _branches(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """The rows of each branch that is drawn; AMP's only where it differs from the optimal one."""
+    drawn: dict[str, list[Row]] = {}
+    best: dict[float, float] = {}
+    for row in rows:
+        branch = row.get("branch") or "optimal"
+        if branch == "optimal":
+            best[row["alpha"]] = row["generalisation_error"]
+        drawn.setdefault(branch, []).append(row)
+    amp = drawn.get("amp", [])
+    if all(abs(row["generalisation_error"] - best.get(row["alpha"], 0)) < 1e-9 for row in amp):
+        drawn.pop("amp", None)
+    drawn.pop("informed", None)
+    return list(drawn.items())
+
+
+def _derived(row: Row, shown: str) -> Row:
+    if shown == "correlation":
+        m, q = row.get("m"), row.get("q")
+        return {**row, "shown": m / q**0.5 if m is not None and q else None}
+    return {**row, "shown": row.get(COLUMNS[shown])}
+
+
+def _line(rows: Sequence[Row], column: str, label: str, colour: str, dash: str) -> dict[str, Any]:
+    error = column == "generalisation_error"
+    value = "ε %{y:.6g} ± %{customdata[0]:.1g}" if error else "%{y:.6g}"
+    return {
+        "type": "scatter",
+        "mode": "lines" if len(rows) > 1 else "markers",
+        "name": label,
+        "x": [row["alpha"] for row in rows],
+        "y": [row.get(column) for row in rows],
+        "customdata": [
+            [row.get("uncertainty") or 0.0, row.get("status", ""), _ridge(row)] for row in rows
+        ],
+        "line": {"color": colour, "dash": dash, "width": 2},
+        "hovertemplate": f"<b>{label}</b><br>α %{{x:.4g}}<br>{value}%{{customdata[2]}}"
+        "<br>status %{customdata[1]}<extra></extra>",
+    }
+
+
+def _ridge(row: Row) -> str:
+    return f"<br>λ {row['ridge']:.4g}" if row.get("ridge") is not None else ""
+
+
+def _symbols(one: Simulated, column: str, prefix: str = "", hollow: bool = False) -> dict[str, Any]:
+    points = averages(one.rows, column)
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": prefix + one.label,
+        "x": [point["alpha"] for point in points],
+        "y": [point["mean"] for point in points],
+        "error_y": {
+            "type": "data",
+            "array": [point["error"] for point in points],
+            "color": one.colour,
+            "thickness": 1.5,
+        },
+        "marker": {
+            "color": one.colour,
+            "symbol": one.symbol + ("-open" if hollow else ""),
+            "size": 8,
+        },
+        "customdata": [
+            [
+                "single run" if point["error"] is None else f"± {point['error']:.1g}",
+                point["count"],
+            ]
+            for point in points
+        ],
+        "hovertemplate": f"<b>{prefix}{one.label}</b><br>α %{{x:.4g}}<br>%{{y:.6g}} "
+        "%{customdata[0]}<br>runs %{customdata[1]}<extra></extra>",
+    }
+
+
+def _layout(x_title: str, y_title: str, state: State, scale: str) -> Figure:
+    axis = {
+        "gridcolor": GRID,
+        "linecolor": INK,
+        "zeroline": False,
+        "ticks": "outside",
+        "automargin": True,
+    }
+    return {
+        "template": None,
+        "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
+        "paper_bgcolor": "#ffffff",
+        "plot_bgcolor": "#ffffff",
+        "margin": {"l": 56, "r": 14, "t": 14, "b": 48},
+        "xaxis": {**axis, "title": {"text": x_title}, "type": scale},
+        "yaxis": {**axis, "title": {"text": y_title}, "type": "linear"},
+        "legend": {"orientation": "h", "y": -0.24, "yanchor": "top", "x": 0, "font": {"size": 12}},
+        "hovermode": "closest",
+        "hoverlabel": {"bgcolor": "#ffffff", "font": {"color": INK}},
+        # Zooming survives new results, not a new problem.
+        "uirevision": f"{state.model}{state.k}{state.prior}{state.low}{state.high}{state.scale}"
+        f"{state.error_scale}{state.shown}",
+    }
+
+
+def _mark_transitions(layout: Figure, state: State, transitions: Mapping[str, Any] | None) -> None:
+    """Verticals at the transitions with their names, the hard phase between, and the chosen α."""
+
+    def vertical(x: float, colour: str, dash: str) -> dict[str, Any]:
+        line = {"color": colour, "dash": dash, "width": 1.5}
+        return {
+            "type": "line", "xref": "x", "yref": "paper",
+            "x0": x, "x1": x, "y0": 0, "y1": 1, "line": line, "layer": "below",
+        }  # fmt: skip
+
+    shapes = [vertical(state.alpha, "#9a9a9a", "dot")]
+    notes = []
+    if transitions and transitions.get("alpha_it") is not None:
+        it, algo = transitions["alpha_it"], transitions["alpha_algo"]
+        if it < state.high and algo > state.low:
+            band = {
+                "type": "rect", "xref": "x", "yref": "paper",
+                "x0": max(it, state.low), "x1": min(algo, state.high), "y0": 0, "y1": 1,
+                "fillcolor": BAND, "opacity": 0.6, "line": {"width": 0}, "layer": "below",
+            }  # fmt: skip
+            shapes.insert(0, band)
+        for value, name, side in (
+            (it, "α<sub>IT</sub>", "right"),
+            (algo, "α<sub>algo</sub>", "left"),
+        ):
+            if state.low <= value <= state.high:
+                shapes.append(vertical(value, QUIET, "dash"))
+                notes.append(_label_at(value, f"{name} = {value:.4g}", side, state.scale))
+    layout["shapes"], layout["annotations"] = shapes, notes
+
+
+def _label_at(x: float, text: str, side: str, scale: str) -> dict[str, Any]:
+    import math
+
+    return {
+        "x": math.log10(x) if scale == "log" else x,
+        "y": 1,
+        "xref": "x",
+        "yref": "paper",
+        "text": text,
+        "showarrow": False,
+        "xanchor": side,
+        "yanchor": "top",
+        "xshift": -3 if side == "right" else 3,
+        "font": {"size": 12, "color": INK},
+    }
+
+
+def _note(text: str) -> dict[str, Any]:
+    return {
+        "x": 0.02, "y": 0.98, "xref": "paper", "yref": "paper", "text": text, "showarrow": False,
+        "xanchor": "left", "yanchor": "top", "align": "left", "font": {"size": 12, "color": INK},
+        "bgcolor": "rgba(255,255,255,0.8)",
+    }  # fmt: skip

@@ -1,0 +1,171 @@
+"""Theory for all visitors: a cache of answers, and two worker processes that fill it.
+
+Quick tasks and slow ones have a worker each, so that a slow curve never holds up a slider. A
+visitor wants the tasks of the latest state only: what nobody wants any more is dropped from the
+queue, and stopped if it is running for long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from polyceptron.errors import ComputationFailed
+from polyceptron.report.explorer.compute import Task, is_slow, key_of
+from polyceptron.report.explorer.process import Child
+
+MAX_CACHED = 400
+TIME_LIMIT = 180.0  # seconds a task may take
+PATIENCE = 3.0  # seconds an unwanted task may run on, as its tables may serve the next one
+
+
+@dataclass
+class Answer:
+    """What is known about a task: a part of its result or all of it, or why there is none."""
+
+    result: Any = None
+    error: str | None = None
+    complete: bool = False
+    done: int = 0
+    total: int = 0
+
+
+class TheoryQueue:
+    """Ask with `request`, look with `answer`, wait with `wait`; `close` ends the workers."""
+
+    def __init__(self, time_limit: float = TIME_LIMIT) -> None:
+        self.time_limit = time_limit
+        self._changed = threading.Condition()
+        self._answers: OrderedDict[str, Answer] = OrderedDict()
+        self._wanted: dict[str, set[str]] = {}
+        self._waiting: dict[bool, OrderedDict[str, Task]] = {
+            False: OrderedDict(),
+            True: OrderedDict(),
+        }
+        self._closed = False
+        self._children: dict[bool, Child] = {}
+        self._threads = [
+            threading.Thread(target=self._serve, args=(slow,), daemon=True)
+            for slow in (False, True)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def request(self, visitor: str, tasks: Iterable[Task]) -> list[str]:
+        """Replace what `visitor` wants; returns the keys of the tasks."""
+        tasks = list(tasks)
+        keys = [key_of(task) for task in tasks]
+        with self._changed:
+            self._wanted[visitor] = set(keys)
+            for key, task in zip(keys, tasks, strict=True):
+                if key in self._answers:
+                    self._answers.move_to_end(key)
+                    if self._answers[key].complete:
+                        continue
+                else:
+                    self._answers[key] = Answer()
+                self._waiting[is_slow(task)].setdefault(key, task)
+            wanted = set().union(*self._wanted.values())
+            for queue in self._waiting.values():
+                for key in [key for key in queue if key not in wanted]:
+                    del queue[key]
+            self._trim(wanted)
+            self._changed.notify_all()
+        return keys
+
+    def forget(self, visitor: str) -> None:
+        """The visitor is gone."""
+        with self._changed:
+            self._wanted.pop(visitor, None)
+
+    def answer(self, key: str) -> Answer:
+        """What is known now."""
+        with self._changed:
+            known = self._answers.get(key, Answer())
+            return Answer(**vars(known))
+
+    def wait(self, keys: Iterable[str], timeout: float) -> bool:
+        """Until all of `keys` are complete or the time is up; says whether they are."""
+        keys = list(keys)
+
+        def ready() -> bool:
+            return all(key in self._answers and self._answers[key].complete for key in keys)
+
+        with self._changed:
+            return self._changed.wait_for(ready, timeout)
+
+    def close(self) -> None:
+        """End both workers."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for child in list(self._children.values()):
+            child.kill()
+        for thread in self._threads:
+            thread.join(timeout=10)
+
+    def _trim(self, wanted: set[str]) -> None:
+        for key in [key for key in self._answers if key not in wanted]:
+            if len(self._answers) <= MAX_CACHED:
+                break
+            del self._answers[key]
+
+    def _serve(self, slow: bool) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self._waiting[slow])
+                if self._closed:
+                    return
+                key, task = next(iter(self._waiting[slow].items()))
+            try:
+                self._work(slow, key, task)
+            except ComputationFailed as error:
+                self._record(key, error=str(error), complete=True)
+            with self._changed:
+                self._waiting[slow].pop(key, None)
+
+    def _work(self, slow: bool, key: str, task: Task) -> None:
+        child = self._child(slow)
+        child.send({"task": task})
+        start = time.monotonic()
+        while True:
+            message = child.receive(0.1)
+            spent = time.monotonic() - start
+            if message is None:
+                if self._closed or (spent > PATIENCE and not self._is_wanted(key)):
+                    child.kill()
+                    return
+                if spent > self.time_limit:
+                    child.kill()
+                    raise ComputationFailed(
+                        f"stopped after {self.time_limit:.0f} s: choose fewer points or classes"
+                    )
+            elif "result" in message:
+                self._record(key, **message)
+            else:
+                self._record(key, error=message.get("error"), complete=True)
+                return
+
+    def _child(self, slow: bool) -> Child:
+        child = self._children.get(slow)
+        if child is None or not child.alive:
+            child = self._children[slow] = Child()
+            if self._closed:
+                child.kill()
+        return child
+
+    def _is_wanted(self, key: str) -> bool:
+        with self._changed:
+            return any(key in keys for keys in self._wanted.values())
+
+    def _record(self, key: str, **values: Any) -> None:
+        with self._changed, contextlib.suppress(KeyError):
+            answer = self._answers[key]
+            for name, value in values.items():
+                setattr(answer, name, value)
+            self._changed.notify_all()
