@@ -26,6 +26,12 @@ _HOME = {
     "state_evolution": "theory",
     "fixed_points": "theory",
     "generalisation_error": "theory",
+    "asymptotics": "theory",
+    "erm_fixed_point": "theory",
+    "erm_state_evolution": "theory",
+    "margin_law": "theory",
+    "optimal_ridge": "theory",
+    "plan": "theory",
     "amp": "algorithms",
     "AMPResult": "algorithms",
     "amp_erm": "algorithms",
@@ -59,8 +65,14 @@ if TYPE_CHECKING:
     from polyceptron.model import ERM, BayesOptimal, Loss, Perceptron, Teacher, finite_prior
     from polyceptron.report import learning_curve, predicted_curve
     from polyceptron.theory import (
+        asymptotics,
+        erm_fixed_point,
+        erm_state_evolution,
         fixed_points,
         generalisation_error,
+        margin_law,
+        optimal_ridge,
+        plan,
         solution_curve,
         state_evolution,
         transitions,
