@@ -5,8 +5,10 @@ import pytest
 
 from polyceptron.model import Teacher
 from polyceptron.numerics.qmc import summarise
-from polyceptron.theory import fixed_points, transitions
+from polyceptron.theory import bayes_optimal, fixed_points, transitions
 from polyceptron.theory.channel import _moments_qmc, channel_moments
+from polyceptron.theory.ensemble import ensemble
+from polyceptron.theory.transitions import _equal_entropy, _fine_entropy, _fine_fold, _fold
 
 
 @pytest.mark.parametrize("q", [0.2, 0.8, 0.999])
@@ -26,18 +28,27 @@ def test_uncertainty_falls_faster_than_monte_carlo():
     assert rate < -0.6
 
 
-@pytest.mark.parametrize("k", [4, 10])
-def test_stated_uncertainty_covers_a_long_run(k):
-    """Low effort against an effort 64 times larger, in units of the stated uncertainty."""
-    from polyceptron.theory.bayes_optimal import _at_alpha
-    from polyceptron.theory.ensemble import ensemble
+def at_effort(monkeypatch, k, level, alphas, tol=1e-4):
+    monkeypatch.setattr(bayes_optimal, "sampling_levels", lambda teacher: [level])
+    points = fixed_points(Teacher(k), alphas, tol)
+    return [p for p in points if p.branch == "optimal"]
 
-    for alpha in (0.5, 3.0, 50.0):
-        quick = _at_alpha(ensemble(Teacher(k), 4), alpha)[0]
-        long = _at_alpha(ensemble(Teacher(k), 10 if k == 4 else 9), alpha)[0]
-        difference = abs(quick.generalisation_error - long.generalisation_error)
-        assert difference < 4 * quick.uncertainty + 3 * long.uncertainty
-        assert long.uncertainty < quick.uncertainty
+
+@pytest.mark.parametrize("k", [4, 10])
+def test_stated_uncertainty_covers_a_long_run(k, monkeypatch):
+    """Low effort against an effort 32 times larger, in units of the stated uncertainty."""
+    alphas = [0.5, 3.0, 50.0]
+    quick, long = (at_effort(monkeypatch, k, level, alphas) for level in (4, 9))
+    for a, b in zip(quick, long, strict=True):
+        difference = abs(a.generalisation_error - b.generalisation_error)
+        assert difference < 4 * a.uncertainty + 3 * b.uncertainty
+        assert b.uncertainty < a.uncertainty
+
+
+def test_a_tolerance_out_of_reach_is_said(monkeypatch):
+    (point,) = at_effort(monkeypatch, 8, 4, [3.0], tol=1e-9)
+    assert point.status == "tolerance-not-met"
+    assert point.uncertainty > 1e-9
 
 
 def test_default_tolerance_is_met():
@@ -46,21 +57,23 @@ def test_default_tolerance_is_met():
         assert point.uncertainty <= 1e-4
 
 
-def test_a_tolerance_out_of_reach_is_said():
-    points = fixed_points(Teacher(60), [3.0], tol=1e-9)
-    assert points[0].status == "tolerance-not-met"
-    assert points[0].uncertainty > 1e-9
-
-
 @pytest.mark.slow
-def test_transitions_of_four_classes():
-    found = transitions(Teacher(4, "rademacher"), tol=2e-3)
+def test_sharpened_transitions_agree_with_the_curve_and_with_more_points():
+    """The fine values (at a known location) against the fold and crossing of a whole curve."""
+    teacher = Teacher(4, "rademacher")
+    curves = ensemble(teacher, 6)
+    (algo, x_algo), (it, x_it) = _fold(curves), _equal_entropy(curves)
+    for coarse, fine, finer in (
+        (algo, _fine_fold(teacher, x_algo.mean(), 7), _fine_fold(teacher, x_algo.mean(), 9)),
+        (it, _fine_entropy(teacher, x_it.mean(), 7), _fine_entropy(teacher, x_it.mean(), 9)),
+    ):
+        value, error = summarise(coarse)
+        assert abs(value - finer[0]) < 4 * error + 3 * finer[1]
+        assert abs(fine[0] - finer[0]) < 4 * fine[1] + 3 * finer[1]
+        assert finer[1] < 2e-3
+    found = transitions(teacher, tol=1e-2)
     assert found.status == "ok"
     assert 2.394895 < found.alpha_it < found.alpha_algo
-    # Independent sampling seeds are fixed, so compare with a finer run instead.
-    fine = transitions(Teacher(4, "rademacher"), tol=5e-4)
-    assert abs(found.alpha_it - fine.alpha_it) < 4 * found.alpha_it_uncertainty
-    assert abs(found.alpha_algo - fine.alpha_algo) < 4 * found.alpha_algo_uncertainty
 
 
 def test_hundred_classes_work():

@@ -239,9 +239,9 @@ class Ensemble:
     def grid(self) -> Points:
         """The curves on a grid of q̂ that spans them, (points, replicates)."""
         if isinstance(self.teacher.prior, GaussianPrior):
-            q_hat = np.exp(np.linspace(math.log(1e-9), math.log(1e22), 500))
+            q_hat = np.exp(np.linspace(math.log(1e-30), math.log(1e22), 700))
         else:
-            small = np.exp(np.linspace(math.log(1e-9), math.log(0.05), 60))
+            small = np.exp(np.linspace(math.log(1e-30), math.log(0.05), 120))
             q_hat = np.concatenate([small, self._finite_roots() ** 2])
         R = self.n_replicates
         flat = self.points(np.repeat(q_hat, R), np.tile(np.arange(R), q_hat.size))
