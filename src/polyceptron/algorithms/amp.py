@@ -20,7 +20,7 @@ from polyceptron.algorithms.amp_full import (
     matrix_step,
     start_variance,
 )
-from polyceptron.algorithms.amp_input import check_amp_input, check_choice
+from polyceptron.algorithms.amp_input import check_amp_input, check_choice, check_stopping
 from polyceptron.algorithms.amp_result import AMPResult
 from polyceptron.algorithms.amp_shared import shared_step
 from polyceptron.algorithms.amp_state import State, iterate
@@ -80,8 +80,7 @@ def amp(
         raise InvalidInput(f"the classical perceptron has 2 classes, got {k}")
     if not (math.isfinite(noise) and noise >= 0):
         raise InvalidInput(f"the noise variance must be 0 or more, got {noise!r}")
-    if X.dtype == np.float32:
-        tol = max(tol, 1e-5)
+    tol, max_iter = check_stopping(tol, max_iter, X.dtype)
     law = as_prior(prior)
     denoiser = make_denoiser(model, law, k)
     basis = difference_basis(k)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.amp_input import check_amp_input
+from polyceptron.algorithms.amp_input import check_amp_input, check_stopping
 from polyceptron.algorithms.amp_result import AMPResult
 from polyceptron.algorithms.amp_shared import shared_step
 from polyceptron.algorithms.amp_state import State, iterate
@@ -59,8 +59,7 @@ def amp_erm(
         raise InvalidInput(f"message passing needs a ridge above 0, got {ridge!r}")
     if not (math.isfinite(ridge) and ridge > 0):
         raise InvalidInput(f"message passing needs a ridge above 0, got {ridge!r}")
-    if X.dtype == np.float32:
-        tol = max(tol, 1e-5)
+    tol, max_iter = check_stopping(tol, max_iter, X.dtype)
     # The channel's curvature is a trace over the k − 1 differences, in any coordinates.
     basis = difference_basis(k) if _sees_differences_only(loss, k) else np.eye(k)
     share = basis.shape[1] / (k - 1)

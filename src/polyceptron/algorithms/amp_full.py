@@ -132,9 +132,13 @@ def _points_posterior(
     energy = 0.5 * np.einsum("ci,dij,cj->dc", u, precision, u, optimize=True)
     p = posterior_points(gamma @ u.T + log_p - energy)
     mean = p @ u
-    outer = (u[:, :, None] * u[:, None, :]).reshape(len(u), -1)
-    second = (p @ outer).reshape(*mean.shape, -1)
-    return mean, second - mean[:, :, None] * mean[:, None, :]
+    C = np.empty((*mean.shape, mean.shape[1]))
+    for i, j in np.ndindex(
+        C.shape[1:]
+    ):  # centred first: a certain weight has variance 0, not −1e-17
+        spread = (u[:, i] - mean[:, i, None]) * (u[:, j] - mean[:, j, None])
+        C[:, i, j] = (p * spread).sum(-1)
+    return mean, C
 
 
 def _pack(matrices: Array) -> Array:

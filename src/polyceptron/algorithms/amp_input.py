@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.teacher import check_classes
+from polyceptron.model.teacher import check_classes, check_size
 from polyceptron.numerics.denoise import project
 
 Array = NDArray[np.float64]
@@ -69,3 +69,11 @@ def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     """One of a few words, or a sentence that lists them."""
     if value not in allowed:
         raise InvalidInput(f"unknown {name} {value!r}: allowed are {', '.join(map(repr, allowed))}")
+
+
+def check_stopping(tol: Any, max_iter: Any, dtype: Any) -> tuple[float, int]:
+    """The tolerance, which single precision cannot meet below 1e-5, and the most iterations."""
+    if isinstance(tol, bool) or not isinstance(tol, int | float | np.number) or not 0 < tol < 1:
+        raise InvalidInput(f"tol must be a number between 0 and 1, got {tol!r}")
+    floor = 1e-5 if dtype == np.float32 else 0.0
+    return max(float(tol), floor), check_size(max_iter, "max_iter")

@@ -10,9 +10,10 @@ steps, but in one direction, and is let go.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ Array = NDArray[np.float64]
 _DAMPING = (0.0, 0.3, 0.5, 0.7, 0.85, 0.93, 0.97)
 _GROWTH = 3.0  # near a transition steps double on their way out of a plateau, unaided
 _PATIENCE = 3  # grown steps in a row before the damping rises
-_MAX_IDLE = 25  # steps without progress before it rises
+_WINDOW = 30  # steps over which to see whether they still shrink
 _MAX_RETREATS = 5  # returns to the best point at the highest damping before giving up
 
 
@@ -75,33 +76,54 @@ class _Damper:
     """The damping, and the evidence for raising it."""
 
     level: int = 0
-    strikes: int = 0
-    idle: int = 0
     retreats: int = 0
+    strikes: int = 0
     least: float = math.inf
-    direction: Array | None = field(default=None, repr=False)
+    direction: Array | None = None
+    sizes: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    turns: deque[bool] = field(default_factory=lambda: deque(maxlen=_WINDOW))
 
     @property
     def value(self) -> float:
         return _DAMPING[self.level]
 
-    def judge(self, residual: float, step: Array) -> bool:
-        """Whether to damp more: steps turn back and have grown, or have long not shrunk."""
-        turning = self.direction is not None and _cosine(step, self.direction) < 0.2
+    def judge(self, size: float, step: Array) -> bool:
+        """Whether to damp more: steps turn back and keep growing, or have stopped shrinking."""
+        turning = self.direction is not None and self._slope(step, self.direction) < 0.9
+        growing = turning and size > max(_GROWTH * self.least, 0.98 * self.sizes[-1])
         self.direction = step
-        self.idle = 0 if residual < self.least else self.idle + 1
-        self.least = min(self.least, residual)
-        grown = turning and residual > _GROWTH * self.least
-        self.strikes = self.strikes + 1 if grown else 0
-        if self.strikes < _PATIENCE and not (turning and self.idle >= _MAX_IDLE):
+        self.sizes.append(size)
+        self.turns.append(turning)
+        self.least = min(self.least, size)
+        self.strikes = self.strikes + 1 if growing else 0
+        if self.strikes < _PATIENCE and not self._stagnates():
             return False
         self.raise_level()
         return True
 
+    def _stagnates(self) -> bool:
+        sizes, half = list(self.sizes), _WINDOW // 2
+        return (
+            len(sizes) == _WINDOW
+            and min(sizes[half:]) > 0.9 * min(sizes[:half])
+            and sum(self.turns) > 0.8 * _WINDOW
+        )
+
+    def _slope(self, step: Array, last: Array) -> float:
+        """The map's own factor along the last step: above 1 it runs away, which no damping stops.
+
+        Damping turns a factor λ of the map into δ + (1 − δ)λ from one proposed step to the next.
+        """
+        square = float(np.vdot(last, last))
+        seen = float(np.vdot(step, last)) / square if square > 0 else 1.0
+        return (seen - self.value) / (1 - self.value)
+
     def raise_level(self) -> None:
         """More damping, judged afresh."""
         self.level = min(self.level + 1, len(_DAMPING) - 1)
-        self.strikes, self.idle, self.least, self.direction = 0, 0, math.inf, None
+        self.strikes, self.least, self.direction = 0, math.inf, None
+        self.sizes.clear()
+        self.turns.clear()
 
 
 def iterate(
@@ -118,47 +140,53 @@ def iterate(
     that led there (infinite for the start, t = 0).
     """
     damper = _Damper()
-    state, best, least = start, start, math.inf
+    state, best, least = start, start, Change(math.inf, 1.0)
     observe(0, start, math.inf, 0.0)
-    used, residual, t = 0.0, math.inf, 0
+    used, t = 0.0, 0
     while t < max_iter:
         t += 1
         new = step(state)
-        if not new.is_finite():
+        change = _change(state, new)
+        if not new.is_finite() or not math.isfinite(change.size):
             if damper.retreats == _MAX_RETREATS:
                 break
             damper.retreats += 1
             damper.raise_level()
-            state = best
-            observe(t, state, least, damper.value)
+            used, state = damper.value, best
+            observe(t, state, least.relative, damper.value)
             continue
-        residual = _residual(state, new)
-        if residual < least or t == 1:
-            best, least = new, residual
-        if residual < tol:
-            observe(t, new, residual, damper.value)
-            return Outcome(new, t, Status.OK, residual, used)
-        if damper.judge(residual, new.weights - state.weights):
-            used = damper.value
-            state, residual = best, least
+        if change.size < least.size or t == 1:
+            best, least = new, change
+        if change.relative < tol:
+            observe(t, new, change.relative, damper.value)
+            return Outcome(new, t, Status.OK, change.relative, used)
+        if damper.judge(change.size, new.weights - state.weights):
+            used, state, change = damper.value, best, least
         else:
             state = new if damper.value == 0 else state.towards(new, 1 - damper.value)
-        observe(t, state, residual, damper.value)
-    return Outcome(best, t, Status.NOT_CONVERGED, least, used)
+        observe(t, state, change.relative, damper.value)
+    return Outcome(best, t, Status.NOT_CONVERGED, least.relative, used)
 
 
-def _residual(old: State, new: State) -> float:
-    """The larger change of weights and of the fields' correction V f, relative to the weights.
+class Change(NamedTuple):
+    """The size of a proposed step per entry, and the scale of the weights it changes."""
+
+    size: float
+    scale: float
+
+    @property
+    def relative(self) -> float:
+        """What convergence is judged on."""
+        return self.size / self.scale if self.scale > 0 else self.size
+
+
+def _change(old: State, new: State) -> Change:
+    """The larger change of the weights and of the fields' correction V f.
 
     The map depends on the scores through V f alone, so that is the scale on which they matter.
     """
-    size = float(np.linalg.norm(new.weights)) / math.sqrt(new.weights.size)
-    weights = float(np.linalg.norm(new.weights - old.weights)) / math.sqrt(new.weights.size)
-    scores = float(np.linalg.norm(new.scores - old.scores)) / math.sqrt(new.scores.size)
-    change = max(weights, scores * new.spread)
-    return change / size if size > 0 else change
-
-
-def _cosine(a: Array, b: Array) -> float:
-    scale = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(np.vdot(a, b)) / scale if scale > 0 else 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        scale = float(np.linalg.norm(new.weights)) / math.sqrt(new.weights.size)
+        weights = float(np.linalg.norm(new.weights - old.weights)) / math.sqrt(new.weights.size)
+        scores = float(np.linalg.norm(new.scores - old.scores)) / math.sqrt(new.scores.size)
+        return Change(max(weights, scores * new.spread), scale)

@@ -21,6 +21,7 @@ from polyceptron.numerics.mills import mills_ratio, mills_slope
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
+_ALMOST_ONE = 1 - 1e-12
 _OTHERS = {2: np.array([[1], [0]]), 3: np.array([[1, 2], [0, 2], [0, 1]])}
 
 
@@ -61,12 +62,12 @@ def with_covariance(omega: Array, label: Labels, covariance: Array) -> Differenc
     c_ll = covariance[rows, label, label]
     c_lh = [covariance[rows, label, h] for h in losers.T]
     s = tuple(
-        np.sqrt(c_ll + covariance[rows, h, h] - 2 * c) for h, c in zip(losers.T, c_lh, strict=True)
+        _root(c_ll + covariance[rows, h, h], 2 * c) for h, c in zip(losers.T, c_lh, strict=True)
     )
     rho: float | Array = 0.0
     if len(s) == 2:
         joint = c_ll - c_lh[0] - c_lh[1] + covariance[rows, losers[:, 0], losers[:, 1]]
-        rho = joint / (s[0] * s[1])
+        rho = np.clip(joint / (s[0] * s[1]), -_ALMOST_ONE, _ALMOST_ONE)
     return _closed(_deltas(omega, label), s, rho)
 
 
@@ -102,6 +103,12 @@ def hessian(parts: Differences, label: Labels) -> Array:
         out[rows, label, h] = out[rows, h, label] = border[rows, h]
     out[rows, label, label] = -border.sum(-1)
     return out
+
+
+def _root(total: Array, cross: Array) -> Array:
+    """√(total − cross), at least what rounding leaves of it."""
+    result: Array = np.sqrt(np.maximum(total - cross, 1e-14 * total + 1e-200))
+    return result
 
 
 def _deltas(omega: Array, label: Labels) -> tuple[Array, ...]:
