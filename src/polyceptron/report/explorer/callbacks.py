@@ -7,11 +7,14 @@ stops simulations; `download` hands out files.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
 from dash import ALL, Dash, Input, Output, ctx, html, no_update
 from dash import State as Held
+from flask import has_request_context, request
 
 from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer.compute import is_slow, tasks_of
@@ -23,7 +26,14 @@ from polyceptron.report.explorer.figures import (
     order_figure,
     phase_words,
 )
-from polyceptron.report.explorer.layout import control_id, named, settings_of, shown_values
+from polyceptron.report.explorer.layout import (
+    alpha_range,
+    control_id,
+    named,
+    page,
+    settings_of,
+    shown_values,
+)
 from polyceptron.report.explorer.sessions import Session, Sessions
 from polyceptron.report.explorer.state import NAMES, State, from_query, make_state, to_query
 from polyceptron.report.style import LABELS
@@ -39,6 +49,26 @@ async function (clicks) {
         });
     }
     return clicks || 0;
+}
+"""
+NAMES_OF_GROUPS = """
+function (session) {
+    // Groups of radio buttons and check boxes are lists of options to Dash; here they are what they
+    // look like, named by their legends.
+    const tidy = () => document.querySelectorAll('fieldset [role="listbox"]').forEach((list) => {
+        list.setAttribute('role', list.querySelector('[type="radio"]') ? 'radiogroup' : 'group');
+        list.setAttribute('aria-label', list.closest('fieldset').querySelector('legend').innerText);
+    });
+    const plain = () => document.querySelectorAll('fieldset label').forEach((label) => {
+        label.removeAttribute('role');
+        label.removeAttribute('aria-selected');
+    });
+    const both = () => { tidy(); plain(); };
+    both();
+    new MutationObserver(both).observe(document.body, {
+        subtree: true, childList: true, attributeFilter: ['aria-selected']
+    });
+    return '';
 }
 """
 LINK = "function (search) { return window.location.origin + window.location.pathname + search; }"
@@ -87,6 +117,16 @@ class View:
         return [Simulated(job.state, job.rows, n) for n, job in enumerate(self.jobs) if job.rows]
 
     @property
+    def figures(self) -> dict[str, Any]:
+        """The three figures, by the ids of their graphs."""
+        phase = phase_words(self.state, self.transitions)
+        return {
+            "learning": learning_figure(self.state, self.curves, self.transitions, self.simulated),
+            "order": order_figure(self.state, self.curves, self.transitions, self.simulated),
+            "landscape": landscape_figure(self.state, self.landscape, phase),
+        }
+
+    @property
     def rows(self) -> list[dict[str, Any]]:
         """Everything as one table."""
         theory = [row for rows in self.curves.values() for row in rows]
@@ -102,6 +142,24 @@ class View:
         return f"Ready. At α = {self.state.alpha:.4g}: {phase}." if phase else "Ready."
 
 
+def first_page(sessions: Sessions) -> Any:
+    """The page for a new visitor, with its figures where they are ready, to save a round trip.
+
+    The request for the layout does not say which link was opened, but its referrer does.
+    """
+    name = sessions.new_name()
+    state = State()
+    if has_request_context() and request.referrer:
+        with contextlib.suppress(InvalidInput, ValueError):  # `sync` says so on the page
+            state = from_query("?" + urlsplit(request.referrer).query)
+    if not has_request_context():  # Dash looks at the layout once when it starts
+        return page(name, state, {}, None)
+    view = View(sessions, sessions.get(name), state, wait=False)
+    if view.pending:
+        return page(name, state, {}, None)
+    return page(name, state, view.figures, view.mark)
+
+
 def register(app: Dash, sessions: Sessions) -> None:
     """Attach everything to the page."""
     _sync(app)
@@ -110,6 +168,7 @@ def register(app: Dash, sessions: Sessions) -> None:
     _download(app, sessions)
     in_browser: Any = app.clientside_callback
     in_browser(PNG, Output("png-done", "data"), Input("get-png", "n_clicks"))
+    in_browser(NAMES_OF_GROUPS, Output("groups-named", "data"), Input("session", "data"))
     in_browser(LINK, Output("link", "value"), Input("url", "search"))
 
 
@@ -120,9 +179,7 @@ def _sync(app: Dash) -> None:
             "values": {name: Output(control_id(name), "value") for name in NAMES},
             "state": Output("state", "data"),
             "message": Output("message", "children"),
-            "alpha_low": Output(control_id("alpha"), "min"),
-            "alpha_high": Output(control_id("alpha"), "max"),
-            "alpha_step": Output(control_id("alpha"), "step"),
+            "range": {end: Output(control_id("alpha"), end) for end in ("min", "max", "step")},
             "alpha_text": Output("alpha-value", "children"),
             "ridge_text": Output("ridge-value", "children"),
             "k_disabled": Output(control_id("k"), "disabled"),
@@ -137,7 +194,7 @@ def _sync(app: Dash) -> None:
         message = ""
         nothing: dict[str, Any] = {
             "search": no_update, "values": dict.fromkeys(NAMES, no_update), "state": no_update,
-            "alpha_low": no_update, "alpha_high": no_update, "alpha_step": no_update,
+            "range": dict.fromkeys(("min", "max", "step"), no_update),
             "alpha_text": no_update, "ridge_text": no_update, "k_disabled": no_update,
         }  # fmt: skip
         try:
@@ -157,9 +214,7 @@ def _sync(app: Dash) -> None:
             "values": shown,
             "state": {"settings": state.as_dict(), "stamp": time.time_ns() // 1000},
             "message": message,
-            "alpha_low": state.low,
-            "alpha_high": state.high,
-            "alpha_step": float(f"{(state.high - state.low) / 400:.3g}"),
+            "range": alpha_range(state),
             "alpha_text": f"{state.alpha:.4g}",
             "ridge_text": f"{state.ridge:.4g}",
             "k_disabled": state.model == "perceptron",
@@ -195,13 +250,11 @@ def _draw(app: Dash, sessions: Sessions) -> None:
         view = View(sessions, session, state, wait=ctx.triggered_id != "poll")
         if stamp < session.stamp:
             return nothing
-        if view.mark == drawn:
+        if view.mark == drawn and ctx.triggered_id == "poll":
             return (*nothing[:6], not view.busy, no_update)
         errors = [html.Div(error, className="trouble") for error in view.errors]
         return (
-            learning_figure(state, view.curves, view.transitions, view.simulated),
-            order_figure(state, view.curves, view.simulated),
-            landscape_figure(state, view.landscape, phase_words(state, view.transitions)),
+            *(nothing[:3] if view.mark == drawn else view.figures.values()),
             [html.Div(view.status), *errors],
             [_job_item(job) for job in view.jobs],
             python_lines(state, [job.state for job in view.jobs if job.rows]),

@@ -45,7 +45,7 @@ def learning_figure(
     """Generalisation error against α."""
     traces = []
     for name, rows in curves.items():
-        for branch, part in _branches(rows):
+        for branch, part in _branches(rows, transitions):
             label, colour, dash = BRANCHES.get(branch, (LABELS[name], COLOURS[name], "solid"))
             traces.append(_line(part, "generalisation_error", label, colour, dash))
     for one in simulations:
@@ -61,13 +61,16 @@ def learning_figure(
 
 
 def order_figure(
-    state: State, curves: Mapping[str, Sequence[Row]], simulations: Sequence[Simulated] = ()
+    state: State,
+    curves: Mapping[str, Sequence[Row]],
+    transitions: Mapping[str, Any] | None = None,
+    simulations: Sequence[Simulated] = (),
 ) -> Figure:
     """Order parameters (or what the page asks for) against α."""
     traces: list[dict[str, Any]] = []
     both = state.shown == "overlaps"
     for name, rows in curves.items():
-        for branch, part in _branches(rows):
+        for branch, part in _branches(rows, transitions):
             label, colour, dash = BRANCHES.get(branch, (LABELS[name], COLOURS[name], "solid"))
             if both and name != "bayes":
                 traces.append(_line(part, "q", f"q, {label}", colour, dash))
@@ -153,20 +156,55 @@ def phase_words(state: State, transitions: Mapping[str, Any] | None) -> str:
     return "easy phase: AMP learns perfectly"
 
 
-def _branches(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+def _branches(
+    rows: Sequence[Row], transitions: Mapping[str, Any] | None
+) -> list[tuple[str, list[Row]]]:
     """The rows of each branch that is drawn; AMP's only where it differs from the optimal one."""
     drawn: dict[str, list[Row]] = {}
-    best: dict[float, float] = {}
     for row in rows:
-        branch = row.get("branch") or "optimal"
-        if branch == "optimal":
-            best[row["alpha"]] = row["generalisation_error"]
-        drawn.setdefault(branch, []).append(row)
-    amp = drawn.get("amp", [])
-    if all(abs(row["generalisation_error"] - best.get(row["alpha"], 0)) < 1e-9 for row in amp):
-        drawn.pop("amp", None)
+        drawn.setdefault(row.get("branch") or "optimal", []).append(row)
+    amp, best = drawn.get("amp", []), drawn.get("optimal", [])
+    if transitions and transitions.get("alpha_it") is not None:
+        # α_IT first: its height is read off AMP's branch, which goes on beyond it.
+        drawn["optimal"] = _with_jump(best, amp, transitions["alpha_it"])
+        drawn["amp"] = _with_jump(amp, amp, transitions["alpha_algo"])
+    if (
+        amp
+        and len(amp) == len(best)
+        and all(
+            abs(a["generalisation_error"] - b["generalisation_error"]) < 1e-9
+            for a, b in zip(amp, best, strict=True)
+        )
+    ):
+        drawn.pop("amp")
     drawn.pop("informed", None)
-    return list(drawn.items())
+    return [(branch, part) for branch, part in drawn.items() if part]
+
+
+def _with_jump(rows: list[Row], lower: list[Row], at: float) -> list[Row]:
+    """The rows with a vertical step at α = `at`, where the error falls to zero.
+
+    The height of the step is that of `lower`, the partly-learnt branch, on the line between its
+    neighbours (the nearest one where the branch ends).
+    """
+    partial = [row for row in lower if row["q"] < 1]
+    perfect = [row for row in rows if row["q"] >= 1]
+    if not perfect or not partial or not partial[0]["alpha"] < at < perfect[-1]["alpha"]:
+        return rows
+    before = [row for row in partial if row["alpha"] <= at][-1]
+    after = next((row for row in partial if row["alpha"] > at), before)
+    span = after["alpha"] - before["alpha"]
+    share = (at - before["alpha"]) / span if span else 0.0
+    names = ("m", "q", "V", "generalisation_error")
+    top = {n: before[n] + share * (after[n] - before[n]) for n in names}
+    marked = {**before, "alpha": at, "status": "between computed points"}
+    foot = {**marked, **{n: perfect[0][n] for n in names}}
+    return [
+        *(row for row in rows if row["alpha"] <= at),
+        {**marked, **top},
+        foot,
+        *(row for row in rows if row["alpha"] > at),
+    ]
 
 
 def _derived(row: Row, shown: str) -> Row:

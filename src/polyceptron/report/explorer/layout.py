@@ -6,6 +6,7 @@ Every control is a native form element with a label, so that a keyboard and a sc
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from dash import dcc, html
@@ -13,9 +14,13 @@ from dash import dcc, html
 from polyceptron.report.explorer.state import LIMITS, NAMES, State
 from polyceptron.report.style import LABELS
 
-TITLE = "polyceptron explorer"
 POLL = 400  # milliseconds between two looks at running work
-GRAPHS = ("learning", "order", "landscape")
+HEIGHTS = {"learning": "460px", "order": "380px", "landscape": "380px"}
+RIDGE_RANGE: dict[str, Any] = {
+    "min": math.log10(LIMITS["ridge"].low),
+    "max": math.log10(LIMITS["ridge"].high),
+    "step": 0.01,
+}
 WORDS = {
     "model": {"argmax": "argmax (k classes)", "perceptron": "perceptron (one vector)"},
     "prior": {"gaussian": "Gaussian", "rademacher": "Rademacher ±1", "ternary": "ternary −1, 0, 1"},
@@ -48,16 +53,17 @@ def named(words: str) -> dict[str, Any]:
     return {"aria-label": words}
 
 
-def page(session: str) -> Any:
-    """The whole page for one visitor."""
+def page(session: str, state: State, figures: Mapping[str, Any], mark: str | None) -> Any:
+    """The whole page for one visitor, with the figures that are there already (`mark` says so)."""
     return html.Div(
         [
             dcc.Location(id="url", refresh=False),
             dcc.Store(id="session", data=session),
             dcc.Store(id="state"),
-            dcc.Store(id="drawn"),
+            dcc.Store(id="drawn", data=mark),
             dcc.Store(id="jobs-changed", data=0),
             dcc.Store(id="png-done"),
+            dcc.Store(id="groups-named"),
             dcc.Interval(id="poll", interval=POLL, disabled=True),
             dcc.Download(id="download"),
             html.A("Skip to the figures", href="#figures", className="skip"),
@@ -71,7 +77,10 @@ def page(session: str) -> Any:
                 ]
             ),
             html.Div(
-                [_controls(), html.Main(_figures(), id="figures", tabIndex="-1")],
+                [
+                    _controls(state),
+                    html.Main(_figures(state, figures), id="figures", tabIndex="-1"),
+                ],
                 className="columns",
             ),
         ],
@@ -79,53 +88,58 @@ def page(session: str) -> Any:
     )
 
 
-def _controls() -> Any:
+def _controls(state: State) -> Any:
     return html.Section(
         [
             html.H2("Problem"),
-            _radio("model", "Model"),
-            _number("k", "Classes k"),
-            _radio("prior", "Weights of the teacher"),
+            _radio(state, "model", "Model"),
+            _number(state, "k", "Classes k"),
+            _radio(state, "prior", "Weights of the teacher"),
             html.H2("Estimators"),
-            _fieldset("Draw", _checklist(), control_id("estimators")),
-            _range("ridge", "Ridge λ", math.log10(LIMITS["ridge"].low), 4, -1, 0.01),
-            _radio("ridge_rule", "Ridge used"),
+            _fieldset("Draw", _checklist(state), control_id("estimators")),
+            _range(state, "ridge", "Ridge λ (logarithmic)"),
+            _radio(state, "ridge_rule", "Ridge used"),
             html.H2("Axes"),
-            html.Div([_number("low", "α from"), _number("high", "α to")], className="pair"),
-            _number("points", "Points"),
-            _radio("scale", "α axis"),
-            _radio("error_scale", "Error axis"),
+            html.Div(
+                [_number(state, "low", "α from"), _number(state, "high", "α to")], className="pair"
+            ),
+            _number(state, "points", "Points"),
+            _radio(state, "scale", "α axis"),
+            _radio(state, "error_scale", "Error axis"),
         ],
         className="controls",
         **named("Settings"),
     )
 
 
-def _figures() -> list[Any]:
+def _figures(state: State, figures: Mapping[str, Any]) -> list[Any]:
     return [
         html.Div(id="message", role="alert"),
         html.Div(id="status", role="status", className="status"),
-        _graph("learning", "Learning curves", "tall"),
+        _graph("learning", "Learning curves", figures.get("learning")),
         html.Div(
             [
                 html.Div(
-                    [_graph("order", "Order parameters", "short"), _radio("shown", "Show")],
+                    [
+                        _graph("order", "Order parameters", figures.get("order")),
+                        _radio(state, "shown", "Show"),
+                    ],
                 ),
                 html.Div(
                     [
-                        _graph("landscape", "Free-entropy landscape", "short"),
-                        _range("alpha", "Chosen α", 0, 4, 2.3, 0.01),
+                        _graph("landscape", "Free-entropy landscape", figures.get("landscape")),
+                        _range(state, "alpha", "Chosen α"),
                     ],
                 ),
             ],
             className="two",
         ),
-        _simulations(),
+        _simulations(state),
         _take_away(),
     ]
 
 
-def _simulations() -> Any:
+def _simulations(state: State) -> Any:
     return html.Section(
         [
             html.H2("Simulations"),
@@ -134,13 +148,13 @@ def _simulations() -> Any:
                 "symbols are means over the runs, bars their standard errors.",
                 className="hint",
             ),
-            _radio("simulation", "Method"),
+            _radio(state, "simulation", "Method"),
             html.Div(
                 [
-                    _number("dimension", "Dimension d"),
-                    _number("places", "Values of α"),
-                    _number("runs", "Runs at each"),
-                    _number("seed", "Seed"),
+                    _number(state, "dimension", "Dimension d"),
+                    _number(state, "places", "Values of α"),
+                    _number(state, "runs", "Runs at each"),
+                    _number(state, "seed", "Seed"),
                 ],
                 className="row",
             ),
@@ -187,10 +201,11 @@ def _take_away() -> Any:
     )
 
 
-def _graph(name: str, title: str, size: str) -> Any:
+def _graph(name: str, title: str, figure: Any) -> Any:
     graph = dcc.Graph(
         id=name,
-        className=f"graph {size}",
+        figure=figure,
+        style={"height": HEIGHTS[name]},
         responsive=True,
         config={
             "displaylogo": False,
@@ -205,7 +220,7 @@ def _graph(name: str, title: str, size: str) -> Any:
     return html.Section([html.H2(title, id=f"{name}-title"), graph], className="card figure")
 
 
-def _number(name: str, label: str) -> Any:
+def _number(state: State, name: str, label: str) -> Any:
     limit = LIMITS[name]
     return html.Div(
         [
@@ -213,7 +228,7 @@ def _number(name: str, label: str) -> Any:
             dcc.Input(
                 id=control_id(name),
                 type="number",
-                value=getattr(State(), name),
+                value=shown_values(state)[name],
                 min=limit.low,
                 max=limit.high,
                 step=1 if limit.whole else "any",
@@ -224,7 +239,7 @@ def _number(name: str, label: str) -> Any:
     )
 
 
-def _range(name: str, label: str, low: float, high: float, value: float, step: float) -> Any:
+def _range(state: State, name: str, label: str) -> Any:
     return html.Div(
         [
             html.Div(
@@ -237,31 +252,35 @@ def _range(name: str, label: str, low: float, high: float, value: float, step: f
             dcc.Input(
                 id=control_id(name),
                 type="range",
-                min=low,
-                max=high,
-                step=step,
-                value=value,
+                value=shown_values(state)[name],
                 debounce=0.15,
+                **(alpha_range(state) if name == "alpha" else RIDGE_RANGE),
             ),
         ],
         className="field",
     )
 
 
-def _radio(name: str, label: str) -> Any:
+def alpha_range(state: State) -> dict[str, Any]:
+    """The ends and the step of the slider of the chosen α."""
+    step = float(f"{(state.high - state.low) / 400:.3g}")
+    return {"min": state.low, "max": state.high, "step": step}
+
+
+def _radio(state: State, name: str, label: str) -> Any:
     options = [{"label": words, "value": value} for value, words in WORDS[name].items()]
     radios = dcc.RadioItems(
-        id=control_id(name), options=options, value=getattr(State(), name), className="choices"
+        id=control_id(name), options=options, value=shown_values(state)[name], className="choices"
     )
     return _fieldset(label, radios, control_id(name))
 
 
-def _checklist() -> Any:
+def _checklist(state: State) -> Any:
     names = ("bayes", "cross-entropy", "square", "max-margin")
     return dcc.Checklist(
         id=control_id("estimators"),
         options=[{"label": LABELS[name], "value": name} for name in names],
-        value=list(State().estimators),
+        value=list(state.estimators),
         className="choices",
     )
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from polyceptron.report.explorer.sessions import Sessions
 
 HOST = "127.0.0.1"
+TITLE = "polyceptron explorer"
 MAX_BODY = 200_000  # bytes of a request; the page's own are far smaller
 WARM_UP = 20.0  # seconds to wait for the first curve before the address is given
 
@@ -65,11 +66,11 @@ def make_app(sessions: Sessions) -> Dash:
     from dash import Dash
     from flask import abort, request
 
-    from polyceptron.report.explorer import callbacks, layout
+    from polyceptron.report.explorer import callbacks
 
     app = Dash(
         "polyceptron.report.explorer",
-        title=layout.TITLE,
+        title=TITLE,
         update_title="",
         serve_locally=True,
         index_string=INDEX,
@@ -78,7 +79,7 @@ def make_app(sessions: Sessions) -> Dash:
             {"name": "description", "content": "Learning curves of multi-class classifiers."},
         ],
     )
-    app.layout = lambda: layout.page(sessions.new_name())
+    app.layout = lambda: callbacks.first_page(sessions)
     callbacks.register(app, sessions)
     app.server.config["MAX_CONTENT_LENGTH"] = MAX_BODY
 
