@@ -1,0 +1,86 @@
+"""One instance as a row: what it holds, and that it can be drawn again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import polyceptron as pc
+from polyceptron.algorithms import amp
+from polyceptron.experiments.amp_report import amp_rows, summarise, trace_rows
+from polyceptron.experiments.simulate_amp import run_amp
+from polyceptron.rows import COLUMNS
+
+
+def test_a_row_and_the_same_row_again() -> None:
+    teacher = pc.Teacher(3)
+    row = run_amp(teacher, 1.5, 120, 11)
+    assert set(row) <= set(COLUMNS)
+    assert row == run_amp(teacher, 1.5, 120, 11)
+    assert (row["source"], row["estimator"], row["branch"]) == ("amp", "bayes", "amp")
+    data = teacher.sample(row["n_samples"], row["dimension"], row["seed"])
+    weights = amp(data.X, data.y).weights
+    new = np.random.default_rng(0).standard_normal((40_000, 120))
+    wrong = np.mean((new @ weights).argmax(1) != (new @ data.weights).argmax(1))
+    assert wrong == pytest.approx(row["generalisation_error"], abs=0.01)
+    assert row["training_error"] == np.mean((data.X @ weights).argmax(1) != data.y)
+
+
+def test_seed_sequences_and_precisions() -> None:
+    teacher = pc.Perceptron("gaussian")
+    child = np.random.SeedSequence(3, spawn_key=(2,))
+    row = run_amp(teacher, 2.0, 100, child, variances="full")
+    assert row == run_amp(teacher, 2.0, 100, row["seed"], variances="full")
+    single = run_amp(teacher, 2.0, 100, row["seed"], dtype="float32", variances="full")
+    assert single["q"] == pytest.approx(row["q"], rel=1e-3)
+    assert row["V"] == pytest.approx(1 - row["q"], abs=0.15)
+
+
+def test_runs_do_not_depend_on_how_many_there_are() -> None:
+    teacher = pc.Teacher(2)
+    settings = {"seed": 5, "tol": 1e-6}
+    few = amp_rows(teacher, 1.0, 60, runs=2, **settings)
+    many = amp_rows(teacher, 1.0, 60, runs=3, **settings)
+    assert few[:2] == many[:2]
+    assert [row["source"] for row in many] == ["amp"] * 3 + ["amp-summary", "theory"]
+
+
+def test_the_summary_is_a_mean_with_its_standard_error() -> None:
+    base = {"model": "argmax", "n_classes": 2, "prior": "gaussian", "estimator": "bayes",
+            "alpha": 1.0, "branch": "amp", "dimension": 10, "n_samples": 10, "V": 0.5,
+            "training_error": 0.0, "q": 0.5, "generalisation_error": 0.2}  # fmt: skip
+    rows = [
+        {**base, "m": m, "status": status}
+        for m, status in ((1.0, "ok"), (2.0, "ok"), (6.0, "not-converged"))
+    ]
+    summary = summarise(rows, {"q": 0.4, "generalisation_error": 0.21})
+    assert summary["m"] == 3
+    assert summary["m_standard_error"] == pytest.approx(np.sqrt(7 / 3))
+    assert summary["status"] == "not-converged"
+    assert (summary["runs"], summary["converged"]) == (3, 2)
+    assert summary["theory_q"] == 0.4
+
+
+def test_the_trace_begins_at_the_start_and_keeps_the_last_value() -> None:
+    rows = trace_rows(pc.Teacher(3), 1.5, 80, runs=2, seed=0, tol=1e-3)
+    assert rows[0]["q"] == rows[0]["theory_q"] == 0
+    assert [row["iteration"] for row in rows] == list(range(len(rows)))
+    assert rows[1]["theory_q"] == pytest.approx(pc.state_evolution(pc.Teacher(3), 1.5, 1).q[1])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"alpha": 0.0}, "alpha"),
+        ({"alpha": float("nan")}, "alpha"),
+        ({"alpha": 0.001}, "no sample"),
+        ({"dimension": 0}, "dimension"),
+        ({"seed": -1}, "seed"),
+        ({"dtype": "float16"}, "precision"),
+        ({"variances": "no"}, "variances"),
+    ],
+)
+def test_wrong_requests(change: dict[str, object], message: str) -> None:
+    request = {"alpha": 1.0, "dimension": 20, "seed": 0, **change}
+    with pytest.raises(pc.InvalidInput, match=message):
+        run_amp(pc.Teacher(3), **request)
