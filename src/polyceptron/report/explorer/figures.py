@@ -25,6 +25,10 @@ SHOWN = {
 COLUMNS = {"variance": "V", "training-error": "training_error", "training-loss": "training_loss"}
 
 
+JUMPS = ("m", "q", "V", "generalisation_error")
+BETWEEN = "between computed points"
+
+
 class Simulated:
     """Rows of one simulation with the name and the colour under which they are drawn."""
 
@@ -73,23 +77,25 @@ def order_figure(
         for branch, part in _branches(rows, transitions):
             label, colour, dash = BRANCHES.get(branch, (LABELS[name], COLOURS[name], "solid"))
             if both and name != "bayes":
-                traces.append(_line(part, "q", f"q, {label}", colour, dash))
-                traces.append(_line(part, "m", f"m, {label}", colour, "dashdot"))
+                traces.append(_line(part, "q", label, colour, dash, "q "))
+                traces.append(_line(part, "m", label, colour, "dashdot", "m "))
+                traces[-1]["showlegend"] = False
             elif both:
-                traces.append(_line(part, "q", f"q = m, {label}", colour, dash))
+                traces.append(_line(part, "q", label, colour, dash, "q = m "))
             else:
                 part = [_derived(row, state.shown) for row in part]
                 if any(row["shown"] is not None for row in part):
                     traces.append(_line(part, "shown", label, colour, dash))
     for one in simulations:
         if both:
-            traces.append(_symbols(one, "q", "q, "))
-            traces.append(_symbols(one, "m", "m, ", hollow=True))
+            traces.append(_symbols(one, "q", "q "))
+            traces.append(_symbols(one, "m", "m ", hollow=True))
+            traces[-1]["showlegend"] = False
         else:
             rows = [_derived(row, state.shown) for row in one.rows]
             if any(row["shown"] is not None for row in rows):
                 traces.append(_symbols(Simulated(one.state, rows, 0), "shown"))
-    title = "overlaps m and q" if both else SHOWN[state.shown]
+    title = "q (solid), m (dash-dotted)" if both else SHOWN[state.shown]
     layout = _layout("sample complexity α = n/d", title, state, state.scale)
     layout["yaxis"]["rangemode"] = "tozero"
     return {"data": traces, "layout": layout}
@@ -139,7 +145,9 @@ def landscape_figure(state: State, found: Mapping[str, Any] | None, phase: str) 
     depth = max(3 * (top - start), top - min(p["free_entropy"] for p in found["extrema"]), 0.02)
     low = max(min(heights), top - 1.15 * depth)
     layout["yaxis"]["range"] = [low - 0.08 * (top - low), top + 0.12 * (top - low)]
-    layout["annotations"] = [_note(phase)] if phase else []
+    if phase:
+        layout["title"] = {"text": phase, "font": {"size": 13}, "x": 0.02, "y": 0.97}
+        layout["margin"]["t"] = 34
     return {"data": traces, "layout": layout}
 
 
@@ -165,9 +173,11 @@ def _branches(
         drawn.setdefault(row.get("branch") or "optimal", []).append(row)
     amp, best = drawn.get("amp", []), drawn.get("optimal", [])
     if transitions and transitions.get("alpha_it") is not None:
-        # α_IT first: its height is read off AMP's branch, which goes on beyond it.
-        drawn["optimal"] = _with_jump(best, amp, transitions["alpha_it"])
-        drawn["amp"] = _with_jump(amp, amp, transitions["alpha_algo"])
+        barrier = drawn.get("unstable", [])
+        fold = _fold(amp, barrier, transitions["alpha_algo"])
+        drawn["optimal"] = _with_jump(best, [*amp, *fold], transitions["alpha_it"])
+        drawn["amp"] = _with_jump(amp, [*amp, *fold], transitions["alpha_algo"])
+        drawn["unstable"] = [*barrier, *fold]
     if (
         amp
         and len(amp) == len(best)
@@ -181,13 +191,26 @@ def _branches(
     return [(branch, part) for branch, part in drawn.items() if part]
 
 
+def _fold(amp: list[Row], barrier: list[Row], at: float) -> list[Row]:
+    """Where AMP's branch and the barrier meet, α = `at`: half-way between their last points.
+
+    Both approach it as ± √(at − α), so that the mean is right to first order.
+    """
+    partial = [row for row in amp if row["q"] < 1]
+    if not partial or not barrier or len(partial) == len(amp):
+        return []
+    a, b = partial[-1], barrier[-1]
+    middle = {name: (a[name] + b[name]) / 2 for name in JUMPS}
+    return [{**a, **middle, "alpha": at, "status": BETWEEN}]
+
+
 def _with_jump(rows: list[Row], lower: list[Row], at: float) -> list[Row]:
     """The rows with a vertical step at α = `at`, where the error falls to zero.
 
     The height of the step is that of `lower`, the partly-learnt branch, on the line between its
-    neighbours (the nearest one where the branch ends).
+    neighbours.
     """
-    partial = [row for row in lower if row["q"] < 1]
+    partial = sorted((row for row in lower if row["q"] < 1), key=lambda row: float(row["alpha"]))
     perfect = [row for row in rows if row["q"] >= 1]
     if not perfect or not partial or not partial[0]["alpha"] < at < perfect[-1]["alpha"]:
         return rows
@@ -195,10 +218,9 @@ def _with_jump(rows: list[Row], lower: list[Row], at: float) -> list[Row]:
     after = next((row for row in partial if row["alpha"] > at), before)
     span = after["alpha"] - before["alpha"]
     share = (at - before["alpha"]) / span if span else 0.0
-    names = ("m", "q", "V", "generalisation_error")
-    top = {n: before[n] + share * (after[n] - before[n]) for n in names}
-    marked = {**before, "alpha": at, "status": "between computed points"}
-    foot = {**marked, **{n: perfect[0][n] for n in names}}
+    top = {n: before[n] + share * (after[n] - before[n]) for n in JUMPS}
+    marked = {**before, "alpha": at, "status": BETWEEN}
+    foot = {**marked, **{n: perfect[0][n] for n in JUMPS}}
     return [
         *(row for row in rows if row["alpha"] <= at),
         {**marked, **top},
@@ -214,9 +236,11 @@ def _derived(row: Row, shown: str) -> Row:
     return {**row, "shown": row.get(COLUMNS[shown])}
 
 
-def _line(rows: Sequence[Row], column: str, label: str, colour: str, dash: str) -> dict[str, Any]:
+def _line(
+    rows: Sequence[Row], column: str, label: str, colour: str, dash: str, symbol: str = ""
+) -> dict[str, Any]:
     error = column == "generalisation_error"
-    value = "ε %{y:.6g} ± %{customdata[0]:.1g}" if error else "%{y:.6g}"
+    value = "ε %{y:.6g} ± %{customdata[0]:.1g}" if error else symbol + "%{y:.6g}"
     return {
         "type": "scatter",
         "mode": "lines" if len(rows) > 1 else "markers",
@@ -241,7 +265,7 @@ def _symbols(one: Simulated, column: str, prefix: str = "", hollow: bool = False
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": prefix + one.label,
+        "name": one.label,
         "x": [point["alpha"] for point in points],
         "y": [point["mean"] for point in points],
         "error_y": {
@@ -262,7 +286,7 @@ def _symbols(one: Simulated, column: str, prefix: str = "", hollow: bool = False
             ]
             for point in points
         ],
-        "hovertemplate": f"<b>{prefix}{one.label}</b><br>α %{{x:.4g}}<br>%{{y:.6g}} "
+        "hovertemplate": f"<b>{one.label}</b><br>α %{{x:.4g}}<br>{prefix}%{{y:.6g}} "
         "%{customdata[0]}<br>runs %{customdata[1]}<extra></extra>",
     }
 
@@ -283,7 +307,15 @@ def _layout(x_title: str, y_title: str, state: State, scale: str) -> Figure:
         "margin": {"l": 56, "r": 14, "t": 14, "b": 48},
         "xaxis": {**axis, "title": {"text": x_title}, "type": scale},
         "yaxis": {**axis, "title": {"text": y_title}, "type": "linear"},
-        "legend": {"orientation": "h", "y": -0.24, "yanchor": "top", "x": 0, "font": {"size": 12}},
+        # At the foot of the container, where its rows push the plot up instead of covering it.
+        "legend": {
+            "orientation": "h",
+            "yref": "container",
+            "y": 0,
+            "yanchor": "bottom",
+            "x": 0,
+            "font": {"size": 12},
+        },
         "hovermode": "closest",
         "hoverlabel": {"bgcolor": "#ffffff", "font": {"color": INK}},
         # Zooming survives new results, not a new problem.
@@ -337,12 +369,5 @@ def _label_at(x: float, text: str, side: str, scale: str) -> dict[str, Any]:
         "yanchor": "top",
         "xshift": -3 if side == "right" else 3,
         "font": {"size": 12, "color": INK},
+        "bgcolor": "rgba(255,255,255,0.75)",
     }
-
-
-def _note(text: str) -> dict[str, Any]:
-    return {
-        "x": 0.02, "y": 0.98, "xref": "paper", "yref": "paper", "text": text, "showarrow": False,
-        "xanchor": "left", "yanchor": "top", "align": "left", "font": {"size": 12, "color": INK},
-        "bgcolor": "rgba(255,255,255,0.8)",
-    }  # fmt: skip
