@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,23 +66,24 @@ def plot_curves(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     with style():
         if ax is None:
             _, ax = new_figure()
-        keys = [c for c in ("source", "n_classes", "estimator", "ridge", "branch") if c in table]
-        varying = {c for c in keys if table[c].nunique(dropna=False) > 1}
+        table = table.copy()
+        table["line"] = _line_names(table)
+        mixed = table["estimator"].nunique() > 1
         used: dict[str, int] = {}
-        for values, group in table.groupby(keys, dropna=False, sort=False):
-            given = dict(zip(keys, values if isinstance(values, tuple) else (values,), strict=True))
-            name = str(given["estimator"])
-            repeat = used[name] = used.get(name, -1) + 1
-            colour = COLOURS.get(name) if repeat == 0 else CYCLE[repeat % len(CYCLE)]
+        for name, group in table.groupby("line", sort=False):
+            first = group.iloc[0]
+            estimator = str(first["estimator"])
+            repeat = used[estimator] = used.get(estimator, -1) + 1
+            theory = first.get("source", "theory") == "theory"
             order = group.sort_values("alpha")
-            line = given.get("source", "theory") == "theory"
             ax.plot(
                 order["alpha"],
                 order["generalisation_error"],
-                color=colour,
-                marker=None if line and len(order) > 1 else "o",
-                linestyle=_dashes(given) if line else "none",
-                label=_label(given, varying),
+                color=CYCLE[repeat % len(CYCLE)] if repeat else COLOURS.get(estimator),
+                marker=None if theory and len(order) > 1 else "o",
+                linestyle=_dashes(first.get("branch"), estimator, mixed) if theory else "none",
+                zorder=3 if estimator == "bayes" else 2,
+                label=str(name),
             )
         ax.set_xlabel(ALPHA)
         ax.set_ylabel(ERROR)
@@ -90,20 +92,30 @@ def plot_curves(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _dashes(given: dict[str, Any]) -> str:
-    return {"amp": "--", "unstable": ":", "informed": "-."}.get(str(given.get("branch")), "-")
+def _dashes(branch: Any, estimator: str, mixed: bool) -> Any:
+    """Dashes tell branches apart, and keep a curve that Bayes-optimal lies on visible under it."""
+    styles = {"amp": "--", "unstable": ":", "informed": "-."}
+    return styles.get(str(branch), (0, (3, 3)) if mixed and estimator == "bayes" else "-")
 
 
-def _label(given: dict[str, Any], varying: set[str]) -> str:
-    parts = [LABELS.get(str(given["estimator"]), str(given["estimator"]))]
-    ridge = given.get("ridge")
-    if ridge is not None and ridge == ridge and "ridge" in varying:
-        parts.append(rf"$\lambda={ridge:.3g}$")
-    if "n_classes" in varying:
-        parts.append(f"k={given['n_classes']}")
-    if "branch" in varying and isinstance(given.get("branch"), str):
-        parts.append(f"({given['branch']})")
-    return " ".join(parts)
+def _line_names(table: pd.DataFrame) -> pd.Series[str]:
+    """The legend entry of each row; rows of one entry are one line.
+
+    A ridge that moves with α (the best one) does not split a line; a ridge among several does.
+    """
+    names = table["estimator"].map(lambda e: LABELS.get(e, e)).astype(str)
+    if table.get("n_classes", names).nunique() > 1:
+        names = names + ", k = " + table["n_classes"].astype(str)
+    if "branch" in table and table["branch"].nunique() > 1:
+        names = names + table["branch"].map(lambda b: f" ({b})" if isinstance(b, str) else "")
+    if "ridge" in table:
+        keys = names + table.get("source", names)
+        several = table.groupby([keys, "alpha"])["ridge"].transform("nunique") > 1
+        moving = table.groupby(keys)["ridge"].transform("nunique") > 1
+        for row in table.index[moving]:
+            ridge = float(table["ridge"][row])
+            names[row] += rf", $\lambda={ridge:.3g}$" if several[row] else ", best ridge"
+    return names
 
 
 def check_figure_path(path: str | Path) -> Path:
@@ -119,6 +131,8 @@ def save_figure(figure: Any, path: str | Path) -> None:
     target = check_figure_path(path)
     kind = target.suffix.lstrip(".").lower()
     metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind, {})
+    # Subsetting a font logs its age as a warning, which means nothing to the reader of a plot.
+    logging.getLogger("fontTools").setLevel(logging.ERROR)
     with style():
         write_atomically(
             target, lambda temporary: figure.savefig(temporary, format=kind, metadata=metadata)
