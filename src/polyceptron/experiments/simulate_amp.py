@@ -7,6 +7,7 @@ the truth: overlaps m and q, and the exact generalisation error of those very we
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,12 @@ from polyceptron.algorithms.amp_input import check_choice
 from polyceptron.algorithms.amp_result import AMPResult
 from polyceptron.algorithms.overlaps import exact_generalisation_error, overlaps
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.model.teacher import AnyTeacher, check_size
+from polyceptron.model.teacher import AnyTeacher, Dataset, argmax_labels, check_size
 from polyceptron.rows import make_row
 
 Row = dict[str, Any]
 Seed = int | np.random.SeedSequence
+_BLOCK_NUMBERS = 2_000_000
 
 
 def run_amp(
@@ -69,11 +71,8 @@ def run_amp_with_result(
     check_choice("precision", dtype, ("float32", "float64"))
     d, n, number = check_size(dimension, "dimension"), n_samples(alpha, dimension), as_int(seed)
     try:
-        data = teacher.sample(n, d, number)
-        X, y, truth = data.X, data.y, data.weights
-        if dtype == "float32":
-            X = X.astype(np.float32)
-        del data  # the double-precision X goes before the work starts
+        draw = teacher.sample if dtype == "float64" else partial(draw_single, teacher)
+        X, y, truth = draw(n, d, number)
         result = amp(
             X,
             y,
@@ -89,7 +88,7 @@ def run_amp_with_result(
         wrong = float(np.mean(np.argmax(X @ result.weights.astype(X.dtype), axis=1) != y))
     except MemoryError:
         raise ComputationFailed(
-            f"{n} samples in dimension {d} need about {8 * n * d / 1e9:.3g} GB: "
+            f"{n} samples in dimension {d} need {np.dtype(dtype).itemsize * n * d / 1e9:.3g} GB: "
             "choose a smaller dimension or alpha"
         ) from None
     found = overlaps(result.weights, truth)
@@ -114,6 +113,24 @@ def run_amp_with_result(
         seed=number,
     )
     return row, result
+
+
+def draw_single(teacher: AnyTeacher, n: int, d: int, seed: int) -> Dataset:
+    """`teacher.sample(n, d, seed)` with X in single precision, never held in double.
+
+    A generator given as the seed goes on where the sample ended: the first row and the weights come
+    from the teacher, the other rows follow in the same stream, block by block.
+    """
+    rng = np.random.default_rng(seed)
+    first = teacher.sample(1, d, rng)
+    X, y = np.empty((n, d), np.float32), np.empty(n, np.int64)
+    X[0], y[0] = first.X[0], first.y[0]
+    block = max(1, _BLOCK_NUMBERS // d)
+    for start in range(1, n, block):
+        rows = rng.standard_normal((min(block, n - start), d))
+        X[start : start + block] = rows
+        y[start : start + block] = argmax_labels(rows @ first.weights / math.sqrt(d))
+    return Dataset(X, y, first.weights)  # type: ignore[arg-type]  # X in its own precision
 
 
 def n_samples(alpha: float, dimension: int) -> int:

@@ -8,7 +8,7 @@ import pytest
 import polyceptron as pc
 from polyceptron.algorithms import amp
 from polyceptron.experiments.amp_report import amp_rows, summarise, trace_rows
-from polyceptron.experiments.simulate_amp import run_amp
+from polyceptron.experiments.simulate_amp import draw_single, run_amp
 from polyceptron.rows import COLUMNS
 
 
@@ -34,6 +34,17 @@ def test_seed_sequences_and_precisions() -> None:
     single = run_amp(teacher, 2.0, 100, row["seed"], dtype="float32", variances="full")
     assert single["q"] == pytest.approx(row["q"], rel=1e-3)
     assert row["V"] == pytest.approx(1 - row["q"], abs=0.15)
+
+
+@pytest.mark.parametrize("teacher", [pc.Teacher(3, "rademacher"), pc.Perceptron("gaussian")])
+def test_single_precision_data_are_the_same_data(
+    teacher: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polyceptron.experiments.simulate_amp._BLOCK_NUMBERS", 100)
+    single, double = draw_single(teacher, 35, 20, 6), teacher.sample(35, 20, 6)
+    np.testing.assert_array_equal(single.X, double.X.astype(np.float32))
+    np.testing.assert_array_equal(single.y, double.y)
+    np.testing.assert_array_equal(single.weights, double.weights)
 
 
 def test_runs_do_not_depend_on_how_many_there_are() -> None:
