@@ -141,13 +141,13 @@ class AMPClassifier(LinearClassifier):
         normal distribution function. The fields themselves are X·coef_ᵀ + intercept_.
         """
         omega, variance = self._predictive(X)
-        scores: Array = omega / np.sqrt(variance.mean(1, keepdims=True))
+        scores: Array = omega / np.sqrt(variance)
         return (scores[:, 1] - scores[:, 0]) / math.sqrt(2) if scores.shape[1] == 2 else scores
 
     def predict_proba(self, X: Any) -> Array:
         """Posterior probability of each class, (n, k)."""
         omega, variance = self._predictive(X)
-        width = _as_channel(variance)
+        width = variance[:, 0]
         log_chances = np.column_stack(
             [argmax_orthant(omega, label, width).log_z for label in range(omega.shape[1])]
         )
@@ -156,7 +156,7 @@ class AMPClassifier(LinearClassifier):
         return result
 
     def _predictive(self, X: Any) -> tuple[Array, Array]:
-        """Mean (n, k) and variance, (n, 1) or (n, k), of the fields of new samples."""
+        """Mean (n, k) and variance (n, 1) of the fields of new samples."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         weights, offset = self._fields_
@@ -188,7 +188,7 @@ class AMPClassifier(LinearClassifier):
         variance = _field_variance(A, result.variance)
         cavity = _cavity(A @ result.weights / math.sqrt(A.shape[1]), y, variance, noise)
         score = float(
-            argmax_orthant(cavity, y, _as_channel(variance + noise), order=_ORDER).log_z.mean()
+            argmax_orthant(cavity, y, (variance + noise)[:, 0], order=_ORDER).log_z.mean()
         )
         return _Candidate(result, noise, cavity, variance, score)
 
@@ -209,26 +209,17 @@ class AMPClassifier(LinearClassifier):
 
 
 def _field_variance(A: Array, variance: Any) -> Array:
-    """Posterior variance of the fields of samples A (n, d): (n, 1) shared, else (n, k).
+    """Posterior variance (n, 1) of the fields of samples A (n, d), per class direction.
 
-    A covariance C (k, k) on the class differences is represented by independent variances v with
-    the same diagonal of PvP, which is all that the argmax probabilities take.
+    Of full covariances (d, k, k) on the class differences, or variances (d, k), it takes the mean
+    over directions: with one variance for all classes, the likeliest has the largest field.
     """
-    d = A.shape[1]
-    squares = A * A / d
     C = np.asarray(variance, dtype=float)
-    if C.ndim == 0:
-        shared: Array = C * squares.sum(1, keepdims=True)
-        return shared
-    diagonal = np.einsum("jll->jl", C) if C.ndim == 3 else C
-    spread = squares @ diagonal
-    if C.ndim == 2:
-        return spread
-    k = spread.shape[1]
-    mean = spread.mean(1, keepdims=True) * k / (k - 1)
-    if k == 2:
-        return np.repeat(mean, 2, axis=1)
-    result: Array = np.maximum((spread - mean / k) / (1 - 2 / k), 1e-3 * mean)
+    if C.ndim == 3:
+        C = np.trace(C, axis1=1, axis2=2) / (C.shape[1] - 1)
+    elif C.ndim == 2:
+        C = C.mean(1)
+    result: Array = (A * A) @ np.broadcast_to(C, (A.shape[1],))[:, None] / A.shape[1]
     return result
 
 
@@ -236,7 +227,7 @@ def _cavity(fields: Array, y: NDArray[np.int64], variance: Array, noise: float) 
     """ω with ω + V f(ω) = fields: a contraction, since −V∂f has eigenvalues in [0, 1)."""
     omega = fields.copy()
     for _ in range(100):
-        score = argmax_orthant(omega, y, _as_channel(variance + noise), order=_ORDER).score
+        score = argmax_orthant(omega, y, (variance + noise)[:, 0], order=_ORDER).score
         new = fields - variance * score
         change = float(np.abs(new - omega).max())
         omega = new
@@ -248,7 +239,7 @@ def _cavity(fields: Array, y: NDArray[np.int64], variance: Array, noise: float) 
 def _offset(cavity: Array, y: NDArray[np.int64], variance: Array) -> Array:
     """b (k,) that maximises the leave-one-out likelihood of the fields ω + b, with b ~ N(0, 1)."""
     k = cavity.shape[1]
-    width = _as_channel(variance)
+    width = variance[:, 0]
 
     def objective(b: Array) -> tuple[float, Array]:
         channel = argmax_orthant(cavity + b, y, width, order=_ORDER)
@@ -256,11 +247,6 @@ def _offset(cavity: Array, y: NDArray[np.int64], variance: Array) -> Array:
 
     found = scipy.optimize.minimize(objective, np.zeros(k), jac=True, method="BFGS")
     return np.asarray(found.x) if np.isfinite(found.x).all() else np.zeros(k)
-
-
-def _as_channel(variance: Array) -> Array:
-    """A single column as one variance per sample, which the channel has closed forms for."""
-    return variance[:, 0] if variance.shape[1] == 1 else variance
 
 
 def _check_noise(noise: Any) -> float | None:

@@ -103,6 +103,16 @@ def test_hard_shapes_of_data_give_finite_answers(model):
         assert np.isfinite(model.coef_).all(), name
 
 
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_full_and_shared_variances_agree_on_their_own_model(k):
+    X, y, _ = Teacher(k).sample(300, 150, seed=4)
+    shared, full = (
+        AMPClassifier(variances=v, noise=0, fit_intercept=False).fit(X, y).predict_proba(X)
+        for v in ("shared", "full")
+    )
+    assert np.abs(shared - full).mean() < 0.02
+
+
 def test_a_constant_matrix_is_a_clear_sentence():
     with pytest.raises(ValueError, match="every feature is constant"):
         AMPClassifier(fit_intercept=False).fit(np.ones((4, 2)), [0, 1, 0, 1])
