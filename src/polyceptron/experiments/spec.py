@@ -11,7 +11,6 @@ A mistake is reported with the line and the field it stands in.
 
 from __future__ import annotations
 
-import math
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -28,7 +27,8 @@ from pydantic import (
 
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.toml_lines import field_lines, nearest_line
-from polyceptron.model import FinitePrior, as_prior
+from polyceptron.model import as_prior
+from polyceptron.ranges import parse_numbers
 
 MAX_ROWS = 10_000_000
 RISK_ESTIMATORS = ("cross-entropy", "square", "max-margin")
@@ -46,20 +46,7 @@ def _numbers(value: Any) -> Any:
     """A list of numbers, one number, or a range 'start:stop:count' (':log' for geometric)."""
     if not isinstance(value, str):
         return _as_list(value)
-    parts = value.split(":")
-    try:
-        log = len(parts) == 4 and parts.pop() == "log"
-        start, stop, count = float(parts[0]), float(parts[1]), int(parts[2])
-        if len(parts) != 3 or count < 2 or not 0 <= start < stop < math.inf or (log and not start):
-            raise ValueError
-    except (ValueError, IndexError):
-        raise ValueError(
-            f"a range is 'start:stop:count' or 'start:stop:count:log', upwards, got {value!r}"
-        ) from None
-    steps = [i / (count - 1) for i in range(count)]
-    if log:
-        return [start * (stop / start) ** s for s in steps]
-    return [start + (stop - start) * s for s in steps]
+    return parse_numbers(value, "a range")
 
 
 def _prior_name(value: Any) -> str:
@@ -68,11 +55,7 @@ def _prior_name(value: Any) -> str:
         if set(value) != {"values", "probabilities"}:
             raise ValueError("a prior table has exactly the keys values and probabilities")
         value = (value["values"], value["probabilities"])
-    prior = as_prior(value)
-    if isinstance(prior, FinitePrior) and prior.name != "rademacher":
-        pairs = zip(prior.values, prior.probabilities, strict=True)
-        return "finite[" + ";".join(f"{v!r}:{p!r}" for v, p in pairs) + "]"
-    return prior.name
+    return as_prior(value).name
 
 
 def _no_repeats(values: list[Any]) -> list[Any]:

@@ -57,7 +57,7 @@ def test_a_finite_prior_reads_back_exactly() -> None:
 
 WRONG = [
     ({"alpha": "[1, -2]"}, "alpha", r"alpha\[2\]: .*greater than 0, got -2"),
-    ({"alpha": '"5:1:3"'}, "alpha", "alpha: a range is"),
+    ({"alpha": '"5:1:3"'}, "alpha", "alpha: a range must go upwards"),
     ({"alpha": "[1, 1]"}, "alpha", "repeated: 1.0"),
     ({"alpha": "[nan]"}, "alpha", "finite"),
     ({"alpha": '["1"]'}, "alpha", r"alpha\[1\]: .*number, got '1'"),

@@ -1,0 +1,49 @@
+"""Lists of numbers written as text, the same at the shell and in sweep files."""
+
+from __future__ import annotations
+
+import math
+
+from polyceptron.errors import InvalidInput
+
+MAX_POINTS = 100_000
+
+
+def parse_numbers(text: str, name: str, *, log: bool = False) -> list[float]:
+    """Numbers from '0.5,1,2' or 'start:stop:count', evenly spaced (geometrically if `log`).
+
+    A fourth part, ':log' or ':linear', overrides the spacing.
+
+    >>> parse_numbers("1:3:3", "alpha")
+    [1.0, 2.0, 3.0]
+    """
+    form = f"{name} takes numbers such as 0.5,1,2 or a range start:stop:count, got {text!r}"
+    if ":" not in text:
+        try:
+            values = [float(part) for part in text.split(",") if part.strip()]
+        except ValueError:
+            raise InvalidInput(form) from None
+        if not values or not all(math.isfinite(value) for value in values):
+            raise InvalidInput(form)
+        return values
+    parts = text.split(":")
+    if len(parts) == 4 and parts[3] in ("log", "linear"):
+        log = parts.pop() == "log"
+    try:
+        start, stop, count = float(parts[0]), float(parts[1]), int(parts[2])
+        if len(parts) != 3 or not (math.isfinite(start) and math.isfinite(stop)):
+            raise ValueError
+    except (ValueError, IndexError):
+        raise InvalidInput(form) from None
+    if not 1 <= count <= MAX_POINTS:
+        raise InvalidInput(f"{name} must have 1 to {MAX_POINTS} points, got {text!r}")
+    if count > 1 and stop <= start:
+        raise InvalidInput(f"{name} must go upwards, got {text!r}")
+    if log and start <= 0:
+        raise InvalidInput(f"{name} must start above 0 to be logarithmic, got {text!r}")
+    if count == 1:
+        return [start]
+    steps = [i / (count - 1) for i in range(count)]
+    if log:
+        return [start * (stop / start) ** s for s in steps]
+    return [start + (stop - start) * s for s in steps]
