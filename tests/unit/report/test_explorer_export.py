@@ -1,0 +1,159 @@
+"""What leaves the explorer: the Python lines give the same numbers, figures say what rows say."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from polyceptron.report.explorer.compute import perform, simulate, tasks_of
+from polyceptron.report.explorer.export import python_lines, to_csv
+from polyceptron.report.explorer.figures import (
+    BAND,
+    Simulated,
+    landscape_figure,
+    learning_figure,
+    order_figure,
+    phase_words,
+)
+from polyceptron.report.explorer.state import CHOICES, State, make_state
+
+
+def answers(state: State) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Any]]:
+    """The curves by estimator, and the other answers by kind."""
+    curves, others = {}, {}
+    for task in tasks_of(state):
+        *_, last = perform(task)
+        if task["kind"] == "curve":
+            curves[task["estimators"]] = last["result"]
+        else:
+            others[task["kind"]] = last["result"]
+    return curves, others
+
+
+@pytest.fixture(scope="module")
+def hard() -> tuple[State, dict[str, list[dict[str, Any]]], dict[str, Any]]:
+    """The default problem at an α in the hard phase, few points."""
+    state = make_state({"points": 9, "alpha": 2.6, "estimators": ["bayes", "square"]})
+    return (state, *answers(state))
+
+
+def test_the_python_lines_give_the_table_that_csv_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hard: Any
+) -> None:
+    state, curves, _ = hard
+    simulations = [
+        make_state({"dimension": 40, "places": 2, "runs": 2}),
+        make_state({"dimension": 40, "places": 2, "simulation": "square", "ridge_rule": "optimal"}),
+    ]
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, Any] = {"__name__": "lines"}
+    exec(compile(python_lines(state, simulations), "lines.py", "exec"), scope)
+    written = pd.read_csv("curve.csv")
+    shown = pd.read_csv(io.StringIO(to_csv(row for rows in curves.values() for row in rows)))
+    pd.testing.assert_frame_equal(written, shown, rtol=1e-12)
+    assert (tmp_path / "curve.png").stat().st_size > 1000
+    for number, simulation in enumerate(simulations, start=1):
+        rows = [message["row"] for message in simulate(simulation)]
+        assert [row["generalisation_error"] for row in scope[f"rows_{number}"]] == pytest.approx(
+            [row["generalisation_error"] for row in rows], rel=1e-9
+        )
+
+
+@pytest.mark.parametrize("model", CHOICES["model"])
+@pytest.mark.parametrize("prior", CHOICES["prior"])
+@pytest.mark.parametrize("simulation", CHOICES["simulation"])
+def test_the_lines_are_python_for_every_choice(model: str, prior: str, simulation: str) -> None:
+    for rule in CHOICES["ridge_rule"]:
+        state = make_state(
+            {
+                "model": model, "prior": prior, "simulation": simulation, "ridge_rule": rule,
+                "estimators": ["bayes", "cross-entropy", "max-margin"], "scale": "log",
+            }
+        )  # fmt: skip
+        lines = python_lines(state, [state])
+        compile(lines, "lines.py", "exec")
+        assert max(map(len, lines.splitlines())) < 110
+
+
+def test_the_learning_figure_marks_the_transitions_and_the_hard_phase(hard: Any) -> None:
+    state, curves, others = hard
+    found = others["transitions"]
+    figure = learning_figure(state, curves, found)
+    band = next(shape for shape in figure["layout"]["shapes"] if shape.get("fillcolor") == BAND)
+    assert (band["x0"], band["x1"]) == (found["alpha_it"], found["alpha_algo"])
+    names = [note["text"] for note in figure["layout"]["annotations"]]
+    assert names == ["α<sub>IT</sub> = 2.395", "α<sub>algo</sub> = 2.886"]
+    bayes = next(trace for trace in figure["data"] if trace["name"] == "Bayes-optimal")
+    # The error is partly learnt up to α_IT, falls there, and is zero beyond.
+    before = [y for x, y in zip(bayes["x"], bayes["y"], strict=True) if x < found["alpha_it"]]
+    after = [y for x, y in zip(bayes["x"], bayes["y"], strict=True) if x > found["alpha_it"]]
+    assert min(before) > 0.2
+    assert max(after) == 0
+    step = [y for x, y in zip(bayes["x"], bayes["y"], strict=True) if x == found["alpha_it"]]
+    assert len(step) == 2
+    assert before[-1] > step[0] > 0.2
+    assert step[1] == 0
+    assert bayes["x"] == sorted(bayes["x"])
+
+
+def test_hover_texts_carry_uncertainty_ridge_and_status(hard: Any) -> None:
+    state, curves, others = hard
+    figure = learning_figure(state, curves, others["transitions"])
+    square = next(trace for trace in figure["data"] if trace["name"] == "square loss")
+    assert "±" in square["hovertemplate"]
+    for (uncertainty, status, ridge), row in zip(
+        square["customdata"], curves["square"], strict=True
+    ):
+        assert uncertainty == row["uncertainty"]
+        assert status == "ok"
+        assert ridge == "<br>λ 0.1"
+
+
+def test_the_figures_are_plain_json_for_everything_that_can_be_shown(hard: Any) -> None:
+    state, curves, others = hard
+    rows = [
+        message["row"]
+        for message in simulate(make_state({"dimension": 30, "places": 2, "high": 2.0}))
+    ]
+    symbols = [Simulated(state, rows, 0)]
+    for shown in CHOICES["shown"]:
+        here = make_state({**state.as_dict(), "shown": shown, "error_scale": "log"})
+        figures = [
+            learning_figure(here, curves, others["transitions"], symbols),
+            order_figure(here, curves, others["transitions"], symbols),
+            landscape_figure(here, others["landscape"], ""),
+        ]
+        for figure in figures:
+            json.dumps(figure, allow_nan=False)
+            assert figure["data"]
+    (errors,) = [t for t in figures[0]["data"] if t["mode"] == "markers"]
+    assert all(error > 0 for error in errors["error_y"]["array"])
+
+
+def test_nothing_computed_yet_is_an_empty_figure() -> None:
+    state = State()
+    assert learning_figure(state, {}, None)["data"] == []
+    assert order_figure(state, {})["data"] == []
+    assert landscape_figure(state, None, "")["data"] == []
+
+
+def test_the_landscape_shows_all_extrema_inside_its_frame(hard: Any) -> None:
+    state, _, others = hard
+    figure = landscape_figure(state, others["landscape"], phase_words(state, others["transitions"]))
+    low, high = figure["layout"]["yaxis"]["range"]
+    for trace in figure["data"][1:]:
+        assert low < trace["y"][0] < high
+    assert "hard phase" in figure["layout"]["title"]["text"]
+
+
+def test_the_phase_in_words() -> None:
+    found = {"alpha_it": 2.0, "alpha_algo": 3.0}
+    words = [phase_words(make_state({"alpha": a}), found) for a in (1.0, 2.5, 3.5)]
+    assert ["impossible" in words[0], "hard" in words[1], "easy" in words[2]] == [True] * 3
+    assert "smoothly" in phase_words(make_state({"prior": "gaussian"}), None)
+    assert phase_words(State(), None) == ""
