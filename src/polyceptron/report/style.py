@@ -55,8 +55,12 @@ SHEET: dict[str, Any] = {
 @contextmanager
 def style() -> Iterator[None]:
     """Draw inside this context to get the house look, whatever the user's own settings."""
+    import logging
+
     import matplotlib as mpl
 
+    # Cutting the maths fonts down for a PDF warns about their dates, which matter to nobody.
+    logging.getLogger("fontTools.ttLib.tables._h_e_a_d").setLevel(logging.ERROR)
     sheet: Any = {"font.family": "DejaVu Sans", **SHEET}
     with mpl.rc_context(sheet):
         yield

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from polyceptron.model import BayesOptimal, Teacher
 from polyceptron.report.figures.base import FigureSpec
 from polyceptron.report.figures.drawing import ALGO, IT, clear_legend, line, panels, symbols
@@ -111,15 +113,34 @@ def draw_transitions(table: pd.DataFrame) -> Figure:
             old = table[(table["model"] == "perceptron") & (table["branch"] == name)]
             _points(ax, old, colour, marker, f"{label}, ±1 perceptron", hollow=True)
         ax.set(xlabel="number of classes $k$", ylabel=ALPHA, xscale="log", yscale="log")
-        middle = len(k) // 2
-        place = (k[middle], (low[middle] * high[middle]) ** 0.5)
-        ax.text(*place, "hard", ha="center", va="center", fontsize=7)
-        ax.text(k[middle], low[middle] * 0.72, "impossible", ha="left", va="top", fontsize=7)
-        ax.text(k[middle], high[middle] * 1.3, "easy", ha="right", va="bottom", fontsize=7)
+        _name_phases(ax, k, low, high)
         _plain_ticks(ax, k)
         ax.legend(loc="upper left")
         ax.set_ylim(top=high.max() * 1.25)
     return figure
+
+
+def _name_phases(ax: Axes, k: Any, low: Any, high: Any) -> None:
+    """Impossible, hard and easy; "hard" lies along the band, between two symbols."""
+    right = max(2 * len(k) // 3, 1)
+    left = right - 1
+    slope = np.log(low[right] * high[right] / (low[left] * high[left])) / 2
+    slope /= np.log(k[right] / k[left])
+    x = (k[left] * k[right]) ** 0.5
+    y = (low[left] * low[right] * high[left] * high[right]) ** 0.25
+    ax.text(
+        x,
+        y,
+        "hard",
+        ha="center",
+        va="center",
+        fontsize=7,
+        rotation=np.degrees(np.arctan(slope * y / x)),  # an angle in data units
+        rotation_mode="anchor",
+        transform_rotates_text=True,
+    )
+    ax.text(k[left], low[left] * 0.72, "impossible", ha="left", va="top", fontsize=7)
+    ax.text(k[left], high[left] * 1.25, "easy", ha="right", va="bottom", fontsize=7)
 
 
 def _points(
@@ -159,8 +180,8 @@ TRANSITIONS = FigureSpec(
     "transitions",
     "Phase transitions against the number of classes",
     "Rademacher weights: perfect learning is impossible below α_IT, possible but hard up to "
-    "α_algo, easy beyond. Hollow: the classical ±1 perceptron, a different model from the argmax of two "
-    "Rademacher vectors. Bars: uncertainty of the computation.",
+    "α_algo, easy beyond. Hollow: the classical ±1 perceptron, a different model from the argmax "
+    "of two Rademacher vectors. Bars: uncertainty of the computation.",
     draw_transitions,
     jobs=_transition_jobs,
 )

@@ -124,26 +124,25 @@ def draw_4b(table: pd.DataFrame) -> Figure:
         bayes = only(table, estimator="bayes")
         line(ax, bayes, "alpha", "generalisation_error", "black", "Bayes-optimal", linestyle="--")
         ax.set(xlabel=ALPHA, ylabel=ERROR, xscale="log", yscale="log")
-        ax.set(xlim=(0.9, 1.3 * LARGEST_ALPHA_4B), ylim=(5e-5, 1))
-        labels = (("square", r"$\alpha^{-1/2}$"), ("cross-entropy", r"$\alpha^{-2/3}$"))
-        for name, text in (*labels, ("bayes", r"$\alpha^{-1}$")):
-            _slope(ax, only(table, source="theory", estimator=name), EXPONENTS[name], text)
+        ax.set(xlim=(0.85, 9 * LARGEST_ALPHA_4B), ylim=(5e-5, 1))
+        slopes = (("square", "-1/2"), ("cross-entropy", "-2/3"), ("bayes", "-1"))
+        colours = {"bayes": "black"} | {series.estimator: series.colour for series in CURVES_4B}
+        for name, power in slopes:
+            rows = only(table, source="theory", estimator=name)
+            text = rf"$\propto\alpha^{{{power}}}$"
+            _slope(ax, rows, EXPONENTS[name], text, colours[name])
         clear_legend(ax, loc="lower left")
     return figure
 
 
-def _slope(ax: Axes, rows: pd.DataFrame, exponent: float, text: str) -> None:
-    """A straight piece of the theory's slope, a little below the curve's end."""
+def _slope(ax: Axes, rows: pd.DataFrame, exponent: float, text: str, colour: str) -> None:
+    """A straight piece of the theory's slope just below the curve, named at the curve's end."""
     end = rows.iloc[-1]
-    last = float(end["alpha"])
+    last, error = float(end["alpha"]), float(end["generalisation_error"])
     x = [last / 60, last]
-    y = [0.72 * float(end["generalisation_error"]) * (last / a) ** exponent for a in x]
+    y = [0.7 * error * (last / a) ** exponent for a in x]
     ax.plot(x, y, color="0.45", linewidth=0.8, linestyle=(0, (4, 2)))
-    middle = (x[0] * x[1]) ** 0.5
-    ax.text(
-        middle, y[0] * (x[0] / middle) ** exponent * 0.8, text, ha="right", va="top", fontsize=7,
-        color="0.3",
-    )  # fmt: skip
+    ax.text(1.25 * last, 0.85 * error, text, ha="left", va="center", fontsize=7, color=colour)
 
 
 FIG4A = FigureSpec(

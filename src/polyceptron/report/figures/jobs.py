@@ -7,6 +7,7 @@ process and shared by figures that ask for the same.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,11 +43,13 @@ def run_jobs(
     """The rows of every job by its key; equal jobs run once, long ones first."""
     todo = sorted({job.key: job for job in jobs}.values(), key=lambda job: -job.seconds)
     now = Progress("lines and laws", len(todo), 0)
+    begin = time.monotonic()
     results: dict[str, list[Row]] = {}
     for key, rows in _finished(todo, workers):
         results[key] = rows
         now.done += 1
         now.computed += 1
+        now.seconds = time.monotonic() - begin
         if tell is not None:
             tell(now)
     return results

@@ -29,7 +29,7 @@ LOSSES: dict[str, tuple[float, str]] = {
     "cross-entropy": (0.1, r"cross-entropy, $\lambda=0.1$"),
     "max-margin": (0.0, r"max-margin ($\lambda\to0^+$)"),
 }
-KINDS = {"training": ("#D55E00", "o"), "fresh": ("#0072B2", "s")}
+KINDS = {"training": ("#D55E00", "o", (0, (4, 1.5))), "fresh": ("#0072B2", "s", "-")}
 BINS = 24
 _AT_ATOM = 1e-4  # a fitted margin this close to 1 is on the margin
 
@@ -39,6 +39,8 @@ def margin_rows(
 ) -> list[Row]:
     """Densities: theory on a fine grid, instances as a histogram with standard errors."""
     law = margin_law(3, loss, ridge, alpha)
+    # Above two classes cross-entropy's law is a sampled one: wider cells make it smoother.
+    law = margin_law(3, loss, ridge, alpha, law.margin[::4])
     base: Row = {
         "model": "argmax", "n_classes": 3, "prior": "gaussian", "estimator": loss, "ridge": ridge,
         "alpha": alpha, "version": VERSION,
@@ -46,7 +48,7 @@ def margin_rows(
     theory: Row = {"source": "theory", **base, "status": str(law.point.status)}
     rows = []
     for kind, density in (("training", law.training), ("fresh", law.fresh)):
-        for x, y in zip(law.margin[::2], density[::2], strict=True):
+        for x, y in zip(law.margin, density, strict=True):
             rows.append({**theory, "samples": kind, "margin": float(x), "density": float(y)})
     edges = np.linspace(law.margin[0], law.margin[-1], BINS + 1)
     if law.atom > 0:
@@ -121,16 +123,19 @@ def draw(table: pd.DataFrame) -> Figure:
         figure, axes = panels(len(LOSSES), height=5.2)
         for ax, (loss, (_, label)) in zip(axes, LOSSES.items(), strict=True):
             rows = table[table["estimator"] == loss]
-            for kind, (colour, marker) in KINDS.items():
+            for kind, (colour, marker, dashes) in reversed(KINDS.items()):
                 some = rows[(rows["samples"] == kind) & rows["density"].notna()]
                 theory, bars = (some[some["source"] == source] for source in ("theory", "erm"))
-                ax.plot(theory["margin"], theory["density"], color=colour)
+                ax.plot(theory["margin"], theory["density"], color=colour, linestyle=dashes)
                 ax.errorbar(
                     bars["margin"], bars["density"], bars["density_standard_error"].fillna(0),
-                    color=colour, marker=marker, linestyle="none", markersize=2.8, elinewidth=0.8,
+                    color=colour, marker=marker, linestyle="none", markersize=3, elinewidth=0.8,
+                    markerfacecolor="white" if kind == "training" else colour,
                     label=f"{kind} samples",
                 )  # fmt: skip
             ax.axvline(0, color="0.6", linewidth=0.6, zorder=0)
+            seen = rows.loc[rows["density"] > 0.004 * rows["density"].max(), "margin"]
+            ax.set_xlim(seen.min(), seen.max())
             ax.set_ylabel("density")
             ax.set_ylim(bottom=0)
             ax.set_title(label, loc="left", pad=3)
@@ -149,10 +154,11 @@ def _atom(ax: Axes, rows: pd.DataFrame) -> None:
     at = float(atoms["margin"].iloc[0])
     ax.annotate("", (at, 0.97 * top), (at, 0), arrowprops={"arrowstyle": "-|>", "color": "#D55E00"})
     ax.text(
-        at + 0.03 * np.ptp(ax.get_xlim()),
+        ax.get_xlim()[1],
         0.97 * top,
         f"training samples at 1:\ntheory {share['theory']:.3f}, fits {share['erm']:.3f}",
         fontsize=6.5,
+        ha="right",
         va="top",
     )
 

@@ -14,6 +14,7 @@ class Profile:
     name: str
     amp_dimension: int
     amp_runs: int
+    trace_dimension: int  # of the runs that are followed step by step
     erm_dimension: int
     erm_instances: int
     line_points: int
@@ -45,15 +46,16 @@ class Profile:
 QUICK = Profile(
     name="quick",
     amp_dimension=500,
+    trace_dimension=1000,
     amp_runs=10,
     erm_dimension=300,
-    erm_instances=10,
+    erm_instances=20,
     line_points=60,
-    symbols=14,
+    symbols=16,
     classes=(2, 3, 5, 10, 20, 50),
     amp_classes=(2, 5, 10),
     amp_classes_dimension=200,
-    amp_classes_runs=3,
+    amp_classes_runs=5,
     error_tolerance=1e-3,
     transition_classes=(2, 3, 4, 5, 7, 10, 14, 20, 30, 50),
     transition_tolerance=0.02,
@@ -62,6 +64,7 @@ QUICK = Profile(
 PAPER = Profile(
     name="paper",
     amp_dimension=1000,
+    trace_dimension=1000,
     amp_runs=20,
     erm_dimension=1000,
     erm_instances=250,
@@ -79,6 +82,7 @@ PAPER = Profile(
 TINY = Profile(
     name="tiny",
     amp_dimension=100,
+    trace_dimension=100,
     amp_runs=2,
     erm_dimension=60,
     erm_instances=2,

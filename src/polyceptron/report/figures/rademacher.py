@@ -12,7 +12,7 @@ import numpy as np
 
 from polyceptron.experiments.simulate_amp import run_amp_with_result
 from polyceptron.experiments.tasks import seed_of, seed_path
-from polyceptron.model import make_teacher
+from polyceptron.model import BayesOptimal, make_teacher
 from polyceptron.report.figures.base import SEED, FigureSpec
 from polyceptron.report.figures.drawing import (
     clear_legend,
@@ -27,7 +27,7 @@ from polyceptron.report.figures.profile import Profile
 from polyceptron.report.figures.table import Row, mean_and_error, only
 from polyceptron.report.style import ALPHA, COLOURS, ERROR, style
 from polyceptron.rows import VERSION, Status
-from polyceptron.theory import transitions
+from polyceptron.theory import curve_rows, transitions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,19 +106,21 @@ def add_entries(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _alphas(profile: Profile) -> tuple[list[float], list[float]]:
-    """α of the lines (closer where the curves are steep) and of the symbols."""
-    lines = set(profile.spread(0.05, LARGEST_ALPHA, profile.line_points))
-    lines |= set(profile.spread(2.85, 2.8855, max(profile.line_points // 6, 2)))
-    marks = profile.spread(0.25, LARGEST_ALPHA, 16)
-    return sorted(lines), profile.thin(marks)
+def theory_rows(points: int) -> list[Row]:
+    """Every branch, close to the jumps where they are, and then the transitions themselves."""
+    found = transition_rows("argmax", 3, "rademacher")
+    jumps = [float(row["alpha"]) for row in found]
+    alphas = set(np.linspace(0.05, LARGEST_ALPHA, points))
+    for jump in jumps:
+        alphas |= {jump - 1e-6, jump + 1e-6}
+    # Near its end the branch moves as the root of the distance, so the points crowd there.
+    alphas |= {jumps[1] - 0.1 * (i / 12) ** 2 for i in range(1, 12)}
+    teacher = make_teacher("argmax", 3, "rademacher")
+    return curve_rows(teacher, BayesOptimal(), sorted(alphas), branch="all") + found
 
 
-def _theory_grid(profile: Profile) -> dict[str, Any]:
-    return {
-        "sources": ["theory"], "estimators": ["bayes"], "classes": [3], "prior": ["rademacher"],
-        "branch": ["optimal", "amp", "informed"], "alpha": _alphas(profile)[0],
-    }  # fmt: skip
+def _marks(profile: Profile) -> list[float]:
+    return profile.thin(profile.spread(0.25, LARGEST_ALPHA, 16))
 
 
 def amp_grid(profile: Profile, prior: str, alphas: list[float]) -> dict[str, Any]:
@@ -130,25 +132,21 @@ def amp_grid(profile: Profile, prior: str, alphas: list[float]) -> dict[str, Any
 
 
 def _grids_2a(profile: Profile) -> list[dict[str, Any]]:
-    return [_theory_grid(profile), amp_grid(profile, "rademacher", _alphas(profile)[1])]
+    return [amp_grid(profile, "rademacher", _marks(profile))]
 
 
-def _transitions_job(profile: Profile) -> Job:
-    return Job(transition_rows, {"model": "argmax", "n_classes": 3, "prior": "rademacher"})
+def _theory_job(profile: Profile) -> Job:
+    return Job(theory_rows, {"points": profile.line_points}, 2.0)
 
 
 def _jobs_2b(profile: Profile) -> list[Job]:
-    jobs = overlap_jobs("rademacher", _alphas(profile)[1], profile)
-    return [_transitions_job(profile), *jobs]
+    return [_theory_job(profile), *overlap_jobs("rademacher", _marks(profile), profile)]
 
 
-def _jump(table: pd.DataFrame, branch: str, at: float) -> pd.DataFrame:
-    """A branch of theory with an empty row where it jumps, so that the line breaks there."""
-    import pandas as pd
-
+def _jump(table: pd.DataFrame, branch: str, at: float) -> list[pd.DataFrame]:
+    """A branch of theory before and after its jump, to be drawn as two lines."""
     rows = only(table, source="theory", branch=branch)
-    gap = {name: np.nan for name in rows.columns if name != "alpha"} | {"alpha": at}
-    return pd.concat([rows, pd.DataFrame([gap]).astype({"alpha": float})]).sort_values("alpha")
+    return [rows[rows["alpha"] < at], rows[rows["alpha"] > at]]
 
 
 def _transition(table: pd.DataFrame, branch: str) -> float:
@@ -160,17 +158,17 @@ def draw_2a(table: pd.DataFrame) -> Figure:
     at_it, at_algo = _transition(table, "alpha_IT"), _transition(table, "alpha_algo")
     with style():
         figure, (ax,) = panels(height=2.9)
-        amp = _jump(table, "amp", at_algo)
-        line(ax, amp, "alpha", "generalisation_error", ORANGE, "AMP, theory", linestyle="--")
-        best = _jump(table, "optimal", at_it)
-        line(ax, best, "alpha", "generalisation_error", BLUE, "Bayes-optimal, theory")
+        for part, label in zip(_jump(table, "optimal", at_it), ("Bayes-optimal", ""), strict=True):
+            line(ax, part, "alpha", "generalisation_error", BLUE, label)
+        for part, label in zip(_jump(table, "amp", at_algo), ("AMP, theory", ""), strict=True):
+            line(ax, part, "alpha", "generalisation_error", ORANGE, label, linestyle="--")
         marks = only(table, source="amp")
         size = f"AMP, $d = {marks['dimension'].iloc[0]}$"
         symbols(ax, marks, "alpha", "generalisation_error", ORANGE, size)
         transition_verticals(ax, table)
-        ax.set(xlabel=ALPHA, ylabel=ERROR, xlim=(0, LARGEST_ALPHA), ylim=(-0.015, 0.7))
+        ax.set(xlabel=ALPHA, ylabel=ERROR, xlim=(0, LARGEST_ALPHA + 0.08), ylim=(-0.015, 0.7))
         clear_legend(ax, loc="upper right", bbox_to_anchor=(1.0, 0.98))
-        _free_entropies(inset(ax, (0.11, 0.14, 0.42, 0.36), r"$\alpha$", r"$\Phi$"), table)
+        _free_entropies(inset(ax, (0.155, 0.14, 0.4, 0.36), r"$\alpha$", r"$\Phi$"), table)
     return figure
 
 
@@ -185,7 +183,7 @@ def _free_entropies(small: Any, table: pd.DataFrame) -> None:
     level = float(full["free_entropy"].iloc[0])
     small.set(xlim=(1.5, 3.0), ylim=(level - 0.3, level + 0.55))
     small.text(1.55, level - 0.06, "perfect learning", fontsize=5.5, va="top", color="0.3")
-    small.text(2.02, level + 0.36, "AMP branch", fontsize=5.5, color=ORANGE)
+    small.text(1.8, level + 0.38, "AMP branch", fontsize=5.5, color=ORANGE)
     small.patch.set_alpha(0)
 
 
@@ -198,12 +196,11 @@ def draw_2b(table: pd.DataFrame) -> Figure:
         names = (("q00", BLUE, "o", r"$q_{00}$"), ("q01", ORANGE, "s", r"$q_{01}$"))
         marks = only(table, source="amp")
         for name, colour, marker, label in names:
-            before = only(theory, source="theory", branch="amp")
-            for part in (before[before["alpha"] < at_algo], before[before["alpha"] > at_algo]):
+            for part in _jump(theory, "amp", at_algo):
                 line(ax, part, "alpha", name, colour)
             symbols(ax, marks, "alpha", name, colour, label, marker)
         transition_verticals(ax, table)
-        ax.set(xlabel=ALPHA, ylabel="overlap of AMP", xlim=(0, LARGEST_ALPHA), ylim=(0, 2.1))
+        ax.set(xlabel=ALPHA, ylabel="overlap of AMP", xlim=(0, LARGEST_ALPHA + 0.08), ylim=(0, 2.1))
         title = f"lines: theory\nsymbols: AMP, $d = {marks['dimension'].iloc[0]}$"
         clear_legend(ax, loc="upper left", title=title, title_fontsize=6.5, alignment="left")
     return figure
@@ -218,7 +215,7 @@ FIG2A = FigureSpec(
     "α_IT.",
     draw_2a,
     _grids_2a,
-    lambda profile: [_transitions_job(profile)],
+    lambda profile: [_theory_job(profile)],
 )
 
 FIG2B = FigureSpec(
@@ -227,6 +224,5 @@ FIG2B = FigureSpec(
     "Diagonal and off-diagonal entries of the 2 × 2 overlap matrix of message passing. Theory: "
     "q00 = 2q and q01 = q. Symbols: each entry measured on its own, with standard errors.",
     draw_2b,
-    lambda profile: [_theory_grid(profile)],
-    _jobs_2b,
+    jobs=_jobs_2b,
 )

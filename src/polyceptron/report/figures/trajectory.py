@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-ALPHAS = {1.5: "#0072B2", 2.5: "#D55E00", 3.5: "#009E73"}
-PHASES = {1.5: "impossible", 2.5: "hard", 3.5: "easy"}
+ALPHAS = {1.5: "#0072B2", 2.5: "#D55E00", 4.0: "#009E73"}
+PHASES = {1.5: "impossible", 2.5: "hard", 4.0: "easy"}
 MARKERS = ("o", "s", "^")
-STEPS = 30
+STEPS = 20
 
 
 def trajectory(
@@ -42,9 +42,7 @@ def trajectory(
              "generalisation_error": float(error), "status": str(Status.OK)}
         )  # fmt: skip
     size = {"dimension": dimension, "n_samples": round(alpha * dimension), "instances": runs}
-    for step in trace_rows(
-        teacher, alpha, dimension, runs=runs, seed=seed, tol=1e-12, max_iter=STEPS
-    ):
+    for step in trace_rows(teacher, alpha, dimension, runs=runs, seed=seed, max_iter=STEPS):
         row = {"source": "amp", **base, **size}
         names = ("iteration", "m", "q", "generalisation_error", "m_standard_error",
                  "q_standard_error", "damping")  # fmt: skip
@@ -55,7 +53,7 @@ def trajectory(
 
 
 def _jobs(profile: Profile) -> list[Job]:
-    d, runs = profile.amp_dimension, profile.amp_runs
+    d, runs = profile.trace_dimension, profile.amp_runs
     return [
         Job(
             trajectory,
@@ -93,8 +91,7 @@ TRAJECTORY = FigureSpec(
     "Message passing against state evolution, k = 3, Rademacher weights",
     "Error after t iterations: state evolution (lines) predicts message passing (mean over runs, "
     "with standard errors) step by step. In the hard phase it stops far from the solution that "
-    "exists; in the easy phase it passes a slow stretch and finds it, runs of a finite size at "
-    "different times.",
+    "exists; in the easy phase it finds it, runs of a finite size a little later than the theory.",
     draw,
     jobs=_jobs,
 )
