@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from polyceptron.cli.common import check_outputs, emit, parse_numbers, working
+from polyceptron.cli.common import check_outputs, emit, working
 from polyceptron.errors import InvalidInput
 from polyceptron.files import write_atomically
+from polyceptron.ranges import parse_numbers
 
 # What fits a terminal of 80 columns; JSON and CSV have everything.
 COLUMNS = ("source", "alpha", "m", "q", "generalisation_error", "uncertainty", "status")
@@ -58,7 +59,7 @@ def register(app: typer.Typer) -> None:
         from polyceptron.model import make_teacher
 
         teacher = make_teacher(model, classes, prior)
-        alphas = parse_numbers(alpha, "alpha")
+        alphas = parse_numbers(alpha, "--alpha")
         check_outputs(csv)
         if trace and len(alphas) != 1:
             raise InvalidInput(f"--trace takes one alpha, got {len(alphas)}")

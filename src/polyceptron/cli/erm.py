@@ -9,8 +9,9 @@ from typing import Any
 
 import typer
 
-from polyceptron.cli.common import check_outputs, emit, parse_numbers, print_table, working
+from polyceptron.cli.common import check_outputs, emit, print_table, working
 from polyceptron.errors import InvalidInput
+from polyceptron.ranges import parse_numbers
 from polyceptron.rows import json_ready
 
 
@@ -39,8 +40,8 @@ def ridge(
 
     check_outputs(csv, plot)
     teacher = make_teacher(model, classes, prior)
-    alphas = parse_numbers(alpha, "alpha")
-    values = parse_numbers(ridges, "ridge", log=True)
+    alphas = parse_numbers(alpha, "--alpha")
+    values = parse_numbers(ridges, "--ridge", log=True)
     with working("solving"):
         rows = ridge_rows(teacher, estimator, alphas, values, tol)
     if plot is not None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import typer
 
-from polyceptron.cli.common import check_outputs, emit, parse_numbers, print_table, working
+from polyceptron.cli.common import check_outputs, emit, print_table, working
 from polyceptron.errors import InvalidInput
+from polyceptron.ranges import parse_numbers
 
 CURVE_COLUMNS = (
     "estimator",
@@ -50,7 +51,7 @@ def build_estimators(names: list[str], ridges: list[str]) -> list[Any]:
 
     values: list[float | str] = []
     for text in ridges:
-        values += [text] if text == "optimal" else list(parse_numbers(text, "ridge", log=True))
+        values += [text] if text == "optimal" else list(parse_numbers(text, "--ridge", log=True))
     estimators = []
     for name in names:
         if name in ("bayes", "max-margin", "max_margin"):
@@ -89,7 +90,7 @@ def curve(
 ) -> None:
     """Learning curve: the exact error of one or several estimators against α = n/d."""
     teacher = build_teacher(model, classes, prior)
-    alphas = parse_numbers(alpha, "alpha")
+    alphas = parse_numbers(alpha, "--alpha")
     check_outputs(csv)
     if plot is not None:
         from polyceptron.report.learning_curve import check_figure_path
