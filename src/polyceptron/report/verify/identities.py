@@ -1,0 +1,75 @@
+"""Identities that tie the pieces of the theory together, by finite differences.
+
+dΦ/dα = Ψ_out along a branch          (free entropy against the channel's entropy)
+dΨ_out/dq = (r/2) I                   (stationarity of Φ in q, with q̂ = αI)
+dΨ_w/dq̂ = (r/2) q                     (stationarity of Φ in q̂, with q = F(q̂))
+d min_W(…)/dλ = ‖Ŵ‖²/2                (envelope theorem: training loss against norm)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from polyceptron.model import Teacher
+from polyceptron.report.verify.check import Check
+from polyceptron.theory import erm_fixed_point, fixed_points
+from polyceptron.theory.bayes_optimal import FixedPoint
+from polyceptron.theory.channel import channel_moments
+
+
+def entropy_identities(full: bool) -> Iterator[Check]:
+    """Derivatives of the free entropy at fixed points of k = 2 and 3, both priors."""
+    cases = [(3, "gaussian", 2.0), (3, "rademacher", 2.6)]
+    cases += [(2, "gaussian", 0.5), (2, "rademacher", 2.2), (3, "gaussian", 30.0)] if full else []
+    for k, prior, alpha in cases:
+        teacher = Teacher(k, prior)  # type: ignore[arg-type]
+        name = f"k = {k}, {prior}, α = {alpha:g}"
+        here = _amp_branch(teacher, [alpha])[0]
+        moments = channel_moments(np.array([here.q]), np.array([here.v]), k)
+        step = 1e-3 * alpha
+        low, high, lower, higher = (
+            p.free_entropy
+            for p in _amp_branch(
+                teacher, [alpha - step, alpha + step, alpha - 2 * step, alpha + 2 * step]
+            )
+        )
+        slope = (8 * (high - low) - (higher - lower)) / (12 * step)
+        yield Check(f"dΦ/dα, {name}", slope, float(moments.entropy[0, 0]), "Ψ_out", 1e-7)
+        reference = 0.5 * (k - 1) * float(moments.information[0, 0])
+        yield Check(f"dΨ_out/dq, {name}", _entropy_slope(here, k), reference, "(r/2) I", 1e-7)
+        q_hat = alpha * float(moments.information[0, 0])
+        yield Check(f"q̂ of the fixed point, {name}", here.q_hat, q_hat, "αI(q)", 1e-8 * q_hat)
+
+
+def _amp_branch(teacher: Teacher, alphas: list[float]) -> list[FixedPoint]:
+    """The fixed points that message passing reaches."""
+    return [p for p in fixed_points(teacher, alphas) if p.branch == "amp"]
+
+
+def _entropy_slope(point: FixedPoint, k: int) -> float:
+    """dΨ_out/dq at v = 1 − q, by a five-point difference."""
+    h = 1e-3 * point.v
+    shifts = np.array([-2, -1, 1, 2]) * h
+    entropy = channel_moments(point.q + shifts, point.v - shifts, k).entropy[:, 0]
+    return float((entropy[0] - 8 * entropy[1] + 8 * entropy[2] - entropy[3]) / (12 * h))
+
+
+def risk_identity(full: bool) -> Iterator[Check]:
+    """d[α · training loss + (λ/2) r q]/dλ = r q/2 for cross-entropy, whose weights sum to 0."""
+    cases = [(3, 2.0, 0.1)] + ([(2, 5.0, 0.01), (3, 0.5, 1.0), (3, 10.0, 0.01)] if full else [])
+    for k, alpha, ridge in cases:
+        step = 0.02 * ridge
+
+        def risk(value: float, k: int = k, alpha: float = alpha) -> float:
+            point = erm_fixed_point(k, "cross-entropy", value, alpha, tol=1e-9)
+            return alpha * point.training_loss + 0.5 * value * (k - 1) * point.q
+
+        slope = (
+            8 * (risk(ridge + step) - risk(ridge - step))
+            - (risk(ridge + 2 * step) - risk(ridge - 2 * step))
+        ) / (12 * step)
+        q = erm_fixed_point(k, "cross-entropy", ridge, alpha, tol=1e-9).q
+        name = f"d risk/dλ, cross-entropy, k = {k}, α = {alpha:g}, λ = {ridge:g}"
+        yield Check(name, slope, 0.5 * (k - 1) * q, "‖Ŵ‖²/2d", 1e-5 * q)

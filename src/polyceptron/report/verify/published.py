@@ -1,0 +1,143 @@
+"""Numbers that somebody else computed: the paper, independent calculations, closed forms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from scipy.integrate import quad
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import ndtr
+
+from polyceptron.model import AnyTeacher, BayesOptimal, Perceptron, Teacher, as_prior
+from polyceptron.report.verify.check import Check
+from polyceptron.theory import (
+    asymptotics,
+    erm_fixed_point,
+    fixed_points,
+    optimal_ridge,
+    transitions,
+)
+
+INDEPENDENT = "independent computation"
+# Model, α_IT and α_algo: independent values and their digits, then as printed in the paper. The
+# paper's are Monte Carlo at k = 3 and quoted from the literature for the perceptron.
+THRESHOLDS: tuple[tuple[str, AnyTeacher, tuple[float, ...], tuple[float, ...]], ...] = (
+    ("classical perceptron", Perceptron(), (1.244684, 1e-6, 1.492632, 1e-6), (1.249, 1.493)),
+    (
+        "argmax, k = 2, Rademacher",
+        Teacher(2, as_prior("rademacher")),
+        (2.072997, 1e-6, 2.486583, 1e-6),
+        (),
+    ),
+    # 2.885565 differs from our two evaluations, 2.8855611 by the curve and by the paper's
+    # equations at fixed q, in its last digit; the reference stands with the digits it can bear.
+    (
+        "argmax, k = 3, Rademacher",
+        Teacher(3, as_prior("rademacher")),
+        (2.394895, 1e-6, 2.885565, 1e-5),
+        (2.45, 2.89),
+    ),
+)
+PAPER_ALLOWED = {1.249: 5e-3, 1.493: 1e-3, 2.45: 0.06, 2.89: 0.01}
+BAYES = (
+    (2, 1.0, 0.2543730, 1e-7),
+    (2, 5.0, 0.0839352, 1e-7),
+    (3, 1.0, 0.39050958, 1e-8),
+    (3, 5.0, 0.15414960, 1e-8),
+    (3, 100.0, 0.00880421, 1e-8),
+)
+ERM_ERRORS = (
+    ("cross-entropy", 2.0, 0.1, 0.290197, 1e-6),
+    ("cross-entropy", 3.0, 1.0, 0.259532, 1e-6),
+    ("square", 2.0, 1.0, 0.30546, 1e-5),
+    ("max-margin", 3.0, 0.0, 0.2447, 1e-4),
+)
+
+
+def thresholds(full: bool) -> Iterator[Check]:
+    """α_IT and α_algo where they are known."""
+    for name, teacher, (it, it_digits, algo, algo_digits), printed in THRESHOLDS:
+        found = transitions(teacher)
+        ours = (found.alpha_it or math.nan, found.alpha_algo or math.nan)
+        note = "the reference's last digit is in doubt" if algo_digits > 1e-6 else ""
+        yield Check(f"α_IT, {name}", ours[0], it, INDEPENDENT, it_digits)
+        yield Check(f"α_algo, {name}", ours[1], algo, INDEPENDENT, algo_digits, note)
+        for label, mine, theirs in zip(("α_IT", "α_algo"), ours, printed, strict=False):
+            yield Check(f"{label}, {name}", mine, theirs, "paper", PAPER_ALLOWED[theirs])
+
+
+def errors(full: bool) -> Iterator[Check]:
+    """Generalisation errors of the Bayes-optimal and of the ERM estimators."""
+    for k, alpha, reference, digits in BAYES:
+        ours = fixed_points(Teacher(k), alpha)[0].generalisation_error
+        yield Check(f"Bayes error, k = {k}, α = {alpha:g}", ours, reference, INDEPENDENT, digits)
+    for loss, alpha, ridge, reference, digits in ERM_ERRORS:
+        ours = erm_fixed_point(3, loss, ridge, alpha).generalisation_error
+        name = f"{loss} error, k = 3, α = {alpha:g}" + (f", λ = {ridge:g}" if ridge else "")
+        yield Check(name, ours, reference, INDEPENDENT, digits)
+
+
+def closed_forms(full: bool) -> Iterator[Check]:
+    """Two classes by adaptive quadrature, the square loss, the best ridge, the tail."""
+    for alpha in (0.3, 3.0) if not full else (0.03, 0.3, 3.0, 30.0):
+        ours = fixed_points(Teacher(2), alpha)[0].generalisation_error
+        reference = math.acos(math.sqrt(_two_class_overlap(alpha))) / math.pi
+        source = "arccos √q/π, scipy quad"
+        yield Check(f"Bayes error, k = 2, α = {alpha:g}", ours, reference, source, 1e-9)
+    yield Check(
+        "best λ, square, k = 2", optimal_ridge(2, "square", 2.0), math.pi / 2 - 1, "π/2 − 1", 1e-10
+    )
+    for k in (3, 10):
+        best = minimize_scalar(
+            lambda x, k=k: erm_fixed_point(k, "square", math.exp(x), 1.7).generalisation_error,
+            bracket=(-2.0, 1.0),
+            tol=1e-9,
+        )
+        ours = optimal_ridge(k, "square", 1.7)
+        # An error is flat at its minimum: half of the digits are all that a search can give.
+        yield Check(f"best λ, square, k = {k}", ours, math.exp(best.x), "direct search", 1e-5)
+    for k in (3, 7):
+        point = erm_fixed_point(k, "square", 0.0, 2.0)
+        c = _expected_maximum(k) / (k - 1)
+        reference = 1 / k
+        yield Check(
+            f"norm q of least squares, k = {k}, α = 2", point.q, reference, "s² at α = 2", 1e-9
+        )
+        yield Check(f"overlap m of least squares, k = {k}", point.m, c, "E max/(k − 1)", 1e-9)
+    for k, constant in ((2, 0.4417), (3, 0.8834)):
+        tail = asymptotics(Teacher(k), BayesOptimal())
+        yield Check(f"αε at large α, Bayes, k = {k}", tail.constant, constant, INDEPENDENT, 5e-5)
+
+
+def _two_class_overlap(alpha: float) -> float:
+    """q of two classes, from its own integral: q = αI/(1 + αI), Z = Φ(a/√2), a = Δ/√v."""
+
+    def information(q: float) -> float:
+        v = 1 - q
+        # With Δ = ω₁ − ω₂ ~ N(0, 2q): I = Σ_l E (∂Z)²/Z · 2, the two components being equal.
+        scale = math.sqrt(2 * q)
+
+        def integrand(x: float) -> float:
+            a = scale * x / math.sqrt(2 * v)
+            density = math.exp(-0.5 * a * a) / math.sqrt(2 * math.pi)
+            weight = math.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+            return weight * density**2 / max(float(ndtr(a)), 1e-300) / (2 * v)
+
+        reach = min(38.0, 38.0 * math.sqrt(v / q))  # beyond it the density underflows
+        return 4 * quad(integrand, -reach, reach, epsabs=1e-13, epsrel=1e-12, limit=400)[0]
+
+    def excess(q: float) -> float:
+        q_hat = alpha * information(q)
+        return q_hat / (1 + q_hat) - q
+
+    return float(brentq(excess, 1e-9, 1 - 1e-9, xtol=1e-14, rtol=1e-14))
+
+
+def _expected_maximum(k: int) -> float:
+    """E of the largest of k standard normals."""
+
+    def integrand(x: float) -> float:
+        return x * k * math.exp(-0.5 * x * x) / math.sqrt(2 * math.pi) * float(ndtr(x)) ** (k - 1)
+
+    return float(quad(integrand, -12.0, 12.0, epsabs=1e-13, limit=200)[0])

@@ -1,0 +1,44 @@
+"""Run every group of checks; a group that fails is a line of the table, not the end of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from polyceptron.report.verify.check import Check, failed_check
+from polyceptron.report.verify.identities import entropy_identities, risk_identity
+from polyceptron.report.verify.matrix import bayes_matrix, erm_matrix
+from polyceptron.report.verify.published import closed_forms, errors, thresholds
+from polyceptron.report.verify.sampled import error_bars, monte_carlo_errors
+from polyceptron.report.verify.simulated import message_passing, scikit_learn
+
+Group = Callable[[bool], Iterator[Check]]
+
+GROUPS: dict[str, Group] = {
+    "phase transitions": thresholds,
+    "learning curves": errors,
+    "closed forms": closed_forms,
+    "free-entropy identities": entropy_identities,
+    "risk identity": risk_identity,
+    "Bayes matrix equations": bayes_matrix,
+    "ERM matrix equations": erm_matrix,
+    "message passing": message_passing,
+    "scikit-learn fits": scikit_learn,
+    "error bars": error_bars,
+    "Monte Carlo errors": monte_carlo_errors,
+}
+
+
+def verify(full: bool = False, progress: Callable[[str], object] | None = None) -> list[Check]:
+    """All checks in order; `full` adds classes, dimensions and runs; `progress` gets group names.
+
+    Everything is right when every verdict is 'ok'.
+    """
+    found: list[Check] = []
+    for name, group in GROUPS.items():
+        if progress is not None:
+            progress(name)
+        try:
+            found.extend(group(full))
+        except Exception as error:  # whatever goes wrong on a stranger's machine is the finding
+            found.append(failed_check(name, f"{type(error).__name__}: {error}"))
+    return found

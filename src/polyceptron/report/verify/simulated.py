@@ -1,0 +1,103 @@
+"""Finite instances against the theory of infinite dimension: message passing and scikit-learn.
+
+The allowance is four standard errors of the mean over the runs, plus 4/d for what is lost by d
+being finite.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.algorithms import amp, exact_generalisation_error
+from polyceptron.algorithms.overlaps import overlaps
+from polyceptron.model import Teacher
+from polyceptron.report.verify.check import Check, sampled_check
+from polyceptron.theory import erm_fixed_point, fixed_points, state_evolution
+
+STEPS = 8
+Array = NDArray[np.float64]
+
+
+def message_passing(full: bool) -> Iterator[Check]:
+    """The error that message passing reaches, and its overlap step by step."""
+    cases = [(3, "gaussian", 1.5), (3, "rademacher", 2.0)]
+    cases += [(2, "gaussian", 1.0), (5, "gaussian", 2.0), (3, "rademacher", 3.2)] if full else []
+    d, runs = (2000, 20) if full else (1000, 10)
+    for k, prior, alpha in cases:
+        teacher = Teacher(k, prior)  # type: ignore[arg-type]
+        errors, overlap = [], []
+        for seed in range(runs):
+            data = teacher.sample(round(alpha * d), d, seed)
+            found = amp(data.X, data.y, prior, tol=1e-6, teacher_weights=data.weights, n_classes=k)
+            errors.append(exact_generalisation_error(found.weights, data.weights).value)
+            path = [entry["q"] for entry in found.trace][: STEPS + 1]
+            overlap.append(path + path[-1:] * (STEPS + 1 - len(path)))
+        name = f"k = {k}, {prior}, α = {alpha:g}, d = {d}"
+        theory = next(p for p in fixed_points(teacher, alpha) if p.branch == "amp")
+        yield sampled_check(
+            f"error, {name}",
+            theory.generalisation_error,
+            errors,
+            f"{runs} runs of AMP",
+            slack=4 / d + 4 * theory.uncertainty,
+        )
+        expected = state_evolution(teacher, alpha, STEPS).q
+        lines = [
+            sampled_check(
+                f"q after {t} iterations, {name}",
+                float(expected[t]),
+                [path[t] for path in overlap],
+                f"{runs} runs of AMP",
+                slack=8 / d,
+            )
+            for t in range(1, STEPS + 1)
+        ]
+        yield max(lines, key=lambda line: abs(line.difference) / line.allowed)
+
+
+def scikit_learn(full: bool) -> Iterator[Check]:
+    """Fresh fits of scikit-learn's own estimators: error and squared norm q."""
+    d, runs = (1000, 16) if full else (500, 12)
+    cases = [("cross-entropy", 2.0, 0.1), ("square", 2.0, 1.0), ("max-margin", 1.5, 0.0)]
+    cases += [("cross-entropy", 5.0, 0.01), ("square", 0.5, 0.1)] if full else []
+    for loss, alpha, ridge in cases:
+        theory = erm_fixed_point(3, loss, ridge, alpha)
+        errors, norms = [], []
+        for seed in range(runs):
+            data = Teacher(3).sample(round(alpha * d), d, 100 + seed)
+            weights = _fit(loss, ridge, data.X / math.sqrt(d), data.y)
+            errors.append(exact_generalisation_error(weights, data.weights).value)
+            norms.append(overlaps(weights, data.weights).q)
+        name = f"{loss}, k = 3, α = {alpha:g}" + (f", λ = {ridge:g}" if ridge else "")
+        source = f"{runs} scikit-learn fits, d = {d}"
+        yield sampled_check(
+            f"error, {name}", theory.generalisation_error, errors, source, slack=4 / d
+        )
+        yield sampled_check(f"q, {name}", theory.q, norms, source, slack=4 / d * theory.q)
+
+
+def _fit(loss: str, ridge: float, A: Array, y: NDArray[np.int64]) -> Array:
+    """Weights (d, k) in the package's scaling, by an estimator that is not ours."""
+    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.svm import LinearSVC
+
+    model: Any
+    if loss == "square":
+        model = Ridge(alpha=ridge, fit_intercept=False).fit(A, np.eye(3)[y])
+    elif loss == "max-margin":  # Crammer and Singer's machine with a cost that forbids violations
+        model = LinearSVC(
+            C=1e4, multi_class="crammer_singer", fit_intercept=False, tol=1e-5, max_iter=100_000
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(A, y)
+    else:
+        model = LogisticRegression(C=1 / ridge, fit_intercept=False, tol=1e-8, max_iter=10_000)
+        model.fit(A, y)
+    return np.asarray(model.coef_.T, dtype=float)
