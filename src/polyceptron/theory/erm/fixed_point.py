@@ -188,9 +188,8 @@ def solve(
     error = float(error_at(root.theta[0], k))
     uncertainty = math.inf
     averages: Averages | None = None
-    for level in range(1, n_levels(k)):
-        if not root.converged:
-            break
+    level = 1
+    while root.converged and level < n_levels(k):
         reference = problem.law(root.theta)
         rule = rule_at(problem, level, reference)
         averages = rule(reference)
@@ -216,6 +215,10 @@ def solve(
         error = new_error
         if uncertainty <= tol:
             break
+        # Random points: the error falls about as 1/N, so go straight to the level that will do.
+        step = max(1, math.ceil(1.2 * math.log2(uncertainty / tol))) if random else 1
+        last = n_levels(k) - 1
+        level = level + 1 if level == last else min(level + step, last)
     status = Status.OK if uncertainty <= tol else Status.TOLERANCE_NOT_MET
     if not root.converged or averages is None:
         status = Status.NOT_CONVERGED

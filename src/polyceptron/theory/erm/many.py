@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -26,9 +27,10 @@ from polyceptron.model.losses import CrossEntropy, Loss, MaxMargin
 from polyceptron.model.prox import softmax_curvature, solve_softmax
 from polyceptron.numerics.erm_nodes import CUTOFF, Array
 from polyceptron.numerics.qmc import uniform_replicates
+from polyceptron.theory.erm import two
 from polyceptron.theory.erm.averages import Averages, Law
 
-LOG2_POINTS = (8, 10, 12, 14, 16)  # per replicate, by level
+LOG2_POINTS = (8, 10, 11, 12, 13, 14, 15, 16)  # per replicate, by level
 N_REPLICATES = 16
 SEED = 20_090
 _SQRT2 = math.sqrt(2)
@@ -45,6 +47,8 @@ class Points:
     e: Array
     weight: Array
     n_replicates: int
+    line: two.Line  # a deterministic rule for the two-class control
+    centre: CentreLaw
 
 
 def place_points(n_classes: int, loss: Loss, law: Law, level: int) -> Points:
@@ -52,16 +56,43 @@ def place_points(n_classes: int, loss: Loss, law: Law, level: int) -> Points:
     k = n_classes
     cube = uniform_replicates(k + 2, LOG2_POINTS[level], SEED, N_REPLICATES)
     flat = cube.reshape(-1, k + 2)
-    centre = CentreLaw(k)
+    centre = centre_law(k)
     delta, stretch = _gap_map(loss, law, centre)(flat[:, 0])
     s, density = centre.sample(flat[:, 1], delta)
     first, best = (s + delta) / _SQRT2, (s - delta) / _SQRT2
     room = log_ndtr(best)
-    others = ndtri_exp(np.log(flat[:, 4:]) + room[:, None])
+    # The next loser gets its own coordinate: three classes rarely meet, but it is there that k
+    # classes differ from two, so points are drawn towards that corner.
+    u, corner = _corner_map(k, law, flat[:, 4])
+    below_next = room + np.log1p(-u) / (k - 2)
+    lower = np.log(flat[:, 5:]) + below_next[:, None]
+    others = ndtri_exp(np.concatenate([below_next[:, None], lower], axis=1))
     log_weight = -0.5 * (s**2 + delta**2) + (k - 2) * room
-    weight = k * (k - 1) / (2 * math.pi) * stretch / density * np.exp(log_weight)
+    weight = k * (k - 1) / (2 * math.pi) * stretch * corner / density * np.exp(log_weight)
     below = np.concatenate([-_SQRT2 * delta[:, None], others - first[:, None]], axis=1)
-    return Points(delta, below, ndtri(flat[:, 2]), flat[:, 3], weight, N_REPLICATES)
+    line = two.place_nodes(loss, law, 2)
+    c, e = ndtri(flat[:, 2]), flat[:, 3]
+    return Points(delta, below, c, e, weight, N_REPLICATES, line, centre)
+
+
+def _corner_map(k: int, law: Law, v: Array) -> tuple[Array, Array]:
+    """v → (u, du/dv) on (0, 1), with as many points in each decade of u down to the corner's size.
+
+    u = 1 − (Φ(x₃)/Φ(x₂))^{k−2} is the chance of a closer second loser, about (k−2) times the gap.
+    """
+    size = (k - 2) * max(1.5 / max(law.tau, 1e-300), 3 / math.sqrt(law.q))
+    size = max(size, 1e-5)
+    if size > 0.5:
+        return v, np.ones_like(v)
+    rate = math.log1p(1 / size)
+    u = size * np.expm1(rate * v)
+    return np.minimum(u, 1 - 1e-16), rate * (u + size)
+
+
+@lru_cache(maxsize=64)
+def centre_law(n_classes: int) -> CentreLaw:
+    """The tables of `CentreLaw`, made once."""
+    return CentreLaw(n_classes)
 
 
 class CentreLaw:
@@ -72,14 +103,15 @@ class CentreLaw:
 
     def __init__(self, n_classes: int) -> None:
         s = np.linspace(-9.0, 9.0, 721)
-        gaps = np.linspace(-6.0, CUTOFF + 0.5, 60)
+        gaps = np.linspace(-CUTOFF - 0.5, CUTOFF + 0.5, 240)
         log_p = -0.5 * s**2 + (n_classes - 2) * log_ndtr((s - gaps[:, None]) / _SQRT2)
         peak = log_p.max(1, keepdims=True)
         p = np.exp(log_p - peak)
         total = p.sum(1)
         mean = p @ s / total
         spread = np.sqrt(p @ s**2 / total - mean**2)
-        self._log_norm = CubicSpline(gaps, np.log(total) + peak[:, 0])
+        pairs = n_classes * (n_classes - 1) / 2 * (s[1] - s[0]) / math.sqrt(2 * math.pi)
+        self._log_norm = CubicSpline(gaps, np.log(pairs * total) + peak[:, 0])
         self._mean, self._spread = CubicSpline(gaps, mean), CubicSpline(gaps, spread)
         base = np.exp(-0.5 * s**2 + (n_classes - 2) * log_ndtr(s / _SQRT2))
         z = (s - self._mean(0.0)) / self._spread(0.0)
@@ -95,9 +127,8 @@ class CentreLaw:
         return s, 1 / (spread * self._slope(u))
 
     def envelope(self, delta: Array) -> Array:
-        """The density of δ before any loss: φ(δ) ∫ φ(s) Φ((s − δ)/√2)^{k−2} ds, unnormalised."""
-        log_p = self._log_norm(delta) - 0.5 * delta**2
-        return np.asarray(np.exp(log_p - log_p.max()))
+        """κ(δ) = (k(k−1)/2) ∫ φ(s) Φ((s − δ)/√2)^{k−2} ds: pairs of classes per gap, 1 at k = 2."""
+        return np.asarray(np.exp(self._log_norm(delta)))
 
 
 def ndtri_exp(log_p: Array) -> Array:
@@ -120,7 +151,7 @@ def _gap_map(loss: Loss, law: Law, centre: CentreLaw) -> Callable[[Array], tuple
     f, trace = loss.denoise(omega, np.zeros(len(gap), dtype=np.int64), law.V)
     pull = np.abs(f[:, 0] - f[:, 1])
     wins, near = ndtr(law.tau * delta), np.exp(-0.5 * np.minimum(law.tau * delta, 40.0) ** 2)
-    envelope = centre.envelope(delta) * np.gradient(delta)
+    envelope = centre.envelope(delta) * np.exp(-0.5 * delta**2) * np.gradient(delta)
     density = np.zeros_like(delta)
     for part in (wins * pull**2, near * pull, wins * trace, wins):
         shaped = part * envelope
@@ -201,20 +232,31 @@ def averages(loss: Loss, law: Law, points: Points) -> Averages:
         _sums(loss, law, _slice(points, rows))
         for rows in np.array_split(np.arange(n), min(pieces, points.n_replicates))
     ]
-    mean = np.concatenate(parts, axis=1).reshape(8, points.n_replicates, -1).mean(2)
-    return Averages(*mean)
+    sums = np.concatenate(parts, axis=1).reshape(16, points.n_replicates, -1).mean(2)
+    plain, control = sums[:8], sums[8:]
+    exact = np.stack(two.averages(loss, law, points.line, points.centre.envelope).parts)
+    exact[:5] /= losers
+    return Averages(*(plain - _regression(plain, control) * (control - exact)))
+
+
+def _regression(plain: Array, control: Array) -> Array:
+    """The slope of each average on its control over the replicates, (8, 1), within [0, 1]."""
+    a = plain - plain.mean(1, keepdims=True)
+    b = control - control.mean(1, keepdims=True)
+    spread = np.einsum("ir,ir->i", b, b)
+    slope = np.einsum("ir,ir->i", a, b) / np.where(spread > 0, spread, 1.0)
+    return np.asarray(np.clip(slope, 0.0, 1.0)[:, None])
 
 
 def _slice(points: Points, rows: NDArray[np.int64]) -> Points:
     part = slice(rows[0], rows[-1] + 1)
     p = points
-    return Points(
-        p.delta[part], p.below[part], p.c[part], p.e[part], p.weight[part], p.n_replicates
-    )
+    rows_of = (p.delta[part], p.below[part], p.c[part], p.e[part], p.weight[part])
+    return Points(*rows_of, p.n_replicates, p.line, p.centre)
 
 
 def _sums(loss: Loss, law: Law, points: Points) -> Array:
-    """The integrands at the points, (8, n)."""
+    """The integrands at the points, then their two-class controls, (16, n)."""
     first, rest, trace, value, margin = denoised(loss, law, points.below)
     label = label_law(law, points)
     losers = points.below.shape[1]
@@ -222,7 +264,10 @@ def _sums(loss: Loss, law: Law, points: Points) -> Array:
     pull += label.joint * (label.mills * (first[:, None] - rest[:, 1:])).sum(1)
     along = np.einsum("nh,nh->n", points.below, rest) / (losers * math.sqrt(law.q))
     joint = label.joint
-    return np.stack(
+    pair = two.pair_at(loss, law, math.sqrt(2 * law.q) * points.delta)
+    control = two.integrands(law, pair) * points.weight
+    control[:5] /= losers
+    plain = np.stack(
         [
             pull / (losers * law.teacher_width),
             joint * (first**2 + np.einsum("nh,nh->n", rest, rest)) / losers,
@@ -234,3 +279,4 @@ def _sums(loss: Loss, law: Law, points: Points) -> Array:
             joint,
         ]
     )
+    return np.concatenate([plain, control])

@@ -101,7 +101,7 @@ def _two_class_training(A: Array, law: Law) -> Array:
 
 def _sampled_training(x: Array, loss: Loss, law: Law, k: int) -> Array:
     """Weighted points shared between the two nearest grid margins, per unit margin."""
-    points = many.place_points(k, loss, law, 2)
+    points = many.place_points(k, loss, law, 3)
     margin = many.denoised(loss, law, points.below).margin
     weight = many.label_law(law, points).joint / len(margin)
     cell = np.clip(np.searchsorted(x, margin) - 1, 0, len(x) - 2)

@@ -8,6 +8,7 @@ which everything is explicit: a = A − 2Vσ(−A).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -105,37 +106,74 @@ def mistake_edge(loss: Loss, V: float, n_classes: int) -> float:
     return high
 
 
-def averages(loss: Loss, law: Law, line: Line) -> Averages:
-    """M, Q, C, D and the training averages at k = 2."""
+class Pair(NamedTuple):
+    """Two classes at gap a: f = (g, −g), −tr_⊥∂f, the proximal gap and the loss there."""
+
+    a: Array
+    g: Array
+    trace: Array
+    A: Array
+    value: Array
+
+
+def pair_at(loss: Loss, law: Law, a: Array) -> Pair:
+    """The two-class denoiser at the student's gaps a (n,)."""
+    V = law.V
+    if isinstance(loss, CrossEntropy):
+        A = proximal_gap(a, V)
+        g = expit(-A)
+        bend = 2 * g * expit(A)
+        return Pair(a, g, bend / (1 + V * bend), A, np.logaddexp(0.0, -A))
+    label = np.zeros(len(a), dtype=np.int64)
+    f, trace = loss.denoise(np.stack([a / 2, -a / 2], axis=1), label, V)
+    g = (f[:, 0] - f[:, 1]) / 2
+    A = a + 2 * V * g
+    z = np.stack([A / 2, -A / 2], axis=1)
+    value = np.zeros_like(a) if isinstance(loss, MaxMargin) else loss.value(z, label)
+    return Pair(a, g, trace, A, value)
+
+
+def integrands(law: Law, pair: Pair) -> Array:
+    """What is averaged over the gap a ~ N(0, 2q) of label 1, (8, n), in the order of `Averages`."""
+    a, g = pair.a, pair.g
+    argument = a * (law.tau / math.sqrt(2 * law.q))
+    wins = ndtr(argument)
+    # ∇Z*·f = 2g ∂Z*/∂(teacher gap mean), a N(0, 2(1−ρ²)) density at the mean.
+    tilt = np.exp(-0.5 * argument**2) / (math.sqrt(math.pi) * law.teacher_width)
+    along = a * g / law.q
+    return np.stack(
+        [
+            tilt * g,
+            wins * 2 * g**2,
+            wins * pair.trace,
+            wins * np.maximum(along, 0.0),
+            wins * np.maximum(-along, 0.0),
+            wins * pair.value,
+            wins * (pair.A < 0),
+            wins,
+        ]
+    )
+
+
+def averages(
+    loss: Loss, law: Law, line: Line, envelope: Callable[[Array], Array] | None = None
+) -> Averages:
+    """M, Q, C, D and the training averages at k = 2.
+
+    `envelope`, a function of a/√(2q), multiplies the density of the gap.
+    """
     weight = line.weights
     if isinstance(loss, CrossEntropy):
         A = line.nodes
         g = expit(-A)  # the loser's probability
-        slope = 2 * law.V * g * expit(A)
-        a, weight = A - 2 * law.V * g, weight * (1 + slope)
-        trace = 2 * g * expit(A) / (1 + slope)
-        value = np.logaddexp(0.0, -A)
+        bend = 2 * g * expit(A)
+        weight = weight * (1 + law.V * bend)  # da/dA
+        trace = bend / (1 + law.V * bend)
+        pair = Pair(A - 2 * law.V * g, g, trace, A, np.logaddexp(0.0, -A))
     else:
-        a = line.nodes
-        label = np.zeros(len(a), dtype=np.int64)
-        f, trace = loss.denoise(np.stack([a / 2, -a / 2], axis=1), label, law.V)
-        g = (f[:, 0] - f[:, 1]) / 2
-        A = a + 2 * law.V * g
-        z = np.stack([A / 2, -A / 2], axis=1)
-        value = np.zeros_like(a) if isinstance(loss, MaxMargin) else loss.value(z, label)
-    scaled = a / math.sqrt(2 * law.q)
+        pair = pair_at(loss, law, line.nodes)
+    scaled = pair.a / math.sqrt(2 * law.q)
     density = weight * np.exp(-0.5 * scaled**2) / math.sqrt(math.pi * law.q)  # 2 labels × N(0, 2q)
-    argument = law.tau * scaled
-    joint = density * ndtr(argument)
-    # ∇Z*·f = 2g ∂Z*/∂(teacher gap mean), a N(0, 2(1−ρ²)) density at the mean.
-    tilt = np.exp(-0.5 * argument**2) / (math.sqrt(math.pi) * law.teacher_width)
-    return Averages(
-        M=np.atleast_1d(density @ (tilt * g)),
-        Q=np.atleast_1d(joint @ (2 * g**2)),
-        C=np.atleast_1d(joint @ trace),
-        D_plus=np.atleast_1d(joint @ np.maximum(a * g, 0.0)) / law.q,
-        D_minus=np.atleast_1d(joint @ np.maximum(-a * g, 0.0)) / law.q,
-        loss=np.atleast_1d(joint @ value),
-        error=np.atleast_1d(joint @ (A < 0)),
-        mass=np.atleast_1d(joint.sum()),
-    )
+    if envelope is not None:
+        density = density * envelope(scaled)
+    return Averages(*(integrands(law, pair) @ density)[:, None])
