@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 _SLACK = 1.05  # independent inputs exceed the edge by their fluctuations
+_LARGE = 500
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Compression:
         """The map for the matrix A (n, d) of unit-variance features."""
         n, d = A.shape
         edge = _SLACK * (math.sqrt(n) + math.sqrt(d))
+        if min(n, d) > _LARGE and _loudest(A) < edge:  # some passes over A instead of its square
+            return cls(np.zeros((d, 0)), np.zeros(0))
         gram = A.T @ A if d <= n else A @ A.T
         squares, vectors = scipy.linalg.eigh(gram, subset_by_value=(edge**2, np.inf))
         loud = np.sqrt(squares)
@@ -51,3 +54,11 @@ class Compression:
     def pull_back(self, weights: Array) -> Array:
         """Weights (d, k) of the compressed features as weights of the features themselves."""
         return self.apply(weights.T).T
+
+
+def _loudest(A: Array) -> float:
+    """The largest singular value, to a percent."""
+    from scipy.sparse.linalg import svds
+
+    first = np.random.default_rng(0).standard_normal(min(A.shape))
+    return float(svds(A, k=1, tol=1e-2, v0=first, return_singular_vectors=False)[0])
