@@ -23,12 +23,13 @@ from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.estimators import ERM, BayesOptimal, Estimator
 from polyceptron.model.losses import CrossEntropy, MaxMargin, SquareLoss
 from polyceptron.model.priors import GaussianPrior
-from polyceptron.model.teacher import AnyTeacher
+from polyceptron.model.teacher import AnyTeacher, Teacher
 from polyceptron.numerics.erm_nodes import Array
 from polyceptron.rows import Status
 from polyceptron.theory.bayes_optimal import bayes_rows
 from polyceptron.theory.erm.equations import boundary_density
 from polyceptron.theory.erm.public import erm_rows
+from polyceptron.theory.erm.square import label_signal
 
 RATIO = 4.0  # between neighbouring α
 N_POINTS = 6
@@ -154,13 +155,28 @@ def _limit(sequence: Array) -> tuple[float, float]:
 def _exact_constant(
     teacher: AnyTeacher, estimator: Estimator, exponent: float | None, measured: float
 ) -> float | None:
-    """C_k from two classes; at k = 2 that is the measurement itself."""
-    if exponent is None or (isinstance(estimator, ERM) and isinstance(estimator.loss, SquareLoss)):
-        return None  # the square loss weighs every sample, not the boundaries alone
+    """C_k: closed forms at fixed ridge, else from two classes (where it is the measurement)."""
+    if exponent is None:
+        return None
     k = teacher.n_classes
-    if k == 2:
-        return measured
-    from polyceptron.model.teacher import Teacher
+    pairs = boundary_density(k)
+    if isinstance(estimator, ERM) and isinstance(estimator.loss, SquareLoss):
+        c, s2 = label_signal(k)
+        return pairs * math.sqrt(s2 - c**2) / (math.pi * c)
+    if exponent == 1.0:
+        if k == 2:
+            return measured
+        return (k - 1) * asymptotics(Teacher(2, teacher.prior), estimator).constant
+    two = fixed_ridge_constant(float(estimator.ridge))  # type: ignore[union-attr]
+    return pairs ** (1 - exponent) * (k - 1) ** exponent * two
 
-    two = asymptotics(Teacher(2, teacher.prior), estimator).constant
-    return boundary_density(k) ** (1 - exponent) * (k - 1) ** exponent * two
+
+def fixed_ridge_constant(ridge: float) -> float:
+    """C₂ of cross-entropy at fixed λ: (λ^(1/6)/π) √((2 ln 2 − 1)√π/κ), κ = (π^(3/2)/12)^(1/3).
+
+    A student aligned with the teacher has mean loss π^(3/2)/(12√q); with the ridge λq/2 that puts
+    the norm at √q = κ(α/λ)^(1/3). There V → 0, M → 1/√π and Q → (2 ln 2 − 1)/√(πq) in τ² = αM²/Q.
+    """
+    kappa = (math.pi**1.5 / 12) ** (1 / 3)
+    spread = (2 * math.log(2) - 1) * math.sqrt(math.pi) / kappa
+    return ridge ** (1 / 6) / math.pi * math.sqrt(spread)

@@ -6,7 +6,7 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
-from polyceptron.theory.asymptotics import asymptotics
+from polyceptron.theory.asymptotics import asymptotics, fixed_ridge_constant
 from polyceptron.theory.erm import erm_fixed_point
 from polyceptron.theory.erm.square import label_signal
 
@@ -37,8 +37,20 @@ def test_cross_entropy_at_fixed_ridge_is_not_one_half():
 
 
 def test_the_norm_at_fixed_ridge_grows_as_the_cube_root():
-    norms = [math.sqrt(erm_fixed_point(2, "cross-entropy", 1.0, a).q) for a in (1e5, 8e5)]
-    assert norms[1] / norms[0] == pytest.approx(2, rel=2e-3)
+    """√q → (π^(3/2)/12)^(1/3) (α/λ)^(1/3): population loss against ridge."""
+    for ridge in (0.1, 1.0):
+        norm = math.sqrt(erm_fixed_point(2, "cross-entropy", ridge, 1e6).q)
+        expected = (math.pi**1.5 / 12 * 1e6 / ridge) ** (1 / 3)
+        assert norm == pytest.approx(expected, rel=2e-3)
+
+
+@pytest.mark.parametrize("ridge", [0.01, 1.0, 10.0])
+def test_constant_at_fixed_ridge_in_closed_form(ridge):
+    found = asymptotics(pc.Teacher(2), pc.ERM("cross-entropy", ridge))
+    assert found.constant == pytest.approx(
+        fixed_ridge_constant(ridge), abs=3 * found.constant_uncertainty
+    )
+    assert found.constant_uncertainty < 1e-3 * found.constant
 
 
 @pytest.mark.parametrize("estimator", [pc.ERM("max-margin"), pc.ERM("cross-entropy", 0.1)])
@@ -52,6 +64,8 @@ def test_square_constant_from_its_closed_form():
     c, s2 = label_signal(2)
     found = asymptotics(pc.Teacher(2), pc.ERM("square", 1.0))
     assert found.constant == pytest.approx(math.sqrt(s2 - c**2) / (math.pi * c), rel=1e-6)
+    three = asymptotics(pc.Teacher(3), pc.ERM("square", 1.0))
+    assert three.constant == pytest.approx(three.exact_constant, rel=1e-4)
 
 
 def test_five_classes_reduce_to_two():
