@@ -28,7 +28,8 @@ from polyceptron.numerics.erm_nodes import Array
 from polyceptron.rows import Status
 from polyceptron.theory.bayes_optimal import bayes_rows
 from polyceptron.theory.erm.equations import boundary_density
-from polyceptron.theory.erm.public import erm_rows
+from polyceptron.theory.erm.fixed_point import ErmFixedPoint
+from polyceptron.theory.erm.public import erm_fixed_point, erm_row, predict
 from polyceptron.theory.erm.square import label_signal
 
 RATIO = 4.0  # between neighbouring α
@@ -136,10 +137,19 @@ def _batches(
 ) -> Sequence[dict[str, float]]:
     if isinstance(estimator, BayesOptimal):
         return bayes_rows(teacher, list(alpha), "optimal", None)
-    # The constants of all these laws lie within a factor of ten of k − 1.
-    scale = 0.3 * (teacher.n_classes - 1) * float(alpha[-1]) ** -exponent
     relative = 1e-7 if teacher.n_classes <= 3 else RELATIVE_TOLERANCE_MANY_CLASSES
-    return erm_rows(teacher, estimator, list(alpha), relative * scale)
+    rows: list[dict[str, float]] = []
+    last: list[ErmFixedPoint] = []
+    for value in alpha:
+        # The constants of all these laws lie within a factor of ten of k − 1.
+        tol = relative * 0.3 * (teacher.n_classes - 1) * float(value) ** -exponent
+        start = predict(last, float(value))
+        point = erm_fixed_point(
+            teacher.n_classes, estimator.loss, estimator.ridge, float(value), tol, start
+        )
+        last = [*last[-1:], point]
+        rows.append(erm_row(teacher, estimator, point))
+    return rows
 
 
 def _limit(sequence: Array) -> tuple[float, float]:
