@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyceptron.numerics.threads import thread_count
+
 Array = NDArray[np.float64]
 Data = NDArray[Any]
 _FEW = 4  # up to so many directions, matrix-vector products by block win
@@ -25,7 +27,7 @@ def fields(X: Data, U: Array) -> Array:
     n, d = X.shape
     small = (U / math.sqrt(d)).astype(X.dtype)
     if len(U) > _FEW:
-        return np.asarray(small @ X.T, dtype=float)
+        return np.asarray((X @ small.T).T, dtype=float)
     out = np.empty((len(U), n), X.dtype)
     for rows in _blocks(X):
         block = X[rows]
@@ -39,13 +41,21 @@ def back(X: Data, F: Array) -> Array:
     d = X.shape[1]
     small = (F / math.sqrt(d)).astype(X.dtype)
     if len(F) > _FEW:
-        return np.asarray(small @ X, dtype=float)
+        # On one thread F @ X is the faster form; on several it waits for the slowest at every
+        # block, and a busy machine makes it wait for long.
+        product = small @ X if thread_count() == 1 else (X.T @ small.T).T
+        return np.asarray(product, dtype=float)
     out = np.zeros((len(F), d))
     for rows in _blocks(X):
         block = X[rows]
         for f, g in zip(small, out, strict=True):
             g += f[rows] @ block
     return out
+
+
+def inner(a: Array, b: Array) -> float:
+    """Σ ab: for arrays this small, waking the threads of a BLAS product costs more than adding."""
+    return float((a * b).sum())
 
 
 def fields_squared(X: Data, C: Array) -> Array:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from polyceptron.algorithms.amp_products import inner
 from polyceptron.rows import Status
 
 Array = NDArray[np.float64]
@@ -114,8 +115,8 @@ class _Damper:
 
         Damping turns a factor λ of the map into δ + (1 − δ)λ from one proposed step to the next.
         """
-        square = float(np.vdot(last, last))
-        seen = float(np.vdot(step, last)) / square if square > 0 else 1.0
+        square = inner(last, last)
+        seen = inner(step, last) / square if square > 0 else 1.0
         return (seen - self.value) / (1 - self.value)
 
     def raise_level(self) -> None:
@@ -186,7 +187,10 @@ def _change(old: State, new: State) -> Change:
     The map depends on the scores through V f alone, so that is the scale on which they matter.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        scale = float(np.linalg.norm(new.weights)) / math.sqrt(new.weights.size)
-        weights = float(np.linalg.norm(new.weights - old.weights)) / math.sqrt(new.weights.size)
-        scores = float(np.linalg.norm(new.scores - old.scores)) / math.sqrt(new.scores.size)
-        return Change(max(weights, scores * new.spread), scale)
+        weights, scores = new.weights - old.weights, new.scores - old.scores
+        change = max(_rms(weights), _rms(scores) * new.spread)
+        return Change(change, _rms(new.weights))
+
+
+def _rms(x: Array) -> float:
+    return math.sqrt(inner(x, x) / x.size)

@@ -12,6 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from polyceptron.algorithms.amp_products import inner
 from polyceptron.algorithms.amp_state import State
 from polyceptron.theory.generalisation import generalisation_error
 
@@ -32,9 +33,9 @@ class Recorder:
         if len(U) == self.n_classes:  # coordinates that show the common part, which is not counted
             U = U - U.mean(0)
         size = U.shape[1] * (self.n_classes - 1)
-        entry = {"iteration": t, "q": float(np.vdot(U, U)) / size}
+        entry = {"iteration": t, "q": inner(U, U) / size}
         if self.truth is not None:
-            entry["m"] = float(np.vdot(U, self.truth)) / size
+            entry["m"] = inner(U, self.truth) / size
         entry |= {"residual": residual, "damping": damping}
         self.entries.append(entry)
 
@@ -43,7 +44,7 @@ class Recorder:
         if self.truth is None:
             return self.entries
         size = self.truth.shape[1] * (self.n_classes - 1)
-        teacher = float(np.vdot(self.truth, self.truth)) / size
+        teacher = inner(self.truth, self.truth) / size
         rho = [
             max(-1.0, min(1.0, e["m"] / math.sqrt(e["q"] * teacher)))
             if e["q"] * teacher > 0

@@ -33,7 +33,7 @@ __all__ = [
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
-_CHUNK_NUMBERS = 300_000  # numbers in each large array of a chunk: two megabytes
+_CHUNK_NUMBERS = 110_000  # numbers in each large array of a chunk: a megabyte
 _CHUNK_ROWS = 16_384  # for the closed forms, which keep a dozen arrays of this length
 
 
