@@ -1,0 +1,47 @@
+"""Sphinx settings. Everything is built from this folder, without the network."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+from polyceptron import __version__
+
+project = "polyceptron"
+author = "The polyceptron developers"
+project_copyright = author
+version = release = __version__
+language = "en_GB"
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "mathtext_formulas",
+    "plain_docstrings",
+    "example_gallery",
+    "csv_markdown",
+]
+
+exclude_patterns = ["_build", "examples"]
+root_doc = "index"
+suppress_warnings = ["toc.empty_glob"]  # a page that is optional
+
+myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+myst_dmath_double_inline = False
+
+html_theme = "furo"
+html_title = f"polyceptron {release}"
+html_static_path = ["_static"]
+html_css_files = ["polyceptron.css"]
+html_math_renderer = "mathtext"  # formulas become SVG at build time: no script, no CDN
+html_copy_source = False
+html_show_sourcelink = False
+
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+add_module_names = False

@@ -1,0 +1,15 @@
+"""Double descent of the square loss.
+
+Without a ridge the error of the square loss rises to that of a guess at α = 1, where the data can
+just be interpolated, and falls again. The best ridge, the same at every α, removes the peak.
+"""
+
+import numpy as np
+
+import polyceptron as pc
+
+alpha = np.geomspace(0.1, 10, 120)
+estimators = [pc.ERM("square", ridge) for ridge in (0.0, "optimal")]
+ax = pc.learning_curve(pc.Teacher(3), estimators, alpha).plot()
+ax.set_xscale("log")
+ax.figure.savefig("d_double_descent.png", dpi=200)

@@ -1,0 +1,20 @@
+"""Margins of training samples and of fresh ones.
+
+Cross-entropy, three classes. Training pulls the margins of its own samples (solid) away from those
+of fresh samples (dashed); the area left of zero is the error.
+"""
+
+import numpy as np
+
+import polyceptron as pc
+from polyceptron.report.style import new_figure, style
+
+with style():
+    figure, ax = new_figure()
+    for ridge, colour in ((0.01, "#0072B2"), (1.0, "#D55E00")):
+        law = pc.margin_law(3, "cross-entropy", ridge, 3.0, margin=np.linspace(-8, 20, 201))
+        ax.plot(law.margin, law.training, color=colour, label=f"λ = {ridge}")
+        ax.plot(law.margin, law.fresh, "--", color=colour)
+    ax.set(xlabel="margin", ylabel="density", xlim=(-8, 20))
+    ax.legend()
+    figure.savefig("e_margins.png", dpi=200)
