@@ -51,7 +51,7 @@ async function (clicks) {
     return clicks || 0;
 }
 """
-NAMES_OF_GROUPS = """
+AT_START = """
 function (session) {
     // Groups of radio buttons and check boxes are lists of options to Dash; here they are what they
     // look like, named by their legends.
@@ -68,6 +68,11 @@ function (session) {
     new MutationObserver(both).observe(document.body, {
         subtree: true, childList: true, attributeFilter: ['aria-selected']
     });
+    // Dash restores the text cursor of every input that it updates; a slider has none.
+    const restore = HTMLInputElement.prototype.setSelectionRange;
+    HTMLInputElement.prototype.setSelectionRange = function (...range) {
+        return this.type === 'range' ? undefined : restore.apply(this, range);
+    };
     return '';
 }
 """
@@ -168,7 +173,7 @@ def register(app: Dash, sessions: Sessions) -> None:
     _download(app, sessions)
     in_browser: Any = app.clientside_callback
     in_browser(PNG, Output("png-done", "data"), Input("get-png", "n_clicks"))
-    in_browser(NAMES_OF_GROUPS, Output("groups-named", "data"), Input("session", "data"))
+    in_browser(AT_START, Output("groups-named", "data"), Input("session", "data"))
     in_browser(LINK, Output("link", "value"), Input("url", "search"))
 
 

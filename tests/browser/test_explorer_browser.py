@@ -1,0 +1,380 @@
+"""The explorer in a real browser: Debian's Chromium, driven by Playwright.
+
+One server and one browser serve the whole file. Nothing here measures time: each step waits for
+what it wants to see.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import psutil
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+ARGUMENTS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+PATIENCE = 90_000  # milliseconds; only ends a test that hangs
+LIGHT = "?estimators=bayes,square&points=12&places=3&runs=1&dimension=60&high=2.0"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[str, psutil.Process]]:
+    """The command itself on a free port, stopped as a user stops it."""
+    code = "from polyceptron.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "explore", "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    found = re.search(r"http://127\.0\.0\.1:\d+/", line)
+    if found is None:
+        process.kill()
+        pytest.fail(f"no address from explore: {line!r} {process.communicate()[1]!r}")
+    here = psutil.Process(process.pid)
+    yield found.group(), here
+    workers = here.children(recursive=True)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
+    psutil.wait_procs(workers, timeout=30)
+    assert not any(worker.is_running() for worker in workers)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser without network services of its own."""
+    if not Path(CHROMIUM).exists():
+        reason = "Chromium is not installed (apt-get install chromium)"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, headless=True, args=ARGUMENTS
+        )
+        yield browser
+        browser.close()
+
+
+class Visit:
+    """One visitor: a page, what it complained of, and where it went."""
+
+    def __init__(self, browser: Any, address: str, width: int = 1280) -> None:
+        self.address = address
+        self.context = browser.new_context(viewport={"width": width, "height": 900})
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(PATIENCE)
+        self.complaints: list[str] = []
+        self.elsewhere: list[str] = []
+        self.page.on("console", self._console)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("response", self._response)
+        self.page.on("request", self._request)
+
+    def _console(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def _response(self, response: Any) -> None:
+        if response.status >= 400:
+            self.complaints.append(f"{response.status} {response.url}")
+
+    def _request(self, request: Any) -> None:
+        if not request.url.startswith((self.address, "data:", "blob:")):
+            self.elsewhere.append(request.url)
+
+    def open(self, search: str = "") -> None:
+        self.page.goto(self.address + search)
+        self.ready()
+
+    def ready(self) -> None:
+        """All curves of the present settings are drawn."""
+        self.page.wait_for_function(
+            """document.querySelector('#status').innerText.startsWith('Ready')
+               && document.querySelectorAll('#learning .scatterlayer .trace').length > 0"""
+        )
+
+    def curves(self) -> list[dict[str, Any]]:
+        """What the learning figure shows, as plotly knows it."""
+        return self.page.evaluate(
+            """document.querySelector('#learning .js-plotly-plot').data.map(
+                 t => ({name: t.name, x: Array.from(t.x), y: Array.from(t.y), mode: t.mode}))"""
+        )
+
+    def wait_for_setting(self, name: str, value: str) -> None:
+        """The address says so, and the figures have followed."""
+        self.page.wait_for_function(
+            "([name, value]) => new URLSearchParams(location.search).get(name) === value",
+            arg=[name, value],
+        )
+        self.ready()
+
+    def settings(self) -> dict[str, str]:
+        return {name: value[0] for name, value in parse_qs(urlsplit(self.page.url).query).items()}
+
+    def close(self) -> None:
+        self.context.close()
+        assert self.complaints == []
+        assert self.elsewhere == []
+
+
+@pytest.fixture
+def visit(server: Any, chromium: Any) -> Iterator[Visit]:
+    one = Visit(chromium, server[0])
+    yield one
+    one.close()
+
+
+def test_the_page_opens_with_curves_and_every_control_moves_them(visit: Visit) -> None:
+    page = visit.page
+    visit.open()
+    names = {curve["name"] for curve in visit.curves()}
+    assert {"Bayes-optimal", "AMP", "cross-entropy", "square loss"} <= names
+    assert page.locator("#landscape .scatterlayer .trace").count() >= 3
+    assert "α" in page.locator("#learning .annotation").first.text_content()
+
+    page.get_by_role("checkbox", name="cross-entropy").click()
+    visit.wait_for_setting("estimators", "bayes,square")
+    page.wait_for_function(
+        "!document.querySelector('#learning .js-plotly-plot').data"
+        ".some(t => t.name === 'cross-entropy')"
+    )
+
+    def error_at_the_end() -> float:
+        return next(c for c in visit.curves() if c["name"] == "square loss")["y"][-1]
+
+    before = error_at_the_end()
+    slider = page.get_by_label("Ridge λ (logarithmic)")
+    slider.focus()
+    slider.press("Home")  # by keyboard, to the smallest
+    visit.wait_for_setting("ridge", "1e-06")
+    page.wait_for_function(
+        "before => document.querySelector('#learning .js-plotly-plot').data"
+        ".find(t => t.name === 'square loss').y.at(-1) !== before",
+        arg=before,
+    )
+    assert error_at_the_end() > before
+    page.get_by_label("optimal at each α").check()
+    visit.wait_for_setting("ridge_rule", "optimal")
+
+    for label, name, value in (("α from", "low", "0.5"), ("α to", "high", "3.5")):
+        page.get_by_label(label, exact=True).fill(value)
+        visit.wait_for_setting(name, value)
+    page.get_by_label("Points", exact=True).fill("9")
+    visit.wait_for_setting("points", "9")
+    page.wait_for_function(
+        "document.querySelector('#learning .js-plotly-plot').data"
+        ".find(t => t.name === 'square loss').x.length === 9"
+    )
+    group = page.get_by_role("radiogroup", name="α axis")
+    group.get_by_label("logarithmic").check()
+    visit.wait_for_setting("scale", "log")
+    page.get_by_role("radiogroup", name="Error axis").get_by_label("logarithmic").check()
+    visit.wait_for_setting("error_scale", "log")
+    page.get_by_label("correlation m/√q").check()
+    visit.wait_for_setting("shown", "correlation")
+    chosen = page.get_by_label("Chosen α")
+    chosen.focus()
+    chosen.press("End")
+    visit.wait_for_setting("alpha", "3.5")
+    page.wait_for_function("document.querySelector('#status').innerText.includes('easy phase')")
+
+    page.get_by_label("Gaussian").check()
+    visit.wait_for_setting("prior", "gaussian")
+    page.get_by_label("Classes k", exact=True).fill("2")
+    visit.wait_for_setting("k", "2")
+    page.get_by_label("perceptron (one vector)").check()
+    visit.wait_for_setting("model", "perceptron")
+    assert page.get_by_label("Classes k", exact=True).is_disabled()
+
+
+def test_a_simulation_is_added_another_is_cancelled_and_visitors_do_not_mix(
+    server: Any, chromium: Any, visit: Visit
+) -> None:
+    page = visit.page
+    visit.open(LIGHT)
+    page.get_by_role("button", name="Add simulation").click()
+    item = page.locator("#jobs li").first
+    item.get_by_text("3 of 3, finished").wait_for()
+    page.wait_for_function(
+        """document.querySelector('#learning .js-plotly-plot').data
+             .some(t => t.mode === 'markers' && t.x.length === 3 && t.name.includes('d = 60'))"""
+    )
+    # A long one: its process is there while it runs and gone when it is cancelled.
+    known = {child.pid for child in server[1].children(recursive=True)}
+    for label, value in (("Dimension d", "2000"), ("Values of α", "40"), ("Runs at each", "5")):
+        page.get_by_label(label, exact=True).fill(value)
+    visit.wait_for_setting("runs", "5")
+    visit.wait_for_setting("dimension", "2000")
+    page.get_by_role("button", name="Add simulation").click()
+    running = page.locator("#jobs li").nth(1)
+    running.get_by_role("progressbar").wait_for()
+    page.wait_for_function("document.querySelectorAll('#jobs progress')[1].value > 0")
+    started = [c for c in server[1].children(recursive=True) if c.pid not in known]
+    assert started
+    other = Visit(chromium, server[0])
+    other.open(LIGHT)
+    assert other.page.locator("#jobs li").count() == 0
+    other.close()
+    running.get_by_role("button", name="Cancel").click()
+    running.get_by_text("cancelled").wait_for()
+    psutil.wait_procs(started, timeout=60)
+    assert not any(process.is_running() for process in started)
+    running.get_by_role("button", name="Remove").click()
+    page.wait_for_function("document.querySelectorAll('#jobs li').length === 1")
+
+    # Too large a simulation is a sentence, not a process.
+    page.get_by_label("Dimension d", exact=True).fill("5000")
+    visit.wait_for_setting("dimension", "5000")
+    page.get_by_role("button", name="Add simulation").click()
+    page.locator("#simulation-message").get_by_text("choose a dimension of at most").wait_for()
+
+
+def test_a_shared_link_shows_the_same_and_a_wild_one_a_sentence(
+    server: Any, chromium: Any, visit: Visit
+) -> None:
+    visit.open(LIGHT)
+    visit.page.get_by_label("Gaussian").check()
+    visit.wait_for_setting("prior", "gaussian")
+    visit.page.wait_for_function("location.href === document.querySelector('#link').value")
+    visit.page.wait_for_function(
+        "!document.querySelector('#learning .js-plotly-plot').data.some(t => t.name === 'AMP')"
+    )
+    other = Visit(chromium, server[0])
+    other.page.goto(visit.page.locator("#link").input_value())
+    other.ready()
+    assert other.curves() == visit.curves()
+    assert other.page.get_by_label("Gaussian").is_checked()
+    assert other.page.get_by_label("Points", exact=True).input_value() == "12"
+    for wild in ("?k=1e99&prior=%3Cscript%3E", "?%ff", "?points=-1", "?" + "a=b&" * 700):
+        other.page.goto(server[0] + wild)
+        other.page.get_by_role("alert").get_by_text("This link cannot be shown").wait_for()
+        other.ready()
+    other.close()
+    # A control out of its range: a sentence as well, and the figures stay.
+    visit.page.get_by_label("Classes k", exact=True).fill("77")
+    visit.page.get_by_role("alert").get_by_text("from 2 to 50").wait_for()
+    assert visit.curves()
+
+
+def test_downloads(visit: Visit, tmp_path: Path) -> None:
+    page = visit.page
+    visit.open(LIGHT)
+    files = {}
+    for kind in ("CSV", "PNG", "Python"):
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name=f"Download {kind}").click()
+        files[kind] = tmp_path / waiting.value.suggested_filename
+        waiting.value.save_as(files[kind])
+    table = files["CSV"].read_text().splitlines()
+    assert table[0].startswith("source,model,n_classes,prior,estimator")
+    assert len([line for line in table if ",square," in line]) == 12
+    assert files["PNG"].suffix == ".png"
+    assert files["PNG"].read_bytes().startswith(b"\x89PNG")
+    assert "pc.learning_curve" in files["Python"].read_text()
+    page.get_by_text("Python lines for these curves").click()
+    assert page.locator("#python").inner_text().strip() == files["Python"].read_text().strip()
+
+
+CONTRAST = """
+() => {
+    const channel = (c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+    const light = (rgb) => {
+        const [r, g, b] = rgb.map((c) => channel(c / 255));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const numbers = (text) => text.match(/[\\d.]+/g).map(Number);
+    const ground = (element) => {
+        for (let e = element; e; e = e.parentElement) {
+            const c = numbers(getComputedStyle(e).backgroundColor);
+            if (c.length < 4 || c[3] > 0.99) return c.slice(0, 3);
+        }
+        return [255, 255, 255];
+    };
+    const poor = [];
+    const walker = document.createTreeWalker(document.querySelector('.page'), NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+        const e = walker.currentNode.parentElement;
+        const hidden = e.closest('svg, :disabled') || !e.offsetParent;
+        if (hidden || !walker.currentNode.data.trim()) continue;
+        const a = light(numbers(getComputedStyle(e).color).slice(0, 3)), b = light(ground(e));
+        const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        if (ratio < 4.5) poor.push([walker.currentNode.data, ratio]);
+    }
+    return poor;
+}
+"""
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_names_contrast_keyboard_and_width(server: Any, chromium: Any, width: int) -> None:
+    visit = Visit(chromium, server[0], width)
+    visit.open(LIGHT)
+    page = visit.page
+    assert page.title() == "polyceptron explorer"
+    assert page.locator("html").get_attribute("lang") == "en"
+    assert page.locator("h1").count() == 1
+    nameless = page.evaluate(
+        """[...document.querySelectorAll('input, button, select, textarea')].filter(e =>
+             !(e.labels && e.labels.length && e.labels[0].innerText.trim())
+             && !e.innerText.trim() && !e.getAttribute('aria-label')).map(e => e.outerHTML)"""
+    )
+    assert nameless == []
+    twice = page.evaluate(
+        """(() => {const ids = [...document.querySelectorAll('[id]')].map(e => e.id);
+             return ids.filter((id, i) => ids.indexOf(id) !== i && !document.querySelector(
+                 `svg #${CSS.escape(id)}`))})()"""
+    )
+    assert twice == []
+    assert page.locator('[role="listbox"], label[role="option"]').count() == 0
+    assert page.evaluate(CONTRAST) == []
+    faint = "document.querySelector('main').append(Object.assign(document.createElement('p'), "
+    faint += "{id: 'faint', style: 'color: #aaa', innerText: 'too faint'}))"
+    page.evaluate(faint)
+    assert [text for text, _ in page.evaluate(CONTRAST)] == ["too faint"]  # the check can fail
+    page.evaluate("document.querySelector('#faint').remove()")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    # Every control can be reached with the Tab key alone.
+    wanted = set(
+        page.evaluate(
+            """[...document.querySelectorAll('.page input, .page button')].filter(e =>
+                 !e.disabled && e.tabIndex >= 0 && e.offsetParent
+                 && !(e.type === 'radio' && !e.checked) && !e.closest('.js-plotly-plot'))
+               .map((e, i) => { e.dataset.stop = `stop ${i}`; return e.dataset.stop; })"""
+        )
+    )
+    assert len(wanted) > 20
+    page.evaluate("document.activeElement.blur()")
+    reached = set()
+    for _ in range(3 * len(wanted)):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.dataset.stop || ''"))
+        if wanted <= reached:
+            break
+    assert wanted <= reached
+    # Arrow keys choose among radio buttons.
+    page.get_by_label("Rademacher ±1").focus()
+    page.keyboard.press("ArrowUp")
+    visit.wait_for_setting("prior", "gaussian")
+    page.get_by_role("checkbox", name="max-margin").focus()
+    page.keyboard.press("Space")
+    visit.wait_for_setting("estimators", "bayes,square,max-margin")
+    visit.close()
