@@ -144,6 +144,9 @@ def _qmc_variance(teacher: AnyTeacher, q_hat: float, log2_points: int) -> Array:
     width = s * (values.max() - values.min())
     step = min(0.5, 0.75 / math.sqrt(k))
     reach = width + 7
+    if p.max() ** (k - 1) < 1e-7:
+        # No shift by a difference of values can pass unnoticed: only the local peak matters.
+        reach = min(reach, 8 / math.sqrt((k - 1) * _location_information(values, p, s)))
     c = np.arange(-math.ceil(reach / step), math.ceil(reach / step) + 1) * step
     first_step = min(0.3, 0.6 / (s * float(np.diff(values).max()) + 1e-300))
     low, high = s * values.min() - 8, s * values.max() + 8
@@ -175,6 +178,13 @@ def _qmc_variance(teacher: AnyTeacher, q_hat: float, log2_points: int) -> Array:
         u_second = (plain[:, 2 * m :] - 2 * shifted[:, m:] + squared) / Z
         result[part] = np.maximum(u_second - u_mean**2, 0.0) @ first_weight
     return result.reshape(replicates, n).mean(-1) * k / (k - 1)
+
+
+def _location_information(values: Array, p: Array, s: float) -> float:
+    """J = E (d ln f/dy)², how sharply one field y locates the common shift."""
+    y = np.linspace(s * values.min() - 8, s * values.max() + 8, 400)
+    f, mean, _ = _scalar_posterior(y, values, p, s)
+    return float((f * (y - s * mean) ** 2).sum() * (y[1] - y[0]))
 
 
 def _scalar_posterior(y: Array, values: Array, p: Array, s: float) -> tuple[Array, Array, Array]:

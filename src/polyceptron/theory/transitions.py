@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.model import AnyTeacher, GaussianPrior
+from polyceptron.model.teacher import check_teacher
 from polyceptron.numerics.qmc import summarise
 from polyceptron.rows import Status
 from polyceptron.theory.bayes_optimal import MAX_LOG2_POINTS, check_tol
@@ -67,6 +68,7 @@ def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
     >>> transitions(Teacher(3, "gaussian")).alpha_it is None
     True
     """
+    check_teacher(teacher)
     sampled = teacher.n_classes > 3
     tol = check_tol(tol, 1e-3 if sampled else 1e-6)
     if isinstance(teacher.prior, GaussianPrior):
@@ -164,7 +166,8 @@ def _sharpen(
 ) -> list[tuple[float, float]]:
     """Evaluate α_algo and α_IT at their known locations with more and more points."""
     results = values
-    for level in range(8, MAX_LOG2_POINTS + 2, 1):
+    last = MAX_LOG2_POINTS + 1 if teacher.n_classes <= 20 else 8
+    for level in range(8, last + 1):
         if max(u for _, u in results) <= tol:
             break
         algo = results[0] if results[0][1] <= tol else _fine_fold(teacher, x_algo, level)
