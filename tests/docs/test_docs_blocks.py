@@ -1,0 +1,102 @@
+"""Every code block of the README and of the pages runs, in reading order, in its own folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blocks import ROOT, RUN, SHELL, SHOWN, Block, blocks, pages
+
+from polyceptron.experiments import parse_spec
+
+MOST_NOT_RUN = 8
+
+
+def page_id(page: Path) -> str:
+    return page.stem
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", pages(), ids=page_id)
+def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of one page share a folder and, if Python, their names, as a reader's session does."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    session: dict[str, Any] = {"__name__": "__page__"}
+    for block in blocks(page):
+        if block.reason is not None or block.kind not in RUN:
+            continue
+        if block.kind == "python":
+            run_python(block, session)
+        elif block.kind == "toml":
+            save_toml(block, tmp_path)
+        else:
+            run_shell(block, tmp_path)
+
+
+def run_python(block: Block, session: dict[str, Any]) -> None:
+    # Blank lines put an error on its line of the page.
+    code = compile("\n" * block.line + block.body, str(block.page), "exec")
+    exec(code, session)
+
+
+def run_shell(block: Block, folder: Path) -> None:
+    scripts = str(Path(sys.executable).parent)
+    environment = {
+        **os.environ,
+        "PATH": scripts + os.pathsep + os.environ["PATH"],
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        ["sh", "-eu", "-c", block.commands],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, f"{block.where}\n{block.commands}\n{done.stdout}\n{done.stderr}"
+
+
+def save_toml(block: Block, folder: Path) -> None:
+    """A sweep must be a valid one; it is kept as spec.toml for the commands that follow."""
+    import tomllib
+
+    tables = tomllib.loads(block.body)
+    if "grid" in tables:
+        parse_spec(block.body)
+        (folder / "spec.toml").write_text(block.body, encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", pages(), ids=page_id)
+def test_every_block_is_run_or_says_why(page: Path) -> None:
+    for block in blocks(page):
+        if block.reason is not None:
+            assert len(block.reason.split()) >= 3, f"{block.where}: the reason is too short"
+            continue
+        assert block.kind in (*RUN, *SHOWN), f"{block.where}: blocks of {block.kind!r} are not run"
+        if block.kind in SHOWN:
+            command = re.search(r"^(\$ |polyceptron |pip |make |>>> |import )", block.body, re.M)
+            assert not command, f"{block.where}: {command} is not run; use one of {SHELL}"
+
+
+def test_blocks_left_out_are_rare() -> None:
+    left_out = [block.where for page in pages() for block in blocks(page) if block.reason]
+    assert len(left_out) <= MOST_NOT_RUN, left_out
+
+
+def test_a_wrong_block_would_fail(tmp_path: Path) -> None:
+    """Negative control: the extraction finds blocks, and running them can fail."""
+    page = ROOT / "docs" / "imaginary.md"
+    wrong = Block("python", "assert 1 == 2", page, 1, None)
+    with pytest.raises(AssertionError):
+        run_python(wrong, {})
+    with pytest.raises(AssertionError, match="imaginary"):
+        run_shell(Block("sh", "polyceptron curve --classes 1 --alpha 1", page, 1, None), tmp_path)
+    assert any(block.kind == "python" for block in blocks(ROOT / "docs" / "start.md"))
