@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.errors import InvalidInput
+from polyceptron.model.arrays import as_numbers
 from polyceptron.model.teacher import check_classes, check_size
 from polyceptron.numerics.denoise import project
 
@@ -19,14 +20,11 @@ def check_amp_input(
     X: Any, y: Any, n_classes: int | None, teacher_weights: Any = None
 ) -> tuple[NDArray[Any], Labels, int, Array | None]:
     """X in its own floating type, not copied; labels; k; teacher weights less their common part."""
-    X = np.asarray(X)
+    X = as_numbers(X, "X")
     if X.ndim != 2 or 0 in X.shape:
         raise InvalidInput(f"X must be (n_samples, dimension) and not empty, got shape {X.shape}")
     if X.dtype not in (np.float32, np.float64):
-        try:
-            X = X.astype(np.float64)
-        except (TypeError, ValueError):
-            raise InvalidInput(f"X must hold numbers, got {X.dtype} entries") from None
+        X = X.astype(np.float64)
     if not np.isfinite(X.sum(dtype=float)):  # no temporary of the size of X
         raise InvalidInput("X must be finite, it has NaN, infinite or enormous entries")
     y, k = check_labels(y, len(X), n_classes)
@@ -40,7 +38,8 @@ def check_labels(y: Any, n: int, n_classes: int | None) -> tuple[Labels, int]:
         raise InvalidInput(
             f"y must have one label for each of the {n} samples, got shape {y.shape}"
         )
-    whole = y.astype(np.int64) if np.issubdtype(y.dtype, np.number) else None
+    with np.errstate(invalid="ignore"):  # NaN and infinity are not equal to what they become
+        whole = y.astype(np.int64) if y.dtype.kind in "iuf" else None
     if whole is None or not np.array_equal(whole, y):
         raise InvalidInput(f"y must hold class indices 0, 1, ..., got {y.dtype} values")
     k = check_classes(max(2, int(whole.max()) + 1) if n_classes is None else n_classes)
@@ -55,7 +54,7 @@ def check_truth(weights: Any, d: int, k: int) -> Array | None:
     """Teacher weights (d, k) without the part common to all classes, or None."""
     if weights is None:
         return None
-    truth = np.asarray(weights, dtype=float)
+    truth = as_numbers(weights, "teacher_weights").astype(float)
     if truth.shape != (d, k):
         raise InvalidInput(
             f"teacher_weights must be (dimension, classes) = ({d}, {k}), got {truth.shape}"

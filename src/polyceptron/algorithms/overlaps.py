@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from polyceptron.algorithms.agreement import sampled_error, three_class_agreement
 from polyceptron.errors import InvalidInput
+from polyceptron.model.arrays import as_numbers
 
 Array = NDArray[np.float64]
 
@@ -92,8 +93,8 @@ def exact_generalisation_error(
 
 def _differences(weights: Any, teacher_weights: Any) -> tuple[Array, Array]:
     """Both weights without their part common to all classes."""
-    W = np.asarray(weights, dtype=float)
-    T = np.asarray(teacher_weights, dtype=float)
+    W = as_numbers(weights, "weights").astype(float)
+    T = as_numbers(teacher_weights, "teacher weights").astype(float)
     if W.ndim != 2 or W.shape != T.shape or W.shape[1] < 2:
         raise InvalidInput(
             f"weights and teacher weights must both be (dimension, classes), got {W.shape} "

@@ -68,6 +68,8 @@ def check_ridge(ridge: Any) -> float | str:
         value = math.nan
     if isinstance(ridge, bool) or not math.isfinite(value) or value < 0:
         raise InvalidInput(f"the ridge must be a number of 0 or more, or 'optimal', got {ridge!r}")
+    if value != 0 and not 1e-100 <= value <= 1e100:
+        raise InvalidInput(f"the ridge must be 0, or from 1e-100 to 1e100, got {ridge!r}")
     return value
 
 

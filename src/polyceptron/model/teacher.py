@@ -107,6 +107,14 @@ def make_teacher(model: str, n_classes: int, prior: Any) -> AnyTeacher:
     raise InvalidInput(f"unknown model {model!r}: allowed are 'argmax' and 'perceptron'")
 
 
+def check_teacher(teacher: Any) -> None:
+    """A teacher, or a sentence."""
+    if not isinstance(teacher, Teacher | Perceptron):
+        raise InvalidInput(
+            f"the teacher must be Teacher(n_classes) or Perceptron(), got {teacher!r}"
+        )
+
+
 def argmax_labels(
     fields: Array, variance: float | Array = 0.0, rng: np.random.Generator | None = None
 ) -> NDArray[np.int64]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher, GaussianPrior
+from polyceptron.model.teacher import check_teacher
 from polyceptron.numerics.qmc import summarise
 from polyceptron.rows import Status, make_row
 from polyceptron.theory.ensemble import Ensemble, Index, Points, ensemble
@@ -73,8 +74,8 @@ def check_alpha(alpha: Any) -> list[float]:
     for a in values:
         if not math.isfinite(a) or a < 0:
             raise InvalidInput(f"alpha must be finite and 0 or more, got {a!r}")
-        if a > 1e8:
-            raise InvalidInput(f"alpha must be at most 1e8, got {a!r}")
+        if a > 1e8 or 0 < a < 1e-12:
+            raise InvalidInput(f"alpha must be 0, or from 1e-12 to 1e8, got {a!r}")
     return values
 
 
@@ -98,6 +99,7 @@ def fixed_points(teacher: AnyTeacher, alpha: Any, tol: float | None = None) -> l
     >>> round(point.generalisation_error, 6)
     0.254373
     """
+    check_teacher(teacher)
     alphas = check_alpha(alpha)
     sampled = teacher.n_classes > 3
     tol = check_tol(tol, SAMPLED_TOL if sampled else DETERMINISTIC_TOL)

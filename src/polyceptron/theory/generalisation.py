@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, owens_t
 
 from polyceptron.errors import InvalidInput
+from polyceptron.model.arrays import as_numbers
 from polyceptron.model.teacher import check_classes
 from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
 
@@ -38,7 +39,7 @@ def generalisation_error(correlation: Any, n_classes: int) -> Any:
     >>> bool(abs(generalisation_error(0.0, 4) - 0.75) < 1e-12)
     True
     """
-    rho = np.asarray(correlation, dtype=float)
+    rho = as_numbers(correlation, "the correlation").astype(float)
     if not np.all(np.abs(rho) <= 1):
         raise InvalidInput(f"the correlation must be between -1 and 1, got {correlation!r}")
     value = error_from_angle(np.arccos(rho), n_classes)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher
+from polyceptron.model.teacher import check_teacher
 from polyceptron.numerics.qmc import summarise
 from polyceptron.theory.bayes_optimal import check_alpha
 from polyceptron.theory.ensemble import ensemble
@@ -61,7 +62,11 @@ def state_evolution(
     >>> bool(abs(state_evolution(Teacher(3), 1.0, 100).q[-1] - 0.41896565) < 1e-7)
     True
     """
-    (alpha,) = check_alpha(alpha)
+    check_teacher(teacher)
+    alphas = check_alpha(alpha)
+    if len(alphas) != 1:
+        raise InvalidInput(f"state evolution takes one alpha, got {len(alphas)}")
+    alpha = alphas[0]
     if isinstance(n_steps, bool) or not isinstance(n_steps, int) or not 0 <= n_steps <= 1_000_000:
         raise InvalidInput(f"n_steps must be a whole number from 0 to 1000000, got {n_steps!r}")
     v0 = _start(start)
@@ -98,6 +103,7 @@ def solution_curve(teacher: AnyTeacher, n_points: int = 400) -> pd.DataFrame:
 
     if isinstance(n_points, bool) or not isinstance(n_points, int) or not 2 <= n_points <= 100_000:
         raise InvalidInput(f"n_points must be a whole number from 2 to 100000, got {n_points!r}")
+    check_teacher(teacher)
     curves = ensemble(teacher, 8 if teacher.n_classes <= 20 else 5)
     grid = curves.grid
     R = curves.n_replicates

@@ -11,6 +11,7 @@ import numpy as np
 from polyceptron.algorithms.erm.objectives import Labels
 from polyceptron.algorithms.erm.products import Array
 from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.model.arrays import as_numbers
 from polyceptron.rows import Status
 
 LOSSES = ("cross-entropy", "square", "max-margin")
@@ -41,7 +42,7 @@ class ERMFit:
 
 def check_problem(X: Any, y: Any, n_classes: int) -> tuple[Array, Labels]:
     """X (n, d) as doubles and y (n,) as class indices below k, or a sentence."""
-    X = np.asarray(X, dtype=float)
+    X = as_numbers(X, "X").astype(float, copy=False)
     labels = np.asarray(y)
     if X.ndim != 2 or 0 in X.shape:
         raise InvalidInput(f"X must be a matrix of samples by features, got shape {X.shape}")

@@ -29,7 +29,7 @@ from polyceptron.theory.erm.square import (
     square_training_loss,
 )
 
-MAX_ALPHA = 1e8
+MIN_ALPHA, MAX_ALPHA = 1e-12, 1e8
 
 
 def erm_fixed_point(
@@ -210,8 +210,10 @@ def check_alpha(alpha: Any) -> float:
         value = float(alpha)
     except (TypeError, ValueError):
         value = math.nan
-    if not math.isfinite(value) or not 0 <= value <= MAX_ALPHA:
-        raise InvalidInput(f"alpha must be a number from 0 to {MAX_ALPHA:g}, got {alpha!r}")
+    if value != 0 and not MIN_ALPHA <= value <= MAX_ALPHA:
+        raise InvalidInput(
+            f"alpha must be 0, or from {MIN_ALPHA:g} to {MAX_ALPHA:g}, got {alpha!r}"
+        )
     return value
 
 
