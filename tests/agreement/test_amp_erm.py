@@ -51,7 +51,7 @@ def test_weights_of_scikit_learn(k: int, loss: str, ridge: float, alpha: float) 
 
 @pytest.mark.parametrize("loss", ["cross-entropy", "square", "max-margin"])
 def test_the_fixed_point_is_stationary(loss: str) -> None:
-    """λŴ = Xᵀf/√d with f in −∂ℓ(z): for max-margin, supported on active constraints."""
+    """λŴ = −Xᵀ∇ℓ(z)/√d; max-margin, which has no gradient, must meet its least margin of 1."""
     d, k, ridge = 150, 3, 0.3
     X, y, _ = pc.Teacher(k).sample(225, d, 5)
     result = amp_erm(X, y, loss, ridge, max_iter=2000)
@@ -67,7 +67,7 @@ def test_the_fixed_point_is_stationary(loss: str) -> None:
 
 
 def test_overlaps_of_the_theory() -> None:
-    """m and q at d = 600 against the asymptotic fixed point, cross-entropy, within 5/√d."""
+    """The error of one instance at d = 600 is near the asymptotic one, cross-entropy."""
     d, k, ridge, alpha = 600, 3, 1.0, 3.0
     X, y, W = pc.Teacher(k).sample(round(alpha * d), d, 0)
     last = amp_erm(X, y, "cross-entropy", ridge, teacher_weights=W).trace[-1]

@@ -69,7 +69,7 @@ def test_small_dimension(k: int, prior: str, alpha: float) -> None:
 
 
 def test_the_comparison_can_fail() -> None:
-    """State evolution at an α three per cent off is told apart."""
+    """State evolution at another α, 1.6 for 1.5, is told apart."""
     teacher = pc.Teacher(3)
     found = traces(teacher, 1.5, 300, 10, 12)
     with pytest.raises(AssertionError):
