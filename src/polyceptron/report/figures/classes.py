@@ -29,8 +29,13 @@ def bayes_curve(n_classes: int, alphas: list[float], tol: float | None) -> list[
     return curve_rows(Teacher(n_classes), BayesOptimal(), alphas, tol=tol)
 
 
+def _marks(profile: Profile) -> list[float]:
+    return profile.thin([0.5, 1.0, 2.0, 4.0])
+
+
 def _curve_jobs(profile: Profile) -> list[Job]:
     alphas = profile.spread(LOW, HIGH, max(profile.line_points // 2, 7), log=True)
+    alphas = sorted({*alphas, *_marks(profile)})
     return [
         Job(
             bayes_curve,
@@ -49,7 +54,7 @@ def _curve_grids(profile: Profile) -> list[dict[str, Any]]:
     return [
         {
             "sources": ["amp"], "estimators": ["bayes"], "classes": list(profile.amp_classes),
-            "alpha": profile.thin([0.5, 1.0, 2.0, 4.0]),
+            "alpha": _marks(profile),
             "dimension": [profile.amp_classes_dimension], "instances": profile.amp_classes_runs,
         }
     ]  # fmt: skip

@@ -29,9 +29,9 @@ LARGEST_ALPHA = 4.0
 
 
 def _grids(profile: Profile) -> list[dict[str, Any]]:
-    lines = profile.spread(0.05, LARGEST_ALPHA, profile.line_points)
-    lines = sorted({*lines, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1})
     marks = profile.thin([0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0])
+    lines = profile.line(0.05, LARGEST_ALPHA, marks)
+    lines = sorted({*lines, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1})
     grids = []
     for series in SERIES:
         grids.append(risk_grid(series, ["theory"], lines))

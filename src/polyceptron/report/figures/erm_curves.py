@@ -65,10 +65,10 @@ def bayes_grid(alphas: list[float]) -> dict[str, Any]:
 
 
 def _grids_4a(profile: Profile) -> list[dict[str, Any]]:
-    lines = profile.spread(0.05, LARGEST_ALPHA_4A, profile.line_points)
+    marks = profile.thin([0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0])
+    lines = profile.line(0.05, LARGEST_ALPHA_4A, marks)
     # The minimum-norm solution of the square loss has its peak at α = 1, exactly.
     peak = sorted({*lines, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1})
-    marks = profile.thin([0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0])
     grids = [bayes_grid(lines)]
     for series in CURVES_4A:
         at = peak if series.ridge == 0 else lines
@@ -78,8 +78,9 @@ def _grids_4a(profile: Profile) -> list[dict[str, Any]]:
 
 
 def _grids_4b(profile: Profile) -> list[dict[str, Any]]:
+    marks = profile.thin([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
     lines = profile.spread(1.0, LARGEST_ALPHA_4B, max(profile.line_points // 2, 9), log=True)
-    marks = profile.thin(profile.spread(1.0, 32.0, 6, log=True))
+    lines = sorted({*lines, *marks})
     grids = [bayes_grid(lines)]
     for series in CURVES_4B:
         grids.append(risk_grid(series, ["theory"], lines))

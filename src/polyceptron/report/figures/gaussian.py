@@ -27,7 +27,7 @@ def _marks(profile: Profile) -> list[float]:
 def _grids(profile: Profile) -> list[dict[str, Any]]:
     theory = {
         "sources": ["theory"], "estimators": ["bayes"], "classes": [3], "prior": ["gaussian"],
-        "alpha": profile.spread(0.05, LARGEST_ALPHA, profile.line_points),
+        "alpha": profile.line(0.05, LARGEST_ALPHA, _marks(profile)),
     }  # fmt: skip
     return [theory, amp_grid(profile, "gaussian", _marks(profile))]
 

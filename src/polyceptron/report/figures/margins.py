@@ -16,7 +16,8 @@ from polyceptron.report.figures.profile import Profile
 from polyceptron.report.figures.table import Row, mean_and_error
 from polyceptron.report.style import style
 from polyceptron.rows import VERSION
-from polyceptron.theory.erm import margin_law
+from polyceptron.theory.erm import erm_fixed_point, margin_law
+from polyceptron.theory.erm.margins import default_grid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,9 +39,9 @@ def margin_rows(
     loss: str, ridge: float, alpha: float, dimension: int, instances: int, seed: int
 ) -> list[Row]:
     """Densities: theory on a fine grid, instances as a histogram with standard errors."""
-    law = margin_law(3, loss, ridge, alpha)
     # Above two classes cross-entropy's law is a sampled one: wider cells make it smoother.
-    law = margin_law(3, loss, ridge, alpha, law.margin[::4])
+    grid = default_grid(erm_fixed_point(3, loss, ridge, alpha))[::4]
+    law = margin_law(3, loss, ridge, alpha, grid)
     base: Row = {
         "model": "argmax", "n_classes": 3, "prior": "gaussian", "estimator": loss, "ridge": ridge,
         "alpha": alpha, "version": VERSION,

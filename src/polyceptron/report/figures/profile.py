@@ -34,6 +34,10 @@ class Profile:
             return [float(f"{low * (high / low) ** s:.4g}") for s in steps]
         return [float(f"{low + (high - low) * s:.4g}") for s in steps]
 
+    def line(self, low: float, high: float, marks: list[float]) -> list[float]:
+        """α of a line of theory, which has a value at every symbol too."""
+        return sorted({*self.spread(low, high, self.line_points), *marks})
+
     def thin(self, values: list[float]) -> list[float]:
         """At most `symbols` of the values, ends included."""
         if len(values) <= self.symbols:

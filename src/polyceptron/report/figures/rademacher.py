@@ -106,13 +106,13 @@ def add_entries(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def theory_rows(points: int) -> list[Row]:
-    """Every branch, close to the jumps where they are, and then the transitions themselves."""
+def theory_rows(points: int, marks: list[float]) -> list[Row]:
+    """Every branch (at `marks` too, and close to the jumps), then the transitions themselves."""
     found = transition_rows("argmax", 3, "rademacher")
     jumps = [float(row["alpha"]) for row in found]
-    alphas = set(np.linspace(0.05, LARGEST_ALPHA, points))
+    alphas = {*np.linspace(0.05, LARGEST_ALPHA, points), *marks}
     for jump in jumps:
-        alphas |= {jump - 1e-6, jump + 1e-6}
+        alphas |= {jump - 1e-4, jump + 1e-4}
     # Near its end the branch moves as the root of the distance, so the points crowd there.
     alphas |= {jumps[1] - 0.1 * (i / 12) ** 2 for i in range(1, 12)}
     teacher = make_teacher("argmax", 3, "rademacher")
@@ -136,7 +136,7 @@ def _grids_2a(profile: Profile) -> list[dict[str, Any]]:
 
 
 def _theory_job(profile: Profile) -> Job:
-    return Job(theory_rows, {"points": profile.line_points}, 2.0)
+    return Job(theory_rows, {"points": profile.line_points, "marks": _marks(profile)}, 2.0)
 
 
 def _jobs_2b(profile: Profile) -> list[Job]:

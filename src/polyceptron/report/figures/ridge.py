@@ -36,8 +36,9 @@ def _grids(estimator: str, profile: Profile) -> list[dict[str, Any]]:
     grid: dict[str, Any] = {
         "estimators": [estimator], "classes": [3], "alpha": list(ALPHAS),
     }  # fmt: skip
-    lines = profile.spread(low, high, max(profile.line_points // 2, 9), log=True)
     marks = profile.thin(profile.spread(low, high, 11, log=True))
+    lines = profile.spread(low, high, max(profile.line_points // 2, 9), log=True)
+    lines = sorted({*lines, *marks})
     return [
         grid | {"sources": ["theory"], "ridge": lines},
         simulated(grid | {"sources": ["erm"], "ridge": marks}, profile),
