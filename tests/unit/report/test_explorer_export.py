@@ -14,13 +14,13 @@ from polyceptron.report.explorer.compute import perform, simulate, tasks_of
 from polyceptron.report.explorer.export import python_lines, to_csv
 from polyceptron.report.explorer.figures import (
     BAND,
-    Simulated,
     landscape_figure,
     learning_figure,
     order_figure,
     phase_words,
 )
 from polyceptron.report.explorer.state import CHOICES, State, make_state
+from polyceptron.report.explorer.traces import Simulated
 
 
 def answers(state: State) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Any]]:

@@ -44,17 +44,20 @@ def tasks_of(state: State) -> list[Task]:
     common = {"model": state.model, "k": state.teacher.n_classes, "prior": state.prior}
     grid = {name: getattr(state, name) for name in ("low", "high", "scale", "points")}
     tasks: list[Task] = []
-    for name in state.estimators:
+    # Bayes first; cross-entropy, the only one without a closed form or a table, last.
+    for name in sorted(
+        state.estimators, key=("bayes", "square", "max-margin", "cross-entropy").index
+    ):
         ridge: Task = {}
         if name in ("cross-entropy", "square"):
             ridge = {"ridge_rule": state.ridge_rule}
             if state.ridge_rule == "fixed":
                 ridge["ridge"] = state.ridge
         tasks.append({"kind": "curve", "estimators": name, **common, **grid, **ridge})
-    if state.finite_prior:
-        tasks.insert(1, {"kind": "transitions", **common})
-    tasks.append({"kind": "landscape", "alpha": state.alpha, **common, "low": 0, "high": 1000})
-    return tasks
+    others: list[Task] = [{"kind": "transitions", **common}] if state.finite_prior else []
+    others.append({"kind": "landscape", "alpha": state.alpha, **common, "low": 0, "high": 1000})
+    last = 1 if "cross-entropy" in state.estimators else 0
+    return [*tasks[: len(tasks) - last], *others, *tasks[len(tasks) - last :]]
 
 
 def key_of(task: Task) -> str:

@@ -14,7 +14,7 @@ from dash import dcc, html
 from polyceptron.report.explorer.state import LIMITS, NAMES, State
 from polyceptron.report.style import LABELS
 
-POLL = 400  # milliseconds between two looks at running work
+POLL = 250  # milliseconds between two looks at running work
 HEIGHTS = {"learning": "460px", "order": "380px", "landscape": "380px"}
 RIDGE_RANGE: dict[str, Any] = {
     "min": math.log10(LIMITS["ridge"].low),
@@ -105,7 +105,7 @@ def _controls(state: State) -> Any:
             ),
             _number(state, "points", "Points"),
             _radio(state, "scale", "α axis"),
-            _radio(state, "error_scale", "Error axis"),
+            _radio(state, "error_scale", "Vertical axes"),
         ],
         className="controls",
         **named("Settings"),

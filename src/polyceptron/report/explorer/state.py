@@ -68,7 +68,7 @@ class State:
     low: float = 0.1
     high: float = 4.0
     scale: str = "linear"
-    points: int = 40
+    points: int = 30
     alpha: float = 2.3
     error_scale: str = "linear"
     shown: str = "overlaps"
