@@ -23,19 +23,9 @@ from polyceptron.report.figures.table import count_failures, summarise_instances
 from polyceptron.report.gallery import gallery_html
 
 NAMES = [
-    "fig2a",
-    "fig2b",
-    "fig3",
-    "fig4a",
-    "fig4b",
-    "fig4c",
-    "fig4d",
-    "classes",
-    "transitions",
-    "double-descent",
-    "amp-trajectory",
-    "margins",
-]
+    "fig2a", "fig2b", "fig3", "fig4a", "fig4b", "fig4c", "fig4d", "classes", "transitions",
+    "double-descent", "amp-trajectory", "margins",
+]  # fmt: skip
 
 
 def counted(value: int, calls: str = "") -> list[dict[str, int]]:

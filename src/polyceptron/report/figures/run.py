@@ -20,7 +20,7 @@ from polyceptron.experiments.progress import ProgressBar
 from polyceptron.experiments.spec import SweepSpec, parse_spec
 from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import run_sweep, sweep_rows
-from polyceptron.files import write_atomically, write_text
+from polyceptron.files import check_writable, write_atomically, write_text
 from polyceptron.report.figures.base import FigureSpec, sweep_toml
 from polyceptron.report.figures.jobs import run_jobs
 from polyceptron.report.figures.profile import Profile, as_profile
@@ -147,7 +147,7 @@ def write_figure(
 
 
 def make_folder(out: str | Path) -> Path:
-    """The folder, made if its parent exists; a sentence otherwise."""
+    """The folder, made if missing, in which files can be written; a sentence otherwise."""
     folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -155,4 +155,5 @@ def make_folder(out: str | Path) -> Path:
         raise InvalidInput(f"--out must be a folder, {str(folder)!r} is a file") from None
     except OSError as error:
         raise InvalidInput(f"cannot make the folder {str(folder)!r}: {error.strerror}") from None
+    check_writable(folder / "index.html")  # now, not after the work
     return folder
