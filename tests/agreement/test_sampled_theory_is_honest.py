@@ -29,7 +29,7 @@ def test_uncertainty_falls_faster_than_monte_carlo():
 
 
 def at_effort(monkeypatch, k, level, alphas, tol=1e-4):
-    monkeypatch.setattr(bayes_optimal, "sampling_levels", lambda teacher: [level])
+    monkeypatch.setattr(bayes_optimal, "sampling_levels", lambda teacher: (level, level))
     points = fixed_points(Teacher(k), alphas, tol)
     return [p for p in points if p.branch == "optimal"]
 

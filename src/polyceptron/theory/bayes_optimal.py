@@ -88,11 +88,14 @@ def check_tol(tol: Any, default: float) -> float:
     return float(tol)
 
 
-def fixed_points(teacher: AnyTeacher, alpha: Any, tol: float | None = None) -> list[FixedPoint]:
+def fixed_points(
+    teacher: AnyTeacher, alpha: Any, tol: float | None = None, *, branch: str = "all"
+) -> list[FixedPoint]:
     """All fixed points at each α: branches optimal, amp, informed, and unstable where it exists.
 
     `tol` is the wanted uncertainty of the generalisation error (default 1e-8 for k ≤ 3, 1e-4
-    above, where sampling is refined until it is met); a point that misses it says so.
+    above, where sampling is refined until it is met); a point that misses it says so. With a
+    `branch`, only that one is refined and returned.
 
     >>> from polyceptron.model import Teacher
     >>> point = fixed_points(Teacher(2), 1.0)[0]
@@ -103,30 +106,34 @@ def fixed_points(teacher: AnyTeacher, alpha: Any, tol: float | None = None) -> l
     alphas = check_alpha(alpha)
     sampled = teacher.n_classes > 3
     tol = check_tol(tol, SAMPLED_TOL if sampled else DETERMINISTIC_TOL)
-    for level in sampling_levels(teacher):
+    aim = ("optimal", "amp") if branch == "all" else (branch,)
+    levels = sampling_levels(teacher)
+    level = levels[0]
+    while True:
         curves = ensemble(teacher, level)
-        crossings = _crossings(curves, alphas)
         points = [
             p
-            for a, found in zip(alphas, crossings, strict=True)
+            for a, found in zip(alphas, _crossings(curves, alphas), strict=True)
             for p in _at_alpha(curves, a, found)
+            if branch in ("all", p.branch)
         ]
-        worst = max(p.uncertainty for p in points if p.branch in ("optimal", "amp"))
-        if worst <= tol or not sampled:
+        worst = max((p.uncertainty for p in points if p.branch in aim), default=0.0)
+        if worst <= tol or level == levels[-1]:
             break
+        # Errors fall as the points to the power 0.7 at least: go straight to what is needed.
+        more = math.log2(min(worst / tol, 1e6)) / 0.7
+        level = min(level + max(1, math.ceil(more)), levels[-1])
     return [
         replace(p, status=Status.TOLERANCE_NOT_MET) if p.uncertainty > tol else p for p in points
     ]
 
 
-def sampling_levels(teacher: AnyTeacher) -> list[int]:
-    """Sampling efforts (log2 of the points of a replicate) to try in turn."""
-    if teacher.n_classes <= 3:
-        return [0]
-    start = 6 if teacher.n_classes <= 20 else 4
-    return list(range(start, MAX_LOG2_POINTS + 1 if teacher.n_classes <= 50 else 9, 2)) + (
-        [MAX_LOG2_POINTS] if teacher.n_classes <= 20 else []
-    )
+def sampling_levels(teacher: AnyTeacher) -> tuple[int, int]:
+    """The first and the last sampling effort to try: log2 of the points of a replicate."""
+    k = teacher.n_classes
+    if k <= 3:
+        return 0, 0
+    return (6, MAX_LOG2_POINTS) if k <= 20 else (4, 10 if k <= 50 else 8)
 
 
 def _at_alpha(
@@ -259,6 +266,5 @@ def bayes_rows(
             free_entropy=p.free_entropy,
             status=p.status,
         )
-        for p in fixed_points(teacher, alpha, tol)
-        if branch in ("all", p.branch)
+        for p in fixed_points(teacher, alpha, tol, branch=branch)
     ]
