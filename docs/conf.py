@@ -24,7 +24,6 @@ extensions = [
 
 exclude_patterns = ["_build", "examples"]
 root_doc = "index"
-suppress_warnings = ["toc.empty_glob"]  # a page that is optional
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3

@@ -35,6 +35,8 @@ WORDS = {
     r"\softmax": r"\operatorname{softmax}",
     r"\lVert": r"\Vert",
     r"\rVert": r"\Vert",
+    r"\le": r"\leq",
+    r"\ge": r"\geq",
     r"\tfrac": r"\frac",
     r"\top": r"\mathsf{T}",  # as a symbol it is spaced like a relation
 }
@@ -49,7 +51,12 @@ class CannotDraw(ValueError):
 def formula_svg(tex: str, display: bool = False) -> str:
     """One formula as an <svg> element on the text's baseline."""
     source = re.sub(r"\\[a-zA-Z]+", lambda word: WORDS.get(word[0], word[0]), tex)
-    source = " ".join(source.split())
+    # LaTeX takes the next token for a missing brace, matplotlib does not.
+    source = re.sub(r"\\sqrt\s*(\\[a-zA-Z]+|\w)", r"\\sqrt{\1}", " ".join(source.split()))
+    source = re.sub(r"\\frac\s*(\w)\s*(\w)", r"\\frac{\1}{\2}", source)
+    # In a superscript these are signs, not operators with room around them.
+    source = source.replace("^*", "^{*}").replace("^+", r"^{\mathrm{+}}")
+    source = source.replace(r"^\perp", r"^{\!\perp}")
     if display:
         source = source.replace(r"\frac", r"\dfrac")
     try:
