@@ -1,4 +1,4 @@
-"""Shared set-up: hypothesis without deadlines (machines are noisy) and the same examples everywhere."""
+"""Shared set-up: hypothesis without deadlines, as machines are noisy, and with fixed examples."""
 
 from hypothesis import HealthCheck, settings
 
