@@ -27,6 +27,13 @@ class AMPResult:
     trace: one dict per iteration, ready for `pandas.DataFrame`; entry t is the state after t
     iterations, entry 0 the start: iteration, q, residual, damping, and if the teacher is known m
     and generalisation_error.
+
+    >>> from polyceptron.algorithms import amp
+    >>> from polyceptron.model import Teacher
+    >>> X, y, _ = Teacher(3).sample(n_samples=300, dimension=100, seed=0)
+    >>> result = amp(X, y)
+    >>> result.weights.shape, str(result.status)
+    ((100, 3), 'ok')
     """
 
     weights: Array

@@ -177,7 +177,13 @@ class SweepSpec(_Table):
 
 
 def load_spec(path: str | Path) -> SweepSpec:
-    """Read a sweep from a TOML file."""
+    """Read a sweep from a TOML file; a mistake in it is reported with its line and field.
+
+    >>> load_spec("nowhere.toml")
+    Traceback (most recent call last):
+        ...
+    polyceptron.errors.InvalidInput: there is no sweep file 'nowhere.toml'
+    """
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")

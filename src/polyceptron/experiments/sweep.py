@@ -68,6 +68,24 @@ def run_sweep(
     `workers`: processes of this machine (default: all processors); `cluster`: address of a Dask
     scheduler instead. `progress`: True for a bar on standard error, or a function that receives
     `Progress`. `runner` computes the rows of one task; the default does the real work.
+
+    >>> import tempfile
+    >>> from polyceptron.experiments import parse_spec
+    >>> spec = parse_spec('''
+    ... [sweep]
+    ... name = "example"
+    ... seed = 0
+    ... [[grid]]
+    ... classes = [2]
+    ... prior = ["gaussian"]
+    ... sources = ["theory"]
+    ... estimators = ["bayes"]
+    ... alpha = [1, 2]
+    ... ''')
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     report = run_sweep(spec, folder + "/runs.sqlite", workers=1)
+    >>> report.computed, report.failed
+    (2, 0)
     """
     spec = spec if isinstance(spec, SweepSpec) else load_spec(spec)
     path = Path(store_path).resolve()  # one lock, whatever link the store is reached by

@@ -28,7 +28,13 @@ Labels = NDArray[np.int64]
 
 
 class Loss(ABC):
-    """ℓ(z, y), convex in z; z is (n, k), y is (n,) with entries 0..k−1, V a number or (n,)."""
+    """ℓ(z, y), convex in z; z is (n, k), y is (n,) with entries 0..k−1, V a number or (n,).
+
+    >>> from polyceptron.model import CrossEntropy
+    >>> z = CrossEntropy().prox([[0.0, 0.0]], [1], 2.0)  # pulled towards the label
+    >>> bool(z[0, 1] > 0 > z[0, 0])
+    True
+    """
 
     name: ClassVar[str]
     newton_steps: ClassVar[int] = 100

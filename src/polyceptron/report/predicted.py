@@ -64,6 +64,13 @@ def predicted_curve(
     RidgeClassifier, or a pipeline that ends in one of them. `train_sizes`, `cv`, `random_state` and
     `n_jobs` are those of `sklearn.model_selection.learning_curve`. Features that are constant do
     not count in d.
+
+    >>> from sklearn.datasets import load_wine
+    >>> from polyceptron import ERMClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> curve = predicted_curve(ERMClassifier("square", ridge=1.0), X, y, train_sizes=[0.5, 1.0])
+    >>> sorted(set(curve.frame["source"]))
+    ['measured', 'theory']
     """
     X, y = np.asarray(X, dtype=float), np.asarray(y)
     if X.ndim != 2 or y.shape != (X.shape[0],):

@@ -23,7 +23,7 @@ from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.estimators import ERM, BayesOptimal, Estimator
 from polyceptron.model.losses import CrossEntropy, MaxMargin, SquareLoss
 from polyceptron.model.priors import GaussianPrior
-from polyceptron.model.teacher import AnyTeacher, Teacher
+from polyceptron.model.teacher import AnyTeacher, Teacher, check_teacher
 from polyceptron.numerics.erm_nodes import Array
 from polyceptron.rows import Status
 from polyceptron.theory.bayes_optimal import bayes_rows
@@ -63,7 +63,13 @@ def asymptotics(
     """Exponent and constant of the error at large α, each with its uncertainty.
 
     `alpha_max` is 1e6 for two and three classes and 1e4 above unless given.
+
+    >>> from polyceptron.model import BayesOptimal, Teacher
+    >>> tail = asymptotics(Teacher(2), BayesOptimal())
+    >>> round(tail.exponent, 3), round(tail.constant, 3)
+    (1.0, 0.442)
     """
+    check_teacher(teacher)
     exact = exact_exponent(teacher, estimator)
     few = teacher.n_classes <= 3
     if alpha_max is None:

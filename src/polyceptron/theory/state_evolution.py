@@ -98,7 +98,13 @@ def _start(start: Any) -> float:
 
 
 def solution_curve(teacher: AnyTeacher, n_points: int = 400) -> pd.DataFrame:
-    """Every fixed point (α, q) as a table: q_hat, q, V, alpha, free_entropy, error, stable."""
+    """Every fixed point (α, q) as a table: q_hat, q, V, alpha, free_entropy, error, stable.
+
+    >>> from polyceptron.model import Perceptron
+    >>> table = solution_curve(Perceptron("rademacher"))
+    >>> round(float(table.alpha.max()), 2), bool(table.stable.all())
+    (1.49, False)
+    """
     import pandas as pd
 
     if isinstance(n_points, bool) or not isinstance(n_points, int) or not 2 <= n_points <= 100_000:

@@ -66,7 +66,14 @@ def fit_erm_path(
     start: Any = None,
     strict: bool = False,
 ) -> list[ERMFit]:
-    """One fit per λ, in the order given; work on the data is shared between them."""
+    """One fit per λ, in the order given; work on the data is shared between them.
+
+    >>> from polyceptron.model import Teacher
+    >>> X, y, _ = Teacher(3).sample(n_samples=200, dimension=50, seed=0)
+    >>> fits = fit_erm_path(X, y, 3, "cross-entropy", [0.1, 1.0])
+    >>> [fit.training_loss < 1 for fit in fits], fits[0].training_loss < fits[1].training_loss
+    ([True, True], True)
+    """
     X, y = check_problem(X, y, n_classes)
     name = loss_name(loss)
     check_solver(solver)
