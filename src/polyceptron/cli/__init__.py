@@ -44,6 +44,8 @@ def main() -> None:
         _fail(error, 2)
     except ComputationFailed as error:
         _fail(error, 1)
+    except MemoryError as error:
+        _fail(f"not enough memory: {error}" if str(error) else "not enough memory", 1)
     except BrokenPipeError:  # the reader of our output went away, as `head` does
         sys.stderr.close()
         sys.exit(0)

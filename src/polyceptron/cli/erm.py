@@ -38,7 +38,11 @@ def ridge(
     from polyceptron.model import make_teacher
     from polyceptron.theory.erm import ridge_rows
 
-    check_outputs(csv, plot)
+    check_outputs(csv)
+    if plot is not None:
+        from polyceptron.report.learning_curve import check_figure_path
+
+        check_figure_path(plot)
     teacher = make_teacher(model, classes, prior)
     alphas = parse_numbers(alpha, "--alpha")
     values = parse_numbers(ridges, "--ridge", log=True)

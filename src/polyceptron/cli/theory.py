@@ -106,6 +106,8 @@ def curve(
             for one in estimators
             for row in curve_rows(teacher, one, alphas, branch=branch, tol=tol)
         ]
+    if not rows:
+        raise InvalidInput(f"there is no {branch} branch at any of these alpha")
     title = f"{teacher.model}, k = {teacher.n_classes}, {teacher.prior.name} weights"
     emit(rows, CURVE_COLUMNS, as_json=as_json, csv=csv, title=title)
     if plot is not None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from polyceptron.algorithms.amp_result import AMPResult
-from polyceptron.experiments.simulate_amp import Row, run_amp_with_result
+from polyceptron.experiments.simulate_amp import Row, as_int, run_amp_with_result
 from polyceptron.model.estimators import BayesOptimal
 from polyceptron.model.teacher import AnyTeacher, check_size
 from polyceptron.rows import Status, make_row
@@ -28,7 +28,8 @@ def run_many(
 ) -> list[tuple[Row, AMPResult]]:
     """`runs` instances; instance i depends on the seed and i alone."""
     check_size(runs, "runs")
-    seeds = [np.random.SeedSequence(seed, spawn_key=(i,)) for i in range(runs)]
+    root = as_int(seed)
+    seeds = [np.random.SeedSequence(root, spawn_key=(i,)) for i in range(runs)]
     return [run_amp_with_result(teacher, alpha, dimension, s, **settings) for s in seeds]
 
 

@@ -60,9 +60,10 @@ class Teacher:
     def sample(self, n_samples: int, dimension: int, seed: Any = None) -> Dataset:
         """Draw W*, then n samples in d dimensions. `seed`: int, SeedSequence or Generator."""
         n, d = check_size(n_samples, "n_samples"), check_size(dimension, "dimension")
+        X = empty_inputs(n, d)
         rng = np.random.default_rng(seed)
         weights = self.prior.sample(rng, (d, self.n_classes))
-        X = rng.standard_normal((n, d))
+        rng.standard_normal(out=X)
         return Dataset(X, argmax_labels(X @ weights / math.sqrt(d)), weights)
 
 
@@ -86,10 +87,11 @@ class Perceptron:
     def sample(self, n_samples: int, dimension: int, seed: Any = None) -> Dataset:
         """As `Teacher.sample`; W* is (−w*, w*)/√2, whose argmax is the label."""
         n, d = check_size(n_samples, "n_samples"), check_size(dimension, "dimension")
+        X = empty_inputs(n, d)
         rng = np.random.default_rng(seed)
         w = self.prior.sample(rng, (d, 1))
         weights = np.hstack([-w, w]) / math.sqrt(2)
-        X = rng.standard_normal((n, d))
+        rng.standard_normal(out=X)
         return Dataset(X, argmax_labels(X @ weights / math.sqrt(d)), weights)
 
 
@@ -105,6 +107,13 @@ def make_teacher(model: str, n_classes: int, prior: Any) -> AnyTeacher:
             raise InvalidInput(f"the classical perceptron has 2 classes, got {n_classes}")
         return Perceptron(prior)
     raise InvalidInput(f"unknown model {model!r}: allowed are 'argmax' and 'perceptron'")
+
+
+def empty_inputs(n: int, d: int) -> Array:
+    """Room for X (n, d), asked for before anything is drawn: a size too large fails at once."""
+    if n * d >= 2**60:  # numpy calls this a ValueError
+        raise MemoryError(f"{n} samples in dimension {d} fit in no memory")
+    return np.empty((n, d))
 
 
 def check_teacher(teacher: Any) -> None:

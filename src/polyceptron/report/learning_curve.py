@@ -63,6 +63,8 @@ def learning_curve(
 
 def plot_curves(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Theory rows as lines, rows of experiments as symbols with standard errors where given."""
+    if table.empty:
+        raise InvalidInput("there is nothing to draw: the table has no rows")
     with style():
         if ax is None:
             _, ax = new_figure()

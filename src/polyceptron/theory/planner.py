@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 from polyceptron.errors import InvalidInput
 from polyceptron.model.estimators import BayesOptimal, Estimator
 from polyceptron.model.losses import SquareLoss
-from polyceptron.model.teacher import AnyTeacher, Teacher, check_size
+from polyceptron.model.teacher import AnyTeacher, Teacher, check_size, check_teacher
 from polyceptron.rows import make_row
 from polyceptron.theory.bayes_optimal import bayes_rows
 from polyceptron.theory.erm.equations import boundary_density
@@ -47,6 +47,7 @@ def plan(
     >>> round(plan(Teacher(3), 0.30546, ERM("square", 1.0)).alpha, 2)
     2.0
     """
+    check_teacher(teacher)
     check_target(error, teacher.n_classes)
     d = None if dimension is None else check_size(dimension, "dimension")
     curve = _Curve(teacher, estimator)

@@ -105,6 +105,8 @@ def ridge_rows(
         raise InvalidInput("max-margin takes no ridge: there is nothing to compare")
     rows = []
     for alpha in (check_alpha(alpha) for alpha in alphas):
+        if alpha == 0:
+            raise InvalidInput("no ridge is best at alpha 0, where there are no data")
         best = erm_fixed_point(teacher.n_classes, loss, "optimal", alpha, tol)
         rows.append({**erm_row(teacher, ERM(loss, best.ridge), best), "is_best": True})
         start: ErmFixedPoint | None = None
