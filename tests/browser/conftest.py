@@ -112,6 +112,26 @@ class Visit:
                  t => ({name: t.name, x: Array.from(t.x), y: Array.from(t.y), mode: t.mode}))"""
         )
 
+    def wait_for_curve(self, name: str, condition: str = "true", arg: Any = None) -> dict[str, Any]:
+        """The trace of that name, once `condition` on `t` (and `arg`) holds for it."""
+        self.page.wait_for_function(
+            f"""([name, arg]) => {{
+                const plot = document.querySelector('#learning .js-plotly-plot');
+                const t = plot?.data?.find(t => t.name === name);
+                return t !== undefined && ({condition});
+            }}""",
+            arg=[name, arg],
+        )
+        return next(curve for curve in self.curves() if curve["name"] == name)
+
+    def wait_until_gone(self, name: str) -> None:
+        """No trace of that name is drawn any more."""
+        self.page.wait_for_function(
+            "name => !document.querySelector('#learning .js-plotly-plot').data"
+            ".some(t => t.name === name)",
+            arg=name,
+        )
+
     def wait_for_setting(self, name: str, value: str) -> None:
         """The address says so, and the figures have followed."""
         self.page.wait_for_function(
@@ -125,7 +145,7 @@ class Visit:
 
 
 @pytest.fixture
-def new_visit(server: Any, chromium: Any) -> Iterator[Callable[..., Visit]]:
+def new_visit(chromium: Any, server: Any) -> Iterator[Callable[..., Visit]]:
     """Open pages as visitors who know nothing of each other; all are checked at the end."""
     visits: list[Visit] = []
 

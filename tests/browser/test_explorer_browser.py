@@ -20,32 +20,21 @@ LIGHT = "?estimators=bayes,square&points=12&places=3&runs=1&dimension=60&high=2.
 def test_the_page_opens_with_curves_and_every_control_moves_them(visit: Any) -> None:
     page = visit.page
     visit.open()
-    names = {curve["name"] for curve in visit.curves()}
-    assert {"Bayes-optimal", "AMP", "cross-entropy", "square loss"} <= names
+    for name in ("Bayes-optimal", "AMP", "cross-entropy", "square loss"):
+        visit.wait_for_curve(name)
     assert page.locator("#landscape .scatterlayer .trace").count() >= 3
     assert "α" in page.locator("#learning .annotation").first.text_content()
 
     page.get_by_role("checkbox", name="cross-entropy").click()
     visit.wait_for_setting("estimators", "bayes,square")
-    page.wait_for_function(
-        "!document.querySelector('#learning .js-plotly-plot').data"
-        ".some(t => t.name === 'cross-entropy')"
-    )
+    visit.wait_until_gone("cross-entropy")
 
-    def error_at_the_end() -> float:
-        return next(c for c in visit.curves() if c["name"] == "square loss")["y"][-1]
-
-    before = error_at_the_end()
+    before = visit.wait_for_curve("square loss")["y"][-1]
     slider = page.get_by_label("Ridge λ (logarithmic)")
     slider.focus()
     slider.press("Home")  # by keyboard, to the smallest
     visit.wait_for_setting("ridge", "1e-06")
-    page.wait_for_function(
-        "before => document.querySelector('#learning .js-plotly-plot').data"
-        ".find(t => t.name === 'square loss').y.at(-1) !== before",
-        arg=before,
-    )
-    assert error_at_the_end() > before
+    assert visit.wait_for_curve("square loss", "t.y.at(-1) !== arg", before)["y"][-1] > before
     page.get_by_label("optimal at each α").check()
     visit.wait_for_setting("ridge_rule", "optimal")
 
@@ -54,10 +43,7 @@ def test_the_page_opens_with_curves_and_every_control_moves_them(visit: Any) -> 
         visit.wait_for_setting(name, value)
     page.get_by_label("Points", exact=True).fill("9")
     visit.wait_for_setting("points", "9")
-    page.wait_for_function(
-        "document.querySelector('#learning .js-plotly-plot').data"
-        ".find(t => t.name === 'square loss').x.length === 9"
-    )
+    visit.wait_for_curve("square loss", "t.x.length === 9")
     group = page.get_by_role("radiogroup", name="α axis")
     group.get_by_label("logarithmic").check()
     visit.wait_for_setting("scale", "log")
@@ -88,10 +74,7 @@ def test_a_simulation_is_added_another_is_cancelled_and_visitors_do_not_mix(
     page.get_by_role("button", name="Add simulation").click()
     item = page.locator("#jobs li").first
     item.get_by_text("3 of 3, finished").wait_for()
-    page.wait_for_function(
-        """document.querySelector('#learning .js-plotly-plot').data
-             .some(t => t.mode === 'markers' && t.x.length === 3 && t.name.includes('d = 60'))"""
-    )
+    visit.wait_for_curve("AMP, d = 60", "t.mode === 'markers' && t.x.length === 3")
     # A long one: its process is there while it runs and gone when it is cancelled.
     known = {child.pid for child in server[1].children(recursive=True)}
     for label, value in (("Dimension d", "2000"), ("Values of α", "40"), ("Runs at each", "5")):
@@ -101,7 +84,7 @@ def test_a_simulation_is_added_another_is_cancelled_and_visitors_do_not_mix(
     page.get_by_role("button", name="Add simulation").click()
     running = page.locator("#jobs li").nth(1)
     running.get_by_role("progressbar").wait_for()
-    page.wait_for_function("document.querySelectorAll('#jobs progress')[1].value > 0")
+    page.wait_for_function("document.querySelectorAll('#jobs progress')[1]?.value > 0")
     started = [c for c in server[1].children(recursive=True) if c.pid not in known]
     assert started
     other = new_visit()
@@ -128,12 +111,13 @@ def test_a_shared_link_shows_the_same_and_a_wild_one_a_sentence(
     visit.page.get_by_label("Gaussian").check()
     visit.wait_for_setting("prior", "gaussian")
     visit.page.wait_for_function("location.href === document.querySelector('#link').value")
-    visit.page.wait_for_function(
-        "!document.querySelector('#learning .js-plotly-plot').data.some(t => t.name === 'AMP')"
-    )
+    visit.wait_until_gone("AMP")
     other = new_visit()
     other.page.goto(visit.page.locator("#link").input_value())
     other.ready()
+    for one in (visit, other):
+        one.wait_for_curve("Bayes-optimal", "t.x.length === 12")
+        one.wait_for_curve("square loss", "t.x.length === 12")
     assert other.curves() == visit.curves()
     assert other.page.get_by_label("Gaussian").is_checked()
     assert other.page.get_by_label("Points", exact=True).input_value() == "12"
@@ -144,7 +128,7 @@ def test_a_shared_link_shows_the_same_and_a_wild_one_a_sentence(
     # A control out of its range: a sentence as well, and the figures stay.
     visit.page.get_by_label("Classes k", exact=True).fill("77")
     visit.page.get_by_role("alert").get_by_text("from 2 to 50").wait_for()
-    assert visit.curves()
+    visit.wait_for_curve("Bayes-optimal")
 
 
 def test_downloads(visit: Any, tmp_path: Path) -> None:
