@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -78,6 +80,21 @@ def test_any_link_is_a_state_within_the_limits_or_one_sentence(search: str) -> N
         assert limit.low <= getattr(state, name) <= limit.high
     assert state.low <= state.alpha <= state.high
     assert math.isfinite(state.ridge)
+
+
+@given(
+    st.sampled_from([*LIMITS, *CHOICES, "estimators"]),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+        max_leaves=4,
+    ),
+)
+@settings(max_examples=150, deadline=None)
+def test_any_value_of_a_control_is_taken_or_refused_with_a_sentence(name: str, value: Any) -> None:
+    with contextlib.suppress(InvalidInput):
+        state = make_state(settings_of({**shown_values(State()), name: value}))
+        assert from_query(to_query(state)) == state
 
 
 @pytest.mark.parametrize(

@@ -111,9 +111,11 @@ def make_state(values: Mapping[str, Any]) -> State:
     >>> make_state({"k": "4"}).k
     4
     """
+    if not isinstance(values, Mapping):
+        raise InvalidInput("settings must be names with values")
     unknown = [name for name in values if name not in NAMES]
     if unknown:
-        raise InvalidInput(f"unknown setting {unknown[0][:40]!r}")
+        raise InvalidInput(f"unknown setting {str(unknown[0])[:40]!r}")
     checked: dict[str, Any] = {}
     for name, value in values.items():
         if name == "estimators":
@@ -185,7 +187,10 @@ def _text(value: Any) -> str:
 
 
 def _estimators(value: Any) -> tuple[str, ...]:
-    names = value.split(",") if isinstance(value, str) else list(value or ())
+    if value is None or isinstance(value, list | tuple):
+        names = list(value or ())
+    else:
+        names = str(value).split(",")
     for name in names:
         if name not in ESTIMATORS:
             raise InvalidInput(
