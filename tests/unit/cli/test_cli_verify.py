@@ -1,0 +1,103 @@
+"""verify: right numbers pass, wrong numbers and broken checks do not, and the exit code says so."""
+
+import json
+import math
+
+import pytest
+from typer.testing import CliRunner
+
+from polyceptron.cli import app
+from polyceptron.report import verify as package
+from polyceptron.report.verify import Check, published, run
+from polyceptron.report.verify.check import COLUMNS, sampled_check
+from polyceptron.report.verify.matrix import bayes_matrix
+
+invoke = CliRunner().invoke
+
+
+def quick(monkeypatch, **groups):
+    """Only these groups of checks; several modules hold the same table."""
+    monkeypatch.setattr(run, "GROUPS", groups)
+    monkeypatch.setattr(package, "GROUPS", groups)
+
+
+@pytest.mark.slow
+def test_everything_holds_on_this_machine():
+    result = invoke(app, ["verify", "--json"])
+    rows = json.loads(result.stdout)
+    assert [row["check"] for row in rows if row["verdict"] != "ok"] == []
+    assert result.exit_code == 0
+    assert len(rows) > 50
+    sources = {row["source"] for row in rows}
+    assert {"paper", "independent computation"} <= sources
+    assert all(set(COLUMNS) <= set(row) for row in rows)
+    assert all(row["allowed"] > 0 for row in rows)
+
+
+def test_a_wrong_number_is_off_and_the_exit_code_is_one(monkeypatch):
+    """The same check as in the table, with a teacher's threshold moved by a hundredth."""
+    original = published.transitions
+
+    def moved(teacher):
+        found = original(teacher)
+        return type(found)(**{**found.as_dict(), "alpha_it": found.alpha_it + 0.01})
+
+    quick(monkeypatch, thresholds=published.thresholds)
+    monkeypatch.setattr(published, "transitions", moved)
+    result = invoke(app, ["verify", "--json"])
+    rows = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert {row["verdict"] for row in rows if "α_algo" in row["check"]} == {"ok"}
+    independent = [r for r in rows if "α_IT" in r["check"] and r["source"] != "paper"]
+    assert {row["verdict"] for row in independent} == {"off"}
+    assert "off: α_IT" in result.stderr
+
+
+def test_a_wrong_theory_is_seen_by_the_matrix_equations(monkeypatch):
+    """Negative control: the scalar solution at a slightly different α does not pass."""
+    from polyceptron.report.verify import matrix
+
+    original = matrix.fixed_points
+    monkeypatch.setattr(
+        matrix, "fixed_points", lambda teacher, alpha: original(teacher, 1.1 * alpha)
+    )
+    assert "off" in {check.verdict for check in bayes_matrix(False)}
+
+
+def test_a_check_that_breaks_is_a_line_not_the_end(monkeypatch):
+    def broken(full):
+        yield Check("before", 1.0, 1.0, "closed form", 1e-9)
+        raise ZeroDivisionError("oh")
+
+    def fine(full):
+        yield Check("after", 1.0, 1.0, "closed form", 1e-9)
+
+    quick(monkeypatch, broken=broken, fine=fine)
+    result = invoke(app, ["verify"])
+    assert result.exit_code == 1
+    assert "ZeroDivisionError: oh" in result.stderr
+    assert "after" in result.stdout
+    assert "off" in result.stdout
+    payload = json.loads(invoke(app, ["verify", "--json"]).stdout)
+    assert payload[-2]["ours"] is None  # NaN is not JSON
+    assert payload[-2]["verdict"] == "off"
+
+
+def test_verdicts():
+    assert Check("a", 1.0, 1.1, "s", 0.2).verdict == "ok"
+    assert Check("a", 1.0, 1.1, "s", 0.05).verdict == "off"
+    assert Check("a", math.nan, 1.1, "s", 1.0).verdict == "off"
+    assert Check("a", math.inf, 1.1, "s", 1.0).verdict == "off"
+
+
+def test_sampled_checks_allow_four_standard_errors():
+    check = sampled_check("a", 0.0, [1.0, -1.0, 1.0, -1.0], "runs", slack=0.5)
+    assert check.reference == 0
+    assert check.allowed == pytest.approx(4 * (2 / math.sqrt(3)) / 2 + 0.5)
+
+
+def test_progress_names_every_group(monkeypatch):
+    quick(monkeypatch, one=lambda full: iter(()), two=lambda full: iter(()))
+    seen = []
+    assert run.verify(progress=seen.append) == []
+    assert seen == ["one", "two"]
