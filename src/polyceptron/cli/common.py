@@ -60,11 +60,12 @@ def print_table(
 
 
 def format_value(value: Any, column: str = "") -> str:
-    """A cell: six significant digits, two for an uncertainty."""
+    """A cell: six significant digits, four beside them, two for an uncertainty."""
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:.1e}" if "uncertainty" in column else f"{value:.6g}"
+        digits = ".1e" if "uncertainty" in column else ".4g" if "training" in column else ".6g"
+        return f"{value:{digits}}"
     return str(value)
 
 

@@ -108,8 +108,15 @@ def curve(
         ]
     if not rows:
         raise InvalidInput(f"there is no {branch} branch at any of these alpha")
-    title = f"{teacher.model}, k = {teacher.n_classes}, {teacher.prior.name} weights"
-    emit(rows, CURVE_COLUMNS, as_json=as_json, csv=csv, title=title)
+    # What is the same in every row goes to the title, so that numbers keep their digits.
+    shared = [c for c in ("estimator", "branch") if len({row.get(c) for row in rows}) == 1]
+    title = ", ".join(
+        [teacher.model, f"k = {teacher.n_classes}", f"{teacher.prior.name} weights"]
+        + [str(rows[0][c]) for c in shared if rows[0].get(c)]
+    )
+    hidden = {*shared, "q", "training_error", "training_loss", "free_entropy"}
+    columns = [c for c in CURVE_COLUMNS if c not in (hidden if len(estimator) > 1 else shared)]
+    emit(rows, columns, as_json=as_json, csv=csv, title=title)
     if plot is not None:
         from polyceptron.report.learning_curve import LearningCurve
         from polyceptron.rows import frame
