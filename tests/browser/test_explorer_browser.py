@@ -22,6 +22,10 @@ def test_the_page_opens_with_curves_and_every_control_moves_them(visit: Any) -> 
     visit.open()
     for name in ("Bayes-optimal", "AMP", "cross-entropy", "square loss"):
         visit.wait_for_curve(name)
+    tools = page.locator("#learning .modebar-btn")
+    labels = tools.evaluate_all("all => all.map(e => e.getAttribute('aria-label'))")
+    assert "Download plot as a PNG" in labels
+    assert not any("Share" in label or "cloud" in label.lower() for label in labels)
     assert page.locator("#landscape .scatterlayer .trace").count() >= 3
     assert "α" in page.locator("#learning .annotation").first.text_content()
 

@@ -68,7 +68,7 @@ def _estimator(state: State, name: str) -> str:
 def _simulation(state: State, number: int) -> list[str]:
     """Lines that run one simulation of the page; `rows_1`, `rows_2`, … are its rows."""
     names = f"rows_{number}"
-    seed = f"{state.seed} + i * {state.runs} + j"
+    seed = (f"{state.seed} + " if state.seed else "") + f"i * {state.runs} + j"
     loops = [
         f"teacher = {_teacher(state)}",
         f"{names} = []",

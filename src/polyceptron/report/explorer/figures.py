@@ -185,7 +185,7 @@ def _vertical(layout: Figure, state: State) -> None:
     if state.error_scale == "linear":
         layout["yaxis"]["rangemode"] = "tozero"
     else:
-        layout["yaxis"]["exponentformat"] = "power"
+        layout["yaxis"] |= {"exponentformat": "power", "dtick": "D2"}  # 1, 2, 5 in each decade
 
 
 def _mark_transitions(layout: Figure, state: State, transitions: Mapping[str, Any] | None) -> None:

@@ -209,7 +209,11 @@ def _graph(name: str, title: str, figure: Any) -> Any:
         responsive=True,
         config={
             "displaylogo": False,
-            "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
+            # Named one by one: plotly's own choice has a button that uploads the chart.
+            "modeBarButtons": [
+                ["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]
+            ],
+            "plotlyServerURL": "",
             "toImageButtonOptions": {
                 "format": "png",
                 "filename": f"polyceptron-{name}",
