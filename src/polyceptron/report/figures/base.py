@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-SEED = 2024
+SEED = 0
 
 
 def no_grids(profile: Profile) -> list[dict[str, Any]]:

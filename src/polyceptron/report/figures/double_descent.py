@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from polyceptron.report.figures.base import FigureSpec
-from polyceptron.report.figures.drawing import panels, symbols, vertical
+from polyceptron.report.figures.drawing import note, panels, symbols, vertical
 from polyceptron.report.figures.erm_curves import Series, risk_grid, select, simulated
 from polyceptron.report.figures.profile import Profile
 from polyceptron.report.style import ALPHA, style
@@ -51,7 +51,7 @@ def draw(table: pd.DataFrame) -> Figure:
             ax.set_ylabel(label)
             vertical(ax, 1.0, r"$\alpha = 1$" if ax is axes[0] else "")
         axes[-1].set(xlabel=ALPHA, xlim=(0, LARGEST_ALPHA + 0.05))
-        axes[0].legend(loc="upper right")
+        axes[0].legend(loc="upper right", **note(table))
     return figure
 
 

@@ -90,6 +90,13 @@ def inset(ax: Axes, box: Sequence[float], x_label: str, y_label: str) -> Axes:
     return small
 
 
+def note(table: pd.DataFrame) -> dict[str, Any]:
+    """A legend's title that says what lines and symbols are."""
+    size = int(table["dimension"].dropna().iloc[0])
+    title = f"lines: theory\nsymbols: fits, $d = {size}$"
+    return {"title": title, "title_fontsize": 6.5, "alignment": "left"}
+
+
 def clear_legend(ax: Axes, **place: Any) -> None:
     """A legend on white, so that lines behind it do not run through its text."""
     legend = ax.legend(frameon=True, framealpha=0.9, edgecolor="none", borderpad=0.2, **place)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyceptron.report.figures.base import FigureSpec
-from polyceptron.report.figures.drawing import clear_legend, line, panels, symbols
+from polyceptron.report.figures.drawing import clear_legend, line, note, panels, symbols
 from polyceptron.report.figures.profile import Profile
 from polyceptron.report.figures.table import only
 from polyceptron.report.style import ALPHA, COLOURS, ERROR, style
@@ -109,7 +109,7 @@ def draw_4a(table: pd.DataFrame) -> Figure:
         bayes = only(table, estimator="bayes")
         line(ax, bayes, "alpha", "generalisation_error", "black", "Bayes-optimal", linestyle="--")
         ax.set(xlabel=ALPHA, ylabel=ERROR, xlim=(0, LARGEST_ALPHA_4A + 0.1), ylim=(0.1, 0.7))
-        clear_legend(ax, loc="upper right")
+        clear_legend(ax, loc="upper right", **note(table))
     return figure
 
 
@@ -132,7 +132,7 @@ def draw_4b(table: pd.DataFrame) -> Figure:
             rows = only(table, source="theory", estimator=name)
             text = rf"$\propto\alpha^{{{power}}}$"
             _slope(ax, rows, EXPONENTS[name], text, colours[name])
-        clear_legend(ax, loc="lower left")
+        clear_legend(ax, loc="lower left", **note(table))
     return figure
 
 

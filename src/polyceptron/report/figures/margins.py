@@ -10,7 +10,7 @@ import numpy as np
 from polyceptron.algorithms.erm import fit_erm
 from polyceptron.model import Teacher
 from polyceptron.report.figures.base import SEED, FigureSpec
-from polyceptron.report.figures.drawing import panels
+from polyceptron.report.figures.drawing import note, panels
 from polyceptron.report.figures.jobs import Job
 from polyceptron.report.figures.profile import Profile
 from polyceptron.report.figures.table import Row, mean_and_error
@@ -41,6 +41,8 @@ def margin_rows(
     """Densities: theory on a fine grid, instances as a histogram with standard errors."""
     # Above two classes cross-entropy's law is a sampled one: wider cells make it smoother.
     grid = default_grid(erm_fixed_point(3, loss, ridge, alpha))[::4]
+    if loss == "max-margin":  # its training density jumps here
+        grid = np.sort(np.append(grid, [1.0, 1.0 + 1e-6]))
     law = margin_law(3, loss, ridge, alpha, grid)
     base: Row = {
         "model": "argmax", "n_classes": 3, "prior": "gaussian", "estimator": loss, "ridge": ridge,
@@ -137,13 +139,14 @@ def draw(table: pd.DataFrame) -> Figure:
             ax.axvline(0, color="0.6", linewidth=0.6, zorder=0)
             seen = rows.loc[rows["density"] > 0.004 * rows["density"].max(), "margin"]
             ax.set_xlim(seen.min(), seen.max())
+            ax.locator_params(axis="x", nbins=7)
             ax.set_ylabel("density")
             ax.set_ylim(bottom=0)
             ax.set_title(label, loc="left", pad=3)
             if "atom" in rows and rows["atom"].notna().any():
                 _atom(ax, rows)
         axes[-1].set_xlabel(r"margin $z_y - \max_{h \neq y} z_h$")
-        axes[0].legend(loc="upper right")
+        axes[0].legend(loc="upper right", **note(table))
     return figure
 
 

@@ -167,7 +167,7 @@ def draw_2a(table: pd.DataFrame) -> Figure:
         symbols(ax, marks, "alpha", "generalisation_error", ORANGE, size)
         transition_verticals(ax, table)
         ax.set(xlabel=ALPHA, ylabel=ERROR, xlim=(0, LARGEST_ALPHA + 0.08), ylim=(-0.015, 0.7))
-        clear_legend(ax, loc="upper right", bbox_to_anchor=(1.0, 0.98))
+        ax.legend(loc="upper right", bbox_to_anchor=(0.575, 1.0))  # left of both verticals
         _free_entropies(inset(ax, (0.155, 0.14, 0.4, 0.36), r"$\alpha$", r"$\Phi$"), table)
     return figure
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from polyceptron.report.figures.base import FigureSpec
-from polyceptron.report.figures.drawing import panels, symbols, vertical
+from polyceptron.report.figures.drawing import note, panels, symbols, vertical
 from polyceptron.report.figures.erm_curves import simulated
 from polyceptron.report.figures.jobs import Job
 from polyceptron.report.figures.profile import Profile
@@ -76,10 +76,11 @@ def draw(estimator: str, table: pd.DataFrame) -> Figure:
         errors = table["generalisation_error"]
         ax.set(xlabel=RIDGE, ylabel=ERROR, xscale="log", xlim=(low / 1.3, high * 1.3))
         if estimator == "square":
-            ax.legend(loc="upper right")
+            ax.legend(loc="upper right", **note(table))
         else:
-            ax.set_ylim(errors.min() - 0.02, errors.max() + 0.05)
-            ax.legend(loc="upper center", ncols=5, columnspacing=1.0, handlelength=1.2)
+            ax.set_ylim(errors.min() - 0.02, errors.max() + 0.075)
+            title = note(table) | {"title": str(note(table)["title"]).replace("\n", "; ")}
+            ax.legend(loc="upper center", ncols=5, columnspacing=1.0, handlelength=1.2, **title)
     return figure
 
 

@@ -80,6 +80,7 @@ def draw(table: pd.DataFrame) -> Figure:
                 rf"$\alpha = {alpha:g}$ ({PHASES[alpha]})", marker,
             )  # fmt: skip
         ax.set(xlabel="iteration $t$", ylabel=ERROR, xlim=(-0.5, STEPS + 0.5), ylim=(-0.015, 0.7))
+        ax.locator_params(axis="x", integer=True)
         size = int(table["dimension"].dropna().iloc[0])
         title = f"lines: state evolution\nsymbols: AMP, $d = {size}$"
         clear_legend(ax, loc="upper right", title=title, title_fontsize=6.5, alignment="left")
@@ -91,7 +92,8 @@ TRAJECTORY = FigureSpec(
     "Message passing against state evolution, k = 3, Rademacher weights",
     "Error after t iterations: state evolution (lines) predicts message passing (mean over runs, "
     "with standard errors) step by step. In the hard phase it stops far from the solution that "
-    "exists; in the easy phase it finds it, runs of a finite size a little later than the theory.",
+    "exists; in the easy phase it finds it, runs of a finite size a little later than the theory. "
+    "Symbols end where every run has converged.",
     draw,
     jobs=_jobs,
 )
