@@ -44,7 +44,7 @@ def draw(table: pd.DataFrame) -> Figure:
         line(ax, theory, "alpha", "generalisation_error", "black", "Bayes-optimal", linestyle="--")
         marks = only(table, source="amp")
         marks = marks[marks["generalisation_error"].notna()]
-        size = f"AMP, $d = {marks['dimension'].iloc[0]}$"
+        size = f"AMP, $d = {int(marks['dimension'].iloc[0])}$"
         symbols(ax, marks, "alpha", "generalisation_error", GREEN, size)
         ax.set(xlabel=ALPHA, ylabel=ERROR, xlim=(0, LARGEST_ALPHA + 0.1), ylim=(0, 0.7))
         clear_legend(ax, loc="lower left")

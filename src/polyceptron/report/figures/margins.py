@@ -146,7 +146,7 @@ def draw(table: pd.DataFrame) -> Figure:
             if "atom" in rows and rows["atom"].notna().any():
                 _atom(ax, rows)
         axes[-1].set_xlabel(r"margin $z_y - \max_{h \neq y} z_h$")
-        axes[0].legend(loc="upper right", **note(table))
+        axes[1].legend(loc="upper right", **note(table))
     return figure
 
 

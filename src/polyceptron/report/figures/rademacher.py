@@ -163,7 +163,7 @@ def draw_2a(table: pd.DataFrame) -> Figure:
         for part, label in zip(_jump(table, "amp", at_algo), ("AMP, theory", ""), strict=True):
             line(ax, part, "alpha", "generalisation_error", ORANGE, label, linestyle="--")
         marks = only(table, source="amp")
-        size = f"AMP, $d = {marks['dimension'].iloc[0]}$"
+        size = f"AMP, $d = {int(marks['dimension'].iloc[0])}$"
         symbols(ax, marks, "alpha", "generalisation_error", ORANGE, size)
         transition_verticals(ax, table)
         ax.set(xlabel=ALPHA, ylabel=ERROR, xlim=(0, LARGEST_ALPHA + 0.08), ylim=(-0.015, 0.7))
@@ -201,7 +201,7 @@ def draw_2b(table: pd.DataFrame) -> Figure:
             symbols(ax, marks, "alpha", name, colour, label, marker)
         transition_verticals(ax, table)
         ax.set(xlabel=ALPHA, ylabel="overlap of AMP", xlim=(0, LARGEST_ALPHA + 0.08), ylim=(0, 2.1))
-        title = f"lines: theory\nsymbols: AMP, $d = {marks['dimension'].iloc[0]}$"
+        title = f"lines: theory\nsymbols: AMP, $d = {int(marks['dimension'].iloc[0])}$"
         clear_legend(ax, loc="upper left", title=title, title_fontsize=6.5, alignment="left")
     return figure
 
