@@ -54,9 +54,7 @@ def formula_svg(tex: str, display: bool = False) -> str:
     # LaTeX takes the next token for a missing brace, matplotlib does not.
     source = re.sub(r"\\sqrt\s*(\\[a-zA-Z]+|\w)", r"\\sqrt{\1}", " ".join(source.split()))
     source = re.sub(r"\\frac\s*(\w)\s*(\w)", r"\\frac{\1}{\2}", source)
-    source = re.sub(
-        r"(\\i?int)(?![_^a-zA-Z])", r"\1\\,", source
-    )  # it leans over
+    source = re.sub(r"(\\i?int)(?![_^a-zA-Z])", r"\1\\,", source)  # it leans over
     # In a superscript these are signs, not operators with room around them.
     source = source.replace("^*", "^{*}").replace("^+", r"^{\mathrm{+}}")
     source = source.replace(r"^\perp", r"^{\!\perp}")

@@ -117,3 +117,16 @@ def test_docstrings_become_restructured_text() -> None:
         r"\|m\| of ``x_`` and W\*.", "", "::", "", "    q = m", "", ">>> a*b", "", "**Heads**", "",
         r"- ``n``: \|k\|",
     ]  # fmt: skip
+
+
+def test_a_csv_file_becomes_a_table(tmp_path: Path) -> None:
+    from csv_markdown import markdown_table
+
+    file = tmp_path / "table.csv"
+    file.write_text("what,ratio\na|b,2.0\nshort\n", encoding="utf-8")
+    assert markdown_table(file) == [
+        "| what | ratio |",
+        "| --- | --- |",
+        r"| a\|b | 2.0 |",
+        "| short |  |",
+    ]
