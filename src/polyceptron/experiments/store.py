@@ -202,7 +202,7 @@ class Store:
             yield
         except sqlite3.OperationalError as error:
             raise InvalidInput(f"cannot use the store {str(self.path)!r}: {error}") from None
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter: SQLite's message
             raise InvalidInput(_UNREADABLE.format(name=str(self.path), error=error)) from None
 
     def __len__(self) -> int:
@@ -243,5 +243,8 @@ def decode_row(text: str) -> Row:
     >>> decode_row(encode_row({"q": float("inf"), "alpha": 0.1}))
     {'q': inf, 'alpha': 0.1}
     """
-    row: Row = json.loads(text)
+    try:
+        row: Row = dict(json.loads(text))
+    except (TypeError, ValueError):
+        raise InvalidInput("the store holds a damaged row: restore a copy of it") from None
     return {k: float(v) if v in ("inf", "-inf", "nan") else v for k, v in row.items()}

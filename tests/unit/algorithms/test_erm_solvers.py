@@ -203,7 +203,7 @@ def test_units_of_the_features_only_rescale_the_weights(scale):
         ({"solver": "magic"}, "unknown solver"),
         ({"tol": 0.0}, "between 0 and 1"),
         ({"start": np.zeros((2, 2))}, "start must be"),
-        ({"n_classes": 1}, "2 or more"),
+        ({"n_classes": 1}, "between 2 and 1000"),
         ({"loss": "max-margin", "solver": "sklearn"}, "no multi-class hard-margin"),
     ],
 )

@@ -19,6 +19,7 @@ from polyceptron.algorithms.erm.products import Array, Products
 from polyceptron.algorithms.erm.reference import fit_with_sklearn
 from polyceptron.algorithms.erm.result import (
     ERMFit,
+    check_list,
     check_problem,
     check_ridge,
     check_solver,
@@ -27,6 +28,7 @@ from polyceptron.algorithms.erm.result import (
 )
 from polyceptron.algorithms.erm.square import fit_square
 from polyceptron.errors import InvalidInput
+from polyceptron.model.arrays import as_numbers
 
 
 def fit_erm(
@@ -77,9 +79,9 @@ def fit_erm_path(
     X, y = check_problem(X, y, n_classes)
     name = loss_name(loss)
     check_solver(solver)
-    if not 0 < tol < 1:
-        raise InvalidInput(f"the tolerance must be between 0 and 1, got {tol!r}")
-    values = [check_ridge(ridge) for ridge in ridges]
+    if not isinstance(tol, int | float | np.number) or not 0 < tol < 1:
+        raise InvalidInput(f"the tolerance must be a number between 0 and 1, got {tol!r}")
+    values = [check_ridge(ridge) for ridge in check_list(ridges)]
     first = _check_start(start, X.shape[1], n_classes)
     products = Products(X)
     if solver == "sklearn":
@@ -111,7 +113,7 @@ def _cross_entropy_path(
 def _check_start(start: Any, dimension: int, n_classes: int) -> Array | None:
     if start is None:
         return None
-    weights = np.asarray(start, dtype=float)
+    weights = as_numbers(start, "start").astype(float)
     if weights.shape != (dimension, n_classes) or not np.isfinite(weights).all():
         raise InvalidInput(
             f"start must be finite weights of shape {(dimension, n_classes)}, got {weights.shape}"

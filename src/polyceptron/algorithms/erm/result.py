@@ -12,6 +12,7 @@ from polyceptron.algorithms.erm.objectives import Labels
 from polyceptron.algorithms.erm.products import Array
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.arrays import as_numbers
+from polyceptron.model.teacher import check_classes
 from polyceptron.rows import Status
 
 LOSSES = ("cross-entropy", "square", "max-margin")
@@ -52,8 +53,7 @@ def check_problem(X: Any, y: Any, n_classes: int) -> tuple[Array, Labels]:
         )
     if not np.isfinite(X).all():
         raise InvalidInput("X must be finite; it contains NaN or infinity")
-    if isinstance(n_classes, bool) or int(n_classes) != n_classes or n_classes < 2:
-        raise InvalidInput(f"the number of classes must be 2 or more, got {n_classes!r}")
+    check_classes(n_classes)
     if not np.issubdtype(labels.dtype, np.integer):
         raise InvalidInput(f"y must hold class indices (whole numbers), got dtype {labels.dtype}")
     if labels.size and (labels.min() < 0 or labels.max() >= n_classes):
@@ -65,10 +65,21 @@ def check_problem(X: Any, y: Any, n_classes: int) -> tuple[Array, Labels]:
 
 def check_ridge(ridge: Any) -> float:
     """λ as a float that is finite and not negative, or a sentence."""
-    value = float(ridge)
-    if not (math.isfinite(value) and value >= 0):
+    try:
+        value = float(ridge)
+    except (TypeError, ValueError):
+        value = math.nan
+    if isinstance(ridge, bool) or not (math.isfinite(value) and value >= 0):
         raise InvalidInput(f"the ridge must be a finite number of 0 or more, got {ridge!r}")
     return value
+
+
+def check_list(ridges: Any) -> list[Any]:
+    """Several ridges as a list, or a sentence."""
+    try:
+        return [ridges] if isinstance(ridges, str) else list(ridges)
+    except TypeError:
+        raise InvalidInput(f"the ridges must be a list of numbers, got {ridges!r}") from None
 
 
 def loss_name(loss: Any) -> str:
