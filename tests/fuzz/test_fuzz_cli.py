@@ -1,0 +1,104 @@
+"""The command line under random arguments: an exit code and words, never a traceback."""
+
+import io
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
+from pkgutil import walk_packages
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import polyceptron
+from polyceptron.cli import app, main
+
+COMMANDS = (
+    "curve", "transitions", "ridge", "asymptotics", "plan", "amp", "sweep", "results", "merge",
+    "figures", "explore", "verify", "",
+)  # fmt: skip
+# Words that mean something to some option, and some that mean nothing to any.
+WORDS = st.one_of(
+    st.sampled_from(
+        ["-k", "--classes", "-a", "--alpha", "--prior", "--model", "-e", "--estimator", "--ridge",
+         "--branch", "--tol", "--error", "--dimension", "--runs", "--seed", "--variances",
+         "--max-iter", "--alpha-max", "--store", "--into", "--only", "--profile", "--port",
+         "--workers", "--quantity", "--spec", "--json", "--trace", "--dry-run", "--help", "--full",
+         "0", "1", "2", "3", "-1", "1.5", "1e400", "nan", "1:2:3", "2:1:3", "1:2:0", "1,,2", "::",
+         "gaussian", "rademacher", "finite[1:.5;-1:.5]", "finite[", "bayes", "square", "optimal",
+         "perceptron", "argmax", "shared", "all", "missing.toml", "missing/x.csv", "/", ".", ""]
+    ),
+    st.text(max_size=6),
+)  # fmt: skip
+
+
+def run(arguments):
+    out, err, before = io.StringIO(), io.StringIO(), sys.argv
+    sys.argv = ["polyceptron", *arguments]
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            main()
+        code = 0
+    except SystemExit as stop:
+        code = stop.code or 0
+    finally:
+        sys.argv = before
+    return code, out.getvalue(), err.getvalue()
+
+
+for found in walk_packages(polyceptron.__path__, "polyceptron."):
+    import_module(found.name)  # before anything is replaced: modules keep what they import
+
+
+@pytest.fixture(autouse=True)
+def light(monkeypatch, tmp_path):
+    """Parsing is what is tested here: the work behind each command becomes a rejection."""
+    from polyceptron.errors import InvalidInput
+
+    def stop(*_, **__):
+        raise InvalidInput("computed")
+
+    monkeypatch.chdir(tmp_path)
+    for module, *names in (
+        ("theory", "curve_rows", "transitions"),
+        ("theory.erm", "ridge_rows"),
+        ("theory.asymptotics", "asymptotics"),
+        ("theory.planner", "plan"),
+        ("experiments.amp_report", "amp_rows", "trace_rows"),
+        ("report.figures", "make_figures"),
+        ("report.explorer.server", "serve"),
+        ("report.verify", "verify"),
+    ):
+        for name in names:  # by module: some packages hold functions of their modules' names
+            monkeypatch.setattr(import_module(f"polyceptron.{module}"), name, stop)
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(COMMANDS), st.lists(WORDS, max_size=7))
+def test_random_arguments_end_in_an_exit_code(command, words):
+    code, out, err = run([command, *words] if command else words)
+    assert code in (0, 1, 2)
+    assert "Traceback" not in err
+    if code == 2:
+        assert (err + out).strip()
+
+
+@settings(max_examples=40)
+@given(st.text(alphabet="0123456789.:,-+einfax ", max_size=12), st.sampled_from(["-a", "--ridge"]))
+def test_random_numbers_end_in_a_sentence_or_an_answer(text, option):
+    other = ("-a", "1") if option == "--ridge" else ()
+    code, _, err = run(["curve", "-k", "3", "-e", "square", *other, f"{option}={text}"])
+    assert code == 2  # the work itself is the last rejection
+    assert len(err.strip().splitlines()) == 1 or "Usage" in err
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name])
+def test_every_command_explains_itself(command):
+    code, out, _ = run([command, "--help"])
+    assert code == 0
+    assert "Usage" in out
+
+
+def test_every_command_is_fuzzed():
+    named = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert named == {name for name in COMMANDS if name}
