@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from polyceptron.rows import VERSION
 _CSS = """
   body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff;
          max-width: 76rem; margin: 0 auto; padding: 1rem; }
-  main { display: grid; gap: 1.5rem; align-items: start;
+  main { display: grid; gap: 1.5rem; align-items: start; margin-top: 1rem;
          grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr)); }
   figure { margin: 0; padding: 1rem; border: 1px solid #d0d0d0; border-radius: 6px; }
   figure img { width: 100%; height: auto; display: block; }
@@ -37,7 +38,7 @@ def gallery_html(figures: list[FigureSpec], *, store: bool = False) -> str:
     contents = "\n".join(f'  <a href="#{f.name}">{escape(f.name)}</a>' for f in figures)
     blocks = "\n".join(_block(figure) for figure in figures)
     rows = (
-        '<p>Every simulated instance is in <a href="store.sqlite">store.sqlite</a>: '
+        '<p>The instances behind the means are in <a href="store.sqlite">store.sqlite</a>: '
         "<code>polyceptron results store.sqlite</code>.</p>"
         if store
         else ""
@@ -67,6 +68,12 @@ them. Made by polyceptron {VERSION}.</p>
 """
 
 
+def _words(caption: str) -> str:
+    """The caption with its indices and powers set as such."""
+    text = re.sub(r"(α|q)_?(IT|algo|00|01)\b", r"\1<sub>\2</sub>", escape(caption))
+    return re.sub(r"\^\(([^)]*)\)", r"<sup>\1</sup>", text)
+
+
 def _block(figure: FigureSpec) -> str:
     name = figure.name
     links = "".join(
@@ -78,7 +85,7 @@ def _block(figure: FigureSpec) -> str:
 <a href="{name}.png"><img src="{name}.png" alt="{escape(figure.caption, quote=True)}"
  loading="lazy"></a>
 <figcaption>
-<p>{escape(figure.caption)}</p>
+<p>{_words(figure.caption)}</p>
 <nav aria-label="Files of {name}">{links}</nav>
 </figcaption>
 </figure>"""

@@ -125,6 +125,7 @@ def test_gallery_escapes_and_links() -> None:
     assert page.startswith("<!DOCTYPE html>")
     for part in ("fig2a.png", "fig2a.pdf", "fig2a.csv", "fig2a.toml", "alt="):
         assert part in page
+    assert "α<sub>IT</sub>" in page
     assert "store.sqlite" not in page
     assert "http" not in page
 
