@@ -1,0 +1,1 @@
+"""Times of this package against named rivals, side by side in one run: `python -m benchmarks`."""
