@@ -282,3 +282,13 @@ def test_sizes_beyond_memory_fail_at_once():
     for n, d in ((10**12, 10**12), (10**9, 10**7)):
         with pytest.raises(MemoryError):
             pc.Teacher(3).sample(n, d, 0)
+
+
+@pytest.mark.parametrize("make", [pc.AMPClassifier, pc.ERMClassifier], ids=lambda c: c.__name__)
+@pytest.mark.parametrize("size", [1e-310, 1e-200, 1e200, 1e300])
+def test_the_unit_of_the_features_never_makes_a_classifier_overflow(make, size):
+    fitted = make().fit(size * X, Y)
+    assert np.isfinite(fitted.coef_).all()
+    assert np.isfinite(fitted.decision_function(size * X)).all()
+    if size > 1e-290:
+        assert fitted.score(size * X, Y) > 0.9

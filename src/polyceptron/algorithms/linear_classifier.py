@@ -36,7 +36,8 @@ class Scaling:
         unit = np.maximum(np.abs(X).max(0), np.finfo(float).tiny)
         mean = (X / unit).mean(0)
         spread = np.sqrt((((X / unit) - mean) ** 2).mean(0))
-        varying = spread > 10 * np.finfo(float).eps
+        # Below 1e-290 the reciprocal of the scale would overflow: as good as constant.
+        varying = (spread > 10 * np.finfo(float).eps) & (spread * unit > 1e-290)
         ones = np.ones(X.shape[1])
         scale = np.where(varying, spread * unit, 1.0) if standardise else ones
         return cls(mean * unit if centre else 0 * ones, scale, varying)
