@@ -8,7 +8,7 @@ from polyceptron.numerics.qmc import summarise
 from polyceptron.theory import bayes_optimal, fixed_points, transitions
 from polyceptron.theory.channel import _moments_qmc, channel_moments
 from polyceptron.theory.ensemble import ensemble
-from polyceptron.theory.transitions import _equal_entropy, _fine_entropy, _fine_fold, _fold
+from polyceptron.theory.transitions import _equal_entropy, _fine_entropy, _fine_fold
 
 
 @pytest.mark.parametrize("q", [0.2, 0.8, 0.999])
@@ -62,7 +62,7 @@ def test_sharpened_transitions_agree_with_the_curve_and_with_more_points():
     """The fine values (at a known location) against the fold and crossing of a whole curve."""
     teacher = Teacher(4, "rademacher")
     curves = ensemble(teacher, 6)
-    (algo, x_algo), (it, x_it) = _fold(curves), _equal_entropy(curves)
+    (algo, x_algo), (it, x_it) = curves.fold, _equal_entropy(curves)
     for coarse, fine, finer in (
         (algo, _fine_fold(teacher, x_algo.mean(), 7), _fine_fold(teacher, x_algo.mean(), 9)),
         (it, _fine_entropy(teacher, x_it.mean(), 7), _fine_entropy(teacher, x_it.mean(), 9)),

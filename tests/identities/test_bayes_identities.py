@@ -187,10 +187,23 @@ def test_almost_no_data_teaches_almost_nothing(teacher):
     """q = αI(0) and the error is a guess less a term of order √α, down to the tiniest α."""
     k = teacher.n_classes
     previous = 1 - 1 / k
-    for alpha in (1e-20, 1e-12, 1e-6):
+    for alpha in (1e-12, 1e-9, 1e-6):
         point = fixed_points(teacher, alpha)[1]
         assert point.q == pytest.approx(
             alpha * ensemble(teacher).information(np.ones(1), ZERO)[0], rel=2e-2, abs=1e-15
         )
         assert point.generalisation_error <= previous + 1e-15
         previous = point.generalisation_error
+
+
+def test_branches_meet_at_the_fold_and_not_before():
+    teacher = Teacher(3, "rademacher")
+    fold = transitions(teacher).alpha_algo
+    rates = []
+    for gap in (1e-3, 1e-6, 1e-9):
+        found = {p.branch: p for p in fixed_points(teacher, fold - gap)}
+        assert found["amp"].q < found["unstable"].q < 1
+        rates.append((found["unstable"].q - found["amp"].q) / math.sqrt(gap))
+    # Square-root singularity: the two part as the square root of the distance.
+    assert rates == pytest.approx([rates[0]] * 3, rel=1e-3)
+    assert {p.branch for p in fixed_points(teacher, fold + 1e-9)} == {"optimal", "amp", "informed"}

@@ -71,17 +71,20 @@ def plot_curves(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
         table = table.copy()
         table["line"] = _line_names(table)
         mixed = table["estimator"].nunique() > 1
-        used: dict[str, int] = {}
+        used: set[str] = set()
         for name, group in table.groupby("line", sort=False):
             first = group.iloc[0]
             estimator = str(first["estimator"])
-            repeat = used[estimator] = used.get(estimator, -1) + 1
+            colour = COLOURS.get(estimator, CYCLE[0])
+            if colour in used:  # a second line of this estimator
+                colour = next((c for c in CYCLE if c not in used), CYCLE[-1])
+            used.add(colour)
             theory = first.get("source", "theory") == "theory"
             order = group.sort_values("alpha")
             ax.plot(
                 order["alpha"],
                 order["generalisation_error"],
-                color=CYCLE[repeat % len(CYCLE)] if repeat else COLOURS.get(estimator),
+                color=colour,
                 marker=None if theory and len(order) > 1 else "o",
                 linestyle=_dashes(first.get("branch"), estimator, mixed) if theory else "none",
                 zorder=3 if estimator == "bayes" else 2,

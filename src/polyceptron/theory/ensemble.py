@@ -237,15 +237,37 @@ class Ensemble:
 
     @cached_property
     def grid(self) -> Points:
-        """The curves on a grid of q̂ that spans them, (points, replicates)."""
+        """The curves on a grid of q̂ that spans them and contains every fold, (points, R)."""
         if isinstance(self.teacher.prior, GaussianPrior):
-            q_hat = np.exp(np.linspace(math.log(1e-30), math.log(1e22), 700))
-        else:
-            small = np.exp(np.linspace(math.log(1e-30), math.log(0.05), 120))
-            q_hat = np.concatenate([small, self._finite_roots() ** 2])
+            return self._on(np.exp(np.linspace(math.log(1e-30), math.log(1e22), 700)))
+        small = np.exp(np.linspace(math.log(1e-30), math.log(0.05), 120))
+        q_hat = np.concatenate([small, self._finite_roots() ** 2])
+        return self._on(np.unique(np.concatenate([q_hat, self._fold(self._on(q_hat)) ** 2])))
+
+    @cached_property
+    def fold(self) -> tuple[Array, Array]:
+        """Each replicate's largest α (R,), and the √q̂ (R,) where it is."""
+        best = self.grid.alpha.argmax(0)
+        replicate = np.arange(best.size)
+        return self.grid.alpha[best, replicate], np.sqrt(self.grid.q_hat[best, replicate])
+
+    def _on(self, q_hat: Array) -> Points:
         R = self.n_replicates
         flat = self.points(np.repeat(q_hat, R), np.tile(np.arange(R), q_hat.size))
         return Points(*(values.reshape(-1, R) for values in flat))
+
+    def _fold(self, grid: Points) -> Array:
+        """√q̂ (R,) of each replicate's largest α, by golden section around the grid's best."""
+        best = grid.alpha.argmax(0)
+        replicate = np.arange(best.size)
+        x = np.sqrt(grid.q_hat[:, 0])
+        low, high = x[np.maximum(best - 1, 0)], x[np.minimum(best + 1, x.size - 1)]
+        golden = (math.sqrt(5) - 1) / 2
+        for _ in range(60):
+            a, b = high - golden * (high - low), low + golden * (high - low)
+            left = self.points(a**2, replicate).alpha > self.points(b**2, replicate).alpha
+            low, high = np.where(left, low, a), np.where(left, b, high)
+        return 0.5 * (low + high)
 
     def _finite_roots(self) -> Array:
         """√q̂ of a finite prior, panel after panel until α is far past its maximum."""

@@ -13,7 +13,6 @@ maximum; Φ in q and q̂ at a fixed point), so that a small error of location do
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -74,7 +73,7 @@ def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
     if isinstance(teacher.prior, GaussianPrior):
         return _result(teacher, None, None, Status.OK)
     curves = ensemble(teacher, 6 if teacher.n_classes <= 20 else 4)
-    algo, x_algo = _fold(curves)
+    algo, x_algo = curves.fold
     it, x_it = _equal_entropy(curves)
     estimates = [summarise(algo), summarise(it)]
     relative = [curves.relative_error(float(x.mean()) ** 2) for x in (x_algo, x_it)]
@@ -107,22 +106,6 @@ def _result(
         algo_error,
         str(status),
     )
-
-
-def _fold(curves: Ensemble) -> tuple[Array, Array]:
-    """Each replicate's max α and the √q̂ where it is, by golden section around the grid's best."""
-    grid = curves.grid
-    best = grid.alpha.argmax(0)
-    replicate = np.arange(grid.alpha.shape[1])
-    x = np.sqrt(grid.q_hat[:, 0])
-    low, high = x[np.maximum(best - 1, 0)], x[np.minimum(best + 1, x.size - 1)]
-    golden = (math.sqrt(5) - 1) / 2
-    for _ in range(60):
-        a, b = high - golden * (high - low), low + golden * (high - low)
-        left = curves.points(a**2, replicate).alpha > curves.points(b**2, replicate).alpha
-        low, high = np.where(left, low, a), np.where(left, b, high)
-    middle = 0.5 * (low + high)
-    return curves.points(middle**2, replicate).alpha, middle
 
 
 def _equal_entropy(curves: Ensemble) -> tuple[Array, Array]:
