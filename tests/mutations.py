@@ -1,0 +1,213 @@
+"""Do the tests see a wrong formula? One mutation at a time, in a copy of the source.
+
+    python tests/mutations.py            all of them, about two minutes
+    python tests/mutations.py prior      those whose file or name contains a word
+
+Not collected by pytest. To try a formula of your own, add a line: file, text, its mutation, test.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+
+
+class Mutation(NamedTuple):
+    """Replace `old` by `new` in src/polyceptron/`file`; `test` must then fail."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+ERRORS = "tests/references/test_bayes_references.py::test_errors"
+THRESHOLDS = "tests/references/test_bayes_references.py::test_transitions"
+ENTROPY = "tests/identities/test_bayes_identities.py"
+ERM = "tests/references/test_erm_theory_reference.py::test_three_classes"
+MUTATIONS = [
+    Mutation(
+        "information I: a factor 2",
+        "theory/channel.py",
+        "return scale * information / (2 * v)",
+        "return scale * information / v",
+        ERRORS,
+    ),
+    Mutation(
+        "channel entropy: a sign",
+        "theory/channel.py",
+        "(kernel * entropy).sum() + half @ entropy_2",
+        "(kernel * entropy).sum() - half @ entropy_2",
+        f"{ENTROPY}::test_free_entropy_is_stationary_at_fixed_points",
+    ),
+    Mutation(
+        "solution curve α = q̂/I: √v dropped",
+        "theory/ensemble.py",
+        "alpha = q_hat * sine / information",
+        "alpha = q_hat / information",
+        ERRORS,
+    ),
+    Mutation(
+        "free entropy Φ: a factor 1/2",
+        "theory/ensemble.py",
+        "0.5 * r * q_hat * v + psi",
+        "r * q_hat * v + psi",
+        f"{ENTROPY}::test_entropy_falls_along_the_branch_as_the_channel_says",
+    ),
+    Mutation(
+        "prior overlap F: the mean's square dropped",
+        "theory/prior.py",
+        "(second - first / total)",
+        "(second - 0.5 * first / total)",
+        THRESHOLDS,
+    ),
+    Mutation(
+        "entropy of a teacher's row: merged rows forgotten",
+        "numerics/denoise.py",
+        "logsumexp(log_p[inverse.ravel() == i])",
+        "np.max(log_p[inverse.ravel() == i])",
+        f"{ENTROPY}::test_reduced_rademacher_row_at_three_classes_has_eleven_quarters_bits",
+    ),
+    Mutation(
+        "generalisation error: exponent k − 1",
+        "theory/generalisation.py",
+        "np.expm1((k - 1) * np.log1p(-lost))",
+        "np.expm1(k * np.log1p(-lost))",
+        "tests/unit/theory/test_generalisation.py::test_against_simulation",
+    ),
+    Mutation(
+        "ERM equations: τ² = αM²/Q",
+        "theory/erm/equations.py",
+        "theta[0] - 0.5 * log_alpha",
+        "theta[0] - log_alpha",
+        ERM,
+    ),
+    Mutation(
+        "ERM equations: the ridge dropped from 1/V",
+        "theory/erm/equations.py",
+        "third = theta[2] + _log(self.ridge + self.alpha * a.C)",
+        "third = theta[2] + _log(self.alpha * a.C)",
+        ERM,
+    ),
+    Mutation(
+        "square loss q: a factor 2",
+        "theory/erm/square.py",
+        "A * (s2 - 2 * m * c)) / left",
+        "A * (s2 - m * c)) / left",
+        "tests/unit/theory/test_erm_theory.py::test_square_equations_have_the_closed_form_as_root",
+    ),
+    Mutation(
+        "best ridge of the square loss: −1",
+        "theory/erm/square.py",
+        "return s2 / c**2 - 1",
+        "return s2 / c**2",
+        "tests/unit/theory/test_erm_theory.py::test_best_square_ridge_is_a_minimum_at_every_alpha",
+    ),
+    Mutation(
+        "argmax score: sign of the losers",
+        "numerics/orthant_closed.py",
+        "out[rows, h] = -slope",
+        "out[rows, h] = slope",
+        "tests/unit/numerics/test_orthant_identities.py::test_score_and_hessian_are_derivatives",
+    ),
+    Mutation(
+        "argmax curvature: the cross term once",
+        "numerics/orthant_closed.py",
+        "total + 2 * parts.cross",
+        "total + parts.cross",
+        "tests/unit/numerics/test_orthant_tails.py::test_curvature_is_the_derivative_of_the_score",
+    ),
+    Mutation(
+        "AMP: the Onsager term dropped",
+        "algorithms/amp_shared.py",
+        "fields(X, state.weights) - V * state.scores",
+        "fields(X, state.weights)",
+        "tests/agreement/test_amp_state_evolution.py::test_small_dimension",
+    ),
+    Mutation(
+        "AMP: Λ per direction",
+        "algorithms/amp_shared.py",
+        "float(curvature.sum()) / (d * r)",
+        "float(curvature.sum()) / d",
+        "tests/agreement/test_amp_state_evolution.py::test_small_dimension",
+    ),
+    Mutation(
+        "cross-entropy curvature: a factor 2",
+        "model/prox.py",
+        "(2 * top * rest + pairs)",
+        "(top * rest + pairs)",
+        "tests/unit/model/test_losses.py::test_trace_is_the_derivative_of_f",
+    ),
+    Mutation(
+        "hard margin: one active constraint too few",
+        "model/prox.py",
+        "np.cumsum(ranked, axis=1) / (2 + order)",
+        "np.cumsum(ranked, axis=1) / (1 + order)",
+        "tests/unit/model/test_losses.py::test_max_margin_projects",
+    ),
+    Mutation(
+        "overlaps: k directions instead of k − 1",
+        "algorithms/overlaps.py",
+        "size = W.shape[0] * (W.shape[1] - 1)",
+        "size = W.shape[0] * W.shape[1]",
+        "tests/unit/algorithms/test_overlaps.py",
+    ),
+]
+
+
+def main() -> int:
+    """Run them; exit code 1 if a mutation survives or a test fails without one."""
+    words = sys.argv[1:]
+    chosen = [m for m in MUTATIONS if not words or any(w in m.file + m.name for w in words)]
+    wrong = 0
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", copy, ignore=shutil.ignore_patterns("__pycache__"))
+        clean = {test: passes(test, copy) for test in dict.fromkeys(m.test for m in chosen)}
+        for m in chosen:
+            begin = time.perf_counter()
+            path = copy / "polyceptron" / m.file
+            text = path.read_text(encoding="utf-8")
+            if text.count(m.old) != 1:
+                verdict = f"the text occurs {text.count(m.old)} times: bring this line up to date"
+            elif not clean[m.test]:
+                verdict = "the test fails without the mutation"
+            else:
+                path.write_text(text.replace(m.old, m.new), encoding="utf-8")
+                verdict = "SURVIVES" if passes(m.test, copy) else "seen"
+                path.write_text(text, encoding="utf-8")
+            wrong += verdict != "seen"
+            seconds = time.perf_counter() - begin
+            sys.stdout.write(f"{m.name:52} {m.file:26} {verdict} ({seconds:.0f} s)\n    {m.test}\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"{len(chosen)} mutations, {wrong} not seen\n")
+    return int(wrong > 0)
+
+
+def passes(test: str, source: Path) -> bool:
+    """Whether the test passes with the package at `source`."""
+    settings = {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:randomly", test]
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider"],
+        cwd=ROOT,
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode not in (0, 1):  # 0 passed, 1 failed; anything else is no verdict
+        raise SystemExit(f"{test} could not be run:\n{done.stdout}{done.stderr}")
+    return done.returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
