@@ -52,7 +52,11 @@ def verify(
 def _show(checks: list[Check], as_json: bool) -> None:
     import json
 
-    from polyceptron.cli.common import print_table
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    from polyceptron.cli.common import format_value
     from polyceptron.report.verify.check import COLUMNS
     from polyceptron.rows import json_ready
 
@@ -60,12 +64,14 @@ def _show(checks: list[Check], as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps([json_ready(row) for row in rows], indent=1) + "\n")
         return
-    small = ("difference", "allowed")
-    print_table(
-        [{**row, **{name: f"{row[name]:.1e}" for name in small}} for row in rows],
-        COLUMNS,
-        "what this machine computes, and what it should",
-    )
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in COLUMNS:
+        words = name in ("check", "source")
+        table.add_column(name, justify="left" if words else "right", no_wrap=not words)
+    for row in rows:
+        cells = [format_value(row[name]) for name in COLUMNS[:4]]
+        table.add_row(*cells, f"{row['difference']:.0e}", f"{row['allowed']:.0e}", row["verdict"])
+    Console().print(table)
 
 
 def _machine() -> str:
