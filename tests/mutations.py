@@ -124,7 +124,7 @@ MUTATIONS = [
         "numerics/orthant_closed.py",
         "total + 2 * parts.cross",
         "total + parts.cross",
-        "tests/unit/numerics/test_orthant_tails.py::test_curvature_is_the_derivative_of_the_score",
+        "tests/unit/numerics/test_orthant_identities.py::test_score_and_hessian_are_derivatives",
     ),
     Mutation(
         "AMP: the Onsager term dropped",
