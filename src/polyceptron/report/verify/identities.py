@@ -2,7 +2,7 @@
 
 dΦ/dα = Ψ_out along a branch          (free entropy against the channel's entropy)
 dΨ_out/dq = (r/2) I                   (stationarity of Φ in q, with q̂ = αI)
-dΨ_w/dq̂ = (r/2) q                     (stationarity of Φ in q̂, with q = F(q̂))
+q̂ = αI(q)                             (the fixed point solves its equation)
 d min_W(…)/dλ = ‖Ŵ‖²/2                (envelope theorem: training loss against norm)
 """
 
