@@ -24,14 +24,17 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def amp(
-        classes: Annotated[int, typer.Option(help="Number of classes k.")] = 3,
+        classes: Annotated[int, typer.Option("--classes", "-k", help="Number of classes k.")] = 3,
         prior: Annotated[
             str, typer.Option(help="gaussian, rademacher or finite[value:probability;...].")
         ] = "gaussian",
         alpha: Annotated[
-            str, typer.Option(help="Samples per dimension: 1.5, a list 1,2 or start:stop:count.")
+            str,
+            typer.Option("--alpha", "-a", help="n/d: 1.5, a list 1,2 or a range start:stop:count."),
         ] = "1.5",
-        dimension: Annotated[int, typer.Option(help="Dimension d of the inputs.")] = 1000,
+        dimension: Annotated[
+            int, typer.Option("--dimension", "-d", help="Dimension d of the inputs.")
+        ] = 1000,
         runs: Annotated[int, typer.Option(help="Independent instances for each alpha.")] = 1,
         seed: Annotated[int, typer.Option(help="Every instance follows from it.")] = 0,
         model: Annotated[str, typer.Option(help="argmax or perceptron.")] = "argmax",

@@ -26,8 +26,12 @@ def ridge(
     classes: int = typer.Option(3, "--classes", "-k", help="Number of classes."),
     prior: str = typer.Option("gaussian", help="Prior of the teacher's weights."),
     model: str = typer.Option("argmax", help="argmax or perceptron."),
-    estimator: str = typer.Option("cross-entropy", help="cross-entropy or square."),
-    alpha: str = typer.Option(..., help="n/d: numbers 2,5,10 or a range start:stop:count."),
+    estimator: str = typer.Option(
+        "cross-entropy", "--estimator", "-e", help="cross-entropy or square."
+    ),
+    alpha: str = typer.Option(
+        ..., "--alpha", "-a", help="n/d: numbers 2,5,10 or a range start:stop:count."
+    ),
     ridges: str = typer.Option("1e-4:10:40", "--ridge", help="λ: numbers or a range (log-spaced)."),
     tol: float | None = typer.Option(None, help="Tolerance on the error."),
     as_json: bool = typer.Option(False, "--json", help="Print rows as JSON."),
@@ -64,7 +68,7 @@ def asymptotics(
     prior: str = typer.Option("gaussian", help="Prior of the teacher's weights."),
     model: str = typer.Option("argmax", help="argmax or perceptron."),
     estimator: str = typer.Option(
-        "cross-entropy", help="bayes, cross-entropy, square or max-margin."
+        "cross-entropy", "--estimator", "-e", help="bayes, cross-entropy, square or max-margin."
     ),
     ridges: str = typer.Option("0", "--ridge", help="λ, 0, or optimal."),
     alpha_max: float | None = typer.Option(None, help="Largest α (1e6 for k <= 3, else 1e4)."),
@@ -108,7 +112,10 @@ def plan(
     prior: str = typer.Option("gaussian", help="Prior of the teacher's weights."),
     model: str = typer.Option("argmax", help="argmax or perceptron."),
     estimator: list[str] = typer.Option(
-        [], help="bayes, cross-entropy, square, max-margin; repeat for several (default: all)."
+        [],
+        "--estimator",
+        "-e",
+        help="bayes, cross-entropy, square, max-margin; repeat for several (default: all).",
     ),
     ridges: str = typer.Option("optimal", "--ridge", help="λ, 0, or optimal."),
     dimension: int | None = typer.Option(None, "--dimension", "-d", help="d, to get n = αd too."),
