@@ -71,13 +71,14 @@ def plot_curves(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
         table = table.copy()
         table["line"] = _line_names(table)
         mixed = table["estimator"].nunique() > 1
+        own = {COLOURS.get(estimator) for estimator in table["estimator"].unique()}
         used: set[str] = set()
         for name, group in table.groupby("line", sort=False):
             first = group.iloc[0]
             estimator = str(first["estimator"])
             colour = COLOURS.get(estimator, CYCLE[0])
             if colour in used:  # a second line of this estimator
-                colour = next((c for c in CYCLE if c not in used), CYCLE[-1])
+                colour = next((c for c in CYCLE if c not in used | own), CYCLE[-1])
             used.add(colour)
             theory = first.get("source", "theory") == "theory"
             order = group.sort_values("alpha")

@@ -161,3 +161,16 @@ def test_without_dash_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "dash", None)
     with pytest.raises(InvalidInput, match=r"polyceptron\[web\]"):
         require_dash()
+
+
+def test_the_preview_is_a_picture_of_the_curves() -> None:
+    from base64 import b64decode
+
+    from polyceptron.model import BayesOptimal, Teacher
+    from polyceptron.report.explorer.preview import preview
+    from polyceptron.theory import curve_rows
+
+    address = preview({"bayes": curve_rows(Teacher(3), BayesOptimal(), [1.0, 2.0])})
+    kind, picture = address.split(",", 1)
+    assert kind == "data:image/svg+xml;base64"
+    assert b"<svg" in b64decode(picture)

@@ -168,11 +168,12 @@ def _simulate(app: Dash, sessions: Sessions) -> None:
     def simulate(
         _add: Any, _cancel: Any, _remove: Any, name: Any, changed: Any, *values: Any
     ) -> tuple[Any, Any]:
-        if not ctx.triggered or not ctx.triggered[0]["value"]:
+        pressed = [one["prop_id"] for one in ctx.triggered if one["value"]]
+        if not pressed:
             return no_update, no_update  # a button appeared, nobody pressed it
         try:
             session = sessions.get(name)
-            asked = ctx.triggered_id
+            asked = ctx.triggered_prop_ids[pressed[0]]
             if asked == "simulate":
                 settings = settings_of(dict(zip(NAMES, values, strict=True)))
                 sessions.start(session, make_state(settings))

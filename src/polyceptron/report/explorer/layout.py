@@ -116,7 +116,7 @@ def _figures(state: State, figures: Mapping[str, Any]) -> list[Any]:
     return [
         html.Div(id="message", role="alert"),
         html.Div(id="status", role="status", className="status"),
-        _graph("learning", "Learning curves", figures.get("learning")),
+        _graph("learning", "Learning curves", figures.get("learning"), figures.get("preview")),
         html.Div(
             [
                 html.Div(
@@ -201,7 +201,7 @@ def _take_away() -> Any:
     )
 
 
-def _graph(name: str, title: str, figure: Any) -> Any:
+def _graph(name: str, title: str, figure: Any, preview: str | None = None) -> Any:
     graph = dcc.Graph(
         id=name,
         figure=figure,
@@ -221,7 +221,11 @@ def _graph(name: str, title: str, figure: Any) -> Any:
             },
         },
     )
-    return html.Section([html.H2(title, id=f"{name}-title"), graph], className="card figure")
+    style = {"minHeight": HEIGHTS[name]}
+    if preview:  # seen until the live figure is drawn in its place; see explorer.css
+        style["backgroundImage"] = f"url({preview})"
+    plot = html.Div(graph, className="plot", style=style)
+    return html.Section([html.H2(title, id=f"{name}-title"), plot], className="card figure")
 
 
 def _number(state: State, name: str, label: str) -> Any:

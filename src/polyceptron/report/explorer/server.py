@@ -108,8 +108,11 @@ def serve(port: int, ready: Callable[[str], object]) -> None:
     sessions = Sessions()
     try:
         keys = sessions.theory.request("first page", tasks_of(State()))
-        server = make_server(HOST, port, make_app(sessions).server, threaded=True)
+        app = make_app(sessions)
+        server = make_server(HOST, port, app.server, threaded=True)
         sessions.theory.wait(keys[:-1], WARM_UP)  # the last is the slowest; the page need not wait
+        with app.server.test_request_context("/"):
+            app.layout()  # draws the preview, so that the first visitor need not wait for it
         ready(f"http://{HOST}:{server.server_port}/")
         server.serve_forever()
     finally:

@@ -7,9 +7,12 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
 
 from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer.jobs import Job, Jobs
+from polyceptron.report.explorer.preview import preview
 from polyceptron.report.explorer.state import State
 from polyceptron.report.explorer.theory_queue import TheoryQueue
 
@@ -35,7 +38,16 @@ class Sessions:
         self._lock = threading.Lock()
         self._all: OrderedDict[str, Session] = OrderedDict()
         self._closed = threading.Event()
+        self._previews: dict[tuple[tuple[str, int], ...], str] = {}
         threading.Thread(target=self._sweep, daemon=True).start()
+
+    def preview(self, curves: Mapping[str, list[dict[str, Any]]]) -> str:
+        """The picture of the page's first curves, drawn once for each state of completion."""
+        key = tuple((name, len(rows)) for name, rows in curves.items())
+        with self._lock:
+            if key not in self._previews:
+                self._previews[key] = preview(curves)
+            return self._previews[key]
 
     @staticmethod
     def new_name() -> str:

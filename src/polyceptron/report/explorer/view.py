@@ -110,4 +110,7 @@ def first_page(sessions: Sessions) -> Any:
     view = View(sessions, sessions.get(name), state, wait=False)
     if not view.curves:
         return page(name, state, {}, None)
-    return page(name, state, view.figures, view.mark)
+    figures = view.figures
+    if state == State():  # drawn once, and kept
+        figures["preview"] = sessions.preview(view.curves)
+    return page(name, state, figures, view.mark)

@@ -1,0 +1,27 @@
+"""A picture of the first curves, shown while the browser is still loading the plotting library.
+
+It is drawn on the server by the same function as every learning curve, and lies behind the live
+figure, which covers it as soon as it can be drawn.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from polyceptron.report.learning_curve import plot_curves
+from polyceptron.rows import frame
+
+
+def preview(curves: Mapping[str, list[dict[str, Any]]]) -> str:
+    """The curves, rows by estimator, as a `data:` address of an SVG picture."""
+    rows = [row for some in curves.values() for row in some if row.get("branch") != "informed"]
+    axes = plot_curves(frame(rows))
+    figure = axes.get_figure()
+    assert figure is not None
+    figure.set_size_inches(9.0, 4.6)  # type: ignore[union-attr]
+    text = io.BytesIO()
+    figure.savefig(text, format="svg", metadata={"Date": None})  # type: ignore[union-attr]
+    return "data:image/svg+xml;base64," + base64.b64encode(text.getvalue()).decode()
