@@ -17,11 +17,11 @@ from polyceptron.rows import frame
 
 def preview(curves: Mapping[str, list[dict[str, Any]]]) -> str:
     """The curves, rows by estimator, as a `data:` address of an SVG picture."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     rows = [row for some in curves.values() for row in some if row.get("branch") != "informed"]
-    axes = plot_curves(frame(rows))
-    figure = axes.get_figure()
-    assert figure is not None
-    figure.set_size_inches(9.0, 4.6)  # type: ignore[union-attr]
-    text = io.BytesIO()
-    figure.savefig(text, format="svg", metadata={"Date": None})  # type: ignore[union-attr]
-    return "data:image/svg+xml;base64," + base64.b64encode(text.getvalue()).decode()
+    figure: Any = plot_curves(frame(rows)).get_figure()
+    figure.set_size_inches(9.0, 4.6)
+    picture = io.BytesIO()
+    FigureCanvasSVG(figure).print_svg(picture, metadata={"Date": None})
+    return "data:image/svg+xml;base64," + base64.b64encode(picture.getvalue()).decode()
