@@ -23,5 +23,6 @@ def preview(curves: Mapping[str, list[dict[str, Any]]]) -> str:
     figure: Any = plot_curves(frame(rows)).get_figure()
     figure.set_size_inches(9.0, 4.6)
     picture = io.BytesIO()
-    FigureCanvasSVG(figure).print_svg(picture, metadata={"Date": None})
+    canvas: Any = FigureCanvasSVG(figure)
+    canvas.print_svg(picture, metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(picture.getvalue()).decode()
