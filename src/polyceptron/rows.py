@@ -10,29 +10,49 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     import pandas as pd
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
+
+SOURCES: dict[str, str] = {
+    "theory": "the limit of large dimension",
+    "amp": "one run of message passing on drawn data",
+    "erm": "one fit on drawn data",
+    "amp-summary": "the mean over runs of message passing",
+    "amp-trace": "one iteration of message passing, averaged over runs",
+    "measured": "a classifier on the user's own data, by cross-validation",
+}
+BRANCHES: dict[str, str] = {
+    "optimal": "the fixed point of largest free entropy: the Bayes-optimal answer",
+    "amp": "the one that message passing reaches without side knowledge",
+    "informed": "the one reached from the teacher itself",
+    "unstable": "the barrier between the two",
+}
 
 COLUMNS: tuple[str, ...] = (
-    "source",  # theory, amp or erm
+    "source",  # one of SOURCES
     "model",  # argmax or perceptron
     "n_classes",
     "prior",
-    "estimator",  # bayes, cross-entropy, square, max-margin
+    "noise",  # of the labels; none, or a channel's name
+    "estimator",  # bayes, or the name of a loss
     "ridge",
     "alpha",  # n / d
-    "branch",  # optimal, amp, informed, unstable (Bayes-optimal theory only)
+    "branch",  # one of BRANCHES (Bayes-optimal only)
     "m",  # overlap of estimate and teacher, per class direction
     "q",  # squared norm of the estimate, per class direction
     "V",  # its variance (Bayes) or rescaled susceptibility (ERM)
-    "generalisation_error",
-    "uncertainty",  # of the generalisation error, absolute
+    "generalisation_error",  # on labels as drawn
+    "uncertainty",  # of the generalisation error: holds in at least 99 of 100 cases
+    "clean_error",  # against the noiseless rule, where labels are noisy
+    "other_error",  # of the rival branch, where the choice of branch is undecided
     "training_error",
+    "training_error_uncertainty",
     "training_loss",  # mean loss per sample, ridge term excluded
+    "training_loss_uncertainty",
     "free_entropy",
     "status",
     "dimension",
@@ -43,13 +63,39 @@ COLUMNS: tuple[str, ...] = (
 
 
 class Status(StrEnum):
-    """How far a number can be trusted."""
+    """How far a number can be trusted, with a sentence for the reader and what to try.
 
-    OK = "ok"  # converged, and the stated uncertainty is within the asked tolerance
-    TOLERANCE_NOT_MET = "tolerance-not-met"  # converged; the uncertainty is larger than asked
-    NOT_CONVERGED = "not-converged"  # the best iterate, no guarantee
-    DIVERGES = "diverges"  # the quantity is infinite here
-    FAILED = "failed"  # no number
+    >>> Status.TOLERANCE_NOT_MET.remedy
+    'ask for a larger tolerance'
+    """
+
+    sentence: str
+    remedy: str
+
+    def __new__(cls, value: str, sentence: str, remedy: str) -> Self:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.sentence, member.remedy = sentence, remedy
+        return member
+
+    OK = "ok", "converged, and the stated uncertainty is within the asked tolerance", ""
+    TOLERANCE_NOT_MET = (
+        "tolerance-not-met",
+        "converged, but the stated uncertainty is larger than asked",
+        "ask for a larger tolerance",
+    )
+    UNDECIDED = (
+        "undecided",
+        "two fixed points have free entropies that cannot be told apart here",
+        "move alpha away from the transition, or ask for a smaller tolerance",
+    )
+    NOT_CONVERGED = (
+        "not-converged",
+        "the best iterate, without a guarantee",
+        "try another ridge or alpha, or more iterations",
+    )
+    DIVERGES = ("diverges", "the quantity is infinite here", "move alpha or raise the ridge")
+    FAILED = ("failed", "there is no number", "see the reason beside it")
 
 
 def make_row(**values: Any) -> dict[str, Any]:
@@ -66,12 +112,13 @@ def make_row(**values: Any) -> dict[str, Any]:
 
 
 def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """The rows as a pandas table, keeping the columns that at least one row has."""
+    """The rows as a pandas table: columns of a row first, then any further ones they carry."""
     import pandas as pd
 
     rows = list(rows)
+    further = dict.fromkeys(name for row in rows for name in row if name not in COLUMNS)
     present = [name for name in COLUMNS if any(name in row for row in rows)]
-    return pd.DataFrame(rows, columns=present)
+    return pd.DataFrame(rows, columns=[*present, *further])
 
 
 def json_ready(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,27 +1,63 @@
-"""What the paper defines: teachers and their priors, the argmax channel, losses."""
+"""What a problem is: teachers, channels, priors, losses, penalties, estimators, laws of fields."""
 
-from polyceptron.model.estimators import ERM, BayesOptimal, Estimator, make_estimator
-from polyceptron.model.losses import CrossEntropy, Loss, MaxMargin, SquareLoss, as_loss
-from polyceptron.model.priors import FinitePrior, GaussianPrior, Prior, as_prior, finite_prior
+from polyceptron.model.channels import CHANNELS, Channel, Flips, GaussianNoise, as_channel
+from polyceptron.model.estimators import (
+    ERM,
+    BayesOptimal,
+    Estimator,
+    estimator_names,
+    make_estimator,
+)
+from polyceptron.model.law import Hats, Law
+from polyceptron.model.losses import LOSSES, CrossEntropy, Loss, MaxMargin, SquareLoss, as_loss
+from polyceptron.model.penalties import PENALTIES, Penalty, Ridge
+from polyceptron.model.priors import (
+    PRIORS,
+    FinitePrior,
+    GaussianPrior,
+    LaplacePrior,
+    Prior,
+    SparseGaussianPrior,
+    as_prior,
+    finite_prior,
+)
+from polyceptron.model.registry import Entry, Registry
 from polyceptron.model.teacher import AnyTeacher, Dataset, Perceptron, Teacher, make_teacher
 
 __all__ = [
+    "CHANNELS",
     "ERM",
+    "LOSSES",
+    "PENALTIES",
+    "PRIORS",
     "AnyTeacher",
     "BayesOptimal",
+    "Channel",
     "CrossEntropy",
     "Dataset",
+    "Entry",
     "Estimator",
     "FinitePrior",
+    "Flips",
+    "GaussianNoise",
     "GaussianPrior",
+    "Hats",
+    "LaplacePrior",
+    "Law",
     "Loss",
     "MaxMargin",
+    "Penalty",
     "Perceptron",
     "Prior",
+    "Registry",
+    "Ridge",
+    "SparseGaussianPrior",
     "SquareLoss",
     "Teacher",
+    "as_channel",
     "as_loss",
     "as_prior",
+    "estimator_names",
     "finite_prior",
     "make_estimator",
     "make_teacher",

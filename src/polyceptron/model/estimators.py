@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.losses import LOSSES, Loss, MaxMargin, as_loss
+from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge
+from polyceptron.model.losses import LOSSES, Loss, as_loss
 
 
 @dataclass(frozen=True)
@@ -25,29 +25,33 @@ class BayesOptimal:
 class ERM:
     """argmin_W Σ_μ ℓ(Wᵀx_μ/√d, y_μ) + (λ/2)‖W‖²_F, without intercept (eq. optimization_ERM).
 
-    `loss` is 'cross-entropy', 'square', 'max-margin' or a `Loss`. `ridge` is λ > 0; 0 for the limit
-    λ → 0⁺ (max-margin for cross-entropy, minimum-norm interpolation for the square loss); or
-    'optimal' for the λ of least generalisation error at each α. Max-margin has no ridge.
+    `loss` is the name of a registered loss or a `Loss`. `ridge` is λ > 0; 0 for the limit λ → 0⁺,
+    where the loss says what it means (max-margin for cross-entropy on separable data, minimum-norm
+    interpolation for the square loss); or 'optimal' for the λ of least generalisation error at each
+    α. Not given, it is 0.1, and 0 for a loss that takes none (max-margin).
 
     >>> ERM("cross_entropy", ridge=0.01).name
     'cross-entropy'
     """
 
     loss: Loss = "cross-entropy"  # type: ignore[assignment]  # see __post_init__
-    ridge: float | str = 0.0
+    ridge: float | str = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "loss", as_loss(self.loss))
-        object.__setattr__(self, "ridge", check_ridge(self.ridge))
-        if isinstance(self.loss, MaxMargin) and self.ridge != 0:
+        loss = as_loss(self.loss)
+        default = 0.0 if loss.scale_free else DEFAULT_RIDGE
+        ridge = default if self.ridge is None else check_ridge(self.ridge, optimal=True)
+        if loss.scale_free and ridge != 0:
             raise InvalidInput(
-                f"max-margin takes no ridge (it is the limit of ridge 0), got {self.ridge!r}"
+                f"{loss.name} takes no ridge (it is the limit of ridge 0), got {self.ridge!r}"
             )
-        if self.ridge == 0 and self.loss.name not in LOSSES:
+        if ridge == 0 and loss.without_ridge() is None:
             raise InvalidInput(
-                f"ridge 0 is defined for {', '.join(LOSSES)}; for the loss "
-                f"{self.loss.name!r} give a ridge above 0 or 'optimal'"
+                f"the loss {loss.name!r} does not say what a ridge of 0 means: give a ridge above "
+                "0 or 'optimal'"
             )
+        object.__setattr__(self, "loss", loss)
+        object.__setattr__(self, "ridge", ridge)
 
     @property
     def name(self) -> str:
@@ -58,31 +62,21 @@ class ERM:
 Estimator = BayesOptimal | ERM
 
 
-def check_ridge(ridge: Any) -> float | str:
-    """A finite number of 0 or more, or 'optimal'; a sentence otherwise."""
-    if isinstance(ridge, str) and ridge == "optimal":
-        return ridge
-    try:
-        value = float(ridge)
-    except (TypeError, ValueError):
-        value = math.nan
-    if isinstance(ridge, bool) or not math.isfinite(value) or value < 0:
-        raise InvalidInput(f"the ridge must be a number of 0 or more, or 'optimal', got {ridge!r}")
-    if value != 0 and not 1e-100 <= value <= 1e100:
-        raise InvalidInput(f"the ridge must be 0, or from 1e-100 to 1e100, got {ridge!r}")
-    return value
+def estimator_names() -> tuple[str, ...]:
+    """Every estimator that has a name: bayes, then the registered losses."""
+    return (BayesOptimal.name, *LOSSES.names)
 
 
-def make_estimator(name: str, ridge: Any = 0.0) -> Estimator:
+def make_estimator(name: Any, ridge: Any = None) -> Estimator:
     """An estimator from the columns of a row: estimator, ridge.
 
     >>> make_estimator("bayes").name
     'bayes'
     """
-    if name == "bayes":
+    if name == BayesOptimal.name:
         return BayesOptimal()
-    if name.replace("_", "-") not in LOSSES:
+    if not isinstance(name, str) or name.replace("_", "-") not in LOSSES.names:
         raise InvalidInput(
-            f"unknown estimator {name!r}: allowed are 'bayes', {', '.join(map(repr, LOSSES))}"
+            f"unknown estimator {name!r}: allowed are {', '.join(map(repr, estimator_names()))}"
         )
     return ERM(name, ridge)  # type: ignore[arg-type]

@@ -1,13 +1,11 @@
 """The rules to be learnt: the argmax teacher of the paper, and the classical perceptron.
 
-    argmax       y = argmax_l (W*ᵀx/√d)_l,   W* in R^{d×k} with i.i.d. entries        (eq. model)
-    perceptron   y = 1[w*·x/√d > 0],         w* in R^d with i.i.d. entries
+    argmax       y ~ channel(W*ᵀx/√d),        W* in R^{d×k} with i.i.d. entries        (eq. model)
+    perceptron   y ~ channel of ±w*·x/√2d,    w* in R^d with i.i.d. entries
 
-The perceptron is not the k = 2 argmax teacher: with Rademacher weights the latter learns from
-w₁ − w₂ in {−2, 0, 2}. With Gaussian weights the two coincide.
-
-Both channels accept a variance: the label is the argmax of the fields plus independent noise of
-that variance in each class.
+Without noise the label is the argmax. The perceptron is not the k = 2 argmax teacher: with
+Rademacher weights the latter learns from w₁ − w₂ in {−2, 0, 2}. With Gaussian weights the two
+coincide.
 """
 
 from __future__ import annotations
@@ -20,9 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.priors import Array, Prior, as_prior
+from polyceptron.model.channels import Channel, as_channel
+from polyceptron.model.checks import check_classes, check_size
+from polyceptron.model.priors import Prior, Row, as_prior
 
-MAX_CLASSES = 1000
+Array = NDArray[np.float64]
 
 
 class Dataset(NamedTuple):
@@ -32,10 +32,48 @@ class Dataset(NamedTuple):
     y: NDArray[np.int64]
     weights: Array
 
+    def __repr__(self) -> str:
+        n, d = self.X.shape
+        return f"Dataset(n_samples={n}, dimension={d}, n_classes={self.weights.shape[1]})"
+
+
+class _Rule:
+    """What both teachers do once their weights are drawn."""
+
+    n_classes: int
+    prior: Prior
+    noise: Channel
+
+    def draw_weights(self, rng: np.random.Generator, dimension: int) -> Array:
+        """W* (d, k)."""
+        raise NotImplementedError
+
+    @property
+    def reduced_rank(self) -> int:
+        """r = k − 1, the dimension of the class differences, which are all that labels show."""
+        return self.n_classes - 1
+
+    def label_generator(self, rng: np.random.Generator) -> np.random.Generator | None:
+        """A child of `rng` for the noise of labels, so that inputs do not depend on the noise."""
+        return None if self.noise.noiseless else rng.spawn(1)[0]
+
+    def sample(self, n_samples: int, dimension: int, seed: Any = None) -> Dataset:
+        """Draw W*, then n samples in d dimensions. `seed`: int, SeedSequence or Generator."""
+        n, d = check_size(n_samples, "n_samples"), check_size(dimension, "dimension")
+        X = empty_inputs(n, d)
+        rng = np.random.default_rng(seed)
+        labels = self.label_generator(rng)
+        weights = self.draw_weights(rng, d)
+        rng.standard_normal(out=X)
+        return Dataset(X, self.noise.sample(X @ weights / math.sqrt(d), labels), weights)
+
 
 @dataclass(frozen=True)
-class Teacher:
-    """The argmax teacher with `n_classes` classes and i.i.d. weights from `prior`.
+class Teacher(_Rule):
+    """The argmax teacher with `n_classes` classes, weights from `prior` and labels with `noise`.
+
+    `prior` is the name of a registered prior, a pair (values, probabilities) or a `Prior`; `noise`
+    the name of a registered noise, such as 'gaussian:0.25' or 'flips:0.1', or a `Channel`.
 
     >>> Teacher(3, prior="rademacher").reduced_rank
     2
@@ -45,67 +83,67 @@ class Teacher:
 
     n_classes: int
     prior: Prior = field(default="gaussian")  # type: ignore[assignment]  # see __post_init__
+    noise: Channel = field(default="none")  # type: ignore[assignment]
 
     model: ClassVar[str] = "argmax"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_classes", check_classes(self.n_classes))
         object.__setattr__(self, "prior", as_prior(self.prior))
+        object.__setattr__(self, "noise", as_channel(self.noise))
+        self.noise.guess(self.n_classes)  # says so when the noise leaves no rule
 
     @property
-    def reduced_rank(self) -> int:
-        """r = k − 1, the dimension of the class differences, which are all that labels show."""
-        return self.n_classes - 1
+    def row(self) -> Row:
+        """The law of one row of the weights on class differences."""
+        return self.prior.row(self.n_classes)
 
-    def sample(self, n_samples: int, dimension: int, seed: Any = None) -> Dataset:
-        """Draw W*, then n samples in d dimensions. `seed`: int, SeedSequence or Generator."""
-        n, d = check_size(n_samples, "n_samples"), check_size(dimension, "dimension")
-        X = empty_inputs(n, d)
-        rng = np.random.default_rng(seed)
-        weights = self.prior.sample(rng, (d, self.n_classes))
-        rng.standard_normal(out=X)
-        return Dataset(X, argmax_labels(X @ weights / math.sqrt(d)), weights)
+    def draw_weights(self, rng: np.random.Generator, dimension: int) -> Array:
+        return self.prior.sample(rng, (dimension, self.n_classes))
 
 
 @dataclass(frozen=True)
-class Perceptron:
+class Perceptron(_Rule):
     """The classical perceptron: one weight vector, two classes, y = 1 where w*·x > 0.
+
+    W* is (−w*, w*)/√2, whose argmax is the label.
 
     >>> Perceptron("rademacher").n_classes
     2
     """
 
     prior: Prior = field(default="rademacher")  # type: ignore[assignment]  # see __post_init__
+    noise: Channel = field(default="none")  # type: ignore[assignment]
 
     model: ClassVar[str] = "perceptron"
-    n_classes: ClassVar[int] = 2
-    reduced_rank: ClassVar[int] = 1
+    n_classes: ClassVar[int] = 2  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prior", as_prior(self.prior))
+        object.__setattr__(self, "noise", as_channel(self.noise))
+        self.noise.guess(2)
 
-    def sample(self, n_samples: int, dimension: int, seed: Any = None) -> Dataset:
-        """As `Teacher.sample`; W* is (−w*, w*)/√2, whose argmax is the label."""
-        n, d = check_size(n_samples, "n_samples"), check_size(dimension, "dimension")
-        X = empty_inputs(n, d)
-        rng = np.random.default_rng(seed)
-        w = self.prior.sample(rng, (d, 1))
-        weights = np.hstack([-w, w]) / math.sqrt(2)
-        rng.standard_normal(out=X)
-        return Dataset(X, argmax_labels(X @ weights / math.sqrt(d)), weights)
+    @property
+    def row(self) -> Row:
+        """The law of (−w, w)/√2."""
+        return self.prior.single()
+
+    def draw_weights(self, rng: np.random.Generator, dimension: int) -> Array:
+        w = self.prior.sample(rng, (dimension, 1))
+        return np.hstack([-w, w]) / math.sqrt(2)
 
 
 AnyTeacher = Teacher | Perceptron
 
 
-def make_teacher(model: str, n_classes: int, prior: Any) -> AnyTeacher:
-    """A teacher from the columns of a row: model, n_classes, prior."""
+def make_teacher(model: str, n_classes: int, prior: Any, noise: Any = "none") -> AnyTeacher:
+    """A teacher from the columns of a row: model, n_classes, prior, noise."""
     if model == "argmax":
-        return Teacher(n_classes, prior)
+        return Teacher(n_classes, prior, noise)
     if model == "perceptron":
         if n_classes != 2:
             raise InvalidInput(f"the classical perceptron has 2 classes, got {n_classes}")
-        return Perceptron(prior)
+        return Perceptron(prior, noise)
     raise InvalidInput(f"unknown model {model!r}: allowed are 'argmax' and 'perceptron'")
 
 
@@ -122,32 +160,3 @@ def check_teacher(teacher: Any) -> None:
         raise InvalidInput(
             f"the teacher must be Teacher(n_classes) or Perceptron(), got {teacher!r}"
         )
-
-
-def argmax_labels(
-    fields: Array, variance: float | Array = 0.0, rng: np.random.Generator | None = None
-) -> NDArray[np.int64]:
-    """Labels (n,) of the fields (n, k), after noise of `variance` (scalar or one per class)."""
-    if np.any(np.asarray(variance) > 0):
-        if rng is None:
-            raise InvalidInput("noisy labels need a random generator")
-        fields = fields + np.sqrt(variance) * rng.standard_normal(fields.shape)
-    return np.argmax(fields, axis=-1)
-
-
-def check_classes(n_classes: Any) -> int:
-    """The number of classes as an int, or a sentence."""
-    if isinstance(n_classes, bool) or not isinstance(n_classes, int | np.integer):
-        raise InvalidInput(f"the number of classes must be a whole number, got {n_classes!r}")
-    if not 2 <= n_classes <= MAX_CLASSES:
-        raise InvalidInput(
-            f"the number of classes must be between 2 and {MAX_CLASSES}, got {n_classes}"
-        )
-    return int(n_classes)
-
-
-def check_size(value: Any, name: str) -> int:
-    """A positive whole number, or a sentence that names it."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InvalidInput(f"{name} must be a whole number of 1 or more, got {value!r}")
-    return int(value)

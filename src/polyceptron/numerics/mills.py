@@ -24,7 +24,7 @@ def mills_ratio(x: Array) -> Array:
 
 def mills_slope(x: Array, r: Array, out: Array | None = None) -> Array:
     """−r′(x) = r(x + r), in (0, 1); the far left tail uses its series, where x + r cancels."""
-    direct: Array = np.add(x, r, out=out)
+    direct: Array = np.asarray(np.add(x, r, out=out))
     direct *= r
     if x.min(initial=0.0) >= _FAR:
         return direct

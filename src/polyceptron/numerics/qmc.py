@@ -1,15 +1,15 @@
-"""Randomised quasi-Monte Carlo: a mean with its standard error, smooth in every parameter.
+"""Randomised quasi-Monte Carlo points, whose answers are smooth in every parameter.
 
 Each replicate is an independent scrambling of the same Sobol points. Points stay fixed while
 parameters move (common random numbers), so that anything solved for with one replicate, a root or
-a maximum, is as smooth as the integrand; the spread of the replicates' answers is the error.
+a maximum, is as smooth as the integrand; `numerics.estimate` turns replicates into a number with
+its uncertainty.
 """
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,6 @@ from scipy.stats import qmc
 Array = NDArray[Any]
 
 N_REPLICATES = 16
-
-
-class Estimate(NamedTuple):
-    """A value and its absolute uncertainty (one standard error)."""
-
-    value: Array
-    uncertainty: Array
 
 
 @lru_cache(maxsize=8)
@@ -43,13 +36,3 @@ def uniform_replicates(
     )
     tiny = 2.0**-54
     return np.clip(points, tiny, 1 - 2.0**-53)
-
-
-def summarise(replicates: Array, axis: int = -1) -> Estimate:
-    """Mean and standard error over the replicates."""
-    n = replicates.shape[axis]
-    if n == 1:
-        mean = np.take(replicates, 0, axis=axis)
-        return Estimate(mean, np.zeros_like(mean))
-    spread = replicates.std(axis=axis, ddof=1)
-    return Estimate(replicates.mean(axis=axis), spread / math.sqrt(n))

@@ -1,6 +1,6 @@
-"""The two proximal maps that need work: softmax cross-entropy and the hard margin.
+"""The proximal map of the softmax cross-entropy, one unknown a sample.
 
-Cross-entropy. With p = softmax(prox) the stationarity conditions z_h + V p_h = ω_h (h ≠ y) and
+With p = softmax(prox) the stationarity conditions z_h + V p_h = ω_h (h ≠ y) and
 z_y = ω_y + V(1 − p_y) leave one unknown, u = logit(1 − p_y): the normaliser is
 L = ω_y + Vσ(u) + ln(1 + e^u), the other probabilities solve p_h exp(V p_h) = exp(ω_h − L), that is
 p_h = W(V exp(ω_h − L))/V with Lambert's W, and Σ_{h≠y} p_h = σ(u) fixes u. The left side falls and
@@ -105,27 +105,3 @@ def two_class_root(u0: Array, V: Array) -> Array:
         if np.max(np.abs(step) / (1 + np.abs(u)), initial=0.0) < 1e-8:
             break
     return u
-
-
-def active_margins(omega: Array, y: Labels) -> tuple[Array, Array]:
-    """prox − ω (n, k) of the hard margin and the number of active constraints (n,).
-
-    z_y = t, z_h = min(ω_h, t − 1), t = (ω_y + Σ_active(ω_h + 1))/(1 + #active).
-    """
-    n, k = omega.shape
-    order = np.arange(k - 1)
-    others = order + (order >= y[:, None])
-    lifted = np.take_along_axis(omega, others, 1) - np.take_along_axis(omega, y[:, None], 1) + 1
-    ranked = -np.sort(-lifted, axis=1)
-    # With the first j losers active the winner moves up by t_j; loser j is active if it exceeds it.
-    t = np.cumsum(ranked, axis=1) / (2 + order)
-    n_active = (ranked > t).sum(1)
-    rise = np.where(
-        n_active > 0, np.take_along_axis(t, np.maximum(n_active - 1, 0)[:, None], 1)[:, 0], 0.0
-    )
-    move = np.empty((n, k))
-    np.put_along_axis(
-        move, others, np.minimum(rise[:, None] - lifted, 0.0) * (n_active > 0)[:, None], 1
-    )
-    np.put_along_axis(move, y[:, None], rise[:, None], 1)
-    return move, n_active.astype(float)

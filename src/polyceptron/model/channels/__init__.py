@@ -1,0 +1,21 @@
+"""How a label is drawn from the teacher's fields: the argmax, with each kind of noise."""
+
+from polyceptron.model.channels import flips, gaussian
+from polyceptron.model.channels.base import CHANNELS, Channel
+from polyceptron.model.channels.flips import Flips
+from polyceptron.model.channels.gaussian import GaussianNoise
+
+__all__ = ["CHANNELS", "Channel", "Flips", "GaussianNoise", "as_channel"]
+
+# A new noise: its file, and its entry here.
+for _entry in (gaussian.NOISELESS, gaussian.ENTRY, flips.ENTRY):
+    CHANNELS.add(_entry)
+
+
+def as_channel(noise: object) -> Channel:
+    """The channel meant by a name such as 'gaussian:0.25', or a channel itself.
+
+    >>> as_channel("none").noiseless
+    True
+    """
+    return CHANNELS.read(noise)

@@ -1,0 +1,155 @@
+"""What a channel is asked for: labels, their probabilities at Gaussian fields, its widths.
+
+A label is the class of largest *utility*, the teacher's field plus noise of its own; with
+probability kη' it is instead any class, uniformly:
+
+    Z_l(ω, v) = η' + (1 − kη') P(utility l is the largest | fields ~ N(ω, v))
+
+A channel says what the utilities' noise is (`utility_*`) and how large η' is (`guess`); the mixture
+is written once, here. All channels treat the classes alike and see differences of fields only.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.model.registry import Registry
+from polyceptron.numerics.orthant import Orthant
+from polyceptron.numerics.winning import Winning
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+class Channel(ABC):
+    """P(y | z) of a label y given the teacher's fields z."""
+
+    name: str
+
+    # What a kind of noise must say of its utilities.
+
+    @abstractmethod
+    def width(self, variance: float) -> float:
+        """The scale, in fields of one class, over which Z varies at residual variance v."""
+
+    @abstractmethod
+    def sample_utility(self, fields: Array, rng: np.random.Generator) -> Array:
+        """Utilities (n, k) at fields (n, k)."""
+
+    @abstractmethod
+    def utility(self, omega: Array, label: Any, variance: Any, order: int) -> Orthant:
+        """ln P(utility of the label is the largest), its score and curvature, in every tail."""
+
+    @abstractmethod
+    def utility_hessian(self, omega: Array, label: Any, variance: Any, order: int) -> Array:
+        """Its Hessian in ω, (n, k, k), or with variances (n, k) for each class."""
+
+    @abstractmethod
+    def utility_gaps(self, gaps: Array, variance: float) -> Winning:
+        """The same chance from gaps (k−1, n), smallest first, to absolute accuracy."""
+
+    @abstractmethod
+    def utility_signal(self, n_classes: int) -> float:
+        """c = E[z_y]/(k − 1): how far the labelled class's own field is up."""
+
+    @abstractmethod
+    def utility_error(self, tau: Array, n_classes: int, clean: Callable[[Array], Array]) -> Array:
+        """P(largest utility is not the student's class) at τ; `clean` is that without noise."""
+
+    def guess(self, n_classes: int) -> float:
+        """η': the chance that the label is a given class whatever the fields."""
+        return 0.0
+
+    @property
+    def noiseless(self) -> bool:
+        """Whether the label is a function of the fields."""
+        return False
+
+    @property
+    def gaussian_variance(self) -> float | None:
+        """Δ if all the channel does is to add Δ to the variance of the fields, else None."""
+        return None
+
+    # The rest follows.
+
+    def sample(self, fields: Any, rng: np.random.Generator | None = None) -> Labels:
+        """Labels (n,) drawn at the teacher's fields (n, k)."""
+        fields = np.asarray(fields, dtype=float)
+        if self.noiseless:
+            return np.asarray(fields.argmax(-1), dtype=np.int64)
+        rng = np.random.default_rng() if rng is None else rng
+        label = self.sample_utility(fields, rng).argmax(-1)
+        k = fields.shape[-1]
+        chance = k * self.guess(k)
+        if chance > 0:
+            draws = rng.random((*label.shape, 2))  # row by row, so that blocks draw the same
+            label = np.where(draws[..., 0] < chance, (k * draws[..., 1]).astype(np.int64), label)
+        return np.asarray(label, dtype=np.int64)
+
+    def posterior(self, omega: Any, label: Any, variance: Any, order: int = 20) -> Orthant:
+        """ln Z_y (n,), score (n, k) and −tr Hessian (n,) at ω (n, k) and variance v.
+
+        v is a number, (n,), or one for each class (n, k).
+        """
+        omega = np.asarray(omega, dtype=float)
+        inner = self.utility(omega, label, variance, order)
+        a = self.guess(omega.shape[-1])
+        if a == 0:
+            return inner
+        log_z, share = self._mixed(inner.log_z, omega.shape[-1])
+        squared = (inner.score**2).sum(-1)
+        return Orthant(
+            log_z,
+            share[..., None] * inner.score,
+            share * inner.curvature - share * (1 - share) * squared,
+        )
+
+    def hessian(self, omega: Any, label: Any, variance: Any, order: int = 20) -> Array:
+        """∂²_ω ln Z_y (n, k, k)."""
+        omega = np.asarray(omega, dtype=float)
+        inner = self.utility_hessian(omega, label, variance, order)
+        if self.guess(omega.shape[-1]) == 0:
+            return inner
+        values = self.utility(omega, label, variance, order)
+        share = self._mixed(values.log_z, omega.shape[-1])[1]
+        outer = values.score[..., :, None] * values.score[..., None, :]
+        weight = share[..., None, None]
+        result: Array = weight * inner + weight * (1 - weight) * outer
+        return result
+
+    def denoise(self, omega: Any, label: Any, V: Any, order: int = 20) -> tuple[Array, Array]:
+        """The Bayes-optimal student: f = ∇ ln Z (n, k) and −tr ∂f (n,)."""
+        found = self.posterior(omega, label, V, order)
+        return found.score, found.curvature
+
+    def label_law(self, gaps: Array, variance: float) -> Winning:
+        """Z of class 1 (n,) and its slopes in the gaps (k−1, n), to absolute accuracy."""
+        inner = self.utility_gaps(gaps, variance)
+        k = len(gaps) + 1
+        a = self.guess(k)
+        return inner if a == 0 else Winning(a + (1 - k * a) * inner.z, (1 - k * a) * inner.slopes)
+
+    def signal(self, n_classes: int) -> float:
+        """c = E[e_y·z]/(k − 1): all that the square loss sees of a channel."""
+        return (1 - n_classes * self.guess(n_classes)) * self.utility_signal(n_classes)
+
+    def drawn_error(self, tau: Any, n_classes: int, clean: Callable[[Array], Array]) -> Array:
+        """P(label as drawn ≠ the student's class) at τ; `clean(τ)` is the noiseless error."""
+        share = n_classes * self.guess(n_classes)
+        error = self.utility_error(np.asarray(tau, dtype=float), n_classes, clean)
+        return np.asarray((1 - share) * error + share * (1 - 1 / n_classes))
+
+    def _mixed(self, log_z: Array, k: int) -> tuple[Array, Array]:
+        """ln(η' + (1 − kη')Z), and the share of it that the utilities explain."""
+        a = self.guess(k)
+        inner = np.log1p(-k * a) + log_z
+        total = np.logaddexp(np.log(a), inner)
+        return total, np.exp(inner - total)
+
+
+CHANNELS: Registry[Channel] = Registry("noise", Channel)  # type: ignore[type-abstract]

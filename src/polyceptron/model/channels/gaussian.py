@@ -1,0 +1,85 @@
+"""Gaussian noise on the fields: y = argmax(z + √Δ ξ). Δ = 0 is the noiseless rule of the paper.
+
+A Gaussian on a Gaussian: every formula of the noiseless channel holds with v replaced by v + Δ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from polyceptron.errors import InvalidInput
+from polyceptron.model.channels.base import Array, Channel
+from polyceptron.model.registry import Entry
+from polyceptron.numerics.normal_max import mean_of_maximum
+from polyceptron.numerics.orthant import Orthant, argmax_hessian, argmax_orthant
+from polyceptron.numerics.winning import Winning, winning_chance
+
+
+@dataclass(frozen=True)
+class GaussianNoise(Channel):
+    """y = argmax(z + √Δ ξ), Δ the variance of the noise in each class.
+
+    >>> GaussianNoise(0.25).name
+    'gaussian:0.25'
+    """
+
+    variance: float = 0.0
+    name: str = field(init=False, default="none")
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.variance) and 0 <= self.variance <= 1e12):
+            raise InvalidInput(
+                f"the variance of gaussian noise must be from 0 to 1e12, got {self.variance!r}"
+            )
+        name = f"gaussian:{self.variance!r}" if self.variance > 0 else "none"
+        object.__setattr__(self, "name", name.removesuffix(".0"))
+
+    @property
+    def noiseless(self) -> bool:
+        return self.variance == 0
+
+    @property
+    def gaussian_variance(self) -> float | None:
+        return self.variance
+
+    def width(self, variance: float) -> float:
+        return math.sqrt(variance + self.variance)
+
+    def sample_utility(self, fields: Array, rng: np.random.Generator) -> Array:
+        if self.variance == 0:
+            return fields
+        return fields + math.sqrt(self.variance) * rng.standard_normal(fields.shape)
+
+    def utility(self, omega: Array, label: Any, variance: Any, order: int) -> Orthant:
+        return argmax_orthant(omega, label, variance + self.variance, order=order)
+
+    def utility_hessian(self, omega: Array, label: Any, variance: Any, order: int) -> Array:
+        return argmax_hessian(omega, label, variance + self.variance, order=order)
+
+    def utility_gaps(self, gaps: Array, variance: float) -> Winning:
+        return winning_chance(gaps, self.width(variance))
+
+    def utility_signal(self, n_classes: int) -> float:
+        """E[max of k normals]/(k−1), less the noise's share of the maximum."""
+        return mean_of_maximum(n_classes) / ((n_classes - 1) * math.sqrt(1 + self.variance))
+
+    def utility_error(self, tau: Array, n_classes: int, clean: Callable[[Array], Array]) -> Array:
+        """The clean error at the correlation ρ/√(1 + Δ) of student and utilities."""
+        # τ' = ρ/√(1 + Δ − ρ²), with ρ² = τ²/(1 + τ²).
+        return clean(tau / np.sqrt(1 + self.variance * (1 + tau**2)))
+
+
+NOISELESS: Entry[Channel] = Entry("none", "y = argmax z", GaussianNoise, label="no noise")
+ENTRY: Entry[Channel] = Entry(
+    "gaussian",
+    "y = argmax(z + noise of this variance in each class)",
+    GaussianNoise,
+    ("variance",),
+    (0.25,),
+    label="Gaussian noise",
+)

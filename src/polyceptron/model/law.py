@@ -1,0 +1,71 @@
+"""What goes round the loop: the law of the fields, and the statistics of one sample's pull.
+
+Student fields ω and teacher fields z are Gaussian, independent between class directions; in each
+
+    Var z = 1,   Var ω = q,   Cov(z, ω) = m,   ρ = m/√q,   τ = ρ/√(1 − ρ²)
+
+and V is the student's own uncertainty (Bayes: 1 − q) or susceptibility (ERM). The law is kept as
+(τ, q, V): ρ alone would lose everything when student and teacher nearly agree.
+
+These two types are all that the sides know of each other's numbers. With unequal classes they would
+hold matrices; see docs/architecture.md, "A door for matrices".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+_ROUNDING = 1e-14  # of q − m², where m was computed on its own
+
+
+@dataclass(frozen=True)
+class Law:
+    """The joint law of the fields: τ = ρ/√(1−ρ²), norm q and uncertainty V.
+
+    >>> round(Law.of_overlaps(0.5, 0.5, 0.5).rho ** 2, 12)
+    0.5
+    """
+
+    tau: float
+    q: float
+    V: float
+
+    @classmethod
+    def of_overlaps(cls, m: float, q: float, V: float) -> Law:
+        """From m, q, V: to rounding where ρ → 1."""
+        return cls(m / math.sqrt(max(q - m * m, _ROUNDING * q)) if q > 0 else 0.0, q, V)
+
+    @classmethod
+    def bayes(cls, v: float) -> Law:
+        """m = q = 1 − v and V = v: the Bayes-optimal student."""
+        return cls(math.sqrt((1 - v) / v), 1 - v, v)
+
+    @property
+    def rho(self) -> float:
+        """Correlation of student and teacher fields, m/√q."""
+        return self.tau / math.hypot(1.0, self.tau)
+
+    @property
+    def m(self) -> float:
+        """Overlap ρ√q."""
+        return self.rho * math.sqrt(self.q)
+
+    @property
+    def residual(self) -> float:
+        """1 − ρ²: the variance of the teacher's fields given the student's."""
+        return 1 / (1 + self.tau**2)
+
+    @property
+    def slope(self) -> float:
+        """m/q: the teacher's mean field per unit of the student's."""
+        return self.rho / math.sqrt(self.q)
+
+
+@dataclass(frozen=True)
+class Hats:
+    """m̂, q̂, V̂: signal, noise and stiffness that n = αd samples put on one coordinate."""
+
+    m: float
+    q: float
+    V: float

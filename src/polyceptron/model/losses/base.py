@@ -1,0 +1,163 @@
+"""Convex losses of the class fields z = Wᵀx/√d, and their proximal maps.
+
+    prox_{Vℓ(·,y)}(ω) = argmin_z  ‖z − ω‖²/(2V) + ℓ(z, y)                       (eq. auxiliary_defs)
+    f_y(ω)            = (prox − ω)/V = −∇ℓ(prox),    −∂f = (V + H⁻¹)⁻¹,  H = ∇²ℓ(prox)
+
+The theory and message passing see a loss only through `denoise`, that is f and −tr_⊥ ∂f, the trace
+on the space 1⊥ of class differences (the labels show nothing else).
+
+To add a loss, subclass `Loss`: give `name`, `value`, `gradient` and `hessian`; `prox` and `denoise`
+then come from a safeguarded Newton method (give your own where a closed form exists). `checking`
+tries a loss when it is given; the theory asks that it depend on differences of fields only and
+treat the classes alike, and checks both.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.model.registry import Registry
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+class Loss(ABC):
+    """ℓ(z, y), convex in z; z is (n, k), y is (n,) with entries 0..k−1, V a number or (n,).
+
+    >>> from polyceptron.model import CrossEntropy
+    >>> z = CrossEntropy().prox([[0.0, 0.0]], [1], 2.0)  # pulled towards the label
+    >>> bool(z[0, 1] > 0 > z[0, 0])
+    True
+    """
+
+    name: str
+    newton_steps: ClassVar[int] = 100
+
+    # Short cuts and limits. A class that changes what the loss *is* does not inherit them.
+
+    scale_free: ClassVar[bool] = False
+    """f ∝ 1/V, as for hard constraints: V drops out of the equations, and there is no ridge."""
+
+    kinks: ClassVar[tuple[float, ...]] = ()
+    """Gaps of two classes at which f bends, where a panel must end."""
+
+    solver: ClassVar[str] = "newton"
+    """Which solver of `algorithms.erm` fits it."""
+
+    def without_ridge(self) -> Loss | None:
+        """What λ → 0⁺ means on separable data: a loss, or None where it is not defined."""
+        return None
+
+    def probabilities(self, z: Any) -> Array | None:
+        """Class probabilities (n, k) that fields z (n, k) stand for, if the loss models them."""
+        return None
+
+    def decay(self, ridge: float | str) -> float | None:
+        """p of the error ∝ α^(−p) without noise, where it is known."""
+        return None
+
+    def value_at_prox(self, z: Any, y: Any) -> Array:
+        """ℓ on training samples, whose fields are proximal points, shape (n,)."""
+        return self.value(z, y)
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Drop inherited short cuts where value, gradient or Hessian are given anew."""
+        super().__init_subclass__(**keywords)
+        own = vars(cls)
+        if not any(name in own for name in ("value", "gradient", "hessian")):
+            return
+        for name in SHORT_CUTS:
+            if name not in own and getattr(cls, name) is not getattr(Loss, name):
+                setattr(cls, name, getattr(Loss, name))
+        if "name" not in own and getattr(cls, "name", None) is not None:
+            cls.name = cls.__name__.lower()
+
+    @abstractmethod
+    def value(self, z: Any, y: Any) -> Array:
+        """ℓ(z, y), shape (n,)."""
+
+    @abstractmethod
+    def gradient(self, z: Any, y: Any) -> Array:
+        """∇_z ℓ, shape (n, k)."""
+
+    @abstractmethod
+    def hessian(self, z: Any, y: Any) -> Array:
+        """∇²_z ℓ, shape (n, k, k), positive semi-definite."""
+
+    def prox(self, omega: Any, y: Any, V: Any) -> Array:
+        """argmin_z ‖z − ω‖²/(2V) + ℓ(z, y), shape (n, k); Newton with halved steps."""
+        omega, y, V = broadcast(omega, y, V)
+        inverse = 1 / V
+        z = omega.copy()
+        eye = np.eye(omega.shape[1])
+        energy = self.value(z, y)
+        for _ in range(self.newton_steps):
+            slope = (z - omega) * inverse[:, None] + self.gradient(z, y)
+            step = np.linalg.solve(
+                self.hessian(z, y) + inverse[:, None, None] * eye, slope[:, :, None]
+            )[:, :, 0]
+            decrease = np.einsum("ni,ni->n", slope, step)
+            scale = np.ones(len(z))
+            for _ in range(60):  # Armijo: a step that does not lower the energy is halved
+                trial = z - scale[:, None] * step
+                lower = self.value(trial, y) + ((trial - omega) ** 2).sum(1) * inverse / 2
+                poor = ~(lower <= energy - 1e-4 * scale * decrease + 1e-13 * (1 + np.abs(energy)))
+                if not poor.any():
+                    break
+                scale = np.where(poor, scale / 2, scale)
+            z, energy = trial, lower
+            if np.max(np.abs(step), initial=0.0) <= 1e-11 * (1 + np.max(np.abs(z), initial=0.0)):
+                break
+        return np.asarray(z)
+
+    def denoise(self, omega: Any, y: Any, V: Any) -> tuple[Array, Array]:
+        """f = (prox − ω)/V, shape (n, k), and −tr_⊥ ∂f, shape (n,)."""
+        omega, y, V = broadcast(omega, y, V)
+        z = self.prox(omega, y, V)
+        return -self.gradient(z, y), self.curvature_at(z, y, V)
+
+    def prox_derivative_trace(self, omega: Any, y: Any, V: Any) -> Array:
+        """tr_⊥ ∂prox/∂ω = (k − 1) + V tr_⊥ ∂f, shape (n,)."""
+        omega, y, V = broadcast(omega, y, V)
+        return np.asarray((omega.shape[1] - 1) - V * self.denoise(omega, y, V)[1])
+
+    def curvature_at(self, z: Array, y: Labels, V: Array) -> Array:
+        """−tr_⊥ ∂f = tr_⊥ H(I + VH)⁻¹ at the field z = prox, shape (n,)."""
+        k = z.shape[1]
+        H = self.hessian(z, y)
+        inner = np.linalg.solve(np.eye(k) + V[:, None, None] * H, H)
+        return np.asarray(np.trace(inner, axis1=1, axis2=2) - inner.sum((1, 2)) / k)
+
+
+SHORT_CUTS = (
+    "prox",
+    "denoise",
+    "curvature_at",
+    "scale_free",
+    "kinks",
+    "solver",
+    "without_ridge",
+    "probabilities",
+    "decay",
+    "value_at_prox",
+)
+
+LOSSES: Registry[Loss] = Registry("loss", Loss)  # type: ignore[type-abstract]
+
+
+def one_hot(y: Labels, n_classes: int) -> Array:
+    """e_y, shape (n, k)."""
+    return np.asarray(np.arange(n_classes) == y[:, None], dtype=float)
+
+
+def broadcast(omega: Any, y: Any, V: Any) -> tuple[Array, Labels, Array]:
+    """ω as (n, k) floats, y as (n,) integers, V as (n,) floats."""
+    omega = np.asarray(omega, dtype=float)
+    n = len(omega)
+    y = np.broadcast_to(np.asarray(y, dtype=np.int64), (n,))
+    return omega, y, np.broadcast_to(np.asarray(V, dtype=float), (n,))

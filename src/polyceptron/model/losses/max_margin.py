@@ -1,0 +1,86 @@
+"""The hard margin: what cross-entropy becomes without a ridge, on data that can be separated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polyceptron.model.losses.base import Array, Labels, Loss, broadcast
+from polyceptron.model.registry import Entry
+
+
+class MaxMargin(Loss):
+    """ℓ(z, y) = 0 where z_y − z_h ≥ 1 for all h ≠ y, else ∞: the hard-margin multi-class SVM.
+
+    It is the limit of cross-entropy without ridge. The prox is the projection on the allowed set;
+    f and its derivative depend on V by the factor 1/V only.
+    """
+
+    name = "max-margin"
+    scale_free = True
+    kinks = (1.0,)
+    solver = "max-margin"
+
+    def value(self, z: Any, y: Any) -> Array:
+        z, y, _ = broadcast(z, y, 1.0)
+        gap = np.take_along_axis(z, y[:, None], 1) - z
+        np.put_along_axis(gap, y[:, None], np.inf, 1)
+        return np.where(gap.min(1) >= 1 - 1e-12, 0.0, np.inf)
+
+    def gradient(self, z: Any, y: Any) -> Array:
+        return np.zeros_like(np.asarray(z, dtype=float))
+
+    def hessian(self, z: Any, y: Any) -> Array:
+        z = np.asarray(z, dtype=float)
+        return np.zeros((*z.shape, z.shape[1]))
+
+    def prox(self, omega: Any, y: Any, V: Any) -> Array:
+        omega, y, V = broadcast(omega, y, V)
+        return np.asarray(omega + active_margins(omega, y)[0])
+
+    def denoise(self, omega: Any, y: Any, V: Any) -> tuple[Array, Array]:
+        omega, y, V = broadcast(omega, y, V)
+        move, n_active = active_margins(omega, y)
+        return move / V[:, None], n_active / V
+
+    def without_ridge(self) -> Loss | None:
+        """Itself."""
+        return self
+
+    def decay(self, ridge: float | str) -> float | None:
+        """1."""
+        return 1.0
+
+    def value_at_prox(self, z: Any, y: Any) -> Array:
+        """0: no training sample is inside the margin."""
+        return np.zeros(len(np.asarray(z)))
+
+
+def active_margins(omega: Array, y: Labels) -> tuple[Array, Array]:
+    """prox − ω (n, k) of the hard margin and the number of active constraints (n,).
+
+    z_y = t, z_h = min(ω_h, t − 1), t = (ω_y + Σ_active(ω_h + 1))/(1 + #active).
+    """
+    n, k = omega.shape
+    order = np.arange(k - 1)
+    others = order + (order >= y[:, None])
+    lifted = np.take_along_axis(omega, others, 1) - np.take_along_axis(omega, y[:, None], 1) + 1
+    ranked = -np.sort(-lifted, axis=1)
+    # With the first j losers active the winner moves up by t_j; loser j is active if it exceeds it.
+    t = np.cumsum(ranked, axis=1) / (2 + order)
+    n_active = (ranked > t).sum(1)
+    rise = np.where(
+        n_active > 0, np.take_along_axis(t, np.maximum(n_active - 1, 0)[:, None], 1)[:, 0], 0.0
+    )
+    move = np.empty((n, k))
+    np.put_along_axis(
+        move, others, np.minimum(rise[:, None] - lifted, 0.0) * (n_active > 0)[:, None], 1
+    )
+    np.put_along_axis(move, y[:, None], rise[:, None], 1)
+    return move, n_active.astype(float)
+
+
+ENTRY: Entry[Loss] = Entry(
+    "max-margin", "hard-margin multi-class SVM", MaxMargin, label="max-margin"
+)

@@ -1,0 +1,55 @@
+"""The ridge: P(u) = (λ/2)‖u‖².
+
+    V = ⟨s/(λ + V̂s)⟩,   m = m̂⟨s²θ/(λ + V̂s)⟩,   q = ⟨s(m̂²s²θ + q̂s)/(λ + V̂s)²⟩
+
+with s the variance of a feature, θ that of the teacher's weight along it and ⟨·⟩ the mean over
+features (eq. SE for s = θ = 1). The teacher's prior enters by its variance only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from polyceptron.model.checks import check_ridge
+from polyceptron.model.denoisers import RowEstimate
+from polyceptron.model.features import Spectrum
+from polyceptron.model.law import Hats
+from polyceptron.model.penalties.base import Penalty
+from polyceptron.model.registry import Entry
+
+
+@dataclass(frozen=True)
+class Ridge(Penalty):
+    """(λ/2)‖u‖².
+
+    >>> Ridge(1.0).denoise(np.array([[2.0, -2.0]]), 1.0).mean.tolist()
+    [[1.0, -1.0]]
+    """
+
+    strength: float
+    name: ClassVar[str] = "ridge"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "strength", float(check_ridge(self.strength)))
+
+    def denoise(self, gamma: Any, precision: Any) -> RowEstimate:
+        """γ/(λ + Λ), and (k − 1)/(λ + Λ)."""
+        gamma = np.asarray(gamma, dtype=float)
+        V = 1 / (self.strength + np.asarray(precision, dtype=float))
+        variance = np.broadcast_to((gamma.shape[-1] - 1) * V, gamma.shape[:-1])
+        return RowEstimate(gamma * V[..., None], variance)
+
+    def overlaps(self, hats: Hats, spectrum: Spectrum) -> tuple[float, float, float]:
+        """m, q, V as above."""
+        s, theta, share = spectrum.eigenvalues, spectrum.signal, spectrum.fraction
+        response = s / (self.strength + hats.V * s)
+        V = float(share @ response)
+        m = hats.m * float(share @ (s * theta * response))
+        q = float(share @ (response**2 * (hats.m**2 * s * theta + hats.q)))
+        return m, q, V
+
+
+ENTRY: Entry[Penalty] = Entry("ridge", "(λ/2) times the squared norm", Ridge, ("strength",), (0.1,))

@@ -1,0 +1,121 @@
+"""One list for each kind of thing that has a name: losses, priors, noises, penalties.
+
+    name            cross-entropy
+    name:number     gaussian:0.25
+    name[...]       finite[-1:0.5;1:0.5]
+
+Everything that shows or reads names (help texts, sweep files, the explorer, error sentences) asks
+the registry, so a new member is one file and one `add`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from polyceptron.errors import InvalidInput
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Entry(Generic[T]):
+    """A name, one line about it, how it is made, and the words for its numbers.
+
+    `example` holds numbers at which it can be made for menus and tests; `label` is what a legend
+    says. `read` replaces the reading of what stands in brackets.
+    """
+
+    name: str
+    summary: str
+    make: Callable[..., T]
+    parameters: tuple[str, ...] = ()
+    example: tuple[float, ...] = ()
+    label: str = ""
+    read: Callable[[str], T] | None = None
+    brackets: str = ""
+
+    @property
+    def form(self) -> str:
+        """How it is written: gaussian:VARIANCE, finite[value:probability;...]."""
+        numbers = "".join(f":{word.upper()}" for word in self.parameters)
+        return f"{self.name}[{self.brackets}]" if self.brackets else self.name + numbers
+
+
+class Registry(Generic[T]):
+    """The members of one kind, in the order in which they were added.
+
+    >>> from polyceptron.model.losses import LOSSES
+    >>> LOSSES.names
+    ('cross-entropy', 'square', 'max-margin')
+    """
+
+    def __init__(self, kind: str, base: type[T]) -> None:
+        self.kind, self.base = kind, base
+        self._entries: dict[str, Entry[T]] = {}
+
+    def add(self, entry: Entry[T]) -> None:
+        """Take a new member in; a name is given once."""
+        if entry.name in self._entries:
+            raise InvalidInput(f"there is a {self.kind} {entry.name!r} already")
+        self._entries[entry.name] = entry
+
+    def remove(self, name: str) -> None:
+        """Forget a member."""
+        self._entries.pop(name, None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names."""
+        return tuple(self._entries)
+
+    @property
+    def entries(self) -> tuple[Entry[T], ...]:
+        """All members."""
+        return tuple(self._entries.values())
+
+    @property
+    def help(self) -> str:
+        """How every member is written, for help texts and error sentences."""
+        return ", ".join(entry.form for entry in self._entries.values())
+
+    def label(self, name: str) -> str:
+        """What a legend calls the member of this (written) name; the name itself if unknown."""
+        entry = self._entries.get(_head(name))
+        return name if entry is None or not entry.label else entry.label + name[len(entry.name) :]
+
+    def examples(self) -> list[T]:
+        """One object of every kind, as tests and menus use them."""
+        return [e.make(*e.example) for e in self._entries.values() if not e.brackets]
+
+    def read(self, text: Any) -> T:
+        """The object that a written name means, or a sentence."""
+        if isinstance(text, self.base):
+            return text
+        entry = self._entries.get(_head(text)) if isinstance(text, str) else None
+        if entry is None:
+            shown = repr(text)
+            raise InvalidInput(
+                f"unknown {self.kind} {shown if len(shown) < 200 else shown[:200] + '…'}: "
+                f"allowed are {self.help}"
+            )
+        rest = text[len(entry.name) :]
+        if entry.read is not None and rest:
+            return entry.read(rest)
+        numbers = rest.split(":")[1:]
+        if len(numbers) != len(entry.parameters) or (rest and not rest.startswith(":")):
+            raise InvalidInput(f"the {self.kind} {text!r} must be written {entry.form}")
+        try:
+            return entry.make(*(float(number) for number in numbers))
+        except (ValueError, OverflowError) as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise InvalidInput(
+                f"the {self.kind} {text!r} must be written {entry.form} with numbers"
+            ) from None
+
+
+def _head(text: str) -> str:
+    """The name before any colon or bracket, with hyphens for underscores."""
+    return text.split(":")[0].split("[")[0].replace("_", "-")
