@@ -19,6 +19,9 @@ from polyceptron.model.registry import Entry
 if TYPE_CHECKING:
     from polyceptron.model.priors.row import Row
 
+_RAREST = 1e-12  # rarer values are never seen, and their size drowns the others
+_CLOSEST = 1e-9
+
 
 @dataclass(frozen=True)
 class FinitePrior(Prior):
@@ -106,6 +109,11 @@ def finite_prior(values: Any, probabilities: Any, name: str | None = None) -> Fi
         raise InvalidInput("a finite prior needs at least two values of positive probability")
     if abs(mean) > 1e-9 * scale:
         raise InvalidInput(f"a finite prior must have mean 0, this one has mean {mean:.12g}")
+    if p.min() < _RAREST or float(np.diff(np.sort(v)).min()) < _CLOSEST * float(np.abs(v).max()):
+        raise InvalidInput(
+            f"a finite prior needs probabilities of {_RAREST:g} or more and values apart by "
+            f"{_CLOSEST:g} of the largest or more, got probabilities down to {p.min():.3g}"
+        )
     v = v / scale
     order = np.argsort(v)
     v, p = v[order], p[order]

@@ -59,7 +59,9 @@ def _half(x: Array, root: Array) -> Tilted:
     rest = np.where(far, y * (1 - 6 * y), 1 - slope)
     log_g = 0.5 * a**2 + log_ndtr(a) + 0.5 * math.log(2 * math.pi)
     log_g = np.where(far, -np.log(np.maximum(-a, 1.0)) - y, log_g)
-    return Tilted(log_g - np.log(root), slope / (r * root), rest / root**2)
+    right = a > 0  # there r underflows, here a + r cancels
+    mean = np.where(right, a + r, slope / np.where(right, 1.0, r))
+    return Tilted(log_g - np.log(root), mean / root, rest / root**2)
 
 
 ENTRY: Entry[Prior] = Entry(
