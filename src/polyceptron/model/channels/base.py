@@ -70,6 +70,10 @@ class Channel(ABC):
         """Whether the label is a function of the fields."""
         return False
 
+    def utility_tau(self, tau: float) -> float | None:
+        """τ of the student's fields with the utilities where these are Gaussian, else None."""
+        return None
+
     @property
     def gaussian_variance(self) -> float | None:
         """Δ if all the channel does is to add Δ to the variance of the fields, else None."""
@@ -127,10 +131,14 @@ class Channel(ABC):
         found = self.posterior(omega, label, V, order)
         return found.score, found.curvature
 
-    def label_law(self, gaps: Array, variance: float) -> Winning:
-        """Z of class 1 (n,) and its slopes in the gaps (k−1, n), to absolute accuracy."""
+    def label_law(self, gaps: Array, variance: float, n_classes: int | None = None) -> Winning:
+        """Z of class 1 (n,) and its slopes in the gaps (k−1, n), to absolute accuracy.
+
+        With `n_classes` above the number of gaps + 1 the other classes are out of the race, but
+        still guessed.
+        """
         inner = self.utility_gaps(gaps, variance)
-        k = len(gaps) + 1
+        k = len(gaps) + 1 if n_classes is None else n_classes
         a = self.guess(k)
         return inner if a == 0 else Winning(a + (1 - k * a) * inner.z, (1 - k * a) * inner.slopes)
 

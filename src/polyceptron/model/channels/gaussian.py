@@ -69,9 +69,15 @@ class GaussianNoise(Channel):
         return mean_of_maximum(n_classes) / ((n_classes - 1) * math.sqrt(1 + self.variance))
 
     def utility_error(self, tau: Array, n_classes: int, clean: Callable[[Array], Array]) -> Array:
-        """The clean error at the correlation ρ/√(1 + Δ) of student and utilities."""
-        # τ' = ρ/√(1 + Δ − ρ²), with ρ² = τ²/(1 + τ²).
-        return clean(tau / np.sqrt(1 + self.variance * (1 + tau**2)))
+        """The clean error at the correlation of student and utilities."""
+        return clean(self._seen(tau))
+
+    def utility_tau(self, tau: float) -> float | None:
+        return float(self._seen(np.asarray(tau)))
+
+    def _seen(self, tau: Array) -> Array:
+        """τ' = ρ/√(1 + Δ − ρ²) at the correlation ρ/√(1 + Δ), with ρ² = τ²/(1 + τ²)."""
+        return np.asarray(tau / np.sqrt(1 + self.variance * (1 + tau**2)))
 
 
 NOISELESS: Entry[Channel] = Entry("none", "y = argmax z", GaussianNoise, label="no noise")
