@@ -61,6 +61,11 @@ class Channel(ABC):
     def utility_error(self, tau: Array, n_classes: int, clean: Callable[[Array], Array]) -> Array:
         """P(largest utility is not the student's class) at τ; `clean` is that without noise."""
 
+    @property
+    def utility_variance(self) -> float | None:
+        """Δ where the utilities are the fields plus Gaussian noise of this variance, else None."""
+        return None
+
     def guess(self, n_classes: int) -> float:
         """η': the chance that the label is a given class whatever the fields."""
         return 0.0
@@ -125,6 +130,20 @@ class Channel(ABC):
         weight = share[..., None, None]
         result: Array = weight * inner + weight * (1 - weight) * outer
         return result
+
+    def score_and_hessian(
+        self, omega: Any, label: Any, variance: Any, order: int = 20
+    ) -> tuple[Array, Array]:
+        """∂_ω ln Z_y (n, k) and ∂²_ω ln Z_y (n, k, k); v as in `posterior`."""
+        found = self.posterior(omega, label, variance, order)
+        return found.score, self.hessian(omega, label, variance, order)
+
+    def score_and_diagonal(
+        self, omega: Any, label: Any, variance: Any, order: int = 20
+    ) -> tuple[Array, Array]:
+        """∂_ω ln Z_y (n, k) and the diagonal (n, k) of −∂²_ω ln Z_y; v as in `posterior`."""
+        score, hessian = self.score_and_hessian(omega, label, variance, order)
+        return score, -np.einsum("nhh->nh", hessian)
 
     def denoise(self, omega: Any, label: Any, V: Any, order: int = 20) -> tuple[Array, Array]:
         """The Bayes-optimal student: f = ∇ ln Z (n, k) and −tr ∂f (n,)."""
