@@ -1,6 +1,13 @@
 """What a problem is: teachers, channels, priors, losses, penalties, estimators, laws of fields."""
 
-from polyceptron.model.channels import CHANNELS, Channel, Flips, GaussianNoise, as_channel
+from polyceptron.model.channels import (
+    CHANNELS,
+    Channel,
+    Flips,
+    GaussianNoise,
+    SoftmaxNoise,
+    as_channel,
+)
 from polyceptron.model.estimators import (
     ERM,
     BayesOptimal,
@@ -51,6 +58,7 @@ __all__ = [
     "Prior",
     "Registry",
     "Ridge",
+    "SoftmaxNoise",
     "SparseGaussianPrior",
     "SquareLoss",
     "Teacher",

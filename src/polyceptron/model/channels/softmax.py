@@ -1,0 +1,223 @@
+"""The softmax teacher, P(y = l) ∝ exp(β z_l): the multinomial-logit model.
+
+It is the argmax of utilities z_l + G_l/β with independent Gumbel noise, so that at fields of
+variance v a class's total noise is a Gumbel plus a normal variable of s = β√v, whose distribution
+function F is one table (`numerics.gumbel`), and
+
+    Z_l(ω) = ∫ dC F′(C − ω_l) ∏_{h≠l} F(C − ω_h)        (in units of 1/β)
+    c = E[z_y]/(k − 1) = k ∫ F^{k−2} F′² dC              at v = 1, by Gaussian integration by parts
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, ndtr
+
+from polyceptron.errors import InvalidInput
+from polyceptron.model.channels.base import Array, Channel
+from polyceptron.model.registry import Entry
+from polyceptron.numerics import orthant_quadrature as quadrature
+from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
+from polyceptron.numerics.gumbel import utility_table, utility_values
+from polyceptron.numerics.orthant import Orthant
+from polyceptron.numerics.panels import panel_rule
+from polyceptron.numerics.utility_quadrature import integrate_utilities
+from polyceptron.numerics.winning import Winning
+
+_CHUNK = 400_000  # numbers of a table of levels held at once
+_RATIO = 1.06  # between neighbouring s, where every sample has a variance of its own
+_SMALLEST_S = 1e-3
+
+
+@dataclass(frozen=True)
+class SoftmaxNoise(Channel):
+    """P(y = l) ∝ exp(β z_l), β the slope.
+
+    >>> SoftmaxNoise(2.0).name
+    'softmax:2.0'
+    """
+
+    slope: float
+    name: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        if not 1e-6 <= self.slope <= 1e6:
+            raise InvalidInput(
+                f"the slope of a softmax teacher must be from 1e-6 to 1e6, got {self.slope!r}"
+            )
+        object.__setattr__(self, "slope", float(self.slope))
+        object.__setattr__(self, "name", f"softmax:{self.slope!r}")
+
+    def width(self, variance: float) -> float:
+        return math.sqrt(variance + self.slope**-2)
+
+    def sample_utility(self, fields: Array, rng: np.random.Generator) -> Array:
+        return fields + rng.gumbel(size=fields.shape) / self.slope
+
+    def utility(self, omega: Array, label: Any, variance: Any, order: int) -> Orthant:
+        shape, k = omega.shape[:-1], omega.shape[-1]
+        flat = self.slope * omega.reshape(-1, k)
+        y = np.broadcast_to(np.asarray(label, dtype=np.int64), shape).ravel()
+        log_z, score, curvature = np.empty(len(flat)), np.empty((len(flat), k)), np.empty(len(flat))
+        for rows, weights in self._variances(variance, omega.shape):
+            log_z[rows], score[rows], curvature[rows] = 0.0, 0.0, 0.0
+            for s, share in weights:
+                for part in _chunks(rows, k):
+                    nodes = integrate_utilities(flat[part], y[part], utility_table(s))
+                    losers, winner = quadrature.curvature_terms(nodes)
+                    own = share if np.ndim(share) == 0 else share[np.searchsorted(rows, part)]
+                    log_z[part] += own * nodes.log_z
+                    score[part] += np.reshape(own, (-1, 1)) * quadrature.score(nodes, y[part])
+                    curvature[part] += own * (losers.sum(-1) + winner)
+        b = self.slope
+        return Orthant(
+            log_z.reshape(shape), b * score.reshape(*shape, k), b * b * curvature.reshape(shape)
+        )
+
+    def utility_hessian(self, omega: Array, label: Any, variance: Any, order: int) -> Array:
+        shape, k = omega.shape[:-1], omega.shape[-1]
+        flat = self.slope * omega.reshape(-1, k)
+        y = np.broadcast_to(np.asarray(label, dtype=np.int64), shape).ravel()
+        out = np.zeros((len(flat), k, k))
+        for rows, weights in self._variances(variance, omega.shape):
+            for s, share in weights:
+                for part in _chunks(rows, k):
+                    nodes = integrate_utilities(flat[part], y[part], utility_table(s))
+                    own = share if np.ndim(share) == 0 else share[np.searchsorted(rows, part)]
+                    out[part] += np.reshape(own, (-1, 1, 1)) * quadrature.hessian(nodes, y[part])
+        return self.slope**2 * out.reshape(*shape, k, k)
+
+    def _variances(self, variance: Any, shape: tuple[int, ...]) -> list[tuple[Any, list[Any]]]:
+        """Rows that share tables, each with the s of its tables and their shares.
+
+        One variance for all: one table. One for each sample: the cubic through four neighbouring
+        tables, good to 1e-6. One for each class as well: their mean over the classes.
+        """
+        v = np.asarray(variance, dtype=float)
+        n = math.prod(shape[:-1])
+        if v.ndim == 0:
+            return [(np.arange(n), [(self.slope * math.sqrt(float(v)), 1.0)])]
+        v = v.mean(-1) if v.ndim == len(shape) else v
+        s = np.maximum(self.slope * np.sqrt(np.broadcast_to(v, shape[:-1]).ravel()), _SMALLEST_S)
+        place = np.log(s) / math.log(_RATIO)
+        cell = np.floor(place).astype(int)
+        groups = []
+        for j in np.unique(cell):
+            rows = np.flatnonzero(cell == j)
+            t = place[rows] - j
+            shares = (
+                -t * (t - 1) * (t - 2) / 6,
+                (t + 1) * (t - 1) * (t - 2) / 2,
+                -(t + 1) * t * (t - 2) / 2,
+                (t + 1) * t * (t - 1) / 6,
+            )
+            tables = [(_RATIO ** (j + i), share) for i, share in enumerate(shares, -1)]
+            groups.append((rows, tables))
+        return groups
+
+    def utility_gaps(self, gaps: Array, variance: float) -> Winning:
+        s = self.slope * math.sqrt(variance)
+        if len(gaps) == 1:
+            return _two_classes(self.slope * gaps[0], math.sqrt(2) * s, self.slope)
+        n = gaps.shape[1]
+        omega = np.concatenate([np.zeros((1, n)), -self.slope * gaps]).T
+        z, slopes = np.empty(n), np.empty(gaps.shape)
+        for part in _chunks(np.arange(n), len(omega[0])):
+            label = np.zeros(len(part), dtype=np.int64)
+            nodes = integrate_utilities(omega[part], label, utility_table(s))
+            z[part] = np.exp(nodes.log_z)
+            slopes[:, part] = self.slope * z[part] * nodes.mean[:, 0].T
+        return Winning(z, slopes)
+
+    def utility_signal(self, n_classes: int) -> float:
+        return _signal(self.slope, n_classes)
+
+    def utility_error(self, tau: Array, n_classes: int, clean: Callable[[Array], Array]) -> Array:
+        """From one proxy in the angle θ = arccos ρ, stretched where θ is as small as the noise."""
+        x = np.arcsinh(np.arctan2(1.0, tau) / _stretch(self.slope))
+        return np.asarray(_error_proxy(self.slope, n_classes)(x))
+
+
+def _two_classes(x: Array, s: float, slope: float) -> Winning:
+    """E σ(x + sξ) and its slope: the trapezoidal rule, with poles at distance π/s."""
+    step = min(0.4, 0.6 / s) if s > 0 else 1.0
+    reach = math.ceil(8.5 / step) if s > 0 else 0
+    xi = np.arange(-reach, reach + 1) * step
+    weight = np.exp(-0.5 * xi**2)
+    weight /= weight.sum()
+    p = expit(x[:, None] + s * xi)
+    return Winning(p @ weight, (slope * ((p * (1 - p)) @ weight))[None])
+
+
+def _chunks(rows: Any, k: int) -> list[Any]:
+    size = max(1, _CHUNK // (60 * k))
+    return [rows[i : i + size] for i in range(0, len(rows), size)]
+
+
+@lru_cache(maxsize=256)
+def _signal(slope: float, k: int) -> float:
+    """k ∫ F^{k−2} F′² dC at v = 1."""
+    y = utility_table(slope).y
+    y = np.linspace(y[0], y[-1], max(2000, math.ceil((y[-1] - y[0]) / 0.05)))
+    F = utility_values(y, slope)
+    density = np.exp(k * F.log_cdf) * F.hazard**2
+    return k * slope * float(density.sum() * (y[1] - y[0]))
+
+
+@lru_cache(maxsize=64)
+def _error_proxy(slope: float, k: int) -> ChebyshevProxy:
+    """asinh(θ/θ₀) ↦ P(label as drawn ≠ the student's class), ρ = cos θ."""
+    scale = _stretch(slope)
+
+    def error(x: Array) -> Array:
+        return np.array([_disagreement(slope, k, float(t)) for t in scale * np.sinh(x)])
+
+    top = math.asinh(math.pi / scale)
+    return chebyshev_proxy(error, 0.0, top, tol=1e-10, start=17, max_points=129)
+
+
+def _stretch(slope: float) -> float:
+    return min(1.0, 2 / slope)
+
+
+def _disagreement(slope: float, k: int, theta: float) -> float:
+    """1 − k ∫ φ(x) ∫ F′(t) B(t, x)^{k−1} dt dx: a class's student field x and utility βρx + t.
+
+    Another class is below in both with probability B = ∫_0^∞ φ(x − u) F(t + βρu) du. In (t, x)
+    everything varies on scale 1, however steep the softmax is.
+    """
+    s, along = slope * math.sin(theta), slope * math.cos(theta)
+    table = utility_table(s)
+    width = math.hypot(1.0, s)
+    x = np.arange(-44, 45) * 0.2
+    t_step = 0.25 * width
+    t = np.arange(-9 * width, min(0.5 * s * s, 9 * s) + 38, t_step)
+    scale = min(1.0, width / max(abs(along), 1e-300))
+    breaks = scale * np.concatenate([[0.0], 2.0 ** np.arange(0, math.ceil(math.log2(18 / scale)))])
+    u, weight = panel_rule(np.append(breaks[breaks < 17.5], 17.5), 16)
+    levels = table(t + along * u[:, None])
+    steps = np.exp(-0.5 * (x[:, None] - u) ** 2) * (weight / math.sqrt(2 * math.pi))
+    if along > 0:  # F → 1 with growing u: integrate what is missing
+        B = ndtr(x)[:, None] + steps @ np.expm1(levels.log_cdf)
+    else:
+        B = steps @ np.exp(levels.log_cdf)
+    here = table(t)
+    density = np.exp(here.log_cdf) * here.hazard * t_step
+    phi = np.exp(-0.5 * x * x) * (0.2 / math.sqrt(2 * math.pi))
+    return 1 - k * float(phi @ np.clip(B, 0.0, 1.0) ** (k - 1) @ density)
+
+
+ENTRY: Entry[Channel] = Entry(
+    "softmax",
+    "P(y = l) proportional to exp(slope z_l)",
+    SoftmaxNoise,
+    ("slope",),
+    (2.0,),
+    label="softmax labels",
+)

@@ -1,0 +1,122 @@
+"""A Gumbel variable plus a normal one: the utility of a class of the softmax, field noise included.
+
+    F(y) = E_ξ exp(−e^{−(y − sξ)}),   h = F′/F = ⟨E⟩,   h′ = Var E − ⟨E⟩ = −(1 − Var ξ)/s²
+
+with E = e^{−(y − sξ)} and ⟨·⟩ the average over ξ weighted by the integrand. The trapezoidal rule is
+centred on the integrand's mode, ξ = −W(s²e^{−y})/s with Lambert's W, so that nothing underflows.
+Where the normal part is the wider one the Gumbel variable G is integrated instead, F = E_G Φ((y −
+G)/s). The values are tabulated in y once for each s and interpolated.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import CubicHermiteSpline, CubicSpline
+from scipy.special import log_ndtr, wrightomega
+
+from polyceptron.numerics.mills import mills_ratio, mills_slope
+
+Array = NDArray[np.float64]
+_LOW, _HIGH = 12.0, 45.0  # units of √(1 + s²) to the left, decay lengths to the right
+_STEP = 0.02  # of the table, in units of √(1 + s²): the cubic errs by 1e-11 of ln F
+
+
+_WIDE = 2.0  # s from which the normal part is integrated in closed form
+
+
+class Utility(NamedTuple):
+    """ln F, h = F′/F and −h′ at the same points."""
+
+    log_cdf: Array
+    hazard: Array
+    slope: Array
+
+
+def utility_values(y: Array, s: float) -> Utility:
+    """ln F, h and −h′ at y (n,), directly."""
+    y = np.asarray(y, dtype=float)
+    if s == 0:
+        hazard = np.exp(-y)
+        return Utility(-hazard, hazard, hazard)
+    if s > _WIDE:
+        return _mixed_normals(y, s)
+    centre = -np.real(wrightomega(2 * math.log(s) - y)) / s
+    step = min(0.35, 0.35 / s)  # the Gaussian, and the strip |Im sξ| < π/2 of analyticity
+    offset = np.arange(-math.ceil(9.5 / step), math.ceil(9.5 / step) + 1) * step
+    xi = centre[:, None] + offset
+    with np.errstate(over="ignore"):
+        E = np.exp(s * xi - y[:, None])
+        log_f = -E - 0.5 * xi**2
+    p, log_total = _normalised(log_f)
+    E = np.where(p > 0, E, 0.0)
+    hazard = (p * E).sum(1)
+    mean_xi = (p * xi).sum(1)
+    spread = (p * (xi - mean_xi[:, None]) ** 2).sum(1)
+    left = (1 - spread) / s**2
+    right = hazard - (p * (E - hazard[:, None]) ** 2).sum(1)
+    log_cdf = log_total + math.log(step / math.sqrt(2 * math.pi))
+    return Utility(log_cdf, hazard, np.where(spread < 0.5, left, right))
+
+
+def _mixed_normals(y: Array, s: float) -> Utility:
+    """F = E_G Φ((y − G)/s), s > 2: h = ⟨r⟩/s and −h′ = ⟨r(x + r)⟩/s² − Var(r)/s², r = φ/Φ."""
+    G = np.arange(-30, 230) * 0.2
+    x = (y[:, None] - G) / s
+    r = mills_ratio(x)
+    p, log_total = _normalised(-G - np.exp(-G) + log_ndtr(x))
+    mean = (p * r).sum(1)
+    spread = (p * (r - mean[:, None]) ** 2).sum(1)
+    slope = (p * mills_slope(x, r)).sum(1) - spread
+    return Utility(log_total + math.log(0.2), mean / s, slope / s**2)
+
+
+def _normalised(log_f: Array) -> tuple[Array, Array]:
+    """Weights (n, t) that sum to 1, and the logarithm of what they were divided by (n,)."""
+    peak = log_f.max(1, keepdims=True)
+    p = np.exp(log_f - peak)
+    total = p.sum(1, keepdims=True)
+    p /= total
+    return p, (peak + np.log(total))[:, 0]
+
+
+class UtilityTable:
+    """ln F, h and −h′ by interpolation, at one s; linear in ln h to the right, where h dies out."""
+
+    def __init__(self, s: float) -> None:
+        self.s = s
+        width = math.hypot(1.0, s)
+        low, high = -_LOW * width, min(0.5 * s * s, 9.5 * s) + _HIGH
+        n = math.ceil((high - low) / (_STEP * width)) + 1
+        self.y = np.linspace(low, high, n)
+        values = utility_values(self.y, s)
+        h = values.hazard
+        # ln F and h are interpolated with their exact slopes.
+        self._log_cdf = CubicHermiteSpline(self.y, values.log_cdf, h)
+        self._hazard = CubicHermiteSpline(self.y, h, -values.slope)
+        self._slope = CubicSpline(self.y, values.slope)
+        self.log_density = CubicHermiteSpline(
+            self.y, values.log_cdf + np.log(h), h - values.slope / h
+        )
+        """ln F′, and through its derivatives the place and the width of integrands."""
+
+    def __call__(self, y: Array) -> Utility:
+        """Values at y of any shape; beyond the table by direct evaluation."""
+        inside = np.clip(y, self.y[0], self.y[-1])
+        out = Utility(self._log_cdf(inside), self._hazard(inside), self._slope(inside))
+        far = y < self.y[0]
+        if far.any():
+            exact = utility_values(y[far], self.s)
+            for part, value in zip(out, exact, strict=True):
+                part[far] = value
+        return out
+
+
+@lru_cache(maxsize=32)
+def utility_table(s: float) -> UtilityTable:
+    """The table at s, made once."""
+    return UtilityTable(s)
