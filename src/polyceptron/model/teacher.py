@@ -86,6 +86,7 @@ class Teacher(_Rule):
     noise: Channel = field(default="none")  # type: ignore[assignment]
 
     model: ClassVar[str] = "argmax"
+    common_shift: ClassVar[bool] = True  # a shift of all classes' weights changes no label
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_classes", check_classes(self.n_classes))
@@ -116,6 +117,7 @@ class Perceptron(_Rule):
     noise: Channel = field(default="none")  # type: ignore[assignment]
 
     model: ClassVar[str] = "perceptron"
+    common_shift: ClassVar[bool] = False
     n_classes: ClassVar[int] = 2  # type: ignore[misc]
 
     def __post_init__(self) -> None:
