@@ -1,0 +1,83 @@
+"""What a row of weights leaves unknown at signal-to-noise ratio q̂, for any prior and any k.
+
+One row u = Pw in R^r is seen as γ = q̂u* + √q̂ ξ. With ⟨·⟩ the posterior,
+
+    v(q̂) = 1 − F(q̂) = E tr Cov⟨u⟩ / r,            ψ(q̂) = E ln Z_w(γ, q̂) − r q̂/2 = −(r/2) ∫_0^q̂ v,
+
+so that the free entropy is Φ = (r/2) q̂ v + ψ + αΨ_out, with no large terms that cancel, and v
+keeps its digits when q → 1 (a sum of positive terms, never 1 − q). Which sum depends on the prior:
+
+    Gaussian                     1/(1 + q̂)
+    finite, r ≤ 2                the points that a row can take, on a grid            `points`
+    finite, r ≥ 3                k − 1 classes sampled, the last one integrated       `finite_rows`
+    any other, one weight        one integral
+    any other, k ≤ 3             a lattice; at large q̂ panels along the gaps          `lattice`, `gaps`
+    any other, k ≥ 4             the fields sampled                                   `sampled_rows`
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.model import AnyTeacher
+from polyceptron.model.priors import Prior
+from polyceptron.theory.weights.field_law import FieldTable, scalar_posterior
+from polyceptron.theory.weights.finite_rows import finite_row_variance
+from polyceptron.theory.weights.gaps import gap_variance
+from polyceptron.theory.weights.lattice import lattice_size, lattice_variance
+from polyceptron.theory.weights.points import point_variance
+from polyceptron.theory.weights.sampled_rows import sampled_row_variance
+
+Array = NDArray[np.float64]
+_LARGEST_LATTICE = {2: 700, 3: 230}  # points on each side of 0: a tenth of a second
+# Nodes of a panel of the gaps, step along the shift; and the relative error that they leave.
+_GAP_RULE = {2: (24, 0.06), 3: (14, 0.14)}
+_GAP_ERROR = {2: 1e-8, 3: 3e-6}
+
+
+def residual_variance(teacher: AnyTeacher, q_hat: Any, log2_points: int = 8) -> Array:
+    """v at the signal-to-noise ratios q̂ (p,), 0 ≤ q̂: shape (p, replicates)."""
+    q_hat = np.atleast_1d(np.asarray(q_hat, dtype=float))
+    if teacher.prior.gaussian:
+        return 1 / (1 + q_hat)[:, None]
+    return np.stack([_variance(teacher, float(value), log2_points) for value in q_hat])
+
+
+def rule_error(teacher: AnyTeacher, q_hat: float) -> float:
+    """The relative error of v that the rules leave at q̂, sampling apart."""
+    prior, k = teacher.prior, teacher.n_classes
+    if prior.gaussian or prior.support is not None or not teacher.common_shift:
+        return 0.0
+    return _GAP_ERROR.get(k, 1e-5) if not _on_lattice(prior, k, q_hat) else 0.0
+
+
+def _on_lattice(prior: Prior, k: int, q_hat: float) -> bool:
+    return k <= 3 and lattice_size(prior, q_hat) <= _LARGEST_LATTICE[k]
+
+
+def _variance(teacher: AnyTeacher, q_hat: float, log2_points: int) -> Array:
+    prior, k = teacher.prior, teacher.n_classes
+    if prior.support is not None:
+        if teacher.reduced_rank > 2:
+            return finite_row_variance(prior, k, q_hat, log2_points)
+        return np.array([point_variance(teacher, q_hat)])
+    if not teacher.common_shift:
+        return np.array([single_variance(prior, q_hat)])
+    if k > 3:
+        return sampled_row_variance(prior, k, q_hat, log2_points)
+    if _on_lattice(prior, k, q_hat):
+        return np.array([lattice_variance(prior, k, q_hat)])
+    return np.array([gap_variance(FieldTable(prior, q_hat), k, *_GAP_RULE[k])[0]])
+
+
+def single_variance(prior: Prior, q_hat: float) -> float:
+    """v = E var(w | y) of one weight without a common shift: equal steps of t = asinh y."""
+    end = math.asinh(math.sqrt(q_hat) * prior.extent + 8.5)
+    t = np.linspace(-end, end, 2 * math.ceil(end / 0.02) + 1)
+    found = scalar_posterior(prior, q_hat, np.sinh(t))
+    mass = np.exp(found.log_f) * np.cosh(t) * (t[1] - t[0])
+    return float(mass @ found.variance)
