@@ -81,15 +81,25 @@ def bivariate_orthant(a: Array, b: Array, rho: float | Array) -> Bivariate:
     return Bivariate(*out)
 
 
-def _central(a: Array, b: Array, c1: Array, c2: Array, rho: float | Array) -> Bivariate:
-    """Owen: Z = ½Φ(a) + ½Φ(b) − T(a, c₁/a) − T(b, c₂/b) − ½[ab < 0]."""
+def corner_cdf(a: Array, b: Array, c1: Array, c2: Array) -> Array:
+    """Z to absolute accuracy 1e-15, from a, b and the corner's coordinates c₁, c₂ (same shapes).
+
+    Owen: Z = ½Φ(a) + ½Φ(b) − T(a, c₁/a) − T(b, c₂/b) − ½[ab < 0]. The caller gives c₁ and c₂, which
+    it may know without the cancellation of b − ρa as ρ → 1; a = b = 0 is 0/0.
+    """
     h, g = np.where(a == 0, _TINY, a), np.where(b == 0, _TINY, b)
-    t = owens_t(h, c1 / h) + owens_t(g, c2 / g)
+    with np.errstate(over="ignore"):
+        t = owens_t(h, c1 / h) + owens_t(g, c2 / g)
+    return np.asarray(0.5 * (ndtr(a) + ndtr(b)) - t - 0.5 * ((h < 0) != (g < 0)))
+
+
+def _central(a: Array, b: Array, c1: Array, c2: Array, rho: float | Array) -> Bivariate:
+    """Owen's form, with the angle of the wedge where the corner is at the centre."""
+    z = corner_cdf(a, b, c1, c2)
     centre = (a == 0) & (b == 0)
-    if centre.any():  # c/h is 0/0 there; the angle of the wedge gives Z
-        t = np.where(centre, 0.25 - np.arcsin(rho) / (2 * math.pi), t)
+    if centre.any():
+        z = np.where(centre, 0.25 + np.arcsin(rho) / (2 * math.pi), z)
     sigma = np.sqrt(1 - np.square(rho))
-    z = 0.5 * (ndtr(a) + ndtr(b)) - t - 0.5 * ((h < 0) != (g < 0))
     pa, pb = np.exp(-0.5 * a * a), np.exp(-0.5 * b * b)
     scale = 1 / (_SQRT_2PI * z)
     corner = np.exp(-0.5 * (a * a + c1 * c1)) / (2 * math.pi * sigma * z)

@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, owens_t
+from scipy.special import ndtr
 
+from polyceptron.numerics.bivariate import corner_cdf
 from polyceptron.numerics.orthant import argmax_orthant
 
 Array = NDArray[np.float64]
@@ -63,12 +64,10 @@ def half_correlated(a: Array, b: Array) -> tuple[Array, Array]:
     np.exp(-0.5 * a * a, out=slopes[0])
     near = np.flatnonzero((b < _SEEN) & (a > -_SEEN))
     if near.size:
-        h, g = a[near], b[near]
-        slopes[0, near] *= ndtr((2 * g - h) / _SQRT3)
-        slopes[1, near] = np.exp(-0.5 * g * g) * ndtr((2 * h - g) / _SQRT3)
-        h, g = np.where(h == 0, 1e-300, h), np.where(g == 0, 1e-300, g)
-        with np.errstate(over="ignore"):
-            t = owens_t(h, (2 * g / h - 1) / _SQRT3) + owens_t(g, (2 * h / g - 1) / _SQRT3)
-        z[near] = 0.5 * (z[near] + ndtr(g)) - t - 0.5 * ((h < 0) != (g < 0))
+        h, g = (np.where(x == 0, 1e-200, x) for x in (a[near], b[near]))  # keeps 0/0 out
+        first, second = (2 * g - h) / _SQRT3, (2 * h - g) / _SQRT3
+        slopes[0, near] *= ndtr(first)
+        slopes[1, near] = np.exp(-0.5 * g * g) * ndtr(second)
+        z[near] = corner_cdf(h, g, first, second)
     slopes /= math.sqrt(2 * math.pi)
     return z, slopes

@@ -23,11 +23,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, owens_t
+from scipy.special import ndtr
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.arrays import as_numbers
-from polyceptron.model.teacher import check_classes
+from polyceptron.model.channels import Channel
+from polyceptron.model.checks import check_classes
+from polyceptron.numerics.bivariate import corner_cdf
 from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
 
 Array = NDArray[Any]
@@ -62,6 +64,16 @@ def error_slope(theta: Any, n_classes: int) -> Array:
     if k == 2:
         return np.full_like(theta, 1 / math.pi)
     return _ratio(k)(theta) + theta * _ratio(k).derivative()(theta)
+
+
+def error_on_labels(channel: Channel, tau: Any, n_classes: int) -> Array:
+    """ε on labels as the channel draws them, at τ = ρ/√(1−ρ²)."""
+    return channel.drawn_error(tau, n_classes, lambda t: error_at_tau(t, n_classes))
+
+
+def error_at_tau(tau: Any, n_classes: int) -> Array:
+    """ε against the noiseless rule at τ, accurate as τ → ∞."""
+    return error_from_angle(np.arctan2(1.0, np.asarray(tau, dtype=float)), n_classes)
 
 
 def angle(complement: Any) -> Array:
@@ -100,8 +112,7 @@ def _integral(theta: float, k: int, step: float) -> float:
     v = rho * u + sigma * y
     A = ndtr(u)
     with np.errstate(divide="ignore", invalid="ignore"):
-        both = 0.5 * (A + ndtr(v)) - owens_t(u, y / u) - owens_t(v, (sigma * u - rho * y) / v)
-        both -= 0.5 * (u * v < 0)
+        both = corner_cdf(u, v, y, sigma * u - rho * y)
         lost = np.clip((A - both) / A, 0.0, 1.0)  # D/A
         wrong = -np.exp((k - 1) * np.log(A)) * np.expm1((k - 1) * np.log1p(-lost))
     density = np.exp(-0.5 * (u * u + y * y)) / (2 * math.pi)

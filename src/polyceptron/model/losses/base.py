@@ -6,6 +6,8 @@
 The theory and message passing see a loss only through `denoise`, that is f and −tr_⊥ ∂f, the trace
 on the space 1⊥ of class differences (the labels show nothing else).
 
+It integrates over a loss in the coordinates that the loss offers (`coordinates`).
+
 To add a loss, subclass `Loss`: give `name`, `value`, `gradient` and `hessian`; `prox` and `denoise`
 then come from a safeguarded Newton method (give your own where a closed form exists). `checking`
 tries a loss when it is given; the theory asks that it depend on differences of fields only and
@@ -20,6 +22,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from polyceptron.model.law import Law
+from polyceptron.model.losses import coordinates
+from polyceptron.model.losses.coordinates import Placed, Pull
 from polyceptron.model.registry import Registry
 
 Array = NDArray[np.float64]
@@ -46,6 +51,9 @@ class Loss(ABC):
     kinks: ClassVar[tuple[float, ...]] = ()
     """Gaps of two classes at which f bends, where a panel must end."""
 
+    margin_floor: ClassVar[float | None] = None
+    """The margin to which every smaller one of a training sample is lifted, for hard margins."""
+
     solver: ClassVar[str] = "newton"
     """Which solver of `algorithms.erm` fits it."""
 
@@ -64,6 +72,47 @@ class Loss(ABC):
     def value_at_prox(self, z: Any, y: Any) -> Array:
         """ℓ on training samples, whose fields are proximal points, shape (n,)."""
         return self.value(z, y)
+
+    # What the fields side of the theory asks: see `coordinates`.
+
+    def at_gaps(self, gaps: Array, V: float) -> Pull:
+        """What label 1 pulls at gaps ω₁ − ω_h (k−1, n), the smallest first."""
+        return coordinates.pull_at_gaps(self, gaps, V)
+
+    def line_breaks(self, breaks: Array, V: float) -> Array:
+        """Two classes: break points (b',) of its coordinate, from those (b,) of the gap."""
+        return coordinates.line_breaks(self, breaks, V)
+
+    def on_line(self, x: Array, V: float) -> Placed:
+        """Two classes: gaps and pull at coordinates x (n,)."""
+        return Placed(x[None], 1.0, self.at_gaps(x[None], V))
+
+    def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
+        """Three: break points (rows, b') along rows x (rows,), from those (b,) of g₂ − g₁."""
+        return coordinates.plane_breaks(self, row, breaks, V)
+
+    def on_plane(self, row: Array, y: Array, V: float) -> Placed:
+        """Three classes: gaps and pull at coordinates (n,), (n,); the second is ≤ g₂ − g₁."""
+        gaps = np.stack([row, row + y])
+        return Placed(gaps, 1.0, self.at_gaps(gaps, V))
+
+    def mistake_gap(self, V: float) -> float | None:
+        """The gap to the best loser below which a training sample is mistaken, where the other
+        classes do not matter; None where they do or it is not known."""
+        return None
+
+    def fresh_margin(self, margin: Array, V: float) -> tuple[Array, float] | None:
+        """The fresh margin that training moves to `margin`, and its slope, where only it matters."""
+        return None
+
+    def explicit_averages(
+        self, law: Law, signal: float, n_classes: int
+    ) -> tuple[float, float, float, float] | None:
+        """M, Q, C and D of the fields side in closed form, where there is one.
+
+        `signal` is the channel's c = E[e_y·z]/(k − 1).
+        """
+        return None
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         """Drop inherited short cuts where value, gradient or Hessian are given anew."""
@@ -145,6 +194,15 @@ SHORT_CUTS = (
     "probabilities",
     "decay",
     "value_at_prox",
+    "margin_floor",
+    "at_gaps",
+    "line_breaks",
+    "on_line",
+    "plane_breaks",
+    "on_plane",
+    "mistake_gap",
+    "fresh_margin",
+    "explicit_averages",
 )
 
 LOSSES: Registry[Loss] = Registry("loss", Loss)  # type: ignore[type-abstract]

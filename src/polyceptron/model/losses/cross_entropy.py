@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.special import log_softmax, softmax
 
+from polyceptron.model.losses import softmax_coordinates as proximal
 from polyceptron.model.losses.base import Array, Loss, broadcast
+from polyceptron.model.losses.coordinates import Placed, Pull
 from polyceptron.model.losses.max_margin import MaxMargin
 from polyceptron.model.registry import Entry
 from polyceptron.numerics.softmax_prox import softmax_prox
@@ -57,6 +59,25 @@ class CrossEntropy(Loss):
     def decay(self, ridge: float | str) -> float | None:
         """2/3 at a fixed ridge (the norm grows as (α/λ)^(1/3)), 1 without or at the best one."""
         return 1.0 if ridge in (0, "optimal") else 2 / 3
+
+    def at_gaps(self, gaps: Array, V: float) -> Pull:
+        return proximal.pull_at_gaps(gaps, V)
+
+    def line_breaks(self, breaks: Array, V: float) -> Array:
+        return proximal.line_breaks(breaks, V)
+
+    def on_line(self, x: Array, V: float) -> Placed:
+        return proximal.on_line(x, V)
+
+    def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
+        return proximal.plane_breaks(row, breaks, V)
+
+    def on_plane(self, row: Array, y: Array, V: float) -> Placed:
+        return proximal.on_plane(row, y, V)
+
+    def mistake_gap(self, V: float) -> float | None:
+        """−V: at z₁ = z₂ the gap is −V(1 − p₁ + p₂) = −V wherever the others are."""
+        return -V
 
 
 ENTRY: Entry[Loss] = Entry(

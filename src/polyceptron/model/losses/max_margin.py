@@ -8,6 +8,7 @@ import numpy as np
 
 from polyceptron.model.losses.base import Array, Labels, Loss, broadcast
 from polyceptron.model.registry import Entry
+from polyceptron.numerics.panels import merge_breaks
 
 
 class MaxMargin(Loss):
@@ -20,6 +21,7 @@ class MaxMargin(Loss):
     name = "max-margin"
     scale_free = True
     kinks = (1.0,)
+    margin_floor = 1.0
     solver = "max-margin"
 
     def value(self, z: Any, y: Any) -> Array:
@@ -55,6 +57,20 @@ class MaxMargin(Loss):
     def value_at_prox(self, z: Any, y: Any) -> Array:
         """0: no training sample is inside the margin."""
         return np.zeros(len(np.asarray(z)))
+
+    def line_breaks(self, breaks: Array, V: float) -> Array:
+        """f is linear below a gap of 1 and 0 above."""
+        return merge_breaks([breaks], float(breaks[0]), float(breaks[-1]), keep=self.kinks)
+
+    def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
+        """The worst loser is active for g₂ − g₁ < (1 − g₁)/2."""
+        kink = np.clip((1 - row) / 2, 0.0, breaks[-1])[:, None]
+        columns = np.broadcast_to(breaks, (len(row), len(breaks)))
+        return np.sort(np.concatenate([columns, kink], axis=1), axis=1)
+
+    def mistake_gap(self, V: float) -> float | None:
+        """None is."""
+        return -np.inf
 
 
 def active_margins(omega: Array, y: Labels) -> tuple[Array, Array]:

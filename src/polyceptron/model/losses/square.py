@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from polyceptron.model.law import Law
 from polyceptron.model.losses.base import Array, Loss, broadcast, one_hot
 from polyceptron.model.registry import Entry
 
@@ -39,6 +40,25 @@ class SquareLoss(Loss):
     def without_ridge(self) -> Loss | None:
         """The interpolation of least norm, or least squares: the loss itself."""
         return self
+
+    def mistake_gap(self, V: float) -> float | None:
+        """−V: training moves a margin g to (g + V)/(1 + V)."""
+        return -V
+
+    def fresh_margin(self, margin: Array, V: float) -> tuple[Array, float] | None:
+        return np.asarray(margin * (1 + V) - V), 1 + V
+
+    def explicit_averages(
+        self, law: Law, signal: float, n_classes: int
+    ) -> tuple[float, float, float, float] | None:
+        """With f = (e_y − ω)/(1 + V) on 1⊥, E‖e_y‖² = (k−1)/k and E e_y·ω = (k−1) m c there:
+
+        M = c/(1+V),   Q = (1/k − 2mc + q)/(1+V)²,   C = 1/(1+V),   D = (mc/q − 1)/(1+V)
+        """
+        shrink = 1 / (1 + law.V)
+        pull = signal * law.m
+        Q = (1 / n_classes - 2 * pull + law.q) * shrink**2
+        return signal * shrink, Q, shrink, (pull / law.q - 1) * shrink
 
     def decay(self, ridge: float | str) -> float | None:
         """1/2 at any ridge."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from polyceptron.model.denoisers import RowEstimate
 from polyceptron.model.features import Spectrum
-from polyceptron.model.law import Hats
+from polyceptron.model.law import Hats, Law
 from polyceptron.model.registry import Registry
 
 
@@ -21,7 +21,7 @@ class Penalty(ABC):
         """argmin_u Λ‖u‖²/2 − γ·u + P(u) at γ (..., k), and the trace of its derivative in γ."""
 
     @abstractmethod
-    def overlaps(self, hats: Hats, spectrum: Spectrum) -> tuple[float, float, float]:
+    def law(self, hats: Hats, spectrum: Spectrum) -> Law:
         """m, q, V: the weights side of the theory, averaged over the features' spectrum."""
 
 

@@ -8,6 +8,7 @@ features (eq. SE for s = θ = 1). The teacher's prior enters by its variance onl
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,7 +17,7 @@ import numpy as np
 from polyceptron.model.checks import check_ridge
 from polyceptron.model.denoisers import RowEstimate
 from polyceptron.model.features import Spectrum
-from polyceptron.model.law import Hats
+from polyceptron.model.law import Hats, Law
 from polyceptron.model.penalties.base import Penalty
 from polyceptron.model.registry import Entry
 
@@ -42,14 +43,17 @@ class Ridge(Penalty):
         variance = np.broadcast_to((gamma.shape[-1] - 1) * V, gamma.shape[:-1])
         return RowEstimate(gamma * V[..., None], variance)
 
-    def overlaps(self, hats: Hats, spectrum: Spectrum) -> tuple[float, float, float]:
-        """m, q, V as above."""
-        s, theta, share = spectrum.eigenvalues, spectrum.signal, spectrum.fraction
+    def law(self, hats: Hats, spectrum: Spectrum) -> Law:
+        """m, q, V as above; q − m² is the noise's part plus the spread of s/(λ + V̂s) under sθ."""
+        s, fraction = spectrum.eigenvalues, spectrum.fraction
+        signal = fraction * s * spectrum.signal  # shares of the teacher's field, which sum to 1
         response = s / (self.strength + hats.V * s)
-        V = float(share @ response)
-        m = hats.m * float(share @ (s * theta * response))
-        q = float(share @ (response**2 * (hats.m**2 * s * theta + hats.q)))
-        return m, q, V
+        mean = float(signal @ response)
+        m = hats.m * mean
+        rest = hats.q * float(fraction @ response**2)
+        rest += hats.m**2 * float(signal @ (response - mean) ** 2)
+        V = float(fraction @ response)
+        return Law(m / math.sqrt(rest) if rest > 0 else 0.0, m * m + rest, V)
 
 
 ENTRY: Entry[Penalty] = Entry("ridge", "(λ/2) times the squared norm", Ridge, ("strength",), (0.1,))

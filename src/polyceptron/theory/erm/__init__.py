@@ -1,15 +1,16 @@
 """Empirical risk minimisation in the limit of large d (eq. SE, theorem 1, corollary 1).
 
-Reading order: `averages` (what a loss contributes), computed in `two`, `three` and `many`;
-`equations` and `solver`; `fixed_point`; `square` (closed form); `ridge` (the best λ); `agreement`
-and `margins`; `public`; `iteration` (what message passing follows).
+Reading order: `equations` (the loop's fixed point as a root), `coarse_root` and `refinement` (how it
+is found), `fixed_point` (the answer), `least_squares` (closed form), `best_ridge`; `training`,
+`margin_probability` and `margin_law` (what samples see); `risk_rows`; `iteration` (what message
+passing follows).
 """
 
-from polyceptron.theory.erm.fixed_point import ErmFixedPoint
+from polyceptron.theory.erm.fixed_point import ErmFixedPoint, erm_fixed_point, optimal_ridge
 from polyceptron.theory.erm.iteration import ErmStep, erm_state_evolution
-from polyceptron.theory.erm.margins import MarginLaw, margin_law
-from polyceptron.theory.erm.public import erm_fixed_point, erm_rows, optimal_ridge, ridge_rows
-from polyceptron.theory.erm.square import best_square_ridge
+from polyceptron.theory.erm.least_squares import best_square_ridge
+from polyceptron.theory.erm.margin_law import MarginLaw, margin_law
+from polyceptron.theory.erm.risk_rows import erm_rows, ridge_rows
 
 __all__ = [
     "ErmFixedPoint",

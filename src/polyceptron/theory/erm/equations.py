@@ -1,141 +1,117 @@
-"""The fixed-point equations of empirical risk minimisation, as a root-finding problem (eq. SE).
+"""The fixed point of the loop as a root-finding problem in the logarithms of (τ, q, V) (eq. SE).
 
-    V = 1/(λ + V̂),   m = m̂V,   q = (m̂² + q̂)V²,      m̂ = αM, q̂ = αQ, V̂ = αC
+Three systems with the same roots:
 
-in the unknowns θ = (ln τ, ln q, ln V), where τ = ρ/√(1−ρ²), and the equations read
+- `LoopEquations`: ln(law after a round) − ln(law before), for any penalty and spectrum.
+- `IsotropicEquations`: for a ridge and independent features V = 1/(λ + V̂), m = m̂V, q = (m̂² + q̂)V²,
 
-    τ² = αM²/Q,    λ = α(M(1−ρ²)/m + D),    1/V = λ + αC.
+      τ² = αM²/Q,    λ = α(M(1−ρ²)/m + D),    1/V = λ + αC.
 
-The second is m(λ + αC) = αM after integration by parts: for small λ or large α both sides of the
-latter nearly cancel and λ drowns, here nothing does. For max-margin f ∝ 1/V, so V drops out: two
-unknowns remain, τ² = αM²/Q and ρ√q = αM at V = 1, and the second equation gives λV.
+  The second is m(λ + αC) = αM after integration by parts: for small λ or large α both sides of the
+  latter nearly cancel and λ drowns, here nothing does.
+- `ScaleFreeEquations`: a loss with f ∝ 1/V (max-margin). V drops out, two unknowns remain,
+  τ² = αM²/Q and ρ√q = αM at V = 1, and the equation of the ridge gives λV.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from typing import ClassVar, Protocol
 
 import numpy as np
-from scipy.special import log_ndtr
 
-from polyceptron.model.losses import Loss, MaxMargin
-from polyceptron.numerics.erm_nodes import Array
-from polyceptron.theory.erm import many, three, two
-from polyceptron.theory.erm.averages import Averages, Law
-from polyceptron.theory.erm.square import solve_square
+from polyceptron.model.law import Hats, Law
+from polyceptron.theory.fields.averages import Array, Averages
+from polyceptron.theory.sides import Problem
 
 _FLOOR = 1e-300
 
 
-@dataclass(frozen=True)
-class Problem:
-    """Number of classes, loss, ridge and sample ratio."""
+class Equations(Protocol):
+    """A system F(θ) = 0 whose root is the fixed point of a problem."""
 
-    n_classes: int
-    loss: Loss
-    ridge: float
-    alpha: float
+    n_unknowns: ClassVar[int]
 
     @property
-    def hard(self) -> bool:
-        """Max-margin: two unknowns, V a free scale."""
-        return isinstance(self.loss, MaxMargin)
+    def problem(self) -> Problem:
+        """What is solved."""
+        ...
 
     def law(self, theta: Array) -> Law:
         """The law of the fields at θ."""
-        V = 1.0 if self.hard else math.exp(theta[2])
-        return Law(math.exp(theta[0]), math.exp(theta[1]), V)
+        ...
 
     def residual(self, theta: Array, averages: Averages) -> Array:
-        """The equations at θ, shape (unknowns, replicates); zero at the fixed point."""
-        law, a = self.law(theta), averages
-        log_alpha = math.log(self.alpha)
+        """F (unknowns, replicates) at θ, from the averages there."""
+        ...
+
+    def solution(self, theta: Array, averages: Averages) -> tuple[Law, Hats]:
+        """What is reported at the root."""
+        ...
+
+
+@dataclass(frozen=True)
+class LoopEquations:
+    """ln of the law after a round less that before."""
+
+    problem: Problem
+    n_unknowns: ClassVar[int] = 3
+
+    def law(self, theta: Array) -> Law:
+        return Law(math.exp(theta[0]), math.exp(theta[1]), math.exp(theta[2]))
+
+    def residual(self, theta: Array, averages: Averages) -> Array:
+        a, p = averages, self.problem
+        columns = []
+        for M, Q, C in zip(a.M, a.Q, a.C, strict=True):
+            after = p.law(Hats(p.alpha * float(M), p.alpha * float(Q), p.alpha * float(C)))
+            columns.append([after.tau, after.q, after.V])
+        return np.asarray(theta)[:, None] - _log(np.array(columns).T)
+
+    def solution(self, theta: Array, averages: Averages) -> tuple[Law, Hats]:
+        return self.law(theta), self.problem.hats(averages)
+
+
+@dataclass(frozen=True)
+class IsotropicEquations(LoopEquations):
+    """A ridge, and independent features."""
+
+    def residual(self, theta: Array, averages: Averages) -> Array:
+        law, a, p = self.law(theta), averages, self.problem
+        log_alpha = math.log(p.alpha)
         # τ² = αM²/Q
         first = theta[0] - 0.5 * log_alpha - _log(a.M) + 0.5 * _log(a.Q)
-        if self.hard:  # ρ√q = αMV
-            size = math.log(law.rho) + 0.5 * theta[1] - log_alpha - _log(a.M)
-            return np.stack([first, size])
-        pull = a.M * (law.teacher_width**2 / law.m)
-        balance = _log(self.ridge + self.alpha * a.D_minus) - _log(self.alpha * (pull + a.D_plus))
-        third = theta[2] + _log(self.ridge + self.alpha * a.C)
+        pull = a.M * (law.residual / law.m)
+        balance = _log(p.ridge + p.alpha * a.D_minus) - _log(p.alpha * (pull + a.D_plus))
+        third = theta[2] + _log(p.ridge + p.alpha * a.C)
         return np.stack([first, balance, third])
 
-    def scaled_V(self, theta: Array, averages: Averages) -> float:
-        """λV of max-margin, from the averages at V = 1."""
+
+@dataclass(frozen=True)
+class ScaleFreeEquations:
+    """Two unknowns; the averages are taken at V = 1 and the solution is reported at λ = 1."""
+
+    problem: Problem
+    n_unknowns: ClassVar[int] = 2
+
+    def law(self, theta: Array) -> Law:
+        return Law(math.exp(theta[0]), math.exp(theta[1]), 1.0)
+
+    def residual(self, theta: Array, averages: Averages) -> Array:
         law, a = self.law(theta), averages
-        pull = float(np.mean(a.M)) * law.teacher_width**2 / law.m
-        return self.alpha * (pull + float(np.mean(a.D_plus)) - float(np.mean(a.D_minus)))
+        log_alpha = math.log(self.problem.alpha)
+        first = theta[0] - 0.5 * log_alpha - _log(a.M) + 0.5 * _log(a.Q)
+        size = math.log(law.rho) + 0.5 * theta[1] - log_alpha - _log(a.M)  # ρ√q = αMV
+        return np.stack([first, size])
+
+    def solution(self, theta: Array, averages: Averages) -> tuple[Law, Hats]:
+        law, a, alpha = self.law(theta), averages.mean(), self.problem.alpha
+        pull = float(a.M[0]) * law.residual / law.m
+        V = alpha * (pull + float(a.D_plus[0]) - float(a.D_minus[0]))
+        hats = self.problem.hats(a)
+        return Law(law.tau, law.q, V), Hats(hats.m / V, hats.q / V**2, hats.V / V)
 
 
 def _log(x: Array) -> Array:
     return np.asarray(np.log(np.maximum(x, _FLOOR)))
-
-
-Rule = Callable[[Law], Averages]
-
-
-def rule_at(problem: Problem, level: int, reference: Law) -> Rule:
-    """The averages at a level of accuracy; nodes are placed for `reference` and kept."""
-    k, loss = problem.n_classes, problem.loss
-    if k == 2:
-        line = two.place_nodes(loss, reference, level)
-        return lambda law: two.averages(loss, law, line)
-    if k == 3:
-        grid = three.place_nodes(loss, reference, level)
-        return lambda law: three.averages(loss, law, grid)
-    points = many.place_points(k, loss, reference, level)
-    return lambda law: many.averages(loss, law, points)
-
-
-def n_levels(n_classes: int) -> int:
-    """How many levels of accuracy there are."""
-    return {2: len(two.ORDERS), 3: len(three.ORDERS)}.get(n_classes, len(many.LOG2_POINTS))
-
-
-def quadratic_guess(problem: Problem) -> Array:
-    """θ of the loss's expansion at z = 0, which the square loss solves in closed form.
-
-    With −∇ℓ(0) = β(e_y − 1/k) and Hessian h on 1⊥ the fields are β/h times those of the square
-    loss at ridge λ/h.
-    """
-    k = problem.n_classes
-    zero, label = np.zeros((1, k)), np.zeros(1, dtype=np.int64)
-    if problem.hard:
-        # A margin of 1 asks for fields of order 1, whose direction is about that of least squares.
-        base, scale = solve_square(k, problem.alpha, 1.0), 2.0
-    else:
-        H = problem.loss.hessian(zero, label)[0]
-        h = (float(np.trace(H)) - float(H.sum()) / k) / (k - 1)
-        slope = problem.loss.gradient(zero, label)[0]
-        beta = float(slope[1:].mean() - slope[0])
-        h = h if h > 1e-12 else beta
-        base, scale = solve_square(k, problem.alpha, problem.ridge / h), beta / h
-    rho = min(base.m / math.sqrt(base.q), 1 - 1e-12)
-    tau = rho / math.sqrt(1 - rho**2)
-    log_q = math.log(base.q) + 2 * math.log(scale)
-    theta = [math.log(tau), log_q]
-    if not problem.hard:
-        theta.append(math.log(base.V / h))
-    return np.array(theta)
-
-
-@lru_cache(maxsize=256)
-def boundary_density(n_classes: int) -> float:
-    """B_k = (k(k−1)/2) ∫ φ(s) Φ(s/√2)^{k−2} ds: class boundaries per unit gap, B₂ = 1."""
-    s = np.linspace(-12.0, 12.0, 1201)
-    log_p = -0.5 * s**2 + (n_classes - 2) * log_ndtr(s / math.sqrt(2))
-    total = float(np.exp(log_p).sum() * (s[1] - s[0])) / math.sqrt(2 * math.pi)
-    return n_classes * (n_classes - 1) / 2 * total
-
-
-def two_class_twin(problem: Problem) -> Problem:
-    """The two-class problem with as many samples per boundary and direction.
-
-    When data are plentiful only pairs of classes meet, and M, Q, C of k classes are B_k/(k−1) times
-    those of two: a fine guess at any α, and exact in the limit of large α.
-    """
-    k = problem.n_classes
-    return Problem(2, problem.loss, problem.ridge, problem.alpha * boundary_density(k) / (k - 1))

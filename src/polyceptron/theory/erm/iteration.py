@@ -1,26 +1,27 @@
-"""The state-evolution iteration, step by step: what message passing for ERM follows (eq. SE).
+"""State evolution of empirical risk minimisation, step by step: the plain loop (eq. SE).
 
-m̂ = αM, q̂ = αQ, V̂ = αC at (m, q, V);   V ← 1/(λ + V̂),   m ← m̂V,   q ← (m̂² + q̂)V²
+It is what message passing with the loss's denoiser follows, and where the faster ways must end.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import islice
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from polyceptron.errors import InvalidInput
-from polyceptron.model.estimators import ERM
-from polyceptron.model.losses import MaxMargin, SquareLoss
-from polyceptron.model.teacher import check_classes
-from polyceptron.theory.erm.averages import Law
-from polyceptron.theory.erm.equations import Problem, rule_at
-from polyceptron.theory.erm.fixed_point import error_at
-from polyceptron.theory.erm.public import check_alpha, check_symmetric
-from polyceptron.theory.erm.square import label_signal
+from polyceptron.model.checks import check_alpha
+from polyceptron.model.law import Hats, Law
+from polyceptron.model.losses import check_symmetric
+from polyceptron.model.teacher import AnyTeacher, check_teacher
+from polyceptron.theory.erm.fixed_point import as_erm
+from polyceptron.theory.generalisation import error_on_labels
+from polyceptron.theory.loop import iterate
+from polyceptron.theory.sides import Problem, erm_sides
+from polyceptron.theory.ways import loss_at_ridge
 
 _NOTHING = 1e-18  # stands for q = 0, where every loss has a finite limit
+_LEVEL_SMOOTH, _LEVEL_SAMPLED = 2, 1  # of accuracy: 1e-8 and about 1e-4, as the figures need
 
 
 class ErmStep(NamedTuple):
@@ -34,9 +35,8 @@ class ErmStep(NamedTuple):
 
 
 def erm_state_evolution(
-    n_classes: int,
-    loss: Any,
-    ridge: float,
+    teacher: AnyTeacher,
+    estimator: Any,
     alpha: float,
     n_steps: int = 50,
     start: tuple[float, float, float] | None = None,
@@ -45,53 +45,45 @@ def erm_state_evolution(
 
     For max-margin, λ only sets the scale of V and is taken to be 1.
 
-    >>> steps = erm_state_evolution(3, "square", ridge=1.0, alpha=2.0, n_steps=100)
+    >>> from polyceptron.model import ERM, Teacher
+    >>> steps = erm_state_evolution(Teacher(3), ERM("square", 1.0), 2.0, n_steps=100)
     >>> round(steps[-1].m / steps[-1].q**0.5, 4)
     0.7848
     """
-    k = check_classes(n_classes)
-    estimator = ERM(loss, ridge)
-    alpha = check_alpha(alpha)
-    hard = isinstance(estimator.loss, MaxMargin)
-    if isinstance(estimator.ridge, str) or (estimator.ridge == 0 and not hard):
-        raise InvalidInput(f"the iteration needs a ridge above 0 (max-margin: none), got {ridge!r}")
-    check_symmetric_or_square(estimator, k)
-    penalty = 1.0 if hard else float(estimator.ridge)
-    m, q, V = start if start is not None else (0.0, 0.0, 1 / penalty)
+    check_teacher(teacher)
+    spec, alpha = as_erm(estimator), check_alpha(alpha)
+    if isinstance(n_steps, bool) or not isinstance(n_steps, int) or not 0 <= n_steps <= 1_000_000:
+        raise InvalidInput(f"n_steps must be a whole number from 0 to 1000000, got {n_steps!r}")
+    scale_free = spec.loss.scale_free
+    if isinstance(spec.ridge, str) or (spec.ridge == 0 and not scale_free):
+        raise InvalidInput(
+            f"the iteration needs a ridge above 0 (max-margin: none), got {spec.ridge!r}"
+        )
+    loss = loss_at_ridge(spec.loss, spec.ridge, teacher.noise)
+    check_symmetric(loss, teacher.n_classes)
+    ridge = 1.0 if scale_free else float(spec.ridge)
+    m, q, V = start if start is not None else (0.0, 0.0, 1 / ridge)
     if not (q >= 0 and V > 0 and abs(m) <= math.sqrt(q) * (1 + 1e-12)):
         raise InvalidInput(f"a start (m, q, V) needs q >= 0, V > 0 and |m| <= √q, got {start!r}")
-    steps = [_step(0, m, q, V, k)]
-    for count in range(1, n_steps + 1):
-        M, Q, C = _averages(k, estimator, m, q, V, alpha)
-        V = 1 / (penalty + alpha * C)
-        m, q = alpha * M * V, ((alpha * M) ** 2 + alpha * Q) * V**2
-        steps.append(_step(count, m, q, V, k))
-    return steps
+    problem = erm_sides(teacher, loss, ridge, alpha)
+    laws = iterate(fields_side(problem), problem.law, Law.of_overlaps(m, q, V))
+    return [
+        ErmStep(count, law.m, law.q, law.V, _error(problem, law))
+        for count, law in enumerate(islice(laws, n_steps + 1))
+    ]
 
 
-def check_symmetric_or_square(estimator: ERM, k: int) -> None:
-    """The square loss is exempt: its part along 1 decouples."""
-    if not isinstance(estimator.loss, SquareLoss):
-        check_symmetric(estimator.loss, k)
+def fields_side(problem: Problem, level: int | None = None) -> Any:
+    """law → m̂, q̂, V̂, nodes placed anew at every law."""
+    if level is None:
+        level = _LEVEL_SAMPLED if problem.sampled else _LEVEL_SMOOTH
+
+    def hats(law: Law) -> Hats:
+        law = Law(law.tau, max(law.q, _NOTHING), law.V)
+        return problem.hats(problem.rule(level, law)(law))
+
+    return hats
 
 
-def _averages(
-    k: int, estimator: ERM, m: float, q: float, V: float, alpha: float
-) -> tuple[float, float, float]:
-    if isinstance(estimator.loss, SquareLoss):
-        c, s2 = label_signal(k)
-        return c / (1 + V), (s2 - 2 * m * c + q) / (1 + V) ** 2, 1 / (1 + V)
-    q = max(q, _NOTHING)
-    law = Law(_tau(m, q), q, V)
-    averages = rule_at(Problem(k, estimator.loss, 1.0, alpha), 2 if k <= 3 else 1, law)(law)
-    return float(np.mean(averages.M)), float(np.mean(averages.Q)), float(np.mean(averages.C))
-
-
-def _tau(m: float, q: float) -> float:
-    return m / math.sqrt(max(q - m * m, 1e-14 * q))
-
-
-def _step(count: int, m: float, q: float, V: float, k: int) -> ErmStep:
-    if q <= 0 or m <= 0:
-        return ErmStep(count, m, q, V, 1 - 1 / k)
-    return ErmStep(count, m, q, V, float(error_at(math.log(_tau(m, q)), k)))
+def _error(problem: Problem, law: Law) -> float:
+    return float(error_on_labels(problem.channel, law.tau, problem.n_classes))

@@ -97,9 +97,7 @@ def _convolved(gaps: Array, x: Array, k: int, guess: float) -> tuple[Array, Arra
     return integrands(P, norm / P, k, guess)
 
 
-def _asked(
-    channel: Channel, gaps: Array, x: Array, v: float, width: float
-) -> tuple[Array, Array]:
+def _asked(channel: Channel, gaps: Array, x: Array, v: float, width: float) -> tuple[Array, Array]:
     """The integrands (n, x) of any channel at losers' gaps (n, k−2) in units of the width."""
     n, k = len(gaps), gaps.shape[1] + 2
     omega = np.empty((n, x.size, k))

@@ -1,7 +1,7 @@
 """Newton's method for a few smooth equations in logarithmic unknowns, with shortened steps.
 
 The equations are evaluated at several levels of accuracy: Newton runs on the coarsest, and each
-finer level only corrects its predecessor with the Jacobian already at hand.
+finer level corrects its predecessor with the Jacobian already at hand (`correct`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Residual = Callable[[Array], Array]
 
-LONGEST_STEP = 1.5  # of a logarithmic unknown
-DIFFERENCE = 1e-5
+LONGEST_STEP = 1.5  # of a logarithmic unknown: a factor 4.5
+DIFFERENCE = 1e-5  # rounding 1e-11 over it and curvature times it are both about 1e-5
 
 
 class Root(NamedTuple):

@@ -1,0 +1,102 @@
+"""Coordinates of cross-entropy: its proximal point, in which the loss varies on scale 1 for every V.
+
+Two classes: everything is explicit in the gap A of the proximal point,
+
+    a = A − 2Vσ(−A),    da/dA = 1 + 2Vσ(A)σ(−A).
+
+Three classes: rows are placed by the A that a would have with two classes, and along a row the gap
+y = ω₂ − ω₃ is replaced by Y = z₂ − z₃; given (a, Y) the remaining gap A solves a two-class problem:
+
+    |∂ω/∂z| on 1⊥ = ∏_h (1 + V p_h) · Σ_h p_h/(1 + V p_h),    ∂a/∂A = 1 + V p₁(2p₂ + p₃).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import expit, wrightomega
+
+from polyceptron.model.losses.coordinates import Array, Placed, Pull
+from polyceptron.numerics.panels import merge_breaks, split_long
+from polyceptron.numerics.softmax_prox import softmax_curvature, solve_softmax, two_class_root
+
+_PANEL = 2.8  # of A, where σ(A) bends: six nodes then give four digits
+_DEAD = 14.0  # e^{−14} = 1e-6 of the pull is left; what remains is a smooth tail
+_TAIL = np.array([4.0, 10.0, 20.0, 40.0])
+_STEPS = np.array([0.7, 2.0, 4.5, 8.0, 13.0, 20.0])  # of Y: e^{−Y} is gone at the last
+
+
+def proximal_gap(gap: Array, V: float) -> Array:
+    """A with A − 2Vσ(−A) = a: the two-class proximal point."""
+    return -two_class_root(-gap, np.full(gap.shape, V))
+
+
+def pull_at_gaps(gaps: Array, V: float) -> Pull:
+    """f, its trace, the loss and the margin at gaps (k−1, n)."""
+    if len(gaps) == 1:
+        return _pull_of_two(proximal_gap(gaps[0], V), V)
+    spread = np.full(gaps.shape[1], V)
+    log_p, u = solve_softmax(-gaps.T, spread)
+    p = np.exp(log_p)
+    trace = softmax_curvature(p, expit(-u), spread)
+    margin = gaps[0] + V * (expit(u) + p[:, 0])
+    return Pull(-p.T, trace, np.logaddexp(0.0, u), margin)
+
+
+def _pull_of_two(A: Array, V: float) -> Pull:
+    g = expit(-A)  # the loser's probability
+    bend = 2 * g * expit(A)
+    return Pull(-g[None], bend / (1 + V * bend), np.logaddexp(0.0, -A), A)
+
+
+def line_breaks(breaks: Array, V: float) -> Array:
+    """Break points of A, from break points of the gap."""
+    A = proximal_gap(breaks, V)
+    low, high = float(A[0]), float(A[-1])
+    # Below, the pull is 1 and its curvature dies as V e^A; above, it dies as e^{−A}.
+    bent = math.log1p(2 * V)
+    first, last = -bent - _DEAD, max(low, bent) + _DEAD
+    points = split_long(A, max(low, first), min(high, last), _PANEL)
+    return merge_breaks([points, first - _TAIL, last + _TAIL], low, high, keep=(0.0,))
+
+
+def on_line(A: Array, V: float) -> Placed:
+    """Gaps and pull at proximal gaps A (n,)."""
+    pull = _pull_of_two(A, V)
+    g = -pull.losers[0]
+    return Placed((A - 2 * V * g)[None], 1 + 2 * V * g * expit(A), pull)
+
+
+def plane_breaks(row: Array, breaks: Array, V: float) -> Array:
+    """Break points (rows, b) of Y at rows (rows,), from break points of y."""
+    # Near the row's start y ≈ Y + c(1 − e^{−Y}), c = V p₂: break points of y, seen in Y.
+    loser = expit(-row)
+    c = (V * loser / (1 + loser))[:, None] + 1e-300
+    Y = np.maximum(breaks - c + np.real(wrightomega(c - breaks + np.log(c))), 0.0)
+    Y[:, 0] = 0.0
+    extra = np.minimum(np.broadcast_to(_STEPS, (len(row), len(_STEPS))), Y[:, -1:])
+    return np.sort(np.concatenate([Y, extra], axis=1), axis=1)
+
+
+def on_plane(row: Array, Y: Array, V: float) -> Placed:
+    """Gaps (2, n) and pull at rows (n,) and gaps Y (n,) of the proximal losers."""
+    loser = expit(-row)
+    a = row - 2 * V * loser
+    E = np.exp(-Y)
+    both = 1 + E
+    log_both = np.log1p(E)
+    u = two_class_root(log_both - a, V * (1 + 0.5 * E) / both)
+    lost = expit(u)
+    p1, p2 = 1 - lost, lost / both
+    p3 = p2 * E
+    gaps = np.empty((2, len(a)))
+    gaps[0] = a
+    gaps[1] = a + Y + V * (p2 - p3)
+    d1, d2, d3 = 1 + V * p1, 1 + V * p2, 1 + V * p3
+    a1, a2, a3 = p1 / d1, p2 / d2, p3 / d3
+    total = a1 + a2 + a3
+    stretch = (1 + 2 * V * loser * (1 - loser)) * d1 * d2 * d3 * total / (1 + V * p1 * (lost + p2))
+    trace = 2 * (a1 * a2 + (a1 + a2) * a3) / total
+    losers = np.stack([-p2, -p3])
+    return Placed(gaps, stretch, Pull(losers, trace, np.logaddexp(0.0, u), log_both - u))

@@ -1,0 +1,94 @@
+"""The ridge of least generalisation error, at given α.
+
+ε falls with τ alone, whatever the labels' noise, so the best λ makes ln τ stationary. Along the
+solutions at fixed α, dθ/d ln λ = −J⁻¹(∂F/∂ln λ), and a bracketed root of its first component is the
+optimum: no comparison of nearly equal errors is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy.optimize import brentq
+
+from polyceptron.errors import ComputationFailed
+from polyceptron.numerics.normal_max import boundary_density
+from polyceptron.theory.erm.coarse_root import coarse_root, home, residual_on
+from polyceptron.theory.erm.equations import Equations
+from polyceptron.theory.fields.averages import Array
+from polyceptron.theory.newton import jacobian_at
+from polyceptron.theory.sides import Problem
+from polyceptron.theory.ways import equations
+
+SMALLEST, LARGEST = 1e-30, 1e6
+_STEP = 1e-4  # of ln λ, for the equations' own dependence on it
+
+
+def ridge_tangent(system: Equations, theta: Array, level: int) -> Array:
+    """dθ/d ln λ along the solutions at fixed α."""
+    place = home(theta)
+    residual = residual_on(system, level, place)
+    jacobian = jacobian_at(residual, theta, residual(theta))
+    problem, law = system.problem, system.law(theta)
+    averages = problem.rule(level, system.law(place))(law).mean()
+    low, high = (
+        equations(problem.at(ridge=problem.ridge * math.exp(s))).residual(theta, averages)[:, 0]
+        for s in (-_STEP, _STEP)
+    )
+    return np.asarray(np.linalg.solve(jacobian, -(high - low) / (2 * _STEP)))
+
+
+def best_ridge(problem: Problem, start: tuple[float, Array] | None = None) -> tuple[Problem, Array]:
+    """The problem at its best ridge, and θ near its solution; `start` is (λ, θ) at a nearby α."""
+    seen: dict[float, tuple[float, Array]] = {}
+    level = 0 if problem.sampled else 1  # the error is second order in ln λ, so this is ample
+
+    def slope(x: float) -> float:
+        if x in seen:
+            return seen[x][0]
+        system = equations(problem.at(ridge=math.exp(x)))
+        near = min(seen, key=lambda other: abs(other - x), default=None)
+        theta = seen[near][1] if near is not None else None if start is None else start[1]
+        root = coarse_root(system, theta)
+        if not root.converged:
+            raise ComputationFailed(
+                f"no fixed point at alpha {problem.alpha:g} and ridge {math.exp(x):.3g} on the way "
+                f"to the optimal ridge; give a ridge instead of 'optimal'"
+            )
+        value = float(ridge_tangent(system, root.theta, level)[0])
+        seen[x] = value, root.theta
+        return value
+
+    x = guess_log_ridge(problem) if start is None else math.log(start[0])
+    low, high = bracket(slope, x)
+    x = low if low == high else float(brentq(slope, low, high, xtol=1e-3, rtol=1e-6))
+    near = min(seen, key=lambda other: abs(other - x))
+    return problem.at(ridge=math.exp(x)), seen[near][1]
+
+
+def guess_log_ridge(problem: Problem) -> float:
+    """About right for cross-entropy: λ ≈ 0.11 for scarce data, 0.22/α² of two classes for plentiful.
+
+    Both ends were read off two-class optima; the bracket needs no more.
+    """
+    k = problem.n_classes
+    twin = problem.alpha * boundary_density(k) / (k - 1)
+    return math.log(0.11 / (1 + twin**2 / 2))
+
+
+def bracket(slope: Callable[[float], float], x: float, step: float = 0.5) -> tuple[float, float]:
+    """Two points around the zero of a falling function; equal ones if it lies at an end."""
+    here = slope(x)
+    if here == 0:
+        return x, x
+    direction = math.copysign(1.0, here)
+    bottom, top = math.log(SMALLEST), math.log(LARGEST)
+    while bottom < x < top:
+        other = min(max(x + direction * step, bottom), top)
+        there = slope(other)
+        if there == 0 or (there > 0) != (here > 0):
+            return min(x, other), max(x, other)
+        x, here, step = other, there, 2 * step
+    return x, x

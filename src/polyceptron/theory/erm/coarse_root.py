@@ -1,0 +1,194 @@
+"""The root of the equations on the coarsest level: where every fixed point begins.
+
+Newton starts from a nearby solution if there is one, else from that of two classes with as many
+samples per boundary, else from the loss's quadratic expansion, and falls back on continuation in λ
+(or in α for scale-free losses). Nodes are placed at a law rounded to a lattice, so that the answer
+does not depend on the way by which the root was found.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from polyceptron.errors import InvalidInput
+from polyceptron.model.features import isotropic
+from polyceptron.numerics.normal_max import boundary_density
+from polyceptron.theory.erm.equations import Equations
+from polyceptron.theory.erm.least_squares import solve_square
+from polyceptron.theory.fields.averages import Array
+from polyceptron.theory.newton import Residual, Root, jacobian_at, newton
+from polyceptron.theory.sides import Problem
+from polyceptron.theory.ways import equations
+
+LATTICE = 0.25  # of ln τ, ln q, ln V: nodes serve a law that is off by half of this well
+_LOOSE, _TIGHT = 1e-3, 1e-7  # while nodes may still move, and at the end
+_EDGE = 80.0  # beyond e^±80 nothing is a solution
+
+
+def home(theta: Array) -> Array:
+    """The lattice point at whose law nodes are placed for roots near θ."""
+    return np.asarray(np.round(theta / LATTICE) * LATTICE)
+
+
+def residual_on(system: Equations, level: int, place: Array) -> Residual:
+    """F(θ) of the mean over replicates, nodes placed at the law of `place`."""
+    rule = system.problem.rule(level, system.law(place))
+
+    def residual(theta: Array) -> Array:
+        return system.residual(theta, rule(system.law(theta)).mean())[:, 0]
+
+    return residual
+
+
+def coarse_root(
+    system: Equations, start: Array | None = None, jacobian: Array | None = None
+) -> Root:
+    """The root on level 0: from `start`, from a twin, or by continuation."""
+    problem = system.problem
+    if start is not None and len(start) == system.n_unknowns:
+        root = try_from(system, start, jacobian)
+        if root.converged:
+            return root
+    twin = _twin(problem)
+    if twin is not None:
+        found = coarse_root(equations(twin))
+        if found.converged:
+            root = try_from(system, _fitted(found.theta, system.n_unknowns))
+            if root.converged:
+                return root
+    root = try_from(system, quadratic_guess(problem, system.n_unknowns))
+    if root.converged:
+        return root
+    return continue_in_alpha(system) if problem.loss.scale_free else continue_in_ridge(system)
+
+
+def try_from(system: Equations, start: Array, jacobian: Array | None = None) -> Root:
+    """Newton on level 0; nodes are placed anew until the root is at home where they sit."""
+    theta, root = start, None
+    for _ in range(8):
+        if not _inside(theta):
+            break
+        place = home(theta)
+        residual = residual_on(system, 0, place)
+        root = newton(residual, theta, tol=_LOOSE, jacobian=jacobian)
+        if not root.converged or not _inside(root.theta):
+            break
+        theta, jacobian = root.theta, root.jacobian
+        if (home(theta) == place).all():
+            root = newton(residual, theta, tol=_TIGHT, jacobian=jacobian)
+            if not root.converged:
+                break
+            theta, jacobian = root.theta, root.jacobian
+            if (home(theta) == place).all():
+                break
+    else:  # on the edge of two lattice cells: either will do
+        root = newton(residual, theta, tol=_TIGHT, jacobian=jacobian)
+    if root is None or not root.converged or not _inside(root.theta):
+        size = np.eye(len(start))
+        return Root(start, np.full(len(start), math.nan), size, False)
+    if not system.problem.sampled:
+        return root
+    # Random levels see only the replicates' spread, so their steps need the Jacobian of this root.
+    return root._replace(jacobian=jacobian_at(residual, root.theta, residual(root.theta)))
+
+
+def _inside(theta: Array) -> bool:
+    return bool(np.isfinite(theta).all() and np.abs(theta).max() < _EDGE)
+
+
+def _fitted(theta: Array, n_unknowns: int) -> Array:
+    """θ of a simpler system for one with more unknowns: ln V = 0 for a scale-free loss."""
+    return np.concatenate([theta, np.zeros(n_unknowns - len(theta))])
+
+
+def _twin(problem: Problem) -> Problem | None:
+    """An easier problem with nearly the same root.
+
+    Correlated features: independent ones. More than two classes: two classes with as many samples
+    per boundary and direction; when data are plentiful and labels clean only pairs of classes meet,
+    and M, Q, C of k classes are B_k/(k−1) times those of two.
+    """
+    if not problem.spectrum.isotropic:
+        return replace(problem, spectrum=isotropic())
+    k = problem.n_classes
+    if k == 2:
+        return None
+    try:
+        problem.channel.guess(2)
+    except InvalidInput:  # as many flips leave no rule between two classes
+        return None
+    return replace(problem, n_classes=2, alpha=problem.alpha * boundary_density(k) / (k - 1))
+
+
+def quadratic_guess(problem: Problem, n_unknowns: int) -> Array:
+    """θ of the loss's expansion at z = 0, which least squares solves in closed form.
+
+    With −∇ℓ(0) = β(e_y − 1/k) and Hessian h on 1⊥ the fields are β/h times those of the square
+    loss at ridge λ/h.
+    """
+    k, loss = problem.n_classes, problem.loss
+    c = problem.channel.signal(k)
+    h = 1.0
+    if loss.scale_free:
+        # A margin of 1 asks for fields of order 1, whose direction is about that of least squares.
+        base, scale = solve_square(k, c, problem.alpha, 1.0), 2.0
+    else:
+        zero, label = np.zeros((1, k)), np.zeros(1, dtype=np.int64)
+        H = loss.hessian(zero, label)[0]
+        h = (float(np.trace(H)) - float(H.sum()) / k) / (k - 1)
+        slope = loss.gradient(zero, label)[0]
+        beta = float(slope[1:].mean() - slope[0])
+        h = h if h > 1e-12 else beta
+        base, scale = solve_square(k, c, problem.alpha, problem.ridge / h), beta / h
+    theta = [math.log(base.tau), math.log(base.q) + 2 * math.log(scale), math.log(base.V / h)]
+    return np.array(theta[:n_unknowns])
+
+
+def continue_in_ridge(system: Equations) -> Root:
+    """From a large ridge down to the wanted one, predicting along the tangent."""
+    problem = system.problem
+    ridge = max(1.0, problem.ridge, problem.alpha)
+    for _ in range(12):
+        here = equations(problem.at(ridge=ridge))
+        root = try_from(here, quadratic_guess(here.problem, here.n_unknowns))
+        if root.converged:
+            break
+        ridge *= 10
+    factor = 0.1
+    while root.converged and ridge > problem.ridge:
+        target = max(problem.ridge, ridge * factor)
+        # Only the third equation holds λ at small λ: ∂F₃/∂ln λ = λV.
+        change = np.array([0.0, 0.0, -ridge * math.exp(root.theta[2])])
+        guess = root.theta + np.linalg.solve(root.jacobian, change) * math.log(target / ridge)
+        trial = try_from(
+            equations(problem.at(ridge=target)), guess if _inside(guess) else root.theta
+        )
+        if trial.converged:
+            root, ridge, factor = trial, target, max(factor**1.5, 1e-3)
+        else:
+            factor = math.sqrt(factor)
+            if factor > 0.95:
+                return trial
+    return root
+
+
+def continue_in_alpha(system: Equations) -> Root:
+    """A scale-free loss: along α from 1, where the guess is good."""
+    problem = system.problem
+    alpha, factor = 1.0, math.copysign(1.2, math.log(problem.alpha))
+    here = equations(problem.at(alpha=alpha))
+    root = try_from(here, quadratic_guess(here.problem, here.n_unknowns))
+    while root.converged and alpha != problem.alpha:
+        step = math.log(problem.alpha / alpha)
+        target = problem.alpha if abs(step) <= abs(factor) else alpha * math.exp(factor)
+        trial = try_from(equations(problem.at(alpha=target)), root.theta)
+        if trial.converged:
+            root, alpha = trial, target
+        else:
+            factor /= 2
+            if abs(factor) < 0.02:
+                return trial
+    return root

@@ -1,0 +1,159 @@
+"""The law of the margin z_y − max_{h≠y} z_h, on fresh samples and on training samples.
+
+On a fresh sample the fields are ω, on a training sample prox_{Vℓ(·,y)}(ω) (theorem 1): a training
+sample has pulled its own fields towards a small loss. In the gaps G of the proximal point the
+student's gaps are explicit, ω = z + V∇ℓ(z), so with two or three classes the density of a training
+margin is a value or one integral,
+
+    p(G₁) = ∫ dG₂ p(g(G)) Z(g(G)) det(I + VH(G)).
+
+A hard margin lifts every smaller one to it, an atom. With four classes or more fresh margins are a
+double integral, and training margins a weighted average over quasi-random points.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from polyceptron.errors import InvalidInput
+from polyceptron.model.arrays import as_numbers
+from polyceptron.model.differences import difference_basis
+from polyceptron.model.estimators import ERM
+from polyceptron.model.law import Law
+from polyceptron.model.teacher import AnyTeacher
+from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, merge_breaks, panel_rule
+from polyceptron.theory.erm.fixed_point import ErmFixedPoint, as_erm, erm_fixed_point
+from polyceptron.theory.erm.margin_probability import margin_density, margin_exceeds
+from polyceptron.theory.fields import plane, points
+from polyceptron.theory.fields.averages import Array
+from polyceptron.theory.fields.integrand import ordered_density
+from polyceptron.theory.fields.scales import field_scales
+from polyceptron.theory.sides import Problem, erm_sides
+from polyceptron.theory.ways import loss_at_ridge
+
+
+@dataclass(frozen=True)
+class MarginLaw:
+    """Densities on `margin` (n,); `atom` is the probability of a training margin at `atom_at`."""
+
+    margin: Array
+    fresh: Array
+    training: Array
+    atom: float
+    atom_at: float
+    point: ErmFixedPoint
+
+
+def margin_law(
+    teacher: AnyTeacher,
+    estimator: Any,
+    alpha: float,
+    margin: Any = None,
+    tol: float | None = None,
+) -> MarginLaw:
+    """Densities of the fresh and the training margin; `margin` defaults to a grid that fits both.
+
+    >>> from polyceptron.model import ERM, Teacher
+    >>> law = margin_law(Teacher(2), ERM("square", 1.0), 2.0)
+    >>> bool(abs(np.trapezoid(law.fresh, law.margin) - 1) < 1e-3)
+    True
+    """
+    spec: ERM = as_erm(estimator)
+    point = erm_fixed_point(teacher, spec, alpha, tol)
+    if not (math.isfinite(point.q) and point.q > 0):
+        raise InvalidInput(
+            f"there are no margins at alpha {alpha:g}: the fields have norm {point.q}"
+        )
+    loss = loss_at_ridge(spec.loss, point.ridge, teacher.noise)
+    problem = erm_sides(teacher, loss, point.ridge, alpha)
+    x = default_grid(point) if margin is None else as_numbers(margin, "the margin").astype(float)
+    fresh = _fresh(problem, point.law, x)
+    floor = 1.0 if math.isinf(point.V) else loss.margin_floor
+    if floor is None:
+        return MarginLaw(x, fresh, _training(problem, point.law, x), 0.0, 1.0, point)
+    if math.isinf(point.V):  # interpolation: every margin is that of the one-hot label
+        return MarginLaw(x, fresh, np.zeros_like(x), 1.0, floor, point)
+    above = margin_exceeds(
+        problem.channel, problem.n_classes, point.tau, floor / math.sqrt(point.q)
+    )
+    atom = math.nan if above is None else 1 - above
+    return MarginLaw(x, fresh, np.where(x > floor, fresh, 0.0), atom, floor, point)
+
+
+def default_grid(point: ErmFixedPoint) -> Array:
+    """401 margins that hold all but about 1e-4 of the fresh and training samples."""
+    spread = math.sqrt(2 * point.q)
+    low = -4 * spread / max(point.tau, 1.0)
+    reach = 4.2 * spread
+    if math.isfinite(point.V):
+        low, reach = min(low, -0.5), max(reach, 1.5)
+    return np.linspace(low, reach, 401)
+
+
+def _fresh(problem: Problem, law: Law, x: Array) -> Array:
+    """The density of fresh margins: in closed form, along the worst loser, or by points."""
+    if problem.n_classes <= 3:
+        return _density(problem, law, x, trained=False)
+    root_q = math.sqrt(law.q)
+    found = margin_density(problem.channel, problem.n_classes, law.tau, x / root_q)
+    return _sampled(problem, law, x, trained=False) if found is None else found / root_q
+
+
+def _training(problem: Problem, law: Law, x: Array) -> Array:
+    """The density of training margins."""
+    if problem.n_classes <= 3:
+        return _density(problem, law, x, trained=True)
+    moved = problem.loss.fresh_margin(x, law.V)
+    if moved is not None:
+        return moved[1] * _fresh(problem, law, moved[0])
+    return _sampled(problem, law, x, trained=True)
+
+
+def _density(problem: Problem, law: Law, x: Array, *, trained: bool) -> Array:
+    """Two or three classes: the density at margins x (n,), with G₂ − G₁ integrated on panels."""
+    if problem.n_classes == 2:
+        gaps, weight = x[None], np.ones((len(x), 1))
+    else:
+        scales = field_scales(problem.channel, law, 3)
+        lengths = [scales.width * plane.CORNER_BREAKS, scales.sigma * GAUSS_BREAKS]
+        if trained:
+            lengths.append(np.arange(0.0, 21.0))  # the losses' own scale
+        y, w = panel_rule(merge_breaks(lengths, 0.0, CUTOFF * scales.sigma), plane.ORDERS[3])
+        first = np.repeat(x, len(y))
+        gaps, weight = np.stack([first, first + np.tile(y, len(x))]), np.tile(w, (len(x), 1))
+    volume: Array | float = 1.0
+    if trained:
+        gaps, volume = _before_training(problem, gaps, law.V)
+    label = problem.channel.label_law(gaps * law.slope, law.residual)
+    value = label.z * ordered_density(gaps, law.q) * volume
+    return np.asarray((value.reshape(weight.shape) * weight).sum(1))
+
+
+def _before_training(problem: Problem, gaps: Array, V: float) -> tuple[Array, Array]:
+    """The student's gaps whose proximal point has gaps (k−1, n), and det(I + VH) on 1⊥."""
+    k, n = problem.n_classes, gaps.shape[1]
+    z = np.concatenate([np.zeros((n, 1)), -gaps.T], axis=1)
+    z -= z.mean(1, keepdims=True)
+    label = np.zeros(n, dtype=np.int64)
+    omega = z + V * problem.loss.gradient(z, label)
+    basis = difference_basis(k)
+    bend = np.eye(k - 1) + V * (basis.T @ problem.loss.hessian(z, label) @ basis)
+    return (omega[:, :1] - omega[:, 1:]).T, np.linalg.det(bend)
+
+
+def _sampled(problem: Problem, law: Law, x: Array, *, trained: bool) -> Array:
+    """Weighted points shared between the two nearest grid margins, per unit margin."""
+    gaps, weight = points.sample_gaps(problem.loss, problem.channel, problem.n_classes, law, 3)
+    margin = problem.loss.at_gaps(gaps, law.V).margin if trained else gaps[0]
+    weight = weight * problem.channel.label_law(gaps * law.slope, law.residual).z
+    cell = np.clip(np.searchsorted(x, margin) - 1, 0, len(x) - 2)
+    share = (margin - x[cell]) / (x[cell + 1] - x[cell])
+    inside = (share >= 0) & (share <= 1)
+    mass = np.zeros(len(x))
+    np.add.at(mass, cell[inside], (weight * (1 - share))[inside])
+    np.add.at(mass, cell[inside] + 1, (weight * share)[inside])
+    return np.asarray(mass / np.gradient(x))

@@ -1,0 +1,103 @@
+"""Rows of empirical risk minimisation: learning curves in α, and curves in the ridge."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from polyceptron.errors import InvalidInput
+from polyceptron.model.checks import check_alpha
+from polyceptron.model.estimators import ERM
+from polyceptron.model.teacher import AnyTeacher
+from polyceptron.rows import Status, make_row
+from polyceptron.theory.erm.fixed_point import ErmFixedPoint, as_erm, erm_fixed_point
+
+
+def erm_rows(
+    teacher: AnyTeacher, estimator: Any, alphas: Iterable[float], tol: float | None = None
+) -> list[dict[str, Any]]:
+    """One row for each α, in the order given."""
+    spec = as_erm(estimator)
+    values = [check_alpha(alpha) for alpha in alphas]
+    points: dict[float, ErmFixedPoint] = {}
+    last: list[ErmFixedPoint] = []
+    for alpha in sorted(set(values)):  # each solution starts the search for the next
+        point = erm_fixed_point(teacher, spec, alpha, tol, predict(last, alpha))
+        points[alpha] = point
+        if point.alpha > 0 and point.status != Status.NOT_CONVERGED:
+            last = [*last[-1:], point]
+    return [erm_row(teacher, spec, points[alpha]) for alpha in values]
+
+
+def ridge_rows(
+    teacher: AnyTeacher,
+    estimator: Any,
+    alphas: Iterable[float],
+    ridges: Iterable[float],
+    tol: float | None = None,
+) -> list[dict[str, Any]]:
+    """Rows of ε against λ at each α, with the best ridge among them (`is_best`).
+
+    The estimator's own ridge is not used.
+    """
+    loss = as_erm(estimator).loss
+    if loss.scale_free:
+        raise InvalidInput(f"{loss.name} takes no ridge: there is nothing to compare")
+    values = sorted({float(ERM(loss, ridge).ridge) for ridge in ridges}, reverse=True)
+    rows = []
+    for alpha in (check_alpha(alpha) for alpha in alphas):
+        if alpha == 0:
+            raise InvalidInput("no ridge is best at alpha 0, where there are no data")
+        best = erm_fixed_point(teacher, ERM(loss, "optimal"), alpha, tol)
+        rows.append({**erm_row(teacher, ERM(loss, best.ridge), best), "is_best": True})
+        start: ErmFixedPoint | None = None
+        for ridge in values:
+            start = erm_fixed_point(teacher, ERM(loss, ridge), alpha, tol, start)
+            rows.append({**erm_row(teacher, ERM(loss, ridge), start), "is_best": False})
+    return sorted(rows, key=lambda row: (row["alpha"], row["ridge"]))
+
+
+def erm_row(teacher: AnyTeacher, estimator: ERM, point: ErmFixedPoint) -> dict[str, Any]:
+    """The row of a fixed point."""
+    noisy = not teacher.noise.noiseless
+    return make_row(
+        source="theory",
+        model=teacher.model,
+        n_classes=teacher.n_classes,
+        prior=teacher.prior.name,
+        noise=teacher.noise.name,
+        estimator=estimator.name,
+        ridge=point.ridge,
+        alpha=point.alpha,
+        m=point.m,
+        q=point.q,
+        V=point.V,
+        generalisation_error=point.generalisation_error,
+        uncertainty=point.uncertainty,
+        clean_error=point.clean_error if noisy else None,
+        training_error=point.training_error,
+        training_error_uncertainty=point.training_error_uncertainty,
+        training_loss=point.training_loss,
+        training_loss_uncertainty=point.training_loss_uncertainty,
+        status=point.status,
+    )
+
+
+def predict(last: list[ErmFixedPoint], alpha: float) -> ErmFixedPoint | None:
+    """A start for the solution at α: the last one, or the line through the last two in ln α."""
+    if not last or len(last) < 2:
+        return last[-1] if last else None
+    before, point = last
+    span = math.log(point.alpha / before.alpha)
+    ahead = min(math.log(alpha / point.alpha), 2 * span)
+    if before.theta.shape != point.theta.shape or not np.isfinite(before.theta).all():
+        return point
+    theta = point.theta + (point.theta - before.theta) * (ahead / span)
+    ridge = point.ridge
+    if before.ridge > 0 and ridge > 0:
+        ridge *= (ridge / before.ridge) ** (ahead / span)
+    return replace(point, theta=theta, ridge=ridge)

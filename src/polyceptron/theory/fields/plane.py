@@ -1,0 +1,46 @@
+"""Three classes: panels along the gap to the best loser, and along the gap between the losers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from polyceptron.model.channels import Channel
+from polyceptron.model.law import Law
+from polyceptron.model.losses import Loss
+from polyceptron.numerics.panels import GAUSS_BREAKS, merge_breaks, panel_rule
+from polyceptron.theory.fields.averages import Averages, Rule
+from polyceptron.theory.fields.integrand import average, ordered_density
+from polyceptron.theory.fields.scales import field_scales
+
+ORDERS = (4, 6, 8, 11, 15, 20)  # nodes a panel, by level
+N_LEVELS = len(ORDERS)
+# For a gap a < 0 the third class matters around g₂ − g₁ = −a, so the corner of three classes
+# reaches further than one width.
+CORNER_BREAKS = np.array([0.0, 1.6, 3.4, 5.8, 8.8, 14.0])
+_NEGLIGIBLE = 42.0  # nodes with a Gaussian exponent beyond this (6e-19) are dropped
+
+
+def place(loss: Loss, channel: Channel, n_classes: int, law: Law, level: int) -> Rule:
+    """Nodes adapted to `law`; held still they serve any law near it, smoothly."""
+    order, V = ORDERS[level], law.V
+    scales = field_scales(channel, law, 3)
+    row, weight_row = panel_rule(loss.line_breaks(scales.gap_breaks(), V), order)
+    lengths = [scales.width * CORNER_BREAKS, scales.sigma * GAUSS_BREAKS]
+    columns = merge_breaks(lengths, 0.0, scales.high)
+    along, weights = panel_rule(np.ascontiguousarray(loss.plane_breaks(row, columns, V)), order)
+    weights = weights * weight_row[:, None]
+    first = loss.on_line(row, V).gaps[0][:, None]
+    exponent = (first * (first + along) + along * along) / (3 * law.q)
+    used = (weights > 0) & (exponent < _NEGLIGIBLE)
+    row, along, weights = (
+        np.broadcast_to(row[:, None], along.shape)[used],
+        along[used],
+        weights[used],
+    )
+
+    def rule(law: Law) -> Averages:
+        gaps, stretch, pull = loss.on_plane(row, along, law.V)
+        weight = weights * stretch * ordered_density(gaps, law.q)
+        return average(channel, law, gaps, weight, pull, n_classes=3)
+
+    return rule

@@ -1,0 +1,211 @@
+"""Four classes or more: randomised quasi-Monte Carlo on coordinates that sit on the boundary.
+
+Student fields in units of √q: the label and the best loser are x₁,₂ = (s ± δ)/√2, the others are
+normals below x₂ by inverse cdf. The gap δ is drawn through a monotone map that puts points where
+the two-class integrands live, and s given δ from nearly its exact law, so the weights are flat.
+Everything is smooth in (τ, q, V) at fixed points: a fixed point can be solved for with the points
+held still. The same points average the two-class integrand, whose answer is known from a line: a
+control variate that takes away what k classes have in common with two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+from scipy.interpolate import CubicSpline, PchipInterpolator
+from scipy.special import log_ndtr, ndtri
+
+from polyceptron.model.channels import Channel
+from polyceptron.model.law import Law
+from polyceptron.model.losses import Loss
+from polyceptron.numerics.panels import CUTOFF, Array, panel_rule
+from polyceptron.numerics.qmc import N_REPLICATES, uniform_replicates
+from polyceptron.theory.fields import line
+from polyceptron.theory.fields.averages import Averages, Rule
+from polyceptron.theory.fields.integrand import average, ordered_density
+from polyceptron.theory.fields.scales import field_scales
+
+LOG2_POINTS = (8, 10, 11, 12, 13, 14, 15, 16)  # per replicate, by level
+N_LEVELS = len(LOG2_POINTS)
+SEED = 20_090
+_SQRT2 = math.sqrt(2)
+_CHUNK = 2_000_000  # losers × points evaluated at once, to bound memory
+
+
+def place(loss: Loss, channel: Channel, n_classes: int, law: Law, level: int) -> Rule:
+    """Points adapted to `law`; they serve any law near it."""
+    k = n_classes
+    below, weight = _points(loss, channel, k, law, level)
+    weight *= N_REPLICATES  # each replicate is an average of its own
+    centre = centre_law(k)
+    breaks = field_scales(channel, law, k).gap_breaks()
+    nodes, weights = panel_rule(loss.line_breaks(breaks, law.V), line.ORDERS[2])
+    pieces = min(max(1, below.size // _CHUNK), N_REPLICATES)
+    while N_REPLICATES % pieces:
+        pieces += 1
+    size = len(weight) // pieces
+
+    def rule(law: Law) -> Averages:
+        sampled: list[tuple[Averages, Averages]] = []
+        for start in range(0, len(weight), size):
+            part = slice(start, start + size)
+            gaps = math.sqrt(law.q) * below[:, part]
+            sampled.append(tuple(
+                average(channel, law, g, weight[part], loss.at_gaps(g, law.V),
+                        n_classes=k, n_replicates=N_REPLICATES // pieces)
+                for g in (gaps, gaps[:1])
+            ))  # fmt: skip
+        gaps, stretch, pull = loss.on_line(nodes, law.V)
+        spread = gaps[0] / math.sqrt(2 * law.q)
+        density = weights * stretch * ordered_density(gaps, law.q) * centre.envelope(spread)
+        exact = average(channel, law, gaps, density, pull, n_classes=k)
+        joined = [_joined(parts) for parts in zip(*sampled, strict=True)]
+        return _controlled(joined[0], joined[1], exact)
+
+    return rule
+
+
+def sample_gaps(
+    loss: Loss, channel: Channel, n_classes: int, law: Law, level: int
+) -> tuple[Array, Array]:
+    """Gaps (k−1, n) of the student's fields and weights (n,) for averages over them."""
+    below, weight = _points(loss, channel, n_classes, law, level)
+    return math.sqrt(law.q) * below, weight
+
+
+def _joined(parts: tuple[Averages, ...]) -> Averages:
+    columns = {name: [getattr(part, name) for part in parts] for name, _ in parts[0].items()}
+    return Averages(**{name: np.concatenate(values) for name, values in columns.items()})
+
+
+def _controlled(plain: Averages, control: Averages, exact: Averages) -> Averages:
+    """Each average less its slope on the control, within [0, 1], times the control's error."""
+    better = {}
+    for name, value in plain.items():
+        seen, true = getattr(control, name), getattr(exact, name)
+        a, b = value - value.mean(), seen - seen.mean()
+        spread = float(b @ b)
+        slope = min(max(float(a @ b) / spread, 0.0), 1.0) if spread > 0 else 0.0
+        better[name] = value - slope * (seen - true)
+    return Averages(**better)
+
+
+def _points(loss: Loss, channel: Channel, k: int, law: Law, level: int) -> tuple[Array, Array]:
+    """Gaps x₁ − x_h (k−1, n) in units of √q and weights (n,), n = replicates × points."""
+    n_points = N_REPLICATES * 2 ** LOG2_POINTS[level]
+    cube = uniform_replicates(k, LOG2_POINTS[level], SEED, N_REPLICATES).reshape(-1, k).T
+    centre = centre_law(k)
+    delta, stretch = _gap_map(loss, channel, k, law)(cube[0])
+    s, density = centre.sample(cube[1], delta)
+    first, best = (s + delta) / _SQRT2, (s - delta) / _SQRT2
+    room = log_ndtr(best)
+    # The next loser gets its own coordinate: three classes rarely meet, but it is there that k
+    # classes differ from two, so points are drawn towards that corner.
+    u, corner = _corner_map(k, law, cube[2])
+    below_next = room + np.log1p(-u) / (k - 2)
+    lower = np.log(cube[3:]) + below_next
+    others = ndtri_exp(np.concatenate([below_next[None], lower]))
+    log_weight = -0.5 * (s**2 + delta**2) + (k - 2) * room
+    scale = k * (k - 1) / (2 * math.pi * n_points)
+    weight = scale * stretch * corner / density * np.exp(log_weight)
+    return np.concatenate([_SQRT2 * delta[None], first - others]), weight
+
+
+def _corner_map(k: int, law: Law, v: Array) -> tuple[Array, Array]:
+    """v → (u, du/dv) on (0, 1), with as many points in each decade of u down to the corner's size.
+
+    u = 1 − (Φ(x₃)/Φ(x₂))^{k−2} is the chance of a closer second loser, about (k−2) times the gap.
+    """
+    size = (k - 2) * max(1.5 / max(law.tau, 1e-300), 3 / math.sqrt(law.q))
+    size = max(size, 1e-5)
+    if size > 0.5:
+        return v, np.ones_like(v)
+    rate = math.log1p(1 / size)
+    u = size * np.expm1(rate * v)
+    return np.minimum(u, 1 - 1e-16), rate * (u + size)
+
+
+@lru_cache(maxsize=64)
+def centre_law(n_classes: int) -> CentreLaw:
+    """The tables of `CentreLaw`, made once."""
+    return CentreLaw(n_classes)
+
+
+class CentreLaw:
+    """p(s | δ) ∝ φ(s) Φ((s − δ)/√2)^{k−2}: where the leading pair sits, given its gap.
+
+    Sampled as the law at δ = 0, shifted and scaled to the right mean and spread.
+    """
+
+    def __init__(self, n_classes: int) -> None:
+        s = np.linspace(-9.0, 9.0, 721)
+        gaps = np.linspace(-CUTOFF - 0.5, CUTOFF + 0.5, 240)
+        log_p = -0.5 * s**2 + (n_classes - 2) * log_ndtr((s - gaps[:, None]) / _SQRT2)
+        peak = log_p.max(1, keepdims=True)
+        p = np.exp(log_p - peak)
+        total = p.sum(1)
+        mean = p @ s / total
+        spread = np.sqrt(p @ s**2 / total - mean**2)
+        pairs = n_classes * (n_classes - 1) / 2 * (s[1] - s[0]) / math.sqrt(2 * math.pi)
+        self._log_norm = CubicSpline(gaps, np.log(pairs * total) + peak[:, 0])
+        self._mean, self._spread = CubicSpline(gaps, mean), CubicSpline(gaps, spread)
+        base = np.exp(-0.5 * s**2 + (n_classes - 2) * log_ndtr(s / _SQRT2))
+        z = (s - self._mean(0.0)) / self._spread(0.0)
+        cdf = np.cumsum((base[1:] + base[:-1]) / 2 * np.diff(z))
+        cdf = np.concatenate([[0.0], cdf]) + 1e-9 * np.arange(len(s)) * cdf[-1]
+        self._quantile = PchipInterpolator(cdf / cdf[-1], z)
+        self._slope = self._quantile.derivative()
+
+    def sample(self, u: Array, delta: Array) -> tuple[Array, Array]:
+        """s and the density it was drawn with."""
+        spread = self._spread(delta)
+        s = self._mean(delta) + spread * self._quantile(u)
+        return s, 1 / (spread * self._slope(u))
+
+    def envelope(self, delta: Array) -> Array:
+        """κ(δ) = (k(k−1)/2) ∫ φ(s) Φ((s − δ)/√2)^{k−2} ds: pairs of classes per gap, 1 at k = 2."""
+        return np.asarray(np.exp(self._log_norm(delta)))
+
+
+def ndtri_exp(log_p: Array) -> Array:
+    """Φ⁻¹(e^{log p}); the upper half goes by the complement, where p alone would round to 1."""
+    upper = log_p > -0.7
+    return np.asarray(
+        np.where(upper, -ndtri(-np.expm1(np.where(upper, log_p, -1.0))), ndtri(np.exp(log_p)))
+    )
+
+
+def _gap_map(
+    loss: Loss, channel: Channel, k: int, law: Law
+) -> Callable[[Array], tuple[Array, Array]]:
+    """u in (0, 1) → (δ, dδ/du): a mixture of the densities of the two-class integrands."""
+    sigma, width, low = field_scales(channel, law, k)
+    low, high = max(low / sigma, -6.0), CUTOFF
+    scale = min(width / sigma, 1 / math.sqrt(law.q + 1e-300), 1.0) / 4
+    fine = np.linspace(math.asinh(low / scale), math.asinh(high / scale), 300)
+    delta = scale * np.sinh(fine)
+    gaps = sigma * delta[None]
+    pull = loss.at_gaps(gaps, law.V)
+    label = channel.label_law(gaps * law.slope, law.residual, k)
+    wins, near, size = label.z, label.slopes[0], np.abs(pull.losers[0])
+    near = near / max(float(near.max()), 1e-300)
+    envelope = centre_law(k).envelope(delta) * np.exp(-0.5 * delta**2) * np.gradient(delta)
+    density = np.zeros_like(delta)
+    for part in (wins * size**2, near * size, wins * pull.trace, wins):
+        shaped = part * envelope
+        density += shaped / max(float(shaped.sum()), 1e-300)
+    density /= density.sum()
+    density += 0.02 * envelope * (wins + near) / float((envelope * (wins + near)).sum())
+    cdf = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    cdf += 1e-7 * np.arange(len(cdf))
+    inverse = PchipInterpolator(cdf / cdf[-1], fine)
+    slope = inverse.derivative()
+
+    def place(u: Array) -> tuple[Array, Array]:
+        v = inverse(u)
+        return scale * np.sinh(v), scale * np.cosh(v) * slope(u)
+
+    return place

@@ -1,0 +1,43 @@
+"""The lengths that nodes must follow: the spread of the gaps, and the label's transition in them."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from polyceptron.model.channels import Channel
+from polyceptron.model.law import Law
+from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, Array
+
+_UNSEEN = 1e-17  # a label as improbable as this leaves no trace in any average
+
+
+class Scales(NamedTuple):
+    """Standard deviation of the student's gap, width of the label's transition in it, lowest gap."""
+
+    sigma: float
+    width: float
+    low: float
+
+    @property
+    def high(self) -> float:
+        """The largest gap that the student's fields reach."""
+        return CUTOFF * self.sigma
+
+    def gap_breaks(self) -> Array:
+        """Break points of the student's gap: both scales, on both sides of the boundary."""
+        near, far = self.width * GAUSS_BREAKS, self.sigma * GAUSS_BREAKS
+        points = np.concatenate([-far[::-1], -near, near, far, [self.low]])
+        return np.unique(points[points >= self.low])
+
+
+def field_scales(channel: Channel, law: Law, n_classes: int) -> Scales:
+    """The scales at a law. A label may be drawn far below the boundary: then nodes reach there."""
+    sigma = math.sqrt(2 * law.q)
+    width = math.sqrt(2) * channel.width(law.residual) / law.slope if law.slope > 0 else sigma
+    width = min(width, sigma)
+    edge = np.array([[-CUTOFF * width * law.slope]])
+    seen = float(channel.label_law(edge, law.residual, n_classes).z[0]) > _UNSEEN
+    return Scales(sigma, width, -CUTOFF * (sigma if seen else width))

@@ -1,0 +1,57 @@
+"""Where the faster way round the loop is chosen, for empirical risk minimisation.
+
+The plain loop (`theory/loop.py`) always works. In order:
+
+1. ridge 0: what the loss says that λ → 0⁺ means (max-margin for cross-entropy);
+2. averages in closed form and independent features: the fixed point in closed form;
+3. a scale-free loss and independent features: two equations;
+4. a ridge and independent features: three equations in which nothing cancels;
+5. anything else: Newton's method on one round of the loop.
+
+Each is tested against the plain loop. The Bayes-optimal way, a curve α(q̂), is in
+`theory/bayes_optimal`.
+"""
+
+from __future__ import annotations
+
+from polyceptron.errors import InvalidInput
+from polyceptron.model.channels import Channel
+from polyceptron.model.law import Law
+from polyceptron.model.losses import Loss
+from polyceptron.theory.erm.equations import (
+    Equations,
+    IsotropicEquations,
+    LoopEquations,
+    ScaleFreeEquations,
+)
+from polyceptron.theory.sides import Problem
+
+
+def loss_at_ridge(loss: Loss, ridge: float | str, channel: Channel) -> Loss:
+    """The loss that is solved for: itself, or at λ = 0 its limit; a sentence where there is none."""
+    found = loss.without_ridge() if ridge == 0 else loss
+    if found is None:
+        raise InvalidInput(
+            f"the loss {loss.name!r} does not say what a ridge of 0 means: give a ridge above 0"
+        )
+    if found.scale_free and not channel.noiseless:
+        raise InvalidInput(
+            f"a ridge of 0 with noisy labels ({channel.name}) needs the threshold up to which they "
+            f"can be separated, which is not computed yet: give a ridge above 0"
+        )
+    return found
+
+
+def in_closed_form(problem: Problem) -> bool:
+    """Whether the whole fixed point is explicit."""
+    return problem.spectrum.isotropic and problem.explicit(Law(1.0, 1.0, 1.0)) is not None
+
+
+def equations(problem: Problem) -> Equations:
+    """The system to give to Newton's method."""
+    if not problem.spectrum.isotropic:
+        scale_free = problem.loss.scale_free
+        return LoopEquations(problem.at(ridge=1.0) if scale_free else problem)
+    if problem.loss.scale_free:
+        return ScaleFreeEquations(problem)
+    return IsotropicEquations(problem)
