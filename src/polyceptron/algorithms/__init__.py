@@ -1,4 +1,4 @@
-"""What runs on data: message passing, solvers and estimators.
+"""What runs on data: message passing, solvers and classifiers.
 
 The scikit-learn classifiers are loaded on first use: scikit-learn is slow to import.
 """
@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from polyceptron.algorithms.amp import amp
-from polyceptron.algorithms.amp_erm import amp_erm
-from polyceptron.algorithms.amp_result import AMPResult
 from polyceptron.algorithms.erm import ERMFit, fit_erm, fit_erm_path
+from polyceptron.algorithms.message_passing import AMPResult, amp, amp_erm
 from polyceptron.algorithms.overlaps import exact_generalisation_error
 
 if TYPE_CHECKING:
-    from polyceptron.algorithms.estimators import AMPClassifier, ERMClassifier
+    from polyceptron.algorithms.classifiers import AMPClassifier, ERMClassifier
 
 __all__ = [
     "AMPClassifier",
@@ -31,7 +29,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in ("AMPClassifier", "ERMClassifier"):
-        from polyceptron.algorithms import estimators
+        from polyceptron.algorithms import classifiers
 
-        return getattr(estimators, name)
+        return getattr(classifiers, name)
     raise AttributeError(f"module 'polyceptron.algorithms' has no attribute {name!r}")

@@ -18,6 +18,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from polyceptron.algorithms.array_design import ArrayDesign
+
 Array = NDArray[np.float64]
 
 
@@ -32,15 +34,12 @@ class Scaling:
     @classmethod
     def fit(cls, X: Array, *, standardise: bool, centre: bool) -> Self:
         """Mean and standard deviation of the columns, as far as they are wanted."""
-        # In two passes and on a common unit: the squares of huge entries must not overflow.
-        unit = np.maximum(np.abs(X).max(0), np.finfo(float).tiny)
-        mean = (X / unit).mean(0)
-        spread = np.sqrt((((X / unit) - mean) ** 2).mean(0))
+        mean, spread, largest = ArrayDesign(X).column_moments()
         # Below 1e-290 the reciprocal of the scale would overflow: as good as constant.
-        varying = (spread > 10 * np.finfo(float).eps) & (spread * unit > 1e-290)
+        varying = (spread > 10 * np.finfo(float).eps * largest) & (spread > 1e-290)
         ones = np.ones(X.shape[1])
-        scale = np.where(varying, spread * unit, 1.0) if standardise else ones
-        return cls(mean * unit if centre else 0 * ones, scale, varying)
+        scale = np.where(varying, spread, 1.0) if standardise else ones
+        return cls(mean if centre else 0 * ones, scale, varying)
 
     def apply(self, X: Array) -> Array:
         """Scaled copy of X; constant features become exactly 0 when they are centred."""
@@ -75,9 +74,18 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Set `coef_` and `intercept_` from weights (d, k) and offset (k,) of scaled features."""
         raw = weights / scaling.scale[:, None]
         base = offset - scaling.shift @ raw
+        self._class_weights = raw, base
         if self.classes_.size == 2:
             raw, base = raw[:, 1:] - raw[:, :1], base[1:] - base[:1]
         self.coef_, self.intercept_ = np.ascontiguousarray(raw.T), base
+
+    def _class_fields(self, X: Any) -> Array:
+        """X·weights + offset (n, k), one column a class even where there are two."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        weights, offset = self._class_weights
+        fields: Array = X @ weights + offset
+        return fields
 
     def decision_function(self, X: Any) -> Array:
         """The class fields (n, k); for two classes the difference (n,) of second and first."""

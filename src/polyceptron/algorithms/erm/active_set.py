@@ -19,9 +19,10 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
+from polyceptron.algorithms.design import Array, Design
 from polyceptron.algorithms.erm.newton import Direction
 from polyceptron.algorithms.erm.objectives import Evaluation, ShiftedHinge
-from polyceptron.algorithms.erm.products import Array, Products
+from polyceptron.algorithms.erm.rounding import EPS, sum_rounding
 
 MAX_ACTIVE = 6000  # 0.3 GB for the matrix; beyond it conjugate gradients take over
 
@@ -29,12 +30,11 @@ MAX_ACTIVE = 6000  # 0.3 GB for the matrix; beyond it conjugate gradients take o
 class Constraints:
     """The constraints z_y − z_h ≥ 1 picked out by `mask` (k, n), as rows of J."""
 
-    def __init__(self, products: Products, hinge: ShiftedHinge, mask: Array) -> None:
+    def __init__(self, design: Design, hinge: ShiftedHinge, mask: Array) -> None:
         self.rivals, self.samples = np.nonzero(mask)
         self.differences = hinge.basis[hinge.y[self.samples]] - hinge.basis[self.rivals]
         unique, self.position = np.unique(self.samples, return_inverse=True)
-        self.rows = products.X[unique] * products.scale
-        products.passes += unique.size / products.n_samples
+        self.rows = design.scaled_rows(unique)
 
     def gram(self, shift: float) -> Array:
         """JJᵀ + shift·I."""
@@ -56,11 +56,11 @@ class Constraints:
         return result
 
 
-def active_set_step(products: Products, hinge: ShiftedHinge) -> Direction:
+def active_set_step(design: Design, hinge: ShiftedHinge) -> Direction:
     """The function (evaluation, gradient) ↦ Newton direction (1, k−1, d), for λ = 1."""
 
     def direction(here: Evaluation, G: Array) -> Array:
-        pushed = Constraints(products, hinge, here.state[0])
+        pushed = Constraints(design, hinge, here.source[0])
         if pushed.samples.size == 0:
             return -G
         matrix = pushed.gram(1 / hinge.penalty)
@@ -79,14 +79,14 @@ class Vertex(NamedTuple):
     distance_bound: float
 
 
-def solve_active(products: Products, hinge: ShiftedHinge, mask: Array) -> Vertex | None:
+def solve_active(design: Design, hinge: ShiftedHinge, mask: Array) -> Vertex | None:
     """The point with margin 1 on every constraint of the mask, if that is the solution.
 
     JJᵀa = 1 is solved up to a residual δ. If a > 0 and every other margin exceeds 1 by more than
     δ can change them, then the exact solution of the same system meets all optimality conditions,
     and it lies at √(δᵀ(JJᵀ)⁻¹δ) from this one. None when the conditions fail: not this set.
     """
-    chosen = Constraints(products, hinge, mask)
+    chosen = Constraints(design, hinge, mask)
     size = chosen.samples.size
     if not 0 < size <= min(MAX_ACTIVE, chosen.rows.shape[1] * (mask.shape[0] - 1)):
         return None
@@ -97,20 +97,21 @@ def solve_active(products: Products, hinge: ShiftedHinge, mask: Array) -> Vertex
     except np.linalg.LinAlgError:
         return None
     inverse_condition = float(scipy.linalg.lapack.dpocon(factor[0], scale)[0])
-    if inverse_condition < 1e3 * np.finfo(float).eps:
+    if inverse_condition < 1e3 * EPS:
         return None
     shares = np.zeros(size)
     for _ in range(3):  # the solve, then two rounds of iterative refinement
         missing = 1 - chosen.margins(chosen.combine(shares))
         shares += scipy.linalg.cho_solve(factor, missing, check_finite=False)
     U = chosen.combine(shares)
-    length = math.sqrt(2 * float(np.einsum("ij,ij->i", products.X, products.X).max()))
-    length *= products.scale  # no constraint is longer
-    rounding = 8 * np.finfo(float).eps * length * float(np.linalg.norm(U))
+    length = math.sqrt(2) * float(design.row_norms.max())  # no constraint is longer
+    rounding = (8 * EPS + sum_rounding(design.dimension)) * length * float(np.linalg.norm(U))
     residual = float(np.linalg.norm(1 - chosen.margins(U))) + math.sqrt(size) * rounding
     inverse = 1 / (inverse_condition * scale)  # the 1-norm of (JJᵀ)⁻¹, not below its 2-norm
+    # U is Jᵀa up to rounding of its own.
     bound = residual * math.sqrt(inverse)
-    margins = hinge.margins(products.fields(U))
+    bound += (8 * EPS + sum_rounding(size)) * length * float(np.abs(shares).sum())
+    margins = hinge.margins(design.fields(U))
     margins[hinge.y, np.arange(hinge.y.size)] = np.inf
     margins[chosen.rivals, chosen.samples] = np.inf
     if shares.min() <= residual * inverse or margins.min() <= 1 + length * bound + rounding:

@@ -1,70 +1,76 @@
 """Empirical risk minimisers: Ŵ = argmin Σ_μ ℓ(Wᵀx_μ/√d, y_μ) + (λ/2)‖W‖²_F  (eq. optimization_ERM).
 
-`fit_erm` fits one λ, `fit_erm_path` many on the same data. Every fit carries its certificate.
-λ = 0 means the limit λ → 0⁺: max-margin for cross-entropy (in direction; normalised to a smallest
-margin of 1), least norm for the square loss.
+`fit_erm` fits one λ, `fit_erm_path` many on the same data. Every fit carries its certificate. The
+loss says which solver it wants (`Loss.solver`) and what the limit λ → 0⁺ means
+(`Loss.without_ridge`): max-margin for cross-entropy (in direction; normalised to a smallest margin
+of 1), least norm for the square loss.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from polyceptron.algorithms.erm.cross_entropy import fit_cross_entropy_path
-from polyceptron.algorithms.erm.max_margin import fit_max_margin
-from polyceptron.algorithms.erm.objectives import Labels
-from polyceptron.algorithms.erm.products import Array, Products
-from polyceptron.algorithms.erm.reference import fit_with_sklearn
-from polyceptron.algorithms.erm.result import (
-    ERMFit,
-    check_list,
-    check_problem,
-    check_ridge,
-    check_solver,
-    loss_name,
-    require_converged,
-)
-from polyceptron.algorithms.erm.square import fit_square
+from polyceptron.algorithms.data_checks import Samples, check_choice, check_samples, check_weights
+from polyceptron.algorithms.design import Array
+from polyceptron.algorithms.erm.erm_fit import ERMFit, require_converged
+from polyceptron.algorithms.erm.hard_margin import fit_hard_margin
+from polyceptron.algorithms.erm.least_squares import fit_least_squares
+from polyceptron.algorithms.erm.newton_fit import fit_any_loss, fit_softmax
+from polyceptron.algorithms.erm.sklearn_fit import fit_with_sklearn
 from polyceptron.errors import InvalidInput
-from polyceptron.model.arrays import as_numbers
+from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge, check_tolerance
+from polyceptron.model.losses import Loss, as_loss
+
+Solver = Callable[[Samples, Loss, Sequence[float], float, Array | None], list[ERMFit]]
+
+SOLVERS: dict[str, Solver] = {
+    "softmax": fit_softmax,
+    "least-squares": fit_least_squares,
+    "max-margin": fit_hard_margin,
+    "newton": fit_any_loss,
+}
+"""What a loss may name as its solver."""
+
+_TOL = 1e-8
 
 
 def fit_erm(
     X: Any,
     y: Any,
-    n_classes: int,
-    loss: Any,
-    ridge: float = 0.0,
+    loss: Any = "cross-entropy",
+    ridge: float = DEFAULT_RIDGE,
     *,
+    n_classes: int | None = None,
     solver: str = "auto",
-    tol: float = 1e-8,
+    tol: float = _TOL,
     start: Any = None,
     strict: bool = False,
 ) -> ERMFit:
     """Fit X (n, d) and class indices y (n,) to relative distance `tol` of the minimiser.
 
-    `loss` is 'cross-entropy', 'square' or 'max-margin' (which ignores the ridge); `start` (d, k)
-    are weights to begin from. With `strict`, missing the tolerance raises ComputationFailed.
+    `loss` is the name of a registered loss or a `Loss`; max-margin takes any ridge and ignores it.
+    y holds 0..k−1, each class at least once unless `n_classes` is given. `solver`: 'auto', the one
+    that the loss names; 'newton', which serves any smooth loss; or 'sklearn'. `start` (d, k) are
+    weights to begin from. With `strict`, missing the tolerance raises ComputationFailed.
 
-    >>> fit_erm([[1.0], [-1.0]], [0, 1], 2, "square", 1.0).weights.round(3).tolist()
+    >>> fit_erm([[1.0], [-1.0]], [0, 1], "square", 1.0).weights.round(3).tolist()
     [[0.333, -0.333]]
     """
     return fit_erm_path(
-        X, y, n_classes, loss, [ridge], solver=solver, tol=tol, start=start, strict=strict
+        X, y, loss, [ridge], n_classes=n_classes, solver=solver, tol=tol, start=start, strict=strict
     )[0]
 
 
 def fit_erm_path(
     X: Any,
     y: Any,
-    n_classes: int,
     loss: Any,
     ridges: Sequence[float],
     *,
+    n_classes: int | None = None,
     solver: str = "auto",
-    tol: float = 1e-8,
+    tol: float = _TOL,
     start: Any = None,
     strict: bool = False,
 ) -> list[ERMFit]:
@@ -72,50 +78,53 @@ def fit_erm_path(
 
     >>> from polyceptron.model import Teacher
     >>> X, y, _ = Teacher(3).sample(n_samples=200, dimension=50, seed=0)
-    >>> fits = fit_erm_path(X, y, 3, "cross-entropy", [0.1, 1.0])
+    >>> fits = fit_erm_path(X, y, "cross-entropy", [0.1, 1.0])
     >>> [fit.training_loss < 1 for fit in fits], fits[0].training_loss < fits[1].training_loss
     ([True, True], True)
     """
-    X, y = check_problem(X, y, n_classes)
-    name = loss_name(loss)
-    check_solver(solver)
-    if not isinstance(tol, int | float | np.number) or not 0 < tol < 1:
-        raise InvalidInput(f"the tolerance must be a number between 0 and 1, got {tol!r}")
-    values = [check_ridge(ridge) for ridge in check_list(ridges)]
-    first = _check_start(start, X.shape[1], n_classes)
-    products = Products(X)
-    if solver == "sklearn":
-        fits = [fit_with_sklearn(products, y, n_classes, name, v, tol=tol) for v in values]
-    elif name == "square":
-        fits = fit_square(products, y, n_classes, values, tol=tol)
-    elif name == "max-margin":
-        fits = [fit_max_margin(products, y, n_classes, tol=tol, start=first)] * len(values)
+    chosen = as_loss(loss)
+    check_choice("solver", solver, ("auto", "newton", "sklearn"))
+    tol = check_tolerance(tol, _TOL)
+    values = _check_ridges(ridges)
+    limit = _limit(chosen) if 0 in values else chosen
+    samples = check_samples(X, y, n_classes)
+    begin = check_weights(start, "start", samples.design.dimension, samples.n_classes)
+    if limit is chosen:
+        fits = _solver(chosen, solver)(samples, chosen, values, tol, begin)
     else:
-        fits = _cross_entropy_path(products, y, n_classes, values, tol, first)
+        positive = [ridge for ridge in values if ridge > 0]
+        found = iter(_solver(chosen, solver)(samples, chosen, positive, tol, begin))
+        last = _solver(limit, solver)(samples, limit, [0.0], tol, None)[0]
+        fits = [next(found) if ridge > 0 else last for ridge in values]
     return [require_converged(fit, tol) for fit in fits] if strict else fits
 
 
-def _cross_entropy_path(
-    products: Products,
-    y: Labels,
-    n_classes: int,
-    ridges: Sequence[float],
-    tol: float,
-    start: Array | None,
-) -> list[ERMFit]:
-    positive = [ridge for ridge in ridges if ridge > 0]
-    done = fit_cross_entropy_path(products, y, n_classes, positive, tol=tol, start=start)
-    if len(positive) < len(ridges):
-        done[0.0] = fit_max_margin(products, y, n_classes, tol=tol)
-    return [done[ridge] for ridge in ridges]
-
-
-def _check_start(start: Any, dimension: int, n_classes: int) -> Array | None:
-    if start is None:
-        return None
-    weights = as_numbers(start, "start").astype(float)
-    if weights.shape != (dimension, n_classes) or not np.isfinite(weights).all():
+def _solver(loss: Loss, asked: str) -> Solver:
+    """The solver asked for, or the one that the loss names."""
+    if asked == "sklearn":
+        return fit_with_sklearn
+    name = loss.solver if asked == "auto" or loss.scale_free else asked
+    if name not in SOLVERS:
         raise InvalidInput(
-            f"start must be finite weights of shape {(dimension, n_classes)}, got {weights.shape}"
+            f"the loss {loss.name!r} names the solver {name!r}: allowed are {', '.join(SOLVERS)}"
         )
-    return weights
+    return SOLVERS[name]
+
+
+def _limit(loss: Loss) -> Loss:
+    """What a ridge of 0 means for the loss, or a sentence."""
+    limit = loss.without_ridge()
+    if limit is None:
+        raise InvalidInput(
+            f"the loss {loss.name!r} does not say what a ridge of 0 means: give a ridge above 0"
+        )
+    return limit
+
+
+def _check_ridges(ridges: Any) -> list[float]:
+    """Several ridges as a list of numbers, or a sentence."""
+    try:
+        values = [ridges] if isinstance(ridges, str) else list(ridges)
+    except TypeError:
+        raise InvalidInput(f"the ridges must be a list of numbers, got {ridges!r}") from None
+    return [float(check_ridge(value)) for value in values]

@@ -2,7 +2,8 @@
 
 Each step solves (Hessian) D = −(gradient) by conjugate gradients in single precision, to a
 loose tolerance; gradient and line search are in double precision, so the steps act as iterative
-refinement and the answer has double-precision accuracy. A line search costs no pass over X, since
+refinement and the answer has double-precision accuracy. What rounding does to the gradient counts
+against the goal (`rounding`). A line search costs no pass over X, since
 the fields are linear in U. Several λ advance side by side: they do not mix, but share every read of
 X, which is what the time goes into. The first axis of all arrays counts the λ.
 """
@@ -15,26 +16,32 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.erm.conjugate import solve_newton
+from polyceptron.algorithms.design import Array, Design
+from polyceptron.algorithms.erm.conjugate_gradients import solve_newton
+from polyceptron.algorithms.erm.gradients import gradient, norms, rounding_of
+from polyceptron.algorithms.erm.line_search import line_search
 from polyceptron.algorithms.erm.objectives import Evaluation, Objective
-from polyceptron.algorithms.erm.products import Array, Products
 
 Direction = Callable[[Evaluation, Array], Array]
 
 _LOOSE = 0.3  # of the gradient, left by the first solves: far away, an exact Newton step is waste
 _PATIENCE = 3  # slow steps next to the minimum, in double precision
-_HALVINGS = 40
 _REPAIRS = 4  # more steps when fresh fields show that rounding had piled up
 
 
 @dataclass(frozen=True)
 class Minimum:
-    """U (L, k−1, d), its fields Z (L, k−1, n), the evaluation there, and what was reached."""
+    """U (L, r, d), its fields Z (L, r, n), the evaluation there, and what was reached.
+
+    The true gradient differs from the computed one, of norm `gradient_norm` (L,), by `rounding`
+    (L,) at most; `converged` where their sum is within the target, or the minimum is 0 to rounding.
+    """
 
     U: Array
     Z: Array
     evaluation: Evaluation
     gradient_norm: Array
+    rounding: Array
     n_iter: NDArray[np.int64]
     converged: NDArray[np.bool_]
 
@@ -55,7 +62,7 @@ class _Progress:
 
 
 def minimise(
-    products: Products,
+    design: Design,
     objective: Objective,
     ridges: Array,
     start: Array,
@@ -64,32 +71,59 @@ def minimise(
     direct: Direction | None = None,
     max_iter: int = 100,
 ) -> Minimum:
-    """Minimise from `start` (L, k−1, d) at each λ until ‖gradient‖ ≤ target·λ‖U‖.
+    """Minimise from `start` (L, r, d) at each λ until ‖gradient‖ ≤ target·λ‖U‖, rounding included.
 
     Strong convexity then gives ‖U − Û‖ ≤ target·‖U‖. `direct` replaces conjugate gradients where
     the Newton step can be had in closed form.
     """
     U = np.array(start, dtype=float)
     count = np.zeros(len(U), dtype=np.int64)
-    Z = products.fields(U) if U.any() else np.zeros((*U.shape[:2], products.n_samples))
+    Z = design.fields(U) if U.any() else np.zeros((*U.shape[:2], design.n_samples))
     limit = np.full(len(U), max_iter)
     for _ in range(3):  # fields are updated along the way: the last word is with fresh ones
         here = objective.evaluate(Z)
-        norm, goal = _gradient_norm(products, here, ridges, U, target)[1:]
+        norm, goal = gradient(design, objective, here, Z, ridges, U, target)[1:]
         todo = np.flatnonzero((norm > goal) & (count < limit))
         if todo.size == 0:
             break
-        _descend(products, objective, ridges, U, Z, count, todo, target, direct, limit)
+        _descend(design, objective, ridges, U, Z, count, todo, target, direct, limit)
         limit = np.minimum(count + _REPAIRS, max_iter)
-        Z = products.fields(U)
+        Z = design.fields(U)
     else:
         here = objective.evaluate(Z)
-        norm, goal = _gradient_norm(products, here, ridges, U, target)[1:]
-    return Minimum(U, Z, here, norm, count, norm <= goal)
+        norm = gradient(design, objective, here, Z, ridges, U, target)[1]
+    bound = target * ridges * norms(U)
+    rounding = rounding_of(design, objective, here, Z, ridges, norms(U), bound)
+    found = Minimum(U, Z, here, norm, rounding, count, norm + rounding <= bound)
+    return found if found.converged.all() else _zero_where_minimal(design, objective, ridges, found)
+
+
+def _zero_where_minimal(
+    design: Design, objective: Objective, ridges: Array, found: Minimum
+) -> Minimum:
+    """U = 0 where the gradient there is no more than rounding: no relative bound can be met."""
+    Z = np.zeros_like(found.Z[:1])
+    here = objective.evaluate(Z)
+    norm = norms(design.back(here.residual))
+    rounding = rounding_of(design, objective, here, Z, np.ones(1), np.zeros(1), norm)
+    if norm[0] > rounding[0]:
+        return found
+    at = ~found.converged
+    index = np.flatnonzero(at)
+    repeated = here.take(np.zeros(index.size, dtype=np.int64))
+    return Minimum(
+        np.where(at[:, None, None], 0.0, found.U),
+        np.where(at[:, None, None], 0.0, found.Z),
+        found.evaluation.replace(index, repeated),
+        np.where(at, norm, found.gradient_norm),
+        np.where(at, rounding, found.rounding),
+        found.n_iter,
+        np.full(at.size, True),
+    )
 
 
 def _descend(
-    products: Products,
+    design: Design,
     objective: Objective,
     ridges: Array,
     U: Array,
@@ -102,13 +136,15 @@ def _descend(
 ) -> None:
     """Newton steps in place, each λ of `todo` until its goal, its patience or its limit."""
     infinite = np.full(todo.size, np.inf)
-    safe = products.single_is_safe
+    safe = design.single_is_quicker
     work = _Progress(
         todo, infinite, infinite.copy(), np.zeros(todo.size, np.int64), np.full(todo.size, not safe)
     )
     here = objective.evaluate(Z[todo])
     while True:
-        G, norm, goal = _gradient_norm(products, here, ridges[work.index], U[work.index], target)
+        G, norm, goal = gradient(
+            design, objective, here, Z[work.index], ridges[work.index], U[work.index], target
+        )
         work.first = np.where(np.isinf(work.first), norm, work.first)
         # So close, Newton's method is fast: if not, rounding holds it back, of the inner solve
         # first (which then goes on in double precision), of the gradient itself in the end.
@@ -128,11 +164,9 @@ def _descend(
         else:
             rest = np.minimum(_LOOSE, np.sqrt(norm / work.first))
             tolerance = np.minimum(_LOOSE, np.maximum(rest, 0.5 * goal / norm))
-            D = _directions(
-                products, objective, here, ridges[work.index], G, tolerance, work.double
-            )
-        step, there = _line_search(
-            products, objective, ridges[work.index], U[work.index], Z, work.index, here, G, D
+            D = _directions(design, objective, here, ridges[work.index], G, tolerance, work.double)
+        step, there = line_search(
+            design, objective, ridges[work.index], U[work.index], Z, work.index, here, G, D
         )
         count[work.index] += 1
         stuck = step == 0
@@ -144,16 +178,8 @@ def _descend(
         here = there
 
 
-def _gradient_norm(
-    products: Products, here: Evaluation, ridges: Array, U: Array, target: float
-) -> tuple[Array, Array, Array]:
-    """Gradients (L, k−1, d), their norms (L,), and the norms to reach (L,)."""
-    G = products.back(here.residual) + ridges[:, None, None] * U
-    return G, _norms(G), target * ridges * _norms(U)
-
-
 def _directions(
-    products: Products,
+    design: Design,
     objective: Objective,
     here: Evaluation,
     ridges: Array,
@@ -167,57 +193,6 @@ def _directions(
         if chosen.any():
             curvature = objective.curvature(here.take(chosen), dtype)
             D[chosen] = solve_newton(
-                products, curvature, ridges[chosen], G[chosen], tolerance[chosen], dtype
+                design, curvature, ridges[chosen], G[chosen], tolerance[chosen], dtype
             )
     return D
-
-
-def _line_search(
-    products: Products,
-    objective: Objective,
-    ridges: Array,
-    U: Array,
-    Z: Array,
-    index: NDArray[np.int64],
-    here: Evaluation,
-    G: Array,
-    D: Array,
-) -> tuple[Array, Evaluation]:
-    """Steps (L,) halved until the objective falls by the Armijo rule, 0 if it never does.
-
-    Moves the fields Z[index] along, and returns the evaluation there.
-    """
-    slope = _dots(G, D)
-    ZD = products.fields(D)
-    linear, quadratic = ridges * _dots(U, D), 0.5 * ridges * _dots(D, D)
-    # Differences below the rounding of the sum carry no information: let them pass.
-    noise = 4 * np.finfo(float).eps * (np.abs(here.value) + 0.5 * ridges * _dots(U, U))
-    step = np.where(slope < 0, 1.0, 0.0)
-    open_, old = np.flatnonzero(step), Z[index]
-    new, there = old.copy(), here
-    for _ in range(_HALVINGS):
-        t = step[open_]
-        new[open_] = old[open_] + t[:, None, None] * ZD[open_]
-        trial = objective.evaluate(new[open_])
-        change = trial.value - here.value[open_] + t * linear[open_] + t * t * quadratic[open_]
-        good = change <= 1e-4 * t * slope[open_] + noise[open_]
-        there = trial if open_.size == len(step) else there.replace(open_, trial)
-        if good.all():
-            break
-        open_ = open_[~good]
-        step[open_] *= 0.5
-    else:
-        step[open_] = 0.0
-        new[open_] = old[open_]
-        there = there.replace(open_, here.take(open_))
-    Z[index] = new
-    return step, there
-
-
-def _dots(A: Array, B: Array) -> Array:
-    result: Array = np.einsum("lij,lij->l", A, B)
-    return result
-
-
-def _norms(A: Array) -> Array:
-    return np.sqrt(_dots(A, A))

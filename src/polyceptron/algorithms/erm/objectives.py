@@ -1,11 +1,11 @@
 """Sums over samples, Σ_μ ℓ(z_μ, y_μ), with the derivatives that a Newton step needs.
 
-    cross-entropy       ℓ = ln Σ_h e^{z_h} − z_y
+    softmax             ℓ = ln Σ_h e^{z_h} − z_y
     shifted hinge       ℓ = (c/2) Σ_{h≠y} (1 + a_h/c − (z_y − z_h))₊²    (augmented Lagrangian of
                         the constraints z_y − z_h ≥ 1 with multipliers a and penalty c)
 
-Fields come in the k−1 coordinates of the class differences, Z (L, k−1, n), with z = BZ; the first
-axis counts problems that are solved side by side.
+Fields come in coordinates of the class differences, Z (L, r, n) with z = BZ and r = k − 1; the
+first axis counts problems that are solved side by side. Any other loss is in `loss_objective`.
 """
 
 from __future__ import annotations
@@ -16,46 +16,74 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.erm.products import AnyArray, Array, difference_basis
+from polyceptron.algorithms.design import AnyArray, Array
+from polyceptron.model.differences import difference_basis
 
 Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Values (L,), gradients in Z (L, k−1, n), and what the curvature is built from (L, k, n)."""
+    """Values (L,), gradients in Z (L, r, n), and what the curvature is built from (L, k, n)."""
 
     value: Array
     residual: Array
-    state: Array
+    source: Array
 
     def take(self, chosen: Any) -> Evaluation:
         """The problems picked by a mask or an index array."""
-        return Evaluation(self.value[chosen], self.residual[chosen], self.state[chosen])
+        return Evaluation(self.value[chosen], self.residual[chosen], self.source[chosen])
 
     def replace(self, index: Any, other: Evaluation) -> Evaluation:
         """A copy with the problems at `index` taken from `other`."""
-        parts = (self.value.copy(), self.residual.copy(), self.state.copy())
-        for part, new in zip(parts, (other.value, other.residual, other.state), strict=True):
+        parts = (self.value.copy(), self.residual.copy(), self.source.copy())
+        for part, new in zip(parts, (other.value, other.residual, other.source), strict=True):
             part[index] = new
         return Evaluation(*parts)
 
 
-@dataclass(frozen=True)
-class Curvature:
-    """The map Q (L, k−1, n) ↦ ∂²ℓ·Q, sample by sample, with diagonal-plus-rank-one matrices.
+class Curvature(Protocol):
+    """The map Q (L, r, n) ↦ ∂²ℓ·Q, sample by sample."""
 
-    kind 'softmax': diag w − wwᵀ;  kind 'hinge': Σ_h w_h (e_y − e_h)(e_y − e_h)ᵀ.
-    """
+    def take(self, chosen: Any) -> Curvature:
+        """The problems picked by a mask."""
+        ...
+
+    def apply(self, Q: AnyArray) -> AnyArray:
+        """∂²ℓ·Q, in the precision of Q."""
+        ...
+
+
+class Objective(Protocol):
+    """A convex sum over samples that Newton's method can minimise."""
+
+    basis: Array
+
+    def evaluate(self, Z: Array) -> Evaluation:
+        """Values and gradients at the fields Z (L, r, n)."""
+        ...
+
+    def curvature(self, evaluation: Evaluation, dtype: Any) -> Curvature:
+        """The second derivative there, in the given precision."""
+        ...
+
+    def stiffness(self, evaluation: Evaluation) -> Array | None:
+        """A bound on ‖∂²ℓ_μ‖ (L, n), for the rounding of gradients; None: take no account of it."""
+        ...
+
+
+@dataclass(frozen=True)
+class RankOneCurvature:
+    """Softmax: diag w − wwᵀ.  Hinge: Σ_h w_h (e_y − e_h)(e_y − e_h)ᵀ."""
 
     weights: AnyArray
     basis: AnyArray
     y: Labels
     hinge: bool
 
-    def take(self, chosen: Any) -> Curvature:
+    def take(self, chosen: Any) -> RankOneCurvature:
         """The problems picked by a mask."""
-        return Curvature(self.weights[chosen], self.basis, self.y, self.hinge)
+        return RankOneCurvature(self.weights[chosen], self.basis, self.y, self.hinge)
 
     def apply(self, Q: AnyArray) -> AnyArray:
         """∂²ℓ·Q, in the precision of Q."""
@@ -72,20 +100,8 @@ class Curvature:
         return result
 
 
-class Objective(Protocol):
-    """A convex sum over samples that Newton's method can minimise."""
-
-    def evaluate(self, Z: Array) -> Evaluation:
-        """Values and gradients at the fields Z (L, k−1, n)."""
-        ...
-
-    def curvature(self, evaluation: Evaluation, dtype: Any) -> Curvature:
-        """The second derivative there, in the given precision."""
-        ...
-
-
-class CrossEntropy:
-    """Σ_μ ln Σ_h exp(z_h − z_y): the state is the softmax (L, k, n)."""
+class SoftmaxObjective:
+    """Σ_μ ln Σ_h exp(z_h − z_y): the curvature's source is the softmax (L, k, n)."""
 
     def __init__(self, y: Labels, n_classes: int) -> None:
         self.y = y
@@ -116,12 +132,17 @@ class CrossEntropy:
 
     def curvature(self, evaluation: Evaluation, dtype: Any) -> Curvature:
         """diag p − ppᵀ between the coordinates of the class differences."""
-        p = evaluation.state.astype(dtype, copy=False)
-        return Curvature(p, self.basis.astype(dtype), self.y, hinge=False)
+        p = evaluation.source.astype(dtype, copy=False)
+        return RankOneCurvature(p, self.basis.astype(dtype), self.y, hinge=False)
+
+    def stiffness(self, evaluation: Evaluation) -> Array | None:
+        """‖diag p − ppᵀ‖ ≤ min(1/2, 2‖p − e_y‖): its trace is at most 2(1 − p_y) ≤ 2‖p − e_y‖."""
+        g = evaluation.residual
+        return np.minimum(0.5, 2 * np.sqrt(np.einsum("lrn,lrn->ln", g, g)))
 
 
 class ShiftedHinge:
-    """(c/2) Σ (1 + a/c − margin)₊²: the state is c where a constraint is pushed, else 0.
+    """(c/2) Σ (1 + a/c − margin)₊²: the curvature's source is c at pushed constraints, else 0.
 
     One problem at a time: multipliers (k, n), and a first axis of length 1 in everything else.
     """
@@ -155,10 +176,14 @@ class ShiftedHinge:
         """ℓ, its gradient and the pushed constraints."""
         pushed = self.push(self.margins(Z[0]))
         value = (pushed**2).sum(keepdims=True)[0] / (2 * self.penalty)
-        state = np.where(pushed > 0, self.penalty, 0.0)
-        return Evaluation(value, self.pull(pushed)[None], state[None])
+        active = np.where(pushed > 0, self.penalty, 0.0)
+        return Evaluation(value, self.pull(pushed)[None], active[None])
 
     def curvature(self, evaluation: Evaluation, dtype: Any) -> Curvature:
         """Σ over pushed h of c (e_y − e_h)(e_y − e_h)ᵀ."""
-        active = evaluation.state.astype(dtype, copy=False)
-        return Curvature(active, self.basis.astype(dtype), self.y, hinge=True)
+        active = evaluation.source.astype(dtype, copy=False)
+        return RankOneCurvature(active, self.basis.astype(dtype), self.y, hinge=True)
+
+    def stiffness(self, evaluation: Evaluation) -> Array | None:
+        """The hinge is a means: the max-margin solution has certificates of its own."""
+        return None

@@ -19,16 +19,20 @@ to about 1e-7 at best; the direct solve has a bound of its own that goes down to
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from polyceptron.algorithms.data_checks import Samples
+from polyceptron.algorithms.design import Array, Design
 from polyceptron.algorithms.erm.active_set import MAX_ACTIVE, active_set_step, solve_active
+from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights, error_rate
 from polyceptron.algorithms.erm.newton import Minimum, minimise
-from polyceptron.algorithms.erm.objectives import Labels, ShiftedHinge
-from polyceptron.algorithms.erm.products import Array, Products
-from polyceptron.algorithms.erm.result import ERMFit, error_rate
+from polyceptron.algorithms.erm.objectives import ShiftedHinge
+from polyceptron.algorithms.erm.rounding import EPS, sum_rounding
 from polyceptron.errors import ComputationFailed
+from polyceptron.model.losses import Loss
 from polyceptron.rows import Status
 
 _MAX_ROUNDS = 30
@@ -51,14 +55,19 @@ class _Certified:
         return self.bound / float(np.linalg.norm(self.U))
 
 
-def fit_max_margin(
-    products: Products, y: Labels, n_classes: int, *, tol: float, start: Array | None = None
-) -> ERMFit:
-    """The separating weights of least norm, normalised to a smallest margin of 1."""
-    before = products.passes
+def fit_hard_margin(
+    samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, start: Array | None
+) -> list[ERMFit]:
+    """The separating weights of least norm, normalised to a smallest margin of 1, for any ridge."""
+    return [_fit(samples, loss, tol, start)] * len(ridges)
+
+
+def _fit(samples: Samples, loss: Loss, tol: float, start: Array | None) -> ERMFit:
+    design, y, n_classes = samples
+    before = design.passes
     penalty = 10.0
     hinge = ShiftedHinge(y, n_classes, np.zeros((n_classes, y.size)), penalty)
-    U = np.zeros((n_classes - 1, products.dimension))
+    U = np.zeros((n_classes - 1, design.dimension))
     if start is not None:
         U = (start @ hinge.basis).T
     best: _Certified | None = None
@@ -66,23 +75,23 @@ def fit_max_margin(
     exact, growth = False, 1e4
     for turn in range(_MAX_ROUNDS):
         found = minimise(
-            products,
+            design,
             hinge,
             np.ones(1),
             U[None],
             target=max(1e-9 if exact else 10.0 ** (-2 - min(turn, 6)), 1e-14 * penalty),
-            direct=active_set_step(products, hinge) if exact else None,
+            direct=active_set_step(design, hinge) if exact else None,
             max_iter=40,
         )
         n_iter += int(found.n_iter[0])
         U = found.U[0]
         margins = hinge.margins(found.Z[0])
         multipliers = hinge.push(margins)
-        _check_separable(products, found, multipliers)
+        _check_separable(design, found, multipliers)
         previous = best
-        candidates = [_from_gap(products, hinge, found, multipliers)]
-        if exact and (vertex := solve_active(products, hinge, multipliers)) is not None:
-            fields = products.fields(vertex.U)
+        candidates = [_from_gap(design, hinge, found, multipliers)]
+        if exact and (vertex := solve_active(design, hinge, multipliers)) is not None:
+            fields = design.fields(vertex.U)
             candidates.append(_Certified(vertex.U, fields, vertex.distance_bound))
         for candidate in candidates:
             if candidate is not None and (best is None or candidate.bound < best.bound):
@@ -107,22 +116,23 @@ def fit_max_margin(
             "no separating weights were found: the classes are not linearly separable, or by a "
             "margin too small to resolve; use a positive ridge with the cross-entropy loss"
         )
+    weights = best.U.T @ hinge.basis.T
     return ERMFit(
-        weights=best.U.T @ hinge.basis.T,
+        weights=weights,
         gradient_norm=float(found.gradient_norm[0]),
-        distance_bound=best.bound,
+        distance_bound=bound_in_weights(best.bound, weights),
         n_iter=n_iter,
-        matrix_passes=products.passes - before,
+        matrix_passes=design.passes - before,
         training_loss=0.0,
         training_error=error_rate(hinge.basis @ best.Z, y),
         status=Status.OK if best.relative <= tol else Status.TOLERANCE_NOT_MET,
         ridge=0.0,
-        loss="max-margin",
+        loss=loss.name,
     )
 
 
 def _from_gap(
-    products: Products, hinge: ShiftedHinge, found: Minimum, multipliers: Array
+    design: Design, hinge: ShiftedHinge, found: Minimum, multipliers: Array
 ) -> _Certified | None:
     """U made feasible, with its duality gap; None while some sample is on the wrong side."""
     U, Z = found.U[0], found.Z[0]
@@ -131,19 +141,23 @@ def _from_gap(
     smallest = float(margins.min())
     if smallest <= 0:
         return None
-    dual = -products.back(hinge.pull(multipliers))
+    dual = -design.back(hinge.pull(multipliers))
     stretch = 1 / smallest
     slack = np.where(multipliers > 0, stretch * margins - 1, 0.0)
-    gap = 0.5 * float(((stretch * U - dual) ** 2).sum())
-    gap += float((multipliers * np.maximum(slack, 0)).sum())
-    return _Certified(stretch * U, stretch * Z, math.sqrt(2 * gap))
+    # Rounding of a margin relative to the smallest, and of the dual point.
+    length = math.sqrt(2) * float(design.row_norms.max())
+    norm, total = float(np.linalg.norm(U)), float(multipliers.sum())
+    blur = (8 * EPS + sum_rounding(design.dimension)) * length * norm * stretch
+    off = (8 * EPS + sum_rounding(design.n_samples)) * length * total + blur * norm * stretch
+    gap = 0.5 * (float(np.linalg.norm(stretch * U - dual)) + off) ** 2
+    gap += float((multipliers * np.maximum(slack, 0)).sum()) + blur * total
+    return _Certified(stretch * U, stretch * Z, math.sqrt(2 * gap) + blur * norm * stretch)
 
 
-def _check_separable(products: Products, found: Minimum, multipliers: Array) -> None:
+def _check_separable(design: Design, found: Minimum, multipliers: Array) -> None:
     """Fail when a convex combination of the constraints' x(e_y − e_h)ᵀ is (almost) zero."""
-    lengths = np.einsum("ij,ij->i", products.X, products.X)
-    largest = math.sqrt(float(lengths.max())) * products.scale
-    combination = float(np.linalg.norm(products.back(found.evaluation.residual)))
+    largest = float(design.row_norms.max())
+    combination = float(np.linalg.norm(design.back(found.evaluation.residual)))
     if combination < _SEPARABLE * largest * float(multipliers.sum()):
         raise ComputationFailed(
             "there is no max-margin solution: the classes are not linearly separable; "

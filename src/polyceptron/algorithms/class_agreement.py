@@ -32,7 +32,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
-from polyceptron.algorithms.erm.products import difference_basis
+from polyceptron.model.differences import difference_basis
+from polyceptron.numerics.estimate import from_replicates
 from polyceptron.theory.generalisation import generalisation_error
 
 Array = NDArray[np.float64]
@@ -99,7 +100,7 @@ def _tanh_sinh(step: float) -> tuple[Array, Array]:
 def sampled_error(
     student: Array, teacher: Array, cross: Array, tol: float, seed: int
 ) -> tuple[float, float]:
-    """ε and its standard error from the k×k covariances of s, of t, and between them; any k."""
+    """ε and its uncertainty from the k×k covariances of s, of t, and between them; any k."""
     k = student.shape[0]
     basis = difference_basis(k)
     S, T, C = (basis.T @ part @ basis for part in (student, teacher, cross))
@@ -119,10 +120,10 @@ def sampled_error(
         replicates = np.array(
             [integrand(points).mean() for points in _normal_points(2 * k - 2, log2_points, seed)]
         )
-        uncertainty = float(replicates.std(ddof=1)) / math.sqrt(_REPLICATES)
-        if uncertainty <= tol:
+        found = from_replicates(replicates)
+        if found.uncertainty <= tol:
             break
-    return min(1.0, max(0.0, 1 - known - float(replicates.mean()))), uncertainty
+    return min(1.0, max(0.0, 1 - known - float(found.value))), float(found.uncertainty)
 
 
 def _common_first(joint: Array, noise: float) -> Array:

@@ -2,7 +2,8 @@
 
     q = ‖Ŵ‖²/(d r),   m = ⟨Ŵ, PW*⟩/(d r),   ε = ε(ρ),  ρ = m/√(q q*),  q* = ‖PW*‖²/(d r) → 1
 
-Entry t is the state after t iterations and entry 0 the start, as in `theory.state_evolution`.
+with r = k − 1. Entry t is the point after t iterations and entry 0 the start, as in
+`theory.state_evolution`; ε is that of the noiseless rule.
 """
 
 from __future__ import annotations
@@ -12,24 +13,24 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.amp_products import inner
-from polyceptron.algorithms.amp_state import State
+from polyceptron.algorithms.message_passing.damping import inner
+from polyceptron.algorithms.message_passing.iteration import Iterate
 from polyceptron.theory.generalisation import generalisation_error
 
 Array = NDArray[np.float64]
 
 
-class Recorder:
-    """Called with every state; `trace()` gives the list of dicts."""
+class OverlapTrace:
+    """Called with every iterate; `entries()` gives the list of dicts."""
 
     def __init__(self, basis: Array, truth: Array | None) -> None:
         """`basis` (k, c) of the weights' coordinates; `truth` (d, k), or None: no m, no error."""
         self.n_classes = basis.shape[0]
         self.truth = None if truth is None else np.ascontiguousarray((truth @ basis).T)
-        self.entries: list[dict[str, float]] = []
+        self._entries: list[dict[str, float]] = []
 
-    def __call__(self, t: int, state: State, residual: float, damping: float) -> None:
-        U = state.weights
+    def __call__(self, t: int, here: Iterate, residual: float, damping: float) -> None:
+        U = here.weights
         if len(U) == self.n_classes:  # coordinates that show the common part, which is not counted
             U = U - U.mean(0)
         size = U.shape[1] * (self.n_classes - 1)
@@ -37,22 +38,22 @@ class Recorder:
         if self.truth is not None:
             entry["m"] = inner(U, self.truth) / size
         entry |= {"residual": residual, "damping": damping}
-        self.entries.append(entry)
+        self._entries.append(entry)
 
-    def trace(self) -> list[dict[str, float]]:
+    def entries(self) -> list[dict[str, float]]:
         """The entries, with the generalisation error if the teacher is known."""
         if self.truth is None:
-            return self.entries
+            return self._entries
         size = self.truth.shape[1] * (self.n_classes - 1)
         teacher = inner(self.truth, self.truth) / size
         rho = [
             max(-1.0, min(1.0, e["m"] / math.sqrt(e["q"] * teacher)))
             if e["q"] * teacher > 0
             else 0.0
-            for e in self.entries
+            for e in self._entries
         ]
         errors = generalisation_error(np.array(rho), self.n_classes)
         return [
             {**entry, "generalisation_error": float(error)}
-            for entry, error in zip(self.entries, errors, strict=True)
+            for entry, error in zip(self._entries, errors, strict=True)
         ]

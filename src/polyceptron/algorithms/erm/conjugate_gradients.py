@@ -10,21 +10,21 @@ from typing import Any
 
 import numpy as np
 
+from polyceptron.algorithms.design import AnyArray, Array, Design
 from polyceptron.algorithms.erm.objectives import Curvature
-from polyceptron.algorithms.erm.products import AnyArray, Array, Products
 
 _MAX_ITERATIONS = 1000
 
 
 def solve_newton(
-    products: Products,
+    design: Design,
     curvature: Curvature,
     ridges: Array,
     gradients: Array,
     tolerance: Array,
     dtype: Any,
 ) -> Array:
-    """Directions (L, k−1, d) with residuals below `tolerance` (L,) times the gradients' norms."""
+    """Directions (L, r, d) with residuals below `tolerance` (L,) times the gradients' norms."""
     scale = np.sqrt(np.einsum("lij,lij->l", gradients, gradients))
     r: AnyArray = (-gradients / scale[:, None, None]).astype(dtype)
     shift = ridges.astype(dtype)[:, None, None]
@@ -32,7 +32,7 @@ def solve_newton(
     index = np.arange(len(r))
     D, p, rho = np.zeros_like(r), r.copy(), _squares(r)
     for _ in range(_MAX_ITERATIONS):
-        Hp = products.back(curvature.apply(products.fields(p)))
+        Hp = design.back(curvature.apply(design.fields(p)))
         Hp += shift * p
         bend = np.einsum("lij,lij->l", p, Hp, dtype=np.float64)
         fine = bend > 0  # else rounding only: the Hessian is positive definite

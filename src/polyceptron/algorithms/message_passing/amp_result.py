@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyceptron.algorithms.message_passing.iteration import Ending
+from polyceptron.algorithms.short_display import ShortDisplay
 from polyceptron.rows import Status
 
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class AMPResult:
+@dataclass(frozen=True, repr=False)
+class AMPResult(ShortDisplay):
     """The estimate, how sure it is, and how it was reached.
 
     weights (d, k): the posterior mean of the teacher's weights, without the part common to all
@@ -24,7 +26,7 @@ class AMPResult:
     coordinate j being P diag(v_j) P with P = I − 11ᵀ/k, when k > 3.
     status: 'ok', or 'not-converged' with the best iterate. residual: the change, relative to the
     weights, that one more undamped iteration would make. damping: the largest used, 0 for none.
-    trace: one dict per iteration, ready for `pandas.DataFrame`; entry t is the state after t
+    trace: one dict per iteration, ready for `pandas.DataFrame`; entry t is the point after t
     iterations, entry 0 the start: iteration, q, residual, damping, and if the teacher is known m
     and generalisation_error.
 
@@ -43,3 +45,19 @@ class AMPResult:
     residual: float
     damping: float = 0.0
     trace: list[dict[str, float]] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls, end: Ending, basis: Array, variance: Any, trace: list[dict[str, float]]
+    ) -> AMPResult:
+        """From the end of an iteration in the coordinates of `basis` (k, r)."""
+        weights = np.ascontiguousarray(end.last.weights.T @ basis.T)
+        return cls(weights, variance, end.n_iter, end.status, end.residual, end.damping, trace)
+
+    def _facts(self) -> dict[str, Any]:
+        d, k = self.weights.shape
+        facts: dict[str, Any] = {"status": str(self.status), "dimension": d, "n_classes": k}
+        facts |= {"n_iter": self.n_iter, "residual": self.residual, "damping": self.damping}
+        last = self.trace[-1] if self.trace else {}
+        names = ("q", "m", "generalisation_error")
+        return facts | {name: float(last[name]) for name in names if name in last}

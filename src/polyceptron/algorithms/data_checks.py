@@ -1,0 +1,93 @@
+"""What fits and message passing accept besides X, and the sentences for what they do not."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.algorithms.design import Design, as_design
+from polyceptron.errors import InvalidInput
+from polyceptron.model.arrays import as_numbers
+from polyceptron.model.checks import check_classes, check_size, check_tolerance
+from polyceptron.model.differences import project
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+class Samples(NamedTuple):
+    """X as a design, labels y (n,) in 0..k−1, and k."""
+
+    design: Design
+    y: Labels
+    n_classes: int
+
+
+def check_samples(X: Any, y: Any, n_classes: int | None) -> Samples:
+    """X and y as an algorithm needs them, or a sentence."""
+    design = as_design(X)
+    return Samples(design, *check_labels(y, design.n_samples, n_classes))
+
+
+def check_labels(y: Any, n: int, n_classes: int | None = None) -> tuple[Labels, int]:
+    """Labels (n,) as integers 0..k−1, and k.
+
+    Without `n_classes`, k is the largest label plus one, and every class must have a sample: labels
+    that begin at 1 would otherwise make a class that nobody has seen.
+    """
+    y = np.asarray(y)
+    if y.shape != (n,):
+        raise InvalidInput(
+            f"y must have one label for each of the {n} samples, got shape {y.shape}"
+        )
+    with np.errstate(invalid="ignore"):  # NaN and infinity are not equal to what they become
+        whole = y.astype(np.int64) if y.dtype.kind in "iuf" else None
+    if whole is None or not np.array_equal(whole, y):
+        raise InvalidInput(f"y must hold class indices 0, 1, ..., got {y.dtype} values")
+    k = check_classes(max(2, int(whole.max()) + 1) if n_classes is None else n_classes)
+    if whole.min() < 0 or whole.max() >= k:
+        raise InvalidInput(
+            f"labels must be between 0 and {k - 1}, got {whole.min()} to {whole.max()}"
+        )
+    if n_classes is None:
+        empty = np.flatnonzero(np.bincount(whole, minlength=k) == 0)
+        if empty.size:
+            raise InvalidInput(
+                f"class {empty[0]} has no samples: labels count from 0; if that is meant, say how "
+                "many classes there are with n_classes"
+            )
+    return whole, k
+
+
+def check_truth(weights: Any, d: int, k: int) -> Array | None:
+    """Teacher weights (d, k) without the part common to all classes, or None."""
+    truth = check_weights(weights, "teacher_weights", d, k)
+    return None if truth is None else project(truth)
+
+
+def check_weights(weights: Any, name: str, d: int, k: int) -> Array | None:
+    """Finite weights (d, k) in double precision, None for None, or a sentence."""
+    if weights is None:
+        return None
+    found = as_numbers(weights, name).astype(float)
+    if found.shape != (d, k):
+        raise InvalidInput(
+            f"{name} must be (dimension, classes) = ({d}, {k}), got shape {found.shape}"
+        )
+    if not np.isfinite(found).all():
+        raise InvalidInput(f"{name} must be finite")
+    return found
+
+
+def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    """One of a few words, or a sentence that lists them."""
+    if not isinstance(value, str) or value not in allowed:
+        raise InvalidInput(f"unknown {name} {value!r}: allowed are {', '.join(map(repr, allowed))}")
+
+
+def check_stopping(tol: Any, max_iter: Any, dtype: Any) -> tuple[float, int]:
+    """The tolerance, which single precision cannot meet below 1e-5, and the most iterations."""
+    floor = 1e-5 if dtype == np.float32 else 0.0
+    return max(check_tolerance(tol, 1e-8), floor), check_size(max_iter, "max_iter")

@@ -1,0 +1,189 @@
+"""Square loss on one-hot labels: min_W ½‖AW − Y‖²_F + (λ/2)‖W‖²_F with A = X/√d, for every λ.
+
+One eigendecomposition of the smaller Gram matrix serves every λ:
+
+    n ≥ d:  (AᵀA + λ) W = AᵀY            n < d:  (AAᵀ + λ) C = Y,  W = AᵀC
+
+Residuals are then computed from A itself and corrected through the same eigenvectors, which
+removes the rounding that squaring the condition number brings in. λ = 0 is the solution of least
+norm. All λ move together, so that the products with A are those of wide blocks. Weights, fields and
+multipliers C are rows: one for each class and λ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from polyceptron.algorithms.data_checks import Samples
+from polyceptron.algorithms.design import Array, Design
+from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights, error_rate, status_of
+from polyceptron.algorithms.erm.rounding import EPS, gradient_rounding, sum_rounding
+from polyceptron.model.losses import Loss
+
+_CORRECTIONS = 4
+_BLOCK = 256  # rows treated at once: keeps memory bounded for long lists of λ
+
+
+class _Gram:
+    """The eigendecomposition of AᵀA (n ≥ d) or AAᵀ (n < d), and solves with any shift."""
+
+    def __init__(self, design: Design) -> None:
+        n, d = design.shape
+        self.tall = n >= d
+        gram = design.gram()
+        # What the smallest eigenvalue is known to: of forming the matrix, and of decomposing it.
+        doubt = sum_rounding(max(n, d)) * float(np.trace(gram))
+        values, self.vectors = scipy.linalg.eigh(gram, overwrite_a=True, check_finite=False)
+        largest = max(float(values[-1]), 0.0)
+        self.null = values <= max(n, d) * EPS * largest
+        self.values = np.where(self.null, 0.0, values)
+        positive = values[~self.null]
+        self.smallest = (
+            max(float(positive[0]) - doubt - 8 * EPS * largest, 0.0) if positive.size else 1.0
+        )
+
+    def solve(self, right: Array, shift: Array) -> Array:
+        """right (Gram + λ)⁻¹, one λ per row; directions of zero stay zero where λ = 0."""
+        total = self.values + shift[:, None]
+        inner = (right @ self.vectors) / np.where(total > 0, total, np.inf)
+        result: Array = inner @ self.vectors.T
+        return result
+
+    def convexity(self, ridge: float) -> float:
+        """The least curvature of the objective among the weights that a solve can return."""
+        if ridge > 0 and self.tall and self.null.any():
+            return ridge
+        return ridge + self.smallest
+
+
+class _Certificate(NamedTuple):
+    """Norms of the gradient, its rounding, bounds on the distance, and where they do; all (L,)."""
+
+    norm: Array
+    rounding: Array
+    bound: Array
+    met: NDArray[np.bool_]
+
+
+def fit_least_squares(
+    samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, start: Array | None
+) -> list[ERMFit]:
+    """One fit per λ, in the order given; there is nothing to start from."""
+    gram = _Gram(samples.design)
+    per_block = max(1, _BLOCK // samples.n_classes)
+    fits: list[ERMFit] = []
+    for first in range(0, len(ridges), per_block):
+        fits += _fit_block(gram, samples, loss, ridges[first : first + per_block], tol)
+    return fits
+
+
+def _fit_block(
+    gram: _Gram, samples: Samples, loss: Loss, ridges: Sequence[float], tol: float
+) -> list[ERMFit]:
+    (design, y, k), count = samples, len(ridges)
+    before = design.passes
+    lam = np.array(ridges, dtype=float)
+    shift = np.repeat(lam, k)
+    convexity = np.array([gram.convexity(ridge) for ridge in ridges])
+    Y = np.eye(k)[:, y]
+    right = np.tile(design.back(Y) if gram.tall else Y, (count, 1))
+    tiled = np.tile(Y, (count, 1))
+    solution = gram.solve(right, shift)
+    for step in range(_CORRECTIONS + 1):
+        W = solution if gram.tall else design.back(solution)
+        fields = design.fields(W)
+        misfit = tiled - fields
+        residual = (design.back(misfit) if gram.tall else misfit) - shift[:, None] * solution
+        gradient = residual if gram.tall else design.back(residual)
+        made = None if gram.tall else solution
+        found = _certify(design, lam, convexity, W, fields, misfit, gradient, made, tol)
+        if found.met.all() or step == _CORRECTIONS:
+            break
+        solution = solution + gram.solve(residual, shift)
+    found, W = _zero_where_minimal(design, Y, lam, convexity, found, W)
+    fits = []
+    for i, ridge in enumerate(ridges):
+        rows = slice(i * k, (i + 1) * k)
+        weights, norm, rounding = W[rows].T.copy(), float(found.norm[i]), float(found.rounding[i])
+        fits.append(
+            ERMFit(
+                weights=weights,
+                gradient_norm=norm,
+                distance_bound=bound_in_weights(float(found.bound[i]), weights),
+                n_iter=step + 1,
+                matrix_passes=(design.passes - before) / count,
+                training_loss=0.5 * float((misfit[rows] ** 2).sum()) / y.size,
+                training_error=error_rate(fields[rows], y),
+                status=status_of(met=bool(found.met[i]), gradient_norm=norm, rounding=rounding),
+                ridge=ridge,
+                loss=loss.name,
+            )
+        )
+    return fits
+
+
+def _certify(
+    design: Design,
+    ridges: Array,
+    convexity: Array,
+    W: Array,
+    fields: Array,
+    misfit: Array,
+    gradient: Array,
+    made: Array | None,
+    tol: float,
+) -> _Certificate:
+    """How far W is from the minimiser; `made`: the multipliers C of which it is AᵀC, if it is."""
+    count = len(ridges)
+    norm, size = _sizes(gradient, count), _sizes(W, count)
+    enough = tol * convexity * size - norm
+    z, g = _columns(fields, count), _columns(misfit, count)
+    rounding = gradient_rounding(design, size, ridges, z, g, 1.0, enough)
+    off = np.zeros(count)
+    if made is not None:
+        # W is AᵀC up to rounding, which A sees again, and so does the gradient at AᵀC.
+        off = sum_rounding(design.n_samples) * (_columns(made, count) @ design.row_norms)
+        stretch = float(np.linalg.norm(design.row_norms))
+        if ((stretch**2 + ridges) * off > 0.5 * enough).any():
+            stretch = design.stretch
+        rounding = rounding + (stretch**2 + ridges) * off
+    with np.errstate(divide="ignore"):
+        bound = off + (norm + rounding) / convexity
+    return _Certificate(norm, rounding, bound, bound <= tol * size)
+
+
+def _zero_where_minimal(
+    design: Design, Y: Array, ridges: Array, convexity: Array, found: _Certificate, W: Array
+) -> tuple[_Certificate, Array]:
+    """W = 0 where the gradient there, AᵀY, is only rounding: no relative bound can be met."""
+    if found.met.all():
+        return found, W
+    norm = float(np.linalg.norm(design.back(Y)))
+    ones = np.ones((1, Y.shape[1]))
+    rounding = float(
+        gradient_rounding(design, np.zeros(1), np.zeros(1), 0 * ones, ones, 1.0, np.zeros(1))[0]
+    )
+    if norm > rounding:
+        return found, W
+    bound = (norm + rounding) / np.maximum(convexity, np.finfo(float).tiny)
+    one = np.ones(len(ridges))
+    return _Certificate(norm * one, rounding * one, bound, one > 0), 0 * W
+
+
+def _sizes(rows: Array, count: int) -> Array:
+    """Frobenius norm (L,) of each consecutive group of rows."""
+    squares = np.einsum("ij,ij->i", rows, rows)
+    result: Array = np.sqrt(squares.reshape(count, -1).sum(1))
+    return result
+
+
+def _columns(rows: Array, count: int) -> Array:
+    """Norm of each column (L, n) in each consecutive group of rows."""
+    grouped = rows.reshape(count, -1, rows.shape[1])
+    result: Array = np.sqrt(np.einsum("lkn,lkn->ln", grouped, grouped))
+    return result

@@ -1,0 +1,54 @@
+"""Steps that lower the objective, without a pass over X: the fields are linear in the weights."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.algorithms.design import Array, Design
+from polyceptron.algorithms.erm.gradients import dots
+from polyceptron.algorithms.erm.objectives import Evaluation, Objective
+
+_HALVINGS = 40
+
+
+def line_search(
+    design: Design,
+    objective: Objective,
+    ridges: Array,
+    U: Array,
+    Z: Array,
+    index: NDArray[np.int64],
+    here: Evaluation,
+    G: Array,
+    D: Array,
+) -> tuple[Array, Evaluation]:
+    """Steps (L,) halved until the objective falls by the Armijo rule, 0 if it never does.
+
+    Moves the fields Z[index] along, and returns the evaluation there.
+    """
+    slope = dots(G, D)
+    ZD = design.fields(D)
+    linear, quadratic = ridges * dots(U, D), 0.5 * ridges * dots(D, D)
+    # Differences below the rounding of the sum carry no information: let them pass.
+    noise = 4 * np.finfo(float).eps * (np.abs(here.value) + 0.5 * ridges * dots(U, U))
+    step = np.where(slope < 0, 1.0, 0.0)
+    open_, old = np.flatnonzero(step), Z[index]
+    new, there = old.copy(), here
+    for _ in range(_HALVINGS):
+        t = step[open_]
+        new[open_] = old[open_] + t[:, None, None] * ZD[open_]
+        trial = objective.evaluate(new[open_])
+        change = trial.value - here.value[open_] + t * linear[open_] + t * t * quadratic[open_]
+        good = change <= 1e-4 * t * slope[open_] + noise[open_]
+        there = trial if open_.size == len(step) else there.replace(open_, trial)
+        if good.all():
+            break
+        open_ = open_[~good]
+        step[open_] *= 0.5
+    else:
+        step[open_] = 0.0
+        new[open_] = old[open_]
+        there = there.replace(open_, here.take(open_))
+    Z[index] = new
+    return step, there

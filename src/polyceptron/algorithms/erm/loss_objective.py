@@ -1,0 +1,63 @@
+"""Any convex loss as an objective of Newton's method, from its value, gradient and Hessian.
+
+Fields Z (L, r, n) are in the coordinates B (k, r) of `class_coordinates`: differences of classes
+where the loss sees nothing else, all k fields otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from polyceptron.algorithms.coordinates import class_coordinates
+from polyceptron.algorithms.design import AnyArray, Array
+from polyceptron.algorithms.erm.objectives import Curvature, Evaluation, Labels
+from polyceptron.model.losses import Loss
+
+
+@dataclass(frozen=True)
+class MatrixCurvature:
+    """One matrix a sample, (L, n, r, r)."""
+
+    matrices: AnyArray
+
+    def take(self, chosen: Any) -> MatrixCurvature:
+        """The problems picked by a mask."""
+        return MatrixCurvature(self.matrices[chosen])
+
+    def apply(self, Q: AnyArray) -> AnyArray:
+        """∂²ℓ·Q (L, r, n), in the precision of Q."""
+        return np.einsum("lnij,ljn->lin", self.matrices, Q)
+
+
+class LossObjective:
+    """Σ_μ ℓ(z_μ, y_μ) of a `Loss`: the curvature's source is the fields z (L, k, n)."""
+
+    def __init__(self, loss: Loss, y: Labels, n_classes: int) -> None:
+        self.loss, self.y = loss, y
+        self.basis = class_coordinates(loss, n_classes)
+
+    def evaluate(self, Z: Array) -> Evaluation:
+        """ℓ and its gradient; a value that overflows is infinite, and is stepped back from."""
+        z = self.basis @ Z
+        values, residual = np.empty(len(Z)), np.empty_like(Z)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            for i, fields in enumerate(z):
+                values[i] = self.loss.value(fields.T, self.y).sum()
+                residual[i] = (self.loss.gradient(fields.T, self.y) @ self.basis).T
+        return Evaluation(np.where(np.isnan(values), np.inf, values), residual, z)
+
+    def curvature(self, evaluation: Evaluation, dtype: Any) -> Curvature:
+        """BᵀHB, sample by sample."""
+        return MatrixCurvature(self._hessians(evaluation).astype(dtype))
+
+    def stiffness(self, evaluation: Evaluation) -> Array | None:
+        """The trace of BᵀHB, which its norm is not above."""
+        return np.einsum("lnii->ln", self._hessians(evaluation))
+
+    def _hessians(self, evaluation: Evaluation) -> Array:
+        H = np.stack([self.loss.hessian(fields.T, self.y) for fields in evaluation.source])
+        result: Array = self.basis.T @ H @ self.basis
+        return result

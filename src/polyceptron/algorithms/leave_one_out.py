@@ -1,0 +1,135 @@
+"""How message passing would do without each sample in turn, without a refit.
+
+At the fixed point the cavity field ω_μ of a training sample, the solution of ω + V f(ω) = xŴ/√d,
+is the field predicted by all *other* samples. Its log-probability of the true label is a
+leave-one-out score: it chooses the noise and sets the intercept.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.optimize
+from numpy.typing import NDArray
+
+from polyceptron.algorithms.data_checks import Labels
+from polyceptron.algorithms.message_passing import AMPResult, amp
+from polyceptron.model.channels import Channel, GaussianNoise
+from polyceptron.rows import Status
+
+Array = NDArray[np.float64]
+VARIANCES = (0.0, 0.01, 0.05, 0.2, 1.0, 5.0)  # of Gaussian noise, tried from the middle outwards
+_FIRST = 2
+_ORDER = 12  # nodes of the channel's integral: 6 digits
+
+
+class Problem(NamedTuple):
+    """Features A (n, d), labels y (n,) below k, and what message passing is asked."""
+
+    A: Array
+    y: Labels
+    n_classes: int
+    prior: Any
+    variances: str
+    tol: float
+    max_iter: int
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A run of message passing at one noise; cavity fields (n, k), their variance (n,), score."""
+
+    result: AMPResult
+    channel: Channel
+    cavity: Array
+    variance: Array
+    score: float
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Converged before not converged, then by score."""
+        return self.converged, self.score
+
+    @property
+    def converged(self) -> bool:
+        """Whether message passing did."""
+        return self.result.status == Status.OK
+
+
+def run_at(problem: Problem, channel: Channel) -> Candidate:
+    """Message passing at this noise, and its leave-one-out score."""
+    A, y = problem.A, problem.y
+    result = amp(
+        A,
+        y,
+        problem.prior,
+        problem.variances,
+        tol=problem.tol,
+        max_iter=problem.max_iter,
+        n_classes=problem.n_classes,
+        noise=channel,
+    )
+    variance = field_variance(A, result.variance)
+    cavity = _cavity(A @ result.weights / math.sqrt(A.shape[1]), y, variance, channel)
+    score = float(channel.posterior(cavity, y, variance, _ORDER).log_z.mean())
+    return Candidate(result, channel, cavity, variance, score)
+
+
+def search_noise(problem: Problem) -> Candidate:
+    """Walk down the list of noises while the score improves; else, or unconverged, walk up."""
+    best = run_at(problem, GaussianNoise(VARIANCES[_FIRST]))
+    for direction in (-1, 1):
+        position, moved = _FIRST + direction, False
+        while 0 <= position < len(VARIANCES):
+            candidate = run_at(problem, GaussianNoise(VARIANCES[position]))
+            if candidate.rank > best.rank:
+                best, moved = candidate, True
+            elif best.converged:
+                break
+            position += direction
+        if moved and best.converged:
+            break
+    return best
+
+
+def field_variance(A: Array, variance: Any) -> Array:
+    """Posterior variance (n,) of the fields of samples A (n, d), per class direction.
+
+    Of full covariances (d, k, k) on the class differences, or variances (d, k), it takes the mean
+    over directions: with one variance for all classes, the likeliest has the largest field.
+    """
+    C = np.asarray(variance, dtype=float)
+    if C.ndim == 3:
+        C = np.trace(C, axis1=1, axis2=2) / (C.shape[1] - 1)
+    elif C.ndim == 2:
+        C = C.mean(1)
+    result: Array = (A * A) @ np.broadcast_to(C, (A.shape[1],)) / A.shape[1]
+    return result
+
+
+def _cavity(fields: Array, y: Labels, variance: Array, channel: Channel) -> Array:
+    """ω with ω + V f(ω) = fields: a contraction, since −V∂f has eigenvalues in [0, 1)."""
+    omega = fields.copy()
+    for _ in range(100):
+        score = channel.posterior(omega, y, variance, _ORDER).score
+        new = fields - variance[:, None] * score
+        change = float(np.abs(new - omega).max())
+        omega = new
+        if change <= 1e-4 * (1 + float(np.abs(fields).max())):
+            break
+    return omega
+
+
+def best_intercept(found: Candidate, y: Labels) -> Array:
+    """b (k,) that maximises the leave-one-out likelihood of the fields ω + b, with b ~ N(0, 1)."""
+    k = found.cavity.shape[1]
+
+    def objective(b: Array) -> tuple[float, Array]:
+        at = found.channel.posterior(found.cavity + b, y, found.variance, _ORDER)
+        return 0.5 * float(b @ b) - float(at.log_z.sum()), b - at.score.sum(0)
+
+    answer = scipy.optimize.minimize(objective, np.zeros(k), jac=True, method="BFGS")
+    return np.asarray(answer.x) if np.isfinite(answer.x).all() else np.zeros(k)

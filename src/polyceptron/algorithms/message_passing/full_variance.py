@@ -1,0 +1,128 @@
+"""Algorithm 1 as printed: a covariance for every sample and a precision for every coordinate.
+
+    V_ν = Σ_j x²_jν Ĉ_j/d,       ω_ν = Σ_j x_jν ŵ_j/√d − V_ν f_ν
+    Λ_j = −Σ_ν x²_jν ∂f_ν/d,     γ_j = Σ_ν x_jν f_ν/√d + Λ_j ŵ_j,    ŵ_j, Ĉ_j = prior(γ_j, Λ_j)
+
+k = 2, 3: exact, with (k−1)×(k−1) matrices in the basis of class differences. A channel takes one
+variance a class; on differences k ≤ 3 of them can stand for any matrix (`class_numbers`).
+
+k > 3: matrices P diag(v) P with P = I − 11ᵀ/k, one number per class, chosen to keep the diagonal of
+the exact matrix: for those the channel is still one integral (labels see only differences, on which
+P does nothing), and so is the Gaussian prior. X² is taken by block of rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.algorithms.data_checks import Labels
+from polyceptron.algorithms.design import Design
+from polyceptron.algorithms.message_passing.iteration import Iterate, Step
+from polyceptron.model.channels import Channel
+from polyceptron.model.priors import Row
+
+Array = NDArray[np.float64]
+_FLAT = 1e-12  # of the trace: the least variance in any direction of differences
+
+
+def matrix_step(
+    design: Design, y: Labels, basis: Array, channel: Channel, row: Row, floor: float
+) -> Step:
+    """k ≤ 3. Matrices are packed as rows (c, ·): the diagonal, then for r = 2 the other entry."""
+    r = basis.shape[1]
+    eye = np.eye(r)
+    precise = design.dtype
+
+    def step(here: Iterate) -> Iterate:
+        V = _unpack(design.fields_squared(here.variance), r)
+        size = np.trace(V, axis1=1, axis2=2)[:, None, None]
+        V = np.where(size < floor * r, floor * eye, V)
+        fields = design.fields(here.weights.astype(precise, copy=False))
+        omega = (fields.T - np.einsum("nij,jn->ni", V, here.scores)) @ basis.T
+        wide = V + _FLAT * np.maximum(size, floor) * eye
+        v = class_numbers(np.einsum("hi,nij,hj->nh", basis, wide, basis))
+        f, hessian = channel.score_and_hessian(omega, y, v)
+        scores = np.ascontiguousarray((f @ basis).T)
+        precision = _unpack(design.back_squared(_pack(-(basis.T @ hessian @ basis))), r)
+        back = design.back(scores.astype(precise, copy=False))
+        gamma = back.T + np.einsum("dij,jd->di", precision, here.weights)
+        mean, C = row.matrix_posterior(gamma, precision, basis)
+        return Iterate(np.ascontiguousarray(mean.T), _pack(C), scores)
+
+    return step
+
+
+def diagonal_step(
+    design: Design,
+    y: Labels,
+    basis: Array,
+    channel: Channel,
+    row: Row,
+    floor: float,
+    order: int,
+) -> Step:
+    """k > 3. Variances are (k, ·): one number per class, of the matrix P diag(v) P."""
+    precise = design.dtype
+
+    def step(here: Iterate) -> Iterate:
+        v = np.maximum(design.fields_squared(here.variance).T, floor)
+        reaction = v * (
+            here.scores.T @ basis.T
+        )  # P diag(v) P f; the channel ignores what is common
+        fields = design.fields(here.weights.astype(precise, copy=False))
+        f, diagonal = channel.score_and_diagonal(fields.T @ basis.T - reaction, y, v, order)
+        scores = np.ascontiguousarray((f @ basis).T)
+        precision = np.maximum(design.back_squared(class_numbers(diagonal).T).T, 0.0)
+        back = design.back(scores.astype(precise, copy=False))
+        gamma = back.T @ basis.T + precision * (here.weights.T @ basis.T)
+        mean, diagonal = row.diagonal_posterior(gamma, precision)
+        return Iterate(np.ascontiguousarray((mean @ basis).T), class_numbers(diagonal).T, scores)
+
+    return step
+
+
+def class_numbers(diagonal: Array) -> Array:
+    """v (..., k) with diag(P diag(v) P) = diagonal (..., k): v_h(1 − 2/k) + Σv/k².
+
+    For k ≤ 3 that is all of a matrix on differences: P diag(v) P = C. One v may be negative; the
+    sum of two, the variance of a difference, is not, nor is a sum over many samples.
+    """
+    k = diagonal.shape[-1]
+    if k == 2:
+        return 2 * diagonal
+    total = diagonal.sum(-1, keepdims=True) * (k / (k - 1))
+    result: Array = (diagonal - total / k**2) / (1 - 2 / k)
+    return result
+
+
+def _pack(matrices: Array) -> Array:
+    """Symmetric (m, r, r), r ≤ 2, to rows (c, m)."""
+    if matrices.shape[-1] == 1:
+        return np.ascontiguousarray(matrices[:, 0, 0])[None]
+    return np.stack([matrices[:, 0, 0], matrices[:, 1, 1], matrices[:, 0, 1]])
+
+
+def _unpack(rows: Array, r: int) -> Array:
+    """The inverse of `_pack`."""
+    if r == 1:
+        return rows.reshape(-1, 1, 1)
+    a, b, c = rows
+    return np.stack([np.stack([a, c], -1), np.stack([c, b], -1)], -2)
+
+
+def start_variance(V: float, basis: Array, d: int) -> Array:
+    """The packed variances of an isotropic start."""
+    k, r = basis.shape
+    if k > 3:
+        return np.full((k, d), V)
+    return _pack(np.broadcast_to(V * np.eye(r), (d, r, r)))
+
+
+def final_variance(variance: Array, basis: Array) -> Array:
+    """(d, k, k) covariances for k ≤ 3; (d, k) numbers v of P diag(v) P for k > 3."""
+    k, r = basis.shape
+    if k > 3:
+        return np.ascontiguousarray(variance.T)
+    result: Array = basis @ _unpack(variance, r) @ basis.T
+    return result
