@@ -192,7 +192,7 @@ def _disagreement(slope: float, k: int, theta: float) -> float:
     Another class is below in both with probability B = ∫_0^∞ φ(x − u) F(t + βρu) du. In (t, x)
     everything varies on scale 1, however steep the softmax is.
     """
-    s, along = slope * math.sin(theta), slope * math.cos(theta)
+    s, along = slope * abs(math.sin(theta)), slope * math.cos(theta)
     table = utility_table(s)
     width = math.hypot(1.0, s)
     x = np.arange(-44, 45) * 0.2

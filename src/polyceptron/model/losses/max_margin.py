@@ -73,15 +73,16 @@ class MaxMargin(Loss):
         return -np.inf
 
 
-def active_margins(omega: Array, y: Labels) -> tuple[Array, Array]:
-    """prox − ω (n, k) of the hard margin and the number of active constraints (n,).
+def active_margins(omega: Array, y: Labels, margin: float = 1.0) -> tuple[Array, Array]:
+    """prox − ω (n, k) of the hard margin κ and the number of active constraints (n,).
 
-    z_y = t, z_h = min(ω_h, t − 1), t = (ω_y + Σ_active(ω_h + 1))/(1 + #active).
+    z_y = t, z_h = min(ω_h, t − κ), t = (ω_y + Σ_active(ω_h + κ))/(1 + #active).
     """
     n, k = omega.shape
     order = np.arange(k - 1)
     others = order + (order >= y[:, None])
-    lifted = np.take_along_axis(omega, others, 1) - np.take_along_axis(omega, y[:, None], 1) + 1
+    lifted = np.take_along_axis(omega, others, 1) - np.take_along_axis(omega, y[:, None], 1)
+    lifted += margin
     ranked = -np.sort(-lifted, axis=1)
     # With the first j losers active the winner moves up by t_j; loser j is active if it exceeds it.
     t = np.cumsum(ranked, axis=1) / (2 + order)

@@ -1,0 +1,102 @@
+"""Up to how many samples the classes can be separated, and from where the likelihood has a maximum.
+
+Labels with noise can be separated by some weights with probability → 1 below
+
+    α_s = 1 / min_t Q(t),      Q(t) = (1/r) E dist²(t z* + g, C_y),   z*, g ~ N(0, I) on 1⊥
+
+and with probability → 0 above (C_y the cone of fields with label y). Given u = tz* + g the teacher's
+fields are Gaussian with mean tu/(1 + t²) and variance 1/(1 + t²): Q is the fields side's own average
+at τ = t, q = 1 + t², V = 1 for the hard constraint without a margin (`LabelCone`), so every channel
+and every k is covered by the same rules.
+
+Below α_s a ridge of 0 means max-margin; above it the multinomial maximum-likelihood estimate exists.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from polyceptron.model.checks import check_tolerance
+from polyceptron.model.law import Law
+from polyceptron.model.losses.cone import LabelCone
+from polyceptron.model.teacher import AnyTeacher, check_teacher
+from polyceptron.numerics.estimate import from_replicates
+from polyceptron.rows import Status
+from polyceptron.theory.sides import erm_sides
+
+_SMALLEST, _LARGEST = 1e-6, 1e3  # t: labels of chance have 0, hardly any noise a large one
+
+
+@dataclass(frozen=True)
+class Separability:
+    """α_s and its uncertainty; infinite where labels are a function of the fields."""
+
+    model: str
+    n_classes: int
+    noise: str
+    alpha_s: float
+    alpha_s_uncertainty: float
+    status: Status
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields by name."""
+        return {**asdict(self), "status": str(self.status)}
+
+
+def separability(teacher: AnyTeacher, tol: float | None = None) -> Separability:
+    """α_s of a teacher, to `tol` (default 1e-6 for k ≤ 3, 1e-3 above).
+
+    >>> from polyceptron.model import Teacher
+    >>> round(1 / separability(Teacher(2, noise="flips:0.05")).alpha_s, 5)
+    0.26249
+    """
+    check_teacher(teacher)
+    k, name = teacher.n_classes, teacher.noise.name
+    few = k <= 3
+    tol = check_tolerance(tol, 1e-6 if few else 1e-3)
+    if teacher.noise.noiseless:
+        return Separability(teacher.model, k, name, math.inf, 0.0, Status.OK)
+    problem = erm_sides(teacher, LabelCone(), 0.0, 1.0)
+    found = minimize_scalar(
+        lambda x: float(np.mean(_distance(problem, 0, math.exp(x)))),
+        bounds=(math.log(_SMALLEST), math.log(_LARGEST)),
+        method="bounded",
+        options={"xatol": 1e-5},
+    )
+    t = math.exp(float(found.x))
+    # The minimum is flat: at the place found on the coarsest level finer ones give its value.
+    before = math.nan
+    for level in range(problem.n_levels):
+        estimate = from_replicates(1 / _distance(problem, level, t))
+        value, spread = float(estimate.value), float(estimate.uncertainty)
+        if few:
+            t = _polish(problem, level, t)
+            value = float(1 / _distance(problem, level, t)[0])
+            spread = abs(value - before) + 1e-12 * value
+        before = value
+        if spread <= tol:
+            break
+    status = Status.OK if spread <= tol else Status.TOLERANCE_NOT_MET
+    return Separability(teacher.model, k, name, value, spread, status)
+
+
+def _distance(problem: Any, level: int, t: float) -> Any:
+    """Q(t), one value a replicate."""
+    law = Law(t, 1 + t * t, 1.0)
+    return problem.rule(level, law)(law).Q
+
+
+def _polish(problem: Any, level: int, t: float) -> float:
+    """One Newton step to the minimum in ln t, by differences wide enough for a level's noise."""
+    step = 0.02
+    low, here, high = (
+        float(_distance(problem, level, t * math.exp(s))[0]) for s in (-step, 0.0, step)
+    )
+    bend = (low + high - 2 * here) / step**2
+    move = -(high - low) / (2 * step) / bend if bend > 0 else 0.0
+    return t * math.exp(max(-0.05, min(0.05, move)))
