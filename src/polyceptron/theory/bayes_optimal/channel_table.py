@@ -1,0 +1,150 @@
+"""The fields side as a function of one variable: v ↦ I and Ψ_out, a Chebyshev proxy for each channel.
+
+Column 0 is the mean over replicates, columns 1 to R the replicates themselves; where the rule is
+deterministic there is column 0 only.
+
+Gaussian utilities of noise Δ see the overlap q = 1 − v through v + Δ, and only the ratio counts:
+with tan²θ = (v + Δ)/q
+
+    I = sin θ-free part: (1/(1 + Δ)) · i(θ)/sin θ,      excess = e(θ) sin θ,
+
+so that one pair (i, e) for each k and guess rate serves every Δ. Another channel has a pair of its
+own, with its width in place of sin θ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.polynomial import chebyshev as C
+from numpy.typing import NDArray
+
+from polyceptron.model.channels import Channel
+from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
+from polyceptron.theory.fields.information import (
+    Moments,
+    channel_moments,
+    gaussian_moments,
+    known_entropy,
+    utility_variance,
+)
+
+Array = NDArray[Any]
+Index = NDArray[np.int64]
+_THETA_LOW = 1e-3  # below it the proxies are continued: they are smooth at 0
+
+
+class ChannelTable:
+    """I and Ψ_out of one channel; build with `channel_table`."""
+
+    def __init__(self, channel: Channel, n_classes: int, log2_points: int) -> None:
+        self.channel, self.n_classes = channel, n_classes
+        self.delta = utility_variance(channel)
+        self.known_entropy = known_entropy(channel, n_classes)
+        guess = channel.guess(n_classes)
+        if self.delta is not None:
+            self.proxy = _gaussian_proxy(n_classes, guess, log2_points)
+            self.base = _gaussian_proxy(3, guess, 0) if n_classes > 3 else None
+        else:
+            self.proxy, self.base = _asked_proxy(channel, n_classes, log2_points), None
+        self.columns = self.proxy.coefficients.shape[1] // 2
+
+    @property
+    def n_replicates(self) -> int:
+        """R, or 0 where the rule is deterministic."""
+        return self.columns - 1
+
+    @property
+    def error(self) -> float:
+        """Relative error that the proxies leave in I and Ψ_out, sampling apart."""
+        theta = np.linspace(_THETA_LOW, math.pi / 2, 50)
+        values = np.abs(self.proxy(theta)).min(-1)
+        mean = [0, self.columns]
+        return float((self.proxy.error[mean] / values[mean]).max())
+
+    def __call__(self, v: Array, column: Index) -> tuple[Array, Array]:
+        """I and Ψ_out at residual variance v (n,), each in its column (n,)."""
+        if self.delta is not None:
+            theta = np.arctan2(np.sqrt(v + self.delta), np.sqrt(np.maximum(1 - v, 0.0)))
+            scale = np.sqrt((v + self.delta) / (1 + self.delta))
+            unit = scale * (1 + self.delta)
+        else:
+            theta = np.arctan2(np.sqrt(v), np.sqrt(np.maximum(1 - v, 0.0)))
+            unit = scale = np.array([self.channel.width(float(a)) for a in v])
+        information, excess = at(self.proxy, theta, column), at(self.proxy, theta, column + self.columns)
+        if self.base is not None:
+            zero = np.zeros_like(column)
+            information = information * at(self.base, theta, zero)
+            excess = excess * at(self.base, theta, zero + 1)
+        with np.errstate(divide="ignore"):
+            return information / unit, self.known_entropy + excess * scale
+
+
+@lru_cache(maxsize=64)
+def channel_table(channel: Channel, n_classes: int, log2_points: int) -> ChannelTable:
+    """The table of a channel; `log2_points` matters for k ≥ 4 only."""
+    return ChannelTable(channel, n_classes, log2_points if n_classes > 3 else 0)
+
+
+@lru_cache(maxsize=64)
+def _gaussian_proxy(k: int, guess: float, log2_points: int) -> ChebyshevProxy:
+    """θ ↦ (sin θ · I, excess/sin θ); for k ≥ 4 as ratios to k = 3, which vary little."""
+
+    def scaled(theta: Array) -> Array:
+        sine = np.sin(theta)
+        q = np.maximum(np.cos(theta) ** 2, 1e-12)
+        values = _columns(gaussian_moments(q, sine**2, k, guess, log2_points), sine)
+        if k > 3:
+            base = _gaussian_proxy(3, guess, 0)(theta).T
+            values = values / np.repeat(base, values.shape[1] // 2, axis=1)
+        return values
+
+    return _proxy(scaled, k)
+
+
+def _asked_proxy(channel: Channel, k: int, log2_points: int) -> ChebyshevProxy:
+    """θ ↦ (width · I, excess/width) at v = sin²θ."""
+
+    def scaled(theta: Array) -> Array:
+        v = np.sin(theta) ** 2
+        q = np.maximum(np.cos(theta) ** 2, 1e-12)
+        width = np.array([channel.width(float(a)) for a in v])
+        return _columns(channel_moments(channel, q, v, k, log2_points), width)
+
+    return _proxy(scaled, k)
+
+
+def _columns(moments: Moments, scale: Array) -> Array:
+    """Mean and replicates of the scaled moments, side by side."""
+    information, excess = moments.information * scale[:, None], moments.excess / scale[:, None]
+    return np.hstack([with_mean(information), with_mean(excess)])
+
+
+def with_mean(replicates: Array) -> Array:
+    """(p, R) → (p, 1 + R): the mean before its replicates; one replicate is the mean itself."""
+    if replicates.shape[1] == 1:
+        return replicates
+    return np.hstack([replicates.mean(1, keepdims=True), replicates])
+
+
+def _proxy(scaled: Callable[[Array], Array], k: int) -> ChebyshevProxy:
+    deterministic = k <= 3
+    return chebyshev_proxy(
+        scaled,
+        _THETA_LOW,
+        math.pi / 2,
+        tol=1e-13 if deterministic else 3e-6,
+        start=33 if deterministic else 17,
+        max_points=257 if deterministic else 17,
+    )
+
+
+def at(proxy: ChebyshevProxy, x: Array, column: Index) -> Array:
+    """p_column(x), elementwise over x (n,) and column (n,)."""
+    s = (2 * x - proxy.low - proxy.high) / (proxy.high - proxy.low)
+    value: Array = C.chebval(s, proxy.coefficients[:, column], tensor=False)
+    return value

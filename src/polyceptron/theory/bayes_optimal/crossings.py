@@ -1,0 +1,147 @@
+"""Where the solution curve passes given sample ratios, all of them at once.
+
+On every stretch between two folds α is monotone in q̂, so each α is met at most once there: a
+bisection of ln q̂ on the stretch. Each crossing comes with its uncertainty, and with a doubt where a
+fold is closer than the curve's own uncertainty: then the branch may end before this α.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.theory.bayes_optimal.curve import CurvePoints, SolutionCurve
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A fixed point at α: where it is, what it says, and how far that can be trusted.
+
+    A `ghost` is the fold of a branch that the mean curve has lost just below this α: within the
+    uncertainty of the curve the branch may still be there.
+    """
+
+    stable: bool
+    q_hat: float
+    v: float
+    free_entropy: float
+    free_entropy_uncertainty: float
+    error: float
+    clean_error: float
+    uncertainty: float
+    ghost: bool = False
+
+
+def crossings(curve: SolutionCurve, alphas: list[float]) -> list[list[Crossing]]:
+    """For each α > 0 its fixed points in the order of overlap."""
+    found: list[list[Crossing]] = [[] for _ in alphas]
+    for far in (False, True):
+        wanted = [n for n, a in enumerate(alphas) if curve.near_enough(a) is not far]
+        if wanted:
+            _cross(curve, alphas, wanted, far, found)
+    return found
+
+
+def _cross(
+    curve: SolutionCurve,
+    alphas: list[float],
+    wanted: list[int],
+    far: bool,
+    found: list[list[Crossing]],
+) -> None:
+    grid = curve.grid(far=far)
+    edges = [branch.low for branch in curve.branches(far=far)]
+    stretch = np.searchsorted(edges, np.log(grid.q_hat[:-1]), side="right") - 1
+    folds = _folds(curve, far)
+    which, index = [], []
+    for n in wanted:
+        above = grid.alpha >= alphas[n]
+        flips = np.flatnonzero(above[1:] != above[:-1])
+        which += [n] * flips.size
+        index += flips.tolist()
+    at = _bisect(curve, grid, np.array(index, dtype=int), np.array([alphas[n] for n in which]))
+    if which:
+        parts = np.stack(_trust(curve, at, folds, stretch[index]))
+        rises = grid.alpha[np.array(index) + 1] > grid.alpha[index]
+        for i, n in enumerate(which):
+            values = (at.q_hat[i], at.v[i], at.free_entropy[i], *parts[:, i])
+            found[n].append(Crossing(bool(rises[i]), *(float(value) for value in values)))
+    for fold in folds:
+        for n in wanted:
+            if fold.maximum and 0 < np.log(alphas[n] / fold.alpha) <= fold.uncertainty:
+                found[n].append(fold.ghost)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A turning point of the curve: α there with its relative uncertainty, and its fixed point."""
+
+    maximum: bool
+    after: int  # the stretch that ends here
+    alpha: float
+    uncertainty: float
+    ghost: Crossing
+
+
+def _folds(curve: SolutionCurve, far: bool) -> list[Fold]:
+    """Every fold of the curve, in the order of q̂."""
+    ends = curve.branches(far=far)[:-1]
+    if not ends:
+        return []
+    at = curve.points(np.exp(np.array([branch.high for branch in ends])))
+    u = curve.alpha_uncertainty(at)
+    errors, clean = curve.errors(at.v), curve.clean_errors(at.v)
+    entropy = curve.entropy_uncertainty(at)
+    return [
+        Fold(
+            branch.rising,
+            i,
+            float(at.alpha[i]),
+            float(u[i]),
+            Crossing(
+                True,
+                float(at.q_hat[i]),
+                float(at.v[i]),
+                float(at.free_entropy[i]),
+                float(entropy[i]),
+                float(errors[i]),
+                float(clean[i]),
+                np.inf,
+                ghost=True,
+            ),
+        )
+        for i, branch in enumerate(ends)
+    ]
+
+
+def _bisect(curve: SolutionCurve, grid: CurvePoints, index: Array, alpha: Array) -> CurvePoints:
+    """Bisect ln q̂ between grid points index and index + 1, for every α (n,) at once."""
+    low, high = np.log(grid.q_hat[index]), np.log(grid.q_hat[index + 1])
+    rises = grid.alpha[index + 1] >= alpha
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        too_high = (curve.points(np.exp(middle)).alpha >= alpha) == rises
+        low, high = np.where(too_high, low, middle), np.where(too_high, middle, high)
+    return curve.points(np.exp(0.5 * (low + high)))
+
+
+def _trust(
+    curve: SolutionCurve, at: CurvePoints, folds: list[Fold], stretch: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Uncertainty of Φ, ε, its clean version, and the uncertainty of ε, each (n,)."""
+    gap = np.full(at.alpha.shape, np.inf)
+    for fold in folds:
+        beside = (stretch == fold.after) | (stretch == fold.after + 1)
+        distance = np.abs(np.log(at.alpha / fold.alpha))
+        gap[beside] = np.minimum(gap[beside], distance[beside])
+    return (
+        curve.entropy_uncertainty(at),
+        curve.errors(at.v),
+        curve.clean_errors(at.v),
+        curve.error_uncertainty(at, gap),
+    )

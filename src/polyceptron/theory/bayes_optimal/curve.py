@@ -1,0 +1,279 @@
+"""The Bayes-optimal solution set as one curve, parametrised by q̂.
+
+The order parameter is a scalar, so nothing need be iterated: choose q̂, then
+
+    v = 1 − F(q̂),   α(q̂) = q̂ / I(v),   Φ = (r/2) q̂ v + ψ(q̂) + αΨ_out(v)
+
+is a fixed point of state evolution at that α (eq. SE_BO), stable where α rises with q̂ and
+unstable where it falls. Where the integrals are sampled (k ≥ 4) the curve is that of the mean over
+replicates: everything, a crossing, a fold, which branch wins, is decided on the mean, and the
+replicates say how far it can be trusted.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.model import AnyTeacher
+from polyceptron.numerics.estimate import student_quantile
+from polyceptron.theory.bayes_optimal.channel_table import Index, channel_table
+from polyceptron.theory.bayes_optimal.weights_table import PanelWeights, weights_table
+from polyceptron.theory.effort import first_effort
+from polyceptron.theory.generalisation import angle, error_from_angle, error_on_labels
+from polyceptron.theory.weights.entropy import row_entropy
+
+Array = NDArray[Any]
+_FLOOR = 1e-12  # relative error claimed for the deterministic rules, on top of the proxies' own
+_SAMPLED_FLOOR = 1e-7  # and for the sampled ones: the step of their winner's table
+_SMALLEST, _LARGEST = 1e-30, 1e22  # of q̂: α from 1e-12 to 1e8 for every channel
+_FIRST_STAGE = 1e4  # q̂ up to which a continuous prior's curve is always built; see `grid`
+_NO_LESS = 1e-300  # stands for v = 0, where τ is infinite
+
+
+class CurvePoints(NamedTuple):
+    """Points of the solution curve, arrays of one shape."""
+
+    q_hat: Array
+    v: Array  # 1 − q
+    alpha: Array
+    channel_entropy: Array  # Ψ_out = dΦ/dα
+    free_entropy: Array
+
+    @property
+    def q(self) -> Array:
+        """The overlap."""
+        return 1 - self.v
+
+
+class Branch(NamedTuple):
+    """A stretch of the curve from one fold (or end) to the next: q̂ and α at both ends."""
+
+    rising: bool
+    low: float  # ln q̂
+    high: float
+    alpha_low: float  # α at the ends, in the order of q̂
+    alpha_high: float
+
+
+class SolutionCurve:
+    """The curve of one teacher at one sampling effort; build with `curve_of`."""
+
+    def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
+        self.teacher, self.log2_points = teacher, log2_points
+        self.weights = weights_table(teacher, log2_points)
+        self.channel = channel_table(teacher.noise, teacher.n_classes, log2_points)
+        self.perfect = teacher.prior.support is not None and teacher.noise.width(0.0) == 0
+
+    @property
+    def n_replicates(self) -> int:
+        """R, or 0 where everything is deterministic."""
+        return max(self.channel.n_replicates, self.weights.n_replicates)
+
+    # The curve itself.
+
+    def points(self, q_hat: Array, column: Index | None = None) -> CurvePoints:
+        """The curve at q̂ (n,): of the mean (column 0), or of replicates 1 to R (n,)."""
+        column = np.zeros(q_hat.shape, dtype=np.int64) if column is None else column
+        v, psi = self.weights(q_hat, column if self.weights.n_replicates else 0 * column)
+        information, entropy = self.channel(v, column if self.channel.n_replicates else 0 * column)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            alpha = q_hat / information
+        rest = 0.5 * self.teacher.reduced_rank * q_hat * v + psi
+        return CurvePoints(q_hat, v, alpha, entropy, rest + alpha * entropy)
+
+    def variance(self, q_hat: Array, column: Index) -> Array:
+        """v = 1 − F(q̂) (n,): the weights side."""
+        return self.weights(q_hat, column if self.weights.n_replicates else 0 * column)[0]
+
+    def information(self, v: Array, column: Index) -> Array:
+        """I at residual variance v (n,): the fields side."""
+        return self.channel(v, column if self.channel.n_replicates else 0 * column)[0]
+
+    def errors(self, v: Array) -> Array:
+        """Generalisation error on labels as drawn, at residual variance v."""
+        noise, k = self.teacher.noise, self.teacher.n_classes
+        if noise.noiseless:
+            return self.clean_errors(v)
+        v = np.maximum(v, _NO_LESS)
+        return error_on_labels(noise, np.sqrt(np.maximum(1 - v, 0.0) / v), k)
+
+    def clean_errors(self, v: Array) -> Array:
+        """Error against the noiseless rule at residual variance v."""
+        return error_from_angle(angle(v), self.teacher.n_classes)
+
+    def perfect_entropy(self, alpha: Any) -> Any:
+        """Φ = −H + αΨ₀ at perfect learning, v = 0 (finite priors under a channel without width)."""
+        return -row_entropy(self.teacher) + alpha * self.channel.known_entropy
+
+    # How far it can be trusted.
+
+    def rule_errors(self, q_hat: Array) -> tuple[Array, Array]:
+        """Relative errors of v and of I at q̂ (n,) from rules and proxies, sampling apart."""
+        floor = _SAMPLED_FLOOR if self.n_replicates else _FLOOR
+        v = np.array([self.weights.error(float(value)) for value in q_hat])
+        return v, np.full(q_hat.shape, floor + self._channel_error)
+
+    @cached_property
+    def _channel_error(self) -> float:
+        return self.channel.error
+
+    def alpha_uncertainty(self, at: CurvePoints) -> Array:
+        """Relative uncertainty (n,) of α at fixed q̂."""
+        v_error, i_error = self.rule_errors(at.q_hat)
+        # I falls as 1/√v at worst, so half of the error of ln v is passed on to α.
+        return self._spread(np.log(self._replicates(at).alpha / at.alpha[:, None])) + (
+            i_error + 0.5 * v_error
+        )
+
+    def error_uncertainty(self, at: CurvePoints, gap: Array) -> Array:
+        """Uncertainty (n,) of the generalisation error at fixed α.
+
+        A relative error u of α moves ε by its slope along the curve; the error of v at fixed q̂
+        moves it directly. `gap` is the distance of ln α to the closest fold: nearer to it than u
+        there may be no crossing at all (infinite), and up to there the square root that ends at the
+        fold at most doubles what a straight line says.
+        """
+        step = 1e-4
+        up, down = self.points(at.q_hat * (1 + step)), self.points(at.q_hat * (1 - step))
+        d_alpha = np.log(up.alpha / down.alpha)
+        d_error, d_v = self.errors(up.v) - self.errors(down.v), up.v - down.v
+        with np.errstate(divide="ignore", invalid="ignore"):
+            by_alpha = np.where(d_error == 0, 0.0, d_error / d_alpha)
+            by_v = np.where(d_v == 0, 0.0, d_error / d_v)
+        v_error, i_error = self.rule_errors(at.q_hat)
+        u = i_error + 0.5 * v_error
+        total = np.abs(by_alpha) * u + np.abs(by_v) * at.v * v_error
+        if self.n_replicates:
+            found = self._replicates(at)
+            log_alpha = np.log(found.alpha / at.alpha[:, None])
+            moved = by_v[:, None] * (found.v - at.v[:, None]) - by_alpha[:, None] * log_alpha
+            total = total + self._spread(moved)
+            u = u + self._spread(log_alpha)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(u < gap, total * (1 + u / gap + u), np.inf)
+
+    def entropy_uncertainty(self, at: CurvePoints) -> Array:
+        """Uncertainty (n,) of Φ at fixed α: Φ is stationary in q and q̂, so only ψ and Ψ_out count."""
+        v_error, i_error = self.rule_errors(at.q_hat)
+        energy = np.abs(at.alpha * at.channel_entropy)
+        total = i_error * energy + (_FLOOR + v_error) * (1 + np.abs(at.free_entropy) + energy)
+        if not self.n_replicates:
+            return total
+        n, R = at.q_hat.size, self.n_replicates
+        column = np.tile(np.arange(1, R + 1), n)
+        mean = self.weights(at.q_hat, np.zeros(n, dtype=np.int64))[1]
+        psi = np.repeat(mean, R)
+        if self.weights.n_replicates:
+            psi = self.weights(np.repeat(at.q_hat, R), column)[1]
+        entropy = np.repeat(at.channel_entropy, R)
+        if self.channel.n_replicates:
+            entropy = self.channel(np.repeat(at.v, R), column)[1]
+        replicates = psi.reshape(n, R) + at.alpha[:, None] * entropy.reshape(n, R)
+        return total + self._spread(replicates)
+
+    def _replicates(self, at: CurvePoints) -> CurvePoints:
+        """Every replicate's point at the same q̂: (n, R), or (n, 1) of the mean."""
+        n, R = at.q_hat.size, self.n_replicates
+        if not R:
+            return CurvePoints(*(part[:, None] for part in at))
+        found = self.points(np.repeat(at.q_hat, R), np.tile(np.arange(1, R + 1), n))
+        return CurvePoints(*(part.reshape(n, R) for part in found))
+
+    def _spread(self, replicates: Array) -> Array:
+        """Student's quantile times the standard error of the mean over replicates (n, R)."""
+        R = replicates.shape[1]
+        if R == 1:
+            return np.zeros(len(replicates))
+        spread: Array = replicates.std(1, ddof=1) * (student_quantile(R) / math.sqrt(R))
+        return spread
+
+    # Its shape.
+
+    def grid(self, *, far: bool) -> CurvePoints:
+        """The curve on a grid of q̂ that spans it and contains every fold.
+
+        A continuous prior's curve is built up to q̂ = 1e4, where v ~ 1/q̂ already and α rises for
+        good, and beyond only where `far`.
+        """
+        return self._far_grid if far else self._near_grid
+
+    @cached_property
+    def _near_grid(self) -> CurvePoints:
+        small = np.exp(np.linspace(math.log(_SMALLEST), math.log(0.05), 120))
+        if not isinstance(self.weights, PanelWeights):
+            every = np.exp(np.linspace(math.log(_SMALLEST), math.log(_LARGEST), 700))
+            return self._with_folds(every)
+        if self.teacher.prior.support is None:
+            return self._with_folds(np.concatenate([small, np.geomspace(0.05, _FIRST_STAGE, 300)]))
+        roots = self._finite_roots(math.sqrt(0.05))
+        if self.perfect:
+            return self._with_folds(np.concatenate([small, roots**2]))
+        tail = np.geomspace(roots[-1] ** 2, _LARGEST, 200)
+        return self._with_folds(np.concatenate([small, roots**2, tail[1:]]))
+
+    @cached_property
+    def _far_grid(self) -> CurvePoints:
+        near = self._near_grid
+        if near.q_hat[-1] > _FIRST_STAGE or self.perfect:
+            return near
+        more = self.points(np.geomspace(near.q_hat[-1], _LARGEST, 300)[1:])
+        return CurvePoints(*(np.concatenate(pair) for pair in zip(near, more, strict=True)))
+
+    def near_enough(self, alpha: float) -> bool:
+        """Whether α is met on the near grid and not only far out."""
+        return self.perfect or alpha < 0.5 * float(self._near_grid.alpha[-1])
+
+    def _finite_roots(self, start: float) -> Array:
+        """√q̂ of a finite prior, panel after panel until α is far past its maximum."""
+        assert isinstance(self.weights, PanelWeights)
+        parts: list[Array] = []
+        highest = 0.0
+        # How much of the unstable branch to follow: sampled panels are dear.
+        past = 0.25 if self.teacher.n_classes <= 3 else 0.7
+        for low, high in zip(self.weights.edges, self.weights.edges[1:], strict=False):
+            parts.append(np.linspace(max(low, start), high, 102)[1:])
+            alpha = self.points(parts[-1] ** 2).alpha
+            highest = max(highest, float(alpha.max()))
+            if self.perfect and alpha[-1] < past * highest:
+                break
+        return np.concatenate(parts)
+
+    def _with_folds(self, q_hat: Array) -> CurvePoints:
+        """The curve on the grid and at every fold, found by golden section around the grid's."""
+        alpha = self.points(q_hat).alpha
+        rising = np.diff(alpha) > 0
+        turns = np.flatnonzero(rising[1:] != rising[:-1]) + 1
+        if turns.size == 0:
+            return self.points(q_hat)
+        sign = np.where(rising[turns - 1], 1.0, -1.0)
+        low, high = np.sqrt(q_hat[turns - 1]), np.sqrt(q_hat[turns + 1])
+        golden = (math.sqrt(5) - 1) / 2
+        for _ in range(60):
+            a, b = high - golden * (high - low), low + golden * (high - low)
+            left = sign * self.points(a**2).alpha > sign * self.points(b**2).alpha
+            low, high = np.where(left, low, a), np.where(left, b, high)
+        folds = (0.5 * (low + high)) ** 2
+        return self.points(np.unique(np.concatenate([q_hat, folds])))
+
+    def branches(self, *, far: bool = False) -> list[Branch]:
+        """The stretches between folds, in the order of q̂."""
+        grid = self.grid(far=far)
+        rising = np.diff(grid.alpha) > 0
+        cuts = [0, *(np.flatnonzero(rising[1:] != rising[:-1]) + 1).tolist(), rising.size]
+        x, alpha = np.log(grid.q_hat), grid.alpha
+        return [
+            Branch(bool(rising[i]), float(x[i]), float(x[j]), float(alpha[i]), float(alpha[j]))
+            for i, j in zip(cuts[:-1], cuts[1:], strict=True)
+        ]
+
+
+@lru_cache(maxsize=32)
+def curve_of(teacher: AnyTeacher, log2_points: int | None = None) -> SolutionCurve:
+    """The solution curve of `teacher`; `log2_points` matters for k ≥ 4 only."""
+    first = first_effort(teacher)
+    return SolutionCurve(teacher, first if log2_points is None or first == 0 else log2_points)

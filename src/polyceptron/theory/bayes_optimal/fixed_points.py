@@ -1,0 +1,228 @@
+"""The Bayes-optimal error: fixed points at a given α, and the best of them.
+
+At each α the solution curve (see `curve`) is crossed once or several times:
+
+    amp        the crossing of lowest overlap, which message passing reaches without side knowledge
+    unstable   where the curve comes down: the barrier between the two
+    informed   perfect learning where a finite prior has it, else the crossing of highest overlap
+    optimal    whichever stable point has the largest free entropy: the Bayes-optimal answer
+
+Free entropies are compared with their uncertainties. A choice that they leave open is refined as
+long as there is a finer curve, and then says so: the status is "undecided", the other candidate's
+error stands beside, and the stated uncertainty reaches to it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.errors import InvalidInput
+from polyceptron.model import AnyTeacher
+from polyceptron.model.checks import check_alphas, check_tolerance
+from polyceptron.model.teacher import check_teacher
+from polyceptron.rows import BRANCHES, Status, make_row
+from polyceptron.theory.bayes_optimal.crossings import Crossing, crossings
+from polyceptron.theory.bayes_optimal.curve import SolutionCurve, curve_of
+from polyceptron.theory.effort import default_tolerance, first_effort, last_effort
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """One fixed point of the Bayes-optimal state evolution at α.
+
+    `q` is the overlap and `v = 1 − q` its complement, kept apart for precision; in the paper's
+    coordinates the overlap is the matrix `overlap_matrix`. The error is on labels as drawn,
+    `clean_error` against the noiseless rule; `other_error` is that of the rival where the choice of
+    the branch is undecided.
+    """
+
+    branch: str
+    alpha: float
+    n_classes: int
+    q: float
+    v: float
+    q_hat: float
+    free_entropy: float
+    generalisation_error: float
+    uncertainty: float
+    status: Status = Status.OK
+    clean_error: float = 0.0
+    other_error: float | None = None
+
+    @property
+    def overlap_matrix(self) -> Array:
+        """The paper's (k−1)×(k−1) matrix q̃ = q(I + 11ᵀ), after subtracting the last class."""
+        return self.q * (np.eye(self.n_classes - 1) + 1.0)
+
+
+def fixed_points(
+    teacher: AnyTeacher, alpha: Any, tol: float | None = None, *, branch: str = "all"
+) -> list[FixedPoint]:
+    """All fixed points at each α: branches optimal, amp, informed, and unstable where it exists.
+
+    `tol` is the wanted uncertainty of the generalisation error, which holds in at least 99 of 100
+    cases. Up to three classes the rules are deterministic: they always give all they can (11 digits
+    and more; 6 for a continuous prior that is not Gaussian at k = 3), and `tol` (default 1e-8,
+    there 1e-6) only decides the status. From four classes on sampling is refined until `tol`
+    (default 1e-4) is met, for each α on its own. A point that misses it says so. With a `branch`,
+    only that one is refined and returned.
+
+    >>> from polyceptron.model import Teacher
+    >>> point = fixed_points(Teacher(2), 1.0)[0]
+    >>> round(point.generalisation_error, 6)
+    0.254373
+    """
+    check_teacher(teacher)
+    alphas = check_alphas(alpha)
+    if branch not in (*BRANCHES, "all"):
+        raise InvalidInput(f"unknown branch {branch!r}: allowed are {', '.join(BRANCHES)} and all")
+    tol = check_tolerance(tol, default_tolerance(teacher))
+    aim = ("optimal", "amp") if branch == "all" else (branch,)
+    last = last_effort(teacher)
+    effort = dict.fromkeys(alphas, first_effort(teacher))  # each α goes its own way
+    done: dict[float, list[FixedPoint]] = {}
+    while len(done) < len(effort):
+        level = min(effort[a] for a in effort if a not in done)
+        here = [a for a in effort if a not in done and effort[a] == level]
+        curve = curve_of(teacher, level)
+        for a, found in zip(here, _at(curve, here), strict=True):
+            chosen = [p for p in found if branch in ("all", p.branch)]
+            worst = max((p.uncertainty for p in chosen if p.branch in aim), default=0.0)
+            if worst <= tol or level == last:
+                done[a] = [_judged(p, tol) for p in chosen]
+            else:
+                # Errors fall as the points to the power 0.7 at least: go straight to what is
+                # needed; an open choice of branch takes one step at a time.
+                more = math.log2(worst / tol) / 0.7 if worst < math.inf else 1
+                if any(p.status is Status.UNDECIDED for p in chosen):
+                    more = 2
+                effort[a] = min(level + max(1, math.ceil(more)), last)
+    return [p for a in alphas for p in done[a]]
+
+
+def _judged(point: FixedPoint, tol: float) -> FixedPoint:
+    if point.status is Status.OK and not point.uncertainty <= tol:
+        return replace(point, status=Status.TOLERANCE_NOT_MET)
+    return point
+
+
+def _at(curve: SolutionCurve, alphas: list[float]) -> list[list[FixedPoint]]:
+    """The fixed points at each α, on one curve."""
+    positive = [a for a in alphas if a > 0]
+    met = dict(zip(positive, crossings(curve, positive), strict=True))
+    return [_branches(curve, a, met[a]) if a > 0 else _nothing(curve) for a in alphas]
+
+
+def _nothing(curve: SolutionCurve) -> list[FixedPoint]:
+    """α = 0: a guess."""
+    k = curve.teacher.n_classes
+    guess = 1 - 1 / k
+    point = FixedPoint("amp", 0.0, k, 0.0, 1.0, 0.0, 0.0, guess, 0.0, clean_error=guess)
+    return [replace(point, branch=name) for name in ("optimal", "amp")]
+
+
+def _branches(curve: SolutionCurve, alpha: float, met: list[Crossing]) -> list[FixedPoint]:
+    stable = [c for c in met if c.stable and not c.ghost]
+    ghosts = [c for c in met if c.ghost]
+    if curve.perfect:
+        entropy = float(curve.perfect_entropy(alpha))
+        floor = float(curve.errors(np.zeros(1))[0])
+        stable.append(Crossing(True, math.inf, 0.0, entropy, 0.0, floor, 0.0, 0.0))
+    result = [_optimal(curve, alpha, stable, ghosts), _amp(curve, alpha, stable, ghosts)]
+    result.append(_point(curve, alpha, "informed", stable[-1]))
+    falling = [c for c in met if not c.stable]
+    if falling:
+        result.append(_point(curve, alpha, "unstable", falling[-1]))
+    return result
+
+
+def _optimal(
+    curve: SolutionCurve, alpha: float, stable: list[Crossing], ghosts: list[Crossing]
+) -> FixedPoint:
+    """The stable point of largest Φ, and its closest rival if the two cannot be told apart."""
+    best = max(stable, key=lambda c: c.free_entropy)
+    rivals = [
+        c
+        for c in (*stable, *ghosts)
+        if c is not best
+        and best.free_entropy - c.free_entropy
+        <= best.free_entropy_uncertainty + c.free_entropy_uncertainty
+    ]
+    if math.isinf(best.uncertainty):  # it may end before this α
+        rivals += [c for c in stable if c is not best]
+    return _point(curve, alpha, "optimal", best, rivals)
+
+
+def _amp(
+    curve: SolutionCurve, alpha: float, stable: list[Crossing], ghosts: list[Crossing]
+) -> FixedPoint:
+    """The lowest stable point; a rival is a fold that may not have been passed, or may have been."""
+    first = stable[0]
+    rivals = [c for c in ghosts if c.q_hat < first.q_hat]
+    if math.isinf(first.uncertainty):
+        rivals += stable[1:2]
+    return _point(curve, alpha, "amp", first, rivals)
+
+
+def _point(
+    curve: SolutionCurve,
+    alpha: float,
+    branch: str,
+    at: Crossing,
+    rivals: list[Crossing] | None = None,
+) -> FixedPoint:
+    uncertainty, status, other = at.uncertainty, Status.OK, None
+    if rivals:
+        far = max(rivals, key=lambda c: abs(c.error - at.error))
+        reach = [c.uncertainty for c in (at, far) if math.isfinite(c.uncertainty)]
+        uncertainty = abs(far.error - at.error) + max(reach, default=0.0)
+        status, other = Status.UNDECIDED, far.error
+    return FixedPoint(
+        branch=branch,
+        alpha=alpha,
+        n_classes=curve.teacher.n_classes,
+        q=1 - at.v,
+        v=at.v,
+        q_hat=at.q_hat,
+        free_entropy=at.free_entropy,
+        generalisation_error=at.error,
+        uncertainty=uncertainty,
+        status=status,
+        clean_error=at.clean_error,
+        other_error=other,
+    )
+
+
+def bayes_rows(
+    teacher: AnyTeacher, alpha: Any, branch: str = "optimal", tol: float | None = None
+) -> list[dict[str, Any]]:
+    """Rows of the Bayes-optimal theory; `branch` is one of BRANCHES or all."""
+    return [
+        make_row(
+            source="theory",
+            model=teacher.model,
+            n_classes=teacher.n_classes,
+            prior=teacher.prior.name,
+            noise=teacher.noise.name,
+            estimator="bayes",
+            alpha=p.alpha,
+            branch=p.branch,
+            m=p.q,
+            q=p.q,
+            V=p.v,
+            generalisation_error=p.generalisation_error,
+            uncertainty=p.uncertainty,
+            clean_error=None if teacher.noise.noiseless else p.clean_error,
+            other_error=p.other_error,
+            free_entropy=p.free_entropy,
+            status=p.status,
+        )
+        for p in fixed_points(teacher, alpha, tol, branch=branch)
+    ]

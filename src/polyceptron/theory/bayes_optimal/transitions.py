@@ -1,0 +1,187 @@
+"""Where learning becomes possible and where it becomes easy.
+
+    α_algo   the last fold of the solution curve, a local maximum of α(q̂): above it message passing
+             arrives at the state of highest overlap without side knowledge
+    α_IT     where that state takes over as the one of largest free entropy: above it the
+             Bayes-optimal error is that of this state
+
+The state of highest overlap is perfect learning where a finite prior meets a channel without width
+(no noise, flips), Φ = −H + αΨ₀; else it is the last rising part of the curve. A curve without
+folds has no transition: a Gaussian prior, for one. Between the two, the better state exists and is,
+as far as is known, hard to find.
+
+For k ≥ 4 both are read off the mean curve and then, at their known location, off finer points:
+
+    α_algo   a maximum of noisy numbers lies too high: the maximum is that of the mean, what is left
+             of the bias is measured by leaving out one replicate at a time (jackknife) and added
+    α_IT     linear in α at fixed q̂, and stationary in q and q̂, so that the location hardly matters
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.model import AnyTeacher
+from polyceptron.model.checks import check_tolerance
+from polyceptron.model.teacher import check_teacher
+from polyceptron.rows import Status
+from polyceptron.theory.bayes_optimal.curve import Branch, SolutionCurve, curve_of
+from polyceptron.theory.bayes_optimal.fine_transitions import fine_entropy, fine_fold
+from polyceptron.theory.effort import TRANSITION_TOL, finest_point, first_effort, sampled
+
+Array = NDArray[Any]
+Located = tuple[float, float, float]  # α, its uncertainty, and √q̂ there
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """α_IT and α_algo with their uncertainties; both None where there is no transition."""
+
+    model: str
+    n_classes: int
+    prior: str
+    noise: str
+    alpha_it: float | None
+    alpha_it_uncertainty: float | None
+    alpha_algo: float | None
+    alpha_algo_uncertainty: float | None
+    status: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields by name."""
+        return asdict(self)
+
+    def phase(self, alpha: float) -> str:
+        """ "impossible", "hard" or "easy" (perfect) learning at α ("no transition" if none)."""
+        if self.alpha_it is None or self.alpha_algo is None:
+            return "no transition"
+        if alpha < self.alpha_it:
+            return "impossible"
+        return "hard" if alpha < self.alpha_algo else "easy"
+
+
+def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
+    """α_IT and α_algo of a teacher, to `tol` (default 1e-6 for k ≤ 3, 1e-3 above).
+
+    >>> from polyceptron.model import Perceptron, Teacher
+    >>> t = transitions(Perceptron("rademacher"))
+    >>> round(t.alpha_it, 4), round(t.alpha_algo, 4)
+    (1.2447, 1.4926)
+    >>> transitions(Teacher(3, "gaussian")).alpha_it is None
+    True
+    """
+    check_teacher(teacher)
+    tol = check_tolerance(tol, TRANSITION_TOL[sampled(teacher)])
+    if teacher.prior.gaussian:
+        return _result(teacher, None, None, Status.OK)
+    curve = curve_of(teacher, first_effort(teacher))
+    branches = curve.branches()
+    peaks = [b for b in branches if b.rising and b is not branches[-1]]
+    if not peaks:
+        return _result(teacher, None, None, Status.OK)
+    algo, it = _fold(curve, max(peaks, key=lambda b: b.alpha_high)), _takeover(curve, branches)
+    if sampled(teacher):
+        algo, it = _sharpened(curve, algo, it, tol)
+    worst = max(algo[1], it[1])
+    return _result(teacher, it, algo, Status.OK if worst <= tol else Status.TOLERANCE_NOT_MET)
+
+
+def _result(
+    teacher: AnyTeacher, it: Located | None, algo: Located | None, status: Status
+) -> Transitions:
+    found = [part[i] if part is not None else None for part in (it, algo) for i in (0, 1)]
+    names = teacher.model, teacher.n_classes, teacher.prior.name, teacher.noise.name
+    return Transitions(*names, *found, str(status))
+
+
+def _fold(curve: SolutionCurve, branch: Branch) -> Located:
+    at = curve.points(np.exp([branch.high]))
+    return branch.alpha_high, _relative(curve, at.q_hat) * branch.alpha_high, _root(branch.high)
+
+
+def _relative(curve: SolutionCurve, q_hat: Array) -> float:
+    return float(curve.alpha_uncertainty(curve.points(q_hat))[0])
+
+
+def _root(log_q_hat: float) -> float:
+    return float(np.exp(0.5 * log_q_hat))
+
+
+def _takeover(curve: SolutionCurve, branches: list[Branch]) -> Located:
+    """The largest α at which another stable state has the larger Φ.
+
+    Along every rising part the lead Φ − Φ_top over the top state falls, as dΦ/dα = Ψ_out is smaller
+    at smaller overlap: one root at most, or the part ends, at its fold, still in the lead.
+    """
+    rising = [b for b in branches if b.rising]
+    top = None if curve.perfect else rising[-1]
+    found = []
+    for branch in rising if top is None else rising[:-1]:
+        low, high = branch.low, branch.high
+        if top is not None and branch.alpha_low < top.alpha_low:
+            if branch.alpha_high <= top.alpha_low:
+                continue
+            low = _where(curve, branch, top.alpha_low)
+        if _lead(curve, low, top) <= 0:
+            continue
+        if _lead(curve, high, top) <= 0:
+            for _ in range(60):
+                middle = 0.5 * (low + high)
+                if _lead(curve, middle, top) > 0:
+                    low = middle
+                else:
+                    high = middle
+        at = curve.points(np.exp([high]))
+        # Φ is off by its uncertainty, and α by that over the slope of the lead.
+        slope = abs(float(at.channel_entropy[0]) - _slope(curve, float(at.alpha[0]), top))
+        u = float(curve.entropy_uncertainty(at)[0]) / max(slope, 1e-300)
+        if top is not None:
+            u *= 2  # the top state's Φ is as uncertain
+        found.append((float(at.alpha[0]), u, _root(high)))
+    return max(found)
+
+
+def _lead(curve: SolutionCurve, log_q_hat: float, top: Branch | None) -> float:
+    """Φ here less that of the top state at the same α."""
+    at = curve.points(np.exp([log_q_hat]))
+    alpha = float(at.alpha[0])
+    if top is None:
+        return float(at.free_entropy[0] - curve.perfect_entropy(alpha))
+    above = curve.points(np.exp([_where(curve, top, alpha)]))
+    return float(at.free_entropy[0] - above.free_entropy[0])
+
+
+def _slope(curve: SolutionCurve, alpha: float, top: Branch | None) -> float:
+    """dΦ/dα = Ψ_out of the top state."""
+    if top is None:
+        return curve.channel.known_entropy
+    return float(curve.points(np.exp([_where(curve, top, alpha)])).channel_entropy[0])
+
+
+def _where(curve: SolutionCurve, branch: Branch, alpha: float) -> float:
+    """ln q̂ at which a rising part meets α."""
+    low, high = branch.low, branch.high
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        if curve.points(np.exp([middle])).alpha[0] < alpha:
+            low = middle
+        else:
+            high = middle
+    return 0.5 * (low + high)
+
+
+def _sharpened(
+    curve: SolutionCurve, algo: Located, it: Located, tol: float
+) -> tuple[Located, Located]:
+    """Both at their known locations with more and more points."""
+    teacher = curve.teacher
+    for level in range(first_effort(teacher) + 2, finest_point(teacher) + 1):
+        if algo[1] > tol:
+            algo = fine_fold(teacher, algo[2], level)
+        if it[1] > tol and curve.perfect:
+            it = fine_entropy(teacher, it[2], level)
+    return algo, it

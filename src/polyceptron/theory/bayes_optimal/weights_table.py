@@ -1,0 +1,228 @@
+"""The weights side as a function of one variable: q̂ ↦ v and ψ, on panels built when first asked for.
+
+Column 0 is the mean over replicates, columns 1 to R the replicates themselves.
+
+    Gaussian      closed form
+    finite        ln v on panels in x = √q̂, up to where v is negligible: v falls as exp(−q̂δ²/8)/√q̂,
+                  δ the smallest distance of two rows, and is continued so
+    continuous    ln v(1 + q̂) on panels in x = ln(1 + q̂): v falls as 1/q̂, and is continued beyond
+                  q̂ = 1e8 as q̂v = A + B/√q̂
+
+ψ is the panels' own integral, ψ′(q̂) = −(r/2) v.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from typing import Any
+
+import numpy as np
+from numpy.polynomial import chebyshev as C
+from numpy.typing import NDArray
+
+from polyceptron.model import AnyTeacher
+from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
+from polyceptron.theory.bayes_optimal.channel_table import Index, at, with_mean
+from polyceptron.theory.weights.entropy import row_entropy
+from polyceptron.theory.weights.posterior import residual_variance, rule_error
+
+Array = NDArray[Any]
+_LAST = 1e8  # q̂ of the last panel of a continuous prior: beyond, its tilted law loses digits
+
+
+class GaussianWeights:
+    """v = 1/(1 + q̂), ψ = −(r/2) ln(1 + q̂)."""
+
+    n_replicates = 0
+
+    def __init__(self, teacher: AnyTeacher) -> None:
+        self.teacher = teacher
+
+    def __call__(self, q_hat: Array, column: Index) -> tuple[Array, Array]:
+        return 1 / (1 + q_hat), -0.5 * self.teacher.reduced_rank * np.log1p(q_hat)
+
+    def error(self, q_hat: float) -> float:
+        """Nothing is lost."""
+        return 0.0
+
+
+class PanelWeights:
+    """v and ψ of a prior that is not Gaussian; build with `weights_table`."""
+
+    edges: list[float]
+
+    def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
+        self.teacher, self.log2_points = teacher, log2_points
+        self.panels: list[tuple[ChebyshevProxy, ChebyshevProxy]] = []
+        self.errors: list[float] = []  # of ln v, one a panel
+        self.start: Array = np.zeros(1)  # ψ at the end of the last panel
+
+    @property
+    def n_replicates(self) -> int:
+        """R, or 0 where the rule is deterministic."""
+        return self._panel(0)[0].coefficients.shape[1] - 1
+
+    # The coordinate of the panels, and what is proxied in it.
+
+    def coordinate(self, q_hat: Array) -> Array:
+        """x at q̂."""
+        raise NotImplementedError
+
+    def log_scaled(self, x: Array) -> Array:
+        """(p, columns): ln v, or ln v(1 + q̂)."""
+        raise NotImplementedError
+
+    def slope(self, x: Array, scaled: Array) -> Array:
+        """dψ/dx (p, columns) from exp of what is proxied."""
+        raise NotImplementedError
+
+    def variance(self, x: Array, scaled: Array) -> Array:
+        """v from exp of what is proxied."""
+        raise NotImplementedError
+
+    def beyond(self, q_hat: Array, column: Index) -> tuple[Array, Array]:
+        """v and ψ past the last panel."""
+        raise NotImplementedError
+
+    def tolerance(self, low: float, high: float) -> float:
+        """What to ask of a deterministic panel."""
+        raise NotImplementedError
+
+    def error(self, q_hat: float) -> float:
+        """Relative error of v at q̂ from panels and rules, sampling apart.
+
+        v(0) = 1 is met exactly, so that near 0 the error grows from nothing.
+        """
+        x = float(self.coordinate(np.array([q_hat]))[0])
+        panel = min(bisect_right(self.edges, x), len(self.errors)) - 1
+        return (self.errors[panel] + rule_error(self.teacher, q_hat)) * min(1.0, q_hat)
+
+    def _panel(self, i: int) -> tuple[ChebyshevProxy, ChebyshevProxy]:
+        while len(self.panels) <= i:
+            self._build()
+        return self.panels[i]
+
+    def _build(self) -> None:
+        low, high = self.edges[len(self.panels) : len(self.panels) + 2]
+        deterministic = self.teacher.n_classes <= 3
+        proxy = chebyshev_proxy(
+            self.log_scaled,
+            low,
+            high,
+            tol=self.tolerance(low, high) if deterministic else 3e-6,
+            start=17 if deterministic else 11,
+            max_points=129 if deterministic else 11,
+        )
+        slope = chebyshev_proxy(
+            lambda x: self.slope(x[:, None], np.exp(proxy(x).T)), low, high, tol=1e-14, start=33
+        )
+        integral = C.chebint(slope.coefficients, scl=0.5 * (high - low), axis=0)
+        integral[0] += self.start - C.chebval(-1.0, integral)
+        psi = ChebyshevProxy(low, high, integral, slope.error)
+        self.start = np.asarray(C.chebval(1.0, integral))
+        self.errors.append(float(proxy.error[0]))
+        self.panels.append((proxy, psi))
+
+    def __call__(self, q_hat: Array, column: Index) -> tuple[Array, Array]:
+        """v and ψ at q̂ (n,), each in its column (n,)."""
+        x = self.coordinate(q_hat)
+        where = np.clip(np.searchsorted(self.edges, x, side="right") - 1, 0, len(self.edges) - 2)
+        out = x > self.edges[-1]
+        v, psi = np.empty_like(x), np.empty_like(x)
+        for i in np.unique(where[~out]):
+            mask = (where == i) & ~out
+            scaled, psi_proxy = self._panel(int(i))
+            v[mask] = self.variance(x[mask], np.exp(at(scaled, x[mask], column[mask])))
+            psi[mask] = at(psi_proxy, x[mask], column[mask])
+        if out.any():
+            v[out], psi[out] = self.beyond(q_hat[out], column[out])
+        return v, psi
+
+
+class FiniteWeights(PanelWeights):
+    """A finite prior: recovered perfectly in the end."""
+
+    def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
+        super().__init__(teacher, log2_points)
+        assert teacher.prior.support is not None
+        # The smallest distance δ of two rows u, which differ in one class.
+        self.spacing = float(np.diff(teacher.prior.support[0]).min())
+        if teacher.common_shift:
+            self.spacing *= math.sqrt(1 - 1 / teacher.n_classes)
+        negligible = 1e-12 if teacher.n_classes <= 3 else 1e-6
+        reach = math.sqrt(8 * math.log(1 / negligible)) / self.spacing
+        self.edges = [reach * i / 5 for i in range(6)]
+
+    def coordinate(self, q_hat: Array) -> Array:
+        return np.sqrt(q_hat)
+
+    def log_scaled(self, x: Array) -> Array:
+        found = with_mean(residual_variance(self.teacher, x**2, self.log2_points))
+        return np.log(np.maximum(found, 1e-200))
+
+    def slope(self, x: Array, scaled: Array) -> Array:
+        return -self.teacher.reduced_rank * x * scaled
+
+    def variance(self, x: Array, scaled: Array) -> Array:
+        return scaled
+
+    def tolerance(self, low: float, high: float) -> float:
+        # The sum behind v is good to about 1e-15 in absolute terms: ask for no more of ln v.
+        noise = 3e-15 / float(residual_variance(self.teacher, [high**2], 2).min() + 1e-300)
+        return min(max(1e-13, noise), 1e-3)
+
+    def beyond(self, q_hat: Array, column: Index) -> tuple[Array, Array]:
+        end = self.edges[-1] ** 2
+        last = np.exp(at(self._panel(4)[0], np.full_like(q_hat, self.edges[-1]), column))
+        rate = self.spacing**2 / 8
+        v = last * np.exp(-rate * (q_hat - end)) * np.sqrt(end / q_hat)
+        psi = 0.5 * self.teacher.reduced_rank / rate * v - row_entropy(self.teacher)
+        return v, psi
+
+
+class ContinuousWeights(PanelWeights):
+    """A continuous prior: never recovered perfectly."""
+
+    def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
+        super().__init__(teacher, log2_points)
+        last = math.log1p(_LAST)
+        self.edges = [last * i / 8 for i in range(9)]
+
+    def coordinate(self, q_hat: Array) -> Array:
+        return np.log1p(q_hat)
+
+    def log_scaled(self, x: Array) -> Array:
+        found = with_mean(residual_variance(self.teacher, np.expm1(x), self.log2_points))
+        return np.log(found) + x[:, None]
+
+    def slope(self, x: Array, scaled: Array) -> Array:
+        return -0.5 * self.teacher.reduced_rank * scaled
+
+    def variance(self, x: Array, scaled: Array) -> Array:
+        return scaled * np.exp(-x)
+
+    def tolerance(self, low: float, high: float) -> float:
+        return max(1e-11, 0.3 * rule_error(self.teacher, math.expm1(high)))
+
+    def beyond(self, q_hat: Array, column: Index) -> tuple[Array, Array]:
+        low, high = (
+            q * self(np.full_like(q_hat, q), column)[0] for q in (_LAST / 64, _LAST * (1 - 1e-9))
+        )
+        slope = (low - high) * math.sqrt(_LAST) / 7  # B: 1/√q̂ falls by 7/8 between the two
+        limit = high - slope / math.sqrt(_LAST)
+        root = 1 / np.sqrt(q_hat)
+        steps = limit * np.log(q_hat / _LAST) + 2 * slope * (1 / math.sqrt(_LAST) - root)
+        psi = self.start[column] - 0.5 * self.teacher.reduced_rank * steps
+        return (limit + slope * root) / q_hat, psi
+
+
+WeightsTable = GaussianWeights | PanelWeights
+
+
+def weights_table(teacher: AnyTeacher, log2_points: int) -> WeightsTable:
+    """The table that suits the teacher's prior."""
+    if teacher.prior.gaussian:
+        return GaussianWeights(teacher)
+    kind = ContinuousWeights if teacher.prior.support is None else FiniteWeights
+    return kind(teacher, log2_points)

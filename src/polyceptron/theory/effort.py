@@ -1,0 +1,56 @@
+"""How hard to sample, by the number of classes: the one place where it is decided.
+
+An effort is log2 of the quasi-random points of a replicate; there are 16 replicates. Up to three
+classes the rules are deterministic and the effort is 0. A point costs about k (finite priors) or
+k² (continuous ones, up to twelve classes), so more classes start lower and stop earlier.
+"""
+
+from __future__ import annotations
+
+from polyceptron.model import AnyTeacher
+
+DETERMINISTIC_TOL = 1e-8
+GAP_TOL = 1e-6  # three classes of a continuous prior: the gap rule is good to that
+SAMPLED_TOL = 1e-4
+TRANSITION_TOL = {False: 1e-6, True: 1e-3}  # not sampled, sampled
+
+
+def sampled(teacher: AnyTeacher) -> bool:
+    """Whether the theory of this teacher is averaged over random points."""
+    return teacher.n_classes > 3
+
+
+def first_effort(teacher: AnyTeacher) -> int:
+    """A curve to find one's way on: a few seconds."""
+    if not sampled(teacher):
+        return 0
+    return 6 if teacher.n_classes <= 20 else 4
+
+
+def last_effort(teacher: AnyTeacher) -> int:
+    """The finest curve: minutes."""
+    k = teacher.n_classes
+    if not sampled(teacher):
+        return 0
+    most = 11 if k <= 20 else 10 if k <= 50 else 8
+    return most if teacher.prior.gaussian or teacher.prior.support is not None else most - 2
+
+
+def drawn_effort(teacher: AnyTeacher) -> int:
+    """For whole trajectories and curves, which are looked at rather than read off."""
+    if not sampled(teacher):
+        return 0
+    return 8 if teacher.n_classes <= 20 else 5
+
+
+def finest_point(teacher: AnyTeacher) -> int:
+    """For single points of a curve, such as a fold: one more than a whole curve can have."""
+    return last_effort(teacher) + 1 if teacher.n_classes <= 20 else last_effort(teacher)
+
+
+def default_tolerance(teacher: AnyTeacher) -> float:
+    """The uncertainty of an error that is asked for when none is given."""
+    if sampled(teacher):
+        return SAMPLED_TOL
+    continuous = teacher.prior.support is None and not teacher.prior.gaussian
+    return GAP_TOL if continuous and teacher.n_classes == 3 else DETERMINISTIC_TOL
