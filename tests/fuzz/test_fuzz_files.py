@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments import Store, load_spec, merge_stores, parse_spec, results_frame
-from polyceptron.experiments.store import decode_row
+from polyceptron.experiments import Store, load_spec, merge_stores, parse_spec
+from polyceptron.experiments.stored_row import decode_row
 from polyceptron.rows import make_row
 
 KEYS = st.sampled_from(
@@ -114,7 +114,7 @@ def test_damaged_stores_never_give_wrong_rows(data):
         path.write_bytes(content)
         try:
             with Store(path) as store:
-                assert len(results_frame(store)) == 0
+                assert len(store.frame()) == 0
         except InvalidInput as error:
             check_sentence(error)
 

@@ -19,13 +19,14 @@ import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import product
+from heapq import merge
+from itertools import product, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:  # a worker needs tasks, not the reading of sweep files
-    from polyceptron.experiments.spec import Grid, SweepSpec
+    from polyceptron.experiments.spec import SweepGrid, SweepSpec
 
 
 KEY_FORMAT = "polyceptron-task-1"
@@ -108,12 +109,15 @@ def expand(spec: SweepSpec) -> Iterator[Task]:
     """
     for grid in spec.grid:
         yield from _theory_tasks(spec, grid)
-    first = min(grid.first_instance for grid in spec.grid)
-    last = max(grid.first_instance + grid.instances for grid in spec.grid)
-    for instance in range(first, last):
-        for grid in spec.grid:
-            if 0 <= instance - grid.first_instance < grid.instances:
-                yield from _instance_tasks(spec, grid, instance)
+    # (instance, place of the grid): a gap between the instances of two grids costs nothing
+    numbered = (zip(_numbers(grid), repeat(place)) for place, grid in enumerate(spec.grid))
+    for instance, place in merge(*numbered):
+        yield from _instance_tasks(spec, spec.grid[place], instance)
+
+
+def sweep_keys(spec: SweepSpec) -> Iterator[str]:
+    """The keys of all rows of a sweep, in the order of its tasks."""
+    return (key for task in expand(spec) for key in task.keys)
 
 
 def count_rows(spec: SweepSpec) -> int:
@@ -126,27 +130,33 @@ def count_rows(spec: SweepSpec) -> int:
         per_point = ("amp" in grid.sources) * bayes * len(grid.start)
         per_point += ("erm" in grid.sources) * risks
         total += problems * len(grid.dimension) * grid.instances * per_point
-        total += ("theory" in grid.sources) * problems * (bayes * len(grid.branch) + risks)
+        total += ("theory" in grid.sources) * problems * (bayes * len(grid.branches) + risks)
     return total
 
 
-def _problems(grid: Grid) -> Iterator[Content]:
+def _numbers(grid: SweepGrid) -> range:
+    """The numbers of the grid's instances; none if it draws no data."""
+    drawn = {"amp", "erm"} & set(grid.sources)
+    return range(grid.first_instance, grid.first_instance + grid.instances if drawn else 0)
+
+
+def _problems(grid: SweepGrid) -> Iterator[Content]:
     for model, n_classes, prior in product(grid.model, grid.classes, grid.prior):
         yield {"model": model, "n_classes": n_classes, "prior": prior}
 
 
-def _ridges(grid: Grid, estimator: str) -> list[float | None]:
+def _ridges(grid: SweepGrid, estimator: str) -> list[float | None]:
     """The maximum-margin classifier has no ridge: it is the limit of all of them at 0."""
     return [None] if estimator == "max-margin" else list(grid.ridge)
 
 
-def _theory_tasks(spec: SweepSpec, grid: Grid) -> Iterator[Task]:
+def _theory_tasks(spec: SweepSpec, grid: SweepGrid) -> Iterator[Task]:
     if "theory" not in grid.sources:
         return
     for problem, estimator in product(_problems(grid), grid.estimators):
         variants: list[Content]
         if estimator == "bayes":
-            variants = [{"branch": branch} for branch in grid.branch]
+            variants = [{"branch": branch} for branch in grid.branches]
         else:
             variants = [_present(ridge=ridge) for ridge in _ridges(grid, estimator)]
         for variant in variants:
@@ -157,7 +167,7 @@ def _theory_tasks(spec: SweepSpec, grid: Grid) -> Iterator[Task]:
                 yield make_task("alpha", [{**base, "alpha": alpha} for alpha in batch])
 
 
-def _instance_tasks(spec: SweepSpec, grid: Grid, instance: int) -> Iterator[Task]:
+def _instance_tasks(spec: SweepSpec, grid: SweepGrid, instance: int) -> Iterator[Task]:
     for problem, dimension, alpha in product(_problems(grid), grid.dimension, grid.alpha):
         path = seed_path(spec.sweep.seed, *problem.values(), alpha, dimension, instance)
         point = {**problem, "alpha": alpha, "dimension": dimension, "seed_path": list(path)}

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import sweep_fakes as fakes
 
+import polyceptron as pc
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments import Store, parse_spec, run_sweep, sweep_rows
 from polyceptron.experiments.progress import Progress
@@ -53,7 +54,7 @@ class Cluster:
         ]
 
     def start(self, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
-        paths = str(Path(fakes.__file__).parent)
+        paths = os.pathsep.join(str(Path(m.__file__).parents[i]) for m, i in ((fakes, 0), (pc, 1)))
         command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", "--no-dashboard"]
         with (self.folder / f"{kind}-{len(self.processes)}.log").open("wb") as log:
             process = subprocess.Popen(
