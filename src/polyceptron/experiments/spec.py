@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -35,7 +36,7 @@ from polyceptron.ranges import parse_numbers
 
 MAX_ROWS = 10_000_000
 MAX_DIMENSION = 10**9
-MAX_INSTANCE = 2**53  # a number that every column and file keeps exactly
+MAX_WHOLE = 2**53  # an integer that every column and file keeps exactly
 
 # The closed sets of words in a sweep file and in the rows that it makes.
 Source = Literal[
@@ -85,7 +86,10 @@ def _prior_name(value: Any) -> str:
         if set(value) != {"values", "probabilities"}:
             raise ValueError("a prior table has exactly the keys values and probabilities")
         value = (value["values"], value["probabilities"])
-    return as_prior(value).name
+    try:
+        return as_prior(value).name
+    except OverflowError:
+        raise ValueError("a value or probability of the prior is too large") from None
 
 
 def _no_repeats(values: list[Any]) -> list[Any]:
@@ -96,6 +100,14 @@ def _no_repeats(values: list[Any]) -> list[Any]:
     return values
 
 
+def _check_classes(value: int) -> int:
+    if not 2 <= value <= 1000:
+        raise ValueError("the number of classes must be between 2 and 1000")
+    return value
+
+
+_Prior = Annotated[Any, AfterValidator(_prior_name)]
+_Classes = Annotated[int, AfterValidator(_check_classes)]
 _Listed = BeforeValidator(_as_list)
 _Ranged = BeforeValidator(_numbers)
 _Finite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -123,7 +135,7 @@ class AmpSettings(_Table):
     """[amp]: when message passing stops."""
 
     tolerance: _Tolerance = 1e-8
-    max_iterations: int = Field(default=200, ge=1)
+    max_iterations: int = Field(default=200, ge=1, le=MAX_WHOLE)
     precision: Literal["float32", "float64"] = "float64"
     variances: Literal["shared", "full"] = "shared"
 
@@ -133,37 +145,24 @@ class ErmSettings(_Table):
 
     tolerance: _Tolerance = 1e-8
     solver: Literal["auto", "sklearn"] = "auto"
-    test_samples: int | None = Field(default=None, ge=1)
+    test_samples: int | None = Field(default=None, ge=1, le=MAX_WHOLE)
 
 
 class SweepGrid(_Table):
     """[[grid]]: every combination of the lists; instances are numbered 0, 1, 2, ..."""
 
     model: Annotated[list[Model], _Listed, Field(min_length=1)] = ["argmax"]
-    classes: Annotated[list[int], _Listed, Field(min_length=1)] = [2]
-    prior: Annotated[list[Any], _Listed, Field(min_length=1)] = ["gaussian"]
+    classes: Annotated[list[_Classes], _Listed, Field(min_length=1)] = [2]
+    prior: Annotated[list[_Prior], _Listed, Field(min_length=1)] = ["gaussian"]
     sources: Annotated[list[Source], _Listed, Field(min_length=1)]
     estimators: Annotated[list[Estimator], _Listed, Field(min_length=1)] = ["bayes"]
     ridge: Annotated[list[Annotated[float, Field(ge=0, allow_inf_nan=False)]], _Ranged] = []
     alpha: Annotated[list[_Finite], _Ranged, Field(min_length=1)]
     dimension: Annotated[list[Annotated[int, Field(ge=1, le=MAX_DIMENSION)]], _Listed] = []
-    instances: int = Field(default=1, ge=1, le=MAX_INSTANCE)
-    first_instance: int = Field(default=0, ge=0, le=MAX_INSTANCE)
+    instances: int = Field(default=1, ge=1, le=MAX_WHOLE)
+    first_instance: int = Field(default=0, ge=0, le=MAX_WHOLE)
     branch: Annotated[list[Branch], _Listed] = []
     start: Annotated[list[Start], _Listed, Field(min_length=1)] = ["uninformed"]
-
-    @field_validator("classes")
-    @classmethod
-    def _check_classes(cls, values: list[int]) -> list[int]:
-        for value in values:
-            if not 2 <= value <= 1000:
-                raise ValueError(f"the number of classes must be between 2 and 1000, got {value}")
-        return values
-
-    @field_validator("prior")
-    @classmethod
-    def _check_prior(cls, values: list[Any]) -> list[str]:
-        return [_prior_name(value) for value in values]
 
     @field_validator("*")
     @classmethod
@@ -186,9 +185,12 @@ class SweepGrid(_Table):
             raise ValueError("the sources 'amp' and 'erm' need dimension = [...]")
         if "perceptron" in self.model and self.classes != [2]:
             raise ValueError(f"the model 'perceptron' has classes = [2], got {self.classes}")
-        least, smallest = min(self.alpha), min(self.dimension, default=None)
-        if smallest is not None and round(least * smallest) < 1:
-            raise ValueError(f"alpha = {least:g} in dimension {smallest} is no sample at all")
+        if self.dimension:
+            if max(self.alpha) * max(self.dimension) > MAX_WHOLE:
+                raise ValueError(f"alpha = {max(self.alpha):g} is too much in these dimensions")
+            least, smallest = min(self.alpha), min(self.dimension)
+            if round(least * smallest) < 1:
+                raise ValueError(f"alpha = {least:g} in dimension {smallest} is no sample at all")
         return self
 
     @property
@@ -244,8 +246,4 @@ def parse_spec(text: str, name: str = "sweep") -> SweepSpec:
     try:
         return SweepSpec.model_validate(values)
     except ValidationError as error:
-        tables: dict[str, type[BaseModel]] = {
-            "": SweepSpec, "sweep": SweepTable, "theory": TheorySettings, "amp": AmpSettings,
-            "erm": ErmSettings, "grid": SweepGrid,
-        }  # fmt: skip
-        raise InvalidInput(describe_errors(error, text, name, tables)) from None
+        raise InvalidInput(describe_errors(error, text, name, SweepSpec)) from None

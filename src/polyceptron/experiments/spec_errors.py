@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from polyceptron.experiments.toml_lines import field_lines, nearest_line
+from polyceptron.experiments.toml_lines import Path, field_lines, nearest_line
+from polyceptron.ranges import cut_text
 
 MAX_SHOWN = 80  # characters of a wrong value that is quoted
 MAX_SENTENCES = 20
+MAX_LENGTH = 400  # characters of one sentence
 
 
-def describe_errors(
-    error: ValidationError, text: str, name: str, tables: dict[str, type[BaseModel]]
-) -> str:
-    """One line for each mistake; `tables` are the models by the name of their table, '' the top."""
+def describe_errors(error: ValidationError, text: str, name: str, model: type[BaseModel]) -> str:
+    """One line for each mistake in the text of a file of this name that should fit the model."""
     lines = field_lines(text)
     items = error.errors(include_url=False)
-    sentences = [_describe(item, lines, name, tables) for item in items[:MAX_SENTENCES]]
+    sentences = [_describe(item, lines, name, model) for item in items[:MAX_SENTENCES]]
     if len(items) > MAX_SENTENCES:
         sentences.append(f"{name}: and {len(items) - MAX_SENTENCES} more")
     return "\n".join(sentences)
 
 
-def _describe(
-    item: Any,
-    lines: dict[tuple[str | int, ...], int],
-    name: str,
-    tables: dict[str, type[BaseModel]],
-) -> str:
+def _describe(item: Any, lines: dict[Path, int], name: str, model: type[BaseModel]) -> str:
     path = tuple(item["loc"])
     line = nearest_line(lines, path)
     field = ""
@@ -37,20 +32,27 @@ def _describe(
         field += f"[{part + 1}]" if isinstance(part, int) else f".{part}"
     what = str(item["msg"]).removeprefix("Value error, ")
     if item["type"] == "extra_forbidden":
-        model = tables.get(str(path[0]), tables[""]) if len(path) > 1 else tables[""]
-        what = f"unknown field; allowed are {', '.join(model.model_fields)}"
+        what = f"unknown field; allowed are {', '.join(_allowed(path, model))}"
     elif item["type"] == "missing":
         what = "this field is required"
     elif not isinstance(item["input"], dict) and "got" not in what:
         what = f"{what[:1].lower()}{what[1:]}, got {_quote(item['input'])}"
     place = f", line {line}" if line else ""
-    return f"{name}{place}{', ' if field else ''}{field.lstrip('.')}: {what}"
+    where = cut_text(f"{place}{', ' if field else ''}{field.lstrip('.')}", MAX_SHOWN)
+    return f"{name}{where}: {cut_text(what, MAX_LENGTH)}"
+
+
+def _allowed(path: Path, model: type[BaseModel]) -> list[str]:
+    """The fields of the table that the path points into: the top, or one or a list of models."""
+    if len(path) > 1:
+        annotation: Any = model.model_fields[str(path[0])].annotation
+        model = next(iter(get_args(annotation)), annotation)
+    return list(model.model_fields)
 
 
 def _quote(value: Any) -> str:
     """The value as it could be typed, cut where it would fill the screen."""
     try:
-        text = repr(value)
+        return cut_text(repr(value), MAX_SHOWN)
     except (ValueError, RecursionError):  # an integer of thousands of digits, lists in lists
         return "a value too long to show"
-    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"

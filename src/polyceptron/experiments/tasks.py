@@ -34,6 +34,8 @@ THEORY_BATCH = 8  # points of one theory task: they share work, yet a task stays
 
 Content = dict[str, Any]
 
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
 
 @dataclass(frozen=True)
 class Case:
@@ -76,8 +78,7 @@ class Task:
 
 def content_key(content: Content) -> str:
     """The hash of a content: 32 hexadecimal digits."""
-    text = KEY_FORMAT + json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return hashlib.sha256((KEY_FORMAT + _encode(content)).encode()).hexdigest()[:32]
 
 
 def make_task(varies: str, contents: list[Content]) -> Task:
@@ -90,7 +91,7 @@ def seed_path(
     seed: int, model: str, n_classes: int, prior: str, alpha: float, dimension: int, instance: int
 ) -> tuple[int, ...]:
     """(entropy, four words of the problem's hash, instance): the place of an instance's seed."""
-    problem = json.dumps([model, n_classes, prior, float(alpha), dimension], separators=(",", ":"))
+    problem = _encode([model, n_classes, prior, float(alpha), dimension])
     digest = hashlib.sha256(problem.encode()).digest()[:16]
     words = (int.from_bytes(digest[i : i + 4], "big") for i in range(0, 16, 4))
     return (seed, *words, instance)
@@ -168,18 +169,18 @@ def _theory_tasks(spec: SweepSpec, grid: SweepGrid) -> Iterator[Task]:
 
 
 def _instance_tasks(spec: SweepSpec, grid: SweepGrid, instance: int) -> Iterator[Task]:
+    amp, erm = spec.amp.model_dump(), spec.erm.model_dump(exclude_none=True)
     for problem, dimension, alpha in product(_problems(grid), grid.dimension, grid.alpha):
         path = seed_path(spec.sweep.seed, *problem.values(), alpha, dimension, instance)
         point = {**problem, "alpha": alpha, "dimension": dimension, "seed_path": list(path)}
         if "amp" in grid.sources:
             for start in grid.start:
                 base = {"source": "amp", **point, "estimator": "bayes", "start": start}
-                yield make_task("alpha", [{**base, **spec.amp.model_dump()}])
+                yield make_task("alpha", [{**base, **amp}])
         if "erm" in grid.sources:
             for estimator in grid.estimators:
                 if estimator != "bayes":
-                    base = {"source": "erm", **point, "estimator": estimator}
-                    base |= spec.erm.model_dump(exclude_none=True)
+                    base = {"source": "erm", **point, "estimator": estimator, **erm}
                     ridges = _ridges(grid, estimator)
                     yield make_task("ridge", [{**base, **_present(ridge=r)} for r in ridges])
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 import sweep_fakes as fakes
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments import SweepSpec, make_plan, parse_spec
+from polyceptron.experiments import Store, SweepSpec, make_plan, parse_spec
+from polyceptron.experiments.compute_task import attempt
 from polyceptron.experiments.cost import case_cost, instance_bytes
 from polyceptron.experiments.tasks import Task, count_rows, expand, seed_of, seed_path
 
@@ -166,8 +168,7 @@ def test_a_grid_beyond_reason_is_refused_at_once(change: dict[str, object]) -> N
 
 
 def theory(points: int) -> SweepSpec:
-    text = '[[grid]]\nsources = ["theory", "amp"]\ndimension = [100]\nalpha = "0.1:5:{}"\n'
-    return parse_spec(text.format(points))
+    return parse_spec(f'[[grid]]\nsources = "theory"\nalpha = "0.1:5:{points}"\n')
 
 
 @pytest.mark.slow
@@ -176,9 +177,28 @@ def test_a_grid_is_planned_in_linear_time() -> None:
     seconds = {}
     for points in (10_000, 100_000, 10_000):
         start = time.process_time()
-        assert make_plan(theory(points)).rows == 2 * points
+        assert make_plan(theory(points)).rows == points
         seconds[points] = time.process_time() - start
     assert seconds[100_000] < 30 * seconds[10_000]  # a quadratic plan: 100 times
+
+
+def test_planning_looks_up_its_own_rows_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never all rows of the store: `if store` would, through its length, for every 64 tasks."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the whole store was read")
+
+    for name in ("counts", "records", "__len__"):
+        monkeypatch.setattr(Store, name, refuse)
+    small = parse_spec(fakes.SPEC.format(instances=100))
+    with Store(tmp_path / "runs.sqlite", create=True) as store:
+        for task in expand(parse_spec(fakes.SPEC.format(instances=2))):
+            store.add(attempt(fakes.draw, task))
+        plan = make_plan(small, store)
+    assert (plan.rows, plan.stored) == (404, 12)
+    assert plan.scale  # an empty store is a store: its timings are asked for as well
 
 
 def test_repeated_values_are_found_in_linear_time() -> None:
