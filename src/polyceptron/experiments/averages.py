@@ -76,7 +76,7 @@ def deviation(
 ) -> float | None:
     """z = (mean − expected) / √(standard_error² + uncertainty²); None where it means nothing.
 
-    >>> deviation(0.5, 0.03, 0.4, 0.04)
+    >>> deviation(5.0, 0.75, 2.5, 1.0)
     2.0
     """
     if mean is None or not standard_error or expected is None or not math.isfinite(expected):

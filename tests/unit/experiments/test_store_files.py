@@ -181,6 +181,27 @@ def test_an_upgrade_does_not_vouch_for_rows_that_cannot_be_read(tmp_path: Path) 
         assert len(list(store.records())) == len(results) - 1
 
 
+def test_a_damaged_store_is_not_upgraded(tmp_path: Path) -> None:
+    """Not even where the upgrade itself would succeed: only the index of the keys is broken."""
+    path = tmp_path / "runs.sqlite"
+    with Store(path, create=True) as store:
+        store.add(some_results(tmp_path))
+    make_old(path, 2)
+    connection = sqlite3.connect(path)
+    query = "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_results_1'"
+    (page,) = connection.execute(query).fetchone()
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.close()
+    content = bytearray(path.read_bytes())
+    content[(page - 1) * size + 200 : page * size] = bytes(size - 200)
+    path.write_bytes(content)
+    before = snapshot(tmp_path)
+    with pytest.raises(InvalidInput, match="is damaged and cannot be read") as caught:
+        Store(path)
+    assert "left as it is" not in str(caught.value)  # SQLite may write what it recovers
+    assert snapshot(tmp_path) == before
+
+
 def test_an_archive_that_cannot_be_upgraded_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
