@@ -1,44 +1,47 @@
-"""Writing files so that a reader never sees half of one."""
+"""Files that are read and written: regular ones only, and a reader never sees half of one.
+
+Output goes to a new name or replaces a regular file; through a link, the regular file it points to.
+A folder, a device, a named pipe, a socket or a link to nothing is refused in one sentence, before
+any work: moving a new file over `/dev/null` would destroy it for every program of the machine, and
+opening a pipe would wait for ever.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from polyceptron.errors import InvalidInput
 
+MAX_TEXT_BYTES = 2**24  # of a text file that is read whole
+
 
 def check_writable(path: str | Path) -> Path:
-    """The path, if a file can be created there; a sentence otherwise. Call it before long work."""
-    target = Path(path)
-    folder = target.parent
-    if not folder.is_dir():
-        raise InvalidInput(
-            f"cannot write {str(target)!r}: the folder {str(folder)!r} does not exist"
-        )
-    if target.is_dir():
-        raise InvalidInput(f"cannot write {str(target)!r}: it is a folder")
-    if not os.access(folder, os.W_OK) or (target.exists() and not os.access(target, os.W_OK)):
-        raise InvalidInput(f"cannot write {str(target)!r}: permission denied")
-    return target
+    """The path, if a file can be written there; a sentence otherwise. Call it before long work."""
+    _destination(Path(path))
+    return Path(path)
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
-    """Call `write(temporary)` in the same folder with the same suffix, then move it into place."""
-    target = check_writable(path)
+    """Call `write(temporary)` beside the file, with the suffix of `path`, then move it into place.
+
+    A file that is replaced keeps its permissions; a new one gets those of the umask.
+    """
+    target = _destination(Path(path))
     try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=target.suffix)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=Path(path).suffix)
     except OSError as error:
-        raise InvalidInput(f"cannot write {str(target)!r}: {error.strerror}") from None
+        raise InvalidInput(f"cannot write {str(path)!r}: {error.strerror}") from None
     os.close(handle)
     temporary = Path(name)
     try:
         write(temporary)
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
+        if _destination(Path(path)) != target:  # writing may take minutes
+            raise InvalidInput(f"cannot write {str(path)!r}: it was replaced by a link meanwhile")
+        temporary.chmod(_permissions(target))
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -47,3 +50,79 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file in one piece."""
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def check_readable(path: str | Path, what: str) -> None:
+    """Raise a sentence unless the path is a regular file, or a link to one. It is not opened."""
+    name = str(path)
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        raise InvalidInput(f"there is no {what} {name!r}") from None
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"cannot read the {what} {name!r}: {_reason(error)}") from None
+    if not stat.S_ISREG(mode):
+        raise InvalidInput(f"cannot read the {what} {name!r}: it is {_kind(mode)}, not a file")
+
+
+def read_text(path: str | Path, what: str) -> str:
+    """The text of a regular file; `what` names it in a sentence if it cannot be read."""
+    check_readable(path, what)
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MAX_TEXT_BYTES + 1)
+        if len(content) > MAX_TEXT_BYTES:
+            raise InvalidInput(
+                f"cannot read the {what} {str(path)!r}: it has more than {MAX_TEXT_BYTES:,} bytes"
+            )
+        return content.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"cannot read the {what} {str(path)!r}: {_reason(error)}") from None
+
+
+def _destination(path: Path) -> Path:
+    """The name that a new file would be moved to: that of the regular file, or the free one."""
+    name = str(path)
+    try:
+        there: os.stat_result | None = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        there = None
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"cannot write {name!r}: {_reason(error)}") from None
+    if there is None and path.is_symlink():
+        raise InvalidInput(
+            f"cannot write {name!r}: it is a link to {os.readlink(path)!r}, which does not exist"
+        )
+    if there is not None and not stat.S_ISREG(there.st_mode):
+        raise InvalidInput(
+            f"cannot write {name!r}: it is {_kind(there.st_mode)}, and only a regular file may be "
+            "replaced"
+        )
+    target = Path(os.path.realpath(path))
+    folder = target.parent
+    if not folder.is_dir():
+        raise InvalidInput(f"cannot write {name!r}: the folder {str(path.parent)!r} does not exist")
+    if not os.access(folder, os.W_OK) or (there is not None and not os.access(target, os.W_OK)):
+        raise InvalidInput(f"cannot write {name!r}: permission denied")
+    return target
+
+
+def _permissions(target: Path) -> int:
+    if target.exists():
+        return stat.S_IMODE(target.stat().st_mode)
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask
+
+
+def _kind(mode: int) -> str:
+    kinds = (
+        (stat.S_ISDIR, "a folder"),
+        (stat.S_ISFIFO, "a named pipe"),
+        (stat.S_ISSOCK, "a socket"),
+    )
+    return next((text for test, text in kinds if test(mode)), "a device")
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -9,6 +9,15 @@ from polyceptron.errors import InvalidInput
 MAX_POINTS = 100_000
 
 
+def cut_text(text: str, length: int) -> str:
+    """The text, or its beginning if it is longer: what was given is quoted, not printed in full.
+
+    >>> cut_text("0.5,1,2", 5)
+    '0.5,…'
+    """
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
 def parse_numbers(text: str, name: str, *, log: bool = False) -> list[float]:
     """Numbers from '0.5,1,2' or 'start:stop:count', evenly spaced (geometrically if `log`).
 
@@ -17,7 +26,8 @@ def parse_numbers(text: str, name: str, *, log: bool = False) -> list[float]:
     >>> parse_numbers("1:3:3", "alpha")
     [1.0, 2.0, 3.0]
     """
-    form = f"{name} takes numbers such as 0.5,1,2 or a range start:stop:count, got {text!r}"
+    got = repr(cut_text(text, 80))
+    form = f"{name} takes numbers such as 0.5,1,2 or a range start:stop:count, got {got}"
     if ":" not in text:
         try:
             values = [float(part) for part in text.split(",") if part.strip()]
@@ -36,11 +46,11 @@ def parse_numbers(text: str, name: str, *, log: bool = False) -> list[float]:
     except (ValueError, IndexError):
         raise InvalidInput(form) from None
     if not 1 <= count <= MAX_POINTS:
-        raise InvalidInput(f"{name} must have 1 to {MAX_POINTS} points, got {text!r}")
+        raise InvalidInput(f"{name} must have 1 to {MAX_POINTS} points, got {got}")
     if count > 1 and stop <= start:
-        raise InvalidInput(f"{name} must go upwards, got {text!r}")
+        raise InvalidInput(f"{name} must go upwards, got {got}")
     if log and start <= 0:
-        raise InvalidInput(f"{name} must start above 0 to be logarithmic, got {text!r}")
+        raise InvalidInput(f"{name} must start above 0 to be logarithmic, got {got}")
     if count == 1:
         return [start]
     steps = [i / (count - 1) for i in range(count)]

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments import Store, load_spec, merge_stores, parse_spec, results_frame
-from polyceptron.experiments.store import decode_row
+from polyceptron.experiments import Store, load_spec, merge_stores, parse_spec
+from polyceptron.experiments.compute_task import CaseResult
+from polyceptron.experiments.stored_row import decode_row
 from polyceptron.rows import make_row
 
 KEYS = st.sampled_from(
@@ -114,7 +115,7 @@ def test_damaged_stores_never_give_wrong_rows(data):
         path.write_bytes(content)
         try:
             with Store(path) as store:
-                assert len(results_frame(store)) == 0
+                assert len(store.frame()) == 0
         except InvalidInput as error:
             check_sentence(error)
 
@@ -158,3 +159,45 @@ def test_damaged_rows_are_refused(text):
         assert isinstance(decode_row(text), dict)
     except InvalidInput as error:
         check_sentence(error)
+
+
+COLUMNS = ["key", "task", "row", "status", "reason", "provenance", "checksum"]
+JUNK = st.one_of(
+    st.none(), st.integers(-(2**63), 2**63 - 1), st.floats(), st.binary(max_size=30),
+    st.text(max_size=30).filter(lambda text: "\x00" not in text),
+)  # fmt: skip
+
+
+@settings(max_examples=40)
+@given(st.sampled_from(COLUMNS), st.integers(0, 3), JUNK)
+def test_a_row_with_junk_in_it_is_left_out_and_the_others_stay(column, place, junk):
+    """Whatever stands in a column now: no traceback, no wrong row, and a good one replaces it."""
+    content = {"source": "theory", "estimator": "bayes", "n_classes": 2, "alpha": 1.0}
+    row = make_row(source="theory", alpha=1.0, generalisation_error=0.25, status="ok")
+    results = [CaseResult(f"{i:032}", content, row, None, {}, 0.1) for i in range(4)]
+    with tempfile.TemporaryDirectory() as folder:
+        path, new = Path(folder) / "rows.sqlite", Path(folder) / "new.sqlite"
+        with Store(path, create=True) as store:
+            store.add(results)
+            before = list(store.records())
+        connection = sqlite3.connect(path)
+        try:
+            connection.execute(
+                f"UPDATE results SET {column} = ? WHERE key = ?", (junk, f"{place:032}")
+            )
+            connection.commit()
+        except sqlite3.IntegrityError:  # a column that takes no NULL, a key that is taken
+            return
+        finally:
+            connection.close()
+        with Store(path) as store:
+            records = list(store.records())
+            changed = records != before
+            assert len(store.damaged()) == (1 if changed else 0)
+            assert records == [r for i, r in enumerate(before) if not (changed and i == place)]
+            assert len(store.frame()) == len(records)
+        report = merge_stores(new, [path])
+        assert (report.added, len(report.damaged)) == (4 - changed, int(changed))
+        with Store(path) as store:
+            store.add(results)
+            assert list(store.records()) == before

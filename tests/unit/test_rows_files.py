@@ -2,13 +2,23 @@
 
 import json
 import os
+import socket
 import stat
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from polyceptron.errors import InvalidInput
-from polyceptron.files import check_writable, write_atomically, write_text
+from polyceptron.files import (
+    check_readable,
+    check_writable,
+    read_text,
+    write_atomically,
+    write_text,
+)
 from polyceptron.rows import COLUMNS, VERSION, Status, frame, json_ready, make_row
 
 
@@ -128,3 +138,181 @@ def test_a_folder_that_refuses_files_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.mkstemp", refuse)
     with pytest.raises(InvalidInput, match="Permission denied"):
         write_text(tmp_path / "a.txt", "x")
+
+
+SPECIAL = {
+    "folder": "a folder",
+    "pipe": "a named pipe",
+    "socket": "a socket",
+    "character device": "a device",
+    "block device": "a device",
+}
+
+
+@pytest.fixture(params=list(SPECIAL))
+def special(request, tmp_path):
+    """A file that is no file, in a folder of its own; the devices are copies of null and loop7."""
+    path = tmp_path / "n"
+    if request.param == "folder":
+        path.mkdir()
+    elif request.param == "pipe":
+        os.mkfifo(path)
+    elif request.param == "socket":
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(path))
+    else:
+        kind, number = (stat.S_IFCHR, (1, 3)) if "char" in request.param else (stat.S_IFBLK, (7, 7))
+        try:
+            os.mknod(path, kind | 0o600, os.makedev(*number))
+        except PermissionError:
+            pytest.skip("only root makes device nodes")
+    return path, SPECIAL[request.param]
+
+
+def identity(path):
+    info = os.lstat(path)
+    return info.st_mode, info.st_ino, info.st_rdev, info.st_mtime_ns
+
+
+def test_what_is_no_regular_file_is_never_replaced(special):
+    path, kind = special
+    before, calls = identity(path), []
+    link = path.with_name("link")
+    link.symlink_to(path)
+    for name in (path, link):
+        with pytest.raises(InvalidInput, match=f"{name.name}.* it is {kind}"):
+            check_writable(name)
+        with pytest.raises(InvalidInput, match=f"it is {kind}"):
+            write_atomically(name, calls.append)
+    assert calls == []  # not even begun
+    assert identity(path) == before
+    assert sorted(p.name for p in path.parent.iterdir()) == ["link", "n"]
+
+
+def test_what_is_no_regular_file_is_not_opened_for_reading(special):
+    path, kind = special
+    for read in (check_readable, read_text):
+        with pytest.raises(InvalidInput, match=f"cannot read the list .*it is {kind}"):
+            read(path, "list")
+
+
+COMMANDS = [
+    ("curve", "--classes", "2", "--alpha", "1", "--csv", "{n}"),
+    ("sweep", "{spec}", "--store", "{n}"),
+    ("sweep", "{spec}", "--store", "{n}", "--dry-run"),
+    ("sweep", "{n}", "--store", "{folder}/new.sqlite"),
+    ("results", "{n}"),
+    ("results", "{store}", "--csv", "{n}"),
+    ("results", "{store}", "--parquet", "{n}"),
+    ("merge", "{store}", "--into", "{n}"),
+    ("merge", "{n}", "--into", "{folder}/new.sqlite"),
+]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "character device", "dangling link"])
+def test_commands_answer_at_once_and_change_nothing(tmp_path, kind):
+    """No command computes, hangs or replaces: one sentence, exit code 2."""
+    from polyceptron.experiments import Store
+
+    node = tmp_path / "n"
+    if kind == "pipe":
+        os.mkfifo(node)
+    elif kind == "dangling link":
+        node.symlink_to(tmp_path / "nothing")
+    elif os.geteuid() == 0:
+        os.mknod(node, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    else:
+        pytest.skip("only root makes device nodes")
+    store, spec = tmp_path / "s.sqlite", tmp_path / "spec.toml"
+    Store(store, create=True).close()
+    spec.write_text('[[grid]]\nsources = "theory"\nalpha = [1]\n')
+    before, listing = identity(node), sorted(tmp_path.iterdir())
+    program = """
+import sys
+from polyceptron.cli import main
+for line in sys.stdin:
+    sys.argv = ["polyceptron", *line.split()]
+    try:
+        main()
+    except SystemExit as ended:
+        print("code", ended.code, file=sys.stderr)
+"""
+    values = {"n": node, "spec": spec, "folder": tmp_path, "store": store}
+    lines = [" ".join(part.format(**values) for part in command) for command in COMMANDS]
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    said = ended.stderr.splitlines()
+    assert len(said) == 2 * len(COMMANDS), ended.stderr  # a sentence and a code for each
+    assert said[1::2] == ["code 2"] * len(COMMANDS)
+    assert all(str(node) in sentence for sentence in said[::2])
+    assert identity(node) == before
+    assert sorted(tmp_path.iterdir()) == listing
+
+
+def test_a_link_is_followed_and_stays_a_link(tmp_path):
+    (tmp_path / "there").mkdir()
+    target, link = tmp_path / "there" / "old.txt", tmp_path / "link.csv"
+    target.write_text("old")
+    target.chmod(0o640)
+    link.symlink_to(Path("there") / "old.txt")
+    seen = []
+
+    def write(temporary):
+        seen.append(temporary)
+        temporary.write_text("new")
+
+    write_atomically(link, write)
+    assert os.readlink(link) == "there/old.txt"
+    assert target.read_text() == "new"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640  # a private file stays private
+    (temporary,) = seen
+    assert temporary.parent == target.parent  # a rename within one file system
+    assert temporary.suffix == ".csv"  # writers choose their format by the name that was given
+    assert [p.name for p in target.parent.iterdir()] == ["old.txt"]
+
+
+def test_a_link_to_nothing_is_refused(tmp_path):
+    link, loop = tmp_path / "link", tmp_path / "loop"
+    link.symlink_to(tmp_path / "gone")
+    loop.symlink_to(loop)
+    with pytest.raises(InvalidInput, match=r"link to .*gone.*, which does not exist"):
+        check_writable(link)
+    with pytest.raises(InvalidInput, match=r"cannot write .*loop"):
+        check_writable(loop)
+    assert not (tmp_path / "gone").exists()
+
+
+def test_a_file_that_becomes_a_link_while_it_is_written(tmp_path):
+    path, other = tmp_path / "a.txt", tmp_path / "other.txt"
+    other.write_text("other")
+
+    def write(temporary):
+        temporary.write_text("new")
+        path.symlink_to(other)
+
+    with pytest.raises(InvalidInput, match="replaced by a link"):
+        write_atomically(path, write)
+    assert other.read_text() == "other"
+    assert path.is_symlink()
+
+
+def test_names_that_no_file_can_have(tmp_path):
+    for name in ("x" * 300, "a\0b"):
+        with pytest.raises(InvalidInput, match="cannot write"):
+            check_writable(tmp_path / name)
+        with pytest.raises(InvalidInput, match="cannot read"):
+            read_text(tmp_path / name, "list")
+
+
+def test_a_text_too_long_to_be_meant_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("polyceptron.files.MAX_TEXT_BYTES", 10)
+    (tmp_path / "a").write_text("x" * 10)
+    (tmp_path / "b").write_text("x" * 11)
+    assert read_text(tmp_path / "a", "list") == "x" * 10
+    with pytest.raises(InvalidInput, match="more than 10 bytes"):
+        read_text(tmp_path / "b", "list")

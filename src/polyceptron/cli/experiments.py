@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from polyceptron.experiments import Plan, SweepReport, SweepSpec
+from polyceptron.cli.result_tables import (
+    check_distinct,
+    list_failures,
+    named,
+    print_summary,
+    say,
+    write_tables,
+)
 
-_SUMMARY = {  # columns of a table, and how they are shown
-    "ridge": ("ridge", ".6g"), "alpha": ("alpha", ".6g"), "dimension": ("d", "d"),
-    "branch": ("branch", "s"), "instances": ("runs", "d"), "mean": ("mean", ".6g"),
-    "standard_error": ("s.e.", ".1e"), "theory": ("theory", ".6g"), "deviation": ("z", "+.1f"),
-    "not_converged": ("not conv.", "d"), "failed": ("failed", "d"),
-}  # fmt: skip
+if TYPE_CHECKING:
+    from polyceptron.experiments import SweepPlan, SweepReport, SweepSpec
 
 StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="A store made by sweep.")]
 
@@ -56,10 +57,8 @@ def sweep(
         report = run_sweep(loaded, store, workers=workers, cluster=cluster, progress=True)
     except SweepStopped as stopped:
         done = stopped.report
-        _say(
-            f"stopped: {done.already + done.computed - done.failed} of {done.rows} rows are stored"
-        )
-        _say(f"resume with: {_command(spec, store, workers, cluster)}")
+        say(f"stopped: {done.already + done.computed - done.failed} of {done.rows} rows are stored")
+        say(f"resume with: {_command(spec, store, workers, cluster)}")
         raise typer.Exit(128 + stopped.signal_number) from None
     _show_report(report, store)
     if report.failed:
@@ -86,50 +85,29 @@ def results(
 
     Example: polyceptron results runs.sqlite --csv rows.csv
     """
-    from polyceptron.cli.common import check_outputs, emit
-    from polyceptron.experiments import Store, load_spec, results_frame
-    from polyceptron.experiments import summary as summarise
-    from polyceptron.experiments.results import (
-        SUMMARY_COLUMNS,
-        check_parquet,
-        write_csv,
-        write_parquet,
-    )
-    from polyceptron.experiments.results import failures as list_failures
+    from polyceptron.cli.common import check_outputs
+    from polyceptron.experiments import Store, load_spec
+    from polyceptron.experiments.results import check_parquet
 
     check_outputs(csv, parquet)
+    check_distinct(store, spec, csv, parquet)
     if parquet is not None:
         check_parquet()
     loaded = load_spec(spec) if spec else None
     with Store(store) as opened:
+        damaged = opened.damaged()
         if failures:
-            names = ("source", "estimator", "n_classes", "ridge", "alpha", "dimension", "seed")
-            listed = list_failures(opened)
-            if listed or json:
-                emit(listed, (*names, "reason"), as_json=json)
-            else:
-                _say(f"no row failed in {store}")
-            return
-        lines = summarise(opened, quantity=quantity, spec=loaded)
-        if csv is None and parquet is None:
-            if json:
-                emit(lines, SUMMARY_COLUMNS, as_json=True)
-            else:
-                typer.echo(f"{quantity} in {store}: {len(opened)} rows")
-                _show_summary(lines)
-            return
-        if summary:
-            import pandas as pd
-
-            table = pd.DataFrame(lines, columns=list(SUMMARY_COLUMNS))
+            list_failures(opened, as_json=json)
+        elif csv is None and parquet is None:
+            print_summary(opened, quantity, loaded, as_json=json)
         else:
-            table = results_frame(opened, loaded)
-    if csv is not None:
-        write_csv(table, csv)
-        _say(f"{len(table)} rows in {csv}")
-    if parquet is not None:
-        write_parquet(table, parquet)
-        _say(f"{len(table)} rows in {parquet}")
+            write_tables(opened, quantity if summary else None, loaded, csv, parquet)
+    if damaged:
+        say(
+            f"left out, as changed after being written: {named(damaged, 'row')} of {store}; run "
+            "the sweep again to compute what is missing, or merge the rest into a new store"
+        )
+        raise typer.Exit(1)
 
 
 def merge(
@@ -146,46 +124,24 @@ def merge(
     differing = (
         f", {report.differing} of them with other numbers (kept)" if report.differing else ""
     )
-    _say(f"{report.added} rows added to {into}, {report.already} were there already{differing}")
+    say(f"{report.added} rows added to {into}, {report.already} were there already{differing}")
+    if report.damaged:
+        say(f"not copied, as changed after being written: {named(report.damaged, 'row')}")
+        raise typer.Exit(1)
 
 
-def _plan(spec: SweepSpec, store: Path) -> Plan:
+def _plan(spec: SweepSpec, store: Path) -> SweepPlan:
     from polyceptron.experiments import Store, make_plan
+    from polyceptron.files import check_writable
 
+    check_writable(store)
     if not store.exists():
         return make_plan(spec)
     with Store(store) as opened:
         return make_plan(spec, opened)
 
 
-def _show_summary(lines: list[dict[str, Any]]) -> None:
-    """One table for each problem and estimator, so that all of it fits in 80 columns."""
-    from itertools import groupby
-
-    from polyceptron.cli.common import print_table
-
-    for title, group in groupby(lines, key=_heading):
-        shown = [
-            {
-                short: None if line.get(name) is None else format(line[name], style)
-                for name, (short, style) in _SUMMARY.items()
-            }
-            for line in group
-        ]
-        columns = [short for short, _ in _SUMMARY.values()]
-        for count in ("not conv.", "failed"):
-            if all(line[count] == "0" for line in shown):
-                columns.remove(count)
-        print_table(shown, columns, title)
-
-
-def _heading(line: dict[str, Any]) -> str:
-    parts = [line["model"], f"k = {line['n_classes']}", line["prior"], line["estimator"]]
-    parts += [line["source"], f"{line['start']} start" if line.get("start") else ""]
-    return ", ".join(part for part in parts if part)
-
-
-def _show_plan(plan: Plan, workers: int | None) -> None:
+def _show_plan(plan: SweepPlan, workers: int | None) -> None:
     from polyceptron.cli.common import print_table
     from polyceptron.experiments.cost import describe_seconds
     from polyceptron.experiments.engine import available_workers
@@ -216,13 +172,17 @@ def _show_plan(plan: Plan, workers: int | None) -> None:
 def _show_report(report: SweepReport, store: Path) -> None:
     from polyceptron.experiments.cost import describe_seconds
 
-    _say(
+    say(
         f"{report.rows} rows: {report.already} were stored, {report.computed - report.failed} "
         f"computed in {describe_seconds(report.seconds)}, {report.failed} failed"
     )
+    if report.damaged:
+        say(
+            f"computed again, as changed after being written: {named(report.damaged, 'stored row')}"
+        )
     if report.failed:
-        _say(f"reasons: polyceptron results {shlex.quote(str(store))} --failures")
-        _say("the same command tries the failed rows again")
+        say(f"reasons: polyceptron results {shlex.quote(str(store))} --failures")
+        say("the same command tries the failed rows again")
 
 
 def _command(spec: Path, store: Path, workers: int | None, cluster: str | None) -> str:
@@ -230,7 +190,3 @@ def _command(spec: Path, store: Path, workers: int | None, cluster: str | None) 
     parts += ["--workers", str(workers)] if workers else []
     parts += ["--cluster", cluster] if cluster else []
     return shlex.join(parts)
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")

@@ -17,36 +17,39 @@ _HOME = {
     "sweep_rows": "sweep",
     "SweepReport": "sweep",
     "SweepStopped": "sweep",
-    "Plan": "plan",
-    "make_plan": "plan",
+    "SweepPlan": "sweep_plan",
+    "make_plan": "sweep_plan",
     "summary": "results",
-    "results_frame": "results",
+    "Average": "averages",
+    "average": "averages",
     "merge_stores": "merge",
 }
 
 __all__ = [
-    "Plan",
+    "Average",
     "Store",
+    "SweepPlan",
     "SweepReport",
     "SweepSpec",
     "SweepStopped",
+    "average",
     "load_spec",
     "make_plan",
     "merge_stores",
     "parse_spec",
-    "results_frame",
     "run_sweep",
     "summary",
     "sweep_rows",
 ]
 
 if TYPE_CHECKING:
+    from polyceptron.experiments.averages import Average, average
     from polyceptron.experiments.merge import merge_stores
-    from polyceptron.experiments.plan import Plan, make_plan
-    from polyceptron.experiments.results import results_frame, summary
+    from polyceptron.experiments.results import summary
     from polyceptron.experiments.spec import SweepSpec, load_spec, parse_spec
     from polyceptron.experiments.store import Store
     from polyceptron.experiments.sweep import SweepReport, SweepStopped, run_sweep, sweep_rows
+    from polyceptron.experiments.sweep_plan import SweepPlan, make_plan
 
 
 def __getattr__(name: str) -> Any:

@@ -8,12 +8,12 @@ a bias of order 1/d that no number of runs removes.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from polyceptron.algorithms.amp_result import AMPResult
+from polyceptron.experiments.averages import average
 from polyceptron.experiments.simulate_amp import Row, as_int, run_amp_with_result
 from polyceptron.model.estimators import BayesOptimal
 from polyceptron.model.teacher import AnyTeacher, check_size
@@ -60,18 +60,13 @@ def summarise(rows: list[Row], theory: Row) -> Row:
     """Means and standard errors of rows that differ in their seed alone, beside the theory."""
     first = rows[0]
     same = ("model", "n_classes", "prior", "estimator", "alpha", "branch", "dimension", "n_samples")
-    means = {name: float(np.mean([row[name] for row in rows])) for name in AVERAGED}
-    spread = {}
-    if len(rows) > 1:
-        spread = {
-            name: float(np.std([row[name] for row in rows], ddof=1)) / math.sqrt(len(rows))
-            for name in AVERAGED
-        }
+    found = {name: average(row[name] for row in rows) for name in AVERAGED}
+    spread = {n: a.standard_error for n, a in found.items() if a.standard_error is not None}
     converged = sum(row["status"] == Status.OK for row in rows)
     summary = make_row(
         source="amp-summary",
         **{name: first[name] for name in same},
-        **means,
+        **{name: one.mean for name, one in found.items()},
         uncertainty=spread.get("generalisation_error"),
         status=Status.OK if converged == len(rows) else Status.NOT_CONVERGED,
     )
@@ -98,12 +93,10 @@ def trace_rows(
         entries = [trace[min(t, len(trace) - 1)] for trace in traces]
         row: Row = {"source": "amp-trace", "iteration": t}
         for name in ("m", "q", "generalisation_error"):
-            values = [entry[name] for entry in entries]
-            row[name] = float(np.mean(values))
-            if len(values) > 1:
-                row[f"{name}_standard_error"] = float(
-                    np.std(values, ddof=1) / math.sqrt(len(values))
-                )
+            over_runs = average(entry[name] for entry in entries)
+            row[name] = over_runs.mean
+            if over_runs.standard_error is not None:
+                row[f"{name}_standard_error"] = over_runs.standard_error
             if name in predicted:  # m and q have the same limit
                 row[f"theory_{name}"] = float(predicted[name][t])
         row["residual"] = max(entry["residual"] for entry in entries)

@@ -13,8 +13,8 @@ import time
 from typing import Any
 
 from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.experiments.compute_task import CaseResult, Runner, attempt, environment, failure
 from polyceptron.experiments.tasks import Task
-from polyceptron.experiments.work import CaseResult, Runner, attempt, environment, failure
 
 CONNECT_SECONDS = 10.0
 WORKER_SECONDS = 60.0  # a batch system may take a while to start the first worker

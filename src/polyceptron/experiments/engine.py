@@ -1,7 +1,7 @@
 """Where tasks run: processes of this machine (here) or a Dask cluster (`cluster`).
 
 An engine takes tasks while it has `free` places and hands back what is finished. Both engines run
-the same function, `work.attempt`, so that a row does not depend on where it was computed.
+the same function, `compute_task.attempt`, so that a row does not depend on where it was computed.
 
 The local engine is joblib's loky pool, with one BLAS thread in each process. What it adds:
 
@@ -21,8 +21,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol
 
+from polyceptron.experiments.compute_task import CaseResult, Runner, attempt, failure
 from polyceptron.experiments.tasks import Task
-from polyceptron.experiments.work import CaseResult, Runner, attempt, failure
 
 MAX_DEATHS = 2  # a task that kills this many workers when alone has failed
 PARENT_CHECK_SECONDS = 0.5

@@ -23,31 +23,34 @@ _COLUMNS = ("key", "task", "row", "status", "reason", "provenance")
 class MergeReport:
     """What a merge did: rows added, rows the target had already, and those that differ there.
 
-    Two machines may differ in the last digits of a number; the target keeps its own row.
+    Two machines may differ in the last digits of a number; the target keeps its own row. `damaged`
+    has the keys of the sources' rows that do not fit their checksums: they were not copied.
     """
 
     added: int
     already: int
     differing: int
+    damaged: tuple[str, ...] = ()
 
 
 def merge_stores(target: str | Path, sources: Sequence[str | Path]) -> MergeReport:
     """Copy into `target` (made if missing) every result of `sources` that it does not have.
 
     The sources are only read. One source is copied in one transaction: all of it or nothing. A good
-    result replaces a failed one, never the other way round.
+    result replaces a failed or damaged one, never the other way round.
     """
+    check_writable(target)
     path = Path(target).resolve()
-    check_writable(path)
     for source in sources:
         if Path(source).resolve() == path:
             raise InvalidInput(f"cannot merge {str(source)!r} into itself")
     with ExitStack() as stack:
         opened = [stack.enter_context(Store(source)) for source in sources]
-        stack.enter_context(StoreLock(path))
-        into = stack.enter_context(Store(path, create=True))
+        into = stack.enter_context(Store(stack.enter_context(StoreLock(path))))
         added = already = differing = 0
+        damaged: list[str] = []
         for store in opened:
+            damaged += store.damaged()
             with into.transaction():
                 for batch in _batches(store.records()):
                     there = {r["key"]: r for r in into.records_of([r["key"] for r in batch])}
@@ -56,7 +59,7 @@ def merge_stores(target: str | Path, sources: Sequence[str | Path]) -> MergeRepo
                     already += len(kept) - kept.count(None)
                     differing += kept.count(False)
                     into.upsert([tuple(record[name] for name in _COLUMNS) for record in batch])
-    return MergeReport(added, already, differing)
+    return MergeReport(added, already, differing, tuple(damaged))
 
 
 def _same(record: dict[str, Any], mine: dict[str, Any] | None) -> bool | None:

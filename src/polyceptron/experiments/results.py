@@ -1,20 +1,22 @@
-"""What a store says: all rows as a table, and means over instances with theory beside them."""
+"""What a store says: means over instances with theory beside them, failures, tables in files."""
 
 from __future__ import annotations
 
 import json
-import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.spec import SweepSpec
-from polyceptron.experiments.store import Store, decode_row
-from polyceptron.experiments.tasks import expand
+from polyceptron.experiments.averages import Average, deviation
+from polyceptron.experiments.spec import REACHED, SweepSpec
+from polyceptron.experiments.store import Store
+from polyceptron.experiments.stored_row import decode_row, sort_key
+from polyceptron.experiments.tasks import sweep_keys
 from polyceptron.files import write_atomically
-from polyceptron.rows import COLUMNS, Status
+from polyceptron.rows import Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,35 +29,16 @@ SUMMARY_COLUMNS = (
 QUANTITIES = ("generalisation_error", "m", "q", "V", "training_error", "training_loss")
 
 _PROBLEM = ("model", "n_classes", "prior", "estimator", "ridge", "alpha")
-_WHOLE = ("n_classes", "dimension", "n_samples", "seed")
-# The theory that a run of message passing should reach, best first.
-_BRANCHES = {"uninformed": ("amp", "optimal"), "informed": ("informed", "optimal")}
 
 
 @dataclass
 class _Group:
-    """Running mean and variance of the rows that differ in their instance alone (Welford)."""
+    """The rows that differ in their instance alone."""
 
     shown: dict[str, Any]
     content: Mapping[str, Any]
-    count: int = 0
-    mean: float = 0.0
-    squares: float = 0.0
-    statuses: dict[str, int] = field(default_factory=dict)
-
-    def add(self, value: float | None, status: str) -> None:
-        self.statuses[status] = self.statuses.get(status, 0) + 1
-        if value is not None and math.isfinite(value):
-            self.count += 1
-            step = value - self.mean
-            self.mean += step / self.count
-            self.squares += step * (value - self.mean)
-
-    @property
-    def standard_error(self) -> float | None:
-        if self.count < 2:
-            return None
-        return math.sqrt(self.squares / (self.count - 1) / self.count)
+    value: Average = field(default_factory=Average)
+    statuses: Counter[str] = field(default_factory=Counter)
 
 
 def summary(
@@ -65,8 +48,9 @@ def summary(
 
     The mean is over every row that has a number; rows that did not converge are in it and are
     counted in `not_converged`, failed ones have no number and are counted in `failed`.
-    `deviation` is (mean − theory) in units of its uncertainty; a finite dimension adds a bias of
-    order 1/d to it. Points that only theory has are listed too.
+    Message passing stands beside its own branch of the theory: the one that it reaches from its
+    start. `deviation` is (mean − theory) in units of its uncertainty; a finite dimension adds a
+    bias of order 1/d to it. Theory that no simulation stands beside has lines of its own.
     """
     if quantity not in QUANTITIES:
         raise InvalidInput(f"unknown quantity {quantity!r}: allowed are {', '.join(QUANTITIES)}")
@@ -84,31 +68,31 @@ def summary(
             shown = {column: row.get(column) for column in SUMMARY_COLUMNS if column in row}
             shown.pop("branch", None)
             groups[name] = _Group(shown | {"start": content.get("start")}, content)
-        groups[name].add(row.get(quantity), row["status"])
-    lines = [
-        _line(group, theory.get(_problem(group.content), {}), quantity) for group in groups.values()
-    ]
-    simulated = {_problem(group.content) for group in groups.values()}
+        groups[name].value.add(row.get(quantity))
+        groups[name].statuses[row["status"]] += 1
+    lines, compared = [], set()
+    for group in groups.values():
+        # message passing has its own branch of the theory; a minimiser of a loss has only one
+        branch = REACHED[group.content["start"]] if "start" in group.content else ""
+        problem = _problem(group.content)
+        predicted = theory.get(problem, {}).get(branch, {})
+        compared.add((problem, branch))
+        lines.append(_line(group, branch, predicted, quantity))
     for problem, branches in theory.items():
-        if problem not in simulated:
-            lines += [_theory_line(row, quantity) for row in branches.values()]
-    return sorted(lines, key=_order)
+        for branch, row in branches.items():
+            if (problem, branch) not in compared:
+                lines.append(_theory_line(row, quantity))
+    return sorted(lines, key=sort_key)
 
 
-def results_frame(store: Store, spec: SweepSpec | None = None) -> pd.DataFrame:
-    """All rows as a table, in the order of the grid (with `spec`) or of a stable sort."""
+def summary_frame(
+    store: Store, *, quantity: str = "generalisation_error", spec: SweepSpec | None = None
+) -> pd.DataFrame:
+    """The summary as a table."""
     import pandas as pd
 
-    rows = []
-    for record in _records(store, spec):
-        row = decode_row(record["row"])
-        rows.append(row if record["reason"] is None else {**row, "reason": record["reason"]})
-    if spec is None:
-        rows.sort(key=_order)
-    present = [c for c in (*COLUMNS, "reason") if any(c in row for row in rows)]
-    table = pd.DataFrame(rows, columns=present)
-    whole = {name: "Int64" for name in _WHOLE if name in present}  # empty cells stay empty
-    return table.astype(whole)
+    lines = summary(store, quantity=quantity, spec=spec)
+    return pd.DataFrame(lines, columns=list(SUMMARY_COLUMNS))
 
 
 def failures(store: Store) -> list[dict[str, Any]]:
@@ -116,7 +100,7 @@ def failures(store: Store) -> list[dict[str, Any]]:
     records = store.records(str(Status.FAILED))
     return sorted(
         ({**decode_row(record["row"]), "reason": record["reason"]} for record in records),
-        key=_order,
+        key=sort_key,
     )
 
 
@@ -144,36 +128,30 @@ def check_parquet() -> None:
 def _records(store: Store, spec: SweepSpec | None) -> Iterable[dict[str, Any]]:
     if spec is None:
         return store.records()
-    return store.records_of(key for task in expand(spec) for key in task.keys)
+    return store.records_of(sweep_keys(spec))
 
 
 def _problem(content: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(content.get(name) for name in _PROBLEM)
 
 
-def _line(group: _Group, theory: dict[str, dict[str, Any]], quantity: str) -> dict[str, Any]:
-    branch = ""
-    for branch in _BRANCHES.get(group.content.get("start", ""), ("",)):
-        if branch in theory:
-            break
-    predicted = theory.get(branch, {})
-    value, error = predicted.get(quantity), group.standard_error
-    mean = group.mean if group.count else None
+def _line(
+    group: _Group, branch: str, predicted: Mapping[str, Any], quantity: str
+) -> dict[str, Any]:
+    mean, error = group.value.mean, group.value.standard_error
+    expected = predicted.get(quantity)
     uncertainty = predicted.get("uncertainty") if quantity == "generalisation_error" else None
-    deviation = None
-    if value is not None and mean is not None and error:
-        deviation = (mean - value) / math.hypot(error, uncertainty or 0.0)
     return {
         **group.shown,
         "branch": branch if predicted and branch else None,
-        "instances": group.count,
+        "instances": group.value.count,
         "mean": mean,
         "standard_error": error,
-        "theory": value,
-        "theory_uncertainty": uncertainty if value is not None else None,
-        "deviation": deviation,
-        "not_converged": group.statuses.get(str(Status.NOT_CONVERGED), 0),
-        "failed": group.statuses.get(str(Status.FAILED), 0),
+        "theory": expected,
+        "theory_uncertainty": uncertainty if expected is not None else None,
+        "deviation": deviation(mean, error, expected, uncertainty),
+        "not_converged": group.statuses[str(Status.NOT_CONVERGED)],
+        "failed": group.statuses[str(Status.FAILED)],
     }
 
 
@@ -187,15 +165,3 @@ def _theory_line(row: dict[str, Any], quantity: str) -> dict[str, Any]:
         "not_converged": int(row["status"] == Status.NOT_CONVERGED),
         "failed": int(row["status"] == Status.FAILED),
     }
-
-
-def _order(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """By problem, estimator and source, then by the numbers; absent values first."""
-    texts = (row.get(name) for name in ("prior", "estimator", "source", "start", "branch"))
-    numbers = (row.get(name) for name in ("ridge", "alpha", "dimension", "seed"))
-    return (
-        str(row.get("model") or ""),
-        row.get("n_classes") or 0,
-        *(str(text or "") for text in texts),
-        *(-1.0 if number is None else float(number) for number in numbers),
-    )

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import tempfile
+import stat
 from pathlib import Path
 
 from polyceptron.errors import InvalidInput
-from polyceptron.files import check_writable
+from polyceptron.experiments.stored_row import teach_checksums
+from polyceptron.files import write_atomically
 
 APPLICATION_ID = 0x706F6C79  # "poly"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+BESIDE = ("-wal", "-shm", "-journal", "-lock")  # files that belong to a store while it is in use
+DAMAGED = (
+    "the store {name!r} is damaged and cannot be read ({error}): restore a copy, or give a new "
+    "store"
+)
 
 _TABLES = (
     "CREATE TABLE results (key TEXT PRIMARY KEY, task TEXT NOT NULL, row TEXT NOT NULL, "
@@ -25,18 +31,29 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
         "CREATE TABLE timings (kind TEXT PRIMARY KEY, rows INTEGER NOT NULL, "
         "expected REAL NOT NULL, seconds REAL NOT NULL)",
     ),
+    2: (
+        "ALTER TABLE results ADD COLUMN checksum TEXT NOT NULL DEFAULT ''",
+        "UPDATE results SET checksum = first_checksum(CAST(key AS BLOB), CAST(task AS BLOB), "
+        "CAST(row AS BLOB), CAST(status AS BLOB), CAST(reason AS BLOB), "
+        "CAST(provenance AS BLOB))",
+    ),
 }
 
 
 def create_store(path: Path) -> None:
     """Make an empty store, complete before it appears under its name."""
-    check_writable(path)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=path.suffix)
-    os.close(handle)
-    temporary = Path(name)
+    check_beside(path)
+    try:
+        write_atomically(path, _fill)
+    except sqlite3.Error as error:
+        raise InvalidInput(f"cannot create the store {str(path)!r}: {error}") from None
+
+
+def _fill(temporary: Path) -> None:
     try:
         connection = sqlite3.connect(temporary, isolation_level=None)
         try:
+            teach_checksums(connection)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN")
@@ -47,13 +64,9 @@ def create_store(path: Path) -> None:
             connection.execute("COMMIT")
         finally:
             connection.close()
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-    except sqlite3.Error as error:
-        raise InvalidInput(f"cannot create the store {str(path)!r}: {error}") from None
     finally:
-        for suffix in ("", "-wal", "-shm"):
-            Path(name + suffix).unlink(missing_ok=True)
+        for suffix in BESIDE:
+            temporary.with_name(temporary.name + suffix).unlink(missing_ok=True)
 
 
 def inspect_store(path: Path) -> None:
@@ -62,12 +75,11 @@ def inspect_store(path: Path) -> None:
     Nothing is opened by SQLite here: it would leave files beside a database that is not ours.
     """
     name = str(path)
+    check_beside(path)
     try:
         with path.open("rb") as file:
             header = file.read(100)
             size = os.fstat(file.fileno()).st_size
-    except FileNotFoundError:
-        raise InvalidInput(f"there is no store {name!r}") from None
     except OSError as error:
         raise InvalidInput(f"cannot read the store {name!r}: {error.strerror}") from None
     if not header.startswith(b"SQLite format 3\x00"):
@@ -90,15 +102,59 @@ def inspect_store(path: Path) -> None:
         )
 
 
+def check_beside(path: Path) -> None:
+    """SQLite and the lock make and remove files beside the store: they must be files."""
+    for suffix in BESIDE:
+        beside = path.with_name(path.name + suffix)
+        try:
+            mode = os.lstat(beside).st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        if not stat.S_ISREG(mode):
+            raise InvalidInput(
+                f"cannot use the store {str(path)!r}: {str(beside)!r} is in the way and is not a "
+                "regular file; move it"
+            )
+
+
+def check_links(path: Path) -> None:
+    """A store has one name: SQLite finds the journal of a database by it."""
+    links = os.stat(path).st_nlink
+    if links > 1:
+        raise InvalidInput(
+            f"the store {str(path)!r} is one file with {links} names (hard links), under which its "
+            "latest rows could be missed or two sweeps could write at once: keep one name, and "
+            "make a copy or a symbolic link for the other"
+        )
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open a store; where nothing can be written beside it, as an archive that cannot change."""
+    if os.access(path.parent, os.W_OK) or path.with_name(path.name + "-wal").exists():
+        connection = sqlite3.connect(path, timeout=30, isolation_level=None)
+    else:
+        address = path.resolve().as_uri() + "?mode=ro&immutable=1"
+        connection = sqlite3.connect(address, uri=True, isolation_level=None)
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+        teach_checksums(connection)
+        upgrade(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 def upgrade(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring an older store to the current version, in one transaction."""
+    """Bring an older store to the current version, in one transaction, unless it is damaged."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > SCHEMA_VERSION:
         raise InvalidInput(_newer(path, version))
     if version == SCHEMA_VERSION:
         return
-    connection.execute("BEGIN IMMEDIATE")
+    check_integrity(connection, path)  # before checksums are made of what it holds
     try:
+        connection.execute("BEGIN IMMEDIATE")
         (version,) = connection.execute("PRAGMA user_version").fetchone()  # now under the lock
         for old in range(version, SCHEMA_VERSION):
             if old not in MIGRATIONS:
@@ -109,9 +165,21 @@ def upgrade(connection: sqlite3.Connection, path: Path) -> None:
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
+    except sqlite3.OperationalError as error:
+        raise InvalidInput(
+            f"the store {str(path)!r} has version {version} and must be brought to version "
+            f"{SCHEMA_VERSION} where it can be written ({error}): copy it there"
+        ) from None
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise unless SQLite's `integrity_check` finds nothing."""
+    answer = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    if answer != "ok":
+        raise InvalidInput(DAMAGED.format(name=str(path), error=answer))
 
 
 def _newer(path: Path, version: int) -> str:
@@ -123,9 +191,3 @@ def _newer(path: Path, version: int) -> str:
 
 def _has_content(path: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -12,10 +12,12 @@ A mistake is reported with the line and the field it stands in.
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -26,15 +28,44 @@ from pydantic import (
 )
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.toml_lines import field_lines, nearest_line
+from polyceptron.experiments.spec_errors import describe_errors
+from polyceptron.experiments.tasks import count_rows
+from polyceptron.files import read_text
 from polyceptron.model import as_prior
 from polyceptron.ranges import parse_numbers
 
 MAX_ROWS = 10_000_000
-RISK_ESTIMATORS = ("cross-entropy", "square", "max-margin")
+MAX_DIMENSION = 10**9
+MAX_WHOLE = 2**53  # an integer that every column and file keeps exactly
 
-Source = Literal["theory", "amp", "erm"]
-Estimator = Literal["bayes", "cross-entropy", "square", "max-margin"]
+# The closed sets of words in a sweep file and in the rows that it makes.
+Source = Literal[
+    "theory",  # exact in the limit of large d; no data
+    "amp",  # message passing on drawn data
+    "erm",  # minimisation of a regularised loss on drawn data
+]
+Model = Literal[
+    "argmax",  # k weight vectors, the label is the largest of k scores
+    "perceptron",  # one weight vector, the label is the sign of a score
+]
+Estimator = Literal[
+    "bayes",  # the best possible; what message passing aims at
+    "cross-entropy",  # the others minimise a loss, with a ridge
+    "square",
+    "max-margin",  # the limit of a vanishing ridge on separable data
+]
+Branch = Literal[
+    "optimal",  # the solution of the largest free entropy: what is possible
+    "amp",  # the one that message passing reaches from no information
+    "informed",  # the one that it reaches from the truth
+]
+Start = Literal[
+    "uninformed",  # from the prior's mean
+    "informed",  # from the truth, to see a branch that cannot be found otherwise
+]
+RISK_ESTIMATORS = tuple(name for name in get_args(Estimator) if name != "bayes")
+# The branch of the theory that message passing is compared with, by its start.
+REACHED: dict[Start, Branch] = {"uninformed": "amp", "informed": "informed"}
 
 
 def _as_list(value: Any) -> Any:
@@ -55,16 +86,28 @@ def _prior_name(value: Any) -> str:
         if set(value) != {"values", "probabilities"}:
             raise ValueError("a prior table has exactly the keys values and probabilities")
         value = (value["values"], value["probabilities"])
-    return as_prior(value).name
+    try:
+        return as_prior(value).name
+    except OverflowError:
+        raise ValueError("a value or probability of the prior is too large") from None
 
 
 def _no_repeats(values: list[Any]) -> list[Any]:
-    repeated = sorted({str(v) for v in values if values.count(v) > 1})
+    repeated = sorted(str(value) for value, count in Counter(values).items() if count > 1)
     if repeated:
-        raise ValueError(f"every value may stand only once, repeated: {', '.join(repeated)}")
+        shown = ", ".join(repeated[:5]) + (", ..." if len(repeated) > 5 else "")
+        raise ValueError(f"every value may stand only once, repeated: {shown}")
     return values
 
 
+def _check_classes(value: int) -> int:
+    if not 2 <= value <= 1000:
+        raise ValueError("the number of classes must be between 2 and 1000")
+    return value
+
+
+_Prior = Annotated[Any, AfterValidator(_prior_name)]
+_Classes = Annotated[int, AfterValidator(_check_classes)]
 _Listed = BeforeValidator(_as_list)
 _Ranged = BeforeValidator(_numbers)
 _Finite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -92,7 +135,7 @@ class AmpSettings(_Table):
     """[amp]: when message passing stops."""
 
     tolerance: _Tolerance = 1e-8
-    max_iterations: int = Field(default=200, ge=1)
+    max_iterations: int = Field(default=200, ge=1, le=MAX_WHOLE)
     precision: Literal["float32", "float64"] = "float64"
     variances: Literal["shared", "full"] = "shared"
 
@@ -102,39 +145,24 @@ class ErmSettings(_Table):
 
     tolerance: _Tolerance = 1e-8
     solver: Literal["auto", "sklearn"] = "auto"
-    test_samples: int | None = Field(default=None, ge=1)
+    test_samples: int | None = Field(default=None, ge=1, le=MAX_WHOLE)
 
 
-class Grid(_Table):
+class SweepGrid(_Table):
     """[[grid]]: every combination of the lists; instances are numbered 0, 1, 2, ..."""
 
-    model: Annotated[list[Literal["argmax", "perceptron"]], _Listed, Field(min_length=1)] = [
-        "argmax"
-    ]
-    classes: Annotated[list[int], _Listed, Field(min_length=1)] = [2]
-    prior: Annotated[list[Any], _Listed, Field(min_length=1)] = ["gaussian"]
+    model: Annotated[list[Model], _Listed, Field(min_length=1)] = ["argmax"]
+    classes: Annotated[list[_Classes], _Listed, Field(min_length=1)] = [2]
+    prior: Annotated[list[_Prior], _Listed, Field(min_length=1)] = ["gaussian"]
     sources: Annotated[list[Source], _Listed, Field(min_length=1)]
     estimators: Annotated[list[Estimator], _Listed, Field(min_length=1)] = ["bayes"]
     ridge: Annotated[list[Annotated[float, Field(ge=0, allow_inf_nan=False)]], _Ranged] = []
     alpha: Annotated[list[_Finite], _Ranged, Field(min_length=1)]
-    dimension: Annotated[list[Annotated[int, Field(ge=1)]], _Listed] = []
-    instances: int = Field(default=1, ge=1)
-    first_instance: int = Field(default=0, ge=0)
-    branch: Annotated[list[Literal["optimal", "amp", "informed"]], _Listed] = ["optimal"]
-    start: Annotated[list[Literal["uninformed", "informed"]], _Listed] = ["uninformed"]
-
-    @field_validator("classes")
-    @classmethod
-    def _check_classes(cls, values: list[int]) -> list[int]:
-        for value in values:
-            if not 2 <= value <= 1000:
-                raise ValueError(f"the number of classes must be between 2 and 1000, got {value}")
-        return values
-
-    @field_validator("prior")
-    @classmethod
-    def _check_prior(cls, values: list[Any]) -> list[str]:
-        return [_prior_name(value) for value in values]
+    dimension: Annotated[list[Annotated[int, Field(ge=1, le=MAX_DIMENSION)]], _Listed] = []
+    instances: int = Field(default=1, ge=1, le=MAX_WHOLE)
+    first_instance: int = Field(default=0, ge=0, le=MAX_WHOLE)
+    branch: Annotated[list[Branch], _Listed] = []
+    start: Annotated[list[Start], _Listed, Field(min_length=1)] = ["uninformed"]
 
     @field_validator("*")
     @classmethod
@@ -157,13 +185,20 @@ class Grid(_Table):
             raise ValueError("the sources 'amp' and 'erm' need dimension = [...]")
         if "perceptron" in self.model and self.classes != [2]:
             raise ValueError(f"the model 'perceptron' has classes = [2], got {self.classes}")
-        for alpha in self.alpha:
-            for dimension in self.dimension:
-                if round(alpha * dimension) < 1:
-                    raise ValueError(
-                        f"alpha = {alpha:g} in dimension {dimension} is no sample at all"
-                    )
+        if self.dimension:
+            if max(self.alpha) * max(self.dimension) > MAX_WHOLE:
+                raise ValueError(f"alpha = {max(self.alpha):g} is too much in these dimensions")
+            least, smallest = min(self.alpha), min(self.dimension)
+            if round(least * smallest) < 1:
+                raise ValueError(f"alpha = {least:g} in dimension {smallest} is no sample at all")
         return self
+
+    @property
+    def branches(self) -> list[Branch]:
+        """Of the theory of 'bayes': those asked for, or else those that message passing reaches."""
+        if self.branch:
+            return self.branch
+        return [REACHED[start] for start in self.start] if "amp" in self.sources else ["optimal"]
 
 
 class SweepSpec(_Table):
@@ -173,7 +208,14 @@ class SweepSpec(_Table):
     theory: TheorySettings = TheorySettings()
     amp: AmpSettings = AmpSettings()
     erm: ErmSettings = ErmSettings()
-    grid: Annotated[list[Grid], Field(min_length=1)]
+    grid: Annotated[list[SweepGrid], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _check_size(self) -> Self:
+        total = count_rows(self)
+        if total > MAX_ROWS:
+            raise ValueError(f"this sweep has {total:,} rows; it may have up to {MAX_ROWS:,}")
+        return self
 
 
 def load_spec(path: str | Path) -> SweepSpec:
@@ -184,14 +226,7 @@ def load_spec(path: str | Path) -> SweepSpec:
         ...
     polyceptron.errors.InvalidInput: there is no sweep file 'nowhere.toml'
     """
-    path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InvalidInput(f"there is no sweep file {str(path)!r}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"cannot read the sweep file {str(path)!r}: {error}") from None
-    return parse_spec(text, name=path.name)
+    return parse_spec(read_text(path, "sweep file"), name=Path(path).name)
 
 
 def parse_spec(text: str, name: str = "sweep") -> SweepSpec:
@@ -204,38 +239,11 @@ def parse_spec(text: str, name: str = "sweep") -> SweepSpec:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(f"{name} is not valid TOML: {error}") from None
+    except ValueError:  # Python's limit on the digits of an integer
+        raise InvalidInput(f"{name} has an integer of more digits than can be read") from None
+    except RecursionError:
+        raise InvalidInput(f"{name} has arrays or tables nested too deeply to be read") from None
     try:
         return SweepSpec.model_validate(values)
     except ValidationError as error:
-        lines = field_lines(text)
-        raise InvalidInput(
-            "\n".join(_describe(item, lines, name) for item in error.errors())
-        ) from None
-
-
-def _describe(item: Any, lines: dict[tuple[str | int, ...], int], name: str) -> str:
-    """One error as 'file, line 7, grid[1].alpha: what is wrong'."""
-    path = tuple(item["loc"])
-    line = nearest_line(lines, path)
-    field = ""
-    for part in path:
-        field += f"[{part + 1}]" if isinstance(part, int) else f".{part}"
-    what = str(item["msg"]).removeprefix("Value error, ")
-    if item["type"] == "extra_forbidden":
-        what = f"unknown field; allowed are {', '.join(_allowed(path))}"
-    elif item["type"] == "missing":
-        what = "this field is required"
-    elif not isinstance(item["input"], dict) and "got" not in what:
-        what = f"{what[:1].lower()}{what[1:]}, got {item['input']!r}"
-    place = f", line {line}" if line else ""
-    return f"{name}{place}, {field.lstrip('.')}: {what}"
-
-
-def _allowed(path: tuple[str | int, ...]) -> list[str]:
-    """The fields of the table that the path points into."""
-    tables: dict[str, type[BaseModel]] = {
-        "sweep": SweepTable, "theory": TheorySettings, "amp": AmpSettings, "erm": ErmSettings,
-        "grid": Grid,
-    }  # fmt: skip
-    model = tables.get(str(path[0]), SweepSpec) if len(path) > 1 else SweepSpec
-    return list(model.model_fields)
+        raise InvalidInput(describe_errors(error, text, name, SweepSpec)) from None

@@ -1,37 +1,62 @@
 """Where results live: one SQLite file, written so that what was acknowledged is never lost.
 
     results   key, task (JSON: what was asked), row (JSON: the tidy row), status, reason,
-              provenance (JSON: versions, tolerance, seed path); nothing that depends on the machine
+              provenance (JSON: versions, tolerance, seed path), checksum of all these; nothing that
+              depends on the machine
     timings   how long each kind of row took, against what was expected; it serves estimates only
     meta      name, value
 
 WAL journal with synchronous = FULL: `add` returns after the data has reached the disk. A reader
-may read while a sweep writes. Every statement is parameterised; no Python object is stored.
+may read while a sweep writes. Every statement is parameterised; no Python object is stored. A row
+that no longer fits its checksum is never given out: it counts as missing, `damaged` names it, and
+the next result for its key takes its place.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.experiments.compute_task import CaseResult
 from polyceptron.experiments.cost import case_cost, cost_kind
-from polyceptron.experiments.schema import create_store, inspect_store, upgrade
-from polyceptron.experiments.work import CaseResult
-from polyceptron.rows import Status
+from polyceptron.experiments.open_stores import enter, identity_of, leave
+from polyceptron.experiments.schema import (
+    DAMAGED,
+    check_integrity,
+    check_links,
+    connect,
+    create_store,
+    inspect_store,
+)
+from polyceptron.experiments.stored_row import (
+    INTACT,
+    Row,
+    decode_row,
+    encode_result,
+    row_checksum,
+    sort_key,
+    tidy_table,
+)
+from polyceptron.files import check_readable, check_writable
 
-Row = dict[str, Any]
+if TYPE_CHECKING:
+    import pandas as pd
+
 _BATCH = 500  # keys in one query, below SQLite's limit on parameters
 _NAMES = ("key", "task", "row", "status", "reason", "provenance")
-_UNREADABLE = "the store {name!r} is damaged and cannot be read ({error}); it was left as it is"
+_UPSERT = (
+    "INSERT INTO results (key, task, row, status, reason, provenance, checksum) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET task = excluded.task, "
+    "row = excluded.row, status = excluded.status, reason = excluded.reason, "
+    "provenance = excluded.provenance, checksum = excluded.checksum "
+    "WHERE results.status = 'failed' OR NOT " + INTACT
+)
 
 
 class Store:
@@ -45,19 +70,20 @@ class Store:
 
     def __init__(self, path: str | Path, *, create: bool = False) -> None:
         self.path = Path(path)
-        self._identity: os.stat_result | None = None
+        file = Path(os.path.realpath(path))  # SQLite keeps its journal beside this one
         if create and (not self.path.exists() or self.path.stat().st_size == 0):
-            create_store(self.path)
-        inspect_store(self.path)
-        with self._readable():
-            self._connection = _connect(self.path)
-            try:
-                self._connection.execute("PRAGMA synchronous = FULL")
-                upgrade(self._connection, self.path)
-                self._identity = os.stat(self.path)
-            except BaseException:
-                self._connection.close()
-                raise
+            create_store(check_writable(self.path))
+        check_readable(self.path, "store")
+        check_links(self.path)
+        self._identity = identity_of(os.stat(self.path))
+        enter(self._identity, lambda: inspect_store(file))
+        self._open = True
+        try:
+            with self._readable():
+                self._connection = connect(file)
+        except BaseException:
+            leave(self._identity)
+            raise
 
     def add(self, results: Iterable[CaseResult]) -> None:
         """Store results, all or none, and return when they are on the disk.
@@ -65,19 +91,8 @@ class Store:
         A failed result never replaces a good one; a good one replaces a failed one.
         """
         results = list(results)
-        rows = [
-            (
-                result.key,
-                json.dumps(result.content, sort_keys=True),
-                encode_row(result.row),
-                result.row["status"],
-                result.reason,
-                json.dumps(result.provenance, sort_keys=True),
-            )
-            for result in results
-        ]
         with self.transaction():
-            self.upsert(rows)
+            self.upsert([encode_result(result) for result in results])
             self._connection.executemany(
                 "INSERT INTO timings (kind, rows, expected, seconds) VALUES (?, 1, ?, ?) "
                 "ON CONFLICT (kind) DO UPDATE SET rows = rows + 1, "
@@ -93,17 +108,12 @@ class Store:
         """For each kind of row: seconds taken over seconds expected, so far."""
         with self._readable():
             query = "SELECT kind, seconds / expected FROM timings WHERE expected > 0"
-            return dict(self._connection.execute(query).fetchall())
+            found = self._connection.execute(query).fetchall()
+        return {str(kind): ratio for kind, ratio in found if isinstance(ratio, float)}
 
     def upsert(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Insert raw rows inside a transaction; an existing row is replaced only if it failed."""
-        self._connection.executemany(
-            "INSERT INTO results (key, task, row, status, reason, provenance) "
-            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET row = excluded.row, "
-            "status = excluded.status, reason = excluded.reason, provenance = excluded.provenance "
-            "WHERE results.status = 'failed'",
-            rows,
-        )
+        """Insert raw rows in a transaction; what is there gives way if it failed or is damaged."""
+        self._connection.executemany(_UPSERT, [(*row, row_checksum(*row)) for row in rows])
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -125,46 +135,53 @@ class Store:
             ) from None
 
     def done(self, keys: Sequence[str]) -> set[str]:
-        """Those of the keys that have a result; a failed one counts as missing."""
-        found: set[str] = set()
-        with self._readable():
-            for i in range(0, len(keys), _BATCH):
-                batch = keys[i : i + _BATCH]
-                marks = ",".join("?" * len(batch))
-                query = f"SELECT key FROM results WHERE status != ? AND key IN ({marks})"
-                cursor = self._connection.execute(query, (str(Status.FAILED), *batch))
-                found.update(key for (key,) in cursor)
-        return found
+        """Those of the keys that have a result; a failed or damaged one counts as missing."""
+        query = "SELECT key FROM results WHERE status != 'failed' AND " + INTACT + " AND key IN "
+        return {key for (key,) in self._select(query, keys)}
 
-    def rows(self) -> Iterator[Row]:
-        """All tidy rows, in the order of their keys."""
-        for record in self.records():
+    def damaged(self, keys: Sequence[str] | None = None) -> list[str]:
+        """The keys of the rows (or of those asked for) that are not as they were written."""
+        query = "SELECT CAST(key AS BLOB) FROM results WHERE NOT " + INTACT
+        if keys is not None:
+            found = list(self._select(query + " AND key IN ", keys))
+        else:
+            with self._readable():
+                found = self._connection.execute(query + " ORDER BY key").fetchall()
+        return [(key or b"without a key").decode(errors="replace") for (key,) in found]
+
+    def rows(self, keys: Iterable[str] | None = None) -> Iterator[Row]:
+        """All tidy rows, in the order of their keys; or those of `keys` that are there, in turn."""
+        for record in self.records() if keys is None else self.records_of(keys):
             yield decode_row(record["row"])
 
-    def rows_of(self, keys: Iterable[str]) -> Iterator[Row]:
-        """The rows of these keys, in the order given; keys without a result are left out."""
-        for record in self.records_of(keys):
-            yield decode_row(record["row"])
+    def frame(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
+        """The tidy table: all rows, sorted by problem, estimator and numbers, or those of `keys`.
+
+        A row that failed has its reason in a column of its own.
+        """
+        rows = []
+        for record in self.records() if keys is None else self.records_of(keys):
+            reason = {} if record["reason"] is None else {"reason": record["reason"]}
+            rows.append(decode_row(record["row"]) | reason)
+        return tidy_table(sorted(rows, key=sort_key) if keys is None else rows)
 
     def records_of(self, keys: Iterable[str]) -> Iterator[dict[str, Any]]:
-        """As `rows_of`, with everything stored about each result; a key is given back once."""
+        """Everything stored about the results of these keys; a key is given back once."""
+        query = f"SELECT {', '.join(_NAMES)} FROM results WHERE " + INTACT + " AND key IN "
         pending = iter(dict.fromkeys(keys))
         while batch := list(islice(pending, _BATCH)):
-            marks = ",".join("?" * len(batch))
-            query = f"SELECT {', '.join(_NAMES)} FROM results WHERE key IN ({marks})"
-            with self._readable():
-                found = {row[0]: row for row in self._connection.execute(query, batch)}
+            found = {row[0]: row for row in self._select(query, batch)}
             for key in batch:
                 if key in found:
                     yield dict(zip(_NAMES, found[key], strict=True))
 
     def records(self, status: str | None = None) -> Iterator[dict[str, Any]]:
         """Everything stored about every result, as raw columns, in the order of the keys."""
-        query = (
-            f"SELECT {', '.join(_NAMES)} FROM results WHERE ? IS NULL OR status = ? ORDER BY key"
-        )
+        query = f"SELECT {', '.join(_NAMES)} FROM results WHERE (? IS NULL OR status = ?) AND "
         with self._readable():
-            for record in self._connection.execute(query, (status, status)):
+            for record in self._connection.execute(
+                query + INTACT + " ORDER BY key", (status, status)
+            ):
                 yield dict(zip(_NAMES, record, strict=True))
 
     def counts(self) -> dict[str, int]:
@@ -176,18 +193,28 @@ class Store:
     def check(self) -> None:
         """Raise unless SQLite's `integrity_check` finds nothing."""
         with self._readable():
-            answer = self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-        if answer != "ok":
-            raise InvalidInput(_UNREADABLE.format(name=str(self.path), error=answer))
+            check_integrity(self._connection, self.path)
 
     def close(self) -> None:
         """Close the file; what was added is on the disk already."""
         self._connection.close()
+        if self._open:
+            self._open = False
+            leave(self._identity)
+
+    def _select(self, query: str, keys: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """What the query, which ends in `key IN `, finds for the keys, a batch at a time."""
+        for i in range(0, len(keys), _BATCH):
+            batch = keys[i : i + _BATCH]
+            marks = ",".join("?" * len(batch))
+            with self._readable():
+                found = self._connection.execute(query + "(" + marks + ")", batch).fetchall()
+            yield from found
 
     def _check_in_place(self) -> None:
         """SQLite would go on writing into a file that was deleted, where nobody finds it again."""
         try:
-            in_place = os.path.samestat(self._identity or os.stat(self.path), os.stat(self.path))
+            in_place = identity_of(os.stat(self.path)) == self._identity
         except FileNotFoundError:
             in_place = False
         if not in_place:
@@ -203,7 +230,7 @@ class Store:
         except sqlite3.OperationalError as error:
             raise InvalidInput(f"cannot use the store {str(self.path)!r}: {error}") from None
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter: SQLite's message
-            raise InvalidInput(_UNREADABLE.format(name=str(self.path), error=error)) from None
+            raise InvalidInput(DAMAGED.format(name=str(self.path), error=error)) from None
 
     def __len__(self) -> int:
         return sum(self.counts().values())
@@ -211,40 +238,5 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    """Open the file; where nothing can be written beside it, as an archive that cannot change."""
-    if os.access(path.parent, os.W_OK) or path.with_name(path.name + "-wal").exists():
-        return sqlite3.connect(path, timeout=30, isolation_level=None)
-    address = path.resolve().as_uri() + "?mode=ro&immutable=1"
-    return sqlite3.connect(address, uri=True, isolation_level=None)
-
-
-def encode_row(row: Row) -> str:
-    """JSON that keeps every bit: floats by their shortest exact form, non-finite ones as text."""
-    plain = {
-        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in row.items()
-    }
-    return json.dumps(plain, allow_nan=False)
-
-
-def decode_row(text: str) -> Row:
-    """The row that `encode_row` wrote.
-
-    >>> decode_row(encode_row({"q": float("inf"), "alpha": 0.1}))
-    {'q': inf, 'alpha': 0.1}
-    """
-    try:
-        row: Row = dict(json.loads(text))
-    except (TypeError, ValueError):
-        raise InvalidInput("the store holds a damaged row: restore a copy of it") from None
-    return {k: float(v) if v in ("inf", "-inf", "nan") else v for k, v in row.items()}

@@ -19,15 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from polyceptron.errors import InvalidInput
+from polyceptron.experiments.compute_task import Runner, compute_rows
 from polyceptron.experiments.engine import Engine, LocalEngine, available_workers
 from polyceptron.experiments.lock import StoreLock
-from polyceptron.experiments.plan import make_plan, missing_cases
 from polyceptron.experiments.progress import Listener, Progress, ProgressBar
 from polyceptron.experiments.spec import SweepSpec, load_spec
 from polyceptron.experiments.store import Store
-from polyceptron.experiments.tasks import Task, expand
-from polyceptron.experiments.work import Runner, perform
-from polyceptron.files import check_writable
+from polyceptron.experiments.sweep_plan import make_plan, missing_cases
+from polyceptron.experiments.tasks import Task, expand, sweep_keys
 
 POLL_SECONDS = 0.2
 MAX_WORKERS = 1024
@@ -36,13 +35,18 @@ MAX_CHECKED_BYTES = 2**28  # a full check of a larger store takes longer than a 
 
 @dataclass(frozen=True)
 class SweepReport:
-    """What a run did: rows of the grid, rows computed now, failures among them, seconds."""
+    """What a run did: rows of the grid, rows computed now, failures among them, seconds.
+
+    `damaged` has the keys of stored rows that did not fit their checksums; they were to be computed
+    again.
+    """
 
     rows: int
     already: int
     computed: int
     failed: int
     seconds: float
+    damaged: tuple[str, ...] = ()
 
 
 class SweepStopped(KeyboardInterrupt):
@@ -61,7 +65,7 @@ def run_sweep(
     workers: int | None = None,
     cluster: str | None = None,
     progress: bool | Listener = False,
-    runner: Runner = perform,
+    runner: Runner = compute_rows,
 ) -> SweepReport:
     """Compute every row of `spec` that the store does not have.
 
@@ -88,12 +92,10 @@ def run_sweep(
     (2, 0)
     """
     spec = spec if isinstance(spec, SweepSpec) else load_spec(spec)
-    path = Path(store_path).resolve()  # one lock, whatever link the store is reached by
     _check_workers(workers, cluster)
-    check_writable(path)
     with ExitStack() as stack:
-        stack.enter_context(StoreLock(path))
-        store = stack.enter_context(Store(path, create=True))
+        path = stack.enter_context(StoreLock(store_path))
+        store = stack.enter_context(Store(path))
         if path.stat().st_size < MAX_CHECKED_BYTES:
             store.check()
         plan = make_plan(spec, store)
@@ -113,7 +115,9 @@ def run_sweep(
                 now.seconds = time.monotonic() - start
                 now.work_done += sum(plan.cost(result.content) for result in results)
                 tell(now)
-        report = SweepReport(plan.rows, plan.stored, now.computed, now.failed, now.seconds)
+        report = SweepReport(
+            plan.rows, plan.stored, now.computed, now.failed, now.seconds, tuple(plan.damaged)
+        )
         if stop:
             raise SweepStopped(report, stop[0])
     return report
@@ -123,7 +127,7 @@ def sweep_rows(spec: SweepSpec | str | Path, store_path: str | Path) -> list[dic
     """The stored rows of a sweep, in the order of its grid; rows not computed yet are left out."""
     spec = spec if isinstance(spec, SweepSpec) else load_spec(spec)
     with Store(store_path) as store:
-        return list(store.rows_of(key for task in expand(spec) for key in task.keys))
+        return list(store.rows(sweep_keys(spec)))
 
 
 def _run(spec: SweepSpec, store: Store, engine: Engine, stop: list[int]) -> Iterator[list[Any]]:

@@ -19,19 +19,22 @@ import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import product
+from heapq import merge
+from itertools import product, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:  # a worker needs tasks, not the reading of sweep files
-    from polyceptron.experiments.spec import Grid, SweepSpec
+    from polyceptron.experiments.spec import SweepGrid, SweepSpec
 
 
 KEY_FORMAT = "polyceptron-task-1"
 THEORY_BATCH = 8  # points of one theory task: they share work, yet a task stays short
 
 Content = dict[str, Any]
+
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,7 @@ class Task:
 
 def content_key(content: Content) -> str:
     """The hash of a content: 32 hexadecimal digits."""
-    text = KEY_FORMAT + json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return hashlib.sha256((KEY_FORMAT + _encode(content)).encode()).hexdigest()[:32]
 
 
 def make_task(varies: str, contents: list[Content]) -> Task:
@@ -89,7 +91,7 @@ def seed_path(
     seed: int, model: str, n_classes: int, prior: str, alpha: float, dimension: int, instance: int
 ) -> tuple[int, ...]:
     """(entropy, four words of the problem's hash, instance): the place of an instance's seed."""
-    problem = json.dumps([model, n_classes, prior, float(alpha), dimension], separators=(",", ":"))
+    problem = _encode([model, n_classes, prior, float(alpha), dimension])
     digest = hashlib.sha256(problem.encode()).digest()[:16]
     words = (int.from_bytes(digest[i : i + 4], "big") for i in range(0, 16, 4))
     return (seed, *words, instance)
@@ -108,12 +110,15 @@ def expand(spec: SweepSpec) -> Iterator[Task]:
     """
     for grid in spec.grid:
         yield from _theory_tasks(spec, grid)
-    first = min(grid.first_instance for grid in spec.grid)
-    last = max(grid.first_instance + grid.instances for grid in spec.grid)
-    for instance in range(first, last):
-        for grid in spec.grid:
-            if 0 <= instance - grid.first_instance < grid.instances:
-                yield from _instance_tasks(spec, grid, instance)
+    # (instance, place of the grid): a gap between the instances of two grids costs nothing
+    numbered = (zip(_numbers(grid), repeat(place)) for place, grid in enumerate(spec.grid))
+    for instance, place in merge(*numbered):
+        yield from _instance_tasks(spec, spec.grid[place], instance)
+
+
+def sweep_keys(spec: SweepSpec) -> Iterator[str]:
+    """The keys of all rows of a sweep, in the order of its tasks."""
+    return (key for task in expand(spec) for key in task.keys)
 
 
 def count_rows(spec: SweepSpec) -> int:
@@ -126,27 +131,33 @@ def count_rows(spec: SweepSpec) -> int:
         per_point = ("amp" in grid.sources) * bayes * len(grid.start)
         per_point += ("erm" in grid.sources) * risks
         total += problems * len(grid.dimension) * grid.instances * per_point
-        total += ("theory" in grid.sources) * problems * (bayes * len(grid.branch) + risks)
+        total += ("theory" in grid.sources) * problems * (bayes * len(grid.branches) + risks)
     return total
 
 
-def _problems(grid: Grid) -> Iterator[Content]:
+def _numbers(grid: SweepGrid) -> range:
+    """The numbers of the grid's instances; none if it draws no data."""
+    drawn = {"amp", "erm"} & set(grid.sources)
+    return range(grid.first_instance, grid.first_instance + grid.instances if drawn else 0)
+
+
+def _problems(grid: SweepGrid) -> Iterator[Content]:
     for model, n_classes, prior in product(grid.model, grid.classes, grid.prior):
         yield {"model": model, "n_classes": n_classes, "prior": prior}
 
 
-def _ridges(grid: Grid, estimator: str) -> list[float | None]:
+def _ridges(grid: SweepGrid, estimator: str) -> list[float | None]:
     """The maximum-margin classifier has no ridge: it is the limit of all of them at 0."""
     return [None] if estimator == "max-margin" else list(grid.ridge)
 
 
-def _theory_tasks(spec: SweepSpec, grid: Grid) -> Iterator[Task]:
+def _theory_tasks(spec: SweepSpec, grid: SweepGrid) -> Iterator[Task]:
     if "theory" not in grid.sources:
         return
     for problem, estimator in product(_problems(grid), grid.estimators):
         variants: list[Content]
         if estimator == "bayes":
-            variants = [{"branch": branch} for branch in grid.branch]
+            variants = [{"branch": branch} for branch in grid.branches]
         else:
             variants = [_present(ridge=ridge) for ridge in _ridges(grid, estimator)]
         for variant in variants:
@@ -157,19 +168,19 @@ def _theory_tasks(spec: SweepSpec, grid: Grid) -> Iterator[Task]:
                 yield make_task("alpha", [{**base, "alpha": alpha} for alpha in batch])
 
 
-def _instance_tasks(spec: SweepSpec, grid: Grid, instance: int) -> Iterator[Task]:
+def _instance_tasks(spec: SweepSpec, grid: SweepGrid, instance: int) -> Iterator[Task]:
+    amp, erm = spec.amp.model_dump(), spec.erm.model_dump(exclude_none=True)
     for problem, dimension, alpha in product(_problems(grid), grid.dimension, grid.alpha):
         path = seed_path(spec.sweep.seed, *problem.values(), alpha, dimension, instance)
         point = {**problem, "alpha": alpha, "dimension": dimension, "seed_path": list(path)}
         if "amp" in grid.sources:
             for start in grid.start:
                 base = {"source": "amp", **point, "estimator": "bayes", "start": start}
-                yield make_task("alpha", [{**base, **spec.amp.model_dump()}])
+                yield make_task("alpha", [{**base, **amp}])
         if "erm" in grid.sources:
             for estimator in grid.estimators:
                 if estimator != "bayes":
-                    base = {"source": "erm", **point, "estimator": estimator}
-                    base |= spec.erm.model_dump(exclude_none=True)
+                    base = {"source": "erm", **point, "estimator": estimator, **erm}
                     ridges = _ridges(grid, estimator)
                     yield make_task("ridge", [{**base, **_present(ridge=r)} for r in ridges])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 import sweep_fakes as fakes
 
+import polyceptron as pc
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments import Store, parse_spec, run_sweep, sweep_rows
 from polyceptron.experiments.progress import Progress
@@ -53,7 +55,7 @@ class Cluster:
         ]
 
     def start(self, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
-        paths = str(Path(fakes.__file__).parent)
+        paths = os.pathsep.join(str(Path(m.__file__).parents[i]) for m, i in ((fakes, 0), (pc, 1)))
         command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", "--no-dashboard"]
         with (self.folder / f"{kind}-{len(self.processes)}.log").open("wb") as log:
             process = subprocess.Popen(
@@ -156,6 +158,44 @@ def test_a_stopped_sweep_leaves_the_cluster_usable(cluster: Cluster, tmp_path: P
     assert 10 <= done < 124
     report = run_sweep(spec, path, cluster=cluster.address, runner=fakes.draw)
     assert (report.already, report.computed) == (done, 124 - done)
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    """SIGKILL of the process that writes, three times, on one cluster; it serves the next run."""
+    spec, path = fakes.write_spec(tmp_path, instances=20), tmp_path / "runs.sqlite"
+    program = [sys.executable, fakes.__file__, str(spec), str(path), "slow", "0", cluster.address]
+    moments = random.Random()
+    acknowledged = 0
+    for _ in range(3):
+        sweep = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        limit = threading.Timer(60, sweep.kill)
+        limit.start()
+        assert sweep.stdout is not None
+        enough = acknowledged + moments.randint(1, 15)
+        for line in sweep.stdout:
+            if line.startswith("ack "):
+                acknowledged = int(line.split()[1])
+            if acknowledged >= enough:
+                break
+        time.sleep(moments.uniform(0.0, 0.05))
+        sweep.kill()
+        out, err = sweep.communicate()
+        limit.cancel()
+        assert sweep.returncode == -signal.SIGKILL, err
+        for line in out.splitlines():  # what it had said before the kill
+            if line.startswith("ack "):
+                acknowledged = max(acknowledged, int(line.split()[1]))
+        assert acknowledged <= len(stored(path)) < 84
+    assert [process.poll() for process in cluster.processes] == [None] * 3
+    before = len(stored(path))
+    report = run_sweep(spec, path, cluster=cluster.address, runner=fakes.draw)
+    assert (report.already, report.computed, report.failed) == (before, 84 - before, 0)
+    undisturbed = tmp_path / "undisturbed.sqlite"
+    run_sweep(spec, undisturbed, workers=1, runner=fakes.draw)
+    assert stored(path) == stored(undisturbed)  # none lost, doubled or changed
+    with Store(path) as store:
+        assert store.damaged() == []
 
 
 def test_no_scheduler_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

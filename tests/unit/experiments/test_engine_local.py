@@ -13,10 +13,10 @@ import sweep_fakes as fakes
 
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments import Store, load_spec, parse_spec, run_sweep, sweep_rows
+from polyceptron.experiments.compute_task import attempt, failure
 from polyceptron.experiments.engine import LocalEngine
 from polyceptron.experiments.progress import Progress, ProgressBar
 from polyceptron.experiments.tasks import Task, expand
-from polyceptron.experiments.work import attempt, failure
 
 
 def stored(path: Path) -> list[dict[str, Any]]:

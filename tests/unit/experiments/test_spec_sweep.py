@@ -116,6 +116,33 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         load_spec(tmp_path)
 
 
+HOSTILE = {
+    "nested arrays": ({"alpha": "[" * 900 + "1" + "]" * 900}, "nested too deeply"),
+    "nested tables": ({"prior": "{a = " * 900 + "1" + "}" * 900}, "nested too deeply"),
+    "a long integer": ({"alpha": "9" * 5001}, "more digits than can be read"),
+    "a large integer": ({"alpha": "9" * 4000}, r"alpha\[1\]: .*valid number"),
+    "a long integer in base 16": ({"instances": "0x" + "f" * 6000}, "value too long to show"),
+    "many classes": ({"classes": "0x" + "f" * 6000}, "between 2 and 1000, got a value too long"),
+    "an infinite sample": ({"alpha": "1e300"}, "too much in these dimensions"),
+    "a large prior": (
+        {"prior": "{values = [0x" + "f" * 6000 + ", 1], probabilities = [0.5, 0.5]}"},
+        "too large",
+    ),
+    "a long range": ({"alpha": f'"1:2:{"9" * 5001}"'}, "takes numbers such as"),
+    "many mistakes": ({"alpha": str([-1] * 50_000)}, "and 49980 more"),
+    "many rows": ({"instances": "1000000000"}, "12,000,000,012 rows; it may have up to 10,000,000"),
+}
+
+
+@pytest.mark.parametrize(("change", "sentence"), HOSTILE.values(), ids=HOSTILE.keys())
+def test_hostile_numbers_end_in_a_short_sentence(change: dict[str, str], sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence) as caught:
+        parse_spec(text(**change))
+    lines = str(caught.value).splitlines()
+    assert len(lines) <= 21
+    assert all(len(line) < 500 for line in lines)
+
+
 VALUES = st.sampled_from(
     ["1", '"a = [b"', "[1,\n 2,\n 3]", "'''\nx = 1\n[y]\n'''", '"""\n[[z]]\n"""', "'#'",
      "{u = 1, v = [2]}", "true  # c = ["]

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments import Store, load_spec, merge_stores, run_sweep
+from polyceptron.experiments.compute_task import CaseResult, attempt
 from polyceptron.experiments.lock import StoreLock
 from polyceptron.experiments.schema import APPLICATION_ID, SCHEMA_VERSION
-from polyceptron.experiments.store import decode_row, encode_row
+from polyceptron.experiments.stored_row import decode_row, encode_row
 from polyceptron.experiments.tasks import expand
-from polyceptron.experiments.work import CaseResult, attempt
 
 
 def some_results(folder: Path, runner: object = fakes.draw) -> list[CaseResult]:
@@ -30,6 +30,14 @@ def some_results(folder: Path, runner: object = fakes.draw) -> list[CaseResult]:
 
 def snapshot(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def tamper(path: Path, statement: str, *values: object) -> None:
+    """Change a store behind the program's back."""
+    connection = sqlite3.connect(path)
+    connection.execute(statement, values)
+    connection.commit()
+    connection.close()
 
 
 @given(value=st.floats(), seed=st.integers(0, 2**53))
@@ -60,7 +68,7 @@ def test_a_good_row_replaces_a_failed_one_and_never_the_reverse(tmp_path: Path) 
         assert store.counts() == {"ok": len(good)}
         store.add(bad)
         assert store.counts() == {"ok": len(good)}
-        assert list(store.rows_of(keys)) == [result.row for result in good]
+        assert list(store.rows(keys)) == [result.row for result in good]
         assert list(store.records("failed")) == []
 
 
@@ -132,22 +140,80 @@ def test_a_missing_store_or_folder_is_a_sentence(tmp_path: Path) -> None:
         run_sweep(spec, tmp_path, runner=fakes.draw)
 
 
-def test_a_store_of_version_1_is_upgraded(tmp_path: Path) -> None:
+def make_old(path: Path, version: int) -> None:
+    """Take away what later versions added."""
+    old = sqlite3.connect(path)
+    old.execute("ALTER TABLE results DROP COLUMN checksum")
+    if version == 1:
+        old.execute("DROP TABLE timings")
+    old.execute(f"PRAGMA user_version = {version}")
+    old.commit()
+    old.close()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_older_store_is_upgraded(tmp_path: Path, version: int) -> None:
     path, results = tmp_path / "runs.sqlite", some_results(tmp_path)
     with Store(path, create=True) as store:
         store.add(results)
         records = list(store.records())
-    old = sqlite3.connect(path)  # version 1 had no timings
-    old.execute("DROP TABLE timings")
-    old.execute("PRAGMA user_version = 1")
-    old.commit()
-    old.close()
+    make_old(path, version)
     with Store(path) as store:
         assert list(store.records()) == records
-        assert store.time_scale() == {}
+        assert store.damaged() == []
+        assert bool(store.time_scale()) == (version == 2)
         store.add(results)
         assert set(store.time_scale()) == {"theory/cross-entropy", "erm/cross-entropy"}
         store.check()
+    tamper(path, "UPDATE results SET reason = 'x' WHERE key = ?", results[0].key)
+    with Store(path) as store:  # the upgraded rows are guarded as the new ones
+        assert store.damaged() == [results[0].key]
+
+
+def test_an_upgrade_does_not_vouch_for_rows_that_cannot_be_read(tmp_path: Path) -> None:
+    path, results = tmp_path / "runs.sqlite", some_results(tmp_path)
+    with Store(path, create=True) as store:
+        store.add(results)
+    make_old(path, 2)
+    tamper(path, "UPDATE results SET row = substr(row, 1, 50) WHERE key = ?", results[3].key)
+    with Store(path) as store:
+        assert store.damaged() == [results[3].key]
+        assert len(list(store.records())) == len(results) - 1
+
+
+def test_a_damaged_store_is_not_upgraded(tmp_path: Path) -> None:
+    """Not even where the upgrade itself would succeed: only the index of the keys is broken."""
+    path = tmp_path / "runs.sqlite"
+    with Store(path, create=True) as store:
+        store.add(some_results(tmp_path))
+    make_old(path, 2)
+    connection = sqlite3.connect(path)
+    query = "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_results_1'"
+    (page,) = connection.execute(query).fetchone()
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.close()
+    content = bytearray(path.read_bytes())
+    content[(page - 1) * size + 200 : page * size] = bytes(size - 200)
+    path.write_bytes(content)
+    before = snapshot(tmp_path)
+    with pytest.raises(InvalidInput, match="is damaged and cannot be read") as caught:
+        Store(path)
+    assert "left as it is" not in str(caught.value)  # SQLite may write what it recovers
+    assert snapshot(tmp_path) == before
+
+
+def test_an_archive_that_cannot_be_upgraded_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "runs.sqlite"
+    with Store(path, create=True) as store:
+        store.add(some_results(tmp_path))
+    make_old(path, 2)
+    before = snapshot(tmp_path)
+    monkeypatch.setattr("os.access", lambda *arguments: False)
+    with pytest.raises(InvalidInput, match="has version 2 and must be brought to version 3 where"):
+        Store(path)
+    assert snapshot(tmp_path) == before
 
 
 def test_a_store_in_a_folder_that_cannot_be_written_is_readable(
@@ -250,9 +316,9 @@ def test_the_lock_is_free_again_after_release(tmp_path: Path) -> None:
     path = tmp_path / "runs.sqlite"
     with StoreLock(path), pytest.raises(InvalidInput, match="another sweep"), StoreLock(path):
         pass
-    with StoreLock(path):
-        pass
-    assert snapshot(tmp_path) == {}
+    with StoreLock(path) as locked:
+        assert locked == path
+    assert list(snapshot(tmp_path)) == ["runs.sqlite"]  # made by the first, an empty store
 
 
 def test_merge_unites_stores_of_several_machines(tmp_path: Path) -> None:

@@ -102,6 +102,41 @@ def test_theory_message_passing_and_erm_in_one_sweep(tmp_path: Path) -> None:
     assert all(line["theory"] >= best[line["alpha"]] - 1e-9 for line in lines)
 
 
+HARD = """
+[sweep]
+seed = 3
+[[grid]]
+classes = 3
+prior = "rademacher"
+sources = ["theory", "amp"]
+alpha = [2.5]
+dimension = [500]
+instances = 6
+{more}
+"""
+
+
+@pytest.mark.slow
+def test_message_passing_agrees_with_its_own_branch_in_the_hard_phase(tmp_path: Path) -> None:
+    """At α = 2.5 perfect learning is possible (α_IT = 2.39) and message passing does not find it.
+
+    Against what is possible it stands tens of standard errors away; against its own branch within
+    chance: Student's t of five degrees of freedom is beyond 10 once in 6000.
+    """
+    path = tmp_path / "runs.sqlite"
+    run_sweep(parse_spec(HARD.format(more="")), path, workers=1)
+    run_sweep(parse_spec(HARD.format(more='branch = "optimal"')), path, workers=1)
+    with Store(path) as store:
+        lines = summary(store)
+    (line,) = [line for line in lines if line["source"] == "amp"]
+    (best,) = [line for line in lines if line["source"] == "theory"]
+    assert (line["branch"], best["branch"]) == ("amp", "optimal")
+    assert line["theory"] > best["theory"] + 0.05  # the gap between possible and found
+    assert abs(line["deviation"]) < 10
+    wrong = (line["mean"] - best["theory"]) / line["standard_error"]
+    assert wrong > 10
+
+
 @pytest.mark.slow
 def test_ctrl_c_says_how_to_resume_and_resuming_completes(tmp_path: Path) -> None:
     spec = write(tmp_path, estimators='"square"', instances=500)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import numpy as np
 import pytest
 import sweep_fakes as fakes
 
-from polyceptron.experiments import SweepSpec, make_plan, parse_spec
+from polyceptron.errors import InvalidInput
+from polyceptron.experiments import Store, SweepSpec, make_plan, parse_spec
+from polyceptron.experiments.compute_task import attempt
 from polyceptron.experiments.cost import case_cost, instance_bytes
 from polyceptron.experiments.tasks import Task, count_rows, expand, seed_of, seed_path
 
@@ -146,6 +151,104 @@ def test_a_row_that_two_grids_ask_for_counts_once() -> None:
     assert make_plan(parse_spec(twice)).rows == make_plan(spec()).rows
 
 
-def test_a_grid_beyond_reason_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"rows; a sweep may have up to 10,000,000"):
-        make_plan(spec(instances=1_000_000))
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"instances": 1_000_000},  # 10^8 rows
+        {"alpha": [0.1 * i for i in range(1, 1001)], "instances": 10**5},  # 10^9 tasks and more
+        {"instances": 2**53},
+        {"ridge": [1e-3 * i for i in range(1, 1001)], "dimension": list(range(10, 1010))},
+    ],
+)
+def test_a_grid_beyond_reason_is_refused_at_once(change: dict[str, object]) -> None:
+    start = time.process_time()
+    with pytest.raises(InvalidInput, match=r"rows; it may have up to 10,000,000"):
+        spec(**change)
+    assert time.process_time() - start < 1.0
+
+
+def theory(points: int) -> SweepSpec:
+    return parse_spec(f'[[grid]]\nsources = "theory"\nalpha = "0.1:5:{points}"\n')
+
+
+@pytest.mark.slow
+def test_a_grid_is_planned_in_linear_time() -> None:
+    """100,000 alphas against 10,000: ten times the rows, about ten times the time."""
+    seconds = {}
+    for points in (10_000, 100_000, 10_000):
+        start = time.process_time()
+        assert make_plan(theory(points)).rows == points
+        seconds[points] = time.process_time() - start
+    assert seconds[100_000] < 30 * seconds[10_000]  # a quadratic plan: 100 times
+
+
+def test_planning_looks_up_its_own_rows_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never all rows of the store: `if store` would, through its length, for every 64 tasks."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the whole store was read")
+
+    for name in ("counts", "records", "__len__"):
+        monkeypatch.setattr(Store, name, refuse)
+    small = parse_spec(fakes.SPEC.format(instances=100))
+    with Store(tmp_path / "runs.sqlite", create=True) as store:
+        for task in expand(parse_spec(fakes.SPEC.format(instances=2))):
+            store.add(attempt(fakes.draw, task))
+        plan = make_plan(small, store)
+    assert (plan.rows, plan.stored) == (404, 12)
+    assert plan.scale  # an empty store is a store: its timings are asked for as well
+
+
+def test_repeated_values_are_found_in_linear_time() -> None:
+    alphas = [0.1 + 1e-4 * i for i in range(50_000)]
+    text = '[[grid]]\nsources = "theory"\nalpha = {}\n'
+    start = time.process_time()
+    assert len(parse_spec(text.format(alphas)).grid[0].alpha) == 50_000
+    with pytest.raises(InvalidInput, match=r"repeated: 0\.1, got"):
+        parse_spec(text.format([*alphas, 0.1]))
+    assert time.process_time() - start < 5.0  # 2.5e9 comparisons take a minute
+
+
+@pytest.mark.parametrize("first", [10**8, 10**12])
+def test_the_number_of_the_first_instance_costs_nothing(first: int) -> None:
+    """Also beside a grid that starts at 0, and the order is still by instance."""
+    near = '[[grid]]\nsources = "amp"\nalpha = [1]\ndimension = [10]\ninstances = 2\n'
+    far = near + f"first_instance = {first}\n"
+    start = time.process_time()
+    both = parse_spec(far + near)
+    assert make_plan(both).rows == 4
+    listed = [task.shared["seed_path"][-1] for task in expand(both)]
+    assert listed == [0, 1, first, first + 1]
+    assert len({seed_of(task.shared["seed_path"]) for task in expand(both)}) == 4
+    only_theory = parse_spec(
+        f'[[grid]]\nsources = "theory"\nalpha = [1]\ninstances = 1000000000\n'
+        f"first_instance = {first}\n"
+    )
+    assert make_plan(only_theory).rows == 1
+    assert time.process_time() - start < 1.0
+
+
+def test_instances_come_outermost_also_across_grids() -> None:
+    text = '[[grid]]\nsources = "amp"\nalpha = [{}]\ndimension = [10]\n{}'
+    grids = text.format("1, 2", "instances = 2\n") + text.format(
+        3, "instances = 3\nfirst_instance = 1\n"
+    )
+    listed = [(t.shared["seed_path"][-1], t.shared["alpha"]) for t in expand(parse_spec(grids))]
+    assert listed == [(0, 1), (0, 2), (1, 1), (1, 2), (1, 3), (2, 3), (3, 3)]
+
+
+def test_theory_beside_message_passing_is_of_its_branch() -> None:
+    def branches(lines: str) -> set[str]:
+        base = "[[grid]]\nalpha = [1]\ndimension = [10]\n"
+        found = expand(parse_spec(base + lines))
+        return {t.shared["branch"] for t in found if t.shared["source"] == "theory"}
+
+    assert branches('sources = "theory"') == {"optimal"}
+    assert branches('sources = ["theory", "amp"]') == {"amp"}
+    assert branches('sources = ["theory", "amp"]\nstart = "informed"') == {"informed"}
+    both = 'sources = ["theory", "amp"]\nstart = ["uninformed", "informed"]'
+    assert branches(both) == {"amp", "informed"}
+    assert branches('sources = ["theory", "amp"]\nbranch = "optimal"') == {"optimal"}
+    assert count_rows(parse_spec("[[grid]]\nalpha = [1]\ndimension = [10]\n" + both)) == 4

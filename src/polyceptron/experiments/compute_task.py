@@ -39,10 +39,10 @@ class CaseResult:
         return bool(self.row["status"] == Status.FAILED)
 
 
-def perform(task: Task) -> list[Row]:
+def compute_rows(task: Task) -> list[Row]:
     """The rows of a task, one for each case, in order."""
-    work = {"theory": _theory, "amp": _amp, "erm": _erm}[task.shared["source"]]
-    return work(task)
+    compute = {"theory": _theory, "amp": _amp, "erm": _erm}[task.shared["source"]]
+    return compute(task)
 
 
 def attempt(runner: Runner, task: Task) -> list[CaseResult]:

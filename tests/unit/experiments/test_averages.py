@@ -1,0 +1,66 @@
+"""Means and standard errors against numpy, and what has no place in a mean."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polyceptron.experiments.averages import Average, average, deviation
+
+NUMBERS = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40)
+
+
+@given(NUMBERS)
+def test_mean_and_standard_error_are_those_of_numpy(values: list[float]) -> None:
+    found = average(values)
+    assert found.count == len(values)
+    assert found.mean == pytest.approx(np.mean(values), rel=1e-12, abs=1e-9)
+    expected = np.std(values, ddof=1) / math.sqrt(len(values))
+    assert found.standard_error == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+def test_a_small_spread_on_a_large_mean_survives() -> None:
+    """Σx² − (Σx)²/n would lose all digits here."""
+    found = average([1e9 + x for x in (0.0, 1.0, 2.0)])
+    assert found.standard_error == pytest.approx(1 / math.sqrt(3), rel=1e-12)
+
+
+@given(NUMBERS, st.lists(st.sampled_from([None, math.nan, math.inf, -math.inf]), max_size=4))
+def test_what_is_no_number_is_counted_and_left_out(
+    values: list[float], others: list[float | None]
+) -> None:
+    mixed = average([*others, *values, *others])
+    assert mixed.missing == 2 * len(others)
+    assert (mixed.count, mixed.mean) == (len(values), average(values).mean)
+
+
+def test_too_few_numbers_have_no_error() -> None:
+    empty = Average()
+    assert (empty.mean, empty.standard_error) == (None, None)
+    one = average([2])
+    assert (one.mean, one.standard_error, type(one.mean)) == (2.0, None, float)
+    assert average([3.0, 3.0]).standard_error == 0.0
+
+
+def test_the_standard_error_covers_as_it_should() -> None:
+    """2000 means of 20 normal numbers: z has the variance of Student's t, 19/17, and mean 0."""
+    rng = np.random.default_rng(np.random.SeedSequence(0))
+    z = []
+    for _ in range(2000):
+        found = average(rng.normal(0.3, 2.0, 20))
+        z.append(deviation(found.mean, found.standard_error, 0.3))
+    assert np.mean(z) == pytest.approx(0, abs=5 * math.sqrt(19 / 17 / 2000))
+    assert np.var(z) == pytest.approx(19 / 17, rel=0.2)
+
+
+def test_a_deviation_needs_both_sides() -> None:
+    assert deviation(None, 0.1, 0.5) is None
+    assert deviation(0.5, None, 0.5) is None
+    assert deviation(0.5, 0.0, 0.5) is None  # equal rows have no scale
+    assert deviation(0.5, 0.1, None) is None
+    assert deviation(0.5, 0.1, math.inf) is None
+    assert deviation(0.5, 0.1, 0.3, None) == pytest.approx(2.0)

@@ -1,0 +1,222 @@
+"""One writer for each store, whatever names it goes by, and no lock lost on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sweep_fakes as fakes
+
+from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.experiments import Store, load_spec, merge_stores, run_sweep
+from polyceptron.experiments.compute_task import attempt
+from polyceptron.experiments.lock import StoreLock
+from polyceptron.experiments.progress import Progress
+from polyceptron.experiments.tasks import expand
+
+
+def listing(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        path.name: (os.lstat(path).st_mode, path.read_bytes() if path.is_file() else b"")
+        for path in folder.iterdir()
+    }
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "runs.sqlite"
+    with Store(path, create=True) as made:
+        for task in expand(load_spec(fakes.write_spec(tmp_path, instances=1))):
+            made.add(attempt(fakes.draw, task))
+    return path
+
+
+def test_a_store_with_two_names_is_refused_by_every_way_in(store: Path, tmp_path: Path) -> None:
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    os.link(store, other / "same.sqlite")
+    spec = fakes.write_spec(tmp_path, instances=3)
+    before = listing(tmp_path)
+    for path in (store, other / "same.sqlite"):
+        for use in (
+            lambda p: run_sweep(spec, p, workers=1, runner=fakes.draw),
+            lambda p: merge_stores(p, []),
+            lambda p: merge_stores(tmp_path / "all.sqlite", [p]),
+            Store,
+        ):
+            with pytest.raises(InvalidInput, match="one file with 2 names"):
+                use(path)
+    assert listing(tmp_path) == before
+    assert [p.name for p in other.iterdir()] == ["same.sqlite"]
+    (other / "same.sqlite").unlink()
+    assert run_sweep(spec, store, workers=1, runner=fakes.draw).computed == 8
+
+
+def test_a_renamed_store_is_still_locked(store: Path, tmp_path: Path) -> None:
+    """Its journal has the old name: a second writer under the new one would not see it."""
+    moved = tmp_path / "moved.sqlite"
+    with StoreLock(store):
+        store.rename(moved)
+        with pytest.raises(InvalidInput, match="another sweep under another name"):
+            StoreLock(moved).acquire()
+        assert not moved.with_name("moved.sqlite-lock").exists()
+    with StoreLock(moved) as path:
+        assert path == moved
+
+
+def test_a_sweep_whose_store_is_renamed_stops_and_says_so(store: Path, tmp_path: Path) -> None:
+    spec = fakes.write_spec(tmp_path, instances=20)
+
+    def rename(now: Progress) -> None:
+        if store.exists() and now.computed:
+            store.rename(tmp_path / "moved.sqlite")
+
+    with pytest.raises(ComputationFailed, match=r"deleted or replaced.*same command again"):
+        run_sweep(spec, store, workers=1, runner=fakes.draw, progress=rename)
+    assert not store.with_name("runs.sqlite-lock").exists()
+
+
+@pytest.mark.parametrize("suffix", ["-lock", "-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device", "link", "folder"])
+def test_what_stands_beside_a_store_is_not_replaced(
+    store: Path, tmp_path: Path, suffix: str, kind: str
+) -> None:
+    beside = store.with_name(store.name + suffix)
+    if kind == "pipe":
+        os.mkfifo(beside)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(beside))
+    elif kind == "link":
+        (tmp_path / "letter").write_text("Dear store,")
+        beside.symlink_to(tmp_path / "letter")
+    elif kind == "folder":
+        beside.mkdir()
+    elif os.geteuid() == 0:
+        os.mknod(beside, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    else:
+        pytest.skip("only root makes device nodes")
+    spec = fakes.write_spec(tmp_path, instances=2)
+    before = listing(tmp_path)
+    with pytest.raises(InvalidInput, match=f"{suffix}' is in the way"):
+        run_sweep(spec, store, workers=1, runner=fakes.draw)
+    with pytest.raises(InvalidInput, match=f"{suffix}' is in the way"):
+        Store(store)
+    new = tmp_path / "new.sqlite"
+    beside.rename(new.with_name(new.name + suffix))
+    with pytest.raises(InvalidInput, match=f"{suffix}' is in the way"):
+        Store(new, create=True)
+    new.with_name(new.name + suffix).rename(beside)
+    assert listing(tmp_path) == before
+
+
+def test_through_a_link_to_a_store(store: Path, tmp_path: Path) -> None:
+    """The journal and the lock are beside the file, not beside the link."""
+    (tmp_path / "desk").mkdir()
+    link = tmp_path / "desk" / "link.sqlite"
+    link.symlink_to(store)
+    spec = fakes.write_spec(tmp_path, instances=2)
+    seen: set[str] = set()
+
+    def look(now: Progress) -> None:
+        seen.update(p.name for p in tmp_path.iterdir())
+        assert [p.name for p in link.parent.iterdir()] == ["link.sqlite"]
+
+    assert run_sweep(spec, link, workers=1, runner=fakes.draw, progress=look).computed == 4
+    assert {"runs.sqlite-lock", "runs.sqlite-wal"} <= seen
+    assert link.is_symlink()
+    with Store(link) as opened:
+        assert len(opened) == 12
+
+
+def test_a_link_to_nothing_makes_no_store(tmp_path: Path) -> None:
+    link = tmp_path / "link.sqlite"
+    link.symlink_to(tmp_path / "gone.sqlite")
+    spec = fakes.write_spec(tmp_path, instances=1)
+    for use in (
+        lambda: run_sweep(spec, link, workers=1, runner=fakes.draw),
+        lambda: merge_stores(link, []),
+        lambda: Store(link, create=True),
+    ):
+        with pytest.raises(InvalidInput, match="which does not exist"):
+            use()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link.sqlite", "spec.toml"]
+
+
+_READER = """
+import sys
+from polyceptron.experiments import Store
+with Store(sys.argv[1]) as store:
+    print(len(store))
+"""
+_WRITER = """
+import os, subprocess, sys
+sys.path.insert(0, {helpers!r})
+import sweep_fakes as fakes
+from polyceptron.experiments import Store, load_spec
+from polyceptron.experiments.compute_task import attempt
+from polyceptron.experiments.lock import StoreLock
+from polyceptron.experiments.tasks import expand
+results = [r for task in expand(load_spec({spec!r})) for r in attempt(fakes.draw, task)]
+writer = Store({path!r}, create=True)
+writer.add(results[:4])
+{meanwhile}
+subprocess.run([sys.executable, "-c", {reader!r}, {path!r}], check=True, capture_output=True)
+writer.add(results[4:])
+os._exit(9)  # as after a kill: what was acknowledged is on the disk
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        pytest.param("Store({path!r}).close()", id="a second reader here"),
+        pytest.param("with StoreLock({path!r}): pass", id="a lock taken and released here"),
+    ],
+)
+def test_nothing_here_drops_the_locks_of_sqlite(tmp_path: Path, meanwhile: str) -> None:
+    """Closing any handle of the file would; the reader would then delete the writer's journal."""
+    path, spec = tmp_path / "runs.sqlite", fakes.write_spec(tmp_path, instances=2)
+    values: dict[str, Any] = {"path": str(path), "spec": str(spec), "reader": _READER}
+    values |= {"helpers": str(Path(fakes.__file__).parent)}
+    program = _WRITER.format(**values, meanwhile=meanwhile.format(path=str(path)))
+    ended = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True)
+    assert ended.returncode == 9, ended.stderr
+    with Store(path) as store:
+        store.check()
+        assert len(store) == 12
+
+
+@pytest.mark.slow
+def test_two_sweeps_that_start_together_on_a_new_store(tmp_path: Path) -> None:
+    """One of them runs, the other is told; whoever comes later finds every row."""
+    spec, path = fakes.write_spec(tmp_path, instances=30), tmp_path / "runs.sqlite"
+    program = [sys.executable, fakes.__file__, str(spec), str(path), "slow", "1"]
+    sweeps = [
+        subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    limits = [threading.Timer(90, sweep.kill) for sweep in sweeps]
+    for limit in limits:
+        limit.start()
+    ended = [sweep.communicate() for sweep in sweeps]
+    for limit in limits:
+        limit.cancel()
+    codes = sorted(sweep.returncode for sweep in sweeps)
+    assert -signal.SIGKILL not in codes
+    assert codes[0] == 0
+    refused = [err for sweep, (_, err) in zip(sweeps, ended, strict=True) if sweep.returncode]
+    assert all("another sweep" in err for err in refused)
+    with Store(path) as store:
+        store.check()
+        assert store.counts() == {"ok": 124}
+        assert store.damaged() == []
