@@ -1,7 +1,15 @@
 """The large-dimension theory: Bayes-optimal, empirical risk minimisation, transitions, tails."""
 
 from polyceptron.theory.asymptotics import Asymptotics, asymptotics
-from polyceptron.theory.bayes_optimal import FixedPoint, fixed_points
+from polyceptron.theory.bayes_optimal import (
+    FixedPoint,
+    StateEvolution,
+    Transitions,
+    fixed_points,
+    solution_curve,
+    state_evolution,
+    transitions,
+)
 from polyceptron.theory.curve import curve_rows
 from polyceptron.theory.erm import (
     ErmFixedPoint,
@@ -13,8 +21,6 @@ from polyceptron.theory.erm import (
 )
 from polyceptron.theory.generalisation import generalisation_error
 from polyceptron.theory.planner import Plan, plan
-from polyceptron.theory.state_evolution import StateEvolution, solution_curve, state_evolution
-from polyceptron.theory.transitions import Transitions, transitions
 
 __all__ = [
     "Asymptotics",

@@ -31,7 +31,7 @@ from polyceptron.model.teacher import check_teacher
 from polyceptron.rows import Status
 from polyceptron.theory.bayes_optimal.curve import Branch, SolutionCurve, curve_of
 from polyceptron.theory.bayes_optimal.fine_transitions import fine_entropy, fine_fold
-from polyceptron.theory.effort import TRANSITION_TOL, finest_point, first_effort, sampled
+from polyceptron.theory.effort import TRANSITION_TOL, finest_point, first_effort, last_effort, sampled
 
 Array = NDArray[Any]
 Located = tuple[float, float, float]  # α, its uncertainty, and √q̂ there
@@ -184,4 +184,7 @@ def _sharpened(
             algo = fine_fold(teacher, algo[2], level)
         if it[1] > tol and curve.perfect:
             it = fine_entropy(teacher, it[2], level)
+        elif it[1] > tol and level <= last_effort(teacher):
+            finer = curve_of(teacher, level)
+            it = _takeover(finer, finer.branches())
     return algo, it
