@@ -34,8 +34,10 @@ class Winning(NamedTuple):
     slopes: Array
 
 
-def winning_chance(gaps: Array, s: float, order: int = 20) -> Winning:
+def winning_chance(gaps: Array, s: float, order: int = 14) -> Winning:
     """Z and its slopes at gaps (k−1, n), the smallest first where k = 3.
+
+    From k = 4 on `order` nodes leave 1e-7 of an average over fields at k = 20, and less below.
 
     >>> bool(abs(winning_chance(np.zeros((2, 1)), 1.0).z[0] - 1 / 3) < 1e-12)
     True

@@ -20,17 +20,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.model.estimators import ERM, BayesOptimal, Estimator
-from polyceptron.model.losses import CrossEntropy, MaxMargin, SquareLoss
-from polyceptron.model.priors import GaussianPrior
+from polyceptron.model.estimators import BayesOptimal, Estimator
 from polyceptron.model.teacher import AnyTeacher, Teacher, check_teacher
-from polyceptron.numerics.erm_nodes import Array
+from polyceptron.numerics.normal_max import boundary_density
 from polyceptron.rows import Status
 from polyceptron.theory.bayes_optimal import bayes_rows
-from polyceptron.theory.erm.equations import boundary_density
-from polyceptron.theory.erm.fixed_point import ErmFixedPoint
-from polyceptron.theory.erm.public import erm_fixed_point, erm_row, predict
-from polyceptron.theory.erm.square import label_signal
+from polyceptron.theory.erm.fixed_point import ErmFixedPoint, erm_fixed_point
+from polyceptron.theory.erm.risk_rows import erm_row, predict
+from polyceptron.theory.fields.averages import Array
 
 RATIO = 4.0  # between neighbouring α
 N_POINTS = 6
@@ -104,21 +101,20 @@ def asymptotics(
 
 
 def exact_exponent(teacher: AnyTeacher, estimator: Estimator) -> float | None:
-    """p in ε ∝ α^(−p), or None for a loss of the user's own."""
+    """p in ε ∝ α^(−p), or None where the loss does not say."""
+    if not teacher.noise.noiseless:
+        raise InvalidInput(
+            f"with noisy labels ({teacher.noise.name}) the error tends to a floor above 0: there "
+            f"is no exponent to find"
+        )
     if isinstance(estimator, BayesOptimal):
-        if not isinstance(teacher.prior, GaussianPrior):
+        if not teacher.prior.gaussian:
             raise InvalidInput(
                 f"the Bayes-optimal error of a teacher with prior {teacher.prior.name!r} falls "
                 f"faster than any power of alpha: there is no exponent to find"
             )
         return 1.0
-    if isinstance(estimator.loss, SquareLoss):
-        return 0.5
-    if isinstance(estimator.loss, MaxMargin):
-        return 1.0
-    if isinstance(estimator.loss, CrossEntropy):
-        return 1.0 if estimator.ridge in (0, "optimal") else 2 / 3
-    return None
+    return estimator.loss.decay(estimator.ridge)
 
 
 def _curve(
@@ -150,9 +146,7 @@ def _batches(
         # The constants of all these laws lie within a factor of ten of k − 1.
         tol = relative * 0.3 * (teacher.n_classes - 1) * float(value) ** -exponent
         start = predict(last, float(value))
-        point = erm_fixed_point(
-            teacher.n_classes, estimator.loss, estimator.ridge, float(value), tol, start
-        )
+        point = erm_fixed_point(teacher, estimator, float(value), tol, start)
         last = [*last[-1:], point]
         rows.append(erm_row(teacher, estimator, point))
     return rows
@@ -171,28 +165,15 @@ def _limit(sequence: Array) -> tuple[float, float]:
 def _exact_constant(
     teacher: AnyTeacher, estimator: Estimator, exponent: float | None, measured: float
 ) -> float | None:
-    """C_k: closed forms at fixed ridge, else from two classes (where it is the measurement)."""
+    """C_k: as the loss says, else from two classes (where it is the measurement)."""
     if exponent is None:
         return None
     k = teacher.n_classes
-    pairs = boundary_density(k)
-    if isinstance(estimator, ERM) and isinstance(estimator.loss, SquareLoss):
-        c, s2 = label_signal(k)
-        return pairs * math.sqrt(s2 - c**2) / (math.pi * c)
-    if exponent == 1.0:
-        if k == 2:
-            return measured
-        return (k - 1) * asymptotics(Teacher(2, teacher.prior), estimator).constant
-    two = fixed_ridge_constant(float(estimator.ridge))  # type: ignore[union-attr]
-    return pairs ** (1 - exponent) * (k - 1) ** exponent * two
-
-
-def fixed_ridge_constant(ridge: float) -> float:
-    """C₂ of cross-entropy at fixed λ: (λ^(1/6)/π) √((2 ln 2 − 1)√π/κ), κ = (π^(3/2)/12)^(1/3).
-
-    A student aligned with the teacher has mean loss π^(3/2)/(12√q); with the ridge λq/2 that puts
-    the norm at √q = κ(α/λ)^(1/3). There V → 0, M → 1/√π and Q → (2 ln 2 − 1)/√(πq) in τ² = αM²/Q.
-    """
-    kappa = (math.pi**1.5 / 12) ** (1 / 3)
-    spread = (2 * math.log(2) - 1) * math.sqrt(math.pi) / kappa
-    return ridge ** (1 / 6) / math.pi * math.sqrt(spread)
+    if not isinstance(estimator, BayesOptimal):
+        known = estimator.loss.decay_constant(k, estimator.ridge)
+        if known is not None:
+            return known
+    if k == 2:
+        return measured
+    two = asymptotics(Teacher(2, teacher.prior), estimator).constant
+    return boundary_density(k) ** (1 - exponent) * (k - 1) ** exponent * two

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model import AnyTeacher, BayesOptimal
+from polyceptron.model import ERM, AnyTeacher, BayesOptimal
+from polyceptron.model.checks import check_alphas
 from polyceptron.theory.bayes_optimal import bayes_rows
+from polyceptron.theory.erm import erm_rows
 
 
 def curve_rows(
@@ -20,11 +22,6 @@ def curve_rows(
     """Theory rows of `estimator` (BayesOptimal or ERM) at each α; `branch` is for the former."""
     if isinstance(estimator, BayesOptimal):
         return bayes_rows(teacher, alpha, branch, tol)
-    from polyceptron.model import ERM
-
     if isinstance(estimator, ERM):
-        from polyceptron.theory.bayes_optimal import check_alpha
-        from polyceptron.theory.erm import erm_rows
-
-        return erm_rows(teacher, estimator, check_alpha(alpha), tol)
+        return erm_rows(teacher, estimator, check_alphas(alpha), tol)
     raise InvalidInput(f"unknown estimator {estimator!r}: allowed are BayesOptimal() and ERM(...)")

@@ -1,8 +1,9 @@
-"""How much data for a given error: the smallest α with ε(α) = target, per estimator.
+"""How much data for a given error: the smallest α with ε(α) ≤ target, per estimator.
 
-The two-class twin (see `erm.equations`) gives a first guess for any k at the cost of k = 2; a
-bracketing search in ln α then settles it. Errors that jump (a first-order transition) or that are
-not monotone (the square loss without ridge) are met from the left, so the answer is the smallest α.
+The two-class twin gives a first guess for any k at the cost of k = 2; a bracketing search in ln α
+then settles it. Errors that are not monotone (the square loss without ridge) are met from the left,
+so the answer is the smallest α. Where the Bayes-optimal error jumps, a target inside the jump is
+reached just above it: at α_IT if every means is allowed, at α_algo by message passing.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ from typing import Any
 from scipy.optimize import brentq
 
 from polyceptron.errors import InvalidInput
+from polyceptron.model.checks import check_size
 from polyceptron.model.estimators import BayesOptimal, Estimator
-from polyceptron.model.losses import SquareLoss
-from polyceptron.model.teacher import AnyTeacher, Teacher, check_size, check_teacher
+from polyceptron.model.teacher import AnyTeacher, Teacher, check_teacher
+from polyceptron.numerics.normal_max import boundary_density
 from polyceptron.rows import make_row
-from polyceptron.theory.bayes_optimal import bayes_rows
-from polyceptron.theory.erm.equations import boundary_density
-from polyceptron.theory.erm.fixed_point import ErmFixedPoint, error_at
-from polyceptron.theory.erm.public import erm_fixed_point, erm_row
+from polyceptron.theory.bayes_optimal import bayes_rows, transitions
+from polyceptron.theory.erm.fixed_point import ErmFixedPoint, erm_fixed_point
+from polyceptron.theory.erm.risk_rows import erm_row
+from polyceptron.theory.generalisation import error_on_labels
+from polyceptron.theory.sides import erm_sides
+from polyceptron.theory.ways import in_closed_form
 
 SMALLEST_ALPHA, LARGEST_ALPHA = 1e-3, 1e6
 PRECISION = 1e-4  # of ln α
@@ -30,12 +34,19 @@ PRECISION = 1e-4  # of ln α
 
 @dataclass(frozen=True)
 class Plan:
-    """The sample ratio that reaches an error, its uncertainty, and the row at that α."""
+    """The sample ratio that reaches an error, its uncertainty, and the row at that α.
+
+    `at_jump`: the target lies inside a jump of the error, and α is just above it. For the Bayes-
+    optimal estimator α is what is possible, and `algorithm` the plan that message passing can
+    follow, which is the same one where nothing jumps.
+    """
 
     alpha: float
     alpha_uncertainty: float
     n_samples: int | None
     row: dict[str, Any]
+    at_jump: bool = False
+    algorithm: Plan | None = None
 
 
 def plan(
@@ -48,18 +59,22 @@ def plan(
     2.0
     """
     check_teacher(teacher)
-    check_target(error, teacher.n_classes)
+    error = check_target(error, teacher.n_classes)
     d = None if dimension is None else check_size(dimension, "dimension")
-    curve = _Curve(teacher, estimator)
-    log_alpha = _smallest_root(curve, error, curve.guess(error))
-    alpha = math.exp(log_alpha)
-    row = curve.row(log_alpha)
-    slope = (curve(log_alpha + 0.02) - curve(log_alpha - 0.02)) / 0.04
-    spread = alpha * PRECISION
-    if slope < 0:
-        spread += alpha * float(row["uncertainty"]) / -slope
-    n = None if d is None else math.ceil(alpha * d - 1e-9)
-    return Plan(alpha, spread, n, make_row(**{**row, "dimension": d, "n_samples": n}))
+    if not isinstance(estimator, BayesOptimal):
+        return _answer(_Curve(teacher, estimator), error, None, d)
+    jumps = transitions(teacher)
+    if jumps.alpha_it is None or jumps.alpha_algo is None:
+        found = _answer(_Curve(teacher, estimator), error, None, d)
+        return Plan(**{**vars(found), "algorithm": found})
+    best, reached = (
+        _answer(_Curve(teacher, estimator, branch), error, (alpha, spread or 0.0), d)
+        for branch, alpha, spread in (
+            ("optimal", jumps.alpha_it, jumps.alpha_it_uncertainty),
+            ("amp", jumps.alpha_algo, jumps.alpha_algo_uncertainty),
+        )
+    )
+    return Plan(**{**vars(best), "algorithm": reached})
 
 
 def check_target(error: Any, n_classes: int) -> float:
@@ -80,8 +95,8 @@ def check_target(error: Any, n_classes: int) -> float:
 class _Curve:
     """ε as a function of ln α; each solution starts the search for the next."""
 
-    def __init__(self, teacher: AnyTeacher, estimator: Estimator) -> None:
-        self.teacher, self.estimator = teacher, estimator
+    def __init__(self, teacher: AnyTeacher, estimator: Estimator, branch: str = "optimal") -> None:
+        self.teacher, self.estimator, self.branch = teacher, estimator, branch
         self.near: dict[float, ErmFixedPoint] = {}
         self.rows: dict[float, dict[str, Any]] = {}
 
@@ -89,12 +104,10 @@ class _Curve:
         if log_alpha not in self.rows:
             alpha = math.exp(log_alpha)
             if isinstance(self.estimator, BayesOptimal):
-                self.rows[log_alpha] = bayes_rows(self.teacher, [alpha], "optimal", None)[0]
+                self.rows[log_alpha] = bayes_rows(self.teacher, [alpha], self.branch, None)[0]
             else:
-                point = erm_fixed_point(
-                    self.teacher.n_classes, self.estimator.loss, self.estimator.ridge, alpha,
-                    start=self._nearest(log_alpha),
-                )  # fmt: skip
+                start = self._nearest(log_alpha)
+                point = erm_fixed_point(self.teacher, self.estimator, alpha, start=start)
                 self.near[log_alpha] = point
                 self.rows[log_alpha] = erm_row(self.teacher, self.estimator, point)
         return self.rows[log_alpha]
@@ -111,28 +124,65 @@ class _Curve:
     def guess(self, error: float) -> float | None:
         """ln α from the two-class twin, for the estimators that are slow at this k."""
         k, estimator = self.teacher.n_classes, self.estimator
-        if k == 2 or isinstance(estimator, BayesOptimal) or isinstance(estimator.loss, SquareLoss):
+        if k == 2 or isinstance(estimator, BayesOptimal) or not self.teacher.noise.noiseless:
+            return None
+        if in_closed_form(erm_sides(self.teacher, estimator.loss, 1.0, 1.0)):
             return None
         twin = _Curve(Teacher(2), estimator)
         shift = math.log(boundary_density(k) / (k - 1))
 
         def error_of_twin(log_alpha: float) -> float:
             twin(log_alpha + shift)
-            return float(error_at(twin.near[log_alpha + shift].theta[0], k))
+            tau = twin.near[log_alpha + shift].tau
+            return float(error_on_labels(self.teacher.noise, tau, k))
 
         try:
-            return _smallest_root(error_of_twin, error, None)
+            return _smallest_root(error_of_twin, error, None, _EVERYWHERE)
         except InvalidInput:
             return None
 
 
-def _smallest_root(curve: Callable[[float], float], error: float, guess: float | None) -> float:
+_EVERYWHERE = (math.log(SMALLEST_ALPHA), math.log(LARGEST_ALPHA))
+
+
+def _answer(
+    curve: _Curve, error: float, jump: tuple[float, float] | None, dimension: int | None
+) -> Plan:
+    """The plan on one curve, which may jump at α given with its uncertainty."""
+    bounds, at_jump, spread = _EVERYWHERE, False, 0.0
+    if jump is not None:
+        spread = max(3 * jump[1], 1e-7 * jump[0])
+        below, above = math.log(jump[0] - spread), math.log(jump[0] + spread)
+        if curve(below) <= error:
+            bounds = (bounds[0], below)
+        elif curve(above) <= error:
+            at_jump = True
+        else:
+            bounds = (above, bounds[1])
+    if at_jump:
+        log_alpha = above
+    else:
+        log_alpha = _smallest_root(curve, error, curve.guess(error), bounds)
+    alpha, row = math.exp(log_alpha), curve.row(log_alpha)
+    if not at_jump:
+        slope = (curve(log_alpha + 0.02) - curve(log_alpha - 0.02)) / 0.04
+        spread = alpha * PRECISION
+        if slope < 0:
+            spread += alpha * float(row["uncertainty"]) / -slope
+    n = None if dimension is None else math.ceil(alpha * dimension - 1e-9)
+    row = make_row(**{**row, "dimension": dimension, "n_samples": n})
+    return Plan(alpha, spread, n, row, at_jump)
+
+
+def _smallest_root(
+    curve: Callable[[float], float], error: float, guess: float | None, bounds: tuple[float, float]
+) -> float:
     """The first crossing of `error` from above, scanning upwards from the guess's left."""
 
     def excess(log_alpha: float) -> float:
         return math.log(max(curve(log_alpha), 1e-300) / error)
 
-    bottom, top = math.log(SMALLEST_ALPHA), math.log(LARGEST_ALPHA)
+    bottom, top = bounds
     left, step = (bottom, 0.7) if guess is None else (guess - 0.06, 0.12)
     if guess is not None and excess(left) <= 0:  # the guess was too high: walk down
         while left > bottom and excess(left) <= 0:
@@ -146,5 +196,5 @@ def _smallest_root(curve: Callable[[float], float], error: float, guess: float |
         left, step = right, min(1.5 * step, 0.7)
     raise InvalidInput(
         f"an error of {error:g} is out of reach: it is still {curve(top):.3g} at "
-        f"alpha = {LARGEST_ALPHA:g}, the largest that is tried"
+        f"alpha = {math.exp(top):g}, the largest that is tried"
     )

@@ -69,6 +69,10 @@ class Loss(ABC):
         """p of the error ∝ α^(−p) without noise, where it is known."""
         return None
 
+    def decay_constant(self, n_classes: int, ridge: float | str) -> float | None:
+        """C of ε ≈ C α^(−p) without noise, where there is a closed form."""
+        return None
+
     def value_at_prox(self, z: Any, y: Any) -> Array:
         """ℓ on training samples, whose fields are proximal points, shape (n,)."""
         return self.value(z, y)
@@ -102,7 +106,7 @@ class Loss(ABC):
         return None
 
     def fresh_margin(self, margin: Array, V: float) -> tuple[Array, float] | None:
-        """The fresh margin that training moves to `margin`, and its slope, where only it matters."""
+        """The fresh margin that training moves to `margin`, and its slope, if it alone decides."""
         return None
 
     def explicit_averages(
@@ -193,6 +197,7 @@ SHORT_CUTS = (
     "without_ridge",
     "probabilities",
     "decay",
+    "decay_constant",
     "value_at_prox",
     "margin_floor",
     "at_gaps",

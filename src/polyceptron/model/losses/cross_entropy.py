@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from polyceptron.model.losses.base import Array, Loss, broadcast
 from polyceptron.model.losses.coordinates import Placed, Pull
 from polyceptron.model.losses.max_margin import MaxMargin
 from polyceptron.model.registry import Entry
+from polyceptron.numerics.normal_max import boundary_density
 from polyceptron.numerics.softmax_prox import softmax_prox
 
 
@@ -60,6 +62,13 @@ class CrossEntropy(Loss):
         """2/3 at a fixed ridge (the norm grows as (α/λ)^(1/3)), 1 without or at the best one."""
         return 1.0 if ridge in (0, "optimal") else 2 / 3
 
+    def decay_constant(self, n_classes: int, ridge: float | str) -> float | None:
+        """At fixed λ, from pairs of classes: C_k = B_k^(1/3) (k − 1)^(2/3) C₂."""
+        if ridge in (0, "optimal"):
+            return None
+        pairs = boundary_density(n_classes) * (n_classes - 1) ** 2
+        return pairs ** (1 / 3) * two_class_constant(float(ridge))
+
     def at_gaps(self, gaps: Array, V: float) -> Pull:
         return proximal.pull_at_gaps(gaps, V)
 
@@ -78,6 +87,17 @@ class CrossEntropy(Loss):
     def mistake_gap(self, V: float) -> float | None:
         """−V: at z₁ = z₂ the gap is −V(1 − p₁ + p₂) = −V wherever the others are."""
         return -V
+
+
+def two_class_constant(ridge: float) -> float:
+    """C₂ at fixed λ: (λ^(1/6)/π) √((2 ln 2 − 1)√π/κ), κ = (π^(3/2)/12)^(1/3).
+
+    A student aligned with the teacher has mean loss π^(3/2)/(12√q); with the ridge λq/2 that puts
+    the norm at √q = κ(α/λ)^(1/3). There V → 0, M → 1/√π and Q → (2 ln 2 − 1)/√(πq) in τ² = αM²/Q.
+    """
+    kappa = (math.pi**1.5 / 12) ** (1 / 3)
+    spread = (2 * math.log(2) - 1) * math.sqrt(math.pi) / kappa
+    return ridge ** (1 / 6) / math.pi * math.sqrt(spread)
 
 
 ENTRY: Entry[Loss] = Entry(

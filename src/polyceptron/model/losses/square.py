@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from polyceptron.model.law import Law
 from polyceptron.model.losses.base import Array, Loss, broadcast, one_hot
 from polyceptron.model.registry import Entry
+from polyceptron.numerics.normal_max import boundary_density, mean_of_maximum
 
 
 class SquareLoss(Loss):
@@ -63,6 +65,11 @@ class SquareLoss(Loss):
     def decay(self, ridge: float | str) -> float | None:
         """1/2 at any ridge."""
         return 0.5
+
+    def decay_constant(self, n_classes: int, ridge: float | str) -> float | None:
+        """B_k σ/(πc): τ² → αc²/σ² with σ² = 1/k − c², c = E[max of k normals]/(k − 1)."""
+        c = mean_of_maximum(n_classes) / (n_classes - 1)
+        return boundary_density(n_classes) * math.sqrt(1 / n_classes - c**2) / (math.pi * c)
 
 
 ENTRY: Entry[Loss] = Entry(

@@ -18,7 +18,7 @@ from polyceptron.numerics.normal_max import boundary_density
 from polyceptron.theory.erm.coarse_root import coarse_root, home, residual_on
 from polyceptron.theory.erm.equations import Equations
 from polyceptron.theory.fields.averages import Array
-from polyceptron.theory.newton import jacobian_at
+from polyceptron.theory.newton import Root, jacobian_at
 from polyceptron.theory.sides import Problem
 from polyceptron.theory.ways import equations
 
@@ -26,23 +26,27 @@ SMALLEST, LARGEST = 1e-30, 1e6
 _STEP = 1e-4  # of ln λ, for the equations' own dependence on it
 
 
-def ridge_tangent(system: Equations, theta: Array, level: int) -> Array:
+def ridge_tangent(system: Equations, root: Root, level: int) -> Array:
     """dθ/d ln λ along the solutions at fixed α."""
-    place = home(theta)
-    residual = residual_on(system, level, place)
-    jacobian = jacobian_at(residual, theta, residual(theta))
-    problem, law = system.problem, system.law(theta)
-    averages = problem.rule(level, system.law(place))(law).mean()
+    theta, problem, place = root.theta, system.problem, home(root.theta)
+    averages = problem.rule(level, system.law(place))(system.law(theta)).mean()
     low, high = (
         equations(problem.at(ridge=problem.ridge * math.exp(s))).residual(theta, averages)[:, 0]
         for s in (-_STEP, _STEP)
     )
+    jacobian = root.jacobian
+    if not problem.sampled:  # there it is fresh already
+        residual = residual_on(system, level, place)
+        jacobian = jacobian_at(residual, theta, residual(theta))
     return np.asarray(np.linalg.solve(jacobian, -(high - low) / (2 * _STEP)))
 
 
-def best_ridge(problem: Problem, start: tuple[float, Array] | None = None) -> tuple[Problem, Array]:
-    """The problem at its best ridge, and θ near its solution; `start` is (λ, θ) at a nearby α."""
-    seen: dict[float, tuple[float, Array]] = {}
+def best_ridge(problem: Problem, start: Array | None = None) -> tuple[Problem, Root]:
+    """The problem at its best ridge and a root nearby; `start` is θ of the answer at a nearby α.
+
+    The search begins at a guess that knows α only, so that the answer does not depend on `start`.
+    """
+    seen: dict[float, tuple[float, Root]] = {}
     level = 0 if problem.sampled else 1  # the error is second order in ln λ, so this is ample
 
     def slope(x: float) -> float:
@@ -50,26 +54,27 @@ def best_ridge(problem: Problem, start: tuple[float, Array] | None = None) -> tu
             return seen[x][0]
         system = equations(problem.at(ridge=math.exp(x)))
         near = min(seen, key=lambda other: abs(other - x), default=None)
-        theta = seen[near][1] if near is not None else None if start is None else start[1]
-        root = coarse_root(system, theta)
+        if near is None:
+            root = coarse_root(system, start)
+        else:
+            root = coarse_root(system, seen[near][1].theta, seen[near][1].jacobian)
         if not root.converged:
             raise ComputationFailed(
                 f"no fixed point at alpha {problem.alpha:g} and ridge {math.exp(x):.3g} on the way "
                 f"to the optimal ridge; give a ridge instead of 'optimal'"
             )
-        value = float(ridge_tangent(system, root.theta, level)[0])
-        seen[x] = value, root.theta
+        value = float(ridge_tangent(system, root, level)[0])
+        seen[x] = value, root
         return value
 
-    x = guess_log_ridge(problem) if start is None else math.log(start[0])
-    low, high = bracket(slope, x)
+    low, high = bracket(slope, guess_log_ridge(problem))
     x = low if low == high else float(brentq(slope, low, high, xtol=1e-3, rtol=1e-6))
     near = min(seen, key=lambda other: abs(other - x))
     return problem.at(ridge=math.exp(x)), seen[near][1]
 
 
 def guess_log_ridge(problem: Problem) -> float:
-    """About right for cross-entropy: λ ≈ 0.11 for scarce data, 0.22/α² of two classes for plentiful.
+    """About right for cross-entropy: λ ≈ 0.11 for scarce data, 0.22/α² of two classes for many.
 
     Both ends were read off two-class optima; the bracket needs no more.
     """

@@ -15,7 +15,7 @@ import numpy as np
 from polyceptron.model.checks import check_alpha, check_tolerance
 from polyceptron.model.estimators import ERM
 from polyceptron.model.law import Hats, Law
-from polyceptron.model.losses import LOSSES, Loss, check_symmetric
+from polyceptron.model.losses import LOSSES, check_symmetric
 from polyceptron.model.teacher import AnyTeacher, check_teacher
 from polyceptron.rows import Status
 from polyceptron.theory.erm.best_ridge import best_ridge
@@ -117,8 +117,8 @@ def erm_fixed_point(
         return _closed_form(problem.at(ridge=ridge))
     theta, jacobian = (None, None) if start is None else (start.theta, start.jacobian)
     if best:
-        problem, theta = best_ridge(problem, None if start is None else (start.ridge, start.theta))
-        jacobian = None
+        problem, near = best_ridge(problem, theta)
+        theta, jacobian = near.theta, near.jacobian
     return solve(problem, tol, theta, jacobian)
 
 
