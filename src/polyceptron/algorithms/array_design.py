@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.algorithms.design import AnyArray, Design
+from polyceptron.algorithms.design import BLOCK_BYTES, AnyArray, Design
 from polyceptron.model.arrays import as_numbers
 from polyceptron.numerics.threads import thread_count
 
@@ -27,6 +27,7 @@ class ArrayDesign(Design):
     def __init__(self, X: AnyArray, *, mapped: bool = False) -> None:
         super().__init__(X.shape, X.dtype)  # type: ignore[arg-type]  # two axes, checked there
         self._X, self._mapped = X, mapped
+        self._cut: dict[int, list[slice]] = {}
 
     @classmethod
     def of(cls, X: Any) -> ArrayDesign:
@@ -87,7 +88,9 @@ class ArrayDesign(Design):
 
     def _slices(self, X: AnyArray) -> list[slice]:
         """Rows that stay in the cache, where rows are contiguous."""
-        if not X.flags.c_contiguous:
-            return [slice(0, self.n_samples)]
-        step = max(16, (1 << 20) // (self.dimension * X.itemsize))
-        return [slice(i, min(i + step, self.n_samples)) for i in range(0, self.n_samples, step)]
+        if X.itemsize not in self._cut:
+            n = self.n_samples
+            step = max(16, BLOCK_BYTES // (self.dimension * X.itemsize))
+            step = step if X.flags.c_contiguous else n
+            self._cut[X.itemsize] = [slice(i, min(i + step, n)) for i in range(0, n, step)]
+        return self._cut[X.itemsize]

@@ -182,7 +182,8 @@ class Design(ABC):
         """Every entry finite and small enough to be squared, or a sentence that names its row."""
         for rows, block in self.blocks():
             with np.errstate(over="ignore", invalid="ignore"):
-                total = float(np.vdot(block, block))  # no temporary, and not finite if any is not
+                # No temporary, and not finite if any entry is not.
+                total = float(np.einsum("ij,ij->", block, block))
             if total < LARGEST**2:
                 continue
             bad = ~(np.abs(block) < LARGEST).all(1)

@@ -15,6 +15,7 @@ import numpy as np
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels.base import Array, Channel
 from polyceptron.model.registry import Entry
+from polyceptron.numerics import orthant_closed
 from polyceptron.numerics.normal_max import mean_of_maximum
 from polyceptron.numerics.orthant import (
     Orthant,
@@ -69,6 +70,16 @@ class GaussianNoise(Channel):
 
     def utility_hessian(self, omega: Array, label: Any, variance: Any, order: int) -> Array:
         return argmax_hessian(omega, label, variance + self.variance, order=order)
+
+    def score_and_hessian(
+        self, omega: Any, label: Any, variance: Any, order: int = 20
+    ) -> tuple[Array, Array]:
+        """One closed form gives both, for k ≤ 3 and a variance for each class (n, k)."""
+        k = np.shape(omega)[-1]
+        if k > 3 or np.ndim(variance) != 2 or self.guess(k) > 0:
+            return super().score_and_hessian(omega, label, variance, order)
+        parts = orthant_closed.per_class(omega, label, variance + self.variance)
+        return orthant_closed.score(parts, label), orthant_closed.hessian(parts, label)
 
     def score_and_diagonal(
         self, omega: Any, label: Any, variance: Any, order: int = 20
