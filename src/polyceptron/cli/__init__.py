@@ -1,8 +1,8 @@
 """The command line: parse, call, print. Nothing is computed here.
 
 Exit codes: 0 done, 1 the computation failed or a check is off, 2 the input is wrong, 130 stopped.
-Every command module has `register(app)`; heavy imports stay inside the commands, so that
-`polyceptron --help` answers at once.
+One file a command; what they share is in `options`, `printing` and `waiting`. Heavy imports stay
+inside the commands, so that `polyceptron --help` answers at once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,18 @@ import sys
 
 import typer
 
-from polyceptron.cli import amp, erm, experiments, report, theory, trust
+from polyceptron.cli import report
+from polyceptron.cli.amp import amp
+from polyceptron.cli.asymptotics import asymptotics
+from polyceptron.cli.curve import curve
+from polyceptron.cli.figures import figures
+from polyceptron.cli.options import NamesInHelp
+from polyceptron.cli.plan import plan
+from polyceptron.cli.results import results
+from polyceptron.cli.ridge import ridge
+from polyceptron.cli.sweep import merge, sweep
+from polyceptron.cli.transitions import separability, transitions
+from polyceptron.cli.verify import verify
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.rows import VERSION
 
@@ -19,7 +30,6 @@ app = typer.Typer(
     name="polyceptron",
     help="Exact learning curves of linear multi-class classifiers in high dimension.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
@@ -32,8 +42,12 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
         raise typer.Exit
 
 
-for module in (theory, erm, amp, experiments, report, trust):
-    module.register(app)
+for command in (
+    curve, transitions, separability, ridge, asymptotics, plan, amp, sweep, results, merge,
+    figures, verify,
+):  # fmt: skip
+    app.command(cls=NamesInHelp)(command)
+report.register(app)
 
 
 def main() -> None:

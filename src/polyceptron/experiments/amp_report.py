@@ -12,15 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.algorithms.amp_result import AMPResult
+from polyceptron.algorithms import AMPResult
 from polyceptron.experiments.averages import average
 from polyceptron.experiments.simulate_amp import Row, as_int, run_amp_with_result
-from polyceptron.model.estimators import BayesOptimal
-from polyceptron.model.teacher import AnyTeacher, check_size
+from polyceptron.model import AnyTeacher, BayesOptimal
+from polyceptron.model.checks import check_size
 from polyceptron.rows import Status, make_row
 from polyceptron.theory import curve_rows, state_evolution
 
-AVERAGED = ("m", "q", "V", "generalisation_error", "training_error")
+AVERAGED = ("m", "q", "V", "generalisation_error", "clean_error", "training_error")
+_SAME = (
+    "model", "n_classes", "prior", "noise", "estimator", "alpha", "branch", "dimension",
+    "n_samples",
+)  # fmt: skip
 
 
 def run_many(
@@ -59,13 +63,12 @@ def theory_row(teacher: AnyTeacher, alpha: float, branch: str) -> Row:
 def summarise(rows: list[Row], theory: Row) -> Row:
     """Means and standard errors of rows that differ in their seed alone, beside the theory."""
     first = rows[0]
-    same = ("model", "n_classes", "prior", "estimator", "alpha", "branch", "dimension", "n_samples")
-    found = {name: average(row[name] for row in rows) for name in AVERAGED}
+    found = {name: average(row[name] for row in rows) for name in AVERAGED if name in first}
     spread = {n: a.standard_error for n, a in found.items() if a.standard_error is not None}
     converged = sum(row["status"] == Status.OK for row in rows)
     summary = make_row(
         source="amp-summary",
-        **{name: first[name] for name in same},
+        **{name: first[name] for name in _SAME},
         **{name: one.mean for name, one in found.items()},
         uncertainty=spread.get("generalisation_error"),
         status=Status.OK if converged == len(rows) else Status.NOT_CONVERGED,

@@ -116,7 +116,9 @@ def _columns(content: Content) -> Row:
     """The columns of a row that are known before it is computed."""
     names = ("source", "model", "n_classes", "estimator", "ridge", "alpha", "branch", "dimension")
     row = {name: content[name] for name in names if name in content}
-    row["prior"] = _teacher(content).prior.name
+    row |= {"prior": content["prior"], "noise": content.get("noise", "none")}
+    if row.get("ridge") == "optimal":  # the number is not known
+        del row["ridge"]
     if "dimension" in content:
         row["n_samples"] = round(content["alpha"] * content["dimension"])
     return {**row, **_seed(content)}
@@ -125,21 +127,19 @@ def _columns(content: Content) -> Row:
 def _teacher(content: Content) -> Any:
     from polyceptron.model import make_teacher
 
-    return make_teacher(content["model"], content["n_classes"], content["prior"])
+    return make_teacher(content["model"], content["n_classes"], content["prior"], content["noise"])
 
 
 def _theory(task: Task) -> list[Row]:
-    from polyceptron import model
+    from polyceptron.model import make_estimator
     from polyceptron.theory import curve_rows
 
     content = task.shared
-    settings = {"tol": content["tolerance"]} if "tolerance" in content else {}
-    if content["estimator"] == "bayes":
-        settings["branch"] = content["branch"]
-        estimator: Any = model.BayesOptimal()
-    else:
-        estimator = model.ERM(content["estimator"], *_given(content.get("ridge")))
-    rows: list[Row] = curve_rows(_teacher(content), estimator, task.values, **settings)
+    estimator = make_estimator(content["estimator"], content.get("ridge"))
+    settings = {"branch": content["branch"]} if "branch" in content else {}
+    rows: list[Row] = curve_rows(
+        _teacher(content), estimator, task.values, tol=content.get("tolerance"), **settings
+    )
     return rows
 
 
@@ -168,7 +168,7 @@ def _erm(task: Task) -> list[Row]:
     rows: list[Row] = run_erm(
         _teacher(content),
         content["estimator"],
-        [0.0 if ridge is None else ridge for ridge in task.values],
+        task.values,
         content["alpha"],
         content["dimension"],
         seed_of(content["seed_path"]),
@@ -177,7 +177,3 @@ def _erm(task: Task) -> list[Row]:
         test_samples=content.get("test_samples"),
     )
     return rows
-
-
-def _given(value: Any) -> list[Any]:
-    return [] if value is None else [value]

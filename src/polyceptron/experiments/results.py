@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.averages import Average, deviation
-from polyceptron.experiments.spec import REACHED, SweepSpec
+from polyceptron.experiments.spec import SweepSpec
+from polyceptron.experiments.spec_fields import REACHED
 from polyceptron.experiments.store import Store
 from polyceptron.experiments.stored_row import decode_row, sort_key
-from polyceptron.experiments.tasks import sweep_keys
+from polyceptron.experiments.tasks import NOISELESS, sweep_keys
 from polyceptron.files import write_atomically
 from polyceptron.rows import Status
 
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SUMMARY_COLUMNS = (
-    "source", "model", "n_classes", "prior", "estimator", "ridge", "alpha", "dimension", "start",
-    "branch", "instances", "mean", "standard_error", "theory", "theory_uncertainty", "deviation",
-    "not_converged", "failed",
+    "source", "model", "n_classes", "prior", "noise", "estimator", "ridge", "alpha", "dimension",
+    "start", "branch", "instances", "mean", "standard_error", "theory", "theory_uncertainty",
+    "deviation", "not_converged", "failed",
 )  # fmt: skip
-QUANTITIES = ("generalisation_error", "m", "q", "V", "training_error", "training_loss")
+QUANTITIES = (
+    "generalisation_error", "clean_error", "m", "q", "V", "training_error", "training_loss",
+)  # fmt: skip
 
-_PROBLEM = ("model", "n_classes", "prior", "estimator", "ridge", "alpha")
+_PROBLEM = ("model", "n_classes", "prior", "noise", "estimator", "ridge", "alpha")
 
 
 @dataclass
@@ -57,7 +60,9 @@ def summary(
     groups: dict[str, _Group] = {}
     theory: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
     for record in _records(store, spec):
-        content, row = json.loads(record["task"]), decode_row(record["row"])
+        # Rows from before there was noise have none.
+        content = {"noise": NOISELESS} | json.loads(record["task"])
+        row: dict[str, Any] = {"noise": NOISELESS} | decode_row(record["row"])
         if content["source"] == "theory":
             branch = content.get("branch", "")
             theory.setdefault(_problem(content), {})[branch] = row

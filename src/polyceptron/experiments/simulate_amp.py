@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.algorithms.amp import amp
-from polyceptron.algorithms.amp_input import check_choice
-from polyceptron.algorithms.amp_result import AMPResult
-from polyceptron.algorithms.overlaps import exact_generalisation_error, overlaps
+from polyceptron.algorithms import AMPResult, amp
+from polyceptron.algorithms.data_checks import check_choice
+from polyceptron.algorithms.overlaps import overlaps
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.model.teacher import AnyTeacher, Dataset, argmax_labels, check_size
+from polyceptron.experiments.measured_errors import exact_errors
+from polyceptron.experiments.spec_fields import REACHED
+from polyceptron.model import AnyTeacher, BayesOptimal, Dataset
+from polyceptron.model.checks import check_size
 from polyceptron.rows import make_row
 
 Row = dict[str, Any]
@@ -84,6 +86,7 @@ def run_amp_with_result(
             start=start,
             model=teacher.model,
             n_classes=teacher.n_classes,
+            noise=teacher.noise,
         )
         wrong = float(np.mean(np.argmax(X @ result.weights.astype(X.dtype), axis=1) != y))
     except MemoryError:
@@ -92,20 +95,19 @@ def run_amp_with_result(
             "choose a smaller dimension or alpha"
         ) from None
     found = overlaps(result.weights, truth)
-    error = exact_generalisation_error(result.weights, truth)
     row = make_row(
         source="amp",
         model=teacher.model,
         n_classes=teacher.n_classes,
         prior=teacher.prior.name,
-        estimator="bayes",
+        noise=teacher.noise.name,
+        estimator=BayesOptimal.name,
         alpha=alpha,
-        branch="amp" if start == "uninformed" else "informed",
+        branch=REACHED[start],  # type: ignore[index]  # checked by `amp`
         m=found.m,
         q=found.q,
         V=_mean_variance(result.variance, teacher.n_classes),
-        generalisation_error=error.value,
-        uncertainty=error.uncertainty,
+        **exact_errors(result.weights, truth, teacher.noise),
         training_error=wrong,
         status=result.status,
         dimension=d,
@@ -116,21 +118,17 @@ def run_amp_with_result(
 
 
 def draw_single(teacher: AnyTeacher, n: int, d: int, seed: int) -> Dataset:
-    """`teacher.sample(n, d, seed)` with X in single precision, never held in double.
-
-    A generator given as the seed goes on where the sample ended: the first row and the weights come
-    from the teacher, the other rows follow in the same stream, block by block.
-    """
+    """`teacher.sample(n, d, seed)` with X in single precision, never held in double."""
     rng = np.random.default_rng(seed)
-    first = teacher.sample(1, d, rng)
+    labels = teacher.label_generator(rng)
     X, y = np.empty((n, d), np.float32), np.empty(n, np.int64)
-    X[0], y[0] = first.X[0], first.y[0]
+    weights = teacher.draw_weights(rng, d)
     block = max(1, _BLOCK_NUMBERS // d)
-    for start in range(1, n, block):
+    for start in range(0, n, block):
         rows = rng.standard_normal((min(block, n - start), d))
         X[start : start + block] = rows
-        y[start : start + block] = argmax_labels(rows @ first.weights / math.sqrt(d))
-    return Dataset(X, y, first.weights)  # type: ignore[arg-type]  # X in its own precision
+        y[start : start + block] = teacher.noise.sample(rows @ weights / math.sqrt(d), labels)
+    return Dataset(X, y, weights)  # type: ignore[arg-type]  # X in its own precision
 
 
 def n_samples(alpha: float, dimension: int) -> int:

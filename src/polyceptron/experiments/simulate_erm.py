@@ -6,26 +6,25 @@ fitted weights with the teacher's, without a test set, unless one is asked for.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
-from polyceptron.algorithms.erm import ERMFit, fit_erm_path
-from polyceptron.algorithms.erm.result import loss_name
-from polyceptron.algorithms.overlaps import ErrorEstimate, exact_generalisation_error, overlaps
+from polyceptron.algorithms import fit_erm_path
+from polyceptron.algorithms.overlaps import overlaps
 from polyceptron.errors import InvalidInput
-from polyceptron.model.teacher import AnyTeacher, Dataset, check_size
+from polyceptron.experiments.measured_errors import counted_errors, exact_errors
+from polyceptron.experiments.own_members import values_of
+from polyceptron.model import ERM, LOSSES, AnyTeacher, Loss, as_loss
+from polyceptron.model.checks import check_size
 from polyceptron.rows import make_row
-
-_TEST_CHUNK = 2_000_000  # numbers of a test set held at once
+from polyceptron.theory import optimal_ridge
 
 
 def run_erm(
     teacher: AnyTeacher,
-    estimator_name: str,
-    ridges: Sequence[float],
+    loss: Any,
+    ridges: Sequence[float | str | None],
     alpha: float,
     dimension: int,
     seed: int,
@@ -36,7 +35,9 @@ def run_erm(
 ) -> list[dict[str, Any]]:
     """One row per ridge, on the data `teacher.sample(round(alpha * dimension), dimension, seed)`.
 
-    `test_samples` replaces the exact generalisation error by the error on that many new samples.
+    `loss` is a `Loss` or its name. A ridge is λ; 'optimal' for the theory's best at this α; or None
+    for the default. `test_samples` replaces the exact generalisation error by the error on that
+    many new samples.
     """
     d = check_size(dimension, "dimension")
     n = round(alpha * d)
@@ -44,26 +45,30 @@ def run_erm(
         raise InvalidInput(f"alpha = {alpha!r} and dimension = {d} leave no sample to learn from")
     if test_samples is not None:
         check_size(test_samples, "test_samples")
-    name = loss_name(estimator_name)
-    data = teacher.sample(n, d, seed)
-    fits = fit_erm_path(data.X, data.y, teacher.n_classes, name, ridges, solver=solver, tol=tol)
+    chosen = as_loss(loss)
+    values = [ridge_at(teacher, chosen, ridge, float(alpha)) for ridge in ridges]
+    X, y, truth = teacher.sample(n, d, seed)
+    fits = fit_erm_path(X, y, chosen, values, n_classes=teacher.n_classes, solver=solver, tol=tol)
     rows = []
     for fit in fits:
-        order = overlaps(fit.weights, data.weights)
-        error = _error(fit, data, test_samples, seed)
+        order = overlaps(fit.weights, truth)
+        if test_samples is None:
+            errors = exact_errors(fit.weights, truth, teacher.noise, seed)
+        else:
+            errors = counted_errors(fit.weights, truth, teacher.noise, test_samples, seed)
         rows.append(
             make_row(
                 source="erm",
                 model=teacher.model,
                 n_classes=teacher.n_classes,
                 prior=teacher.prior.name,
-                estimator=name,
+                noise=teacher.noise.name,
+                estimator=chosen.name,
                 ridge=fit.ridge,
                 alpha=float(alpha),
                 m=order.m,
                 q=order.q,
-                generalisation_error=error.value,
-                uncertainty=error.uncertainty,
+                **errors,
                 training_error=fit.training_error,
                 training_loss=fit.training_loss,
                 status=fit.status,
@@ -75,19 +80,16 @@ def run_erm(
     return rows
 
 
-def _error(fit: ERMFit, data: Dataset, test_samples: int | None, seed: int) -> ErrorEstimate:
-    """Exactly from the overlaps, or on a test set of the given size."""
-    if test_samples is None:
-        return exact_generalisation_error(fit.weights, data.weights, seed=seed)
-    d = data.weights.shape[0]
-    rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(1)[0])
-    wrong, done = 0, 0
-    chunk = max(1, _TEST_CHUNK // d)
-    while done < test_samples:
-        X = rng.standard_normal((min(chunk, test_samples - done), d))
-        wrong += int(((X @ fit.weights).argmax(1) != (X @ data.weights).argmax(1)).sum())
-        done += len(X)
-    rate = wrong / test_samples
-    # Half a count more keeps the uncertainty positive when no error, or no success, was seen.
-    smoothed = (wrong + 0.5) / (test_samples + 1)
-    return ErrorEstimate(rate, math.sqrt(smoothed * (1 - smoothed) / test_samples))
+def ridge_at(teacher: AnyTeacher, loss: Loss, ridge: float | str | None, alpha: float) -> float:
+    """λ as a number: 'optimal' is the theory's best one at this α, None the default."""
+    meant = ERM(loss, ridge).ridge  # type: ignore[arg-type]
+    if not isinstance(meant, str):
+        return meant
+    values = values_of("loss", loss.name) if loss.name in LOSSES.names else None
+    return _best_ridge(teacher, loss.name if loss.name in LOSSES.names else loss, alpha, values)
+
+
+@lru_cache(maxsize=4096)
+def _best_ridge(teacher: AnyTeacher, loss: Loss | str, alpha: float, values: str | None) -> float:
+    """Once for a problem in a process: all of its instances are fitted at the same ridge."""
+    return optimal_ridge(teacher, loss, alpha)

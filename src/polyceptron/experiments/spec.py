@@ -12,14 +12,12 @@ A mistake is reported with the line and the field it stands in.
 from __future__ import annotations
 
 import tomllib
-from collections import Counter
+from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -28,90 +26,16 @@ from pydantic import (
 )
 
 from polyceptron.errors import InvalidInput
+from polyceptron.experiments import spec_fields as fields
 from polyceptron.experiments.spec_errors import describe_errors
-from polyceptron.experiments.tasks import count_rows
+from polyceptron.experiments.spec_fields import BAYES, REACHED, Branch, Model, Source, Start
+from polyceptron.experiments.tasks import count_rows, grid_ridges
 from polyceptron.files import read_text
-from polyceptron.model import as_prior
-from polyceptron.ranges import parse_numbers
+from polyceptron.model import estimator_names, make_estimator, make_teacher
 
 MAX_ROWS = 10_000_000
 MAX_DIMENSION = 10**9
 MAX_WHOLE = 2**53  # an integer that every column and file keeps exactly
-
-# The closed sets of words in a sweep file and in the rows that it makes.
-Source = Literal[
-    "theory",  # exact in the limit of large d; no data
-    "amp",  # message passing on drawn data
-    "erm",  # minimisation of a regularised loss on drawn data
-]
-Model = Literal[
-    "argmax",  # k weight vectors, the label is the largest of k scores
-    "perceptron",  # one weight vector, the label is the sign of a score
-]
-Estimator = Literal[
-    "bayes",  # the best possible; what message passing aims at
-    "cross-entropy",  # the others minimise a loss, with a ridge
-    "square",
-    "max-margin",  # the limit of a vanishing ridge on separable data
-]
-Branch = Literal[
-    "optimal",  # the solution of the largest free entropy: what is possible
-    "amp",  # the one that message passing reaches from no information
-    "informed",  # the one that it reaches from the truth
-]
-Start = Literal[
-    "uninformed",  # from the prior's mean
-    "informed",  # from the truth, to see a branch that cannot be found otherwise
-]
-RISK_ESTIMATORS = tuple(name for name in get_args(Estimator) if name != "bayes")
-# The branch of the theory that message passing is compared with, by its start.
-REACHED: dict[Start, Branch] = {"uninformed": "amp", "informed": "informed"}
-
-
-def _as_list(value: Any) -> Any:
-    """One value stands for a list of one."""
-    return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def _numbers(value: Any) -> Any:
-    """A list of numbers, one number, or a range 'start:stop:count' (':log' for geometric)."""
-    if not isinstance(value, str):
-        return _as_list(value)
-    return parse_numbers(value, "a range")
-
-
-def _prior_name(value: Any) -> str:
-    """A prior as text that reads back to the same prior to the last bit."""
-    if isinstance(value, dict):
-        if set(value) != {"values", "probabilities"}:
-            raise ValueError("a prior table has exactly the keys values and probabilities")
-        value = (value["values"], value["probabilities"])
-    try:
-        return as_prior(value).name
-    except OverflowError:
-        raise ValueError("a value or probability of the prior is too large") from None
-
-
-def _no_repeats(values: list[Any]) -> list[Any]:
-    repeated = sorted(str(value) for value, count in Counter(values).items() if count > 1)
-    if repeated:
-        shown = ", ".join(repeated[:5]) + (", ..." if len(repeated) > 5 else "")
-        raise ValueError(f"every value may stand only once, repeated: {shown}")
-    return values
-
-
-def _check_classes(value: int) -> int:
-    if not 2 <= value <= 1000:
-        raise ValueError("the number of classes must be between 2 and 1000")
-    return value
-
-
-_Prior = Annotated[Any, AfterValidator(_prior_name)]
-_Classes = Annotated[int, AfterValidator(_check_classes)]
-_Listed = BeforeValidator(_as_list)
-_Ranged = BeforeValidator(_numbers)
-_Finite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_Tolerance = Annotated[float, Field(gt=0, lt=1)]
 
 
 class _Table(BaseModel):
@@ -128,13 +52,13 @@ class SweepTable(_Table):
 class TheorySettings(_Table):
     """[theory]: accuracy of the predictions; absent means the solver's own default."""
 
-    tolerance: _Tolerance | None = None
+    tolerance: fields.Tolerance | None = None
 
 
 class AmpSettings(_Table):
     """[amp]: when message passing stops."""
 
-    tolerance: _Tolerance = 1e-8
+    tolerance: fields.Tolerance = 1e-8
     max_iterations: int = Field(default=200, ge=1, le=MAX_WHOLE)
     precision: Literal["float32", "float64"] = "float64"
     variances: Literal["shared", "full"] = "shared"
@@ -143,7 +67,7 @@ class AmpSettings(_Table):
 class ErmSettings(_Table):
     """[erm]: certified relative tolerance on the weights; absent test_samples: the exact error."""
 
-    tolerance: _Tolerance = 1e-8
+    tolerance: fields.Tolerance = 1e-8
     solver: Literal["auto", "sklearn"] = "auto"
     test_samples: int | None = Field(default=None, ge=1, le=MAX_WHOLE)
 
@@ -151,40 +75,45 @@ class ErmSettings(_Table):
 class SweepGrid(_Table):
     """[[grid]]: every combination of the lists; instances are numbered 0, 1, 2, ..."""
 
-    model: Annotated[list[Model], _Listed, Field(min_length=1)] = ["argmax"]
-    classes: Annotated[list[_Classes], _Listed, Field(min_length=1)] = [2]
-    prior: Annotated[list[_Prior], _Listed, Field(min_length=1)] = ["gaussian"]
-    sources: Annotated[list[Source], _Listed, Field(min_length=1)]
-    estimators: Annotated[list[Estimator], _Listed, Field(min_length=1)] = ["bayes"]
-    ridge: Annotated[list[Annotated[float, Field(ge=0, allow_inf_nan=False)]], _Ranged] = []
-    alpha: Annotated[list[_Finite], _Ranged, Field(min_length=1)]
-    dimension: Annotated[list[Annotated[int, Field(ge=1, le=MAX_DIMENSION)]], _Listed] = []
+    model: Annotated[list[Model], fields.Listed, Field(min_length=1)] = ["argmax"]
+    classes: Annotated[list[fields.Classes], fields.Listed, Field(min_length=1)] = [2]
+    prior: Annotated[list[fields.Prior], fields.Listed, Field(min_length=1)] = ["gaussian"]
+    noise: Annotated[list[fields.Noise], fields.Listed, Field(min_length=1)] = ["none"]
+    sources: Annotated[list[Source], fields.Listed, Field(min_length=1)]
+    estimators: Annotated[list[fields.Estimator], fields.Listed, Field(min_length=1)] = [BAYES]
+    ridge: Annotated[list[fields.Ridge], fields.Ridges] = []
+    alpha: Annotated[list[fields.Positive], fields.Ranged, Field(min_length=1)]
+    dimension: Annotated[list[Annotated[int, Field(ge=1, le=MAX_DIMENSION)]], fields.Listed] = []
     instances: int = Field(default=1, ge=1, le=MAX_WHOLE)
     first_instance: int = Field(default=0, ge=0, le=MAX_WHOLE)
-    branch: Annotated[list[Branch], _Listed] = []
-    start: Annotated[list[Start], _Listed, Field(min_length=1)] = ["uninformed"]
+    branch: Annotated[list[Branch], fields.Listed] = []
+    start: Annotated[list[Start], fields.Listed, Field(min_length=1)] = ["uninformed"]
 
     @field_validator("*")
     @classmethod
     def _check_repeats(cls, value: Any) -> Any:
-        return _no_repeats(value) if isinstance(value, list) else value
+        return fields.no_repeats(value) if isinstance(value, list) else value
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
-        risks = [e for e in self.estimators if e != "bayes"]
-        ridged = [e for e in risks if e != "max-margin"]
-        if "amp" in self.sources and "bayes" not in self.estimators:
+        risks = [name for name in self.estimators if name != BAYES]
+        if "amp" in self.sources and BAYES not in self.estimators:
             raise ValueError("the source 'amp' computes the estimator 'bayes', which is not listed")
         if "erm" in self.sources and not risks:
-            raise ValueError(
-                f"the source 'erm' needs one of the estimators {', '.join(RISK_ESTIMATORS)}"
-            )
-        if ridged and not self.ridge:
-            raise ValueError(f"the estimator {ridged[0]!r} needs ridge = [...]")
+            losses = ", ".join(name for name in estimator_names() if name != BAYES)
+            raise ValueError(f"the source 'erm' needs one of the estimators {losses}")
+        for name in risks:
+            ridges = grid_ridges(self.ridge, name)
+            if not ridges:
+                raise ValueError(f"the estimator {name!r} needs ridge = [...]")
+            for ridge in ridges[:1] + [0.0] * (0.0 in ridges):
+                make_estimator(name, ridge)  # a loss may give a ridge of 0 no meaning
         if {"amp", "erm"} & set(self.sources) and not self.dimension:
             raise ValueError("the sources 'amp' and 'erm' need dimension = [...]")
         if "perceptron" in self.model and self.classes != [2]:
             raise ValueError(f"the model 'perceptron' has classes = [2], got {self.classes}")
+        for n_classes, noise in product(self.classes, self.noise):
+            make_teacher("argmax", n_classes, "gaussian", noise)  # labels may be too random
         if self.dimension:
             if max(self.alpha) * max(self.dimension) > MAX_WHOLE:
                 raise ValueError(f"alpha = {max(self.alpha):g} is too much in these dimensions")

@@ -22,6 +22,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.experiments.compute_task import Runner, compute_rows
 from polyceptron.experiments.engine import Engine, LocalEngine, available_workers
 from polyceptron.experiments.lock import StoreLock
+from polyceptron.experiments.own_members import with_members
 from polyceptron.experiments.progress import Listener, Progress, ProgressBar
 from polyceptron.experiments.spec import SweepSpec, load_spec
 from polyceptron.experiments.store import Store
@@ -72,6 +73,7 @@ def run_sweep(
     `workers`: processes of this machine (default: all processors); `cluster`: address of a Dask
     scheduler instead. `progress`: True for a bar on standard error, or a function that receives
     `Progress`. `runner` computes the rows of one task; the default does the real work.
+    Losses, priors and noises that this program has registered go along to the workers.
 
     >>> import tempfile
     >>> from polyceptron.experiments import parse_spec
@@ -164,8 +166,8 @@ def _make_engine(workers: int | None, cluster: str | None, tasks: int, runner: R
     if cluster is not None:
         from polyceptron.experiments.cluster import DaskEngine
 
-        return DaskEngine(cluster, runner)
-    return LocalEngine(min(workers or available_workers(), tasks), runner)
+        return DaskEngine(cluster, with_members(runner))
+    return LocalEngine(min(workers or available_workers(), tasks), with_members(runner))
 
 
 def _check_workers(workers: int | None, cluster: str | None) -> None:

@@ -5,10 +5,11 @@ content, so that the same question has the same key in every sweep, order and ma
 the unit of work: the cases that share one data set (all ridges of an instance) or one piece of
 theory.
 
-    seed path  = (sweep seed, hash of (model, k, prior, α, d), instance number)
+    seed path  = (sweep seed, hash of (model, k, prior, α, d[, noise]), instance number)
     seed       = first 53 bits of SeedSequence(sweep seed, spawn_key = the rest)
 
-An instance therefore depends on nothing else in the grid, and all estimators see the same data:
+The noise of the labels is in the hash where there is any. An instance therefore depends on nothing
+else in the grid, and all estimators see the same data:
 `teacher.sample(round(alpha * d), d, seed)` draws it again from the `seed` column of a row.
 """
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from heapq import merge
@@ -25,11 +26,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from polyceptron.experiments.own_members import values_of
+from polyceptron.model import BayesOptimal, as_loss
+
 if TYPE_CHECKING:  # a worker needs tasks, not the reading of sweep files
     from polyceptron.experiments.spec import SweepGrid, SweepSpec
 
 
-KEY_FORMAT = "polyceptron-task-1"
+KEY_FORMAT = "polyceptron-task-2"
+BAYES = BayesOptimal.name
+NOISELESS = "none"
 THEORY_BATCH = 8  # points of one theory task: they share work, yet a task stays short
 
 Content = dict[str, Any]
@@ -88,11 +94,20 @@ def make_task(varies: str, contents: list[Content]) -> Task:
 
 @lru_cache(maxsize=4096)
 def seed_path(
-    seed: int, model: str, n_classes: int, prior: str, alpha: float, dimension: int, instance: int
+    seed: int,
+    model: str,
+    n_classes: int,
+    prior: str,
+    noise: str,
+    alpha: float,
+    dimension: int,
+    instance: int,
 ) -> tuple[int, ...]:
     """(entropy, four words of the problem's hash, instance): the place of an instance's seed."""
-    problem = _encode([model, n_classes, prior, float(alpha), dimension])
-    digest = hashlib.sha256(problem.encode()).digest()[:16]
+    problem = [model, n_classes, prior, float(alpha), dimension]
+    if noise != NOISELESS:
+        problem.append(noise)
+    digest = hashlib.sha256(_encode(problem).encode()).digest()[:16]
     words = (int.from_bytes(digest[i : i + 4], "big") for i in range(0, 16, 4))
     return (seed, *words, instance)
 
@@ -125,9 +140,10 @@ def count_rows(spec: SweepSpec) -> int:
     """How many rows the grid has, without expanding it (rows of several grids count each time)."""
     total = 0
     for grid in spec.grid:
-        problems = len(grid.model) * len(grid.classes) * len(grid.prior) * len(grid.alpha)
-        bayes = "bayes" in grid.estimators
-        risks = sum(max(1, len(_ridges(grid, e))) for e in grid.estimators if e != "bayes")
+        problems = len(grid.model) * len(grid.classes) * len(grid.prior) * len(grid.noise)
+        problems *= len(grid.alpha)
+        bayes = BAYES in grid.estimators
+        risks = sum(len(grid_ridges(grid.ridge, e)) for e in grid.estimators if e != BAYES)
         per_point = ("amp" in grid.sources) * bayes * len(grid.start)
         per_point += ("erm" in grid.sources) * risks
         total += problems * len(grid.dimension) * grid.instances * per_point
@@ -142,13 +158,19 @@ def _numbers(grid: SweepGrid) -> range:
 
 
 def _problems(grid: SweepGrid) -> Iterator[Content]:
-    for model, n_classes, prior in product(grid.model, grid.classes, grid.prior):
-        yield {"model": model, "n_classes": n_classes, "prior": prior}
+    for model, n_classes, prior, noise in product(grid.model, grid.classes, grid.prior, grid.noise):
+        yield {"model": model, "n_classes": n_classes, "prior": prior, "noise": noise}
 
 
-def _ridges(grid: SweepGrid, estimator: str) -> list[float | None]:
-    """The maximum-margin classifier has no ridge: it is the limit of all of them at 0."""
-    return [None] if estimator == "max-margin" else list(grid.ridge)
+def _values(content: Content) -> Content:
+    """Hashes of the members in the content that are not the package's own."""
+    names = {"loss": "estimator", "prior": "prior", "noise": "noise"}
+    return _present(**{f"{c}_values": values_of(kind, content[c]) for kind, c in names.items()})
+
+
+def grid_ridges(ridges: Sequence[float | str], estimator: str) -> list[float | str | None]:
+    """The ridges of a grid for an estimator; [None] for a loss that takes none (max-margin)."""
+    return [None] if as_loss(estimator).scale_free else list(ridges)
 
 
 def _theory_tasks(spec: SweepSpec, grid: SweepGrid) -> Iterator[Task]:
@@ -156,13 +178,13 @@ def _theory_tasks(spec: SweepSpec, grid: SweepGrid) -> Iterator[Task]:
         return
     for problem, estimator in product(_problems(grid), grid.estimators):
         variants: list[Content]
-        if estimator == "bayes":
+        if estimator == BAYES:
             variants = [{"branch": branch} for branch in grid.branches]
         else:
-            variants = [_present(ridge=ridge) for ridge in _ridges(grid, estimator)]
+            variants = [_present(ridge=ridge) for ridge in grid_ridges(grid.ridge, estimator)]
         for variant in variants:
             base = {"source": "theory", **problem, "estimator": estimator, **variant}
-            base |= _present(tolerance=spec.theory.tolerance)
+            base |= _present(tolerance=spec.theory.tolerance) | _values(base)
             for i in range(0, len(grid.alpha), THEORY_BATCH):
                 batch = grid.alpha[i : i + THEORY_BATCH]
                 yield make_task("alpha", [{**base, "alpha": alpha} for alpha in batch])
@@ -175,13 +197,14 @@ def _instance_tasks(spec: SweepSpec, grid: SweepGrid, instance: int) -> Iterator
         point = {**problem, "alpha": alpha, "dimension": dimension, "seed_path": list(path)}
         if "amp" in grid.sources:
             for start in grid.start:
-                base = {"source": "amp", **point, "estimator": "bayes", "start": start}
-                yield make_task("alpha", [{**base, **amp}])
+                base = {"source": "amp", **point, "estimator": BAYES, "start": start}
+                yield make_task("alpha", [{**base, **amp, **_values(base)}])
         if "erm" in grid.sources:
             for estimator in grid.estimators:
-                if estimator != "bayes":
+                if estimator != BAYES:
                     base = {"source": "erm", **point, "estimator": estimator, **erm}
-                    ridges = _ridges(grid, estimator)
+                    base |= _values(base)
+                    ridges = grid_ridges(grid.ridge, estimator)
                     yield make_task("ridge", [{**base, **_present(ridge=r)} for r in ridges])
 
 

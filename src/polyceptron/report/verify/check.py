@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from polyceptron.experiments.averages import average
+
 COLUMNS = ("check", "ours", "reference", "source", "difference", "allowed", "verdict")
 
 
@@ -49,9 +51,11 @@ def sampled_check(
     note: str = "",
 ) -> Check:
     """`ours` against the mean of independent samples: four standard errors, plus `slack`."""
-    values = np.asarray(samples, dtype=float)
-    error = float(values.std(ddof=1)) / math.sqrt(values.size)
-    return Check(check, ours, float(values.mean()), source, 4 * error + slack, note)
+    found = average(float(value) for value in samples)
+    mean, error = found.mean, found.standard_error
+    if mean is None or error is None:
+        return failed_check(check, "fewer than two samples")
+    return Check(check, ours, mean, source, 4 * error + slack, note)
 
 
 def failed_check(check: str, reason: object) -> Check:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, owens_t
 
-from polyceptron.model import Teacher
+from polyceptron.model import ERM, CrossEntropy, Teacher
 from polyceptron.report.verify.check import Check, sampled_check
 from polyceptron.theory import erm_fixed_point, fixed_points
 
@@ -90,7 +90,7 @@ def erm_matrix(full: bool) -> Iterator[Check]:
             V = np.asarray(np.linalg.inv(ridge * np.eye(2) + V_hat), dtype=float)
             m, q = V @ m_hat, V @ (m_hat @ m_hat.T + q_hat) @ V
         found.append((m, q, V))
-    scalar = erm_fixed_point(3, "cross-entropy", ridge, alpha)
+    scalar = erm_fixed_point(Teacher(3), ERM(CrossEntropy(), ridge), alpha)
     source = f"2×2 matrices, {BATCHES * n:,} samples"
     for i, (name, ours) in enumerate((("m", scalar.m), ("q", scalar.q), ("V", scalar.V))):
         values = [np.trace(each[i]) / 2 for each in found]

@@ -9,7 +9,16 @@ from scipy.integrate import quad
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtr
 
-from polyceptron.model import AnyTeacher, BayesOptimal, Perceptron, Teacher, as_prior
+from polyceptron.model import (
+    ERM,
+    AnyTeacher,
+    BayesOptimal,
+    Perceptron,
+    SquareLoss,
+    Teacher,
+    as_loss,
+    as_prior,
+)
 from polyceptron.report.verify.check import Check
 from polyceptron.theory import (
     asymptotics,
@@ -73,7 +82,7 @@ def errors(full: bool) -> Iterator[Check]:
         ours = fixed_points(Teacher(k), alpha)[0].generalisation_error
         yield Check(f"Bayes error, k = {k}, α = {alpha:g}", ours, reference, INDEPENDENT, digits)
     for loss, alpha, ridge, reference, digits in ERM_ERRORS:
-        ours = erm_fixed_point(3, loss, ridge, alpha).generalisation_error
+        ours = erm_fixed_point(Teacher(3), ERM(as_loss(loss), ridge), alpha).generalisation_error
         name = f"{loss} error, k = 3, α = {alpha:g}" + (f", λ = {ridge:g}" if ridge else "")
         yield Check(name, ours, reference, INDEPENDENT, digits)
 
@@ -86,19 +95,21 @@ def closed_forms(full: bool) -> Iterator[Check]:
         source = "arccos √q/π, scipy quad"
         yield Check(f"Bayes error, k = 2, α = {alpha:g}", ours, reference, source, 1e-9)
     yield Check(
-        "best λ, square, k = 2", optimal_ridge(2, "square", 2.0), math.pi / 2 - 1, "π/2 − 1", 1e-10
+        "best λ, square, k = 2",
+        optimal_ridge(Teacher(2), "square", 2.0),
+        math.pi / 2 - 1,
+        "π/2 − 1",
+        1e-10,
     )
     for k in (3, 10):
         best = minimize_scalar(
-            lambda x, k=k: erm_fixed_point(k, "square", math.exp(x), 1.7).generalisation_error,
-            bracket=(-2.0, 1.0),
-            tol=1e-9,
+            lambda x, k=k: _square_error(k, math.exp(x), 1.7), bracket=(-2.0, 1.0), tol=1e-9
         )
-        ours = optimal_ridge(k, "square", 1.7)
+        ours = optimal_ridge(Teacher(k), "square", 1.7)
         # An error is flat at its minimum: half of the digits are all that a search can give.
         yield Check(f"best λ, square, k = {k}", ours, math.exp(best.x), "direct search", 1e-5)
     for k in (3, 7):
-        point = erm_fixed_point(k, "square", 0.0, 2.0)
+        point = erm_fixed_point(Teacher(k), ERM(SquareLoss(), 0.0), 2.0)
         c = _expected_maximum(k) / (k - 1)
         reference = 1 / k
         yield Check(
@@ -108,6 +119,11 @@ def closed_forms(full: bool) -> Iterator[Check]:
     for k, constant in ((2, 0.4417), (3, 0.8834)):
         tail = asymptotics(Teacher(k), BayesOptimal())
         yield Check(f"αε at large α, Bayes, k = {k}", tail.constant, constant, INDEPENDENT, 5e-5)
+
+
+def _square_error(k: int, ridge: float, alpha: float) -> float:
+    point = erm_fixed_point(Teacher(k), ERM(SquareLoss(), ridge), alpha)
+    return point.generalisation_error
 
 
 def _two_class_overlap(alpha: float) -> float:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from polyceptron.algorithms import amp, exact_generalisation_error
 from polyceptron.algorithms.overlaps import overlaps
-from polyceptron.model import Teacher
+from polyceptron.model import ERM, Teacher, as_loss, as_prior
 from polyceptron.report.verify.check import Check, sampled_check
 from polyceptron.theory import erm_fixed_point, fixed_points, state_evolution
 
@@ -30,7 +30,7 @@ def message_passing(full: bool) -> Iterator[Check]:
     cases += [(2, "gaussian", 1.0), (5, "gaussian", 2.0), (3, "rademacher", 3.2)] if full else []
     d, runs = (2000, 20) if full else (1000, 10)
     for k, prior, alpha in cases:
-        teacher = Teacher(k, prior)  # type: ignore[arg-type]
+        teacher = Teacher(k, as_prior(prior))
         errors, overlap = [], []
         for seed in range(runs):
             data = teacher.sample(round(alpha * d), d, seed)
@@ -67,7 +67,7 @@ def scikit_learn(full: bool) -> Iterator[Check]:
     cases = [("cross-entropy", 2.0, 0.1), ("square", 2.0, 1.0), ("max-margin", 1.5, 0.0)]
     cases += [("cross-entropy", 5.0, 0.01), ("square", 0.5, 0.1)] if full else []
     for loss, alpha, ridge in cases:
-        theory = erm_fixed_point(3, loss, ridge, alpha)
+        theory = erm_fixed_point(Teacher(3), ERM(as_loss(loss), ridge), alpha)
         errors, norms = [], []
         for seed in range(runs):
             data = Teacher(3).sample(round(alpha * d), d, 100 + seed)

@@ -1,14 +1,18 @@
-"""What `results` and `merge` print and write of a store."""
+"""What a store holds at the shell: results."""
 
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from polyceptron.cli import options
+from polyceptron.cli.printing import check_outputs, print_json, print_table, say
+from polyceptron.cli.sweep import named
+from polyceptron.cli.waiting import waiting
 
 if TYPE_CHECKING:
     from polyceptron.experiments import Store, SweepSpec
@@ -19,6 +23,51 @@ _SUMMARY = {  # columns of a table, and how they are shown
     "standard_error": ("s.e.", ".1e"), "theory": ("theory", ".6g"), "deviation": ("z", "+.1f"),
     "not_converged": ("not conv.", "d"), "failed": ("failed", "d"),
 }  # fmt: skip
+_OPTIONAL = ("branch", "d", "ridge")
+
+
+def results(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="A store made by sweep.")],
+    csv: options.Csv = None,
+    parquet: Annotated[Path | None, typer.Option(help="Write the rows to a Parquet file.")] = None,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Means over instances instead of rows (the default).")
+    ] = False,
+    quantity: Annotated[
+        str, typer.Option(help="Column to average: generalisation_error, m, q, ...")
+    ] = "generalisation_error",
+    spec: Annotated[Path | None, typer.Option(help="Only the rows of this sweep file.")] = None,
+    failures: Annotated[
+        bool, typer.Option("--failures", help="List the rows that failed, with their reasons.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """What a store holds: means with theory beside them, or every row in a file.
+
+    Example: polyceptron results runs.sqlite --csv rows.csv
+    """
+    from polyceptron.experiments import Store, load_spec
+    from polyceptron.experiments.results import check_parquet
+
+    check_outputs(csv, parquet)
+    check_distinct(store, spec, csv, parquet)
+    if parquet is not None:
+        check_parquet()
+    loaded = load_spec(spec) if spec else None
+    with Store(store) as opened, waiting(f"reading {store}"):
+        damaged = opened.damaged()
+        if failures:
+            list_failures(opened, as_json=as_json)
+        elif csv is None and parquet is None:
+            print_summary(opened, quantity, loaded, as_json=as_json)
+        else:
+            write_tables(opened, quantity if summary else None, loaded, csv, parquet)
+    if damaged:
+        say(
+            f"left out, as changed after being written: {named(damaged, 'row')} of {store}; run "
+            "the sweep again to compute what is missing, or merge the rest into a new store"
+        )
+        raise typer.Exit(1)
 
 
 def check_distinct(*paths: Path | None) -> None:
@@ -35,25 +84,25 @@ def check_distinct(*paths: Path | None) -> None:
 
 def list_failures(store: Store, *, as_json: bool) -> None:
     """The rows that failed, with their reasons."""
-    from polyceptron.cli.common import emit
     from polyceptron.experiments.results import failures
 
-    names = ("source", "estimator", "n_classes", "ridge", "alpha", "dimension", "seed")
+    names = ("source", "estimator", "n_classes", "noise", "ridge", "alpha", "dimension", "seed")
     listed = failures(store)
-    if listed or as_json:
-        emit(listed, (*names, "reason"), as_json=as_json)
+    if as_json:
+        print_json(listed)
+    elif listed:
+        print_table(listed, names, optional=("seed", "noise", "n_classes"), below="reason")
     else:
         say(f"no row failed in {store.path}")
 
 
 def print_summary(store: Store, quantity: str, spec: SweepSpec | None, *, as_json: bool) -> None:
     """Means over instances with theory beside them."""
-    from polyceptron.cli.common import emit
-    from polyceptron.experiments.results import SUMMARY_COLUMNS, summary
+    from polyceptron.experiments.results import summary
 
     lines = summary(store, quantity=quantity, spec=spec)
     if as_json:
-        emit(lines, SUMMARY_COLUMNS, as_json=True)
+        print_json(lines)
     else:
         typer.echo(f"{quantity} in {store.path}: {len(store)} rows")
         _show_summary(lines)
@@ -80,18 +129,8 @@ def write_tables(
             say(f"{len(table)} rows in {path}")
 
 
-def named(keys: Sequence[str], what: str) -> str:
-    """'3 rows (a, b, c)', not more than five of them."""
-    shown = ", ".join(keys[:5]) + (", ..." if len(keys) > 5 else "")
-    return f"{len(keys)} {what}{'s' if len(keys) > 1 else ''} ({shown})"
-
-
 def _show_summary(lines: list[dict[str, Any]]) -> None:
     """One table for each problem and estimator, so that all of it fits in 80 columns."""
-    from itertools import groupby
-
-    from polyceptron.cli.common import print_table
-
     for title, group in groupby(lines, key=_heading):
         shown = [
             {
@@ -104,15 +143,14 @@ def _show_summary(lines: list[dict[str, Any]]) -> None:
         for count in ("not conv.", "failed"):
             if all(line[count] == "0" for line in shown):
                 columns.remove(count)
-        print_table(shown, columns, title)
+        if len({line["branch"] for line in shown}) == 1 and shown[0]["branch"]:
+            columns.remove("branch")
+            title += f", branch {shown[0]['branch']}"
+        print_table(shown, columns, title, optional=_OPTIONAL)
 
 
 def _heading(line: dict[str, Any]) -> str:
-    parts = [line["model"], f"k = {line['n_classes']}", line["prior"], line["estimator"]]
+    noise = "" if line["noise"] == "none" else f"noise {line['noise']}"
+    parts = [line["model"], f"k = {line['n_classes']}", line["prior"], noise, line["estimator"]]
     parts += [line["source"], f"{line['start']} start" if line.get("start") else ""]
     return ", ".join(part for part in parts if part)
-
-
-def say(text: str) -> None:
-    """One line on standard error."""
-    sys.stderr.write(text + "\n")

@@ -1,33 +1,19 @@
-"""Experiments at the shell: sweep, results, merge."""
+"""Experiments at the shell: sweep, merge."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polyceptron.cli.result_tables import (
-    check_distinct,
-    list_failures,
-    named,
-    print_summary,
-    say,
-    write_tables,
-)
+from polyceptron.cli.printing import print_table, say
+from polyceptron.cli.waiting import waiting
 
 if TYPE_CHECKING:
     from polyceptron.experiments import SweepPlan, SweepReport, SweepSpec
-
-StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="A store made by sweep.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add this module's commands."""
-    app.command()(sweep)
-    app.command()(results)
-    app.command()(merge)
 
 
 def sweep(
@@ -51,7 +37,9 @@ def sweep(
 
     loaded = load_spec(spec)
     if dry_run:
-        _show_plan(_plan(loaded, store), workers)
+        with waiting("planning"):
+            plan = _plan(loaded, store)
+        _show_plan(plan, workers)
         return
     try:
         report = run_sweep(loaded, store, workers=workers, cluster=cluster, progress=True)
@@ -65,51 +53,6 @@ def sweep(
         raise typer.Exit(1)
 
 
-def results(
-    store: StoreArgument,
-    csv: Annotated[Path | None, typer.Option(help="Write the rows to a CSV file.")] = None,
-    parquet: Annotated[Path | None, typer.Option(help="Write the rows to a Parquet file.")] = None,
-    summary: Annotated[
-        bool, typer.Option("--summary", help="Means over instances instead of rows (the default).")
-    ] = False,
-    quantity: Annotated[
-        str, typer.Option(help="Column to average: generalisation_error, m, q, ...")
-    ] = "generalisation_error",
-    spec: Annotated[Path | None, typer.Option(help="Only the rows of this sweep file.")] = None,
-    failures: Annotated[
-        bool, typer.Option("--failures", help="List the rows that failed, with their reasons.")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """What a store holds: means with theory beside them, or every row in a file.
-
-    Example: polyceptron results runs.sqlite --csv rows.csv
-    """
-    from polyceptron.cli.common import check_outputs
-    from polyceptron.experiments import Store, load_spec
-    from polyceptron.experiments.results import check_parquet
-
-    check_outputs(csv, parquet)
-    check_distinct(store, spec, csv, parquet)
-    if parquet is not None:
-        check_parquet()
-    loaded = load_spec(spec) if spec else None
-    with Store(store) as opened:
-        damaged = opened.damaged()
-        if failures:
-            list_failures(opened, as_json=json)
-        elif csv is None and parquet is None:
-            print_summary(opened, quantity, loaded, as_json=json)
-        else:
-            write_tables(opened, quantity if summary else None, loaded, csv, parquet)
-    if damaged:
-        say(
-            f"left out, as changed after being written: {named(damaged, 'row')} of {store}; run "
-            "the sweep again to compute what is missing, or merge the rest into a new store"
-        )
-        raise typer.Exit(1)
-
-
 def merge(
     sources: Annotated[list[Path], typer.Argument(metavar="STORE...", help="Stores to copy from.")],
     into: Annotated[Path, typer.Option(help="The store to copy into, made if missing.")],
@@ -120,7 +63,8 @@ def merge(
     """
     from polyceptron.experiments import merge_stores
 
-    report = merge_stores(into, sources)
+    with waiting(f"merging into {into}"):
+        report = merge_stores(into, sources)
     differing = (
         f", {report.differing} of them with other numbers (kept)" if report.differing else ""
     )
@@ -128,6 +72,12 @@ def merge(
     if report.damaged:
         say(f"not copied, as changed after being written: {named(report.damaged, 'row')}")
         raise typer.Exit(1)
+
+
+def named(keys: Sequence[str], what: str) -> str:
+    """'3 rows (a, b, c)', not more than five of them."""
+    shown = ", ".join(keys[:5]) + (", ..." if len(keys) > 5 else "")
+    return f"{len(keys)} {what}{'s' if len(keys) > 1 else ''} ({shown})"
 
 
 def _plan(spec: SweepSpec, store: Path) -> SweepPlan:
@@ -142,7 +92,6 @@ def _plan(spec: SweepSpec, store: Path) -> SweepPlan:
 
 
 def _show_plan(plan: SweepPlan, workers: int | None) -> None:
-    from polyceptron.cli.common import print_table
     from polyceptron.experiments.cost import describe_seconds
     from polyceptron.experiments.engine import available_workers
 
@@ -159,7 +108,7 @@ def _show_plan(plan: SweepPlan, workers: int | None) -> None:
         for (source, estimator, dimension), part in plan.parts.items()
     ]
     columns = ("source", "estimator", "dimension", "rows", "stored", "to_do", "one_core")
-    print_table(parts, columns, "the grid")
+    print_table(parts, columns, "the grid", optional=("stored", "dimension"))
     count = workers or available_workers()
     typer.echo(
         f"{plan.rows} rows, {plan.stored} stored, {plan.to_do} to compute in "

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from polyceptron.report.verify.check import Check, failed_check
 from polyceptron.report.verify.identities import entropy_identities, risk_identity
 from polyceptron.report.verify.matrix import bayes_matrix, erm_matrix
+from polyceptron.report.verify.noisy import noisy_message_passing, noisy_values
 from polyceptron.report.verify.published import closed_forms, errors, thresholds
 from polyceptron.report.verify.sampled import error_bars, monte_carlo_errors
 from polyceptron.report.verify.simulated import message_passing, scikit_learn
 
 Group = Callable[[bool], Iterator[Check]]
 
+# A new group of checks: its function, and its line here.
 GROUPS: dict[str, Group] = {
     "phase transitions": thresholds,
     "learning curves": errors,
@@ -23,6 +25,9 @@ GROUPS: dict[str, Group] = {
     "ERM matrix equations": erm_matrix,
     "message passing": message_passing,
     "scikit-learn fits": scikit_learn,
+    "noisy labels": noisy_values,
+    "message passing with noise": noisy_message_passing,
+    # How often stated uncertainties hold belongs here, with `error_bars`.
     "error bars": error_bars,
     "Monte Carlo errors": monte_carlo_errors,
 }

@@ -1,0 +1,142 @@
+"""Rows on standard output as a table or JSON, and in a CSV file.
+
+A table chooses its columns: every number in it is whole, and what the terminal has no room for is
+named below it and is in --json and --csv.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from polyceptron.files import check_writable, write_atomically
+from polyceptron.rows import json_ready
+
+GAP = "  "
+HEADERS = {
+    "generalisation_error": "error",
+    "uncertainty": "±",
+    "alpha_uncertainty": "±",
+    "training_error": "train error",
+    "training_loss": "train loss",
+    "theory_generalisation_error": "theory error",
+    "dimension": "d",
+    "n_samples": "n",
+}
+
+
+def emit(
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str],
+    *,
+    optional: Sequence[str] = (),
+    as_json: bool = False,
+    csv: Path | None = None,
+    title: str | None = None,
+) -> None:
+    """Rows as a table of `columns`, or as JSON, and to a CSV file if asked.
+
+    `optional` names the columns that may be left out for want of room, the first of them first.
+    """
+    if csv is not None:
+        from polyceptron.rows import frame
+
+        write_atomically(csv, lambda path: frame(rows).to_csv(path, index=False))
+    if as_json:
+        print_json(rows)
+    elif csv is None:
+        print_table(rows, columns, title, optional=optional)
+    else:
+        say(f"{len(rows)} row{'s' * (len(rows) != 1)} in {csv}")
+
+
+def print_json(rows: Iterable[Mapping[str, Any]]) -> None:
+    """A list of objects; a number that is not finite is null."""
+    sys.stdout.write(json.dumps([json_ready(row) for row in rows], indent=1) + "\n")
+
+
+def print_table(
+    rows: Iterable[Mapping[str, Any]],
+    columns: Sequence[str],
+    title: str | None = None,
+    *,
+    optional: Sequence[str] = (),
+    below: str | None = None,
+) -> None:
+    """A table of the columns that at least one row has; `below` stands under its row, in words."""
+    rows = list(rows)
+    width = shutil.get_terminal_size().columns
+    shown = [c for c in columns if any(row.get(c) is not None for row in rows)]
+    cells = {c: [format_value(row.get(c), c) for row in rows] for c in shown}
+    widths = {c: max(len(header(c)), *map(len, cells[c])) for c in shown}
+    left_out = []
+    for column in optional:
+        if _total(shown, widths) > width and column in shown:
+            shown.remove(column)
+            left_out.append(header(column))
+    if title:
+        typer.echo(textwrap.fill(title, width))
+    lines = [_line(shown, widths, {c: header(c) for c in shown}, rows)]
+    typer.secho(lines[0], bold=True)
+    typer.echo("─" * min(_total(shown, widths), width))
+    for i, row in enumerate(rows):
+        typer.echo(_line(shown, widths, {c: cells[c][i] for c in shown}, rows))
+        if below is not None and row.get(below) is not None:
+            indent = GAP + GAP
+            text = str(row[below])
+            typer.echo(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent))
+    if left_out:
+        note = f"not shown for want of room: {', '.join(left_out)} (--json has every column)"
+        typer.echo(textwrap.fill(note, width))
+
+
+def header(column: str) -> str:
+    """What stands over a column."""
+    return HEADERS.get(column, column.replace("_", " "))
+
+
+def format_value(value: Any, column: str = "") -> str:
+    """A cell: six significant digits, four for a training sample's, two for an uncertainty."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        digits = ".1e" if "uncertainty" in column else ".4g" if "training" in column else ".6g"
+        return f"{value:{digits}}"
+    return str(value)
+
+
+def _total(columns: Sequence[str], widths: Mapping[str, int]) -> int:
+    return sum(widths[c] for c in columns) + len(GAP) * (len(columns) - 1)
+
+
+def _line(
+    columns: Sequence[str],
+    widths: Mapping[str, int],
+    cells: Mapping[str, str],
+    rows: Sequence[Mapping[str, Any]],
+) -> str:
+    """Words to the left, numbers to the right."""
+    parts = []
+    for c in columns:
+        words = all(isinstance(row.get(c), str | None) for row in rows)
+        parts.append(cells[c].ljust(widths[c]) if words else cells[c].rjust(widths[c]))
+    return GAP.join(parts).rstrip()
+
+
+def check_outputs(*paths: Path | None) -> None:
+    """Fail before the work, not after it, when an output cannot be written."""
+    for path in paths:
+        if path is not None:
+            check_writable(path)
+
+
+def say(text: str) -> None:
+    """One line on standard error."""
+    sys.stderr.write(text + "\n")
