@@ -11,8 +11,9 @@ from polyceptron.model import AnyTeacher
 
 DETERMINISTIC_TOL = 1e-8
 GAP_TOL = 1e-6  # three classes of a continuous prior: the gap rule is good to that
-SAMPLED_TOL = 1e-4
-TRANSITION_TOL = {False: 1e-6, True: 1e-3}  # not sampled, sampled
+SAMPLED_TOL = 1e-4  # Gaussian weights: only labels are sampled
+SAMPLED_WEIGHTS_TOL = 3e-4
+TRANSITION_TOL = {False: 1e-6, True: 3e-3}  # not sampled, sampled
 
 
 def sampled(teacher: AnyTeacher) -> bool:
@@ -51,6 +52,6 @@ def finest_point(teacher: AnyTeacher) -> int:
 def default_tolerance(teacher: AnyTeacher) -> float:
     """The uncertainty of an error that is asked for when none is given."""
     if sampled(teacher):
-        return SAMPLED_TOL
+        return SAMPLED_TOL if teacher.prior.gaussian else SAMPLED_WEIGHTS_TOL
     continuous = teacher.prior.support is None and not teacher.prior.gaussian
     return GAP_TOL if continuous and teacher.n_classes == 3 else DETERMINISTIC_TOL

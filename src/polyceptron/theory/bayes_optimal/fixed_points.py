@@ -71,7 +71,7 @@ def fixed_points(
     cases. Up to three classes the rules are deterministic: they always give all they can (11 digits
     and more; 6 for a continuous prior that is not Gaussian at k = 3), and `tol` (default 1e-8,
     there 1e-6) only decides the status. From four classes on sampling is refined until `tol`
-    (default 1e-4) is met, for each α on its own. A point that misses it says so. With a `branch`,
+    (default 1e-4, or 3e-4 where weights are not Gaussian) is met, for each α on its own. A point that misses it says so. With a `branch`,
     only that one is refined and returned.
 
     >>> from polyceptron.model import Teacher

@@ -65,7 +65,7 @@ class Transitions:
 
 
 def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
-    """α_IT and α_algo of a teacher, to `tol` (default 1e-6 for k ≤ 3, 1e-3 above).
+    """α_IT and α_algo of a teacher, to `tol` (default 1e-6 for k ≤ 3, 3e-3 above).
 
     >>> from polyceptron.model import Perceptron, Teacher
     >>> t = transitions(Perceptron("rademacher"))
