@@ -26,8 +26,7 @@ from polyceptron.errors import InvalidInput
 
 Array = NDArray[np.float64]
 AnyArray = NDArray[Any]
-BLOCK_BYTES = 1 << 20  # stays in the cache
-SQUARE_BYTES = 1 << 22
+BLOCK_BYTES = 1 << 22  # stays in the cache
 LARGEST = 1e150  # squares of larger entries overflow
 _POWER = 8  # iterations for the largest singular value
 _UNLUCKY = 0.01  # the chance that a random start misses it
@@ -102,7 +101,7 @@ class Design(ABC):
         """C(X²)ᵀ/d, (c, d) to (c, n): squares are taken by block, never of all X at once."""
         small = (C / self.dimension).astype(self.dtype)
         out = np.empty((len(C), self.n_samples))
-        for rows, block in self.blocks(SQUARE_BYTES):
+        for rows, block in self.blocks():
             out[:, rows] = small @ np.square(block).T
         return out
 
@@ -110,7 +109,7 @@ class Design(ABC):
         """HX²/d, (c, n) to (c, d)."""
         small = (H / self.dimension).astype(self.dtype)
         out = np.zeros((len(H), self.dimension))
-        for rows, block in self.blocks(SQUARE_BYTES):
+        for rows, block in self.blocks():
             out += small[:, rows] @ np.square(block)
         return out
 
@@ -129,7 +128,7 @@ class Design(ABC):
             A = self.scaled_rows(slice(0, n))
             return np.asarray(A @ A.T)
         out = np.zeros((d, d))
-        for _, block in self.blocks(max(SQUARE_BYTES, 8 * d * d)):
+        for _, block in self.blocks(max(BLOCK_BYTES, 8 * d * d)):
             A = block * np.float64(self.scale)
             out += A.T @ A
         return out

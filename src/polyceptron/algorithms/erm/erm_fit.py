@@ -22,9 +22,10 @@ class ERMFit(ShortDisplay):
     ‖weights − minimiser‖_F ≤ distance_bound, by strong convexity (norm of the gradient, with what
     rounding may hide of it, over λ; for max-margin the square root of twice the duality gap, or the
     residual of a direct solve). `status` is OK when the bound is within the asked tolerance times
-    the norm of the weights, or the minimiser is 0 to rounding. `matrix_passes` counts the reads of
-    X, one in single precision being one half. `training_loss` is the mean per sample, without the
-    ridge.
+    the norm of the weights, or the minimiser is 0 to rounding; 'tolerance-not-met' when rounding
+    does not allow that; 'not-converged' when the iterations ran out. `matrix_passes` counts the
+    reads of X, one in single precision being one half. `training_loss` is the mean per sample,
+    without the ridge.
     """
 
     weights: Array
@@ -49,13 +50,6 @@ class ERMFit(ShortDisplay):
 def bound_in_weights(bound: float, weights: Array) -> float:
     """A bound on the distance, with the rounding of the weights themselves."""
     return bound + 4 * EPS * float(np.linalg.norm(weights))
-
-
-def status_of(*, met: bool, gradient_norm: float, rounding: float) -> Status:
-    """OK, or whether rounding is what the tolerance is missed by."""
-    if met:
-        return Status.OK
-    return Status.TOLERANCE_NOT_MET if gradient_norm <= rounding else Status.NOT_CONVERGED
 
 
 def require_converged(fit: ERMFit, tol: float) -> ERMFit:

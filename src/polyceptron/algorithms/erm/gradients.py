@@ -51,7 +51,10 @@ def rounding_of(
     if stiffness is None:
         return np.zeros(len(norm))
     sizes = [np.sqrt(np.einsum("lrn,lrn->ln", part, part)) for part in (Z, here.residual)]
-    return gradient_rounding(design, norm, ridges, sizes[0], sizes[1], stiffness, enough)
+    smoothness = objective.smoothness
+    return gradient_rounding(
+        design, norm, ridges, sizes[0], sizes[1], stiffness, smoothness, enough
+    )
 
 
 def dots(A: Array, B: Array) -> Array:

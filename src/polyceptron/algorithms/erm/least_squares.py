@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Array, Design
-from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights, error_rate, status_of
+from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights, error_rate
 from polyceptron.algorithms.erm.rounding import EPS, gradient_rounding, sum_rounding
 from polyceptron.model.losses import Loss
+from polyceptron.rows import Status
 
 _CORRECTIONS = 4
 _BLOCK = 256  # rows treated at once: keeps memory bounded for long lists of λ
@@ -62,10 +63,9 @@ class _Gram:
 
 
 class _Certificate(NamedTuple):
-    """Norms of the gradient, its rounding, bounds on the distance, and where they do; all (L,)."""
+    """Norms of the gradient, bounds on the distance, and whether they do; all (L,)."""
 
     norm: Array
-    rounding: Array
     bound: Array
     met: NDArray[np.bool_]
 
@@ -109,17 +109,17 @@ def _fit_block(
     fits = []
     for i, ridge in enumerate(ridges):
         rows = slice(i * k, (i + 1) * k)
-        weights, norm, rounding = W[rows].T.copy(), float(found.norm[i]), float(found.rounding[i])
+        weights = W[rows].T.copy()
         fits.append(
             ERMFit(
                 weights=weights,
-                gradient_norm=norm,
+                gradient_norm=float(found.norm[i]),
                 distance_bound=bound_in_weights(float(found.bound[i]), weights),
                 n_iter=step + 1,
                 matrix_passes=(design.passes - before) / count,
                 training_loss=0.5 * float((misfit[rows] ** 2).sum()) / y.size,
                 training_error=error_rate(fields[rows], y),
-                status=status_of(met=bool(found.met[i]), gradient_norm=norm, rounding=rounding),
+                status=Status.OK if found.met[i] else Status.TOLERANCE_NOT_MET,
                 ridge=ridge,
                 loss=loss.name,
             )
@@ -143,7 +143,8 @@ def _certify(
     norm, size = _sizes(gradient, count), _sizes(W, count)
     enough = tol * convexity * size - norm
     z, g = _columns(fields, count), _columns(misfit, count)
-    rounding = gradient_rounding(design, size, ridges, z, g, 1.0, enough)
+    # (AᵀA + λ)⁻¹Aᵀ is not above (λ + σ²)^{−½} with σ the least singular value: L counts as 4.
+    rounding = gradient_rounding(design, size, convexity, z, g, 1.0, 4.0, enough)
     off = np.zeros(count)
     if made is not None:
         # W is AᵀC up to rounding, which A sees again, and so does the gradient at AᵀC.
@@ -154,7 +155,7 @@ def _certify(
         rounding = rounding + (stretch**2 + ridges) * off
     with np.errstate(divide="ignore"):
         bound = off + (norm + rounding) / convexity
-    return _Certificate(norm, rounding, bound, bound <= tol * size)
+    return _Certificate(norm, bound, bound <= tol * size)
 
 
 def _zero_where_minimal(
@@ -166,13 +167,15 @@ def _zero_where_minimal(
     norm = float(np.linalg.norm(design.back(Y)))
     ones = np.ones((1, Y.shape[1]))
     rounding = float(
-        gradient_rounding(design, np.zeros(1), np.zeros(1), 0 * ones, ones, 1.0, np.zeros(1))[0]
+        gradient_rounding(design, np.zeros(1), np.zeros(1), 0 * ones, ones, 1.0, None, np.zeros(1))[
+            0
+        ]
     )
     if norm > rounding:
         return found, W
     bound = (norm + rounding) / np.maximum(convexity, np.finfo(float).tiny)
     one = np.ones(len(ridges))
-    return _Certificate(norm * one, rounding * one, bound, one > 0), 0 * W
+    return _Certificate(norm * one, bound, one > 0), 0 * W
 
 
 def _sizes(rows: Array, count: int) -> Array:

@@ -35,6 +35,8 @@ class MatrixCurvature:
 class LossObjective:
     """Σ_μ ℓ(z_μ, y_μ) of a `Loss`: the curvature's source is the fields z (L, k, n)."""
 
+    smoothness: float | None = None
+
     def __init__(self, loss: Loss, y: Labels, n_classes: int) -> None:
         self.loss, self.y = loss, y
         self.basis = class_coordinates(loss, n_classes)

@@ -18,12 +18,13 @@ import numpy as np
 
 from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Array
-from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights, error_rate, status_of
+from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights, error_rate
 from polyceptron.algorithms.erm.loss_objective import LossObjective
 from polyceptron.algorithms.erm.newton import minimise
 from polyceptron.algorithms.erm.objectives import Objective, SoftmaxObjective
 from polyceptron.errors import InvalidInput
 from polyceptron.model.losses import Loss
+from polyceptron.rows import Status
 
 _MEMORY = 8_000_000  # numbers of all λ of a wave held at once
 _STRIDE = 4  # every so manieth λ is fitted first
@@ -110,14 +111,19 @@ def _fit_block(
                 matrix_passes=(design.passes - before) / len(ridges),
                 training_loss=float(found.evaluation.value[i]) / y.size,
                 training_error=error_rate(objective.basis @ found.Z[i], y),
-                status=status_of(
-                    met=bool(found.converged[i]), gradient_norm=norm, rounding=rounding
-                ),
+                status=_status(bool(found.converged[i]), int(found.n_iter[i])),
                 ridge=ridge,
                 loss=loss.name,
             )
         )
     return fits
+
+
+def _status(met: bool, n_iter: int) -> Status:
+    """OK, or whether it was rounding or the number of iterations that the fit ended at."""
+    if met:
+        return Status.OK
+    return Status.TOLERANCE_NOT_MET if n_iter < _MAX_ITER else Status.NOT_CONVERGED
 
 
 def _interpolate(done: dict[float, ERMFit], ridge: float) -> Array:

@@ -58,6 +58,8 @@ class Objective(Protocol):
     """A convex sum over samples that Newton's method can minimise."""
 
     basis: Array
+    smoothness: float | None
+    """A bound on ‖∂²ℓ_μ‖ at all fields, if there is one."""
 
     def evaluate(self, Z: Array) -> Evaluation:
         """Values and gradients at the fields Z (L, r, n)."""
@@ -68,7 +70,7 @@ class Objective(Protocol):
         ...
 
     def stiffness(self, evaluation: Evaluation) -> Array | None:
-        """A bound on ‖∂²ℓ_μ‖ (L, n), for the rounding of gradients; None: take no account of it."""
+        """A bound on ‖∂²ℓ_μ‖ here (L, n), for the rounding of gradients; None: leave that out."""
         ...
 
 
@@ -102,6 +104,8 @@ class RankOneCurvature:
 
 class SoftmaxObjective:
     """Σ_μ ln Σ_h exp(z_h − z_y): the curvature's source is the softmax (L, k, n)."""
+
+    smoothness: float | None = 0.5
 
     def __init__(self, y: Labels, n_classes: int) -> None:
         self.y = y
@@ -146,6 +150,8 @@ class ShiftedHinge:
 
     One problem at a time: multipliers (k, n), and a first axis of length 1 in everything else.
     """
+
+    smoothness: float | None = None
 
     def __init__(self, y: Labels, n_classes: int, multipliers: Array, penalty: float) -> None:
         self.y = y

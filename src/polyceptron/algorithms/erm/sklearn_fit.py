@@ -13,7 +13,7 @@ import numpy as np
 
 from polyceptron.algorithms.data_checks import Labels, Samples
 from polyceptron.algorithms.design import Array
-from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights, error_rate, status_of
+from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights, error_rate
 from polyceptron.algorithms.erm.gradients import rounding_of
 from polyceptron.algorithms.erm.loss_objective import LossObjective
 from polyceptron.errors import InvalidInput
@@ -97,7 +97,7 @@ def _certified(
         matrix_passes=float("nan"),
         training_loss=float(here.value[0]) / y.size,
         training_error=error_rate(objective.basis @ Z[0], y),
-        status=status_of(met=bound <= tol * size, gradient_norm=norm, rounding=rounding),
+        status=Status.OK if bound <= tol * size else Status.TOLERANCE_NOT_MET,
         ridge=ridge,
         loss=loss.name,
     )
