@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +81,7 @@ def bivariate_orthant(a: Array, b: Array, rho: float | Array) -> Bivariate:
     return Bivariate(*out)
 
 
-def corner_cdf(a: Array, b: Array, c1: Array, c2: Array) -> Array:
+def corner_cdf(a: Array, b: Array, c1: NDArray[Any], c2: NDArray[Any]) -> Array:
     """Z to absolute accuracy 1e-15, from a, b and the corner's coordinates c₁, c₂ (same shapes).
 
     Owen: Z = ½Φ(a) + ½Φ(b) − T(a, c₁/a) − T(b, c₂/b) − ½[ab < 0]. The caller gives c₁ and c₂, which

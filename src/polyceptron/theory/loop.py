@@ -2,8 +2,8 @@
 
     law  →  fields side  →  m̂, q̂, V̂  →  weights side  →  law
 
-Bayes-optimal learning and empirical risk minimisation go round the same way; they differ in what the
-sides are. Faster ways (`theory/ways.py`) end where this one does.
+Bayes-optimal learning and empirical risk minimisation go round the same way; they differ in what
+the sides are. Faster ways (`theory/ways.py`) end where this one does.
 """
 
 from __future__ import annotations

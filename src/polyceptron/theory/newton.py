@@ -45,13 +45,15 @@ def newton(
     tol: float = 1e-9,
     max_iter: int = 40,
     jacobian: Array | None = None,
+    value: Array | None = None,
 ) -> Root:
     """Solve residual(θ) = 0 from θ; a step that does not lower the residual is shortened.
 
-    A Jacobian from nearby may be given; it is renewed when it no longer gives a digit a step, and
-    kept up to date by Broyden's rank-one corrections meanwhile.
+    The residual at θ may be given, and a Jacobian from nearby: it is renewed when it no longer
+    gives a digit a step, and kept up to date by Broyden's rank-one corrections meanwhile.
     """
-    value = residual(theta)
+    if value is None:
+        value = residual(theta)
     fresh = jacobian is None
     if jacobian is None:
         jacobian = jacobian_at(residual, theta, value)

@@ -159,10 +159,7 @@ def _answer(
             at_jump = True
         else:
             bounds = (above, bounds[1])
-    if at_jump:
-        log_alpha = above
-    else:
-        log_alpha = _smallest_root(curve, error, curve.guess(error), bounds)
+    log_alpha = above if at_jump else _smallest_root(curve, error, curve.guess(error), bounds)
     alpha, row = math.exp(log_alpha), curve.row(log_alpha)
     if not at_jump:
         slope = (curve(log_alpha + 0.02) - curve(log_alpha - 0.02)) / 0.04

@@ -3,8 +3,8 @@
     fields side    channel × loss            law (τ, q, V)  →  m̂, q̂, V̂ = α(M, Q, C)
     weights side   penalty × spectrum        m̂, q̂, V̂        →  law
 
-The fields side averages on a rule of some level of accuracy (`theory/fields`); a loss whose averages
-are known in closed form needs none.
+The fields side averages on a rule of some level of accuracy (`theory/fields`); a loss whose
+averages are known in closed form needs none.
 """
 
 from __future__ import annotations

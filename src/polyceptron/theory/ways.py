@@ -28,7 +28,7 @@ from polyceptron.theory.sides import Problem
 
 
 def loss_at_ridge(loss: Loss, ridge: float | str, channel: Channel) -> Loss:
-    """The loss that is solved for: itself, or at λ = 0 its limit; a sentence where there is none."""
+    """The loss that is solved for: itself, or at λ = 0 its limit, or a sentence."""
     found = loss.without_ridge() if ridge == 0 else loss
     if found is None:
         raise InvalidInput(

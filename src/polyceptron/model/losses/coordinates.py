@@ -1,11 +1,11 @@
 """Where a loss is smooth: the coordinates in which the theory integrates over it.
 
 Label 1 leads the other classes by gaps g_h = ω₁ − ω_h, the smallest first. A rule has break points
-that follow the law of the fields; a loss turns them into break points of its own coordinate (`x` on
-the line of two classes, `x` and `y` on the plane of three), where it adds what it needs, and says at
-each coordinate what the gaps are, by how much volume is stretched, and what it pulls. Without other
-knowledge the coordinates are the gaps themselves, g₁ and g₂ − g₁, in panels halved until the pull
-is smooth on each.
+that follow the law of the fields; a loss turns them into break points of its own coordinates (x on
+the line of two classes, x and y on the plane of three), where it adds what it needs, and says at
+each what the gaps are, by how much volume is stretched, and what it pulls. Without other knowledge
+the coordinates are the gaps themselves, g₁ and g₂ − g₁, in panels halved until the pull is smooth
+on each.
 """
 
 from __future__ import annotations

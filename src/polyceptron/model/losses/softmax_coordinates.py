@@ -1,4 +1,4 @@
-"""Coordinates of cross-entropy: its proximal point, in which the loss varies on scale 1 for every V.
+"""Coordinates of cross-entropy: its proximal point, in which it varies on scale 1 for every V.
 
 Two classes: everything is explicit in the gap A of the proximal point,
 

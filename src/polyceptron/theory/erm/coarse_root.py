@@ -23,7 +23,7 @@ from polyceptron.theory.newton import Residual, Root, jacobian_at, newton
 from polyceptron.theory.sides import Problem
 from polyceptron.theory.ways import equations
 
-LATTICE = 0.25  # of ln τ, ln q, ln V: nodes serve a law that is off by half of this well
+LATTICE = 0.5  # of ln τ, ln q, ln V: nodes serve a law that is off by half of this well
 _LOOSE, _TIGHT = 1e-3, 1e-7  # while nodes may still move, and at the end
 _EDGE = 80.0  # beyond e^±80 nothing is a solution
 
@@ -78,7 +78,7 @@ def try_from(system: Equations, start: Array, jacobian: Array | None = None) -> 
             break
         theta, jacobian = root.theta, root.jacobian
         if (home(theta) == place).all():
-            root = newton(residual, theta, tol=_TIGHT, jacobian=jacobian)
+            root = newton(residual, theta, tol=_TIGHT, jacobian=jacobian, value=root.residual)
             if not root.converged:
                 break
             theta, jacobian = root.theta, root.jacobian
@@ -92,7 +92,7 @@ def try_from(system: Equations, start: Array, jacobian: Array | None = None) -> 
     if not system.problem.sampled:
         return root
     # Random levels see only the replicates' spread, so their steps need the Jacobian of this root.
-    return root._replace(jacobian=jacobian_at(residual, root.theta, residual(root.theta)))
+    return root._replace(jacobian=jacobian_at(residual, root.theta, root.residual))
 
 
 def _inside(theta: Array) -> bool:

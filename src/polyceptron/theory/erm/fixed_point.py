@@ -1,7 +1,7 @@
 """Fixed points of empirical risk minimisation: one (α, λ) at a time (eq. SE, corollary 1).
 
-`erm_fixed_point` builds the two sides, picks the way round (`theory/ways.py`), finds the root on the
-coarsest rule (`coarse_root`) and corrects it on finer ones (`refinement`).
+`erm_fixed_point` builds the two sides, picks the way round (`theory/ways.py`), finds the root on
+the coarsest rule (`coarse_root`) and corrects it on finer ones (`refinement`).
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def erm_fixed_point(
     """m, q, V and the errors of argmin Σℓ + (λ/2)‖W‖² at n = αd, d → ∞ (eq. SE, corollary 1).
 
     `estimator` is an `ERM`, or a loss or its name. `tol` is on the generalisation error (1e-6 for
-    k = 2, 3, else 1e-4) and changes nothing for the square loss, which is in closed form. `start` is
-    a solution nearby; it saves time and does not change the answer beyond its stated digits.
+    k = 2, 3, else 1e-4) and changes nothing for the square loss, which is in closed form. `start`
+    is a solution nearby; it saves time and does not change the answer beyond its stated digits.
 
     >>> from polyceptron.model import Teacher
     >>> round(erm_fixed_point(Teacher(3), ERM("square", 1.0), 2.0).generalisation_error, 5)
@@ -151,7 +151,7 @@ def solve(
     loss, loss_spread = float(refined.averages.loss[0]), refined.loss_uncertainty
     if math.isnan(loss):
         loss = square_training_loss(problem, law)
-    elif not problem.loss.scale_free and moves_along_ones(problem):
+    elif not problem.loss.scale_free and moves_along_ones(problem.loss, problem.n_classes):
         loss, loss_spread = math.nan, math.nan
     mistakes, spread = _mistakes(problem, law, refined)
     status = Status.OK if refined.uncertainty <= tol else Status.TOLERANCE_NOT_MET
@@ -180,7 +180,7 @@ def solve(
 
 
 def _mistakes(problem: Problem, law: Law, refined: Refined) -> tuple[float, float]:
-    """The training error and its uncertainty: as a probability of margins where nodes are random."""
+    """The training error and its uncertainty; a probability of margins where nodes are random."""
     measured = float(refined.averages.error[0]), refined.mistakes_uncertainty
     if not problem.sampled and not math.isnan(measured[0]):
         return measured

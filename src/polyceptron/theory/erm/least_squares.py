@@ -1,7 +1,7 @@
 """The square loss in closed form, for any k, channel, α and λ, with independent features.
 
-With c the channel's signal (E[max of k normals]/(k−1) without noise), s² = 1/k and σ² = s² − c² (the
-part of the label that no linear rule explains), V solves λV² + (λ + α − 1)V − 1 = 0 and
+With c the channel's signal (E[max of k normals]/(k−1) without noise), s² = 1/k and σ² = s² − c²
+(the part of the label that no linear rule explains), V solves λV² + (λ + α − 1)V − 1 = 0 and
 
     m = αcV/(1+V),   A = αV²/(1+V)²,   q = (m² + A(s² − 2mc))/(1 − A).
 

@@ -71,17 +71,14 @@ def _exact(system: Equations, root: Root) -> Refined:
 
 def _refine_smooth(system: Equations, root: Root, tol: float) -> Refined:
     problem = system.problem
-    place = home(root.theta)
     error, before = _error(system, root.theta), None
     for level in range(1, problem.n_levels):
-        rule = problem.rule(level, system.law(place))
-        averages = rule(system.law(root.theta))
-        shift = np.linalg.solve(root.jacobian, -system.residual(root.theta, averages)[:, 0])
+        # Nodes sit at the root itself: a loss may be broken at gaps that move with V.
+        averages, shift = _step(system, level, root)
         # A long way to go is walked: one step of the coarse Jacobian would not end at the root.
         if np.max(np.abs(shift)) > 0.02:
-            root = correct(residual_on(system, level, place), root, tol=1e-8)
-            averages = rule(system.law(root.theta))
-            shift = np.linalg.solve(root.jacobian, -system.residual(root.theta, averages)[:, 0])
+            root = correct(residual_on(system, level, root.theta), root, tol=1e-8)
+            averages, shift = _step(system, level, root)
         theta = root.theta + shift
         slope = error_slope(system, float(theta[0]))
         new_error = _error(system, theta)
@@ -105,6 +102,13 @@ def _refine_smooth(system: Equations, root: Root, tol: float) -> Refined:
         if uncertainty <= tol:
             break
     return refined
+
+
+def _step(system: Equations, level: int, root: Root) -> tuple[Averages, Array]:
+    """The averages at a root on a level with nodes placed there, and the step from it."""
+    law = system.law(root.theta)
+    averages = system.problem.rule(level, law)(law)
+    return averages, np.linalg.solve(root.jacobian, -system.residual(root.theta, averages)[:, 0])
 
 
 def _refine_sampled(system: Equations, root: Root, tol: float) -> Refined:

@@ -7,10 +7,12 @@ gap a training sample is just mistaken, the training error is a probability of t
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
 from polyceptron.model.law import Hats, Law
+from polyceptron.model.losses import Loss
 from polyceptron.theory.erm.margin_probability import margin_exceeds
 from polyceptron.theory.sides import Problem
 
@@ -33,9 +35,9 @@ def training_error(problem: Problem, law: Law) -> float | None:
 def square_training_loss(problem: Problem, law: Law) -> float:
     """E ‖z − e_y‖²/2 over training samples, all k coordinates, at the proximal point.
 
-    On 1⊥ it is r Q/2. Along (1, …, 1) the target is the constant 1/√k: inputs of mean 0 carry nothing
-    of it, so that the equations are the same with c = 0, m₁ = 0 and q₁ = x(1/k + q₁), where x is the
-    norm that unit noise leaves, times α/(1+V)².
+    On 1⊥ it is r Q/2. Along (1, …, 1) the target is the constant 1/√k: inputs of mean 0 carry
+    nothing of it, so that the equations are the same with c = 0, m₁ = 0 and q₁ = x(1/k + q₁), where
+    x is the norm that unit noise leaves, times α/(1+V)².
     """
     if math.isinf(law.V):
         return 0.0
@@ -48,8 +50,8 @@ def square_training_loss(problem: Problem, law: Law) -> float:
     return ((k - 1) * float(averages.Q[0]) + along) / 2
 
 
-def moves_along_ones(problem: Problem) -> bool:
+@lru_cache(maxsize=64)
+def moves_along_ones(loss: Loss, n_classes: int) -> bool:
     """Whether the loss acts along (1, …, 1), which no label shows: its mean is not known then."""
-    k = problem.n_classes
-    slope = problem.loss.gradient(np.zeros((1, k)), np.zeros(1, dtype=np.int64))
+    slope = loss.gradient(np.zeros((1, n_classes)), np.zeros(1, dtype=np.int64))
     return bool(abs(float(slope.sum())) > 1e-8 * (1 + float(np.abs(slope).max())))

@@ -1,7 +1,7 @@
 """What the fields side computes: averages of a student's pull over teacher and student fields.
 
-Student fields ω ~ N(0, q) and teacher fields z, Gaussian with correlation ρ in each class direction;
-label y from the channel; f_y(ω) the student's pull at susceptibility V:
+Student fields ω ~ N(0, q) and teacher fields z, Gaussian with correlation ρ in each class
+direction; label y from the channel; f_y(ω) the student's pull at susceptibility V:
 
     M = (1/r) E Σ_l ∇Z_l·f_l,   Q = (1/r) E Σ_l Z_l ‖f_l‖²,   C = −(1/r) E Σ_l Z_l tr_⊥ ∂f_l
 

@@ -5,7 +5,8 @@ smallest first. With the label's probability Z and its slopes in the teacher's m
 
     ∇Z·f = Σ_h ∂Z/∂g_h (f₁ − f_h),    ω·f = −Σ_h (ω₁ − ω_h) f_h,    f₁ = −Σ_h f_h.
 
-What a node weighs, its volume times the density of ordered gaps, comes from the rule that placed it.
+What a node weighs, its volume times the density of ordered gaps, comes from the rule that placed
+it.
 """
 
 from __future__ import annotations

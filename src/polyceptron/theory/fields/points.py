@@ -49,7 +49,7 @@ def place(loss: Loss, channel: Channel, n_classes: int, law: Law, level: int) ->
     size = len(weight) // pieces
 
     def rule(law: Law) -> Averages:
-        sampled: list[tuple[Averages, Averages]] = []
+        sampled: list[tuple[Averages, ...]] = []
         for start in range(0, len(weight), size):
             part = slice(start, start + size)
             gaps = math.sqrt(law.q) * below[:, part]

@@ -1,4 +1,4 @@
-"""The lengths that nodes must follow: the spread of the gaps, and the label's transition in them."""
+"""The lengths that nodes follow: the spread of the gaps, and the label's transition in them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNSEEN = 1e-17  # a label as improbable as this leaves no trace in any average
 
 
 class Scales(NamedTuple):
-    """Standard deviation of the student's gap, width of the label's transition in it, lowest gap."""
+    """Standard deviation of the student's gap, width of the label's transition, lowest gap."""
 
     sigma: float
     width: float
@@ -29,8 +29,8 @@ class Scales(NamedTuple):
     def gap_breaks(self) -> Array:
         """Break points of the student's gap: both scales, on both sides of the boundary."""
         near, far = self.width * GAUSS_BREAKS, self.sigma * GAUSS_BREAKS
-        points = np.concatenate([-far[::-1], -near, near, far, [self.low]])
-        return np.unique(points[points >= self.low])
+        reach = [-near, near, far] if self.low > -self.high else [-far, -near, near, far]
+        return np.unique(np.concatenate(reach))
 
 
 def field_scales(channel: Channel, law: Law, n_classes: int) -> Scales:
