@@ -108,7 +108,8 @@ def _step(system: Equations, level: int, root: Root) -> tuple[Averages, Array]:
     """The averages at a root on a level with nodes placed there, and the step from it."""
     law = system.law(root.theta)
     averages = system.problem.rule(level, law)(law)
-    return averages, np.linalg.solve(root.jacobian, -system.residual(root.theta, averages)[:, 0])
+    residual = system.residual(root.theta, averages)[:, 0]
+    return averages, np.asarray(np.linalg.solve(root.jacobian, -residual))
 
 
 def _refine_sampled(system: Equations, root: Root, tol: float) -> Refined:

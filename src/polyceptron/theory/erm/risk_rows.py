@@ -20,7 +20,11 @@ from polyceptron.theory.erm.fixed_point import ErmFixedPoint, as_erm, erm_fixed_
 def erm_rows(
     teacher: AnyTeacher, estimator: Any, alphas: Iterable[float], tol: float | None = None
 ) -> list[dict[str, Any]]:
-    """One row for each α, in the order given."""
+    """One row for each α, in the order given.
+
+    A row's numbers are those of its own α whatever the others are, to a tenth of their stated
+    uncertainty.
+    """
     spec = as_erm(estimator)
     values = [check_alpha(alpha) for alpha in alphas]
     points: dict[float, ErmFixedPoint] = {}

@@ -1,0 +1,138 @@
+"""The fields side: one integrand against brute force, and rules against each other."""
+
+import math
+
+import numpy as np
+import pytest
+
+from polyceptron.model import CrossEntropy, Flips, GaussianNoise, Law, MaxMargin, SquareLoss
+from polyceptron.numerics.panels import panel_rule, resolve
+from polyceptron.theory.fields import line, plane, points
+from polyceptron.theory.fields.integrand import ordered_density
+
+CHANNELS = [GaussianNoise(), GaussianNoise(0.4), Flips(0.15)]
+NAMES = ("M", "Q", "C", "D", "loss", "error", "mass")
+
+
+class PlainCrossEntropy(CrossEntropy):
+    """The same loss, without any of its short cuts."""
+
+    def value(self, z, y):
+        return super().value(z, y)
+
+
+def rule(loss, channel, k, law, level):
+    return {2: line, 3: plane}.get(k, points).place(loss, channel, k, law, level)(law)
+
+
+def part(averages, name):
+    """An average by name; D₊ and D₋ alone bend where ω·f changes sign."""
+    return averages.D_plus - averages.D_minus if name == "D" else getattr(averages, name)
+
+
+def drawn(loss, channel, k, law, n, seed=0):
+    """The averages over n drawn samples with drawn labels, and their standard errors, by name."""
+    rng = np.random.default_rng(seed)
+    omega = math.sqrt(law.q) * rng.standard_normal((n, k))
+    noise = math.sqrt(law.residual) * rng.standard_normal((n, k))
+    label = channel.sample(law.slope * omega + noise, rng)
+    omega -= omega.mean(1, keepdims=True)
+    f, trace = loss.denoise(omega, label, law.V)
+    f = f - f.mean(1, keepdims=True)
+    z = omega + law.V * f
+    own = np.take_along_axis(z, label[:, None], 1)[:, 0]
+    others = np.where(np.arange(k) == label[:, None], -np.inf, z).max(1)
+    along = (omega * f).sum(1) / ((k - 1) * law.q)
+    parts = {
+        # ∇Z is the covariance of the label with the teacher's noise, over its variance
+        "M": (f * noise).sum(1) / ((k - 1) * law.residual),
+        "Q": (f**2).sum(1) / (k - 1),
+        "C": trace / (k - 1),
+        "D": along,
+        "loss": loss.value_at_prox(z, label),
+        "error": (own < others - 1e-9).astype(float),
+        "mass": np.ones(n),
+    }
+    return {name: (x.mean(), x.std(ddof=1) / math.sqrt(n)) for name, x in parts.items()}
+
+
+@pytest.mark.parametrize("channel", CHANNELS, ids=lambda c: c.name)
+@pytest.mark.parametrize("loss", [CrossEntropy(), MaxMargin()], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_averages_against_drawn_samples(k, loss, channel):
+    law = Law(1.5, 2.0, 1.5)
+    found = rule(loss, channel, k, law, 2 if k <= 3 else 1)
+    for name, (mean, error) in drawn(loss, channel, k, law, 60_000).items():
+        sampled = part(found, name)
+        spread = sampled.std(ddof=1) / 4 if len(sampled) > 1 else 0.0
+        assert abs(sampled.mean() - mean) < 4.5 * math.hypot(error, spread) + 1e-7, name
+
+
+def test_drawn_samples_can_reject():
+    """The comparison sees a law that is off by a few per cent."""
+    channel, loss = GaussianNoise(0.4), CrossEntropy()
+    measured = drawn(loss, channel, 3, Law(1.5, 2.0, 1.5), 60_000)
+    wrong = rule(loss, channel, 3, Law(1.6, 2.0, 1.5), 2)
+    score = max(abs(part(wrong, n).mean() - m) / (e + 1e-12) for n, (m, e) in measured.items())
+    assert score > 6
+
+
+@pytest.mark.parametrize("channel", CHANNELS, ids=lambda c: c.name)
+@pytest.mark.parametrize("k", [2, 3])
+def test_own_coordinates_agree_with_generic_ones(k, channel):
+    for law in (Law(0.5, 0.3, 2.0), Law(6.0, 200.0, 30.0)):
+        own = rule(CrossEntropy(), channel, k, law, 3)
+        generic = rule(PlainCrossEntropy(), channel, k, law, 3)
+        for name in NAMES:
+            expected = float(part(own, name)[0])
+            assert float(part(generic, name)[0]) == pytest.approx(expected, rel=2e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("loss", [CrossEntropy(), MaxMargin()], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("law", [Law(0.5, 0.3, 2.0), Law(3.0, 50.0, 5.0), Law(100.0, 1e4, 50.0)])
+def test_random_points_agree_with_the_deterministic_rule(loss, law):
+    exact = plane.place(loss, GaussianNoise(), 3, law, 3)(law)
+    random = points.place(loss, GaussianNoise(), 3, law, 1)(law)
+    for name in NAMES:
+        sampled, true = part(random, name), part(exact, name)
+        error = sampled.std(ddof=1) / math.sqrt(len(sampled))
+        assert abs(sampled.mean() - true[0]) <= 4.5 * error + 1e-12 * abs(true[0])
+
+
+@pytest.mark.parametrize("channel", CHANNELS, ids=lambda c: c.name)
+@pytest.mark.parametrize("law", [Law(0.5, 0.3, 2.0), Law(30.0, 1e3, 20.0)])
+def test_gaussian_integration_by_parts(law, channel):
+    """C = (m/q)M − D links four averages that are computed apart."""
+    for loss in (CrossEntropy(), MaxMargin()):
+        a = rule(loss, channel, 3, law, 3)
+        combined = law.m / law.q * a.M - (a.D_plus - a.D_minus)
+        assert combined[0] == pytest.approx(a.C[0], rel=2e-8)
+        assert a.mass[0] == pytest.approx(1, abs=1e-8)
+
+
+@pytest.mark.parametrize("channel", CHANNELS, ids=lambda c: c.name)
+@pytest.mark.parametrize("k", [2, 3, 7])
+def test_square_averages_in_closed_form(k, channel):
+    """Against the rule that knows the square loss by its denoiser only."""
+    law = Law(1.2, 0.4, 0.7)
+    M, Q, C, D = SquareLoss().explicit_averages(law, channel.signal(k), k)
+    a = rule(SquareLoss(), channel, k, law, 3 if k <= 3 else 2)
+    pairs = ((M, a.M), (Q, a.Q), (C, a.C), (D, a.D_plus - a.D_minus))
+    for closed, sampled in pairs:
+        spread = sampled.std(ddof=1) if len(sampled) > 1 else 0.0
+        assert abs(sampled.mean() - closed) < 1.5 * spread + 2e-8
+
+
+def test_density_of_ordered_gaps_is_normalised():
+    x, w = panel_rule(np.linspace(-30.0, 30.0, 61), 12)
+    assert w @ ordered_density(x[None], 3.0) == pytest.approx(2)  # two labels
+    y, v = panel_rule(np.linspace(0.0, 40.0, 41), 12)
+    gaps = np.stack([np.repeat(x, len(y)), (x[:, None] + y).ravel()])
+    assert np.outer(w, v).ravel() @ ordered_density(gaps, 3.0) == pytest.approx(3)  # three labels
+
+
+def test_panels_close_in_on_what_is_rough():
+    found = resolve(lambda x: np.stack([np.abs(x - 0.3), np.exp(-(x**2))]), np.linspace(-2, 2, 3))
+    assert np.abs(found - 0.3).min() < 1e-4  # where a bend of slope 1 is 1e-6 of the function
+    smooth = resolve(lambda x: np.exp(x)[None], np.linspace(0, 1, 3))
+    assert len(smooth) == 3

@@ -1,0 +1,127 @@
+"""Every faster way round the loop ends where the plain loop does."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import polyceptron as pc
+from polyceptron.errors import InvalidInput
+from polyceptron.model import CrossEntropy, Hats, Law, MaxMargin, Ridge, SquareLoss
+from polyceptron.model.features import Spectrum, isotropic
+from polyceptron.theory.erm.coarse_root import coarse_root
+from polyceptron.theory.erm.equations import LoopEquations
+from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
+from polyceptron.theory.erm.iteration import fields_side
+from polyceptron.theory.erm.refinement import refine
+from polyceptron.theory.loop import settle
+from polyceptron.theory.sides import erm_sides
+from polyceptron.theory.ways import equations, in_closed_form, loss_at_ridge
+
+NOISES = ["none", "gaussian:0.5", "flips:0.1"]
+TWO_LEVELS = Spectrum(np.array([1.6, 0.4]), np.array([0.7, 1.2]), np.array([0.5, 0.5]))
+TWO_LEVELS = replace(  # mean sθ = 1
+    TWO_LEVELS,
+    signal=TWO_LEVELS.signal
+    / float(TWO_LEVELS.fraction @ (TWO_LEVELS.eigenvalues * TWO_LEVELS.signal)),
+)
+
+
+def plain(problem, level=2, tol=1e-9):
+    law, settled = settle(fields_side(problem, level), problem.law, Law(0.5, 1.0, 1.0), tol=tol)
+    assert settled
+    return law
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(("k", "ridge", "alpha"), [(2, 1.0, 2.0), (3, 2.0, 1.0)])
+def test_isotropic_equations(k, ridge, alpha, noise):
+    problem = erm_sides(pc.Teacher(k, noise=noise), CrossEntropy(), ridge, alpha)
+    law, point = plain(problem), solve(problem, 1e-8)
+    assert point.tau == pytest.approx(law.tau, rel=1e-6)
+    assert point.q == pytest.approx(law.q, rel=1e-6)
+    assert pytest.approx(law.V, rel=1e-6) == point.V
+
+
+def test_scale_free_equations():
+    problem = erm_sides(pc.Teacher(2), MaxMargin(), 1.0, 0.5)  # λ = 1 sets the scale of V
+    law, point = plain(problem), solve(problem.at(ridge=0.0), 1e-9)
+    for name in ("tau", "q", "V"):
+        assert getattr(point, name) == pytest.approx(getattr(law, name), rel=1e-5)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("k", [2, 3, 6])
+def test_closed_form_of_the_square_loss(k, noise):
+    teacher = pc.Teacher(k, noise=noise)
+    problem = erm_sides(teacher, SquareLoss(), 0.3, 2.5)
+    assert in_closed_form(problem)
+    law, point = plain(problem, tol=1e-12), erm_fixed_point(teacher, pc.ERM("square", 0.3), 2.5)
+    for name in ("tau", "q", "V"):
+        assert getattr(point, name) == pytest.approx(getattr(law, name), rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", [CrossEntropy(), MaxMargin()], ids=lambda loss: loss.name)
+def test_equations_of_one_round_have_the_same_root(loss):
+    """`LoopEquations`, which hold for any spectrum, at the spectrum that has better ones."""
+    ridge = 1.0 if loss.scale_free else 0.05
+    problem = erm_sides(pc.Teacher(3), loss, ridge, 3.0)
+    better, general = equations(problem), LoopEquations(problem)
+    near = coarse_root(better)
+    far = coarse_root(general, np.append(near.theta[:2], 0.0))
+    assert far.converged
+    law, other = (s.law(refine(s, r, 1e-8).root.theta) for s, r in ((better, near), (general, far)))
+    assert law.tau == pytest.approx(other.tau, rel=1e-6)
+    assert law.q == pytest.approx(other.q, rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", [CrossEntropy(), SquareLoss()], ids=lambda loss: loss.name)
+def test_correlated_features_end_where_the_plain_loop_does(loss):
+    problem = replace(erm_sides(pc.Teacher(2), loss, 0.5, 2.0), spectrum=TWO_LEVELS)
+    assert not in_closed_form(problem)
+    law, point = plain(problem), solve(problem, 1e-8)
+    assert point.status == "ok"
+    for name in ("tau", "q", "V"):
+        assert getattr(point, name) == pytest.approx(getattr(law, name), rel=1e-6)
+    flat = solve(replace(problem, spectrum=isotropic()), 1e-8)
+    assert abs(flat.tau - point.tau) > 1e-3  # the spectrum matters
+
+
+def test_ridge_on_a_spectrum_against_its_three_sums():
+    hats, ridge, s = Hats(1.3, 0.8, 0.6), Ridge(0.4), TWO_LEVELS
+    law = ridge.law(hats, s)
+    below = 0.4 + hats.V * s.eigenvalues
+    m = hats.m * np.mean(s.eigenvalues**2 * s.signal / below)
+    q = np.mean(s.eigenvalues * (hats.m**2 * s.eigenvalues**2 * s.signal + hats.q * s.eigenvalues)
+                / below**2)  # fmt: skip
+    assert law.m == pytest.approx(m)
+    assert law.q == pytest.approx(q)
+    assert pytest.approx(np.mean(s.eigenvalues / below)) == law.V
+
+
+def test_ridge_zero_is_what_the_loss_says():
+    clean = pc.Teacher(3).noise
+    assert loss_at_ridge(CrossEntropy(), 0, clean).name == "max-margin"
+    assert loss_at_ridge(SquareLoss(), 0, clean).name == "square"
+    with pytest.raises(InvalidInput, match="noisy labels"):
+        loss_at_ridge(CrossEntropy(), 0, pc.Teacher(3, noise="flips:0.1").noise)
+
+
+def test_square_training_loss_of_correlated_features_by_simulation():
+    """All k coordinates: the part along (1, …, 1) has equations of its own."""
+    problem = replace(erm_sides(pc.Teacher(3), SquareLoss(), 0.5, 2.0), spectrum=TWO_LEVELS)
+    d, n = 300, 600
+    rng = np.random.default_rng(3)
+    s = np.repeat(TWO_LEVELS.eigenvalues, d // 2)
+    theta = np.repeat(TWO_LEVELS.signal, d // 2)
+    losses = []
+    for _ in range(6):
+        X = rng.standard_normal((n, d)) * np.sqrt(s)
+        W = rng.standard_normal((d, 3)) * np.sqrt(theta)[:, None]
+        target = np.eye(3)[(X @ W).argmax(1)]
+        X /= math.sqrt(d)
+        fit = np.linalg.solve(X.T @ X + 0.5 * np.eye(d), X.T @ target)
+        losses.append(((X @ fit - target) ** 2).sum(1).mean() / 2)
+    spread = np.std(losses, ddof=1) / math.sqrt(len(losses))
+    assert abs(np.mean(losses) - solve(problem, 1e-8).training_loss) < 4 * spread + 1e-3
