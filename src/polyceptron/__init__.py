@@ -1,7 +1,7 @@
 """polyceptron: how well can a linear classifier learn a k-class rule from n = αd examples?
 
 Exact answers in the limit of large d, the algorithms that reach them, and the experiments that
-confirm them. Rooms, in reading and import order: `model`, `numerics`, `theory`, `algorithms`,
+confirm them. Rooms, in reading and import order: `numerics`, `model`, `theory`, `algorithms`,
 `experiments`, `report`, `cli`. Names are loaded on first use, so that importing is fast.
 """
 
@@ -19,9 +19,12 @@ _HOME = {
     "BayesOptimal": "model",
     "ERM": "model",
     "Loss": "model",
+    "Prior": "model",
+    "Channel": "model",
     "InvalidInput": "errors",
     "ComputationFailed": "errors",
     "transitions": "theory",
+    "separability": "theory.separability",
     "solution_curve": "theory",
     "state_evolution": "theory",
     "fixed_points": "theory",
@@ -62,7 +65,16 @@ if TYPE_CHECKING:
     )
     from polyceptron.errors import ComputationFailed, InvalidInput
     from polyceptron.experiments import Store, load_spec, run_sweep
-    from polyceptron.model import ERM, BayesOptimal, Loss, Perceptron, Teacher, finite_prior
+    from polyceptron.model import (
+        ERM,
+        BayesOptimal,
+        Channel,
+        Loss,
+        Perceptron,
+        Prior,
+        Teacher,
+        finite_prior,
+    )
     from polyceptron.report import learning_curve, predicted_curve
     from polyceptron.theory import (
         asymptotics,
@@ -77,6 +89,7 @@ if TYPE_CHECKING:
         state_evolution,
         transitions,
     )
+    from polyceptron.theory.separability import separability
 
 
 def __getattr__(name: str) -> Any:

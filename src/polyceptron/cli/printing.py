@@ -83,11 +83,16 @@ def print_table(
             left_out.append(header(column))
     if title:
         typer.echo(textwrap.fill(title, width))
-    lines = [_line(shown, widths, {c: header(c) for c in shown}, rows)]
-    typer.secho(lines[0], bold=True)
+    # Words to the left, numbers to the right.
+    place = {c: str.rjust if all(map(_is_number, cells[c])) else str.ljust for c in shown}
+
+    def line(texts: Mapping[str, str]) -> str:
+        return GAP.join(place[c](texts[c], widths[c]) for c in shown).rstrip()
+
+    typer.secho(line({c: header(c) for c in shown}), bold=True)
     typer.echo("─" * min(_total(shown, widths), width))
     for i, row in enumerate(rows):
-        typer.echo(_line(shown, widths, {c: cells[c][i] for c in shown}, rows))
+        typer.echo(line({c: cells[c][i] for c in shown}))
         if below is not None and row.get(below) is not None:
             indent = GAP + GAP
             text = str(row[below])
@@ -116,18 +121,12 @@ def _total(columns: Sequence[str], widths: Mapping[str, int]) -> int:
     return sum(widths[c] for c in columns) + len(GAP) * (len(columns) - 1)
 
 
-def _line(
-    columns: Sequence[str],
-    widths: Mapping[str, int],
-    cells: Mapping[str, str],
-    rows: Sequence[Mapping[str, Any]],
-) -> str:
-    """Words to the left, numbers to the right."""
-    parts = []
-    for c in columns:
-        words = all(isinstance(row.get(c), str | None) for row in rows)
-        parts.append(cells[c].ljust(widths[c]) if words else cells[c].rjust(widths[c]))
-    return GAP.join(parts).rstrip()
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell or 0)
+    except ValueError:
+        return False
+    return True
 
 
 def check_outputs(*paths: Path | None) -> None:

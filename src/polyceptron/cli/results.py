@@ -146,6 +146,7 @@ def _show_summary(lines: list[dict[str, Any]]) -> None:
         if len({line["branch"] for line in shown}) == 1 and shown[0]["branch"]:
             columns.remove("branch")
             title += f", branch {shown[0]['branch']}"
+        typer.echo()
         print_table(shown, columns, title, optional=_OPTIONAL)
 
 

@@ -51,7 +51,7 @@ def transitions(
     rows: list[dict[str, Any]] = [
         {
             "transition": label,
-            "alpha": getattr(found, name),
+            "alpha": f"{getattr(found, name):.8g}",
             "uncertainty": getattr(found, f"{name}_uncertainty"),
             "meaning": meaning,
         }

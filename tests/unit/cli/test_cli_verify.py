@@ -8,17 +8,17 @@ from typer.testing import CliRunner
 
 from polyceptron.cli import app
 from polyceptron.report import verify as package
-from polyceptron.report.verify import Check, published, run
+from polyceptron.report.verify import Check, groups, published
 from polyceptron.report.verify.check import COLUMNS, sampled_check
 from polyceptron.report.verify.matrix import bayes_matrix
 
 invoke = CliRunner().invoke
 
 
-def quick(monkeypatch, **groups):
+def quick(monkeypatch, **chosen):
     """Only these groups of checks; several modules hold the same table."""
-    monkeypatch.setattr(run, "GROUPS", groups)
-    monkeypatch.setattr(package, "GROUPS", groups)
+    monkeypatch.setattr(groups, "GROUPS", chosen)
+    monkeypatch.setattr(package, "GROUPS", chosen)
 
 
 @pytest.mark.slow
@@ -99,5 +99,5 @@ def test_sampled_checks_allow_four_standard_errors():
 def test_progress_names_every_group(monkeypatch):
     quick(monkeypatch, one=lambda full: iter(()), two=lambda full: iter(()))
     seen = []
-    assert run.verify(progress=seen.append) == []
+    assert groups.verify(progress=seen.append) == []
     assert seen == ["one", "two"]

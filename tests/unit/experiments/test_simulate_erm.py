@@ -19,7 +19,7 @@ def test_rows_hold_the_fit_of_the_stated_seed():
     data = teacher.sample(120, 60, seed=4)
     for row, ridge in zip(rows, [0.1, 1.0], strict=True):
         assert set(row) <= set(COLUMNS)
-        fit = fit_erm(data.X, data.y, 3, "cross-entropy", ridge)
+        fit = fit_erm(data.X, data.y, "cross-entropy", ridge)
         order = overlaps(fit.weights, data.weights)
         assert row["m"] == pytest.approx(order.m, rel=1e-6)
         assert row["q"] == pytest.approx(order.q, rel=1e-6)
