@@ -1,4 +1,4 @@
-"""Pictures at the shell: figures, explore."""
+"""Pictures at the shell: figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import typer
 def register(app: typer.Typer) -> None:
     """Add this module's commands."""
     app.command()(figures)
-    app.command()(explore)
 
 
 def figures(
@@ -43,12 +42,3 @@ def figures(
         sys.stderr.write("stopped: the same command goes on from here\n")
         raise typer.Exit(128 + getattr(stop, "signal_number", 2)) from None
     sys.stderr.write(f"{len(written)} files in {out}; open {out / 'index.html'}\n")
-
-
-def explore(
-    port: int = typer.Option(8050, "--port", help="Port to listen on; 0 for any free one."),
-) -> None:
-    """Explore learning curves and simulations in the browser, on this machine only."""
-    from polyceptron.report.explorer.server import serve
-
-    serve(port, lambda address: typer.echo(f"open {address} (stop with Ctrl-C)"))

@@ -1,4 +1,4 @@
-"""The explorer's state: what a link or a control may say, and nothing else."""
+"""The explorer's settings: what a link or a control may say, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,17 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyceptron.errors import InvalidInput
-from polyceptron.report.explorer.layout import settings_of, shown_values
-from polyceptron.report.explorer.state import (
-    CHOICES,
-    ESTIMATORS,
-    LIMITS,
-    State,
-    check_simulation,
-    from_query,
-    make_state,
-    to_query,
-)
+from polyceptron.report.explorer.choices import CHOICES, ESTIMATORS
+from polyceptron.report.explorer.controls import settings_of, shown_values
+from polyceptron.report.explorer.page_settings import LIMITS, PageSettings, make_settings
+from polyceptron.report.explorer.settings_link import from_query, to_query
+from polyceptron.report.explorer.simulation_runs import check_simulation
 
 
 def numbers(name: str) -> st.SearchStrategy[float]:
@@ -32,30 +26,30 @@ def numbers(name: str) -> st.SearchStrategy[float]:
 
 
 @st.composite
-def states(draw: st.DrawFn) -> State:
+def pages(draw: st.DrawFn) -> PageSettings:
     values = {name: draw(st.sampled_from(options)) for name, options in CHOICES.items()}
     values |= {name: draw(numbers(name)) for name in LIMITS}
     values["estimators"] = draw(st.lists(st.sampled_from(ESTIMATORS), min_size=1, unique=True))
     low = draw(st.floats(0.01, 100))
     values |= {"low": low, "high": low + draw(st.floats(0.01, 800))}
-    return make_state(values)
+    return make_settings(values)
 
 
-@given(states())
+@given(pages())
 @settings(max_examples=60, deadline=None)
-def test_a_link_gives_back_the_whole_state(state: State) -> None:
-    assert from_query(to_query(state)) == state
-    assert make_state(state.as_dict()) == state
+def test_a_link_gives_back_every_setting(page: PageSettings) -> None:
+    assert from_query(to_query(page)) == (page, ())
+    assert make_settings(page.as_dict()) == page
 
 
-@given(states())
+@given(pages())
 @settings(max_examples=60, deadline=None)
-def test_controls_give_back_the_state_to_the_digits_of_a_slider(state: State) -> None:
-    again = make_state(settings_of(shown_values(state)))
-    assert again.ridge == pytest.approx(state.ridge, rel=1e-4)
-    assert again.alpha == pytest.approx(state.alpha, rel=1e-4, abs=1e-9)
+def test_controls_give_back_the_settings_to_the_digits_of_a_slider(page: PageSettings) -> None:
+    again = make_settings(settings_of(shown_values(page)))
+    assert again.ridge == pytest.approx(page.ridge, rel=1e-4)
+    assert again.alpha == pytest.approx(page.alpha, rel=1e-4, abs=1e-9)
     rest = {"ridge": 1.0, "alpha": again.alpha}
-    assert make_state({**again.as_dict(), **rest}) == make_state({**state.as_dict(), **rest})
+    assert make_settings({**again.as_dict(), **rest}) == make_settings({**page.as_dict(), **rest})
 
 
 @given(
@@ -68,18 +62,18 @@ def test_controls_give_back_the_state_to_the_digits_of_a_slider(state: State) ->
     )
 )
 @settings(max_examples=150, deadline=None)
-def test_any_link_is_a_state_within_the_limits_or_one_sentence(search: str) -> None:
-    sentence, state = "", State()
+def test_any_link_is_settings_within_the_limits_or_one_sentence(search: str) -> None:
+    sentence, page = "", PageSettings()
     try:
-        state = from_query(search)
+        page = from_query(search).settings
     except InvalidInput as error:
         sentence = str(error)
     assert "\n" not in sentence
     assert len(sentence) < 250
     for name, limit in LIMITS.items():
-        assert limit.low <= getattr(state, name) <= limit.high
-    assert state.low <= state.alpha <= state.high
-    assert math.isfinite(state.ridge)
+        assert limit.low <= getattr(page, name) <= limit.high
+    assert page.low <= page.alpha <= page.high
+    assert math.isfinite(page.ridge)
 
 
 @given(
@@ -93,8 +87,8 @@ def test_any_link_is_a_state_within_the_limits_or_one_sentence(search: str) -> N
 @settings(max_examples=150, deadline=None)
 def test_any_value_of_a_control_is_taken_or_refused_with_a_sentence(name: str, value: Any) -> None:
     with contextlib.suppress(InvalidInput):
-        state = make_state(settings_of({**shown_values(State()), name: value}))
-        assert from_query(to_query(state)) == state
+        page = make_settings(settings_of({**shown_values(PageSettings()), name: value}))
+        assert from_query(to_query(page)) == (page, ())
 
 
 @pytest.mark.parametrize(
@@ -111,7 +105,11 @@ def test_any_value_of_a_control_is_taken_or_refused_with_a_sentence(name: str, v
         ("?scale=log&low=0", "start above 0"),
         ("?k=3&k=4", "twice"),
         ("?__class__=1", "unknown setting"),
-        ("?" + "k=3&" * 1000, "longer than"),
+        ("?" + "k=3&" * 2000, "longer than"),
+        ("?run=simulation:amp,dimension:5000", "dimension of at most 1732"),
+        ("?run=k:4;rm", "whole number"),
+        ("?run=points:4", "cannot be read"),
+        ("?" + "run=simulation:amp&" * 13, "at most 12"),
         ("?%ff%fe", "cannot be read"),
         ("?k=" + "9" * 400, "from 2 to 50"),
     ],
@@ -122,18 +120,38 @@ def test_wild_links_get_a_sentence(search: str, words: str) -> None:
 
 
 def test_nothing_after_the_question_mark_is_the_default() -> None:
-    assert from_query("") == from_query("?") == from_query(None) == State()
+    assert from_query("") == from_query("?") == from_query(None) == (PageSettings(), ())
 
 
 def test_simulations_are_bounded_by_data_and_by_number() -> None:
-    check_simulation(State())
-    with pytest.raises(InvalidInput, match="dimension of at most 1732"):
-        check_simulation(make_state({"dimension": 5000, "high": 10.0}))
+    check_simulation(PageSettings())
+    with pytest.raises(InvalidInput, match="dimension of at most 1095"):
+        check_simulation(make_settings({"dimension": 5000, "high": 10.0}))
+    with pytest.raises(InvalidInput, match="dimension of at most 3464"):
+        check_simulation(make_settings({"dimension": 5000, "high": 0.5}))
     with pytest.raises(InvalidInput, match="at most 200"):
-        check_simulation(make_state({"places": 40, "runs": 50}))
+        check_simulation(make_settings({"places": 40, "runs": 50}))
     with pytest.raises(InvalidInput, match="no sample"):
-        check_simulation(make_state({"low": 0.001, "dimension": 100}))
+        check_simulation(make_settings({"low": 0.001, "dimension": 100}))
 
 
 def test_the_perceptron_has_two_classes_whatever_k_says() -> None:
-    assert make_state({"model": "perceptron", "k": 7}).teacher.n_classes == 2
+    assert make_settings({"model": "perceptron", "k": 7}).teacher.n_classes == 2
+
+
+@given(pages(), st.lists(pages(), max_size=3))
+@settings(max_examples=60, deadline=None)
+def test_a_link_gives_back_the_simulations(page: PageSettings, shown: list[PageSettings]) -> None:
+    small = {"dimension": 30, "places": 2, "runs": 2, "low": 0.5, "high": 2.0, "scale": "linear"}
+    runs = [make_settings({**one.as_dict(), **small}) for one in shown]
+    again = from_query(to_query(page, runs))
+    assert again.settings == page
+    names = ("simulation", "model", "k", "prior", "ridge", "ridge_rule", *small, "alpha", "seed")
+    for one, other in zip(runs, again.simulations, strict=True):
+        assert [getattr(one, name) for name in names] == [getattr(other, name) for name in names]
+
+
+def test_who_gives_a_range_means_it() -> None:
+    assert from_query("?k=4").settings.range_rule == "follow"
+    assert from_query("?k=4&high=2").settings.range_rule == "set"
+    assert from_query("?k=4&high=2&range_rule=follow").settings.range_rule == "follow"

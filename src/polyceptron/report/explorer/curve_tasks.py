@@ -1,29 +1,33 @@
-"""The numbers behind the page: curves, transitions, the free-entropy landscape, simulations.
+"""The theory behind the page as pieces of work: curves, transitions, the free-entropy landscape.
 
 A piece of work is a `Task`: plain JSON, so that it can be sent to another process and be the key of
-a cache. Nothing here knows of the web.
+a cache. The theory does the deriving; here is only what to ask it for, and in which order.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model import AnyTeacher, BayesOptimal
-from polyceptron.report.explorer.state import State, make_state
+from polyceptron.report.explorer.choices import (
+    BAYES,
+    is_closed_form,
+    is_tabled,
+    quick_first,
+    takes_ridge,
+)
+from polyceptron.report.explorer.page_settings import PageSettings, make_settings
 from polyceptron.rows import json_ready
 
-Array = NDArray[np.float64]
 Row = dict[str, Any]
 Task = dict[str, Any]
 
 CHUNK = 8  # points of a slow curve that are shown at a time
+FOLD_TOL = 0.02  # of the points that only give the fold its shape
 
 
 def tolerance(n_classes: int) -> float:
@@ -31,33 +35,67 @@ def tolerance(n_classes: int) -> float:
     return 1e-4 if n_classes <= 3 else 5e-3
 
 
-def spaced(state: State, count: int) -> list[float]:
-    """`count` values of α over the state's range, even on its axis."""
+def spaced(settings: PageSettings, count: int) -> list[float]:
+    """`count` values of α over the page's range, even on its axis."""
     if count == 1:
-        return [state.alpha]
-    space = np.geomspace if state.scale == "log" else np.linspace
-    return [float(a) for a in space(state.low, state.high, count)]
+        return [settings.alpha]
+    space = np.geomspace if settings.scale == "log" else np.linspace
+    return [float(a) for a in space(settings.low, settings.high, count)]
 
 
-def tasks_of(state: State) -> list[Task]:
-    """Everything the page needs for this state, quick things first."""
-    common = {"model": state.model, "k": state.teacher.n_classes, "prior": state.prior}
-    grid = {name: getattr(state, name) for name in ("low", "high", "scale", "points")}
-    tasks: list[Task] = []
-    # Bayes first; cross-entropy, the only one without a closed form or a table, last.
-    for name in sorted(
-        state.estimators, key=("bayes", "square", "max-margin", "cross-entropy").index
-    ):
+def coarse_to_fine(count: int) -> Iterator[list[int]]:
+    """The numbers 0 … count − 1 in parts: both ends and every eighth, then those in between.
+
+    >>> list(coarse_to_fine(6))
+    [[0, 4, 5], [2], [1, 3]]
+    """
+    seen: set[int] = set()
+    for step in (8, 4, 2, 1):
+        new = sorted({*range(0, count, step), count - 1} - seen) if step < count else []
+        seen.update(new)
+        for start in range(0, len(new), CHUNK):
+            yield new[start : start + CHUNK]
+
+
+def tasks_of(settings: PageSettings) -> list[Task]:
+    """Everything the page needs for these settings, quick things first."""
+    common = {"model": settings.model, "k": settings.teacher.n_classes, "prior": settings.prior}
+    grid = {name: getattr(settings, name) for name in ("low", "high", "scale", "points")}
+    curves: list[Task] = []
+    for name in quick_first(settings.estimators):
         ridge: Task = {}
-        if name in ("cross-entropy", "square"):
-            ridge = {"ridge_rule": state.ridge_rule}
-            if state.ridge_rule == "fixed":
-                ridge["ridge"] = state.ridge
-        tasks.append({"kind": "curve", "estimators": name, **common, **grid, **ridge})
-    others: list[Task] = [{"kind": "transitions", **common}] if state.finite_prior else []
-    others.append({"kind": "landscape", "alpha": state.alpha, **common, "low": 0, "high": 1000})
-    last = 1 if "cross-entropy" in state.estimators else 0
-    return [*tasks[: len(tasks) - last], *others, *tasks[len(tasks) - last :]]
+        if takes_ridge(name):
+            ridge = {"ridge_rule": settings.ridge_rule}
+            if settings.ridge_rule == "fixed":
+                ridge["ridge"] = settings.ridge
+        curves.append({"kind": "curve", "estimators": name, **common, **grid, **ridge})
+    others: list[Task] = [{"kind": "transitions", **common}] if settings.finite_prior else []
+    others.append({"kind": "landscape", "alpha": settings.alpha, **common, "low": 0, "high": 1000})
+    last = 0 if is_tabled(curves[-1]["estimators"]) else 1
+    return [*curves[: len(curves) - last], *others, *curves[len(curves) - last :]]
+
+
+def first_tasks(settings: PageSettings) -> list[Task]:
+    """What to compute before the range is known: the transitions, and what they do not hold up."""
+    if settings.range_rule != "follow" or not settings.finite_prior:
+        return []
+    tasks = tasks_of(settings)
+    found = next(task for task in tasks if task["kind"] == "transitions")
+    rest = [task for task in tasks if task["kind"] == "landscape"]
+    if is_slow(found):
+        rest += [task for task in tasks if not is_slow(task)]
+    return [found, *rest]
+
+
+def followed_range(found: Mapping[str, Any]) -> tuple[float, float]:
+    """A range of α with both transitions in sight: up to 1.4 α_algo, in halves.
+
+    >>> followed_range({"alpha_algo": 2.8855})
+    (0.1, 4.0)
+    """
+    if found.get("alpha_algo") is None:
+        return PageSettings.low, PageSettings.high
+    return PageSettings.low, max(1.0, round(2.8 * found["alpha_algo"]) / 2)
 
 
 def key_of(task: Task) -> str:
@@ -67,152 +105,64 @@ def key_of(task: Task) -> str:
 
 def is_slow(task: Task) -> bool:
     """Whether a task may take more than a second, so that it must not hold up the others."""
-    if task.get("estimators") == "square":
+    if is_closed_form(task.get("estimators", "")):
         return False
     return bool(task["k"] > 3 or task.get("ridge_rule") == "optimal")
 
 
 def perform(task: Task) -> Iterator[dict[str, Any]]:
     """The answer, in one piece or several: each has the latest `result` and `done` of `total`."""
-    settings = {name: value for name, value in task.items() if name != "kind"}
-    state = make_state(settings)
+    settings = make_settings({name: value for name, value in task.items() if name != "kind"})
+    teacher = settings.teacher
     if task["kind"] == "curve":
-        yield from _curve(state, state.estimators[0], is_slow(task))
+        name = settings.estimators[0]
+        yield from _bayes(settings) if name == BAYES else _risk_minimiser(settings, name)
     elif task["kind"] == "transitions":
         from polyceptron.theory import transitions
 
-        tol = 0.01 if state.teacher.n_classes > 3 else None
-        yield {"result": transitions(state.teacher, tol).as_dict(), "done": 1, "total": 1}
+        tol = 0.01 if teacher.n_classes > 3 else None
+        yield {"result": transitions(teacher, tol).as_dict(), "done": 1, "total": 1}
     elif task["kind"] == "landscape":
-        yield {"result": landscape(state.teacher, state.alpha), "done": 1, "total": 1}
+        from polyceptron.theory.curve_grid import landscape
+
+        found = landscape(teacher, settings.alpha, tolerance(teacher.n_classes))
+        yield {"result": found, "done": 1, "total": 1}
     else:
         raise InvalidInput(f"unknown work {task['kind']!r}")
 
 
-def _curve(state: State, name: str, in_parts: bool) -> Iterator[dict[str, Any]]:
+def _bayes(settings: PageSettings) -> Iterator[dict[str, Any]]:
+    """All α at once, as they share their tables; then those that give the fold its shape."""
+    from polyceptron.theory import curve_rows
+    from polyceptron.theory.curve_grid import fold_grid
+
+    teacher, estimator = settings.teacher, settings.estimator(BAYES)
+    alphas = spaced(settings, settings.points)
+    tol = tolerance(teacher.n_classes)
+    rows = curve_rows(teacher, estimator, alphas, branch="all", tol=tol)
+    fold = fold_grid(teacher, alphas)
+    total = len(alphas) + len(fold)
+    yield _part(rows, len(alphas), total)
+    if fold:
+        rows += curve_rows(teacher, estimator, fold, branch="all", tol=max(tol, FOLD_TOL))
+        yield _part(rows, total, total)
+
+
+def _risk_minimiser(settings: PageSettings, name: str) -> Iterator[dict[str, Any]]:
     from polyceptron.theory import curve_rows
 
-    estimator = state.estimator(name)
-    alphas = spaced(state, state.points)
-    whole = isinstance(estimator, BayesOptimal) or not in_parts
-    size = len(alphas) if whole else CHUNK
+    alphas = spaced(settings, settings.points)
+    tol = tolerance(settings.teacher.n_classes)
     rows: list[Row] = []
-    for start in range(0, len(alphas), size):
-        part = alphas[start : start + size]
-        rows += curve_rows(
-            state.teacher, estimator, part, branch="all", tol=tolerance(state.teacher.n_classes)
-        )
-        done = min(start + size, len(alphas))
-        yield {"result": [json_ready(row) for row in rows], "done": done, "total": len(alphas)}
+    done = 0
+    parts = [range(len(alphas))] if is_closed_form(name) else coarse_to_fine(len(alphas))
+    for part in parts:
+        some = [alphas[i] for i in part]
+        rows += curve_rows(settings.teacher, settings.estimator(name), some, tol=tol)
+        done += len(some)
+        yield _part(rows, done, len(alphas))
 
 
-def landscape(teacher: AnyTeacher, alpha: float, n_points: int = 240) -> dict[str, Any]:
-    """Φ(q; α) = (r/2) q̂ v + ψ(q̂) + αΨ_out(q) with q̂ set by q = F(q̂), and its extrema.
-
-    At fixed α this is stationary in q exactly where q̂ = αI(q), that is at the fixed points of state
-    evolution (eq. SE_BO): maxima are stable, minima are barriers. Returns lists `q`, `free_entropy`
-    and `extrema` (branch, q, free_entropy, generalisation_error), and `perfect`, the value −H at
-    q = 1 (null for a Gaussian prior, where Φ falls without bound).
-    """
-    from polyceptron.theory import fixed_points
-    from polyceptron.theory.ensemble import ensemble
-    from polyceptron.theory.prior import prior_entropy
-
-    points = fixed_points(teacher, alpha, tolerance(teacher.n_classes))
-    curves = ensemble(teacher, 6 if teacher.n_classes <= 20 else 4)
-    grid = curves.grid.q_hat[:, 0]
-    inside = [p.q_hat for p in points if 0 < p.q_hat < math.inf]
-    q_grid = np.linspace(0.002, 0.998, n_points)
-    v = curves.prior_variance(grid, np.zeros(grid.size, dtype=int))
-    order = np.argsort(1 - v)
-    q_hat = np.interp(q_grid, (1 - v)[order], grid[order])
-    q_hat = np.unique(np.concatenate([q_hat[(q_hat > grid[0]) & (q_hat < grid[-1])], inside]))
-    q, phi = free_entropy(teacher, q_hat, alpha)
-    entropy = prior_entropy(teacher)
-    perfect = None if math.isinf(entropy) else -entropy
-    if perfect is not None:
-        q, phi = np.append(q, 1.0), np.append(phi, perfect)
-    extrema = [
-        {
-            "branch": p.branch,
-            "q": p.q,
-            "free_entropy": p.free_entropy,
-            "generalisation_error": p.generalisation_error,
-            "uncertainty": p.uncertainty,
-        }
-        for p in points
-        if not (p.branch == "informed" and perfect is None)
-    ]
-    return {
-        "alpha": alpha,
-        "q": [0.0, *q.tolist()],
-        "free_entropy": [alpha * _no_information(teacher), *phi.tolist()],
-        "perfect": perfect,
-        "extrema": extrema,
-    }
-
-
-def free_entropy(teacher: AnyTeacher, q_hat: Array, alpha: float) -> tuple[Array, Array]:
-    """q = F(q̂) and Φ(q; α) at each q̂ (n,), averaged over the replicates of the theory."""
-    from polyceptron.theory.ensemble import ensemble
-
-    curves = ensemble(teacher, 6 if teacher.n_classes <= 20 else 4)
-    R = curves.n_replicates
-    points = curves.points(np.repeat(q_hat, R), np.tile(np.arange(R), q_hat.size))
-    # The curve's own Φ is at α(q̂); Φ is linear in α with slope Ψ_out at fixed q.
-    phi = points.free_entropy + (alpha - points.alpha) * points.channel_entropy
-    return points.q.reshape(-1, R).mean(1), phi.reshape(-1, R).mean(1)
-
-
-def _no_information(teacher: AnyTeacher) -> float:
-    """Ψ_out at q = 0: every label is equally likely, −ln k."""
-    return -math.log(teacher.n_classes)
-
-
-def simulate(state: State) -> Iterator[dict[str, Any]]:
-    """Rows of message passing or empirical risk minimisation, one instance at a time."""
-    from polyceptron.experiments.simulate_amp import run_amp
-    from polyceptron.experiments.simulate_erm import run_erm
-
-    teacher, total = state.teacher, state.places * state.runs
-    for i, alpha in enumerate(spaced(state, state.places)):
-        ridge = simulated_ridge(state, alpha)
-        for j in range(state.runs):
-            seed = state.seed + i * state.runs + j
-            if state.simulation == "amp":
-                row = run_amp(teacher, alpha, state.dimension, seed)
-            else:
-                (row,) = run_erm(teacher, state.simulation, [ridge], alpha, state.dimension, seed)
-            yield {"row": json_ready(row), "done": i * state.runs + j + 1, "total": total}
-
-
-def simulated_ridge(state: State, alpha: float) -> float:
-    """The ridge of a fit: the page's, or the theory's best one at this α."""
-    if state.simulation in ("amp", "max-margin"):
-        return 0.0
-    if state.ridge_rule == "fixed":
-        return state.ridge
-    from polyceptron.theory.erm import optimal_ridge
-
-    n_classes = state.teacher.n_classes
-    return float(optimal_ridge(n_classes, state.simulation, alpha, tolerance(n_classes)))
-
-
-def averages(rows: list[Row], column: str) -> list[dict[str, Any]]:
-    """Mean and standard error over the runs at each α: alpha, mean, error (null for one), count."""
-    groups: dict[float, list[float]] = {}
-    for row in rows:
-        value = row.get(column)
-        if value is not None:
-            groups.setdefault(row["alpha"], []).append(float(value))
-    return [
-        {
-            "alpha": alpha,
-            "mean": float(np.mean(values)),
-            "error": float(np.std(values, ddof=1) / math.sqrt(len(values)))
-            if len(values) > 1
-            else None,
-            "count": len(values),
-        }
-        for alpha, values in sorted(groups.items())
-    ]
+def _part(rows: list[Row], done: int, total: int) -> dict[str, Any]:
+    ordered = sorted(rows, key=lambda row: float(row["alpha"]))
+    return {"result": [json_ready(row) for row in ordered], "done": done, "total": total}

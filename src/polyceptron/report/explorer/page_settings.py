@@ -1,6 +1,6 @@
-"""What the page shows, as one value: checked, and written to and read from a link.
+"""What the page shows, as one checked value.
 
-Everything that reaches the server from a browser, by a control or by a link, becomes a `State`
+Everything that reaches the server from a browser, by a control or by a link, becomes `PageSettings`
 here or ends in a sentence; nothing behind this module needs to check a range again.
 """
 
@@ -10,26 +10,23 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model import AnyTeacher, Estimator, Perceptron, Teacher, make_estimator
-
-MAX_QUERY = 2000
-MAX_ENTRIES = 30_000_000  # n d, numbers of one instance of a simulation: 240 MB
-MAX_INSTANCES = 200
-
-ESTIMATORS = ("bayes", "cross-entropy", "square", "max-margin")
-PRIORS = ("gaussian", "rademacher", "ternary")
-CHOICES: dict[str, tuple[str, ...]] = {
-    "model": ("argmax", "perceptron"),
-    "prior": PRIORS,
-    "ridge_rule": ("fixed", "optimal"),
-    "scale": ("linear", "log"),
-    "error_scale": ("linear", "log"),
-    "shown": ("overlaps", "correlation", "variance", "training-error", "training-loss"),
-    "simulation": ("amp", "cross-entropy", "square", "max-margin"),
-}
+from polyceptron.model import (
+    AnyTeacher,
+    Estimator,
+    GaussianPrior,
+    Perceptron,
+    Teacher,
+    make_estimator,
+)
+from polyceptron.report.explorer.choices import (
+    CHOICES,
+    ESTIMATORS,
+    FIRST_DRAWN,
+    PRIORS,
+    takes_ridge,
+)
 
 
 class Limit(NamedTuple):
@@ -56,15 +53,16 @@ LIMITS = {
 
 
 @dataclass(frozen=True)
-class State:
+class PageSettings:
     """Everything on the page but the results."""
 
     model: str = "argmax"
     k: int = 3
     prior: str = "rademacher"
-    estimators: tuple[str, ...] = ("bayes", "cross-entropy", "square")
+    estimators: tuple[str, ...] = FIRST_DRAWN
     ridge: float = 0.1
     ridge_rule: str = "fixed"
+    range_rule: str = "follow"
     low: float = 0.1
     high: float = 4.0
     scale: str = "linear"
@@ -81,109 +79,60 @@ class State:
     @property
     def teacher(self) -> AnyTeacher:
         """The rule to be learnt; the perceptron has two classes whatever k says."""
-        prior: Any = self.prior
-        if prior == "ternary":
-            prior = ([-1, 0, 1], [0.25, 0.5, 0.25])
+        prior = PRIORS[self.prior]
         return Perceptron(prior) if self.model == "perceptron" else Teacher(self.k, prior)
 
     def estimator(self, name: str) -> Estimator:
         """The estimator of that name at the ridge of the page."""
-        if name in ("bayes", "max-margin"):
+        if not takes_ridge(name):
             return make_estimator(name)
         return make_estimator(name, "optimal" if self.ridge_rule == "optimal" else self.ridge)
 
     @property
     def finite_prior(self) -> bool:
         """Whether there are transitions."""
-        return self.prior != "gaussian"
+        return not isinstance(self.teacher.prior, GaussianPrior)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for the browser's store."""
         return {**asdict(self), "estimators": list(self.estimators)}
 
 
-NAMES = tuple(field.name for field in fields(State))
+NAMES = tuple(field.name for field in fields(PageSettings))
 
 
-def make_state(values: Mapping[str, Any]) -> State:
-    """A state from values of any type, missing ones at their defaults, or a sentence.
+def make_settings(values: Mapping[str, Any]) -> PageSettings:
+    """Settings from values of any type, missing ones at their defaults, or a sentence.
 
-    >>> make_state({"k": "4"}).k
+    >>> make_settings({"k": "4"}).k
     4
     """
     if not isinstance(values, Mapping):
         raise InvalidInput("settings must be names with values")
     unknown = [name for name in values if name not in NAMES]
     if unknown:
-        raise InvalidInput(f"unknown setting {str(unknown[0])[:40]!r}")
+        raise InvalidInput(f"unknown setting {_brief(unknown[0])!r}")
     checked: dict[str, Any] = {}
     for name, value in values.items():
         if name == "estimators":
             checked[name] = _estimators(value)
         elif name in CHOICES:
-            if value not in CHOICES[name]:
+            if not isinstance(value, str) or value not in CHOICES[name]:
                 allowed = ", ".join(CHOICES[name])
-                raise InvalidInput(f"{name} must be one of {allowed}, got {str(value)[:40]!r}")
+                raise InvalidInput(f"{name} must be one of {allowed}, got {_brief(value)!r}")
             checked[name] = value
         else:
             checked[name] = _number(value, LIMITS[name])
-    state = State(**checked)
-    if state.low >= state.high:
-        raise InvalidInput(f"the range of α must go upwards, got {state.low:g} to {state.high:g}")
-    if state.scale == "log" and state.low <= 0:
+    if "range_rule" not in checked and ("low" in checked or "high" in checked):
+        checked["range_rule"] = "set"  # who gives a range means it
+    settings = PageSettings(**checked)
+    if settings.low >= settings.high:
+        raise InvalidInput(
+            f"the range of α must go upwards, got {settings.low:g} to {settings.high:g}"
+        )
+    if settings.scale == "log" and settings.low <= 0:
         raise InvalidInput("a logarithmic α axis must start above 0")
-    return replace(state, alpha=min(max(state.alpha, state.low), state.high))
-
-
-def check_simulation(state: State) -> None:
-    """A sentence if the simulation that the page describes is too large to run here."""
-    entries = state.high * state.dimension**2
-    if entries > MAX_ENTRIES:
-        allowed = int(math.sqrt(MAX_ENTRIES / state.high))
-        raise InvalidInput(
-            f"α = {state.high:g} in dimension {state.dimension} is too much data for this page: "
-            f"choose a dimension of at most {allowed}, or a smaller largest α"
-        )
-    if state.places * state.runs > MAX_INSTANCES:
-        raise InvalidInput(
-            f"{state.places} values of α with {state.runs} runs each are "
-            f"{state.places * state.runs} fits: at most {MAX_INSTANCES} are allowed here"
-        )
-    if round(max(state.low, 1e-9) * state.dimension) < 1 and state.places > 1:
-        raise InvalidInput(
-            f"α = {state.low:g} in dimension {state.dimension} leaves no sample to learn from: "
-            f"raise the smallest α or the dimension"
-        )
-
-
-def to_query(state: State) -> str:
-    """The whole state as a query string, with its question mark."""
-    values = {**asdict(state), "estimators": ",".join(state.estimators)}
-    return "?" + urlencode({name: _text(value) for name, value in values.items()}, safe=",")
-
-
-def from_query(search: Any) -> State:
-    """The state that a query string describes, or a sentence."""
-    if search is None or search in ("", "?"):
-        return State()
-    if not isinstance(search, str) or len(search) > MAX_QUERY:
-        raise InvalidInput(f"the link is longer than {MAX_QUERY} characters")
-    try:
-        pairs = parse_qsl(
-            search.removeprefix("?"), keep_blank_values=True, errors="strict", max_num_fields=60
-        )
-    except ValueError:
-        raise InvalidInput("the link cannot be read: it is not a list of name=value") from None
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        raise InvalidInput("the link gives a setting twice")
-    if not values:
-        raise InvalidInput("the link cannot be read: it is not a list of name=value")
-    return make_state(values)
-
-
-def _text(value: Any) -> str:
-    return repr(value) if isinstance(value, float) else str(value)
+    return replace(settings, alpha=min(max(settings.alpha, settings.low), settings.high))
 
 
 def _estimators(value: Any) -> tuple[str, ...]:
@@ -192,9 +141,9 @@ def _estimators(value: Any) -> tuple[str, ...]:
     else:
         names = str(value).split(",")
     for name in names:
-        if name not in ESTIMATORS:
+        if not isinstance(name, str) or name not in ESTIMATORS:
             raise InvalidInput(
-                f"estimators must be among {', '.join(ESTIMATORS)}, got {str(name)[:40]!r}"
+                f"estimators must be among {', '.join(ESTIMATORS)}, got {_brief(name)!r}"
             )
     if not names:
         raise InvalidInput("choose at least one estimator")
@@ -212,9 +161,16 @@ def _number(value: Any, limit: Limit) -> Any:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if isinstance(value, bool) or not limit.low <= number <= limit.high:
-        raise InvalidInput(f"{sentence}, got {str(value)[:40]}")
+        raise InvalidInput(f"{sentence}, got {_brief(value)}")
     if limit.whole:
         if number != int(number):
-            raise InvalidInput(f"{sentence}, got {str(value)[:40]}")
+            raise InvalidInput(f"{sentence}, got {_brief(value)}")
         return int(number)
     return number
+
+
+def _brief(value: Any) -> str:
+    try:
+        return str(value)[:40]
+    except ValueError:  # Python does not write a whole number of thousands of digits
+        return "a huge number"

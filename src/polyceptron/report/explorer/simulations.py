@@ -1,4 +1,7 @@
-"""Simulations: one process each, with progress, a time limit, and a cancel that ends it."""
+"""Simulations: one process each, with progress, a time limit, and a cancel that ends it.
+
+A simulation waits for its turn: `RunningNow` counts what runs, of one page and in all.
+"""
 
 from __future__ import annotations
 
@@ -7,114 +10,156 @@ import time
 from typing import Any
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.report.explorer.process import Child
-from polyceptron.report.explorer.state import State, check_simulation
+from polyceptron.report.explorer.page_settings import PageSettings
+from polyceptron.report.explorer.simulation_runs import MAX_KEPT, check_simulation
+from polyceptron.report.explorer.worker_process import WorkerProcess
 
 TIME_LIMIT = 300.0
-MAX_RUNNING = 2  # of one visitor
+MAX_RUNNING = 2  # of one page
 MAX_RUNNING_IN_ALL = 4
-MAX_KEPT = 12  # of one visitor, running or not
 
 
-class Job:
-    """A simulation that runs in a process of its own from the moment it is made."""
+class Simulation:
+    """A simulation that runs in a process of its own once it is started."""
 
-    def __init__(self, number: int, state: State, time_limit: float = TIME_LIMIT) -> None:
-        self.number, self.state, self.time_limit = number, state, time_limit
+    def __init__(self, settings: PageSettings, time_limit: float = TIME_LIMIT) -> None:
+        self.settings, self.time_limit = settings, time_limit
         self.rows: list[dict[str, Any]] = []
-        self.total = state.places * state.runs
-        self.status = "running"  # then finished, cancelled or failed
+        self.total = settings.places * settings.runs
+        self.status = "waiting"  # then running, then finished, cancelled or failed
         self.reason = ""
         self._lock = threading.Lock()
-        self._child = Child()
-        self._thread = threading.Thread(target=self._follow, daemon=True)
-        self._thread.start()
+        self._worker: WorkerProcess | None = None
 
     @property
     def running(self) -> bool:
-        """Whether there is more to come."""
+        """Whether a process is at work on it."""
         return self.status == "running"
 
     @property
+    def going_on(self) -> bool:
+        """Whether there is more to come."""
+        return self.status in ("waiting", "running")
+
+    @property
     def process_id(self) -> int:
-        """Of the process that does the work."""
-        return self._child.process.pid
+        """Of the process that does the work; 0 before it starts."""
+        return self._worker.process.pid if self._worker else 0
+
+    def start(self, at_end: Any = None) -> None:
+        """Begin, if it waits; `at_end` is called when it is over, whatever the end."""
+        with self._lock:
+            if self.status != "waiting":
+                return
+            self.status = "running"
+            self._worker = WorkerProcess()
+        threading.Thread(target=self._follow, args=(self._worker, at_end), daemon=True).start()
 
     def cancel(self) -> None:
         """End the process; the rows that are there stay. Returns when the process is gone."""
         self._end("cancelled")
-        self._child.kill()
+        if self._worker is not None:
+            self._worker.kill()
 
-    def _follow(self) -> None:
+    def _follow(self, worker: WorkerProcess, at_end: Any) -> None:
         start = time.monotonic()
         try:
-            self._child.send({"simulate": self.state.as_dict()})
+            worker.send({"simulate": self.settings.as_dict()})
             while self.running:
-                message = self._child.receive(0.2)
-                if message is None:
-                    if time.monotonic() - start > self.time_limit:
-                        self._end("failed", f"stopped after {self.time_limit:.0f} s")
-                elif "row" in message:
+                message = worker.receive(0.2)
+                if time.monotonic() - start > self.time_limit:
+                    self._end("failed", f"stopped after {self.time_limit:.0f} s")
+                elif message is not None and "row" in message:
                     with self._lock:
                         if self.running:
                             self.rows = [*self.rows, message["row"]]
-                else:
+                elif message is not None:
                     error = message.get("error")
                     self._end("failed" if error else "finished", error or "")
         except ComputationFailed as error:
             self._end("failed", str(error))
         finally:
-            self._child.kill()
+            worker.kill()
+            if at_end is not None:
+                at_end()
 
     def _end(self, status: str, reason: str = "") -> None:
         with self._lock:
-            if self.running:
+            if self.going_on:
                 self.status, self.reason = status, reason
 
 
-class Jobs:
-    """The simulations of one visitor; `running_elsewhere` counts those of the others."""
+class Simulations:
+    """The simulations of one page, each in a slot that is its own until it is removed.
+
+    A slot has its buttons on the page from the start, so that a press never meets one that has
+    just been drawn anew, or another simulation's.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._next = 1
-        self.all: list[Job] = []
+        self.slots: list[Simulation | None] = [None] * MAX_KEPT
+
+    @property
+    def all(self) -> list[Simulation]:
+        """Those that are kept, going on or over."""
+        return [one for one in self.slots if one is not None]
 
     @property
     def running(self) -> int:
         """How many are at work."""
-        return sum(job.running for job in self.all)
+        return sum(one.running for one in self.all)
 
-    def start(self, state: State, running_elsewhere: int = 0) -> Job:
-        """Check the bounds and start, or a sentence."""
-        check_simulation(state)
+    def add(self, settings: PageSettings) -> Simulation:
+        """Check the bounds and keep it, waiting; or a sentence."""
+        check_simulation(settings)
         with self._lock:
-            if self.running >= MAX_RUNNING:
-                raise InvalidInput(
-                    f"{MAX_RUNNING} simulations are running: wait for one, or cancel it"
-                )
-            if self.running + running_elsewhere >= MAX_RUNNING_IN_ALL:
-                raise InvalidInput("the server is busy with other simulations: try again later")
-            if len(self.all) >= MAX_KEPT:
+            if None not in self.slots:
                 raise InvalidInput(f"{MAX_KEPT} simulations are kept: remove one first")
-            job = Job(self._next, state)
-            self._next += 1
-            self.all = [*self.all, job]
-        return job
+            new = Simulation(settings)
+            self.slots[self.slots.index(None)] = new
+        return new
 
-    def find(self, number: int) -> Job | None:
-        """The job of that number, if it is here."""
-        return next((job for job in self.all if job.number == number), None)
+    def cancel(self, slot: int) -> None:
+        """End the one in that slot, if any."""
+        one = self.slots[slot]
+        if one is not None:
+            one.cancel()
 
-    def remove(self, number: int) -> None:
-        """Cancel it and forget it."""
-        job = self.find(number)
-        if job is not None:
-            job.cancel()
-            with self._lock:
-                self.all = [other for other in self.all if other is not job]
+    def remove(self, slot: int) -> None:
+        """Forget the one in that slot, if it is over."""
+        with self._lock:
+            one = self.slots[slot]
+            if one is not None and not one.going_on:
+                self.slots[slot] = None
 
     def close(self) -> None:
         """End them all."""
-        for job in self.all:
-            job.cancel()
+        for one in self.all:
+            one.cancel()
+
+
+class RunningNow:
+    """Whose turn it is: first come first served, within a page's and everybody's bounds."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._queue: list[tuple[Simulations, Simulation]] = []
+
+    def add(self, owner: Simulations, settings: PageSettings) -> Simulation:
+        """A new simulation of `owner`, started now or when there is room."""
+        new = owner.add(settings)
+        with self._lock:
+            self._queue.append((owner, new))
+        self.advance()
+        return new
+
+    def advance(self) -> None:
+        """Start what can start."""
+        with self._lock:
+            self._queue = [pair for pair in self._queue if pair[1].going_on]
+            for owner, one in self._queue:
+                if sum(other.running for _, other in self._queue) >= MAX_RUNNING_IN_ALL:
+                    break
+                if one.status == "waiting" and owner.running < MAX_RUNNING:
+                    one.start(self.advance)
