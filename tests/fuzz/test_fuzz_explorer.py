@@ -112,8 +112,9 @@ HERE = {"Host": "127.0.0.1:8050", "Origin": "http://127.0.0.1:8050"}
 ODD = [
     None, True, False, 0, -1, 7, 1.5, 1e308, -0.0, 10**400, "", "a", "..", "?k=4",
     "control-k.value", "\u0000", "é" * 50, [], [[]], [None], [[[[]]]], {}, {"": ""}, {"id": 1},
-    {"id": {"a": 1}}, {"id": "url", "property": "search"}, {"stamp": 1e300}, {"stamp": -1, "settings": []},
-    {"stamp": 2**60, "settings": {}}, {"range": [1, 2, 3], "stamp": 0}, {"mark": [], "stale": 3},
+    {"id": {"a": 1}}, {"id": "url", "property": "search"}, {"stamp": 1e300},
+    {"stamp": -1, "settings": []}, {"stamp": 2**60, "settings": {}},
+    {"range": [1, 2, 3], "stamp": 0}, {"mark": [], "stale": 3},
     {"settings": {"k": {}}, "stamp": 1}, "x" * 5000, list(range(300)),
 ]  # fmt: skip
 
