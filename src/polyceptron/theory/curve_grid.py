@@ -25,24 +25,25 @@ FOLD_SPAN = 0.12  # of α_algo, below it
 
 
 def fold_grid(teacher: AnyTeacher, alpha: Sequence[float]) -> list[float]:
-    """α_algo (1 − s t²), t = 1/n, …, 1: values to add to the grid `alpha` (n,) to draw the fold.
+    """α_algo (1 − s t²), t = 1/n, …, 1, with what `alpha` (n,) has among them: to look closely at.
 
-    Those outside the range of `alpha` are left out; a Gaussian prior has no fold and adds none.
+    Only inside the range of `alpha`; a Gaussian prior has no fold, and its list is empty.
 
     >>> from polyceptron.model import Perceptron, Teacher
-    >>> near = fold_grid(Perceptron("rademacher"), [0.5, 2.0])
+    >>> near = fold_grid(Perceptron("rademacher"), [0.5, 1.4, 2.0])
     >>> len(near), round(near[-1], 3)
-    (16, 1.492)
+    (17, 1.492)
     >>> fold_grid(Teacher(3, "gaussian"), [0.5, 2.0])
     []
     """
-    low, high = min(check_alpha(alpha)), max(alpha)
+    given = check_alpha(alpha)
     if isinstance(teacher.prior, GaussianPrior):
         return []
     at = float(_curves(teacher).fold[0].mean())
     steps = np.arange(FOLD_POINTS, 0, -1) / FOLD_POINTS
-    values = at * (1 - FOLD_SPAN * steps**2)
-    return [float(a) for a in values if low < a < high and a not in alpha]
+    values = (at * (1 - FOLD_SPAN * steps**2)).tolist()
+    inside = [a for a in given if values[0] <= a <= at]
+    return sorted({*inside, *(a for a in values if min(given) < a < max(given))})
 
 
 def landscape(

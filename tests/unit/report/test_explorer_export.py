@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from polyceptron.report.explorer.choices import CHOICES
-from polyceptron.report.explorer.curve_tasks import perform, tasks_of
+from polyceptron.report.explorer.curve_tasks import perform, tasks_of, with_fold
 from polyceptron.report.explorer.export import caption, python_lines, to_csv
 from polyceptron.report.explorer.figures import (
     BAND,
@@ -34,6 +34,8 @@ def answers(page: PageSettings) -> tuple[dict[str, list[dict[str, Any]]], dict[s
             curves[task["estimators"]] = last["result"]
         else:
             others[task["kind"]] = last["result"]
+    if "fold" in others:
+        curves["bayes"] = with_fold(curves["bayes"], others["fold"])
     return curves, others
 
 
@@ -76,6 +78,24 @@ def test_the_python_lines_give_the_table_that_csv_gives(
         "bayes amp", "bayes optimal", "bayes unstable", "square", "amp 1", "square 2",
     ]  # fmt: skip
     assert ax.get_title() == caption(page) == "k = 3, Rademacher ±1 teacher, ridge λ = 0.1"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"estimators": ["square"], "prior": "gaussian", "scale": "log", "error_scale": "log"},
+        {"estimators": ["bayes"], "low": 2.7, "high": 2.8},  # all of it at the fold
+    ],
+)
+def test_the_lines_draw_what_has_few_curves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any]
+) -> None:
+    page = make_settings({"points": 4, **values})
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, Any] = {"__name__": "lines"}
+    exec(compile(python_lines(page), "lines.py", "exec"), scope)
+    assert scope["ax"].get_xscale() == page.scale
+    assert len(scope["ax"].get_legend().get_texts()) == (3 if "bayes" in page.estimators else 1)
 
 
 @pytest.mark.parametrize("model", CHOICES["model"])

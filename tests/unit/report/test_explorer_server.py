@@ -124,6 +124,7 @@ def test_nothing_is_fetched_from_elsewhere(client: Browser) -> None:
 
 def test_every_setting_has_its_control_on_the_page(client: Browser) -> None:
     layout = json.dumps(client.get("/_dash-layout").get_json())
+    assert '"Link for this machine"' in layout
     for name in NAMES:
         assert f'"control-{name}"' in layout
 
@@ -242,6 +243,9 @@ def test_for_other_machines_the_address_holds_a_key() -> None:
     assert "secret" not in opened.headers["Set-Cookie"]
     assert http.get("/?k=4", headers=there).status_code == 200
     assert http.get("/", headers={"Host": "evil.example"}).status_code == 403
+    layout = http.get("/_dash-layout", headers=there).text
+    assert '"Link with its key"' in layout
+    assert '"secret key"' in layout
     sessions.close()
 
 

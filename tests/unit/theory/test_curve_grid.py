@@ -110,3 +110,7 @@ def test_the_grid_adds_nothing_outside_the_range_or_without_a_fold() -> None:
     assert fold_grid(Teacher(3, "gaussian"), [0.5, 4.0]) == []
     assert fold_grid(Teacher(3, "rademacher"), [0.5, 2.0]) == []
     assert fold_grid(Teacher(3, "rademacher"), [3.0, 4.0]) == []
+    among = fold_grid(Teacher(3, "rademacher"), [1.0, 2.7, 4.0])
+    assert 2.7 in among
+    assert among == sorted(set(among))
+    assert len(among) == 17

@@ -27,12 +27,16 @@ Row = dict[str, Any]
 Task = dict[str, Any]
 
 CHUNK = 8  # points of a slow curve that are shown at a time
-FOLD_TOL = 0.02  # of the points that only give the fold its shape
 
 
 def tolerance(n_classes: int) -> float:
     """The accuracy asked for: finer than a pixel, and quick. The hover text says what was met."""
     return 1e-4 if n_classes <= 3 else 5e-3
+
+
+def fold_tolerance(n_classes: int) -> float:
+    """At a fold sampled curves need more care to look round; with many classes that takes long."""
+    return 1e-4 if n_classes <= 3 else 2e-3 if n_classes <= 12 else 2e-2
 
 
 def spaced(settings: PageSettings, count: int) -> list[float]:
@@ -72,7 +76,10 @@ def tasks_of(settings: PageSettings) -> list[Task]:
     others: list[Task] = [{"kind": "transitions", **common}] if settings.finite_prior else []
     others.append({"kind": "landscape", "alpha": settings.alpha, **common, "low": 0, "high": 1000})
     last = 0 if is_tabled(curves[-1]["estimators"]) else 1
-    return [*curves[: len(curves) - last], *others, *curves[len(curves) - last :]]
+    tasks = [*curves[: len(curves) - last], *others, *curves[len(curves) - last :]]
+    if settings.finite_prior and BAYES in settings.estimators:
+        tasks.append({"kind": "fold", **common, **grid})
+    return tasks
 
 
 def first_tasks(settings: PageSettings) -> list[Task]:
@@ -115,8 +122,9 @@ def perform(task: Task) -> Iterator[dict[str, Any]]:
     settings = make_settings({name: value for name, value in task.items() if name != "kind"})
     teacher = settings.teacher
     if task["kind"] == "curve":
-        name = settings.estimators[0]
-        yield from _bayes(settings) if name == BAYES else _risk_minimiser(settings, name)
+        yield from _curve(settings, settings.estimators[0])
+    elif task["kind"] == "fold":
+        yield from _fold(settings)
     elif task["kind"] == "transitions":
         from polyceptron.theory import transitions
 
@@ -131,36 +139,42 @@ def perform(task: Task) -> Iterator[dict[str, Any]]:
         raise InvalidInput(f"unknown work {task['kind']!r}")
 
 
-def _bayes(settings: PageSettings) -> Iterator[dict[str, Any]]:
-    """All α at once, as they share their tables; then those that give the fold its shape."""
-    from polyceptron.theory import curve_rows
-    from polyceptron.theory.curve_grid import fold_grid
-
-    teacher, estimator = settings.teacher, settings.estimator(BAYES)
-    alphas = spaced(settings, settings.points)
-    tol = tolerance(teacher.n_classes)
-    rows = curve_rows(teacher, estimator, alphas, branch="all", tol=tol)
-    fold = fold_grid(teacher, alphas)
-    total = len(alphas) + len(fold)
-    yield _part(rows, len(alphas), total)
-    if fold:
-        rows += curve_rows(teacher, estimator, fold, branch="all", tol=max(tol, FOLD_TOL))
-        yield _part(rows, total, total)
-
-
-def _risk_minimiser(settings: PageSettings, name: str) -> Iterator[dict[str, Any]]:
+def _curve(settings: PageSettings, name: str) -> Iterator[dict[str, Any]]:
     from polyceptron.theory import curve_rows
 
     alphas = spaced(settings, settings.points)
     tol = tolerance(settings.teacher.n_classes)
     rows: list[Row] = []
     done = 0
-    parts = [range(len(alphas))] if is_closed_form(name) else coarse_to_fine(len(alphas))
-    for part in parts:
+    # The Bayes-optimal points share their tables: one costs about as much as all of them.
+    whole = name == BAYES or is_closed_form(name)
+    for part in [range(len(alphas))] if whole else coarse_to_fine(len(alphas)):
         some = [alphas[i] for i in part]
-        rows += curve_rows(settings.teacher, settings.estimator(name), some, tol=tol)
+        estimator = settings.estimator(name)
+        rows += curve_rows(settings.teacher, estimator, some, branch="all", tol=tol)
         done += len(some)
         yield _part(rows, done, len(alphas))
+
+
+def _fold(settings: PageSettings) -> Iterator[dict[str, Any]]:
+    """The Bayes-optimal rows at the fold, which stand in for those of the curve."""
+    from polyceptron.theory import curve_rows
+    from polyceptron.theory.curve_grid import fold_grid
+
+    teacher = settings.teacher
+    near = fold_grid(teacher, spaced(settings, settings.points))
+    tol = fold_tolerance(teacher.n_classes)
+    rows = (
+        curve_rows(teacher, settings.estimator(BAYES), near, branch="all", tol=tol) if near else []
+    )
+    yield _part(rows, 1, 1)
+
+
+def with_fold(rows: list[Row], fold: list[Row]) -> list[Row]:
+    """The rows of the curve with those of the fold in their places."""
+    near = {row["alpha"] for row in fold}
+    kept = [row for row in rows if row["alpha"] not in near]
+    return sorted([*kept, *fold], key=lambda row: float(row["alpha"]))
 
 
 def _part(rows: list[Row], done: int, total: int) -> dict[str, Any]:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from polyceptron.report.explorer.choices import AMP, BAYES, PRIORS, takes_ridge, words_for
-from polyceptron.report.explorer.curve_tasks import FOLD_TOL, Row, tolerance
+from polyceptron.report.explorer.curve_tasks import Row, fold_tolerance, tolerance
 from polyceptron.report.explorer.page_settings import PageSettings
 from polyceptron.rows import frame
 
 _DRAW = """
 curves = pd.concat(tables)
 figure, ax = plt.subplots()
-for (name, branch), rows in curves.fillna({"branch": ""}).groupby(["estimator", "branch"]):
-    if branch != "informed":
+parts = [column for column in ("estimator", "branch") if column in curves]
+for names, rows in curves.groupby(parts, dropna=False):
+    if "informed" not in names:
         rows = rows.sort_values("alpha")
-        ax.plot(rows["alpha"], rows["generalisation_error"], label=f"{name} {branch}")
+        label = " ".join(filter(pd.notna, names))
+        ax.plot(rows["alpha"], rows["generalisation_error"], label=label)
 for name, rows in simulations.items():
     errors = pd.DataFrame(rows).groupby("alpha")["generalisation_error"]
     ax.errorbar(errors.mean().index, errors.mean(), errors.sem(), fmt="o", label=name)
@@ -57,9 +59,22 @@ def python_lines(settings: PageSettings, simulations: Sequence[PageSettings] = (
         "tables = []",
     ]
     for name in settings.estimators:
-        lines += _table(_estimator(settings, name), "alpha", tolerance(k))
         if folded and name == BAYES:  # close together where the curve turns back
-            lines += _table("pc.BayesOptimal()", "fold_grid(teacher, alpha)", FOLD_TOL)
+            parts = f"(np.setdiff1d(alpha, fold), {tolerance(k)}), (fold, {fold_tolerance(k)})"
+            lines += [
+                "fold = fold_grid(teacher, alpha)",
+                f"for some, tol in ({parts}):",
+                "    if len(some):",
+                "        part = pc.learning_curve(teacher, pc.BayesOptimal(), some, "
+                'branch="all", tol=tol)',
+                "        tables.append(part.frame)",
+            ]
+        else:
+            lines += [
+                f"part = pc.learning_curve(teacher, {_estimator(settings, name)}, alpha, "
+                f"tol={tolerance(k)})",
+                "tables.append(part.frame)",
+            ]
     lines.append("simulations = {}")
     for number, simulation in enumerate(simulations, start=1):
         lines += ["", *_simulation(simulation, f"{simulation.simulation} {number}")]
@@ -82,15 +97,6 @@ def _imports(folded: bool, simulations: Sequence[PageSettings]) -> set[str]:
         if takes_ridge(one.simulation) and one.ridge_rule == "optimal":
             needed.add("from polyceptron.theory.erm import optimal_ridge")
     return needed
-
-
-def _table(estimator: str, alpha: str, tol: float) -> list[str]:
-    return [
-        "tables.append(",
-        f"    pc.learning_curve(teacher, {estimator}, {alpha},",
-        f'                      branch="all", tol={tol}).frame',
-        ")",
-    ]
 
 
 def _axes(settings: PageSettings) -> list[str]:

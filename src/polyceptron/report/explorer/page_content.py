@@ -6,6 +6,7 @@ from typing import Any
 
 from dash import html
 
+from polyceptron.report.explorer.choices import BAYES
 from polyceptron.report.explorer.curve_tasks import (
     Task,
     first_tasks,
@@ -13,6 +14,7 @@ from polyceptron.report.explorer.curve_tasks import (
     is_slow,
     key_of,
     tasks_of,
+    with_fold,
 )
 from polyceptron.report.explorer.figures import (
     landscape_figure,
@@ -40,6 +42,7 @@ class PageContent:
         self.curves: dict[str, list[dict[str, Any]]] = {}
         self.transitions: dict[str, Any] | None = None
         self.landscape: dict[str, Any] | None = None
+        self.fold: list[dict[str, Any]] = []
         self.pending: list[str] = []
         self.errors: list[str] = []
         marks = []
@@ -62,6 +65,8 @@ class PageContent:
                 setattr(self, task["kind"], answer.result)
         self._marks = [to_query(settings), *marks]
         self.curves = {n: self.curves[n] for n in settings.estimators if n in self.curves}
+        if BAYES in self.curves:
+            self.curves[BAYES] = with_fold(self.curves[BAYES], self.fold)
 
     @property
     def mark(self) -> str:
