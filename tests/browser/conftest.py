@@ -29,7 +29,7 @@ def server() -> Iterator[tuple[str, psutil.Process]]:
     """The command itself on a free port, stopped as a user stops it."""
     code = "from polyceptron.cli import main; main()"
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "explore", "--port", "0"],
+        [sys.executable, "-c", code, "explore", "--port", "0", "--no-browser"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -139,6 +139,10 @@ class Visit:
             arg=[name, value],
         )
         self.ready()
+
+    def simulation(self, number: int) -> Any:
+        """The place of a simulation on the page."""
+        return self.page.locator("#simulations li:visible").nth(number)
 
     def settings(self) -> dict[str, str]:
         return {name: value[0] for name, value in parse_qs(urlsplit(self.page.url).query).items()}

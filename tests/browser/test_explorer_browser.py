@@ -6,7 +6,6 @@ page has complained in its console, and none has asked any other machine for any
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +41,12 @@ def test_the_page_opens_with_curves_and_every_control_moves_them(visit: Any) -> 
     assert visit.wait_for_curve("square loss", "t.y.at(-1) !== arg", before)["y"][-1] > before
     page.get_by_label("optimal at each α").check()
     visit.wait_for_setting("ridge_rule", "optimal")
+    assert slider.is_disabled()
 
     for label, name, value in (("α from", "low", "0.5"), ("α to", "high", "3.5")):
         page.get_by_label(label, exact=True).fill(value)
         visit.wait_for_setting(name, value)
+    assert visit.settings()["range_rule"] == "set"
     page.get_by_label("Points", exact=True).fill("9")
     visit.wait_for_setting("points", "9")
     visit.wait_for_curve("square loss", "t.x.length === 9")
@@ -77,39 +78,30 @@ def test_a_simulation_is_added_another_is_cancelled_and_visitors_do_not_mix(
     page = visit.page
     visit.open(LIGHT)
     page.get_by_role("button", name="Add simulation").click()
-    item = page.locator("#jobs li").first
-    item.get_by_text("3 of 3, finished").wait_for()
+    visit.simulation(0).get_by_text("3 of 3, finished").wait_for()
     visit.wait_for_curve("AMP, d = 60", "t.mode === 'markers' && t.x.length === 3")
     # A long one: its process is there while it runs and gone when it is cancelled.
     known = {child.pid for child in server[1].children(recursive=True)}
-    for label, value in (("Dimension d", "2000"), ("Values of α", "40"), ("Runs at each", "5")):
+    for label, value in (("Dimension d", "1500"), ("Values of α", "40"), ("Runs at each", "5")):
         page.get_by_label(label, exact=True).fill(value)
     visit.wait_for_setting("runs", "5")
-    visit.wait_for_setting("dimension", "2000")
+    visit.wait_for_setting("dimension", "1500")
     page.get_by_role("button", name="Add simulation").click()
-    running = page.locator("#jobs li").nth(1)
+    running = visit.simulation(1)
     running.get_by_role("progressbar").wait_for()
-    page.wait_for_function("document.querySelectorAll('#jobs progress')[1]?.value > 0")
+    page.wait_for_function("document.querySelector('#progress-1').value > 0")
     started = [c for c in server[1].children(recursive=True) if c.pid not in known]
     assert started
     other = new_visit()
     other.open(LIGHT)
-    assert other.page.locator("#jobs li").count() == 0
-    playwright_api = pytest.importorskip("playwright.sync_api")
-    # The list is drawn anew as runs finish; a press at that very moment may need repeating.
-    cancelled = running.get_by_text("cancelled")
-    for _ in range(6):
-        cancel = running.get_by_role("button", name="Cancel")
-        if cancel.count():
-            cancel.click()
-        with contextlib.suppress(playwright_api.TimeoutError):
-            cancelled.wait_for(timeout=10_000)
-            break
-    assert cancelled.count() == 1
+    assert other.page.locator("#simulations li:visible").count() == 0
+    running.get_by_role("button", name="Cancel").click()
+    running.get_by_text("cancelled").wait_for()
     psutil.wait_procs(started, timeout=60)
     assert not any(process.is_running() for process in started)
     running.get_by_role("button", name="Remove").click()
-    page.wait_for_function("document.querySelectorAll('#jobs li').length === 1")
+    page.wait_for_function("document.querySelector('#slot-1').hidden")
+    visit.simulation(0).get_by_text("3 of 3, finished").wait_for()
 
     # Too large a simulation is a sentence, not a process.
     page.get_by_label("Dimension d", exact=True).fill("5000")
@@ -118,12 +110,31 @@ def test_a_simulation_is_added_another_is_cancelled_and_visitors_do_not_mix(
     page.locator("#simulation-message").get_by_text("choose a dimension of at most").wait_for()
 
 
+def test_no_press_on_cancel_is_lost_while_the_list_changes(visit: Any) -> None:
+    """Each is pressed once, at some moment among hundreds of changes of the list."""
+    page = visit.page
+    visit.open(LIGHT.replace("dimension=60", "dimension=200").replace("runs=1", "runs=50"))
+    for slot in range(4):
+        page.get_by_role("button", name="Add simulation").click()
+        one = page.locator(f"#slot-{slot}")
+        page.wait_for_function(f"document.querySelector('#progress-{slot}').value > {5 * slot}")
+        one.get_by_role("button", name="Cancel").click()
+        one.get_by_text("cancelled").wait_for()
+
+
 def test_a_shared_link_shows_the_same_and_a_wild_one_a_sentence(
     server: Any, visit: Any, new_visit: Any
 ) -> None:
     visit.open(LIGHT)
     visit.page.get_by_label("Gaussian").check()
     visit.wait_for_setting("prior", "gaussian")
+    visit.page.get_by_role("button", name="Add simulation").click()
+    visit.simulation(0).get_by_text("3 of 3, finished").wait_for()
+    visit.wait_for_setting("run", "simulation:amp")
+    # Later changes of the page are none of the simulation's.
+    visit.page.get_by_label("Dimension d", exact=True).fill("77")
+    visit.wait_for_setting("run", "simulation:amp,dimension:60")
+    assert visit.page.locator("label[for=link]").inner_text() == "Link for this machine"
     visit.page.wait_for_function("location.href === document.querySelector('#link').value")
     visit.wait_until_gone("AMP")
     other = new_visit()
@@ -132,10 +143,12 @@ def test_a_shared_link_shows_the_same_and_a_wild_one_a_sentence(
     for one in (visit, other):
         one.wait_for_curve("Bayes-optimal", "t.x.length === 12")
         one.wait_for_curve("square loss", "t.x.length === 12")
+        one.simulation(0).get_by_text("3 of 3, finished").wait_for()
+        one.wait_for_curve("AMP, d = 60", "t.x.length === 3")
     assert other.curves() == visit.curves()
     assert other.page.get_by_label("Gaussian").is_checked()
     assert other.page.get_by_label("Points", exact=True).input_value() == "12"
-    for wild in ("?k=1e99&prior=%3Cscript%3E", "?%ff", "?points=-1", "?" + "a=b&" * 700):
+    for wild in ("?k=1e99&prior=%3Cscript%3E", "?%ff", "?points=-1", "?" + "a=b&" * 2000):
         other.page.goto(server[0] + wild)
         other.page.get_by_role("alert").get_by_text("This link cannot be shown").wait_for()
         other.ready()
@@ -162,6 +175,49 @@ def test_downloads(visit: Any, tmp_path: Path) -> None:
     assert "pc.learning_curve" in files["Python"].read_text()
     page.get_by_text("Python lines for these curves").click()
     assert page.locator("#python").inner_text().strip() == files["Python"].read_text().strip()
+
+
+def test_more_classes_old_curves_are_dimmed_then_the_range_shows_the_transitions(
+    visit: Any,
+) -> None:
+    page = visit.page
+    visit.open("?estimators=bayes,cross-entropy&points=20")
+    before = visit.wait_for_curve("Bayes-optimal")
+    page.get_by_label("Classes k", exact=True).fill("10")
+    page.wait_for_function(
+        """document.querySelector('#status').innerText.startsWith('Computing')
+           && getComputedStyle(document.querySelector('#learning')).opacity < 0.5"""
+    )
+    assert visit.wait_for_curve("Bayes-optimal") == before  # what is dimmed is the old curve
+    # α_IT = 4.23 and α_algo = 5.05 are beyond the first range, which ends at 4.
+    visit.wait_for_curve("Bayes-optimal", "t.x.at(-1) === 7")
+    page.wait_for_function("getComputedStyle(document.querySelector('#learning')).opacity === '1'")
+    assert visit.settings()["high"] == "7.0"
+    assert page.get_by_label("α to", exact=True).input_value() == "7"
+    notes = page.locator("#learning .annotation").all_text_contents()
+    assert ["IT" in notes[0], "algo" in notes[1]] == [True, True]
+    # The slow curve fills in between its ends.
+    coarse = visit.wait_for_curve("cross-entropy", "t.x.length < 20")
+    assert (coarse["x"][0], coarse["x"][-1]) == (0.1, 7)
+    page.get_by_label("Gaussian").check()  # no transitions: the usual range
+    visit.wait_for_curve("Bayes-optimal", "t.x.at(-1) === 4")
+
+
+def test_on_a_phone_the_figure_comes_first_and_the_settings_fold(new_visit: Any) -> None:
+    visit = new_visit(400)
+    visit.open(LIGHT)
+    page = visit.page
+    control = page.get_by_label("Classes k", exact=True)
+    summary = page.get_by_text("Settings", exact=True)
+    assert page.locator("#learning").bounding_box()["y"] < 250
+    assert page.locator("#learning").bounding_box()["y"] < summary.bounding_box()["y"]
+    assert not control.is_visible()
+    summary.click()
+    assert control.is_visible()
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.wait_for_function("document.querySelector('#settings-fold').open")
+    assert not summary.is_visible()
+    assert control.bounding_box()["x"] < page.locator("#learning").bounding_box()["x"]
 
 
 CONTRAST = """
@@ -199,6 +255,8 @@ def test_names_contrast_keyboard_and_width(new_visit: Any, width: int) -> None:
     visit = new_visit(width)
     visit.open(LIGHT)
     page = visit.page
+    if width < 900:
+        page.get_by_text("Settings", exact=True).click()
     assert page.title() == "polyceptron explorer"
     assert page.locator("html").get_attribute("lang") == "en"
     assert page.locator("h1").count() == 1

@@ -10,8 +10,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from polyceptron.report.explorer.compute import perform, simulate, tasks_of
-from polyceptron.report.explorer.export import python_lines, to_csv
+from polyceptron.report.explorer.choices import CHOICES
+from polyceptron.report.explorer.curve_tasks import perform, tasks_of, with_fold
+from polyceptron.report.explorer.export import caption, python_lines, to_csv
 from polyceptron.report.explorer.figures import (
     BAND,
     landscape_figure,
@@ -19,49 +20,82 @@ from polyceptron.report.explorer.figures import (
     order_figure,
     phase_words,
 )
-from polyceptron.report.explorer.state import CHOICES, State, make_state
+from polyceptron.report.explorer.page_settings import PageSettings, make_settings
+from polyceptron.report.explorer.simulation_runs import simulate
 from polyceptron.report.explorer.traces import Simulated
 
 
-def answers(state: State) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Any]]:
+def answers(page: PageSettings) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Any]]:
     """The curves by estimator, and the other answers by kind."""
     curves, others = {}, {}
-    for task in tasks_of(state):
+    for task in tasks_of(page):
         *_, last = perform(task)
         if task["kind"] == "curve":
             curves[task["estimators"]] = last["result"]
         else:
             others[task["kind"]] = last["result"]
+    if "fold" in others:
+        curves["bayes"] = with_fold(curves["bayes"], others["fold"])
     return curves, others
 
 
 @pytest.fixture(scope="module")
-def hard() -> tuple[State, dict[str, list[dict[str, Any]]], dict[str, Any]]:
+def hard() -> tuple[PageSettings, dict[str, list[dict[str, Any]]], dict[str, Any]]:
     """The default problem at an α in the hard phase, few points."""
-    state = make_state({"points": 9, "alpha": 2.6, "estimators": ["bayes", "square"]})
-    return (state, *answers(state))
+    page = make_settings({"points": 9, "alpha": 2.6, "estimators": ["bayes", "square"]})
+    return (page, *answers(page))
 
 
 def test_the_python_lines_give_the_table_that_csv_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hard: Any
 ) -> None:
-    state, curves, _ = hard
+    page, curves, _ = hard
     simulations = [
-        make_state({"dimension": 40, "places": 2, "runs": 2}),
-        make_state({"dimension": 40, "places": 2, "simulation": "square", "ridge_rule": "optimal"}),
+        make_settings({"dimension": 40, "places": 2, "runs": 2}),
+        make_settings(
+            {"dimension": 40, "places": 2, "simulation": "square", "ridge_rule": "optimal"}
+        ),
     ]
     monkeypatch.chdir(tmp_path)
     scope: dict[str, Any] = {"__name__": "lines"}
-    exec(compile(python_lines(state, simulations), "lines.py", "exec"), scope)
-    written = pd.read_csv("curve.csv")
+    exec(compile(python_lines(page, simulations), "lines.py", "exec"), scope)
+    order = ["estimator", "branch", "alpha"]
+    written = pd.read_csv("curves.csv").sort_values(order, ignore_index=True)
     shown = pd.read_csv(io.StringIO(to_csv(row for rows in curves.values() for row in rows)))
-    pd.testing.assert_frame_equal(written, shown, rtol=1e-12)
-    assert (tmp_path / "curve.png").stat().st_size > 1000
-    for number, simulation in enumerate(simulations, start=1):
+    shown = shown.sort_values(order, ignore_index=True)
+    pd.testing.assert_frame_equal(written, shown, rtol=1e-12, check_like=True)
+    assert (tmp_path / "curves.png").stat().st_size > 1000
+    for found, simulation in zip(scope["simulations"].values(), simulations, strict=True):
         rows = [message["row"] for message in simulate(simulation)]
-        assert [row["generalisation_error"] for row in scope[f"rows_{number}"]] == pytest.approx(
+        assert [row["generalisation_error"] for row in found] == pytest.approx(
             [row["generalisation_error"] for row in rows], rel=1e-9
         )
+    # Axes, branches and simulations are the page's.
+    ax = scope["ax"]
+    assert ax.get_xlim() == (page.low, page.high)
+    labels = [text.get_text().strip() for text in ax.get_legend().get_texts()]
+    assert labels == [
+        "bayes amp", "bayes optimal", "bayes unstable", "square", "amp 1", "square 2",
+    ]  # fmt: skip
+    assert ax.get_title() == caption(page) == "k = 3, Rademacher ±1 teacher, ridge λ = 0.1"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"estimators": ["square"], "prior": "gaussian", "scale": "log", "error_scale": "log"},
+        {"estimators": ["bayes"], "low": 2.7, "high": 2.8},  # all of it at the fold
+    ],
+)
+def test_the_lines_draw_what_has_few_curves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any]
+) -> None:
+    page = make_settings({"points": 4, **values})
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, Any] = {"__name__": "lines"}
+    exec(compile(python_lines(page), "lines.py", "exec"), scope)
+    assert scope["ax"].get_xscale() == page.scale
+    assert len(scope["ax"].get_legend().get_texts()) == (3 if "bayes" in page.estimators else 1)
 
 
 @pytest.mark.parametrize("model", CHOICES["model"])
@@ -69,21 +103,21 @@ def test_the_python_lines_give_the_table_that_csv_gives(
 @pytest.mark.parametrize("simulation", CHOICES["simulation"])
 def test_the_lines_are_python_for_every_choice(model: str, prior: str, simulation: str) -> None:
     for rule in CHOICES["ridge_rule"]:
-        state = make_state(
+        page = make_settings(
             {
                 "model": model, "prior": prior, "simulation": simulation, "ridge_rule": rule,
                 "estimators": ["bayes", "cross-entropy", "max-margin"], "scale": "log",
             }
         )  # fmt: skip
-        lines = python_lines(state, [state])
+        lines = python_lines(page, [page])
         compile(lines, "lines.py", "exec")
         assert max(map(len, lines.splitlines())) < 110
 
 
 def test_the_learning_figure_marks_the_transitions_and_the_hard_phase(hard: Any) -> None:
-    state, curves, others = hard
+    page, curves, others = hard
     found = others["transitions"]
-    figure = learning_figure(state, curves, found)
+    figure = learning_figure(page, curves, found)
     band = next(shape for shape in figure["layout"]["shapes"] if shape.get("fillcolor") == BAND)
     assert (band["x0"], band["x1"]) == (found["alpha_it"], found["alpha_algo"])
     names = [note["text"] for note in figure["layout"]["annotations"]]
@@ -102,8 +136,8 @@ def test_the_learning_figure_marks_the_transitions_and_the_hard_phase(hard: Any)
 
 
 def test_hover_texts_carry_uncertainty_ridge_and_status(hard: Any) -> None:
-    state, curves, others = hard
-    figure = learning_figure(state, curves, others["transitions"])
+    page, curves, others = hard
+    figure = learning_figure(page, curves, others["transitions"])
     square = next(trace for trace in figure["data"] if trace["name"] == "square loss")
     assert "±" in square["hovertemplate"]
     for (uncertainty, status, ridge), row in zip(
@@ -115,14 +149,14 @@ def test_hover_texts_carry_uncertainty_ridge_and_status(hard: Any) -> None:
 
 
 def test_the_figures_are_plain_json_for_everything_that_can_be_shown(hard: Any) -> None:
-    state, curves, others = hard
+    page, curves, others = hard
     rows = [
         message["row"]
-        for message in simulate(make_state({"dimension": 30, "places": 2, "high": 2.0}))
+        for message in simulate(make_settings({"dimension": 30, "places": 2, "high": 2.0}))
     ]
-    symbols = [Simulated(state, rows, 0)]
+    symbols = [Simulated(page, rows, 0)]
     for shown in CHOICES["shown"]:
-        here = make_state({**state.as_dict(), "shown": shown, "error_scale": "log"})
+        here = make_settings({**page.as_dict(), "shown": shown, "error_scale": "log"})
         figures = [
             learning_figure(here, curves, others["transitions"], symbols),
             order_figure(here, curves, others["transitions"], symbols),
@@ -136,15 +170,15 @@ def test_the_figures_are_plain_json_for_everything_that_can_be_shown(hard: Any) 
 
 
 def test_nothing_computed_yet_is_an_empty_figure() -> None:
-    state = State()
-    assert learning_figure(state, {}, None)["data"] == []
-    assert order_figure(state, {})["data"] == []
-    assert landscape_figure(state, None, "")["data"] == []
+    page = PageSettings()
+    assert learning_figure(page, {}, None)["data"] == []
+    assert order_figure(page, {})["data"] == []
+    assert landscape_figure(page, None, "")["data"] == []
 
 
 def test_the_landscape_shows_all_extrema_inside_its_frame(hard: Any) -> None:
-    state, _, others = hard
-    figure = landscape_figure(state, others["landscape"], phase_words(state, others["transitions"]))
+    page, _, others = hard
+    figure = landscape_figure(page, others["landscape"], phase_words(page, others["transitions"]))
     low, high = figure["layout"]["yaxis"]["range"]
     for trace in figure["data"][1:]:
         assert low < trace["y"][0] < high
@@ -153,7 +187,7 @@ def test_the_landscape_shows_all_extrema_inside_its_frame(hard: Any) -> None:
 
 def test_the_phase_in_words() -> None:
     found = {"alpha_it": 2.0, "alpha_algo": 3.0}
-    words = [phase_words(make_state({"alpha": a}), found) for a in (1.0, 2.5, 3.5)]
+    words = [phase_words(make_settings({"alpha": a}), found) for a in (1.0, 2.5, 3.5)]
     assert ["impossible" in words[0], "hard" in words[1], "easy" in words[2]] == [True] * 3
-    assert "smoothly" in phase_words(make_state({"prior": "gaussian"}), None)
-    assert phase_words(State(), None) == ""
+    assert "smoothly" in phase_words(make_settings({"prior": "gaussian"}), None)
+    assert phase_words(PageSettings(), None) == ""

@@ -12,16 +12,26 @@ from typing import Any
 
 import pytest
 
+from polyceptron.cli.explore import address_of, listen, require_dash
 from polyceptron.errors import InvalidInput
-from polyceptron.report.explorer.server import check_port, make_app, require_dash
+from polyceptron.report.explorer.controls import shown_values
+from polyceptron.report.explorer.page_settings import NAMES, PageSettings
+from polyceptron.report.explorer.request_guard import CALLBACK
+from polyceptron.report.explorer.server import make_app
 from polyceptron.report.explorer.sessions import Sessions
-from polyceptron.report.explorer.state import NAMES, State
+
+HERE = "127.0.0.1:8050"
+FROM_HERE = {"Host": HERE, "Origin": f"http://{HERE}", "Sec-Fetch-Site": "same-origin"}
 
 
 class NoTheory:
     """A queue whose work is never done: what a page shows while it waits."""
 
-    def request(self, visitor: str, tasks: Any) -> list[str]:
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def request(self, page: str, tasks: Any) -> list[str]:
+        self.asked += tasks
         return [str(task) for task in tasks]
 
     def answer(self, key: str) -> Any:
@@ -32,111 +42,227 @@ class NoTheory:
     def wait(self, keys: Any, timeout: float) -> bool:
         return False
 
-    def forget(self, visitor: str) -> None: ...
+    def forget(self, page: str) -> None: ...
 
     def close(self) -> None: ...
 
 
+class Browser:
+    """What a browser does with the page: its cookie, its token, its callbacks."""
+
+    def __init__(self, sessions: Sessions, **options: Any) -> None:
+        self.sessions = sessions
+        self.http = make_app(sessions, **options).server.test_client()
+        self.get("/")
+        layout = self.get("/_dash-layout").get_json()
+        self.token = next(
+            one["props"]["data"]
+            for one in layout["props"]["children"]
+            if one["props"].get("id") == "page-token"
+        )
+        self.declared = self.get("/_dash-dependencies").get_json()
+
+    def get(self, path: str, host: str = HERE, **headers: str) -> Any:
+        return self.http.get(path, headers={"Host": host, **headers})
+
+    def body(self, words: str, given: dict[str, Any], changed: list[str]) -> dict[str, Any]:
+        """The body of the callback whose outputs include `words`."""
+        one = next(
+            d for d in self.declared if words in d["output"] and not d["clientside_function"]
+        )
+        given = {"page-token.data": self.token, **given}
+        return {
+            "output": one["output"],
+            "outputs": [
+                dict(zip(("id", "property"), part.rsplit(".", 1), strict=True))
+                for part in one["output"].strip(".").split("...")
+            ],
+            "changedPropIds": changed,
+            **{
+                part: [{**i, "value": given.get(f"{i['id']}.{i['property']}")} for i in one[part]]
+                for part in ("inputs", "state")
+            },
+        }
+
+    def post(self, body: Any, **headers: str) -> Any:
+        return self.http.post(CALLBACK, json=body, headers={**FROM_HERE, **headers})
+
+    def sync(self, search: Any, values: dict[str, Any] | None = None, by: str = "url") -> Any:
+        """Call the page's first callback; the JSON that comes back."""
+        controls = {**shown_values(PageSettings()), **(values or {})}
+        given = {f"control-{name}.value": value for name, value in controls.items()}
+        changed = ["url.search" if by == "url" else f"control-{by}.value"]
+        answer = self.post(self.body("settings.data", {"url.search": search, **given}, changed))
+        assert answer.status_code == 200, answer.text
+        return answer.get_json()["response"]
+
+
 @pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
+def client() -> Iterator[Browser]:
     sessions = Sessions(NoTheory())  # type: ignore[arg-type]
-    yield make_app(sessions).server.test_client()
+    yield Browser(sessions)
     sessions.close()
 
 
-def get(client: Any, path: str, host: str = "127.0.0.1:8050") -> Any:
-    return client.get(path, headers={"Host": host})
-
-
-def sync(client: Any, search: Any, values: dict[str, Any] | None = None, by: str = "url") -> Any:
-    """Call the page's first callback as a browser does; the JSON that comes back."""
-    dependencies = get(client, "/_dash-dependencies").get_json()
-    one = next(d for d in dependencies if "state.data" in d["output"] and "search" in d["output"])
-    given = {"url.search": search}
-    from polyceptron.report.explorer.layout import shown_values
-
-    for name, value in {**shown_values(State()), **(values or {})}.items():
-        given[f"control-{name}.value"] = value
-    outputs = [
-        {"id": part.rsplit(".", 1)[0], "property": part.rsplit(".", 1)[1]}
-        for part in one["output"].strip(".").split("...")
-    ]
-    body = {
-        "output": one["output"],
-        "outputs": outputs,
-        "inputs": [{**i, "value": given[f"{i['id']}.{i['property']}"]} for i in one["inputs"]],
-        "changedPropIds": ["url.search" if by == "url" else f"control-{by}.value"],
-        "state": [],
-    }
-    answer = client.post("/_dash-update-component", json=body, headers={"Host": "127.0.0.1:8050"})
-    assert answer.status_code == 200
-    return answer.get_json()["response"]
-
-
-def test_the_page_is_served_here_and_to_no_other_name(client: Any) -> None:
-    page = get(client, "/")
+def test_the_page_is_served_here_and_to_no_other_name(client: Browser) -> None:
+    page = client.get("/")
     assert page.status_code == 200
     assert '<html lang="en">' in page.text
     assert "<title>polyceptron explorer</title>" in page.text
-    assert get(client, "/", host="evil.example:8050").status_code == 403
-    assert get(client, "/_dash-layout", host="evil.example").status_code == 403
+    assert client.get("/", host="evil.example:8050").status_code == 403
+    assert client.get("/_dash-layout", host="evil.example").status_code == 403
 
 
-def test_nothing_is_fetched_from_elsewhere(client: Any) -> None:
-    addresses = re.findall(r'(?:src|href)="([^"]+)"', get(client, "/").text)
+def test_nothing_is_fetched_from_elsewhere(client: Browser) -> None:
+    addresses = re.findall(r'(?:src|href)="([^"]+)"', client.get("/").text)
     assert addresses
     assert all(address.startswith("/") for address in addresses)
-    style = get(client, next(a for a in addresses if "explorer.css" in a)).text
+    style = client.get(next(a for a in addresses if "explorer.css" in a)).text
     assert "url(" not in style
     assert "@import" not in style
 
 
-def test_every_setting_has_its_control_on_the_page(client: Any) -> None:
-    layout = json.dumps(get(client, "/_dash-layout").get_json())
+def test_every_setting_has_its_control_on_the_page(client: Browser) -> None:
+    layout = json.dumps(client.get("/_dash-layout").get_json())
+    assert '"Link for this machine"' in layout
     for name in NAMES:
         assert f'"control-{name}"' in layout
 
 
-def test_a_link_sets_the_controls_and_a_wild_one_gets_a_sentence(client: Any) -> None:
-    good = sync(client, "?k=5&prior=gaussian&ridge=10")
+def test_a_link_sets_the_controls_and_a_wild_one_gets_a_sentence(client: Browser) -> None:
+    good = client.sync("?k=5&prior=gaussian&ridge=10")
     assert good["control-k"]["value"] == 5
     assert good["control-ridge"]["value"] == 1.0
     assert good["message"]["children"] == ""
-    wild = sync(client, "?k=<script>alert(1)</script>")
+    wild = client.sync("?k=<script>alert(1)</script>")
     assert "cannot be shown" in wild["message"]["children"]
-    assert wild["state"]["data"]["settings"] == State().as_dict()
+    assert wild["settings"]["data"]["settings"] == PageSettings().as_dict()
 
 
-def test_a_control_writes_the_link_or_gets_a_sentence(client: Any) -> None:
-    changed = sync(client, "", {"k": 4}, by="k")
+def test_a_control_writes_the_link_or_gets_a_sentence(client: Browser) -> None:
+    changed = client.sync("", {"k": 4}, by="k")
     assert "k=4" in changed["url"]["search"]
-    wrong = sync(client, "", {"k": None}, by="k")
+    wrong = client.sync("", {"k": None}, by="k")
     assert "whole number from 2 to 50" in wrong["message"]["children"]
-    assert "state" not in wrong
-    alpha = sync(client, "", {"high": 1.5}, by="high")
+    assert "settings" not in wrong
+    alpha = client.sync("", {"high": 1.5}, by="high")
     assert alpha["control-alpha"]["value"] == 1.5
     assert alpha["control-alpha"]["max"] == 1.5
 
 
-def test_huge_requests_are_refused(client: Any) -> None:
-    answer = client.post(
-        "/_dash-update-component",
-        data=b"x" * 1_000_000,
-        headers={"Host": "127.0.0.1:8050", "Content-Type": "application/json"},
-    )
+def test_huge_requests_are_refused(client: Browser) -> None:
+    headers = {**FROM_HERE, "Content-Type": "application/json"}
+    answer = client.http.post(CALLBACK, data=b"x" * 1_000_000, headers=headers)
     assert answer.status_code == 413
 
 
-def test_the_port_is_checked() -> None:
-    assert check_port(0) == 0
+def test_who_sets_the_range_has_it_and_a_prior_without_transitions_its_own(
+    client: Browser,
+) -> None:
+    own = client.sync("", {"high": 7.0}, by="high")
+    assert own["control-range_rule"]["value"] == "set"
+    assert own["settings"]["data"]["settings"]["high"] == 7.0
+    smooth = client.sync("", {"high": 7.0, "prior": "gaussian"}, by="prior")
+    assert smooth["control-high"]["value"] == 4.0
+    assert smooth["settings"]["data"]["settings"]["range_rule"] == "follow"
+
+
+def test_the_ridge_slider_rests_under_the_optimal_rule(client: Browser) -> None:
+    assert client.sync("?ridge_rule=optimal")["control-ridge"]["disabled"] is True
+    assert client.sync("?ridge_rule=optimal")["ridge-value"]["children"] == "optimal"
+    assert client.sync("")["control-ridge"]["disabled"] is False
+
+
+def test_loading_starts_no_computation_whatever_the_address_says() -> None:
+    theory = NoTheory()
+    sessions = Sessions(theory)  # type: ignore[arg-type]
+    browser = Browser(sessions)
+    run = "?k=5&run=simulation:amp"
+    for path in ("/", "/_dash-layout", "/_dash-dependencies", "/" + run, "/_dash-layout" + run):
+        referrer = {"Referer": f"http://{HERE}/{run}"}
+        assert browser.get(path, **referrer).status_code == 200
+        assert browser.http.get(path, headers={"Host": HERE, **referrer}).status_code == 200
+    assert theory.asked == []
+    assert len(sessions) == 0
+    sessions.close()
+
+
+def test_a_post_needs_origin_site_cookie_and_token_each_alone(client: Browser) -> None:
+    good = client.body("settings.data", {"url.search": ""}, ["url.search"])
+    assert client.post(good).status_code == 200
+
+    def refused(answer: Any) -> None:
+        assert (answer.status_code, answer.mimetype) == (403, "text/plain")
+        assert len(answer.text.splitlines()) == 1
+
+    refused(client.post(good, Origin="http://127.0.0.1:9999"))
+    refused(client.post(good, Origin="null"))
+    without = {name: value for name, value in FROM_HERE.items() if name != "Origin"}
+    refused(client.http.post(CALLBACK, json=good, headers=without))
+    for site in ("cross-site", "same-site"):
+        refused(client.post(good, **{"Sec-Fetch-Site": site}))
+    for token in (None, "", 7, "a-b-c", client.token[:-1] + "x", "x" + client.token[1:]):
+        refused(client.post(client.body("settings.data", {"page-token.data": token}, [])))
+    stranger = client.http.application.test_client()  # the token without the cookie
+    refused(stranger.post(CALLBACK, json=good, headers=FROM_HERE))
+    stranger.get("/", headers={"Host": HERE})  # another browser's cookie
+    refused(stranger.post(CALLBACK, json=good, headers=FROM_HERE))
+
+
+def test_another_page_may_lead_here_by_a_press_alone(client: Browser) -> None:
+    led = {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate"}
+    document = {**led, "Sec-Fetch-Dest": "document"}
+    pressed = client.get("/?k=4", **document, **{"Sec-Fetch-User": "?1"})
+    assert "react-entry-point" in pressed.text
+    aside = client.get("/?k=4&x=<script>", **document)
+    assert "Another page has sent you here" in aside.text
+    assert 'href="/?k=4&amp;x=&lt;script&gt;"' in aside.text
+    assert "react-entry-point" not in aside.text
+    for kind in ("iframe", "image", "script", "empty"):
+        assert client.get("/", **led, **{"Sec-Fetch-Dest": kind}).status_code == 403
+    assert client.get("/_dash-layout", **document).status_code == 403
+    assert client.get("/").headers["X-Frame-Options"] == "DENY"
+
+
+def test_the_cookie_is_not_for_other_sites_or_scripts(client: Browser) -> None:
+    fresh = client.http.application.test_client()
+    cookie = fresh.get("/", headers={"Host": HERE}).headers["Set-Cookie"]
+    assert "SameSite=Lax" in cookie
+    assert "HttpOnly" in cookie
+    assert cookie.startswith("polyceptron-visitor-8050=")
+
+
+def test_for_other_machines_the_address_holds_a_key() -> None:
+    sessions = Sessions(NoTheory())  # type: ignore[arg-type]
+    http = make_app(sessions, "192.0.2.7", "secret key").server.test_client()
+    there = {"Host": "192.0.2.7:8050"}
+    for path in ("/", "/?token=guess", "/_dash-layout", "/?token="):
+        assert http.get(path, headers=there).status_code == 403
+    opened = http.get("/?k=4&token=secret+key", headers=there)
+    assert (opened.status_code, opened.headers["Location"]) == (303, "/?k=4")
+    assert "secret" not in opened.headers["Set-Cookie"]
+    assert http.get("/?k=4", headers=there).status_code == 200
+    assert http.get("/", headers={"Host": "evil.example"}).status_code == 403
+    layout = http.get("/_dash-layout", headers=there).text
+    assert '"Link with its key"' in layout
+    assert '"secret key"' in layout
+    sessions.close()
+
+
+def test_the_port_and_the_host_are_checked() -> None:
     for port in (-1, 65536, True, "80"):
         with pytest.raises(InvalidInput, match="from 0 to 65535"):
-            check_port(port)
-    with socket.socket() as busy:
-        busy.bind(("127.0.0.1", 0))
-        busy.listen()
+            listen(port)
+    with listen(0) as here:
+        assert here.getsockname()[0] == "127.0.0.1"
+        port = here.getsockname()[1]
+        assert address_of(here, "127.0.0.1", None) == f"http://127.0.0.1:{port}/"
+        assert address_of(here, "127.0.0.1", "k") == f"http://127.0.0.1:{port}/?token=k"
         with pytest.raises(InvalidInput, match="in use"):
-            check_port(busy.getsockname()[1])
+            listen(port)
+    for host in ("192.0.2.7", "no such name", "\ud800", "a" * 300):
+        with pytest.raises(InvalidInput, match="no address or name of this machine"):
+            listen(0, host)
 
 
 def test_a_busy_port_ends_the_command_with_one_sentence() -> None:
@@ -146,7 +272,7 @@ def test_a_busy_port_ends_the_command_with_one_sentence() -> None:
         port = busy.getsockname()[1]
         code = "from polyceptron.cli import main; main()"
         done = subprocess.run(
-            [sys.executable, "-c", code, "explore", "--port", str(port)],
+            [sys.executable, "-c", code, "explore", "--no-browser", "--port", str(port)],
             capture_output=True,
             text=True,
             timeout=120,
@@ -174,3 +300,48 @@ def test_the_preview_is_a_picture_of_the_curves() -> None:
     kind, picture = address.split(",", 1)
     assert kind == "data:image/svg+xml;base64"
     assert b"<svg" in b64decode(picture)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--host", "127.0.0.1"]])
+def test_the_address_is_printed_before_anything_heavy_is_imported(arguments: list[str]) -> None:
+    code = (
+        "import sys, types\n"
+        "def serve(*_):\n"
+        "    heavy = {'dash', 'numpy', 'scipy', 'polyceptron.report'}\n"
+        "    print(sorted(heavy & set(before)))\n"
+        "import typer\n"
+        "echo = typer.echo\n"
+        "def spy(text):\n"
+        "    global before\n"
+        "    before = list(sys.modules)\n"
+        "    echo(text)\n"
+        "typer.echo = spy\n"
+        "from polyceptron.cli import main\n"
+        "sys.modules['polyceptron.report.explorer.server'] = types.SimpleNamespace(serve=serve)\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", code, "explore", "--port", "0", "--no-browser", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    address, heavy = done.stdout.splitlines()
+    key = r"\?token=[\w-]{22}" if arguments else ""
+    assert re.fullmatch(rf"open http://127\.0\.0\.1:\d+/{key} \(stop with Ctrl-C\)", address)
+    assert heavy == "[]"
+    assert done.stderr.startswith("warning: other machines") == bool(arguments)
+
+
+def test_the_browser_is_opened_unless_it_is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    import webbrowser
+
+    from typer.testing import CliRunner
+
+    from polyceptron.cli import app
+    from polyceptron.report.explorer import server
+
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    monkeypatch.setattr(server, "serve", lambda here, host, key, ready: ready())
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert CliRunner().invoke(app, ["explore", "--port", "0", "--no-browser"]).exit_code == 0
+    assert opened == []
+    result = CliRunner().invoke(app, ["explore", "--port", "0"])
+    assert opened == [result.stdout.split()[1]]

@@ -1,219 +1,200 @@
 """What happens when something on the page changes.
 
-`sync` turns controls and address into one checked state; `draw` asks for the theory of that state
-and draws what is there, and again at every tick while work is under way; `simulate` starts and
-stops simulations; `download` hands out files.
+`sync` turns controls and address into one checked value; `draw` asks for the theory of that and
+draws what is there, and again at every tick while work is under way; `simulate` starts and stops
+simulations; `download` hands out files. Each is told the page's token, which the server's guard has
+checked before it comes here.
 """
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
-from dash import ALL, Dash, Input, Output, ctx, html, no_update
-from dash import State as Held
+from dash import Dash, Input, Output, State, ctx, html, no_update, set_props
 
 from polyceptron.errors import InvalidInput
+from polyceptron.report.explorer import browser_scripts
+from polyceptron.report.explorer.controls import control_id, settings_of
 from polyceptron.report.explorer.export import python_lines, to_csv
-from polyceptron.report.explorer.layout import (
-    alpha_range,
-    control_id,
-    named,
-    settings_of,
-    shown_values,
-)
-from polyceptron.report.explorer.scripts import AT_START, LINK, PNG
-from polyceptron.report.explorer.sessions import Sessions
-from polyceptron.report.explorer.state import NAMES, State, from_query, make_state, to_query
-from polyceptron.report.explorer.view import View
-from polyceptron.report.style import LABELS
+from polyceptron.report.explorer.page_content import wanted_content
+from polyceptron.report.explorer.page_settings import NAMES, PageSettings, make_settings
+from polyceptron.report.explorer.request_guard import TOKEN_FIELD, RequestGuard
+from polyceptron.report.explorer.sessions import Session, Sessions
+from polyceptron.report.explorer.settings_sync import register_sync, sentence
+from polyceptron.report.explorer.simulation_card import slot_content
+from polyceptron.report.explorer.simulation_runs import MAX_KEPT
+from polyceptron.report.explorer.simulations import Simulation
+
+TOKEN = State(TOKEN_FIELD["id"], TOKEN_FIELD["property"])
+SLOTS = range(MAX_KEPT)
+FIGURES = ("learning", "order", "landscape")
 
 
-def register(app: Dash, sessions: Sessions) -> None:
+def register(app: Dash, sessions: Sessions, guard: RequestGuard) -> None:
     """Attach everything to the page."""
-    _sync(app)
-    _draw(app, sessions)
-    _simulate(app, sessions)
-    _download(app, sessions)
-    in_browser: Any = app.clientside_callback
-    in_browser(PNG, Output("png-done", "data"), Input("get-png", "n_clicks"))
-    in_browser(AT_START, Output("groups-named", "data"), Input("session", "data"))
-    in_browser(LINK, Output("link", "value"), Input("url", "search"))
+
+    def session_of(token: object) -> Session:
+        return sessions.get(*guard.read_token(token))
+
+    register_sync(app, sessions, session_of)
+    _draw(app, sessions, session_of)
+    _simulate(app, sessions, session_of)
+    _download(app, sessions, session_of)
+    _in_browser(app)
 
 
-def _sync(app: Dash) -> None:
-    @app.callback(
-        output={
-            "search": Output("url", "search"),
-            "values": {name: Output(control_id(name), "value") for name in NAMES},
-            "state": Output("state", "data"),
-            "message": Output("message", "children"),
-            "range": {end: Output(control_id("alpha"), end) for end in ("min", "max", "step")},
-            "alpha_text": Output("alpha-value", "children"),
-            "ridge_text": Output("ridge-value", "children"),
-            "k_disabled": Output(control_id("k"), "disabled"),
-        },
-        inputs={
-            "search": Input("url", "search"),
-            "values": {name: Input(control_id(name), "value") for name in NAMES},
-        },
+def _in_browser(app: Dash) -> None:
+    attach: Any = app.clientside_callback
+    pressed, held = Input("get-png", "n_clicks"), State("settings", "data")
+    attach(browser_scripts.PNG, Output("png-done", "data"), pressed, held)
+    attach(
+        browser_scripts.AT_START, Output("page-tidied", "data"), Input(TOKEN_FIELD["id"], "data")
     )
-    def sync(search: Any, values: dict[str, Any]) -> dict[str, Any]:
-        by_address = ctx.triggered_id in (None, "url")
-        message = ""
-        nothing: dict[str, Any] = {
-            "search": no_update, "values": dict.fromkeys(NAMES, no_update), "state": no_update,
-            "range": dict.fromkeys(("min", "max", "step"), no_update),
-            "alpha_text": no_update, "ridge_text": no_update, "k_disabled": no_update,
-        }  # fmt: skip
-        try:
-            state = from_query(search) if by_address else make_state(settings_of(values))
-        except InvalidInput as error:
-            if not by_address:
-                return {**nothing, "message": _sentence(error)}
-            state = State()
-            message = f"This link cannot be shown: {error}. Here are the defaults instead."
-        shown: dict[str, Any] = dict(nothing["values"])
-        if by_address:
-            shown = shown_values(state)
-        elif state.alpha != settings_of(values)["alpha"]:
-            shown["alpha"] = state.alpha  # moved into a new range
-        return {
-            "search": no_update if by_address else to_query(state),
-            "values": shown,
-            "state": {"settings": state.as_dict(), "stamp": time.time_ns() // 1000},
-            "message": message,
-            "range": alpha_range(state),
-            "alpha_text": f"{state.alpha:.4g}",
-            "ridge_text": f"{state.ridge:.4g}",
-            "k_disabled": state.model == "perceptron",
-        }
+    attach(
+        browser_scripts.LINK,
+        Output("link", "value"),
+        Input("url", "search"),
+        State("address-key", "data"),
+    )
+    attach(
+        browser_scripts.DIM,
+        *(Output(f"{name}-plot", "className") for name in FIGURES),
+        Input("settings", "data"),
+        Input("drawn", "data"),
+    )
+    fields = (  # in the order of the script
+        ("name", "children"), ("progress", "value"), ("progress", "max"), ("words", "children"),
+        ("slot", "hidden"), ("cancel", "hidden"), ("remove", "hidden"),
+    )  # fmt: skip
+    attach(
+        browser_scripts.SLOTS,
+        *(Output(f"{name}-{i}", what) for name, what in fields for i in SLOTS),
+        Input("simulations-shown", "data"),
+        prevent_initial_call=True,
+    )
 
 
-def _draw(app: Dash, sessions: Sessions) -> None:
+def _draw(app: Dash, sessions: Sessions, session_of: Any) -> None:
     @app.callback(
         Output("learning", "figure"),
         Output("order", "figure"),
         Output("landscape", "figure"),
         Output("status", "children"),
-        Output("jobs", "children"),
+        Output("simulations-shown", "data"),
         Output("python", "children"),
         Output("poll", "disabled"),
         Output("drawn", "data"),
-        Input("state", "data"),
+        Input("settings", "data"),
         Input("poll", "n_intervals"),
-        Input("jobs-changed", "data"),
-        Held("session", "data"),
-        Held("drawn", "data"),
+        Input("heartbeat", "n_intervals"),
+        Input("simulations-changed", "data"),
+        TOKEN,
+        State("drawn", "data"),
     )
-    def draw(held: Any, _ticks: Any, _jobs: Any, name: Any, drawn: Any) -> tuple[Any, ...]:
+    def draw(
+        held: Any, _ticks: Any, _beats: Any, _changed: Any, token: Any, drawn: Any
+    ) -> tuple[Any, ...]:
         nothing = (no_update,) * 8
         try:
-            session = sessions.get(name)
-            state, stamp = make_state(held["settings"]), int(held["stamp"])
-        except (InvalidInput, TypeError, KeyError, ValueError):
+            session = session_of(token)
+            settings, stamp = _held(held)
+        except InvalidInput:
             return nothing
         if stamp < session.stamp:
             return nothing  # an answer to an older question must not overwrite a newer one
         session.stamp = stamp
-        view = View(sessions, session, state, wait=ctx.triggered_id != "poll")
+        by_clock = ctx.triggered_id in ("poll", "heartbeat")
+        content = wanted_content(sessions, session, settings, wait=not by_clock)
         if stamp < session.stamp:
             return nothing
-        if view.mark == drawn and ctx.triggered_id == "poll":
-            return (*nothing[:6], not view.busy, no_update)
-        errors = [html.Div(error, className="trouble") for error in view.errors]
+        before = drawn.get("mark") if isinstance(drawn, dict) else None
+        if content.mark == before and by_clock:
+            return (*nothing[:6], not content.busy, no_update)
+        errors = [html.Div(error, className="trouble") for error in content.errors]
+        stale = content.stale
+        figures = content.figures
+        if content.range not in (None, (settings.low, settings.high)):
+            # Beside the outputs, as `sync` and `draw` would be a circle.
+            set_props("followed-range", {"data": {"range": content.range, "stamp": stamp}})
         return (
-            *(nothing[:3] if view.mark == drawn else view.figures.values()),
-            [html.Div(view.status), *errors],
-            [_job_item(job) for job in view.jobs],
-            python_lines(state, [job.state for job in view.jobs if job.rows]),
-            not view.busy,
-            view.mark,
+            *(
+                no_update if name in stale or content.mark == before else figures[name]
+                for name in FIGURES
+            ),
+            [html.Div(content.status), *errors],
+            [slot_content(one) for one in content.simulations],
+            python_lines(settings, _shown(content.simulations)),
+            not content.busy,
+            {"mark": content.mark, "stamp": stamp, "stale": stale},
         )
 
 
-def _job_item(job: Any) -> Any:
-    name = f"{LABELS[job.state.simulation]}, k = {job.state.teacher.n_classes}"
-    name += f", d = {job.state.dimension}"
-    done = len(job.rows)
-    words = f"{done} of {job.total}" + ("" if job.running else f", {job.status}")
-    action, label = ("cancel", "Cancel") if job.running else ("remove", "Remove")
-    return html.Li(
-        [
-            html.Span(name, className="job-name"),
-            html.Progress(value=str(done), max=str(job.total), **named(f"{name}: progress")),
-            html.Span(words + (f": {job.reason}" if job.reason else ""), className="job-status"),
-            html.Button(
-                label,
-                id={"type": action, "job": job.number},
-                **named(f"{label} {name}"),
-            ),
-        ],
-        id=f"job-{job.number}",
-    )
+def _held(held: Any) -> tuple[PageSettings, int]:
+    """The settings in the page's store, and the number under which they were asked for."""
+    stamp = held.get("stamp") if isinstance(held, dict) else None
+    if isinstance(stamp, bool) or not isinstance(stamp, int) or not 0 <= stamp < 2**53:
+        raise InvalidInput("the page has no settings yet")
+    return make_settings(held.get("settings")), stamp
 
 
-def _simulate(app: Dash, sessions: Sessions) -> None:
+def _shown(simulations: list[Simulation | None]) -> list[PageSettings]:
+    return [one.settings for one in simulations if one is not None and one.rows]
+
+
+def _simulate(app: Dash, sessions: Sessions, session_of: Any) -> None:
+    buttons = ["simulate", *(f"{act}-{i}" for act in ("cancel", "remove") for i in SLOTS)]
+
     @app.callback(
-        Output("jobs-changed", "data"),
+        Output("simulations-changed", "data"),
         Output("simulation-message", "children"),
-        Input("simulate", "n_clicks"),
-        Input({"type": "cancel", "job": ALL}, "n_clicks"),
-        Input({"type": "remove", "job": ALL}, "n_clicks"),
-        Held("session", "data"),
-        Held("jobs-changed", "data"),
-        *(Held(control_id(name), "value") for name in NAMES),
+        *(Input(button, "n_clicks") for button in buttons),
+        TOKEN,
+        State("simulations-changed", "data"),
+        *(State(control_id(name), "value") for name in NAMES),
         prevent_initial_call=True,
     )
-    def simulate(
-        _add: Any, _cancel: Any, _remove: Any, name: Any, changed: Any, *values: Any
-    ) -> tuple[Any, Any]:
-        pressed = [one["prop_id"] for one in ctx.triggered if one["value"]]
+    def simulate(*given: Any) -> tuple[Any, Any]:
+        token, changed, *values = given[len(buttons) :]
+        pressed = [one["prop_id"].rsplit(".", 1)[0] for one in ctx.triggered if one["value"]]
         if not pressed:
             return no_update, no_update  # a button appeared, nobody pressed it
         try:
-            session = sessions.get(name)
-            asked = ctx.triggered_prop_ids[pressed[0]]
-            if asked == "simulate":
-                settings = settings_of(dict(zip(NAMES, values, strict=True)))
-                sessions.start(session, make_state(settings))
-            else:
-                job = session.jobs.find(asked["job"])
-                if job is not None and asked["type"] == "cancel":
-                    job.cancel()
-                elif job is not None:
-                    session.jobs.remove(job.number)
+            session = session_of(token)
+            for button in pressed:
+                act, _, slot = button.partition("-")
+                if act == "simulate":
+                    settings = settings_of(dict(zip(NAMES, values, strict=True)))
+                    sessions.start(session, make_settings(settings))
+                elif act == "cancel":
+                    session.simulations.cancel(int(slot))
+                else:
+                    session.simulations.remove(int(slot))
         except InvalidInput as error:
-            return no_update, _sentence(error)
-        return (changed or 0) + 1, ""
+            return no_update, sentence(error)
+        return (changed if isinstance(changed, int) else 0) + 1, ""
 
 
-def _download(app: Dash, sessions: Sessions) -> None:
+def _download(app: Dash, sessions: Sessions, session_of: Any) -> None:
     @app.callback(
         Output("download", "data"),
         Input("get-csv", "n_clicks"),
         Input("get-python", "n_clicks"),
-        Held("state", "data"),
-        Held("session", "data"),
+        State("settings", "data"),
+        TOKEN,
         prevent_initial_call=True,
     )
-    def download(_csv: Any, _python: Any, held: Any, name: Any) -> Any:
+    def download(_csv: Any, _python: Any, held: Any, token: Any) -> Any:
         try:
-            session = sessions.get(name)
-            state = make_state(held["settings"])
-        except (InvalidInput, TypeError, KeyError):
+            session = session_of(token)
+            settings, _ = _held(held)
+        except InvalidInput:
             return no_update
-        view = View(sessions, session, state, wait=True)
+        content = wanted_content(sessions, session, settings, wait=True)
         if ctx.triggered_id == "get-csv":
-            return _file("polyceptron.csv", to_csv(view.rows), "text/csv")
-        states = [job.state for job in view.jobs if job.rows]
-        return _file("polyceptron_curve.py", python_lines(state, states), "text/x-python")
+            return _file("polyceptron.csv", to_csv(content.rows), "text/csv")
+        lines = python_lines(settings, _shown(content.simulations))
+        return _file("polyceptron_curve.py", lines, "text/x-python")
 
 
 def _file(name: str, content: str, kind: str) -> dict[str, Any]:
     return {"filename": name, "content": content, "type": kind, "base64": False}
-
-
-def _sentence(error: Exception) -> str:
-    text = str(error)
-    return text[:1].upper() + text[1:] + "."

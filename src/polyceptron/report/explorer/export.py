@@ -1,12 +1,27 @@
-"""What can be taken away: the table as CSV, and the Python lines that compute it again."""
+"""What can be taken away: the table as CSV, and the Python lines that make the page's picture."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from polyceptron.report.explorer.compute import Row, tolerance
-from polyceptron.report.explorer.state import State
+from polyceptron.report.explorer.choices import AMP, BAYES, PRIORS, takes_ridge, words_for
+from polyceptron.report.explorer.curve_tasks import Row, fold_tolerance, tolerance
+from polyceptron.report.explorer.page_settings import PageSettings
 from polyceptron.rows import frame
+
+_DRAW = """
+curves = pd.concat(tables)
+figure, ax = plt.subplots()
+parts = [column for column in ("estimator", "branch") if column in curves]
+for names, rows in curves.groupby(parts, dropna=False):
+    if "informed" not in names:
+        rows = rows.sort_values("alpha")
+        label = " ".join(filter(pd.notna, names))
+        ax.plot(rows["alpha"], rows["generalisation_error"], label=label)
+for name, rows in simulations.items():
+    errors = pd.DataFrame(rows).groupby("alpha")["generalisation_error"]
+    ax.errorbar(errors.mean().index, errors.mean(), errors.sem(), fmt="o", label=name)
+"""
 
 
 def to_csv(rows: Iterable[Row]) -> str:
@@ -14,87 +29,136 @@ def to_csv(rows: Iterable[Row]) -> str:
     return str(frame(rows).to_csv(index=False))
 
 
-def python_lines(state: State, simulations: Iterable[State] = ()) -> str:
-    """A script that gives the same curves, and the same runs of the simulations shown."""
-    k = state.teacher.n_classes
+def caption(settings: PageSettings) -> str:
+    """The problem in a line, for a picture that leaves the page."""
+    what = "perceptron" if settings.model == "perceptron" else f"k = {settings.k}"
+    parts = [what, f"{words_for('prior', settings.prior)} teacher"]
+    if any(takes_ridge(name) for name in settings.estimators):
+        optimal = settings.ridge_rule == "optimal"
+        parts.append("optimal ridge λ" if optimal else f"ridge λ = {settings.ridge:.4g}")
+    return ", ".join(parts)
+
+
+def python_lines(settings: PageSettings, simulations: Sequence[PageSettings] = ()) -> str:
+    """A script that gives the same curves, the same runs of the simulations shown, and draws them.
+
+    It leaves `curves`, a table, and `simulations`, rows by name.
+    """
+    k = settings.teacher.n_classes
+    folded = settings.finite_prior and BAYES in settings.estimators
     lines = [
+        "import matplotlib.pyplot as plt",
         "import numpy as np",
+        "import pandas as pd",
         "",
         "import polyceptron as pc",
+        *sorted(_imports(folded, simulations)),
         "",
-        f"teacher = {_teacher(state)}",
-        f"alpha = {_alpha(state, state.points)}",
-        "estimators = [",
-        *(f"    {_estimator(state, name)}," for name in state.estimators),
-        "]",
-        f'curve = pc.learning_curve(teacher, estimators, alpha, branch="all", tol={tolerance(k)})',
-        'curve.frame.to_csv("curve.csv", index=False)',
-        'curve.save("curve.png")',
+        f"teacher = {_teacher(settings)}",
+        f"alpha = {_alpha(settings, settings.points)}",
+        "tables = []",
     ]
-    if state.finite_prior:
-        lines.append(f"print(pc.transitions(teacher{', tol=0.01' if k > 3 else ''}))")
+    for name in settings.estimators:
+        if folded and name == BAYES:  # close together where the curve turns back
+            parts = f"(np.setdiff1d(alpha, fold), {tolerance(k)}), (fold, {fold_tolerance(k)})"
+            lines += [
+                "fold = fold_grid(teacher, alpha)",
+                f"for some, tol in ({parts}):",
+                "    if len(some):",
+                "        part = pc.learning_curve(teacher, pc.BayesOptimal(), some, "
+                'branch="all", tol=tol)',
+                "        tables.append(part.frame)",
+            ]
+        else:
+            lines += [
+                f"part = pc.learning_curve(teacher, {_estimator(settings, name)}, alpha, "
+                f"tol={tolerance(k)})",
+                "tables.append(part.frame)",
+            ]
+    lines.append("simulations = {}")
     for number, simulation in enumerate(simulations, start=1):
-        lines += ["", *_simulation(simulation, number)]
-    return "\n".join(lines) + "\n"
+        lines += ["", *_simulation(simulation, f"{simulation.simulation} {number}")]
+    lines += _DRAW.splitlines()
+    if settings.finite_prior:
+        found = f"pc.transitions({_teacher(settings)}{', tol=0.01' if k > 3 else ''})"
+        lines += [
+            f"found = {found}",
+            "for value in (found.alpha_it, found.alpha_algo):",
+            '    ax.axvline(value, color="grey", linestyle="--")',
+        ]
+    return "\n".join([*lines, *_axes(settings)]) + "\n"
 
 
-def _teacher(state: State) -> str:
-    prior = f'"{state.prior}"'
-    if state.prior == "ternary":
-        prior = "([-1, 0, 1], [0.25, 0.5, 0.25])"
-    return (
-        f"pc.Perceptron({prior})"
-        if state.model == "perceptron"
-        else f"pc.Teacher({state.k}, {prior})"
-    )
+def _imports(folded: bool, simulations: Sequence[PageSettings]) -> set[str]:
+    needed = {"from polyceptron.theory.curve_grid import fold_grid"} if folded else set()
+    for one in simulations:
+        kind = "amp" if one.simulation == AMP else "erm"
+        needed.add(f"from polyceptron.experiments.simulate_{kind} import run_{kind}")
+        if takes_ridge(one.simulation) and one.ridge_rule == "optimal":
+            needed.add("from polyceptron.theory.erm import optimal_ridge")
+    return needed
 
 
-def _alpha(state: State, count: int) -> str:
+def _axes(settings: PageSettings) -> list[str]:
+    return [
+        f'ax.set(xlim=({settings.low!r}, {settings.high!r}), xscale="{settings.scale}", '
+        f'yscale="{settings.error_scale}")',
+        'ax.set(xlabel="sample complexity α = n/d", ylabel="generalisation error")',
+        f'ax.set_title("{caption(settings)}")',
+        "ax.legend()",
+        'figure.savefig("curves.png", dpi=200)',
+        'curves.to_csv("curves.csv", index=False)',
+    ]
+
+
+def _teacher(settings: PageSettings) -> str:
+    prior = PRIORS[settings.prior]
+    words = f'"{prior}"' if isinstance(prior, str) else repr(prior)
+    if settings.model == "perceptron":
+        return f"pc.Perceptron({words})"
+    return f"pc.Teacher({settings.k}, {words})"
+
+
+def _alpha(settings: PageSettings, count: int) -> str:
     if count == 1:
-        return f"np.array([{state.alpha!r}])"
-    space = "geomspace" if state.scale == "log" else "linspace"
-    return f"np.{space}({state.low!r}, {state.high!r}, {count})"
+        return f"np.array([{settings.alpha!r}])"
+    space = "geomspace" if settings.scale == "log" else "linspace"
+    return f"np.{space}({settings.low!r}, {settings.high!r}, {count})"
 
 
-def _estimator(state: State, name: str) -> str:
-    if name == "bayes":
+def _estimator(settings: PageSettings, name: str) -> str:
+    if name == BAYES:
         return "pc.BayesOptimal()"
-    if name == "max-margin":
-        return 'pc.ERM("max-margin")'
-    ridge = '"optimal"' if state.ridge_rule == "optimal" else repr(state.ridge)
+    if not takes_ridge(name):
+        return f'pc.ERM("{name}")'
+    ridge = '"optimal"' if settings.ridge_rule == "optimal" else repr(settings.ridge)
     return f'pc.ERM("{name}", ridge={ridge})'
 
 
-def _simulation(state: State, number: int) -> list[str]:
-    """Lines that run one simulation of the page; `rows_1`, `rows_2`, … are its rows."""
-    names = f"rows_{number}"
-    seed = (f"{state.seed} + " if state.seed else "") + f"i * {state.runs} + j"
-    loops = [
-        f"teacher = {_teacher(state)}",
-        f"{names} = []",
-        f"for i, a in enumerate({_alpha(state, state.places)}):",
+def _simulation(settings: PageSettings, name: str) -> list[str]:
+    """Lines that run one simulation of the page; its rows go under `name`."""
+    method = settings.simulation
+    seed = (f"{settings.seed} + " if settings.seed else "") + f"i * {settings.runs} + j"
+    lines = [
+        f"teacher = {_teacher(settings)}",
+        f'simulations["{name}"] = rows = []',
+        f"for i, a in enumerate({_alpha(settings, settings.places)}):",
     ]
-    if state.simulation == "amp":
+    if method == AMP:
         return [
-            "from polyceptron.experiments.simulate_amp import run_amp",
-            "",
-            *loops,
-            f"    for j in range({state.runs}):",
-            f"        {names}.append(run_amp(teacher, float(a), {state.dimension}, {seed}))",
+            *lines,
+            f"    for j in range({settings.runs}):",
+            f"        rows.append(run_amp(teacher, float(a), {settings.dimension}, {seed}))",
         ]
-    lines = ["from polyceptron.experiments.simulate_erm import run_erm"]
-    ridge = "0.0" if state.simulation == "max-margin" else repr(state.ridge)
-    if state.simulation != "max-margin" and state.ridge_rule == "optimal":
-        lines.append("from polyceptron.theory.erm import optimal_ridge")
-        k = state.teacher.n_classes
-        ridge = f'optimal_ridge({k}, "{state.simulation}", float(a), {tolerance(k)})'
+    ridge = repr(settings.ridge) if takes_ridge(method) else "0.0"
+    if takes_ridge(method) and settings.ridge_rule == "optimal":
+        k = settings.teacher.n_classes
+        ridge = f'optimal_ridge({k}, "{method}", float(a), {tolerance(k)})'
     return [
         *lines,
-        "",
-        *loops,
         f"    ridge = {ridge}",
-        f"    for j in range({state.runs}):",
+        f"    for j in range({settings.runs}):",
         f"        seed = {seed}",
-        f'        {names} += run_erm(teacher, "{state.simulation}", [ridge], float(a), '
-        f"{state.dimension}, seed)",
+        f'        rows += run_erm(teacher, "{method}", [ridge], float(a), '
+        f"{settings.dimension}, seed)",
     ]

@@ -1,72 +1,53 @@
-"""The page: controls on the left (above, on a narrow screen), figures on the right.
+"""The page: the learning curves, the settings (at their left on a wide screen), and the rest.
 
-Every control is a native form element with a label, so that a keyboard and a screen reader work.
+On a narrow screen the settings are folded below the first figure.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from dash import dcc, html
 
-from polyceptron.report.explorer.state import LIMITS, NAMES, State
-from polyceptron.report.style import LABELS
+from polyceptron.report.explorer.controls import estimator_boxes, named, number, radio, slider
+from polyceptron.report.explorer.page_settings import PageSettings
+from polyceptron.report.explorer.request_guard import TOKEN_FIELD
+from polyceptron.report.explorer.simulation_card import GIGABYTES, simulation_card
+from polyceptron.report.explorer.theory_queue import TIME_LIMIT
 
 POLL = 250  # milliseconds between two looks at running work
+HEARTBEAT = 30_000  # and between two signs of life
 HEIGHTS = {"learning": "460px", "order": "380px", "landscape": "380px"}
-RIDGE_RANGE: dict[str, Any] = {
-    "min": math.log10(LIMITS["ridge"].low),
-    "max": math.log10(LIMITS["ridge"].high),
-    "step": 0.01,
-}
-WORDS = {
-    "model": {"argmax": "argmax (k classes)", "perceptron": "perceptron (one vector)"},
-    "prior": {"gaussian": "Gaussian", "rademacher": "Rademacher ±1", "ternary": "ternary −1, 0, 1"},
-    "ridge_rule": {"fixed": "the slider's", "optimal": "optimal at each α"},
-    "scale": {"linear": "linear", "log": "logarithmic"},
-    "error_scale": {"linear": "linear", "log": "logarithmic"},
-    "shown": {
-        "overlaps": "overlaps m, q",
-        "correlation": "correlation m/√q",
-        "variance": "variance V",
-        "training-error": "training error",
-        "training-loss": "training loss",
-    },
-    "simulation": {
-        "amp": "AMP",
-        "cross-entropy": "cross-entropy",
-        "square": "square loss",
-        "max-margin": "max-margin",
-    },
-}
 
 
-def control_id(name: str) -> str:
-    """The id of the control of a setting."""
-    return f"control-{name}"
+def page(
+    token: str,
+    key: str | None,
+    settings: PageSettings,
+    figures: Mapping[str, Any],
+    drawn: dict[str, Any] | None,
+) -> Any:
+    """The whole page for one visitor, with the figures that are there already (`drawn` says so).
 
-
-def named(words: str) -> dict[str, Any]:
-    """The name of an element for those who cannot see it."""
-    return {"aria-label": words}
-
-
-def page(session: str, state: State, figures: Mapping[str, Any], mark: str | None) -> Any:
-    """The whole page for one visitor, with the figures that are there already (`mark` says so)."""
+    `key` opens this server to those who have the link, if other machines can reach it.
+    """
     return html.Div(
         [
             dcc.Location(id="url", refresh=False),
-            dcc.Store(id="session", data=session),
-            dcc.Store(id="state"),
-            dcc.Store(id="drawn", data=mark),
-            dcc.Store(id="jobs-changed", data=0),
+            dcc.Store(id=TOKEN_FIELD["id"], data=token),
+            dcc.Store(id="address-key", data=key),
+            dcc.Store(id="settings"),
+            dcc.Store(id="drawn", data=drawn),
+            dcc.Store(id="followed-range"),
+            dcc.Store(id="simulations-shown"),
+            dcc.Store(id="simulations-changed", data=0),
             dcc.Store(id="png-done"),
-            dcc.Store(id="groups-named"),
+            dcc.Store(id="page-tidied"),
             dcc.Interval(id="poll", interval=POLL, disabled=True),
+            dcc.Interval(id="heartbeat", interval=HEARTBEAT),
             dcc.Download(id="download"),
-            html.A("Skip to the figures", href="#figures", className="skip"),
+            html.A("Skip to the settings", href="#settings-fold", className="skip"),
             html.Header(
                 [
                     html.H1("polyceptron explorer"),
@@ -76,10 +57,16 @@ def page(session: str, state: State, figures: Mapping[str, Any], mark: str | Non
                     ),
                 ]
             ),
-            html.Div(
+            html.Main(
                 [
-                    _controls(state),
-                    html.Main(_figures(state, figures), id="figures", tabIndex="-1"),
+                    html.Div(_first(figures), className="first"),
+                    html.Details(
+                        [html.Summary("Settings"), _controls(settings)],
+                        id="settings-fold",
+                        className="settings",
+                        open=True,
+                    ),
+                    html.Div(_rest(settings, key, figures), className="rest"),
                 ],
                 className="columns",
             ),
@@ -88,96 +75,81 @@ def page(session: str, state: State, figures: Mapping[str, Any], mark: str | Non
     )
 
 
-def _controls(state: State) -> Any:
+def _controls(settings: PageSettings) -> Any:
     return html.Section(
         [
             html.H2("Problem"),
-            _radio(state, "model", "Model"),
-            _number(state, "k", "Classes k"),
-            _radio(state, "prior", "Weights of the teacher"),
+            radio(settings, "model", "Model"),
+            number(settings, "k", "Classes k"),
+            radio(settings, "prior", "Weights of the teacher"),
             html.H2("Estimators"),
-            _fieldset("Draw", _checklist(state), control_id("estimators")),
-            _range(state, "ridge", "Ridge λ (logarithmic)"),
-            _radio(state, "ridge_rule", "Ridge used"),
+            estimator_boxes(settings),
+            slider(settings, "ridge", "Ridge λ (logarithmic)"),
+            radio(settings, "ridge_rule", "Ridge used"),
             html.H2("Axes"),
+            radio(settings, "range_rule", "Range of α"),
             html.Div(
-                [_number(state, "low", "α from"), _number(state, "high", "α to")], className="pair"
+                [number(settings, "low", "α from"), number(settings, "high", "α to")],
+                className="pair",
             ),
-            _number(state, "points", "Points"),
-            _radio(state, "scale", "α axis"),
-            _radio(state, "error_scale", "Vertical axes"),
+            number(settings, "points", "Points"),
+            radio(settings, "scale", "α axis"),
+            radio(settings, "error_scale", "Vertical axes"),
+            html.P(
+                f"A curve may take {TIME_LIMIT:.0f} s and {GIGABYTES} of memory, and is then "
+                "stopped with a word.",
+                className="hint",
+            ),
         ],
         className="controls",
         **named("Settings"),
     )
 
 
-def _figures(state: State, figures: Mapping[str, Any]) -> list[Any]:
+def _first(figures: Mapping[str, Any]) -> list[Any]:
     return [
         html.Div(id="message", role="alert"),
         html.Div(id="status", role="status", className="status"),
         _graph("learning", "Learning curves", figures.get("learning"), figures.get("preview")),
-        html.Div(
-            [
-                html.Div(
-                    [
-                        _graph("order", "Order parameters", figures.get("order")),
-                        _radio(state, "shown", "Show"),
-                    ],
-                ),
-                html.Div(
-                    [
-                        _graph("landscape", "Free-entropy landscape", figures.get("landscape")),
-                        _range(state, "alpha", "Chosen α"),
-                    ],
-                ),
-            ],
-            className="two",
-        ),
-        _simulations(state),
-        _take_away(),
     ]
 
 
-def _simulations(state: State) -> Any:
-    return html.Section(
-        [
-            html.H2("Simulations"),
-            html.P(
-                "Draw data from the teacher, fit, and put the measured errors on the figure: "
-                "symbols are means over the runs, bars their standard errors.",
-                className="hint",
-            ),
-            _radio(state, "simulation", "Method"),
-            html.Div(
-                [
-                    _number(state, "dimension", "Dimension d"),
-                    _number(state, "places", "Values of α"),
-                    _number(state, "runs", "Runs at each"),
-                    _number(state, "seed", "Seed"),
-                ],
-                className="row",
-            ),
-            html.Button("Add simulation", id="simulate", className="main"),
-            html.Div(id="simulation-message", role="alert"),
-            html.Ul(id="jobs", className="jobs", **named("Simulations")),
-        ],
-        className="card",
+def _rest(settings: PageSettings, key: str | None, figures: Mapping[str, Any]) -> list[Any]:
+    order = _graph("order", "Order parameters", figures.get("order"))
+    landscape = _graph("landscape", "Free-entropy landscape", figures.get("landscape"))
+    return [
+        html.Div(
+            [
+                html.Div([order, radio(settings, "shown", "Show")]),
+                html.Div([landscape, slider(settings, "alpha", "Chosen α")]),
+            ],
+            className="two",
+        ),
+        simulation_card(settings),
+        _take_away(key),
+    ]
+
+
+def _take_away(key: str | None) -> Any:
+    reach = (
+        "It opens on this machine only, while the explorer runs."
+        if key is None
+        else "Whoever can reach this machine and has the link can compute here."
     )
-
-
-def _take_away() -> Any:
     return html.Section(
         [
             html.H2("Share and download"),
             html.P(
-                "The address of this page holds every setting (simulations run again from their "
-                "seed). Copy it to share what you see.",
+                "The link holds every setting, and the simulations, which run again from their "
+                f"seeds. {reach}",
                 className="hint",
             ),
             html.Div(
                 [
-                    html.Label("Link", htmlFor="link"),
+                    html.Label(
+                        "Link for this machine" if key is None else "Link with its key",
+                        htmlFor="link",
+                    ),
                     dcc.Input(id="link", type="text", readOnly=True, className="link"),
                 ],
                 className="field",
@@ -224,93 +196,5 @@ def _graph(name: str, title: str, figure: Any, preview: str | None = None) -> An
     style = {"minHeight": HEIGHTS[name]}
     if preview:  # seen until the live figure is drawn in its place; see explorer.css
         style["backgroundImage"] = f"url({preview})"
-    plot = html.Div(graph, className="plot", style=style)
+    plot = html.Div(graph, id=f"{name}-plot", className="plot", style=style)
     return html.Section([html.H2(title, id=f"{name}-title"), plot], className="card figure")
-
-
-def _number(state: State, name: str, label: str) -> Any:
-    limit = LIMITS[name]
-    return html.Div(
-        [
-            html.Label(label, htmlFor=control_id(name)),
-            dcc.Input(
-                id=control_id(name),
-                type="number",
-                value=shown_values(state)[name],
-                min=limit.low,
-                max=limit.high,
-                step=1 if limit.whole else "any",
-                debounce=0.4,
-            ),
-        ],
-        className="field",
-    )
-
-
-def _range(state: State, name: str, label: str) -> Any:
-    return html.Div(
-        [
-            html.Div(
-                [
-                    html.Label(label, htmlFor=control_id(name)),
-                    html.Output(id=f"{name}-value", htmlFor=control_id(name)),
-                ],
-                className="range-label",
-            ),
-            dcc.Input(
-                id=control_id(name),
-                type="range",
-                value=shown_values(state)[name],
-                debounce=0.15,
-                **(alpha_range(state) if name == "alpha" else RIDGE_RANGE),
-            ),
-        ],
-        className="field",
-    )
-
-
-def alpha_range(state: State) -> dict[str, Any]:
-    """The ends and the step of the slider of the chosen α."""
-    step = float(f"{(state.high - state.low) / 400:.3g}")
-    return {"min": state.low, "max": state.high, "step": step}
-
-
-def _radio(state: State, name: str, label: str) -> Any:
-    options = [{"label": words, "value": value} for value, words in WORDS[name].items()]
-    radios = dcc.RadioItems(
-        id=control_id(name), options=options, value=shown_values(state)[name], className="choices"
-    )
-    return _fieldset(label, radios, control_id(name))
-
-
-def _checklist(state: State) -> Any:
-    names = ("bayes", "cross-entropy", "square", "max-margin")
-    return dcc.Checklist(
-        id=control_id("estimators"),
-        options=[{"label": LABELS[name], "value": name} for name in names],
-        value=list(state.estimators),
-        className="choices",
-    )
-
-
-def _fieldset(legend: str, content: Any, name: str) -> Any:
-    return html.Fieldset([html.Legend(legend), content], id=f"{name}-group")
-
-
-def shown_values(state: State) -> dict[str, Any]:
-    """The value of each control for this state; the ridge's slider is logarithmic."""
-    values = state.as_dict()
-    values["ridge"] = round(math.log10(state.ridge), 6)
-    return {name: values[name] for name in NAMES}
-
-
-def settings_of(values: dict[str, Any]) -> dict[str, Any]:
-    """The settings that the controls' values mean: the inverse of `shown_values`."""
-    settings = dict(values)
-    for name in ("ridge", "alpha"):
-        try:
-            number = float(settings[name])
-            settings[name] = float(f"{10**number if name == 'ridge' else number:.6g}")
-        except (TypeError, ValueError, OverflowError):
-            pass  # `make_state` has the sentence
-    return settings

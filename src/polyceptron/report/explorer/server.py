@@ -1,12 +1,11 @@
-"""The web server: on this machine only, nothing from elsewhere."""
+"""The web server: on this machine, unless another address is asked for; nothing from elsewhere."""
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-
-from polyceptron.errors import InvalidInput
 
 if TYPE_CHECKING:
     from dash import Dash
@@ -14,9 +13,10 @@ if TYPE_CHECKING:
     from polyceptron.report.explorer.sessions import Sessions
 
 HOST = "127.0.0.1"
+LOOPBACK = (HOST, "localhost", "[::1]")
 TITLE = "polyceptron explorer"
 MAX_BODY = 200_000  # bytes of a request; the page's own are far smaller
-WARM_UP = 20.0  # seconds to wait for the first curve before the address is given
+PATIENCE = 30.0  # seconds that a browser may take to send its request
 
 INDEX = """<!DOCTYPE html>
 <html lang="en">
@@ -34,39 +34,16 @@ INDEX = """<!DOCTYPE html>
 """
 
 
-def require_dash() -> None:
-    """A sentence if the web extra is not installed."""
-    try:
-        import dash  # noqa: F401
-    except ImportError:
-        raise InvalidInput(
-            "the explorer needs dash: install it with pip install 'polyceptron[web]'"
-        ) from None
-
-
-def check_port(port: Any) -> int:
-    """A port that can be listened on (0: any free one), or a sentence."""
-    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
-        raise InvalidInput(f"the port must be a whole number from 0 to 65535, got {port!r}")
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except PermissionError:
-            raise InvalidInput(f"port {port} needs more rights: choose one above 1023") from None
-        except OSError:
-            raise InvalidInput(
-                f"port {port} is in use: choose another with --port, or 0 for any free one"
-            ) from None
-    return port
-
-
-def make_app(sessions: Sessions) -> Dash:
-    """The page as a Dash application."""
+def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Dash:
+    """The page as a Dash application; `key` must be in the address if other machines reach it."""
     from dash import Dash
-    from flask import abort, request
+    from flask import has_request_context
 
-    from polyceptron.report.explorer import callbacks, view
+    from polyceptron.report.explorer import callbacks
+    from polyceptron.report.explorer.layout import page
+    from polyceptron.report.explorer.page_content import kept_content
+    from polyceptron.report.explorer.page_settings import PageSettings
+    from polyceptron.report.explorer.request_guard import RequestGuard
 
     app = Dash(
         "polyceptron.report.explorer",
@@ -79,41 +56,71 @@ def make_app(sessions: Sessions) -> Dash:
             {"name": "description", "content": "Learning curves of multi-class classifiers."},
         ],
     )
-    app.layout = lambda: view.first_page(sessions)
-    callbacks.register(app, sessions)
+    guard = RequestGuard(_names(host), key, app.callback_map)
+
+    def layout() -> Any:
+        """The page with the first figures where they are known; it starts no computation."""
+        if not has_request_context():  # Dash looks at the layout once when it starts
+            return page("", key, PageSettings(), {}, None)
+        settings, token = PageSettings(), guard.new_token()
+        content = kept_content(sessions, settings)
+        if not content.curves:
+            return page(token, key, settings, {}, None)
+        figures = {**content.figures, "preview": sessions.preview(content.curves)}
+        drawn = {"mark": content.mark, "stamp": 0, "stale": content.stale}
+        return page(token, key, settings, figures, drawn)
+
+    app.layout = layout
+    callbacks.register(app, sessions, guard)
     app.server.config["MAX_CONTENT_LENGTH"] = MAX_BODY
-
-    def only_here() -> None:
-        # A page elsewhere whose name points to this machine must not reach the server.
-        if request.host.rsplit(":", 1)[0] not in (HOST, "localhost"):
-            abort(403)
-
-    app.server.before_request(only_here)
+    guard.attach(app.server)
     return app
 
 
-def serve(port: int, ready: Callable[[str], object]) -> None:
-    """Serve until interrupted; `ready` is called with the address when the first curve is there."""
-    require_dash()
-    check_port(port)
+def _names(host: str) -> tuple[str, ...]:
+    """What a browser may call this server; a name elsewhere that points here is none of them."""
+    if _is_everywhere(host):
+        return ()  # any: the key in the address keeps strangers out
+    return (*LOOPBACK, f"[{host}]" if ":" in host else host)
+
+
+def _is_everywhere(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def serve(
+    here: socket.socket, host: str, key: str | None = None, ready: Callable[[], object] = bool
+) -> None:
+    """Serve on a listening socket until interrupted; a browser that came early waits in line.
+
+    `host` is what the socket was bound to; with a `key`, whoever has it can use this server.
+    `ready` is called when the page can be seen.
+    """
     import logging
 
-    from werkzeug.serving import make_server
-
-    from polyceptron.report.explorer.compute import tasks_of
+    from polyceptron.report.explorer.curve_tasks import tasks_of
+    from polyceptron.report.explorer.page_settings import PageSettings
     from polyceptron.report.explorer.sessions import Sessions
-    from polyceptron.report.explorer.state import State
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     sessions = Sessions()
     try:
-        keys = sessions.theory.request("first page", tasks_of(State()))
-        app = make_app(sessions)
-        server = make_server(HOST, port, app.server, threaded=True)
-        sessions.theory.wait(keys[:-1], WARM_UP)  # the last is the slowest; the page need not wait
-        with app.server.test_request_context("/"):
-            app.layout()  # draws the preview, so that the first visitor need not wait for it
-        ready(f"http://{HOST}:{server.server_port}/")
+        # The first curves are computed while the web framework loads.
+        sessions.theory.request("first page", tasks_of(PageSettings()))
+        from werkzeug.serving import WSGIRequestHandler, make_server
+
+        class Handler(WSGIRequestHandler):
+            timeout = PATIENCE
+
+        app = make_app(sessions, host, key)
+        server = make_server(
+            host, here.getsockname()[1], app.server, threaded=True, request_handler=Handler,
+            fd=here.fileno(),
+        )  # fmt: skip
+        ready()
         server.serve_forever()
     finally:
         sessions.close()

@@ -1,33 +1,45 @@
-"""Visitors: one session for each opened page, so that two people never see each other's work."""
+"""Visitors: one session for each opened page, so that two people never see each other's work.
+
+A browser is a visitor. What one visitor keeps is never dropped to make room for another: only its
+own oldest pages go, and what was left alone for half a day.
+"""
 
 from __future__ import annotations
 
-import re
+import itertools
 import threading
 import time
-import uuid
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
 from polyceptron.errors import InvalidInput
-from polyceptron.report.explorer.jobs import Job, Jobs
+from polyceptron.report.explorer.page_settings import PageSettings
 from polyceptron.report.explorer.preview import preview
-from polyceptron.report.explorer.state import State
+from polyceptron.report.explorer.simulations import RunningNow, Simulation, Simulations
 from polyceptron.report.explorer.theory_queue import TheoryQueue
 
-MAX_SESSIONS = 64
-ABSENT = 150.0  # seconds without a sign of a page that has work running, before it is stopped
+MAX_PAGES = 16  # of one visitor
+MAX_VISITORS = 64
+ABSENT = 150.0  # seconds without a sign of a page before its work is stopped
+FORGOTTEN = 12 * 3600.0  # and before its results are
 
 
 class Session:
     """One opened page."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.jobs = Jobs()
-        self.stamp = 0  # of the newest state that was asked for
+    def __init__(self, visitor: str, page: str) -> None:
+        self.visitor, self.page = visitor, page
+        self.simulations = Simulations()
+        self.link_is_read = False  # the simulations of a link are started once
+        self.stamp = 0  # of the newest settings that were asked for
+        self.next_stamp = itertools.count(1).__next__
         self.last_seen = time.monotonic()
+
+    @property
+    def name(self) -> str:
+        """A key for this page among all."""
+        return f"{self.visitor}-{self.page}"
 
 
 class Sessions:
@@ -35,11 +47,15 @@ class Sessions:
 
     def __init__(self, theory: TheoryQueue | None = None) -> None:
         self.theory = theory or TheoryQueue()
+        self.running_now = RunningNow()
         self._lock = threading.Lock()
-        self._all: OrderedDict[str, Session] = OrderedDict()
+        self._all: OrderedDict[tuple[str, str], Session] = OrderedDict()
         self._closed = threading.Event()
         self._previews: dict[tuple[tuple[str, int], ...], str] = {}
         threading.Thread(target=self._sweep, daemon=True).start()
+
+    def __len__(self) -> int:
+        return len(self._all)
 
     def preview(self, curves: Mapping[str, list[dict[str, Any]]]) -> str:
         """The picture of the page's first curves, drawn once for each state of completion."""
@@ -49,50 +65,53 @@ class Sessions:
                 self._previews[key] = preview(curves)
             return self._previews[key]
 
-    @staticmethod
-    def new_name() -> str:
-        """A name that cannot be guessed."""
-        return uuid.uuid4().hex
-
-    def get(self, name: object) -> Session:
-        """The session of that name, new if need be; a sentence if it is no name of ours."""
-        if not isinstance(name, str) or not re.fullmatch(r"[0-9a-f]{32}", name):
-            raise InvalidInput("this page has lost its session: reload it")
+    def get(self, visitor: str, page: str) -> Session:
+        """The session of that page, new if need be; a sentence if there are too many visitors."""
         with self._lock:
-            session = self._all.setdefault(name, Session(name))
-            self._all.move_to_end(name)
+            session = self._all.get((visitor, page))
+            if session is None:
+                self._make_room(visitor)
+                session = self._all[visitor, page] = Session(visitor, page)
+            self._all.move_to_end((visitor, page))
             session.last_seen = time.monotonic()
-            surplus = [
-                one for one in self._all.values() if one is not session and not one.jobs.running
-            ]
-            for old in surplus[: max(0, len(self._all) - MAX_SESSIONS)]:
-                self._drop(old)
         return session
 
-    def start(self, session: Session, state: State) -> Job:
-        """Start a simulation for this visitor, within everybody's bounds."""
-        with self._lock:
-            others = sum(one.jobs.running for one in self._all.values() if one is not session)
-        return session.jobs.start(state, others)
+    def start(self, session: Session, settings: PageSettings) -> Simulation:
+        """Start a simulation for this page, now or when there is room; or a sentence."""
+        return self.running_now.add(session.simulations, settings)
 
     def close(self) -> None:
         """End everything that runs."""
         self._closed.set()
         with self._lock:
             for session in self._all.values():
-                session.jobs.close()
+                session.simulations.close()
         self.theory.close()
 
+    def _make_room(self, visitor: str) -> None:
+        own = [one for one in self._all.values() if one.visitor == visitor]
+        for old in own[: max(0, len(own) + 1 - MAX_PAGES)]:
+            self._drop(old)
+        others = {one.visitor for one in self._all.values()} - {visitor}
+        if len(others) >= MAX_VISITORS:
+            raise InvalidInput(f"{MAX_VISITORS} visitors are here already: try again later")
+
     def _drop(self, session: Session) -> None:
-        session.jobs.close()
+        session.simulations.close()
         self.theory.forget(session.name)
-        del self._all[session.name]
+        del self._all[session.visitor, session.page]
 
     def _sweep(self) -> None:
         """Stop the work of pages that were closed."""
         while not self._closed.wait(10.0):
-            with self._lock:
-                for session in list(self._all.values()):
-                    if time.monotonic() - session.last_seen > ABSENT:
-                        session.jobs.close()
-                        self.theory.forget(session.name)
+            self.tidy(time.monotonic())
+
+    def tidy(self, now: float) -> None:
+        """What pages without a sign of life lose: their work, and much later their results."""
+        with self._lock:
+            for session in list(self._all.values()):
+                if now - session.last_seen > FORGOTTEN:
+                    self._drop(session)
+                elif now - session.last_seen > ABSENT:
+                    session.simulations.close()
+                    self.theory.forget(session.name)

@@ -1,8 +1,8 @@
 """Theory for all visitors: a cache of answers, and two worker processes that fill it.
 
 Quick tasks and slow ones have a worker each, so that a slow curve never holds up a slider. A
-visitor wants the tasks of the latest state only: what nobody wants any more is dropped from the
-queue, and stopped if it is running for long.
+page wants the tasks of its latest settings only: what nobody wants any more is dropped from the
+queue, and stopped if it is running for long. What a page wants is never dropped for another's sake.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyceptron.errors import ComputationFailed
-from polyceptron.report.explorer.compute import Task, is_slow, key_of
-from polyceptron.report.explorer.process import Child
+from polyceptron.report.explorer.curve_tasks import Task, is_slow, key_of
+from polyceptron.report.explorer.worker_process import WorkerProcess
 
 MAX_CACHED = 400
 TIME_LIMIT = 180.0  # seconds a task may take
@@ -48,7 +48,7 @@ class TheoryQueue:
             True: OrderedDict(),
         }
         self._closed = False
-        self._children: dict[bool, Child] = {}
+        self._children: dict[bool, WorkerProcess] = {}
         self._threads = [
             threading.Thread(target=self._serve, args=(slow,), daemon=True)
             for slow in (False, True)
@@ -56,12 +56,12 @@ class TheoryQueue:
         for thread in self._threads:
             thread.start()
 
-    def request(self, visitor: str, tasks: Iterable[Task]) -> list[str]:
-        """Replace what `visitor` wants; returns the keys of the tasks."""
+    def request(self, page: str, tasks: Iterable[Task]) -> list[str]:
+        """Replace what `page` wants; returns the keys of the tasks."""
         tasks = list(tasks)
         keys = [key_of(task) for task in tasks]
         with self._changed:
-            self._wanted[visitor] = set(keys)
+            self._wanted[page] = set(keys)
             for key, task in zip(keys, tasks, strict=True):
                 if key in self._answers:
                     self._answers.move_to_end(key)
@@ -78,10 +78,10 @@ class TheoryQueue:
             self._changed.notify_all()
         return keys
 
-    def forget(self, visitor: str) -> None:
-        """The visitor is gone."""
+    def forget(self, page: str) -> None:
+        """The page is gone."""
         with self._changed:
-            self._wanted.pop(visitor, None)
+            self._wanted.pop(page, None)
 
     def answer(self, key: str) -> Answer:
         """What is known now."""
@@ -130,31 +130,37 @@ class TheoryQueue:
                 self._waiting[slow].pop(key, None)
 
     def _work(self, slow: bool, key: str, task: Task) -> None:
+        fresh = slow not in self._children or not self._children[slow].alive
         child = self._child(slow)
         child.send({"task": task})
         start = time.monotonic()
         while True:
             message = child.receive(0.1)
             spent = time.monotonic() - start
-            if message is None:
-                if self._closed or (spent > PATIENCE and not self._is_wanted(key)):
-                    child.kill()
-                    return
-                if spent > self.time_limit:
-                    child.kill()
-                    raise ComputationFailed(
-                        f"stopped after {self.time_limit:.0f} s: choose fewer points or classes"
-                    )
-            elif "result" in message:
-                self._record(key, **message)
-            else:
-                self._record(key, error=message.get("error"), complete=True)
+            if self._closed or (spent > PATIENCE and not self._is_wanted(key)):
+                child.kill()
                 return
+            if spent > self.time_limit:
+                child.kill()
+                raise ComputationFailed(
+                    f"stopped after {self.time_limit:.0f} s: choose fewer points or classes"
+                )
+            if message is None:
+                continue
+            if "result" in message:
+                self._record(key, **message)
+                continue
+            if message.get("memory"):
+                child.kill()  # its tables of earlier tasks go with it
+                if not fresh:
+                    return self._work(slow, key, task)
+            self._record(key, error=message.get("error"), complete=True)
+            return
 
-    def _child(self, slow: bool) -> Child:
+    def _child(self, slow: bool) -> WorkerProcess:
         child = self._children.get(slow)
         if child is None or not child.alive:
-            child = self._children[slow] = Child()
+            child = self._children[slow] = WorkerProcess()
             if self._closed:
                 child.kill()
         return child

@@ -1,10 +1,12 @@
 """The few lines that run in the browser itself."""
 
 PNG = """
-async function (clicks) {
+async function (clicks, settings) {
     if (clicks) {
         const graph = document.querySelector('#learning .js-plotly-plot');
-        await window.Plotly.downloadImage(graph, {
+        const title = {text: settings.caption, font: {size: 14}, x: 0.02, xanchor: 'left'};
+        const layout = {...graph.layout, title, margin: {...graph.layout.margin, t: 48}};
+        await window.Plotly.downloadImage({data: graph.data, layout}, {
             format: 'png', width: 900, height: 620, scale: 2, filename: 'polyceptron-learning'
         });
     }
@@ -12,7 +14,7 @@ async function (clicks) {
 }
 """
 AT_START = """
-function (session) {
+function (token) {
     // Groups of radio buttons and check boxes are lists of options to Dash; here they are what they
     // look like, named by their legends.
     const tidy = () => document.querySelectorAll('fieldset [role="listbox"]').forEach((list) => {
@@ -33,7 +35,32 @@ function (session) {
     HTMLInputElement.prototype.setSelectionRange = function (...range) {
         return this.type === 'range' ? undefined : restore.apply(this, range);
     };
+    // The settings are folded on a narrow screen, where the figure comes first.
+    const wide = window.matchMedia('(min-width: 901px)');
+    const fold = () => { document.querySelector('#settings-fold').open = wide.matches; };
+    fold();
+    wide.addEventListener('change', fold);
     return '';
 }
 """
-LINK = "function (search) { return window.location.origin + window.location.pathname + search; }"
+LINK = """
+function (search, key) {
+    const query = key ? '?token=' + key + (search ? '&' + search.slice(1) : '') : search;
+    return window.location.origin + window.location.pathname + query;
+}
+"""
+# What was drawn for other settings is dimmed until its successor is there.
+DIM = """
+function (settings, drawn) {
+    const all = !drawn || (settings && settings.stamp !== drawn.stamp);
+    return ['learning', 'order', 'landscape'].map((name) =>
+        (all || drawn.stale.includes(name)) ? 'plot stale' : 'plot');
+}
+"""
+# The slots of the simulations keep their buttons; only texts change, and what is hidden.
+SLOTS = """
+function (slots) {
+    const fields = ['name', 'progress', 'total', 'words', 'idle', 'no_cancel', 'no_remove'];
+    return fields.flatMap((field) => slots.map((slot) => slot[field]));
+}
+"""

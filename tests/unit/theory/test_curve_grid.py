@@ -1,8 +1,7 @@
-"""The explorer's numbers: the landscape against the fixed points, curves in parts, runs."""
+"""Theory on grids for drawing: the landscape against the fixed points, the fold's shape."""
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -11,18 +10,8 @@ from scipy.integrate import quad
 from scipy.special import log_ndtr, ndtr
 
 from polyceptron.model import Perceptron, Teacher
-from polyceptron.report.explorer.compute import (
-    averages,
-    free_entropy,
-    is_slow,
-    landscape,
-    perform,
-    simulate,
-    spaced,
-    tasks_of,
-)
-from polyceptron.report.explorer.state import State, make_state
 from polyceptron.theory import fixed_points, transitions
+from polyceptron.theory.curve_grid import fold_grid, free_entropy, landscape
 
 
 def slope(teacher: Teacher | Perceptron, q_hat: float, alpha: float) -> float:
@@ -95,71 +84,33 @@ def test_the_hard_phase_shows_in_the_landscape() -> None:
     assert (np.diff(easy["free_entropy"]) > 0).all()  # no barrier: uphill all the way
 
 
-def test_every_task_answers_with_plain_json_and_quick_ones_are_known() -> None:
-    state = make_state({"points": 5, "estimators": ["bayes", "square", "max-margin"]})
-    tasks = tasks_of(state)
-    assert [task["kind"] for task in tasks] == [
-        "curve", "curve", "curve", "transitions", "landscape",
-    ]  # fmt: skip
-    assert not any(is_slow(task) for task in tasks)
-    for task in tasks:
-        *_, last = perform(task)
-        assert last["done"] == last["total"]
-        json.dumps(last, allow_nan=False)
-    assert any(is_slow(task) for task in tasks_of(make_state({"k": 4})))
-    assert any(is_slow(task) for task in tasks_of(make_state({"ridge_rule": "optimal"})))
+@pytest.mark.parametrize("teacher", [Teacher(3, "rademacher"), Perceptron("rademacher")])
+def test_the_grid_at_the_fold_gives_even_steps_of_the_overlap(
+    teacher: Teacher | Perceptron,
+) -> None:
+    """q goes as √(α_algo − α) there: no step is much longer than another, and it looks round."""
+    at = transitions(teacher).alpha_algo
+    assert at is not None
+    near = fold_grid(teacher, [0.5, 4.0])
+    assert near == sorted(near)
+    assert 0.8 * at < near[0] < near[-1] < at
+    points = fixed_points(teacher, near)
+    for branch in ("amp", "unstable"):
+        q = [p.q for p in points if p.branch == branch]
+        steps = np.abs(np.diff(q))
+        assert len(q) == len(near)
+        assert steps.max() < 2.5 * steps.min()
+    # Even steps of α do not pass: they leave a gap at the fold.
+    even = fixed_points(teacher, np.linspace(near[0], near[-1], len(near)))
+    steps = np.abs(np.diff([p.q for p in even if p.branch == "amp"]))
+    assert steps.max() > 2.5 * steps.min()
 
 
-def test_a_slow_curve_comes_in_parts_that_agree_with_the_whole() -> None:
-    state = make_state({"estimators": ["cross-entropy"], "points": 10, "low": 0.5, "ridge": 1.0})
-    task = next(task for task in tasks_of(state) if task["kind"] == "curve")
-    (whole,) = perform(task)
-    from polyceptron.report.explorer import compute
-
-    parts = list(compute._curve(state, "cross-entropy", True))
-    assert [part["done"] for part in parts] == [8, 10]
-    for a, b in zip(whole["result"], parts[-1]["result"], strict=True):
-        gap = abs(a["generalisation_error"] - b["generalisation_error"])
-        assert gap <= a["uncertainty"] + b["uncertainty"] + 1e-6
-
-
-def test_a_simulation_lies_near_the_theory_and_follows_its_seed() -> None:
-    state = make_state({"dimension": 200, "places": 2, "runs": 2, "low": 1.0, "high": 2.0})
-    first = [message["row"] for message in simulate(state)]
-    again = [message["row"] for message in simulate(state)]
-    assert first == again
-    assert [row["seed"] for row in first] == [0, 1, 2, 3]
-    other = [message["row"] for message in simulate(make_state({**state.as_dict(), "seed": 9}))]
-    assert other[0]["generalisation_error"] != first[0]["generalisation_error"]
-    theory = {p.alpha: p for p in fixed_points(state.teacher, [1.0, 2.0]) if p.branch == "amp"}
-    for row in first:
-        assert row["generalisation_error"] == pytest.approx(
-            theory[row["alpha"]].generalisation_error, abs=0.06
-        )
-
-
-def test_the_best_ridge_of_a_fit_is_the_theory_s() -> None:
-    state = make_state(
-        {"simulation": "square", "ridge_rule": "optimal", "places": 1, "runs": 1, "dimension": 60}
-    )
-    (message,) = simulate(state)
-    assert message["row"]["ridge"] == pytest.approx(0.8617, abs=1e-4)
-    assert message["row"]["alpha"] == state.alpha
-
-
-def test_averages_give_standard_errors() -> None:
-    rows = [{"alpha": 1.0, "x": value} for value in (1.0, 2.0, 3.0)] + [{"alpha": 2.0, "x": 5.0}]
-    first, second = averages(rows, "x")
-    assert first == {
-        "alpha": 1.0,
-        "mean": 2.0,
-        "error": pytest.approx(1 / math.sqrt(3)),
-        "count": 3,
-    }
-    assert second["error"] is None
-
-
-def test_spacing_follows_the_axis() -> None:
-    assert spaced(make_state({"low": 1, "high": 3}), 3) == [1.0, 2.0, 3.0]
-    assert spaced(make_state({"low": 1, "high": 4, "scale": "log"}), 3) == pytest.approx([1, 2, 4])
-    assert spaced(State(), 1) == [State().alpha]
+def test_the_grid_adds_nothing_outside_the_range_or_without_a_fold() -> None:
+    assert fold_grid(Teacher(3, "gaussian"), [0.5, 4.0]) == []
+    assert fold_grid(Teacher(3, "rademacher"), [0.5, 2.0]) == []
+    assert fold_grid(Teacher(3, "rademacher"), [3.0, 4.0]) == []
+    among = fold_grid(Teacher(3, "rademacher"), [1.0, 2.7, 4.0])
+    assert 2.7 in among
+    assert among == sorted(set(among))
+    assert len(among) == 17

@@ -1,11 +1,13 @@
-"""The other side of `process.Child`: read requests, do the work, write the answers.
+"""The other side of `worker_process`: read requests, do the work, write the answers.
 
-A request is {"task": …} (theory) or {"simulate": …} (a state); each is answered by one or more
-messages and then by {"end": true} or {"error": sentence}.
+A request is {"task": …} (theory) or {"simulate": …} (settings); each is answered by one or more
+messages and then by {"end": true} or {"error": sentence}. The memory that a worker may take is
+bounded by the operating system, where it has such a bound (Linux).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -15,22 +17,26 @@ from collections.abc import Iterator
 from typing import Any
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.report.explorer.compute import perform, simulate
-from polyceptron.report.explorer.state import make_state
+from polyceptron.report.explorer.curve_tasks import perform
+from polyceptron.report.explorer.page_settings import make_settings
+from polyceptron.report.explorer.simulation_runs import simulate
+
+MEMORY_LIMIT = 800_000_000  # bytes that a worker may hold
 
 
 def answers(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The messages for one request; a failure is a message too."""
     try:
         if "simulate" in request:
-            yield from simulate(make_state(request["simulate"]))
+            yield from simulate(make_settings(request["simulate"]))
         else:
             yield from perform(request["task"])
         yield {"end": True}
     except (InvalidInput, ComputationFailed) as error:
         yield {"error": str(error)}
     except MemoryError:
-        yield {"error": "there is not enough memory for this"}
+        words = f"this needs more memory than the {MEMORY_LIMIT / 1e9:.1f} GB allowed here"
+        yield {"error": words, "memory": True}
     except Exception as error:  # a defect must not end the worker without a word
         yield {"error": f"{type(error).__name__}: {error}"}
 
@@ -42,8 +48,19 @@ def _listen(requests: queue.Queue[dict[str, Any]]) -> None:
     os._exit(0)
 
 
+def limit_memory(limit: int = MEMORY_LIMIT) -> None:
+    """Ask the operating system to refuse this process more than `limit` bytes."""
+    try:
+        import resource
+    except ImportError:  # not on this system
+        return
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
 def main() -> None:
     """Answer until the input ends."""
+    limit_memory()
     requests: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
     out, sys.stdout = sys.stdout, sys.stderr  # nothing else may write among the messages

@@ -22,12 +22,12 @@ Message = dict[str, Any]
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
-class Child:
+class WorkerProcess:
     """A running worker; start it by making one."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "polyceptron.report.explorer.child"],
+            [sys.executable, "-m", "polyceptron.report.explorer.worker_main"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

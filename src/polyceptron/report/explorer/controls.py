@@ -1,0 +1,121 @@
+"""The controls of the page: native, with labels, so that a keyboard and a screen reader work."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dash import dcc, html
+
+from polyceptron.report.explorer.choices import CHOICES, ESTIMATORS, words_for
+from polyceptron.report.explorer.page_settings import LIMITS, NAMES, PageSettings
+
+RIDGE_RANGE: dict[str, Any] = {
+    "min": math.log10(LIMITS["ridge"].low),
+    "max": math.log10(LIMITS["ridge"].high),
+    "step": 0.01,
+}
+
+
+def control_id(name: str) -> str:
+    """The id of the control of a setting."""
+    return f"control-{name}"
+
+
+def named(words: str) -> dict[str, Any]:
+    """The name of an element for those who cannot see it."""
+    return {"aria-label": words}
+
+
+def number(settings: PageSettings, name: str, label: str) -> Any:
+    """A box for a number within its limits."""
+    limit = LIMITS[name]
+    return html.Div(
+        [
+            html.Label(label, htmlFor=control_id(name)),
+            dcc.Input(
+                id=control_id(name),
+                type="number",
+                value=shown_values(settings)[name],
+                min=limit.low,
+                max=limit.high,
+                step=1 if limit.whole else "any",
+                debounce=0.4,
+            ),
+        ],
+        className="field",
+    )
+
+
+def slider(settings: PageSettings, name: str, label: str) -> Any:
+    """A slider with its value beside its label."""
+    return html.Div(
+        [
+            html.Div(
+                [
+                    html.Label(label, htmlFor=control_id(name)),
+                    html.Output(id=f"{name}-value", htmlFor=control_id(name)),
+                ],
+                className="range-label",
+            ),
+            dcc.Input(
+                id=control_id(name),
+                type="range",
+                value=shown_values(settings)[name],
+                debounce=0.15,
+                **(alpha_range(settings) if name == "alpha" else RIDGE_RANGE),
+            ),
+        ],
+        className="field",
+    )
+
+
+def alpha_range(settings: PageSettings) -> dict[str, Any]:
+    """The ends and the step of the slider of the chosen α."""
+    step = float(f"{(settings.high - settings.low) / 400:.3g}")
+    return {"min": settings.low, "max": settings.high, "step": step}
+
+
+def radio(settings: PageSettings, name: str, label: str) -> Any:
+    """One of the choices of a setting."""
+    radios = dcc.RadioItems(
+        id=control_id(name),
+        options=[{"label": words_for(name, one), "value": one} for one in CHOICES[name]],
+        value=shown_values(settings)[name],
+        className="choices",
+    )
+    return _fieldset(label, radios, control_id(name))
+
+
+def estimator_boxes(settings: PageSettings) -> Any:
+    """Which estimators are drawn."""
+    boxes = dcc.Checklist(
+        id=control_id("estimators"),
+        options=[{"label": words_for("estimators", one), "value": one} for one in ESTIMATORS],
+        value=list(settings.estimators),
+        className="choices",
+    )
+    return _fieldset("Draw", boxes, control_id("estimators"))
+
+
+def _fieldset(legend: str, content: Any, name: str) -> Any:
+    return html.Fieldset([html.Legend(legend), content], id=f"{name}-group")
+
+
+def shown_values(settings: PageSettings) -> dict[str, Any]:
+    """The value of each control for these settings; the ridge's slider is logarithmic."""
+    values = settings.as_dict()
+    values["ridge"] = round(math.log10(settings.ridge), 6)
+    return {name: values[name] for name in NAMES}
+
+
+def settings_of(values: dict[str, Any]) -> dict[str, Any]:
+    """The settings that the controls' values mean: the inverse of `shown_values`."""
+    settings = dict(values)
+    for name in ("ridge", "alpha"):
+        try:
+            value = float(settings[name])
+            settings[name] = float(f"{10**value if name == 'ridge' else value:.6g}")
+        except (TypeError, ValueError, OverflowError):
+            pass  # `make_settings` has the sentence
+    return settings

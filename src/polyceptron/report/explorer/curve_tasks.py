@@ -1,0 +1,182 @@
+"""The theory behind the page as pieces of work: curves, transitions, the free-entropy landscape.
+
+A piece of work is a `Task`: plain JSON, so that it can be sent to another process and be the key of
+a cache. The theory does the deriving; here is only what to ask it for, and in which order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from polyceptron.errors import InvalidInput
+from polyceptron.report.explorer.choices import (
+    BAYES,
+    is_closed_form,
+    is_tabled,
+    quick_first,
+    takes_ridge,
+)
+from polyceptron.report.explorer.page_settings import PageSettings, make_settings
+from polyceptron.rows import json_ready
+
+Row = dict[str, Any]
+Task = dict[str, Any]
+
+CHUNK = 8  # points of a slow curve that are shown at a time
+
+
+def tolerance(n_classes: int) -> float:
+    """The accuracy asked for: finer than a pixel, and quick. The hover text says what was met."""
+    return 1e-4 if n_classes <= 3 else 5e-3
+
+
+def fold_tolerance(n_classes: int) -> float:
+    """At a fold sampled curves need more care to look round; with many classes that takes long."""
+    return 1e-4 if n_classes <= 3 else 2e-3 if n_classes <= 12 else 2e-2
+
+
+def spaced(settings: PageSettings, count: int) -> list[float]:
+    """`count` values of α over the page's range, even on its axis."""
+    if count == 1:
+        return [settings.alpha]
+    space = np.geomspace if settings.scale == "log" else np.linspace
+    return [float(a) for a in space(settings.low, settings.high, count)]
+
+
+def coarse_to_fine(count: int) -> Iterator[list[int]]:
+    """The numbers 0 … count − 1 in parts: both ends and every eighth, then those in between.
+
+    >>> list(coarse_to_fine(6))
+    [[0, 4, 5], [2], [1, 3]]
+    """
+    seen: set[int] = set()
+    for step in (8, 4, 2, 1):
+        new = sorted({*range(0, count, step), count - 1} - seen) if step < count else []
+        seen.update(new)
+        for start in range(0, len(new), CHUNK):
+            yield new[start : start + CHUNK]
+
+
+def tasks_of(settings: PageSettings) -> list[Task]:
+    """Everything the page needs for these settings, quick things first."""
+    common = {"model": settings.model, "k": settings.teacher.n_classes, "prior": settings.prior}
+    grid = {name: getattr(settings, name) for name in ("low", "high", "scale", "points")}
+    curves: list[Task] = []
+    for name in quick_first(settings.estimators):
+        ridge: Task = {}
+        if takes_ridge(name):
+            ridge = {"ridge_rule": settings.ridge_rule}
+            if settings.ridge_rule == "fixed":
+                ridge["ridge"] = settings.ridge
+        curves.append({"kind": "curve", "estimators": name, **common, **grid, **ridge})
+    others: list[Task] = [{"kind": "transitions", **common}] if settings.finite_prior else []
+    others.append({"kind": "landscape", "alpha": settings.alpha, **common, "low": 0, "high": 1000})
+    last = 0 if is_tabled(curves[-1]["estimators"]) else 1
+    tasks = [*curves[: len(curves) - last], *others, *curves[len(curves) - last :]]
+    if settings.finite_prior and BAYES in settings.estimators:
+        tasks.append({"kind": "fold", **common, **grid})
+    return tasks
+
+
+def first_tasks(settings: PageSettings) -> list[Task]:
+    """What to compute before the range is known: the transitions, and what they do not hold up."""
+    if settings.range_rule != "follow" or not settings.finite_prior:
+        return []
+    tasks = tasks_of(settings)
+    found = next(task for task in tasks if task["kind"] == "transitions")
+    rest = [task for task in tasks if task["kind"] == "landscape"]
+    if is_slow(found):
+        rest += [task for task in tasks if not is_slow(task)]
+    return [found, *rest]
+
+
+def followed_range(found: Mapping[str, Any]) -> tuple[float, float]:
+    """A range of α with both transitions in sight: up to 1.4 α_algo, in halves.
+
+    >>> followed_range({"alpha_algo": 2.8855})
+    (0.1, 4.0)
+    """
+    if found.get("alpha_algo") is None:
+        return PageSettings.low, PageSettings.high
+    return PageSettings.low, max(1.0, round(2.8 * found["alpha_algo"]) / 2)
+
+
+def key_of(task: Task) -> str:
+    """One string for one piece of work."""
+    return json.dumps(task, sort_keys=True)
+
+
+def is_slow(task: Task) -> bool:
+    """Whether a task may take more than a second, so that it must not hold up the others."""
+    if is_closed_form(task.get("estimators", "")):
+        return False
+    return bool(task["k"] > 3 or task.get("ridge_rule") == "optimal")
+
+
+def perform(task: Task) -> Iterator[dict[str, Any]]:
+    """The answer, in one piece or several: each has the latest `result` and `done` of `total`."""
+    settings = make_settings({name: value for name, value in task.items() if name != "kind"})
+    teacher = settings.teacher
+    if task["kind"] == "curve":
+        yield from _curve(settings, settings.estimators[0])
+    elif task["kind"] == "fold":
+        yield from _fold(settings)
+    elif task["kind"] == "transitions":
+        from polyceptron.theory import transitions
+
+        tol = 0.01 if teacher.n_classes > 3 else None
+        yield {"result": transitions(teacher, tol).as_dict(), "done": 1, "total": 1}
+    elif task["kind"] == "landscape":
+        from polyceptron.theory.curve_grid import landscape
+
+        found = landscape(teacher, settings.alpha, tolerance(teacher.n_classes))
+        yield {"result": found, "done": 1, "total": 1}
+    else:
+        raise InvalidInput(f"unknown work {task['kind']!r}")
+
+
+def _curve(settings: PageSettings, name: str) -> Iterator[dict[str, Any]]:
+    from polyceptron.theory import curve_rows
+
+    alphas = spaced(settings, settings.points)
+    tol = tolerance(settings.teacher.n_classes)
+    rows: list[Row] = []
+    done = 0
+    # The Bayes-optimal points share their tables: one costs about as much as all of them.
+    whole = name == BAYES or is_closed_form(name)
+    for part in [range(len(alphas))] if whole else coarse_to_fine(len(alphas)):
+        some = [alphas[i] for i in part]
+        estimator = settings.estimator(name)
+        rows += curve_rows(settings.teacher, estimator, some, branch="all", tol=tol)
+        done += len(some)
+        yield _part(rows, done, len(alphas))
+
+
+def _fold(settings: PageSettings) -> Iterator[dict[str, Any]]:
+    """The Bayes-optimal rows at the fold, which stand in for those of the curve."""
+    from polyceptron.theory import curve_rows
+    from polyceptron.theory.curve_grid import fold_grid
+
+    teacher = settings.teacher
+    near = fold_grid(teacher, spaced(settings, settings.points))
+    tol = fold_tolerance(teacher.n_classes)
+    rows = (
+        curve_rows(teacher, settings.estimator(BAYES), near, branch="all", tol=tol) if near else []
+    )
+    yield _part(rows, 1, 1)
+
+
+def with_fold(rows: list[Row], fold: list[Row]) -> list[Row]:
+    """The rows of the curve with those of the fold in their places."""
+    near = {row["alpha"] for row in fold}
+    kept = [row for row in rows if row["alpha"] not in near]
+    return sorted([*kept, *fold], key=lambda row: float(row["alpha"]))
+
+
+def _part(rows: list[Row], done: int, total: int) -> dict[str, Any]:
+    ordered = sorted(rows, key=lambda row: float(row["alpha"]))
+    return {"result": [json_ready(row) for row in ordered], "done": done, "total": total}

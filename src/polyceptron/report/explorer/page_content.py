@@ -1,0 +1,169 @@
+"""What there is to see for some settings: drawn where it is ready, and what is still missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import html
+
+from polyceptron.report.explorer.choices import BAYES
+from polyceptron.report.explorer.curve_tasks import (
+    Task,
+    first_tasks,
+    followed_range,
+    is_slow,
+    key_of,
+    tasks_of,
+    with_fold,
+)
+from polyceptron.report.explorer.figures import (
+    landscape_figure,
+    learning_figure,
+    order_figure,
+    phase_words,
+)
+from polyceptron.report.explorer.page_settings import PageSettings
+from polyceptron.report.explorer.sessions import Session, Sessions
+from polyceptron.report.explorer.settings_link import to_query
+from polyceptron.report.explorer.simulations import Simulation
+from polyceptron.report.explorer.theory_queue import TheoryQueue
+from polyceptron.report.explorer.traces import Simulated
+from polyceptron.report.style import LABELS
+
+QUICK_WAIT, SLOW_WAIT = 0.7, 0.1  # seconds to wait for an answer before showing what there is
+
+
+class PageContent:
+    """What is known for the settings now, and what is still missing."""
+
+    def __init__(self, theory: TheoryQueue, settings: PageSettings, tasks: list[Task]) -> None:
+        self.settings = settings
+        self.simulations: list[Simulation | None] = []
+        self.curves: dict[str, list[dict[str, Any]]] = {}
+        self.transitions: dict[str, Any] | None = None
+        self.landscape: dict[str, Any] | None = None
+        self.fold: list[dict[str, Any]] = []
+        self.pending: list[str] = []
+        self.errors: list[str] = []
+        marks = []
+        for task in tasks:
+            key = key_of(task)
+            answer = theory.answer(key)
+            name = task.get("estimators")
+            words = str(LABELS.get(name, name) if name else task["kind"])
+            marks.append(f"{key}{answer.done}{answer.complete}")
+            if not answer.complete:
+                part = f" {answer.done} of {answer.total}" if answer.total > 1 else ""
+                self.pending.append(words + part)
+            if answer.error:
+                self.errors.append(f"{words}: {answer.error}")
+            if answer.result is None:
+                continue
+            if task["kind"] == "curve":
+                self.curves[task["estimators"]] = answer.result
+            else:
+                setattr(self, task["kind"], answer.result)
+        self._marks = [to_query(settings), *marks]
+        self.curves = {n: self.curves[n] for n in settings.estimators if n in self.curves}
+        if BAYES in self.curves:
+            self.curves[BAYES] = with_fold(self.curves[BAYES], self.fold)
+
+    @property
+    def mark(self) -> str:
+        """Changes when there is something new to see."""
+        shown = [
+            f"{slot}{one.status}{len(one.rows)}"
+            for slot, one in enumerate(self.simulations)
+            if one is not None
+        ]
+        return "|".join([*self._marks, *shown])
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is more to come."""
+        return bool(self.pending) or any(one.going_on for one in self.simulations if one)
+
+    @property
+    def stale(self) -> list[str]:
+        """The figures for which there is nothing yet: what stands there is of other settings."""
+        missing = [] if self.curves or not self.pending else ["learning", "order"]
+        return missing + (["landscape"] if self.pending and self.landscape is None else [])
+
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """The range of α that the page should show, where it follows the transitions."""
+        if self.settings.range_rule != "follow" or "transitions" in self.pending:
+            return None
+        if self.settings.finite_prior and self.transitions is None:
+            return None  # they could not be computed: leave the range
+        return followed_range(self.transitions or {})
+
+    @property
+    def simulated(self) -> list[Simulated]:
+        """The simulations that have something to draw."""
+        return [
+            Simulated(one.settings, one.rows, slot)
+            for slot, one in enumerate(self.simulations)
+            if one is not None and one.rows
+        ]
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """The three figures, by the ids of their graphs."""
+        settings, phase = self.settings, phase_words(self.settings, self.transitions)
+        return {
+            "learning": learning_figure(settings, self.curves, self.transitions, self.simulated),
+            "order": order_figure(settings, self.curves, self.transitions, self.simulated),
+            "landscape": landscape_figure(settings, self.landscape, phase),
+        }
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Everything as one table."""
+        theory = [row for rows in self.curves.values() for row in rows]
+        return theory + [row for one in self.simulations if one for row in one.rows]
+
+    @property
+    def status(self) -> Any:
+        """One line: at work on what, or ready."""
+        if self.pending:
+            words = "Computing: " + ", ".join(self.pending) + " …"
+            return [html.Span(className="spinner"), words]
+        phase = phase_words(self.settings, self.transitions)
+        return f"Ready. At α = {self.settings.alpha:.4g}: {phase}." if phase else "Ready."
+
+
+def kept_content(sessions: Sessions, settings: PageSettings) -> PageContent:
+    """What is known already; nothing is started for it."""
+    return PageContent(sessions.theory, settings, tasks_of(settings))
+
+
+def wanted_content(
+    sessions: Sessions, session: Session, settings: PageSettings, wait: bool
+) -> PageContent:
+    """Ask for what the settings need, and give it a moment if `wait`.
+
+    Where the range of α follows the transitions, the curves are asked for when that is known.
+    """
+    theory = sessions.theory
+    first = first_tasks(settings)
+    if first:
+        _ask(theory, session, first, wait)
+        content = PageContent(theory, settings, first)
+        known = "transitions" not in content.pending
+        if not known or content.range not in (None, (settings.low, settings.high)):
+            content.simulations = list(session.simulations.slots)
+            return content
+    tasks = tasks_of(settings)
+    _ask(theory, session, tasks, wait)
+    content = PageContent(theory, settings, tasks)
+    content.simulations = list(session.simulations.slots)
+    return content
+
+
+def _ask(theory: TheoryQueue, session: Session, tasks: list[Task], wait: bool) -> None:
+    keys = theory.request(session.name, tasks)
+    if wait:
+        quick = [key for key, task in zip(keys, tasks, strict=True) if not is_slow(task)]
+        theory.wait(quick, QUICK_WAIT)
+        theory.wait(keys, SLOW_WAIT)

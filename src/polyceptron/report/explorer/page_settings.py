@@ -1,0 +1,176 @@
+"""What the page shows, as one checked value.
+
+Everything that reaches the server from a browser, by a control or by a link, becomes `PageSettings`
+here or ends in a sentence; nothing behind this module needs to check a range again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, NamedTuple
+
+from polyceptron.errors import InvalidInput
+from polyceptron.model import (
+    AnyTeacher,
+    Estimator,
+    GaussianPrior,
+    Perceptron,
+    Teacher,
+    make_estimator,
+)
+from polyceptron.report.explorer.choices import (
+    CHOICES,
+    ESTIMATORS,
+    FIRST_DRAWN,
+    PRIORS,
+    takes_ridge,
+)
+
+
+class Limit(NamedTuple):
+    """The range of a number, and what to call it."""
+
+    words: str
+    low: float
+    high: float
+    whole: bool
+
+
+LIMITS = {
+    "k": Limit("the number of classes k", 2, 50, True),
+    "ridge": Limit("the ridge λ", 1e-6, 1e4, False),
+    "low": Limit("the smallest α", 0, 1000, False),
+    "high": Limit("the largest α", 0.01, 1000, False),
+    "points": Limit("the number of points", 2, 200, True),
+    "alpha": Limit("the chosen α", 0, 1000, False),
+    "dimension": Limit("the dimension d", 10, 5000, True),
+    "places": Limit("the number of α values of a simulation", 1, 40, True),
+    "runs": Limit("the number of runs", 1, 50, True),
+    "seed": Limit("the seed", 0, 2**31 - 1, True),
+}
+
+
+@dataclass(frozen=True)
+class PageSettings:
+    """Everything on the page but the results."""
+
+    model: str = "argmax"
+    k: int = 3
+    prior: str = "rademacher"
+    estimators: tuple[str, ...] = FIRST_DRAWN
+    ridge: float = 0.1
+    ridge_rule: str = "fixed"
+    range_rule: str = "follow"
+    low: float = 0.1
+    high: float = 4.0
+    scale: str = "linear"
+    points: int = 30
+    alpha: float = 2.3
+    error_scale: str = "linear"
+    shown: str = "overlaps"
+    simulation: str = "amp"
+    dimension: int = 300
+    places: int = 8
+    runs: int = 2
+    seed: int = 0
+
+    @property
+    def teacher(self) -> AnyTeacher:
+        """The rule to be learnt; the perceptron has two classes whatever k says."""
+        prior = PRIORS[self.prior]
+        return Perceptron(prior) if self.model == "perceptron" else Teacher(self.k, prior)
+
+    def estimator(self, name: str) -> Estimator:
+        """The estimator of that name at the ridge of the page."""
+        if not takes_ridge(name):
+            return make_estimator(name)
+        return make_estimator(name, "optimal" if self.ridge_rule == "optimal" else self.ridge)
+
+    @property
+    def finite_prior(self) -> bool:
+        """Whether there are transitions."""
+        return not isinstance(self.teacher.prior, GaussianPrior)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for the browser's store."""
+        return {**asdict(self), "estimators": list(self.estimators)}
+
+
+NAMES = tuple(field.name for field in fields(PageSettings))
+
+
+def make_settings(values: Mapping[str, Any]) -> PageSettings:
+    """Settings from values of any type, missing ones at their defaults, or a sentence.
+
+    >>> make_settings({"k": "4"}).k
+    4
+    """
+    if not isinstance(values, Mapping):
+        raise InvalidInput("settings must be names with values")
+    unknown = [name for name in values if name not in NAMES]
+    if unknown:
+        raise InvalidInput(f"unknown setting {_brief(unknown[0])!r}")
+    checked: dict[str, Any] = {}
+    for name, value in values.items():
+        if name == "estimators":
+            checked[name] = _estimators(value)
+        elif name in CHOICES:
+            if not isinstance(value, str) or value not in CHOICES[name]:
+                allowed = ", ".join(CHOICES[name])
+                raise InvalidInput(f"{name} must be one of {allowed}, got {_brief(value)!r}")
+            checked[name] = value
+        else:
+            checked[name] = _number(value, LIMITS[name])
+    if "range_rule" not in checked and ("low" in checked or "high" in checked):
+        checked["range_rule"] = "set"  # who gives a range means it
+    settings = PageSettings(**checked)
+    if settings.low >= settings.high:
+        raise InvalidInput(
+            f"the range of α must go upwards, got {settings.low:g} to {settings.high:g}"
+        )
+    if settings.scale == "log" and settings.low <= 0:
+        raise InvalidInput("a logarithmic α axis must start above 0")
+    return replace(settings, alpha=min(max(settings.alpha, settings.low), settings.high))
+
+
+def _estimators(value: Any) -> tuple[str, ...]:
+    if value is None or isinstance(value, list | tuple):
+        names = list(value or ())
+    else:
+        names = str(value).split(",")
+    for name in names:
+        if not isinstance(name, str) or name not in ESTIMATORS:
+            raise InvalidInput(
+                f"estimators must be among {', '.join(ESTIMATORS)}, got {_brief(name)!r}"
+            )
+    if not names:
+        raise InvalidInput("choose at least one estimator")
+    return tuple(name for name in ESTIMATORS if name in names)
+
+
+def _number(value: Any, limit: Limit) -> Any:
+    kind = "a whole number" if limit.whole else "a number"
+    high = f"{limit.high:g}" if limit.high < 1e6 else f"{limit.high:.0f}"
+    sentence = f"{limit.words} must be {kind} from {limit.low:g} to {high}"
+    if value is None or value == "":
+        raise InvalidInput(sentence)  # also what a browser sends for a number out of range
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if isinstance(value, bool) or not limit.low <= number <= limit.high:
+        raise InvalidInput(f"{sentence}, got {_brief(value)}")
+    if limit.whole:
+        if number != int(number):
+            raise InvalidInput(f"{sentence}, got {_brief(value)}")
+        return int(number)
+    return number
+
+
+def _brief(value: Any) -> str:
+    try:
+        return str(value)[:40]
+    except ValueError:  # Python does not write a whole number of thousands of digits
+        return "a huge number"

@@ -1,0 +1,152 @@
+"""Controls and address of the page as one: whichever changes, the other follows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from dash import Dash, Input, Output, State, ctx, no_update
+
+from polyceptron.errors import InvalidInput
+from polyceptron.report.explorer.controls import (
+    alpha_range,
+    control_id,
+    settings_of,
+    shown_values,
+)
+from polyceptron.report.explorer.curve_tasks import followed_range
+from polyceptron.report.explorer.export import caption
+from polyceptron.report.explorer.page_settings import NAMES, PageSettings, make_settings
+from polyceptron.report.explorer.request_guard import TOKEN_FIELD
+from polyceptron.report.explorer.sessions import Session, Sessions
+from polyceptron.report.explorer.settings_link import Link, from_query, to_query
+
+ENDS = ("min", "max", "step")
+
+
+def register_sync(app: Dash, sessions: Sessions, session_of: Any) -> None:
+    """Attach it to the page; `session_of` finds the session of a token."""
+
+    @app.callback(
+        output={
+            "search": Output("url", "search"),
+            "values": {name: Output(control_id(name), "value") for name in NAMES},
+            "settings": Output("settings", "data"),
+            "message": Output("message", "children"),
+            "range": {end: Output(control_id("alpha"), end) for end in ENDS},
+            "alpha_text": Output("alpha-value", "children"),
+            "ridge_text": Output("ridge-value", "children"),
+            "k_disabled": Output(control_id("k"), "disabled"),
+            "ridge_disabled": Output(control_id("ridge"), "disabled"),
+        },
+        inputs={
+            "search": Input("url", "search"),
+            "values": {name: Input(control_id(name), "value") for name in NAMES},
+            "followed": Input("followed-range", "data"),
+            "changed": Input("simulations-changed", "data"),
+            "token": State(TOKEN_FIELD["id"], TOKEN_FIELD["property"]),
+        },
+    )
+    def sync(
+        search: Any, values: dict[str, Any], followed: Any, changed: Any, token: Any
+    ) -> dict[str, Any]:
+        touched = {one["prop_id"].rsplit(".", 1)[0] for one in ctx.triggered}
+        by_address = not touched - {"url", ""} or not ctx.triggered
+        try:
+            session = session_of(token)
+            if by_address:
+                link, message = _opened(search)
+                message += _start_simulations(sessions, session, link)
+                settings = link.settings
+            else:
+                settings, message = make_settings(settings_of(values)), ""
+                settings = _ranged(settings, touched, followed, session)
+        except InvalidInput as error:
+            return {**_nothing(), "message": sentence(error)}
+        if touched == {"simulations-changed"}:
+            return {**_nothing(), "search": _address(settings, session), "message": no_update}
+        shown: dict[str, Any] = shown_values(settings)
+        if not by_address:
+            given = settings_of(values)
+            moved = ("alpha", "low", "high", "range_rule")
+            shown = dict.fromkeys(NAMES, no_update) | {
+                name: shown[name] for name in moved if shown[name] != given[name]
+            }
+        optimal = settings.ridge_rule == "optimal"
+        return {
+            "search": no_update if by_address else _address(settings, session),
+            "values": shown,
+            "settings": {
+                "settings": settings.as_dict(),
+                "stamp": session.next_stamp(),
+                "caption": caption(settings),
+            },
+            "message": message,
+            "range": alpha_range(settings),
+            "alpha_text": f"{settings.alpha:.4g}",
+            "ridge_text": "optimal" if optimal else f"{settings.ridge:.4g}",
+            "k_disabled": settings.model == "perceptron",
+            "ridge_disabled": optimal,
+        }
+
+
+def _nothing() -> dict[str, Any]:
+    return {
+        "search": no_update, "values": dict.fromkeys(NAMES, no_update), "settings": no_update,
+        "range": dict.fromkeys(ENDS, no_update), "alpha_text": no_update,
+        "ridge_text": no_update, "k_disabled": no_update, "ridge_disabled": no_update,
+    }  # fmt: skip
+
+
+def _opened(search: Any) -> tuple[Link, str]:
+    """What the address asks for, and a message if that cannot be shown."""
+    try:
+        return from_query(search), ""
+    except InvalidInput as error:
+        words = f"This link cannot be shown: {error}. Here are the defaults instead."
+        return Link(PageSettings()), words
+
+
+def _start_simulations(sessions: Sessions, session: Session, link: Link) -> str:
+    """Start what the link shows, when the page opens; going back and forth later starts nothing."""
+    if session.link_is_read:
+        return ""
+    session.link_is_read = True
+    try:
+        for settings in link.simulations:
+            sessions.start(session, settings)
+    except InvalidInput as error:
+        return sentence(error)
+    return ""
+
+
+def _ranged(
+    settings: PageSettings, touched: set[str], followed: Any, session: Session
+) -> PageSettings:
+    """The range of α as somebody has just set it, or as the transitions ask."""
+    if touched & {control_id("low"), control_id("high")}:
+        return replace(settings, range_rule="set")
+    if settings.range_rule != "follow":
+        return settings
+    if not settings.finite_prior:
+        low, high = followed_range({})
+        return make_settings({**settings.as_dict(), "low": low, "high": high})
+    if touched != {"followed-range"}:
+        return settings
+    if not isinstance(followed, dict) or followed.get("stamp") != session.stamp:
+        return settings  # the transitions of another problem
+    ends = followed.get("range")
+    if not isinstance(ends, list) or len(ends) != 2:
+        raise InvalidInput("a range of α has two ends")
+    low, high = ends
+    return make_settings({**settings.as_dict(), "low": low, "high": high})
+
+
+def _address(settings: PageSettings, session: Session) -> str:
+    return to_query(settings, [one.settings for one in session.simulations.all])
+
+
+def sentence(error: Exception) -> str:
+    """The reason as a sentence."""
+    text = str(error)
+    return text[:1].upper() + text[1:] + "."

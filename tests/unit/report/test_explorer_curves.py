@@ -1,0 +1,149 @@
+"""The explorer's curves in parts, its runs, and the range that follows the transitions."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import pairwise
+
+import pytest
+
+from polyceptron.report.explorer.curve_tasks import (
+    coarse_to_fine,
+    first_tasks,
+    followed_range,
+    is_slow,
+    perform,
+    spaced,
+    tasks_of,
+    with_fold,
+)
+from polyceptron.report.explorer.page_settings import PageSettings, make_settings
+from polyceptron.report.explorer.simulation_runs import averages, simulate
+from polyceptron.theory import fixed_points, transitions
+
+
+def test_every_task_answers_with_plain_json_and_quick_ones_are_known() -> None:
+    page = make_settings({"points": 5, "estimators": ["bayes", "square", "max-margin"]})
+    tasks = tasks_of(page)
+    assert [task["kind"] for task in tasks] == [
+        "curve", "curve", "curve", "transitions", "landscape", "fold",
+    ]  # fmt: skip
+    assert not any(is_slow(task) for task in tasks)
+    for task in tasks:
+        *_, last = perform(task)
+        assert last["done"] == last["total"]
+        json.dumps(last, allow_nan=False)
+    assert any(is_slow(task) for task in tasks_of(make_settings({"k": 4})))
+    assert any(is_slow(task) for task in tasks_of(make_settings({"ridge_rule": "optimal"})))
+
+
+def test_a_curve_comes_from_coarse_to_fine_and_agrees_with_its_points_alone() -> None:
+    page = make_settings(
+        {
+            "estimators": ["cross-entropy"],
+            "points": 17,
+            "low": 0.5,
+            "ridge": 1.0,
+            "prior": "gaussian",
+        }
+    )
+    task = next(task for task in tasks_of(page) if task["kind"] == "curve")
+    parts = list(perform(task))
+    assert [part["done"] for part in parts] == [3, 5, 9, 17]
+    for part in parts:
+        alphas = [row["alpha"] for row in part["result"]]
+        assert alphas == sorted(alphas)
+        assert (alphas[0], alphas[-1]) == (page.low, page.high)
+        gaps = [b - a for a, b in pairwise(alphas)]
+        assert max(gaps) < 1.5 * min(gaps)
+    alone = make_settings({**page.as_dict(), "points": 2})
+    (ends,) = perform(next(task for task in tasks_of(alone) if task["kind"] == "curve"))
+    for a, b in zip(ends["result"], (parts[-1]["result"][i] for i in (0, -1)), strict=True):
+        gap = abs(a["generalisation_error"] - b["generalisation_error"])
+        assert gap <= a["uncertainty"] + b["uncertainty"] + 1e-6
+
+
+@pytest.mark.parametrize("count", [2, 3, 8, 9, 30, 200])
+def test_each_point_is_computed_once(count: int) -> None:
+    parts = list(coarse_to_fine(count))
+    assert sorted(i for part in parts for i in part) == list(range(count))
+    assert {0, count - 1} <= set(parts[0]) or len(parts[0]) == 8
+
+
+def test_the_rows_at_the_fold_stand_in_for_those_of_the_curve() -> None:
+    page = make_settings({"points": 30, "estimators": ["bayes"]})
+    answers = {task["kind"]: list(perform(task))[-1]["result"] for task in tasks_of(page)}
+    rows = with_fold(answers["curve"], answers["fold"])
+    at = answers["transitions"]["alpha_algo"]
+    amp = [row for row in rows if row["branch"] == "amp"]
+    alphas = [row["alpha"] for row in amp]
+    assert alphas == sorted(set(alphas))
+    assert set(alphas) >= {row["alpha"] for row in answers["curve"]}
+    # No step of the error up to the fold is long: an eye sees a round curve.
+    errors = [row["generalisation_error"] for row in amp if 0.9 * at < row["alpha"] < at]
+    assert max(a - b for a, b in pairwise(errors)) < 0.012
+    assert len(errors) > 12
+    assert with_fold(answers["curve"], []) == answers["curve"]
+
+
+def test_the_range_follows_the_transitions() -> None:
+    """Both transitions are in sight, and not at the edge, from the perceptron to ten classes."""
+    page = PageSettings()
+    assert followed_range(transitions(page.teacher).as_dict()) == (page.low, page.high)
+    for algo in (1.4926, 2.4866, 3.2256, 5.0481, 12.0):
+        low, high = followed_range({"alpha_algo": algo})
+        assert low < 0.5 * algo
+        assert 1.15 * algo < high < 1.7 * algo
+    assert followed_range({"alpha_algo": None}) == (page.low, page.high)
+    # The curves wait for the range; what is quick does not.
+    kinds = [
+        (task["kind"], task.get("estimators")) for task in first_tasks(make_settings({"k": 10}))
+    ]
+    assert kinds == [("transitions", None), ("landscape", None), ("curve", "square")]
+    assert first_tasks(make_settings({"k": 10, "range_rule": "set"})) == []
+    assert first_tasks(make_settings({"prior": "gaussian"})) == []
+
+
+def test_a_simulation_lies_near_the_theory_and_follows_its_seed() -> None:
+    page = make_settings({"dimension": 200, "places": 2, "runs": 2, "low": 1.0, "high": 2.0})
+    first = [message["row"] for message in simulate(page)]
+    again = [message["row"] for message in simulate(page)]
+    assert first == again
+    assert [row["seed"] for row in first] == [0, 1, 2, 3]
+    other = [message["row"] for message in simulate(make_settings({**page.as_dict(), "seed": 9}))]
+    assert other[0]["generalisation_error"] != first[0]["generalisation_error"]
+    theory = {p.alpha: p for p in fixed_points(page.teacher, [1.0, 2.0]) if p.branch == "amp"}
+    for row in first:
+        assert row["generalisation_error"] == pytest.approx(
+            theory[row["alpha"]].generalisation_error, abs=0.06
+        )
+
+
+def test_the_best_ridge_of_a_fit_is_the_theory_s() -> None:
+    page = make_settings(
+        {"simulation": "square", "ridge_rule": "optimal", "places": 1, "runs": 1, "dimension": 60}
+    )
+    (message,) = simulate(page)
+    assert message["row"]["ridge"] == pytest.approx(0.8617, abs=1e-4)
+    assert message["row"]["alpha"] == page.alpha
+
+
+def test_averages_give_standard_errors() -> None:
+    rows = [{"alpha": 1.0, "x": value} for value in (1.0, 2.0, 3.0)] + [{"alpha": 2.0, "x": 5.0}]
+    first, second = averages(rows, "x")
+    assert first == {
+        "alpha": 1.0,
+        "mean": 2.0,
+        "error": pytest.approx(1 / math.sqrt(3)),
+        "count": 3,
+    }
+    assert second["error"] is None
+
+
+def test_spacing_follows_the_axis() -> None:
+    assert spaced(make_settings({"low": 1, "high": 3}), 3) == [1.0, 2.0, 3.0]
+    assert spaced(make_settings({"low": 1, "high": 4, "scale": "log"}), 3) == pytest.approx(
+        [1, 2, 4]
+    )
+    assert spaced(PageSettings(), 1) == [PageSettings().alpha]

@@ -1,0 +1,157 @@
+"""The explorer's settings: what a link or a control may say, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polyceptron.errors import InvalidInput
+from polyceptron.report.explorer.choices import CHOICES, ESTIMATORS
+from polyceptron.report.explorer.controls import settings_of, shown_values
+from polyceptron.report.explorer.page_settings import LIMITS, PageSettings, make_settings
+from polyceptron.report.explorer.settings_link import from_query, to_query
+from polyceptron.report.explorer.simulation_runs import check_simulation
+
+
+def numbers(name: str) -> st.SearchStrategy[float]:
+    limit = LIMITS[name]
+    if limit.whole:
+        return st.integers(int(limit.low), int(limit.high))
+    return st.floats(limit.low, limit.high)
+
+
+@st.composite
+def pages(draw: st.DrawFn) -> PageSettings:
+    values = {name: draw(st.sampled_from(options)) for name, options in CHOICES.items()}
+    values |= {name: draw(numbers(name)) for name in LIMITS}
+    values["estimators"] = draw(st.lists(st.sampled_from(ESTIMATORS), min_size=1, unique=True))
+    low = draw(st.floats(0.01, 100))
+    values |= {"low": low, "high": low + draw(st.floats(0.01, 800))}
+    return make_settings(values)
+
+
+@given(pages())
+@settings(max_examples=60, deadline=None)
+def test_a_link_gives_back_every_setting(page: PageSettings) -> None:
+    assert from_query(to_query(page)) == (page, ())
+    assert make_settings(page.as_dict()) == page
+
+
+@given(pages())
+@settings(max_examples=60, deadline=None)
+def test_controls_give_back_the_settings_to_the_digits_of_a_slider(page: PageSettings) -> None:
+    again = make_settings(settings_of(shown_values(page)))
+    assert again.ridge == pytest.approx(page.ridge, rel=1e-4)
+    assert again.alpha == pytest.approx(page.alpha, rel=1e-4, abs=1e-9)
+    rest = {"ridge": 1.0, "alpha": again.alpha}
+    assert make_settings({**again.as_dict(), **rest}) == make_settings({**page.as_dict(), **rest})
+
+
+@given(
+    st.one_of(
+        st.text(max_size=80),
+        st.dictionaries(
+            st.sampled_from([*LIMITS, *CHOICES, "estimators", "nonsense"]),
+            st.one_of(st.text(max_size=12), st.floats().map(str), st.integers().map(str)),
+        ).map(lambda d: "?" + "&".join(f"{k}={v}" for k, v in d.items())),
+    )
+)
+@settings(max_examples=150, deadline=None)
+def test_any_link_is_settings_within_the_limits_or_one_sentence(search: str) -> None:
+    sentence, page = "", PageSettings()
+    try:
+        page = from_query(search).settings
+    except InvalidInput as error:
+        sentence = str(error)
+    assert "\n" not in sentence
+    assert len(sentence) < 250
+    for name, limit in LIMITS.items():
+        assert limit.low <= getattr(page, name) <= limit.high
+    assert page.low <= page.alpha <= page.high
+    assert math.isfinite(page.ridge)
+
+
+@given(
+    st.sampled_from([*LIMITS, *CHOICES, "estimators"]),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+        max_leaves=4,
+    ),
+)
+@settings(max_examples=150, deadline=None)
+def test_any_value_of_a_control_is_taken_or_refused_with_a_sentence(name: str, value: Any) -> None:
+    with contextlib.suppress(InvalidInput):
+        page = make_settings(settings_of({**shown_values(PageSettings()), name: value}))
+        assert from_query(to_query(page)) == (page, ())
+
+
+@pytest.mark.parametrize(
+    ("search", "words"),
+    [
+        ("?k=51", "from 2 to 50"),
+        ("?k=2.5", "whole number"),
+        ("?k=nan", "whole number"),
+        ("?points=100000", "from 2 to 200"),
+        ("?dimension=1e9", "from 10 to 5000"),
+        ("?prior=cauchy", "gaussian, rademacher, ternary"),
+        ("?estimators=", "among bayes"),
+        ("?low=3&high=2", "upwards"),
+        ("?scale=log&low=0", "start above 0"),
+        ("?k=3&k=4", "twice"),
+        ("?__class__=1", "unknown setting"),
+        ("?" + "k=3&" * 2000, "longer than"),
+        ("?run=simulation:amp,dimension:5000", "dimension of at most 1732"),
+        ("?run=k:4;rm", "whole number"),
+        ("?run=points:4", "cannot be read"),
+        ("?" + "run=simulation:amp&" * 13, "at most 12"),
+        ("?%ff%fe", "cannot be read"),
+        ("?k=" + "9" * 400, "from 2 to 50"),
+    ],
+)
+def test_wild_links_get_a_sentence(search: str, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        from_query(search)
+
+
+def test_nothing_after_the_question_mark_is_the_default() -> None:
+    assert from_query("") == from_query("?") == from_query(None) == (PageSettings(), ())
+
+
+def test_simulations_are_bounded_by_data_and_by_number() -> None:
+    check_simulation(PageSettings())
+    with pytest.raises(InvalidInput, match="dimension of at most 1095"):
+        check_simulation(make_settings({"dimension": 5000, "high": 10.0}))
+    with pytest.raises(InvalidInput, match="dimension of at most 3464"):
+        check_simulation(make_settings({"dimension": 5000, "high": 0.5}))
+    with pytest.raises(InvalidInput, match="at most 200"):
+        check_simulation(make_settings({"places": 40, "runs": 50}))
+    with pytest.raises(InvalidInput, match="no sample"):
+        check_simulation(make_settings({"low": 0.001, "dimension": 100}))
+
+
+def test_the_perceptron_has_two_classes_whatever_k_says() -> None:
+    assert make_settings({"model": "perceptron", "k": 7}).teacher.n_classes == 2
+
+
+@given(pages(), st.lists(pages(), max_size=3))
+@settings(max_examples=60, deadline=None)
+def test_a_link_gives_back_the_simulations(page: PageSettings, shown: list[PageSettings]) -> None:
+    small = {"dimension": 30, "places": 2, "runs": 2, "low": 0.5, "high": 2.0, "scale": "linear"}
+    runs = [make_settings({**one.as_dict(), **small}) for one in shown]
+    again = from_query(to_query(page, runs))
+    assert again.settings == page
+    names = ("simulation", "model", "k", "prior", "ridge", "ridge_rule", *small, "alpha", "seed")
+    for one, other in zip(runs, again.simulations, strict=True):
+        assert [getattr(one, name) for name in names] == [getattr(other, name) for name in names]
+
+
+def test_who_gives_a_range_means_it() -> None:
+    assert from_query("?k=4").settings.range_rule == "follow"
+    assert from_query("?k=4&high=2").settings.range_rule == "set"
+    assert from_query("?k=4&high=2&range_rule=follow").settings.range_rule == "follow"
