@@ -43,6 +43,7 @@ _HOME = {
     "load_spec": "experiments",
     "run_sweep": "experiments",
     "Store": "experiments",
+    "LearningCurve": "report",
     "learning_curve": "report",
     "predicted_curve": "report",
 }
@@ -63,7 +64,8 @@ if TYPE_CHECKING:
     from polyceptron.errors import ComputationFailed, InvalidInput
     from polyceptron.experiments import Store, load_spec, run_sweep
     from polyceptron.model import ERM, BayesOptimal, Loss, Perceptron, Teacher, finite_prior
-    from polyceptron.report import learning_curve, predicted_curve
+    from polyceptron.report.learning_curves import LearningCurve, learning_curve
+    from polyceptron.report.predicted import predicted_curve
     from polyceptron.theory import (
         asymptotics,
         erm_fixed_point,

@@ -87,7 +87,7 @@ def test_every_figure_leaves_its_four_files(folder: Path) -> None:
         assert len(pd.read_csv(folder / f"{name}.csv")) > 1
         text = (folder / f"{name}.toml").read_text(encoding="utf-8")
         values = tomllib.loads(text)
-        assert "job" in values or parse_spec(text).sweep.name == name
+        assert "computation" in values or parse_spec(text).sweep.name == name
     assert not list(folder.glob(".*")), "half-written files are left behind"
 
 

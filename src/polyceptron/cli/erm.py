@@ -44,7 +44,7 @@ def ridge(
 
     check_outputs(csv)
     if plot is not None:
-        from polyceptron.report.learning_curve import check_figure_path
+        from polyceptron.report.pictures.matplotlib_figure import check_figure_path
 
         check_figure_path(plot)
     teacher = make_teacher(model, classes, prior)

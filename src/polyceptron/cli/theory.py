@@ -93,7 +93,7 @@ def curve(
     alphas = parse_numbers(alpha, "--alpha")
     check_outputs(csv)
     if plot is not None:
-        from polyceptron.report.learning_curve import check_figure_path
+        from polyceptron.report.pictures.matplotlib_figure import check_figure_path
 
         check_figure_path(plot)
     estimators = build_estimators(estimator, ridge)
@@ -118,7 +118,7 @@ def curve(
     columns = [c for c in CURVE_COLUMNS if c not in (hidden if len(estimator) > 1 else shared)]
     emit(rows, columns, as_json=as_json, csv=csv, title=title)
     if plot is not None:
-        from polyceptron.report.learning_curve import LearningCurve
+        from polyceptron.report.learning_curves import LearningCurve
         from polyceptron.rows import frame
 
         LearningCurve(frame(rows)).save(plot)

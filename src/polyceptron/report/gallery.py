@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from polyceptron.files import write_text
-from polyceptron.report.figures.base import FigureSpec
+from polyceptron.report.figures.figure_spec import FigureSpec
 from polyceptron.report.figures.registry import FIGURES
 from polyceptron.rows import VERSION
 
