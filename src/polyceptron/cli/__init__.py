@@ -11,7 +11,7 @@ import sys
 
 import typer
 
-from polyceptron.cli import amp, erm, experiments, report, theory, trust
+from polyceptron.cli import amp, erm, experiments, plot, report, theory, trust
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.rows import VERSION
 
@@ -32,7 +32,7 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
         raise typer.Exit
 
 
-for module in (theory, erm, amp, experiments, report, trust):
+for module in (theory, erm, amp, experiments, plot, report, trust):
     module.register(app)
 
 
