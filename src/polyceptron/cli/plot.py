@@ -27,6 +27,9 @@ def plot(
     y: str = typer.Option(
         "generalisation_error", "--y", help="Column up: q, m, V, training_loss, free_entropy, …"
     ),
+    where: list[str] = typer.Option(
+        [], "--where", metavar="COLUMN=VALUE", help="Only such rows: ridge=1; repeatable."
+    ),
     log_x: bool | None = typer.Option(
         None, "--log-x/--linear-x", help="Scale across. Default: as the values ask for."
     ),
@@ -35,11 +38,12 @@ def plot(
     """Draw any store or table: theory as lines, experiments as symbols with standard errors."""
     from polyceptron.report.pictures import curves_picture, render_matplotlib
     from polyceptron.report.pictures.matplotlib_figure import check_figure_path, save_figure
-    from polyceptron.report.pictures.sources import read_tables
+    from polyceptron.report.pictures.sources import read_tables, select_rows
 
     if out is not None:
         check_figure_path(out)
-    picture = curves_picture(read_tables(sources), x, y, log_x=log_x, log_y=log_y)
+    table = select_rows(read_tables(sources), where)
+    picture = curves_picture(table, x, y, log_x=log_x, log_y=log_y)
     target = Path(sources[0].stem + ".pdf") if out is None else out
     save_figure(render_matplotlib(picture), target)
     sys.stderr.write(f"drawn in {target}\n")

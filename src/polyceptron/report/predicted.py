@@ -23,7 +23,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model import ERM, BayesOptimal, Teacher
 from polyceptron.report.curve_words import curve_html, curve_text
 from polyceptron.report.pictures.curves import curves_panel
-from polyceptron.report.pictures.matplotlib_figure import draw_panel, notebook_axes
+from polyceptron.report.pictures.matplotlib_figure import check_style, draw_panel, notebook_axes
 from polyceptron.report.pictures.parts import Legend, Panel, Picture
 from polyceptron.report.style import style as house_style
 from polyceptron.rows import Status, frame, make_row
@@ -54,6 +54,7 @@ class PredictedCurve:
 
         Without `ax`, on a new figure of pyplot, which a notebook shows; `style` is matplotlib's.
         """
+        check_style(style)
         panel = _panel(self)
         ax = notebook_axes(Picture((panel,))) if ax is None else ax
         with house_style():

@@ -146,7 +146,8 @@ def test_style_arguments_are_matplotlibs():
     assert [one.get_color() for one in ax.get_lines()] == ["red", "blue"]
     for bad in ({"colour": "red"}, {"color": "no such colour"}, {"c": "red", "color": "blue"}):
         with pytest.raises(InvalidInput, match="refuses the style"):
-            curve.plot(**bad)
+            curve.plot(ax, **bad)
+    assert len(ax.get_lines()) == 2, "a refused style took away what was there"
 
 
 def test_no_line_is_drawn_across_a_jump():

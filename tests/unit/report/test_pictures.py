@@ -108,6 +108,13 @@ def test_many_lines_have_shades_in_order_and_a_legend_beside_the_axes() -> None:
     assert picture.panels[0].legend.place == "outside"
 
 
+def test_a_legend_names_some_of_very_many_lines() -> None:
+    panel = curves_picture(pd.concat([rows(n_classes=k) for k in range(2, 60)])).panels[0]
+    assert sum(trace.in_legend for trace in panel.traces) == 20
+    assert panel.legend is not None
+    assert "58 lines, 20 of them named" in panel.legend.title
+
+
 def test_ridges_across_and_the_best_marked() -> None:
     ridge = np.geomspace(1e-3, 1, 5)
     table = pd.concat(
@@ -119,6 +126,11 @@ def test_ridges_across_and_the_best_marked() -> None:
     assert [t.label for t in panel.traces] == ["*α = 1*", "*α = 2*", "best *λ*"]
     assert panel.traces[-1].x == pytest.approx((ridge[4], ridge[3]))
     assert panel.x.scale == "log"
+    more = pd.concat([table, table.assign(ridge=0.0, is_best=False)], ignore_index=True)
+    with_zero = ridge_picture(more).panels[0]
+    assert with_zero.traces[0].x == panel.traces[0].x
+    assert with_zero.legend is not None
+    assert "0 is not on this axis" in with_zero.legend.title
 
 
 def test_both_renderers_draw_the_same_numbers() -> None:
@@ -174,6 +186,8 @@ def test_the_shell_draws_tables_together(tmp_path: Path) -> None:
     found = shell("theory.csv", "runs.csv", folder=tmp_path)
     assert (found.returncode, found.stderr) == (0, "drawn in theory.pdf\n")
     assert (tmp_path / "theory.pdf").read_bytes().startswith(b"%PDF")
+    some = ("--where", "estimator=square", "--where", "ridge=1", "--out", "some.svg")
+    assert shell("theory.csv", "runs.csv", *some, folder=tmp_path).returncode == 0
     found = shell("runs.csv", "--x", "n_samples", folder=tmp_path)
     assert found.returncode == 2
 
@@ -189,6 +203,9 @@ def test_the_shell_draws_tables_together(tmp_path: Path) -> None:
         (["binary.csv"], "neither a store nor a table"),
         (["table.csv", "--y", "beauty"], "'beauty' is not a column of numbers.*alpha"),
         (["table.csv", "--x", "estimator"], "'estimator' is not a column of numbers"),
+        (["table.csv", "--where", "beauty=1"], "COLUMN=VALUE with one of source"),
+        (["table.csv", "--where", "alpha=high"], "alpha is a number"),
+        (["table.csv", "--where", "alpha=7"], "no row has alpha=7"),
         (["table.csv", "--out", "a.gif"], "ends in .pdf"),
         (["table.csv", "--out", "no/such/folder.pdf"], "does not exist"),
     ],

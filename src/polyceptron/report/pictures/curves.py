@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 from polyceptron.report.pictures.curve_traces import ERROR, series_traces
 from polyceptron.report.pictures.looks import shared_role
 from polyceptron.report.pictures.parts import Axis, Legend, Mark, Panel, Picture, Trace, numbers
-from polyceptron.report.pictures.series import TRANSITIONS, Series, find_series, problem_words, text
+from polyceptron.report.pictures.series import (
+    TRANSITIONS,
+    Series,
+    check_column,
+    find_series,
+    problem_words,
+    text,
+)
 from polyceptron.report.style import axis_label, label_of
 from polyceptron.rows import Status
 
@@ -19,7 +26,7 @@ if TYPE_CHECKING:
 
 SYMBOLS = {"amp": "AMP", "erm": "fits"}  # what the runs of a source are called
 TRANSITION_LABELS = dict(zip(TRANSITIONS, ("*α_{IT}*", "*α_{algo}*"), strict=True))
-MANY = 8  # entries of a legend that do not fit inside the axes
+MANY, MOST = 8, 20  # entries of a legend that do not fit inside the axes, and not beside them
 
 
 def curves_picture(
@@ -34,7 +41,7 @@ def curves_picture(
     panel = curves_panel(table, x, y, log_x=log_x, log_y=log_y)
     panel = replace(panel, title=problem_words(table))
     outside = panel.legend is not None and panel.legend.place == "outside"
-    return Picture((panel,), width=5.6 if outside else 3.6)
+    return Picture((panel,), *((5.8, 4.4) if outside else (3.6, 2.9)))
 
 
 def ridge_picture(table: pd.DataFrame) -> Picture:
@@ -62,21 +69,29 @@ def curves_panel(
     log_y: bool = False,
 ) -> Panel:
     """Traces, axes, a legend that says what lines and symbols are, and transitions if known."""
-    series = find_series(table, x, y)
-    traces = series_traces(series, x, y)
-    xs = [value for trace in traces for value in trace.x]
+    check_column(table, x)
+    above = table[table[x] > 0]
     if log_x is None:
-        log_x = min(xs) > 0 and (x == "ridge" or max(xs) > 100 * min(xs))
+        wide = not (table[x] <= 0).any() and above[x].max() > 100 * above[x].min()
+        log_x = bool(wide or (x == "ridge" and len(above)))
+    aside = log_x and len(above) < table[x].notna().sum()
+    series = find_series(above if log_x else table, x, y)
+    traces = series_traces(series, x, y)
     ys = [value for trace in traces for value in trace.y if not math.isnan(value)]
     # From zero, a little below it where a symbol would be cut.
     bottom = None if log_y or min(ys) < 0 else 0.0 if min(ys) > 0 else -0.02 * max(ys)
-    labels = sum(trace.in_legend for trace in traces)
+    named = [i for i, trace in enumerate(traces) if trace.in_legend]
+    title = _explain(series) + ("\n0 is not on this axis" if aside else "")
+    if len(named) > MOST:
+        title += f"\n{len(named)} lines, {MOST} of them named:"
+        kept = {named[i * (len(named) - 1) // (MOST - 1)] for i in range(MOST)}
+        traces = tuple(replace(t, in_legend=i in kept) for i, t in enumerate(traces))
     return Panel(
         traces,
         Axis(axis_label(x), "log" if log_x else "linear"),
         Axis(axis_label(y), "log" if log_y else "linear", bottom),
         marks=transition_marks(table) if x == "alpha" else (),
-        legend=Legend("best" if labels < MANY else "outside", _explain(series)),
+        legend=Legend("best" if len(named) < MANY else "outside", title.strip()),
     )
 
 
@@ -98,10 +113,12 @@ def _explain(series: Sequence[Series]) -> str:
     theory, runs = [s for s in series if s.theory], [s for s in series if not s.theory]
     words = []
     shared = shared_role(series)
+    names = " and ".join(dict.fromkeys(SYMBOLS.get(s.source, s.source) for s in runs))
     if theory and (runs or shared):
-        words.append("lines: " + (label_of(shared) or "theory"))
+        words.append(
+            "lines: " + ("theory" if label_of(shared) in ("", names) else label_of(shared))
+        )
     if runs:
-        names = " and ".join(dict.fromkeys(SYMBOLS.get(s.source, s.source) for s in runs))
         sizes = {text(row.get("dimension")) for s in runs for row in s.rows} - {""}
         size = f", *d = {float(next(iter(sizes))):g}*" if len(sizes) == 1 else ""
         words.append(f"symbols: {names}{size}")

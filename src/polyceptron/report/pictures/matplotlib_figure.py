@@ -117,20 +117,23 @@ def _draw(ax: Axes, trace: Trace, own: Style) -> Any:
         "label": label,
         "zorder": 2 if is_line else 3,
     }
+    given = cbook.normalize_kwargs(dict(own), Line2D)
+    hidden = () if is_line and trace.marker else ("marker",) if is_line else ("linestyle",)
+    settings |= {name: value for name, value in given.items() if name not in hidden}
+    settings.setdefault("markerfacecolor", "white" if trace.hollow else settings["color"])
+    if trace.y_error:
+        return ax.errorbar(trace.x, trace.y, trace.y_error, elinewidth=0.8, **settings)
+    return ax.plot(trace.x, trace.y, **settings)[0]
+
+
+def check_style(own: Style) -> None:
+    """A sentence unless matplotlib takes these keywords for a line."""
+    from matplotlib import cbook
+    from matplotlib.lines import Line2D
+
     try:
-        given = cbook.normalize_kwargs(dict(own), Line2D)
-        if not is_line:
-            given = {name: value for name, value in given.items() if name != "linestyle"}
-        if is_line and not trace.marker:
-            given.pop("marker", None)
-        settings |= given
-        settings.setdefault("markerfacecolor", "white" if trace.hollow else settings["color"])
-        if trace.y_error:
-            return ax.errorbar(trace.x, trace.y, trace.y_error, elinewidth=0.8, **settings)
-        return ax.plot(trace.x, trace.y, **settings)[0]
+        Line2D([], [], **cbook.normalize_kwargs(dict(own), Line2D))
     except (AttributeError, TypeError, ValueError) as error:
-        if not own:
-            raise
         raise InvalidInput(f"matplotlib refuses the style of this plot: {error}") from None
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from polyceptron.report.pictures.curves import curves_panel
-from polyceptron.report.pictures.matplotlib_figure import draw_panel
+from polyceptron.report.pictures.matplotlib_figure import check_style, draw_panel
 from polyceptron.report.pictures.parts import Panel, Trace
 from polyceptron.report.style import style as house_style
 
@@ -23,23 +23,26 @@ def overlay(ax: Axes, table: pd.DataFrame, x: str, y: str, style: dict[str, Any]
     """Draw the table on the axes, together with those that `overlay` has drawn there before."""
     import pandas as pd
 
+    check_style(style)
     held = getattr(ax, "_polyceptron", {})  # goes with the axes, whenever they go
-    before = held.get((x, y), [])
-    if any(getattr(one[0] if isinstance(one, tuple) else one, "axes", None) is not ax
-           for *_, drawn in before for one in drawn):  # fmt: skip
-        before = []  # the axes were cleared since
-    calls = [*((one, look) for one, look, _ in before), (table, style)]
+    calls, drawn = held.get((x, y), ([], []))
+    if not all(_lives_on(ax, one) for one in drawn):
+        calls, drawn = [], []  # the axes were cleared since
+    calls = [*calls, (table, style)]
     together = pd.concat([one.assign(table=i) for i, (one, _) in enumerate(calls)])
     panel = curves_panel(together.reset_index(drop=True), x, y)
-    for *_, drawn in before:
-        for one in drawn:
-            one.remove()
+    for one in drawn:
+        one.remove()
     looks = [{name: value for name, value in look.items() if name != "label"} for _, look in calls]
     with house_style():
         drawn = draw_panel(ax, _relabel(panel, [look.get("label") for _, look in calls]), looks)
-    entries = [(*call, drawn if i == 0 else []) for i, call in enumerate(calls)]
-    ax._polyceptron = {**held, (x, y): entries}  # type: ignore[attr-defined]
+    ax._polyceptron = {**held, (x, y): (calls, drawn)}  # type: ignore[attr-defined]
     return ax
+
+
+def _lives_on(ax: Axes, artist: Any) -> bool:
+    """Whether the axes still have what was drawn (of error bars, their symbols)."""
+    return getattr(artist[0] if isinstance(artist, tuple) else artist, "axes", None) is ax
 
 
 def _relabel(panel: Panel, labels: list[Any]) -> Panel:

@@ -52,7 +52,7 @@ class Series:
 def find_series(table: pd.DataFrame, x: str, y: str) -> list[Series]:
     """The series of `y` against `x`, in the order of the table; instances as their means."""
     for name in (x, y):
-        _check_column(table, name)
+        check_column(table, name)
     table = average_instances(table)
     if "branch" in table:
         table = table[~table["branch"].isin(TRANSITIONS)]
@@ -113,7 +113,8 @@ def problem_words(table: pd.DataFrame) -> str:
     return ", ".join(dict.fromkeys(words))
 
 
-def _check_column(table: pd.DataFrame, name: str) -> None:
+def check_column(table: pd.DataFrame, name: str) -> None:
+    """A sentence unless the table has numbers under this name."""
     from pandas.api.types import is_numeric_dtype
 
     numeric = [str(c) for c in table.columns if is_numeric_dtype(table[c]) and c != "table"]

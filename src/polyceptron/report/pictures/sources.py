@@ -22,6 +22,27 @@ def read_tables(paths: Sequence[str | Path]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
+def select_rows(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
+    """The rows that meet every condition, each COLUMN=VALUE; a sentence if none does."""
+    from pandas.api.types import is_numeric_dtype
+
+    for condition in conditions:
+        name, equals, value = condition.partition("=")
+        if not equals or name not in table:
+            raise InvalidInput(
+                f"a condition is COLUMN=VALUE with one of {', '.join(map(str, table.columns))}, "
+                f"got {condition!r}"
+            )
+        try:
+            wanted = float(value) if is_numeric_dtype(table[name]) else value
+        except ValueError:
+            raise InvalidInput(f"{name} is a number, got {condition!r}") from None
+        table = table[(table[name] == wanted).fillna(False).astype(bool)]
+        if table.empty:
+            raise InvalidInput(f"there is nothing to draw: no row has {condition}")
+    return table.reset_index(drop=True)
+
+
 def read_table(path: str | Path) -> pd.DataFrame:
     """The rows of a store (as SQLite's first bytes say) or of a table; a sentence otherwise."""
     import pandas as pd
