@@ -42,7 +42,7 @@ def _short(table: pd.DataFrame) -> tuple[str, pd.DataFrame]:
     words += [word for word in [as_plain(problem_words(means))] if word]
     shown = pd.DataFrame({name: means[name] for name in [*vary, "alpha"] if name in means})
     if ERROR in means:
-        shown["error"] = means[ERROR].map("{:.4g}".format)
+        shown["error"] = means[ERROR].map("{:.6g}".format)
     if "uncertainty" in means:
         shown["±"] = means["uncertainty"].map("{:.1e}".format)
     if "status" in means and (means["status"] != "ok").any():

@@ -10,16 +10,13 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher
 from polyceptron.report.curve_words import curve_html, curve_text
 from polyceptron.report.pictures.curves import curves_picture
-from polyceptron.report.pictures.markup import as_plain
 from polyceptron.report.pictures.matplotlib_figure import (
     check_figure_path,
-    notebook_axes,
     render_matplotlib,
     save_figure,
 )
 from polyceptron.report.pictures.overlays import overlay
 from polyceptron.report.pictures.sources import read_table
-from polyceptron.report.style import style as house_style
 from polyceptron.rows import frame
 from polyceptron.theory import curve_rows
 
@@ -43,9 +40,8 @@ class LearningCurve:
 
     >>> import polyceptron as pc
     >>> theory = pc.learning_curve(pc.Teacher(3), pc.ERM("square", 1.0), alpha=[1, 2])
-    >>> both = pc.LearningCurve(theory.frame)
-    >>> both.plot(color="black").get_xlabel()
-    'sample complexity $\\alpha = n/d$'
+    >>> theory.plot(color="black").get_lines()[0].get_color()
+    'black'
     """
 
     frame: pd.DataFrame
@@ -65,11 +61,6 @@ class LearningCurve:
         and whatever else differs. `style` is what matplotlib's `plot` takes: `color`, `linewidth`,
         `marker`, `label`, …
         """
-        if ax is None:
-            picture = curves_picture(self.frame, x, y)
-            ax = notebook_axes(picture)
-            with house_style():
-                ax.set_title(as_plain(picture.panels[0].title), loc="left", fontsize=7)
         return overlay(ax, self.frame, x, y, style)
 
     def save(self, path: str | Path, *, x: str = "alpha", y: str = ERROR) -> None:
@@ -97,9 +88,9 @@ def learning_curve(
     >>> import polyceptron as pc
     >>> print(pc.learning_curve(pc.Teacher(3), pc.BayesOptimal(), alpha=[1, 5]))
     bayes, optimal, k = 3, gaussian weights: 2 points
-     alpha  error        ±
-       1.0 0.3905  1.2e-13
-       5.0 0.1542  1.2e-13
+     alpha    error       ±
+       1.0  0.39051 ...
+       5.0  0.15415 ...
     """
     estimators = list(estimator) if isinstance(estimator, list | tuple) else [estimator]
     if not estimators:

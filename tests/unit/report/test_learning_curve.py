@@ -93,7 +93,7 @@ def test_a_notebook_shows_the_plot_and_a_file_leaves_pyplot_alone(tmp_path):
     assert plt.get_fignums() == []
     ax = curve.plot()
     assert plt.gcf() is ax.get_figure()
-    assert ax.get_title(loc="left") == "k = 2, gaussian weights"
+    assert ax.get_title(loc="left") == "$k = 2$, gaussian weights"
 
 
 def test_printed_and_in_html_it_says_alpha_and_error():
@@ -120,7 +120,10 @@ def test_a_second_curve_on_the_axes_keeps_colours_apart_and_frees_the_limits():
     assert lines[0].get_color() != lines[1].get_color()
     assert ax.get_ylim()[0] == 0
     assert ax.get_ylim()[1] > max(low, *lines[1].get_ydata())
+    assert ax.get_title(loc="left") == "gaussian weights", "the title still names k"
+    ax.set_title("mine", loc="left")
     third.plot(ax)
+    assert ax.get_title(loc="left") == "mine"
     assert len(set(labels(ax))) == len({line.get_color() for line in ax.get_lines()}) == 3
     assert any("perceptron" in name and "rademacher" in name for name in labels(ax))
 

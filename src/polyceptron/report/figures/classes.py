@@ -104,10 +104,10 @@ def picture_transitions(table: pd.DataFrame) -> Picture:
     panel = Panel(
         tuple(traces),
         Axis(AXES["n_classes"], "log", ticks=x_ticks),
-        Axis(AXES["alpha"], "log", high=pairs[-1][1] * 1.25, ticks=(1, 2, 3, 5, 10, 20)),
+        Axis(AXES["alpha"], "log", high=pairs[-1][1] * 1.7, ticks=(1, 2, 3, 5, 10, 20)),
         notes=(
             Note(k[at], pairs[at][0] * 0.72, "impossible", anchor="left top"),
-            Note(k[at], pairs[at][1] * 1.25, "easy", anchor="right bottom"),
+            Note(k[at], pairs[at][1] * 1.15, "easy", anchor="right bottom"),
         ),
         legend=Legend("upper left"),
     )

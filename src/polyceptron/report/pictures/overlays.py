@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from polyceptron.report.pictures.curves import curves_panel
-from polyceptron.report.pictures.matplotlib_figure import check_style, draw_panel
+from polyceptron.report.pictures.curves import curves_panel, curves_picture
+from polyceptron.report.pictures.markup import as_mathtext
+from polyceptron.report.pictures.matplotlib_figure import check_style, draw_panel, notebook_axes
 from polyceptron.report.pictures.parts import Panel, Trace
+from polyceptron.report.pictures.series import problem_words
 from polyceptron.report.style import style as house_style
 
 if TYPE_CHECKING:
@@ -19,11 +21,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def overlay(ax: Axes, table: pd.DataFrame, x: str, y: str, style: dict[str, Any]) -> Axes:
-    """Draw the table on the axes, together with those that `overlay` has drawn there before."""
+def overlay(ax: Axes | None, table: pd.DataFrame, x: str, y: str, style: dict[str, Any]) -> Axes:
+    """Draw the table on the axes, together with those that `overlay` has drawn there before.
+
+    Without axes, on new ones of pyplot, with what all rows share as their title.
+    """
     import pandas as pd
 
     check_style(style)
+    new = ax is None
+    ax = notebook_axes(curves_picture(table, x, y)) if ax is None else ax
     held = getattr(ax, "_polyceptron", {})  # goes with the axes, whenever they go
     calls, drawn = held.get((x, y), ([], []))
     if not all(_lives_on(ax, one) for one in drawn):
@@ -36,7 +43,12 @@ def overlay(ax: Axes, table: pd.DataFrame, x: str, y: str, style: dict[str, Any]
     looks = [{name: value for name, value in look.items() if name != "label"} for _, look in calls]
     with house_style():
         drawn = draw_panel(ax, _relabel(panel, [look.get("label") for _, look in calls]), looks)
-    ax._polyceptron = {**held, (x, y): (calls, drawn)}  # type: ignore[attr-defined]
+        title = as_mathtext(problem_words(together))
+        if new or ax.get_title(loc="left") == held.get("title"):
+            ax.set_title(title, loc="left", fontsize=7)
+        else:
+            title = ""  # the user's own stays
+    ax._polyceptron = {**held, (x, y): (calls, drawn), "title": title}  # type: ignore[attr-defined]
     return ax
 
 
