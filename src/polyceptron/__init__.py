@@ -46,6 +46,7 @@ _HOME = {
     "load_spec": "experiments",
     "run_sweep": "experiments",
     "Store": "experiments",
+    "LearningCurve": "report",
     "learning_curve": "report",
     "predicted_curve": "report",
 }
@@ -75,7 +76,8 @@ if TYPE_CHECKING:
         Teacher,
         finite_prior,
     )
-    from polyceptron.report import learning_curve, predicted_curve
+    from polyceptron.report.learning_curves import LearningCurve, learning_curve
+    from polyceptron.report.predicted import predicted_curve
     from polyceptron.theory import (
         asymptotics,
         erm_fixed_point,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
+import json
 import math
 import os
 import re
@@ -20,11 +21,13 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from polyceptron.experiments import parse_spec
 from polyceptron.report.figures import FIGURES, make_figures
 from polyceptron.report.figures.profile import TINY
+from polyceptron.report.pictures import render_plotly
 from polyceptron.rows import COLUMNS
 
 pytestmark = pytest.mark.slow
@@ -87,7 +90,7 @@ def test_every_figure_leaves_its_four_files(folder: Path) -> None:
         assert len(pd.read_csv(folder / f"{name}.csv")) > 1
         text = (folder / f"{name}.toml").read_text(encoding="utf-8")
         values = tomllib.loads(text)
-        assert "job" in values or parse_spec(text).sweep.name == name
+        assert "computation" in values or parse_spec(text).sweep.name == name
     assert not list(folder.glob(".*")), "half-written files are left behind"
 
 
@@ -300,6 +303,28 @@ def test_margin_laws_are_laws(tables: dict[str, pd.DataFrame], folder: Path) -> 
                 SIGMAS * atoms.loc["erm", "atom_standard_error"] + ALLOWANCE / SMALL.erm_dimension
             )
             assert abs(atoms.loc["erm", "atom"] - atoms.loc["theory", "atom"]) < room
+
+
+def test_the_page_draws_the_same_numbers(tables: dict[str, pd.DataFrame]) -> None:
+    for name, table in tables.items():
+        picture = FIGURES[name].picture(table)
+        panels = [p for top in picture.panels for p in (top, top.inset) if p is not None]
+        traces = [trace for panel in panels for trace in panel.traces]
+        page = render_plotly(picture)["data"]
+        json.dumps(page, allow_nan=False)
+        bands = sum(trace.kind == "band" for trace in traces)
+        assert len(page) == len(traces) + bands, name
+        paper = FIGURES[name].draw(table)
+        drawn = [
+            np.asarray(line.get_ydata(), dtype=float)
+            for line in paper.findobj(Line2D)
+            if len(line.get_xdata()) > 0
+        ]
+        for one in page:
+            if "hovertemplate" in one:
+                y = np.array([np.nan if value is None else value for value in one["y"]])
+                same = [len(y) == len(d) and np.array_equal(y, d, equal_nan=True) for d in drawn]
+                assert any(same), (name, one["name"])
 
 
 def test_no_text_lies_on_other_text(tables: dict[str, pd.DataFrame]) -> None:

@@ -11,7 +11,7 @@ import sys
 
 import typer
 
-from polyceptron.cli import explore
+from polyceptron.cli import explore, plot
 from polyceptron.cli.amp import amp
 from polyceptron.cli.asymptotics import asymptotics
 from polyceptron.cli.curve import curve
@@ -47,6 +47,7 @@ for command in (
     figures, verify,
 ):  # fmt: skip
     app.command(cls=NamesInHelp)(command)
+plot.register(app)
 explore.register(app)
 
 

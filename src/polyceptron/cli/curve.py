@@ -50,7 +50,7 @@ def curve(
     alphas = parse_numbers(alpha, "--alpha")
     check_outputs(csv)
     if plot is not None:
-        from polyceptron.report.learning_curve import check_figure_path
+        from polyceptron.report.pictures.matplotlib_figure import check_figure_path
 
         check_figure_path(plot)
     estimators = options.build_estimators(estimator, ridge)
@@ -72,7 +72,7 @@ def curve(
     columns = [c for c in COLUMNS if c not in shared]
     emit(rows, columns, optional=OPTIONAL, as_json=as_json, csv=csv, title=title)
     if plot is not None:
-        from polyceptron.report.learning_curve import LearningCurve
+        from polyceptron.report.learning_curves import LearningCurve
         from polyceptron.rows import frame
 
         LearningCurve(frame(rows)).save(plot)

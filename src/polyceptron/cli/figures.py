@@ -18,20 +18,21 @@ def figures(
 ) -> None:
     """Compute and draw every figure, with the table and the specification behind each.
 
-    A stopped run resumes: simulated rows are kept in OUT/store.sqlite (delete it to start afresh).
+    A stopped run resumes: what is done is kept in OUT/store.sqlite and OUT/computed (delete both to
+    start afresh).
     """
     from polyceptron.experiments.cost import describe_seconds
     from polyceptron.experiments.engine import available_workers
-    from polyceptron.report.figures import choose_figures, estimate, make_figures
-    from polyceptron.report.figures.run import STORE, make_folder
+    from polyceptron.report.figures import choose_figures, make_figures, work_ahead
+    from polyceptron.report.figures.making import STORE, make_folder
 
     chosen = choose_figures(only)
-    work = estimate(chosen, profile, make_folder(out) / STORE)
+    work = work_ahead(chosen, profile, make_folder(out) / STORE)
     count = workers or available_workers()
     sys.stderr.write(
-        f"{len(chosen)} figures, profile {profile}: {work.rows - work.stored} rows and {work.jobs} "
-        f"other computations, about {describe_seconds(work.seconds / count)} on {count} cores"
-        + (f" ({work.stored} rows are reused from {out / STORE})\n" if work.stored else "\n")
+        f"{len(chosen)} figures, profile {profile}: {work.rows} rows and {work.computations} other "
+        f"computations, about {describe_seconds(work.seconds / count)} on {count} cores"
+        + (f" ({work.stored} are there from an earlier run)\n" if work.stored else "\n")
     )
     try:
         written = make_figures(out, only, profile, workers=workers, progress=True)

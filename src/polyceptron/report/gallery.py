@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from polyceptron.files import write_text
-from polyceptron.report.figures.base import FigureSpec
+from polyceptron.report.figures.figure_spec import FigureSpec
 from polyceptron.report.figures.registry import FIGURES
 from polyceptron.rows import VERSION
 
@@ -39,7 +39,8 @@ def gallery_html(figures: list[FigureSpec], *, store: bool = False) -> str:
     blocks = "\n".join(_block(figure) for figure in figures)
     rows = (
         '<p>The instances behind the means are in <a href="store.sqlite">store.sqlite</a>: '
-        "<code>polyceptron results store.sqlite</code>.</p>"
+        "<code>polyceptron results store.sqlite</code>; those of message passing in figures 2 and "
+        "3 are in <code>computed/</code>.</p>"
         if store
         else ""
     )

@@ -11,15 +11,21 @@ between them says how far the data are from that idealisation, not how good the 
 from __future__ import annotations
 
 import math
+import textwrap
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model import ERM, BayesOptimal, Teacher
+from polyceptron.report.curve_words import curve_html, curve_text
+from polyceptron.report.pictures.curves import curves_panel
+from polyceptron.report.pictures.matplotlib_figure import check_style, draw_panel, notebook_axes
+from polyceptron.report.pictures.parts import Legend, Panel, Picture
+from polyceptron.report.style import style as house_style
 from polyceptron.rows import Status, frame, make_row
 from polyceptron.theory import curve_rows
 
@@ -31,7 +37,7 @@ _THEORY_POINTS = 12
 _MANY_CLASSES_TOL = 2e-3  # enough for a plot; the theory of k ≥ 4 samples
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PredictedCurve:
     """Measured and theoretical errors in `frame`, and in `assumption` what the latter presumes.
 
@@ -43,9 +49,23 @@ class PredictedCurve:
     assumption: str
     effective_dimension: float
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Symbols for what was measured, a line for the theory, and its assumption in words."""
-        return _plot(self, ax)
+    def plot(self, ax: Axes | None = None, **style: Any) -> Axes:
+        """Symbols for what was measured, a line for the theory, and its assumption in words.
+
+        Without `ax`, on a new figure of pyplot, which a notebook shows; `style` is matplotlib's.
+        """
+        check_style(style)
+        panel = _panel(self)
+        ax = notebook_axes(Picture((panel,))) if ax is None else ax
+        with house_style():
+            draw_panel(ax, panel, [style])
+        return ax
+
+    def __repr__(self) -> str:
+        return f"{curve_text(self.frame)}\n{self.assumption}"
+
+    def _repr_html_(self) -> str:
+        return f"{curve_html(self.frame)}<p>{self.assumption}</p>"
 
 
 def predicted_curve(
@@ -72,6 +92,8 @@ def predicted_curve(
     >>> sorted(set(curve.frame["source"]))
     ['measured', 'theory']
     """
+    import pandas as pd
+
     X, y = np.asarray(X, dtype=float), np.asarray(y)
     if X.ndim != 2 or y.shape != (X.shape[0],):
         raise InvalidInput(
@@ -86,6 +108,7 @@ def predicted_curve(
         raise InvalidInput("every feature is constant: there is nothing to learn from")
     teacher, estimator = matching_theory(clf, k, d)
     measured = _measure(clf, X, y, train_sizes, cv, random_state, n_jobs)
+    folds = [point.pop("folds") for point in measured]
     common = {"n_classes": k, "estimator": estimator.name, "dimension": d}
     ridge = {"ridge": estimator.ridge} if isinstance(estimator, ERM) else {}
     rows = [
@@ -97,7 +120,9 @@ def predicted_curve(
     tol = _MANY_CLASSES_TOL if k > 3 else None
     theory = curve_rows(teacher, estimator, grid, tol=tol)
     effective = _effective_dimension(X[:, varying])
-    return PredictedCurve(frame([*rows, *theory]), _assumption(k, d, effective), effective)
+    table = frame([*rows, *theory])
+    table["instances"] = pd.Series([*folds, *[None] * len(theory)], dtype="Int64")
+    return PredictedCurve(table, _assumption(k, d, effective), effective)
 
 
 def matching_theory(clf: Any, n_classes: int, dimension: int) -> tuple[Teacher, ERM | BayesOptimal]:
@@ -157,6 +182,7 @@ def _measure(
                 "generalisation_error": 1 - float(scores.mean()),
                 "uncertainty": float(spread),
                 "training_error": 1 - float(seen[good].mean()),
+                "folds": int(good.sum()),
                 "status": Status.OK if good.all() else Status.TOLERANCE_NOT_MET,
             }
         )
@@ -181,37 +207,12 @@ def _assumption(k: int, d: int, effective: float) -> str:
     )
 
 
-def _plot(curve: PredictedCurve, ax: Axes | None) -> Axes:
-    import textwrap
-
-    from polyceptron.report.style import ALPHA, COLOURS, ERROR, LABELS, new_figure, style
-
-    with style():
-        if ax is None:
-            _, ax = new_figure()
-        table = curve.frame
-        measured = table[table["source"] == "measured"]
-        theory = table[table["source"] == "theory"].sort_values("alpha")
-        name = str(measured["estimator"].iloc[0])
-        colour = COLOURS.get(name)
-        ax.plot(
-            theory["alpha"],
-            theory["generalisation_error"],
-            color=colour,
-            label=f"theory, {LABELS.get(name, name)}, Gaussian inputs",
-        )
-        ax.errorbar(
-            measured["alpha"],
-            measured["generalisation_error"],
-            yerr=measured["uncertainty"],
-            fmt="o",
-            color=colour,
-            label="measured (cross-validation)",
-        )
-        ax.set_xscale("log")
-        ax.set_ylim(bottom=0)
-        ax.set_xlabel(ALPHA)
-        ax.set_ylabel(ERROR)
-        ax.legend()
-        ax.set_title(textwrap.fill(curve.assumption, 72), fontsize="x-small", loc="left")
-    return ax
+def _panel(curve: PredictedCurve) -> Panel:
+    """Symbols for what was measured, a line for the theory, its assumption as the title."""
+    # The teacher is the theory's alone: it does not tell what was measured from it.
+    panel = curves_panel(curve.frame.drop(columns=["model", "prior"]), log_x=True)
+    theory, measured = panel.traces
+    theory = replace(theory, label=f"theory, {theory.label}, Gaussian inputs")
+    measured = replace(measured, label="measured (cross-validation)", in_legend=True)
+    title = textwrap.fill(curve.assumption, 72)
+    return replace(panel, traces=(theory, measured), legend=Legend(), title=title)

@@ -1,25 +1,22 @@
-"""What figures are made of: profiles, jobs, specifications, means, the gallery, the shell."""
+"""What figures are made of: profiles, computations, specifications, the gallery, the shell."""
 
 from __future__ import annotations
 
-import math
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments import parse_spec
-from polyceptron.report.figures import FIGURES, PROFILES, choose_figures, estimate, make_figures
-from polyceptron.report.figures.jobs import Job, run_jobs
+from polyceptron.report.figures import FIGURES, PROFILES, choose_figures, make_figures, work_ahead
+from polyceptron.report.figures.computations import Computation, run_computations
+from polyceptron.report.figures.making import COMPUTED, STORE, make_folder, merged_sweep
 from polyceptron.report.figures.profile import TINY, as_profile
-from polyceptron.report.figures.run import make_folder, merged_sweep
-from polyceptron.report.figures.table import count_failures, summarise_instances, tidy
 from polyceptron.report.gallery import gallery_html
 
 NAMES = [
@@ -29,20 +26,11 @@ NAMES = [
 
 
 def counted(value: int, calls: str = "") -> list[dict[str, int]]:
-    """A job's function: one row, and a mark in a file for each call."""
+    """A computation's function: one row, and a mark in a file for each call."""
     if calls:
         with open(calls, "a") as file:
             file.write("x")
     return [{"value": value}]
-
-
-def instance(seed: int, error: float | None, status: str = "ok") -> dict[str, object]:
-    row: dict[str, object] = {
-        "source": "erm", "model": "argmax", "n_classes": 3, "prior": "gaussian",
-        "estimator": "square", "ridge": 1.0, "alpha": 2.0, "dimension": 10, "n_samples": 20,
-        "seed": seed, "status": status,
-    }  # fmt: skip
-    return row if error is None else row | {"generalisation_error": error, "q": 2 * error}
 
 
 def test_all_figures_are_there_in_order() -> None:
@@ -66,7 +54,7 @@ def test_specifications_read_back(name: str, profile: object) -> None:
     if figure.grids(profile):  # type: ignore[arg-type]
         assert parse_spec(text) == figure.sweep(profile)  # type: ignore[arg-type]
     else:
-        assert len(values["job"]) == len(figure.jobs(profile))  # type: ignore[arg-type]
+        assert len(values["computation"]) == len(figure.computations(profile))  # type: ignore[arg-type]
     assert f"--only {name}" in text
 
 
@@ -81,43 +69,43 @@ def test_the_paper_profile_has_the_papers_sizes() -> None:
 
 def test_paper_takes_longer_than_quick() -> None:
     figures = list(FIGURES.values())
-    assert estimate(figures, "paper").seconds > 10 * estimate(figures, "quick").seconds > 0
+    assert work_ahead(figures, "paper").seconds > 10 * work_ahead(figures, "quick").seconds > 0
 
 
-def test_equal_jobs_run_once(tmp_path: Path) -> None:
-    calls = str(tmp_path / "calls")
-    jobs = [Job(counted, {"value": v, "calls": calls}) for v in (1, 2, 1)]
+def test_equal_computations_run_once_and_are_kept(tmp_path: Path) -> None:
+    calls, folder = str(tmp_path / "calls"), tmp_path / "kept"
+    asked = [Computation(counted, {"value": v, "calls": calls}) for v in (1, 2, 1)]
     seen = []
-    results = run_jobs(jobs, 1, lambda now: seen.append((now.done, now.rows)))
-    assert results[jobs[0].key] == [{"value": 1}]
+    results = run_computations(asked, folder, 1, lambda now: seen.append((now.done, now.rows)))
+    assert results[asked[0].key] == [{"value": 1}]
     assert Path(calls).read_text() == "xx"
     assert seen == [(1, 2), (2, 2)]
+    assert run_computations(asked, folder, 1) == results
+    assert Path(calls).read_text() == "xx", "computed again"
 
 
-def test_means_and_standard_errors_of_instances() -> None:
-    theory = {"source": "theory", "alpha": 2.0, "generalisation_error": 0.25}
-    rows = summarise_instances(
-        [theory, instance(1, 0.1), instance(2, 0.4, "not-converged"), instance(3, None, "failed")]
-    )
-    assert rows[0] == theory
-    mean = rows[1]
-    assert mean["generalisation_error"] == pytest.approx(0.25)
-    assert mean["uncertainty"] == pytest.approx(0.15)  # spread 0.3/√2 over √2
-    assert mean["q_standard_error"] == pytest.approx(0.3)
-    assert (mean["instances"], mean["not_converged"], mean["failed"]) == (2, 1, 1)
-    assert mean["status"] == "not-converged"
-    assert "seed" not in mean
-    table = tidy(rows)
-    assert list(table.columns[:2]) == ["source", "model"]
-    assert count_failures(table) == 1
+def test_an_interrupted_run_keeps_what_it_had(tmp_path: Path) -> None:
+    calls, folder = str(tmp_path / "calls"), tmp_path / "kept"
+    asked = [Computation(counted, {"value": v, "calls": calls}, seconds=-v) for v in (1, 2, 3)]
+
+    def stop(now: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_computations(asked, folder, 1, stop)
+    results = run_computations(asked, folder, 1)
+    assert len(results) == 3
+    assert Path(calls).read_text() == "xxx", "the first was computed again"
+    (one, *_) = folder.glob("*.json")
+    one.write_text("{")  # damaged: computed again
+    assert run_computations(asked, folder, 1) == results
 
 
-def test_a_single_instance_has_no_standard_error() -> None:
-    assert math.isnan(summarise_instances([instance(1, 0.1)])[0]["uncertainty"])
-
-
-def test_failed_theory_is_counted() -> None:
-    assert count_failures(pd.DataFrame({"source": ["theory"], "status": ["failed"]})) == 1
+def test_message_passing_runs_once_for_all_figures_that_show_it() -> None:
+    asked = [one.key for name in ("fig2a", "fig2b") for one in FIGURES[name].computations(TINY)]
+    assert len(set(asked)) == len(asked) / 2
+    for name in ("fig2a", "fig2b", "fig3"):
+        assert not any("amp" in grid["sources"] for grid in FIGURES[name].grids(TINY))
 
 
 def test_gallery_escapes_and_links() -> None:
@@ -147,6 +135,8 @@ def test_one_figure_alone_and_again(tmp_path: Path) -> None:
         "index.html",
     }  # fmt: skip
     before = {path.name: path.read_bytes() for path in written}
+    assert work_ahead([FIGURES["amp-trajectory"]], TINY, out / STORE).computations == 0
+    assert len(list((out / COMPUTED).iterdir())) == 3
     make_figures(out, ["amp-trajectory"], TINY, workers=1)
     assert {path.name: path.read_bytes() for path in written} == before, "not reproducible"
 
@@ -155,6 +145,11 @@ def test_shell_refuses_unknown_names_before_any_work(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["figures", "--out", str(tmp_path / "o"), "--only", "fig9"])
     assert isinstance(result.exception, InvalidInput)
     assert not (tmp_path / "o").exists()
+
+
+def test_the_folder_has_a_default() -> None:
+    result = CliRunner().invoke(app, ["figures", "--help"])
+    assert "[default: figures]" in " ".join(result.output.replace("│", " ").split())
 
 
 def test_importing_the_command_line_does_not_import_figures() -> None:

@@ -1,13 +1,37 @@
 """Learning curves as tables and plots: contents, files, and what a reader of the plot sees."""
 
+import statistics
+
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
-from polyceptron.report.learning_curve import plot_curves
+from polyceptron.experiments import parse_spec, run_sweep
+from polyceptron.report import LearningCurve
 from polyceptron.rows import COLUMNS
+
+SWEEP = """
+[sweep]
+name = "fits"
+seed = 0
+[[grid]]
+classes = [3]
+sources = ["erm"]
+estimators = ["square"]
+ridge = [1.0]
+alpha = [1, 2]
+dimension = [20]
+instances = 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    plt.close("all")
 
 
 def labels(ax):
@@ -38,12 +62,12 @@ def test_a_best_ridge_is_one_line_and_several_ridges_are_several():
     alpha = np.array([1.0, 2.0, 3.0])
     rows = {"source": "theory", "estimator": "square", "generalisation_error": 1 / alpha}
     moving = pd.DataFrame({**rows, "alpha": alpha, "ridge": [0.1, 0.2, 0.3]})
-    assert labels(plot_curves(moving)) == ["square loss, best ridge"]
+    assert labels(LearningCurve(moving).plot()) == [r"square loss, best $\lambda $"]
     fixed = pd.concat([moving.assign(ridge=r) for r in (0.1, 1.0)], ignore_index=True)
-    assert labels(plot_curves(fixed)) == [
-        r"square loss, $\lambda=0.1$",
-        r"square loss, $\lambda=1$",
-    ]
+    two = [r"square loss, $\lambda  = 0.1$", r"square loss, $\lambda  = 1$"]
+    assert labels(LearningCurve(fixed).plot()) == two
+    both = LearningCurve(pd.concat([fixed, moving], ignore_index=True))
+    assert labels(both.plot()) == [*two, r"square loss, best $\lambda $"]
 
 
 @pytest.mark.parametrize("ending", ["pdf", "png", "svg"])
@@ -61,6 +85,103 @@ def test_a_file_that_cannot_be_drawn(tmp_path, name):
     with pytest.raises(InvalidInput):
         curve.save(tmp_path / name)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_notebook_shows_the_plot_and_a_file_leaves_pyplot_alone(tmp_path):
+    curve = pc.learning_curve(pc.Teacher(2), pc.BayesOptimal(), alpha=[1, 2, 3])
+    curve.save(tmp_path / "a.png")
+    assert plt.get_fignums() == []
+    ax = curve.plot()
+    assert plt.gcf() is ax.get_figure()
+    assert ax.get_title(loc="left") == "$k = 2$, gaussian weights"
+
+
+def test_printed_and_in_html_it_says_alpha_and_error():
+    curve = pc.learning_curve(pc.Teacher(3), pc.BayesOptimal(), alpha=np.linspace(0.1, 5, 200))
+    lines = str(curve).splitlines()
+    assert lines[0] == "bayes, optimal, k = 3, gaussian weights: 200 points"
+    assert lines[1].split() == ["alpha", "error", "±"]
+    assert len(lines) < 20
+    assert curve._repr_html_().count("<tr") < 20
+    assert "<th>alpha</th>" in curve._repr_html_()
+
+
+def test_a_second_curve_on_the_axes_keeps_colours_apart_and_frees_the_limits():
+    teachers = (pc.Teacher(2), pc.Teacher(5), pc.Perceptron("rademacher"))
+    first, second, third = (
+        pc.learning_curve(t, pc.BayesOptimal(), alpha=[0.1, 1, 2], tol=0.01) for t in teachers
+    )
+    ax = first.plot()
+    assert labels(ax) == ["Bayes-optimal"]
+    low = ax.get_ylim()[1]
+    assert second.plot(ax) is ax
+    assert labels(ax) == ["$k = 2$", "$k = 5$"]
+    lines = ax.get_lines()
+    assert lines[0].get_color() != lines[1].get_color()
+    assert ax.get_ylim()[0] == 0
+    assert ax.get_ylim()[1] > max(low, *lines[1].get_ydata())
+    assert ax.get_title(loc="left") == "gaussian weights", "the title still names k"
+    ax.set_title("mine", loc="left")
+    third.plot(ax)
+    assert ax.get_title(loc="left") == "mine"
+    assert len(set(labels(ax))) == len({line.get_color() for line in ax.get_lines()}) == 3
+    assert any("perceptron" in name and "rademacher" in name for name in labels(ax))
+
+
+def test_limits_and_labels_of_the_user_stay_and_cleared_axes_are_fresh():
+    curve = pc.learning_curve(pc.Teacher(2), pc.BayesOptimal(), alpha=[1, 2])
+    _, ax = plt.subplots()
+    ax.set(ylim=(0.1, 0.2), xlabel="mine")
+    curve.plot(ax)
+    assert ax.get_ylim() == (0.1, 0.2)
+    assert ax.get_xlabel() == "mine"
+    ax.clear()
+    curve.plot(ax)
+    assert len(ax.get_lines()) == 1
+
+
+def test_style_arguments_are_matplotlibs():
+    curve = pc.learning_curve(pc.Teacher(2), pc.BayesOptimal(), alpha=[1, 2])
+    ax = curve.plot(c="red", lw=3, label="mine")
+    (line,) = ax.get_lines()
+    assert (line.get_color(), line.get_linewidth(), labels(ax)) == ("red", 3, ["mine"])
+    curve.plot(ax, color="blue", linestyle=":")
+    assert [one.get_color() for one in ax.get_lines()] == ["red", "blue"]
+    for bad in ({"colour": "red"}, {"color": "no such colour"}, {"c": "red", "color": "blue"}):
+        with pytest.raises(InvalidInput, match="refuses the style"):
+            curve.plot(ax, **bad)
+    assert len(ax.get_lines()) == 2, "a refused style took away what was there"
+
+
+def test_no_line_is_drawn_across_a_jump():
+    teacher, alpha = pc.Teacher(3, "rademacher"), np.linspace(2.0, 3.2, 25)
+    curve = pc.learning_curve(teacher, pc.BayesOptimal(), alpha, branch="all")
+    found = pc.transitions(teacher)
+    lines = {line.get_label(): line for line in curve.plot().get_lines()}
+    for name, jump in (("Bayes-optimal", found.alpha_it), ("AMP", found.alpha_algo)):
+        x, y = (np.asarray(part) for part in lines[name].get_data())
+        (gap,) = np.flatnonzero(np.isnan(y))
+        assert x[gap - 1] < jump < x[gap + 1], "broken elsewhere"
+        assert y[gap - 1] > 0.1 > y[gap + 1] == 0
+    smooth = pc.learning_curve(pc.Teacher(3), pc.BayesOptimal(), np.geomspace(0.1, 90, 12)).plot()
+    assert np.isfinite(smooth.get_lines()[0].get_ydata()).all()
+
+
+def test_a_store_lies_on_theory_with_symbols_and_standard_errors(tmp_path):
+    run_sweep(parse_spec(SWEEP), tmp_path / "runs.sqlite", workers=1)
+    ax = pc.learning_curve(pc.Teacher(3), pc.ERM("square", 1.0), [0.5, 1, 2, 4]).plot()
+    fits = pc.LearningCurve.read(tmp_path / "runs.sqlite")
+    fits.plot(ax)
+    assert labels(ax) == [r"square loss, $\lambda  = 1$"]
+    assert ax.get_legend().get_title().get_text() == "lines: theory\nsymbols: fits, $d = 20$"
+    line, symbols = ax.get_lines()[0], ax.containers[0]
+    assert line.get_color() == symbols[0].get_color()
+    assert (line.get_linestyle(), symbols[0].get_linestyle()) == ("-", "None")
+    for i, alpha in enumerate((1, 2)):
+        errors = fits.frame.loc[fits.frame.alpha == alpha, "generalisation_error"].tolist()
+        assert symbols[0].get_ydata()[i] == pytest.approx(statistics.mean(errors))
+        bar = np.ptp(symbols[2][0].get_paths()[i].vertices[:, 1]) / 2
+        assert bar == pytest.approx(statistics.stdev(errors) / 3**0.5)
 
 
 def test_bad_arguments():

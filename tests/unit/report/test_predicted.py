@@ -38,14 +38,21 @@ def test_the_assumption_is_in_the_result_and_on_the_plot():
     assert "independent Gaussian inputs" in curve.assumption
     assert "d = 4" in curve.assumption
     assert curve.effective_dimension < 3
-    axes = curve.plot()
+    axes = curve.plot(color="green")
+    assert {line.get_color() for line in axes.get_lines()} == {"green"}
     drawn = axes.get_title(loc="left").replace("\n", " ")
     assert drawn == curve.assumption
     assert {t.get_text() for t in axes.get_legend().get_texts()} == {
-        "theory, cross-entropy, Gaussian inputs",
+        r"theory, cross-entropy, $\lambda  = 0.1$, Gaussian inputs",
         "measured (cross-validation)",
     }
     assert set(curve.frame.source) == {"measured", "theory"}
+    (bars,) = axes.containers  # the spread over the folds is on the plot
+    measured = curve.frame[curve.frame.source == "measured"]
+    heights = [np.ptp(path.vertices[:, 1]) / 2 for path in bars[2][0].get_paths()]
+    assert np.allclose(heights, measured["uncertainty"])
+    assert curve.assumption in repr(curve)
+    assert "<table" in curve._repr_html_()
 
 
 def test_message_passing_is_compared_with_the_bayes_optimal_curve():

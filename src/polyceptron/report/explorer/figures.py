@@ -1,4 +1,4 @@
-"""Plotly figures as plain dictionaries, each a function of rows.
+"""The explorer's pictures, each a function of rows, as figures for the page.
 
 Theory is drawn as lines and simulations as symbols with standard errors, in the colours of the
 paper's figures; transitions are labelled verticals and the hard phase is a band between them.
@@ -6,18 +6,20 @@ paper's figures; transitions are labelled verticals and the hard phase is a band
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from polyceptron.report.explorer.compute import Row
 from polyceptron.report.explorer.state import State
 from polyceptron.report.explorer.traces import Simulated, branches, derived, line, symbols
-from polyceptron.report.style import COLOURS, LABELS
+from polyceptron.report.pictures.parts import Axis, Mark, Panel, Picture, Shade, Trace, numbers
+from polyceptron.report.pictures.plotly_figure import INK, render_plotly
+from polyceptron.report.style import COLOURS, DASHES, colours_of, label_of
 
 Figure = dict[str, Any]
-INK, GRID, BAND, QUIET = "#222222", "#e3e3e3", "#f6e3b4", "#5c5c5c"
-BRANCHES = {"amp": ("AMP", COLOURS["amp"], "dash"), "unstable": ("barrier", "#7a7a7a", "dot")}
+BAND, QUIET, FAINT = "#f6e3b4", "#5c5c5c", "#9a9a9a"
+ALPHA = "sample complexity α = n/d"
 SHOWN = {
     "correlation": "correlation m/√q",
     "variance": "variance V",
@@ -33,17 +35,14 @@ def learning_figure(
     simulations: Sequence[Simulated] = (),
 ) -> Figure:
     """Generalisation error against α."""
-    traces = []
-    for name, rows in curves.items():
-        for branch, part in branches(rows, transitions):
-            label, colour, dash = BRANCHES.get(branch, (LABELS[name], COLOURS[name], "solid"))
-            traces.append(line(part, "generalisation_error", label, colour, dash))
-    for one in simulations:
-        traces.append(symbols(one, "generalisation_error"))
-    layout = _layout("sample complexity α = n/d", "generalisation error ε", state, state.scale)
-    _vertical(layout, state)
-    _mark_transitions(layout, state, transitions)
-    return {"data": traces, "layout": layout}
+    traces = [
+        line(part, "generalisation_error", *look) for look, part in _lines(curves, transitions)
+    ]
+    traces += [symbols(one, "generalisation_error") for one in simulations]
+    marks, shades = _transitions(state, transitions)
+    marks = (Mark(state.alpha, colour=FAINT), *marks)
+    y = _vertical("generalisation error ε", state)
+    return _figure(Panel(tuple(traces), Axis(ALPHA, state.scale), y, marks, shades), state)
 
 
 def order_figure(
@@ -53,84 +52,64 @@ def order_figure(
     simulations: Sequence[Simulated] = (),
 ) -> Figure:
     """Order parameters (or what the page asks for) against α."""
-    traces: list[dict[str, Any]] = []
+    traces: list[Trace] = []
     both = state.shown == "overlaps"
-    for name, rows in curves.items():
-        for branch, part in branches(rows, transitions):
-            label, colour, dash = BRANCHES.get(branch, (LABELS[name], COLOURS[name], "solid"))
-            if both and name != "bayes":
-                traces.append(line(part, "q", label, colour, dash, "q "))
-                traces.append(line(part, "m", label, colour, "dashdot", "m "))
-                traces[-1]["showlegend"] = False
-            elif both:
-                traces.append(line(part, "q", label, colour, dash, "q = m "))
-            else:
-                part = [derived(row, state.shown) for row in part]
-                if any(row["shown"] is not None for row in part):
-                    traces.append(line(part, "shown", label, colour, dash))
+    for (label, colour, dash), part in _lines(curves, transitions):
+        if both and part[0]["estimator"] != "bayes":
+            traces.append(line(part, "q", label, colour, dash, "q "))
+            traces.append(replace(line(part, "m", label, colour, "dashdot", "m "), in_legend=False))
+        elif both:
+            traces.append(line(part, "q", label, colour, dash, "q = m "))
+        else:
+            part = [derived(row, state.shown) for row in part]
+            if any(row["shown"] is not None for row in part):
+                traces.append(line(part, "shown", label, colour, dash))
     for one in simulations:
         if both:
             traces.append(symbols(one, "q", "q "))
-            traces.append(symbols(one, "m", "m ", hollow=True))
-            traces[-1]["showlegend"] = False
+            traces.append(replace(symbols(one, "m", "m ", hollow=True), in_legend=False))
         else:
             rows = [derived(row, state.shown) for row in one.rows]
             if any(row["shown"] is not None for row in rows):
                 traces.append(symbols(Simulated(one.state, rows, 0), "shown"))
     title = "q (solid), m (dash-dotted)" if both else SHOWN[state.shown]
-    layout = _layout("sample complexity α = n/d", title, state, state.scale)
-    _vertical(layout, state)
-    return {"data": traces, "layout": layout}
+    return _figure(Panel(tuple(traces), Axis(ALPHA, state.scale), _vertical(title, state)), state)
 
 
 def landscape_figure(state: State, found: Mapping[str, Any] | None, phase: str) -> Figure:
     """Free entropy against the overlap at the chosen α, with its extrema."""
-    layout = _layout("overlap q", "free entropy Φ", state, "linear")
-    layout["xaxis"]["range"] = [-0.03, 1.03]
+    x, y = Axis("overlap q", low=-0.03, high=1.03), Axis("free entropy Φ")
     if found is None:
-        return {"data": [], "layout": layout}
-    traces: list[dict[str, Any]] = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": f"Φ at α = {found['alpha']:.4g}",
-            "x": found["q"],
-            "y": found["free_entropy"],
-            "line": {"color": INK, "width": 2},
-            "hovertemplate": "q %{x:.4f}<br>Φ %{y:.5f}<extra></extra>",
-        }
-    ]
+        return _figure(Panel((), x, y), state)
+    curve = Trace(
+        numbers(found["q"]), numbers(found["free_entropy"]), colour=INK,
+        label=f"Φ at α = {found['alpha']:.4g}", hover="<br>q %{x:.4f}<br>Φ %{y:.5f}",
+    )  # fmt: skip
     looks = {
-        "optimal": ("best: Bayes-optimal", "star", COLOURS["bayes"], 15),
-        "amp": ("reached by AMP", "circle", COLOURS["amp"], 10),
-        "informed": ("perfect learning", "diamond-open", COLOURS["cross-entropy"], 11),
-        "unstable": ("barrier", "circle-open", "#7a7a7a", 10),
+        "optimal": ("best: Bayes-optimal", "star", COLOURS["bayes"], 1.9),
+        "amp": ("reached by AMP", "circle", COLOURS["amp"], 1.25),
+        "informed": ("perfect learning", "diamond-open", COLOURS["cross-entropy"], 1.4),
+        "unstable": ("barrier", "circle-open", COLOURS["unstable"], 1.25),
     }
+    traces = [curve]
     for point in found["extrema"]:
         label, symbol, colour, size = looks[point["branch"]]
         traces.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": label,
-                "x": [point["q"]],
-                "y": [point["free_entropy"]],
-                "marker": {"symbol": symbol, "color": colour, "size": size, "line": {"width": 2}},
-                "customdata": [[point["generalisation_error"], point["uncertainty"]]],
-                "hovertemplate": f"{label}<br>q %{{x:.6f}}<br>Φ %{{y:.6f}}<br>"
-                "ε %{customdata[0]:.6g} ± %{customdata[1]:.1g}<extra></extra>",
-            }
-        )
+            Trace(
+                (point["q"],), (point["free_entropy"],), kind="symbols", colour=colour,
+                marker=symbol.removesuffix("-open"), hollow=symbol.endswith("-open"), label=label,
+                size=size, customdata=((point["generalisation_error"], point["uncertainty"]),),
+                hover="<br>q %{x:.6f}<br>Φ %{y:.6f}"
+                "<br>ε %{customdata[0]:.6g} ± %{customdata[1]:.1g}",
+            )
+        )  # fmt: skip
     heights = [value for value in found["free_entropy"] if value is not None]
     start, top = found["free_entropy"][0], max(heights)
     # A Gaussian prior sends Φ to −∞ at q = 1: keep the extrema in sight.
     depth = max(3 * (top - start), top - min(p["free_entropy"] for p in found["extrema"]), 0.02)
     low = max(min(heights), top - 1.15 * depth)
-    layout["yaxis"]["range"] = [low - 0.08 * (top - low), top + 0.12 * (top - low)]
-    if phase:
-        layout["title"] = {"text": phase, "font": {"size": 13}, "x": 0.02, "y": 0.97}
-        layout["margin"]["t"] = 34
-    return {"data": traces, "layout": layout}
+    y = replace(y, low=low - 0.08 * (top - low), high=top + 0.12 * (top - low))
+    return _figure(Panel(tuple(traces), x, y, title=phase), state)
 
 
 def phase_words(state: State, transitions: Mapping[str, Any] | None) -> str:
@@ -146,90 +125,47 @@ def phase_words(state: State, transitions: Mapping[str, Any] | None) -> str:
     return "easy phase: AMP learns perfectly"
 
 
-def _layout(x_title: str, y_title: str, state: State, scale: str) -> Figure:
-    axis = {
-        "gridcolor": GRID,
-        "linecolor": INK,
-        "zeroline": False,
-        "ticks": "outside",
-        "automargin": True,
-    }
-    return {
-        "template": None,
-        "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
-        "paper_bgcolor": "#ffffff",
-        "plot_bgcolor": "#ffffff",
-        "margin": {"l": 56, "r": 14, "t": 14, "b": 48},
-        "xaxis": {**axis, "title": {"text": x_title}, "type": scale},
-        "yaxis": {**axis, "title": {"text": y_title}, "type": "linear"},
-        # At the foot of the container, where its rows push the plot up instead of covering it.
-        "legend": {
-            "orientation": "h",
-            "yref": "container",
-            "y": 0,
-            "yanchor": "bottom",
-            "x": 0,
-            "font": {"size": 12},
-        },
-        "hovermode": "closest",
-        "hoverlabel": {"bgcolor": "#ffffff", "font": {"color": INK}},
-        # Zooming survives new results, not a new problem.
-        "uirevision": f"{state.model}{state.k}{state.prior}{state.low}{state.high}{state.scale}"
-        f"{state.error_scale}{state.shown}",
-    }
+def _lines(
+    curves: Mapping[str, Sequence[Row]], transitions: Mapping[str, Any] | None
+) -> list[tuple[tuple[str, str, str], list[Row]]]:
+    """(label, colour, dash) and the rows of each line."""
+    colours = colours_of([*curves, *DASHES])
+    found = []
+    for name, rows in curves.items():
+        for branch, part in branches(rows, transitions):
+            role = branch if branch in DASHES else name
+            found.append(((label_of(role), colours[role], DASHES.get(role, "solid")), part))
+    return found
 
 
-def _vertical(layout: Figure, state: State) -> None:
+def _vertical(label: str, state: State) -> Axis:
     """The vertical axis as the page asks for it."""
-    layout["yaxis"]["type"] = state.error_scale
-    if state.error_scale == "linear":
-        layout["yaxis"]["rangemode"] = "tozero"
-    else:
-        layout["yaxis"] |= {"exponentformat": "power", "dtick": "D2"}  # 1, 2, 5 in each decade
+    return Axis(label, state.error_scale, 0.0 if state.error_scale == "linear" else None)
 
 
-def _mark_transitions(layout: Figure, state: State, transitions: Mapping[str, Any] | None) -> None:
-    """Verticals at the transitions with their names, the hard phase between, and the chosen α."""
-
-    def vertical(x: float, colour: str, dash: str) -> dict[str, Any]:
-        stroke = {"color": colour, "dash": dash, "width": 1.5}
-        return {
-            "type": "line", "xref": "x", "yref": "paper",
-            "x0": x, "x1": x, "y0": 0, "y1": 1, "line": stroke, "layer": "below",
-        }  # fmt: skip
-
-    shapes = [vertical(state.alpha, "#9a9a9a", "dot")]
-    notes = []
-    if transitions and transitions.get("alpha_it") is not None:
-        it, algo = transitions["alpha_it"], transitions["alpha_algo"]
-        if it < state.high and algo > state.low:
-            band = {
-                "type": "rect", "xref": "x", "yref": "paper",
-                "x0": max(it, state.low), "x1": min(algo, state.high), "y0": 0, "y1": 1,
-                "fillcolor": BAND, "opacity": 0.6, "line": {"width": 0}, "layer": "below",
-            }  # fmt: skip
-            shapes.insert(0, band)
-        for value, name, side in (
-            (it, "α<sub>IT</sub>", "right"),
-            (algo, "α<sub>algo</sub>", "left"),
-        ):
-            if state.low <= value <= state.high:
-                shapes.append(vertical(value, QUIET, "dash"))
-                notes.append(_label_at(value, f"{name} = {value:.4g}", side, state.scale))
-    layout["shapes"], layout["annotations"] = shapes, notes
+def _figure(panel: Panel, state: State) -> Figure:
+    figure = render_plotly(Picture((panel,)))
+    # Zooming survives new results, not a new problem.
+    figure["layout"]["uirevision"] = (
+        f"{state.model}{state.k}{state.prior}{state.low}{state.high}{state.scale}"
+        f"{state.error_scale}{state.shown}"
+    )
+    return figure
 
 
-def _label_at(x: float, text: str, side: str, scale: str) -> dict[str, Any]:
-    return {
-        "x": math.log10(x) if scale == "log" else x,
-        "y": 1,
-        "xref": "x",
-        "yref": "paper",
-        "text": text,
-        "showarrow": False,
-        "xanchor": side,
-        "yanchor": "top",
-        "xshift": -3 if side == "right" else 3,
-        "font": {"size": 12, "color": INK},
-        "bgcolor": "rgba(255,255,255,0.75)",
-    }
+def _transitions(
+    state: State, transitions: Mapping[str, Any] | None
+) -> tuple[tuple[Mark, ...], tuple[Shade, ...]]:
+    """Verticals at the transitions with their names, and the hard phase between."""
+    if not transitions or transitions.get("alpha_it") is None:
+        return (), ()
+    it, algo = transitions["alpha_it"], transitions["alpha_algo"]
+    shades: tuple[Shade, ...] = ()
+    if it < state.high and algo > state.low:
+        shades = (Shade(max(it, state.low), min(algo, state.high), BAND),)
+    marks = [
+        Mark(value, f"{name} = {value:.4g}", side, "dash", QUIET)
+        for value, name, side in ((it, "α_{IT}", "right"), (algo, "α_{algo}", "left"))
+        if state.low <= value <= state.high
+    ]
+    return tuple(marks), shades

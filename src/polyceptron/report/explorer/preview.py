@@ -11,7 +11,8 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
-from polyceptron.report.learning_curve import plot_curves
+from polyceptron.report.pictures.curves import curves_picture
+from polyceptron.report.pictures.matplotlib_figure import render_matplotlib
 from polyceptron.rows import frame
 
 
@@ -20,7 +21,7 @@ def preview(curves: Mapping[str, list[dict[str, Any]]]) -> str:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     rows = [row for some in curves.values() for row in some if row.get("branch") != "informed"]
-    figure: Any = plot_curves(frame(rows)).get_figure()
+    figure: Any = render_matplotlib(curves_picture(frame(rows)))
     figure.set_size_inches(9.0, 4.6)
     picture = io.BytesIO()
     canvas: Any = FigureCanvasSVG(figure)

@@ -11,7 +11,8 @@ from typing import Any
 
 from polyceptron.report.explorer.compute import Row, averages
 from polyceptron.report.explorer.state import State
-from polyceptron.report.style import COLOURS, CYCLE, LABELS
+from polyceptron.report.pictures.parts import Trace, numbers
+from polyceptron.report.style import MARKERS, colours_of, label_of
 
 COLUMNS = {"variance": "V", "training-error": "training_error", "training-loss": "training_loss"}
 JUMPS = ("m", "q", "V", "generalisation_error")
@@ -23,10 +24,9 @@ class Simulated:
 
     def __init__(self, state: State, rows: Sequence[Row], number: int) -> None:
         self.state, self.rows = state, list(rows)
-        name = LABELS.get(state.simulation, state.simulation)
-        self.label = f"{name}, d = {state.dimension}"
-        self.colour = COLOURS.get(state.simulation, CYCLE[number % len(CYCLE)])
-        self.symbol = ("circle", "square", "diamond", "triangle-up", "cross", "x")[number % 6]
+        self.label = f"{label_of(state.simulation)}, d = {state.dimension}"
+        self.colour = colours_of([state.simulation])[state.simulation]
+        self.symbol = MARKERS[number % len(MARKERS)]
 
 
 def branches(
@@ -95,6 +95,7 @@ def _with_jump(rows: list[Row], lower: list[Row], at: float) -> list[Row]:
 
 
 def derived(row: Row, shown: str) -> Row:
+    """The row with what the page asks for in the column `shown`."""
     if shown == "correlation":
         m, q = row.get("m"), row.get("q")
         return {**row, "shown": m / q**0.5 if m is not None and q else None}
@@ -102,55 +103,46 @@ def derived(row: Row, shown: str) -> Row:
 
 
 def line(
-    rows: Sequence[Row], column: str, label: str, colour: str, dash: str, symbol: str = ""
-) -> dict[str, Any]:
+    rows: Sequence[Row], column: str, label: str, colour: str, dash: Any, symbol: str = ""
+) -> Trace:
+    """Theory; pointed at, it says its uncertainty, ridge and status."""
     error = column == "generalisation_error"
     value = "ε %{y:.6g} ± %{customdata[0]:.1g}" if error else symbol + "%{y:.6g}"
-    return {
-        "type": "scatter",
-        "mode": "lines" if len(rows) > 1 else "markers",
-        "name": label,
-        "x": [row["alpha"] for row in rows],
-        "y": [row.get(column) for row in rows],
-        "customdata": [
-            [row.get("uncertainty") or 0.0, row.get("status", ""), _ridge(row)] for row in rows
-        ],
-        "line": {"color": colour, "dash": dash, "width": 2},
-        "hovertemplate": f"<b>{label}</b><br>α %{{x:.4g}}<br>{value}%{{customdata[2]}}"
-        "<br>status %{customdata[1]}<extra></extra>",
-    }
+    return Trace(
+        numbers(row["alpha"] for row in rows),
+        numbers(row.get(column) for row in rows),
+        kind="line" if len(rows) > 1 else "symbols",
+        colour=colour,
+        dash=dash,
+        label=label,
+        hover=f"<br>α %{{x:.4g}}<br>{value}%{{customdata[2]}}<br>status %{{customdata[1]}}",
+        customdata=tuple(
+            (row.get("uncertainty") or 0.0, row.get("status", ""), _ridge(row)) for row in rows
+        ),
+    )
 
 
 def _ridge(row: Row) -> str:
     return f"<br>λ {row['ridge']:.4g}" if row.get("ridge") is not None else ""
 
 
-def symbols(one: Simulated, column: str, prefix: str = "", hollow: bool = False) -> dict[str, Any]:
+def symbols(one: Simulated, column: str, prefix: str = "", hollow: bool = False) -> Trace:
+    """Simulations: means over runs; pointed at, they say how many."""
     points = averages(one.rows, column)
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": one.label,
-        "x": [point["alpha"] for point in points],
-        "y": [point["mean"] for point in points],
-        "error_y": {
-            "type": "data",
-            "array": [point["error"] for point in points],
-            "color": one.colour,
-            "thickness": 1.5,
-        },
-        "marker": {
-            "color": one.colour,
-            "symbol": one.symbol + ("-open" if hollow else ""),
-            "size": 8,
-        },
-        "customdata": [
-            [
-                "single run" if point["error"] is None else f"± {point['error']:.1g}",
-                point["count"],
-            ]
-            for point in points
-        ],
-        "hovertemplate": f"<b>{one.label}</b><br>α %{{x:.4g}}<br>{prefix}%{{y:.6g}} "
-        "%{customdata[0]}<br>runs %{customdata[1]}<extra></extra>",
-    }
+    errors = [point["error"] for point in points]
+    return Trace(
+        numbers(point["alpha"] for point in points),
+        numbers(point["mean"] for point in points),
+        numbers(errors),
+        kind="symbols",
+        colour=one.colour,
+        marker=one.symbol,
+        hollow=hollow,
+        label=one.label,
+        hover=f"<br>α %{{x:.4g}}<br>{prefix}%{{y:.6g}} %{{customdata[0]}}"
+        "<br>runs %{customdata[1]}",
+        customdata=tuple(
+            ("single run" if error is None else f"± {error:.1g}", point["count"])
+            for error, point in zip(errors, points, strict=True)
+        ),
+    )

@@ -1,14 +1,14 @@
-"""The paper's figures and ours: for each, a table is computed, and a picture is drawn from it.
+"""The paper's figures and ours: for each, a table is computed, and a picture is made from it.
 
-Reading order: `profile` (how large), `jobs` (work beside the sweep), `base` (what a figure is),
-`table` and `drawing` (what figures share), one module for each family of figures, `registry` (their
-names), `run` (all of them into a folder).
+Reading order: `profile` (how large), `computations` (work beside the sweep), `figure_spec` (what a
+figure is), one module for each family of figures, `registry` (their names), `making` (all of them
+into a folder).
 """
 
-from polyceptron.report.figures.base import FigureSpec
+from polyceptron.report.figures.figure_spec import FigureSpec
+from polyceptron.report.figures.making import compute_tables, make_figures, work_ahead
 from polyceptron.report.figures.profile import PROFILES, Profile
 from polyceptron.report.figures.registry import FIGURES, choose_figures
-from polyceptron.report.figures.run import compute_tables, estimate, make_figures
 
 __all__ = [
     "FIGURES",
@@ -17,6 +17,6 @@ __all__ = [
     "Profile",
     "choose_figures",
     "compute_tables",
-    "estimate",
     "make_figures",
+    "work_ahead",
 ]

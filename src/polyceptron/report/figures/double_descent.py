@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from polyceptron.report.figures.base import FigureSpec
-from polyceptron.report.figures.drawing import note, panels, symbols, vertical
-from polyceptron.report.figures.erm_curves import Series, risk_grid, select, simulated
+from polyceptron.report.figures.erm_curves import Risk, in_one_line, placed, risk_grid, simulated
+from polyceptron.report.figures.figure_spec import FigureSpec
 from polyceptron.report.figures.profile import Profile
-from polyceptron.report.style import ALPHA, style
+from polyceptron.report.pictures.curves import curves_panel
+from polyceptron.report.pictures.parts import Axis, Mark, Panel, Picture
+from polyceptron.report.style import AXES
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
 SERIES = (
-    Series("square", 0.0, "#CC79A7", "D", r"square, $\lambda\to0^+$"),
-    Series("square", 0.01, "#E69F00", "v", r"square, $\lambda=0.01$"),
-    Series("square", 1.0, "#D55E00", "s", r"square, $\lambda=1$"),
-    Series("cross-entropy", 0.01, "#0072B2", "o", r"cross-entropy, $\lambda=0.01$"),
-)
-QUANTITIES = (
-    ("generalisation_error", r"$\varepsilon_{\mathrm{gen}}$"),
-    ("training_error", "training error"),
-    ("training_loss", "training loss"),
-)
+    Risk("square", 0.0), Risk("square", 0.01), Risk("square", 1.0), Risk("cross-entropy", 0.01),
+)  # fmt: skip
+QUANTITIES = {
+    "generalisation_error": "*ε_{gen}*", "training_error": "training error",
+    "training_loss": "training loss",
+}  # fmt: skip
 LARGEST_ALPHA = 4.0
 
 
@@ -39,20 +36,21 @@ def _grids(profile: Profile) -> list[dict[str, Any]]:
     return grids
 
 
-def draw(table: pd.DataFrame) -> Figure:
+def picture(table: pd.DataFrame) -> Picture:
     """Three panels above one another."""
-    with style():
-        figure, axes = panels(len(QUANTITIES), height=5.2, sharex=True)
-        for ax, (name, label) in zip(axes, QUANTITIES, strict=True):
-            for series in SERIES:
-                theory, marks = (select(table, series, source) for source in ("theory", "erm"))
-                ax.plot(theory["alpha"], theory[name], color=series.colour)
-                symbols(ax, marks, "alpha", name, series.colour, series.label, series.marker)
-            ax.set_ylabel(label)
-            vertical(ax, 1.0, r"$\alpha = 1$" if ax is axes[0] else "")
-        axes[-1].set(xlabel=ALPHA, xlim=(0, LARGEST_ALPHA + 0.05))
-        axes[0].legend(loc="upper right", **note(table))
-    return figure
+    panels: list[Panel] = []
+    for name, label in QUANTITIES.items():
+        panel = curves_panel(table, y=name)
+        first, last = not panels, len(panels) == len(QUANTITIES) - 1
+        panel = replace(
+            in_one_line(placed(panel, "upper right", columns=2)) if first
+            else replace(panel, legend=None),
+            x=Axis(AXES["alpha"] if last else "", low=0, high=LARGEST_ALPHA + 0.05),
+            y=Axis(label, low=0.15, high=1.05) if first else replace(panel.y, label=label),
+            marks=(Mark(1.0, "*α = 1*" if first else ""),),
+        )  # fmt: skip
+        panels.append(panel)
+    return Picture(tuple(panels), height=5.2)
 
 
 DOUBLE_DESCENT = FigureSpec(
@@ -61,6 +59,6 @@ DOUBLE_DESCENT = FigureSpec(
     "Without ridge the square loss fits every label up to α = 1, where its error peaks; a ridge "
     "removes the peak. Cross-entropy can always separate the samples and has none. Top: test "
     "error; middle: training error; bottom: mean training loss. Lines: theory; symbols: fits.",
-    draw,
+    picture,
     _grids,
 )

@@ -6,45 +6,35 @@ paper says −1/2), square loss α^(−1/2).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from polyceptron.report.figures.base import FigureSpec
-from polyceptron.report.figures.drawing import clear_legend, line, note, panels, symbols
+from polyceptron.report.figures.figure_spec import FigureSpec
 from polyceptron.report.figures.profile import Profile
-from polyceptron.report.figures.table import only
-from polyceptron.report.style import ALPHA, COLOURS, ERROR, style
+from polyceptron.report.pictures.curves import curves_panel
+from polyceptron.report.pictures.parts import Axis, Legend, Note, Panel, Picture, Trace
+from polyceptron.report.style import AXES
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
-class Series(NamedTuple):
-    """One estimator of a figure and how it looks."""
+class Risk(NamedTuple):
+    """One estimator of a figure; no ridge for max-margin."""
 
     estimator: str
     ridge: float | None
-    colour: str
-    marker: str
-    label: str
 
 
 CURVES_4A = (
-    Series("cross-entropy", 0.01, COLOURS["cross-entropy"], "o", r"cross-entropy, $\lambda=0.01$"),
-    Series("square", 1.0, "#D55E00", "s", r"square, $\lambda=1$"),
-    Series("max-margin", None, "#009E73", "^", r"cross-entropy, $\lambda\to0^+$"),
-    Series("square", 0.0, "#CC79A7", "D", r"square, $\lambda\to0^+$"),
-)
-CURVES_4B = (
-    Series("square", 1.0, "#D55E00", "s", r"square, $\lambda=1$"),
-    Series("cross-entropy", 1.0, COLOURS["cross-entropy"], "o", r"cross-entropy, $\lambda=1$"),
-)
+    Risk("cross-entropy", 0.01), Risk("square", 1.0), Risk("max-margin", None), Risk("square", 0.0),
+)  # fmt: skip
+CURVES_4B = (Risk("square", 1.0), Risk("cross-entropy", 1.0))
 EXPONENTS = {"bayes": 1.0, "cross-entropy": 2 / 3, "square": 0.5}  # of CURVES_4B
 LARGEST_ALPHA_4A, LARGEST_ALPHA_4B = 5.0, 1e4
 
 
-def risk_grid(series: Series, sources: list[str], alphas: list[float]) -> dict[str, Any]:
+def risk_grid(series: Risk, sources: list[str], alphas: list[float]) -> dict[str, Any]:
     """A grid of one estimator at k = 3."""
     grid: dict[str, Any] = {
         "sources": sources, "estimators": [series.estimator], "classes": [3], "alpha": alphas,
@@ -88,62 +78,49 @@ def _grids_4b(profile: Profile) -> list[dict[str, Any]]:
     return grids
 
 
-def select(table: pd.DataFrame, series: Series, source: str) -> pd.DataFrame:
-    """The rows of a series."""
-    rows = only(table, source=source, estimator=series.estimator)
-    return rows if series.ridge is None else rows[rows["ridge"] == series.ridge]
+def placed(panel: Panel, place: str, **changes: Any) -> Panel:
+    """The panel with its legend at a place, and with another title or number of columns."""
+    return replace(panel, legend=replace(panel.legend or Legend(), place=place, **changes))
 
 
-def draw_4a(table: pd.DataFrame) -> Figure:
+def in_one_line(panel: Panel) -> Panel:
+    """The panel with the title of its legend in one line."""
+    legend = panel.legend or Legend()
+    return replace(panel, legend=replace(legend, title=legend.title.replace("\n", "; ")))
+
+
+def picture_4a(table: pd.DataFrame) -> Picture:
     """Errors against α."""
-    with style():
-        figure, (ax,) = panels(height=2.9)
-        for series in CURVES_4A:
-            theory = select(table, series, "theory")
-            line(ax, theory, "alpha", "generalisation_error", series.colour)
-            marks = select(table, series, "erm")
-            symbols(
-                ax, marks, "alpha", "generalisation_error", series.colour, series.label,
-                series.marker,
-            )  # fmt: skip
-        bayes = only(table, estimator="bayes")
-        line(ax, bayes, "alpha", "generalisation_error", "black", "Bayes-optimal", linestyle="--")
-        ax.set(xlabel=ALPHA, ylabel=ERROR, xlim=(0, LARGEST_ALPHA_4A + 0.1), ylim=(0.1, 0.7))
-        clear_legend(ax, loc="upper right", **note(table))
-    return figure
+    panel = replace(
+        placed(curves_panel(table), "upper right"),
+        x=Axis(AXES["alpha"], low=0, high=LARGEST_ALPHA_4A + 0.1),
+        y=Axis(AXES["generalisation_error"], low=0.1, high=0.7),
+    )
+    return Picture((panel,))
 
 
-def draw_4b(table: pd.DataFrame) -> Figure:
-    """Errors at large α with their slopes."""
-    with style():
-        figure, (ax,) = panels(height=2.9)
-        for series in CURVES_4B:
-            theory = select(table, series, "theory")
-            line(ax, theory, "alpha", "generalisation_error", series.colour, series.label)
-            marks = select(table, series, "erm")
-            symbols(ax, marks, "alpha", "generalisation_error", series.colour, "", series.marker)
-        bayes = only(table, estimator="bayes")
-        line(ax, bayes, "alpha", "generalisation_error", "black", "Bayes-optimal", linestyle="--")
-        ax.set(xlabel=ALPHA, ylabel=ERROR, xscale="log", yscale="log")
-        ax.set(xlim=(0.85, 9 * LARGEST_ALPHA_4B), ylim=(5e-5, 1))
-        slopes = (("square", "-1/2"), ("cross-entropy", "-2/3"), ("bayes", "-1"))
-        colours = {"bayes": "black"} | {series.estimator: series.colour for series in CURVES_4B}
-        for name, power in slopes:
-            rows = only(table, source="theory", estimator=name)
-            text = rf"$\propto\alpha^{{{power}}}$"
-            _slope(ax, rows, EXPONENTS[name], text, colours[name])
-        clear_legend(ax, loc="lower left", **note(table))
-    return figure
-
-
-def _slope(ax: Axes, rows: pd.DataFrame, exponent: float, text: str, colour: str) -> None:
-    """A straight piece of the theory's slope just below the curve, named at the curve's end."""
-    end = rows.iloc[-1]
-    last, error = float(end["alpha"]), float(end["generalisation_error"])
-    x = [last / 60, last]
-    y = [0.7 * error * (last / a) ** exponent for a in x]
-    ax.plot(x, y, color="0.45", linewidth=0.8, linestyle=(0, (4, 2)))
-    ax.text(1.25 * last, 0.85 * error, text, ha="left", va="center", fontsize=7, color=colour)
+def picture_4b(table: pd.DataFrame) -> Picture:
+    """Errors at large α with their slopes: grey pieces below the curves, named at their ends."""
+    panel = placed(curves_panel(table, log_x=True, log_y=True), "lower left")
+    slopes, notes = [], []
+    theory = table[table["source"] == "theory"].sort_values("alpha")
+    powers = {"square": "−1/2", "cross-entropy": "−2/3", "bayes": "−1"}
+    for name, some in theory.groupby("estimator"):
+        last, error = (float(some[c].iloc[-1]) for c in ("alpha", "generalisation_error"))
+        x = (last / 60, last)
+        y = tuple(0.7 * error * (last / a) ** EXPONENTS[str(name)] for a in x)
+        slopes.append(Trace(x, y, colour="#737373", dash="dash", width=0.7))
+        colour = next(t.colour for t in panel.traces if t.kind == "line" and error in t.y)
+        text = f"*∝ α^{{{powers[str(name)]}}}*"
+        notes.append(Note(1.25 * last, 0.85 * error, text, colour))
+    panel = replace(
+        panel,
+        traces=(*panel.traces, *slopes),
+        notes=tuple(notes),
+        x=replace(panel.x, low=0.85, high=9 * LARGEST_ALPHA_4B),
+        y=replace(panel.y, low=5e-5, high=1.0),
+    )
+    return Picture((panel,))
 
 
 FIG4A = FigureSpec(
@@ -152,7 +129,7 @@ FIG4A = FigureSpec(
     "Error of cross-entropy (λ = 0.01) and square loss (λ = 1) near their best ridge, and without "
     "ridge (max-margin, and minimum norm with its peak at α = 1), against the Bayes-optimal error. "
     "Lines: theory. Symbols: fits, with standard errors.",
-    draw_4a,
+    picture_4a,
     _grids_4a,
 )
 
@@ -162,6 +139,6 @@ FIG4B = FigureSpec(
     "At λ = 1 the error falls as α^(−1/2) for the square loss and as α^(−2/3) for cross-entropy "
     "(the paper says −1/2), against α^(−1) for Bayes. Lines: theory; grey: these slopes; symbols: "
     "fits, with standard errors.",
-    draw_4b,
+    picture_4b,
     _grids_4b,
 )

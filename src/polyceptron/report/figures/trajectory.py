@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from polyceptron.experiments.amp_report import trace_rows
 from polyceptron.model import make_teacher
-from polyceptron.report.figures.base import SEED, FigureSpec
-from polyceptron.report.figures.drawing import clear_legend, panels, symbols
-from polyceptron.report.figures.jobs import Job
+from polyceptron.report.figures.computations import Computation, Row
+from polyceptron.report.figures.erm_curves import placed
+from polyceptron.report.figures.figure_spec import SEED, FigureSpec
 from polyceptron.report.figures.profile import Profile
-from polyceptron.report.figures.table import Row
-from polyceptron.report.style import ERROR, style
+from polyceptron.report.pictures.curves import curves_panel
+from polyceptron.report.pictures.parts import Picture
 from polyceptron.rows import VERSION, Status
 from polyceptron.theory import state_evolution
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
-ALPHAS = {1.5: "#0072B2", 2.5: "#D55E00", 4.0: "#009E73"}
 PHASES = {1.5: "impossible", 2.5: "hard", 4.0: "easy"}
-MARKERS = ("o", "s", "^")
 STEPS = 20
 
 
@@ -52,10 +50,10 @@ def trajectory(
     return rows
 
 
-def _jobs(profile: Profile) -> list[Job]:
+def _runs(profile: Profile) -> list[Computation]:
     d, runs = profile.trace_dimension, profile.amp_runs
     return [
-        Job(
+        Computation(
             trajectory,
             {
                 "prior": "rademacher", "n_classes": 3, "alpha": alpha, "dimension": d,
@@ -63,28 +61,20 @@ def _jobs(profile: Profile) -> list[Job]:
             },
             1 + runs * 3e-7 * alpha * d * d,
         )
-        for alpha in ALPHAS
+        for alpha in PHASES
     ]  # fmt: skip
 
 
-def draw(table: pd.DataFrame) -> Figure:
+def picture(table: pd.DataFrame) -> Picture:
     """Error against the iteration, one colour for each α."""
-    with style():
-        figure, (ax,) = panels(height=2.9)
-        for (alpha, colour), marker in zip(ALPHAS.items(), MARKERS, strict=True):
-            rows = table[table["alpha"] == alpha].sort_values("iteration")
-            theory, marks = (rows[rows["source"] == source] for source in ("theory", "amp"))
-            ax.plot(theory["iteration"], theory["generalisation_error"], color=colour)
-            symbols(
-                ax, marks, "iteration", "generalisation_error", colour,
-                rf"$\alpha = {alpha:g}$ ({PHASES[alpha]})", marker,
-            )  # fmt: skip
-        ax.set(xlabel="iteration $t$", ylabel=ERROR, xlim=(-0.5, STEPS + 0.5), ylim=(-0.015, 0.7))
-        ax.locator_params(axis="x", integer=True)
-        size = int(table["dimension"].dropna().iloc[0])
-        title = f"lines: state evolution\nsymbols: AMP, $d = {size}$"
-        clear_legend(ax, loc="upper right", title=title, title_fontsize=6.5, alignment="left")
-    return figure
+    panel = curves_panel(table.assign(phase=table["alpha"].map(PHASES)), "iteration")
+    title = f"lines: state evolution\nsymbols: AMP, *d = {int(table['dimension'].max())}*"
+    panel = replace(
+        placed(panel, "upper right", title=title),
+        x=replace(panel.x, low=-0.5, high=STEPS + 0.5, ticks=tuple(range(0, STEPS + 1, 5))),
+        y=replace(panel.y, low=-0.015, high=0.7),
+    )
+    return Picture((panel,))
 
 
 TRAJECTORY = FigureSpec(
@@ -94,6 +84,6 @@ TRAJECTORY = FigureSpec(
     "with standard errors) step by step. In the hard phase it stops far from the solution that "
     "exists; in the easy phase it finds it, runs of a finite size a little later than the theory. "
     "Symbols end where every run has converged.",
-    draw,
-    jobs=_jobs,
+    picture,
+    computations=_runs,
 )

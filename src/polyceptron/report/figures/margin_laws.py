@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polyceptron.algorithms.erm import fit_erm
 from polyceptron.model import Teacher
-from polyceptron.report.figures.base import SEED, FigureSpec
-from polyceptron.report.figures.drawing import note, panels
-from polyceptron.report.figures.jobs import Job
+from polyceptron.report.figures.computations import Computation, Row
+from polyceptron.report.figures.erm_curves import placed
+from polyceptron.report.figures.figure_spec import SEED, FigureSpec
 from polyceptron.report.figures.profile import Profile
-from polyceptron.report.figures.table import Row, mean_and_error
-from polyceptron.report.style import style
+from polyceptron.report.pictures.curves import curves_panel
+from polyceptron.report.pictures.parts import Axis, Mark, Note, Panel, Picture, Trace
+from polyceptron.report.pictures.series import fact
+from polyceptron.report.style import label_of
 from polyceptron.rows import VERSION
 from polyceptron.theory.erm import erm_fixed_point, margin_law
 from polyceptron.theory.erm.margins import default_grid
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 ALPHA = 3.0
-LOSSES: dict[str, tuple[float, str]] = {
-    "square": (1.0, r"square, $\lambda=1$"),
-    "cross-entropy": (0.1, r"cross-entropy, $\lambda=0.1$"),
-    "max-margin": (0.0, r"max-margin ($\lambda\to0^+$)"),
-}
-KINDS = {"training": ("#D55E00", "o", (0, (4, 1.5))), "fresh": ("#0072B2", "s", "-")}
+LOSSES = {"square": 1.0, "cross-entropy": 0.1, "max-margin": 0.0}  # with their ridges
+KINDS = ("training", "fresh")
 BINS = 24
 _AT_ATOM = 1e-4  # a fitted margin this close to 1 is on the margin
 
@@ -65,19 +62,26 @@ def margin_rows(
     }  # fmt: skip
     centres = 0.5 * (edges[1:] + edges[:-1])
     for n, kind in enumerate(KINDS):
-        for x, values in zip(centres, np.array([m[n] for m in measured]).T, strict=True):
-            mean, error = mean_and_error(values)
+        densities = np.array([m[n] for m in measured])  # (instances, BINS)
+        for x, mean, error in zip(centres, *_mean_and_error(densities), strict=True):
             rows.append(
-                {**point, "samples": kind, "margin": float(x), "density": mean,
-                 "density_standard_error": error}
+                {**point, "samples": kind, "margin": float(x), "density": float(mean),
+                 "density_standard_error": float(error)}
             )  # fmt: skip
     if law.atom > 0:
-        mean, error = mean_and_error([m[2] for m in measured])
+        (mean,), (error,) = _mean_and_error(np.array([[m[2]] for m in measured]))
         rows.append(
-            {**point, "samples": "training", "margin": law.atom_at, "atom": mean,
-             "atom_standard_error": error}
+            {**point, "samples": "training", "margin": law.atom_at, "atom": float(mean),
+             "atom_standard_error": float(error)}
         )  # fmt: skip
     return rows
+
+
+def _mean_and_error(values: Any) -> tuple[Any, Any]:
+    """Mean and standard error (…,) over the instances of values (instances, …)."""
+    n = len(values)
+    spread = values.std(0, ddof=1) / math.sqrt(n) if n > 1 else np.full(values.shape[1], math.nan)
+    return values.mean(0), spread
 
 
 def _instance(
@@ -107,64 +111,73 @@ def _margins(X: Any, y: Any, weights: Any) -> Any:
     return own - z.max(1)
 
 
-def _jobs(profile: Profile) -> list[Job]:
+def _laws(profile: Profile) -> list[Computation]:
     d, n = profile.erm_dimension, profile.erm_instances
     return [
-        Job(
+        Computation(
             margin_rows,
             {"loss": loss, "ridge": ridge, "alpha": ALPHA, "dimension": d, "instances": n,
              "seed": SEED},
             3 + n * 1.2e-6 * d * d,
         )
-        for loss, (ridge, _) in LOSSES.items()
+        for loss, ridge in LOSSES.items()
     ]  # fmt: skip
 
 
-def draw(table: pd.DataFrame) -> Figure:
+def picture(table: pd.DataFrame) -> Picture:
     """One panel for each loss."""
-    with style():
-        figure, axes = panels(len(LOSSES), height=5.2)
-        for ax, (loss, (_, label)) in zip(axes, LOSSES.items(), strict=True):
-            rows = table[table["estimator"] == loss]
-            for kind, (colour, marker, dashes) in reversed(KINDS.items()):
-                some = rows[(rows["samples"] == kind) & rows["density"].notna()]
-                theory, bars = (some[some["source"] == source] for source in ("theory", "erm"))
-                ax.plot(theory["margin"], theory["density"], color=colour, linestyle=dashes)
-                ax.errorbar(
-                    bars["margin"], bars["density"], bars["density_standard_error"].fillna(0),
-                    color=colour, marker=marker, linestyle="none", markersize=3, elinewidth=0.8,
-                    markerfacecolor="white" if kind == "training" else colour,
-                    label=f"{kind} samples",
-                )  # fmt: skip
-            ax.axvline(0, color="0.6", linewidth=0.6, zorder=0)
-            seen = rows.loc[rows["density"] > 0.004 * rows["density"].max(), "margin"]
-            ax.set_xlim(seen.min(), seen.max())
-            ax.locator_params(axis="x", nbins=7)
-            ax.set_ylabel("density")
-            ax.set_ylim(bottom=0)
-            ax.set_title(label, loc="left", pad=3)
-            if "atom" in rows and rows["atom"].notna().any():
-                _atom(ax, rows)
-        axes[-1].set_xlabel(r"margin $z_y - \max_{h \neq y} z_h$")
-        axes[1].legend(loc="upper right", **note(table))
-    return figure
+    panels: list[Panel] = []
+    for loss, ridge in LOSSES.items():
+        rows = table[table["estimator"] == loss]
+        words = {kind: f"{kind} samples" for kind in KINDS}
+        shown = rows.drop(columns="ridge").assign(samples=rows["samples"].map(words))
+        panel = curves_panel(shown, "margin", "density")
+        seen = rows.loc[rows["density"] > 0.004 * rows["density"].max(), "margin"]
+        title = f"{label_of(loss)}, {fact('ridge', ridge) if ridge else '*λ → 0^{+}*'}"
+        last = len(panels) == len(LOSSES) - 1
+        panel = replace(
+            panel,
+            traces=_told_apart(panel),
+            x=Axis(
+                "margin *z_{y} − max_{h≠y} z_{h}*" if last else "", low=seen.min(), high=seen.max()
+            ),
+            y=Axis("density", low=0.0, high=1.08 * rows["density"].max()),
+            marks=(Mark(0.0, dash="solid", colour="#999999"),),
+            title=title,
+            legend=None,
+        )
+        if rows["atom"].notna().any():
+            panel = _with_atom(panel, rows)
+        panels.append(panel)
+    title = f"lines: theory\nsymbols: fits, *d = {int(table['dimension'].max())}*"
+    panels[1] = placed(panels[1], "upper right", title=title)
+    return Picture(tuple(panels), height=5.2)
 
 
-def _atom(ax: Axes, rows: pd.DataFrame) -> None:
-    """The share of training samples that lie on the margin, as an arrow with both numbers."""
+def _told_apart(panel: Panel) -> tuple[Trace, ...]:
+    """Training samples dashed and hollow, so that fresh ones are seen where both lie."""
+    traces = []
+    for trace in panel.traces:
+        training = trace.label.startswith("training")
+        dash: Any = "dash" if training and trace.kind == "line" else "solid"
+        colour = "#D55E00" if training else "#0072B2"
+        traces.append(replace(trace, colour=colour, hollow=training, dash=dash, size=0.85))
+    return tuple(sorted(traces, key=lambda trace: trace.hollow))
+
+
+def _with_atom(panel: Panel, rows: pd.DataFrame) -> Panel:
+    """The share of training samples that lie on the margin, as a spike with both numbers."""
     atoms = rows[rows["atom"].notna()]
     share = dict(zip(atoms["source"], atoms["atom"], strict=True))
-    top = ax.get_ylim()[1]
-    at = float(atoms["margin"].iloc[0])
-    ax.annotate("", (at, 0.97 * top), (at, 0), arrowprops={"arrowstyle": "-|>", "color": "#D55E00"})
-    ax.text(
-        ax.get_xlim()[1],
-        0.97 * top,
-        f"training samples at 1:\ntheory {share['theory']:.3f}, fits {share['erm']:.3f}",
-        fontsize=6.5,
-        ha="right",
-        va="top",
+    at, top = float(atoms["margin"].iloc[0]), 0.95 * (panel.y.high or 1.0)
+    colour = "#D55E00"
+    spike = (
+        Trace((at, at), (0.0, top), colour=colour),
+        Trace((at,), (top,), kind="symbols", marker="triangle", colour=colour),
     )
+    words = f"training samples at 1:\ntheory {share['theory']:.3f}, fits {share['erm']:.3f}"
+    note = Note(panel.x.high or 0.0, top, words, anchor="right top")
+    return replace(panel, traces=(*panel.traces, *spike), notes=(note,))
 
 
 MARGINS = FigureSpec(
@@ -174,6 +187,6 @@ MARGINS = FigureSpec(
     "point gives the first, the fields alone the second. A negative margin is an error. Max-margin "
     "puts a finite share of its training samples exactly on the margin (arrow). Lines: theory; "
     "symbols: fits, with standard errors.",
-    draw,
-    jobs=_jobs,
+    picture,
+    computations=_laws,
 )

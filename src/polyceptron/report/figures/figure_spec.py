@@ -1,4 +1,4 @@
-"""What a figure is: a name, what it shows, what to compute for it, and how to draw the table."""
+"""What a figure is: a name, what it shows, what to compute for it, and its picture of the table."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from polyceptron.experiments.spec import SweepSpec, parse_spec
-from polyceptron.report.figures.jobs import Job
+from polyceptron.report.figures.computations import Computation
 from polyceptron.report.figures.profile import Profile
+from polyceptron.report.pictures.matplotlib_figure import render_matplotlib
+from polyceptron.report.pictures.parts import Picture
 from polyceptron.rows import VERSION
 
 if TYPE_CHECKING:
@@ -24,36 +26,40 @@ def no_grids(profile: Profile) -> list[dict[str, Any]]:
     return []
 
 
-def no_jobs(profile: Profile) -> list[Job]:
+def no_computations(profile: Profile) -> list[Computation]:
     """For a figure whose table is a sweep and nothing else."""
     return []
 
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """`grids` and `jobs` say what to compute, `draw` makes the picture from the table alone."""
+    """`grids` and `computations` say what to compute, `picture` is a function of the table."""
 
     name: str
     title: str
     caption: str
-    draw: Callable[[pd.DataFrame], Figure]
+    picture: Callable[[pd.DataFrame], Picture]
     grids: Callable[[Profile], list[dict[str, Any]]] = no_grids
-    jobs: Callable[[Profile], list[Job]] = no_jobs
+    computations: Callable[[Profile], list[Computation]] = no_computations
 
     def sweep(self, profile: Profile) -> SweepSpec | None:
         """The sweep behind the figure, if any."""
         grids = self.grids(profile)
         return parse_spec(sweep_toml(self.name, grids), self.name) if grids else None
 
+    def draw(self, table: pd.DataFrame) -> Figure:
+        """The picture by matplotlib."""
+        return render_matplotlib(self.picture(table))
+
     def compute(self, profile: str | Profile = "quick", workers: int | None = None) -> pd.DataFrame:
         """The table behind the figure, computed anew."""
-        from polyceptron.report.figures.run import compute_tables
+        from polyceptron.report.figures.making import compute_tables
 
         return compute_tables([self], profile, workers=workers)[self.name]
 
     def toml(self, profile: Profile) -> str:
         """Everything that made the figure. A file with grids is a sweep: `polyceptron sweep`."""
-        grids, jobs = self.grids(profile), self.jobs(profile)
+        grids = self.grids(profile)
         lines = [
             f"# {self.title}",
             f"# polyceptron {VERSION}, profile {profile.name}. Make it again:",
@@ -66,8 +72,8 @@ class FigureSpec:
         text = "\n".join(lines) + "\n\n"
         if grids:
             text += sweep_toml(self.name, grids)
-        for job in jobs:
-            table = job.toml()
+        for one in self.computations(profile):
+            table = one.toml()
             text += "\n" + (
                 "".join(f"# {line}\n" for line in table.splitlines()) if grids else table
             )

@@ -1,7 +1,7 @@
-"""All figures into a folder: one sweep for their rows, jobs for the rest, then draw and write.
+"""All figures into a folder: one sweep for their rows, computations for the rest, then pictures.
 
 The figures' grids are merged into one sweep, so that workers start once, rows shared by figures are
-computed once, and a run that was stopped resumes from the store.
+computed once, and a run that was stopped resumes: rows from the store, the rest from `computed`.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from polyceptron.experiments.spec import SweepSpec, parse_spec
 from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import run_sweep, sweep_rows
 from polyceptron.files import check_writable, write_atomically, write_text
-from polyceptron.report.figures.base import FigureSpec, sweep_toml
-from polyceptron.report.figures.jobs import run_jobs
+from polyceptron.report.figures.computations import run_computations
+from polyceptron.report.figures.figure_spec import FigureSpec, sweep_toml
 from polyceptron.report.figures.profile import Profile, as_profile
 from polyceptron.report.figures.registry import choose_figures
-from polyceptron.report.figures.table import count_failures, summarise_instances, tidy
-from polyceptron.report.learning_curve import save_figure
+from polyceptron.report.instance_means import count_failures, tidy
+from polyceptron.report.pictures.matplotlib_figure import save_figure
 
 if TYPE_CHECKING:
     import pandas as pd
 
-STORE = "store.sqlite"
+STORE, COMPUTED = "store.sqlite", "computed"
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """Work ahead: rows of the sweep and those stored, jobs, and seconds of one core."""
+class WorkAhead:
+    """Rows to compute, other computations, how many of both are stored, seconds of one core."""
 
     rows: int
+    computations: int
     stored: int
-    jobs: int
     seconds: float
 
 
@@ -54,8 +54,8 @@ def make_figures(
 ) -> list[Path]:
     """Compute and draw the figures (all for no names) into the folder; returns what was written.
 
-    Each leaves NAME.pdf, NAME.png, NAME.csv and NAME.toml; the gallery is index.html, and the
-    instances behind the means are in store.sqlite, from which a stopped run resumes.
+    Each leaves NAME.pdf, NAME.png, NAME.csv and NAME.toml; the gallery is index.html. What is
+    behind the means is in store.sqlite and in `computed`, from which a stopped run resumes.
     """
     from polyceptron.report.gallery import write_gallery
 
@@ -94,15 +94,16 @@ def compute_tables(
         sweep = merged_sweep(figures, profile)
         if sweep is not None:
             run_sweep(sweep, store, workers=workers, progress=progress)
+        asked = [one for figure in figures for one in figure.computations(profile)]
         with ExitStack() as bar:
             tell = bar.enter_context(ProgressBar()) if progress else None
-            jobs = run_jobs([job for f in figures for job in f.jobs(profile)], count, tell)
+            computed = run_computations(asked, Path(store).parent / COMPUTED, count, tell)
         tables = {}
         for figure in figures:
             part = figure.sweep(profile)
-            rows = summarise_instances(sweep_rows(part, store)) if part is not None else []
-            for job in figure.jobs(profile):
-                rows += jobs[job.key]
+            rows = sweep_rows(part, store) if part is not None else []
+            for one in figure.computations(profile):
+                rows += computed[one.key]
             tables[figure.name] = tidy(rows)
     return tables
 
@@ -113,16 +114,20 @@ def merged_sweep(figures: Sequence[FigureSpec], profile: Profile) -> SweepSpec |
     return parse_spec(sweep_toml("rows of the figures", grids)) if grids else None
 
 
-def estimate(
+def work_ahead(
     figures: Sequence[FigureSpec], profile: str | Profile, store: str | Path | None = None
-) -> Estimate:
+) -> WorkAhead:
     """What is to be done, before doing it."""
     profile = as_profile(profile)
-    jobs = {job.key: job for figure in figures for job in figure.jobs(profile)}
-    seconds = sum(job.seconds for job in jobs.values())
+    asked = {one.key: one for figure in figures for one in figure.computations(profile)}
+    todo = list(asked.values())
+    if store is not None:
+        folder = Path(store).parent / COMPUTED
+        todo = [one for one in todo if one.kept(folder) is None]
+    stored, seconds = len(asked) - len(todo), sum(one.seconds for one in todo)
     sweep = merged_sweep(figures, profile)
     if sweep is None:
-        return Estimate(0, 0, len(jobs), seconds)
+        return WorkAhead(0, len(todo), stored, seconds)
     with ExitStack() as stack:
         known = None
         if store is not None and Path(store).exists():
@@ -130,7 +135,8 @@ def estimate(
         plan = make_plan(sweep, known)
     # The sweep's figure for theory is for hard cases; these rows come in warm-started batches.
     theory = sum(part.seconds for name, part in plan.parts.items() if name[0] == "theory")
-    return Estimate(plan.rows, plan.stored, len(jobs), seconds + plan.seconds - 0.9 * theory)
+    seconds += plan.seconds - 0.9 * theory
+    return WorkAhead(plan.rows - plan.stored, len(todo), stored + plan.stored, seconds)
 
 
 def write_figure(

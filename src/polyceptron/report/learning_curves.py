@@ -1,0 +1,101 @@
+"""Learning curves as an object: a tidy table, and a plot that is a function of that table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polyceptron.errors import InvalidInput
+from polyceptron.model import AnyTeacher
+from polyceptron.report.curve_words import curve_html, curve_text
+from polyceptron.report.pictures.curves import curves_picture
+from polyceptron.report.pictures.matplotlib_figure import (
+    check_figure_path,
+    render_matplotlib,
+    save_figure,
+)
+from polyceptron.report.pictures.overlays import overlay
+from polyceptron.report.pictures.sources import read_table
+from polyceptron.rows import frame
+from polyceptron.theory import curve_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+ERROR = "generalisation_error"
+
+
+@dataclass(frozen=True, repr=False)
+class LearningCurve:
+    """Rows of theory, of experiments or of both in `frame`; `plot` draws them.
+
+    A store of experiments on the theory, in four lines:
+
+        import polyceptron as pc
+        estimator, alpha = pc.ERM("square", 1.0), [0.5, 1, 2, 4]
+        ax = pc.learning_curve(pc.Teacher(3), estimator, alpha).plot()
+        pc.LearningCurve.read("runs.sqlite").plot(ax)
+
+    >>> import polyceptron as pc
+    >>> theory = pc.learning_curve(pc.Teacher(3), pc.ERM("square", 1.0), alpha=[1, 2])
+    >>> theory.plot(color="black").get_lines()[0].get_color()
+    'black'
+    """
+
+    frame: pd.DataFrame
+
+    @classmethod
+    def read(cls, path: str | Path) -> LearningCurve:
+        """The rows of a store, or of a table in CSV."""
+        return cls(read_table(path))
+
+    def plot(
+        self, ax: Axes | None = None, *, x: str = "alpha", y: str = ERROR, **style: Any
+    ) -> Axes:
+        """Draw column `y` against `x`: theory as lines, experiments as symbols with their errors.
+
+        Without `ax`, on a new figure of pyplot, which a notebook shows. On axes that already have
+        curves, all are drawn anew together, so that colours stay apart and the legend names k, λ
+        and whatever else differs. `style` is what matplotlib's `plot` takes: `color`, `linewidth`,
+        `marker`, `label`, …
+        """
+        return overlay(ax, self.frame, x, y, style)
+
+    def save(self, path: str | Path, *, x: str = "alpha", y: str = ERROR) -> None:
+        """Draw to a file; the ending says how: pdf, png or svg."""
+        check_figure_path(path)
+        save_figure(render_matplotlib(curves_picture(self.frame, x, y)), path)
+
+    def __repr__(self) -> str:
+        return curve_text(self.frame)
+
+    def _repr_html_(self) -> str:
+        return curve_html(self.frame)
+
+
+def learning_curve(
+    teacher: AnyTeacher,
+    estimator: Any,
+    alpha: Any,
+    *,
+    branch: str = "optimal",
+    tol: float | None = None,
+) -> LearningCurve:
+    """The exact error of one estimator, or of each in a list, at every α.
+
+    >>> import polyceptron as pc
+    >>> print(pc.learning_curve(pc.Teacher(3), pc.BayesOptimal(), alpha=[1, 5]))
+    bayes, optimal, k = 3, gaussian weights: 2 points
+     alpha    error       ±
+       1.0  0.39051 ...
+       5.0  0.15415 ...
+    """
+    estimators = list(estimator) if isinstance(estimator, list | tuple) else [estimator]
+    if not estimators:
+        raise InvalidInput("at least one estimator is needed, for example BayesOptimal()")
+    rows = [
+        row for one in estimators for row in curve_rows(teacher, one, alpha, branch=branch, tol=tol)
+    ]
+    return LearningCurve(frame(rows))
