@@ -130,7 +130,7 @@ def matching_theory(clf: Any, n_classes: int, dimension: int) -> tuple[Teacher, 
     from sklearn.linear_model import LogisticRegression, RidgeClassifier
     from sklearn.pipeline import Pipeline
 
-    from polyceptron.algorithms.estimators import AMPClassifier, ERMClassifier
+    from polyceptron.algorithms.classifiers import AMPClassifier, ERMClassifier
 
     last = clf.steps[-1][1] if isinstance(clf, Pipeline) else clf
     teacher = Teacher(n_classes)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.model import AnyTeacher, GaussianPrior
-from polyceptron.theory.bayes_optimal import check_alpha, fixed_points
-from polyceptron.theory.ensemble import Ensemble, ensemble
-from polyceptron.theory.prior import prior_entropy
+from polyceptron.model import AnyTeacher
+from polyceptron.model.checks import check_alphas
+from polyceptron.theory.bayes_optimal.curve import curve_of
+from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 
 Array = NDArray[np.float64]
 
@@ -27,7 +27,7 @@ FOLD_SPAN = 0.12  # of α_algo, below it
 def fold_grid(teacher: AnyTeacher, alpha: Sequence[float]) -> list[float]:
     """α_algo (1 − s t²), t = 1/n, …, 1, with what `alpha` (n,) has among them: to look closely at.
 
-    Only inside the range of `alpha`; a Gaussian prior has no fold, and its list is empty.
+    Only inside the range of `alpha`; where there is no fold the list is empty.
 
     >>> from polyceptron.model import Perceptron, Teacher
     >>> near = fold_grid(Perceptron("rademacher"), [0.5, 1.4, 2.0])
@@ -36,10 +36,11 @@ def fold_grid(teacher: AnyTeacher, alpha: Sequence[float]) -> list[float]:
     >>> fold_grid(Teacher(3, "gaussian"), [0.5, 2.0])
     []
     """
-    given = check_alpha(alpha)
-    if isinstance(teacher.prior, GaussianPrior):
+    given = check_alphas(alpha)
+    folds = [b.alpha_high for b in curve_of(teacher).branches()[:-1] if b.rising]
+    if not folds:
         return []
-    at = float(_curves(teacher).fold[0].mean())
+    at = max(folds)
     steps = np.arange(FOLD_POINTS, 0, -1) / FOLD_POINTS
     values = (at * (1 - FOLD_SPAN * steps**2)).tolist()
     inside = [a for a in given if values[0] <= a <= at]
@@ -54,20 +55,19 @@ def landscape(
     At fixed α this is stationary in q exactly where q̂ = αI(q), that is at the fixed points of state
     evolution (eq. SE_BO): maxima are stable, minima are barriers. Returns lists `q`, `free_entropy`
     (about `n_points` each) and `extrema` (branch, q, free_entropy, generalisation_error, to `tol`),
-    and `perfect`, the value −H at q = 1 (null for a Gaussian prior, where Φ falls without bound).
+    and `perfect`, the value at q = 1 (null where learning is never perfect).
     """
     points = fixed_points(teacher, alpha, tol)
-    curves = _curves(teacher)
-    grid = curves.grid.q_hat[:, 0]
+    curve = curve_of(teacher)
+    grid = curve.grid(far=False).q_hat
     inside = [p.q_hat for p in points if 0 < p.q_hat < math.inf]
     q_grid = np.linspace(0.002, 0.998, n_points)
-    v = curves.prior_variance(grid, np.zeros(grid.size, dtype=int))
+    v = curve.points(grid).v
     order = np.argsort(1 - v)
     q_hat = np.interp(q_grid, (1 - v)[order], grid[order])
     q_hat = np.unique(np.concatenate([q_hat[(q_hat > grid[0]) & (q_hat < grid[-1])], inside]))
     q, phi = free_entropy(teacher, q_hat, alpha)
-    entropy = prior_entropy(teacher)
-    perfect = None if math.isinf(entropy) else -entropy
+    perfect = float(curve.perfect_entropy(alpha)) if curve.perfect else None
     if perfect is not None:
         q, phi = np.append(q, 1.0), np.append(phi, perfect)
     extrema = [
@@ -92,14 +92,8 @@ def landscape(
 
 
 def free_entropy(teacher: AnyTeacher, q_hat: Array, alpha: float) -> tuple[Array, Array]:
-    """q = F(q̂) and Φ(q; α) at each q̂ (n,), averaged over the replicates of the theory."""
-    curves = _curves(teacher)
-    R = curves.n_replicates
-    points = curves.points(np.repeat(q_hat, R), np.tile(np.arange(R), q_hat.size))
+    """q = F(q̂) and Φ(q; α) at each q̂ (n,)."""
+    points = curve_of(teacher).points(q_hat)
     # The curve's own Φ is at α(q̂); Φ is linear in α with slope Ψ_out at fixed q.
     phi = points.free_entropy + (alpha - points.alpha) * points.channel_entropy
-    return points.q.reshape(-1, R).mean(1), phi.reshape(-1, R).mean(1)
-
-
-def _curves(teacher: AnyTeacher) -> Ensemble:
-    return ensemble(teacher, 6 if teacher.n_classes <= 20 else 4)
+    return points.q, phi

@@ -6,26 +6,20 @@ prior or an estimator, so that a new one appears on the page by a line here.
 
 from __future__ import annotations
 
-from typing import Any
-
-from polyceptron.model.losses import LOSSES, MaxMargin
+from polyceptron.model import LOSSES, PRIORS
 from polyceptron.report.style import LABELS
 
 BAYES, AMP = "bayes", "amp"
-LOSS_NAMES: tuple[str, ...] = tuple(LOSSES)
+LOSS_NAMES: tuple[str, ...] = LOSSES.names
 ESTIMATORS = (BAYES, *LOSS_NAMES)
 SIMULATIONS = (AMP, *LOSS_NAMES)
 FIRST_DRAWN = (BAYES, "cross-entropy", "square")  # when the page opens
-PRIORS: dict[str, Any] = {  # what `Teacher` takes
-    "gaussian": "gaussian",
-    "rademacher": "rademacher",
-    "ternary": ([-1, 0, 1], [0.25, 0.5, 0.25]),
-}
+PRIOR_NAMES: tuple[str, ...] = tuple(prior.name for prior in PRIORS.examples())
 _BY_COST = (BAYES, "square", "max-margin")  # tables and closed forms; any other loss is slower
 
 WORDS: dict[str, dict[str, str]] = {
     "model": {"argmax": "argmax (k classes)", "perceptron": "perceptron (one vector)"},
-    "prior": {"gaussian": "Gaussian", "rademacher": "Rademacher ±1", "ternary": "ternary −1, 0, 1"},
+    "prior": {name: PRIORS.label(name) for name in PRIOR_NAMES},
     "estimators": dict.fromkeys(ESTIMATORS, ""),
     "ridge_rule": {"fixed": "the slider's", "optimal": "optimal at each α"},
     "range_rule": {"follow": "follows the transitions", "set": "as set here"},
@@ -41,8 +35,7 @@ WORDS: dict[str, dict[str, str]] = {
     "simulation": dict.fromkeys(SIMULATIONS, ""),
 }
 CHOICES: dict[str, tuple[str, ...]] = {
-    **{setting: tuple(words) for setting, words in WORDS.items() if setting != "estimators"},
-    "prior": tuple(PRIORS),
+    setting: tuple(words) for setting, words in WORDS.items() if setting != "estimators"
 }
 
 
@@ -53,7 +46,7 @@ def words_for(setting: str, name: str) -> str:
 
 def takes_ridge(name: str) -> bool:
     """Whether an estimator has a ridge: a loss that is not a limit of ridge 0."""
-    return name in LOSS_NAMES and not isinstance(LOSSES[name], MaxMargin)
+    return name in LOSS_NAMES and not LOSSES.read(name).scale_free
 
 
 def quick_first(names: tuple[str, ...]) -> list[str]:

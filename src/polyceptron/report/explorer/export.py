@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from polyceptron.report.explorer.choices import AMP, BAYES, PRIORS, takes_ridge, words_for
+from polyceptron.report.explorer.choices import AMP, BAYES, takes_ridge, words_for
 from polyceptron.report.explorer.curve_tasks import Row, fold_tolerance, tolerance
 from polyceptron.report.explorer.page_settings import PageSettings
 from polyceptron.rows import frame
@@ -112,8 +112,7 @@ def _axes(settings: PageSettings) -> list[str]:
 
 
 def _teacher(settings: PageSettings) -> str:
-    prior = PRIORS[settings.prior]
-    words = f'"{prior}"' if isinstance(prior, str) else repr(prior)
+    words = f'"{settings.prior}"'
     if settings.model == "perceptron":
         return f"pc.Perceptron({words})"
     return f"pc.Teacher({settings.k}, {words})"

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from polyceptron.report.explorer.compute import Row
-from polyceptron.report.explorer.state import State
+from polyceptron.report.explorer.curve_tasks import Row
+from polyceptron.report.explorer.page_settings import PageSettings
 from polyceptron.report.explorer.traces import Simulated, branches, derived, line, symbols
 from polyceptron.report.pictures.parts import Axis, Mark, Panel, Picture, Shade, Trace, numbers
 from polyceptron.report.pictures.plotly_figure import INK, render_plotly
@@ -29,7 +29,7 @@ SHOWN = {
 
 
 def learning_figure(
-    state: State,
+    state: PageSettings,
     curves: Mapping[str, Sequence[Row]],
     transitions: Mapping[str, Any] | None,
     simulations: Sequence[Simulated] = (),
@@ -46,7 +46,7 @@ def learning_figure(
 
 
 def order_figure(
-    state: State,
+    state: PageSettings,
     curves: Mapping[str, Sequence[Row]],
     transitions: Mapping[str, Any] | None = None,
     simulations: Sequence[Simulated] = (),
@@ -76,7 +76,7 @@ def order_figure(
     return _figure(Panel(tuple(traces), Axis(ALPHA, state.scale), _vertical(title, state)), state)
 
 
-def landscape_figure(state: State, found: Mapping[str, Any] | None, phase: str) -> Figure:
+def landscape_figure(state: PageSettings, found: Mapping[str, Any] | None, phase: str) -> Figure:
     """Free entropy against the overlap at the chosen α, with its extrema."""
     x, y = Axis("overlap q", low=-0.03, high=1.03), Axis("free entropy Φ")
     if found is None:
@@ -112,7 +112,7 @@ def landscape_figure(state: State, found: Mapping[str, Any] | None, phase: str) 
     return _figure(Panel(tuple(traces), x, y, title=phase), state)
 
 
-def phase_words(state: State, transitions: Mapping[str, Any] | None) -> str:
+def phase_words(state: PageSettings, transitions: Mapping[str, Any] | None) -> str:
     """Where the chosen α lies, in a few words."""
     if not state.finite_prior:
         return "no transition: the error decays smoothly"
@@ -138,12 +138,12 @@ def _lines(
     return found
 
 
-def _vertical(label: str, state: State) -> Axis:
+def _vertical(label: str, state: PageSettings) -> Axis:
     """The vertical axis as the page asks for it."""
     return Axis(label, state.error_scale, 0.0 if state.error_scale == "linear" else None)
 
 
-def _figure(panel: Panel, state: State) -> Figure:
+def _figure(panel: Panel, state: PageSettings) -> Figure:
     figure = render_plotly(Picture((panel,)))
     # Zooming survives new results, not a new problem.
     figure["layout"]["uirevision"] = (
@@ -154,7 +154,7 @@ def _figure(panel: Panel, state: State) -> Figure:
 
 
 def _transitions(
-    state: State, transitions: Mapping[str, Any] | None
+    state: PageSettings, transitions: Mapping[str, Any] | None
 ) -> tuple[tuple[Mark, ...], tuple[Shade, ...]]:
     """Verticals at the transitions with their names, and the hard phase between."""
     if not transitions or transitions.get("alpha_it") is None:

@@ -15,7 +15,6 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model import (
     AnyTeacher,
     Estimator,
-    GaussianPrior,
     Perceptron,
     Teacher,
     make_estimator,
@@ -24,7 +23,6 @@ from polyceptron.report.explorer.choices import (
     CHOICES,
     ESTIMATORS,
     FIRST_DRAWN,
-    PRIORS,
     takes_ridge,
 )
 
@@ -79,7 +77,7 @@ class PageSettings:
     @property
     def teacher(self) -> AnyTeacher:
         """The rule to be learnt; the perceptron has two classes whatever k says."""
-        prior = PRIORS[self.prior]
+        prior: Any = self.prior
         return Perceptron(prior) if self.model == "perceptron" else Teacher(self.k, prior)
 
     def estimator(self, name: str) -> Estimator:
@@ -91,7 +89,7 @@ class PageSettings:
     @property
     def finite_prior(self) -> bool:
         """Whether there are transitions."""
-        return not isinstance(self.teacher.prior, GaussianPrior)
+        return self.teacher.prior.support is not None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for the browser's store."""

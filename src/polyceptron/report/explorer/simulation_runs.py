@@ -66,8 +66,8 @@ def simulated_ridge(settings: PageSettings, alpha: float) -> float:
         return settings.ridge
     from polyceptron.theory.erm import optimal_ridge
 
-    n_classes = settings.teacher.n_classes
-    return float(optimal_ridge(n_classes, settings.simulation, alpha, tolerance(n_classes)))
+    teacher = settings.teacher
+    return optimal_ridge(teacher, settings.simulation, alpha, tolerance(teacher.n_classes))
 
 
 def averages(rows: list[Row], column: str) -> list[dict[str, Any]]:

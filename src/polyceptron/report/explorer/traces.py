@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from polyceptron.report.explorer.compute import Row, averages
-from polyceptron.report.explorer.state import State
+from polyceptron.report.explorer.curve_tasks import Row
+from polyceptron.report.explorer.page_settings import PageSettings
+from polyceptron.report.explorer.simulation_runs import averages
 from polyceptron.report.pictures.parts import Trace, numbers
 from polyceptron.report.style import MARKERS, colours_of, label_of
 
@@ -22,7 +23,7 @@ BETWEEN = "between computed points"
 class Simulated:
     """Rows of one simulation with the name and the colour under which they are drawn."""
 
-    def __init__(self, state: State, rows: Sequence[Row], number: int) -> None:
+    def __init__(self, state: PageSettings, rows: Sequence[Row], number: int) -> None:
         self.state, self.rows = state, list(rows)
         self.label = f"{label_of(state.simulation)}, d = {state.dimension}"
         self.colour = colours_of([state.simulation])[state.simulation]

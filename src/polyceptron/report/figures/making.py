@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments.engine import available_workers
-from polyceptron.experiments.plan import make_plan
 from polyceptron.experiments.progress import ProgressBar
 from polyceptron.experiments.spec import SweepSpec, parse_spec
 from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import run_sweep, sweep_rows
+from polyceptron.experiments.sweep_plan import make_plan
 from polyceptron.files import check_writable, write_atomically, write_text
 from polyceptron.report.figures.computations import run_computations
 from polyceptron.report.figures.figure_spec import FigureSpec, sweep_toml

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyceptron.algorithms.erm import fit_erm
-from polyceptron.model import Teacher
+from polyceptron.model import ERM, Teacher
 from polyceptron.report.figures.computations import Computation, Row
 from polyceptron.report.figures.erm_curves import placed
 from polyceptron.report.figures.figure_spec import SEED, FigureSpec
@@ -20,7 +20,7 @@ from polyceptron.report.pictures.series import fact
 from polyceptron.report.style import label_of
 from polyceptron.rows import VERSION
 from polyceptron.theory.erm import erm_fixed_point, margin_law
-from polyceptron.theory.erm.margins import default_grid
+from polyceptron.theory.erm.margin_law import default_grid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,10 +37,10 @@ def margin_rows(
 ) -> list[Row]:
     """Densities: theory on a fine grid, instances as a histogram with standard errors."""
     # Above two classes cross-entropy's law is a sampled one: wider cells make it smoother.
-    grid = default_grid(erm_fixed_point(3, loss, ridge, alpha))[::4]
+    grid = default_grid(erm_fixed_point(Teacher(3), ERM(loss, ridge), alpha))[::4]
     if loss == "max-margin":  # its training density jumps here
         grid = np.sort(np.append(grid, [1.0, 1.0 + 1e-6]))
-    law = margin_law(3, loss, ridge, alpha, grid)
+    law = margin_law(Teacher(3), ERM(loss, ridge), alpha, grid)
     base: Row = {
         "model": "argmax", "n_classes": 3, "prior": "gaussian", "estimator": loss, "ridge": ridge,
         "alpha": alpha, "version": VERSION,
@@ -91,7 +91,7 @@ def _instance(
     data_seed, fresh_seed = seed.spawn(2)
     n = round(alpha * dimension)
     data = Teacher(3).sample(n, dimension, data_seed)
-    fit = fit_erm(data.X, data.y, 3, loss, ridge)
+    fit = fit_erm(data.X, data.y, loss, ridge, n_classes=3)
     training = _margins(data.X, data.y, fit.weights)
     X = np.random.default_rng(fresh_seed).standard_normal((4 * n, dimension))
     fresh = _margins(X, (X @ data.weights).argmax(1), fit.weights)

@@ -57,10 +57,9 @@ def read_table(path: str | Path) -> pd.DataFrame:
             start = file.read(16)
         if start == _SQLITE:
             from polyceptron.experiments import Store
-            from polyceptron.experiments.results import results_frame
 
             with Store(source) as store:
-                table = results_frame(store)
+                table = store.frame()
         elif start[:4] == b"PAR1":
             table = pd.read_parquet(source)
         else:
