@@ -146,6 +146,8 @@ def _set_axis(ax: Axes, name: str, axis: Axis) -> None:
     if not getattr(ax, f"get_{name}label")():
         getattr(ax, f"set_{name}label")(as_mathtext(axis.label))
     if getattr(ax, f"get_autoscale{name}_on")() and (axis.low, axis.high) != (None, None):
+        if name == "y" and axis.low is not None and axis.high is None:
+            ax.update_datalim([(0.0, axis.low)], updatex=False)  # in sight when more is drawn
         getattr(ax, f"set_{name}lim")(axis.low, axis.high, auto=None)
     if axis.ticks:
         line = getattr(ax, f"{name}axis")
