@@ -23,6 +23,7 @@ COLOURS = {
 CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("circle", "square", "triangle", "diamond", "cross", "x")
 DASHES = {"amp": "dash", "unstable": "dot", "informed": "dashdot"}
+from polyceptron.model import LOSSES
 
 LABELS = {
     "bayes": "Bayes-optimal",
@@ -77,7 +78,7 @@ SHEET: dict[str, Any] = {
 
 def label_of(name: str) -> str:
     """The words for an estimator, a branch or a source."""
-    return LABELS.get(name, name)
+    return LABELS.get(name) or LOSSES.label(name)
 
 
 def axis_label(column: str) -> str:

@@ -37,10 +37,11 @@ def margin_rows(
 ) -> list[Row]:
     """Densities: theory on a fine grid, instances as a histogram with standard errors."""
     # Above two classes cross-entropy's law is a sampled one: wider cells make it smoother.
-    grid = default_grid(erm_fixed_point(Teacher(3), ERM(loss, ridge), alpha))[::4]
+    estimator = ERM(loss, ridge)  # type: ignore[arg-type]
+    grid = default_grid(erm_fixed_point(Teacher(3), estimator, alpha))[::4]
     if loss == "max-margin":  # its training density jumps here
         grid = np.sort(np.append(grid, [1.0, 1.0 + 1e-6]))
-    law = margin_law(Teacher(3), ERM(loss, ridge), alpha, grid)
+    law = margin_law(Teacher(3), estimator, alpha, grid)
     base: Row = {
         "model": "argmax", "n_classes": 3, "prior": "gaussian", "estimator": loss, "ridge": ridge,
         "alpha": alpha, "version": VERSION,
