@@ -8,7 +8,12 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+import polyceptron as pc
 from polyceptron.theory.erm import erm_fixed_point
+
+
+def fixed_point(k, loss, ridge, alpha, tol=None):
+    return erm_fixed_point(pc.Teacher(k), pc.ERM(loss, ridge), alpha, tol)
 
 
 @pytest.mark.parametrize(
@@ -21,7 +26,7 @@ from polyceptron.theory.erm import erm_fixed_point
     ],
 )
 def test_three_classes(loss, alpha, ridge, error, digits):
-    point = erm_fixed_point(3, loss, ridge, alpha)
+    point = fixed_point(3, loss, ridge, alpha)
     assert point.generalisation_error == pytest.approx(error, abs=0.6 * 10**-digits)
 
 
@@ -68,20 +73,20 @@ def logistic_regression(alpha, ridge):
 @pytest.mark.parametrize(("alpha", "ridge"), [(1.5, 1.0), (4.0, 0.4)])
 def test_two_classes_are_logistic_regression(alpha, ridge):
     m, q, V = logistic_regression(alpha, ridge / 2)
-    point = erm_fixed_point(2, "cross-entropy", ridge, alpha, tol=1e-9)
+    point = fixed_point(2, "cross-entropy", ridge, alpha, tol=1e-9)
     assert point.correlation == pytest.approx(m / math.sqrt(q), abs=1e-6)
     # the difference w₁ − w₂ has norm 2q per direction of unit length, and the unit teacher norm 1
     assert q == pytest.approx(2 * point.q, rel=1e-5)
     assert pytest.approx(2 * point.V, rel=1e-5) == V
-    wrong = erm_fixed_point(2, "cross-entropy", ridge / 2, alpha, tol=1e-9)
+    wrong = fixed_point(2, "cross-entropy", ridge / 2, alpha, tol=1e-9)
     assert abs(wrong.correlation - m / math.sqrt(q)) > 1e-3  # the check can fail
 
 
 def test_known_large_data_constants():
     """αε → 0.4417 for Bayes; 0.5005 for max-margin and 0.4420 for the best ridge at k = 2."""
     alpha = 1e5
-    hard = erm_fixed_point(2, "max-margin", 0, alpha, tol=1e-11).generalisation_error * alpha
-    best = erm_fixed_point(2, "cross-entropy", "optimal", alpha, tol=1e-11)
+    hard = fixed_point(2, "max-margin", 0, alpha, tol=1e-11).generalisation_error * alpha
+    best = fixed_point(2, "cross-entropy", "optimal", alpha, tol=1e-11)
     assert hard == pytest.approx(0.50049, abs=2e-5)
     assert best.generalisation_error * alpha == pytest.approx(0.44198, abs=2e-5)
     assert np.isclose(best.ridge * alpha**2, 0.2232, rtol=0.01)

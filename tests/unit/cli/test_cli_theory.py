@@ -35,8 +35,8 @@ def test_curve_json_holds_the_theory_rows():
     assert [row["alpha"] for row in rows] == [1, 5]
     assert rows[0]["generalisation_error"] == pytest.approx(0.39050958, abs=1e-8)
     columns = {
-        "source", "model", "n_classes", "prior", "noise", "estimator", "alpha", "branch", "m", "q", "V",
-        "generalisation_error", "uncertainty", "free_entropy", "status", "version",
+        "source", "model", "n_classes", "prior", "noise", "estimator", "alpha", "branch", "m", "q",
+        "V", "generalisation_error", "uncertainty", "free_entropy", "status", "version",
     }  # fmt: skip
     assert set(rows[0]) == columns
     assert rows[0]["status"] == "ok"

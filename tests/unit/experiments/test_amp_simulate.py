@@ -57,9 +57,9 @@ def test_runs_do_not_depend_on_how_many_there_are() -> None:
 
 
 def test_the_summary_is_a_mean_with_its_standard_error() -> None:
-    base = {"model": "argmax", "n_classes": 2, "prior": "gaussian", "noise": "none", "estimator": "bayes",
-            "alpha": 1.0, "branch": "amp", "dimension": 10, "n_samples": 10, "V": 0.5,
-            "training_error": 0.0, "q": 0.5, "generalisation_error": 0.2}  # fmt: skip
+    base = {"model": "argmax", "n_classes": 2, "prior": "gaussian", "noise": "none",
+            "estimator": "bayes", "alpha": 1.0, "branch": "amp", "dimension": 10, "n_samples": 10,
+            "V": 0.5, "training_error": 0.0, "q": 0.5, "generalisation_error": 0.2}  # fmt: skip
     rows = [
         {**base, "m": m, "status": status}
         for m, status in ((1.0, "ok"), (2.0, "ok"), (6.0, "not-converged"))

@@ -49,7 +49,24 @@ def test_a_first_order_jump_is_found():
     """With binary weights the Bayes error jumps to 0 at the transition."""
     teacher = pc.Perceptron("rademacher")
     found = plan(teacher, 1e-6, pc.BayesOptimal())
-    assert found.alpha == pytest.approx(pc.transitions(teacher).alpha_it, abs=1e-3)
+    known = pc.transitions(teacher)
+    assert found.alpha == pytest.approx(known.alpha_it, abs=1e-3)
+    assert found.at_jump
+    assert found.algorithm.alpha == pytest.approx(known.alpha_algo, abs=1e-3)
+    assert found.algorithm.row["branch"] == "amp"
+
+
+def test_a_target_inside_a_jump_is_reached_just_above_it():
+    """At α_IT the error falls from 0.23 to 0: 0.1 is met above, not below."""
+    teacher = pc.Teacher(3, "rademacher")
+    found = plan(teacher, 0.1, pc.BayesOptimal())
+    assert found.at_jump
+    assert found.alpha > pc.transitions(teacher).alpha_it
+    assert found.row["generalisation_error"] <= 0.1
+    before = plan(teacher, 0.3, pc.BayesOptimal())  # above the jump's upper end: met smoothly
+    assert not before.at_jump
+    assert before.row["generalisation_error"] == pytest.approx(0.3, rel=2e-4)
+    assert before.algorithm.alpha == pytest.approx(before.alpha, rel=3e-4)
 
 
 @pytest.mark.parametrize("error", [0.0, -0.1, 0.7, 1.0, float("nan"), "small"])

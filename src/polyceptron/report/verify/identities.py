@@ -31,7 +31,7 @@ def entropy_identities(full: bool) -> Iterator[Check]:
             (2, "gaussian", "none", 0.5),
             (2, "rademacher", "none", 2.2),
             (3, "gaussian", "none", 30.0),
-            (2, "laplace", "softmax:2", 2.0),
+            (2, "rademacher", "softmax:2", 2.0),
         ]
     for k, prior, noise, alpha in cases:
         teacher = Teacher(k, as_prior(prior), as_channel(noise))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from polyceptron.numerics.estimate import student_quantile
-from polyceptron.theory.erm.coarse_root import home, residual_on
+from polyceptron.theory.erm.coarse_root import residual_on
 from polyceptron.theory.erm.equations import Equations
 from polyceptron.theory.fields.averages import Array, Averages
 from polyceptron.theory.generalisation import error_on_labels
@@ -114,9 +114,9 @@ def _step(system: Equations, level: int, root: Root) -> tuple[Averages, Array]:
 
 def _refine_sampled(system: Equations, root: Root, tol: float) -> Refined:
     problem = system.problem
-    place, last, level = home(root.theta), problem.n_levels - 1, 1
+    last, level = problem.n_levels - 1, 1
     while True:
-        rule = problem.rule(level, system.law(place))
+        rule = problem.rule(level, system.law(root.theta))
         for _ in range(4):
             sampled = rule(system.law(root.theta))
             one = system.residual(root.theta, sampled.mean())[:, 0]

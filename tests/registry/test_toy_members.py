@@ -1,0 +1,158 @@
+"""A new loss and a new prior need one file: registered, they are known everywhere."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.registry import toy_members
+from tests.registry.harness import check_loss_member, check_prior
+from tests.registry.toy_members import ToyLoss, ToyPrior
+
+import polyceptron as pc
+from polyceptron.experiments import Store, parse_spec, run_sweep
+from polyceptron.experiments.tasks import expand
+from polyceptron.model import LOSSES, PRIORS, as_prior
+
+ROOT = Path(__file__).parents[2]
+SOURCE = Path(pc.__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def toys() -> Iterator[None]:
+    toy_members.register()
+    yield
+    toy_members.unregister()
+
+
+def own_polyceptron(*arguments: str) -> str:
+    """The shell of a program that registers its members before it calls ours."""
+    result = subprocess.run(
+        [sys.executable, str(ROOT / "tests/registry/toy_members.py"), *arguments],
+        capture_output=True, text=True, check=False, env={"COLUMNS": "80", "PATH": "/usr/bin:/bin",
+        "PYTHONPATH": str(SOURCE.parent), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.mark.slow
+def test_they_pass_the_harness() -> None:
+    check_loss_member(ToyLoss(), 3)
+    check_prior(ToyPrior())
+
+
+def test_help_lists_them() -> None:
+    shown = own_polyceptron("curve", "--help")
+    assert "toy-loss" in shown
+    assert "toy-prior" in shown
+    assert "finite[value:probability;...]" in shown  # brackets are not taken for markup
+
+
+def test_the_shell_computes_with_them() -> None:
+    (row,) = json.loads(
+        own_polyceptron(
+            "curve", "-k", "2", "-a", "1.5", "-e", "toy-loss", "--ridge", "0.1", "--json"
+        )
+    )
+    assert (row["estimator"], row["status"]) == ("toy-loss", "ok")
+    assert 0 < row["generalisation_error"] < 0.5
+
+
+@pytest.mark.slow
+def test_theory_and_data_agree_on_them() -> None:
+    """Message passing with the prior and a fit of the loss, at d = 400, against the theory."""
+    teacher = pc.Teacher(2, prior=as_prior("toy-prior"))
+    data = teacher.sample(n_samples=800, dimension=400, seed=0)
+    best = pc.learning_curve(teacher, pc.BayesOptimal(), [2.0]).frame
+    assert best.prior[0] == "toy-prior"
+    found = pc.amp(data.X, data.y, prior="toy-prior")
+    fit = pc.fit_erm(data.X, data.y, "toy-loss", 0.1)
+    risk = pc.learning_curve(teacher, pc.ERM("toy-loss", 0.1), [2.0]).frame  # type: ignore[arg-type]
+    assert risk.estimator[0] == fit.loss == "toy-loss"
+    for weights, row in ((found.weights, best), (fit.weights, risk)):
+        measured = pc.exact_generalisation_error(weights, data.weights).value
+        assert abs(measured - row.generalisation_error[0]) < 0.03
+
+
+SWEEP = """
+[[grid]]
+prior = ["toy-prior"]
+sources = ["theory", "erm", "amp"]
+estimators = ["bayes", "toy-loss"]
+ridge = [0.1, "optimal"]
+alpha = [1.0]
+dimension = [30]
+"""
+
+
+@pytest.mark.slow
+def test_a_sweep_takes_them_to_its_workers(tmp_path: Path) -> None:
+    """Workers are fresh processes, which have not registered anything."""
+    store = tmp_path / "runs.sqlite"
+    report = run_sweep(parse_spec(SWEEP), store, workers=2)
+    with Store(store) as opened:
+        table = opened.frame()
+    assert (report.rows, report.failed) == (6, 0), table.get("reason")
+    assert set(table.prior) == {"toy-prior"}
+    assert set(table.estimator) == {"bayes", "toy-loss"}
+
+
+def test_a_changed_loss_of_the_same_name_is_another_question() -> None:
+    def keys() -> list[str]:
+        return [key for task in expand(parse_spec(SWEEP)) for key in task.keys]
+
+    class Hotter(ToyLoss):
+        name = "toy-loss"
+
+        def value(self, z: object, y: object) -> object:
+            return 1.5 * super().value(z, y)
+
+    before = keys()
+    LOSSES.remove("toy-loss")
+    LOSSES.add(toy_members.Entry("toy-loss", "changed", Hotter))
+    after = keys()
+    assert len(set(before) & set(after)) == 2  # the Bayes-optimal rows do not use the loss
+
+
+def test_the_explorer_lists_them() -> None:
+    """In a program of its own: the page is made once."""
+    if importlib.util.find_spec("polyceptron.report.explorer.choices") is None:
+        pytest.skip("the explorer makes its menus elsewhere")
+    code = (
+        "from tests.registry import toy_members; toy_members.register(); "
+        "from polyceptron.report.explorer import choices; print(vars(choices))"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, check=True, cwd=ROOT,
+    ).stdout  # fmt: skip
+    assert "toy-loss" in shown
+    assert "toy-prior" in shown
+
+
+@pytest.mark.parametrize("name", ["laplace", "sparse-gaussian", "flips"])
+def test_a_member_of_the_package_is_named_in_one_file(name: str) -> None:
+    """Its own: whatever else shows or reads the name asks the registry."""
+    named = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and node.value == name
+    }
+    assert len(named) == 1, named
+    assert named.pop().startswith(("model/priors/", "model/channels/"))
+
+
+def test_they_are_forgotten_afterwards() -> None:
+    toy_members.unregister()
+    assert "toy-loss" not in LOSSES.names
+    assert "toy-prior" not in PRIORS.names
+    with pytest.raises(pc.InvalidInput, match="one of the estimators"):
+        parse_spec('[[grid]]\nsources = "theory"\nalpha = 1\nestimators = "toy-loss"\nridge = 1\n')
