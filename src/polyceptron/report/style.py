@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from polyceptron.model import LOSSES
+
 # Okabe and Ito's palette, which stays apart for every common kind of colour blindness.
 COLOURS = {
     "bayes": "#000000",
@@ -23,7 +25,6 @@ COLOURS = {
 CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("circle", "square", "triangle", "diamond", "cross", "x")
 DASHES = {"amp": "dash", "unstable": "dot", "informed": "dashdot"}
-from polyceptron.model import LOSSES
 
 LABELS = {
     "bayes": "Bayes-optimal",
