@@ -22,7 +22,7 @@ TRACE_COLUMNS = (
 
 def amp(
     alpha: options.Alpha = "1.5",
-    classes: options.Classes = None,
+    classes: options.ClassesOrThree = None,
     prior: options.Prior = "gaussian",
     model: options.Model = "argmax",
     noise: options.Noise = "none",

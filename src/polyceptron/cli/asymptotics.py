@@ -12,7 +12,7 @@ from polyceptron.cli.waiting import waiting
 
 
 def asymptotics(
-    classes: options.Classes = None,
+    classes: options.ClassesOrThree = None,
     prior: options.Prior = "gaussian",
     model: options.Model = "argmax",
     noise: options.Noise = "none",

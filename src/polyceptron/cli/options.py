@@ -67,7 +67,13 @@ def _complete(word: str) -> Any:
 
 
 Classes = Annotated[
-    int | None, typer.Option("--classes", "-k", help="Number of classes k, 2 or more.")
+    int | None, typer.Option("--classes", "-k", help="Number of classes k (2 for the perceptron).")
+]
+ClassesOrThree = Annotated[
+    int | None,
+    typer.Option(
+        "--classes", "-k", help="Number of classes k (default: 3, or 2 for the perceptron)."
+    ),
 ]
 Prior = Annotated[
     str,

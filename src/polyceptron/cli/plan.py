@@ -25,7 +25,7 @@ def plan(
     dimension: Annotated[
         int | None, typer.Option("--dimension", "-d", help="d, to turn α into n = αd.")
     ] = None,
-    classes: options.Classes = None,
+    classes: options.ClassesOrThree = None,
     prior: options.Prior = "gaussian",
     model: options.Model = "argmax",
     noise: options.Noise = "none",

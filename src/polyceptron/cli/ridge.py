@@ -17,7 +17,7 @@ COLUMNS = ("alpha", "ridge", "best", "generalisation_error", "uncertainty", "cle
 
 def ridge(
     alpha: options.Alpha,
-    classes: options.Classes = None,
+    classes: options.ClassesOrThree = None,
     prior: options.Prior = "gaussian",
     model: options.Model = "argmax",
     noise: options.Noise = "none",

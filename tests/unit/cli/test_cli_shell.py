@@ -1,0 +1,203 @@
+"""What every command does at the shell: tables at 80 columns, files, progress, completion."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from polyceptron.cli import app, waiting
+from polyceptron.cli.printing import print_table
+from polyceptron.errors import InvalidInput
+from polyceptron.experiments import parse_spec, run_sweep
+
+SWEEP = """
+[[grid]]
+classes = 2
+sources = ["theory", "erm"]
+estimators = ["square"]
+ridge = [0.1, "optimal"]
+alpha = [1.0]
+dimension = [20]
+instances = 2
+"""
+
+
+def shell(*arguments, columns=80):
+    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": str(columns)})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    path = tmp_path_factory.mktemp("shell") / "runs.sqlite"
+    run_sweep(parse_spec(SWEEP), path, workers=1)
+    return str(path)
+
+
+COMMANDS = {
+    "curve": ("curve", "-k", "2", "-a", "1,2"),
+    "curve of all": (
+        *("curve", "-k", "2", "-a", "1,2", "--noise", "flips:0.1"),
+        *("-e", "bayes", "-e", "cross-entropy", "-e", "square"),
+    ),
+    "branches": ("curve", "-k", "2", "-a", "2.2", "--prior", "rademacher", "--branch", "all"),
+    "transitions": ("transitions", "--model", "perceptron"),
+    "separability": ("separability", "-k", "2", "--noise", "softmax:2"),
+    "ridge": ("ridge", "-k", "2", "-a", "2", "--ridge", "0.1,1", "--noise", "gaussian:0.1"),
+    "asymptotics": ("asymptotics", "-k", "2", "-e", "cross-entropy", "--ridge", "1"),
+    "plan": ("plan", "-k", "2", "--error", "0.1", "-d", "1000"),
+    "plan for samples": ("plan", "-k", "2", "--samples", "2000", "-d", "1000"),
+    "amp": ("amp", "-k", "2", "-d", "60", "--runs", "2", "--noise", "gaussian:0.5"),
+    "trace": ("amp", "-k", "2", "-d", "60", "--trace", "--runs", "2"),
+    "results": ("results", "STORE"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_number_is_whole_at_80_columns(name, store):
+    text = shell(*(store if word == "STORE" else word for word in COMMANDS[name]))
+    lines = [line for line in text.splitlines() if store not in line]
+    assert max(map(len, lines)) <= 80
+    assert "…" not in text
+    assert len(lines) >= 1
+
+
+def test_what_has_no_room_is_named_and_not_cut(capsys):
+    row = {"alpha": 1.0, "q": 0.123456789, "generalisation_error": 0.25, "note": "x" * 70}
+    print_table([row], ("alpha", "q", "generalisation_error", "note"), optional=("note", "q"))
+    shown = capsys.readouterr().out
+    assert "0.25" in shown
+    assert "0.123457" in shown  # leaving out the note is enough
+    assert "x" * 10 not in shown
+    assert "not shown for want of room: note" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("ridge", "is_best"),
+        ("plan", "alpha_uncertainty"),
+        ("plan", "at_jump"),
+        ("amp", "m_standard_error"),
+        ("trace", "theory_q"),
+        ("curve of all", "clean_error"),
+        ("curve", "noise"),
+        ("asymptotics", "exact_constant"),
+        ("separability", "alpha_s"),
+        ("transitions", "noise"),
+        ("plan for samples", "n_samples"),
+    ],
+)
+def test_csv_has_every_column_of_the_json(name, column, tmp_path):
+    path = tmp_path / "rows.csv"
+    arguments = [*COMMANDS[name], "--json", "--csv", str(path)]
+    rows = json.loads(shell(*arguments))
+    table = pd.read_csv(path)
+    assert column in table
+    wanted = {key for row in rows for key, value in row.items() if not isinstance(value, list)}
+    assert wanted <= set(table.columns)
+    assert len(table) == len(rows)
+
+
+def test_both_answers_where_the_target_lies_inside_a_jump():
+    rows = json.loads(
+        shell("plan", "--model", "perceptron", "--prior", "rademacher", "--error", "0.1",
+              "-e", "bayes", "--json")
+    )  # fmt: skip
+    assert [row["branch"] for row in rows] == ["optimal", "amp"]
+    assert rows[0]["alpha"] == pytest.approx(1.244684, abs=1e-5)
+    assert rows[1]["alpha"] == pytest.approx(1.492632, abs=1e-5)
+    assert all(row["at_jump"] for row in rows)
+
+
+def test_samples_and_error_are_inverse_questions():
+    (there,) = json.loads(shell("plan", "-k", "2", "--error", "0.2", "-e", "square", "--json"))
+    n = round(there["alpha"] * 100_000)
+    (back,) = json.loads(
+        shell("plan", "-k", "2", "-n", str(n), "-d", "100000", "-e", "square", "--json")
+    )
+    assert back["generalisation_error"] == pytest.approx(0.2, abs=1e-4)
+    assert (back["n_samples"], back["dimension"]) == (n, 100_000)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("plan",), "--error is missing"),
+        (("plan", "--samples", "10"), "--samples needs --dimension"),
+        (("plan", "--samples", "10", "-d", "5", "--error", "0.1"), "not both"),
+        (("plan", "--samples", "0", "-d", "5"), "samples must be a whole number"),
+        (("separability",), "--classes is missing"),
+        (("separability", "-k", "3", "--noise", "flips:0.9"), "leaves no rule among 3 classes"),
+        (("curve", "-k", "3", "-a", "1", "--noise", "pink"), "unknown noise"),
+        (("curve", "-k", "3", "-a", "1", "--noise", "gaussian:-1"), "variance of gaussian noise"),
+        (("curve", "-k", "3", "-a", "1", "--noise", "softmax:0"), "slope of a softmax teacher"),
+        (("transitions", "-k", "3", "--noise", "flips"), "must be written flips:RATE"),
+        (("amp", "--noise", "softmax:inf"), "slope of a softmax teacher"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments, words):
+    with pytest.raises(InvalidInput, match=words):
+        shell(*arguments)
+
+
+def test_a_file_gets_one_line_of_progress_after_a_while(capsys, monkeypatch):
+    monkeypatch.setattr(waiting, "PATIENCE", 0.05)
+    with waiting.waiting("first") as show:
+        show("looking for the best ridge")
+        time.sleep(0.3)
+    with waiting.waiting("quick"):
+        pass
+    assert capsys.readouterr().err == "looking for the best ridge ...\n"
+
+
+def test_a_terminal_gets_a_spinner():
+    ours, theirs = pty.openpty()
+    code = (
+        "import time; from polyceptron.cli.waiting import waiting\n"
+        "with waiting('counting'):\n    time.sleep(0.4)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stderr=theirs) as process:
+        process.wait()
+    os.close(theirs)
+    seen = b""
+    try:
+        while chunk := os.read(ours, 4096):
+            seen += chunk
+    except OSError:  # how Linux says that the other end is closed
+        pass
+    os.close(ours)
+    assert b"counting" in seen
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("polyceptron cur", "curve"),
+        ("polyceptron curve --noise sof", "softmax:"),
+        ("polyceptron curve --prior rade", "rademacher"),
+        ("polyceptron plan --estimator max", "max-margin"),
+    ],
+)
+def test_the_shell_completes_registered_names(line, wanted):
+    environment = {
+        **os.environ,
+        "_POLYCEPTRON_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split()) - 1),
+    }
+    program = Path(sys.executable).with_name("polyceptron")
+    found = subprocess.run(
+        [str(program)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert wanted in found.stdout.split()
