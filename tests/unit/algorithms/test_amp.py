@@ -10,6 +10,8 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.algorithms import amp, amp_erm
+from polyceptron.model import PRIORS
+from polyceptron.numerics.orthant import argmax_orthant
 from polyceptron.rows import Status
 
 
@@ -23,7 +25,8 @@ def instance(
 @pytest.mark.parametrize(
     ("k", "prior"),
     [(2, "gaussian"), (3, "gaussian"), (5, "gaussian"), (3, "rademacher"), (4, "rademacher"),
-     (13, "rademacher"), (3, ([-1, 0, 2], [0.4, 0.4, 0.2]))],
+     (13, "rademacher"), (3, ([-1, 0, 2], [0.4, 0.4, 0.2])), (3, "sparse-gaussian:0.2"),
+     (4, "laplace"), (2, "ternary")],
 )  # fmt: skip
 def test_converges_and_explains_itself(k: int, prior: object, variances: str) -> None:
     data = instance(k, 1.5, 100, prior)
@@ -80,17 +83,81 @@ def test_an_informed_start_stays_where_the_uninformed_one_is_stuck() -> None:
     assert stuck["generalisation_error"] > 0.1
 
 
-def test_label_noise_is_told_apart_from_ignorance() -> None:
-    """Noisy labels: knowing the noise must beat ignoring it, and keep q = m."""
-    rng = np.random.default_rng(0)
-    X, _, W = instance(3, 4.0, 300)
-    fields = X @ W / np.sqrt(300)
-    y = (fields + rng.standard_normal(fields.shape)).argmax(1)
-    known = amp(X, y, noise=1.0, teacher_weights=W)
-    ignored = amp(X, y, teacher_weights=W)
+@pytest.mark.parametrize(
+    ("noise", "k", "variances"),
+    [(noise, k, v) for noise in ("gaussian:1.0", "flips:0.2") for k in (3, 5)
+     for v in ("shared", "full")] + [("softmax:2.0", 3, "shared")],
+)  # fmt: skip
+def test_label_noise_is_told_apart_from_ignorance(noise: str, k: int, variances: str) -> None:
+    """Noisy labels: knowing the noise must beat ignoring it, and keep q = m (Nishimori)."""
+    X, y, W = pc.Teacher(k, noise=noise).sample(1200, 300, 0)
+    known = amp(X, y, variances=variances, noise=noise, teacher_weights=W, tol=1e-5)
+    ignored = amp(X, y, variances=variances, teacher_weights=W, max_iter=40)
     assert known.status == Status.OK
     assert known.trace[-1]["m"] == pytest.approx(known.trace[-1]["q"], abs=0.06)
     assert known.trace[-1]["generalisation_error"] < ignored.trace[-1]["generalisation_error"]
+
+
+def test_gaussian_noise_is_a_wider_field() -> None:
+    """Δ adds to the variance of the fields: written out with the noiseless channel of numerics."""
+    X, y, _ = pc.Teacher(3, noise="gaussian:0.5").sample(300, 150, 2)
+    d, basis = 150, np.linalg.svd(np.ones((1, 3)))[2][1:].T
+    W, V, f = np.zeros((d, 2)), 1.0, np.zeros((300, 2))
+    for _ in range(6):
+        omega = X @ W / np.sqrt(d) - V * f
+        found = argmax_orthant(omega @ basis.T, y, V + 0.5)
+        f, precision = found.score @ basis, found.curvature.sum() / (2 * d)
+        W, V = (X.T @ f / np.sqrt(d) + precision * W) / (1 + precision), 1 / (1 + precision)
+    ours = amp(X, y, noise="gaussian:0.5", tol=1e-300, max_iter=6)
+    np.testing.assert_allclose(ours.weights, W @ basis.T, atol=1e-12)
+
+
+@pytest.mark.parametrize("entry", PRIORS.entries, ids=lambda e: e.name)
+@pytest.mark.parametrize("model", ["argmax", "perceptron"])
+def test_every_prior_learns_its_own_weights(entry, model: str) -> None:
+    """q = m on average where the prior is the teacher's; no worse than the Gaussian prior."""
+    prior = "finite[-1:0.4;0:0.4;2:0.2]" if entry.brackets else entry.make(*entry.example)
+    teacher = pc.Teacher(3, prior) if model == "argmax" else pc.Perceptron(prior)
+    off, gain = [], []
+    for seed in range(8):
+        X, y, W = teacher.sample(300, 150, seed)
+        options = {"teacher_weights": W, "model": model, "tol": 1e-4}
+        own, plain = amp(X, y, teacher.prior, **options), amp(X, y, "gaussian", **options)
+        if own.status != Status.OK:  # few dimensions, next to a transition
+            continue
+        last, other = own.trace[-1], plain.trace[-1]
+        off.append(last["m"] - last["q"])
+        gain.append(other["generalisation_error"] - last["generalisation_error"])
+    assert len(off) >= 5
+    assert abs(np.mean(off)) < 4 * np.std(off, ddof=1) / np.sqrt(len(off)) + 2 / 150
+    assert np.mean(gain) > -1e-3
+
+
+def test_a_class_without_samples_needs_a_word() -> None:
+    X, y, _ = instance(3)
+    for labels in (y + 1, np.where(y == 1, 2, y), 0 * y):
+        with pytest.raises(pc.InvalidInput, match="has no samples"):
+            amp(X, labels)
+        with pytest.raises(pc.InvalidInput, match="has no samples"):
+            amp_erm(X, labels)
+    assert amp(X, y + 1, n_classes=4, max_iter=3).weights.shape == (120, 4)
+
+
+def test_results_show_themselves_without_arrays() -> None:
+    X, y, W = instance(3)
+    result = amp(X, y, teacher_weights=W)
+    assert repr(result).startswith("AMPResult(status='ok', dimension=120, n_classes=3, n_iter=")
+    assert len(repr(result)) < 250
+    assert "<td>ok</td>" in result._repr_html_()
+    assert "array" not in repr(result) + result._repr_html_()
+
+
+def test_a_ridge_of_zero_is_what_the_loss_says() -> None:
+    X, y, _ = instance(3, 1.0)
+    limit, margin = amp_erm(X, y, "cross-entropy", 0.0), amp_erm(X, y, "max-margin", 0.7)
+    np.testing.assert_allclose(limit.weights, margin.weights, atol=1e-6)
+    with pytest.raises(pc.InvalidInput, match="ridge above 0"):
+        amp_erm(X, y, "square", 0)
 
 
 def test_single_precision_agrees_with_double() -> None:
@@ -139,7 +206,7 @@ AWKWARD = {
 @pytest.mark.parametrize("prior", ["gaussian", "rademacher"])
 def test_awkward_data_never_give_nan(name: str, variances: str, prior: str) -> None:
     X, y = AWKWARD[name](np.random.default_rng(0))
-    result = amp(X, y, prior, variances, max_iter=60)
+    result = amp(X, y, prior, variances, max_iter=60, n_classes=max(2, y.max() + 1))
     assert np.isfinite(result.weights).all()
     assert np.isfinite(result.variance).all()
     assert result.status in (Status.OK, Status.NOT_CONVERGED)
@@ -159,18 +226,20 @@ X0, Y0 = np.ones((6, 2)), np.array([0, 1, 2, 0, 1, 2])
         (lambda: amp(X0, ["a"] * 6), "class indices"),
         (lambda: amp(X0, Y0 - 1), "between 0 and"),
         (lambda: amp(X0, Y0, n_classes=2), "between 0 and 1"),
-        (lambda: amp(X0, Y0, prior="laplace"), "unknown prior"),
+        (lambda: amp(X0, Y0, prior="cauchy"), "unknown prior"),
         (lambda: amp(X0, Y0, variances="some"), "'shared', 'full'"),
         (lambda: amp(X0, Y0, start="warm"), "'uninformed', 'informed'"),
         (lambda: amp(X0, Y0, start="informed"), "teacher_weights"),
         (lambda: amp(X0, Y0, teacher_weights=np.ones((2, 2))), r"\(2, 3\)"),
         (lambda: amp(X0, Y0, model="perceptron"), "2 classes"),
         (lambda: amp(X0, Y0, model="tree"), "unknown model"),
-        (lambda: amp(X0, Y0, noise=-1.0), "noise"),
-        (lambda: amp(X0, Y0, tol=0.0), "tol"),
+        (lambda: amp(X0, Y0, noise=0.5), "unknown noise"),
+        (lambda: amp(X0, Y0, noise="gaussian:-1"), "variance of gaussian noise"),
+        (lambda: amp(X0, Y0, noise="flips:0.9"), "leaves no rule"),
+        (lambda: amp(X0, Y0, tol=0.0), "tolerance"),
         (lambda: amp(X0, Y0, max_iter=0), "max_iter"),
         (lambda: amp_erm(X0, Y0, "hinge"), "unknown loss"),
-        (lambda: amp_erm(X0, Y0, ridge=0.0), "ridge above 0"),
+        (lambda: amp_erm(X0, Y0, ridge=-1.0), "0 or more"),
     ],
 )
 def test_wrong_input_gets_one_sentence(call, message: str) -> None:

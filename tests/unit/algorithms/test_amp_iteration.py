@@ -8,20 +8,20 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from polyceptron.algorithms.amp_state import State, iterate
+from polyceptron.algorithms.message_passing.iteration import Iterate, iterate
 from polyceptron.rows import Status
 
 
-def state(x: float | np.ndarray) -> State:
+def point(x: float | np.ndarray) -> Iterate:
     weights = np.atleast_2d(np.asarray(x, dtype=float))
-    return State(weights, 1.0, np.zeros((1, 3)))
+    return Iterate(weights, 1.0, np.zeros((1, 3)))
 
 
 def run(step, x0, tol=1e-10, max_iter=500):
     seen = []
     end = iterate(
-        lambda s: state(step(s.weights)),
-        state(x0),
+        lambda s: point(step(s.weights)),
+        point(x0),
         tol=tol,
         max_iter=max_iter,
         observe=lambda t, s, residual, damping: seen.append((t, s.weights, residual, damping)),
@@ -33,7 +33,7 @@ def test_a_contraction_is_left_alone() -> None:
     end, seen = run(lambda x: 0.5 * x + 1, [[0.0, 5.0]])
     assert end.status == Status.OK
     assert end.damping == 0
-    np.testing.assert_allclose(end.state.weights, 2, rtol=1e-9)
+    np.testing.assert_allclose(end.last.weights, 2, rtol=1e-9)
     assert [t for t, *_ in seen] == list(range(end.n_iter + 1))
     np.testing.assert_allclose(seen[1][1], 0.5 * seen[0][1] + 1)  # entry t is the t-th iterate
 
@@ -43,7 +43,7 @@ def test_an_oscillation_is_damped_to_its_fixed_point() -> None:
     end, _ = run(lambda x: 3 - 2 * x, [[1.5, 0.2]])
     assert end.status == Status.OK
     assert end.damping > 0
-    np.testing.assert_allclose(end.state.weights, 1, rtol=1e-9)
+    np.testing.assert_allclose(end.last.weights, 1, rtol=1e-9)
 
 
 def test_leaving_a_plateau_is_not_mistaken_for_divergence() -> None:
@@ -61,18 +61,18 @@ def test_damped_small_steps_do_not_count_as_convergence() -> None:
     end, _ = run(lambda x: 1 + (x - 1) @ turn, [[1.1, 1.0]], tol=1e-9, max_iter=3000)
     assert end.status == Status.OK
     assert end.damping > 0
-    x = end.state.weights
+    x = end.last.weights
     assert np.abs(1 + (x - 1) @ turn - x).max() < 1e-7
 
 
 def test_no_fixed_point_says_so_and_returns_the_best() -> None:
     end, seen = run(lambda x: np.where(x > 0, -1 - x, 1 - x), [[0.3, -0.2]], max_iter=200)
     assert end.status == Status.NOT_CONVERGED
-    assert np.isfinite(end.state.weights).all()
+    assert np.isfinite(end.last.weights).all()
     assert end.residual == pytest.approx(min(r for _, _, r, _ in seen if math.isfinite(r)))
 
 
 def test_nan_is_never_returned() -> None:
     end, _ = run(lambda x: x * 1e100 if np.abs(x).max() < 1e150 else x * np.nan, [[1.0, 2.0]])
     assert end.status == Status.NOT_CONVERGED
-    assert np.isfinite(end.state.weights).all()
+    assert np.isfinite(end.last.weights).all()

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -14,12 +15,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import polyceptron as pc
+from polyceptron.algorithms.classifiers import AMPClassifier, ERMClassifier
 from polyceptron.algorithms.compression import Compression
-from polyceptron.algorithms.estimators import AMPClassifier, ERMClassifier
 from polyceptron.errors import InvalidInput
-from polyceptron.model import Teacher
+from polyceptron.model import CrossEntropy, Teacher, as_channel
 
-BOTH = [ERMClassifier(), AMPClassifier(noise=0.2)]
+BOTH = [ERMClassifier(), AMPClassifier(noise="gaussian:0.2")]
 
 
 def accuracy(model, X, y, folds):
@@ -52,7 +53,7 @@ def test_message_passing_is_calibrated_on_its_own_model(k):
         X, y, W = Teacher(k).sample(400, 200, seed=seed)
         fresh = np.random.default_rng(100 + seed).standard_normal((4000, 200))
         truth = (fresh @ W).argmax(1)
-        p = AMPClassifier(noise=0, fit_intercept=False).fit(X, y).predict_proba(fresh)
+        p = AMPClassifier(noise="none", fit_intercept=False).fit(X, y).predict_proba(fresh)
         confidence, hit = p.max(1), p.argmax(1) == truth
         order = np.argsort(confidence).reshape(4, -1)
         gaps.append(hit[order].mean(1) - confidence[order].mean(1))
@@ -107,7 +108,7 @@ def test_hard_shapes_of_data_give_finite_answers(model):
 def test_full_and_shared_variances_agree_on_their_own_model(k):
     X, y, _ = Teacher(k).sample(300, 150, seed=4)
     shared, full = (
-        AMPClassifier(variances=v, noise=0, fit_intercept=False).fit(X, y).predict_proba(X)
+        AMPClassifier(variances=v, noise="none", fit_intercept=False).fit(X, y).predict_proba(X)
         for v in ("shared", "full")
     )
     assert np.abs(shared - full).mean() < 0.02
@@ -121,7 +122,7 @@ def test_a_constant_matrix_is_a_clear_sentence():
 def test_no_convergence_is_a_warning_and_a_usable_classifier():
     X, y = load_iris(return_X_y=True)
     with pytest.warns(ConvergenceWarning, match="did not converge"):
-        model = AMPClassifier(noise=0.2, max_iter=2).fit(X, y)
+        model = AMPClassifier(noise="gaussian:0.2", max_iter=2).fit(X, y)
     assert np.isfinite(model.predict_proba(X)).all()
     assert not model.converged_
 
@@ -158,7 +159,7 @@ def test_pipeline_grid_search_and_learning_curve():
         cv=3,
     ).fit(X, y)
     assert search.best_score_ > 0.9
-    model = AMPClassifier(noise=0.2)
+    model = AMPClassifier(noise="gaussian:0.2")
     _, _, test = learning_curve(
         model, X, y, train_sizes=[40, 100], cv=3, shuffle=True, random_state=0
     )
@@ -172,9 +173,72 @@ def test_losses_of_the_erm_classifier():
     assert margin.score(X, y) == 1
     assert not hasattr(margin, "predict_proba")
     square = ERMClassifier("square", ridge=1.0, fit_intercept=False, standardise=False).fit(X, y)
-    exact = pc.fit_erm(X, y, 3, "square", 1.0).weights / np.sqrt(30)
+    A = X / np.sqrt(30)
+    exact = np.linalg.solve(A.T @ A + np.eye(30), A.T @ np.eye(3)[y]) / np.sqrt(30)
     assert np.allclose(square.coef_.T, exact)
     assert hasattr(ERMClassifier(), "predict_proba")
+
+
+class Steep(CrossEntropy):
+    """Five times the cross-entropy, with the softmax of cross-entropy as its probabilities."""
+
+    name = "steep"
+
+    def value(self, z, y):
+        return 5 * CrossEntropy().value(z, y)
+
+    def gradient(self, z, y):
+        return 5 * CrossEntropy().gradient(z, y)
+
+    def hessian(self, z, y):
+        return 5 * CrossEntropy().hessian(z, y)
+
+    def probabilities(self, z):
+        return CrossEntropy().probabilities(z)
+
+
+@pytest.mark.parametrize("load", [load_iris, load_breast_cancer])
+def test_a_loss_of_ones_own_in_the_classifier(load):
+    """Five times the loss is the loss at a fifth of the ridge."""
+    X, y = load(return_X_y=True)
+    own = ERMClassifier(Steep(), ridge=0.5, tol=1e-9).fit(X, y)
+    plain = ERMClassifier("cross-entropy", ridge=0.1, tol=1e-9).fit(X, y)
+    assert np.allclose(own.coef_, plain.coef_, atol=1e-6)
+    assert np.allclose(own.predict_proba(X), plain.predict_proba(X), atol=1e-6)
+    assert clone(own).loss.name == "steep"
+
+
+def test_no_warning_where_the_minimiser_is_zero():
+    """Mirrored samples of either label, balanced: every weight and bias is 0."""
+    rng = np.random.default_rng(0)
+    half = rng.standard_normal((15, 4))
+    X = np.vstack([half] * 3)
+    y = np.repeat([0, 1, 2], 15)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for loss in ("cross-entropy", "square"):
+            model = ERMClassifier(loss).fit(X, y)
+            assert np.abs(model.coef_).max() < 1e-12
+        assert np.allclose(ERMClassifier().fit(X, y).predict_proba(X), 1 / 3)
+
+
+@pytest.mark.parametrize("noise", ["none", "gaussian:0.3", "flips:0.1"])
+def test_every_noise_in_the_classifier(noise):
+    """Log-loss on fresh labels: knowing the noise beats the noise of another size."""
+    X, y, W = Teacher(3, noise=noise).sample(800, 100, seed=1)
+    channel = as_channel(noise)
+    fresh = np.random.default_rng(5).standard_normal((3000, 100))
+    truth = channel.sample(fresh @ W / 10, np.random.default_rng(6))
+
+    def log_loss(model):
+        p = model.fit(X, y).predict_proba(fresh)
+        return -np.log(np.maximum(p[np.arange(3000), truth], 1e-12)).mean()
+
+    options = {"fit_intercept": False, "standardise": False, "compress": False}
+    own = AMPClassifier(noise=channel, **options)
+    assert log_loss(own) < log_loss(AMPClassifier(noise="gaussian:3", **options))
+    assert own.noise_.name == noise
+    assert np.allclose(own.predict_proba(fresh).sum(1), 1)
 
 
 def test_erm_classifier_is_logistic_regression_in_other_units():
@@ -209,9 +273,9 @@ def test_compression_finds_loud_directions_of_large_data_without_their_gram_matr
 
 def test_bad_parameters_are_sentences():
     X, y = load_iris(return_X_y=True)
-    with pytest.raises(InvalidInput, match="noise must be"):
-        AMPClassifier(noise=-1).fit(X, y)
-    with pytest.raises(InvalidInput, match="noise must be"):
+    with pytest.raises(InvalidInput, match="noise must be 'auto', a Channel"):
+        AMPClassifier(noise=0.1).fit(X, y)
+    with pytest.raises(InvalidInput, match=r"unknown noise 'some'.*'auto'"):
         AMPClassifier(noise="some").fit(X, y)
     with pytest.raises(InvalidInput, match="unknown loss"):
         ERMClassifier("hinge").fit(X, y)

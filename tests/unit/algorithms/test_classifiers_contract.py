@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from polyceptron.algorithms.estimators import AMPClassifier, ERMClassifier
+from polyceptron.algorithms.classifiers import AMPClassifier, ERMClassifier
 
 
 @parametrize_with_checks(
@@ -12,7 +12,7 @@ from polyceptron.algorithms.estimators import AMPClassifier, ERMClassifier
         ERMClassifier(),
         ERMClassifier("square", ridge=1.0),
         AMPClassifier(),
-        AMPClassifier(noise=0.1, fit_intercept=False),
+        AMPClassifier(noise="gaussian:0.1", fit_intercept=False),
     ]
 )
 def test_estimator_contract(estimator, check):

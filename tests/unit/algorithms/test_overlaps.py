@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from polyceptron.algorithms.agreement import (
+from polyceptron.algorithms.class_agreement import (
     _factors,
     _line_agreement,
     _normal_points,
@@ -15,6 +15,7 @@ from polyceptron.algorithms.agreement import (
 )
 from polyceptron.algorithms.overlaps import exact_generalisation_error, overlaps
 from polyceptron.errors import InvalidInput
+from polyceptron.model import as_channel
 from polyceptron.numerics.orthant import argmax_orthant
 from polyceptron.theory.generalisation import generalisation_error
 
@@ -126,6 +127,55 @@ def test_two_classes_keep_relative_precision_at_small_angles():
     D = np.random.default_rng(8).standard_normal((50, 2))
     values = [exact_generalisation_error(T + step * D, T).value for step in (1e-9, 1e-10)]
     assert values[0] / values[1] == pytest.approx(10, rel=1e-4)
+
+
+@pytest.mark.parametrize("noise", ["gaussian:0.3", "flips:0.15"])
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_error_on_labels_as_drawn_agrees_with_drawn_labels(k, noise):
+    """Fields have the teacher's own scale: W*ᵀx/√d; also for the teacher itself as student."""
+    d, n = 30, 200_000
+    W, T = pair(k, d, 0.8, seed=k)
+    T = 1.3 * T
+    for student in (W, T):
+        value, uncertainty = exact_generalisation_error(student, T, noise=noise)
+        rng = np.random.default_rng(11)
+        _, R = np.linalg.qr(np.hstack([student, T]))
+        z = rng.standard_normal((n, R.shape[0])) @ R / math.sqrt(d)
+        labels = as_channel(noise).sample(z[:, k:], rng)
+        rate = float((z[:, :k].argmax(1) != labels).mean())
+        spread = math.sqrt(rate * (1 - rate) / n)
+        assert abs(value - rate) < 4 * spread + uncertainty
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_symmetric_weights_with_noise_give_the_channels_own_error(k):
+    """For class-symmetric weights the channel has the answer from ρ alone."""
+    W, T = symmetric_pair(k, 0.7)
+    T, W = T * math.sqrt(3 * k), W * 2.0  # columns of norm √d: fields of unit variance
+    tau = 0.7 / math.sqrt(1 - 0.7**2)
+    for noise in ("gaussian:0.5", "flips:0.2"):
+        value, uncertainty = exact_generalisation_error(W, T, noise=noise)
+        theory = as_channel(noise).drawn_error(
+            tau, k, lambda t: generalisation_error(t / np.sqrt(1 + t * t), k)
+        )
+        assert abs(value - float(theory)) < 1e-10 + uncertainty
+    assert exact_generalisation_error(T, T, noise="flips:0.2").value == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(("k", "rho"), [(4, 0.6), (6, 0.9)])
+def test_the_uncertainty_of_many_classes_holds_in_99_of_100_cases(k, rho):
+    """A hundred seeds, each with few points, against the mean of all."""
+    W, T = pair(k, 12, rho, seed=100, uneven=True)
+    found = np.array([exact_generalisation_error(W, T, tol=0.5, seed=s) for s in range(100)])
+    inside = np.abs(found[:, 0] - found[:, 0].mean()) <= found[:, 1]
+    assert inside.sum() >= 96  # 99 expected; fewer than 96 happen once in 300 runs
+    assert (np.abs(found[:, 0] - found[:, 0].mean()) <= found[:, 1] / 2.947).sum() < 90
+
+
+def test_a_noise_without_an_exact_error_says_so():
+    W, T = pair(3, 10, 0.5, seed=1)
+    with pytest.raises(InvalidInput, match="Gaussian, or flip"):
+        exact_generalisation_error(W, T, noise="softmax:2")
 
 
 def test_overlaps_ignore_what_is_common_to_all_classes():

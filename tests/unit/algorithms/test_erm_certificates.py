@@ -1,0 +1,132 @@
+"""Certificates against minimisers found in fifty digits, on problems close to singular."""
+
+from __future__ import annotations
+
+import warnings
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from polyceptron.algorithms.design import as_design
+from polyceptron.algorithms.erm import fit_erm
+from polyceptron.algorithms.erm.rounding import sum_rounding
+from polyceptron.model import Teacher
+from polyceptron.rows import Status
+
+
+def minimiser(X, y, k, ridge, start, loss):
+    """Newton's method in fifty digits, in all d·k coordinates, from weights nearby."""
+    with mp.workdps(50):
+        n, d = X.shape
+        A, W = mp.matrix(X.tolist()) / mp.sqrt(d), mp.matrix(start.tolist())
+        for _ in range(40):
+            Z, G, H = A * W, mp.mpf(ridge) * W, mp.mpf(ridge) * mp.eye(d * k)
+            for i in range(n):
+                if loss == "square":
+                    g = [Z[i, h] - int(h == y[i]) for h in range(k)]
+                    bend = mp.eye(k)
+                else:
+                    e = [mp.exp(Z[i, h]) for h in range(k)]
+                    p = [x / mp.fsum(e) for x in e]
+                    g = [p[h] - int(h == y[i]) for h in range(k)]
+                    bend = mp.diag(p) - mp.matrix(p) * mp.matrix(p).T
+                for a in range(d):
+                    for h in range(k):
+                        G[a, h] += A[i, a] * g[h]
+                        for b in range(d):
+                            for j in range(k):
+                                H[a * k + h, b * k + j] += A[i, a] * A[i, b] * bend[h, j]
+            step = mp.lu_solve(H, mp.matrix([G[a, h] for a in range(d) for h in range(k)]))
+            for a in range(d):
+                for h in range(k):
+                    W[a, h] -= step[a * k + h]
+            if mp.norm(step) < mp.mpf(10) ** -35 * (1 + mp.norm(W)):
+                return W
+    raise AssertionError("the reference did not converge")
+
+
+def near_rank_one(seed):
+    rng = np.random.default_rng(seed)
+    n, d, k = [(12, 4, 3), (20, 3, 2), (6, 5, 3)][seed % 3]
+    X = rng.standard_normal((n, 1)) @ rng.standard_normal((1, d)) * 10.0 ** rng.uniform(-1, 3)
+    X += 10.0 ** rng.uniform(-8, -2) * rng.standard_normal((n, d))
+    return X, rng.permutation(np.arange(n) % k), k, 10.0 ** rng.uniform(-8, -1)
+
+
+def distance(fit, exact):
+    with mp.workdps(50):
+        return float(mp.norm(mp.matrix(fit.weights.tolist()) - exact))
+
+
+@pytest.mark.parametrize("loss", ["cross-entropy", "square"])
+def test_the_bound_holds_on_nearly_singular_problems(loss):
+    falsified = 0
+    for seed in range(40):
+        X, y, k, ridge = near_rank_one(seed)
+        fit = fit_erm(X, y, loss, ridge)
+        off = distance(fit, minimiser(X, y, k, ridge, fit.weights, loss))
+        assert off <= fit.distance_bound, seed
+        falsified += off > fit.gradient_norm / ridge
+        if fit.status == Status.OK:
+            assert off <= 1e-8 * np.linalg.norm(fit.weights), seed
+    assert falsified > 0 or loss == "square"  # without rounding the bound would be false
+
+
+def test_the_generic_newton_solver_has_the_same_certificate():
+    for seed in (3, 4, 8):
+        X, y, k, ridge = near_rank_one(seed)
+        fit = fit_erm(X, y, "cross-entropy", ridge, solver="newton")
+        exact = minimiser(X, y, k, ridge, fit.weights, "cross-entropy")
+        assert distance(fit, exact) <= fit.distance_bound
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3])
+def test_well_conditioned_problems_lose_nothing_to_rounding(scale):
+    """The bound is the gradient's norm over the ridge to a few digits, and the status OK."""
+    X, y, _ = Teacher(3).sample(400, 100, seed=3)
+    fit = fit_erm(scale * X, y, "cross-entropy", 0.01 * scale**2)
+    assert fit.status == Status.OK
+    assert fit.distance_bound < 1.1 * fit.gradient_norm / fit.ridge
+
+
+@pytest.mark.parametrize("loss", ["cross-entropy", "square"])
+@pytest.mark.parametrize("start", [None, 1.0])
+def test_a_minimiser_at_zero_is_certified(loss, start):
+    """Every sample occurs once with each label: there is nothing to learn (but a common part)."""
+    half = np.random.default_rng(1).standard_normal((40, 7))
+    half -= half.mean(0)
+    X, y = np.vstack([half] * 3), np.repeat([0, 1, 2], 40)
+    begin = None if start is None else start * np.ones((7, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit = fit_erm(X, y, loss, 0.1, start=begin)
+    assert fit.status == Status.OK
+    assert np.linalg.norm(fit.weights) <= 2 * fit.distance_bound + 1e-14
+    assert fit.distance_bound < 1e-11
+
+
+def test_features_of_zero_are_certified():
+    for loss in ("cross-entropy", "square"):
+        fit = fit_erm(np.zeros((6, 2)), [0, 1, 2, 0, 1, 2], loss, 0.1)
+        assert fit.status == Status.OK
+        assert not fit.weights.any()
+
+
+@pytest.mark.parametrize("length", [10, 1000, 30_000])
+def test_sums_of_products_round_less_than_said(length):
+    """Products of one sign, where rounding adds up most, against exact rational sums."""
+    rng = np.random.default_rng(length)
+    for _ in range(5):
+        x, u = np.abs(rng.standard_normal(length)), np.abs(rng.standard_normal(length))
+        exact = sum(int(a * 2**60) * int(b * 2**60) for a, b in zip(x, u, strict=True))
+        x, u = (np.array([int(a * 2**60) / 2**60 for a in v]) for v in (x, u))
+        off = abs(mp.mpf(float(x @ u)) - mp.mpf(exact) / mp.mpf(2) ** 120)
+        assert off <= sum_rounding(length) * float(x @ u)
+
+
+def test_the_stretch_is_an_upper_bound_and_not_a_wild_one():
+    for shape in ((200, 50), (30, 400)):
+        X = np.random.default_rng(0).standard_normal(shape)
+        exact = np.linalg.norm(X, 2) / np.sqrt(shape[1])
+        assert exact <= as_design(X).stretch < 2 * exact
