@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.theory.bayes_optimal.curve import CurvePoints, SolutionCurve
+from polyceptron.theory.bayes_optimal.curve import Branch, CurvePoints, SolutionCurve
 
 Array = NDArray[Any]
 
@@ -54,23 +54,21 @@ def _cross(
     far: bool,
     found: list[list[Crossing]],
 ) -> None:
-    grid = curve.grid(far=far)
-    edges = [branch.low for branch in curve.branches(far=far)]
-    stretch = np.searchsorted(edges, np.log(grid.q_hat[:-1]), side="right") - 1
-    folds = _folds(curve, far)
-    which, index = [], []
-    for n in wanted:
-        above = grid.alpha >= alphas[n]
-        flips = np.flatnonzero(above[1:] != above[:-1])
-        which += [n] * flips.size
-        index += flips.tolist()
-    at = _bisect(curve, grid, np.array(index, dtype=int), np.array([alphas[n] for n in which]))
-    if which:
-        parts = np.stack(_trust(curve, at, folds, stretch[index]))
-        rises = grid.alpha[np.array(index) + 1] > grid.alpha[index]
-        for i, n in enumerate(which):
-            values = (at.q_hat[i], at.v[i], at.free_entropy[i], *parts[:, i])
-            found[n].append(Crossing(bool(rises[i]), *(float(value) for value in values)))
+    """Add to `found` the crossings of the wanted α on the near or on the far curve."""
+    branches, folds = curve.branches(far=far), _folds(curve, far)
+    met = [
+        (n, i)
+        for n in wanted
+        for i, b in enumerate(branches)
+        if min(b.alpha_low, b.alpha_high) < alphas[n] <= max(b.alpha_low, b.alpha_high)
+    ]
+    if met:
+        stretch = np.array([i for _, i in met])
+        at = _bisect(curve, [branches[i] for i in stretch], np.array([alphas[n] for n, _ in met]))
+        parts = np.stack(_trust(curve, at, folds, stretch))
+        for column, (n, i) in enumerate(met):
+            values = (at.q_hat[column], at.v[column], at.free_entropy[column], *parts[:, column])
+            found[n].append(Crossing(branches[i].rising, *(float(value) for value in values)))
     for fold in folds:
         for n in wanted:
             if fold.maximum and 0 < np.log(alphas[n] / fold.alpha) <= fold.uncertainty:
@@ -119,11 +117,11 @@ def _folds(curve: SolutionCurve, far: bool) -> list[Fold]:
     ]
 
 
-def _bisect(curve: SolutionCurve, grid: CurvePoints, index: Array, alpha: Array) -> CurvePoints:
-    """Bisect ln q̂ between grid points index and index + 1, for every α (n,) at once."""
-    low, high = np.log(grid.q_hat[index]), np.log(grid.q_hat[index + 1])
-    rises = grid.alpha[index + 1] >= alpha
-    for _ in range(60):
+def _bisect(curve: SolutionCurve, branches: list[Branch], alpha: Array) -> CurvePoints:
+    """Bisect ln q̂ on each branch for its α (n,), all at once."""
+    low, high = (np.array([getattr(b, end) for b in branches]) for end in ("low", "high"))
+    rises = np.array([b.rising for b in branches])
+    for _ in range(64):
         middle = 0.5 * (low + high)
         too_high = (curve.points(np.exp(middle)).alpha >= alpha) == rises
         low, high = np.where(too_high, low, middle), np.where(too_high, middle, high)

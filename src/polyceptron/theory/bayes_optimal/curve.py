@@ -31,7 +31,7 @@ Array = NDArray[Any]
 _FLOOR = 1e-12  # relative error claimed for the deterministic rules, on top of the proxies' own
 _SAMPLED_FLOOR = 1e-7  # and for the sampled ones: the step of their winner's table
 _SMALLEST, _LARGEST = 1e-30, 1e22  # of q̂: α from 1e-12 to 1e8 for every channel
-_FIRST_STAGE = 1e4  # q̂ up to which a continuous prior's curve is always built; see `grid`
+_FIRST_STAGE = 9990.0  # q̂ up to which a continuous prior's curve is always built: four panels
 _NO_LESS = 1e-300  # stands for v = 0, where τ is infinite
 
 
@@ -197,7 +197,7 @@ class SolutionCurve:
     def grid(self, *, far: bool) -> CurvePoints:
         """The curve on a grid of q̂ that spans it and contains every fold.
 
-        A continuous prior's curve is built up to q̂ = 1e4, where v ~ 1/q̂ already and α rises for
+        A continuous prior's curve is built up to q̂ ≈ 1e4, where v ~ 1/q̂ already and α rises for
         good, and beyond only where `far`.
         """
         return self._far_grid if far else self._near_grid
@@ -261,13 +261,39 @@ class SolutionCurve:
         return self.points(np.unique(np.concatenate([q_hat, folds])))
 
     def branches(self, *, far: bool = False) -> list[Branch]:
-        """The stretches between folds, in the order of q̂."""
-        grid = self.grid(far=far)
+        """The stretches between folds, in the order of q̂.
+
+        A turn and the next that differ in α by no more than α is uncertain there are no folds.
+        """
+        return self._far_branches if far else self._near_branches
+
+    @cached_property
+    def _near_branches(self) -> list[Branch]:
+        return self._branches(self._near_grid)
+
+    @cached_property
+    def _far_branches(self) -> list[Branch]:
+        return self._branches(self._far_grid)
+
+    def _branches(self, grid: CurvePoints) -> list[Branch]:
         rising = np.diff(grid.alpha) > 0
         cuts = [0, *(np.flatnonzero(rising[1:] != rising[:-1]) + 1).tolist(), rising.size]
+        if len(cuts) > 2:
+            at = CurvePoints(*(part[cuts] for part in grid))
+            u = 3 * self.alpha_uncertainty(at)
+            log_alpha = np.log(at.alpha)
+            keep = list(range(len(cuts)))
+            while len(keep) > 2:
+                heights = np.abs(np.diff(log_alpha[keep])) - np.maximum(u[keep][1:], u[keep][:-1])
+                smallest = int(heights.argmin())
+                if heights[smallest] > 0:
+                    break
+                # Between two turns both go; at an end only the turn does.
+                del keep[max(smallest, 1) : min(smallest + 2, len(keep) - 1)]
+            cuts = [cuts[i] for i in keep]
         x, alpha = np.log(grid.q_hat), grid.alpha
         return [
-            Branch(bool(rising[i]), float(x[i]), float(x[j]), float(alpha[i]), float(alpha[j]))
+            Branch(bool(alpha[j] > alpha[i]), *(float(a) for a in (x[i], x[j], alpha[i], alpha[j])))
             for i, j in zip(cuts[:-1], cuts[1:], strict=True)
         ]
 

@@ -53,7 +53,7 @@ def fine_fold(teacher: AnyTeacher, x: float, level: int) -> tuple[float, float, 
     bias = (R - 1) * (left_out.mean() - top)
     spread = math.sqrt((R - 1) / R * float(((left_out - left_out.mean()) ** 2).sum()))
     uncertainty = student_quantile(R) * spread + abs(bias) + _TABLE_STEP * top
-    return top - bias, uncertainty, x * math.exp(_HALF * place)
+    return float(top - bias), float(uncertainty), x * math.exp(_HALF * place)
 
 
 def _maximum(log_alpha: Array) -> tuple[float, float]:

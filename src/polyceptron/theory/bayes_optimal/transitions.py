@@ -142,7 +142,7 @@ def _takeover(curve: SolutionCurve, branches: list[Branch]) -> Located:
         if top is not None:
             u *= 2  # the top state's Φ is as uncertain
         found.append((float(at.alpha[0]), u, _root(high)))
-    return max(found)
+    return max(found)  # never empty: where the top state begins the one below it leads
 
 
 def _lead(curve: SolutionCurve, log_q_hat: float, top: Branch | None) -> float:

@@ -5,7 +5,7 @@ Column 0 is the mean over replicates, columns 1 to R the replicates themselves.
     Gaussian      closed form
     finite        ln v on panels in x = √q̂, up to where v is negligible: v falls as exp(−q̂δ²/8)/√q̂,
                   δ the smallest distance of two rows, and is continued so
-    continuous    ln v(1 + q̂) on panels in x = ln(1 + q̂): v falls as 1/q̂, and is continued beyond
+    continuous    v(1 + q̂) on panels in x = ln(1 + q̂): v falls as 1/q̂, and is continued beyond
                   q̂ = 1e8 as q̂v = A + B/√q̂
 
 ψ is the panels' own integral, ψ′(q̂) = −(r/2) v.
@@ -69,16 +69,20 @@ class PanelWeights:
         """x at q̂."""
         raise NotImplementedError
 
-    def log_scaled(self, x: Array) -> Array:
-        """(p, columns): ln v, or ln v(1 + q̂)."""
+    def proxied(self, x: Array) -> Array:
+        """(p, columns): ln v, or v(1 + q̂)."""
         raise NotImplementedError
 
-    def slope(self, x: Array, scaled: Array) -> Array:
-        """dψ/dx (p, columns) from exp of what is proxied."""
+    def variance(self, x: Array, proxied: Array) -> Array:
+        """v from what is proxied."""
         raise NotImplementedError
 
-    def variance(self, x: Array, scaled: Array) -> Array:
-        """v from exp of what is proxied."""
+    def rate(self, x: Array) -> Array:
+        """dq̂/dx."""
+        raise NotImplementedError
+
+    def relative_error(self, proxy: ChebyshevProxy) -> float:
+        """That of v, from what the panel's coefficients leave."""
         raise NotImplementedError
 
     def beyond(self, q_hat: Array, column: Index) -> tuple[Array, Array]:
@@ -107,21 +111,26 @@ class PanelWeights:
         low, high = self.edges[len(self.panels) : len(self.panels) + 2]
         deterministic = self.teacher.n_classes <= 3
         proxy = chebyshev_proxy(
-            self.log_scaled,
+            self.proxied,
             low,
             high,
             tol=self.tolerance(low, high) if deterministic else 3e-6,
             start=17 if deterministic else 11,
             max_points=129 if deterministic else 11,
         )
+        half = 0.5 * self.teacher.reduced_rank
         slope = chebyshev_proxy(
-            lambda x: self.slope(x[:, None], np.exp(proxy(x).T)), low, high, tol=1e-14, start=33
+            lambda x: -half * self.rate(x[:, None]) * self.variance(x[:, None], proxy(x).T),
+            low,
+            high,
+            tol=1e-14,
+            start=33,
         )
         integral = C.chebint(slope.coefficients, scl=0.5 * (high - low), axis=0)
         integral[0] += self.start - C.chebval(-1.0, integral)
         psi = ChebyshevProxy(low, high, integral, slope.error)
         self.start = np.asarray(C.chebval(1.0, integral))
-        self.errors.append(float(proxy.error[0]))
+        self.errors.append(self.relative_error(proxy))
         self.panels.append((proxy, psi))
 
     def __call__(self, q_hat: Array, column: Index) -> tuple[Array, Array]:
@@ -132,8 +141,8 @@ class PanelWeights:
         v, psi = np.empty_like(x), np.empty_like(x)
         for i in np.unique(where[~out]):
             mask = (where == i) & ~out
-            scaled, psi_proxy = self._panel(int(i))
-            v[mask] = self.variance(x[mask], np.exp(at(scaled, x[mask], column[mask])))
+            proxy, psi_proxy = self._panel(int(i))
+            v[mask] = self.variance(x[mask], at(proxy, x[mask], column[mask]))
             psi[mask] = at(psi_proxy, x[mask], column[mask])
         if out.any():
             v[out], psi[out] = self.beyond(q_hat[out], column[out])
@@ -157,20 +166,23 @@ class FiniteWeights(PanelWeights):
     def coordinate(self, q_hat: Array) -> Array:
         return np.sqrt(q_hat)
 
-    def log_scaled(self, x: Array) -> Array:
+    def proxied(self, x: Array) -> Array:
         found = with_mean(residual_variance(self.teacher, x**2, self.log2_points))
         return np.log(np.maximum(found, 1e-200))
 
-    def slope(self, x: Array, scaled: Array) -> Array:
-        return -self.teacher.reduced_rank * x * scaled
+    def variance(self, x: Array, proxied: Array) -> Array:
+        return np.exp(proxied)
 
-    def variance(self, x: Array, scaled: Array) -> Array:
-        return scaled
+    def rate(self, x: Array) -> Array:
+        return 2 * x
 
     def tolerance(self, low: float, high: float) -> float:
         # The sum behind v is good to about 1e-15 in absolute terms: ask for no more of ln v.
         noise = 3e-15 / float(residual_variance(self.teacher, [high**2], 2).min() + 1e-300)
         return min(max(1e-13, noise), 1e-3)
+
+    def relative_error(self, proxy: ChebyshevProxy) -> float:
+        return float(proxy.error[0])
 
     def beyond(self, q_hat: Array, column: Index) -> tuple[Array, Array]:
         end = self.edges[-1] ** 2
@@ -192,18 +204,22 @@ class ContinuousWeights(PanelWeights):
     def coordinate(self, q_hat: Array) -> Array:
         return np.log1p(q_hat)
 
-    def log_scaled(self, x: Array) -> Array:
+    def proxied(self, x: Array) -> Array:
         found = with_mean(residual_variance(self.teacher, np.expm1(x), self.log2_points))
-        return np.log(found) + x[:, None]
+        return found * np.exp(x)[:, None]
 
-    def slope(self, x: Array, scaled: Array) -> Array:
-        return -0.5 * self.teacher.reduced_rank * scaled
+    def variance(self, x: Array, proxied: Array) -> Array:
+        return proxied * np.exp(-x)
 
-    def variance(self, x: Array, scaled: Array) -> Array:
-        return scaled * np.exp(-x)
+    def rate(self, x: Array) -> Array:
+        return np.exp(x)
 
     def tolerance(self, low: float, high: float) -> float:
         return max(1e-11, 0.3 * rule_error(self.teacher, math.expm1(high)))
+
+    def relative_error(self, proxy: ChebyshevProxy) -> float:
+        ends = proxy(np.array([proxy.low, proxy.high]))[0]
+        return float(proxy.error[0] / ends.min())
 
     def beyond(self, q_hat: Array, column: Index) -> tuple[Array, Array]:
         low, high = (

@@ -21,7 +21,6 @@ from polyceptron.model.priors import Prior
 from polyceptron.theory.weights.field_law import reach, scalar_posterior
 
 Array = NDArray[np.float64]
-MAX_HALF = 130  # lattice points on each side of 0, beyond which the products are dear
 
 
 def lattice_step(prior: Prior, q_hat: float) -> float:
@@ -47,17 +46,18 @@ def lattice_variance(prior: Prior, n_classes: int, q_hat: float) -> float:
     lattice = np.arange(-n, n + 1)
     log_f, mean, variance = scalar_posterior(prior, q_hat, lattice * step)
     f = np.exp(log_f) * step
-    # Row d, column c: the table at y = d − c; outside the lattice f is nothing.
-    index = np.arange(-2 * n, 2 * n + 1)[:, None] - lattice
-    inside = np.abs(index) <= n
-    index = np.where(inside, index + n, 0)
-    F, G, H = (np.where(inside, t[index], 0.0) for t in (f, f * mean, f * (mean**2 + variance)))
-    here = f[::-1]  # the last class, at y = 0 − c
+    first_f, second_f = f * mean, f * (mean**2 + variance)
     if n_classes == 2:
-        g, h = (f * mean)[::-1], (f * (mean**2 + variance))[::-1]
-        P, first = F @ here, G @ here - F @ g
-        second = H @ here - 2 * (G @ g) + F @ h
+        P, cross, square = (np.correlate(t, f, "full") for t in (f, first_f, second_f))
+        first = cross - cross[::-1]
+        second = square + square[::-1] - 2 * np.correlate(first_f, first_f, "full")
     else:
+        # Row d, column c: the table at y = d − c; outside the lattice f is nothing.
+        index = np.arange(-2 * n, 2 * n + 1)[:, None] - lattice
+        inside = np.abs(index) <= n
+        index = np.where(inside, index + n, 0)
+        F, G, H = (np.where(inside, t[index], 0.0) for t in (f, first_f, second_f))
+        here = f[::-1]  # the last class, at y = 0 − c
         right = (F * here).T
         P, cross, square = F @ right, G @ right, H @ right
         first = cross - cross.T
