@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -38,7 +38,7 @@ def ridge(
 
     check_outputs(csv)
     if plot is not None:
-        from polyceptron.report.learning_curve import check_figure_path
+        from polyceptron.report.pictures.matplotlib_figure import check_figure_path
 
         check_figure_path(plot)
     teacher = options.build_teacher(model, classes, prior, noise, default=3)
@@ -47,29 +47,13 @@ def ridge(
     with waiting(f"solving at {len(values)} ridges and the best one"):
         rows = ridge_rows(teacher, estimator, alphas, values, tol)
     if plot is not None:
-        _plot_ridges(rows, plot)
+        from polyceptron.report.pictures.curves import ridge_picture
+        from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
+        from polyceptron.rows import frame
+
+        save_figure(render_matplotlib(ridge_picture(frame(rows))), plot)
     shown = rows
     if not as_json and csv is None:
         shown = [{**row, "best": "*" if row["is_best"] else ""} for row in rows]
     title = f"{options.describe_teacher(teacher)}, {estimator}"
     emit(shown, COLUMNS, optional=("clean_error",), as_json=as_json, csv=csv, title=title)
-
-
-def _plot_ridges(rows: list[dict[str, Any]], path: Path) -> None:
-    """Curves ε(λ), one for each α, the optimum as a point."""
-    from matplotlib.figure import Figure
-
-    from polyceptron.files import write_atomically
-
-    figure = Figure(figsize=(5, 3.5), layout="constrained")
-    axes = figure.add_subplot()
-    for value in dict.fromkeys(row["alpha"] for row in rows):
-        line = sorted(
-            (row["ridge"], row["generalisation_error"]) for row in rows if row["alpha"] == value
-        )
-        (drawn,) = axes.plot(*zip(*line, strict=True), label=f"α = {value:g}")
-        best = next(row for row in rows if row["alpha"] == value and row["is_best"])
-        axes.plot(best["ridge"], best["generalisation_error"], "o", color=drawn.get_color())
-    axes.set(xscale="log", xlabel="ridge λ", ylabel="generalisation error")
-    axes.legend(frameon=False)
-    write_atomically(path, lambda temporary: figure.savefig(temporary))
