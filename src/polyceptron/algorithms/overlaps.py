@@ -6,7 +6,8 @@
 For given weights ε is a probability of the 2(k−1) Gaussian class differences, so no test set is
 needed. k = 2: arccos(ρ)/π. k = 3: one integral of elementary functions. k ≥ 4: quasi-Monte
 Carlo over a smooth integrand, with its uncertainty (see `class_agreement`). Gaussian noise on the
-teacher's fields adds to their covariance; labels that are guesses are a mixture.
+teacher's fields adds to their covariance, labels that are guesses are a mixture; any other channel
+is sampled (`drawn_agreement`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.class_agreement import sampled_error, three_class_agreement
+from polyceptron.algorithms.class_agreement import sampled_error
+from polyceptron.algorithms.drawn_agreement import drawn_label_error
+from polyceptron.algorithms.three_class_agreement import three_class_agreement
 from polyceptron.errors import InvalidInput
 from polyceptron.model.arrays import as_numbers
 from polyceptron.model.channels import as_channel
@@ -75,7 +78,8 @@ def exact_generalisation_error(
 
     `noise` is the name of a registered noise of the labels, or a `Channel`; without it ε is the
     error for the rule argmax(teacher_weightsᵀx). Ties go to the first class, as in numpy's argmax.
-    `tol` and `seed` matter for k ≥ 4 only: the uncertainty to stop at, and the random numbers.
+    `tol` and `seed` matter where quasi-Monte Carlo is needed, for k ≥ 4 or a noise that is neither
+    Gaussian nor flips: the uncertainty to stop at, and the random numbers.
 
     >>> exact_generalisation_error([[1.0, 0.0], [0.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]]).value
     0.25
@@ -84,19 +88,17 @@ def exact_generalisation_error(
     d, k = W.shape
     channel = as_channel(noise)
     variance, guesses = channel.utility_variance, k * channel.guess(k)
-    if variance is None:
-        raise InvalidInput(
-            f"the exact error on labels with the noise {channel.name!r} is not known: allowed are "
-            "noises that are Gaussian, or flip labels"
-        )
-    default = DEFAULT_TOL if k <= 5 else DEFAULT_TOL_MANY
+    tol = check_tolerance(tol, DEFAULT_TOL if k <= 5 else DEFAULT_TOL_MANY)
     size = float(np.linalg.norm(T))
     W, T = _unit(W), _unit(T)
     if not T.any():
         raise InvalidInput("the teacher's weights are the same for every class: it has no rule")
+    if variance is None:
+        T = T * (size / math.sqrt(d))
+        return ErrorEstimate(*drawn_label_error(W.T @ W, T.T @ T, W.T @ T, channel, tol, seed))
     # In units of the teacher's norm, per class direction.
     added = variance * d / size / size if variance > 0 else 0.0
-    found = _utility_error(W, T, added, check_tolerance(tol, default), seed)
+    found = _utility_error(W, T, added, tol, seed)
     return ErrorEstimate(
         (1 - guesses) * found.value + guesses * (1 - 1 / k), (1 - guesses) * found.uncertainty
     )

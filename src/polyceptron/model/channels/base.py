@@ -24,6 +24,7 @@ from polyceptron.numerics.winning import Winning
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
+SHARP = 1e-12  # variance of fields that are known
 
 
 class Channel(ABC):
@@ -99,6 +100,19 @@ class Channel(ABC):
             draws = rng.random((*label.shape, 2))  # row by row, so that blocks draw the same
             label = np.where(draws[..., 0] < chance, (k * draws[..., 1]).astype(np.int64), label)
         return np.asarray(label, dtype=np.int64)
+
+    def utility_chances(self, fields: Array) -> Array:
+        """P(utility of class l is the largest) (n, k) at known fields (n, k)."""
+        k = fields.shape[-1]
+        chances = [np.exp(self.utility(fields, l, SHARP, 20).log_z) for l in range(k)]
+        return np.stack(chances, -1)
+
+    def chances(self, fields: Any) -> Array:
+        """P(y = l) (n, k) at known fields (n, k)."""
+        fields = np.asarray(fields, dtype=float)
+        k = fields.shape[-1]
+        a = self.guess(k)
+        return np.asarray(a + (1 - k * a) * self.utility_chances(fields))
 
     def posterior(self, omega: Any, label: Any, variance: Any, order: int = 20) -> Orthant:
         """ln Z_y (n,), score (n, k) and −tr Hessian (n,) at ω (n, k) and variance v.

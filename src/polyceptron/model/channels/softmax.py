@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, ndtr
+from scipy.special import expit, ndtr, softmax
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels.base import Array, Channel
@@ -59,6 +59,9 @@ class SoftmaxNoise(Channel):
 
     def sample_utility(self, fields: Array, rng: np.random.Generator) -> Array:
         return fields + rng.gumbel(size=fields.shape) / self.slope
+
+    def utility_chances(self, fields: Array) -> Array:
+        return np.asarray(softmax(self.slope * fields, axis=-1))
 
     def utility(self, omega: Array, label: Any, variance: Any, order: int) -> Orthant:
         shape, k = omega.shape[:-1], omega.shape[-1]
