@@ -36,9 +36,9 @@ def bench() -> list[dict[str, Any]]:
 
 def single(X: Any, y: Any, ridge: float = 0.01) -> dict[str, Any]:
     """One cross-entropy fit."""
-    fit = fit_erm(X, y, K, "cross-entropy", ridge, tol=TOL)
+    fit = fit_erm(X, y, "cross-entropy", ridge, tol=TOL)
     rival, name = best_rival(X, y, ridge)
-    ours = [seconds(lambda: fit_erm(X, y, K, "cross-entropy", ridge, tol=TOL)) for _ in range(7)]
+    ours = [seconds(lambda: fit_erm(X, y, "cross-entropy", ridge, tol=TOL)) for _ in range(7)]
     theirs = [seconds(rival) for _ in range(5)]
     note = f"aim 2; rival {name}; ours {fit.matrix_passes:.0f} passes over X, {passes_note(X, fit)}"
     return row(f"cross-entropy, ridge {ridge}", ours, theirs, note)
@@ -46,15 +46,15 @@ def single(X: Any, y: Any, ridge: float = 0.01) -> dict[str, Any]:
 
 def path(X: Any, y: Any) -> list[dict[str, Any]]:
     """Sixteen ridges together, against as many cold fits of scikit-learn and of our own."""
-    fits = fit_erm_path(X, y, K, "cross-entropy", PATH, tol=TOL)
+    fits = fit_erm_path(X, y, "cross-entropy", PATH, tol=TOL)
     total = sum(fit.matrix_passes for fit in fits)
     ours = [
-        seconds(lambda: fit_erm_path(X, y, K, "cross-entropy", PATH, tol=TOL)) for _ in range(3)
+        seconds(lambda: fit_erm_path(X, y, "cross-entropy", PATH, tol=TOL)) for _ in range(3)
     ]
     rivals = [best_rival(X, y, ridge)[0] for ridge in PATH]
     theirs = [sum(seconds(rival) for rival in rivals)]
     cold = [
-        sum(seconds(lambda r=r: fit_erm(X, y, K, "cross-entropy", r, tol=TOL)) for r in PATH)  # type: ignore[misc]
+        sum(seconds(lambda r=r: fit_erm(X, y, "cross-entropy", r, tol=TOL)) for r in PATH)  # type: ignore[misc]
         for _ in range(3)
     ]
     note = f"aim 4; ours {total:.0f} passes over X in all"
@@ -73,14 +73,14 @@ def square(X: Any, y: Any) -> dict[str, Any]:
         for ridge in ridges:
             Ridge(alpha=ridge, fit_intercept=False).fit(A, Y)
 
-    ours = [seconds(lambda: fit_erm_path(X, y, K, "square", ridges)) for _ in range(3)]
+    ours = [seconds(lambda: fit_erm_path(X, y, "square", ridges)) for _ in range(3)]
     return row("square loss, 50 ridges", ours, [seconds(rival) for _ in range(2)], "aim 10")
 
 
 def margin(X: Any, y: Any) -> dict[str, Any]:
     """Hard margin, which scikit-learn has not: against its cross-entropy at a tiny ridge."""
-    fit = fit_erm(X, y, K, "max-margin")
-    ours = [seconds(lambda: fit_erm(X, y, K, "max-margin")) for _ in range(2)]
+    fit = fit_erm(X, y, "max-margin")
+    ours = [seconds(lambda: fit_erm(X, y, "max-margin")) for _ in range(2)]
 
     def rival() -> None:
         LogisticRegression(
@@ -95,7 +95,7 @@ def margin(X: Any, y: Any) -> dict[str, Any]:
 def best_rival(X: Any, y: Any, ridge: float) -> tuple[Callable[[], Any], str]:
     """The faster scikit-learn fit whose weights are within 1e-6 of the minimiser."""
     A = X / np.sqrt(D)
-    exact = fit_erm(X, y, K, "cross-entropy", ridge, tol=1e-9).weights
+    exact = fit_erm(X, y, "cross-entropy", ridge, tol=1e-9).weights
     found: list[tuple[float, Callable[[], Any], str]] = []
     for solver in SOLVERS:
         for tol in (1e-7, 1e-8, 1e-9, 1e-10, 1e-11):
