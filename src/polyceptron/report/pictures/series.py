@@ -108,7 +108,7 @@ def problem_words(table: pd.DataFrame) -> str:
     for name in ("model", "n_classes", *(c for c in table.columns if c not in PLACES)):
         if name in table and name not in (*_NO_FAMILY, "samples") and table[name].nunique() == 1:
             value = table[name].dropna().iloc[0]
-            if (isinstance(value, str) or name in PLACES) and value != "argmax":
+            if (isinstance(value, str) or name in PLACES) and value not in ("argmax", "none"):
                 words.append(fact(name, value))
     return ", ".join(dict.fromkeys(words))
 
