@@ -29,10 +29,10 @@ def one_trace(
     n = round(alpha * d)
     X = rng.standard_normal((n, d)) if X is None else X[:n]
     W = teacher.prior.sample(rng, (d, teacher.n_classes))
-    y = (X @ W.astype(X.dtype)).argmax(1)
+    y = teacher.noise.sample(X @ W.astype(X.dtype) / np.sqrt(d), rng)
     result = amp(
         X, y, teacher.prior, tol=1e-12, max_iter=steps, teacher_weights=W,
-        n_classes=teacher.n_classes,
+        n_classes=teacher.n_classes, noise=teacher.noise,
     )  # fmt: skip
     rows = [[entry[name] for name in COLUMNS] for entry in result.trace]
     return np.array(rows + [rows[-1]] * (steps + 1 - len(rows)))
@@ -45,7 +45,8 @@ def traces(teacher: Any, alpha: float, d: int, steps: int, runs: int) -> np.ndar
 
 def assert_follows(found: np.ndarray, teacher: Any, alpha: float, d: int) -> None:
     theory = pc.state_evolution(teacher, alpha, found.shape[1] - 1)
-    expected = np.stack([theory.q, theory.q, theory.generalisation_error], -1)
+    error = [pc.generalisation_error(q**0.5, teacher.n_classes) for q in theory.q]  # of the rule
+    expected = np.stack([theory.q, theory.q, error], -1)
     standard_error = found.std(0, ddof=1) / np.sqrt(len(found))
     off = np.abs(found.mean(0) - expected) - 3 * standard_error - BIAS / d
     worst = off.max(0)
@@ -66,6 +67,18 @@ def test_small_dimension(k: int, prior: str, alpha: float) -> None:
     teacher = pc.Teacher(k, prior)
     found = traces(teacher, alpha, 300, 10, 12)
     assert_follows(found, teacher, alpha, 300)
+
+
+@pytest.mark.parametrize(
+    "teacher",
+    [pc.Teacher(3, "sparse-gaussian:0.3"), pc.Teacher(2, "laplace"), pc.Teacher(4, "ternary"),
+     pc.Teacher(3, noise="gaussian:0.3"), pc.Teacher(3, noise="flips:0.1"),
+     pc.Teacher(5, noise="flips:0.1"), pc.Teacher(2, noise="softmax:2")],
+    ids=lambda t: f"{t.n_classes} {t.prior.name} {t.noise.name}",
+)  # fmt: skip
+def test_other_priors_and_noises(teacher: Any) -> None:
+    found = traces(teacher, 2.0, 300, 6, 10)
+    assert_follows(found, teacher, 2.0, 300)
 
 
 def test_the_comparison_can_fail() -> None:
