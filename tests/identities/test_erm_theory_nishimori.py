@@ -1,21 +1,27 @@
-"""Give the ERM equations the teacher's own denoiser and they become the Bayes-optimal ones."""
+"""Give the ERM equations the teacher's own denoiser and they become the Bayes-optimal ones.
 
-import math
+On the Nishimori line m = q, V = 1 − q the three averages of the fields side are one number, the
+information of the channel, which the Bayes-optimal theory computes by other integrals.
+"""
 
 import numpy as np
 import pytest
 
 import polyceptron as pc
-from polyceptron.model.losses import Loss
-from polyceptron.numerics.orthant import argmax_orthant
-from polyceptron.theory.erm import many, three, two
-from polyceptron.theory.erm.averages import Law
+from polyceptron.model import CHANNELS, Law, Loss
+from polyceptron.theory.fields import line, plane, points
+from polyceptron.theory.fields.information import channel_moments
+
+EXAMPLES = CHANNELS.examples()
 
 
 class TeacherDenoiser(Loss):
     """f = ∇ ln Z_y(ω, V): the posterior's, not a loss at all."""
 
     name = "teacher"
+
+    def __init__(self, channel):
+        self.channel = channel
 
     def value(self, z, y):
         return np.zeros(len(z))
@@ -27,37 +33,42 @@ class TeacherDenoiser(Loss):
         return np.zeros((*np.shape(z), np.shape(z)[1]))
 
     def denoise(self, omega, y, V):
-        seen = argmax_orthant(omega, y, V)
-        return seen.score, seen.curvature
+        return self.channel.denoise(omega, y, V)
 
 
-def averages(k, q):
-    """M, Q, C on the Nishimori line m = q, V = 1 − q."""
-    law = Law(math.sqrt(q / (1 - q)), q, 1 - q)
-    loss = TeacherDenoiser()
-    if k == 2:
-        return two.averages(loss, law, two.place_nodes(loss, law, 3))
-    if k == 3:
-        return three.averages(loss, law, three.place_nodes(loss, law, 1))
-    return many.averages(loss, law, many.place_points(k, loss, law, 0))
+def averages(k, q, channel):
+    """M, Q, C on the Nishimori line."""
+    law, student = Law.bayes(1 - q), TeacherDenoiser(channel)
+    nodes, level = {2: (line, 2), 3: (plane, 0)}.get(k, (points, 0))
+    found = nodes.place(student, channel, k, law, level)(law)
+    return [float(part.mean()) for part in (found.M, found.Q, found.C)]
 
 
-@pytest.mark.parametrize(("k", "tolerance"), [(2, 1e-8), (3, 2e-5), (5, 5e-3)])
-def test_three_averages_collapse_to_one(k, tolerance):
-    a = averages(k, 0.6)
-    M, Q, C = (float(np.mean(x)) for x in (a.M, a.Q, a.C))
-    assert pytest.approx(Q, rel=tolerance) == M
-    assert pytest.approx(Q, rel=tolerance) == C
+@pytest.mark.parametrize("channel", EXAMPLES, ids=lambda c: c.name)
+@pytest.mark.parametrize(("k", "tolerance"), [(2, 1e-6), (3, 3e-4), (5, 5e-3)])
+def test_three_averages_are_the_information(k, tolerance, channel):
+    q = 0.6
+    found = averages(k, q, channel)
+    information = float(channel_moments(channel, q, 1 - q, k, 5).information.mean())
+    assert found == pytest.approx([information] * 3, rel=tolerance)
 
 
-@pytest.mark.parametrize(("k", "alpha", "tolerance"), [(2, 1.0, 1e-7), (3, 1.0, 2e-5)])
-def test_the_fixed_point_is_bayes_optimal(k, alpha, tolerance):
-    (row,) = pc.theory.curve_rows(pc.Teacher(k), pc.BayesOptimal(), [alpha])
+def test_another_channel_is_seen():
+    """The student of one channel on labels of another is not on the line."""
+    law = Law.bayes(0.4)
+    channel, other = pc.Teacher(2).noise, pc.Teacher(2, noise="gaussian:0.3").noise
+    found = line.place(TeacherDenoiser(other), channel, 2, law, 2)(law)
+    assert abs(float(found.M[0]) / float(found.Q[0]) - 1) > 0.05
+
+
+@pytest.mark.parametrize("noise", ["none", "gaussian:0.25", "flips:0.1"])
+@pytest.mark.parametrize(("k", "alpha", "tolerance"), [(2, 1.0, 1e-6), (3, 1.0, 1e-4)])
+def test_the_fixed_point_is_bayes_optimal(k, alpha, tolerance, noise):
+    teacher = pc.Teacher(k, noise=noise)
+    (row,) = pc.theory.curve_rows(teacher, pc.BayesOptimal(), [alpha])
     q = row["q"]
-    a = averages(k, q)
-    V = 1 / (1 + alpha * float(a.C[0]))  # λ = 1: the Gaussian prior
-    m = alpha * float(a.M[0]) * V
-    norm = ((alpha * float(a.M[0])) ** 2 + alpha * float(a.Q[0])) * V**2
-    assert m == pytest.approx(q, rel=tolerance)
-    assert norm == pytest.approx(q, rel=tolerance)
+    M, Q, C = averages(k, q, teacher.noise)
+    V = 1 / (1 + alpha * C)  # λ = 1: the Gaussian prior
+    assert alpha * M * V == pytest.approx(q, rel=tolerance)
+    assert ((alpha * M) ** 2 + alpha * Q) * V**2 == pytest.approx(q, rel=tolerance)
     assert pytest.approx(1 - q, rel=tolerance) == V

@@ -2,7 +2,8 @@
 
 The plain loop (`theory/loop.py`) always works. In order:
 
-1. ridge 0: what the loss says that λ → 0⁺ means (max-margin for cross-entropy);
+1. ridge 0: what the loss says that λ → 0⁺ means where the data can be separated (max-margin for
+   cross-entropy); with noisy labels that is below α_s, and above it the loss without any ridge;
 2. averages in closed form and independent features: the fixed point in closed form;
 3. a scale-free loss and independent features: two equations;
 4. a ridge and independent features: three equations in which nothing cancels;
@@ -15,31 +16,42 @@ Each is tested against the plain loop. The Bayes-optimal way, a curve α(q̂), i
 from __future__ import annotations
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.channels import Channel
 from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss
+from polyceptron.model.teacher import AnyTeacher
 from polyceptron.theory.erm.equations import (
     Equations,
     IsotropicEquations,
     LoopEquations,
     ScaleFreeEquations,
 )
+from polyceptron.theory.separability import alpha_s
 from polyceptron.theory.sides import Problem
 
 
-def loss_at_ridge(loss: Loss, ridge: float | str, channel: Channel) -> Loss:
-    """The loss that is solved for: itself, or at λ = 0 its limit, or a sentence."""
+def loss_at_ridge(loss: Loss, ridge: float | str, teacher: AnyTeacher, alpha: float) -> Loss:
+    """The loss that is solved for: itself, or at λ = 0 its limit, or a sentence.
+
+    Where hard constraints cannot be met, above α_s, the loss has a minimum of its own.
+    """
     found = loss.without_ridge() if ridge == 0 else loss
     if found is None:
         raise InvalidInput(
             f"the loss {loss.name!r} does not say what a ridge of 0 means: give a ridge above 0"
         )
-    if found.scale_free and not channel.noiseless:
+    if (
+        not found.scale_free
+        or teacher.noise.noiseless
+        or alpha < (limit := alpha_s(teacher.noise, teacher.n_classes))
+    ):
+        return found
+    if loss.scale_free:
         raise InvalidInput(
-            f"a ridge of 0 with noisy labels ({channel.name}) needs the threshold up to which they "
-            f"can be separated, which is not computed yet: give a ridge above 0"
+            f"{loss.name} needs classes that can be separated, which is so below alpha_s = "
+            f"{limit:.6g} for {teacher.n_classes} classes with noise {teacher.noise.name}; "
+            f"got alpha {alpha:g}"
         )
-    return found
+    return loss
 
 
 def in_closed_form(problem: Problem) -> bool:

@@ -2,7 +2,10 @@
 
 Two classes: everything is explicit in the gap A of the proximal point,
 
-    a = A − 2Vσ(−A),    da/dA = 1 + 2Vσ(A)σ(−A).
+    a = A − 2Vσ(−A),    da/dA = 1 + 2Vσ(A)σ(−A),
+
+and the coordinate is x = A − A₀, with A₀ the proximal gap at a = 0: held still while V changes, x
+stays on the boundary a = 0, about which fields and labels vary.
 
 Three classes: rows are placed by the A that a would have with two classes, and along a row the gap
 y = ω₂ − ω₃ is replaced by Y = z₂ − z₃; given (a, Y) the remaining gap A solves a two-class problem:
@@ -50,19 +53,37 @@ def _pull_of_two(A: Array, V: float) -> Pull:
     return Pull(-g[None], bend / (1 + V * bend), np.logaddexp(0.0, -A), A)
 
 
+def boundary(V: float) -> float:
+    """A₀ ≥ 0 with A₀ = 2Vσ(−A₀), by Newton's method, which climbs to it from the left.
+
+    There A₀ + ln A₀ + ln(1 + e^{−A₀}) = ln 2V, so that ln 2V − ln ln 2V − ln 2 lies below.
+    """
+    log_2V = math.log(2 * V)
+    A = log_2V - math.log(log_2V) - math.log(2) if log_2V > 3 else 0.0
+    for _ in range(60):
+        g = 1 / (1 + math.exp(A))
+        step = (2 * V * g - A) / (1 + 2 * V * g * (1 - g))
+        A += step
+        if abs(step) <= 1e-15 * A:
+            break
+    return A
+
+
 def line_breaks(breaks: Array, V: float) -> Array:
-    """Break points of A, from break points of the gap."""
+    """Break points of x, from break points of the gap."""
     A = proximal_gap(breaks, V)
     low, high = float(A[0]), float(A[-1])
     # Below, the pull is 1 and its curvature dies as V e^A; above, it dies as e^{−A}.
     bent = math.log1p(2 * V)
     first, last = -bent - _DEAD, max(low, bent) + _DEAD
     points = split_long(A, max(low, first), min(high, last), _PANEL)
-    return merge_breaks([points, first - _TAIL, last + _TAIL], low, high, keep=(0.0,))
+    points = merge_breaks([points, first - _TAIL, last + _TAIL], low, high, keep=(0.0,))
+    return np.asarray(points - boundary(V))
 
 
-def on_line(A: Array, V: float) -> Placed:
-    """Gaps and pull at proximal gaps A (n,)."""
+def on_line(x: Array, V: float) -> Placed:
+    """Gaps and pull at coordinates x (n,)."""
+    A = x + boundary(V)
     pull = _pull_of_two(A, V)
     g = -pull.losers[0]
     return Placed((A - 2 * V * g)[None], 1 + 2 * V * g * expit(A), pull)
@@ -71,7 +92,7 @@ def on_line(A: Array, V: float) -> Placed:
 def plane_breaks(row: Array, breaks: Array, V: float) -> Array:
     """Break points (rows, b) of Y at rows (rows,), from break points of y."""
     # Near the row's start y ≈ Y + c(1 − e^{−Y}), c = V p₂: break points of y, seen in Y.
-    loser = expit(-row)
+    loser = expit(-row - boundary(V))
     c = (V * loser / (1 + loser))[:, None] + 1e-300
     Y = np.maximum(breaks - c + np.real(wrightomega(c - breaks + np.log(c))), 0.0)
     Y[:, 0] = 0.0
@@ -81,8 +102,9 @@ def plane_breaks(row: Array, breaks: Array, V: float) -> Array:
 
 def on_plane(row: Array, Y: Array, V: float) -> Placed:
     """Gaps (2, n) and pull at rows (n,) and gaps Y (n,) of the proximal losers."""
-    loser = expit(-row)
-    a = row - 2 * V * loser
+    alone = row + boundary(V)  # the label's lead without the third class
+    loser = expit(-alone)
+    a = alone - 2 * V * loser
     E = np.exp(-Y)
     both = 1 + E
     log_both = np.log1p(E)

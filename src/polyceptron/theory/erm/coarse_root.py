@@ -25,7 +25,8 @@ from polyceptron.theory.ways import equations
 
 LATTICE = 0.5  # of ln τ, ln q, ln V: nodes serve a law that is off by half of this well
 _LOOSE, _TIGHT = 1e-3, 1e-7  # while nodes may still move, and at the end
-_EDGE = 80.0  # beyond e^±80 nothing is a solution
+_WEIGHTLESS = 1e-2  # λV from which the last step of a continuation goes to a ridge of 0
+_EDGE = 500.0  # e^±500 covers every ridge that can be given
 
 
 def home(theta: Array) -> Array:
@@ -148,7 +149,7 @@ def quadratic_guess(problem: Problem, n_unknowns: int) -> Array:
 
 
 def continue_in_ridge(system: Equations) -> Root:
-    """From a large ridge down to the wanted one, predicting along the tangent."""
+    """From a large ridge down to the wanted one, 0 included, predicting along the tangent."""
     problem = system.problem
     ridge = max(1.0, problem.ridge, problem.alpha)
     for _ in range(12):
@@ -161,8 +162,12 @@ def continue_in_ridge(system: Equations) -> Root:
     while root.converged and ridge > problem.ridge:
         target = max(problem.ridge, ridge * factor)
         # Only the third equation holds λ at small λ: ∂F₃/∂ln λ = λV.
-        change = np.array([0.0, 0.0, -ridge * math.exp(root.theta[2])])
-        guess = root.theta + np.linalg.solve(root.jacobian, change) * math.log(target / ridge)
+        weight = ridge * math.exp(root.theta[2])
+        if problem.ridge == 0 and weight < _WEIGHTLESS:
+            target = 0.0
+        ahead = math.log(target / ridge) if target > 0 else -1.0
+        change = np.array([0.0, 0.0, -weight])
+        guess = root.theta + np.linalg.solve(root.jacobian, change) * ahead
         trial = try_from(
             equations(problem.at(ridge=target)), guess if _inside(guess) else root.theta
         )

@@ -104,7 +104,7 @@ def erm_fixed_point(
     spec = as_erm(estimator)
     alpha, k = check_alpha(alpha), teacher.n_classes
     tol = check_tolerance(tol, default_tolerance(k))
-    loss = loss_at_ridge(spec.loss, spec.ridge, teacher.noise)
+    loss = loss_at_ridge(spec.loss, spec.ridge, teacher, alpha)
     if not any(type(loss) is entry.make for entry in LOSSES.entries):
         check_symmetric(loss, k)
     best = isinstance(spec.ridge, str)

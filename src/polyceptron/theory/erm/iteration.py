@@ -59,7 +59,7 @@ def erm_state_evolution(
         raise InvalidInput(
             f"the iteration needs a ridge above 0 (max-margin: none), got {spec.ridge!r}"
         )
-    loss = loss_at_ridge(spec.loss, spec.ridge, teacher.noise)
+    loss = loss_at_ridge(spec.loss, spec.ridge, teacher, alpha)
     check_symmetric(loss, teacher.n_classes)
     ridge = 1.0 if scale_free else float(spec.ridge)
     m, q, V = start if start is not None else (0.0, 0.0, 1 / ridge)

@@ -68,7 +68,7 @@ def margin_law(
         raise InvalidInput(
             f"there are no margins at alpha {alpha:g}: the fields have norm {point.q}"
         )
-    loss = loss_at_ridge(spec.loss, point.ridge, teacher.noise)
+    loss = loss_at_ridge(spec.loss, point.ridge, teacher, point.alpha)
     problem = erm_sides(teacher, loss, point.ridge, alpha)
     x = default_grid(point) if margin is None else as_numbers(margin, "the margin").astype(float)
     fresh = _fresh(problem, point.law, x)

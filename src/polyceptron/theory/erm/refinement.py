@@ -133,7 +133,7 @@ def _refine_sampled(system: Equations, root: Root, tol: float) -> Refined:
             if rest <= 0.05 * spread[0]:
                 break
         width = spread + rest
-        uncertainty = error_slope(system, float(root.theta[0])) * float(width[0])
+        uncertainty = error_slope(system, float(root.theta[0])) * float(width[0]) + ROUNDING
         if uncertainty <= tol or level == last:
             break
         # The error falls about as 1/N^0.85, so go straight to the level that will do.

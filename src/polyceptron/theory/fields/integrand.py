@@ -68,5 +68,5 @@ def ordered_density(gaps: Array, q: float) -> Array:
     k = len(gaps) + 1
     total = gaps.sum(0)
     exponent = (np.einsum("hn,hn->n", gaps, gaps) - total * total / k) / (-2 * q)
-    norm = math.factorial(k) / math.sqrt(k * (2 * math.pi * q) ** (k - 1))
+    norm = math.factorial(k) / (math.sqrt(k) * math.sqrt(2 * math.pi * q) ** (k - 1))
     return np.asarray(norm * np.exp(exponent))

@@ -200,7 +200,7 @@ def _gap_map(
     near = near / max(float(near.max()), 1e-300)
     envelope = centre_law(k).envelope(delta) * np.exp(-0.5 * delta**2) * np.gradient(delta)
     density = np.zeros_like(delta)
-    for part in (wins * size**2, near * size, wins * pull.trace, wins):
+    for part in (wins * size**2, near * size, wins * np.abs(pull.trace), wins):
         shaped = part * envelope
         density += shaped / max(float(shaped.sum()), 1e-300)
     density /= density.sum()
