@@ -13,7 +13,7 @@ import numpy as np
 from polyceptron.algorithms import amp
 from polyceptron.model import Teacher
 from polyceptron.theory import fixed_points
-from polyceptron.theory.channel import channel_moments
+from polyceptron.theory.fields.information import channel_moments
 from rival_bayes import rival_curve
 
 COLD = """
@@ -62,11 +62,11 @@ def grid_growth() -> dict[str, Any]:
 
 def class_growth() -> dict[str, Any]:
     """One evaluation of the channel with 16 × 64 quasi-random points."""
-    half = np.array([0.5])
+    noiseless = Teacher(2).noise
     return growth(
         "channel integrals at 1024 samples, in k",
         (8, 16, 32, 64),
-        lambda k: lambda: channel_moments(half, half, k, 6),
+        lambda k: lambda: channel_moments(noiseless, 0.5, 0.5, k, 6),
         "limit: 1 (each class is read once)",
     )
 

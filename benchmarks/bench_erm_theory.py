@@ -21,10 +21,10 @@ def bench() -> list[dict[str, Any]]:
 
 def against_rival(alpha: float = 2.0, ridge: float = 1.0) -> dict[str, Any]:
     """One cold fixed point at k = 3, both to 1e-3 relative: the rival cannot afford more."""
-    erm_fixed_point(3, "square", 1.0, 1.0)  # set up what every later call shares
+    erm_fixed_point(Teacher(3), "square", 1.0)  # set up what every later call shares
     begin = time.process_time()
     for _ in range(5):
-        ours = erm_fixed_point(3, "cross-entropy", ridge, alpha)
+        ours = erm_fixed_point(Teacher(3), ERM("cross-entropy", ridge), alpha)
     ours_seconds = (time.process_time() - begin) / 5
     begin = time.process_time()
     rival = rival_fixed_point(alpha, ridge, 1e-3)
@@ -43,7 +43,7 @@ def against_rival(alpha: float = 2.0, ridge: float = 1.0) -> dict[str, Any]:
 
 def sweep() -> dict[str, Any]:
     """A 100-point sweep over α and λ at k = 3; the aim is 50 ms a point."""
-    erm_fixed_point(3, "square", 1.0, 1.0)
+    erm_fixed_point(Teacher(3), "square", 1.0)
     begin = time.process_time()
     rows = [
         row
@@ -65,9 +65,9 @@ def many_classes() -> dict[str, Any]:
     """Ten classes against three, each at its default tolerance."""
     seconds = {}
     for k in (3, 10):
-        erm_fixed_point(k, "square", 1.0, 1.0)
+        erm_fixed_point(Teacher(k), "square", 1.0)
         begin = time.process_time()
-        point = erm_fixed_point(k, "cross-entropy", 0.1, 3.0)
+        point = erm_fixed_point(Teacher(k), ERM("cross-entropy", 0.1), 3.0)
         seconds[k] = time.process_time() - begin
     return {
         "name": "cross-entropy theory, k=10 (quasi-random points) against k=3 (deterministic)",

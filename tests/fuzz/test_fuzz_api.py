@@ -77,9 +77,9 @@ FITS = {
     "amp, full": lambda X, y: pc.amp(X, y, variances="full", max_iter=6),
     "amp, rademacher": lambda X, y: pc.amp(X, y, "rademacher", max_iter=15),
     "amp_erm": lambda X, y: pc.amp_erm(X, y, max_iter=30),
-    "cross-entropy": lambda X, y: pc.fit_erm(X, y, 3, "cross-entropy", 0.1),
-    "square": lambda X, y: pc.fit_erm(X, y, 3, "square", 0.1),
-    "max-margin": lambda X, y: pc.fit_erm(X, y, 3, "max-margin"),
+    "cross-entropy": lambda X, y: pc.fit_erm(X, y, "cross-entropy", 0.1, n_classes=3),
+    "square": lambda X, y: pc.fit_erm(X, y, "square", 0.1, n_classes=3),
+    "max-margin": lambda X, y: pc.fit_erm(X, y, "max-margin", n_classes=3),
 }
 
 
@@ -127,9 +127,9 @@ def test_one_sample_and_one_label(fit):
 
 
 def test_layout_and_type_do_not_change_the_answer():
-    expected = pc.fit_erm(X, Y, 3, "cross-entropy", 0.1).weights
+    expected = pc.fit_erm(X, Y, "cross-entropy", 0.1).weights
     for kind in ("a list", "read-only", "Fortran order", "strided", "objects that are numbers"):
-        found = pc.fit_erm(ODD_DATA[kind], Y, 3, "cross-entropy", 0.1)
+        found = pc.fit_erm(ODD_DATA[kind], Y, "cross-entropy", 0.1)
         assert found.status == "ok"
         assert np.allclose(found.weights, expected, atol=1e-6)
 
@@ -153,24 +153,35 @@ SETTINGS = st.one_of(
 @settings(max_examples=80)
 @given(SETTINGS)
 def test_number_of_classes(value):
-    for call in (pc.Teacher, lambda k: pc.fit_erm(X, Y, k, "square", 1.0)):
+    for call in (pc.Teacher, lambda k: pc.fit_erm(X, Y, "square", 1.0, n_classes=k)):
         with suppress(InvalidInput):
             assert call(value) is not None
-            assert isinstance(value, int)
-            assert 2 <= value <= 1000
+            assert isinstance(value, int) or (value is None and call is not pc.Teacher)
+            assert value is None or 2 <= value <= 1000
+
+
+@settings(max_examples=80)
+@given(SETTINGS, st.sampled_from(["gaussian", "softmax", "flips", "none", "pink"]))
+def test_noises(number, kind):
+    """A teacher whose labels can be drawn, or a sentence."""
+    for noise in (number, f"{kind}:{number}"):
+        with suppress(InvalidInput):
+            teacher = pc.Teacher(3, noise=noise)
+            assert set(teacher.sample(20, 4, 0).y) <= {0, 1, 2}
+            assert pc.Teacher(3, noise=teacher.noise.name) == teacher  # the name reads back
 
 
 @settings(max_examples=60)
 @given(SETTINGS, SETTINGS)
 def test_ridges_and_starts_of_fits(ridge, start):
     with suppress(*REFUSED):
-        found = pc.fit_erm(X, Y, 3, "square", ridge, start=start)
+        found = pc.fit_erm(X, Y, "square", ridge, start=start)
         assert float(ridge) >= 0
         assert np.isfinite(found.weights).all()
     with suppress(*REFUSED):
         assert np.isfinite(pc.amp_erm(X, Y, "square", ridge, max_iter=5).weights).all()
     with suppress(*REFUSED):
-        assert isinstance(pc.fit_erm_path(X, Y, 3, "square", ridge), list)
+        assert isinstance(pc.fit_erm_path(X, Y, "square", ridge), list)
 
 
 @settings(max_examples=80)
@@ -193,7 +204,7 @@ def test_sample_ratio(value):
 @given(SETTINGS, SETTINGS)
 def test_erm_theory(alpha, ridge):
     try:
-        point = pc.erm_fixed_point(2, "square", ridge, alpha)
+        point = pc.erm_fixed_point(pc.Teacher(2), pc.ERM("square", ridge), alpha)
     except REFUSED:
         return
     assert 0 <= point.generalisation_error <= 0.5
@@ -251,7 +262,10 @@ def test_what_is_no_teacher(thing):
         lambda t: pc.fixed_points(t, 1.0),
         lambda t: pc.state_evolution(t, 1.0),
         pc.transitions,
+        pc.separability,
         pc.solution_curve,
+        lambda t: pc.erm_fixed_point(t, "square", 1.0),
+        lambda t: pc.optimal_ridge(t, "square", 1.0),
         lambda t: pc.learning_curve(t, pc.BayesOptimal(), 1.0),
         lambda t: pc.asymptotics(t, pc.BayesOptimal()),
         lambda t: pc.plan(t, 0.1, pc.BayesOptimal()),
@@ -272,7 +286,7 @@ def test_tolerances(tol):
     for call in (
         lambda: pc.fixed_points(pc.Teacher(2), 1.0, tol)[0].status,
         lambda: pc.transitions(pc.Perceptron(), tol).status,
-        lambda: pc.fit_erm(X, Y, 3, "square", 1.0, tol=tol).status,
+        lambda: pc.fit_erm(X, Y, "square", 1.0, tol=tol).status,
     ):
         with suppress(InvalidInput):
             assert str(call()) in ("ok", "tolerance-not-met", "not-converged")
