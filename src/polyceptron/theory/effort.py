@@ -11,8 +11,8 @@ from polyceptron.model import AnyTeacher
 
 DETERMINISTIC_TOL = 1e-8
 GAP_TOL = 1e-6  # three classes of a continuous prior: the gap rule is good to that
-SAMPLED_TOL = 1e-4  # Gaussian weights: only labels are sampled
-SAMPLED_WEIGHTS_TOL = 3e-4
+# Four classes and more: Gaussian weights (only labels are sampled), finite ones, any other.
+GAUSSIAN_TOL, FINITE_TOL, SAMPLED_ROWS_TOL = 1e-4, 3e-4, 2e-3
 TRANSITION_TOL = {False: 1e-6, True: 3e-3}  # not sampled, sampled
 
 
@@ -51,7 +51,8 @@ def finest_point(teacher: AnyTeacher) -> int:
 
 def default_tolerance(teacher: AnyTeacher) -> float:
     """The uncertainty of an error that is asked for when none is given."""
+    prior = teacher.prior
+    continuous = prior.support is None and not prior.gaussian
     if sampled(teacher):
-        return SAMPLED_TOL if teacher.prior.gaussian else SAMPLED_WEIGHTS_TOL
-    continuous = teacher.prior.support is None and not teacher.prior.gaussian
+        return GAUSSIAN_TOL if prior.gaussian else SAMPLED_ROWS_TOL if continuous else FINITE_TOL
     return GAP_TOL if continuous and teacher.n_classes == 3 else DETERMINISTIC_TOL

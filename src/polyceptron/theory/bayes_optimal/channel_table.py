@@ -1,4 +1,4 @@
-"""The fields side as a function of one variable: v ↦ I and Ψ_out, a Chebyshev proxy for each channel.
+"""The fields side as a function of one variable, v ↦ I and Ψ_out: a proxy for each channel.
 
 Column 0 is the mean over replicates, columns 1 to R the replicates themselves; where the rule is
 deterministic there is column 0 only.
@@ -6,7 +6,7 @@ deterministic there is column 0 only.
 Gaussian utilities of noise Δ see the overlap q = 1 − v through v + Δ, and only the ratio counts:
 with tan²θ = (v + Δ)/q
 
-    I = sin θ-free part: (1/(1 + Δ)) · i(θ)/sin θ,      excess = e(θ) sin θ,
+    I = i(θ)/((1 + Δ) sin θ),      excess = e(θ) sin θ,
 
 so that one pair (i, e) for each k and guess rate serves every Δ. Another channel has a pair of its
 own, with its width in place of sin θ.
@@ -75,7 +75,10 @@ class ChannelTable:
         else:
             theta = np.arctan2(np.sqrt(v), np.sqrt(np.maximum(1 - v, 0.0)))
             unit = scale = np.array([self.channel.width(float(a)) for a in v])
-        information, excess = at(self.proxy, theta, column), at(self.proxy, theta, column + self.columns)
+        information, excess = (
+            at(self.proxy, theta, column),
+            at(self.proxy, theta, column + self.columns),
+        )
         if self.base is not None:
             zero = np.zeros_like(column)
             information = information * at(self.base, theta, zero)

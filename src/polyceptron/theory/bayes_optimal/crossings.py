@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.theory.bayes_optimal.curve import Branch, CurvePoints, SolutionCurve
+from polyceptron.theory.bayes_optimal.curve_points import CurvePoints
+from polyceptron.theory.bayes_optimal.curve_shape import Branch, SolutionCurve
 
 Array = NDArray[Any]
 
@@ -67,8 +68,11 @@ def _cross(
         at = _bisect(curve, [branches[i] for i in stretch], np.array([alphas[n] for n, _ in met]))
         parts = np.stack(_trust(curve, at, folds, stretch))
         for column, (n, i) in enumerate(met):
-            values = (at.q_hat[column], at.v[column], at.free_entropy[column], *parts[:, column])
-            found[n].append(Crossing(branches[i].rising, *(float(value) for value in values)))
+            q_hat, v, phi = (float(a[column]) for a in (at.q_hat, at.v, at.free_entropy))
+            phi_error, error, clean, uncertainty = (float(a) for a in parts[:, column])
+            found[n].append(
+                Crossing(branches[i].rising, q_hat, v, phi, phi_error, error, clean, uncertainty)
+            )
     for fold in folds:
         for n in wanted:
             if fold.maximum and 0 < np.log(alphas[n] / fold.alpha) <= fold.uncertainty:

@@ -1,6 +1,6 @@
 """The Bayes-optimal error: fixed points at a given α, and the best of them.
 
-At each α the solution curve (see `curve`) is crossed once or several times:
+At each α the solution curve (see `curve_points`) is crossed once or several times:
 
     amp        the crossing of lowest overlap, which message passing reaches without side knowledge
     unstable   where the curve comes down: the barrier between the two
@@ -27,7 +27,7 @@ from polyceptron.model.checks import check_alphas, check_tolerance
 from polyceptron.model.teacher import check_teacher
 from polyceptron.rows import BRANCHES, Status, make_row
 from polyceptron.theory.bayes_optimal.crossings import Crossing, crossings
-from polyceptron.theory.bayes_optimal.curve import SolutionCurve, curve_of
+from polyceptron.theory.bayes_optimal.curve_shape import SolutionCurve, curve_of
 from polyceptron.theory.effort import default_tolerance, first_effort, last_effort
 
 Array = NDArray[Any]
@@ -71,8 +71,9 @@ def fixed_points(
     cases. Up to three classes the rules are deterministic: they always give all they can (11 digits
     and more; 6 for a continuous prior that is not Gaussian at k = 3), and `tol` (default 1e-8,
     there 1e-6) only decides the status. From four classes on sampling is refined until `tol`
-    (default 1e-4, or 3e-4 where weights are not Gaussian) is met, for each α on its own. A point that misses it says so. With a `branch`,
-    only that one is refined and returned.
+    (default 1e-4 for Gaussian weights, 3e-4 for finite and 2e-3 for other ones) is met, for each α
+    on its own. A point that misses it says so. With a `branch`, only that one is refined and
+    returned.
 
     >>> from polyceptron.model import Teacher
     >>> point = fixed_points(Teacher(2), 1.0)[0]
@@ -163,7 +164,7 @@ def _optimal(
 def _amp(
     curve: SolutionCurve, alpha: float, stable: list[Crossing], ghosts: list[Crossing]
 ) -> FixedPoint:
-    """The lowest stable point; a rival is a fold that may not have been passed, or may have been."""
+    """The lowest stable point; its rival where a fold is too close to say on which side α is."""
     first = stable[0]
     rivals = [c for c in ghosts if c.q_hat < first.q_hat]
     if math.isinf(first.uncertainty):

@@ -9,7 +9,7 @@ import numpy as np
 from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher
 from polyceptron.model.teacher import check_teacher
-from polyceptron.theory.bayes_optimal.curve import curve_of
+from polyceptron.theory.bayes_optimal.curve_shape import curve_of
 from polyceptron.theory.effort import drawn_effort
 
 if TYPE_CHECKING:

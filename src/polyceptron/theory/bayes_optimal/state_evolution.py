@@ -2,8 +2,8 @@
 
     q̂_t = α I(q_t),    q_{t+1} = F(q̂_t)
 
-the plain loop (`theory/loop.py`) with both sides of the Bayes-optimal student. Index t of the result
-is the overlap after t iterations; t = 0 is the start.
+the plain loop (`theory/loop.py`) with both sides of the Bayes-optimal student. Index t of the
+result is the overlap after t iterations; t = 0 is the start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from polyceptron.model.checks import check_alpha
 from polyceptron.model.law import Hats, Law
 from polyceptron.model.teacher import check_teacher
 from polyceptron.numerics.estimate import from_replicates
-from polyceptron.theory.bayes_optimal.curve import SolutionCurve, curve_of
+from polyceptron.theory.bayes_optimal.curve_shape import SolutionCurve, curve_of
 from polyceptron.theory.effort import drawn_effort
 from polyceptron.theory.loop import FieldsSide, WeightsSide, iterate
 

@@ -29,9 +29,15 @@ from polyceptron.model import AnyTeacher
 from polyceptron.model.checks import check_tolerance
 from polyceptron.model.teacher import check_teacher
 from polyceptron.rows import Status
-from polyceptron.theory.bayes_optimal.curve import Branch, SolutionCurve, curve_of
+from polyceptron.theory.bayes_optimal.curve_shape import Branch, SolutionCurve, curve_of
 from polyceptron.theory.bayes_optimal.fine_transitions import fine_entropy, fine_fold
-from polyceptron.theory.effort import TRANSITION_TOL, finest_point, first_effort, last_effort, sampled
+from polyceptron.theory.effort import (
+    TRANSITION_TOL,
+    finest_point,
+    first_effort,
+    last_effort,
+    sampled,
+)
 
 Array = NDArray[Any]
 Located = tuple[float, float, float]  # α, its uncertainty, and √q̂ there
@@ -93,9 +99,19 @@ def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
 def _result(
     teacher: AnyTeacher, it: Located | None, algo: Located | None, status: Status
 ) -> Transitions:
-    found = [part[i] if part is not None else None for part in (it, algo) for i in (0, 1)]
-    names = teacher.model, teacher.n_classes, teacher.prior.name, teacher.noise.name
-    return Transitions(*names, *found, str(status))
+    it_value, it_error, _ = it or (None, None, None)
+    algo_value, algo_error, _ = algo or (None, None, None)
+    return Transitions(
+        teacher.model,
+        teacher.n_classes,
+        teacher.prior.name,
+        teacher.noise.name,
+        it_value,
+        it_error,
+        algo_value,
+        algo_error,
+        str(status),
+    )
 
 
 def _fold(curve: SolutionCurve, branch: Branch) -> Located:

@@ -1,4 +1,4 @@
-"""The weights side as a function of one variable: q̂ ↦ v and ψ, on panels built when first asked for.
+"""The weights side as a function of one variable, q̂ ↦ v and ψ: panels, built when first needed.
 
 Column 0 is the mean over replicates, columns 1 to R the replicates themselves.
 

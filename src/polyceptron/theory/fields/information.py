@@ -32,7 +32,7 @@ from scipy.special import erfcx, xlogy
 from polyceptron.model.channels import Channel
 from polyceptron.numerics.orthant import argmax_orthant, hermite_rule
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 _ORDER = 32  # nodes of the orthant integral where 12 digits are wanted
 _STEP = 0.1  # of x in the tables: the integrands are entire
 
@@ -61,7 +61,7 @@ def channel_moments(
 
 
 def gaussian_moments(q: Array, v: Array, k: int, guess: float, log2_points: int = 8) -> Moments:
-    """I and the excess of Gaussian utilities of variance v (p,) around the fields, noise included."""
+    """I and the excess of Gaussian utilities, v (p,) their whole variance around the fields."""
     if k > 3:
         from polyceptron.theory.fields.information_sampled import sampled_moments
 
@@ -90,11 +90,11 @@ def known_entropy(channel: Channel, n_classes: int) -> float:
 def integrands(P: Array, norm: Array, k: int, guess: float) -> tuple[Array, Array]:
     """‖∇Z‖²/Z and the excess of one label, from P and norm = ‖∇P‖²/P."""
     if guess == 0:
-        return norm, xlogy(P, P)
+        return norm, np.asarray(xlogy(P, P), dtype=float)
     scale, top = 1 - k * guess, 1 - (k - 1) * guess
     Z = guess + scale * P
-    excess = xlogy(Z, Z) - P * (top * math.log(top)) - (1 - P) * (guess * math.log(guess))
-    return scale**2 * norm * P / Z, excess
+    known = P * (top * math.log(top)) + (1 - P) * (guess * math.log(guess))
+    return scale**2 * norm * P / Z, xlogy(Z, Z) - known
 
 
 def _orthant(omega: Array) -> tuple[Array, Array]:

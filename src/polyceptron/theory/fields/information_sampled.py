@@ -9,6 +9,7 @@ serves every x by a matrix product. Any other channel is asked at every node.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from polyceptron.numerics.mills import log_cdf_and_mills
 from polyceptron.numerics.qmc import uniform_replicates
 from polyceptron.theory.fields.information import Moments, integrands
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 _CHUNK = 1_000_000
 
 
@@ -32,7 +33,7 @@ def sampled_moments(
     guess: float = 0.0,
     channel: Channel | None = None,
 ) -> Moments:
-    """I and the excess at each (q, v) (p,), (p, R); v includes the noise unless `channel` is asked."""
+    """I and the excess (p, R) at each (q, v); v includes noise unless a channel is asked."""
     pairs = [
         sampled_replicates(float(a), float(b), k, log2_points, guess, channel)
         for a, b in zip(q, v, strict=True)

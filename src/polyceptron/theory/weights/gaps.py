@@ -30,8 +30,8 @@ def gap_variance(table: FieldTable, n_classes: int, order: int, step: float) -> 
     g, weight = _gaps(table, order)
     if n_classes == 2:
         found = shift_moments(table, np.stack([np.zeros_like(g), g], -1), step)
-        mass = 2 * weight * np.exp(found.log_density)
-        return float(mass @ found.variance), float(mass.sum()) - 1
+        chance = 2 * weight * np.exp(found.log_density)
+        return float(chance @ found.variance), float(chance.sum()) - 1
     z, z_weight = shift_nodes(table, step)
     own = table(-z)
     up, down = table(g[:, None] - z), table(-g[:, None] - z)
@@ -54,7 +54,9 @@ def gap_variance(table: FieldTable, n_classes: int, order: int, step: float) -> 
             a, b, c = (part[1] for part in parts)
             spread = (2 * (a * a + b * b + c * c) - 2 * (a * b + b * c + a * c)) / 3
             P = P + w.sum(-1)
-            first = [total + (w * mean).sum(-1) for total, mean in zip(first, (a, b, c), strict=True)]
+            first = [
+                total + (w * mean).sum(-1) for total, mean in zip(first, (a, b, c), strict=True)
+            ]
             inner = sum(part[2] for part in parts)
             second = second + (w * (2 / 3 * inner + spread)).sum(-1)
         squared = sum((x - y) ** 2 for x, y in permutations(first, 2)) / 6  # ‖P first‖²

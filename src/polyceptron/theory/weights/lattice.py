@@ -1,7 +1,7 @@
 """Two and three classes of any prior on a lattice: the common shift as a matrix product.
 
-Not seeing the common part of a row is seeing y_h = √q̂ w_h + ξ_h + c with an unknown shift c. Given c
-the classes are independent, so with E_c the posterior average over c, whose weight is ∏_h f(y_h − c),
+Not seeing the common part of a row is seeing y_h = √q̂ w_h + ξ_h + c with an unknown shift c. Given
+c the classes are independent, so with E_c the posterior average over c, of weight ∏_h f(y_h − c),
 
     v = ½ E Var(w₁ − w₂ | y) = ½ E { E_c[var₁ + var₂] + Var_c[μ̃₁ − μ̃₂] },
 
@@ -13,6 +13,7 @@ Everything is entire in y and c: the trapezoidal rule converges faster than any 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from polyceptron.model.priors import Prior
 from polyceptron.theory.weights.field_law import reach, scalar_posterior
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 def lattice_step(prior: Prior, q_hat: float) -> float:
@@ -44,7 +45,8 @@ def lattice_variance(prior: Prior, n_classes: int, q_hat: float) -> float:
     """v at q̂ for k = 2 or 3 and any prior."""
     step, n = lattice_step(prior, q_hat), lattice_size(prior, q_hat)
     lattice = np.arange(-n, n + 1)
-    log_f, mean, variance = scalar_posterior(prior, q_hat, lattice * step)
+    y = lattice * step
+    log_f, mean, variance = scalar_posterior(prior, q_hat, y)
     f = np.exp(log_f) * step
     first_f, second_f = f * mean, f * (mean**2 + variance)
     if n_classes == 2:

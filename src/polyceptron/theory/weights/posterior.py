@@ -11,7 +11,7 @@ keeps its digits when q → 1 (a sum of positive terms, never 1 − q). Which su
     finite, r ≤ 2                the points that a row can take, on a grid            `points`
     finite, r ≥ 3                k − 1 classes sampled, the last one integrated       `finite_rows`
     any other, one weight        one integral
-    any other, k ≤ 3             a lattice; at large q̂ panels along the gaps          `lattice`, `gaps`
+    any other, k ≤ 3             a lattice, at large q̂ panels of gaps           `lattice`, `gaps`
     any other, k ≥ 4             the fields sampled                                   `sampled_rows`
 """
 

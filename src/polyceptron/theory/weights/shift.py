@@ -4,9 +4,9 @@ As in `lattice`, with E_c the posterior average over the shift c,
 
     tr Cov u = E_c[(1 − 1/k) Σ_h var_h] + E_c‖P(μ̃ − E_c μ̃)‖².
 
-The weight ∏_h f(y_h − c) has features of width 1 where c is close to one of the y_h (a prior's spike
-or kink at 0) and varies over √q̂ elsewhere. So the integral is split by a smooth partition of unity
-into one part around each class, c = y_i + λ sinh t on equal steps of t.
+The weight ∏_h f(y_h − c) has features of width 1 where c is close to one of the y_h (a prior's
+spike or kink at 0) and varies over √q̂ elsewhere. So the integral is split by a smooth partition of
+unity into one part around each class, c = y_i + λ sinh t on equal steps of t.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ replicates say how far it can be trusted.
 from __future__ import annotations
 
 import math
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,16 +22,13 @@ from numpy.typing import NDArray
 from polyceptron.model import AnyTeacher
 from polyceptron.numerics.estimate import student_quantile
 from polyceptron.theory.bayes_optimal.channel_table import Index, channel_table
-from polyceptron.theory.bayes_optimal.weights_table import PanelWeights, weights_table
-from polyceptron.theory.effort import first_effort
+from polyceptron.theory.bayes_optimal.weights_table import weights_table
 from polyceptron.theory.generalisation import angle, error_from_angle, error_on_labels
 from polyceptron.theory.weights.entropy import row_entropy
 
 Array = NDArray[Any]
 _FLOOR = 1e-12  # relative error claimed for the deterministic rules, on top of the proxies' own
 _SAMPLED_FLOOR = 1e-7  # and for the sampled ones: the step of their winner's table
-_SMALLEST, _LARGEST = 1e-30, 1e22  # of q̂: α from 1e-12 to 1e8 for every channel
-_FIRST_STAGE = 9990.0  # q̂ up to which a continuous prior's curve is always built: four panels
 _NO_LESS = 1e-300  # stands for v = 0, where τ is infinite
 
 
@@ -50,18 +47,8 @@ class CurvePoints(NamedTuple):
         return 1 - self.v
 
 
-class Branch(NamedTuple):
-    """A stretch of the curve from one fold (or end) to the next: q̂ and α at both ends."""
-
-    rising: bool
-    low: float  # ln q̂
-    high: float
-    alpha_low: float  # α at the ends, in the order of q̂
-    alpha_high: float
-
-
-class SolutionCurve:
-    """The curve of one teacher at one sampling effort; build with `curve_of`."""
+class PointwiseCurve:
+    """The curve of one teacher at one sampling effort, point by point."""
 
     def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
         self.teacher, self.log2_points = teacher, log2_points
@@ -158,7 +145,7 @@ class SolutionCurve:
             return np.where(u < gap, total * (1 + u / gap + u), np.inf)
 
     def entropy_uncertainty(self, at: CurvePoints) -> Array:
-        """Uncertainty (n,) of Φ at fixed α: Φ is stationary in q and q̂, so only ψ and Ψ_out count."""
+        """Uncertainty (n,) of Φ at fixed α, where Φ is stationary: only ψ and Ψ_out count."""
         v_error, i_error = self.rule_errors(at.q_hat)
         energy = np.abs(at.alpha * at.channel_entropy)
         total = i_error * energy + (_FLOOR + v_error) * (1 + np.abs(at.free_entropy) + energy)
@@ -191,115 +178,3 @@ class SolutionCurve:
             return np.zeros(len(replicates))
         spread: Array = replicates.std(1, ddof=1) * (student_quantile(R) / math.sqrt(R))
         return spread
-
-    # Its shape.
-
-    def grid(self, *, far: bool) -> CurvePoints:
-        """The curve on a grid of q̂ that spans it and contains every fold.
-
-        A continuous prior's curve is built up to q̂ ≈ 1e4, where v ~ 1/q̂ already and α rises for
-        good, and beyond only where `far`.
-        """
-        return self._far_grid if far else self._near_grid
-
-    @cached_property
-    def _near_grid(self) -> CurvePoints:
-        small = np.exp(np.linspace(math.log(_SMALLEST), math.log(0.05), 120))
-        if not isinstance(self.weights, PanelWeights):
-            every = np.exp(np.linspace(math.log(_SMALLEST), math.log(_LARGEST), 700))
-            return self._with_folds(every)
-        if self.teacher.prior.support is None:
-            return self._with_folds(np.concatenate([small, np.geomspace(0.05, _FIRST_STAGE, 300)]))
-        roots = self._finite_roots(math.sqrt(0.05))
-        if self.perfect:
-            return self._with_folds(np.concatenate([small, roots**2]))
-        tail = np.geomspace(roots[-1] ** 2, _LARGEST, 200)
-        return self._with_folds(np.concatenate([small, roots**2, tail[1:]]))
-
-    @cached_property
-    def _far_grid(self) -> CurvePoints:
-        near = self._near_grid
-        if near.q_hat[-1] > _FIRST_STAGE or self.perfect:
-            return near
-        more = self.points(np.geomspace(near.q_hat[-1], _LARGEST, 300)[1:])
-        return CurvePoints(*(np.concatenate(pair) for pair in zip(near, more, strict=True)))
-
-    def near_enough(self, alpha: float) -> bool:
-        """Whether α is met on the near grid and not only far out."""
-        return self.perfect or alpha < 0.5 * float(self._near_grid.alpha[-1])
-
-    def _finite_roots(self, start: float) -> Array:
-        """√q̂ of a finite prior, panel after panel until α is far past its maximum."""
-        assert isinstance(self.weights, PanelWeights)
-        parts: list[Array] = []
-        highest = 0.0
-        # How much of the unstable branch to follow: sampled panels are dear.
-        past = 0.25 if self.teacher.n_classes <= 3 else 0.7
-        for low, high in zip(self.weights.edges, self.weights.edges[1:], strict=False):
-            parts.append(np.linspace(max(low, start), high, 102)[1:])
-            alpha = self.points(parts[-1] ** 2).alpha
-            highest = max(highest, float(alpha.max()))
-            if self.perfect and alpha[-1] < past * highest:
-                break
-        return np.concatenate(parts)
-
-    def _with_folds(self, q_hat: Array) -> CurvePoints:
-        """The curve on the grid and at every fold, found by golden section around the grid's."""
-        alpha = self.points(q_hat).alpha
-        rising = np.diff(alpha) > 0
-        turns = np.flatnonzero(rising[1:] != rising[:-1]) + 1
-        if turns.size == 0:
-            return self.points(q_hat)
-        sign = np.where(rising[turns - 1], 1.0, -1.0)
-        low, high = np.sqrt(q_hat[turns - 1]), np.sqrt(q_hat[turns + 1])
-        golden = (math.sqrt(5) - 1) / 2
-        for _ in range(60):
-            a, b = high - golden * (high - low), low + golden * (high - low)
-            left = sign * self.points(a**2).alpha > sign * self.points(b**2).alpha
-            low, high = np.where(left, low, a), np.where(left, b, high)
-        folds = (0.5 * (low + high)) ** 2
-        return self.points(np.unique(np.concatenate([q_hat, folds])))
-
-    def branches(self, *, far: bool = False) -> list[Branch]:
-        """The stretches between folds, in the order of q̂.
-
-        A turn and the next that differ in α by no more than α is uncertain there are no folds.
-        """
-        return self._far_branches if far else self._near_branches
-
-    @cached_property
-    def _near_branches(self) -> list[Branch]:
-        return self._branches(self._near_grid)
-
-    @cached_property
-    def _far_branches(self) -> list[Branch]:
-        return self._branches(self._far_grid)
-
-    def _branches(self, grid: CurvePoints) -> list[Branch]:
-        rising = np.diff(grid.alpha) > 0
-        cuts = [0, *(np.flatnonzero(rising[1:] != rising[:-1]) + 1).tolist(), rising.size]
-        if len(cuts) > 2:
-            at = CurvePoints(*(part[cuts] for part in grid))
-            u = 3 * self.alpha_uncertainty(at)
-            log_alpha = np.log(at.alpha)
-            keep = list(range(len(cuts)))
-            while len(keep) > 2:
-                heights = np.abs(np.diff(log_alpha[keep])) - np.maximum(u[keep][1:], u[keep][:-1])
-                smallest = int(heights.argmin())
-                if heights[smallest] > 0:
-                    break
-                # Between two turns both go; at an end only the turn does.
-                del keep[max(smallest, 1) : min(smallest + 2, len(keep) - 1)]
-            cuts = [cuts[i] for i in keep]
-        x, alpha = np.log(grid.q_hat), grid.alpha
-        return [
-            Branch(bool(alpha[j] > alpha[i]), *(float(a) for a in (x[i], x[j], alpha[i], alpha[j])))
-            for i, j in zip(cuts[:-1], cuts[1:], strict=True)
-        ]
-
-
-@lru_cache(maxsize=32)
-def curve_of(teacher: AnyTeacher, log2_points: int | None = None) -> SolutionCurve:
-    """The solution curve of `teacher`; `log2_points` matters for k ≥ 4 only."""
-    first = first_effort(teacher)
-    return SolutionCurve(teacher, first if log2_points is None or first == 0 else log2_points)
