@@ -241,6 +241,14 @@ def test_every_noise_in_the_classifier(noise):
     assert np.allclose(own.predict_proba(fresh).sum(1), 1)
 
 
+def test_the_search_for_a_noise_goes_on_until_message_passing_converges():
+    """On these features small noises do not converge, larger ones do."""
+    X, y = load_breast_cancer(return_X_y=True)
+    model = AMPClassifier().fit(X[:, :10], y)
+    assert model.converged_
+    assert model.noise_.gaussian_variance > 0.05
+
+
 def test_erm_classifier_is_logistic_regression_in_other_units():
     X, y = load_iris(return_X_y=True)
     X = StandardScaler().fit_transform(X)

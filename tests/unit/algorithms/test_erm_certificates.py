@@ -130,3 +130,45 @@ def test_the_stretch_is_an_upper_bound_and_not_a_wild_one():
         X = np.random.default_rng(0).standard_normal(shape)
         exact = np.linalg.norm(X, 2) / np.sqrt(shape[1])
         assert exact <= as_design(X).stretch < 2 * exact
+
+
+def exact_margin(X, y, k, W):
+    """Max-margin weights in fifty digits from the constraints that W meets with equality.
+
+    None unless they are the solution: all multipliers positive and every margin 1 or more.
+    """
+    with mp.workdps(50):
+        n, d = X.shape
+        z = X @ W / np.sqrt(d)
+        near = [(i, h) for i in range(n) for h in range(k) if h != y[i]]
+        tight = [(i, h) for i, h in near if z[i, y[i]] - z[i, h] < 1 + 1e-6]
+        A, J = mp.matrix(X.tolist()) / mp.sqrt(d), mp.zeros(len(tight), d * k)
+        for r, (i, h) in enumerate(tight):
+            for a in range(d):
+                J[r, a * k + int(y[i])] += A[i, a]
+                J[r, a * k + h] -= A[i, a]
+        shares = mp.lu_solve(J * J.T, mp.ones(len(tight), 1))
+        w = J.T * shares
+        exact = mp.matrix(d, k)
+        for a in range(d):
+            for h in range(k):
+                exact[a, h] = w[a * k + h]
+        Z = A * exact
+        least = min(Z[i, int(y[i])] - Z[i, h] for i, h in near)
+        return exact if min(shares) > 0 and least > 1 - mp.mpf(10) ** -30 else None
+
+
+def test_the_bound_of_the_hard_margin_holds_for_features_of_any_size():
+    """Features whose sizes differ by up to a million."""
+    seen = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        n, d, k = [(20, 6, 3), (8, 10, 3), (30, 4, 2)][seed % 3]
+        X = rng.standard_normal((n, d)) * 10.0 ** rng.uniform(-3, 3, d)
+        y = (X @ (rng.standard_normal((d, k)) / np.abs(X).mean(0)[:, None])).argmax(1)
+        fit = fit_erm(X, y, "max-margin", n_classes=k)
+        exact = exact_margin(X, y, k, fit.weights)
+        if exact is not None:
+            assert distance(fit, exact) <= fit.distance_bound, seed
+            seen += 1
+    assert seen >= 15
