@@ -1,11 +1,15 @@
 """The Bayes-optimal student: the whole set of fixed points as one curve α(q̂), and what it says.
 
-tables.py           both sides as functions of one variable, computed once
-curve.py            the curve α(q̂), its folds, and how far its α and Φ can be trusted
-crossings.py        where the curve passes a given α
-fixed_points.py     the branches there, and which of them is optimal
-transitions.py      α_IT and α_algo
-trajectory.py       state evolution step by step, and the curve as a table
+The modules:
+
+    channel_table, weights_table    both sides as functions of one variable, computed once
+    curve_points                    the curve α(q̂), and how far its α and Φ can be trusted
+    curve_shape                     its folds and the stretches between them
+    crossings                       where the curve passes a given α
+    fixed_points                    the branches there, and which of them is optimal
+    transitions, fine_transitions   α_IT and α_algo
+    state_evolution                 the plain loop, step by step
+    solution_curve                  the curve as a table
 """
 
 from polyceptron.theory.bayes_optimal.fixed_points import FixedPoint, bayes_rows, fixed_points

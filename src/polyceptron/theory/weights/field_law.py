@@ -34,7 +34,7 @@ class ScalarPosterior(NamedTuple):
     variance: Array
 
 
-def scalar_posterior(prior: Prior, q_hat: float, y: Array) -> ScalarPosterior:
+def scalar_posterior(prior: Prior, q_hat: float, y: NDArray[Any]) -> ScalarPosterior:
     """ln f(y), μ̃(y) and var(y) from the prior itself."""
     s = math.sqrt(q_hat)
     tilted = prior.tilted(s * y, q_hat)
