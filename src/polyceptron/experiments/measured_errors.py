@@ -3,9 +3,7 @@
     generalisation_error   P(argmax Ŵᵀx ≠ y), y as the teacher draws it, noise included
     clean_error            the same against argmax W*ᵀx; only where labels are noisy
 
-Both follow from the weights without a test set; on one, if asked, they are counted. Where the noise
-is not Gaussian, labels are drawn at fields of the same joint law, and the clean error, which is
-known, takes away most of the chance (a control variate).
+Both follow from the weights without a test set; on one, if asked, they are counted.
 """
 
 from __future__ import annotations
@@ -17,51 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.algorithms import exact_generalisation_error
-from polyceptron.algorithms.overlaps import ErrorEstimate
 from polyceptron.model import Channel
 
 Array = NDArray[np.float64]
 Columns = dict[str, float]
 _QUANTILE = 2.576  # standard deviations of a normal that hold 99 of 100 cases
-_DRAWS, _DRAWN_AT_ONCE = 2**20, 2**16
 _CHUNK_NUMBERS = 2_000_000  # of a test set held at once
 
 
 def exact_errors(weights: Any, truth: Any, noise: Channel, seed: int = 0) -> Columns:
-    """Of weights (d, k) and the teacher's (d, k); `seed` is for the integral of k ≥ 4."""
-    clean = exact_generalisation_error(weights, truth, seed=seed)
-    if noise.noiseless:
-        return {"generalisation_error": clean.value, "uncertainty": clean.uncertainty}
-    if noise.utility_variance is None:
-        error = _drawn_error(weights, truth, noise, clean, seed)
-    else:
-        error = exact_generalisation_error(weights, truth, noise=noise, seed=seed)
-    return {
-        "generalisation_error": error.value,
-        "uncertainty": error.uncertainty,
-        "clean_error": clean.value,
-    }
-
-
-def _drawn_error(
-    weights: Any, truth: Any, noise: Channel, clean: ErrorEstimate, seed: int
-) -> ErrorEstimate:
-    """The error on labels drawn at 2^20 fields: mean of w + b(clean − c), w and c wrong or not."""
-    d, k = np.shape(truth)
-    joint = np.linalg.qr(np.hstack([weights, truth]) / math.sqrt(d), mode="r")
-    fields, labels = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(5)[3:])
-    counts = np.zeros(4)  # how often neither, the clean one, the drawn one or both are wrong
-    for _ in range(_DRAWS // _DRAWN_AT_ONCE):
-        drawn = fields.standard_normal((_DRAWN_AT_ONCE, len(joint))) @ joint
-        answer, own = drawn[:, :k].argmax(1), drawn[:, k:]
-        wrong, misled = answer != noise.sample(own, labels), answer != own.argmax(1)
-        counts += np.bincount(2 * wrong + misled, minlength=4)
-    _, c, w, both = counts / _DRAWS
-    w, c = w + both, c + both
-    b = (both - w * c) / (c * (1 - c)) if 0 < c < 1 else 0.0
-    variance = w * (1 - w) - b**2 * c * (1 - c) + 1 / _DRAWS
-    spread = _QUANTILE * math.sqrt(variance / _DRAWS) + abs(b) * clean.uncertainty
-    return ErrorEstimate(w + b * (clean.value - c), spread)
+    """Of weights (d, k) and the teacher's (d, k); `seed` is for integrals that need points."""
+    error = exact_generalisation_error(weights, truth, noise=noise, seed=seed)
+    columns = {"generalisation_error": error.value, "uncertainty": error.uncertainty}
+    if not noise.noiseless:
+        columns["clean_error"] = exact_generalisation_error(weights, truth, seed=seed).value
+    return columns
 
 
 def counted_errors(
@@ -70,8 +38,7 @@ def counted_errors(
     """On `n_samples` new samples, which follow from the seed of the training data.
 
     Children of the seed: 0 draws the noise of training labels (`teacher.label_generator`), or the
-    new inputs where there is no noise; otherwise 1 draws the new inputs and 2 their labels (and 3
-    and 4 serve `exact_errors`).
+    new inputs where there is no noise; otherwise 1 draws the new inputs and 2 their labels.
     """
     children = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(3)]
     inputs, labels = (children[0], None) if noise.noiseless else children[1:]
