@@ -46,14 +46,15 @@ Listener = Callable[[Progress], object]
 
 
 class ProgressBar:
-    """A bar on standard error; without a terminal, one line every half minute."""
+    """A bar on standard error; without a terminal, a line after 2 s and every half minute."""
 
+    FIRST_SECONDS = 2.0
     LINE_SECONDS = 30.0
 
     def __init__(self) -> None:
         self._bar: Any = None
         self._task: Any = None
-        self._next_line = time.monotonic() + self.LINE_SECONDS
+        self._next_line = time.monotonic() + self.FIRST_SECONDS
 
     def __enter__(self) -> ProgressBar:
         from rich.console import Console

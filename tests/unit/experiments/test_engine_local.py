@@ -251,6 +251,7 @@ HALF_WAY = Progress(
 def test_progress_without_a_terminal_is_a_line_now_and_then(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(ProgressBar, "FIRST_SECONDS", 0.0)
     monkeypatch.setattr(ProgressBar, "LINE_SECONDS", 0.0)
     with ProgressBar() as bar:
         bar(HALF_WAY)
