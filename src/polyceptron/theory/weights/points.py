@@ -37,9 +37,8 @@ def point_variance(teacher: AnyTeacher, q_hat: float) -> float:
     points, log_p = reduced_points(teacher)
     c, r = points.shape
     centres = math.sqrt(q_hat) * points
-    distances = np.sqrt(((points[:, None] - points) ** 2).sum(-1)) + 1e9 * np.eye(c)
-    # Half-way between points δ apart the switch has poles at iπ/(√q̂ δ): error exp(−2π²/0.6).
-    step = min(0.3, 0.6 / (float(distances.min(1).max()) * math.sqrt(q_hat) + 1e-300))
+    # Half-way between rows δ apart the switch has poles at iπ/(√q̂ δ): error exp(−2π²/0.6).
+    step = min(0.3, 0.6 / (_widest_switch(teacher) * math.sqrt(q_hat) + 1e-300))
     weights = np.exp(log_p) * (step / math.sqrt(2 * math.pi)) ** r
     tables = []
     for i in range(r):
@@ -57,3 +56,10 @@ def point_variance(teacher: AnyTeacher, q_hat: float) -> float:
         first = sum(((rows * points[:, i]) @ right) ** 2 for i in range(r))
         variance += float((second - first / total).sum())
     return variance / r
+
+
+def _widest_switch(teacher: AnyTeacher) -> float:
+    """The largest distance of two rows that differ in one class, from a value to the next."""
+    assert teacher.prior.support is not None
+    gap = float(np.diff(teacher.prior.support[0]).max())
+    return gap * math.sqrt(1 - 1 / teacher.n_classes) if teacher.common_shift else gap

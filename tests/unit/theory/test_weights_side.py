@@ -1,0 +1,144 @@
+"""What a prior leaves unknown: every rule against another, limits, and drawn rows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+from scipy.stats import binom
+
+from polyceptron.errors import ComputationFailed
+from polyceptron.model import PRIORS, Perceptron, Teacher, as_prior, finite_prior
+from polyceptron.model.differences import project
+from polyceptron.numerics.estimate import from_replicates
+from polyceptron.theory.weights.entropy import row_entropy
+from polyceptron.theory.weights.field_law import FieldTable
+from polyceptron.theory.weights.finite_rows import finite_row_variance, mixture_quantile
+from polyceptron.theory.weights.gaps import gap_variance
+from polyceptron.theory.weights.lattice import lattice_variance
+from polyceptron.theory.weights.points import point_variance
+from polyceptron.theory.weights.posterior import residual_variance, single_variance
+from polyceptron.theory.weights.sampled_rows import sampled_row_variance
+
+SKEWED = finite_prior([-2, 0, 1], [0.2, 0.4, 0.4])
+CONTINUOUS = [as_prior("sparse-gaussian:0.2"), as_prior("laplace")]
+
+
+def drawn(prior: Any, k: int, q_hat: float, n: int, seed: int) -> tuple[Any, Any]:
+    """Posterior variances and squared errors of n drawn rows: each has mean v."""
+    rng = np.random.default_rng(seed)
+    u = project(prior.sample(rng, (n, k)))
+    gamma = q_hat * u + math.sqrt(q_hat) * project(rng.standard_normal((n, k)))
+    posterior = prior.row(k).posterior(gamma, q_hat)
+    return posterior.variance / (k - 1), ((posterior.mean - u) ** 2).sum(-1) / (k - 1)
+
+
+@pytest.mark.parametrize("prior", [as_prior("rademacher"), as_prior("ternary"), SKEWED])
+@pytest.mark.parametrize("k", [2, 3])
+def test_lattice_reproduces_the_sum_over_points(prior: Any, k: int) -> None:
+    for q_hat in (0.01, 1.0, 6.0, 15.0):
+        exact = point_variance(Teacher(k, prior), q_hat)
+        assert lattice_variance(prior, k, q_hat) == pytest.approx(exact, rel=1e-12, abs=1e-13)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_lattice_and_gaps_are_exact_for_a_gaussian(k: int) -> None:
+    prior = as_prior("gaussian")
+    for q_hat in (0.1, 3.0, 30.0):
+        assert lattice_variance(prior, k, q_hat) == pytest.approx(1 / (1 + q_hat), rel=1e-13)
+    for q_hat in (30.0, 1e5):
+        v, missing = gap_variance(FieldTable(prior, q_hat), k, 14, 0.14)
+        assert v == pytest.approx(1 / (1 + q_hat), rel=1e-6)
+        assert abs(missing) < 1e-6  # the total probability
+
+
+@pytest.mark.parametrize("prior", CONTINUOUS, ids=lambda p: p.name)
+@pytest.mark.parametrize(("k", "rule", "tol"), [(2, (24, 0.06), 1e-8), (3, (14, 0.14), 3e-6)])
+def test_two_rules_agree_where_both_work(prior: Any, k: int, rule: Any, tol: float) -> None:
+    """A lattice with a matrix product against panels along the gaps; fewer nodes are worse."""
+    exact = lattice_variance(prior, k, 12.0)
+    table = FieldTable(prior, 12.0)
+    assert gap_variance(table, k, *rule)[0] == pytest.approx(exact, rel=tol)
+    assert gap_variance(table, k, 5, 0.5)[0] != pytest.approx(exact, rel=10 * tol)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_spikes_that_coincide_are_all_that_sparsity_gives_in_the_end(k: int) -> None:
+    """q̂v → E min(r, k − n)/r: n classes at zero fix n − 1 differences for good."""
+    r, n = k - 1, np.arange(k + 1)
+    limit = float(binom.pmf(n, k, 0.8) @ np.minimum(r, k - n)) / r
+    prior, gaps = as_prior("sparse-gaussian:0.2"), []
+    for q_hat in (1e4, 1e6):
+        v = gap_variance(FieldTable(prior, q_hat), k, 14, 0.14)[0]
+        gaps.append(q_hat * v - limit)
+    # What spike and slab still confuse is of order √(ln q̂/q̂).
+    assert 0 < gaps[1] < 0.2 * gaps[0] < 0.01
+
+
+def test_one_weight_against_sums_over_its_own_values() -> None:
+    """E var(w|y) by brute force over w and y, with densities written here."""
+    q_hat = 2.5
+    s, w = math.sqrt(q_hat), np.linspace(-25, 25, 20_001)
+    step = w[1] - w[0]
+    y = np.linspace(-25, 25, 801)
+    for name, density in (
+        ("laplace", np.exp(-math.sqrt(2) * np.abs(w)) / math.sqrt(2) * step),
+        (
+            "sparse-gaussian:0.2",
+            0.2 * np.exp(-0.1 * w**2) * math.sqrt(0.2 / (2 * math.pi)) * step + 0.8 * (w == 0),
+        ),
+    ):
+        joint = density * np.exp(-0.5 * (y[:, None] - s * w) ** 2) / math.sqrt(2 * math.pi)
+        f = joint.sum(1)
+        mean, second = joint @ w / f, joint @ w**2 / f
+        expected = float((f * (second - mean**2)).sum() * (y[1] - y[0]))
+        assert single_variance(as_prior(name), q_hat) == pytest.approx(expected, rel=2e-6)
+        assert residual_variance(Perceptron(name), [q_hat])[0, 0] == pytest.approx(
+            expected, rel=2e-6
+        )
+
+
+@pytest.mark.parametrize("prior", PRIORS.examples(), ids=lambda p: p.name)
+@pytest.mark.parametrize("k", [3, 5, 14])
+def test_what_is_left_unknown_is_what_drawn_rows_leave(prior: Any, k: int) -> None:
+    """v against posterior variances and errors (Nishimori) of rows drawn from the prior."""
+    q_hat = 3.0
+    v, error = from_replicates(residual_variance(Teacher(k, prior), [q_hat], 6)[0])
+    for sample in drawn(prior, k, q_hat, 3000 if prior.support is None else 20_000, k):
+        allowed = 4.5 * sample.std() / math.sqrt(sample.size) + 1.5 * error + 1e-12
+        assert abs(sample.mean() - v) < allowed
+        assert abs(1.3 * sample.mean() - v) > allowed  # such an error would be seen
+
+
+def test_sampled_rows_cover_the_exact_value() -> None:
+    """Both sampling rules at k = 3, where lattices know the truth."""
+    for prior in CONTINUOUS:
+        found, error = from_replicates(sampled_row_variance(prior, 3, 5.0, 7))
+        assert abs(found - lattice_variance(prior, 3, 5.0)) < error + 1e-5
+        assert error < 0.02 * found
+    for prior in (as_prior("rademacher"), SKEWED):
+        found, error = from_replicates(finite_row_variance(prior, 3, 2.0, 7))
+        assert abs(found - lattice_variance(prior, 3, 2.0)) < error + 1e-6
+        assert error < 0.02 * found
+
+
+def test_fields_are_drawn_from_their_own_law() -> None:
+    shares = np.linspace(0.001, 0.999, 501)
+    y = mixture_quantile(shares, np.array([-1.0, 1.0]), np.array([0.3, 0.7]), 4.0)
+    np.testing.assert_allclose(0.3 * ndtr(y + 4) + 0.7 * ndtr(y - 4), shares, atol=1e-6)
+    table = FieldTable(as_prior("gaussian"), 8.0)
+    np.testing.assert_allclose(ndtr(table.quantile(shares) / 3), shares, atol=1e-6)
+
+
+def test_entropies_of_rows() -> None:
+    assert row_entropy(Teacher(3, "rademacher")) == pytest.approx(2.75 * math.log(2), rel=1e-14)
+    for k in (4, 9, 15):  # only the two constant rows merge
+        expected = k * math.log(2) - 2 * 2.0**-k * math.log(2)
+        assert row_entropy(Teacher(k, "rademacher")) == pytest.approx(expected, rel=1e-12)
+    assert row_entropy(Perceptron("ternary")) == pytest.approx(1.5 * math.log(2))
+    assert row_entropy(Teacher(3, "laplace")) == math.inf
+    with pytest.raises(ComputationFailed, match="fewer classes"):
+        row_entropy(Teacher(12, finite_prior([-2, -1, 0, 1, 2], [0.2] * 5)))
