@@ -54,6 +54,7 @@ class Registry(Generic[T]):
     def __init__(self, kind: str, base: type[T]) -> None:
         self.kind, self.base = kind, base
         self._entries: dict[str, Entry[T]] = {}
+        self._single: dict[str, T] = {}  # members without numbers: one object each
 
     def add(self, entry: Entry[T]) -> None:
         """Take a new member in; a name is given once."""
@@ -64,6 +65,7 @@ class Registry(Generic[T]):
     def remove(self, name: str) -> None:
         """Forget a member."""
         self._entries.pop(name, None)
+        self._single.pop(name, None)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -106,14 +108,19 @@ class Registry(Generic[T]):
         numbers = rest.split(":")[1:]
         if len(numbers) != len(entry.parameters) or (rest and not rest.startswith(":")):
             raise InvalidInput(f"the {self.kind} {text!r} must be written {entry.form}")
+        if entry.name in self._single:
+            return self._single[entry.name]
         try:
-            return entry.make(*(float(number) for number in numbers))
+            made = entry.make(*(float(number) for number in numbers))
         except (ValueError, OverflowError) as error:
             if isinstance(error, InvalidInput):
                 raise
             raise InvalidInput(
                 f"the {self.kind} {text!r} must be written {entry.form} with numbers"
             ) from None
+        if not entry.parameters:
+            self._single[entry.name] = made
+        return made
 
 
 def _head(text: str) -> str:

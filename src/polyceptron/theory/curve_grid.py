@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from polyceptron.model import AnyTeacher
 from polyceptron.model.checks import check_alphas
-from polyceptron.theory.bayes_optimal.curve import curve_of
+from polyceptron.theory.bayes_optimal.curve_shape import curve_of
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 
 Array = NDArray[np.float64]

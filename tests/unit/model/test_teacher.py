@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model import Perceptron, Teacher, make_teacher
-from polyceptron.model.teacher import argmax_labels
+from polyceptron.model import CHANNELS, GaussianNoise, Perceptron, Teacher, make_teacher
 
 
 @pytest.mark.parametrize("teacher", [Teacher(2), Teacher(5, "rademacher"), Perceptron()])
@@ -34,11 +33,36 @@ def test_perceptron_differs_from_two_rademacher_classes():
 def test_noise_changes_labels_only_where_fields_are_close():
     rng = np.random.default_rng(0)
     fields = np.array([[0.0, 100.0], [0.0, 1e-9]] * 500)
-    y = argmax_labels(fields, variance=1.0, rng=rng).reshape(-1, 2)
+    y = GaussianNoise(1.0).sample(fields, rng).reshape(-1, 2)
     assert (y[:, 0] == 1).all()
     assert 0.4 < y[:, 1].mean() < 0.6
-    with pytest.raises(InvalidInput, match="generator"):
-        argmax_labels(fields, variance=1.0)
+
+
+@pytest.mark.parametrize("noise", CHANNELS.examples(), ids=lambda noise: noise.name)
+def test_inputs_and_weights_do_not_depend_on_the_noise(noise):
+    plain, noisy = Teacher(3).sample(60, 20, 5), Teacher(3, noise=noise).sample(60, 20, 5)
+    assert np.array_equal(plain.X, noisy.X)
+    assert np.array_equal(plain.weights, noisy.weights)
+    assert np.array_equal(plain.y, noisy.y) == noise.noiseless
+
+
+@pytest.mark.parametrize(
+    ("noise", "words"),
+    [
+        ("gaussian:-1", "from 0 to"),
+        ("gaussian:nan", "from 0 to"),
+        ("gaussian", "must be written"),
+        ("softmax:0", "slope"),
+        ("softmax:inf", "slope"),
+        ("flips:0.7", "below 0.666667"),
+        ("flips:x", "with numbers"),
+        ("salt:0.1", "unknown noise"),
+        (0.25, "unknown noise"),
+    ],
+)
+def test_bad_noise(noise, words):
+    with pytest.raises(InvalidInput, match=words):
+        Teacher(3, noise=noise)
 
 
 @pytest.mark.parametrize("k", [1, 0, -3, 2.5, True, "3", None, 10**6])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polyceptron.model.teacher import argmax_labels
 from polyceptron.numerics import orthant_closed, orthant_quadrature
 from polyceptron.numerics.orthant import argmax_diagonal, argmax_hessian, argmax_orthant
 
@@ -93,7 +92,7 @@ def test_a_covariance_matrix_is_seen_through_differences_only() -> None:
 def test_frequencies_of_sampled_labels(k: int) -> None:
     rng = np.random.default_rng(3)
     omega, v, n = rng.standard_normal(k), rng.uniform(0.3, 2, k), 200_000
-    labels = argmax_labels(np.broadcast_to(omega, (n, k)), v, rng)
+    labels = (omega + np.sqrt(v) * rng.standard_normal((n, k))).argmax(1)
     p = np.exp(argmax_orthant(np.tile(omega, (k, 1)), np.arange(k), np.tile(v, (k, 1))).log_z)
     frequency = np.bincount(labels, minlength=k) / n
     assert (np.abs(frequency - p) < 4.5 * np.sqrt(p * (1 - p) / n) + 1e-4).all()
@@ -104,7 +103,7 @@ def test_the_rule_converges_geometrically(k: int) -> None:
     """Each four nodes more must divide the error by 3 at least, down to rounding."""
     rng = np.random.default_rng(k)
     omega = rng.standard_normal((400, k))
-    y = argmax_labels(omega, 1.0, rng)
+    y = (omega + rng.standard_normal(omega.shape)).argmax(1)
     best = argmax_orthant(omega, y, order=80).score
     errors = [np.abs(argmax_orthant(omega, y, order=n).score - best).max() for n in range(8, 33, 4)]
     slope = np.polyfit(np.arange(len(errors)), np.log(errors), 1)[0]

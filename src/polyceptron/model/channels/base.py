@@ -28,7 +28,12 @@ SHARP = 1e-12  # variance of fields that are known
 
 
 class Channel(ABC):
-    """P(y | z) of a label y given the teacher's fields z."""
+    """P(y | z) of a label y given the teacher's fields z.
+
+    >>> from polyceptron.model import as_channel
+    >>> as_channel("softmax:2").sample([[0.0, 50.0]], np.random.default_rng(0)).tolist()
+    [1]
+    """
 
     name: str
 

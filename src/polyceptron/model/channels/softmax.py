@@ -167,7 +167,8 @@ def _chunks(rows: Any, k: int) -> list[Any]:
 def _signal(slope: float, k: int) -> float:
     """k ∫ F^{k−2} F′² dC at v = 1."""
     y = utility_table(slope).y
-    y = np.linspace(y[0], y[-1], max(2000, math.ceil((y[-1] - y[0]) / 0.05)))
+    step = 0.05 * math.hypot(1.0, slope)  # F varies over √(1 + s²)
+    y = np.linspace(y[0], y[-1], max(2000, math.ceil((y[-1] - y[0]) / step)))
     F = utility_values(y, slope)
     density = np.exp(k * F.log_cdf) * F.hazard**2
     return k * slope * float(density.sum() * (y[1] - y[0]))

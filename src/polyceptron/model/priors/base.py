@@ -36,6 +36,10 @@ class Prior(ABC):
     """The law of one teacher weight, with mean 0 and variance 1.
 
     `extent` is a distance from 0 beyond which w is never found (probability below 1e-12).
+
+    >>> from polyceptron.model import as_prior
+    >>> as_prior("laplace").sample(np.random.default_rng(0), (2, 3)).shape
+    (2, 3)
     """
 
     name: str
