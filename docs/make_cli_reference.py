@@ -20,11 +20,7 @@ seconds says on standard error what it is doing. Exit codes: 0 done, 1 the compu
 check is off, 2 the input is wrong (one sentence says how), 130 stopped.
 
 Completion of commands, options and registered names is installed once for bash, zsh, fish or
-PowerShell; then press Tab after `polyceptron curve --noise`:
-
-```text
-polyceptron --install-completion
-```
+PowerShell by `polyceptron --install-completion`; then press Tab after `polyceptron curve --noise`.
 """
 
 
@@ -65,8 +61,8 @@ def _default(value: Any) -> str:
 def _example(text: str) -> str:
     for word in ("Example: ", "Examples: "):
         if text.startswith(word):
-            return f"```text\n{text.removeprefix(word)}\n```"
-    return f"```text\n{text}\n```" if text.startswith("polyceptron ") else text
+            return f"{word}`{text.removeprefix(word)}`"
+    return f"`{text}`" if text.startswith("polyceptron ") else text
 
 
 def _help(command: Any) -> str:
