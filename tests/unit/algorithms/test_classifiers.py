@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 import polyceptron as pc
 from polyceptron.algorithms.classifiers import AMPClassifier, ERMClassifier
 from polyceptron.algorithms.compression import Compression
+from polyceptron.algorithms.leave_one_out import Problem, run_at
 from polyceptron.errors import InvalidInput
 from polyceptron.model import CrossEntropy, Teacher, as_channel
 
@@ -239,6 +240,22 @@ def test_every_noise_in_the_classifier(noise):
     assert log_loss(own) < log_loss(AMPClassifier(noise="gaussian:3", **options))
     assert own.noise_.name == noise
     assert np.allclose(own.predict_proba(fresh).sum(1), 1)
+
+
+@pytest.mark.parametrize("noise", ["none", "gaussian:0.3", "flips:0.1"])
+def test_cavity_fields_are_those_of_a_fit_without_the_sample(noise):
+    X, y, _ = Teacher(3, noise=noise).sample(300, 120, seed=3)
+    channel = as_channel(noise)
+    found = run_at(Problem(X, y, 3, "gaussian", "shared", 1e-8, 300), channel)
+    fields = X @ found.result.weights / np.sqrt(120)
+    off, naive = [], []
+    for i in range(0, 300, 20):
+        rest = np.delete(np.arange(300), i)
+        without = pc.amp(X[rest], y[rest], noise=channel, n_classes=3).weights
+        left_out = X[i] @ without / np.sqrt(120)
+        off.append(np.linalg.norm(found.cavity[i] - left_out))
+        naive.append(np.linalg.norm(fields[i] - left_out))
+    assert np.mean(off) < 0.25 * np.mean(naive)
 
 
 def test_the_search_for_a_noise_goes_on_until_message_passing_converges():
