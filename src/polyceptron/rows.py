@@ -31,6 +31,11 @@ BRANCHES: dict[str, str] = {
     "informed": "the one reached from the teacher itself",
     "unstable": "the barrier between the two",
 }
+MARKS: dict[str, str] = {  # stand in the column `branch` of the figures' tables too
+    "best-ridge": "the row at the ridge of least error, among others",
+    "alpha_it": "the transition to possible perfect learning, itself a row",
+    "alpha_algo": "the transition to easy perfect learning",
+}
 
 COLUMNS: tuple[str, ...] = (
     "source",  # one of SOURCES

@@ -77,7 +77,7 @@ def test_the_python_lines_give_the_table_that_csv_gives(
     assert labels == [
         "bayes amp", "bayes optimal", "bayes unstable", "square", "amp 1", "square 2",
     ]  # fmt: skip
-    assert ax.get_title() == caption(page) == "k = 3, Rademacher ±1 teacher, ridge λ = 0.1"
+    assert ax.get_title() == caption(page) == "k = 3, Rademacher weights, ridge λ = 0.1"
 
 
 @pytest.mark.parametrize(

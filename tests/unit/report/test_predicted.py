@@ -57,7 +57,7 @@ def test_the_assumption_is_in_the_result_and_on_the_plot():
 
 def test_message_passing_is_compared_with_the_bayes_optimal_curve():
     X, y, _ = Teacher(2).sample(300, 40, seed=1)
-    curve = predicted_curve(AMPClassifier(noise=0.0), X, y, train_sizes=[0.5, 1.0], cv=3)
+    curve = predicted_curve(AMPClassifier(noise="none"), X, y, train_sizes=[0.5, 1.0], cv=3)
     assert set(curve.frame.estimator) == {"bayes"}
     measured = curve.frame[curve.frame.source == "measured"]
     assert (measured.generalisation_error < 0.4).all()
@@ -76,7 +76,7 @@ def test_logistic_regression_is_matched_with_its_own_ridge(k):
     theirs = LogisticRegression(C=0.5, fit_intercept=False, tol=1e-10, max_iter=5000).fit(X, y)
     _, estimator = matching_theory(make_pipeline(StandardScaler(), theirs), k, 30)
     assert isinstance(estimator, ERM)
-    ours = fit_erm(X, y, k, estimator.loss, float(estimator.ridge)).weights / np.sqrt(30)
+    ours = fit_erm(X, y, estimator.loss, float(estimator.ridge)).weights / np.sqrt(30)
     expected = theirs.coef_.T
     if k == 2:
         ours = ours[:, 1:] - ours[:, :1]

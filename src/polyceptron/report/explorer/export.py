@@ -32,7 +32,7 @@ def to_csv(rows: Iterable[Row]) -> str:
 def caption(settings: PageSettings) -> str:
     """The problem in a line, for a picture that leaves the page."""
     what = "perceptron" if settings.model == "perceptron" else f"k = {settings.k}"
-    parts = [what, f"{words_for('prior', settings.prior)} teacher"]
+    parts = [what, words_for("prior", settings.prior)]
     if any(takes_ridge(name) for name in settings.estimators):
         optimal = settings.ridge_rule == "optimal"
         parts.append("optimal ridge λ" if optimal else f"ridge λ = {settings.ridge:.4g}")
@@ -151,8 +151,8 @@ def _simulation(settings: PageSettings, name: str) -> list[str]:
         ]
     ridge = repr(settings.ridge) if takes_ridge(method) else "0.0"
     if takes_ridge(method) and settings.ridge_rule == "optimal":
-        k = settings.teacher.n_classes
-        ridge = f'optimal_ridge({k}, "{method}", float(a), {tolerance(k)})'
+        asked = tolerance(settings.teacher.n_classes)
+        ridge = f'optimal_ridge(teacher, "{method}", float(a), {asked})'
     return [
         *lines,
         f"    ridge = {ridge}",

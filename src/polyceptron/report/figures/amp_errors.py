@@ -91,7 +91,8 @@ def _runs(prior: str, profile: Profile) -> list[Computation]:
             {
                 "prior": prior, "alpha": alpha, "dimension": d,
                 "seeds": [
-                    seed_of(seed_path(SEED, "argmax", 3, prior, alpha, d, i)) for i in range(runs)
+                    seed_of(seed_path(SEED, "argmax", 3, prior, "none", alpha, d, i))
+                    for i in range(runs)
                 ],
             },
             runs * 4e-7 * alpha * d * d,
