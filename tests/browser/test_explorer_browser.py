@@ -299,7 +299,7 @@ def test_names_contrast_keyboard_and_width(new_visit: Any, width: int) -> None:
             break
     assert wanted <= reached
     # Arrow keys choose among radio buttons.
-    page.get_by_label("Rademacher ±1").focus()
+    page.get_by_label("Rademacher weights").focus()
     page.keyboard.press("ArrowUp")
     visit.wait_for_setting("prior", "gaussian")
     page.get_by_role("checkbox", name="max-margin").focus()
