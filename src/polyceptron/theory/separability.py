@@ -4,27 +4,29 @@ Labels with noise can be separated by some weights with probability → 1 below
 
     α_s = 1 / min_t Q(t),      Q(t) = (1/r) E dist²(t z* + g, C_y),   z*, g ~ N(0, I) on 1⊥
 
-and with probability → 0 above (C_y the cone of fields with label y). Given u = tz* + g the teacher's
-fields are Gaussian with mean tu/(1 + t²) and variance 1/(1 + t²): Q is the fields side's own average
-at τ = t, q = 1 + t², V = 1 for the hard constraint without a margin (`LabelCone`), so every channel
-and every k is covered by the same rules.
+and with probability → 0 above (C_y the cone of fields with label y). Given u = tz* + g the
+teacher's fields are Gaussian with mean tu/(1 + t²) and variance 1/(1 + t²): Q is the fields side's
+own average at τ = t, q = 1 + t², V = 1 for the hard constraint without a margin (`LabelCone`), so
+every channel and every k is covered by the same rules.
 
-Below α_s a ridge of 0 means max-margin; above it the multinomial maximum-likelihood estimate exists.
+Below α_s a ridge of 0 means max-margin; above it the maximum-likelihood estimate exists.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from polyceptron.model.channels import Channel
 from polyceptron.model.checks import check_tolerance
 from polyceptron.model.law import Law
 from polyceptron.model.losses.cone import LabelCone
-from polyceptron.model.teacher import AnyTeacher, check_teacher
+from polyceptron.model.teacher import AnyTeacher, Teacher, check_teacher
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status
 from polyceptron.theory.sides import erm_sides
@@ -83,6 +85,12 @@ def separability(teacher: AnyTeacher, tol: float | None = None) -> Separability:
             break
     status = Status.OK if spread <= tol else Status.TOLERANCE_NOT_MET
     return Separability(teacher.model, k, name, value, spread, status)
+
+
+@lru_cache(maxsize=256)
+def alpha_s(channel: Channel, n_classes: int) -> float:
+    """α_s to its default accuracy, remembered: the loop asks for it at every α."""
+    return separability(Teacher(n_classes, noise=channel)).alpha_s
 
 
 def _distance(problem: Any, level: int, t: float) -> Any:

@@ -101,11 +101,15 @@ def test_ridge_on_a_spectrum_against_its_three_sums():
 
 
 def test_ridge_zero_is_what_the_loss_says():
-    clean = pc.Teacher(3).noise
-    assert loss_at_ridge(CrossEntropy(), 0, clean).name == "max-margin"
-    assert loss_at_ridge(SquareLoss(), 0, clean).name == "square"
-    with pytest.raises(InvalidInput, match="noisy labels"):
-        loss_at_ridge(CrossEntropy(), 0, pc.Teacher(3, noise="flips:0.1").noise)
+    clean, noisy = pc.Teacher(3), pc.Teacher(3, noise="flips:0.1")
+    assert loss_at_ridge(CrossEntropy(), 0, clean, 5.0).name == "max-margin"
+    assert loss_at_ridge(SquareLoss(), 0, clean, 5.0).name == "square"
+    limit = pc.separability(noisy).alpha_s
+    assert loss_at_ridge(CrossEntropy(), 0, noisy, 0.99 * limit).name == "max-margin"
+    assert loss_at_ridge(CrossEntropy(), 0, noisy, 1.01 * limit).name == "cross-entropy"
+    assert loss_at_ridge(SquareLoss(), 0, noisy, 5.0).name == "square"
+    with pytest.raises(InvalidInput, match=f"alpha_s = {limit:.6g}"):
+        loss_at_ridge(MaxMargin(), 0, noisy, 1.01 * limit)
 
 
 def test_square_training_loss_of_correlated_features_by_simulation():

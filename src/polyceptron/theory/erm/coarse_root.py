@@ -26,6 +26,7 @@ from polyceptron.theory.ways import equations
 LATTICE = 0.5  # of ln τ, ln q, ln V: nodes serve a law that is off by half of this well
 _LOOSE, _TIGHT = 1e-3, 1e-7  # while nodes may still move, and at the end
 _WEIGHTLESS = 1e-2  # λV from which the last step of a continuation goes to a ridge of 0
+_TINY = 1e-30  # and the ridge from which it goes there anyway
 _EDGE = 500.0  # e^±500 covers every ridge that can be given
 
 
@@ -115,7 +116,7 @@ def _twin(problem: Problem) -> Problem | None:
     if not problem.spectrum.isotropic:
         return replace(problem, spectrum=isotropic())
     k = problem.n_classes
-    if k == 2:
+    if k == 2 or (problem.ridge == 0 and not problem.loss.scale_free):  # two may lack a minimum
         return None
     try:
         problem.channel.guess(2)
@@ -163,7 +164,7 @@ def continue_in_ridge(system: Equations) -> Root:
         target = max(problem.ridge, ridge * factor)
         # Only the third equation holds λ at small λ: ∂F₃/∂ln λ = λV.
         weight = ridge * math.exp(root.theta[2])
-        if problem.ridge == 0 and weight < _WEIGHTLESS:
+        if problem.ridge == 0 and (weight < _WEIGHTLESS or target < _TINY):
             target = 0.0
         ahead = math.log(target / ridge) if target > 0 else -1.0
         change = np.array([0.0, 0.0, -weight])

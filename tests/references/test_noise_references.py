@@ -1,0 +1,152 @@
+"""Noisy labels against values computed elsewhere, and against a scalar solver written here."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import root
+from scipy.special import expit
+
+import polyceptron as pc
+from polyceptron.model.channels import as_channel
+
+LOGIT_SLOPE = math.sqrt(5)  # of a unit field: softmax of two classes with slope γ/√2
+TEACHER = pc.Teacher(2, noise=f"softmax:{LOGIT_SLOPE / math.sqrt(2)!r}")
+
+
+def scalar_mle(kappa: float, gamma: float, start: tuple[float, float, float]) -> np.ndarray:
+    """(bias factor, spread, λ) of logistic regression with d/n = κ, as statisticians write it.
+
+    With ρ(t) = ln(1 + e^t), P = prox_{λρ}(Q₂) and (Q₁, Q₂) Gaussian of covariance
+    [[γ², −aγ²], [−aγ², a²γ² + κσ²]]:
+
+        κ²σ² = E 2ρ'(Q₁)(λρ'(P))²,   0 = E ρ'(Q₁)Q₁λρ'(P),   1 − κ = E 2ρ'(Q₁)/(1 + λρ''(P))
+    """
+    node, weight = np.polynomial.hermite_e.hermegauss(80)
+    weight = weight / weight.sum()
+    x, y = np.meshgrid(node, node, indexing="ij")
+    both = np.outer(weight, weight)
+
+    def equations(unknowns):
+        a, sigma, lam = unknowns
+        first = gamma * x
+        second = -a * gamma * x + math.sqrt(kappa) * sigma * y
+        point = second.copy()
+        for _ in range(60):
+            p = expit(point)
+            point -= (point + lam * p - second) / (1 + lam * p * (1 - p))
+        p = expit(point)
+        label = 2 * expit(first)
+        return [
+            float((both * label * (lam * p) ** 2).sum()) - (kappa * sigma) ** 2,
+            float((both * label * first * lam * p).sum()),
+            float((both * label / (1 + lam * p * (1 - p))).sum()) - (1 - kappa),
+        ]
+
+    found = root(equations, start, tol=1e-12)
+    assert found.success
+    return found.x
+
+
+@pytest.mark.parametrize(("kappa", "factor"), [(0.1, 1.167782), (0.2, 1.499350)])
+def test_maximum_likelihood_of_two_classes(kappa, factor):
+    """m in units of the teacher's slope is the bias factor; q − m² its spread."""
+    slope = LOGIT_SLOPE / math.sqrt(2)
+    point = pc.erm_fixed_point(TEACHER, pc.ERM("cross-entropy", 0), 1 / kappa, tol=1e-8)
+    bias, sigma, lam = scalar_mle(kappa, LOGIT_SLOPE, (1.2, 2.0, 1.0))
+    assert point.m / slope == pytest.approx(factor, abs=1e-6)
+    assert point.m / slope == pytest.approx(bias, abs=1e-6)
+    # logits of two classes are differences of two fields: their spread is 2(q − m²) = κσ²
+    assert 2 * (point.q - point.m**2) == pytest.approx(kappa * sigma**2, rel=1e-5)
+    assert pytest.approx(lam, rel=1e-5) == 2 * point.V
+
+
+@pytest.mark.parametrize(
+    ("noise", "value"),
+    [
+        (f"softmax:{1 / math.sqrt(2)!r}", 0.438939),
+        (f"softmax:{math.sqrt(2)!r}", 0.344930),
+        (f"softmax:{5 / math.sqrt(2)!r}", 0.185052),
+        ("gaussian:0.1", 0.164730),
+        ("gaussian:1", 0.371010),
+        ("flips:0.05", 0.262489),
+    ],
+)
+def test_separability_of_two_classes(noise, value):
+    found = pc.separability(pc.Teacher(2, noise=noise))
+    assert found.status == "ok"
+    assert 1 / found.alpha_s == pytest.approx(value, abs=1e-6)
+
+
+@pytest.mark.parametrize(("k", "value"), [(2, 2.0), (3, 2.4)])
+def test_labels_of_chance_have_a_known_threshold(k, value):
+    for noise in ("gaussian:1e9", "softmax:1e-5"):
+        found = pc.separability(pc.Teacher(k, noise=noise))
+        assert found.alpha_s == pytest.approx(value, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("variance", "alpha", "error"),
+    [(0.5, 1, 0.344287), (0.5, 5, 0.247024), (1.0, 1, 0.383151), (1.0, 10, 0.279867)],
+)
+def test_bayes_error_with_gaussian_noise(variance, alpha, error):
+    point = pc.fixed_points(pc.Teacher(2, noise=f"gaussian:{variance}"), alpha)[0]
+    assert point.generalisation_error == pytest.approx(error, abs=1e-6)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_both_sides_of_the_threshold_meet(k):
+    """The norm diverges from both sides; the direction goes through."""
+    teacher = pc.Teacher(k, noise="gaussian:0.5")
+    limit = pc.separability(teacher).alpha_s
+    gaps, norms = [], []
+    for distance in (0.1, 0.01):
+        below, above = (
+            pc.erm_fixed_point(teacher, pc.ERM("cross-entropy", 0), x * limit)
+            for x in (1 - distance, 1 + distance)
+        )
+        assert below.training_error == 0 < above.training_error
+        norms.append(min(below.q, above.q))
+        gaps.append(above.correlation - below.correlation)
+    assert norms[1] > 5 * norms[0]
+    assert 0 < gaps[1] < gaps[0] / 2
+
+
+def test_a_small_ridge_tends_to_none():
+    found = [
+        pc.erm_fixed_point(TEACHER, pc.ERM("cross-entropy", ridge), 10.0, tol=1e-8).m
+        for ridge in (1e-2, 1e-3, 0)
+    ]
+    assert found[1] - found[2] == pytest.approx((found[0] - found[2]) / 10, rel=0.05)
+
+
+NOISES = ("gaussian:1e-12", "softmax:1e3", "flips:1e-9")
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("estimator", [pc.ERM("cross-entropy", 0.1), pc.ERM("square", 0.5)])
+def test_little_noise_is_no_noise(noise, estimator):
+    clean, noisy = (
+        pc.erm_fixed_point(pc.Teacher(3, noise=n), estimator, 2.0) for n in ("none", noise)
+    )
+    assert noisy.generalisation_error == pytest.approx(clean.generalisation_error, abs=2e-5)
+    assert noisy.q == pytest.approx(clean.q, rel=1e-4)
+
+
+@pytest.mark.parametrize("noise", ["gaussian:1e8", "softmax:1e-4", "flips:0.66666"])
+def test_much_noise_is_a_guess(noise):
+    for estimator in (pc.ERM("cross-entropy", 0.1), pc.BayesOptimal()):
+        row = pc.learning_curve(pc.Teacher(3, noise=noise), estimator, [2.0]).frame.iloc[0]
+        assert row.generalisation_error == pytest.approx(2 / 3, abs=1e-3)
+
+
+def test_much_ridge_is_the_mean_of_each_class():
+    """λ → ∞: W ∝ Σ x(e_y − 1/k), so ρ² = αc²/(αc² + 1/k) with c = E[z_y]/(k − 1), by sampling."""
+    rng = np.random.default_rng(5)
+    z = rng.standard_normal((400_000, 3))
+    for noise in ("softmax:2", "gaussian:0.5", "flips:0.2"):
+        y = as_channel(noise).sample(z, rng)
+        c = float((z[np.arange(len(z)), y] - z.mean(1)).mean() / 2)
+        point = pc.erm_fixed_point(pc.Teacher(3, noise=noise), pc.ERM("cross-entropy", 1e5), 2.0)
+        # Var of e_y on a class direction is 1/k, of which c² is along the teacher's field
+        assert point.correlation**2 == pytest.approx(2 * c**2 / (2 * c**2 + 1 / 3), abs=3e-3)
