@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,14 @@ from polyceptron.numerics.winning import Winning
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 SHARP = 1e-12  # variance of fields that are known
+
+
+class UtilityLaw(NamedTuple):
+    """The law of one utility around its field: ln F and F′/F at y, and where F′ is not nothing."""
+
+    low: float
+    high: float
+    values: Callable[[Array], tuple[Array, Array]]
 
 
 class Channel(ABC):
@@ -70,6 +78,10 @@ class Channel(ABC):
     @property
     def utility_variance(self) -> float | None:
         """Δ where the utilities are the fields plus Gaussian noise of this variance, else None."""
+        return None
+
+    def utility_law(self, variance: float) -> UtilityLaw | None:
+        """The law of one utility at residual variance v, where it is a table; else None."""
         return None
 
     def guess(self, n_classes: int) -> float:

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import expit, ndtr, softmax
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.channels.base import Array, Channel
+from polyceptron.model.channels.base import Array, Channel, UtilityLaw
 from polyceptron.model.registry import Entry
 from polyceptron.numerics import orthant_quadrature as quadrature
 from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
@@ -137,6 +137,15 @@ class SoftmaxNoise(Channel):
             z[part] = np.exp(nodes.log_z)
             slopes[:, part] = self.slope * z[part] * nodes.mean[:, 0].T
         return Winning(z, slopes)
+
+    def utility_law(self, variance: float) -> UtilityLaw:
+        table, b = utility_table(self.slope * math.sqrt(variance)), self.slope
+
+        def values(y: Array) -> tuple[Array, Array]:
+            found = table(b * y)
+            return found.log_cdf, b * found.hazard
+
+        return UtilityLaw(table.y[0] / b, table.y[-1] / b, values)
 
     def utility_signal(self, n_classes: int) -> float:
         return _signal(self.slope, n_classes)

@@ -30,7 +30,6 @@ from polyceptron.theory.fields.information import (
     channel_moments,
     gaussian_moments,
     known_entropy,
-    utility_variance,
 )
 
 Array = NDArray[Any]
@@ -43,7 +42,7 @@ class ChannelTable:
 
     def __init__(self, channel: Channel, n_classes: int, log2_points: int) -> None:
         self.channel, self.n_classes = channel, n_classes
-        self.delta = utility_variance(channel)
+        self.delta = channel.utility_variance
         self.known_entropy = known_entropy(channel, n_classes)
         guess = channel.guess(n_classes)
         if self.delta is not None:
@@ -106,7 +105,7 @@ def _gaussian_proxy(k: int, guess: float, log2_points: int) -> ChebyshevProxy:
             values = values / np.repeat(base, values.shape[1] // 2, axis=1)
         return values
 
-    return _proxy(scaled, k)
+    return _proxy(scaled, k, 1e-13)
 
 
 def _asked_proxy(channel: Channel, k: int, log2_points: int) -> ChebyshevProxy:
@@ -118,7 +117,7 @@ def _asked_proxy(channel: Channel, k: int, log2_points: int) -> ChebyshevProxy:
         width = np.array([channel.width(float(a)) for a in v])
         return _columns(channel_moments(channel, q, v, k, log2_points), width)
 
-    return _proxy(scaled, k)
+    return _proxy(scaled, k, 1e-10)  # a table of utilities is good to about that
 
 
 def _columns(moments: Moments, scale: Array) -> Array:
@@ -134,13 +133,13 @@ def with_mean(replicates: Array) -> Array:
     return np.hstack([replicates.mean(1, keepdims=True), replicates])
 
 
-def _proxy(scaled: Callable[[Array], Array], k: int) -> ChebyshevProxy:
+def _proxy(scaled: Callable[[Array], Array], k: int, tol: float) -> ChebyshevProxy:
     deterministic = k <= 3
     return chebyshev_proxy(
         scaled,
         _THETA_LOW,
         math.pi / 2,
-        tol=1e-13 if deterministic else 3e-6,
+        tol=tol if deterministic else 3e-6,
         start=33 if deterministic else 17,
         max_points=257 if deterministic else 17,
     )

@@ -15,7 +15,7 @@ lost as v → 0.
 
 Where the utilities are Gaussian (no noise, Gaussian noise, flips) v + Δ takes the place of v, and
 the integrands at unit variance are tabulated once, since q enters only through the Gaussian weight
-exp(−τ(x² + xy + y²)/3), τ = (v + Δ)/q. Any other channel is asked at every node. k = 2: one
+exp(−τ(x² + xy + y²)/3), τ = (v + Δ)/q. Any other channel goes through `race` at each q. k = 2: one
 integral; k = 3: x and the second gap y ≥ 0; k ≥ 4: `information_sampled`.
 """
 
@@ -31,6 +31,7 @@ from scipy.special import erfcx, xlogy
 
 from polyceptron.model.channels import Channel
 from polyceptron.numerics.orthant import argmax_orthant, hermite_rule
+from polyceptron.theory.fields.race import race
 
 Array = NDArray[Any]
 _ORDER = 32  # nodes of the orthant integral where 12 digits are wanted
@@ -49,14 +50,14 @@ def channel_moments(
 ) -> Moments:
     """I and the excess at overlaps q (p,) and residual variances v (p,), v > 0 or a noisy label."""
     q, v = np.atleast_1d(np.asarray(q, float)), np.atleast_1d(np.asarray(v, float))
-    delta = utility_variance(channel)
+    delta = channel.utility_variance
     if delta is not None:
         return gaussian_moments(q, v + delta, n_classes, channel.guess(n_classes), log2_points)
     if n_classes > 3:
         from polyceptron.theory.fields.information_sampled import sampled_moments
 
         return sampled_moments(q, v, n_classes, log2_points, channel=channel)
-    pairs = [_asked(channel, float(a), float(b), n_classes) for a, b in zip(q, v, strict=True)]
+    pairs = [_raced(channel, float(a), float(b), n_classes) for a, b in zip(q, v, strict=True)]
     return Moments(*(np.array(column)[:, None] for column in zip(*pairs, strict=True)))
 
 
@@ -73,11 +74,6 @@ def gaussian_moments(q: Array, v: Array, k: int, guess: float, log2_points: int 
         rule = boundary if wide[i] else _hermite
         information[i], excess[i] = rule(float(q[i]), float(v[i]), k, guess)
     return Moments(information[:, None], excess[:, None])
-
-
-def utility_variance(channel: Channel) -> float | None:
-    """Δ where the utilities are Gaussian around the fields, else None."""
-    return channel.width(0.0) ** 2 if channel.utility_tau(1.0) is not None else None
 
 
 def known_entropy(channel: Channel, n_classes: int) -> float:
@@ -171,8 +167,8 @@ def _boundary_3(q: float, v: float, k: int, guess: float) -> tuple[float, float]
     return scale * information / (2 * v), scale * float((kernel * excess).sum() + half @ excess_2)
 
 
-def _asked(channel: Channel, q: float, v: float, k: int) -> tuple[float, float]:
-    """Any channel at k = 2, 3: nodes along the gaps as wide as the channel says, asked one by one.
+def _raced(channel: Channel, q: float, v: float, k: int) -> tuple[float, float]:
+    """Any channel at k = 2, 3: nodes along the gaps, as wide as the channel says.
 
     The gap has variance 2q; 40 widths are enough for tails that fall as slowly as exp(−x/width).
     """
@@ -181,21 +177,17 @@ def _asked(channel: Channel, q: float, v: float, k: int) -> tuple[float, float]:
     last = math.ceil(min(reach, 40 * width) / step)
     x = np.arange(-last, last + 1) * step
     if k == 2:
-        omega = np.stack([0.5 * x, -0.5 * x], -1)
+        gaps = np.zeros((1, 0))
         weight = step * np.exp(-(x**2) / (4 * q)) / math.sqrt(4 * math.pi * q)
     else:
         near = min(reach, 40 * width)
         y, weight_y = _panels([0.0, 0.15 * near, near, reach] if near < reach else [0, reach], 48)
-        omega = np.stack([x[:, None] + 0 * y, 0 * x[:, None] + 0 * y, 0 * x[:, None] - y], -1)
-        form = (x[:, None] ** 2 + x[:, None] * y + y**2) / (3 * q)
-        weight = 2 * step * weight_y * np.exp(-form) / (2 * math.pi * math.sqrt(3) * q)
-    found = channel.posterior(omega.reshape(-1, k), np.zeros(weight.size, dtype=np.int64), v)
-    Z, norm = np.exp(found.log_z), (found.score**2).sum(-1)
-    a = channel.guess(k)
-    P, top = (Z - a) / (1 - k * a), 1 - (k - 1) * a
-    excess = xlogy(Z, Z) - P * xlogy(top, top) - (1 - P) * xlogy(a, a)
-    flat = weight.ravel()
-    return k * float(flat @ (norm * Z)) / (k - 1), k * float(flat @ excess)
+        gaps = y[:, None]
+        form = (x**2 + x * gaps + gaps**2) / (3 * q)
+        density = np.exp(-form) / (math.pi * math.sqrt(3) * q)
+        weight = step * weight_y[:, None] * density
+    squared, excess = integrands(*race(channel, v, gaps, x), k, channel.guess(k))
+    return k * float((weight * squared).sum()) / (k - 1), k * float((weight * excess).sum())
 
 
 def _panels(edges: list[float], order: int) -> tuple[Array, Array]:

@@ -3,7 +3,7 @@
 Randomised quasi-Monte Carlo over the runner-up and the k − 2 others below it. In units of the
 channel's width and measured from the runner-up the winner is at x. With Gaussian utilities
 P(x) = ∫ φ(C − x) ∏_h Φ(C + δ_h) dC, δ_h ≥ 0 the losers' gaps: a convolution, so one table over C
-serves every x by a matrix product. Any other channel is asked at every node.
+serves every x by a matrix product. Any other channel goes through `race`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri_exp, xlogy
+from scipy.special import ndtr, ndtri_exp
 
 from polyceptron.model.channels import Channel
 from polyceptron.numerics.mills import log_cdf_and_mills
 from polyceptron.numerics.qmc import uniform_replicates
 from polyceptron.theory.fields.information import Moments, integrands
+from polyceptron.theory.fields.race import race
 
 Array = NDArray[Any]
 _CHUNK = 1_000_000
@@ -56,7 +57,7 @@ def sampled_replicates(
     # The others below the runner-up, by inverse CDF in log-space.
     below = ndtri_exp(np.log(points[..., 1:]) + log_cdf[..., None])
     gaps = (g[..., None] - below) / math.sqrt(tau)
-    left, right = (-10.0, 8.5) if channel is None else (-40.0, 40.0)
+    left, right = (-10.0, 8.5) if channel is None else (-25.0, 20.0)  # or tails exp(−x)
     x_step = min(0.3, 0.5 / math.sqrt(tau))
     low, high = max(left, -18 / math.sqrt(tau)), min(right, 10 / math.sqrt(tau))
     x = np.arange(math.floor(low / x_step), math.ceil(high / x_step) + 1) * x_step
@@ -70,8 +71,9 @@ def sampled_replicates(
         if channel is None:
             information, entropy = _convolved(flat_gaps[part], x, k, guess)
         else:
-            information, entropy = _asked(channel, flat_gaps[part], x, v, math.sqrt(unit))
-            information = information * unit
+            width = math.sqrt(unit)
+            P, norm = race(channel, v, width * flat_gaps[part], width * x)
+            information, entropy = integrands(P, norm * unit, k, channel.guess(k))
         squared.flat[part] = (weight * information).sum(-1)
         excess.flat[part] = (weight * entropy).sum(-1)
     pairs = k * (k - 1)
@@ -96,17 +98,3 @@ def _convolved(gaps: Array, x: Array, k: int, guess: float) -> tuple[Array, Arra
     B = (product[:, None, :] * others_r) @ kernel  # P times the score of each other loser
     norm = runner**2 + (B**2).sum(1) + (runner + B.sum(1)) ** 2
     return integrands(P, norm / P, k, guess)
-
-
-def _asked(channel: Channel, gaps: Array, x: Array, v: float, width: float) -> tuple[Array, Array]:
-    """The integrands (n, x) of any channel at losers' gaps (n, k−2) in units of the width."""
-    n, k = len(gaps), gaps.shape[1] + 2
-    omega = np.empty((n, x.size, k))
-    omega[..., 0], omega[..., 1] = x, 0.0
-    omega[..., 2:] = -gaps[:, None, :]
-    found = channel.posterior(width * omega.reshape(-1, k), np.zeros(n * x.size, dtype=np.int64), v)
-    Z, norm = np.exp(found.log_z), (found.score**2).sum(-1)
-    a = channel.guess(k)
-    P, top = (Z - a) / (1 - k * a), 1 - (k - 1) * a
-    excess = xlogy(Z, Z) - P * xlogy(top, top) - (1 - P) * xlogy(a, a)
-    return (norm * Z).reshape(n, -1), excess.reshape(n, -1)
