@@ -25,6 +25,7 @@ _HOME = {
     "ComputationFailed": "errors",
     "transitions": "theory",
     "separability": "theory.separability",
+    "calibration": "theory.calibration",
     "solution_curve": "theory",
     "state_evolution": "theory",
     "fixed_points": "theory",
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
         state_evolution,
         transitions,
     )
+    from polyceptron.theory.calibration import calibration
     from polyceptron.theory.separability import separability
 
 

@@ -58,6 +58,7 @@ COLUMNS: tuple[str, ...] = (
     "training_error_uncertainty",
     "training_loss",  # mean loss per sample, ridge term excluded
     "training_loss_uncertainty",
+    "test_loss",  # mean loss of the probabilities on fresh samples, where it was asked for
     "free_entropy",
     "status",
     "dimension",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model import ERM, AnyTeacher, BayesOptimal
 from polyceptron.model.checks import check_alphas
+from polyceptron.model.law import Law
+from polyceptron.rows import make_row
 from polyceptron.theory.bayes_optimal import bayes_rows
 from polyceptron.theory.erm import erm_rows
 
@@ -18,10 +21,27 @@ def curve_rows(
     *,
     branch: str = "optimal",
     tol: float | None = None,
+    test_loss: bool = False,
 ) -> list[dict[str, Any]]:
-    """Theory rows of `estimator` (BayesOptimal or ERM) at each α; `branch` is for the former."""
+    """Theory rows of `estimator` (BayesOptimal or ERM) at each α; `branch` is for the former.
+
+    With `test_loss` each has that column too, for students that give probabilities.
+    """
+    if test_loss:
+        plain = curve_rows(teacher, estimator, alpha, branch=branch, tol=tol)
+        return [make_row(**row, test_loss=_loss(teacher, estimator, row)) for row in plain]
     if isinstance(estimator, BayesOptimal):
         return bayes_rows(teacher, alpha, branch, tol)
     if isinstance(estimator, ERM):
         return erm_rows(teacher, estimator, check_alphas(alpha), tol)
     raise InvalidInput(f"unknown estimator {estimator!r}: allowed are BayesOptimal() and ERM(...)")
+
+
+def _loss(teacher: AnyTeacher, estimator: Any, row: dict[str, Any]) -> float | None:
+    """The test loss at a row's law; none without data, or where the fields have no scale."""
+    from polyceptron.theory.calibration import fresh_loss
+
+    m, q, V = (float(row.get(name, math.nan)) for name in ("m", "q", "V"))
+    if not (math.isfinite(q) and q > 0):
+        return None
+    return fresh_loss(teacher, estimator, Law.of_overlaps(m, q, V))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import check_alpha, check_tolerance
 from polyceptron.model.estimators import ERM
 from polyceptron.model.law import Hats, Law
@@ -123,18 +124,31 @@ def erm_fixed_point(
 
 
 def optimal_ridge(
-    teacher: AnyTeacher, estimator: Any, alpha: float, tol: float | None = None
+    teacher: AnyTeacher,
+    estimator: Any,
+    alpha: float,
+    tol: float | None = None,
+    *,
+    target: str = "error",
 ) -> float:
     """The λ of least generalisation error at α; σ²/c² at every α for the square loss.
 
-    The estimator's own ridge is not used.
+    With `target` 'test-loss' or 'calibration' that of least test loss or calibration error. The
+    estimator's own ridge is not used.
 
     >>> from polyceptron.model import Teacher
     >>> round(optimal_ridge(Teacher(3), "square", 2.0), 4)
     0.8617
     """
-    spec = ERM(as_erm(estimator).loss, "optimal")
-    return erm_fixed_point(teacher, spec, alpha, tol).ridge
+    if target == "error":
+        spec = ERM(as_erm(estimator).loss, "optimal")
+        return erm_fixed_point(teacher, spec, alpha, tol).ridge
+    from polyceptron.theory.calibration import TARGETS, ridge_for  # which asks for fixed points
+
+    if target not in TARGETS:
+        allowed = ", ".join(map(repr, TARGETS))
+        raise InvalidInput(f"unknown target {target!r} of a ridge: allowed are {allowed}")
+    return ridge_for(teacher, estimator, alpha, target)
 
 
 def solve(

@@ -1,0 +1,96 @@
+"""Test loss and calibration: identities, limits and sentences."""
+
+import math
+
+import numpy as np
+import pytest
+
+import polyceptron as pc
+from polyceptron.errors import InvalidInput
+from polyceptron.model import Law
+from polyceptron.model.channels import as_channel
+from polyceptron.theory.calibration import fresh_loss
+from polyceptron.theory.fresh_fields import fresh_fields
+
+LAW = Law.of_overlaps(0.8, 1.5, 0.7)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4])
+@pytest.mark.parametrize("noise", ["gaussian:0.5", "flips:0.1"])
+def test_scores_against_drawn_fields(k, noise):
+    """The joint law of student and teacher fields, sampled."""
+    rng = np.random.default_rng(1)
+    n = 300_000
+    teacher = rng.standard_normal((n, k))
+    rest = math.sqrt(LAW.q - LAW.m**2)
+    z = LAW.m * teacher + rest * rng.standard_normal((n, k))
+    y = as_channel(noise).sample(teacher, rng)
+    loss = np.log(np.exp(z).sum(1)) - z[np.arange(n), y]
+    found = fresh_loss(pc.Teacher(k, noise=noise), pc.ERM("cross-entropy", 0.1), LAW)
+    assert abs(found - loss.mean()) < 4 * loss.std() / math.sqrt(n) + (1e-3 if k > 3 else 0)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_nodes_carry_all_of_the_probability(k):
+    nodes = fresh_fields(as_channel("softmax:2") if k == 2 else as_channel("none"), k, LAW, 1)
+    assert nodes.weight.sum() == pytest.approx(1, abs=1e-9)
+    assert nodes.truth.sum(1) == pytest.approx(1)
+    hit = float(nodes.mean(nodes.truth[:, 0])[0])
+    if k == 3:
+        assert 1 - hit == pytest.approx(pc.generalisation_error(LAW.rho, 3), abs=1e-8)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("noise", ["gaussian:0.5", "flips:0.1"])
+def test_nobody_has_a_lower_loss_than_bayes_and_bayes_is_calibrated(k, noise):
+    teacher = pc.Teacher(k, noise=noise)
+    best = pc.calibration(teacher, pc.BayesOptimal(), 3.0)
+    ridge = pc.optimal_ridge(teacher, "cross-entropy", 3.0, target="test-loss")
+    other = pc.calibration(teacher, pc.ERM("cross-entropy", ridge), 3.0)
+    assert best.test_loss < other.test_loss
+    assert best.brier < other.brier
+    seen = best.share > 1e-6
+    assert best.accuracy[seen] == pytest.approx(best.confidence[seen], abs=1e-6)
+    assert best.share.sum() == pytest.approx(1)
+    assert best.share @ np.nan_to_num(best.accuracy) == pytest.approx(
+        1 - best.generalisation_error, abs=2e-3
+    )
+
+
+def test_the_best_ridge_depends_on_what_it_is_best_for():
+    teacher = pc.Teacher(2, noise="gaussian:0.5")
+    ridge = {
+        target: pc.optimal_ridge(teacher, "cross-entropy", 3.0, target=target)
+        for target in ("error", "test-loss", "calibration")
+    }
+    assert ridge["error"] < ridge["test-loss"] < ridge["calibration"]
+    loss = {
+        target: pc.calibration(teacher, pc.ERM("cross-entropy", value), 3.0).test_loss
+        for target, value in ridge.items()
+    }
+    assert loss["test-loss"] == min(loss.values())
+
+
+def test_a_temperature_is_undone_by_the_best_one():
+    """Too little ridge: dividing the fields by T leaves nothing for a second temperature."""
+    teacher = pc.Teacher(3, noise="flips:0.1")
+    found = pc.calibration(teacher, pc.ERM("cross-entropy", 1e-2), 4.0)
+    assert found.temperature > 1.5
+    point = pc.erm_fixed_point(teacher, pc.ERM("cross-entropy", 1e-2), 4.0)
+    losses = [
+        fresh_loss(teacher, "cross-entropy", Law(point.tau, point.q / T**2, 1.0))
+        for T in (0.97 * found.temperature, found.temperature, 1.03 * found.temperature)
+    ]
+    assert losses[1] == min(losses) < found.test_loss
+
+
+def test_sentences():
+    noisy = pc.Teacher(2, noise="flips:0.1")
+    with pytest.raises(InvalidInput, match="no probabilities"):
+        pc.calibration(noisy, pc.ERM("square", 0.1), 1.0)
+    with pytest.raises(InvalidInput, match="alpha 0"):
+        pc.calibration(noisy, pc.BayesOptimal(), 0)
+    with pytest.raises(InvalidInput, match="a ridge above 0"):
+        pc.calibration(noisy, pc.ERM("cross-entropy", 0), 0.5)
+    with pytest.raises(InvalidInput, match="allowed are 'error'"):
+        pc.optimal_ridge(noisy, "cross-entropy", 1.0, target="beauty")
