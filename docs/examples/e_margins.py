@@ -12,7 +12,8 @@ from polyceptron.report.style import new_figure, style
 with style():
     figure, ax = new_figure()
     for ridge, colour in ((0.01, "#0072B2"), (1.0, "#D55E00")):
-        law = pc.margin_law(3, "cross-entropy", ridge, 3.0, margin=np.linspace(-8, 20, 201))
+        fits = pc.ERM("cross-entropy", ridge)
+        law = pc.margin_law(pc.Teacher(3), fits, 3.0, margin=np.linspace(-8, 20, 201))
         ax.plot(law.margin, law.training, color=colour, label=f"λ = {ridge}")
         ax.plot(law.margin, law.fresh, "--", color=colour)
     ax.set(xlabel="margin", ylabel="density", xlim=(-8, 20))

@@ -14,7 +14,7 @@ for alpha in (1, 2, 3, 4, 5):
     errors = []
     for seed in range(6):
         X, y, truth = teacher.sample(alpha * d, d, seed=[alpha, seed])
-        weights = pc.fit_erm(X, y, 3, "cross-entropy", ridge).weights
+        weights = pc.fit_erm(X, y, "cross-entropy", ridge).weights
         errors.append(pc.exact_generalisation_error(weights, truth).value)
     spread = np.std(errors, ddof=1) / np.sqrt(len(errors))
     ax.errorbar(alpha, np.mean(errors), spread, fmt="o", color="black")
