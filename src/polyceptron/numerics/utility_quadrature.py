@@ -56,7 +56,7 @@ def _mode(omega: Array, label: Labels, table: UtilityTable) -> tuple[Array, Arra
     """Where ln F′(C − ω_l) + Σ_{j≠l} ln F(C − ω_j) is largest (n,), and its width there (n,)."""
     rows = np.arange(len(omega))
     top = omega.max(1)
-    low, high = top + table.y[0] + 1e-9, omega.min(1) + table.y[-1]
+    low, high = top + table.y[0] + 1e-9, omega[rows, label] + table.y[-1]
     C = np.minimum(top + np.log(np.exp(omega - top[:, None]).sum(1)) + min(table.s, 1.0), high)
     scale = math.hypot(1.0, table.s)
     for _ in range(_NEWTON):

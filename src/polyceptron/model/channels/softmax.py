@@ -27,12 +27,14 @@ from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
 from polyceptron.numerics.gumbel import utility_table, utility_values
 from polyceptron.numerics.orthant import Orthant
 from polyceptron.numerics.panels import panel_rule
+from polyceptron.numerics.softmax_winning import three_softmax
 from polyceptron.numerics.utility_quadrature import integrate_utilities
 from polyceptron.numerics.winning import Winning
 
 _CHUNK = 400_000  # numbers of a table of levels held at once
 _RATIO = 1.06  # between neighbouring s, where every sample has a variance of its own
 _SMALLEST_S = 1e-3
+_WIDE = 2.5  # s from which the logistic part is the narrower one
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,9 @@ class SoftmaxNoise(Channel):
         s = self.slope * math.sqrt(variance)
         if len(gaps) == 1:
             return _two_classes(self.slope * gaps[0], math.sqrt(2) * s, self.slope)
+        if len(gaps) == 2:
+            z, slopes = three_softmax(self.slope * gaps, s)
+            return Winning(z, self.slope * slopes)
         n = gaps.shape[1]
         omega = np.concatenate([np.zeros((1, n)), -self.slope * gaps]).T
         z, slopes = np.empty(n), np.empty(gaps.shape)
@@ -157,7 +162,17 @@ class SoftmaxNoise(Channel):
 
 
 def _two_classes(x: Array, s: float, slope: float) -> Winning:
-    """E σ(x + sξ) and its slope: the trapezoidal rule, with poles at distance π/s."""
+    """E σ(x + sξ) and its slope by the trapezoidal rule: over ξ, or where s is large over L.
+
+    Two Gumbel variables differ by a logistic one, L: E σ(x + sξ) = E_L Φ((x + L)/s).
+    """
+    if s > _WIDE:
+        L = np.arange(-60, 61) * 0.6
+        weight = expit(L) * expit(-L)
+        weight /= weight.sum()
+        a = (x[:, None] + L) / s
+        slopes = np.exp(-0.5 * a * a) @ weight / (s * math.sqrt(2 * math.pi))
+        return Winning(ndtr(a) @ weight, slope * slopes[None])
     step = min(0.4, 0.6 / s) if s > 0 else 1.0
     reach = math.ceil(8.5 / step) if s > 0 else 0
     xi = np.arange(-reach, reach + 1) * step
