@@ -48,9 +48,7 @@ def path(X: Any, y: Any) -> list[dict[str, Any]]:
     """Sixteen ridges together, against as many cold fits of scikit-learn and of our own."""
     fits = fit_erm_path(X, y, "cross-entropy", PATH, tol=TOL)
     total = sum(fit.matrix_passes for fit in fits)
-    ours = [
-        seconds(lambda: fit_erm_path(X, y, "cross-entropy", PATH, tol=TOL)) for _ in range(3)
-    ]
+    ours = [seconds(lambda: fit_erm_path(X, y, "cross-entropy", PATH, tol=TOL)) for _ in range(3)]
     rivals = [best_rival(X, y, ridge)[0] for ridge in PATH]
     theirs = [sum(seconds(rival) for rival in rivals)]
     cold = [

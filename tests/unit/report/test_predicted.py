@@ -12,8 +12,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from polyceptron.algorithms.erm import fit_erm
 from polyceptron.algorithms.classifiers import AMPClassifier, ERMClassifier
+from polyceptron.algorithms.erm import fit_erm
 from polyceptron.errors import InvalidInput
 from polyceptron.model import ERM, BayesOptimal, Teacher
 from polyceptron.report.predicted import matching_theory, predicted_curve
