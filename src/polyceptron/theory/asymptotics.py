@@ -25,8 +25,9 @@ from polyceptron.model.teacher import AnyTeacher, Teacher, check_teacher
 from polyceptron.numerics.normal_max import boundary_density
 from polyceptron.rows import Status
 from polyceptron.theory.bayes_optimal import bayes_rows
-from polyceptron.theory.erm.fixed_point import ErmFixedPoint, erm_fixed_point
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.erm.risk_rows import erm_row, predict
+from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.fields.averages import Array
 
 RATIO = 4.0  # between neighbouring α

@@ -22,8 +22,9 @@ from polyceptron.model.teacher import AnyTeacher, Teacher, check_teacher
 from polyceptron.numerics.normal_max import boundary_density
 from polyceptron.rows import make_row
 from polyceptron.theory.bayes_optimal import bayes_rows, transitions
-from polyceptron.theory.erm.fixed_point import ErmFixedPoint, erm_fixed_point
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.erm.risk_rows import erm_row
+from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.generalisation import error_on_labels
 from polyceptron.theory.sides import erm_sides
 from polyceptron.theory.ways import in_closed_form

@@ -16,6 +16,7 @@ y = ω₂ − ω₃ is replaced by Y = z₂ − z₃; given (a, Y) the remaining
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import expit, wrightomega
@@ -38,7 +39,7 @@ def proximal_gap(gap: Array, V: float) -> Array:
 def pull_at_gaps(gaps: Array, V: float) -> Pull:
     """f, its trace, the loss and the margin at gaps (k−1, n)."""
     if len(gaps) == 1:
-        return _pull_of_two(proximal_gap(gaps[0], V), V)
+        return on_line(proximal_gap(gaps[0], V) - boundary(V), V).pull
     spread = np.full(gaps.shape[1], V)
     log_p, u = solve_softmax(-gaps.T, spread)
     p = np.exp(log_p)
@@ -47,12 +48,7 @@ def pull_at_gaps(gaps: Array, V: float) -> Pull:
     return Pull(-p.T, trace, np.logaddexp(0.0, u), margin)
 
 
-def _pull_of_two(A: Array, V: float) -> Pull:
-    g = expit(-A)  # the loser's probability
-    bend = 2 * g * expit(A)
-    return Pull(-g[None], bend / (1 + V * bend), np.logaddexp(0.0, -A), A)
-
-
+@lru_cache(maxsize=32)
 def boundary(V: float) -> float:
     """A₀ ≥ 0 with A₀ = 2Vσ(−A₀), by Newton's method, which climbs to it from the left.
 
@@ -84,9 +80,11 @@ def line_breaks(breaks: Array, V: float) -> Array:
 def on_line(x: Array, V: float) -> Placed:
     """Gaps and pull at coordinates x (n,)."""
     A = x + boundary(V)
-    pull = _pull_of_two(A, V)
-    g = -pull.losers[0]
-    return Placed((A - 2 * V * g)[None], 1 + 2 * V * g * expit(A), pull)
+    g = expit(-A)  # the loser's probability
+    bend = 2 * g * expit(A)
+    stretch = 1 + V * bend
+    pull = Pull(-g[None], bend / stretch, np.logaddexp(0.0, -A), A)
+    return Placed((A - 2 * V * g)[None], stretch, pull)
 
 
 def plane_breaks(row: Array, breaks: Array, V: float) -> Array:

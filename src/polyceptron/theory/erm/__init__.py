@@ -6,11 +6,12 @@ it is found), `fixed_point` (the answer), `least_squares` (closed form), `best_r
 passing follows).
 """
 
-from polyceptron.theory.erm.fixed_point import ErmFixedPoint, erm_fixed_point, optimal_ridge
+from polyceptron.theory.erm.fixed_point import erm_fixed_point, optimal_ridge
 from polyceptron.theory.erm.iteration import ErmStep, erm_state_evolution
 from polyceptron.theory.erm.least_squares import best_square_ridge
 from polyceptron.theory.erm.margin_law import MarginLaw, margin_law
 from polyceptron.theory.erm.risk_rows import erm_rows, ridge_rows
+from polyceptron.theory.erm.solution import ErmFixedPoint
 
 __all__ = [
     "ErmFixedPoint",

@@ -7,7 +7,7 @@ the coarsest rule (`coarse_root`) and corrects it on finer ones (`refinement`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from polyceptron.theory.erm.best_ridge import best_ridge
 from polyceptron.theory.erm.coarse_root import coarse_root
 from polyceptron.theory.erm.least_squares import best_square_ridge, solve_square
 from polyceptron.theory.erm.refinement import Refined, refine
+from polyceptron.theory.erm.solution import ErmFixedPoint, no_data, not_converged
 from polyceptron.theory.erm.training import (
     moves_along_ones,
     square_training_loss,
@@ -36,42 +37,6 @@ from polyceptron.theory.ways import equations, in_closed_form, loss_at_ridge
 TOLERANCE_FEW_CLASSES = 1e-6
 TOLERANCE_MANY_CLASSES = 1e-4
 CLOSED_FORM = 1e-12  # what rounding leaves of a closed form
-
-
-@dataclass(frozen=True)
-class ErmFixedPoint:
-    """Scalars per class direction, errors, and how far to trust them."""
-
-    n_classes: int
-    ridge: float
-    alpha: float
-    m: float
-    q: float
-    V: float
-    m_hat: float
-    q_hat: float
-    V_hat: float
-    generalisation_error: float  # on labels as drawn
-    uncertainty: float
-    clean_error: float  # against the noiseless rule
-    training_loss: float
-    training_loss_uncertainty: float
-    training_error: float
-    training_error_uncertainty: float
-    status: Status
-    tau: float  # ρ/√(1 − ρ²)
-    theta: Array = field(repr=False)  # (ln τ, ln q, ln V), a start for a neighbour
-    jacobian: Array = field(repr=False)  # of the equations in θ
-
-    @property
-    def correlation(self) -> float:
-        """ρ = m/√q."""
-        return self.tau / math.hypot(1.0, self.tau)
-
-    @property
-    def law(self) -> Law:
-        """The law of the fields."""
-        return Law(self.tau, self.q, self.V)
 
 
 def as_erm(estimator: Any) -> ERM:
@@ -112,7 +77,7 @@ def erm_fixed_point(
     ridge = 1.0 if best else float(spec.ridge)
     problem = erm_sides(teacher, loss, ridge, alpha)
     if alpha == 0:
-        return _no_data(problem, math.nan if best else ridge)
+        return no_data(problem, math.nan if best else ridge)
     if in_closed_form(problem):
         ridge = best_square_ridge(teacher.noise, k) if best else ridge
         return _closed_form(problem.at(ridge=ridge))
@@ -159,7 +124,7 @@ def solve(
     near = start if start is not None and len(start) == system.n_unknowns else None
     root = coarse_root(system, near, jacobian if near is not None else None)
     if not root.converged:
-        return _not_converged(problem, root.theta, root.jacobian)
+        return not_converged(problem, root.theta, root.jacobian)
     refined = refine(system, root, tol)
     law, hats = system.solution(refined.root.theta, refined.averages)
     loss, loss_spread = float(refined.averages.loss[0]), refined.loss_uncertainty
@@ -243,28 +208,3 @@ def _closed_form(problem: Problem) -> ErmFixedPoint:
         theta=np.zeros(0),
         jacobian=np.eye(0),
     )
-
-
-def _no_data(problem: Problem, ridge: float) -> ErmFixedPoint:
-    """α = 0: the estimate is 0 and every class is a guess."""
-    k = problem.n_classes
-    guess = 1 - 1 / k
-    return ErmFixedPoint(
-        n_classes=k, ridge=ridge, alpha=0.0, m=0.0, q=0.0, V=1 / ridge if ridge > 0 else math.inf,
-        m_hat=0.0, q_hat=0.0, V_hat=0.0, generalisation_error=guess, uncertainty=0.0,
-        clean_error=guess, training_loss=math.nan, training_loss_uncertainty=math.nan,
-        training_error=math.nan, training_error_uncertainty=math.nan, status=Status.OK, tau=0.0,
-        theta=np.zeros(0), jacobian=np.eye(0),
-    )  # fmt: skip
-
-
-def _not_converged(problem: Problem, theta: Array, jacobian: Array) -> ErmFixedPoint:
-    """No root in reach: no numbers but the problem's."""
-    nan = math.nan
-    return ErmFixedPoint(
-        n_classes=problem.n_classes, ridge=problem.ridge, alpha=problem.alpha, m=nan, q=nan, V=nan,
-        m_hat=nan, q_hat=nan, V_hat=nan, generalisation_error=nan, uncertainty=math.inf,
-        clean_error=nan, training_loss=nan, training_loss_uncertainty=math.inf, training_error=nan,
-        training_error_uncertainty=math.inf, status=Status.NOT_CONVERGED, tau=nan, theta=theta,
-        jacobian=jacobian,
-    )  # fmt: skip

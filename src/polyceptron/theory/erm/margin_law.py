@@ -26,8 +26,9 @@ from polyceptron.model.estimators import ERM
 from polyceptron.model.law import Law
 from polyceptron.model.teacher import AnyTeacher
 from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, merge_breaks, panel_rule
-from polyceptron.theory.erm.fixed_point import ErmFixedPoint, as_erm, erm_fixed_point
+from polyceptron.theory.erm.fixed_point import as_erm, erm_fixed_point
 from polyceptron.theory.erm.margin_probability import margin_density, margin_exceeds
+from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.fields import plane, points
 from polyceptron.theory.fields.averages import Array
 from polyceptron.theory.fields.integrand import ordered_density

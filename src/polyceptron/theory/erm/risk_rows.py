@@ -14,7 +14,8 @@ from polyceptron.model.checks import check_alpha
 from polyceptron.model.estimators import ERM
 from polyceptron.model.teacher import AnyTeacher
 from polyceptron.rows import Status, make_row
-from polyceptron.theory.erm.fixed_point import ErmFixedPoint, as_erm, erm_fixed_point
+from polyceptron.theory.erm.fixed_point import as_erm, erm_fixed_point
+from polyceptron.theory.erm.solution import ErmFixedPoint
 
 
 def erm_rows(

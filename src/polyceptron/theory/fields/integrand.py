@@ -36,37 +36,51 @@ def average(
     c is k − 1, or less where the other classes are left out of the race.
     """
     label = channel.label_law(gaps * law.slope, law.residual, n_classes)
-    losers = pull.losers
+    losers, rank = pull.losers, n_classes - 1
     first = -losers.sum(0)
     joint = weight * label.z
-    rank = n_classes - 1
-    along = np.einsum("hn,hn->n", gaps, losers) * (-1 / (rank * law.q))
-    ahead = np.maximum(along, 0.0)
-
-    def mean(density: Array, values: Array) -> Array:
-        if n_replicates == 1:
-            return np.array([density @ values])
+    tilt = first * label.slopes.sum(0) - _dot(label.slopes, losers)
+    along = _dot(gaps, losers) * (-1 / (rank * law.q))
+    table = np.empty((6, len(joint)))
+    table[0] = first * first + _dot(losers, losers)
+    table[1] = pull.trace
+    np.maximum(along, 0.0, out=table[2])
+    table[3] = along
+    table[4] = pull.value
+    table[5] = pull.margin < 0
+    if n_replicates == 1:
+        M, mass, means = (
+            np.array([weight @ tilt]),
+            np.array([joint.sum()]),
+            (table @ joint)[:, None],
+        )
+    else:
         shape = (n_replicates, -1)
-        return np.einsum("rn,rn->r", density.reshape(shape), values.reshape(shape))
-
-    tilt = np.einsum("hn,hn->n", label.slopes, first - losers)
-    squared = first * first + np.einsum("hn,hn->n", losers, losers)
+        M = np.einsum("rn,rn->r", weight.reshape(shape), tilt.reshape(shape))
+        mass = joint.reshape(shape).sum(1)
+        means = np.einsum("irn,rn->ir", table.reshape(6, *shape), joint.reshape(shape))
+    squared, trace, ahead, balance, value, mistaken = means
     return Averages(
-        M=mean(weight, tilt) / rank,
-        Q=mean(joint, squared) / rank,
-        C=mean(joint, pull.trace) / rank,
-        D_plus=mean(joint, ahead),
-        D_minus=mean(joint, ahead - along),
-        loss=mean(joint, pull.value),
-        error=mean(joint, (pull.margin < 0).astype(float)),
-        mass=mean(joint, np.ones_like(joint)),
+        M=M / rank,
+        Q=squared / rank,
+        C=trace / rank,
+        D_plus=ahead,
+        D_minus=ahead - balance,
+        loss=value,
+        error=mistaken,
+        mass=mass,
     )
+
+
+def _dot(a: Array, b: Array) -> Array:
+    """Σ_h a_h b_h (n,) of arrays (c, n)."""
+    return a[0] * b[0] if len(a) == 1 else np.einsum("hn,hn->n", a, b)
 
 
 def ordered_density(gaps: Array, q: float) -> Array:
     """k! times the density of the gaps (k−1, n), whose covariance is q(I + 11ᵀ)."""
     k = len(gaps) + 1
     total = gaps.sum(0)
-    exponent = (np.einsum("hn,hn->n", gaps, gaps) - total * total / k) / (-2 * q)
+    exponent = (_dot(gaps, gaps) - total * total / k) * (-0.5 / q)
     norm = math.factorial(k) / (math.sqrt(k) * math.sqrt(2 * math.pi * q) ** (k - 1))
     return np.asarray(norm * np.exp(exponent))
