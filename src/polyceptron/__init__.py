@@ -40,6 +40,7 @@ _HOME = {
     "AMPResult": "algorithms",
     "amp_erm": "algorithms",
     "fit_erm": "algorithms",
+    "is_separable": "algorithms.separable",
     "fit_erm_path": "algorithms",
     "exact_generalisation_error": "algorithms",
     "AMPClassifier": "algorithms",
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
         fit_erm,
         fit_erm_path,
     )
+    from polyceptron.algorithms.separable import is_separable
     from polyceptron.errors import ComputationFailed, InvalidInput
     from polyceptron.experiments import Store, load_spec, run_sweep
     from polyceptron.model import (

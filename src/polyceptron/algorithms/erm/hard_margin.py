@@ -160,6 +160,7 @@ def _check_separable(design: Design, found: Minimum, multipliers: Array) -> None
     combination = float(np.linalg.norm(design.back(found.evaluation.residual)))
     if combination < _SEPARABLE * largest * float(multipliers.sum()):
         raise ComputationFailed(
-            "there is no max-margin solution: the classes are not linearly separable; "
-            "use a positive ridge with the cross-entropy loss"
+            "there is no max-margin solution: the classes are not linearly separable (is_separable "
+            "gives the proof), so that without a ridge the maximum-likelihood estimate is meant; "
+            "use a positive ridge with the cross-entropy loss, such as 1e-6, which is close to it"
         )

@@ -1,0 +1,82 @@
+"""Whether data can be separated by a linear rule, with a proof either way.
+
+The squared hinge with a growing penalty c,
+
+    min_W ½‖W‖² + (c/2) Σ_{μ, h≠y} (1 − margin)₊²,     a = c (1 − margin)₊ ≥ 0,
+
+ends in one of two ways. All margins come out positive: W separates. Or the multipliers a balance,
+R = Σ a x(e_y − e_h)ᵀ/√d → 0: since weights with all margins ≥ 1 would have Σa ≤ ⟨W, R⟩, their norm
+is at least Σa/‖R‖. That is a proof for every W of smaller norm, and for all where R = 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from polyceptron.algorithms.data_checks import check_samples
+from polyceptron.algorithms.design import Array
+from polyceptron.algorithms.erm.newton import minimise
+from polyceptron.algorithms.erm.objectives import ShiftedHinge
+
+_PENALTIES = tuple(10.0**p for p in range(1, 13))
+
+
+@dataclass(frozen=True)
+class SeparabilityOfData:
+    """The answer and its proof.
+
+    `separable` is True with `weights` (d, k), whose smallest margin is 1; False with `multipliers`
+    (n, k), a of sample and wrong class, for which any weights with all margins ≥ 1 have a norm of
+    at least `least_norm`; None where neither was found.
+    """
+
+    separable: bool | None
+    weights: Array | None
+    multipliers: Array | None
+    residual: float  # ‖R‖ at Σa = 1
+    least_norm: float  # of weights with all margins at least 1
+
+    def __bool__(self) -> bool:
+        return bool(self.separable)
+
+
+def is_separable(
+    X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-6
+) -> SeparabilityOfData:
+    """Whether some W has z_y > z_h for every sample and every h ≠ y, z = Wᵀx/√d.
+
+    The answer is no once weights would have to separate by less than `tol` of the longest input.
+
+    >>> is_separable([[1.0], [2.0], [-1.0]], [0, 0, 1]).separable
+    True
+    >>> is_separable([[1.0], [2.0], [-1.0]], [0, 1, 1]).separable
+    False
+    """
+    samples = check_samples(X, y, n_classes)
+    design, labels, k = samples
+    n = labels.size
+    U = np.zeros((k - 1, design.dimension))
+    longest = math.sqrt(2) * float(design.row_norms.max())
+    residual = least = math.nan
+    multipliers = None
+    for penalty in _PENALTIES:
+        hinge = ShiftedHinge(labels, k, np.zeros((k, n)), penalty)
+        found = minimise(design, hinge, np.ones(1), U[None], target=1e-10, max_iter=60)
+        U = found.U[0]
+        margins = hinge.margins(design.fields(U))
+        margins[labels, np.arange(n)] = np.inf
+        smallest = float(margins.min())
+        if smallest > 0 and smallest > 1e-10 * longest * float(np.linalg.norm(U)):
+            weights = (U.T @ hinge.basis.T) / smallest
+            return SeparabilityOfData(True, weights, None, math.nan, math.nan)
+        multipliers = hinge.push(hinge.margins(design.fields(U)))
+        total = float(multipliers.sum())
+        residual = float(np.linalg.norm(design.back(hinge.pull(multipliers)))) / total
+        least = 1 / residual if residual > 0 else math.inf
+        if residual <= tol * longest:
+            return SeparabilityOfData(False, None, multipliers.T / total, residual, least)
+    return SeparabilityOfData(None, None, None, residual, least)

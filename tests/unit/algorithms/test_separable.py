@@ -1,0 +1,83 @@
+"""Separability of data: certificates checked by hand, and against a linear programme."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+import polyceptron as pc
+
+
+def linear_programme(X, y, k):
+    """Is there a W with all margins at least 1?"""
+    n, d = X.shape
+    rows = []
+    for x, label in zip(X / math.sqrt(d), y, strict=True):
+        for h in range(k):
+            if h != label:
+                row = np.zeros((d, k))
+                row[:, label], row[:, h] = -x, x
+                rows.append(row.ravel())
+    found = linprog(np.zeros(d * k), A_ub=rows, b_ub=-np.ones(len(rows)), bounds=(None, None))
+    return found.status == 0
+
+
+def check(found, X, y, k):
+    """The certificate proves the answer, by formulas of its own."""
+    d = X.shape[1]
+    rows = np.arange(len(y))
+    if found.separable:
+        z = X @ found.weights / math.sqrt(d)
+        gaps = z[rows, y][:, None] - z
+        gaps[rows, y] = np.inf
+        assert gaps.min() == pytest.approx(1)
+        return
+    a = found.multipliers
+    assert a.min() >= 0
+    assert a[rows, y] == pytest.approx(0)
+    assert a.sum() == pytest.approx(1)
+    signed = -a
+    signed[rows, y] = a.sum(1)
+    R = X.T @ signed / math.sqrt(d)
+    assert np.linalg.norm(R) == pytest.approx(found.residual, rel=1e-3, abs=1e-12)
+    assert found.least_norm > 1e5
+
+
+@pytest.mark.parametrize("k", [2, 3, 4])
+@pytest.mark.parametrize("alpha", [1.5, 6.0])
+def test_against_a_linear_programme(k, alpha):
+    d = 20
+    for seed in range(4):
+        X, y, _ = pc.Teacher(k, noise="gaussian:1").sample(int(alpha * d), d, seed=seed)
+        found = pc.is_separable(X, y, n_classes=k)
+        assert found.separable is linear_programme(X, y, k)
+        check(found, X, y, k)
+
+
+def test_noiseless_labels_are_separable():
+    X, y, _ = pc.Teacher(3).sample(400, 40, seed=1)
+    found = pc.is_separable(X, y)
+    assert found
+    check(found, X, y, 3)
+
+
+def test_the_transition_is_where_theory_says():
+    """d = 150: nearly all draws are separable at 0.8 α_s, hardly any at 1.2 α_s."""
+    d = 150
+    for k, noise in ((2, "flips:0.1"), (3, "softmax:2")):
+        teacher = pc.Teacher(k, noise=noise)
+        limit = pc.separability(teacher).alpha_s
+        for factor, expected in ((0.8, True), (1.2, False)):
+            drawn = [teacher.sample(int(factor * limit * d), d, seed=seed) for seed in range(4)]
+            assert [pc.is_separable(s.X, s.y, n_classes=k).separable for s in drawn] == [
+                expected
+            ] * 4
+
+
+def test_a_fit_without_ridge_says_what_it_found():
+    X, y, _ = pc.Teacher(2, noise="flips:0.2").sample(300, 20, seed=0)
+    with pytest.raises(pc.ComputationFailed, match="maximum-likelihood"):
+        pc.fit_erm(X, y, "cross-entropy", 0)
+    with pytest.raises(pc.ComputationFailed, match="maximum-likelihood"):
+        pc.ERMClassifier(ridge=0).fit(X, y)
