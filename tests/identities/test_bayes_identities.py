@@ -1,130 +1,229 @@
-"""What must hold between the pieces of the Bayes-optimal theory, whatever their values."""
+"""What must hold between the pieces of the Bayes-optimal theory, whatever their values.
+
+Every registered prior and every registered noise goes through the same identities.
+"""
 
 import math
 
 import numpy as np
 import pytest
 
-from polyceptron.model import Perceptron, Teacher, finite_prior
-from polyceptron.numerics.denoise import denoise, project
+from polyceptron.model import (
+    CHANNELS,
+    PRIORS,
+    Flips,
+    GaussianNoise,
+    Perceptron,
+    Teacher,
+    finite_prior,
+)
+from polyceptron.model.channels.base import UtilityLaw
+from polyceptron.model.law import Law
+from polyceptron.numerics.mills import log_cdf_and_mills
 from polyceptron.theory import fixed_points, solution_curve, state_evolution, transitions
-from polyceptron.theory.channel import _boundary_2, _boundary_3, _hermite, channel_moments
-from polyceptron.theory.ensemble import ensemble
-from polyceptron.theory.prior import prior_entropy, prior_variance
+from polyceptron.theory.bayes_optimal.curve_shape import curve_of
+from polyceptron.theory.bayes_optimal.state_evolution import bayes_sides
+from polyceptron.theory.fields.information import (
+    _boundary_2,
+    _boundary_3,
+    _hermite,
+    channel_moments,
+    known_entropy,
+)
+from polyceptron.theory.loop import settle
+from polyceptron.theory.weights.entropy import row_entropy
 
 SPARSE = finite_prior([-1, 0, 1], [0.05, 0.9, 0.05])
 TEACHERS = [
-    Teacher(2),
-    Teacher(3),
-    Teacher(2, "rademacher"),
-    Teacher(3, "rademacher"),
-    Perceptron("rademacher"),
+    *(Teacher(2, prior) for prior in PRIORS.examples()),
+    *(Perceptron(prior) for prior in PRIORS.examples()),
+    *(Teacher(3, "gaussian", noise) for noise in CHANNELS.examples()),
+    *(Teacher(3, "rademacher", noise) for noise in CHANNELS.examples()),
     Teacher(3, SPARSE),
+    Teacher(3, "laplace"),
 ]
-NAMES = [f"{t.model}-{t.n_classes}-{t.prior.name[:6]}" for t in TEACHERS]
+NAMES = [f"{t.model}{t.n_classes} {t.prior.name[:12]} {t.noise.name}" for t in TEACHERS]
+every_teacher = pytest.mark.parametrize("teacher", TEACHERS, ids=NAMES)
+every_noise = pytest.mark.parametrize("noise", CHANNELS.examples(), ids=lambda c: c.name)
 ZERO = np.zeros(1, dtype=int)
 
 
-@pytest.mark.parametrize(
-    "teacher", TEACHERS, ids=lambda t: f"{t.model}{t.n_classes}{t.prior.name[:6]}"
-)
+@every_teacher
 def test_entropy_falls_along_the_branch_as_the_channel_says(teacher):
     """dΦ/dα = Ψ_out, integrated: ∫Ψ_out dα from 0 gives Φ back."""
-    curves = ensemble(teacher)
-    q_hat = np.linspace(1e-8, 1.6, 4001) ** 2
-    points = curves.points(q_hat, np.zeros(q_hat.size, dtype=int))
+    points = curve_of(teacher).points(np.linspace(1e-8, 1.6, 4001) ** 2)
     area = np.sum(
         0.5 * (points.channel_entropy[1:] + points.channel_entropy[:-1]) * np.diff(points.alpha)
     )
     assert area == pytest.approx(points.free_entropy[-1], abs=2e-7)
 
 
-@pytest.mark.parametrize(
-    "teacher", TEACHERS, ids=lambda t: f"{t.model}{t.n_classes}{t.prior.name[:6]}"
-)
+@every_teacher
 def test_free_entropy_is_stationary_at_fixed_points(teacher):
-    """∂Φ/∂q̂ = 0 at fixed α, and not a little away from it (the test can fail)."""
-    curves = ensemble(teacher)
-    r = teacher.reduced_rank
-    alpha = 1.3
-    point = next(p for p in fixed_points(teacher, alpha) if p.branch == "amp")
+    """∂Φ/∂q = ∂Φ/∂q̂ = 0 at fixed α: its gradient is the overlap; and not away from it."""
+    curve = curve_of(teacher)
+    r, q_hat = teacher.reduced_rank, 1.4
+    alpha = float(curve.points(np.array([q_hat])).alpha[0])
 
     def phi(q_hat, q_hat_for_q):
         """Φ with its two arguments apart: q fixed by q̂_for_q."""
-        psi = float(curves.prior(np.array([q_hat]), ZERO)[1][0])
-        at_q = curves.points(np.array([q_hat_for_q]), ZERO)
-        q = float(at_q.q[0])
-        entropy = 0.5 * r * q_hat * (1 - q) + psi
+        psi = float(curve.weights(np.array([q_hat]), ZERO)[1][0])
+        at_q = curve.points(np.array([q_hat_for_q]))
+        entropy = 0.5 * r * q_hat * float(at_q.v[0]) + psi
         return entropy + alpha * float(at_q.channel_entropy[0])
 
-    step = 1e-4 * point.q_hat
-    slope_q_hat = (phi(point.q_hat + step, point.q_hat) - phi(point.q_hat - step, point.q_hat)) / (
-        2 * step
-    )
-    slope_q = (phi(point.q_hat, point.q_hat + step) - phi(point.q_hat, point.q_hat - step)) / (
-        2 * step
-    )
-    assert abs(slope_q_hat) < 1e-7
-    assert abs(slope_q) < 1e-7
-    away = 1.2 * point.q_hat
-    assert abs(phi(away + step, away) - phi(away - step, away)) / (2 * step) < 1e-7  # q = F(q̂)
-    assert abs(phi(away, away + step) - phi(away, away - step)) / (2 * step) > 1e-4
+    def slopes(x):
+        step = 1e-4 * x
+        return (
+            (phi(x + step, x) - phi(x - step, x)) / (2 * step),
+            (phi(x, x + step) - phi(x, x - step)) / (2 * step),
+        )
+
+    assert np.abs(slopes(q_hat)).max() < 1e-7
+    by_q_hat, by_q = slopes(1.2 * q_hat)
+    assert abs(by_q_hat) < 1e-7  # there, too, q = F(q̂)
+    assert abs(by_q) > 1e-4
 
 
-@pytest.mark.parametrize("teacher", [t for t in TEACHERS if t.prior.name != "gaussian"])
-def test_all_information_ends_at_the_entropy_of_the_prior(teacher):
-    """(r/2) ∫ v dq̂ = H: what the observations can ever tell is the row's entropy."""
-    curves = ensemble(teacher)
-    end = curves.prior.edges[-1]  # v is 1e-12 there
-    _, psi = curves.prior(np.array([end**2 * (1 - 1e-9)]), ZERO)
-    assert psi[0] == pytest.approx(-prior_entropy(teacher), abs=1e-9)
+@every_noise
+@pytest.mark.parametrize("k", [2, 3])
+def test_information_is_the_slope_of_the_entropy(noise, k):
+    """I = (2/r) dΨ_out/dq at v = 1 − q (Gaussian integration by parts)."""
+    q, h = np.array([0.3, 0.6, 0.95]), 5e-4
+    at = {s: channel_moments(noise, q + s * h, 1 - q - s * h, k).excess for s in (-2, -1, 1, 2)}
+    slope = (8 * (at[1] - at[-1]) - (at[2] - at[-2])) / (12 * h) * 2 / (k - 1)
+    found = channel_moments(noise, q, 1 - q, k).information
+    np.testing.assert_allclose(found, slope, rtol=3e-7)
+    assert not np.allclose(found, 1.01 * slope, rtol=1e-3)
 
 
-def test_reduced_rademacher_row_at_three_classes_has_eleven_quarters_bits():
-    assert prior_entropy(Teacher(3, "rademacher")) == pytest.approx(2.75 * math.log(2), rel=1e-14)
-
-
-@pytest.mark.parametrize("k", [4, 9, 15])
-def test_entropy_of_many_classes_matches_enumeration(k):
-    """Only the two constant rows merge: H = k ln 2 − 2·2^{-k} ln 2."""
-    expected = k * math.log(2) - 2 * 2.0**-k * math.log(2)
-    assert prior_entropy(Teacher(k, "rademacher")) == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize("k", [3, 4, 12])
-def test_overlap_of_the_prior_is_what_the_denoiser_does_on_samples(k):
-    teacher, q_hat, n = Teacher(k, "rademacher"), 3.0, 40_000
-    rng = np.random.default_rng(1)
-    u = project(teacher.prior.sample(rng, (n, k)))
-    gamma = q_hat * u + math.sqrt(q_hat) * project(rng.standard_normal((n, k)))
-    posterior = denoise(teacher.prior, gamma, q_hat)
-    v = prior_variance(teacher, np.array([q_hat]), 8)[0]
-    for estimate in (
-        posterior.variance / (k - 1),
-        ((posterior.mean - u) ** 2).sum(-1) / (k - 1),  # Nishimori: the error is the variance
-    ):
-        allowed = 4 * math.hypot(estimate.std() / math.sqrt(n), v.std() / 4)
-        assert abs(estimate.mean() - v.mean()) < allowed
+@every_noise
+@pytest.mark.parametrize("k", [2, 3, 8])
+def test_channel_at_zero_overlap_is_known(noise, k):
+    """Labels are then a die of k sides: Ψ_out = −ln k; and I = k c² with c the label's signal."""
+    moments = channel_moments(noise, [1e-10], [1.0], k, 8)
+    entropy = known_entropy(noise, k) + moments.excess.mean()
+    assert entropy == pytest.approx(-math.log(k), rel=1e-5)
+    assert moments.information.mean() == pytest.approx(k * noise.signal(k) ** 2, rel=3e-4)
 
 
 @pytest.mark.parametrize("q", [0.1, 0.3, 0.6])
-def test_two_rules_agree_on_the_channel(q):
-    """Coordinates along class boundaries against Gauss–Hermite in the fields."""
+@pytest.mark.parametrize("guess", [0.0, 0.05])
+def test_two_rules_agree_on_the_channel(q, guess):
+    """Coordinates along class boundaries against Gauss–Hermite, which is made for small q."""
     for k, boundary in ((2, _boundary_2), (3, _boundary_3)):
-        a, b = boundary(q, 1 - q, k), _hermite(q, 1 - q, k)
-        assert a == pytest.approx(b, rel=1e-8 if q > 0.5 else 1e-12)
+        a, b = boundary(q, 1 - q, k, guess), _hermite(q, 1 - q, k, guess)
+        assert a == pytest.approx(b, rel=1e-6 if q > 0.5 else 1e-11)
 
 
-def test_channel_at_zero_overlap_is_known():
-    """Labels are then a coin of k sides: Ψ_out = −ln k, I = k (E max)²·k/(k−1)²/k."""
-    rng = np.random.default_rng(0)
-    for k in (2, 3, 8):
-        moments = channel_moments(np.array([1e-10]), np.array([1.0]), k, 8)
-        assert moments.entropy.mean() == pytest.approx(-math.log(k), rel=1e-5)
-        best = rng.standard_normal((400_000, k)).max(1)
-        # At ω = 0 the score of the winner is E max, shared out evenly among the losers.
-        expected = best.mean() ** 2 * (1 + 1 / (k - 1)) / (k - 1)
-        assert moments.information.mean() == pytest.approx(expected, rel=2e-2)
+class AskedGaussian(GaussianNoise):
+    """A channel that does not say that its utilities are Gaussian: it is asked at every node."""
+
+    utility_variance = None
+
+
+class AskedFlips(Flips):
+    utility_variance = None
+
+
+class LawGaussian(AskedGaussian):
+    """Gaussian noise through the law of one utility, as a channel of any other law would go."""
+
+    def utility_law(self, variance):
+        scale = self.width(variance)
+
+        def values(y):
+            log_cdf, rate = log_cdf_and_mills(y / scale)
+            return log_cdf, rate / scale
+
+        return UtilityLaw(-12 * scale, 9 * scale, values)
+
+
+@pytest.mark.parametrize(
+    ("told", "asked"),
+    [
+        (GaussianNoise(0.0), AskedGaussian(0.0)),
+        (GaussianNoise(0.3), AskedGaussian(0.3)),
+        (GaussianNoise(0.3), LawGaussian(0.3)),
+        (Flips(0.1), AskedFlips(0.1)),
+    ],
+    ids=["none", "gaussian", "law", "flips"],
+)
+@pytest.mark.parametrize("k", [2, 3])
+def test_tables_and_a_channel_asked_at_every_node_agree(told, asked, k):
+    q = np.array([0.05, 0.5, 0.999])
+    one, other = (channel_moments(channel, q, 1 - q, k) for channel in (told, asked))
+    np.testing.assert_allclose(one.information, other.information, rtol=1e-12)
+    np.testing.assert_allclose(one.excess, other.excess, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "teacher", [t for t in TEACHERS if t.prior.support is not None], ids=lambda t: t.prior.name[:9]
+)
+def test_all_information_ends_at_the_entropy_of_the_prior(teacher):
+    """(r/2) ∫ v dq̂ = H: what the observations can ever tell is the row's entropy."""
+    curve = curve_of(teacher)
+    end = curve.weights.edges[-1]  # v is 1e-12 there
+    _, psi = curve.weights(np.array([end**2 * (1 - 1e-9)]), ZERO)
+    assert psi[0] == pytest.approx(-row_entropy(teacher), abs=1e-9)
+    # Beyond it v goes on falling without a step.
+    v, _ = curve.weights(np.array([end**2 * (1 - 1e-9), end**2 * (1 + 1e-9)]), np.zeros(2, int))
+    assert v[1] == pytest.approx(v[0], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "teacher",
+    [
+        Teacher(2, "sparse-gaussian:0.2"),
+        Teacher(3, "rademacher", "flips:0.1"),
+        Teacher(2, "rademacher", "gaussian:0.3"),
+        Teacher(5),
+    ],
+    ids=lambda t: f"{t.n_classes} {t.prior.name} {t.noise.name}",
+)
+def test_the_curve_ends_where_the_plain_loop_does(teacher):
+    curve = curve_of(teacher, 6)
+    for alpha in (0.4, 2.0):
+        law, rested = settle(*bayes_sides(curve, alpha, 0), Law.bayes(1 - 1e-9), tol=1e-12)
+        found = curve.points(np.array([curve_root(curve, alpha)]))
+        assert rested
+        assert pytest.approx(float(found.v[0]), rel=1e-8) == law.V
+
+
+def curve_root(curve, alpha):
+    """The lowest q̂ at which the curve reaches α, by scipy."""
+    from scipy.optimize import brentq
+
+    grid = curve.grid(far=False)
+    first = int(np.argmax(grid.alpha >= alpha))
+    low, high = grid.q_hat[first - 1], grid.q_hat[first]
+    return brentq(lambda x: curve.points(np.array([x])).alpha[0] - alpha, low, high, rtol=1e-14)
+
+
+def test_smooth_noise_ends_perfect_learning():
+    """With Gaussian noise the state of highest overlap is not perfect, and approaches it fast."""
+    teacher = Teacher(2, "rademacher", "gaussian:0.01")
+    points = [p for p in fixed_points(teacher, [3.0, 5.0, 10.0]) if p.branch == "informed"]
+    assert all(p.v > 0 for p in points)
+    falls = np.diff(np.log([p.v for p in points])) / np.diff([p.q_hat for p in points])
+    # ln v falls as −q̂δ²/8 with δ² = 2: rows of two classes differ by w₁ − w₂ = 2, over √2.
+    assert falls == pytest.approx([-0.25, -0.25], rel=0.15)
+    assert points[-1].generalisation_error == pytest.approx(
+        math.atan2(0.1, 1.0) / math.pi, abs=1e-5
+    )  # the floor: knowing W* itself
+    assert not curve_of(teacher).perfect
+    assert curve_of(Teacher(2, "rademacher", "flips:0.2")).perfect  # a jump stays a jump
+
+
+def test_noise_hurts_and_flips_cost_their_rate():
+    clean = fixed_points(Teacher(3), 4.0)[0]
+    for noise in ("gaussian:0.2", "flips:0.1"):
+        noisy = fixed_points(Teacher(3, "gaussian", noise), 4.0)[0]
+        assert noisy.q < clean.q
+        assert noisy.generalisation_error > noisy.clean_error > clean.generalisation_error
+    flipped = fixed_points(Teacher(3, "rademacher", "flips:0.1"), 9.0)[0]
+    assert flipped.generalisation_error == pytest.approx(0.1)
+    assert flipped.clean_error == 0
 
 
 @pytest.mark.parametrize("alpha", [0.3, 1.0, 4.0])
@@ -190,7 +289,7 @@ def test_almost_no_data_teaches_almost_nothing(teacher):
     for alpha in (1e-12, 1e-9, 1e-6):
         point = fixed_points(teacher, alpha)[1]
         assert point.q == pytest.approx(
-            alpha * ensemble(teacher).information(np.ones(1), ZERO)[0], rel=2e-2, abs=1e-15
+            alpha * curve_of(teacher).information(np.ones(1), ZERO)[0], rel=2e-2, abs=1e-15
         )
         assert point.generalisation_error <= previous + 1e-15
         previous = point.generalisation_error

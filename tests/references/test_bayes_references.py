@@ -62,3 +62,23 @@ def test_gaussian_prior_has_no_transition():
 def test_phases():
     found = transitions(Teacher(3, "rademacher"))
     assert [found.phase(a) for a in (2.0, 2.6, 3.0)] == ["impossible", "hard", "easy"]
+
+
+@pytest.mark.parametrize(
+    ("variance", "alpha", "error"),
+    [(0.5, 1.0, 0.344287), (0.5, 5.0, 0.247024), (1.0, 1.0, 0.383151), (1.0, 10.0, 0.279867)],
+)
+def test_probit_errors_on_labels_as_drawn(variance, alpha, error):
+    """Two classes with Gaussian noise in each field, from an independent computation."""
+    point = fixed_points(Teacher(2, "gaussian", f"gaussian:{variance}"), alpha)[0]
+    assert point.generalisation_error == pytest.approx(error, abs=1e-6)
+    assert point.clean_error < error - 0.01
+    assert point.status == "ok"
+
+
+def test_sampled_fold_and_takeover():
+    """k = 4: α_algo = 3.22698 ± 0.00011 from long runs of an independent program."""
+    found = transitions(Teacher(4, "rademacher"))
+    assert found.status == "ok"
+    assert found.alpha_algo_uncertainty <= 3e-3
+    assert abs(found.alpha_algo - 3.22698) <= found.alpha_algo_uncertainty + 1.1e-4

@@ -8,7 +8,8 @@ with tan²θ = (v + Δ)/q
 
     I = i(θ)/((1 + Δ) sin θ),      excess = e(θ) sin θ,
 
-so that one pair (i, e) for each k and guess rate serves every Δ. Another channel has a pair of its
+so that one pair (i, e) for each k and guess rate serves every Δ; without guesses it is a table that
+comes with the package for every k ≥ 4 (`fields/entropy_table.py`). Another channel has a pair of its
 own, with its width in place of sin θ.
 """
 
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from polyceptron.model.channels import Channel
 from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
+from polyceptron.theory.fields.entropy_table import entropy_table
 from polyceptron.theory.fields.information import (
     Moments,
     channel_moments,
@@ -45,6 +47,10 @@ class ChannelTable:
         self.delta = channel.utility_variance
         self.known_entropy = known_entropy(channel, n_classes)
         guess = channel.guess(n_classes)
+        self.tabled = None
+        if self.delta is not None and guess == 0 and n_classes > 3:
+            self.tabled, self.columns = entropy_table(n_classes), 1
+            return
         if self.delta is not None:
             self.proxy = _gaussian_proxy(n_classes, guess, log2_points)
             self.base = _gaussian_proxy(3, guess, 0) if n_classes > 3 else None
@@ -60,6 +66,8 @@ class ChannelTable:
     @property
     def error(self) -> float:
         """Relative error that the proxies leave in I and Ψ_out, sampling apart."""
+        if self.tabled is not None:
+            return self.tabled.error
         theta = np.linspace(_THETA_LOW, math.pi / 2, 50)
         values = np.abs(self.proxy(theta)).min(-1)
         mean = [0, self.columns]
@@ -71,6 +79,9 @@ class ChannelTable:
             theta = np.arctan2(np.sqrt(v + self.delta), np.sqrt(np.maximum(1 - v, 0.0)))
             scale = np.sqrt((v + self.delta) / (1 + self.delta))
             unit = scale * (1 + self.delta)
+            if self.tabled is not None:
+                information, entropy = self.tabled(theta)
+                return information / (1 + self.delta), entropy
         else:
             theta = np.arctan2(np.sqrt(v), np.sqrt(np.maximum(1 - v, 0.0)))
             unit = scale = np.array([self.channel.width(float(a)) for a in v])

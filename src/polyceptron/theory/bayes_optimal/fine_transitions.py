@@ -24,7 +24,9 @@ _NODES = np.cos(np.pi * (np.arange(5) + 0.5) / 5)  # Chebyshev points of the fir
 _TABLE_STEP = 1e-7  # relative, what the winner's table leaves
 
 
-def fine_fold(teacher: AnyTeacher, x: float, level: int) -> tuple[float, float, float]:
+def fine_fold(
+    teacher: AnyTeacher, x: float, level: int, *, last_try: bool = False
+) -> tuple[float, float, float]:
     """max α around √q̂ = x, its uncertainty, and where it is.
 
     The mean over replicates is taken before the maximum. The jackknife measures what bias is left
@@ -49,6 +51,8 @@ def fine_fold(teacher: AnyTeacher, x: float, level: int) -> tuple[float, float, 
 
     every = np.arange(R)
     top, place = peak(every)
+    if abs(place) > 0.9 and not last_try:  # x was not where the fold is
+        return fine_fold(teacher, x * math.exp(_HALF * place), level, last_try=True)
     left_out = np.array([peak(np.delete(every, i))[0] for i in range(R)])
     bias = (R - 1) * (left_out.mean() - top)
     spread = math.sqrt((R - 1) / R * float(((left_out - left_out.mean()) ** 2).sum()))
