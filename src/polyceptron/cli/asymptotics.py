@@ -48,6 +48,7 @@ def asymptotics(
         "constant_uncertainty": found.constant_uncertainty,
         "exact_exponent": found.exact_exponent,
         "exact_constant": found.exact_constant,
+        "floor": found.floor,
         "alpha_max": float(found.alpha[-1]),
         "status": str(found.status),
     }
@@ -70,6 +71,8 @@ def asymptotics(
     ridge_text = "" if row["ridge"] is None else f", ridge {row['ridge']}"
     title = f"{options.describe_teacher(teacher)}, {chosen.name}{ridge_text} ({found.status})"
     print_table(lines, ("of", "measured", "uncertainty", "exact"), title)
+    floor = f"{found.floor:.6g} + " if found.floor > 0 else ""
     typer.echo(
-        f"generalisation error ≈ constant · α^(−exponent), measured up to α = {row['alpha_max']:g}"
+        f"generalisation error ≈ {floor}constant · α^(−exponent), "
+        f"measured up to α = {row['alpha_max']:g}"
     )

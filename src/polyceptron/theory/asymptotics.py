@@ -1,4 +1,4 @@
-"""How the error falls when data are plentiful: ε ≈ C α^(−p).
+"""How the error falls when data are plentiful: ε ≈ ε₀ + C α^(−p), ε₀ the floor of noisy labels.
 
 Two independent routes. The measured one solves the equations at geometrically spaced α, takes the
 local exponents −Δln ε/Δln α and extrapolates them. The exact one uses that only pairs of classes
@@ -9,6 +9,10 @@ boundaries (B₂ = 1), and the error is B_k times theirs, so
 
 Exponents: Bayes 1, max-margin 1, optimally regularised cross-entropy 1 (its best ridge falls as
 α⁻²), cross-entropy at fixed λ 2/3 (the norm grows as (α/λ)^(1/3)), square loss 1/2.
+
+With noise the angle θ between student and teacher falls as α^(−1/2) for every smooth loss. Where
+the labels' law is smooth the excess over the floor is quadratic in θ: p = 1, as for Bayes. Flips
+leave a sharp boundary: the excess is linear in θ and p = 1/2, but 1 for Bayes, which finds it.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.erm.risk_rows import erm_row, predict
 from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.fields.averages import Array
+from polyceptron.theory.generalisation import error_floor
 
 RATIO = 4.0  # between neighbouring α
 N_POINTS = 6
@@ -39,7 +44,7 @@ RELATIVE_TOLERANCE_MANY_CLASSES = 2e-4
 
 @dataclass(frozen=True)
 class Asymptotics:
-    """ε ≈ C α^(−p), measured up to `alpha[-1]`, with the exact values where they are known."""
+    """ε ≈ floor + C α^(−p), measured up to `alpha[-1]`, with exact values where they are known."""
 
     exponent: float
     exponent_uncertainty: float
@@ -53,6 +58,7 @@ class Asymptotics:
     ridge: Array
     local_exponent: Array  # between neighbours, one fewer
     status: Status
+    floor: float = 0.0  # the error of the teacher itself on noisy labels
 
 
 def asymptotics(
@@ -60,7 +66,7 @@ def asymptotics(
 ) -> Asymptotics:
     """Exponent and constant of the error at large α, each with its uncertainty.
 
-    `alpha_max` is 1e6 for two and three classes and 1e4 above unless given.
+    `alpha_max` is 1e6 for two and three classes, and 1e4 above or with noise, unless given.
 
     >>> from polyceptron.model import BayesOptimal, Teacher
     >>> tail = asymptotics(Teacher(2), BayesOptimal())
@@ -71,16 +77,24 @@ def asymptotics(
     exact = exact_exponent(teacher, estimator)
     few = teacher.n_classes <= 3
     if alpha_max is None:
-        alpha_max = LARGEST_ALPHA_FEW_CLASSES if few else LARGEST_ALPHA_MANY_CLASSES
+        clean = few and teacher.noise.noiseless
+        alpha_max = LARGEST_ALPHA_FEW_CLASSES if clean else LARGEST_ALPHA_MANY_CLASSES
     if not math.isfinite(alpha_max) or not 100 <= alpha_max <= 1e7:
         raise InvalidInput(f"alpha_max must be between 100 and 1e7, got {alpha_max!r}")
     alpha = np.array([alpha_max * RATIO**i for i in range(1 - N_POINTS, 1)])
     error, uncertainty, ridge, states = _curve(teacher, estimator, alpha, exact or 1.0)
-    local = -np.diff(np.log(error)) / math.log(RATIO)
-    noise = uncertainty / error
+    floor = error_floor(teacher.noise, teacher.n_classes)
+    excess = error - floor
+    if not (excess > 0).all():
+        raise ComputationFailed(
+            f"the excess over the floor of {floor:.6g} is below what the error is known to at "
+            f"alpha {alpha_max:g}: ask for a smaller alpha_max"
+        )
+    local = -np.diff(np.log(excess)) / math.log(RATIO)
+    noise = uncertainty / excess
     exponent, spread = _limit(local)
     spread += math.hypot(noise[-1], noise[-2]) / math.log(RATIO)
-    scaled = error * alpha ** (exponent if exact is None else exact)
+    scaled = excess * alpha ** (exponent if exact is None else exact)
     constant, constant_spread = _limit(scaled)
     constant_spread += noise[-1] * constant
     if exact is None:
@@ -98,16 +112,12 @@ def asymptotics(
         ridge=ridge,
         local_exponent=local,
         status=Status.NOT_CONVERGED if Status.NOT_CONVERGED in states else Status.OK,
+        floor=floor,
     )
 
 
 def exact_exponent(teacher: AnyTeacher, estimator: Estimator) -> float | None:
-    """p in ε ∝ α^(−p), or None where the loss does not say."""
-    if not teacher.noise.noiseless:
-        raise InvalidInput(
-            f"with noisy labels ({teacher.noise.name}) the error tends to a floor above 0: there "
-            f"is no exponent to find"
-        )
+    """p in ε − floor ∝ α^(−p), or None where the loss does not say."""
     if isinstance(estimator, BayesOptimal):
         if not teacher.prior.gaussian:
             raise InvalidInput(
@@ -115,6 +125,8 @@ def exact_exponent(teacher: AnyTeacher, estimator: Estimator) -> float | None:
                 f"faster than any power of alpha: there is no exponent to find"
             )
         return 1.0
+    if not teacher.noise.noiseless:
+        return 1.0 if teacher.noise.width(0.0) > 0 else 0.5
     return estimator.loss.decay(estimator.ridge)
 
 
@@ -167,7 +179,7 @@ def _exact_constant(
     teacher: AnyTeacher, estimator: Estimator, exponent: float | None, measured: float
 ) -> float | None:
     """C_k: as the loss says, else from two classes (where it is the measurement)."""
-    if exponent is None:
+    if exponent is None or not teacher.noise.noiseless:
         return None
     k = teacher.n_classes
     if not isinstance(estimator, BayesOptimal):

@@ -33,6 +33,7 @@ from polyceptron.numerics.bivariate import corner_cdf
 from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
 
 Array = NDArray[Any]
+_ALIGNED = 1e14  # τ that stands for ρ = 1
 
 
 def generalisation_error(correlation: Any, n_classes: int) -> Any:
@@ -69,6 +70,13 @@ def error_slope(theta: Any, n_classes: int) -> Array:
 def error_on_labels(channel: Channel, tau: Any, n_classes: int) -> Array:
     """ε on labels as the channel draws them, at τ = ρ/√(1−ρ²)."""
     return channel.drawn_error(tau, n_classes, lambda t: error_at_tau(t, n_classes))
+
+
+def error_floor(channel: Channel, n_classes: int) -> float:
+    """ε on labels as drawn of the teacher itself, ρ = 1: 0 without noise."""
+    if channel.noiseless:
+        return 0.0
+    return float(error_on_labels(channel, _ALIGNED, n_classes))
 
 
 def error_at_tau(tau: Any, n_classes: int) -> Array:

@@ -25,7 +25,7 @@ from polyceptron.theory.bayes_optimal import bayes_rows, transitions
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.erm.risk_rows import erm_row
 from polyceptron.theory.erm.solution import ErmFixedPoint
-from polyceptron.theory.generalisation import error_on_labels
+from polyceptron.theory.generalisation import error_floor, error_on_labels
 from polyceptron.theory.sides import erm_sides
 from polyceptron.theory.ways import in_closed_form
 
@@ -61,6 +61,12 @@ def plan(
     """
     check_teacher(teacher)
     error = check_target(error, teacher.n_classes)
+    floor = error_floor(teacher.noise, teacher.n_classes)
+    if error <= floor:
+        raise InvalidInput(
+            f"an error of {error:g} is out of reach: with noise {teacher.noise.name} no rule errs "
+            f"less than {floor:.6g}, not even the teacher itself"
+        )
     d = None if dimension is None else check_size(dimension, "dimension")
     if not isinstance(estimator, BayesOptimal):
         return _answer(_Curve(teacher, estimator), error, None, d)

@@ -11,7 +11,7 @@ import polyceptron as pc
 
 def linear_programme(X, y, k):
     """Is there a W with all margins at least 1?"""
-    n, d = X.shape
+    d = X.shape[1]
     rows = []
     for x, label in zip(X / math.sqrt(d), y, strict=True):
         for h in range(k):
