@@ -9,8 +9,8 @@ with tan²θ = (v + Δ)/q
     I = i(θ)/((1 + Δ) sin θ),      excess = e(θ) sin θ,
 
 so that one pair (i, e) for each k and guess rate serves every Δ; without guesses it is a table that
-comes with the package for every k ≥ 4 (`fields/entropy_table.py`). Another channel has a pair of its
-own, with its width in place of sin θ.
+comes with the package for every k ≥ 4 (`fields/entropy_table.py`). Another channel has a pair of
+its own, with its width in place of sin θ.
 """
 
 from __future__ import annotations
