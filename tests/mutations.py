@@ -33,49 +33,93 @@ class Mutation(NamedTuple):
 ERRORS = "tests/references/test_bayes_references.py::test_errors"
 THRESHOLDS = "tests/references/test_bayes_references.py::test_transitions"
 ENTROPY = "tests/identities/test_bayes_identities.py"
+WEIGHTS = "tests/unit/theory/test_weights_side.py"
 ERM = "tests/references/test_erm_theory_reference.py::test_three_classes"
 MUTATIONS = [
     Mutation(
         "information I: a factor 2",
-        "theory/channel.py",
+        "theory/fields/information.py",
         "return scale * information / (2 * v)",
         "return scale * information / v",
         ERRORS,
     ),
     Mutation(
         "channel entropy: a sign",
-        "theory/channel.py",
-        "(kernel * entropy).sum() + half @ entropy_2",
-        "(kernel * entropy).sum() - half @ entropy_2",
+        "theory/fields/information.py",
+        "(kernel * excess).sum() + half @ excess_2",
+        "(kernel * excess).sum() - half @ excess_2",
         f"{ENTROPY}::test_free_entropy_is_stationary_at_fixed_points",
     ),
     Mutation(
-        "solution curve α = q̂/I: √v dropped",
-        "theory/ensemble.py",
-        "alpha = q_hat * sine / information",
-        "alpha = q_hat / information",
+        "solution curve: the width dropped from I",
+        "theory/bayes_optimal/channel_table.py",
+        "return information / unit,",
+        "return information,",
         ERRORS,
     ),
     Mutation(
         "free entropy Φ: a factor 1/2",
-        "theory/ensemble.py",
-        "0.5 * r * q_hat * v + psi",
-        "r * q_hat * v + psi",
+        "theory/bayes_optimal/curve_points.py",
+        "0.5 * self.teacher.reduced_rank * q_hat * v + psi",
+        "self.teacher.reduced_rank * q_hat * v + psi",
         f"{ENTROPY}::test_entropy_falls_along_the_branch_as_the_channel_says",
     ),
     Mutation(
         "prior overlap F: the mean's square dropped",
-        "theory/prior.py",
+        "theory/weights/points.py",
         "(second - first / total)",
         "(second - 0.5 * first / total)",
         THRESHOLDS,
     ),
     Mutation(
         "entropy of a teacher's row: merged rows forgotten",
-        "numerics/denoise.py",
+        "model/priors/row.py",
         "logsumexp(log_p[inverse.ravel() == i])",
         "np.max(log_p[inverse.ravel() == i])",
-        f"{ENTROPY}::test_reduced_rademacher_row_at_three_classes_has_eleven_quarters_bits",
+        f"{WEIGHTS}::test_entropies_of_rows",
+    ),
+    Mutation(
+        "flips: the known part of the entropy dropped",
+        "theory/fields/information.py",
+        "xlogy(Z, Z) - known",
+        "xlogy(Z, Z)",
+        f"{ENTROPY}::test_channel_at_zero_overlap_is_known",
+    ),
+    Mutation(
+        "Gaussian noise: Δ forgotten in the unit of I",
+        "theory/bayes_optimal/channel_table.py",
+        "unit = scale * (1 + self.delta)",
+        "unit = scale",
+        "tests/references/test_bayes_references.py::test_probit_errors_on_labels_as_drawn",
+    ),
+    Mutation(
+        "common shift on a lattice: the cross term",
+        "theory/weights/lattice.py",
+        "second = square + square.T - 2 * (G @ (G * here).T)",
+        "second = square + square.T - (G @ (G * here).T)",
+        f"{WEIGHTS}::test_lattice_reproduces_the_sum_over_points",
+    ),
+    Mutation(
+        "common shift by gaps: the mean's square dropped",
+        "theory/weights/gaps.py",
+        "second - squared / np.maximum(P, 1e-290)",
+        "second - 0.5 * squared / np.maximum(P, 1e-290)",
+        f"{WEIGHTS}::test_two_rules_agree_where_both_work",
+    ),
+    Mutation(
+        "sampled uncertainty: ten times too small",
+        "theory/bayes_optimal/curve_points.py",
+        "(student_quantile(R) / math.sqrt(R))",
+        "(0.3 / math.sqrt(R))",
+        "tests/agreement/test_sampled_theory_is_honest.py::test_stated_uncertainty_covers_a_long_run",
+    ),
+    Mutation(
+        "choice of branch: free entropies taken as exact",
+        "theory/bayes_optimal/fixed_points.py",
+        "<= best.free_entropy_uncertainty + c.free_entropy_uncertainty",
+        "<= 0",
+        "tests/agreement/test_sampled_theory_is_honest.py::"
+        "test_close_to_the_transition_a_coarse_curve_does_not_choose",
     ),
     Mutation(
         "generalisation error: exponent k − 1",

@@ -50,11 +50,19 @@ def at_effort(monkeypatch, teacher, level, alphas, tol=1e-4, branch="optimal"):
     return fixed_points(teacher, alphas, tol, branch=branch)
 
 
-@pytest.mark.parametrize("k", [4, 10])
-def test_stated_uncertainty_covers_a_long_run(k, monkeypatch):
-    """Low effort against an effort 32 times larger: inside, and not by a wide margin for all."""
-    alphas = np.geomspace(0.2, 100, 12)
-    quick, long = (at_effort(monkeypatch, Teacher(k), level, alphas) for level in (4, 9))
+@pytest.mark.parametrize(
+    ("teacher", "last"),
+    [
+        (Teacher(4, "gaussian", "flips:0.1"), 100.0),
+        (Teacher(10, "gaussian", "flips:0.1"), 100.0),
+        (Teacher(4, "rademacher"), 2.5),
+    ],
+    ids=["4 flips", "10 flips", "4 rademacher"],
+)
+def test_stated_uncertainty_covers_a_long_run(teacher, last, monkeypatch):
+    """Low effort against a much larger one: inside, and not by a wide margin for all."""
+    alphas = np.geomspace(0.2, last, 12)
+    quick, long = (at_effort(monkeypatch, teacher, level, alphas) for level in (4, 8))
     shares = []
     for a, b in zip(quick, long, strict=True):
         difference = abs(a.generalisation_error - b.generalisation_error)
@@ -65,20 +73,23 @@ def test_stated_uncertainty_covers_a_long_run(k, monkeypatch):
 
 
 def test_a_tolerance_out_of_reach_is_said(monkeypatch):
-    (point,) = at_effort(monkeypatch, Teacher(8), 4, [3.0], tol=1e-9)
+    (point,) = at_effort(monkeypatch, Teacher(8, "rademacher"), 4, [2.0], tol=1e-9)
     assert point.status == "tolerance-not-met"
     assert point.uncertainty > 1e-9
 
 
-def test_default_tolerance_is_met():
-    for point in fixed_points(Teacher(6), [0.1, 2.0, 20.0]):
+@pytest.mark.parametrize(
+    "teacher", [Teacher(6), Teacher(4, "rademacher"), Teacher(6, "gaussian", "flips:0.1")]
+)
+def test_default_tolerance_is_met(teacher):
+    for point in fixed_points(teacher, [0.1, 2.0], branch="optimal"):
         assert point.status == "ok"
-        assert point.uncertainty <= effort.default_tolerance(Teacher(6))
+        assert point.uncertainty <= effort.default_tolerance(teacher)
 
 
 def test_a_row_does_not_depend_on_its_neighbours():
     """The same α alone, among easy ones and beside one that needs far more points."""
-    teacher = Teacher(6)
+    teacher = Teacher(6, "gaussian", "flips:0.1")
     alone = fixed_points(teacher, 2.0, branch="optimal")[0]
     for company in ([2.0, 0.01], [50.0, 2.0, 300.0]):
         found = {p.alpha: p for p in fixed_points(teacher, company, branch="optimal")}[2.0]
@@ -157,10 +168,11 @@ def test_continuous_priors_and_noise_work_with_many_classes(monkeypatch):
 
 
 def test_trajectories_say_how_far_they_can_be_trusted():
-    found = state_evolution(Teacher(5), 2.0, 30)
+    teacher = Teacher(5, "gaussian", "flips:0.1")
+    found = state_evolution(teacher, 2.0, 30)
     assert (found.uncertainty[1:] > 0).all()
     assert found.uncertainty.max() < 1e-3
-    end = fixed_points(Teacher(5), 2.0, branch="amp")[0]
+    end = fixed_points(teacher, 2.0, branch="amp")[0]
     assert abs(found.q[-1] - end.q) < 3 * found.uncertainty[-1] + 1e-4
 
 

@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 
 from polyceptron.model import AnyTeacher
 from polyceptron.numerics.estimate import from_replicates, student_quantile
-from polyceptron.theory.fields.information import channel_moments
+from polyceptron.theory.bayes_optimal.channel_table import channel_table
+from polyceptron.theory.effort import first_effort
+from polyceptron.theory.fields.information import Moments, channel_moments
 from polyceptron.theory.weights.entropy import row_entropy
 from polyceptron.theory.weights.posterior import residual_variance
 
 Array = NDArray[Any]
 _HALF = 0.12  # the range of ln √q̂ on each side
 _NODES = np.cos(np.pi * (np.arange(5) + 0.5) / 5)  # Chebyshev points of the first kind
-_TABLE_STEP = 1e-7  # relative, what the winner's table leaves
+_TABLE_STEP = 1e-7  # relative, what the winner's table of a sampled channel leaves
 
 
 def fine_fold(
@@ -38,7 +40,7 @@ def fine_fold(
     log_v = np.log(v.mean(1))
     middle, half = 0.5 * (log_v.max() + log_v.min()), 0.5 * (log_v.max() - log_v.min())
     nodes = np.exp(middle + half * _NODES)
-    information = channel_moments(teacher.noise, 1 - nodes, nodes, teacher.n_classes, level)[0]
+    information = _moments(teacher, nodes, level).information
     R = max(v.shape[1], information.shape[1])
     v, information = (np.broadcast_to(part, (5, R)) for part in (v, information))
 
@@ -56,8 +58,25 @@ def fine_fold(
     left_out = np.array([peak(np.delete(every, i))[0] for i in range(R)])
     bias = (R - 1) * (left_out.mean() - top)
     spread = math.sqrt((R - 1) / R * float(((left_out - left_out.mean()) ** 2).sum()))
-    uncertainty = student_quantile(R) * spread + abs(bias) + _TABLE_STEP * top
+    uncertainty = student_quantile(R) * spread + abs(bias) + _rest(teacher) * top
     return float(top - bias), float(uncertainty), x * math.exp(_HALF * place)
+
+
+def _moments(teacher: AnyTeacher, v: Array, level: int) -> Moments:
+    """I and the excess at v (p,): the channel's table where it is exact, else sampled here."""
+    k = teacher.n_classes
+    table = channel_table(teacher.noise, k, first_effort(teacher))
+    if table.n_replicates:
+        return channel_moments(teacher.noise, 1 - v, v, k, level)
+    information, entropy = table(v, np.zeros(v.shape, dtype=np.int64))
+    return Moments(information[:, None], (entropy - table.known_entropy)[:, None])
+
+
+def _rest(teacher: AnyTeacher) -> float:
+    """Relative error of the channel's moments, sampling apart."""
+    return (
+        _TABLE_STEP + channel_table(teacher.noise, teacher.n_classes, first_effort(teacher)).error
+    )
 
 
 def _maximum(log_alpha: Array) -> tuple[float, float]:
@@ -75,13 +94,13 @@ def fine_entropy(teacher: AnyTeacher, x: float, level: int) -> tuple[float, floa
 
     Φ is linear in α, and stationary in q and q̂ at a fixed point.
     """
-    k, r = teacher.n_classes, teacher.reduced_rank
+    r = teacher.reduced_rank
     nodes, weights = np.polynomial.legendre.leggauss(10)
     roots = 0.5 * x * (nodes + 1)
     v = residual_variance(teacher, np.append(roots, x) ** 2, level)
     psi = -r * (0.5 * x * weights * roots) @ v[:-1]  # ψ(q̂) = −(r/2) ∫ v dq̂
     here = np.array([v[-1].mean()])
-    excess = channel_moments(teacher.noise, 1 - here, here, k, level).excess[0]
+    excess = _moments(teacher, here, level).excess[0]
     energy = row_entropy(teacher) + 0.5 * r * x**2 * here[0] + psi
     value, uncertainty = from_replicates(-energy / excess)
-    return float(value), float(uncertainty + _TABLE_STEP * abs(value)), x
+    return float(value), float(uncertainty + _rest(teacher) * abs(value)), x
