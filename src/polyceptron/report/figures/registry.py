@@ -12,13 +12,15 @@ from polyceptron.report.figures.erm_curves import FIG4A, FIG4B
 from polyceptron.report.figures.error_against_ridge import FIG4C, FIG4D
 from polyceptron.report.figures.figure_spec import FigureSpec
 from polyceptron.report.figures.margin_laws import MARGINS
+from polyceptron.report.figures.noisy_labels import NOISY_CURVES, NOISY_PHASES
+from polyceptron.report.figures.noisy_scores import CALIBRATION, SEPARABILITY
 from polyceptron.report.figures.trajectory import TRAJECTORY
 
 FIGURES: dict[str, FigureSpec] = {
     figure.name: figure
     for figure in (
         FIG2A, FIG2B, FIG3, FIG4A, FIG4B, FIG4C, FIG4D, CLASSES, TRANSITIONS, DOUBLE_DESCENT,
-        TRAJECTORY, MARGINS,
+        TRAJECTORY, MARGINS, NOISY_CURVES, SEPARABILITY, CALIBRATION, NOISY_PHASES,
     )
 }  # fmt: skip
 
