@@ -1,12 +1,14 @@
 """Whether data can be separated by a linear rule, with a proof either way.
 
-The squared hinge with a growing penalty c,
+Small problems by a linear programme, max t with margins ≥ t and weights in [−1, 1]: t > 0
+separates; else its dual is a ≥ 0 with Σa = 1. Large ones by the squared hinge with a penalty c,
 
     min_W ½‖W‖² + (c/2) Σ_{μ, h≠y} (1 − margin)₊²,     a = c (1 − margin)₊ ≥ 0,
 
-ends in one of two ways. All margins come out positive: W separates. Or the multipliers a balance,
-R = Σ a x(e_y − e_h)ᵀ/√d → 0: since weights with all margins ≥ 1 would have Σa ≤ ⟨W, R⟩, their norm
-is at least Σa/‖R‖. That is a proof for every W of smaller norm, and for all where R = 0.
+that grows. It ends in one of two ways. All margins come out positive: W separates. Or the
+multipliers a balance, R = Σ a x(e_y − e_h)ᵀ/√d → 0: since weights with all margins ≥ 1 would have
+Σa ≤ ⟨W, R⟩, their norm is at least Σa/‖R‖. That is a proof for every W of smaller norm, and for all
+where R = 0.
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.optimize import linprog
 
-from polyceptron.algorithms.data_checks import check_samples
+from polyceptron.algorithms.data_checks import Labels, check_samples
 from polyceptron.algorithms.design import Array
 from polyceptron.algorithms.erm.newton import minimise
 from polyceptron.algorithms.erm.objectives import ShiftedHinge
 
+_SMALL = 1_000_000  # entries of the matrix of a linear programme
 _PENALTIES = tuple(10.0**p for p in range(1, 13))
 
 
@@ -56,9 +60,12 @@ def is_separable(
     >>> is_separable([[1.0], [2.0], [-1.0]], [0, 1, 1]).separable
     False
     """
-    samples = check_samples(X, y, n_classes)
-    design, labels, k = samples
+    design, labels, k = check_samples(X, y, n_classes)
     n = labels.size
+    if n * design.dimension * (k - 1) ** 2 <= _SMALL:
+        answer = _by_linear_programme(np.asarray(X, dtype=float), labels, k, tol)
+        if answer is not None:
+            return answer
     U = np.zeros((k - 1, design.dimension))
     longest = math.sqrt(2) * float(design.row_norms.max())
     residual = least = math.nan
@@ -80,3 +87,39 @@ def is_separable(
         if residual <= tol * longest:
             return SeparabilityOfData(False, None, multipliers.T / total, residual, least)
     return SeparabilityOfData(None, None, None, residual, least)
+
+
+def _by_linear_programme(X: Array, y: Labels, k: int, tol: float) -> SeparabilityOfData | None:
+    """The answer of a linear programme; None where rounding leaves it open."""
+    n, d = X.shape
+    fields = X / math.sqrt(d)
+    pairs = np.array([(i, h) for i in range(n) for h in range(k) if h != y[i]])
+    rows, row = np.zeros((len(pairs), k, d)), np.arange(len(pairs))
+    rows[row, y[pairs[:, 0]]] = -fields[pairs[:, 0]]
+    rows[row, pairs[:, 1]] = fields[pairs[:, 0]]
+    # A shift of all classes changes nothing: the last one stays at 0.
+    matrix = np.hstack([rows[:, :-1].reshape(len(pairs), -1), np.ones((len(pairs), 1))])
+    cost = np.append(np.zeros(d * (k - 1)), -1.0)
+    bounds = [(-1.0, 1.0)] * (d * (k - 1)) + [(None, None)]
+    found = linprog(cost, A_ub=matrix, b_ub=np.zeros(len(pairs)), bounds=bounds, method="highs")
+    if found.status != 0 or found.x is None:
+        return None
+    weights = np.zeros((d, k))
+    weights[:, :-1] = found.x[:-1].reshape(k - 1, d).T
+    weights -= weights.mean(1, keepdims=True)
+    z = fields @ weights
+    margins = z[np.arange(n), y][:, None] - z
+    margins[np.arange(n), y] = np.inf
+    smallest, longest = float(margins.min()), float(np.linalg.norm(fields, axis=1).max())
+    if smallest > tol * longest * float(np.linalg.norm(weights)):
+        return SeparabilityOfData(True, weights / smallest, None, math.nan, math.nan)
+    a = np.zeros((n, k))
+    a[pairs[:, 0], pairs[:, 1]] = np.maximum(-found.ineqlin.marginals, 0.0)
+    a /= a.sum()
+    signed = -a
+    signed[np.arange(n), y] = a.sum(1)
+    residual = float(np.linalg.norm(fields.T @ signed))
+    if residual > tol * longest:
+        return None
+    least = 1 / residual if residual > 0 else math.inf
+    return SeparabilityOfData(False, None, a, residual, least)

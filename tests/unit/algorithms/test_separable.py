@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 import polyceptron as pc
+from polyceptron.algorithms import separable
 
 
 def linear_programme(X, y, k):
@@ -46,7 +47,11 @@ def check(found, X, y, k):
 
 @pytest.mark.parametrize("k", [2, 3, 4])
 @pytest.mark.parametrize("alpha", [1.5, 6.0])
-def test_against_a_linear_programme(k, alpha):
+@pytest.mark.parametrize("way", ["small", "large"])
+def test_against_a_linear_programme(k, alpha, way, monkeypatch):
+    """Another programme than ours, which asks for margins of 1; large problems go by Newton."""
+    if way == "large":
+        monkeypatch.setattr(separable, "_SMALL", 0)
     d = 20
     for seed in range(4):
         X, y, _ = pc.Teacher(k, noise="gaussian:1").sample(int(alpha * d), d, seed=seed)
@@ -63,8 +68,8 @@ def test_noiseless_labels_are_separable():
 
 
 def test_the_transition_is_where_theory_says():
-    """d = 150: nearly all draws are separable at 0.8 α_s, hardly any at 1.2 α_s."""
-    d = 150
+    """d = 100: nearly all draws are separable at 0.8 α_s, hardly any at 1.2 α_s."""
+    d = 100
     for k, noise in ((2, "flips:0.1"), (3, "softmax:2")):
         teacher = pc.Teacher(k, noise=noise)
         limit = pc.separability(teacher).alpha_s
