@@ -13,32 +13,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import minimize_scalar
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.channels import Channel
 from polyceptron.model.checks import check_alpha, check_size
 from polyceptron.model.estimators import BayesOptimal
 from polyceptron.model.law import Law
 from polyceptron.model.teacher import AnyTeacher, check_teacher
 from polyceptron.numerics.estimate import Estimate, from_replicates
-from polyceptron.numerics.panels import GAUSS_BREAKS, Array, panel_rule
+from polyceptron.numerics.panels import Array
 from polyceptron.rows import Status
 from polyceptron.theory.bayes_optimal import fixed_points
 from polyceptron.theory.erm.fixed_point import as_erm, erm_fixed_point
-from polyceptron.theory.fields.integrand import ordered_density
 from polyceptron.theory.fresh_fields import (
     Fresh,
     Says,
     fresh_fields,
     label_chances,
-    sampled_fields,
 )
 from polyceptron.theory.generalisation import error_on_labels
+from polyceptron.theory.reliability import reliability
 
 TARGETS = ("error", "test-loss", "calibration")
 
@@ -95,7 +92,7 @@ def calibration(teacher: AnyTeacher, estimator: Any, alpha: float, n_bins: int =
     base = scores[0]
     spread = [sum(abs(float((m[i] - base[i]).mean())) for m in moved) for i in (0, 1)]
     edges = np.linspace(1 / k, 1, n_bins + 1)
-    bins = (_bins_of_two if k == 2 else _bins_sampled)(channel, k, law, says, edges)
+    bins = reliability(channel, k, law, says, edges)
     share, confidence, accuracy, accuracy_spread, error = bins
     exact = isinstance(estimator, BayesOptimal)
     return Calibration(
@@ -163,7 +160,7 @@ def ridge_for(teacher: AnyTeacher, estimator: Any, alpha: float, target: str) ->
         near[0], law, k = point, point.law, teacher.n_classes
         if target == "test-loss":
             return fresh_loss(teacher, spec, law)
-        bins = (_bins_of_two if k == 2 else _bins_sampled)(teacher.noise, k, law, says, edges)
+        bins = reliability(teacher.noise, k, law, says, edges)
         return float(bins[-1].value)
 
     grid = np.log(10.0) * np.arange(-3.0, 2.0)
@@ -223,60 +220,3 @@ def _temperature(nodes: Fresh, says: Says) -> float:
 
     found = minimize_scalar(loss, bounds=(-6.0, 6.0), method="bounded", options={"xatol": 1e-6})
     return math.exp(float(found.x))
-
-
-_Bins = tuple[Array, Array, Array, Array, Estimate]
-
-
-def _bins_of_two(channel: Channel, k: int, law: Law, says: Says, edges: Array) -> _Bins:
-    """Two classes: the confidence rises with the gap, so that bins are intervals of it."""
-
-    def confidence(gap: Any) -> Array:
-        gap = np.atleast_1d(gap)
-        return says(np.stack([np.zeros_like(gap), -gap], 1))[:, 0]
-
-    top = GAUSS_BREAKS[-1] * math.sqrt(2 * law.q)
-    highest = float(confidence(top)[0])
-    inner = [
-        float(brentq(lambda g, e=e: float(confidence(g)[0]) - e, 0.0, top)) if e < highest else top
-        for e in edges[1:-1]
-    ]
-    ends = np.array([0.0, *inner, top])
-    sums = np.zeros((3, len(edges) - 1))
-    for i, (low, high) in enumerate(pairwise(ends)):
-        if high > low:
-            gap, weight = panel_rule(np.linspace(low, high, 9), 12)
-            weight = weight * ordered_density(gap[None], law.q)
-            t = channel.label_law(law.slope * gap[None], law.residual).z
-            sums[:, i] = weight.sum(), weight @ confidence(gap), weight @ t
-    share = sums[0]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean, accuracy = sums[1] / share, sums[2] / share
-    error = float(np.abs(sums[2] - sums[1]).sum())
-    return (
-        share,
-        mean,
-        accuracy,
-        np.full_like(share, 1e-9),
-        Estimate(np.array(error), np.array(1e-9)),
-    )
-
-
-def _bins_sampled(channel: Channel, k: int, law: Law, says: Says, edges: Array) -> _Bins:
-    """From quasi-random fields, with the uncertainty that replicates show."""
-    nodes = sampled_fields(channel, k, law, 2)
-    confidence = says(nodes.omega)[:, 0]
-    place = np.clip(np.searchsorted(edges, confidence, side="right") - 1, 0, len(edges) - 2)
-    each = np.stack([nodes.mean(np.where(place == b, 1.0, 0.0)) for b in range(len(edges) - 1)])
-    hit, said = (
-        np.stack([nodes.mean(np.where(place == b, v, 0.0)) for b in range(len(edges) - 1)])
-        for v in (nodes.truth[:, 0], confidence)
-    )
-    share = each.mean(1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        accuracy, mean = hit.mean(1) / share, said.mean(1) / share
-        spread = from_replicates(hit - accuracy[:, None] * each).uncertainty / share
-    gap = hit - said
-    side = np.sign(gap.mean(1, keepdims=True))
-    error = from_replicates((side * gap).sum(0))
-    return share, mean, accuracy, np.asarray(spread), error

@@ -42,6 +42,7 @@ def _loss(teacher: AnyTeacher, estimator: Any, row: dict[str, Any]) -> float | N
     from polyceptron.theory.calibration import fresh_loss
 
     m, q, V = (float(row.get(name, math.nan)) for name in ("m", "q", "V"))
-    if not (math.isfinite(q) and q > 0):
+    hard = row.get("ridge") == 0 and row.get("training_error") == 0  # a direction only
+    if hard or not (math.isfinite(q) and q > 0):
         return None
     return fresh_loss(teacher, estimator, Law.of_overlaps(m, q, V))

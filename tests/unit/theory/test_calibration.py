@@ -10,6 +10,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model import Law
 from polyceptron.model.channels import as_channel
 from polyceptron.theory.calibration import fresh_loss
+from polyceptron.theory.curve import curve_rows
 from polyceptron.theory.fresh_fields import fresh_fields
 
 LAW = Law.of_overlaps(0.8, 1.5, 0.7)
@@ -94,3 +95,20 @@ def test_sentences():
         pc.calibration(noisy, pc.ERM("cross-entropy", 0), 0.5)
     with pytest.raises(InvalidInput, match="allowed are 'error'"):
         pc.optimal_ridge(noisy, "cross-entropy", 1.0, target="beauty")
+
+
+@pytest.mark.parametrize("estimator", [pc.ERM("cross-entropy", 0.1), pc.BayesOptimal()])
+def test_rows_have_the_test_loss_if_asked(estimator):
+    teacher = pc.Teacher(2, noise="flips:0.1")
+    (row,) = curve_rows(teacher, estimator, [3.0], test_loss=True)
+    assert row["test_loss"] == pytest.approx(
+        pc.calibration(teacher, estimator, 3.0).test_loss, abs=1e-6
+    )
+    assert "test_loss" not in curve_rows(teacher, estimator, [3.0])[0]
+
+
+def test_a_direction_alone_has_no_test_loss():
+    (row,) = curve_rows(
+        pc.Teacher(2, noise="flips:0.1"), pc.ERM("cross-entropy", 0), [1.0], test_loss=True
+    )
+    assert "test_loss" not in row
