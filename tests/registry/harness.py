@@ -15,6 +15,7 @@ from polyceptron.model import CHANNELS, LOSSES, PENALTIES, PRIORS
 from polyceptron.model.features import isotropic
 from polyceptron.model.law import Hats
 from polyceptron.model.losses.checking import check_loss, check_symmetric
+from polyceptron.model.priors import GaussianPrior
 from polyceptron.model.priors.row import Row
 
 STEP = 1e-5
@@ -154,7 +155,7 @@ def check_penalty(penalty: Any) -> None:
     found = penalty.denoise(gamma, hats.V)
     bend = slopes(lambda g: penalty.denoise(g, hats.V).mean, gamma[:50])
     close(found.variance[:50], np.trace(bend, axis1=1, axis2=2) * (k - 1) / k, 1e-6)
-    law = penalty.law(hats, isotropic())
+    law = penalty.law(hats, isotropic(), GaussianPrior().row(k))
     for sampled, exact in (
         ((found.mean * u).sum(1) / (k - 1), law.m),
         ((found.mean**2).sum(1) / (k - 1), law.q),

@@ -80,8 +80,8 @@ class DoubledGradient(CrossEntropy):
 
 
 class WrongRidge(Ridge):
-    def law(self, hats: Any, spectrum: Any) -> Any:
-        law = super().law(hats, spectrum)
+    def law(self, hats: Any, spectrum: Any, row: Any) -> Any:
+        law = super().law(hats, spectrum, row)
         return replace(law, q=1.02 * law.q)
 
 

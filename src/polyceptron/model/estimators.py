@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge
 from polyceptron.model.losses import LOSSES, Loss, as_loss
+from polyceptron.model.penalties import Penalty
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class ERM:
     `loss` is the name of a registered loss or a `Loss`. `ridge` is λ > 0; 0 for the limit λ → 0⁺,
     where the loss says what it means (max-margin for cross-entropy on separable data, minimum-norm
     interpolation for the square loss); or 'optimal' for the λ of least generalisation error at each
-    α. Not given, it is 0.1, and 0 for a loss that takes none (max-margin).
+    α. Not given, it is 0.1, and 0 for a loss that takes none (max-margin). A `penalty`
+    replaces the ridge.
 
     >>> ERM("cross_entropy", ridge=0.01).name
     'cross-entropy'
@@ -36,11 +38,16 @@ class ERM:
 
     loss: Loss = "cross-entropy"  # type: ignore[assignment]  # see __post_init__
     ridge: float | str = None  # type: ignore[assignment]
+    penalty: Penalty | None = None
 
     def __post_init__(self) -> None:
         loss = as_loss(self.loss)
         default = 0.0 if loss.scale_free else DEFAULT_RIDGE
         ridge = default if self.ridge is None else check_ridge(self.ridge, optimal=True)
+        if self.penalty is not None:
+            if self.ridge is not None:
+                raise InvalidInput(f"give a ridge or a penalty, not both: got {self.ridge!r} too")
+            ridge = self.penalty.strength
         if loss.scale_free and ridge != 0:
             raise InvalidInput(
                 f"{loss.name} takes no ridge (it is the limit of ridge 0), got {self.ridge!r}"
@@ -55,8 +62,9 @@ class ERM:
 
     @property
     def name(self) -> str:
-        """The loss's name, in the `estimator` column."""
-        return self.loss.name
+        """The loss's name, in the `estimator` column, with that of a penalty other than a ridge."""
+        other = "" if self.penalty is None else f"+{self.penalty.name}"
+        return self.loss.name + other
 
 
 Estimator = BayesOptimal | ERM

@@ -18,7 +18,8 @@ from polyceptron.model.channels import Channel
 from polyceptron.model.features import Spectrum, isotropic
 from polyceptron.model.law import Hats, Law
 from polyceptron.model.losses import Loss
-from polyceptron.model.penalties import Ridge
+from polyceptron.model.penalties import Penalty, Ridge
+from polyceptron.model.priors import Row
 from polyceptron.model.teacher import AnyTeacher
 from polyceptron.theory.fields import line, plane, points
 from polyceptron.theory.fields.averages import Averages, Rule
@@ -33,9 +34,10 @@ class Problem:
     n_classes: int
     channel: Channel
     loss: Loss
-    penalty: Ridge
+    penalty: Penalty
     spectrum: Spectrum
     alpha: float
+    row: Row  # of the teacher's weights
 
     @property
     def ridge(self) -> float:
@@ -81,12 +83,14 @@ class Problem:
 
     def law(self, hats: Hats) -> Law:
         """The weights side's answer."""
-        return self.penalty.law(hats, self.spectrum)
+        return self.penalty.law(hats, self.spectrum, self.row)
 
 
 def erm_sides(teacher: AnyTeacher, loss: Loss, ridge: float, alpha: float) -> Problem:
     """Both sides of a teacher and a student.
 
-    The prior enters by its variance only, which is 1 for every teacher.
+    With a ridge the prior enters by its variance only, which is 1 for every teacher.
     """
-    return Problem(teacher.n_classes, teacher.noise, loss, Ridge(ridge), isotropic(), alpha)
+    return Problem(
+        teacher.n_classes, teacher.noise, loss, Ridge(ridge), isotropic(), alpha, teacher.row
+    )

@@ -7,7 +7,7 @@ The plain loop (`theory/loop.py`) always works. In order:
 2. averages in closed form and independent features: the fixed point in closed form;
 3. a scale-free loss and independent features: two equations;
 4. a ridge and independent features: three equations in which nothing cancels;
-5. anything else: Newton's method on one round of the loop.
+5. anything else, correlated features or another penalty: Newton's method on one round of the loop.
 
 Each is tested against the plain loop. The Bayes-optimal way, a curve α(q̂), is in
 `theory/bayes_optimal`.
@@ -56,12 +56,13 @@ def loss_at_ridge(loss: Loss, ridge: float | str, teacher: AnyTeacher, alpha: fl
 
 def in_closed_form(problem: Problem) -> bool:
     """Whether the whole fixed point is explicit."""
-    return problem.spectrum.isotropic and problem.explicit(Law(1.0, 1.0, 1.0)) is not None
+    simple = problem.spectrum.isotropic and problem.penalty.quadratic
+    return simple and problem.explicit(Law(1.0, 1.0, 1.0)) is not None
 
 
 def equations(problem: Problem) -> Equations:
     """The system to give to Newton's method."""
-    if not problem.spectrum.isotropic:
+    if not (problem.spectrum.isotropic and problem.penalty.quadratic):
         scale_free = problem.loss.scale_free
         return LoopEquations(problem.at(ridge=1.0) if scale_free else problem)
     if problem.loss.scale_free:

@@ -1,4 +1,4 @@
-"""The table of the argmax channel for many classes: part of it made again, closed forms, sampling."""
+"""The table of the argmax channel for many classes: a part made again, closed forms, sampling."""
 
 from __future__ import annotations
 

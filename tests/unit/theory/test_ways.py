@@ -90,7 +90,7 @@ def test_correlated_features_end_where_the_plain_loop_does(loss):
 
 def test_ridge_on_a_spectrum_against_its_three_sums():
     hats, ridge, s = Hats(1.3, 0.8, 0.6), Ridge(0.4), TWO_LEVELS
-    law = ridge.law(hats, s)
+    law = ridge.law(hats, s, pc.Teacher(2).row)
     below = 0.4 + hats.V * s.eigenvalues
     m = hats.m * np.mean(s.eigenvalues**2 * s.signal / below)
     q = np.mean(s.eigenvalues * (hats.m**2 * s.eigenvalues**2 * s.signal + hats.q * s.eigenvalues)

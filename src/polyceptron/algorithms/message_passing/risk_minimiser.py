@@ -26,7 +26,7 @@ from polyceptron.algorithms.message_passing.shared_variance import shared_step
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge
 from polyceptron.model.losses import Loss, as_loss
-from polyceptron.model.penalties import Ridge
+from polyceptron.model.penalties import Penalty, Ridge
 
 _LEAST_V = 1e-12
 
@@ -37,6 +37,7 @@ def amp_erm(
     loss: Any = "cross-entropy",
     ridge: float = DEFAULT_RIDGE,
     *,
+    penalty: Penalty | None = None,
     tol: float = 1e-9,
     max_iter: int = 500,
     teacher_weights: Any = None,
@@ -46,35 +47,39 @@ def amp_erm(
 
     X (n, d) with entries of unit variance, y (n,) class indices; `loss` a name or a `Loss`. A
     `ridge` of 0 is what the loss says (max-margin for cross-entropy); for max-margin any ridge
-    gives the same weights. `variance` in the result is V, the rescaled susceptibility 1/(λ + Λ);
-    the trace is that of `amp`.
+    gives the same weights. A `penalty` replaces the ridge. `variance` in the result is V, the
+    rescaled susceptibility 1/(λ + Λ); the trace is that of `amp`.
 
     >>> rng = np.random.default_rng(0)
     >>> X, W = rng.standard_normal((80, 40)), rng.standard_normal((40, 3))
     >>> str(amp_erm(X, (X @ W).argmax(1), "square", ridge=0.5).status)
     'ok'
     """
-    chosen, strength = _ridge_above_zero(as_loss(loss), ridge)
+    chosen = as_loss(loss)
+    if penalty is None:
+        chosen, penalty = _penalty_above_zero(chosen, ridge)
     design, y, k = check_samples(X, y, n_classes)
     truth = check_truth(teacher_weights, design.dimension, k)
     tol, max_iter = check_stopping(tol, max_iter, design.dtype)
     basis = class_coordinates(chosen, k)
     r = basis.shape[1]
-    begin = Iterate(np.zeros((r, design.dimension)), 1 / strength, np.zeros((r, design.n_samples)))
-    step = shared_step(design, y, basis, chosen, Ridge(strength), _LEAST_V)
+    begin = Iterate(
+        np.zeros((r, design.dimension)), 1 / penalty.strength, np.zeros((r, design.n_samples))
+    )
+    step = shared_step(design, y, basis, chosen, penalty, _LEAST_V)
     trace = OverlapTrace(basis, truth)
     end = iterate(step, begin, tol=tol, max_iter=max_iter, observe=trace)
     return AMPResult.of(end, basis, float(end.last.variance), trace.entries())
 
 
-def _ridge_above_zero(loss: Loss, ridge: Any) -> tuple[Loss, float]:
-    """The loss and λ > 0 to iterate with: hard constraints take any."""
+def _penalty_above_zero(loss: Loss, ridge: Any) -> tuple[Loss, Penalty]:
+    """The loss and the penalty to iterate with: hard constraints take any ridge."""
     strength = float(check_ridge(ridge))
     if strength > 0:
-        return loss, strength
+        return loss, Ridge(strength)
     limit = loss.without_ridge()
     if limit is None or not limit.scale_free:
         raise InvalidInput(
             f"message passing needs a ridge above 0 for the loss {loss.name!r}, got {ridge!r}"
         )
-    return limit, 1.0
+    return limit, Ridge(1.0)

@@ -19,6 +19,7 @@ from polyceptron.model.denoisers import RowEstimate
 from polyceptron.model.features import Spectrum
 from polyceptron.model.law import Hats, Law
 from polyceptron.model.penalties.base import Penalty
+from polyceptron.model.priors import Row
 from polyceptron.model.registry import Entry
 
 
@@ -32,6 +33,7 @@ class Ridge(Penalty):
 
     strength: float
     name: ClassVar[str] = "ridge"
+    quadratic: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strength", float(check_ridge(self.strength)))
@@ -43,7 +45,7 @@ class Ridge(Penalty):
         variance = np.broadcast_to((gamma.shape[-1] - 1) * V, gamma.shape[:-1])
         return RowEstimate(gamma * V[..., None], variance)
 
-    def law(self, hats: Hats, spectrum: Spectrum) -> Law:
+    def law(self, hats: Hats, spectrum: Spectrum, row: Row) -> Law:
         """m, q, V as above; q − m² is the noise's part plus the spread of s/(λ + V̂s) under sθ."""
         s, fraction = spectrum.eigenvalues, spectrum.fraction
         signal = fraction * s * spectrum.signal  # shares of the teacher's field, which sum to 1

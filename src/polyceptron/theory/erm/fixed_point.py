@@ -16,7 +16,8 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import check_alpha, check_tolerance
 from polyceptron.model.estimators import ERM
 from polyceptron.model.law import Hats, Law
-from polyceptron.model.losses import LOSSES, check_symmetric
+from polyceptron.model.losses import LOSSES, Loss, check_symmetric
+from polyceptron.model.penalties import Penalty
 from polyceptron.model.teacher import AnyTeacher, check_teacher
 from polyceptron.rows import Status
 from polyceptron.theory.erm.best_ridge import best_ridge
@@ -68,6 +69,8 @@ def erm_fixed_point(
     """
     check_teacher(teacher)
     spec = as_erm(estimator)
+    if spec.penalty is not None:
+        return _with_penalty(teacher, spec.loss, spec.penalty, alpha, tol)
     alpha, k = check_alpha(alpha), teacher.n_classes
     tol = check_tolerance(tol, default_tolerance(k))
     loss = loss_at_ridge(spec.loss, spec.ridge, teacher, alpha)
@@ -86,6 +89,18 @@ def erm_fixed_point(
         problem, near = best_ridge(problem, theta)
         theta, jacobian = near.theta, near.jacobian
     return solve(problem, tol, theta, jacobian)
+
+
+def _with_penalty(
+    teacher: AnyTeacher, loss: Loss, penalty: Penalty, alpha: float, tol: float | None
+) -> ErmFixedPoint:
+    """Any penalty: the plain loop's equations, from the fixed point of a ridge as strong."""
+    near = erm_fixed_point(teacher, ERM(loss, penalty.strength), alpha, tol)
+    if near.alpha == 0:
+        return near
+    problem = replace(erm_sides(teacher, loss, penalty.strength, near.alpha), penalty=penalty)
+    start = np.array([math.log(near.tau), math.log(near.q), math.log(near.V)])
+    return solve(problem, check_tolerance(tol, default_tolerance(teacher.n_classes)), start)
 
 
 def optimal_ridge(

@@ -6,8 +6,8 @@ class 1 is the label. In units of √τ and measured from the best loser, the la
     Z(x) = ∫ φ(C − x) ∏_h Φ(C + δ_h) dC,      δ_h ≥ 0 the losers' gaps.
 
 The m best losers are integrated over (order statistics, a tensor rule). The N = k − 1 − m others
-are independent below the last of them. Z is a product over them, so with any few of them known and the
-rest averaged Z is again one integral over C, and the mean of Z ln Z over all N is
+are independent below the last of them. Z is a product over them, so with any few of them known and
+the rest averaged Z is again one integral over C, and the mean of Z ln Z over all N is
 
     E f = f_∅ + N (E f_1 − f_∅) + ½N(N−1) (E f_2 − 2 E f_1 + f_∅) + …
 
