@@ -273,6 +273,7 @@ def test_message_passing_follows_state_evolution(tables: dict[str, pd.DataFrame]
 
 
 def test_margin_laws_are_laws(tables: dict[str, pd.DataFrame], folder: Path) -> None:
+    from polyceptron.model import ERM, Teacher
     from polyceptron.theory.erm import erm_fixed_point
 
     table = tables["margins"]
@@ -286,7 +287,8 @@ def test_margin_laws_are_laws(tables: dict[str, pd.DataFrame], folder: Path) -> 
             atom = atoms.loc["theory", "atom"] if len(atoms) and kind == "training" else 0.0
             assert np.trapezoid(density, margin) + atom == pytest.approx(1, abs=0.02)
             if kind == "fresh":  # a negative margin is an error
-                point = erm_fixed_point(3, loss, some["ridge"].iloc[0], some["alpha"].iloc[0])
+                estimator = ERM(loss, some["ridge"].iloc[0])
+                point = erm_fixed_point(Teacher(3), estimator, some["alpha"].iloc[0])
                 fine = np.linspace(margin[0], 0, 2001)
                 wrong = np.trapezoid(np.interp(fine, margin, density), fine)
                 assert wrong == pytest.approx(point.generalisation_error, abs=2e-3)

@@ -63,7 +63,7 @@ def test_the_page_opens_with_curves_and_every_control_moves_them(visit: Any) -> 
     visit.wait_for_setting("alpha", "3.5")
     page.wait_for_function("document.querySelector('#status')?.innerText.includes('easy phase')")
 
-    page.get_by_label("Gaussian").check()
+    page.get_by_label("Gaussian weights", exact=True).check()
     visit.wait_for_setting("prior", "gaussian")
     page.get_by_label("Classes k", exact=True).fill("2")
     visit.wait_for_setting("k", "2")
@@ -126,7 +126,7 @@ def test_a_shared_link_shows_the_same_and_a_wild_one_a_sentence(
     server: Any, visit: Any, new_visit: Any
 ) -> None:
     visit.open(LIGHT)
-    visit.page.get_by_label("Gaussian").check()
+    visit.page.get_by_label("Gaussian weights", exact=True).check()
     visit.wait_for_setting("prior", "gaussian")
     visit.page.get_by_role("button", name="Add simulation").click()
     visit.simulation(0).get_by_text("3 of 3, finished").wait_for()
@@ -146,7 +146,7 @@ def test_a_shared_link_shows_the_same_and_a_wild_one_a_sentence(
         one.simulation(0).get_by_text("3 of 3, finished").wait_for()
         one.wait_for_curve("AMP, d = 60", "t.x.length === 3")
     assert other.curves() == visit.curves()
-    assert other.page.get_by_label("Gaussian").is_checked()
+    assert other.page.get_by_label("Gaussian weights", exact=True).is_checked()
     assert other.page.get_by_label("Points", exact=True).input_value() == "12"
     for wild in ("?k=1e99&prior=%3Cscript%3E", "?%ff", "?points=-1", "?" + "a=b&" * 2000):
         other.page.goto(server[0] + wild)
@@ -168,7 +168,7 @@ def test_downloads(visit: Any, tmp_path: Path) -> None:
         files[kind] = tmp_path / waiting.value.suggested_filename
         waiting.value.save_as(files[kind])
     table = files["CSV"].read_text().splitlines()
-    assert table[0].startswith("source,model,n_classes,prior,estimator")
+    assert table[0].startswith("source,model,n_classes,prior,noise,estimator")
     assert len([line for line in table if ",square," in line]) == 12
     assert files["PNG"].suffix == ".png"
     assert files["PNG"].read_bytes().startswith(b"\x89PNG")
@@ -199,7 +199,7 @@ def test_more_classes_old_curves_are_dimmed_then_the_range_shows_the_transitions
     # The slow curve fills in between its ends.
     coarse = visit.wait_for_curve("cross-entropy", "t.x.length < 20")
     assert (coarse["x"][0], coarse["x"][-1]) == (0.1, 7)
-    page.get_by_label("Gaussian").check()  # no transitions: the usual range
+    page.get_by_label("Gaussian weights", exact=True).check()  # no transitions: the usual range
     visit.wait_for_curve("Bayes-optimal", "t.x.at(-1) === 4")
 
 
