@@ -35,6 +35,8 @@ MARKS: dict[str, str] = {  # stand in the column `branch` of the figures' tables
     "best-ridge": "the row at the ridge of least error, among others",
     "alpha_it": "the transition to possible perfect learning, itself a row",
     "alpha_algo": "the transition to easy perfect learning",
+    "floor": "the error of knowing the teacher, at the threshold of separability",
+    "no-ridge": "cross-entropy without a ridge",
 }
 
 COLUMNS: tuple[str, ...] = (

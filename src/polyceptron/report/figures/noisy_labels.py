@@ -38,7 +38,8 @@ def floor_rows(noise: str) -> list[Row]:
 
     teacher = Teacher(3, noise=noise)  # type: ignore[arg-type]
     found = separability(teacher)
-    return [{"branch": "floor", "noise": noise, "alpha": found.alpha_s,
+    return [{"source": "theory", "model": "argmax", "n_classes": 3, "prior": "gaussian",
+             "estimator": "bayes", "branch": "floor", "noise": noise, "alpha": found.alpha_s,
              "generalisation_error": error_floor(teacher.noise, 3), "status": "ok"}]  # fmt: skip
 
 
@@ -58,8 +59,10 @@ def transition_rows(variance: float) -> list[Row]:
 
     noise = f"gaussian:{variance!r}" if variance > 0 else "none"
     found = transitions(Teacher(3, "rademacher", noise))  # type: ignore[arg-type]
-    return [{"n_classes": 3, "prior": "rademacher", "noise_variance": variance,
-             "alpha_it": found.alpha_it, "alpha_algo": found.alpha_algo}]  # fmt: skip
+    return [{"source": "theory", "model": "argmax", "n_classes": 3, "prior": "rademacher",
+             "estimator": "bayes", "noise": noise, "alpha": found.alpha_it,
+             "noise_variance": variance, "alpha_it": found.alpha_it,
+             "alpha_algo": found.alpha_algo}]  # fmt: skip
 
 
 def _grids(profile: Profile) -> list[dict[str, Any]]:

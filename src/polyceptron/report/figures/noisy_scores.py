@@ -18,6 +18,7 @@ CLASSES = (2, 3, 5)
 VARIANCES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 CHECKED = (0.1, 0.4, 1.6)  # by data, at k = 2 and 3
 NOISE, ALPHA, RIDGES = "softmax:3", 3.0, (0.01, 0.1, 1.0)
+_ASKED = {"model": "argmax", "prior": "gaussian", "estimator": "cross-entropy"}  # in every row
 SCORES = {"error": "*ε_{gen}*", "test-loss": "test loss", "calibration": "calibration error"}
 
 
@@ -28,12 +29,22 @@ def threshold_rows(n_classes: int, variance: float) -> list[Row]:
 
     teacher = Teacher(n_classes, noise=f"gaussian:{variance!r}")  # type: ignore[arg-type]
     found = separability(teacher, None if n_classes <= 3 else 1e-2)
-    return [{"source": "theory", "n_classes": n_classes, "noise_variance": variance,
+    return [{"source": "theory", **_ASKED, "n_classes": n_classes, "noise_variance": variance,
              "alpha": found.alpha_s}]  # fmt: skip
 
 
-def separated_rows(n_classes: int, variance: float, dimension: int, seed: int) -> list[Row]:
-    """The largest n/d at which the first n of drawn samples can be separated, by bisection."""
+def separated_rows(n_classes: int, variance: float, dimension: int, seeds: list[int]) -> list[Row]:
+    """The largest n/d at which drawn samples can be separated, its mean over the seeds."""
+    import numpy as np
+
+    found = np.array([_largest(n_classes, variance, dimension, seed) for seed in seeds])
+    return [{"source": "erm", **_ASKED, "n_classes": n_classes, "noise_variance": variance,
+             "dimension": dimension, "instances": len(seeds), "alpha": float(found.mean()),
+             "alpha_standard_error": float(found.std(ddof=1) / math.sqrt(len(seeds)))}]  # fmt: skip
+
+
+def _largest(n_classes: int, variance: float, dimension: int, seed: int) -> float:
+    """n/d up to which the first n samples can be separated, by bisection."""
     from polyceptron.algorithms.separable import is_separable
     from polyceptron.model import Teacher
 
@@ -44,9 +55,7 @@ def separated_rows(n_classes: int, variance: float, dimension: int, seed: int) -
         middle = (low + high) // 2
         inside = is_separable(X[:middle], y[:middle], n_classes=n_classes).separable
         low, high = (middle, high) if inside else (low, middle)
-    return [{"source": "erm", "n_classes": n_classes, "noise_variance": variance, "seed": seed,
-             "dimension": dimension, "instances": 1,
-             "alpha": 0.5 * (low + high) / dimension}]  # fmt: skip
+    return 0.5 * (low + high) / dimension
 
 
 def reliability_rows(ridge: float) -> list[Row]:
@@ -56,10 +65,11 @@ def reliability_rows(ridge: float) -> list[Row]:
 
     found = calibration(Teacher(3, noise=NOISE), ERM("cross-entropy", ridge), ALPHA)  # type: ignore[arg-type]
     return [
-        {"source": "theory", "ridge": ridge, "confidence": c, "accuracy": a, "share": s}
+        {"source": "theory", **_ASKED, "n_classes": 3, "alpha": ALPHA, "ridge": ridge,
+         "confidence": c, "accuracy": a, "share": s}
         for c, a, s in zip(found.confidence, found.accuracy, found.share, strict=True)
         if s > 1e-4
-    ]
+    ]  # fmt: skip
 
 
 def measured_rows(ridge: float, dimension: int, runs: int) -> list[Row]:
@@ -87,7 +97,8 @@ def measured_rows(ridge: float, dimension: int, runs: int) -> list[Row]:
         accuracy = sums[:, 2] / sums[:, 0]
         spread = accuracy.std(0, ddof=1) / math.sqrt(runs)
     return [
-        {"source": "erm", "ridge": ridge, "dimension": dimension,
+        {"source": "erm", **_ASKED, "n_classes": 3, "alpha": ALPHA, "ridge": ridge,
+         "dimension": dimension,
          "share": total[0, b] / total[0].sum(), "instances": runs,
          "confidence": total[1, b] / total[0, b], "accuracy": total[2, b] / total[0, b],
          "uncertainty": float(spread[b])}
@@ -103,7 +114,7 @@ def best_rows(alpha: float) -> list[Row]:
 
     teacher = Teacher(2, noise=NOISE)  # type: ignore[arg-type]
     return [
-        {"source": "theory", "target": target, "alpha": alpha,
+        {"source": "theory", **_ASKED, "n_classes": 2, "target": target, "alpha": alpha,
          "ridge": optimal_ridge(teacher, "cross-entropy", alpha, target=target)}
         for target in SCORES
     ]  # fmt: skip
@@ -117,11 +128,11 @@ def separability_picture(table: pd.DataFrame) -> Picture:
         line = rows[rows["source"] == "theory"].sort_values("noise_variance")
         traces.append(Trace(numbers(line["noise_variance"]), numbers(line["alpha"]), colour=colour,
                             label=f"*k* = {k}"))  # fmt: skip
-        data = rows[rows["source"] == "erm"].groupby("noise_variance")["alpha"]
+        data = rows[rows["source"] == "erm"].sort_values("noise_variance")
         if len(data):
-            error = data.std() / data.count() ** 0.5
-            traces.append(Trace(numbers(data.mean().index), numbers(data.mean()), numbers(error),
-                                "symbols", colour, marker="circle", in_legend=False))  # fmt: skip
+            traces.append(Trace(numbers(data["noise_variance"]), numbers(data["alpha"]),
+                                numbers(data["alpha_standard_error"]), "symbols", colour,
+                                marker="circle", in_legend=False))  # fmt: skip
     panel = Panel(
         tuple(traces),
         Axis("variance of the noise *Δ*", "log"),
@@ -162,15 +173,14 @@ def _thresholds(profile: Profile) -> list[Computation]:
     runs = 2 if profile.name == "tiny" else 5
     d = min(profile.erm_dimension, 60 if profile.name == "quick" else 300)
     asked: list[dict[str, Any]] = [
-        {"n_classes": k, "variance": v, "dimension": d, "seed": seed}
+        {"n_classes": k, "variance": v, "dimension": d, "seeds": list(range(runs))}
         for k in CLASSES[:2]
         for v in (CHECKED if profile.name != "tiny" else CHECKED[:1])
-        for seed in range(runs)
     ]
     return [
         *(Computation(threshold_rows, {"n_classes": k, "variance": v}, 1 + k)
           for k in CLASSES for v in VARIANCES),
-        *(Computation(separated_rows, one, 1) for one in asked),
+        *(Computation(separated_rows, one, runs) for one in asked),
     ]  # fmt: skip
 
 
