@@ -21,7 +21,8 @@ from polyceptron.report.gallery import gallery_html
 
 NAMES = [
     "fig2a", "fig2b", "fig3", "fig4a", "fig4b", "fig4c", "fig4d", "classes", "transitions",
-    "double-descent", "amp-trajectory", "margins",
+    "double-descent", "amp-trajectory", "margins", "noisy-curves", "separability", "calibration",
+    "noisy-phases",
 ]  # fmt: skip
 
 

@@ -77,8 +77,7 @@ def _grids(profile: Profile) -> list[dict[str, Any]]:
         grids.append(erm | {"sources": ["theory"], "alpha": lines})
         grids.append(
             erm | {"sources": ["erm"], "alpha": marks,
-                   "dimension": [min(profile.erm_dimension, 200)],
-                   "instances": min(profile.erm_instances, 4)}
+                   "dimension": [profile.erm_dimension], "instances": profile.erm_instances}
         )  # fmt: skip
     return grids
 
