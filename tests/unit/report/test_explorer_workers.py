@@ -34,7 +34,10 @@ def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
 
 
 def gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def started(values: dict[str, object], **options: float) -> Simulation:
