@@ -23,10 +23,9 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model.channels.base import Array, Channel, UtilityLaw
 from polyceptron.model.registry import Entry
 from polyceptron.numerics import orthant_quadrature as quadrature
-from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
-from polyceptron.numerics.gumbel import utility_table, utility_values
+from polyceptron.numerics.gumbel import utility_grid, utility_table, utility_values
 from polyceptron.numerics.orthant import Orthant
-from polyceptron.numerics.panels import panel_rule
+from polyceptron.numerics.softmax_error import softmax_error
 from polyceptron.numerics.softmax_winning import three_softmax
 from polyceptron.numerics.utility_quadrature import integrate_utilities
 from polyceptron.numerics.winning import Winning
@@ -156,9 +155,7 @@ class SoftmaxNoise(Channel):
         return _signal(self.slope, n_classes)
 
     def utility_error(self, tau: Array, n_classes: int, clean: Callable[[Array], Array]) -> Array:
-        """From one proxy in the angle θ = arccos ρ, stretched where θ is as small as the noise."""
-        x = np.arcsinh(np.arctan2(1.0, tau) / _stretch(self.slope))
-        return np.asarray(_error_proxy(self.slope, n_classes)(x))
+        return softmax_error(self.slope, tau, n_classes)
 
 
 def _two_classes(x: Array, s: float, slope: float) -> Winning:
@@ -190,55 +187,10 @@ def _chunks(rows: Any, k: int) -> list[Any]:
 @lru_cache(maxsize=256)
 def _signal(slope: float, k: int) -> float:
     """k ∫ F^{k−2} F′² dC at v = 1."""
-    y = utility_table(slope).y
-    step = 0.05 * math.hypot(1.0, slope)  # F varies over √(1 + s²)
-    y = np.linspace(y[0], y[-1], max(2000, math.ceil((y[-1] - y[0]) / step)))
+    y = utility_grid(slope, 0.25)  # F is analytic: the trapezoidal rule needs no more
     F = utility_values(y, slope)
     density = np.exp(k * F.log_cdf) * F.hazard**2
     return k * slope * float(density.sum() * (y[1] - y[0]))
-
-
-@lru_cache(maxsize=64)
-def _error_proxy(slope: float, k: int) -> ChebyshevProxy:
-    """asinh(θ/θ₀) ↦ P(label as drawn ≠ the student's class), ρ = cos θ."""
-    scale = _stretch(slope)
-
-    def error(x: Array) -> Array:
-        return np.array([_disagreement(slope, k, float(t)) for t in scale * np.sinh(x)])
-
-    top = math.asinh(math.pi / scale)
-    return chebyshev_proxy(error, 0.0, top, tol=1e-10, start=17, max_points=129)
-
-
-def _stretch(slope: float) -> float:
-    return min(1.0, 2 / slope)
-
-
-def _disagreement(slope: float, k: int, theta: float) -> float:
-    """1 − k ∫ φ(x) ∫ F′(t) B(t, x)^{k−1} dt dx: a class's student field x and utility βρx + t.
-
-    Another class is below in both with probability B = ∫_0^∞ φ(x − u) F(t + βρu) du. In (t, x)
-    everything varies on scale 1, however steep the softmax is.
-    """
-    s, along = slope * abs(math.sin(theta)), slope * math.cos(theta)
-    table = utility_table(s)
-    width = math.hypot(1.0, s)
-    x = np.arange(-44, 45) * 0.2
-    t_step = 0.25 * width
-    t = np.arange(-9 * width, min(0.5 * s * s, 9 * s) + 38, t_step)
-    scale = min(1.0, width / max(abs(along), 1e-300))
-    breaks = scale * np.concatenate([[0.0], 2.0 ** np.arange(0, math.ceil(math.log2(18 / scale)))])
-    u, weight = panel_rule(np.append(breaks[breaks < 17.5], 17.5), 16)
-    levels = table(t + along * u[:, None])
-    steps = np.exp(-0.5 * (x[:, None] - u) ** 2) * (weight / math.sqrt(2 * math.pi))
-    if along > 0:  # F → 1 with growing u: integrate what is missing
-        B = ndtr(x)[:, None] + steps @ np.expm1(levels.log_cdf)
-    else:
-        B = steps @ np.exp(levels.log_cdf)
-    here = table(t)
-    density = np.exp(here.log_cdf) * here.hazard * t_step
-    phi = np.exp(-0.5 * x * x) * (0.2 / math.sqrt(2 * math.pi))
-    return 1 - k * float(phi @ np.clip(B, 0.0, 1.0) ** (k - 1) @ density)
 
 
 ENTRY: Entry[Channel] = Entry(

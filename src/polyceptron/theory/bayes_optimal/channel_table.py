@@ -10,7 +10,7 @@ with tan²θ = (v + Δ)/q
 
 so that one pair (i, e) for each k and guess rate serves every Δ; without guesses it is a table that
 comes with the package for every k ≥ 4 (`fields/entropy_table.py`). Another channel has a pair of
-its own, with its width in place of sin θ.
+its own, in asinh(θ/θ₀) and with √(v + θ₀²) in place of sin θ, θ₀ being its width at v = 0.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class ChannelTable:
             self.proxy = _gaussian_proxy(n_classes, guess, log2_points)
             self.base = _gaussian_proxy(3, guess, 0) if n_classes > 3 else None
         else:
-            self.proxy, self.base = _asked_proxy(channel, n_classes, log2_points), None
+            self.stretch = channel.width(0.0)
+            self.proxy = _asked_proxy(channel, n_classes, log2_points, self.stretch)
+            self.base = None
         self.columns = self.proxy.coefficients.shape[1] // 2
 
     @property
@@ -68,8 +70,7 @@ class ChannelTable:
         """Relative error that the proxies leave in I and Ψ_out, sampling apart."""
         if self.tabled is not None:
             return self.tabled.error
-        theta = np.linspace(_THETA_LOW, math.pi / 2, 50)
-        values = np.abs(self.proxy(theta)).min(-1)
+        values = np.abs(self.proxy(np.linspace(self.proxy.low, self.proxy.high, 50))).min(-1)
         mean = [0, self.columns]
         return float((self.proxy.error[mean] / values[mean]).max())
 
@@ -84,7 +85,8 @@ class ChannelTable:
                 return information / (1 + self.delta), entropy
         else:
             theta = np.arctan2(np.sqrt(v), np.sqrt(np.maximum(1 - v, 0.0)))
-            unit = scale = np.array([self.channel.width(float(a)) for a in v])
+            theta = np.arcsinh(theta / self.stretch)
+            unit = scale = np.sqrt(v + self.stretch**2)
         information, excess = (
             at(self.proxy, theta, column),
             at(self.proxy, theta, column + self.columns),
@@ -116,19 +118,20 @@ def _gaussian_proxy(k: int, guess: float, log2_points: int) -> ChebyshevProxy:
             values = values / np.repeat(base, values.shape[1] // 2, axis=1)
         return values
 
-    return _proxy(scaled, k, 1e-13)
+    return _proxy(scaled, k, (_THETA_LOW, math.pi / 2), 1e-13, 33)
 
 
-def _asked_proxy(channel: Channel, k: int, log2_points: int) -> ChebyshevProxy:
-    """θ ↦ (width · I, excess/width) at v = sin²θ."""
+def _asked_proxy(channel: Channel, k: int, log2_points: int, stretch: float) -> ChebyshevProxy:
+    """asinh(θ/θ₀) ↦ (w I, excess/w) at v = sin²θ, w² = v + θ₀²."""
 
-    def scaled(theta: Array) -> Array:
+    def scaled(x: Array) -> Array:
+        theta = np.minimum(stretch * np.sinh(x), math.pi / 2)
         v = np.sin(theta) ** 2
         q = np.maximum(np.cos(theta) ** 2, 1e-12)
-        width = np.array([channel.width(float(a)) for a in v])
-        return _columns(channel_moments(channel, q, v, k, log2_points), width)
+        return _columns(channel_moments(channel, q, v, k, log2_points), np.sqrt(v + stretch**2))
 
-    return _proxy(scaled, k, 1e-10)  # a table of utilities is good to about that
+    # a table of utilities is good to about 1e-10
+    return _proxy(scaled, k, (0.0, math.asinh(0.5 * math.pi / stretch)), 1e-10, 17)
 
 
 def _columns(moments: Moments, scale: Array) -> Array:
@@ -144,14 +147,15 @@ def with_mean(replicates: Array) -> Array:
     return np.hstack([replicates.mean(1, keepdims=True), replicates])
 
 
-def _proxy(scaled: Callable[[Array], Array], k: int, tol: float) -> ChebyshevProxy:
+def _proxy(
+    scaled: Callable[[Array], Array], k: int, ends: tuple[float, float], tol: float, start: int
+) -> ChebyshevProxy:
     deterministic = k <= 3
     return chebyshev_proxy(
         scaled,
-        _THETA_LOW,
-        math.pi / 2,
+        *ends,
         tol=tol if deterministic else 3e-6,
-        start=33 if deterministic else 17,
+        start=start if deterministic else 17,
         max_points=257 if deterministic else 17,
     )
 

@@ -31,6 +31,7 @@ from scipy.special import erfcx, xlogy
 
 from polyceptron.model.channels import Channel
 from polyceptron.numerics.orthant import argmax_orthant, hermite_rule
+from polyceptron.numerics.panels import panel_rule
 from polyceptron.theory.fields.race import race
 
 Array = NDArray[Any]
@@ -173,7 +174,7 @@ def _raced(channel: Channel, q: float, v: float, k: int) -> tuple[float, float]:
     The gap has variance 2q; 40 widths are enough for tails that fall as slowly as exp(−x/width).
     """
     width, reach = channel.width(v), 9 * math.sqrt(2 * q)
-    step = min(0.2 * width, 0.25 * math.sqrt(2 * q))
+    step = min(0.3 * width, 0.25 * math.sqrt(2 * q))
     last = math.ceil(min(reach, 40 * width) / step)
     x = np.arange(-last, last + 1) * step
     if k == 2:
@@ -181,17 +182,11 @@ def _raced(channel: Channel, q: float, v: float, k: int) -> tuple[float, float]:
         weight = step * np.exp(-(x**2) / (4 * q)) / math.sqrt(4 * math.pi * q)
     else:
         near = min(reach, 40 * width)
-        y, weight_y = _panels([0.0, 0.15 * near, near, reach] if near < reach else [0, reach], 48)
+        ends = [0.0, 0.15 * near, near, reach] if near < reach else [0.0, reach]
+        y, weight_y = panel_rule(np.array(ends), 48)
         gaps = y[:, None]
         form = (x**2 + x * gaps + gaps**2) / (3 * q)
         density = np.exp(-form) / (math.pi * math.sqrt(3) * q)
         weight = step * weight_y[:, None] * density
     squared, excess = integrands(*race(channel, v, gaps, x), k, channel.guess(k))
     return k * float((weight * squared).sum()) / (k - 1), k * float((weight * excess).sum())
-
-
-def _panels(edges: list[float], order: int) -> tuple[Array, Array]:
-    """Gauss–Legendre nodes and weights on the intervals between edges."""
-    nodes, weights = np.polynomial.legendre.leggauss(order)
-    low, half = np.array(edges[:-1])[:, None], 0.5 * np.diff(edges)[:, None]
-    return (low + half * (nodes + 1)).ravel(), (half * weights).ravel()
