@@ -97,10 +97,7 @@ def run_amp_with_result(
     found = overlaps(result.weights, truth)
     row = make_row(
         source="amp",
-        model=teacher.model,
-        n_classes=teacher.n_classes,
-        prior=teacher.prior.name,
-        noise=teacher.noise.name,
+        **teacher.columns,
         estimator=BayesOptimal.name,
         alpha=alpha,
         branch=REACHED[start],  # type: ignore[index]  # checked by `amp`

@@ -59,10 +59,7 @@ def run_erm(
         rows.append(
             make_row(
                 source="erm",
-                model=teacher.model,
-                n_classes=teacher.n_classes,
-                prior=teacher.prior.name,
-                noise=teacher.noise.name,
+                **teacher.columns,
                 estimator=chosen.name,
                 ridge=fit.ridge,
                 alpha=float(alpha),

@@ -40,6 +40,7 @@ class Dataset(NamedTuple):
 class _Rule:
     """What both teachers do once their weights are drawn."""
 
+    model: ClassVar[str]
     n_classes: int
     prior: Prior
     noise: Channel
@@ -47,6 +48,16 @@ class _Rule:
     def draw_weights(self, rng: np.random.Generator, dimension: int) -> Array:
         """W* (d, k)."""
         raise NotImplementedError
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """What a row says of its teacher; `make_teacher` reads it back."""
+        return {
+            "model": self.model,
+            "n_classes": self.n_classes,
+            "prior": self.prior.name,
+            "noise": self.noise.name,
+        }
 
     @property
     def reduced_rank(self) -> int:

@@ -25,7 +25,7 @@ from scipy.optimize import minimize_scalar
 from polyceptron.model.channels import Channel
 from polyceptron.model.checks import check_tolerance
 from polyceptron.model.law import Law
-from polyceptron.model.losses.cone import LabelCone
+from polyceptron.model.losses.max_margin import LabelCone
 from polyceptron.model.teacher import AnyTeacher, Teacher, check_teacher
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,24 +11,21 @@ from polyceptron.model.registry import Entry
 from polyceptron.numerics.panels import merge_breaks
 
 
-class MaxMargin(Loss):
-    """ℓ(z, y) = 0 where z_y − z_h ≥ 1 for all h ≠ y, else ∞: the hard-margin multi-class SVM.
+class HardMargin(Loss):
+    """ℓ(z, y) = 0 where z_y − z_h ≥ κ for all h ≠ y, else ∞.
 
-    It is the limit of cross-entropy without ridge. The prox is the projection on the allowed set;
-    f and its derivative depend on V by the factor 1/V only.
+    The prox is the projection on the allowed set; f and its derivative depend on V by the factor
+    1/V only.
     """
 
-    name = "max-margin"
     scale_free = True
-    kinks = (1.0,)
-    margin_floor = 1.0
-    solver = "max-margin"
+    margin_floor: ClassVar[float]  # κ
 
     def value(self, z: Any, y: Any) -> Array:
         z, y, _ = broadcast(z, y, 1.0)
         gap = np.take_along_axis(z, y[:, None], 1) - z
         np.put_along_axis(gap, y[:, None], np.inf, 1)
-        return np.where(gap.min(1) >= 1 - 1e-12, 0.0, np.inf)
+        return np.where(gap.min(1) >= self.margin_floor - 1e-12, 0.0, np.inf)
 
     def gradient(self, z: Any, y: Any) -> Array:
         return np.zeros_like(np.asarray(z, dtype=float))
@@ -39,12 +36,39 @@ class MaxMargin(Loss):
 
     def prox(self, omega: Any, y: Any, V: Any) -> Array:
         omega, y, V = broadcast(omega, y, V)
-        return np.asarray(omega + active_margins(omega, y)[0])
+        return np.asarray(omega + active_margins(omega, y, self.margin_floor)[0])
 
     def denoise(self, omega: Any, y: Any, V: Any) -> tuple[Array, Array]:
         omega, y, V = broadcast(omega, y, V)
-        move, n_active = active_margins(omega, y)
+        move, n_active = active_margins(omega, y, self.margin_floor)
         return move / V[:, None], n_active / V
+
+    def value_at_prox(self, z: Any, y: Any) -> Array:
+        """0: no training sample is inside the margin."""
+        return np.zeros(len(np.asarray(z)))
+
+    def line_breaks(self, breaks: Array, V: float) -> Array:
+        """f is linear below a gap of κ and 0 above."""
+        return merge_breaks([breaks], float(breaks[0]), float(breaks[-1]), keep=self.kinks)
+
+    def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
+        """The worst loser is active for g₂ − g₁ < (κ − g₁)/2."""
+        kink = np.clip((self.margin_floor - row) / 2, 0.0, breaks[-1])[:, None]
+        columns = np.broadcast_to(breaks, (len(row), len(breaks)))
+        return np.sort(np.concatenate([columns, kink], axis=1), axis=1)
+
+    def mistake_gap(self, V: float) -> float | None:
+        """None is."""
+        return -np.inf
+
+
+class MaxMargin(HardMargin):
+    """The margin 1: the hard-margin multi-class SVM, limit of cross-entropy without ridge."""
+
+    name = "max-margin"
+    kinks = (1.0,)
+    margin_floor = 1.0
+    solver = "max-margin"
 
     def without_ridge(self) -> Loss | None:
         """Itself."""
@@ -54,26 +78,20 @@ class MaxMargin(Loss):
         """1."""
         return 1.0
 
-    def value_at_prox(self, z: Any, y: Any) -> Array:
-        """0: no training sample is inside the margin."""
-        return np.zeros(len(np.asarray(z)))
 
-    def line_breaks(self, breaks: Array, V: float) -> Array:
-        """f is linear below a gap of 1 and 0 above."""
-        return merge_breaks([breaks], float(breaks[0]), float(breaks[-1]), keep=self.kinks)
+class LabelCone(HardMargin):
+    """The margin 0: the cone C_y = {z : z_y ≥ z_h for all h} of a label.
 
-    def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
-        """The worst loser is active for g₂ − g₁ < (1 − g₁)/2."""
-        kink = np.clip((1 - row) / 2, 0.0, breaks[-1])[:, None]
-        columns = np.broadcast_to(breaks, (len(row), len(breaks)))
-        return np.sort(np.concatenate([columns, kink], axis=1), axis=1)
+    ‖f‖² is the squared distance to it, which decides up to which number of samples a rule with
+    noise can be separated (`theory/separability.py`). Not an estimator: its minimiser is 0.
+    """
 
-    def mistake_gap(self, V: float) -> float | None:
-        """None is."""
-        return -np.inf
+    name = "label-cone"
+    kinks = (0.0,)
+    margin_floor = 0.0
 
 
-def active_margins(omega: Array, y: Labels, margin: float = 1.0) -> tuple[Array, Array]:
+def active_margins(omega: Array, y: Labels, margin: float) -> tuple[Array, Array]:
     """prox − ω (n, k) of the hard margin κ and the number of active constraints (n,).
 
     z_y = t, z_h = min(ω_h, t − κ), t = (ω_y + Σ_active(ω_h + κ))/(1 + #active).

@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from polyceptron.errors import InvalidInput
+from polyceptron.experiments.averages import Average
 from polyceptron.report.explorer.choices import AMP, takes_ridge
 from polyceptron.report.explorer.curve_tasks import Row, spaced, tolerance
 from polyceptron.report.explorer.page_settings import PageSettings
@@ -72,19 +71,11 @@ def simulated_ridge(settings: PageSettings, alpha: float) -> float:
 
 def averages(rows: list[Row], column: str) -> list[dict[str, Any]]:
     """Mean and standard error over the runs at each α: alpha, mean, error (null for one), count."""
-    groups: dict[float, list[float]] = {}
+    groups: dict[float, Average] = {}
     for row in rows:
-        value = row.get(column)
-        if value is not None:
-            groups.setdefault(row["alpha"], []).append(float(value))
+        if row.get(column) is not None:
+            groups.setdefault(row["alpha"], Average()).add(float(row[column]))
     return [
-        {
-            "alpha": alpha,
-            "mean": float(np.mean(values)),
-            "error": float(np.std(values, ddof=1) / math.sqrt(len(values)))
-            if len(values) > 1
-            else None,
-            "count": len(values),
-        }
-        for alpha, values in sorted(groups.items())
+        {"alpha": alpha, "mean": one.mean, "error": one.standard_error, "count": one.count}
+        for alpha, one in sorted(groups.items())
     ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyceptron.algorithms.erm import fit_erm
+from polyceptron.experiments.averages import average
 from polyceptron.model import ERM, Teacher
 from polyceptron.report.figures.computations import Computation, Row
 from polyceptron.report.figures.erm_curves import placed
@@ -63,26 +64,19 @@ def margin_rows(
     }  # fmt: skip
     centres = 0.5 * (edges[1:] + edges[:-1])
     for n, kind in enumerate(KINDS):
-        densities = np.array([m[n] for m in measured])  # (instances, BINS)
-        for x, mean, error in zip(centres, *_mean_and_error(densities), strict=True):
-            rows.append(
-                {**point, "samples": kind, "margin": float(x), "density": float(mean),
-                 "density_standard_error": float(error)}
-            )  # fmt: skip
+        for x, density in zip(centres, zip(*(m[n] for m in measured), strict=True), strict=True):
+            found = {"margin": float(x), **_averaged("density", density)}
+            rows.append({**point, "samples": kind, **found})
     if law.atom > 0:
-        (mean,), (error,) = _mean_and_error(np.array([[m[2]] for m in measured]))
-        rows.append(
-            {**point, "samples": "training", "margin": law.atom_at, "atom": float(mean),
-             "atom_standard_error": float(error)}
-        )  # fmt: skip
+        found = {"margin": law.atom_at, **_averaged("atom", [m[2] for m in measured])}
+        rows.append({**point, "samples": "training", **found})
     return rows
 
 
-def _mean_and_error(values: Any) -> tuple[Any, Any]:
-    """Mean and standard error (…,) over the instances of values (instances, …)."""
-    n = len(values)
-    spread = values.std(0, ddof=1) / math.sqrt(n) if n > 1 else np.full(values.shape[1], math.nan)
-    return values.mean(0), spread
+def _averaged(name: str, values: Any) -> Row:
+    """The columns of a mean over instances."""
+    found = average(values)
+    return {name: found.mean, f"{name}_standard_error": found.standard_error}
 
 
 def _instance(

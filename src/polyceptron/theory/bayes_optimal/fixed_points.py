@@ -208,10 +208,7 @@ def bayes_rows(
     return [
         make_row(
             source="theory",
-            model=teacher.model,
-            n_classes=teacher.n_classes,
-            prior=teacher.prior.name,
-            noise=teacher.noise.name,
+            **teacher.columns,
             estimator="bayes",
             alpha=p.alpha,
             branch=p.branch,

@@ -71,10 +71,7 @@ def erm_row(teacher: AnyTeacher, estimator: ERM, point: ErmFixedPoint) -> dict[s
     noisy = not teacher.noise.noiseless
     return make_row(
         source="theory",
-        model=teacher.model,
-        n_classes=teacher.n_classes,
-        prior=teacher.prior.name,
-        noise=teacher.noise.name,
+        **teacher.columns,
         estimator=estimator.name,
         ridge=point.ridge,
         alpha=point.alpha,
