@@ -33,6 +33,8 @@ def server() -> Iterator[tuple[str, psutil.Process]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell that runs these tests in the background would have it ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
     line = process.stdout.readline()

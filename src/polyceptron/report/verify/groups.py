@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from polyceptron.report.verify.check import Check, failed_check
+from polyceptron.report.verify.coverage import coverage
 from polyceptron.report.verify.identities import entropy_identities, risk_identity
 from polyceptron.report.verify.matrix import bayes_matrix, erm_matrix
 from polyceptron.report.verify.noisy import noisy_message_passing, noisy_values
@@ -27,8 +28,8 @@ GROUPS: dict[str, Group] = {
     "scikit-learn fits": scikit_learn,
     "noisy labels": noisy_values,
     "message passing with noise": noisy_message_passing,
-    # How often stated uncertainties hold belongs here, with `error_bars`.
     "error bars": error_bars,
+    "coverage": coverage,
     "Monte Carlo errors": monte_carlo_errors,
 }
 
