@@ -16,7 +16,9 @@ language = "en_GB"
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "mathtext_formulas",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+    "sphinx-mathjax-offline",  # MathJax with its fonts, in the pages: no other host
     "plain_docstrings",
     "example_gallery",
     "csv_markdown",
@@ -33,7 +35,14 @@ html_theme = "furo"
 html_title = f"polyceptron {release}"
 html_static_path = ["_static"]
 html_css_files = ["polyceptron.css"]
-html_math_renderer = "mathtext"  # formulas become SVG at build time: no script, no CDN
+mathjax3_config = {
+    "tex": {
+        "macros": {
+            name: rf"\operatorname{{{name}}}"
+            for name in ("argmax", "argmin", "prox", "tr", "softmax")
+        }
+    }
+}
 html_copy_source = False
 html_show_sourcelink = False
 

@@ -54,8 +54,8 @@ def run(script: Path, folder: Path) -> str:
     printed = io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
         runpy.run_path(str(script), run_name="__main__")
-    if not (folder / f"{script.stem}.png").exists():
-        raise ExtensionError(f"{script} ran but wrote no {script.stem}.png")
+    if not (folder / f"{script.stem}.svg").exists():
+        raise ExtensionError(f"{script} ran but wrote no {script.stem}.svg")
     return printed.getvalue()
 
 
@@ -64,7 +64,7 @@ def page(examples: list[Example]) -> str:
     parts = [HEAD]
     for one in examples:
         parts.append(f"## {one.title}\n\n{one.caption}\n")
-        parts.append(f"```{{image}} {one.name}.png\n:alt: {one.title}\n:width: 520px\n```\n")
+        parts.append(f"```{{image}} {one.name}.svg\n:alt: {one.title}\n:width: 520px\n```\n")
         parts.append(f"```python\n{one.code}\n```\n")
         if one.output:
             parts.append(f"```text\n{one.output}\n```\n")
@@ -85,7 +85,7 @@ def build(app: Sphinx) -> None:
     folder.mkdir(exist_ok=True)
     examples = []
     for script in sorted(source.glob("*.py")):
-        stamp, picture = folder / f"{script.stem}.stamp", folder / f"{script.stem}.png"
+        stamp, picture = folder / f"{script.stem}.stamp", folder / f"{script.stem}.svg"
         now = fingerprint(script)
         old, _, output = stamp.read_text().partition("\n") if stamp.exists() else ("", "", "")
         if old != now or not picture.exists():

@@ -15,4 +15,4 @@ estimators = [
     pc.ERM("square", ridge="optimal"),
 ]
 curve = pc.learning_curve(pc.Teacher(3), estimators, alpha=np.linspace(0.25, 8, 18))
-curve.save("a_first_curve.png")
+curve.save("a_first_curve.svg")

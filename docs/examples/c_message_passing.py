@@ -18,5 +18,5 @@ with style():
     ax.plot([step["q"] for step in result.trace[:13]], "o", label=f"message passing, d = {d}")
     ax.set(xlabel="iteration", ylabel="overlap q")
     ax.legend()
-    figure.savefig("c_message_passing.png", dpi=200)
+    figure.savefig("c_message_passing.svg")
 print(f"{result.status} after {result.n_iter} iterations")

@@ -12,4 +12,4 @@ alpha = np.geomspace(0.1, 10, 120)
 estimators = [pc.ERM("square", ridge) for ridge in (0.0, "optimal")]
 ax = pc.learning_curve(pc.Teacher(3), estimators, alpha).plot()
 ax.set_xscale("log")
-ax.figure.savefig("d_double_descent.png", dpi=200)
+ax.figure.savefig("d_double_descent.svg")

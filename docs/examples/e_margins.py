@@ -18,4 +18,4 @@ with style():
         ax.plot(law.margin, law.fresh, "--", color=colour)
     ax.set(xlabel="margin", ylabel="density", xlim=(-8, 20))
     ax.legend()
-    figure.savefig("e_margins.png", dpi=200)
+    figure.savefig("e_margins.svg")

@@ -18,4 +18,4 @@ for alpha in (1, 2, 3, 4, 5):
         errors.append(pc.exact_generalisation_error(weights, truth).value)
     spread = np.std(errors, ddof=1) / np.sqrt(len(errors))
     ax.errorbar(alpha, np.mean(errors), spread, fmt="o", color="black")
-ax.figure.savefig("f_theory_meets_fits.png", dpi=200)
+ax.figure.savefig("f_theory_meets_fits.svg")
