@@ -76,6 +76,11 @@ def check_all_names_are_described_with_their_source(site: Path) -> None:
     for name in set(polyceptron.__all__) - {"__version__"}:
         assert re.search(rf'id="polyceptron\.[\w.]*\b{name}"', reference), name
     assert reference.count("viewcode-link") > 30
+    paper_map = (site / "paper-map.html").read_text(encoding="utf-8")
+    names = paper_map.count('<code class="xref py py-obj')
+    assert (
+        len(re.findall(r'href="[^"]+"[^>]*><code class="xref py py-obj', paper_map)) == names > 20
+    )
 
 
 def check_gallery_shows_every_example(site: Path) -> None:

@@ -12,7 +12,7 @@ from blocks import ROOT
 from polyceptron.report.figures.registry import FIGURES
 
 TEXT = (ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8")
-NAMES = sorted(set(re.findall(r"`(polyceptron(?:\.\w+)+)`", TEXT)))
+NAMES = sorted(set(re.findall(r"\{py:obj\}`(polyceptron(?:\.\w+)+)`", TEXT)))
 TESTS = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", TEXT)))
 
 
