@@ -40,6 +40,14 @@ class Refined(NamedTuple):
     mistakes_uncertainty: float
 
 
+def mistake_slope(share: float) -> float:
+    """|d ln P/dθ| of the share P of training samples that are mistaken.
+
+    The further the boundary, the rarer they are: P ~ e^{−x²/2}, d ln P/d ln x ≈ −2 ln(1/P).
+    """
+    return LOSS_SLOPE * (1 - math.log(share)) if share > 0 else 0.0
+
+
 def error_slope(system: Equations, log_tau: float) -> float:
     """|dε/d ln τ| on labels as drawn."""
     problem, step = system.problem, 1e-4
@@ -96,7 +104,7 @@ def _refine_smooth(system: Equations, root: Root, tol: float) -> Refined:
             new_error,
             uncertainty,
             0.2 * abs(change[0]) + rest * abs(loss) + ROUNDING,
-            abs(change[1]) + rest * mistakes + ROUNDING,  # a jump converges slowly
+            abs(change[1]) + (mistake_slope(mistakes) * moved + floor) * mistakes + ROUNDING,
         )
         root, error, before = refined.root, new_error, (loss, mistakes)
         if uncertainty <= tol:
@@ -139,13 +147,14 @@ def _refine_sampled(system: Equations, root: Root, tol: float) -> Refined:
         # The error falls about as 1/N^0.85, so go straight to the level that will do.
         level = min(level + max(1, math.ceil(1.2 * math.log2(uncertainty / tol))), last)
     loss, mistakes = sampled.loss, sampled.error
-    rest = LOSS_SLOPE * float(width.max() + np.abs(shift).max())
+    rest = float(width.max() + np.abs(shift).max())
+    wrong = float(mistakes.mean())
     return Refined(
         root,
         sampled.mean(),
         width,
         _error(system, root.theta),
         uncertainty,
-        factor * float(loss.std(ddof=1)) + rest * float(loss.mean()),
-        factor * float(mistakes.std(ddof=1)) + rest * float(mistakes.mean()),
+        factor * float(loss.std(ddof=1)) + LOSS_SLOPE * rest * float(loss.mean()),
+        factor * float(mistakes.std(ddof=1)) + mistake_slope(wrong) * rest * wrong,
     )
