@@ -34,7 +34,8 @@ class ERMClassifier(LinearClassifier):
     loss : the name of a registered loss ('cross-entropy', 'square', 'max-margin', which needs
         separable data and ignores the ridge) or a `Loss` of your own.
     ridge : λ in the package's convention; in scikit-learn's, C = 1/(λ·n_features). 0 is what the
-        loss says it is (max-margin for cross-entropy, least norm for the square loss).
+        loss says it is (least norm for the square loss; for cross-entropy max-margin if the data
+        can be separated, else maximum likelihood: `separability_` says which, with a proof).
     standardise : scale features to mean 0 and variance 1 first.
     fit_intercept : learn a bias for each class, with next to no ridge.
     tol : relative distance of the weights to the minimiser.
@@ -81,6 +82,7 @@ class ERMClassifier(LinearClassifier):
         self._store(weights, offset, scaling)
         self.n_iter_ = max(1, fit.n_iter)
         self.certificate_ = fit.distance_bound
+        self.separability_ = fit.separability
         if fit.status != Status.OK:
             warnings.warn(
                 f"the weights are certified only to within {fit.distance_bound:.2g} of the "

@@ -14,7 +14,6 @@ where R = 0.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,28 +23,10 @@ from polyceptron.algorithms.data_checks import Labels, check_samples
 from polyceptron.algorithms.design import Array
 from polyceptron.algorithms.erm.newton import minimise
 from polyceptron.algorithms.erm.objectives import ShiftedHinge
+from polyceptron.algorithms.separation_proof import SeparabilityOfData
 
 _SMALL = 1_000_000  # entries of the matrix of a linear programme
 _PENALTIES = tuple(10.0**p for p in range(1, 13))
-
-
-@dataclass(frozen=True)
-class SeparabilityOfData:
-    """The answer and its proof.
-
-    `separable` is True with `weights` (d, k), whose smallest margin is 1; False with `multipliers`
-    (n, k), a of sample and wrong class, for which any weights with all margins ≥ 1 have a norm of
-    at least `least_norm`; None where neither was found.
-    """
-
-    separable: bool | None
-    weights: Array | None
-    multipliers: Array | None
-    residual: float  # ‖R‖ at Σa = 1
-    least_norm: float  # of weights with all margins at least 1
-
-    def __bool__(self) -> bool:
-        return bool(self.separable)
 
 
 def is_separable(

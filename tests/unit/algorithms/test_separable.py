@@ -80,11 +80,3 @@ def test_the_transition_is_where_theory_says():
             drawn = [teacher.sample(int(factor * limit * d), d, seed=seed) for seed in range(4)]
             found = [pc.is_separable(s.X, s.y, n_classes=k).separable for s in drawn]
             assert found.count(expected) >= 3
-
-
-def test_a_fit_without_ridge_says_what_it_found():
-    X, y, _ = pc.Teacher(2, noise="flips:0.2").sample(300, 20, seed=0)
-    with pytest.raises(pc.ComputationFailed, match="maximum-likelihood"):
-        pc.fit_erm(X, y, "cross-entropy", 0)
-    with pytest.raises(pc.ComputationFailed, match="maximum-likelihood"):
-        pc.ERMClassifier(ridge=0).fit(X, y)

@@ -10,6 +10,7 @@ import numpy as np
 from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Array
 from polyceptron.algorithms.erm.rounding import EPS
+from polyceptron.algorithms.separation_proof import SeparabilityOfData
 from polyceptron.algorithms.short_display import ShortDisplay
 from polyceptron.errors import ComputationFailed
 from polyceptron.rows import Status
@@ -25,7 +26,7 @@ class ERMFit(ShortDisplay):
     the norm of the weights, or the minimiser is 0 to rounding; 'tolerance-not-met' when rounding
     does not allow that; 'not-converged' when the iterations ran out. `matrix_passes` counts the
     reads of X, one in single precision being one half. `training_loss` is the mean per sample,
-    without the ridge.
+    without the ridge. `separability` is what a ridge of 0 found out about the data.
     """
 
     weights: Array
@@ -38,12 +39,15 @@ class ERMFit(ShortDisplay):
     status: Status
     ridge: float
     loss: str
+    separability: SeparabilityOfData | None = None
 
     def _facts(self) -> dict[str, Any]:
         d, k = self.weights.shape
         names = ("distance_bound", "training_loss", "training_error", "n_iter", "matrix_passes")
         facts: dict[str, Any] = {"loss": self.loss, "ridge": self.ridge, "status": str(self.status)}
         facts |= {"dimension": d, "n_classes": k}
+        if self.separability is not None:
+            facts["separable"] = self.separability.separable
         return facts | {name: getattr(self, name) for name in names}
 
 

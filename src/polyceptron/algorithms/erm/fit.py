@@ -3,7 +3,8 @@
 `fit_erm` fits one λ, `fit_erm_path` many on the same data. Every fit carries its certificate. The
 loss says which solver it wants (`Loss.solver`) and what the limit λ → 0⁺ means
 (`Loss.without_ridge`): max-margin for cross-entropy (in direction; normalised to a smallest margin
-of 1), least norm for the square loss.
+of 1), least norm for the square loss. Where no weights separate the data, cross-entropy has a
+minimum without a ridge, the maximum-likelihood estimate, and that is fitted.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Any
 from polyceptron.algorithms.data_checks import Samples, check_choice, check_samples, check_weights
 from polyceptron.algorithms.design import Array
 from polyceptron.algorithms.erm.erm_fit import ERMFit, require_converged
-from polyceptron.algorithms.erm.hard_margin import fit_hard_margin
+from polyceptron.algorithms.erm.hard_margin import NotSeparable, fit_hard_margin
 from polyceptron.algorithms.erm.least_squares import fit_least_squares
+from polyceptron.algorithms.erm.maximum_likelihood import fit_maximum_likelihood
 from polyceptron.algorithms.erm.newton_fit import fit_any_loss, fit_softmax
 from polyceptron.algorithms.erm.sklearn_fit import fit_with_sklearn
 from polyceptron.errors import InvalidInput
@@ -52,7 +54,9 @@ def fit_erm(
     `loss` is the name of a registered loss or a `Loss`; max-margin takes any ridge and ignores it.
     y holds 0..k−1, each class at least once unless `n_classes` is given. `solver`: 'auto', the one
     that the loss names; 'newton', which serves any smooth loss; or 'sklearn'. `start` (d, k) are
-    weights to begin from. With `strict`, missing the tolerance raises ComputationFailed.
+    weights to begin from. With `strict`, missing the tolerance raises ComputationFailed. A ridge of
+    0 says in `separability` what it found: separable data and their max-margin weights, or data
+    that cannot be separated and the maximum-likelihood estimate.
 
     >>> fit_erm([[1.0], [-1.0]], [0, 1], "square", 1.0).weights.round(3).tolist()
     [[0.333, -0.333]]
@@ -94,7 +98,7 @@ def fit_erm_path(
     else:
         positive = [ridge for ridge in values if ridge > 0]
         found = iter(_solver(chosen, solver)(samples, chosen, positive, tol, begin))
-        last = _solver(limit, solver)(samples, limit, [0.0], tol, None)[0]
+        last = _without_ridge(samples, chosen, limit, solver, tol, begin)
         fits = [next(found) if ridge > 0 else last for ridge in values]
     return [require_converged(fit, tol) for fit in fits] if strict else fits
 
@@ -109,6 +113,23 @@ def _solver(loss: Loss, asked: str) -> Solver:
             f"the loss {loss.name!r} names the solver {name!r}: allowed are {', '.join(SOLVERS)}"
         )
     return SOLVERS[name]
+
+
+def _without_ridge(
+    samples: Samples, loss: Loss, limit: Loss, solver: str, tol: float, begin: Array | None
+) -> ERMFit:
+    """The minimiser itself where the data cannot be separated; else the fit of the limit."""
+    likely = None
+    if loss.solver == "softmax" and solver != "sklearn":
+        likely = fit_maximum_likelihood(samples, loss, tol, begin)
+        if likely is not None and likely.separability is not None:
+            return likely
+    try:
+        return _solver(limit, solver)(samples, limit, [0.0], tol, None)[0]
+    except NotSeparable:
+        if likely is None:
+            raise
+        return likely
 
 
 def _limit(loss: Loss) -> Loss:

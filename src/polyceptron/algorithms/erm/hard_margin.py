@@ -31,6 +31,7 @@ from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights, error_r
 from polyceptron.algorithms.erm.newton import Minimum, minimise
 from polyceptron.algorithms.erm.objectives import ShiftedHinge
 from polyceptron.algorithms.erm.rounding import EPS, sum_rounding
+from polyceptron.algorithms.separation_proof import SeparabilityOfData
 from polyceptron.errors import ComputationFailed
 from polyceptron.model.losses import Loss
 from polyceptron.rows import Status
@@ -39,6 +40,10 @@ _MAX_ROUNDS = 30
 _CRUDE_ROUNDS = 2  # by conjugate gradients, until few constraints are left to decide about
 _PATIENCE = 6  # rounds without a better bound
 _SEPARABLE = 1e-7  # a relative margin below this is taken as zero
+
+
+class NotSeparable(ComputationFailed):
+    """No weights separate the data."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ def _fit(samples: Samples, loss: Loss, tol: float, start: Array | None) -> ERMFi
         penalty = min(penalty * (growth if exact and close else 10), 1e8 if few else 1e4)
         hinge = ShiftedHinge(y, n_classes, multipliers, penalty)
     if best is None:
-        raise ComputationFailed(
+        raise NotSeparable(
             "no separating weights were found: the classes are not linearly separable, or by a "
             "margin too small to resolve; use a positive ridge with the cross-entropy loss"
         )
@@ -128,6 +133,7 @@ def _fit(samples: Samples, loss: Loss, tol: float, start: Array | None) -> ERMFi
         status=Status.OK if best.relative <= tol else Status.TOLERANCE_NOT_MET,
         ridge=0.0,
         loss=loss.name,
+        separability=SeparabilityOfData(True, weights, None, math.nan, math.nan),
     )
 
 
@@ -159,8 +165,8 @@ def _check_separable(design: Design, found: Minimum, multipliers: Array) -> None
     largest = float(design.row_norms.max())
     combination = float(np.linalg.norm(design.back(found.evaluation.residual)))
     if combination < _SEPARABLE * largest * float(multipliers.sum()):
-        raise ComputationFailed(
+        raise NotSeparable(
             "there is no max-margin solution: the classes are not linearly separable (is_separable "
-            "gives the proof), so that without a ridge the maximum-likelihood estimate is meant; "
-            "use a positive ridge with the cross-entropy loss, such as 1e-6, which is close to it"
+            "gives the proof); the cross-entropy loss with a ridge of 0 is the maximum-likelihood "
+            "estimate there, and takes any ridge above 0"
         )

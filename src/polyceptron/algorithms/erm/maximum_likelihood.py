@@ -1,0 +1,134 @@
+"""Cross-entropy without a ridge on data that cannot be separated: the maximum-likelihood estimate.
+
+    min_W f(W) = Σ_μ [ln Σ_h e^{z_h} − z_y],   z = Wᵀx/√d
+
+It is reached as the limit of ridges that are small against the smallest curvature μ of f. There is
+no ridge to bound the distance, but f is self-concordant: its curvature changes by at most a factor
+e^{R‖Δ‖} over a step Δ, R = √2 max‖x‖/√d. So with g = ‖∇f(W)‖
+
+    R g < μ   ⇒   there is a minimiser, and ‖W − Ŵ‖ ≤ −ln(1 − R g/μ)/R.
+
+That it exists proves that no weights separate the data, and so do the wrong classes' probabilities:
+as multipliers a they have Σ a x(e_y − e_h)ᵀ = −∇f ≈ 0.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.linalg import eigvalsh
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+from polyceptron.algorithms.data_checks import Samples
+from polyceptron.algorithms.design import Array, Design
+from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights, error_rate
+from polyceptron.algorithms.erm.newton import Minimum, minimise
+from polyceptron.algorithms.erm.objectives import SoftmaxObjective
+from polyceptron.algorithms.separation_proof import SeparabilityOfData
+from polyceptron.model.losses import Loss
+from polyceptron.rows import Status
+
+_ROUNDS = 5
+_DENSE = 600  # unknowns up to which the Hessian is written out; above, Lanczos estimates μ
+_ZERO = 1e-12  # fields as small as this are 0
+_SAFETY = 0.8  # of Lanczos' estimate, which comes from above
+
+
+def fit_maximum_likelihood(
+    samples: Samples, loss: Loss, tol: float, start: Array | None
+) -> ERMFit | None:
+    """The minimiser without a ridge, to relative distance `tol`; `start` (d, k).
+
+    None once weights on the way there separate the data: then there is none.
+    """
+    design, y, k = samples
+    before = design.passes
+    objective = SoftmaxObjective(y, k)
+    U = np.zeros((k - 1, design.dimension))
+    if start is not None:
+        U = (start @ objective.basis).T
+    steep = math.sqrt(2) * float(design.row_norms.max())
+    ridge, n_iter, bound = 1e-3 * y.size / design.dimension, 0, math.inf
+    for _ in range(_ROUNDS):
+        found = minimise(design, objective, np.array([ridge]), U[None], target=0.5, max_iter=60)
+        U = found.U[0]
+        n_iter += int(found.n_iter[0])
+        mistakes = error_rate(objective.basis @ found.Z[0], y)
+        if mistakes == 0:
+            return None
+        slope = float(np.linalg.norm(design.back(found.evaluation.residual[0])))
+        doubt = slope + float(found.rounding[0])
+        curvature = _smallest_curvature(design, objective, found)
+        bound = (
+            -math.log1p(-steep * doubt / curvature) / steep
+            if steep * doubt < curvature
+            else (math.inf)
+        )
+        if bound <= max(tol * float(np.linalg.norm(U)), _ZERO / steep):
+            break
+        ridge = min(0.03 * ridge, 0.1 * tol * curvature) if curvature > 0 else 0.03 * ridge
+    weights = U.T @ objective.basis.T
+    exists = math.isfinite(bound)
+    met = bound <= max(tol * float(np.linalg.norm(U)), _ZERO / steep)
+    return ERMFit(
+        weights=weights,
+        gradient_norm=slope,
+        distance_bound=bound_in_weights(bound, weights),
+        n_iter=n_iter,
+        matrix_passes=design.passes - before,
+        training_loss=float(found.evaluation.value[0]) / y.size,
+        training_error=mistakes,
+        status=Status.OK if met else Status.TOLERANCE_NOT_MET if exists else Status.NOT_CONVERGED,
+        ridge=0.0,
+        loss=loss.name,
+        separability=_proof(found, samples, slope) if exists else None,
+    )
+
+
+def _proof(found: Minimum, samples: Samples, slope: float) -> SeparabilityOfData:
+    """The wrong classes' probabilities as multipliers (n, k)."""
+    a = found.evaluation.source[0].T.copy()
+    a[np.arange(len(a)), samples.y] = 0.0
+    total = float(a.sum())
+    residual = slope / total
+    return SeparabilityOfData(
+        False, None, a / total, residual, 1 / residual if residual > 0 else math.inf
+    )
+
+
+def _smallest_curvature(design: Design, objective: SoftmaxObjective, found: Minimum) -> float:
+    """μ of ∂²f at the minimum found."""
+    p = found.evaluation.source[0]
+    r, d = found.U[0].shape
+    if r * d > _DENSE:
+        return _lanczos(design, objective, found)
+    inner = np.einsum("hi,hn,hj->nij", objective.basis, p, objective.basis)
+    mean = objective.basis.T @ p
+    inner -= np.einsum("in,jn->nij", mean, mean)
+    H = np.zeros((r, d, r, d))
+    for rows, block in design.blocks():
+        A = block * np.float64(design.scale)
+        H += np.einsum("nij,na,nb->iajb", inner[rows], A, A, optimize=True)
+    H = H.reshape(r * d, r * d)
+    rounding = 1e-14 * float(np.trace(H))
+    return float(eigvalsh(H, subset_by_index=[0, 0])[0]) - rounding
+
+
+def _lanczos(design: Design, objective: SoftmaxObjective, found: Minimum) -> float:
+    bend = objective.curvature(found.evaluation, np.float64)
+    shape = found.U.shape
+
+    def apply(u: Array) -> Array:
+        return np.asarray(design.back(bend.apply(design.fields(u.reshape(shape))))).ravel()
+
+    size = found.U.size
+    operator = LinearOperator((size, size), matvec=apply, dtype=np.float64)  # type: ignore[call-overload]
+    begin = np.random.default_rng(0).standard_normal(size)
+    try:
+        lowest = eigsh(
+            operator, k=1, which="SA", tol=0.05, v0=begin, return_eigenvectors=False, ncv=40
+        )
+    except ArpackNoConvergence:
+        return 0.0
+    return _SAFETY * float(lowest[0])
