@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import log_ndtr, ndtr
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.arrays import as_numbers
@@ -92,36 +92,35 @@ def angle(complement: Any) -> Array:
 
 @lru_cache(maxsize=256)
 def _ratio(k: int) -> ChebyshevProxy:
-    """ε/θ on θ in [0, π]; the step of the rule is halved until nothing moves."""
+    """ε/θ on θ in [0, π], to 1e-12 (1e-11 at k = 1000); smooth, and so continued to 0."""
+    rule = _rule(k)
+    low = 1e-3
 
     def ratio(theta: Array) -> Array:
-        theta = np.maximum(theta, 1e-3)  # smooth: the interpolant continues it to 0
-        return np.array([_integral(t, k, step) / t for t in theta])
+        return np.array([_integral(float(t), k, *rule) / t for t in theta])
 
-    step, probe = 0.25, np.array([0.05, 1.0, math.pi / 2, 2.5])
-    coarse = ratio(probe)
-    while step > 0.03:
-        step /= 1.5
-        fine = ratio(probe)
-        if np.abs(fine - coarse).max() < 3e-14:
-            break
-        coarse = fine
-    low = 1e-3
-    return chebyshev_proxy(ratio, low, math.pi, tol=1e-13)
+    return chebyshev_proxy(ratio, low, math.pi, tol=1e-12, start=33, max_points=65)
 
 
-def _integral(theta: float, k: int, step: float) -> float:
-    """The complement integral by the trapezoidal rule in (u, y), v = ρu + σy."""
-    rho, sigma = math.cos(theta), math.sin(theta)
+def _rule(k: int) -> tuple[Array, Array, Array]:
+    """Nodes (u, y) and weights (n,) of the trapezoidal rule, where the density of both counts.
+
+    The winner's density k φ Φ^{k−1} steepens slowly with k, and the step with it: half the step
+    moves ε by less than rounding does.
+    """
+    step = 0.38 / (1 + 0.4 * math.log(max(k, 4) / 4))
     grid = (np.arange(math.floor(-9 / step), math.ceil(9 / step)) + 0.37) * step  # never 0
-    log_weight = -0.5 * grid**2 + (k - 1) * np.log(ndtr(grid))
-    u = grid[log_weight > log_weight.max() - 40][:, None]
-    y = grid[None, :]
-    v = rho * u + sigma * y
-    A = ndtr(u)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        both = corner_cdf(u, v, y, sigma * u - rho * y)
-        lost = np.clip((A - both) / A, 0.0, 1.0)  # D/A
-        wrong = -np.exp((k - 1) * np.log(A)) * np.expm1((k - 1) * np.log1p(-lost))
-    density = np.exp(-0.5 * (u * u + y * y)) / (2 * math.pi)
-    return float(k * step * step * (density * wrong).sum())
+    log_density = -0.5 * grid**2 + (k - 1) * log_ndtr(grid)
+    log_weight = log_density[:, None] - 0.5 * grid**2
+    i, j = np.nonzero(log_weight > log_weight.max() - 36)
+    return grid[i], grid[j], np.exp(log_weight[i, j]) * (k * step * step / (2 * math.pi))
+
+
+def _integral(theta: float, k: int, u: Array, y: Array, weight: Array) -> float:
+    """The complement integral in (u, y), v = ρu + σy."""
+    rho, sigma = math.cos(theta), math.sin(theta)
+    both = corner_cdf(u, rho * u + sigma * y, y, sigma * u - rho * y)
+    lost = np.clip(1 - both / ndtr(u), 0.0, 1.0)  # D/A
+    with np.errstate(divide="ignore"):
+        wrong = -np.expm1((k - 1) * np.log1p(-lost))
+    return float(weight @ wrong)
