@@ -1,7 +1,8 @@
 """Hard-margin multi-class SVM: min ½‖W‖²_F with z_y − z_h ≥ 1 for every sample and h ≠ y.
 
-It is the limit λ → 0⁺ of cross-entropy (in direction) on separable data. The constraints are
-handled by an augmented Lagrangian,
+It is the limit λ → 0⁺ of cross-entropy (in direction) on separable data. With few unknowns an
+interior-point method (`interior_point`) finds the constraints that hold with equality; with many
+they are handled by an augmented Lagrangian,
 
     min_W ½‖W‖² + (c/2) Σ (1 + a/c − margin)₊²,     a ← (a + c(1 − margin))₊,
 
@@ -28,6 +29,7 @@ from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Array, Design
 from polyceptron.algorithms.erm.active_set import MAX_ACTIVE, active_set_step, solve_active
 from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights, error_rate
+from polyceptron.algorithms.erm.interior_point import central_path, suits
 from polyceptron.algorithms.erm.newton import Minimum, minimise
 from polyceptron.algorithms.erm.objectives import ShiftedHinge
 from polyceptron.algorithms.erm.rounding import EPS, sum_rounding
@@ -72,6 +74,11 @@ def _fit(samples: Samples, loss: Loss, tol: float, start: Array | None) -> ERMFi
     before = design.passes
     penalty = 10.0
     hinge = ShiftedHinge(y, n_classes, np.zeros((n_classes, y.size)), penalty)
+    if start is None and suits(design, n_classes):
+        for steps, multipliers in central_path(design, y, n_classes):
+            vertex = _vertex(design, hinge, multipliers)
+            if vertex is not None and vertex.relative <= tol:
+                return _result(samples, loss, hinge, vertex, tol, before, steps, 0.0)
     U = np.zeros((n_classes - 1, design.dimension))
     if start is not None:
         U = (start @ hinge.basis).T
@@ -95,9 +102,8 @@ def _fit(samples: Samples, loss: Loss, tol: float, start: Array | None) -> ERMFi
         _check_separable(design, found, multipliers)
         previous = best
         candidates = [_from_gap(design, hinge, found, multipliers)]
-        if exact and (vertex := solve_active(design, hinge, multipliers)) is not None:
-            fields = design.fields(vertex.U)
-            candidates.append(_Certified(vertex.U, fields, vertex.distance_bound))
+        if exact:
+            candidates.append(_vertex(design, hinge, multipliers))
         for candidate in candidates:
             if candidate is not None and (best is None or candidate.bound < best.bound):
                 best = candidate
@@ -121,20 +127,42 @@ def _fit(samples: Samples, loss: Loss, tol: float, start: Array | None) -> ERMFi
             "no separating weights were found: the classes are not linearly separable, or by a "
             "margin too small to resolve; use a positive ridge with the cross-entropy loss"
         )
+    norm = float(found.gradient_norm[0])
+    return _result(samples, loss, hinge, best, tol, before, n_iter, norm)
+
+
+def _result(
+    samples: Samples,
+    loss: Loss,
+    hinge: ShiftedHinge,
+    best: _Certified,
+    tol: float,
+    before: float,
+    n_iter: int,
+    gradient_norm: float,
+) -> ERMFit:
     weights = best.U.T @ hinge.basis.T
     return ERMFit(
         weights=weights,
-        gradient_norm=float(found.gradient_norm[0]),
+        gradient_norm=gradient_norm,
         distance_bound=bound_in_weights(best.bound, weights),
         n_iter=n_iter,
-        matrix_passes=design.passes - before,
+        matrix_passes=samples.design.passes - before,
         training_loss=0.0,
-        training_error=error_rate(hinge.basis @ best.Z, y),
+        training_error=error_rate(hinge.basis @ best.Z, samples.y),
         status=Status.OK if best.relative <= tol else Status.TOLERANCE_NOT_MET,
         ridge=0.0,
         loss=loss.name,
         separability=SeparabilityOfData(True, weights, None, math.nan, math.nan),
     )
+
+
+def _vertex(design: Design, hinge: ShiftedHinge, multipliers: Array) -> _Certified | None:
+    """The direct solve on the constraints with a multiplier, if these are the right ones."""
+    found = solve_active(design, hinge, multipliers)
+    if found is None:
+        return None
+    return _Certified(found.U, design.fields(found.U), found.distance_bound)
 
 
 def _from_gap(
