@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.design import Design, as_design
+from polyceptron.algorithms.design import Design, open_design
 from polyceptron.errors import InvalidInput
 from polyceptron.model.arrays import as_numbers
 from polyceptron.model.checks import check_classes, check_size, check_tolerance
@@ -27,8 +27,10 @@ class Samples(NamedTuple):
 
 def check_samples(X: Any, y: Any, n_classes: int | None) -> Samples:
     """X and y as an algorithm needs them, or a sentence."""
-    design = as_design(X)
-    return Samples(design, *check_labels(y, design.n_samples, n_classes))
+    design = open_design(X)
+    labels, k = check_labels(y, design.n_samples, n_classes)
+    design.check_entries()  # last, since it reads all of X
+    return Samples(design, labels, k)
 
 
 def check_labels(y: Any, n: int, n_classes: int | None = None) -> tuple[Labels, int]:

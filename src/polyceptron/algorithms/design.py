@@ -1,35 +1,38 @@
 """X (n, d) as the algorithms see it: products with a thin matrix on either side, and little else.
 
-    fields(U)   (XUᵀ/√d)ᵀ    directions (..., d) to fields (..., n)
-    back(F)     FX/√d        residuals (..., n) to directions (..., d)
+    fields(U)          (XUᵀ/√d)ᵀ    directions (..., d) to fields (..., n)
+    back(F)            FX/√d        residuals (..., n) to directions (..., d)
+    through(U, inner)  both, with F = inner(fields) sample by sample: one read where reading is dear
 
 Directions are rows. The precision of the small operand is that of the product, and `passes` counts
 the reads of X, one in single precision being one half.
 
-A kind of data is a subclass that says how rows are read; everything else follows from that, and may
-be given anew where there is a faster way. `array_design` has numpy arrays and memory maps; another
-kind (sparse matrices, arrays over several machines) is one file, and its name in `as_design`.
+A kind of data is a subclass that says how rows are read, or how work on blocks of rows is done
+(`each_block`); everything else follows from that, and may be given anew where there is a faster
+way. `array_design` has numpy arrays, `file_design` memory maps, `sparse_design` sparse matrices,
+`dask_design` arrays over several machines, `mapped_design` features that are scaled on the fly.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polyceptron.algorithms import block_products as products
+from polyceptron.algorithms.block_products import BLOCK_BYTES, LARGEST, Inner
 from polyceptron.errors import InvalidInput
 
 Array = NDArray[np.float64]
 AnyArray = NDArray[Any]
-BLOCK_BYTES = 1 << 22  # stays in the cache
-LARGEST = 1e150  # squares of larger entries overflow
 _POWER = 8  # iterations for the largest singular value
 _UNLUCKY = 0.01  # the chance that a random start misses it
+_SINGLE_RANGE = (1e-12, 1e12)  # entries whose products stay inside single precision
 
 
 class ColumnMoments(NamedTuple):
@@ -40,8 +43,19 @@ class ColumnMoments(NamedTuple):
     largest: Array
 
 
+class PerSample(Protocol):
+    """A map of fields, sample by sample, that can be cut into rows."""
+
+    def rows(self, rows: slice) -> Callable[..., Any]:
+        """The map for these samples alone: an `Inner`, or its like with squares."""
+        ...
+
+
 class Design(ABC):
     """X (n, d); see the module's docstring."""
+
+    reading_is_dear = False
+    """Whether one read for two products is worth more than products over all rows at once."""
 
     def __init__(self, shape: tuple[int, int], dtype: Any) -> None:
         if len(shape) != 2 or 0 in shape:
@@ -61,15 +75,35 @@ class Design(ABC):
     @property
     def single_is_quicker(self) -> bool:
         """Whether a product in single precision is cheaper, and safe for entries of this size."""
-        return False
+        return self.dtype == np.float32 and self._single_is_safe
+
+    @property
+    def _single_is_safe(self) -> bool:
+        """Whether squares of the entries stay inside single precision."""
+        largest = float(self.row_norms.max())  # within a factor √d of the largest entry
+        return _SINGLE_RANGE[0] < largest < _SINGLE_RANGE[1] * self.scale
 
     def blocks(self, n_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
-        """Consecutive slices of the rows, each of about `n_bytes`, with what they hold."""
+        """Consecutive slices of the rows, each of about `n_bytes`, with what they hold.
+
+        A block may be overwritten by the next one.
+        """
         n, d = self.shape
         step = max(16, n_bytes // max(1, d * self.dtype.itemsize))
         for first in range(0, n, step):
             rows = slice(first, min(first + step, n))
             yield rows, self.read_rows(rows)
+
+    def each_block(
+        self,
+        work: Callable[..., Any],
+        shared: tuple[Any, ...] = (),
+        parts: Callable[[slice], tuple[Any, ...]] | None = None,
+        n_bytes: int = BLOCK_BYTES,
+    ) -> Iterator[tuple[slice, Any]]:
+        """work(block, *shared, *parts(rows)) for consecutive blocks of rows, in order."""
+        for rows, block in self.blocks(n_bytes):
+            yield rows, work(block, *shared, *(parts(rows) if parts is not None else ()))
 
     def fields(self, U: AnyArray) -> AnyArray:
         """(XUᵀ/√d)ᵀ: directions (..., d) to fields (..., n)."""
@@ -83,34 +117,73 @@ class Design(ABC):
         small = (F * F.dtype.type(self.scale)).reshape(-1, self.n_samples)
         return self.times_rows(small).reshape(*F.shape[:-1], self.dimension)
 
+    def through(self, U: AnyArray, inner: PerSample) -> tuple[AnyArray, list[Any]]:
+        """FX/√d (..., d) with F = inner(XUᵀ/√d), and what else `inner` gave, block by block."""
+        if not self.reading_is_dear:
+            F, rest = inner.rows(slice(0, self.n_samples))(self.fields(U))
+            return self.back(F), [rest]
+        self.count(U.dtype)
+        shape = U.shape[:-1]
+        small = (U * U.dtype.type(self.scale)).reshape(-1, self.dimension)
+        out, found = np.zeros((len(small), self.dimension)), []
+        for _, (part, rest) in self.each_block(
+            products.through_of, (small, shape), lambda rows: (inner.rows(rows),)
+        ):
+            out += part
+            found.append(rest)
+        out *= self.scale
+        return out.astype(U.dtype, copy=False).reshape(*shape, self.dimension), found
+
+    def through_squared(
+        self, U: AnyArray, C: Array, inner: PerSample
+    ) -> tuple[AnyArray, Array, list[Any]]:
+        """FX/√d (r, d) and HX²/d (c, d) with F, H = inner(UXᵀ/√d, C(X²)ᵀ/d), and what else."""
+        if not self.reading_is_dear:
+            whole = inner.rows(slice(0, self.n_samples))
+            F, H, rest = whole(self.fields(U), self.fields_squared(C))
+            return self.back(F.astype(U.dtype, copy=False)), self.back_squared(H), [rest]
+        self.count(U.dtype)
+        given = (U * U.dtype.type(self.scale), (C / self.dimension).astype(self.dtype))
+        first, second = np.zeros(U.shape), np.zeros(C.shape)
+        found = []
+        for _, (part, squared, rest) in self.each_block(
+            products.through_squared_of, given, lambda rows: (inner.rows(rows),)
+        ):
+            first += part
+            second += squared
+            found.append(rest)
+        return (first * self.scale).astype(U.dtype, copy=False), second / self.dimension, found
+
     def times_columns(self, small: AnyArray) -> AnyArray:
         """small Xᵀ, (m, d) to (m, n)."""
         out = np.empty((len(small), self.n_samples), small.dtype)
-        for rows, block in self.blocks():
-            out[:, rows] = small @ block.astype(small.dtype, copy=False).T
+        for rows, part in self.each_block(products.fields_of, (small,)):
+            out[:, rows] = part
         return out
 
     def times_rows(self, small: AnyArray) -> AnyArray:
         """small X, (m, n) to (m, d)."""
         out = np.zeros((len(small), self.dimension))
-        for rows, block in self.blocks():
-            out += small[:, rows] @ block.astype(small.dtype, copy=False)
+        for _, part in self.each_block(products.back_of, (), lambda rows: (small[:, rows],)):
+            out += part
         return out.astype(small.dtype, copy=False)
 
     def fields_squared(self, C: Array) -> Array:
         """C(X²)ᵀ/d, (c, d) to (c, n): squares are taken by block, never of all X at once."""
         small = (C / self.dimension).astype(self.dtype)
         out = np.empty((len(C), self.n_samples))
-        for rows, block in self.blocks():
-            out[:, rows] = small @ np.square(block).T
+        for rows, part in self.each_block(products.fields_squared_of, (small,)):
+            out[:, rows] = part
         return out
 
     def back_squared(self, H: Array) -> Array:
         """HX²/d, (c, n) to (c, d)."""
         small = (H / self.dimension).astype(self.dtype)
         out = np.zeros((len(H), self.dimension))
-        for rows, block in self.blocks():
-            out += small[:, rows] @ np.square(block)
+        for _, part in self.each_block(
+            products.back_squared_of, (), lambda rows: (small[:, rows],)
+        ):
+            out += part
         return out
 
     def scaled_rows(self, rows: Any) -> Array:
@@ -125,20 +198,33 @@ class Design(ABC):
         n, d = self.shape
         self.count(np.float64)
         if n < d:
-            A = self.scaled_rows(slice(0, n))
-            return np.asarray(A @ A.T)
+            wide = np.empty((n, n))
+            for rows, block in self.blocks(
+                max(BLOCK_BYTES, 8 * n * n)
+            ):  # no larger than the answer
+                wide[rows] = self.times_columns(block * np.float64(self.scale**2))
+            return wide
         out = np.zeros((d, d))
-        for _, block in self.blocks(max(BLOCK_BYTES, 8 * d * d)):
-            A = block * np.float64(self.scale)
-            out += A.T @ A
+        for _, part in self.each_block(
+            products.gram_of, (self.scale,), n_bytes=max(BLOCK_BYTES, 8 * d * d)
+        ):
+            out += part
         return out
 
     @cached_property
     def row_norms(self) -> Array:
-        """‖x_μ‖/√d, (n,)."""
+        """‖x_μ‖/√d, (n,); the first read of X, which finds what cannot be used."""
         out = np.empty(self.n_samples)
-        for rows, block in self.blocks():
-            out[rows] = np.einsum("ij,ij->i", block, block, dtype=np.float64)
+        for rows, (shape, squares, bad) in self.each_block(products.square_sums):
+            expected = (rows.stop - rows.start, self.dimension)
+            if tuple(shape) != expected:
+                raise InvalidInput(
+                    f"rows {rows.start} to {rows.stop - 1} of X have the shape {tuple(shape)}, not "
+                    f"{expected}"
+                )
+            if bad is not None:
+                raise too_large(rows.start + bad, rows)
+            out[rows] = squares
         self.count(self.dtype)
         return np.sqrt(out) * self.scale
 
@@ -153,7 +239,7 @@ class Design(ABC):
         v /= np.linalg.norm(v)
         log_length = 0.0
         for _ in range(_POWER):
-            v = self.back(self.fields(v[None]))[0]
+            v = self.through(v[None], AsItIs())[0][0]
             length = float(np.linalg.norm(v))
             if length == 0:
                 return 0.0
@@ -162,40 +248,58 @@ class Design(ABC):
         reach = log_length + math.log(math.sqrt(self.dimension) / _UNLUCKY)
         return min(math.exp(reach / (2 * _POWER)), float(np.linalg.norm(self.row_norms)))
 
-    def column_moments(self) -> ColumnMoments:
-        """In two passes and on a common unit: the squares of huge entries must not overflow."""
+    def column_moments(self, weights: Array | None = None) -> ColumnMoments:
+        """In three passes and on a common unit: the squares of huge entries must not overflow.
+
+        `weights` (n,) of the samples are those of mean and deviation.
+        """
+        w = weights_or_ones(weights, self.n_samples)
         largest = np.zeros(self.dimension)
-        for _, block in self.blocks():
-            np.maximum(largest, np.abs(block).max(0), out=largest)
+        for _, part in self.each_block(products.largest_of):
+            np.maximum(largest, part, out=largest)
         unit = np.maximum(largest, np.finfo(float).tiny)
         mean, square = np.zeros(self.dimension), np.zeros(self.dimension)
-        for _, block in self.blocks():
-            mean += (block / unit).sum(0)
-        mean /= self.n_samples
-        for _, block in self.blocks():
-            square += ((block / unit - mean) ** 2).sum(0)
+        for _, part in self.each_block(products.sum_of, (unit,), lambda rows: (w[rows],)):
+            mean += part
+        mean /= w.sum()
+        for _, part in self.each_block(products.spread_of, (unit, mean), lambda r: (w[r],)):
+            square += part
         self.passes += 3
-        return ColumnMoments(mean * unit, np.sqrt(square / self.n_samples) * unit, largest)
+        return ColumnMoments(mean * unit, np.sqrt(square / w.sum()) * unit, largest)
 
     def check_entries(self) -> None:
         """Every entry finite and small enough to be squared, or a sentence that names its row."""
-        for rows, block in self.blocks():
-            with np.errstate(over="ignore", invalid="ignore"):
-                # No temporary, and not finite if any entry is not.
-                total = float(np.einsum("ij,ij->", block, block))
-            if total < LARGEST**2:
-                continue
-            bad = ~(np.abs(block) < LARGEST).all(1)
-            if bad.any():
-                row = rows.start + int(bad.argmax())
-                raise InvalidInput(
-                    f"X must be finite with entries below {LARGEST:g} in size; row {row} has NaN, "
-                    "infinite or enormous entries"
-                )
+        _ = self.row_norms
 
     def count(self, dtype: Any) -> None:
         """One more read of X in this precision."""
         self.passes += np.dtype(dtype).itemsize / 8
+
+
+class AsItIs:
+    """F = fields."""
+
+    def rows(self, rows: slice) -> Inner:
+        return as_it_is
+
+
+def as_it_is(fields: AnyArray) -> tuple[AnyArray, None]:
+    """Fields as residuals."""
+    return fields, None
+
+
+def weights_or_ones(weights: Array | None, n: int) -> Array:
+    """Weights (n,) of samples; all the same where none are given."""
+    return np.ones(n) if weights is None else weights
+
+
+def too_large(row: int, block: slice | None = None) -> InvalidInput:
+    """The sentence for entries that cannot be squared, with the rows of the block they are in."""
+    where = "" if block is None else f" (in the block of rows {block.start} to {block.stop - 1})"
+    return InvalidInput(
+        f"X must be finite with entries below {LARGEST:g} in size; row {row} has NaN, infinite or "
+        f"enormous entries{where}"
+    )
 
 
 def as_design(X: Any) -> Design:
@@ -204,8 +308,23 @@ def as_design(X: Any) -> Design:
     >>> as_design([[1.0, 2.0], [3.0, 4.0]]).shape
     (2, 2)
     """
-    from polyceptron.algorithms.array_design import ArrayDesign
-
-    design = X if isinstance(X, Design) else ArrayDesign.of(X)
+    design = open_design(X)
     design.check_entries()
     return design
+
+
+def open_design(X: Any) -> Design:
+    """The design that holds X; nothing is read yet."""
+    from polyceptron.algorithms.array_design import ArrayDesign
+
+    if isinstance(X, Design):
+        return X
+    if isinstance(X, np.memmap):
+        from polyceptron.algorithms.file_design import open_map
+
+        return open_map(X)
+    if hasattr(X, "__dask_graph__"):
+        from polyceptron.algorithms.dask_design import DaskDesign
+
+        return DaskDesign.of(X)
+    return ArrayDesign.of(X)

@@ -1,6 +1,6 @@
 """Conjugate gradients for Newton's equations of several λ at once: (∂²ℓ-part + λ) D = −G.
 
-The systems do not mix; they share the two reads of X in each iteration, and drop out as they reach
+The systems do not mix; they share the reads of X in each iteration, and drop out as they reach
 their tolerance.
 """
 
@@ -32,7 +32,7 @@ def solve_newton(
     index = np.arange(len(r))
     D, p, rho = np.zeros_like(r), r.copy(), _squares(r)
     for _ in range(_MAX_ITERATIONS):
-        Hp = design.back(curvature.apply(design.fields(p)))
+        Hp = design.through(p, curvature)[0]
         Hp += shift * p
         bend = np.einsum("lij,lij->l", p, Hp, dtype=np.float64)
         fine = bend > 0  # else rounding only: the Hessian is positive definite

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from polyceptron.algorithms.block_products import AnyArray, Array, Inner
 from polyceptron.algorithms.coordinates import class_coordinates
-from polyceptron.algorithms.design import AnyArray, Array
 from polyceptron.algorithms.erm.objectives import Curvature, Evaluation, Labels
 from polyceptron.model.losses import Loss
 
@@ -27,9 +27,13 @@ class MatrixCurvature:
         """The problems picked by a mask."""
         return MatrixCurvature(self.matrices[chosen])
 
-    def apply(self, Q: AnyArray) -> AnyArray:
+    def rows(self, rows: slice) -> Inner:
+        """Q (L, r, b) ↦ ∂²ℓ·Q of these samples alone."""
+        return MatrixCurvature(self.matrices[:, rows])
+
+    def __call__(self, Q: AnyArray) -> tuple[AnyArray, None]:
         """∂²ℓ·Q (L, r, n), in the precision of Q."""
-        return np.einsum("lnij,ljn->lin", self.matrices, Q)
+        return np.einsum("lnij,ljn->lin", self.matrices, Q), None
 
 
 class LossObjective:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.design import AnyArray, Array
+from polyceptron.algorithms.block_products import AnyArray, Array, Inner
 from polyceptron.model.differences import difference_basis
 
 Labels = NDArray[np.int64]
@@ -49,8 +49,8 @@ class Curvature(Protocol):
         """The problems picked by a mask."""
         ...
 
-    def apply(self, Q: AnyArray) -> AnyArray:
-        """∂²ℓ·Q, in the precision of Q."""
+    def rows(self, rows: slice) -> Inner:
+        """Q (L, r, b) ↦ ∂²ℓ·Q of these samples alone."""
         ...
 
 
@@ -87,7 +87,11 @@ class RankOneCurvature:
         """The problems picked by a mask."""
         return RankOneCurvature(self.weights[chosen], self.basis, self.y, self.hinge)
 
-    def apply(self, Q: AnyArray) -> AnyArray:
+    def rows(self, rows: slice) -> Inner:
+        """Q (L, r, b) ↦ ∂²ℓ·Q of these samples alone."""
+        return RankOneCurvature(self.weights[..., rows], self.basis, self.y[rows], self.hinge)
+
+    def __call__(self, Q: AnyArray) -> tuple[AnyArray, None]:
         """∂²ℓ·Q, in the precision of Q."""
         samples = np.arange(self.y.size)
         v = self.basis @ Q
@@ -98,8 +102,7 @@ class RankOneCurvature:
         else:
             v -= np.einsum("lhn,lhn->ln", self.weights, v)[:, None]
             v *= self.weights
-        result: AnyArray = self.basis.T @ v
-        return result
+        return self.basis.T @ v, None
 
 
 class SoftmaxObjective:

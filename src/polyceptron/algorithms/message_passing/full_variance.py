@@ -13,9 +13,12 @@ P does nothing), and so is the Gaussian prior. X² is taken by block of rows.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 from numpy.typing import NDArray
 
+from polyceptron.algorithms.block_products import AnyArray
 from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.message_passing.iteration import Iterate, Step
@@ -26,29 +29,76 @@ Array = NDArray[np.float64]
 _FLAT = 1e-12  # of the trace: the least variance in any direction of differences
 
 
+@dataclass(frozen=True)
+class _MatrixScores:
+    """Fields z and packed variances to scores f and packed −∂f, sample by sample; f_old (r, n)."""
+
+    scores: Array
+    y: Labels
+    basis: Array
+    channel: Channel
+    floor: float
+
+    def rows(self, rows: slice) -> _MatrixScores:
+        """For these samples alone."""
+        return replace(self, scores=self.scores[:, rows], y=self.y[rows])
+
+    def __call__(self, fields: AnyArray, spread: Array) -> tuple[Array, Array, Array]:
+        """f (r, b), packed −∂f (c, b), and f again, to be kept."""
+        basis, floor = self.basis, self.floor
+        r = basis.shape[1]
+        V, eye = _unpack(spread, r), np.eye(r)
+        size = np.trace(V, axis1=1, axis2=2)[:, None, None]
+        V = np.where(size < floor * r, floor * eye, V)
+        omega = (fields.T - np.einsum("nij,jn->ni", V, self.scores)) @ basis.T
+        wide = V + _FLAT * np.maximum(size, floor) * eye
+        v = class_numbers(np.einsum("hi,nij,hj->nh", basis, wide, basis))
+        f, hessian = self.channel.score_and_hessian(omega, self.y, v)
+        scores = np.ascontiguousarray((f @ basis).T)
+        return scores, _pack(-(basis.T @ hessian @ basis)), scores
+
+
+@dataclass(frozen=True)
+class _DiagonalScores:
+    """The same with one variance for each class."""
+
+    scores: Array
+    y: Labels
+    basis: Array
+    channel: Channel
+    floor: float
+    order: int
+
+    def rows(self, rows: slice) -> _DiagonalScores:
+        """For these samples alone."""
+        return replace(self, scores=self.scores[:, rows], y=self.y[rows])
+
+    def __call__(self, fields: AnyArray, spread: Array) -> tuple[Array, Array, Array]:
+        """f (r, b), the numbers (k, b) of −∂f, and f again, to be kept."""
+        v, basis = np.maximum(spread.T, self.floor), self.basis
+        # P diag(v) P f; the channel ignores what is common
+        reaction = v * (self.scores.T @ basis.T)
+        omega = fields.T @ basis.T - reaction
+        f, diagonal = self.channel.score_and_diagonal(omega, self.y, v, self.order)
+        scores = np.ascontiguousarray((f @ basis).T)
+        return scores, class_numbers(diagonal).T, scores
+
+
 def matrix_step(
     design: Design, y: Labels, basis: Array, channel: Channel, row: Row, floor: float
 ) -> Step:
     """k ≤ 3. Matrices are packed as rows (c, ·): the diagonal, then for r = 2 the other entry."""
     r = basis.shape[1]
-    eye = np.eye(r)
     precise = design.dtype
 
     def step(here: Iterate) -> Iterate:
-        V = _unpack(design.fields_squared(here.variance), r)
-        size = np.trace(V, axis1=1, axis2=2)[:, None, None]
-        V = np.where(size < floor * r, floor * eye, V)
-        fields = design.fields(here.weights.astype(precise, copy=False))
-        omega = (fields.T - np.einsum("nij,jn->ni", V, here.scores)) @ basis.T
-        wide = V + _FLAT * np.maximum(size, floor) * eye
-        v = class_numbers(np.einsum("hi,nij,hj->nh", basis, wide, basis))
-        f, hessian = channel.score_and_hessian(omega, y, v)
-        scores = np.ascontiguousarray((f @ basis).T)
-        precision = _unpack(design.back_squared(_pack(-(basis.T @ hessian @ basis))), r)
-        back = design.back(scores.astype(precise, copy=False))
+        inner = _MatrixScores(here.scores, y, basis, channel, floor)
+        weights = here.weights.astype(precise, copy=False)
+        back, packed, scores = design.through_squared(weights, here.variance, inner)
+        precision = _unpack(packed, r)
         gamma = back.T + np.einsum("dij,jd->di", precision, here.weights)
         mean, C = row.matrix_posterior(gamma, precision, basis)
-        return Iterate(np.ascontiguousarray(mean.T), _pack(C), scores)
+        return Iterate(np.ascontiguousarray(mean.T), _pack(C), np.hstack(scores))
 
     return step
 
@@ -66,18 +116,14 @@ def diagonal_step(
     precise = design.dtype
 
     def step(here: Iterate) -> Iterate:
-        v = np.maximum(design.fields_squared(here.variance).T, floor)
-        reaction = v * (
-            here.scores.T @ basis.T
-        )  # P diag(v) P f; the channel ignores what is common
-        fields = design.fields(here.weights.astype(precise, copy=False))
-        f, diagonal = channel.score_and_diagonal(fields.T @ basis.T - reaction, y, v, order)
-        scores = np.ascontiguousarray((f @ basis).T)
-        precision = np.maximum(design.back_squared(class_numbers(diagonal).T).T, 0.0)
-        back = design.back(scores.astype(precise, copy=False))
+        inner = _DiagonalScores(here.scores, y, basis, channel, floor, order)
+        weights = here.weights.astype(precise, copy=False)
+        back, found, scores = design.through_squared(weights, here.variance, inner)
+        precision = np.maximum(found.T, 0.0)
         gamma = back.T @ basis.T + precision * (here.weights.T @ basis.T)
         mean, diagonal = row.diagonal_posterior(gamma, precision)
-        return Iterate(np.ascontiguousarray((mean @ basis).T), class_numbers(diagonal).T, scores)
+        new = np.ascontiguousarray((mean @ basis).T)
+        return Iterate(new, class_numbers(diagonal).T, np.hstack(scores))
 
     return step
 

@@ -1,0 +1,130 @@
+"""Dask arrays as designs: work is sent to where the rows are, and a few columns travel.
+
+Every chunk of rows is one block. It is worked on by whatever Dask uses at that moment: the cluster
+of a `distributed.Client` if there is one, else threads of this process. Chunks that are not kept
+in the cluster's memory (`X.persist()`) are read again for each pass, as zarr or Parquet give them.
+Dask repeats what a lost worker had; sums are taken here, in the order of the rows, so that the
+answer does not depend on who did what.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from polyceptron.algorithms.block_products import BLOCK_BYTES, AnyArray
+from polyceptron.algorithms.design import Design
+from polyceptron.errors import ComputationFailed, InvalidInput
+
+_AT_ONCE = 512  # chunks whose results are waited for together: bounds what is held here
+
+
+class DaskDesign(Design):
+    """A Dask array (n, d) in chunks of whole rows."""
+
+    reading_is_dear = True
+
+    def __init__(self, X: Any) -> None:
+        super().__init__(X.shape, X.dtype)
+        self._X = X
+        self._chunks = X.to_delayed(optimize_graph=True).ravel()
+        ends = np.cumsum(X.chunks[0]).tolist()
+        self._rows = [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
+
+    @classmethod
+    def of(cls, X: Any) -> DaskDesign:
+        """From a Dask array or dataframe, or a sentence."""
+        if hasattr(X, "to_dask_array"):
+            X = X.to_dask_array(lengths=True)
+        if getattr(X, "ndim", 0) != 2 or not hasattr(X, "chunks"):
+            raise InvalidInput(
+                f"X must be a matrix (n_samples, dimension), got a Dask {type(X).__name__} with "
+                f"{getattr(X, 'ndim', 'no')} axes"
+            )
+        if np.isnan(X.chunks[0]).any() or np.isnan(X.chunks[1]).any():
+            raise InvalidInput(
+                "X is a Dask array whose chunks do not say how many rows they have: call "
+                "X.compute_chunk_sizes() first, or to_dask_array(lengths=True) on a dataframe"
+            )
+        if len(X.chunks[1]) > 1:
+            widths = ", ".join(map(str, X.chunks[1][:3]))
+            raise InvalidInput(
+                f"X is a Dask array with chunks along its columns ({widths}, ... of "
+                f"{X.shape[1]}; the first block of rows is 0 to {X.chunks[0][0] - 1}): chunks must "
+                "hold whole rows, as X.rechunk({1: -1}) makes them"
+            )
+        if X.dtype.kind not in "biuf":
+            raise InvalidInput(f"X must hold real numbers, got {X.dtype} entries")
+        if X.dtype not in (np.float32, np.float64):
+            X = X.astype(np.float64)
+        return cls(X)
+
+    def read_rows(self, rows: Any) -> AnyArray:
+        return np.asarray(_wait([self._X[rows]], self._fault)[0])
+
+    def blocks(self, n_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
+        for rows, chunk in zip(self._rows, self._chunks, strict=True):
+            yield rows, np.asarray(_wait([chunk], self._fault)[0])
+
+    def each_block(
+        self,
+        work: Callable[..., Any],
+        shared: tuple[Any, ...] = (),
+        parts: Callable[[slice], tuple[Any, ...]] | None = None,
+        n_bytes: int = BLOCK_BYTES,
+    ) -> Iterator[tuple[slice, Any]]:
+        dask: Any = import_module("dask")
+
+        def send(what: Any) -> Any:  # as one key, whatever it is made of
+            return dask.delayed(what, pure=False, traverse=False)
+
+        given = [send(item) for item in shared]
+        do = dask.delayed(work, pure=False)
+        for first in range(0, len(self._rows), _AT_ONCE):
+            some = range(first, min(first + _AT_ONCE, len(self._rows)))
+            tasks = []
+            for i in some:
+                own = parts(self._rows[i]) if parts is not None else ()
+                tasks.append(do(self._chunks[i], *given, *map(send, own)))
+            for i, found in zip(some, _wait(tasks, self._fault), strict=True):
+                yield self._rows[i], found
+
+    def _fault(self) -> str:
+        """Which rows cannot be read, found by trying; empty if all can."""
+        dask: Any = import_module("dask")
+        for rows, chunk in zip(self._rows, self._chunks, strict=True):
+            try:
+                dask.compute(dask.delayed(np.shape)(chunk))
+            except Exception:
+                return f"rows {rows.start} to {rows.stop - 1} of X cannot be read"
+        return ""
+
+
+def _wait(tasks: list[Any], fault: Callable[[], str]) -> list[Any]:
+    """The results, or a sentence for what kept Dask from them."""
+    dask: Any = import_module("dask")
+    try:
+        return list(dask.compute(*tasks))
+    except (InvalidInput, ComputationFailed):
+        raise
+    except Exception as error:
+        name = type(error).__name__
+        logging.getLogger(__name__).debug("computing on blocks: %s", error)
+        if name == "KilledWorker":
+            raise ComputationFailed(
+                "several workers of the cluster died while working on one block of X (killed, or "
+                "out of memory?): use smaller chunks of rows"
+            ) from None
+        if name in ("CommClosedError", "FutureCancelledError", "CancelledError", "TimeoutError"):
+            raise ComputationFailed(
+                "lost the Dask scheduler; with a checkpoint the same call goes on from there when "
+                "a scheduler is back"
+            ) from None
+        where = fault()
+        if where:
+            raise InvalidInput(f"{where}: {name}: {error}") from None
+        raise
