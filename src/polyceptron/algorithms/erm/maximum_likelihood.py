@@ -120,7 +120,7 @@ def _lanczos(design: Design, objective: SoftmaxObjective, found: Minimum) -> flo
     shape = found.U.shape
 
     def apply(u: Array) -> Array:
-        return np.asarray(design.back(bend.apply(design.fields(u.reshape(shape))))).ravel()
+        return np.asarray(design.through(u.reshape(shape), bend)[0]).ravel()
 
     size = found.U.size
     operator = LinearOperator((size, size), matvec=apply, dtype=np.float64)  # type: ignore[call-overload]
