@@ -60,7 +60,9 @@ COLUMNS: tuple[str, ...] = (
     "training_error_uncertainty",
     "training_loss",  # mean loss per sample, ridge term excluded
     "training_loss_uncertainty",
-    "test_loss",  # mean loss of the probabilities on fresh samples, where it was asked for
+    "test_loss",  # mean log loss of the probabilities on fresh samples, where it was asked for
+    "brier",  # their mean squared distance from the labels
+    "calibration_error",  # |accuracy − confidence|, averaged over 15 bins of confidence
     "free_entropy",
     "status",
     "dimension",

@@ -15,7 +15,8 @@ from polyceptron.ranges import parse_numbers
 
 COLUMNS = (
     "estimator", "ridge", "alpha", "branch", "q", "generalisation_error", "uncertainty",
-    "clean_error", "training_error", "training_loss", "free_entropy", "status",
+    "clean_error", "training_error", "training_loss", "test_loss", "brier", "calibration_error",
+    "free_entropy", "status",
 )  # fmt: skip
 # Left out in this order where a terminal has no room.
 OPTIONAL = ("free_entropy", "training_loss", "training_error", "q", "clean_error", "status")
@@ -35,6 +36,9 @@ def curve(
     branch: Annotated[
         str, typer.Option(help="Bayes-optimal branch: optimal, amp, informed, unstable, all.")
     ] = "optimal",
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Test loss, Brier score, calibration error.")
+    ] = False,
     tol: options.Tolerance = None,
     as_json: options.Json = False,
     csv: options.Csv = None,
@@ -61,7 +65,7 @@ def curve(
     with waiting("computing") as show:
         for one in estimators:
             show(f"computing {one.name} at {len(alphas)} value{'s' * (len(alphas) > 1)} of α")
-            rows += curve_rows(teacher, one, alphas, branch=branch, tol=tol)
+            rows += curve_rows(teacher, one, alphas, branch=branch, tol=tol, scores=scores)
     if not rows:
         raise InvalidInput(f"there is no {branch} branch at any of these alpha")
     # What is the same in every row goes to the title, so that numbers keep their digits.

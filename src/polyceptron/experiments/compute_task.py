@@ -136,7 +136,7 @@ def _theory(task: Task) -> list[Row]:
 
     content = task.shared
     estimator = make_estimator(content["estimator"], content.get("ridge"))
-    settings = {"branch": content["branch"]} if "branch" in content else {}
+    settings = {name: content[name] for name in ("branch", "scores") if name in content}
     rows: list[Row] = curve_rows(
         _teacher(content), estimator, task.values, tol=content.get("tolerance"), **settings
     )
@@ -157,6 +157,7 @@ def _amp(task: Task) -> list[Row]:
         tol=content["tolerance"],
         max_iter=content["max_iterations"],
         dtype=content["precision"],
+        test_samples=content.get("test_samples"),
     )
     return [row]
 

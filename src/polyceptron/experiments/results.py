@@ -29,6 +29,7 @@ SUMMARY_COLUMNS = (
 )  # fmt: skip
 QUANTITIES = (
     "generalisation_error", "clean_error", "m", "q", "V", "training_error", "training_loss",
+    "test_loss", "brier", "calibration_error",
 )  # fmt: skip
 
 _PROBLEM = ("model", "n_classes", "prior", "noise", "estimator", "ridge", "alpha")

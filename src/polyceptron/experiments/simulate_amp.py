@@ -11,17 +11,19 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polyceptron.algorithms import AMPResult, amp
 from polyceptron.algorithms.data_checks import check_choice
 from polyceptron.algorithms.overlaps import overlaps
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.experiments.measured_errors import exact_errors
+from polyceptron.experiments.measured_errors import counted_errors, exact_errors
 from polyceptron.experiments.spec_fields import REACHED
-from polyceptron.model import AnyTeacher, BayesOptimal, Dataset
+from polyceptron.model import AnyTeacher, BayesOptimal, Channel, Dataset
 from polyceptron.model.checks import check_size
 from polyceptron.rows import make_row
 
+Array = NDArray[np.float64]
 Row = dict[str, Any]
 Seed = int | np.random.SeedSequence
 _BLOCK_NUMBERS = 2_000_000
@@ -38,10 +40,12 @@ def run_amp(
     tol: float = 1e-8,
     max_iter: int = 200,
     dtype: str = "float64",
+    test_samples: int | None = None,
 ) -> Row:
     """One row: message passing on round(αd) samples of `teacher` in d dimensions.
 
     `teacher.sample(n_samples, dimension, seed)` draws the same data again from the row's columns.
+    `test_samples` replaces the exact error by that on so many new samples, with the scores there.
     """
     row, _ = run_amp_with_result(
         teacher,
@@ -53,6 +57,7 @@ def run_amp(
         tol=tol,
         max_iter=max_iter,
         dtype=dtype,
+        test_samples=test_samples,
     )
     return row
 
@@ -68,6 +73,7 @@ def run_amp_with_result(
     tol: float = 1e-8,
     max_iter: int = 200,
     dtype: str = "float64",
+    test_samples: int | None = None,
 ) -> tuple[Row, AMPResult]:
     """As `run_amp`, with the weights and the trace."""
     check_choice("precision", dtype, ("float32", "float64"))
@@ -95,6 +101,15 @@ def run_amp_with_result(
             "choose a smaller dimension or alpha"
         ) from None
     found = overlaps(result.weights, truth)
+    V = _mean_variance(result.variance, teacher.n_classes)
+    if test_samples is None:
+        errors = exact_errors(result.weights, truth, teacher.noise)
+    else:
+        says = partial(_posterior_chances, teacher.noise, V)
+        errors = counted_errors(
+            result.weights, truth, teacher.noise, check_size(test_samples, "test_samples"), number,
+            says,
+        )  # fmt: skip
     row = make_row(
         source="amp",
         **teacher.columns,
@@ -103,8 +118,8 @@ def run_amp_with_result(
         branch=REACHED[start],  # type: ignore[index]  # checked by `amp`
         m=found.m,
         q=found.q,
-        V=_mean_variance(result.variance, teacher.n_classes),
-        **exact_errors(result.weights, truth, teacher.noise),
+        V=V,
+        **errors,
         training_error=wrong,
         status=result.status,
         dimension=d,
@@ -145,6 +160,14 @@ def as_int(seed: Seed) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InvalidInput(f"the seed must be a whole number of 0 or more, got {seed!r}")
     return int(seed)
+
+
+def _posterior_chances(noise: Channel, V: float, fields: Array) -> Array:
+    """The posterior's probabilities (n, k) of the labels of fields (n, k) known to variance V."""
+    n, k = fields.shape
+    own = [noise.posterior(fields, np.full(n, label), max(V, 1e-12)).log_z for label in range(k)]
+    p = np.exp(np.stack(own, 1))
+    return np.asarray(p / p.sum(1, keepdims=True))
 
 
 def _mean_variance(variance: Any, k: int) -> float:

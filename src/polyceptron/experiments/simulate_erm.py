@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from polyceptron.algorithms import fit_erm_path
 from polyceptron.algorithms.overlaps import overlaps
 from polyceptron.errors import InvalidInput
@@ -37,7 +39,7 @@ def run_erm(
 
     `loss` is a `Loss` or its name. A ridge is λ; 'optimal' for the theory's best at this α; or None
     for the default. `test_samples` replaces the exact generalisation error by the error on that
-    many new samples.
+    many new samples, and measures the scores of the probabilities there, if the fit gives any.
     """
     d = check_size(dimension, "dimension")
     n = round(alpha * d)
@@ -55,7 +57,10 @@ def run_erm(
         if test_samples is None:
             errors = exact_errors(fit.weights, truth, teacher.noise, seed)
         else:
-            errors = counted_errors(fit.weights, truth, teacher.noise, test_samples, seed)
+            says: Any = chosen.probabilities
+            if fit.loss != chosen.name or says(np.zeros((1, teacher.n_classes))) is None:
+                says = None  # a direction has no scale
+            errors = counted_errors(fit.weights, truth, teacher.noise, test_samples, seed, says)
         rows.append(
             make_row(
                 source="erm",

@@ -1,8 +1,8 @@
 """What a sweep is to compute: a TOML file, read and checked before any work.
 
     [sweep]            name, seed
-    [theory]           tolerance                                    (all optional)
-    [amp]              tolerance, max_iterations, precision, variances
+    [theory]           tolerance, scores                            (all optional)
+    [amp]              tolerance, max_iterations, precision, variances, test_samples
     [erm]              tolerance, solver, test_samples
     [[grid]]           one block for each grid: every combination of its lists is computed
 
@@ -50,18 +50,23 @@ class SweepTable(_Table):
 
 
 class TheorySettings(_Table):
-    """[theory]: accuracy of the predictions; absent means the solver's own default."""
+    """[theory]: accuracy of the predictions; absent means the solver's own default.
+
+    With `scores = true` test loss, Brier score and calibration error too.
+    """
 
     tolerance: fields.Tolerance | None = None
+    scores: Literal[True] | None = None
 
 
 class AmpSettings(_Table):
-    """[amp]: when message passing stops."""
+    """[amp]: when message passing stops; absent test_samples: the exact error."""
 
     tolerance: fields.Tolerance = 1e-8
     max_iterations: int = Field(default=200, ge=1, le=MAX_WHOLE)
     precision: Literal["float32", "float64"] = "float64"
     variances: Literal["shared", "full"] = "shared"
+    test_samples: int | None = Field(default=None, ge=1, le=MAX_WHOLE)
 
 
 class ErmSettings(_Table):

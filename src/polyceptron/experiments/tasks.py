@@ -184,14 +184,14 @@ def _theory_tasks(spec: SweepSpec, grid: SweepGrid) -> Iterator[Task]:
             variants = [_present(ridge=ridge) for ridge in grid_ridges(grid.ridge, estimator)]
         for variant in variants:
             base = {"source": "theory", **problem, "estimator": estimator, **variant}
-            base |= _present(tolerance=spec.theory.tolerance) | _values(base)
+            base |= _present(**spec.theory.model_dump()) | _values(base)
             for i in range(0, len(grid.alpha), THEORY_BATCH):
                 batch = grid.alpha[i : i + THEORY_BATCH]
                 yield make_task("alpha", [{**base, "alpha": alpha} for alpha in batch])
 
 
 def _instance_tasks(spec: SweepSpec, grid: SweepGrid, instance: int) -> Iterator[Task]:
-    amp, erm = spec.amp.model_dump(), spec.erm.model_dump(exclude_none=True)
+    amp, erm = spec.amp.model_dump(exclude_none=True), spec.erm.model_dump(exclude_none=True)
     for problem, dimension, alpha in product(_problems(grid), grid.dimension, grid.alpha):
         path = seed_path(spec.sweep.seed, *problem.values(), alpha, dimension, instance)
         point = {**problem, "alpha": alpha, "dimension": dimension, "seed_path": list(path)}

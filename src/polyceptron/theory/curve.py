@@ -21,15 +21,16 @@ def curve_rows(
     *,
     branch: str = "optimal",
     tol: float | None = None,
-    test_loss: bool = False,
+    scores: bool = False,
 ) -> list[dict[str, Any]]:
     """Theory rows of `estimator` (BayesOptimal or ERM) at each α; `branch` is for the former.
 
-    With `test_loss` each has that column too, for students that give probabilities.
+    With `scores` those of the student's probabilities on fresh samples stand in each row too: test
+    loss, Brier score and calibration error, where it has a scale.
     """
-    if test_loss:
+    if scores:
         plain = curve_rows(teacher, estimator, alpha, branch=branch, tol=tol)
-        return [make_row(**row, test_loss=_loss(teacher, estimator, row)) for row in plain]
+        return [make_row(**row, **_scores(teacher, estimator, row)) for row in plain]
     if isinstance(estimator, BayesOptimal):
         return bayes_rows(teacher, alpha, branch, tol)
     if isinstance(estimator, ERM):
@@ -37,12 +38,12 @@ def curve_rows(
     raise InvalidInput(f"unknown estimator {estimator!r}: allowed are BayesOptimal() and ERM(...)")
 
 
-def _loss(teacher: AnyTeacher, estimator: Any, row: dict[str, Any]) -> float | None:
-    """The test loss at a row's law; none without data, or where the fields have no scale."""
-    from polyceptron.theory.calibration import fresh_loss
+def _scores(teacher: AnyTeacher, estimator: Any, row: dict[str, Any]) -> dict[str, float]:
+    """The scores at a row's law; none without data, or where the fields have no scale."""
+    from polyceptron.theory.fresh_scores import fresh_scores
 
     m, q, V = (float(row.get(name, math.nan)) for name in ("m", "q", "V"))
     hard = row.get("ridge") == 0 and row.get("training_error") == 0  # a direction only
     if hard or not (math.isfinite(q) and q > 0):
-        return None
-    return fresh_loss(teacher, estimator, Law.of_overlaps(m, q, V))
+        return {}
+    return fresh_scores(teacher, estimator, Law.of_overlaps(m, q, V))

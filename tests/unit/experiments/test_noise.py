@@ -138,6 +138,47 @@ def test_a_sweep_with_noise_and_the_optimal_ridge(store: Path) -> None:
     assert all(line["instances"] == 3 for line in simulated)
 
 
+SCORES = """
+[theory]
+scores = true
+[erm]
+test_samples = 20000
+[amp]
+test_samples = 20000
+[[grid]]
+classes = [3]
+noise = ["softmax:2"]
+sources = ["theory", "erm", "amp"]
+estimators = ["bayes", "cross-entropy", "square"]
+ridge = [0.5]
+alpha = [3]
+dimension = [200]
+instances = 4
+"""
+
+
+def test_scores_are_measured_on_fresh_samples(tmp_path: Path) -> None:
+    """Test loss, Brier score and calibration error beside the theory's, and no other noise's."""
+    assert run_sweep(parse_spec(SCORES), tmp_path / "runs.sqlite", workers=1).failed == 0
+    with Store(tmp_path / "runs.sqlite") as opened:
+        table = opened.frame()
+        lines = {q: summary(opened, quantity=q) for q in ("test_loss", "brier")}
+    for estimator, allowed in (("bayes", 0.02), ("cross-entropy", 0.02)):
+        part = table[table.estimator == estimator]
+        theory, drawn = part[part.source == "theory"].iloc[0], part[part.source != "theory"]
+        for name in ("test_loss", "brier"):
+            # 4 runs of 20,000 samples: 1/d and four standard errors are below 2 %
+            assert drawn[name].mean() == pytest.approx(theory[name], rel=allowed)
+        # bins of 20,000 samples scatter by 0.01 in all
+        assert abs(drawn["calibration_error"].mean() - theory["calibration_error"]) < 0.02
+    assert table[table.estimator == "square"].test_loss.isna().all()
+    assert all(line["theory"] for line in lines["brier"] if line["estimator"] != "square")
+    teacher = pc.Teacher(3, noise="softmax:4")  # type: ignore[arg-type]
+    other = pc.calibration(teacher, pc.ERM("cross-entropy", 0.5), 3.0)
+    measured = table[(table.estimator == "cross-entropy") & (table.source == "erm")].test_loss
+    assert abs(measured.mean() - other.test_loss) > 0.1
+
+
 def test_the_shell_shows_the_noise(store: Path) -> None:
     result = CliRunner().invoke(app, ["results", str(store)], catch_exceptions=False)
     assert "noise flips:0.1" in result.stdout

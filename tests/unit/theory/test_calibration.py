@@ -9,9 +9,9 @@ import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.model import Law
 from polyceptron.model.channels import as_channel
-from polyceptron.theory.calibration import fresh_loss
 from polyceptron.theory.curve import curve_rows
 from polyceptron.theory.fresh_fields import fresh_fields
+from polyceptron.theory.fresh_scores import fresh_loss
 
 LAW = Law.of_overlaps(0.8, 1.5, 0.7)
 
@@ -87,12 +87,10 @@ def test_a_temperature_is_undone_by_the_best_one():
 
 def test_sentences():
     noisy = pc.Teacher(2, noise="flips:0.1")
-    with pytest.raises(InvalidInput, match="no probabilities"):
-        pc.calibration(noisy, pc.ERM("square", 0.1), 1.0)
+    with pytest.raises(InvalidInput, match="ask for target 'error'"):
+        pc.optimal_ridge(noisy, "square", 1.0, target="test-loss")
     with pytest.raises(InvalidInput, match="alpha 0"):
         pc.calibration(noisy, pc.BayesOptimal(), 0)
-    with pytest.raises(InvalidInput, match="a ridge above 0"):
-        pc.calibration(noisy, pc.ERM("cross-entropy", 0), 0.5)
     with pytest.raises(InvalidInput, match="allowed are 'error'"):
         pc.optimal_ridge(noisy, "cross-entropy", 1.0, target="beauty")
 
@@ -100,15 +98,38 @@ def test_sentences():
 @pytest.mark.parametrize("estimator", [pc.ERM("cross-entropy", 0.1), pc.BayesOptimal()])
 def test_rows_have_the_test_loss_if_asked(estimator):
     teacher = pc.Teacher(2, noise="flips:0.1")
-    (row,) = curve_rows(teacher, estimator, [3.0], test_loss=True)
-    assert row["test_loss"] == pytest.approx(
-        pc.calibration(teacher, estimator, 3.0).test_loss, abs=1e-6
-    )
+    (row,) = curve_rows(teacher, estimator, [3.0], scores=True)
+    expected = pc.calibration(teacher, estimator, 3.0)
+    for name in ("test_loss", "brier", "calibration_error"):
+        assert row[name] == pytest.approx(getattr(expected, name), abs=1e-6)
     assert "test_loss" not in curve_rows(teacher, estimator, [3.0])[0]
 
 
 def test_a_direction_alone_has_no_test_loss():
     (row,) = curve_rows(
-        pc.Teacher(2, noise="flips:0.1"), pc.ERM("cross-entropy", 0), [1.0], test_loss=True
+        pc.Teacher(2, noise="flips:0.1"), pc.ERM("cross-entropy", 0), [1.0], scores=True
     )
     assert "test_loss" not in row
+
+
+@pytest.mark.parametrize(
+    ("estimator", "alpha"),
+    [(pc.ERM("square", 0.5), 3.0), (pc.ERM("max-margin"), 1.0), (pc.ERM("cross-entropy", 0), 1.0)],
+)
+def test_fields_without_probabilities_are_read_through_the_best_softmax(estimator, alpha):
+    """Drawn fields at the law's correlation, divided by a temperature that a search here finds."""
+    teacher = pc.Teacher(3, noise="gaussian:0.3")
+    found = pc.calibration(teacher, estimator, alpha)
+    assert not found.own_probabilities
+    rho = pc.erm_fixed_point(teacher, estimator, alpha).correlation
+    rng = np.random.default_rng(3)
+    n = 200_000
+    z = rng.standard_normal((n, 3))
+    student = rho * z + math.sqrt(1 - rho**2) * rng.standard_normal((n, 3))
+    y = teacher.noise.sample(z, rng)
+    losses = []
+    for T in np.geomspace(0.1, 10, 120):
+        scaled = student / T
+        losses.append(np.mean(np.log(np.exp(scaled).sum(1)) - scaled[np.arange(n), y]))
+    assert found.test_loss == pytest.approx(min(losses), abs=5e-3)
+    assert found.calibration_error < 0.05

@@ -123,7 +123,7 @@ def optimal_ridge(
     if target == "error":
         spec = ERM(as_erm(estimator).loss, "optimal")
         return erm_fixed_point(teacher, spec, alpha, tol).ridge
-    from polyceptron.theory.calibration import TARGETS, ridge_for  # which asks for fixed points
+    from polyceptron.theory.fresh_scores import TARGETS, ridge_for  # which asks for fixed points
 
     if target not in TARGETS:
         allowed = ", ".join(map(repr, TARGETS))
