@@ -1,9 +1,10 @@
-"""Every public name is documented with an example, and every example in the package runs."""
+"""Every public name is documented with parameters and an example, and every example runs."""
 
 import doctest
 import importlib
 import inspect
 import pkgutil
+import re
 
 import pytest
 
@@ -22,6 +23,8 @@ def test_public_names_have_a_docstring_with_an_example(name):
     assert text, f"{name} has no docstring"
     if not name.endswith(("Failed", "Input")):
         assert ">>>" in text, f"{name} has no example"
+        for parameter in set(inspect.signature(getattr(pc, name)).parameters) - {"args", "kwargs"}:
+            assert re.search(rf"\b{parameter}\b", text), f"{name} does not say what {parameter} is"
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -35,3 +38,25 @@ def test_names_are_listed_and_typed():
     assert set(dir(pc)) >= set(pc.__all__)
     with pytest.raises(AttributeError, match="no attribute"):
         pc.nothing_of_the_kind  # noqa: B018
+
+
+def test_results_show_themselves_in_a_line():
+    """No arrays and no addresses of objects; a small table in a notebook."""
+    two, square = pc.Teacher(2), pc.ERM("square", 0.1)
+    X, y, _ = two.sample(n_samples=60, dimension=20, seed=0)
+    results = [
+        pc.transitions(pc.Teacher(3, "rademacher")), pc.fixed_points(two, 1.0)[0],
+        pc.erm_fixed_point(two, square, 1.0), pc.asymptotics(two, square),
+        pc.plan(two, 0.2, square), pc.separability(pc.Teacher(2, noise="flips:0.1")),
+        pc.state_evolution(two, 1.0, 3), pc.margin_law(two, square, 1.0, margin=[0.0, 1.0]),
+        pc.amp(X, y), pc.fit_erm(X, y, "square", 0.1),
+    ]  # fmt: skip
+    for one in results:
+        assert len(repr(one)) < 400, one
+        assert "array" not in repr(one)
+        assert one._repr_html_().startswith("<table>")
+    others = [square, pc.BayesOptimal(), two, two.sample(4, 3, seed=0), pc.is_separable(X, y)]
+    for one in others:
+        assert len(repr(one)) < 200, one
+        assert " at 0x" not in repr(one)
+    assert "alpha_it=2.394895" in str(results[0])

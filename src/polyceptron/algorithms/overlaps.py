@@ -81,6 +81,8 @@ def exact_generalisation_error(
     `tol` and `seed` matter where quasi-Monte Carlo is needed, for k ≥ 4 or a noise that is neither
     Gaussian nor flips: the uncertainty to stop at, and the random numbers.
 
+    `weights` are the student's, `teacher_weights` those that labelled the data.
+
     >>> exact_generalisation_error([[1.0, 0.0], [0.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]]).value
     0.25
     """

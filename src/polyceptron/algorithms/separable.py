@@ -36,6 +36,8 @@ def is_separable(
 
     The answer is no once weights would have to separate by less than `tol` of the longest input.
 
+    X (n, d) are inputs, y (n,) class indices below `n_classes`, by default those that occur.
+
     >>> is_separable([[1.0], [2.0], [-1.0]], [0, 0, 1]).separable
     True
     >>> is_separable([[1.0], [2.0], [-1.0]], [0, 1, 1]).separable

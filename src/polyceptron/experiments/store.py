@@ -62,6 +62,8 @@ _UPSERT = (
 class Store:
     """A store of results, opened for reading or (`create=True`) also made if it is missing.
 
+    `path` is the SQLite file.
+
     >>> import tempfile
     >>> with Store(Path(tempfile.mkdtemp()) / "runs.sqlite", create=True) as store:
     ...     len(store)

@@ -75,6 +75,8 @@ def run_sweep(
     `Progress`. `runner` computes the rows of one task; the default does the real work.
     Losses, priors and noises that this program has registered go along to the workers.
 
+    `store_path` is the SQLite file that keeps the rows, made if it is missing.
+
     >>> import tempfile
     >>> from polyceptron.experiments import parse_spec
     >>> spec = parse_spec('''

@@ -120,6 +120,8 @@ class Perceptron(_Rule):
 
     W* is (−w*, w*)/√2, whose argmax is the label.
 
+    `prior` and `noise` are those of `Teacher`.
+
     >>> Perceptron("rademacher").n_classes
     2
     """

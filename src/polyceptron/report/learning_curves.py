@@ -85,6 +85,11 @@ def learning_curve(
 ) -> LearningCurve:
     """The exact error of one estimator, or of each in a list, at every α.
 
+    `teacher` is a `Teacher` or a `Perceptron`, `estimator` a `BayesOptimal()`, an `ERM`, or a list
+    of them, `alpha` n/d, one number or several. `branch` chooses among the fixed points of the
+    Bayes-optimal theory: 'optimal', 'amp', 'informed', 'unstable' or 'all'. `tol` is the wanted
+    uncertainty of the error.
+
     >>> import polyceptron as pc
     >>> print(pc.learning_curve(pc.Teacher(3), pc.BayesOptimal(), alpha=[1, 5]))
     bayes, optimal, k = 3, gaussian weights: 2 points

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.estimators import BayesOptimal, Estimator
 from polyceptron.model.teacher import AnyTeacher, Teacher, check_teacher
@@ -42,8 +43,8 @@ LARGEST_ALPHA_MANY_CLASSES = 1e4
 RELATIVE_TOLERANCE_MANY_CLASSES = 2e-4
 
 
-@dataclass(frozen=True)
-class Asymptotics:
+@dataclass(frozen=True, repr=False)
+class Asymptotics(ShortDisplay):
     """ε ≈ floor + C α^(−p), measured up to `alpha[-1]`, with exact values where they are known."""
 
     exponent: float
@@ -67,6 +68,8 @@ def asymptotics(
     """Exponent and constant of the error at large α, each with its uncertainty.
 
     `alpha_max` is 1e6 for two and three classes, and 1e4 above or with noise, unless given.
+
+    `teacher` is a `Teacher` or a `Perceptron`, `estimator` is `BayesOptimal()` or an `ERM`.
 
     >>> from polyceptron.model import BayesOptimal, Teacher
     >>> tail = asymptotics(Teacher(2), BayesOptimal())

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.checks import check_alpha, check_size
 from polyceptron.model.estimators import BayesOptimal
@@ -45,8 +46,8 @@ from polyceptron.theory.generalisation import error_on_labels
 from polyceptron.theory.reliability import reliability
 
 
-@dataclass(frozen=True)
-class Calibration:
+@dataclass(frozen=True, repr=False)
+class Calibration(ShortDisplay):
     """Scores of the probabilities, and the reliability diagram: arrays over bins (b,)."""
 
     n_classes: int
@@ -78,6 +79,9 @@ def calibration(
 
     `estimator` is `BayesOptimal()` or an `ERM`. Where its loss stands for no probabilities they are
     those of a softmax of the fields at the best temperature.
+
+    `teacher` is a `Teacher` or a `Perceptron`, `alpha` is n/d, `n_bins` the number of equal bins of
+    confidence.
 
     >>> from polyceptron.model import ERM, Teacher
     >>> found = calibration(Teacher(2, noise="softmax:2"), ERM("cross-entropy", 1e-3), 5.0)

@@ -39,6 +39,8 @@ _ALIGNED = 1e14  # τ that stands for ρ = 1
 def generalisation_error(correlation: Any, n_classes: int) -> Any:
     """ε(ρ) for ρ in [−1, 1] (a number or an array of them).
 
+    `correlation` is ρ = m/√q of student and teacher, `n_classes` is k; the labels have no noise.
+
     >>> bool(abs(generalisation_error(0.0, 4) - 0.75) < 1e-12)
     True
     """

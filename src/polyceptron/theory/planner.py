@@ -15,6 +15,7 @@ from typing import Any
 
 from scipy.optimize import brentq
 
+from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import check_size
 from polyceptron.model.estimators import BayesOptimal, Estimator
@@ -33,8 +34,8 @@ SMALLEST_ALPHA, LARGEST_ALPHA = 1e-3, 1e6
 PRECISION = 1e-4  # of ln α
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(ShortDisplay):
     """The sample ratio that reaches an error, its uncertainty, and the row at that α.
 
     `at_jump`: the target lies inside a jump of the error, and α is just above it. For the Bayes-
@@ -54,6 +55,8 @@ def plan(
     teacher: AnyTeacher, error: float, estimator: Estimator, dimension: int | None = None
 ) -> Plan:
     """The smallest α (and n = αd, rounded up) at which `estimator` errs at most `error`.
+
+    `teacher` is a `Teacher` or a `Perceptron`; with a `dimension` the answer has `n_samples` too.
 
     >>> from polyceptron.model import ERM
     >>> round(plan(Teacher(3), 0.30546, ERM("square", 1.0)).alpha, 2)

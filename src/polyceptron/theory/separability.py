@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from polyceptron.display import ShortDisplay
 from polyceptron.model.channels import Channel
 from polyceptron.model.checks import check_tolerance
 from polyceptron.model.law import Law
@@ -34,8 +35,8 @@ from polyceptron.theory.sides import erm_sides
 _SMALLEST, _LARGEST = 1e-6, 1e3  # t: labels of chance have 0, hardly any noise a large one
 
 
-@dataclass(frozen=True)
-class Separability:
+@dataclass(frozen=True, repr=False)
+class Separability(ShortDisplay):
     """α_s and its uncertainty; infinite where labels are a function of the fields."""
 
     model: str

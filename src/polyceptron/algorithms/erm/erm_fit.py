@@ -11,7 +11,7 @@ from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Array
 from polyceptron.algorithms.erm.rounding import EPS
 from polyceptron.algorithms.separation_proof import SeparabilityOfData
-from polyceptron.algorithms.short_display import ShortDisplay
+from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed
 from polyceptron.rows import Status
 

@@ -80,6 +80,9 @@ def fit_erm_path(
 ) -> list[ERMFit]:
     """One fit per λ, in the order given; work on the data is shared between them.
 
+    `ridges` are the λ; `loss`, `n_classes`, `solver`, `tol`, `start` and `strict` are those of
+    `fit_erm`.
+
     >>> from polyceptron.model import Teacher
     >>> X, y, _ = Teacher(3).sample(n_samples=200, dimension=50, seed=0)
     >>> fits = fit_erm_path(X, y, "cross-entropy", [0.1, 1.0])

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.message_passing.iteration import Ending
-from polyceptron.algorithms.short_display import ShortDisplay
+from polyceptron.display import ShortDisplay
 from polyceptron.rows import Status
 
 Array = NDArray[np.float64]
@@ -29,6 +29,8 @@ class AMPResult(ShortDisplay):
     trace: one dict per iteration, ready for `pandas.DataFrame`; entry t is the point after t
     iterations, entry 0 the start: iteration, q, residual, damping, and if the teacher is known m
     and generalisation_error.
+
+    n_iter: how many iterations were made.
 
     >>> from polyceptron.algorithms import amp
     >>> from polyceptron.model import Teacher

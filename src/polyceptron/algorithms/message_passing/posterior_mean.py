@@ -73,6 +73,8 @@ def amp(
     would change by less than `tol` (1e-5 at least in float32); otherwise the best iterate is
     returned with the status 'not-converged'.
 
+    `max_iter` bounds the iterations. With `teacher_weights` the trace has overlap and error.
+
     >>> rng = np.random.default_rng(0)
     >>> X, W = rng.standard_normal((60, 30)), rng.standard_normal((30, 3))
     >>> amp(X, (X @ W).argmax(1)).weights.shape

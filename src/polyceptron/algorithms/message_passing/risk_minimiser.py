@@ -50,6 +50,8 @@ def amp_erm(
     gives the same weights. A `penalty` replaces the ridge. `variance` in the result is V, the
     rescaled susceptibility 1/(λ + Λ); the trace is that of `amp`.
 
+    `tol`, `max_iter`, `teacher_weights` and `n_classes` are those of `amp`.
+
     >>> rng = np.random.default_rng(0)
     >>> X, W = rng.standard_normal((80, 40)), rng.standard_normal((40, 3))
     >>> str(amp_erm(X, (X @ W).argmax(1), "square", ridge=0.5).status)

@@ -57,6 +57,9 @@ class Loss(ABC):
     solver: ClassVar[str] = "newton"
     """Which solver of `algorithms.erm` fits it."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
     def without_ridge(self) -> Loss | None:
         """What λ → 0⁺ means on separable data: a loss, or None where it is not defined."""
         return None

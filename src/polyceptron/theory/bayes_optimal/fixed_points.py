@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher
 from polyceptron.model.checks import check_alphas, check_tolerance
@@ -33,8 +34,8 @@ from polyceptron.theory.effort import default_tolerance, first_effort, last_effo
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class FixedPoint:
+@dataclass(frozen=True, repr=False)
+class FixedPoint(ShortDisplay):
     """One fixed point of the Bayes-optimal state evolution at α.
 
     `q` is the overlap and `v = 1 − q` its complement, kept apart for precision; in the paper's
@@ -74,6 +75,8 @@ def fixed_points(
     (default 1e-4 for Gaussian weights, 3e-4 for finite and 2e-3 for other ones) is met, for each α
     on its own. A point that misses it says so. With a `branch`, only that one is refined and
     returned.
+
+    `teacher` is a `Teacher` or a `Perceptron`, `alpha` is n/d, one number or several.
 
     >>> from polyceptron.model import Teacher
     >>> point = fixed_points(Teacher(2), 1.0)[0]

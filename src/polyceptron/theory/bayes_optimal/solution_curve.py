@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 def solution_curve(teacher: AnyTeacher, n_points: int = 400) -> pd.DataFrame:
     """Every fixed point (α, q) as a table: q_hat, q, V, alpha, free_entropy, error, stable.
 
+    `teacher` is a `Teacher` or a `Perceptron`, `n_points` the number of rows.
+
     >>> from polyceptron.model import Perceptron
     >>> table = solution_curve(Perceptron("rademacher"))
     >>> round(float(table.alpha.max()), 2), bool(table.stable.all())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher
 from polyceptron.model.checks import check_alpha
@@ -33,8 +34,8 @@ _CERTAIN = 1e-15  # v below which nothing is left to learn; I would be infinite 
 _MOST = 1e30  # of q̂
 
 
-@dataclass(frozen=True)
-class StateEvolution:
+@dataclass(frozen=True, repr=False)
+class StateEvolution(ShortDisplay):
     """Overlap q, its complement v and the error after t = 0, 1, …, n_steps iterations."""
 
     alpha: float
@@ -81,6 +82,8 @@ def state_evolution(
     teacher: AnyTeacher, alpha: float, n_steps: int = 50, start: float | str = "uninformed"
 ) -> StateEvolution:
     """Iterate from `start`: "uninformed" (q = 0), "informed" (q = 1 − 1e-12) or an overlap.
+
+    `teacher` is a `Teacher` or a `Perceptron`, `alpha` is n/d, `n_steps` the number of iterations.
 
     >>> from polyceptron.model import Teacher
     >>> bool(abs(state_evolution(Teacher(3), 1.0, 100).q[-1] - 0.41896565) < 1e-7)

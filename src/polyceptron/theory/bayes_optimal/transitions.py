@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyceptron.display import ShortDisplay
 from polyceptron.model import AnyTeacher
 from polyceptron.model.checks import check_tolerance
 from polyceptron.model.teacher import check_teacher
@@ -43,8 +44,8 @@ Array = NDArray[Any]
 Located = tuple[float, float, float]  # α, its uncertainty, and √q̂ there
 
 
-@dataclass(frozen=True)
-class Transitions:
+@dataclass(frozen=True, repr=False)
+class Transitions(ShortDisplay):
     """α_IT and α_algo with their uncertainties; both None where there is no transition."""
 
     model: str

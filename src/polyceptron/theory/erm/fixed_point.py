@@ -63,6 +63,8 @@ def erm_fixed_point(
     k = 2, 3, else 1e-4) and changes nothing for the square loss, which is in closed form. `start`
     is a solution nearby; it saves time and does not change the answer beyond its stated digits.
 
+    `teacher` is a `Teacher` or a `Perceptron`, `alpha` is n/d.
+
     >>> from polyceptron.model import Teacher
     >>> round(erm_fixed_point(Teacher(3), ERM("square", 1.0), 2.0).generalisation_error, 5)
     0.30546
@@ -115,6 +117,9 @@ def optimal_ridge(
 
     With `target` 'test-loss' or 'calibration' that of least test loss or calibration error. The
     estimator's own ridge is not used.
+
+    `teacher` is a `Teacher` or a `Perceptron`, `alpha` is n/d; `tol` is that of `erm_fixed_point`
+    at each λ tried.
 
     >>> from polyceptron.model import Teacher
     >>> round(optimal_ridge(Teacher(3), "square", 2.0), 4)

@@ -45,6 +45,9 @@ def erm_state_evolution(
 
     For max-margin, λ only sets the scale of V and is taken to be 1.
 
+    `teacher` is a `Teacher` or a `Perceptron`, `estimator` an `ERM` or the name of a loss, `alpha`
+    is n/d, `n_steps` the number of iterations.
+
     >>> from polyceptron.model import ERM, Teacher
     >>> steps = erm_state_evolution(Teacher(3), ERM("square", 1.0), 2.0, n_steps=100)
     >>> round(steps[-1].m / steps[-1].q**0.5, 4)

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.model.arrays import as_numbers
 from polyceptron.model.differences import difference_basis
@@ -37,8 +38,8 @@ from polyceptron.theory.sides import Problem, erm_sides
 from polyceptron.theory.ways import loss_at_ridge
 
 
-@dataclass(frozen=True)
-class MarginLaw:
+@dataclass(frozen=True, repr=False)
+class MarginLaw(ShortDisplay):
     """Densities on `margin` (n,); `atom` is the probability of a training margin at `atom_at`."""
 
     margin: Array
@@ -57,6 +58,9 @@ def margin_law(
     tol: float | None = None,
 ) -> MarginLaw:
     """Densities of the fresh and the training margin; `margin` defaults to a grid that fits both.
+
+    `teacher` is a `Teacher` or a `Perceptron`, `estimator` an `ERM` or the name of a loss, `alpha`
+    is n/d; `tol` is that of `erm_fixed_point`, which is solved first.
 
     >>> from polyceptron.model import ERM, Teacher
     >>> law = margin_law(Teacher(2), ERM("square", 1.0), 2.0)

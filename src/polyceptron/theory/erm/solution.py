@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from polyceptron.display import ShortDisplay
 from polyceptron.model.law import Law
 from polyceptron.rows import Status
 from polyceptron.theory.fields.averages import Array
 from polyceptron.theory.sides import Problem
 
 
-@dataclass(frozen=True)
-class ErmFixedPoint:
+@dataclass(frozen=True, repr=False)
+class ErmFixedPoint(ShortDisplay):
     """Scalars per class direction, errors, and how far to trust them."""
 
     n_classes: int
