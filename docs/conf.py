@@ -21,10 +21,11 @@ extensions = [
     "sphinx-mathjax-offline",  # MathJax with its fonts, in the pages: no other host
     "plain_docstrings",
     "example_gallery",
+    "notebooks",
     "csv_markdown",
 ]
 
-exclude_patterns = ["_build", "examples"]
+exclude_patterns = ["_build", "examples", "tutorials"]
 root_doc = "index"
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -47,6 +48,7 @@ def test_site(tmp_path: Path) -> None:
     check_nothing_is_fetched_from_other_hosts(site)
     check_all_names_are_described_with_their_source(site)
     check_gallery_shows_every_example(site)
+    check_tutorials_are_pages_and_notebooks(site)
     check_formulas_are_set_by_the_pages_alone(site)
 
 
@@ -88,6 +90,21 @@ def check_gallery_shows_every_example(site: Path) -> None:
     for script in (DOCS / "examples").glob("*.py"):
         assert f"{script.stem}.svg" in gallery
         assert len(script.read_text(encoding="utf-8").splitlines()) < 25
+
+
+def check_tutorials_are_pages_and_notebooks(site: Path) -> None:
+    """They ran without an error, since the site is there; here what they leave behind."""
+    scripts = list((DOCS / "tutorials").glob("*.py"))
+    assert len(scripts) == 3
+    for script in scripts:
+        page = (site / "gallery" / f"{script.stem}.html").read_text(encoding="utf-8")
+        assert page.count("<img") >= 1, script
+        (notebook,) = site.rglob(f"{script.stem}.ipynb")
+        book = json.loads(notebook.read_text(encoding="utf-8"))
+        assert (book["nbformat"], book["nbformat_minor"]) == (4, 5)
+        kinds = {kind for cell in book["cells"] for out in cell.get("outputs", ()) for kind in out}
+        assert {"data", "text"} <= kinds
+        assert len({cell["id"] for cell in book["cells"]}) == len(book["cells"])
 
 
 def check_formulas_are_set_by_the_pages_alone(site: Path) -> None:
@@ -132,6 +149,23 @@ def test_other_hosts_would_be_seen() -> None:
         '<script src="https://cdn.example/x.js"></script><link rel="stylesheet" href="a.css">'
     )
     assert from_elsewhere(page.addresses) == ["https://cdn.example/x.js"]
+
+
+def test_cells_of_a_notebook_run_in_order_and_can_fail() -> None:
+    from notebooks import notebook, outputs, read, run
+
+    script = (
+        "# %% [markdown]\n# # Title\n#\n# text\n\n# %%\nx = 2\nprint(x)\nx + 1\n\n# %%\nx * 10\n"
+    )
+    cells = read(script)
+    run(cells, "test")
+    assert [cell.kind for cell in cells] == ["markdown", "code", "code"]
+    assert cells[0].source == "# Title\n\ntext"
+    assert (cells[1].text, cells[2].text) == ("2\n3", "20")
+    assert outputs(cells[2]) == [{"output_type": "stream", "name": "stdout", "text": "20"}]
+    assert len(json.loads(notebook(cells))["cells"]) == 3
+    with pytest.raises(ZeroDivisionError):
+        run(read("# %%\n1 / 0\n"), "wrong")
 
 
 def test_docstrings_become_restructured_text() -> None:
