@@ -15,10 +15,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+
+from polyceptron.algorithms.design import AnyArray, Design, as_design
 
 Array = NDArray[np.float64]
 
@@ -34,31 +37,67 @@ class Compression:
     factors: Array
 
     @classmethod
-    def fit(cls, A: Array) -> Compression:
-        """The map for the matrix A (n, d) of unit-variance features."""
-        n, d = A.shape
+    def none(cls, d: int) -> Compression:
+        """The identity."""
+        return cls(np.zeros((d, 0)), np.zeros(0))
+
+    @classmethod
+    def fit(cls, A: Any) -> Compression:
+        """The map for the matrix or design A (n, d) of unit-variance features."""
+        design = as_design(A)
+        n, d = design.shape
         edge = _SLACK * (math.sqrt(n) + math.sqrt(d))
-        if min(n, d) > _LARGE and _loudest(A) < edge:  # some passes over A instead of its square
-            return cls(np.zeros((d, 0)), np.zeros(0))
-        gram = A.T @ A if d <= n else A @ A.T
-        squares, vectors = scipy.linalg.eigh(gram, subset_by_value=(edge**2, np.inf))
+        if min(n, d) > _LARGE and _loudest(design) < edge:  # some passes instead of a Gram matrix
+            return cls.none(d)
+        low = edge**2 / d
+        squares, vectors = scipy.linalg.eigh(design.gram(), subset_by_value=(low, np.inf))
         loud = np.sqrt(squares)
-        directions = vectors if d <= n else A.T @ (vectors / loud)
-        return cls(directions, edge / loud)
+        directions = vectors
+        if n < d:
+            directions = design.back(np.ascontiguousarray(vectors.T)).T / loud
+        return cls(directions, edge / (loud * math.sqrt(d)))
 
     def apply(self, A: Array) -> Array:
         """Compressed features, (n, d)."""
         result: Array = A + ((A @ self.directions) * (self.factors - 1)) @ self.directions.T
         return result
 
+    def design(self, base: Design) -> Design:
+        """The design of the compressed features, none of which is written down."""
+        return base if self.factors.size == 0 else _Compressed(base, self)
+
     def pull_back(self, weights: Array) -> Array:
         """Weights (d, k) of the compressed features as weights of the features themselves."""
         return self.apply(weights.T).T
 
 
-def _loudest(A: Array) -> float:
-    """The largest singular value, to a percent."""
-    from scipy.sparse.linalg import svds
+class _Compressed(Design):
+    """The rows of `base` under the map, which is its own transpose."""
 
-    first = np.random.default_rng(0).standard_normal(min(A.shape))
-    return float(svds(A, k=1, tol=1e-2, v0=first, return_singular_vectors=False)[0])
+    def __init__(self, base: Design, compression: Compression) -> None:
+        super().__init__(base.shape, np.float64)
+        self._base, self._map = base, compression.apply
+
+    def read_rows(self, rows: Any) -> AnyArray:
+        return self._map(self._base.read_rows(rows))
+
+    def times_columns(self, small: AnyArray) -> AnyArray:
+        return self._base.times_columns(self._map(small).astype(small.dtype, copy=False))
+
+    def times_rows(self, small: AnyArray) -> AnyArray:
+        return self._map(self._base.times_rows(small)).astype(small.dtype, copy=False)
+
+
+def _loudest(design: Design) -> float:
+    """The largest singular value, to a percent."""
+    from scipy.sparse.linalg import LinearOperator, svds
+
+    root = math.sqrt(design.dimension)
+    matrix = LinearOperator(
+        design.shape,
+        matvec=lambda v: root * design.fields(v.reshape(1, -1))[0],
+        rmatvec=lambda v: root * design.back(v.reshape(1, -1))[0],
+        dtype=np.float64,
+    )
+    first = np.random.default_rng(0).standard_normal(min(design.shape))
+    return float(svds(matrix, k=1, tol=1e-2, v0=first, return_singular_vectors=False)[0])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,20 +19,50 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 
-class Samples(NamedTuple):
-    """X as a design, labels y (n,) in 0..k−1, and k."""
+@dataclass(frozen=True)
+class Samples:
+    """X as a design, labels y (n,) in 0..k−1, and k, as which it unpacks; weights (n,) if any."""
 
     design: Design
     y: Labels
     n_classes: int
+    weights: Array | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.design, self.y, self.n_classes))
+
+    @property
+    def total(self) -> float:
+        """How many samples there are, counted by their weights."""
+        return float(self.y.size if self.weights is None else self.weights.sum())
+
+    def error_rate(self, fields: Array) -> float:
+        """The fraction of samples whose largest field (k, n) is not the label's."""
+        return float(np.average(fields.argmax(0) != self.y, weights=self.weights))
 
 
-def check_samples(X: Any, y: Any, n_classes: int | None) -> Samples:
+def check_samples(X: Any, y: Any, n_classes: int | None, sample_weight: Any = None) -> Samples:
     """X and y as an algorithm needs them, or a sentence."""
     design = open_design(X)
     labels, k = check_labels(y, design.n_samples, n_classes)
+    weights = check_sample_weight(sample_weight, design.n_samples)
     design.check_entries()  # last, since it reads all of X
-    return Samples(design, labels, k)
+    return Samples(design, labels, k, weights)
+
+
+def check_sample_weight(weights: Any, n: int) -> Array | None:
+    """Weights (n,) above 0, None for None or where all are 1, or a sentence."""
+    if weights is None:
+        return None
+    found = as_numbers(weights, "sample_weight").astype(float)
+    if found.shape != (n,):
+        raise InvalidInput(
+            f"sample_weight must have one number for each of the {n} samples, got shape "
+            f"{found.shape}"
+        )
+    if not (np.isfinite(found).all() and (found > 0).all()):
+        raise InvalidInput("sample_weight must be finite and above 0: leave out what has weight 0")
+    return None if (found == 1).all() else found
 
 
 def check_labels(y: Any, n: int, n_classes: int | None = None) -> tuple[Labels, int]:

@@ -229,6 +229,12 @@ class Design(ABC):
         return np.sqrt(out) * self.scale
 
     @cached_property
+    def column_squares(self) -> Array:
+        """Σ_μ x_jμ²/d of every feature, (d,)."""
+        self.count(self.dtype)
+        return self.back_squared(np.ones((1, self.n_samples)))[0]
+
+    @cached_property
     def stretch(self) -> float:
         """A number that ‖X/√d‖ is not above, in 99 of 100 draws of the random start.
 
@@ -327,4 +333,8 @@ def open_design(X: Any) -> Design:
         from polyceptron.algorithms.dask_design import DaskDesign
 
         return DaskDesign.of(X)
+    if hasattr(X, "tocsr"):  # what every sparse matrix of scipy can do
+        from polyceptron.algorithms.sparse_design import SparseDesign
+
+        return SparseDesign(X)
     return ArrayDesign.of(X)

@@ -1,4 +1,4 @@
-"""Empirical risk minimisation as a scikit-learn classifier."""
+"""Empirical risk minimisation as a scikit-learn classifier that chooses its own ridge."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 
+from polyceptron.algorithms.choose_ridge import RIDGES, choose_ridge
+from polyceptron.algorithms.data_checks import Samples, check_choice, check_samples
 from polyceptron.algorithms.erm import fit_erm
-from polyceptron.algorithms.linear_classifier import Array, LinearClassifier, Scaling
-from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge
-from polyceptron.model.losses import as_loss
+from polyceptron.algorithms.linear_classifier import (
+    Array,
+    LinearClassifier,
+    Scaling,
+    TrainingData,
+)
+from polyceptron.errors import InvalidInput
+from polyceptron.model.checks import check_ridge
+from polyceptron.model.losses import Loss, as_loss
 from polyceptron.rows import Status
 
 _INTERCEPT_SCALE = 10.0  # the ridge on an intercept b is (λ/2) b²/100: next to none
@@ -27,59 +36,128 @@ def _has_probabilities(classifier: Any) -> bool:
 
 
 class ERMClassifier(LinearClassifier):
-    """argmin_W Σ ℓ(Wᵀx/√d + b, y) + (λ/2)‖W‖², with the minimiser certified to `tol`.
+    """argmin_W Σ s ℓ(Wᵀx/√d + b, y) + (λ/2)‖W‖², with the minimiser certified to `tol`.
 
     Parameters
     ----------
-    loss : the name of a registered loss ('cross-entropy', 'square', 'max-margin', which needs
+    loss : str or Loss, default="cross-entropy"
+        The name of a registered loss ('cross-entropy', 'square', 'max-margin', which needs
         separable data and ignores the ridge) or a `Loss` of your own.
-    ridge : λ in the package's convention; in scikit-learn's, C = 1/(λ·n_features). 0 is what the
-        loss says it is (least norm for the square loss; for cross-entropy max-margin if the data
-        can be separated, else maximum likelihood: `separability_` says which, with a proof).
-    standardise : scale features to mean 0 and variance 1 first.
-    fit_intercept : learn a bias for each class, with next to no ridge.
-    tol : relative distance of the weights to the minimiser.
-    random_state : accepted for pipelines that set it; the fit is deterministic.
+    ridge : "auto" or float, default="auto"
+        λ in the package's convention; in scikit-learn's, C = 1/(λ·n_features). 'auto' chooses the
+        one of `ridges` that predicts held-out samples best. 0 is what the loss says it is
+        (least norm for the square loss; for cross-entropy max-margin if the data can be separated,
+        else maximum likelihood: `separability_` says which, with a proof).
+    ridges : list of float, default=None
+        What 'auto' chooses from, tried from large to small until the score is clearly worse than
+        the best. None: 1000 to 1e-5, two a decade.
+    scoring : "log-loss" or "error", default="log-loss"
+        What 'auto' minimises. For a loss without probabilities 'log-loss' is the loss itself.
+    cv : None, "leave-one-out", int or splitter, default=None
+        How samples are held out: an approximate leave-one-out with the exact k×k leverage of every
+        sample, or folds, of which scikit-learn's splitters or their number is given. None takes the
+        cheaper one: leave-one-out for up to 120 weights, else five folds.
+    class_weight : None, "balanced" or dict, default=None
+        Factors of the samples of each class, as in scikit-learn.
+    standardise : bool, default=True
+        Scale features to mean 0 and variance 1 first. A sparse X stays sparse.
+    fit_intercept : bool, default=True
+        Learn a bias for each class, with next to no ridge.
+    tol : float, default=1e-8
+        Relative distance of the weights to the minimiser.
+    random_state : int, default=None
+        Shuffles the folds, where there are any; None is 0. The rest is deterministic.
 
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
+        Weights of the features as they were given.
+    intercept_ : ndarray of shape (n_classes,) or (1,)
+        The bias.
+    ridge_ : float
+        The ridge of the fit.
+    path_ : dict of ndarrays, if the ridge was chosen
+        'ridge', 'score' and 'standard_error' of every ridge tried.
+    method_ : str, if the ridge was chosen
+        'leave-one-out' or 'cross-validation'.
+    separability_ : SeparabilityOfData or None
+        Whether the data can be separated, where a ridge of 0 had to find out.
+    certificate_ : float
+        A bound on the distance of the (scaled) weights to the minimiser.
+    n_iter_ : int
+        Newton steps of the last fit.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of str
+        Their names, where X has names.
+
+    Notes
+    -----
+    A sample of weight 3 is three samples, also in leave-one-out, where one of them is left out.
     `predict_proba` exists where the loss models probabilities, as cross-entropy does.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
-    >>> ERMClassifier().fit(X, y).score(X, y) > 0.9
-    True
+    >>> found = ERMClassifier().fit(X, y)
+    >>> found.score(X, y) > 0.9, found.method_, found.ridge_ < 0.1
+    (True, 'leave-one-out', True)
     """
+
+    ridge_: float
+    path_: dict[str, Array]
+    method_: str
 
     def __init__(
         self,
         loss: Any = "cross-entropy",
-        ridge: float = DEFAULT_RIDGE,
+        ridge: float | str = "auto",
         *,
+        ridges: Any = None,
+        scoring: str = "log-loss",
+        cv: Any = None,
+        class_weight: Any = None,
         standardise: bool = True,
         fit_intercept: bool = True,
-        tol: float = 1e-6,
+        tol: float = 1e-8,
         random_state: Any = None,
     ) -> None:
         self.loss = loss
         self.ridge = ridge
+        self.ridges = ridges
+        self.scoring = scoring
+        self.cv = cv
+        self.class_weight = class_weight
         self.standardise = standardise
         self.fit_intercept = fit_intercept
         self.tol = tol
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Fit to X (n, d) and labels y (n,) of any type."""
-        X, index = self._check_training_data(X, y)
-        loss, ridge = as_loss(self.loss), float(check_ridge(self.ridge))
-        d, k = X.shape[1], self.classes_.size
-        scaling = Scaling.fit(X, standardise=self.standardise, centre=self.fit_intercept)
-        A = scaling.apply(X)
-        if self.fit_intercept:
-            column = np.full((X.shape[0], 1), _INTERCEPT_SCALE * math.sqrt(d))
-            A = np.hstack([A, column]) * math.sqrt((d + 1) / d)  # the solver divides by √(d+1)
-        fit = fit_erm(A, index, loss, ridge, n_classes=k, tol=self.tol)
-        weights = fit.weights[:d] / math.sqrt(d)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to X (n, d), dense or sparse, and labels y (n,) of any type.
+
+        `sample_weight` (n,) multiplies each sample's loss; 0 leaves the sample out.
+        """
+        data = self._check_training_data(X, y, sample_weight)
+        loss = as_loss(self.loss)
+        scaling = Scaling.fit(
+            data.X, standardise=self.standardise, centre=self.fit_intercept, weights=data.weights
+        )
+        factors = self._class_factors(data)
+        A = self._scaled(data, scaling)
+        weights = factors if data.weights is None else data.weights * factors
+        samples = check_samples(A, data.y, self.classes_.size, weights)
+        ridge, start = self._choose(samples, loss, data, factors)
+        fit = fit_erm(
+            samples.design, data.y, loss, ridge, n_classes=samples.n_classes, tol=self.tol,
+            start=start, sample_weight=samples.weights,
+        )  # fmt: skip
+        d, k = data.X.shape[1], samples.n_classes
+        scaled = fit.weights[:d] / math.sqrt(d)
         offset = fit.weights[d] * _INTERCEPT_SCALE if self.fit_intercept else np.zeros(k)
-        self._store(weights, offset, scaling)
+        self._store(scaled, offset, scaling)
+        self.ridge_ = ridge
         self.n_iter_ = max(1, fit.n_iter)
         self.certificate_ = fit.distance_bound
         self.separability_ = fit.separability
@@ -91,6 +169,50 @@ class ERMClassifier(LinearClassifier):
                 stacklevel=2,
             )
         return self
+
+    def _scaled(self, data: TrainingData, scaling: Scaling) -> Any:
+        """The scaled features and a column for the intercept; a design where X is sparse."""
+        d = data.X.shape[1]
+        if not self.fit_intercept:
+            return scaling.apply(data.X)
+        stretch = math.sqrt((d + 1) / d)  # the solver divides by √(d + 1)
+        return scaling.apply(data.X, stretch, _INTERCEPT_SCALE * math.sqrt(d))
+
+    def _class_factors(self, data: TrainingData) -> Array:
+        """Factors (n,) of the samples from the weights of their classes."""
+        if self.class_weight is None:
+            return np.ones(data.y.size)
+        names = self.classes_[data.y]
+        found = compute_class_weight(
+            self.class_weight, classes=self.classes_, y=names, sample_weight=data.weights
+        )
+        return np.asarray(found, dtype=float)[data.y]
+
+    def _choose(
+        self, samples: Samples, loss: Loss, data: TrainingData, factors: Array
+    ) -> tuple[float, Array | None]:
+        """The ridge, and weights near its minimiser if it was chosen here."""
+        for name in ("path_", "method_"):
+            if hasattr(self, name):
+                delattr(self, name)
+        if not isinstance(self.ridge, str):
+            return float(check_ridge(self.ridge)), None
+        if self.ridge != "auto":
+            raise InvalidInput(f"ridge must be 'auto' or a number, got {self.ridge!r}")
+        check_choice("scoring", self.scoring, ("log-loss", "error"))
+        if loss.scale_free:
+            return 0.0, None
+        ridges = RIDGES if self.ridges is None else [float(check_ridge(r)) for r in self.ridges]
+        left_out = factors if data.weights is None else factors * np.minimum(data.weights, 1.0)
+        seed = 0 if self.random_state is None else self.random_state
+        found = choose_ridge(samples, loss, ridges, self.scoring, self.cv, left_out, seed)
+        self.path_ = {
+            "ridge": found.ridge,
+            "score": found.score,
+            "standard_error": found.standard_error,
+        }
+        self.method_ = found.method
+        return found.best, found.weights
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:

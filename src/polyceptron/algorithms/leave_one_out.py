@@ -1,13 +1,12 @@
 """How message passing would do without each sample in turn, without a refit.
 
-At the fixed point the cavity field ω_μ of a training sample, the solution of ω + V f(ω) = xŴ/√d,
-is the field predicted by all *other* samples. Its log-probability of the true label is a
+At the fixed point the cavity field of a training sample, ω = xŴ/√d − V f with f its own score, is
+the field predicted by all *other* samples. Its log-probability of the true label is a
 leave-one-out score: it chooses the noise and sets the intercept.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ import scipy.optimize
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.data_checks import Labels
+from polyceptron.algorithms.design import Design, as_design
 from polyceptron.algorithms.message_passing import AMPResult, amp
 from polyceptron.model.channels import Channel, GaussianNoise
 from polyceptron.rows import Status
@@ -29,7 +29,7 @@ _ORDER = 12  # nodes of the channel's integral: 6 digits
 class Problem(NamedTuple):
     """Features A (n, d), labels y (n,) below k, and what message passing is asked."""
 
-    A: Array
+    A: Any
     y: Labels
     n_classes: int
     prior: Any
@@ -40,13 +40,21 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A run of message passing at one noise; cavity fields (n, k), their variance (n,), score."""
+    """A run of message passing at one noise.
+
+    Cavity fields (n, k), their variance (n,), and log-probabilities (n,) of the labels there.
+    """
 
     result: AMPResult
     channel: Channel
     cavity: Array
     variance: Array
-    score: float
+    log_chance: Array
+
+    @property
+    def score(self) -> float:
+        """Their mean."""
+        return float(self.log_chance.mean())
 
     @property
     def rank(self) -> tuple[bool, float]:
@@ -61,9 +69,9 @@ class Candidate:
 
 def run_at(problem: Problem, channel: Channel) -> Candidate:
     """Message passing at this noise, and its leave-one-out score."""
-    A, y = problem.A, problem.y
+    design, y = as_design(problem.A), problem.y
     result = amp(
-        A,
+        design,
         y,
         problem.prior,
         problem.variances,
@@ -72,10 +80,15 @@ def run_at(problem: Problem, channel: Channel) -> Candidate:
         n_classes=problem.n_classes,
         noise=channel,
     )
-    variance = field_variance(A, result.variance)
-    cavity = _cavity(A @ result.weights / math.sqrt(A.shape[1]), y, variance, channel)
-    score = float(channel.posterior(cavity, y, variance, _ORDER).log_z.mean())
-    return Candidate(result, channel, cavity, variance, score)
+    if problem.variances == "full":
+        variance = field_variance(design, result.variance)
+    else:
+        variance = np.full(y.size, float(result.variance))
+    fields = design.fields(np.ascontiguousarray(result.weights.T)).T
+    cavity = fields - variance[:, None] * result.scores
+    variance = np.maximum(variance, 1e-300)
+    log_chance = channel.posterior(cavity, y, variance, _ORDER).log_z
+    return Candidate(result, channel, cavity, variance, log_chance)
 
 
 def search_noise(problem: Problem) -> Candidate:
@@ -95,8 +108,8 @@ def search_noise(problem: Problem) -> Candidate:
     return best
 
 
-def field_variance(A: Array, variance: Any) -> Array:
-    """Posterior variance (n,) of the fields of samples A (n, d), per class direction.
+def field_variance(design: Design, variance: Any) -> Array:
+    """Posterior variance (n,) of the fields of a design's samples, per class direction.
 
     Of full covariances (d, k, k) on the class differences, or variances (d, k), it takes the mean
     over directions: with one variance for all classes, the likeliest has the largest field.
@@ -106,21 +119,7 @@ def field_variance(A: Array, variance: Any) -> Array:
         C = np.trace(C, axis1=1, axis2=2) / (C.shape[1] - 1)
     elif C.ndim == 2:
         C = C.mean(1)
-    result: Array = (A * A) @ np.broadcast_to(C, (A.shape[1],)) / A.shape[1]
-    return result
-
-
-def _cavity(fields: Array, y: Labels, variance: Array, channel: Channel) -> Array:
-    """ω with ω + V f(ω) = fields: a contraction, since −V∂f has eigenvalues in [0, 1)."""
-    omega = fields.copy()
-    for _ in range(100):
-        score = channel.posterior(omega, y, variance, _ORDER).score
-        new = fields - variance[:, None] * score
-        change = float(np.abs(new - omega).max())
-        omega = new
-        if change <= 1e-4 * (1 + float(np.abs(fields).max())):
-            break
-    return omega
+    return design.fields_squared(np.broadcast_to(C, (1, design.dimension)))[0]
 
 
 def best_intercept(found: Candidate, y: Labels) -> Array:

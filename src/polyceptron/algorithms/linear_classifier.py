@@ -10,17 +10,33 @@ otherwise; `coef_` and `intercept_` are those of the raw features. Parameters ar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
 
 from polyceptron.algorithms.array_design import ArrayDesign
+from polyceptron.algorithms.mapped_design import ScaledDesign
+from polyceptron.algorithms.sparse_design import SparseDesign
+from polyceptron.errors import InvalidInput
 
 Array = NDArray[np.float64]
+
+
+class TrainingData(NamedTuple):
+    """X (n, d), class indices y (n,), and weights (n,) above 0, or None where all are 1."""
+
+    X: Any
+    y: NDArray[np.int64]
+    weights: Array | None
 
 
 @dataclass(frozen=True)
@@ -32,21 +48,35 @@ class Scaling:
     varying: NDArray[np.bool_]
 
     @classmethod
-    def fit(cls, X: Array, *, standardise: bool, centre: bool) -> Self:
+    def fit(cls, X: Any, *, standardise: bool, centre: bool, weights: Array | None = None) -> Self:
         """Mean and standard deviation of the columns, as far as they are wanted."""
-        mean, spread, largest = ArrayDesign(X).column_moments()
+        design = SparseDesign(X) if issparse(X) else ArrayDesign(X)
+        mean, spread, largest = design.column_moments(weights)
         # Below 1e-290 the reciprocal of the scale would overflow: as good as constant.
         varying = (spread > 10 * np.finfo(float).eps * largest) & (spread > 1e-290)
         ones = np.ones(X.shape[1])
         scale = np.where(varying, spread, 1.0) if standardise else ones
         return cls(mean if centre else 0 * ones, scale, varying)
 
-    def apply(self, X: Array) -> Array:
-        """Scaled copy of X; constant features become exactly 0 when they are centred."""
+    def part(self, kept: NDArray[np.bool_]) -> Scaling:
+        """The scaling of some of the features."""
+        return Scaling(self.shift[kept], self.scale[kept], self.varying[kept])
+
+    def apply(self, X: Any, stretch: float = 1.0, constant: float | None = None) -> Any:
+        """The scaled X times `stretch`, and a column of `constant·stretch` behind it.
+
+        Constant features become exactly 0 when they are centred. A sparse X becomes a design that
+        does the same without being filled.
+        """
+        if issparse(X):
+            column = None if constant is None else constant * stretch
+            return ScaledDesign(SparseDesign(X), self.shift, self.scale / stretch, column)
         scaled = (X - self.shift) / self.scale
         if self.shift.any():
             scaled[:, ~self.varying] = 0.0
-        return scaled
+        if constant is not None:
+            scaled = np.hstack([scaled, np.full((X.shape[0], 1), constant)])
+        return scaled if stretch == 1 else scaled * stretch
 
 
 class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -58,17 +88,32 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_iter_: int
     n_features_in_: int
 
-    def _check_training_data(self, X: Any, y: Any) -> tuple[Array, NDArray[np.int64]]:
-        """X (n, d) as doubles and class indices (n,); sets `classes_`."""
-        X, y = validate_data(self, X, y, dtype=np.float64)
+    def __sklearn_tags__(self) -> Any:
+        """Sparse input is welcome."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _check_training_data(self, X: Any, y: Any, sample_weight: Any = None) -> TrainingData:
+        """X (n, d) as doubles, indices of the classes and weights; sets `classes_`."""
+        X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")
         check_classification_targets(y)
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
+            if not (weights >= 0).all():
+                raise InvalidInput("sample_weight must be 0 or more for every sample")
+            kept = weights > 0
+            if not kept.all():
+                X, y, weights = X[kept], y[kept], weights[kept]
+            weights = None if (weights == 1).all() else weights
         self.classes_, index = np.unique(y, return_inverse=True)
         if self.classes_.size < 2:
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least two classes, got 1 class: "
                 f"{self.classes_[0]}"
             )
-        return X, index.astype(np.int64)
+        return TrainingData(X, index.astype(np.int64), weights)
 
     def _store(self, weights: Array, offset: Array, scaling: Scaling) -> None:
         """Set `coef_` and `intercept_` from weights (d, k) and offset (k,) of scaled features."""
@@ -82,7 +127,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _class_fields(self, X: Any) -> Array:
         """X·weights + offset (n, k), one column a class even where there are two."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
         weights, offset = self._class_weights
         fields: Array = X @ weights + offset
         return fields
@@ -90,7 +135,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> Array:
         """The class fields (n, k); for two classes the difference (n,) of second and first."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
         scores: Array = X @ self.coef_.T + self.intercept_
         return scores.ravel() if scores.shape[1] == 1 else scores
 

@@ -138,7 +138,8 @@ def matching_theory(clf: Any, n_classes: int, dimension: int) -> tuple[Teacher, 
         return Teacher(n_classes, last.prior), BayesOptimal()
     if isinstance(last, ERMClassifier):
         margin = str(last.loss).replace("_", "-") == "max-margin"
-        return teacher, ERM(last.loss, 0.0 if margin else last.ridge)  # type: ignore[arg-type]
+        ridge = "optimal" if last.ridge == "auto" else last.ridge
+        return teacher, ERM(last.loss, 0.0 if margin else ridge)  # type: ignore[arg-type]
     if isinstance(last, LogisticRegression):
         # Its penalty ‖w‖²/2C is on weights w = W/√d; two classes share one w: ‖W‖² = d‖w‖²/2.
         half = 2 if n_classes == 2 else 1

@@ -13,6 +13,7 @@ import polyceptron as pc
 from polyceptron.algorithms import amp, amp_erm, fit_erm
 from polyceptron.algorithms.block_products import BLOCK_BYTES
 from polyceptron.algorithms.design import Design, as_design
+from polyceptron.algorithms.mapped_design import ScaledDesign
 from polyceptron.errors import InvalidInput
 
 dask = pytest.importorskip("dask")
@@ -37,6 +38,8 @@ def make(tmp_path_factory):
     def made(kind, X):
         if kind == "rows only":
             return RowsOnly(X)
+        if kind == "sparse":
+            return as_design(scipy.sparse.coo_array(X))
         if kind == "dask":
             return as_design(dask.array.from_array(X, chunks=(70, -1)))
         if kind == "memory map":
@@ -48,7 +51,7 @@ def make(tmp_path_factory):
     return made
 
 
-KINDS = ["array", "memory map", "dask", "rows only"]
+KINDS = ["array", "memory map", "dask", "rows only", "sparse"]
 
 
 def matrix(n=500, d=130, dtype=np.float64):
@@ -83,6 +86,11 @@ def test_moments_norms_and_gram_matrices(make, kind, shape):
     np.testing.assert_allclose(moments.mean, X.mean(0), rtol=1e-12)
     np.testing.assert_allclose(moments.deviation, X.std(0), rtol=1e-12)
     np.testing.assert_allclose(moments.largest, np.abs(X).max(0))
+    copies = np.arange(1, shape[0] + 1) % 4 + 1
+    weighted = design.column_moments(copies.astype(float))
+    repeated = np.repeat(X, copies, axis=0)
+    np.testing.assert_allclose(weighted.mean, repeated.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(weighted.deviation, repeated.std(0), rtol=1e-12)
     A = X / np.sqrt(shape[1])
     np.testing.assert_allclose(design.row_norms, np.linalg.norm(A, axis=1))
     np.testing.assert_allclose(design.gram(), A.T @ A if shape[0] >= shape[1] else A @ A.T)
@@ -190,7 +198,8 @@ def test_single_precision_data_are_fitted_in_double_precision_without_a_copy():
     [
         (np.ones(3), "must be a matrix"),
         (np.ones((0, 3)), "not empty"),
-        (scipy.sparse.csr_matrix(np.ones((3, 3))), "array of numbers"),
+        (scipy.sparse.csr_matrix([[1.0, 0.0], [0.0, np.nan]]), "row 1 has NaN"),
+        (scipy.sparse.csr_matrix(np.ones((2, 2)) + 1j), "real numbers"),
         (np.vstack([np.ones((700, 2000)), np.full((1, 2000), np.inf)]), "row 700 has NaN"),
         (np.array([[1.0, 2.0], [3.0, 1e160]]), "row 1"),
         (np.ones((2, 2)) + 1j, "real numbers"),
@@ -280,3 +289,34 @@ def test_integers_and_dataframes_of_dask_are_taken(tmp_path):
     frame.to_parquet(tmp_path / "X.parquet")
     read = dd.read_parquet(tmp_path / "X.parquet")
     np.testing.assert_allclose(fit_erm(read, y).weights, plain, rtol=1e-7)
+
+
+def test_scaled_features_are_a_design_of_their_own(make):
+    """Of centred and scaled features with a constant column, against the matrix written down."""
+    X = np.maximum(matrix(60, 25) - 0.8, 0)
+    shift, scale = X.mean(0), X.std(0) + 0.1
+    for kind in KINDS:
+        design = ScaledDesign(make(kind, X), shift, scale, 2.5)
+        A = np.hstack([(X - shift) / scale, np.full((60, 1), 2.5)])
+        plain = as_design(A)
+        U, F = matrix(3, 26), matrix(3, 60)
+        np.testing.assert_allclose(design.fields(U), plain.fields(U), atol=1e-13)
+        np.testing.assert_allclose(design.back(F), plain.back(F), atol=1e-13)
+        np.testing.assert_allclose(design.gram(), plain.gram(), atol=1e-13)
+        np.testing.assert_allclose(design.row_norms, plain.row_norms)
+
+
+def test_sparse_data_give_the_same_and_are_not_filled():
+    rng = np.random.default_rng(5)
+    X = scipy.sparse.random_array((600, 2000), density=0.01, rng=rng, format="csr")
+    y = (np.asarray(X @ rng.standard_normal((2000, 3)))).argmax(1)
+    dense = X.toarray()
+    for loss in ("cross-entropy", "square"):
+        expected = fit_erm(dense, y, loss, 0.1, tol=1e-11).weights
+        tracemalloc.start()
+        found = fit_erm(X, y, loss, 0.1, tol=1e-11).weights
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert np.linalg.norm(found - expected) < 1e-10 * np.linalg.norm(expected)
+        # blocks of 4 MB are dense, and the square loss needs the matrix of n² products
+        assert loss == "square" or peak < 0.5 * dense.nbytes

@@ -14,6 +14,7 @@ from polyceptron.algorithms.design import AnyArray, Array, Design
 from polyceptron.algorithms.erm.objectives import Curvature
 
 _MAX_ITERATIONS = 1000
+_LOUD = 5.0  # times the mean square of a feature
 
 
 def solve_newton(
@@ -30,7 +31,11 @@ def solve_newton(
     shift = ridges.astype(dtype)[:, None, None]
     out = np.zeros_like(gradients)
     index = np.arange(len(r))
-    D, p, rho = np.zeros_like(r), r.copy(), _squares(r)
+    diagonal = uneven_diagonal(design, curvature, ridges)
+    ease = None if diagonal is None else (1 / diagonal).astype(dtype)[:, None]
+    D, size = np.zeros_like(r), _squares(r)
+    s = r if ease is None else r * ease
+    p, rho = s.copy(), size if ease is None else _products(r, s)
     for _ in range(_MAX_ITERATIONS):
         Hp = design.through(p, curvature)[0]
         Hp += shift * p
@@ -39,22 +44,40 @@ def solve_newton(
         step = np.where(fine, rho / np.where(fine, bend, 1.0), 0.0).astype(dtype)[:, None, None]
         D += step * p
         r -= step * Hp
-        last, rho = rho, _squares(r)
-        going = fine & (rho > tolerance[index] ** 2)
+        last, size = rho, _squares(r)
+        going = fine & (size > tolerance[index] ** 2)
         if not going.all():
             out[index[~going]] = D[~going]
             index = index[going]
             if index.size == 0:
                 break
             D, r, p, shift = D[going], r[going], p[going], shift[going]
-            last, rho, curvature = last[going], rho[going], curvature.take(going)
+            last, size, curvature = last[going], size[going], curvature.take(going)
+            ease = None if ease is None else ease[going]
+        s = r if ease is None else r * ease
+        rho = size if ease is None else _products(r, s)
         p *= (rho / last).astype(dtype)[:, None, None]
-        p += r
+        p += s
     else:
         out[index] = D
     return out * scale[:, None, None]
 
 
+def uneven_diagonal(design: Design, curvature: Curvature, ridges: Array) -> Array | None:
+    """About the Hessian's diagonal (L, d) where some features are far louder than the rest.
+
+    As the column of an intercept is; alike features need none, and go without.
+    """
+    squares = design.column_squares
+    if squares.max() <= _LOUD * squares.mean():
+        return None
+    return np.maximum(curvature.mean(), 0.0)[:, None] * squares + ridges[:, None]
+
+
 def _squares(a: AnyArray) -> Array:
-    result: Array = np.einsum("lij,lij->l", a, a, dtype=np.float64)
+    return _products(a, a)
+
+
+def _products(a: AnyArray, b: AnyArray) -> Array:
+    result: Array = np.einsum("lij,lij->l", a, b, dtype=np.float64)
     return result

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Array
 from polyceptron.algorithms.erm.rounding import EPS
 from polyceptron.algorithms.separation_proof import SeparabilityOfData
@@ -66,8 +65,3 @@ def require_converged(fit: ERMFit, tol: float) -> ERMFit:
             "ask for a larger tolerance or ridge"
         )
     return fit
-
-
-def error_rate(fields: Array, y: Labels) -> float:
-    """The fraction of samples whose largest field (k, n) is not the label's."""
-    return float((fields.argmax(0) != y).mean())

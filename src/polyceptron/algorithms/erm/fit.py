@@ -48,6 +48,7 @@ def fit_erm(
     tol: float = _TOL,
     start: Any = None,
     strict: bool = False,
+    sample_weight: Any = None,
 ) -> ERMFit:
     """Fit X (n, d) and class indices y (n,) to relative distance `tol` of the minimiser.
 
@@ -57,13 +58,15 @@ def fit_erm(
     weights to begin from. With `strict`, missing the tolerance raises ComputationFailed. A ridge of
     0 says in `separability` what it found: separable data and their max-margin weights, or data
     that cannot be separated and the maximum-likelihood estimate.
+    `sample_weight` (n,), above 0, multiplies each sample's loss. X may be a sparse matrix of scipy.
 
     >>> fit_erm([[1.0], [-1.0]], [0, 1], "square", 1.0).weights.round(3).tolist()
     [[0.333, -0.333]]
     """
     return fit_erm_path(
-        X, y, loss, [ridge], n_classes=n_classes, solver=solver, tol=tol, start=start, strict=strict
-    )[0]
+        X, y, loss, [ridge], n_classes=n_classes, solver=solver, tol=tol, start=start,
+        strict=strict, sample_weight=sample_weight,
+    )[0]  # fmt: skip
 
 
 def fit_erm_path(
@@ -77,6 +80,7 @@ def fit_erm_path(
     tol: float = _TOL,
     start: Any = None,
     strict: bool = False,
+    sample_weight: Any = None,
 ) -> list[ERMFit]:
     """One fit per λ, in the order given; work on the data is shared between them.
 
@@ -94,7 +98,7 @@ def fit_erm_path(
     tol = check_tolerance(tol, _TOL)
     values = _check_ridges(ridges)
     limit = _limit(chosen) if 0 in values else chosen
-    samples = check_samples(X, y, n_classes)
+    samples = check_samples(X, y, n_classes, sample_weight)
     begin = check_weights(start, "start", samples.design.dimension, samples.n_classes)
     if limit is chosen:
         fits = _solver(chosen, solver)(samples, chosen, values, tol, begin)

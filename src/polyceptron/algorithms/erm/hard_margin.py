@@ -28,7 +28,7 @@ import numpy as np
 from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Array, Design
 from polyceptron.algorithms.erm.active_set import MAX_ACTIVE, active_set_step, solve_active
-from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights, error_rate
+from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights
 from polyceptron.algorithms.erm.interior_point import central_path, suits
 from polyceptron.algorithms.erm.newton import Minimum, minimise
 from polyceptron.algorithms.erm.objectives import ShiftedHinge
@@ -149,7 +149,7 @@ def _result(
         n_iter=n_iter,
         matrix_passes=samples.design.passes - before,
         training_loss=0.0,
-        training_error=error_rate(hinge.basis @ best.Z, samples.y),
+        training_error=samples.error_rate(hinge.basis @ best.Z),
         status=Status.OK if best.relative <= tol else Status.TOLERANCE_NOT_MET,
         ridge=0.0,
         loss=loss.name,

@@ -1,5 +1,6 @@
 """Square loss on one-hot labels: min_W ½‖AW − Y‖²_F + (λ/2)‖W‖²_F with A = X/√d, for every λ.
 
+Weights of samples multiply the rows of A and Y by their roots.
 One eigendecomposition of the smaller Gram matrix serves every λ:
 
     n ≥ d:  (AᵀA + λ) W = AᵀY            n < d:  (AAᵀ + λ) C = Y,  W = AᵀC
@@ -13,6 +14,7 @@ multipliers C are rows: one for each class and λ.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,12 +23,15 @@ from numpy.typing import NDArray
 
 from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Array, Design
-from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights, error_rate
+from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights
+from polyceptron.algorithms.erm.newton_fit import fit_any_loss
 from polyceptron.algorithms.erm.rounding import EPS, gradient_rounding, sum_rounding
+from polyceptron.algorithms.mapped_design import WeightedRows
 from polyceptron.model.losses import Loss
 from polyceptron.rows import Status
 
 _CORRECTIONS = 4
+_LARGEST_GRAM = 6000  # rows of a matrix to decompose; beyond, conjugate gradients are quicker
 _BLOCK = 256  # rows treated at once: keeps memory bounded for long lists of λ
 
 
@@ -74,12 +79,22 @@ def fit_least_squares(
     samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, start: Array | None
 ) -> list[ERMFit]:
     """One fit per λ, in the order given; there is nothing to start from."""
+    if min(samples.design.shape) > _LARGEST_GRAM and 0 not in ridges:
+        return fit_any_loss(samples, loss, ridges, tol, start)
+    samples = _rooted(samples)
     gram = _Gram(samples.design)
     per_block = max(1, _BLOCK // samples.n_classes)
     fits: list[ERMFit] = []
     for first in range(0, len(ridges), per_block):
         fits += _fit_block(gram, samples, loss, ridges[first : first + per_block], tol)
     return fits
+
+
+def _rooted(samples: Samples) -> Samples:
+    """Samples whose rows are multiplied by the roots of their weights."""
+    if samples.weights is None:
+        return samples
+    return replace(samples, design=WeightedRows(samples.design, np.sqrt(samples.weights)))
 
 
 def _fit_block(
@@ -91,6 +106,8 @@ def _fit_block(
     shift = np.repeat(lam, k)
     convexity = np.array([gram.convexity(ridge) for ridge in ridges])
     Y = np.eye(k)[:, y]
+    if samples.weights is not None:
+        Y = Y * np.sqrt(samples.weights)
     right = np.tile(design.back(Y) if gram.tall else Y, (count, 1))
     tiled = np.tile(Y, (count, 1))
     solution = gram.solve(right, shift)
@@ -117,8 +134,8 @@ def _fit_block(
                 distance_bound=bound_in_weights(float(found.bound[i]), weights),
                 n_iter=step + 1,
                 matrix_passes=(design.passes - before) / count,
-                training_loss=0.5 * float((misfit[rows] ** 2).sum()) / y.size,
-                training_error=error_rate(fields[rows], y),
+                training_loss=0.5 * float((misfit[rows] ** 2).sum()) / samples.total,
+                training_error=samples.error_rate(fields[rows]),
                 status=Status.OK if found.met[i] else Status.TOLERANCE_NOT_MET,
                 ridge=ridge,
                 loss=loss.name,

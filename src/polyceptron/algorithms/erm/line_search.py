@@ -31,14 +31,14 @@ def line_search(
     ZD = design.fields(D)
     linear, quadratic = ridges * dots(U, D), 0.5 * ridges * dots(D, D)
     # Differences below the rounding of the sum carry no information: let them pass.
-    noise = 4 * np.finfo(float).eps * (np.abs(here.value) + 0.5 * ridges * dots(U, U))
+    noise = 4 * np.finfo(Z.dtype).eps * (np.abs(here.value) + 0.5 * ridges * dots(U, U))
     step = np.where(slope < 0, 1.0, 0.0)
     open_, old = np.flatnonzero(step), Z[index]
     new, there = old.copy(), here
     for _ in range(_HALVINGS):
         t = step[open_]
-        new[open_] = old[open_] + t[:, None, None] * ZD[open_]
-        trial = objective.evaluate(new[open_])
+        new[open_] = old[open_] + t.astype(old.dtype)[:, None, None] * ZD[open_]
+        trial = objective.take(open_).evaluate(new[open_])
         change = trial.value - here.value[open_] + t * linear[open_] + t * t * quadratic[open_]
         good = change <= 1e-4 * t * slope[open_] + noise[open_]
         there = trial if open_.size == len(step) else there.replace(open_, trial)

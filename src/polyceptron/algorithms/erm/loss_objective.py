@@ -13,7 +13,7 @@ import numpy as np
 
 from polyceptron.algorithms.block_products import AnyArray, Array, Inner
 from polyceptron.algorithms.coordinates import class_coordinates
-from polyceptron.algorithms.erm.objectives import Curvature, Evaluation, Labels
+from polyceptron.algorithms.erm.objectives import Curvature, Evaluation, Labels, weights_of
 from polyceptron.model.losses import Loss
 
 
@@ -35,24 +35,40 @@ class MatrixCurvature:
         """∂²ℓ·Q (L, r, n), in the precision of Q."""
         return np.einsum("lnij,ljn->lin", self.matrices, Q), None
 
+    def mean(self) -> Array:
+        """The mean over samples and directions of each problem, (L,)."""
+        result: Array = np.einsum("lnii->ln", self.matrices).mean(1) / self.matrices.shape[-1]
+        return result
+
 
 class LossObjective:
     """Σ_μ ℓ(z_μ, y_μ) of a `Loss`: the curvature's source is the fields z (L, k, n)."""
 
     smoothness: float | None = None
 
-    def __init__(self, loss: Loss, y: Labels, n_classes: int) -> None:
-        self.loss, self.y = loss, y
+    def __init__(self, loss: Loss, y: Labels, n_classes: int, weights: Array | None = None) -> None:
+        self.loss, self.y, self.weights = loss, y, weights
         self.basis = class_coordinates(loss, n_classes)
+
+    def take(self, chosen: Any) -> LossObjective:
+        """The problems picked by a mask or an index array."""
+        chosen_weights = weights_of(self.weights, chosen)
+        if chosen_weights is self.weights:
+            return self
+        return LossObjective(self.loss, self.y, len(self.basis), chosen_weights)
 
     def evaluate(self, Z: Array) -> Evaluation:
         """ℓ and its gradient; a value that overflows is infinite, and is stepped back from."""
         z = self.basis @ Z
-        values, residual = np.empty(len(Z)), np.empty_like(Z)
+        losses, residual = np.empty((len(Z), Z.shape[-1])), np.empty_like(Z)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             for i, fields in enumerate(z):
-                values[i] = self.loss.value(fields.T, self.y).sum()
+                losses[i] = self.loss.value(fields.T, self.y)
                 residual[i] = (self.loss.gradient(fields.T, self.y) @ self.basis).T
+            if self.weights is not None:
+                losses *= self.weights
+                residual *= self.weights[..., None, :]
+            values = losses.sum(1)
         return Evaluation(np.where(np.isnan(values), np.inf, values), residual, z)
 
     def curvature(self, evaluation: Evaluation, dtype: Any) -> Curvature:
@@ -66,4 +82,6 @@ class LossObjective:
     def _hessians(self, evaluation: Evaluation) -> Array:
         H = np.stack([self.loss.hessian(fields.T, self.y) for fields in evaluation.source])
         result: Array = self.basis.T @ H @ self.basis
+        if self.weights is not None:
+            result *= self.weights[..., None, None]
         return result

@@ -22,7 +22,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Array, Design
-from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights, error_rate
+from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights
 from polyceptron.algorithms.erm.newton import Minimum, minimise
 from polyceptron.algorithms.erm.objectives import SoftmaxObjective
 from polyceptron.algorithms.separation_proof import SeparabilityOfData
@@ -44,7 +44,7 @@ def fit_maximum_likelihood(
     """
     design, y, k = samples
     before = design.passes
-    objective = SoftmaxObjective(y, k)
+    objective = SoftmaxObjective(y, k, samples.weights)
     U = np.zeros((k - 1, design.dimension))
     if start is not None:
         U = (start @ objective.basis).T
@@ -54,7 +54,7 @@ def fit_maximum_likelihood(
         found = minimise(design, objective, np.array([ridge]), U[None], target=0.5, max_iter=60)
         U = found.U[0]
         n_iter += int(found.n_iter[0])
-        mistakes = error_rate(objective.basis @ found.Z[0], y)
+        mistakes = samples.error_rate(objective.basis @ found.Z[0])
         if mistakes == 0:
             return None
         slope = float(np.linalg.norm(design.back(found.evaluation.residual[0])))
@@ -77,7 +77,7 @@ def fit_maximum_likelihood(
         distance_bound=bound_in_weights(bound, weights),
         n_iter=n_iter,
         matrix_passes=design.passes - before,
-        training_loss=float(found.evaluation.value[0]) / y.size,
+        training_loss=float(found.evaluation.value[0]) / samples.total,
         training_error=mistakes,
         status=Status.OK if met else Status.TOLERANCE_NOT_MET if exists else Status.NOT_CONVERGED,
         ridge=0.0,
@@ -90,6 +90,8 @@ def _proof(found: Minimum, samples: Samples, slope: float) -> SeparabilityOfData
     """The wrong classes' probabilities as multipliers (n, k)."""
     a = found.evaluation.source[0].T.copy()
     a[np.arange(len(a)), samples.y] = 0.0
+    if samples.weights is not None:
+        a *= samples.weights[:, None]
     total = float(a.sum())
     residual = slope / total
     return SeparabilityOfData(
@@ -106,6 +108,8 @@ def _smallest_curvature(design: Design, objective: SoftmaxObjective, found: Mini
     inner = np.einsum("hi,hn,hj->nij", objective.basis, p, objective.basis)
     mean = objective.basis.T @ p
     inner -= np.einsum("in,jn->nij", mean, mean)
+    if objective.weights is not None:
+        inner *= objective.weights[:, None, None]
     H = np.zeros((r, d, r, d))
     for rows, block in design.blocks():
         A = block * np.float64(design.scale)

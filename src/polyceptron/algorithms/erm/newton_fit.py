@@ -18,7 +18,7 @@ import numpy as np
 
 from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Array
-from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights, error_rate
+from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights
 from polyceptron.algorithms.erm.loss_objective import LossObjective
 from polyceptron.algorithms.erm.newton import minimise
 from polyceptron.algorithms.erm.objectives import Objective, SoftmaxObjective
@@ -37,7 +37,7 @@ def fit_softmax(
 ) -> list[ERMFit]:
     """Cross-entropy at each λ > 0, to relative distance `tol`; `start` (d, k)."""
     k = samples.n_classes
-    objective = SoftmaxObjective(samples.y, k)
+    objective = SoftmaxObjective(samples.y, k, samples.weights)
     return _fit_path(samples, objective, loss, ridges, tol, start, k * samples.y.size)
 
 
@@ -46,7 +46,7 @@ def fit_any_loss(
 ) -> list[ERMFit]:
     """Any convex loss at each λ > 0, to relative distance `tol`; `start` (d, k)."""
     k = samples.n_classes
-    objective = LossObjective(loss, samples.y, k)
+    objective = LossObjective(loss, samples.y, k, samples.weights)
     return _fit_path(samples, objective, loss, ridges, tol, start, k * k * samples.y.size)
 
 
@@ -91,7 +91,7 @@ def _fit_block(
     guesses: Sequence[Array | None],
     tol: float,
 ) -> list[ERMFit]:
-    design, y, _ = samples
+    design = samples.design
     before = design.passes
     begin = np.zeros((len(ridges), objective.basis.shape[1], design.dimension))
     for U, guess in zip(begin, guesses, strict=True):
@@ -109,8 +109,8 @@ def _fit_block(
                 distance_bound=bound_in_weights((norm + rounding) / ridge, weights),
                 n_iter=int(found.n_iter[i]),
                 matrix_passes=(design.passes - before) / len(ridges),
-                training_loss=float(found.evaluation.value[i]) / y.size,
-                training_error=error_rate(objective.basis @ found.Z[i], y),
+                training_loss=float(found.evaluation.value[i]) / samples.total,
+                training_error=samples.error_rate(objective.basis @ found.Z[i]),
                 status=_status(bool(found.converged[i]), int(found.n_iter[i])),
                 ridge=ridge,
                 loss=loss.name,

@@ -6,6 +6,7 @@
 
 Fields come in coordinates of the class differences, Z (L, r, n) with z = BZ and r = k − 1; the
 first axis counts problems that are solved side by side. Any other loss is in `loss_objective`.
+Samples may have weights, (n,) or those of each problem (L, n).
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ class Curvature(Protocol):
         """Q (L, r, b) ↦ ∂²ℓ·Q of these samples alone."""
         ...
 
+    def mean(self) -> Array:
+        """The mean over samples and directions of each problem, (L,)."""
+        ...
+
 
 class Objective(Protocol):
     """A convex sum over samples that Newton's method can minimise."""
@@ -60,6 +65,10 @@ class Objective(Protocol):
     basis: Array
     smoothness: float | None
     """A bound on ‖∂²ℓ_μ‖ at all fields, if there is one."""
+
+    def take(self, chosen: Any) -> Objective:
+        """The problems picked by a mask or an index array, where each has weights of its own."""
+        ...
 
     def evaluate(self, Z: Array) -> Evaluation:
         """Values and gradients at the fields Z (L, r, n)."""
@@ -76,20 +85,25 @@ class Objective(Protocol):
 
 @dataclass(frozen=True)
 class RankOneCurvature:
-    """Softmax: diag w − wwᵀ.  Hinge: Σ_h w_h (e_y − e_h)(e_y − e_h)ᵀ."""
+    """Softmax: diag w − wwᵀ.  Hinge: Σ_h w_h (e_y − e_h)(e_y − e_h)ᵀ. Times the sample's share."""
 
     weights: AnyArray
     basis: AnyArray
     y: Labels
     hinge: bool
+    share: AnyArray | None = None  # (n,) or (L, n)
 
     def take(self, chosen: Any) -> RankOneCurvature:
         """The problems picked by a mask."""
-        return RankOneCurvature(self.weights[chosen], self.basis, self.y, self.hinge)
+        share = weights_of(self.share, chosen)
+        return RankOneCurvature(self.weights[chosen], self.basis, self.y, self.hinge, share)
 
     def rows(self, rows: slice) -> Inner:
         """Q (L, r, b) ↦ ∂²ℓ·Q of these samples alone."""
-        return RankOneCurvature(self.weights[..., rows], self.basis, self.y[rows], self.hinge)
+        share = None if self.share is None else self.share[..., rows]
+        return RankOneCurvature(
+            self.weights[..., rows], self.basis, self.y[rows], self.hinge, share
+        )
 
     def __call__(self, Q: AnyArray) -> tuple[AnyArray, None]:
         """∂²ℓ·Q, in the precision of Q."""
@@ -102,23 +116,47 @@ class RankOneCurvature:
         else:
             v -= np.einsum("lhn,lhn->ln", self.weights, v)[:, None]
             v *= self.weights
+        if self.share is not None:
+            v *= self.share[..., None, :]
         return self.basis.T @ v, None
+
+    def mean(self) -> Array:
+        """The trace of diag w − wwᵀ, or twice Σw for the hinge, a direction and sample."""
+        w = self.weights
+        trace = 2 * w.sum(1) if self.hinge else w.sum(1) - np.einsum("lhn,lhn->ln", w, w)
+        if self.share is not None:
+            trace = trace * self.share
+        result: Array = trace.mean(1, dtype=np.float64) / (w.shape[1] - 1)
+        return result
+
+
+def weights_of(weights: Any, chosen: Any) -> Any:
+    """Weights (L, n) of the chosen problems; those that all problems share as they are."""
+    return weights if weights is None or weights.ndim == 1 else weights[chosen]
 
 
 class SoftmaxObjective:
     """Σ_μ ln Σ_h exp(z_h − z_y): the curvature's source is the softmax (L, k, n)."""
 
-    smoothness: float | None = 0.5
-
-    def __init__(self, y: Labels, n_classes: int) -> None:
-        self.y = y
+    def __init__(self, y: Labels, n_classes: int, weights: Array | None = None) -> None:
+        self.y, self.weights = y, weights
         self.basis = difference_basis(n_classes)
         self._samples = np.arange(y.size)
+        self.smoothness: float | None = 0.5 if weights is None else 0.5 * float(weights.max())
+
+    def take(self, chosen: Any) -> SoftmaxObjective:
+        """The problems picked by a mask or an index array."""
+        chosen_weights = weights_of(self.weights, chosen)
+        if chosen_weights is self.weights:
+            return self
+        return SoftmaxObjective(self.y, len(self.basis), chosen_weights)
 
     def evaluate(self, Z: Array) -> Evaluation:
-        """ℓ, softmax(z) − y and the softmax, all to full relative precision."""
+        """ℓ, softmax(z) − y and the softmax, all to full relative precision of Z."""
         y, samples = self.y, self._samples
-        z = self.basis @ Z
+        basis = self.basis.astype(Z.dtype, copy=False)
+        tiny = 1e-300 if Z.dtype == np.float64 else 1e-37
+        z = basis @ Z
         z -= z.max(1, keepdims=True)
         true_field = z[:, y, samples]
         p = np.exp(z, out=z)
@@ -127,25 +165,30 @@ class SoftmaxObjective:
         others = p.sum(1)
         total = others + own
         # ln Σ e^z − z_y = ln(1 + others/own): the sum may be far below rounding of its first term.
-        losses = np.log1p(others / np.maximum(own, 1e-300))
-        lost = own < 1e-300
+        losses = np.log1p(others / np.maximum(own, tiny))
+        lost = own < tiny
         if lost.any():
             losses[lost] = np.log(others[lost]) - true_field[lost]
         p /= total[:, None]
         residual = p.copy()
         residual[:, y, samples] = -others / total
         p[:, y, samples] = own / total
-        return Evaluation(losses.sum(1), self.basis.T @ residual, p)
+        if self.weights is not None:
+            losses *= self.weights
+            residual *= self.weights[..., None, :]
+        return Evaluation(losses.sum(1, dtype=np.float64), basis.T @ residual, p)
 
     def curvature(self, evaluation: Evaluation, dtype: Any) -> Curvature:
         """diag p − ppᵀ between the coordinates of the class differences."""
         p = evaluation.source.astype(dtype, copy=False)
-        return RankOneCurvature(p, self.basis.astype(dtype), self.y, hinge=False)
+        share = None if self.weights is None else self.weights.astype(dtype, copy=False)
+        return RankOneCurvature(p, self.basis.astype(dtype), self.y, False, share)
 
     def stiffness(self, evaluation: Evaluation) -> Array | None:
         """‖diag p − ppᵀ‖ ≤ min(1/2, 2‖p − e_y‖): its trace is at most 2(1 − p_y) ≤ 2‖p − e_y‖."""
         g = evaluation.residual
-        return np.minimum(0.5, 2 * np.sqrt(np.einsum("lrn,lrn->ln", g, g)))
+        most = 0.5 if self.weights is None else 0.5 * self.weights
+        return np.minimum(most, 2 * np.sqrt(np.einsum("lrn,lrn->ln", g, g)))
 
 
 class ShiftedHinge:
@@ -162,6 +205,10 @@ class ShiftedHinge:
         self.multipliers = multipliers
         self.penalty = penalty
         self._samples = np.arange(y.size)
+
+    def take(self, chosen: Any) -> ShiftedHinge:
+        """One problem has no part."""
+        return self
 
     def margins(self, Z: Array) -> Array:
         """z_y − z_h (k, n) of fields (k−1, n); the true class's own row is 0."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from polyceptron.algorithms.data_checks import Labels, Samples
 from polyceptron.algorithms.design import Array
-from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights, error_rate
+from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights
 from polyceptron.algorithms.erm.gradients import rounding_of
 from polyceptron.algorithms.erm.loss_objective import LossObjective
 from polyceptron.errors import InvalidInput
@@ -32,6 +32,8 @@ def fit_with_sklearn(
             f"scikit-learn has no solver for the loss {loss.name!r} at these ridges (it has no "
             "multi-class hard-margin or zero-ridge solver): use solver='auto'"
         )
+    if samples.weights is not None:
+        raise InvalidInput("solver='sklearn' takes no sample_weight: use solver='auto'")
     A = samples.design.scaled_rows(slice(None))
     return [_fit(A, samples, loss, ridge, tol) for ridge in ridges]
 
@@ -96,7 +98,7 @@ def _certified(
         n_iter=n_iter,
         matrix_passes=float("nan"),
         training_loss=float(here.value[0]) / y.size,
-        training_error=error_rate(objective.basis @ Z[0], y),
+        training_error=samples.error_rate(objective.basis @ Z[0]),
         status=Status.OK if bound <= tol * size else Status.TOLERANCE_NOT_MET,
         ridge=ridge,
         loss=loss.name,

@@ -28,7 +28,7 @@ class AMPResult(ShortDisplay):
     weights, that one more undamped iteration would make. damping: the largest used, 0 for none.
     trace: one dict per iteration, ready for `pandas.DataFrame`; entry t is the point after t
     iterations, entry 0 the start: iteration, q, residual, damping, and if the teacher is known m
-    and generalisation_error.
+    and generalisation_error. scores (n, k): f of every sample, whose cavity field is XŴ/√d − V f.
 
     n_iter: how many iterations were made.
 
@@ -47,6 +47,7 @@ class AMPResult(ShortDisplay):
     residual: float
     damping: float = 0.0
     trace: list[dict[str, float]] = field(default_factory=list)
+    scores: Array = field(default_factory=lambda: np.zeros((0, 0)))
 
     @classmethod
     def of(
@@ -54,7 +55,10 @@ class AMPResult(ShortDisplay):
     ) -> AMPResult:
         """From the end of an iteration in the coordinates of `basis` (k, r)."""
         weights = np.ascontiguousarray(end.last.weights.T @ basis.T)
-        return cls(weights, variance, end.n_iter, end.status, end.residual, end.damping, trace)
+        scores = np.ascontiguousarray(end.last.scores.T @ basis.T)
+        return cls(
+            weights, variance, end.n_iter, end.status, end.residual, end.damping, trace, scores
+        )
 
     def _facts(self) -> dict[str, Any]:
         d, k = self.weights.shape

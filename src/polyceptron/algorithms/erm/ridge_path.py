@@ -1,0 +1,267 @@
+"""Which ridge predicts best: fields of samples that a fit has not seen, along a path of λ.
+
+Two ways to the fields z̃_μ of held-out samples, on the same path of λ:
+
+cross-validation: the fits without each fold are problems side by side, which differ in their
+    weights of the samples (0 in the fold) and share every read of X.
+leave-one-out: one fit of all samples, and for each one Newton step without it,
+
+    z̃_μ = z_μ + (A_μ⁻¹ − u H_μ)⁻¹ u g_μ,    A_μ = x̂_μᵀ (Σ_ν s_ν x̂_ν x̂_νᵀ ⊗ H_ν + λ)⁻¹ x̂_μ
+
+    with x̂ = x/√d, g and H the loss's slope and curvature at z_μ, and A_μ the r×r leverage of the
+    sample; u is the weight left out, so that a sample of weight 3 is three samples.
+
+The path goes from large λ to small, where fits cost more, and ends early where the score has become
+clearly worse than the best. Each λ starts where the nearest point to. Fits of folds are loose: the
+last Newton step lowers the objective by less than 3 in a thousand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.algorithms.data_checks import Samples
+from polyceptron.algorithms.design import AnyArray, Array, Design, weights_or_ones
+from polyceptron.algorithms.erm.conjugate_gradients import solve_newton
+from polyceptron.algorithms.erm.gradients import dots
+from polyceptron.algorithms.erm.line_search import line_search
+from polyceptron.algorithms.erm.loss_objective import LossObjective
+from polyceptron.algorithms.erm.objectives import Objective, SoftmaxObjective
+from polyceptron.model.losses import Loss
+
+Fold = NDArray[np.bool_]  # (n,): the samples that are held out
+Score = Callable[[Array, NDArray[np.int64]], Array]  # fields (m, k) and labels to numbers (m,)
+
+_STEPS = 20
+_NODES = 3  # minimisers through which the next start is extrapolated
+_SMALL = 20_000  # numbers in all fields up to which single precision saves nothing
+# Of the objective, by which the last step lowers it; of the gradient, left by inner solves.
+_FOLDS = 3e-3, 0.3
+_WHOLE = 1e-8, 0.1  # small, and a step without a sample starts from here
+_WORSE = 2.0, 3.0  # standard errors above the best, twice running or once, that end the path
+_DENSE = 120  # d·r up to which a matrix of that size is cheaper than fits of folds
+
+
+@dataclass(frozen=True)
+class RidgePath:
+    """Ridges from large to small (m,), score and its standard error (m,), and the best ridge.
+
+    `weights` (d, k) are near the minimiser at the best ridge: a start for the fit. `method` is
+    'leave-one-out' or 'cross-validation'.
+    """
+
+    ridge: Array
+    score: Array
+    standard_error: Array
+    best: float
+    weights: Array
+    method: str
+
+
+def leave_one_out_is_cheaper(design: Design, n_classes: int) -> bool:
+    """Whether a matrix of all weights costs less than fits of folds."""
+    return min(design.shape) * (n_classes - 1) <= _DENSE
+
+
+def ridge_path(
+    samples: Samples,
+    loss: Loss,
+    ridges: Sequence[float],
+    score: Score,
+    folds: Sequence[Fold] | None,
+    left_out: Array | None = None,
+) -> RidgePath:
+    """Scores along the ridges; leave-one-out without folds, `left_out` (n,) then being u."""
+    way = _LeaveOneOut(samples, loss, left_out) if folds is None else _Folds(samples, loss, folds)
+    whole = weights_or_ones(samples.weights, samples.y.size)
+    tried: list[_Tried] = []
+    worse = 0
+    for ridge in sorted(set(ridges), reverse=True):
+        fields, at = way.held_out(ridge)
+        here = _Tried(ridge, score(fields, samples.y[at]), whole[at], way.weights())
+        tried.append(here)
+        doubt = here.standard_errors_above(min(tried, key=lambda one: one.mean))
+        worse = worse + 1 if doubt > _WORSE[0] else 0
+        if worse == 2 or doubt > _WORSE[1]:
+            break
+    best = min(tried, key=lambda one: one.mean)  # of equals the largest ridge
+    columns = np.array([(one.ridge, one.mean, one.standard_error) for one in tried]).T
+    method = "leave-one-out" if folds is None else "cross-validation"
+    return RidgePath(columns[0], columns[1], columns[2], best.ridge, best.weights, method)
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A ridge, the scores of held-out samples (m,) and their weights, and weights near the fit."""
+
+    ridge: float
+    values: Array
+    share: Array
+    weights: Array
+
+    @cached_property
+    def mean(self) -> float:
+        """The score."""
+        return float(np.average(self.values, weights=self.share))
+
+    @property
+    def standard_error(self) -> float:
+        """Of the score."""
+        return self._error(self.values - self.mean)
+
+    def standard_errors_above(self, other: _Tried) -> float:
+        """By how many standard errors of the difference, sample by sample, this one is worse."""
+        above = self.mean - other.mean
+        doubt = self._error(self.values - other.values - above)
+        return above / max(doubt, 1e-300)
+
+    def _error(self, off: Array) -> float:
+        return float(np.sqrt((self.share**2 * off**2).sum()) / self.share.sum())
+
+
+class _Walk:
+    """Problems side by side, U (L, r, d), from one λ to the next smaller."""
+
+    def __init__(
+        self, design: Design, objective: Objective, count: int, enough: float, loose: float
+    ) -> None:
+        self.design, self.objective = design, objective
+        self.enough, self.loose = enough, loose
+        shape = (count, objective.basis.shape[1], design.dimension)
+        large = count * shape[1] * design.n_samples > _SMALL and design.single_is_quicker
+        self.dtype = np.float32 if large else np.float64
+        self.U: AnyArray = np.zeros(shape, self.dtype)
+        self.past: list[tuple[float, AnyArray]] = []
+
+    def solve(self, ridge: float) -> None:
+        """Move to the minimisers at this λ, loosely."""
+        design, objective = self.design, self.objective
+        ridges = np.full(len(self.U), ridge)
+        U = self._extrapolate(math.log(ridge))
+        Z, index = design.fields(U), np.arange(len(U))
+        here = objective.evaluate(Z)
+        for _ in range(_STEPS):
+            G = design.back(here.residual) + ridge * U
+            if not G.any(axis=(1, 2)).all():
+                break
+            tolerance = np.full(len(U), self.loose)
+            bend = objective.curvature(here, self.dtype)
+            D = solve_newton(design, bend, ridges, G, tolerance, self.dtype)
+            total = here.value + 0.5 * ridge * dots(U, U)
+            gain = -0.5 * dots(G, D)
+            step, here = line_search(design, objective, ridges, U, Z, index, here, G, D)
+            U += (step[:, None, None] * D).astype(self.dtype, copy=False)
+            if (gain <= self.enough * total).all():
+                break
+        self.U, self.Z, self.here = U, Z, here
+        self.past.append((math.log(ridge), U))
+
+    def _extrapolate(self, t: float) -> AnyArray:
+        """The polynomial in ln λ through the nearest minimisers, or 0."""
+        guess = np.zeros_like(self.U)
+        near = sorted(self.past, key=lambda one: abs(one[0] - t))[:_NODES]
+        for i, (node, U) in enumerate(near):
+            others = [other for j, (other, _) in enumerate(near) if j != i]
+            guess += math.prod((t - other) / (node - other) for other in others) * U
+        return guess
+
+
+def _objective(samples: Samples, loss: Loss, weights: Array | None) -> Objective:
+    if loss.solver == "softmax":
+        return SoftmaxObjective(samples.y, samples.n_classes, weights)
+    return LossObjective(loss, samples.y, samples.n_classes, weights)
+
+
+class _Folds:
+    """Fits without each fold in turn."""
+
+    def __init__(self, samples: Samples, loss: Loss, folds: Sequence[Fold]) -> None:
+        self.folds, self.y = folds, samples.y
+        weights = np.where(np.array(folds), 0.0, weights_or_ones(samples.weights, samples.y.size))
+        objective = _objective(samples, loss, weights)
+        self.walk = _Walk(samples.design, objective, len(folds), *_FOLDS)
+
+    def held_out(self, ridge: float) -> tuple[Array, NDArray[np.int64]]:
+        """Fields (m, k) of the samples (m,) of all folds."""
+        self.walk.solve(ridge)
+        fields = [
+            self.walk.Z[i][:, fold].T @ self.walk.objective.basis.T
+            for i, fold in enumerate(self.folds)
+        ]
+        return np.vstack(fields), np.concatenate([np.flatnonzero(fold) for fold in self.folds])
+
+    def weights(self) -> Array:
+        """The mean over the folds (d, k)."""
+        result: Array = (self.walk.objective.basis @ self.walk.U.mean(0)).T
+        return result
+
+
+class _LeaveOneOut:
+    """One fit of all samples, and a step without each."""
+
+    def __init__(self, samples: Samples, loss: Loss, left_out: Array | None) -> None:
+        self.y = samples.y
+        objective = _objective(samples, loss, samples.weights)
+        self.walk = _Walk(samples.design, objective, 1, *_WHOLE)
+        share = weights_or_ones(samples.weights, self.y.size)
+        self.rest = np.minimum(share if left_out is None else left_out, share) / share
+        n, d = samples.design.shape
+        if d <= n:
+            self.rows = samples.design.scaled_rows(slice(None))
+        else:  # any rows with the same products will do
+            values, vectors = np.linalg.eigh(samples.design.gram())
+            self.rows = vectors * np.sqrt(np.maximum(values, 0.0))
+
+    def held_out(self, ridge: float) -> tuple[Array, NDArray[np.int64]]:
+        """Fields (n, k) of every sample, left out."""
+        walk = self.walk
+        walk.solve(ridge)
+        H = _matrices(walk)
+        A = leverages(self.rows, H, ridge)
+        g = walk.here.residual[0].T
+        part = self.rest[:, None, None] * H
+        move = np.linalg.solve(
+            np.eye(H.shape[1]) - A @ part, (A @ (self.rest[:, None] * g)[..., None])
+        )
+        fields = (walk.Z[0].T + move[..., 0]) @ walk.objective.basis.T
+        return fields, np.arange(self.y.size)
+
+    def weights(self) -> Array:
+        """Of the fit of all samples (d, k)."""
+        result: Array = (self.walk.objective.basis @ self.walk.U[0]).T
+        return result
+
+
+def _matrices(walk: _Walk) -> Array:
+    """s_μH_μ (n, r, r) where the walk stands."""
+    r = walk.U.shape[1]
+    n = walk.Z.shape[-1]
+    bend = walk.objective.curvature(walk.here, np.float64).rows(slice(0, n))
+    columns = [
+        bend(np.broadcast_to(np.eye(r)[:, i, None], (1, r, n)).copy())[0][0].T for i in range(r)
+    ]
+    return np.stack(columns, -1)
+
+
+def leverages(rows: Array, H: Array, ridge: float) -> Array:
+    """A_μ = x̂ᵀ(Σ x̂x̂ᵀ ⊗ H + λ)⁻¹x̂ (n, r, r) of rows x̂ (n, d) and matrices H (n, r, r)."""
+    (n, d), r = rows.shape, H.shape[1]
+    whole = np.empty((r, d, r, d))
+    for a in range(r):
+        for b in range(a, r):
+            whole[a, :, b] = (rows * H[:, a, b, None]).T @ rows
+            whole[b, :, a] = whole[a, :, b].T
+    flat = whole.reshape(r * d, r * d)
+    flat[np.diag_indices(r * d)] += ridge
+    inverse = np.linalg.inv(flat).reshape(r, d, r, d)
+    A = np.empty((n, r, r))
+    for a in range(r):
+        for b in range(a, r):
+            A[:, a, b] = A[:, b, a] = np.einsum("ni,ni->n", rows @ inverse[a, :, b], rows)
+    return A

@@ -1,0 +1,149 @@
+"""Bayes-optimal classification of correlated features, in their principal directions.
+
+    features    F = A V/√d, the projections on the eigenvectors of AᵀA/d = V diag(s²) Vᵀ, and 1
+    prior       weights along direction i have the variance τ_i² = (s_i²/s̄²)^(−γ); the bias 10
+    posterior   message passing with the covariance of all weights (`message_passing.correlated`)
+
+The noise Δ of the labels and the exponent γ of the prior are chosen by the leave-one-out score,
+which comes with every fixed point. Only Δ relative to the prior matters, so that a search over Δ is
+one over the scale of the prior too. γ = 0, the same scale in all directions, is the start.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.algorithms.data_checks import Labels
+from polyceptron.algorithms.design import Design
+from polyceptron.algorithms.message_passing.correlated import CorrelatedPosterior, correlated_amp
+from polyceptron.algorithms.message_passing.iteration import Iterate
+from polyceptron.model.channels import Channel, GaussianNoise
+from polyceptron.rows import Status
+
+Array = NDArray[np.float64]
+MOST_DIRECTIONS, MOST_ENTRIES = 1000, 30_000_000  # of F: beyond them, independent features
+_VARIANCES = tuple(10.0 ** (p / 2) for p in range(-8, 5))
+_FIRST = 7  # 10^(−1/2)
+_EXPONENTS = (-1.0, -0.5, 0.0, 0.5, 1.0)
+_BIAS_VARIANCE = 10.0
+_ROUNDING = 1e-10  # of the largest eigenvalue: nothing is known along smaller ones
+_QUICK = 1e-2  # tolerance of a search
+_CLEAR = 2.0  # standard errors by which γ must be better than 0
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Eigenvalues (m,) from large to small and directions (d, m) of a design."""
+
+    squares: Array
+    directions: Array
+
+    @classmethod
+    def fit(cls, design: Design) -> Principal:
+        """Every direction in which the features vary."""
+        squares, vectors = np.linalg.eigh(design.gram())
+        kept = squares > _ROUNDING * max(float(squares[-1]), 1e-300)
+        squares, vectors = squares[kept][::-1], vectors[:, kept][:, ::-1]
+        if design.n_samples < design.dimension:
+            vectors = design.back(np.ascontiguousarray(vectors.T)).T / np.sqrt(squares)
+        return cls(squares, np.ascontiguousarray(vectors))
+
+    def features(self, design: Design, bias: bool) -> Array:
+        """F (n, m), with a column of ones behind it if there is a bias."""
+        F = design.fields(np.ascontiguousarray(self.directions.T)).T
+        return np.hstack([F, np.ones((len(F), 1))]) if bias else np.ascontiguousarray(F)
+
+    def prior(self, exponent: float, bias: bool) -> Array:
+        """τ² (m,)."""
+        tau = (self.squares / self.squares.mean()) ** -exponent
+        return np.append(tau, _BIAS_VARIANCE) if bias else tau
+
+
+@dataclass(frozen=True)
+class PrincipalFit:
+    """The posterior at one noise and one exponent of the prior."""
+
+    posterior: CorrelatedPosterior
+    channel: Channel
+    exponent: float
+
+    @property
+    def score(self) -> float:
+        """Mean log-probability of the labels, each left out."""
+        return float(self.posterior.log_chance.mean())
+
+    @property
+    def converged(self) -> bool:
+        """Whether message passing did."""
+        return self.posterior.end.status == Status.OK
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Converged before not converged, then by score."""
+        return self.converged, self.score if math.isfinite(self.score) else -math.inf
+
+
+def fit_principal(
+    F: Array,
+    y: Labels,
+    n_classes: int,
+    principal: Principal,
+    noise: Channel | None,
+    *,
+    bias: bool,
+    tol: float,
+    max_iter: int,
+) -> PrincipalFit:
+    """At the given noise, or at the noise and exponent with the best leave-one-out score."""
+
+    def run(channel: Channel, exponent: float, tol: float, start: Iterate | None) -> PrincipalFit:
+        prior = principal.prior(exponent, bias)
+        found = correlated_amp(
+            F, y, n_classes, prior, channel, tol=tol, max_iter=max_iter, start=start
+        )
+        return PrincipalFit(found, channel, exponent)
+
+    if noise is not None:
+        return run(noise, 0.0, tol, None)
+    quick = max(tol, _QUICK)
+    best = run(GaussianNoise(_VARIANCES[_FIRST]), 0.0, quick, None)
+    best = _walk(
+        best, _VARIANCES, _FIRST, lambda v, b: run(GaussianNoise(v), 0.0, quick, _after(b))
+    )
+    tilted = _walk(best, _EXPONENTS, 2, lambda e, b: run(best.channel, e, quick, _after(b)))
+    gain = tilted.posterior.log_chance - best.posterior.log_chance
+    if gain.mean() > _CLEAR * gain.std() / math.sqrt(gain.size):
+        best = tilted
+    last = run(best.channel, best.exponent, tol, _after(best))
+    return last if last.converged or not best.converged else replace(last, posterior=best.posterior)
+
+
+def _walk(
+    best: PrincipalFit,
+    values: tuple[float, ...],
+    first: int,
+    run: Callable[[float, PrincipalFit], PrincipalFit],
+) -> PrincipalFit:
+    """From `first` down the list while it gets better, then up; on while nothing has converged."""
+    for direction in (-1, 1):
+        position, moved = first + direction, False
+        while 0 <= position < len(values):
+            found = run(values[position], best)
+            if found.rank > best.rank:
+                best, moved = found, True
+            elif best.converged:
+                break
+            position += direction
+        if moved and best.converged:
+            break
+    return best
+
+
+def _after(found: PrincipalFit) -> Iterate | None:
+    """Where the next run may start."""
+    return found.posterior.end.last if found.converged else None

@@ -1,0 +1,189 @@
+"""The ridge from the data: held-out fields against true refits, weights against repetition."""
+
+from __future__ import annotations
+
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+from sklearn.model_selection import StratifiedKFold
+from sklearn.preprocessing import StandardScaler
+
+from polyceptron.algorithms import fit_erm
+from polyceptron.algorithms.classifiers import ERMClassifier
+from polyceptron.algorithms.data_checks import check_samples
+from polyceptron.algorithms.erm import ridge_path as module
+from polyceptron.algorithms.erm.ridge_path import ridge_path
+from polyceptron.errors import InvalidInput
+from polyceptron.model import CrossEntropy, Teacher
+from polyceptron.model.losses import as_loss
+
+GRID = np.geomspace(1e-3, 10, 7)
+
+
+@pytest.fixture
+def tight(monkeypatch):
+    """The path's fits to many digits, so that what is left is the method's own error."""
+    monkeypatch.setattr(module, "_FOLDS", (1e-14, 1e-6))
+    monkeypatch.setattr(module, "_WHOLE", (1e-14, 1e-6))
+    monkeypatch.setattr(module, "_WORSE", (np.inf, np.inf))
+
+
+def left_out_errors(loss, shape, ridge):
+    """‖z̃ − z of a refit without the sample‖ over that of the fields z of the fit itself."""
+    X, y, _ = Teacher(3, noise="gaussian:0.3").sample(*shape, seed=3)
+    kind, seen = as_loss(loss), []
+    truth = np.empty((y.size, 3))
+    for i in range(y.size):
+        rest = np.arange(y.size) != i
+        fit = fit_erm(X[rest], y[rest], loss, ridge, n_classes=3)
+        truth[i] = X[i] @ fit.weights / np.sqrt(shape[1])
+
+    def score(z, y):
+        seen.append(z)
+        return kind.value(z, y)
+
+    ridge_path(check_samples(X, y, 3), kind, [ridge], score, None)
+    full = X @ fit_erm(X, y, loss, ridge).weights / np.sqrt(shape[1])
+    return np.linalg.norm(seen[0] - truth) / np.linalg.norm(full - truth)
+
+
+@pytest.mark.parametrize("ridge", [0.1, 1.0])
+@pytest.mark.parametrize("shape", [(60, 12), (24, 40)], ids=["tall", "wide"])
+def test_leave_one_out_is_that_of_refits(tight, monkeypatch, shape, ridge):
+    """Exact for the square loss, whose Hessian is constant, a Newton step off for cross-entropy.
+
+    One number for each sample in place of a matrix is much further off.
+    """
+    assert left_out_errors("square", shape, ridge) < 1e-6
+    found = left_out_errors("cross-entropy", shape, ridge)
+    exact = module.leverages
+
+    def scalar(rows, H, ridge):
+        A = exact(rows, H, ridge)
+        return np.einsum("nii->n", A)[:, None, None] / A.shape[1] * np.eye(A.shape[1])
+
+    monkeypatch.setattr(module, "leverages", scalar)
+    assert found < 0.1
+    assert found < 0.5 * left_out_errors("cross-entropy", shape, ridge)
+
+
+def test_cross_validation_is_that_of_refits(tight):
+    X, y, _ = Teacher(3, noise="gaussian:0.3").sample(80, 20, seed=4)
+    folds = [np.arange(80) % 4 == i for i in range(4)]
+    path = ridge_path(check_samples(X, y, 3), CrossEntropy(), GRID, CrossEntropy().value, folds)
+    for ridge, score in zip(path.ridge, path.score, strict=True):
+        losses = []
+        for fold in folds:
+            W = fit_erm(X[~fold], y[~fold], "cross-entropy", ridge).weights
+            losses.append(CrossEntropy().value(X[fold] @ W / np.sqrt(20), y[fold]))
+        assert score == pytest.approx(np.concatenate(losses).mean(), rel=1e-6)
+    assert path.best == path.ridge[path.score.argmin()]
+
+
+def test_loose_fits_order_the_ridges_as_tight_ones():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:600], y[:600]
+    cv = StratifiedKFold(3, shuffle=True, random_state=0)
+    ours = ERMClassifier(ridges=GRID, cv=cv).fit(X, y)
+    scaled = StandardScaler().fit_transform(X)
+    for ridge, score in list(zip(ours.path_["ridge"], ours.path_["score"], strict=True))[1:]:
+        folds = []
+        for train, test in cv.split(X, y):
+            fit = ERMClassifier(ridge=ridge, standardise=False).fit(scaled[train], y[train])
+            folds.append(-np.log(fit.predict_proba(scaled[test])[np.arange(test.size), y[test]]))
+        assert score == pytest.approx(np.concatenate(folds).mean(), rel=0.03)
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine])
+def test_the_choice_is_that_of_scikit_learn(load):
+    """Same grid, same folds: the same ridge, or one of the same score to within its error."""
+    X, y = load(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    cv = StratifiedKFold(5, shuffle=True, random_state=1)
+    ours = ERMClassifier(ridges=GRID, cv=cv, standardise=False).fit(X, y)
+    theirs = LogisticRegressionCV(
+        Cs=np.sort(1 / (GRID * X.shape[1])), cv=cv, scoring="neg_log_loss", tol=1e-8,
+        max_iter=10_000, use_legacy_attributes=False, l1_ratios=(0,),
+    ).fit(X, y)  # fmt: skip
+    scores = dict(zip(np.sort(GRID)[::-1], -theirs.scores_.mean(0).ravel(), strict=True))
+    best = int(ours.path_["score"].argmin())
+    reached = scores[min(scores, key=lambda r: abs(r - ours.ridge_))]
+    assert reached <= min(scores.values()) + 0.5 * ours.path_["standard_error"][best]
+    assert ours.method_ == "cross-validation"
+
+
+@pytest.mark.parametrize("scoring", ["log-loss", "error"])
+@pytest.mark.parametrize("loss", ["cross-entropy", "square"])
+def test_weights_of_samples_are_repetitions(loss, scoring):
+    X, y, _ = Teacher(3, noise="flips:0.1").sample(50, 8, seed=6)
+    copies = np.random.default_rng(0).integers(0, 4, 50)
+    options = {"ridges": GRID, "cv": "leave-one-out", "scoring": scoring, "tol": 1e-10}
+    weighted = ERMClassifier(loss, **options).fit(X, y, sample_weight=copies)
+    repeated = ERMClassifier(loss, **options).fit(np.repeat(X, copies, 0), np.repeat(y, copies))
+    assert weighted.ridge_ == repeated.ridge_
+    np.testing.assert_allclose(weighted.path_["score"], repeated.path_["score"], rtol=1e-3)
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-8)
+
+
+@pytest.mark.parametrize("weight", ["balanced", {0: 1.0, 1: 3.0, 2: 0.5}])
+def test_class_weights_are_those_of_scikit_learn(weight):
+    X, y = load_iris(return_X_y=True)
+    X, y = StandardScaler().fit_transform(X)[20:], y[20:]
+    sample_weight = np.linspace(0.5, 2, y.size)
+    ours = ERMClassifier(ridge=0.3, class_weight=weight, standardise=False, fit_intercept=False)
+    theirs = LogisticRegression(
+        C=1 / (0.3 * 4), class_weight=weight, fit_intercept=False, tol=1e-10, max_iter=10_000
+    )
+    for extra in ({}, {"sample_weight": sample_weight}):
+        np.testing.assert_allclose(
+            ours.fit(X, y, **extra).coef_, theirs.fit(X, y, **extra).coef_, atol=1e-5
+        )
+
+
+def test_sparse_classifiers_are_dense_ones_without_filling_X():
+    rng = np.random.default_rng(1)
+    X = scipy.sparse.random_array((1000, 8000), density=0.003, rng=rng, format="csr")
+    y = np.asarray(X @ rng.standard_normal(8000)) > 0
+    dense = X.toarray()
+    expected = ERMClassifier(ridge=0.1, tol=1e-11).fit(dense, y)
+    tracemalloc.start()
+    found = ERMClassifier(ridge=0.1, tol=1e-11).fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.3 * dense.nbytes
+    scale = np.abs(expected.coef_).max()
+    np.testing.assert_allclose(found.coef_, expected.coef_, atol=1e-10 * scale)
+    np.testing.assert_allclose(found.predict_proba(X), expected.predict_proba(dense), atol=1e-10)
+
+
+def test_a_rare_class_gets_folds_without_a_warning():
+    X, y, _ = Teacher(3).sample(90, 60, seed=1)
+    y[y == 2] = 0
+    y[:2] = 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ERMClassifier(cv=5).fit(X, y).method_ == "cross-validation"
+
+
+def test_bad_choices_are_sentences():
+    X, y = load_iris(return_X_y=True)
+    cases = [
+        ({"ridge": "best"}, "ridge must be 'auto' or a number"),
+        ({"ridges": []}, "ridges must be numbers above 0"),
+        ({"ridges": [0.0, 1.0]}, "ridges must be numbers above 0"),
+        ({"scoring": "accuracy"}, "unknown scoring 'accuracy'"),
+        ({"cv": "folds"}, "cv must be None"),
+        ({"cv": 1}, "2 folds or more"),
+    ]
+    for options, message in cases:
+        with pytest.raises(InvalidInput, match=message):
+            ERMClassifier(**options).fit(X, y)
+    with pytest.raises(InvalidInput, match="0 or more"):
+        ERMClassifier().fit(X, y, sample_weight=np.append(np.ones(149), -1.0))
+    with pytest.raises(InvalidInput, match="leave out what has weight 0"):
+        fit_erm(X, y, sample_weight=np.zeros(150))
