@@ -66,8 +66,11 @@ def solve_newton(
 def uneven_diagonal(design: Design, curvature: Curvature, ridges: Array) -> Array | None:
     """About the Hessian's diagonal (L, d) where some features are far louder than the rest.
 
-    As the column of an intercept is; alike features need none, and go without.
+    As the column of an intercept is; alike features need none, and go without, as do features that
+    are dear to read.
     """
+    if design.reading_is_dear:
+        return None
     squares = design.column_squares
     if squares.max() <= _LOUD * squares.mean():
         return None
