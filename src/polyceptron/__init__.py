@@ -16,6 +16,7 @@ _HOME = {
     "Teacher": "model",
     "Perceptron": "model",
     "finite_prior": "model",
+    "Spectrum": "model",
     "BayesOptimal": "model",
     "ERM": "model",
     "Loss": "model",
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
         Loss,
         Perceptron,
         Prior,
+        Spectrum,
         Teacher,
         finite_prior,
     )

@@ -45,6 +45,7 @@ COLUMNS: tuple[str, ...] = (
     "n_classes",
     "prior",
     "noise",  # of the labels; none, or a channel's name
+    "features",  # a spectrum's name; absent for independent features of unit variance
     "estimator",  # bayes, or the name of a loss
     "ridge",
     "alpha",  # n / d

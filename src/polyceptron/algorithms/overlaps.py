@@ -25,6 +25,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model.arrays import as_numbers
 from polyceptron.model.channels import as_channel
 from polyceptron.model.checks import check_tolerance
+from polyceptron.model.features import as_spectrum
 
 Array = NDArray[np.float64]
 
@@ -55,13 +56,16 @@ class ErrorEstimate(NamedTuple):
     uncertainty: float
 
 
-def overlaps(weights: Any, teacher_weights: Any) -> Overlaps:
-    """m and q of weights (d, k) with teacher weights (d, k).
+def overlaps(weights: Any, teacher_weights: Any, features: Any = "isotropic") -> Overlaps:
+    """m and q of weights (d, k) with teacher weights (d, k), in the covariance of the features.
 
     >>> overlaps([[2.0, 0.0]], [[1.0, -1.0]])
     Overlaps(m=2.0, q=2.0, teacher=2.0)
     """
     W, T = _differences(weights, teacher_weights)
+    spectrum = as_spectrum(features)
+    if not spectrum.isotropic:
+        W, T = W * spectrum.deviations(len(W)), T * spectrum.deviations(len(W))
     size = W.shape[0] * (W.shape[1] - 1)
     return Overlaps(*(float(np.vdot(a, b)) / size for a, b in ((W, T), (W, W), (T, T))))
 
@@ -71,14 +75,16 @@ def exact_generalisation_error(
     teacher_weights: Any,
     *,
     noise: Any = "none",
+    features: Any = "isotropic",
     tol: float | None = None,
     seed: int = 0,
 ) -> ErrorEstimate:
     """ε of the classifier argmax(weightsᵀx) on labels drawn by the teacher; both weights (d, k).
 
     `noise` is the name of a registered noise of the labels, or a `Channel`; without it ε is the
-    error for the rule argmax(teacher_weightsᵀx). Ties go to the first class, as in numpy's argmax.
-    `tol` and `seed` matter where quasi-Monte Carlo is needed, for k ≥ 4 or a noise that is neither
+    error for the rule argmax(teacher_weightsᵀx). `features`, a spectrum or its name, are those of
+    x; what they hide of the teacher is in `teacher.channel`, not in them. Ties go to the first
+    class, as in numpy's argmax. `tol` and `seed` matter where quasi-Monte Carlo is needed, for k ≥ 4 or a noise that is neither
     Gaussian nor flips: the uncertainty to stop at, and the random numbers.
 
     `weights` are the student's, `teacher_weights` those that labelled the data.
@@ -88,6 +94,9 @@ def exact_generalisation_error(
     """
     W, T = _differences(weights, teacher_weights)
     d, k = W.shape
+    spectrum = as_spectrum(features)
+    if not spectrum.isotropic:
+        W, T = W * spectrum.deviations(d), T * spectrum.deviations(d)
     channel = as_channel(noise)
     variance, guesses = channel.utility_variance, k * channel.guess(k)
     tol = check_tolerance(tol, DEFAULT_TOL if k <= 5 else DEFAULT_TOL_MANY)

@@ -26,6 +26,7 @@ def amp(
     prior: options.Prior = "gaussian",
     model: options.Model = "argmax",
     noise: options.Noise = "none",
+    features: options.Features = "isotropic",
     dimension: Annotated[
         int, typer.Option("--dimension", "-d", help="Dimension d of the inputs.")
     ] = 1000,
@@ -53,7 +54,7 @@ def amp(
     """
     from polyceptron.experiments.amp_report import amp_rows, trace_rows
 
-    teacher = options.build_teacher(model, classes, prior, noise, default=3)
+    teacher = options.build_teacher(model, classes, prior, noise, features, default=3)
     alphas = parse_numbers(alpha, "--alpha")
     check_outputs(csv)
     if trace and len(alphas) != 1:

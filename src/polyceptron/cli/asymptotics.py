@@ -16,6 +16,7 @@ def asymptotics(
     prior: options.Prior = "gaussian",
     model: options.Model = "argmax",
     noise: options.Noise = "none",
+    features: options.Features = "isotropic",
     estimator: options.OneEstimator = "cross-entropy",
     ridge: options.OneRidge = "0",
     alpha_max: Annotated[
@@ -31,7 +32,7 @@ def asymptotics(
     from polyceptron.theory.asymptotics import asymptotics as find
 
     check_outputs(csv)
-    teacher = options.build_teacher(model, classes, prior, noise, default=3)
+    teacher = options.build_teacher(model, classes, prior, noise, features, default=3)
     chosen = options.build_estimator(estimator, ridge)
     with waiting(f"solving for {chosen.name} at large α"):
         found = find(teacher, chosen, alpha_max)
@@ -40,6 +41,7 @@ def asymptotics(
         "n_classes": teacher.n_classes,
         "prior": teacher.prior.name,
         "noise": teacher.noise.name,
+        "features": teacher.features.name,
         "estimator": chosen.name,
         "ridge": getattr(chosen, "ridge", None),
         "exponent": found.exponent,

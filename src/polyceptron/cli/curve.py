@@ -28,6 +28,7 @@ def curve(
     prior: options.Prior = "gaussian",
     model: options.Model = "argmax",
     noise: options.Noise = "none",
+    features: options.Features = "isotropic",
     estimator: options.Estimators = ["bayes"],  # noqa: B006  # typer copies it
     ridge: Annotated[
         list[str],
@@ -50,7 +51,7 @@ def curve(
 
     Example: polyceptron curve -k 3 -a 0.5:5:10 -e bayes -e cross-entropy
     """
-    teacher = options.build_teacher(model, classes, prior, noise)
+    teacher = options.build_teacher(model, classes, prior, noise, features)
     alphas = parse_numbers(alpha, "--alpha")
     check_outputs(csv)
     if plot is not None:

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 def registered_names() -> dict[str, tuple[str, ...]]:
     """What the words in braces stand for."""
-    from polyceptron.model import CHANNELS, LOSSES, PRIORS, estimator_names
+    from polyceptron.model import CHANNELS, FEATURES, LOSSES, PRIORS, estimator_names
 
     return {
+        "features": tuple(entry.form for entry in FEATURES.entries),
         "priors": tuple(entry.form for entry in PRIORS.entries),
         "noises": tuple(entry.form for entry in CHANNELS.entries),
         "losses": LOSSES.names,
@@ -90,6 +91,14 @@ Noise = Annotated[
         "--noise", help="Noise of the labels: {noises}.", autocompletion=_complete("noises")
     ),
 ]
+Features = Annotated[
+    str,
+    typer.Option(
+        "--features",
+        help="Spectrum of the inputs: {features}, or a CSV file with columns eigenvalue, signal.",
+        autocompletion=_complete("features"),
+    ),
+]
 Alpha = Annotated[
     str, typer.Option("--alpha", "-a", help="n/d: 0.5,1,2 or a range start:stop:count[:log].")
 ]
@@ -121,16 +130,28 @@ Csv = Annotated[Path | None, typer.Option("--csv", help="Write every column to t
 
 
 def build_teacher(
-    model: str, classes: int | None, prior: str, noise: str, default: int | None = None
+    model: str,
+    classes: int | None,
+    prior: str,
+    noise: str,
+    features: str,
+    default: int | None = None,
 ) -> AnyTeacher:
-    """The teacher that the options describe; the perceptron needs no --classes."""
+    """The teacher that the options describe; the perceptron needs no --classes.
+
+    What was done to make the spectrum a unit one goes to standard error.
+    """
+    from polyceptron.cli.printing import say
     from polyceptron.model import make_teacher
 
     if classes is None:
         classes = 2 if model == "perceptron" else default
     if classes is None:
         raise InvalidInput("--classes is missing: how many classes, 2 or more?")
-    return make_teacher(model, classes, prior, noise)
+    teacher = make_teacher(model, classes, prior, noise, features)
+    if not teacher.features.isotropic:
+        say(f"features: {teacher.features.describe()}")
+    return teacher
 
 
 def build_estimator(name: str, ridge: str) -> Estimator:
@@ -186,4 +207,8 @@ def read_ridge(text: str) -> float | str:
 def describe_teacher(teacher: AnyTeacher) -> str:
     """The problem in words, for the title of a table."""
     noise = "" if teacher.noise.noiseless else f", noise {teacher.noise.name}"
-    return f"{teacher.model}, k = {teacher.n_classes}, {teacher.prior.name} weights{noise}"
+    name = teacher.features.name
+    features = "" if name == "isotropic" else f", features {name if len(name) < 40 else name[:37]}"
+    return (
+        f"{teacher.model}, k = {teacher.n_classes}, {teacher.prior.name} weights{noise}{features}"
+    )

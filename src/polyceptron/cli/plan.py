@@ -29,6 +29,7 @@ def plan(
     prior: options.Prior = "gaussian",
     model: options.Model = "argmax",
     noise: options.Noise = "none",
+    features: options.Features = "isotropic",
     estimator: options.Estimators = [],  # noqa: B006  # typer copies it
     ridge: options.OneRidge = "optimal",
     as_json: options.Json = False,
@@ -44,7 +45,7 @@ def plan(
     polyceptron plan --classes 3 --samples 5000 --dimension 1000
     """
     check_outputs(csv)
-    teacher = options.build_teacher(model, classes, prior, noise, default=3)
+    teacher = options.build_teacher(model, classes, prior, noise, features, default=3)
     given = estimator or list(options.registered_names()["estimators"])
     specs = [
         options.build_estimator(name, ridge if estimator or options.takes_ridge(name) else "0")

@@ -152,6 +152,8 @@ def _show_summary(lines: list[dict[str, Any]]) -> None:
 
 def _heading(line: dict[str, Any]) -> str:
     noise = "" if line["noise"] == "none" else f"noise {line['noise']}"
-    parts = [line["model"], f"k = {line['n_classes']}", line["prior"], noise, line["estimator"]]
+    features = f"features {line['features']}" if line.get("features") else ""
+    parts = [line["model"], f"k = {line['n_classes']}", line["prior"], noise, features]
+    parts.append(line["estimator"])
     parts += [line["source"], f"{line['start']} start" if line.get("start") else ""]
     return ", ".join(part for part in parts if part)

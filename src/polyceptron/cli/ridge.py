@@ -21,6 +21,7 @@ def ridge(
     prior: options.Prior = "gaussian",
     model: options.Model = "argmax",
     noise: options.Noise = "none",
+    features: options.Features = "isotropic",
     estimator: options.OneLoss = "cross-entropy",
     ridges: Annotated[
         str, typer.Option("--ridge", help="λ: numbers or a range (log-spaced).")
@@ -41,7 +42,7 @@ def ridge(
         from polyceptron.report.pictures.matplotlib_figure import check_figure_path
 
         check_figure_path(plot)
-    teacher = options.build_teacher(model, classes, prior, noise, default=3)
+    teacher = options.build_teacher(model, classes, prior, noise, features, default=3)
     alphas = parse_numbers(alpha, "--alpha")
     values = parse_numbers(ridges, "--ridge", log=True)
     with waiting(f"solving at {len(values)} ridges and the best one"):

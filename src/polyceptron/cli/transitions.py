@@ -17,6 +17,7 @@ def transitions(
     prior: options.Prior = "rademacher",
     model: options.Model = "argmax",
     noise: options.Noise = "none",
+    features: options.Features = "isotropic",
     tol: options.Tolerance = None,
     as_json: options.Json = False,
     csv: options.Csv = None,
@@ -25,7 +26,7 @@ def transitions(
 
     Example: polyceptron transitions --classes 3
     """
-    teacher = options.build_teacher(model, classes, prior, noise)
+    teacher = options.build_teacher(model, classes, prior, noise, features)
     check_outputs(csv)
 
     from polyceptron.theory import transitions as find
@@ -66,6 +67,7 @@ def separability(
     classes: options.Classes = None,
     model: options.Model = "argmax",
     noise: options.Noise = "none",
+    features: options.Features = "isotropic",
     tol: options.Tolerance = None,
     as_json: options.Json = False,
     csv: options.Csv = None,
@@ -76,7 +78,7 @@ def separability(
 
     Example: polyceptron separability --classes 3 --noise softmax:2
     """
-    teacher = options.build_teacher(model, classes, "gaussian", noise)
+    teacher = options.build_teacher(model, classes, "gaussian", noise, features)
     check_outputs(csv)
 
     from polyceptron.theory.separability import separability as find

@@ -22,7 +22,7 @@ from polyceptron.theory import curve_rows, state_evolution
 
 AVERAGED = ("m", "q", "V", "generalisation_error", "clean_error", "training_error")
 _SAME = (
-    "model", "n_classes", "prior", "noise", "estimator", "alpha", "branch", "dimension",
+    "model", "n_classes", "prior", "noise", "features", "estimator", "alpha", "branch", "dimension",
     "n_samples",
 )  # fmt: skip
 

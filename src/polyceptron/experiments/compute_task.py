@@ -114,7 +114,10 @@ def _seed(content: Content) -> dict[str, int]:
 
 def _columns(content: Content) -> Row:
     """The columns of a row that are known before it is computed."""
-    names = ("source", "model", "n_classes", "estimator", "ridge", "alpha", "branch", "dimension")
+    names = (
+        "source", "model", "n_classes", "features", "estimator", "ridge", "alpha", "branch",
+        "dimension",
+    )  # fmt: skip
     row = {name: content[name] for name in names if name in content}
     row |= {"prior": content["prior"], "noise": content.get("noise", "none")}
     if row.get("ridge") == "optimal":  # the number is not known
@@ -127,7 +130,9 @@ def _columns(content: Content) -> Row:
 def _teacher(content: Content) -> Any:
     from polyceptron.model import make_teacher
 
-    return make_teacher(content["model"], content["n_classes"], content["prior"], content["noise"])
+    features = content.get("features", "isotropic")
+    problem = (content[name] for name in ("model", "n_classes", "prior", "noise"))
+    return make_teacher(*problem, features=features)
 
 
 def _theory(task: Task) -> list[Row]:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.algorithms import exact_generalisation_error
-from polyceptron.model import Channel
+from polyceptron.model import AnyTeacher
 
 Array = NDArray[np.float64]
 Columns = dict[str, float]
@@ -29,19 +29,21 @@ _N_BINS = 15
 _CHUNK_NUMBERS = 2_000_000  # of a test set held at once
 
 
-def exact_errors(weights: Any, truth: Any, noise: Channel, seed: int = 0) -> Columns:
+def exact_errors(weights: Any, truth: Any, teacher: AnyTeacher, seed: int = 0) -> Columns:
     """Of weights (d, k) and the teacher's (d, k); `seed` is for integrals that need points."""
-    error = exact_generalisation_error(weights, truth, noise=noise, seed=seed)
+    noise, features = teacher.channel, teacher.features
+    error = exact_generalisation_error(weights, truth, noise=noise, features=features, seed=seed)
     columns = {"generalisation_error": error.value, "uncertainty": error.uncertainty}
     if not noise.noiseless:
-        columns["clean_error"] = exact_generalisation_error(weights, truth, seed=seed).value
+        clean = exact_generalisation_error(weights, truth, features=features, seed=seed)
+        columns["clean_error"] = clean.value
     return columns
 
 
 def counted_errors(
     weights: Array,
     truth: Array,
-    noise: Channel,
+    teacher: AnyTeacher,
     n_samples: int,
     seed: int,
     says: Callable[[Array], Array] | None = None,
@@ -53,14 +55,16 @@ def counted_errors(
     Children of the seed: 0 draws the noise of training labels (`teacher.label_generator`), or the
     new inputs where there is no noise; otherwise 1 draws the new inputs and 2 their labels.
     """
+    noise = teacher.channel
     children = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(3)]
     inputs, labels = (children[0], None) if noise.noiseless else children[1:]
     d, k = truth.shape
+    root = teacher.features.deviations(d).T
     scores, bins = np.zeros(2), np.zeros(_N_BINS)
     chunk = max(1, _CHUNK_NUMBERS // d)
     wrong = np.zeros(2, dtype=np.int64)
     for start in range(0, n_samples, chunk):
-        X = inputs.standard_normal((min(chunk, n_samples - start), d))
+        X = inputs.standard_normal((min(chunk, n_samples - start), d)) * root
         own, fields = X @ weights / math.sqrt(d), X @ truth / math.sqrt(d)
         answer, drawn = own.argmax(1), noise.sample(fields, labels)
         wrong += [(answer != drawn).sum(), (answer != fields.argmax(1)).sum()]

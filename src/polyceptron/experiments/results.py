@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SUMMARY_COLUMNS = (
-    "source", "model", "n_classes", "prior", "noise", "estimator", "ridge", "alpha", "dimension",
+    "source", "model", "n_classes", "prior", "noise", "features", "estimator", "ridge", "alpha",
+    "dimension",
     "start", "branch", "instances", "mean", "standard_error", "theory", "theory_uncertainty",
     "deviation", "not_converged", "failed",
 )  # fmt: skip
@@ -32,7 +33,7 @@ QUANTITIES = (
     "test_loss", "brier", "calibration_error",
 )  # fmt: skip
 
-_PROBLEM = ("model", "n_classes", "prior", "noise", "estimator", "ridge", "alpha")
+_PROBLEM = ("model", "n_classes", "prior", "noise", "features", "estimator", "ridge", "alpha")
 
 
 @dataclass

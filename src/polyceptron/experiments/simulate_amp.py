@@ -93,6 +93,7 @@ def run_amp_with_result(
             model=teacher.model,
             n_classes=teacher.n_classes,
             noise=teacher.noise,
+            features=teacher.features,
         )
         wrong = float(np.mean(np.argmax(X @ result.weights.astype(X.dtype), axis=1) != y))
     except MemoryError:
@@ -100,14 +101,14 @@ def run_amp_with_result(
             f"{n} samples in dimension {d} need {np.dtype(dtype).itemsize * n * d / 1e9:.3g} GB: "
             "choose a smaller dimension or alpha"
         ) from None
-    found = overlaps(result.weights, truth)
+    found = overlaps(result.weights, truth, teacher.features)
     V = _mean_variance(result.variance, teacher.n_classes)
     if test_samples is None:
-        errors = exact_errors(result.weights, truth, teacher.noise)
+        errors = exact_errors(result.weights, truth, teacher)
     else:
-        says = partial(_posterior_chances, teacher.noise, V)
+        says = partial(_posterior_chances, teacher.channel, V)
         errors = counted_errors(
-            result.weights, truth, teacher.noise, check_size(test_samples, "test_samples"), number,
+            result.weights, truth, teacher, check_size(test_samples, "test_samples"), number,
             says,
         )  # fmt: skip
     row = make_row(
@@ -134,12 +135,12 @@ def draw_single(teacher: AnyTeacher, n: int, d: int, seed: int) -> Dataset:
     rng = np.random.default_rng(seed)
     labels = teacher.label_generator(rng)
     X, y = np.empty((n, d), np.float32), np.empty(n, np.int64)
-    weights = teacher.draw_weights(rng, d)
+    weights, root = teacher.draw_weights(rng, d), teacher.features.deviations(d).T
     block = max(1, _BLOCK_NUMBERS // d)
     for start in range(0, n, block):
-        rows = rng.standard_normal((min(block, n - start), d))
+        rows = rng.standard_normal((min(block, n - start), d)) * root
         X[start : start + block] = rows
-        y[start : start + block] = teacher.noise.sample(rows @ weights / math.sqrt(d), labels)
+        y[start : start + block] = teacher.channel.sample(rows @ weights / math.sqrt(d), labels)
     return Dataset(X, y, weights)  # type: ignore[arg-type]  # X in its own precision
 
 

@@ -53,14 +53,14 @@ def run_erm(
     fits = fit_erm_path(X, y, chosen, values, n_classes=teacher.n_classes, solver=solver, tol=tol)
     rows = []
     for fit in fits:
-        order = overlaps(fit.weights, truth)
+        order = overlaps(fit.weights, truth, teacher.features)
         if test_samples is None:
-            errors = exact_errors(fit.weights, truth, teacher.noise, seed)
+            errors = exact_errors(fit.weights, truth, teacher, seed)
         else:
             says: Any = chosen.probabilities
             if fit.loss != chosen.name or says(np.zeros((1, teacher.n_classes))) is None:
                 says = None  # a direction has no scale
-            errors = counted_errors(fit.weights, truth, teacher.noise, test_samples, seed, says)
+            errors = counted_errors(fit.weights, truth, teacher, test_samples, seed, says)
         rows.append(
             make_row(
                 source="erm",

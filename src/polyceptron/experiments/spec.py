@@ -84,6 +84,7 @@ class SweepGrid(_Table):
     classes: Annotated[list[fields.Classes], fields.Listed, Field(min_length=1)] = [2]
     prior: Annotated[list[fields.Prior], fields.Listed, Field(min_length=1)] = ["gaussian"]
     noise: Annotated[list[fields.Noise], fields.Listed, Field(min_length=1)] = ["none"]
+    features: Annotated[list[fields.Features], fields.Listed, Field(min_length=1)] = ["isotropic"]
     sources: Annotated[list[Source], fields.Listed, Field(min_length=1)]
     estimators: Annotated[list[fields.Estimator], fields.Listed, Field(min_length=1)] = [BAYES]
     ridge: Annotated[list[fields.Ridge], fields.Ridges] = []
@@ -117,8 +118,9 @@ class SweepGrid(_Table):
             raise ValueError("the sources 'amp' and 'erm' need dimension = [...]")
         if "perceptron" in self.model and self.classes != [2]:
             raise ValueError(f"the model 'perceptron' has classes = [2], got {self.classes}")
-        for n_classes, noise in product(self.classes, self.noise):
-            make_teacher("argmax", n_classes, "gaussian", noise)  # labels may be too random
+        for n_classes, noise, features in product(self.classes, self.noise, self.features):
+            # Labels may be too random, or the noise one that such features do not go with.
+            make_teacher("argmax", n_classes, "gaussian", noise, features)
         if self.dimension:
             if max(self.alpha) * max(self.dimension) > MAX_WHOLE:
                 raise ValueError(f"alpha = {max(self.alpha):g} is too much in these dimensions")

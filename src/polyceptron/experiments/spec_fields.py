@@ -1,7 +1,7 @@
 """The kinds of values in a sweep file, each checked with a sentence.
 
-Names of estimators, priors and noises are those of the registries, read when a file is: a member
-that was registered a moment ago is allowed.
+Names of estimators, priors, noises and features are those of the registries, read when a file is: a
+member that was registered a moment ago is allowed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from polyceptron.model import BayesOptimal, as_channel, as_prior, estimator_names
+from polyceptron.model import BayesOptimal, as_channel, as_prior, as_spectrum, estimator_names
 from polyceptron.model.checks import check_classes, check_ridge
 from polyceptron.ranges import parse_numbers
 
@@ -80,6 +80,11 @@ def _noise_name(value: Any) -> str:
     return as_channel(value).name
 
 
+def _features_name(value: Any) -> str:
+    """A spectrum as text that reads back to the same one."""
+    return as_spectrum(value).name
+
+
 def _estimator_name(value: Any) -> str:
     """One of the estimators that have a name."""
     name = value.replace("_", "-") if isinstance(value, str) else value
@@ -102,6 +107,7 @@ def _ridge(value: Any) -> float | str:
 
 Prior = Annotated[Any, AfterValidator(_prior_name)]
 Noise = Annotated[Any, AfterValidator(_noise_name)]
+Features = Annotated[Any, AfterValidator(_features_name)]
 Estimator = Annotated[Any, AfterValidator(_estimator_name)]
 Classes = Annotated[int, AfterValidator(_classes)]
 Ridge = Annotated[Any, AfterValidator(_ridge)]

@@ -112,7 +112,8 @@ def tidy_table(rows: Iterable[Row]) -> pd.DataFrame:
 
 def sort_key(row: Row) -> tuple[Any, ...]:
     """By problem, estimator and source, then by the numbers; absent values first."""
-    texts = (row.get(name) for name in ("prior", "noise", "estimator", "source", "start", "branch"))
+    names = ("prior", "noise", "features", "estimator", "source", "start", "branch")
+    texts = (row.get(name) for name in names)
     numbers = (row.get(name) for name in ("ridge", "alpha", "dimension", "seed"))
     return (
         str(row.get("model") or ""),

@@ -5,12 +5,11 @@ content, so that the same question has the same key in every sweep, order and ma
 the unit of work: the cases that share one data set (all ridges of an instance) or one piece of
 theory.
 
-    seed path  = (sweep seed, hash of (model, k, prior, α, d[, noise]), instance number)
+    seed path  = (sweep seed, hash of (model, k, prior, α, d[, noise, features]), instance number)
     seed       = first 53 bits of SeedSequence(sweep seed, spawn_key = the rest)
 
-The noise of the labels is in the hash where there is any. An instance therefore depends on nothing
-else in the grid, and all estimators see the same data:
-`teacher.sample(round(alpha * d), d, seed)` draws it again from the `seed` column of a row.
+The noise of the labels and the features are in the hash where there is anything to say. An instance
+therefore depends on nothing else in the grid, and all estimators see the same data: `teacher.sample(round(alpha * d), d, seed)` draws it again from the `seed` column of a row.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:  # a worker needs tasks, not the reading of sweep files
 
 KEY_FORMAT = "polyceptron-task-2"
 BAYES = BayesOptimal.name
-NOISELESS = "none"
+NOISELESS, ISOTROPIC = "none", "isotropic"
 THEORY_BATCH = 8  # points of one theory task: they share work, yet a task stays short
 
 Content = dict[str, Any]
@@ -102,11 +101,14 @@ def seed_path(
     alpha: float,
     dimension: int,
     instance: int,
+    features: str | None = None,
 ) -> tuple[int, ...]:
     """(entropy, four words of the problem's hash, instance): the place of an instance's seed."""
     problem = [model, n_classes, prior, float(alpha), dimension]
-    if noise != NOISELESS:
+    if noise != NOISELESS or features is not None:
         problem.append(noise)
+    if features is not None:
+        problem.append(features)
     digest = hashlib.sha256(_encode(problem).encode()).digest()[:16]
     words = (int.from_bytes(digest[i : i + 4], "big") for i in range(0, 16, 4))
     return (seed, *words, instance)
@@ -141,7 +143,7 @@ def count_rows(spec: SweepSpec) -> int:
     total = 0
     for grid in spec.grid:
         problems = len(grid.model) * len(grid.classes) * len(grid.prior) * len(grid.noise)
-        problems *= len(grid.alpha)
+        problems *= len(grid.features) * len(grid.alpha)
         bayes = BAYES in grid.estimators
         risks = sum(len(grid_ridges(grid.ridge, e)) for e in grid.estimators if e != BAYES)
         per_point = ("amp" in grid.sources) * bayes * len(grid.start)
@@ -158,8 +160,10 @@ def _numbers(grid: SweepGrid) -> range:
 
 
 def _problems(grid: SweepGrid) -> Iterator[Content]:
-    for model, n_classes, prior, noise in product(grid.model, grid.classes, grid.prior, grid.noise):
-        yield {"model": model, "n_classes": n_classes, "prior": prior, "noise": noise}
+    lists = grid.model, grid.classes, grid.prior, grid.noise, grid.features
+    for model, n_classes, prior, noise, features in product(*lists):
+        problem = {"model": model, "n_classes": n_classes, "prior": prior, "noise": noise}
+        yield problem | ({} if features == ISOTROPIC else {"features": features})
 
 
 def _values(content: Content) -> Content:
@@ -193,7 +197,9 @@ def _theory_tasks(spec: SweepSpec, grid: SweepGrid) -> Iterator[Task]:
 def _instance_tasks(spec: SweepSpec, grid: SweepGrid, instance: int) -> Iterator[Task]:
     amp, erm = spec.amp.model_dump(exclude_none=True), spec.erm.model_dump(exclude_none=True)
     for problem, dimension, alpha in product(_problems(grid), grid.dimension, grid.alpha):
-        path = seed_path(spec.sweep.seed, *problem.values(), alpha, dimension, instance)
+        plain = [problem[name] for name in ("model", "n_classes", "prior", "noise")]
+        place = (*plain, alpha, dimension, instance, problem.get("features"))
+        path = seed_path(spec.sweep.seed, *place)
         point = {**problem, "alpha": alpha, "dimension": dimension, "seed_path": list(path)}
         if "amp" in grid.sources:
             for start in grid.start:

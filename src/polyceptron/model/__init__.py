@@ -15,6 +15,7 @@ from polyceptron.model.estimators import (
     estimator_names,
     make_estimator,
 )
+from polyceptron.model.features import FEATURES, Spectrum, as_spectrum
 from polyceptron.model.law import Hats, Law
 from polyceptron.model.losses import LOSSES, CrossEntropy, Loss, MaxMargin, SquareLoss, as_loss
 from polyceptron.model.penalties import PENALTIES, Penalty, Ridge
@@ -34,6 +35,7 @@ from polyceptron.model.teacher import AnyTeacher, Dataset, Perceptron, Teacher, 
 __all__ = [
     "CHANNELS",
     "ERM",
+    "FEATURES",
     "LOSSES",
     "PENALTIES",
     "PRIORS",
@@ -60,11 +62,13 @@ __all__ = [
     "Ridge",
     "SoftmaxNoise",
     "SparseGaussianPrior",
+    "Spectrum",
     "SquareLoss",
     "Teacher",
     "as_channel",
     "as_loss",
     "as_prior",
+    "as_spectrum",
     "estimator_names",
     "finite_prior",
     "make_estimator",

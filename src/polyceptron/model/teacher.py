@@ -6,12 +6,17 @@
 Without noise the label is the argmax. The perceptron is not the k = 2 argmax teacher: with
 Rademacher weights the latter learns from w₁ − w₂ in {−2, 0, 2}. With Gaussian weights the two
 coincide.
+
+Features need not be independent: x = √s g in the eigenbasis of their covariance, and the teacher's
+weights there have variance θ (`model/features`). What the features hide of the teacher is noise of
+its fields, so that labels are drawn, and learnt from, through `channel` = noise + what is hidden.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -20,6 +25,7 @@ from numpy.typing import NDArray
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels import Channel, as_channel
 from polyceptron.model.checks import check_classes, check_size
+from polyceptron.model.features import Spectrum, as_spectrum
 from polyceptron.model.priors import Prior, Row, as_prior
 
 Array = NDArray[np.float64]
@@ -44,10 +50,24 @@ class _Rule:
     n_classes: int
     prior: Prior
     noise: Channel
+    features: Spectrum
+
+    def draw_standard_weights(self, rng: np.random.Generator, dimension: int) -> Array:
+        """W* (d, k) of independent features."""
+        raise NotImplementedError
 
     def draw_weights(self, rng: np.random.Generator, dimension: int) -> Array:
-        """W* (d, k)."""
-        raise NotImplementedError
+        """W* (d, k): each row times √θ."""
+        weights = self.draw_standard_weights(rng, dimension)
+        if self.features.isotropic:
+            return weights
+        scaled: Array = weights * np.sqrt(self.features.at(dimension)[1])[:, None]
+        return scaled
+
+    @cached_property
+    def channel(self) -> Channel:
+        """The noise of labels given what the features show of the teacher's fields."""
+        return self.noise.behind(self.features.hidden)
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -57,6 +77,7 @@ class _Rule:
             "n_classes": self.n_classes,
             "prior": self.prior.name,
             "noise": self.noise.name,
+            **({} if self.features.name == "isotropic" else {"features": self.features.name}),
         }
 
     @property
@@ -66,7 +87,7 @@ class _Rule:
 
     def label_generator(self, rng: np.random.Generator) -> np.random.Generator | None:
         """A child of `rng` for the noise of labels, so that inputs do not depend on the noise."""
-        return None if self.noise.noiseless else rng.spawn(1)[0]
+        return None if self.channel.noiseless else rng.spawn(1)[0]
 
     def sample(self, n_samples: int, dimension: int, seed: Any = None) -> Dataset:
         """Draw W*, then n samples in d dimensions. `seed`: int, SeedSequence or Generator."""
@@ -76,7 +97,9 @@ class _Rule:
         labels = self.label_generator(rng)
         weights = self.draw_weights(rng, d)
         rng.standard_normal(out=X)
-        return Dataset(X, self.noise.sample(X @ weights / math.sqrt(d), labels), weights)
+        if not self.features.isotropic:
+            X *= self.features.deviations(d).T
+        return Dataset(X, self.channel.sample(X @ weights / math.sqrt(d), labels), weights)
 
 
 @dataclass(frozen=True)
@@ -84,7 +107,9 @@ class Teacher(_Rule):
     """The argmax teacher with `n_classes` classes, weights from `prior` and labels with `noise`.
 
     `prior` is the name of a registered prior, a pair (values, probabilities) or a `Prior`; `noise`
-    the name of a registered noise, such as 'gaussian:0.25' or 'flips:0.1', or a `Channel`.
+    the name of a registered noise, such as 'gaussian:0.25' or 'flips:0.1', or a `Channel`;
+    `features` a registered spectrum, such as 'power:1.2:1000', the path of a CSV file, a list of
+    eigenvalues or a `Spectrum`.
 
     >>> Teacher(3, prior="rademacher").reduced_rank
     2
@@ -95,6 +120,7 @@ class Teacher(_Rule):
     n_classes: int
     prior: Prior = field(default="gaussian")  # type: ignore[assignment]  # see __post_init__
     noise: Channel = field(default="none")  # type: ignore[assignment]
+    features: Spectrum = field(default="isotropic")  # type: ignore[assignment]
 
     model: ClassVar[str] = "argmax"
     common_shift: ClassVar[bool] = True  # a shift of all classes' weights changes no label
@@ -103,14 +129,15 @@ class Teacher(_Rule):
         object.__setattr__(self, "n_classes", check_classes(self.n_classes))
         object.__setattr__(self, "prior", as_prior(self.prior))
         object.__setattr__(self, "noise", as_channel(self.noise))
-        self.noise.guess(self.n_classes)  # says so when the noise leaves no rule
+        object.__setattr__(self, "features", as_spectrum(self.features))
+        self.channel.guess(self.n_classes)  # says so when the noise leaves no rule
 
     @property
     def row(self) -> Row:
         """The law of one row of the weights on class differences."""
         return self.prior.row(self.n_classes)
 
-    def draw_weights(self, rng: np.random.Generator, dimension: int) -> Array:
+    def draw_standard_weights(self, rng: np.random.Generator, dimension: int) -> Array:
         return self.prior.sample(rng, (dimension, self.n_classes))
 
 
@@ -128,6 +155,7 @@ class Perceptron(_Rule):
 
     prior: Prior = field(default="rademacher")  # type: ignore[assignment]  # see __post_init__
     noise: Channel = field(default="none")  # type: ignore[assignment]
+    features: Spectrum = field(default="isotropic")  # type: ignore[assignment]
 
     model: ClassVar[str] = "perceptron"
     common_shift: ClassVar[bool] = False
@@ -136,14 +164,15 @@ class Perceptron(_Rule):
     def __post_init__(self) -> None:
         object.__setattr__(self, "prior", as_prior(self.prior))
         object.__setattr__(self, "noise", as_channel(self.noise))
-        self.noise.guess(2)
+        object.__setattr__(self, "features", as_spectrum(self.features))
+        self.channel.guess(2)
 
     @property
     def row(self) -> Row:
         """The law of (−w, w)/√2."""
         return self.prior.single()
 
-    def draw_weights(self, rng: np.random.Generator, dimension: int) -> Array:
+    def draw_standard_weights(self, rng: np.random.Generator, dimension: int) -> Array:
         w = self.prior.sample(rng, (dimension, 1))
         return np.hstack([-w, w]) / math.sqrt(2)
 
@@ -151,14 +180,16 @@ class Perceptron(_Rule):
 AnyTeacher = Teacher | Perceptron
 
 
-def make_teacher(model: str, n_classes: int, prior: Any, noise: Any = "none") -> AnyTeacher:
-    """A teacher from the columns of a row: model, n_classes, prior, noise."""
+def make_teacher(
+    model: str, n_classes: int, prior: Any, noise: Any = "none", features: Any = "isotropic"
+) -> AnyTeacher:
+    """A teacher from the columns of a row: model, n_classes, prior, noise, features."""
     if model == "argmax":
-        return Teacher(n_classes, prior, noise)
+        return Teacher(n_classes, prior, noise, features)
     if model == "perceptron":
         if n_classes != 2:
             raise InvalidInput(f"the classical perceptron has 2 classes, got {n_classes}")
-        return Perceptron(prior, noise)
+        return Perceptron(prior, noise, features)
     raise InvalidInput(f"unknown model {model!r}: allowed are 'argmax' and 'perceptron'")
 
 

@@ -80,13 +80,13 @@ def asymptotics(
     exact = exact_exponent(teacher, estimator)
     few = teacher.n_classes <= 3
     if alpha_max is None:
-        clean = few and teacher.noise.noiseless
+        clean = few and teacher.channel.noiseless
         alpha_max = LARGEST_ALPHA_FEW_CLASSES if clean else LARGEST_ALPHA_MANY_CLASSES
     if not math.isfinite(alpha_max) or not 100 <= alpha_max <= 1e7:
         raise InvalidInput(f"alpha_max must be between 100 and 1e7, got {alpha_max!r}")
     alpha = np.array([alpha_max * RATIO**i for i in range(1 - N_POINTS, 1)])
     error, uncertainty, ridge, states = _curve(teacher, estimator, alpha, exact or 1.0)
-    floor = error_floor(teacher.noise, teacher.n_classes)
+    floor = error_floor(teacher.channel, teacher.n_classes)
     excess = error - floor
     if not (excess > 0).all():
         raise ComputationFailed(
@@ -128,8 +128,8 @@ def exact_exponent(teacher: AnyTeacher, estimator: Estimator) -> float | None:
                 f"faster than any power of alpha: there is no exponent to find"
             )
         return 1.0
-    if not teacher.noise.noiseless:
-        return 1.0 if teacher.noise.width(0.0) > 0 else 0.5
+    if not teacher.channel.noiseless:
+        return 1.0 if teacher.channel.width(0.0) > 0 else 0.5
     return estimator.loss.decay(estimator.ridge)
 
 
@@ -182,7 +182,7 @@ def _exact_constant(
     teacher: AnyTeacher, estimator: Estimator, exponent: float | None, measured: float
 ) -> float | None:
     """C_k: as the loss says, else from two classes (where it is the measurement)."""
-    if exponent is None or not teacher.noise.noiseless:
+    if exponent is None or not (teacher.channel.noiseless and teacher.features.isotropic):
         return None
     k = teacher.n_classes
     if not isinstance(estimator, BayesOptimal):

@@ -44,6 +44,7 @@ from polyceptron.theory.fresh_scores import (
 )
 from polyceptron.theory.generalisation import error_on_labels
 from polyceptron.theory.reliability import reliability
+from polyceptron.theory.ways import loss_at_ridge
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,7 +92,7 @@ def calibration(
     check_teacher(teacher)
     alpha, n_bins = check_alpha(alpha), check_size(n_bins, "n_bins")
     law, own, name, ridge, width, status = _student(teacher, estimator, alpha)
-    k, channel = teacher.n_classes, teacher.noise
+    k, channel = teacher.n_classes, teacher.channel
     best, says = 1.0, own
     if says is None:
         best, says = softened(fresh_fields(channel, k, law))
@@ -152,11 +153,12 @@ def _student(
             raise ComputationFailed(f"the fixed point at alpha {alpha:g} was not found")
         law, name, ridge, spread = solved.law, spec.name, solved.ridge, solved.uncertainty
         says, status = own_says(teacher, spec, law), solved.status
-        if solved.theta.size == 2 or not math.isfinite(solved.q):  # a direction without a scale
+        hard = loss_at_ridge(spec.loss, solved.ridge, teacher, alpha).scale_free
+        if hard or not math.isfinite(solved.q):  # a direction without a scale
             law, says = Law(solved.tau, 1.0, 1.0), None
     step = 1e-4
     errors = error_on_labels(
-        teacher.noise, law.tau * np.exp(np.array([-step, step])), teacher.n_classes
+        teacher.channel, law.tau * np.exp(np.array([-step, step])), teacher.n_classes
     )
     slope = abs(float(errors[1] - errors[0])) / (2 * step)
     width = spread / slope if slope > 0 else 0.0

@@ -26,7 +26,7 @@ N_BINS = 15  # of confidence, even from 1/k to 1
 def own_says(teacher: AnyTeacher, estimator: Any, law: Law) -> Says | None:
     """The student's own probabilities of fields (n, k), if it has any."""
     if isinstance(estimator, BayesOptimal):
-        return lambda omega: label_chances(teacher.noise, omega, law)
+        return lambda omega: label_chances(teacher.channel, omega, law)
     loss = as_erm(estimator).loss
     if loss.probabilities(np.zeros((1, teacher.n_classes))) is None or loss.scale_free:
         return None
@@ -54,7 +54,7 @@ def says_of(teacher: AnyTeacher, estimator: Any, law: Law) -> Says:
 def fresh_loss(teacher: AnyTeacher, estimator: Any, law: Law) -> float:
     """The test loss alone, at a law that is known already."""
     says = says_of(teacher, estimator, law)
-    return float(mean_scores(fresh_fields(teacher.noise, teacher.n_classes, law), says)[0].mean())
+    return float(mean_scores(fresh_fields(teacher.channel, teacher.n_classes, law), says)[0].mean())
 
 
 def fresh_scores(teacher: AnyTeacher, estimator: Any, law: Law) -> dict[str, float]:
@@ -65,11 +65,11 @@ def fresh_scores(teacher: AnyTeacher, estimator: Any, law: Law) -> dict[str, flo
     says, k = own_says(teacher, estimator, law), teacher.n_classes
     if says is None:
         return {}
-    loss, brier = mean_scores(fresh_fields(teacher.noise, k, law), says)
+    loss, brier = mean_scores(fresh_fields(teacher.channel, k, law), says)
     error = 0.0
     if not isinstance(estimator, BayesOptimal):
         edges = np.linspace(1 / k, 1, N_BINS + 1)
-        error = float(reliability(teacher.noise, k, law, says, edges)[-1].value)
+        error = float(reliability(teacher.channel, k, law, says, edges)[-1].value)
     return {
         "test_loss": float(loss.mean()),
         "brier": float(brier.mean()),
@@ -122,7 +122,7 @@ def ridge_for(teacher: AnyTeacher, estimator: Any, alpha: float, target: str) ->
         near[0], law, k = point, point.law, teacher.n_classes
         if target == "test-loss":
             return fresh_loss(teacher, spec, law)
-        bins = reliability(teacher.noise, k, law, says, edges)
+        bins = reliability(teacher.channel, k, law, says, edges)
         return float(bins[-1].value)
 
     grid = np.log(10.0) * np.arange(-3.0, 2.0)

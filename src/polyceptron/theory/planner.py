@@ -64,7 +64,7 @@ def plan(
     """
     check_teacher(teacher)
     error = check_target(error, teacher.n_classes)
-    floor = error_floor(teacher.noise, teacher.n_classes)
+    floor = error_floor(teacher.channel, teacher.n_classes)
     if error <= floor:
         raise InvalidInput(
             f"an error of {error:g} is out of reach: with noise {teacher.noise.name} no rule errs "
@@ -134,7 +134,8 @@ class _Curve:
     def guess(self, error: float) -> float | None:
         """ln α from the two-class twin, for the estimators that are slow at this k."""
         k, estimator = self.teacher.n_classes, self.estimator
-        if k == 2 or isinstance(estimator, BayesOptimal) or not self.teacher.noise.noiseless:
+        plain = self.teacher.channel.noiseless and self.teacher.features.isotropic
+        if k == 2 or isinstance(estimator, BayesOptimal) or not plain:
             return None
         if in_closed_form(erm_sides(self.teacher, estimator.loss, 1.0, 1.0)):
             return None
@@ -144,7 +145,7 @@ class _Curve:
         def error_of_twin(log_alpha: float) -> float:
             twin(log_alpha + shift)
             tau = twin.near[log_alpha + shift].tau
-            return float(error_on_labels(self.teacher.noise, tau, k))
+            return float(error_on_labels(self.teacher.channel, tau, k))
 
         try:
             return _smallest_root(error_of_twin, error, None, _EVERYWHERE)

@@ -7,7 +7,9 @@ Labels with noise can be separated by some weights with probability → 1 below
 and with probability → 0 above (C_y the cone of fields with label y). Given u = tz* + g the
 teacher's fields are Gaussian with mean tu/(1 + t²) and variance 1/(1 + t²): Q is the fields side's
 own average at τ = t, q = 1 + t², V = 1 for the hard constraint without a margin (`LabelCone`), so
-every channel and every k is covered by the same rules.
+every channel and every k is covered by the same rules. A linear map of the inputs changes nothing,
+so that α_s does not depend on the features' spectrum, except that directions without variance do
+not count.
 
 Below α_s a ridge of 0 means max-margin; above it the maximum-likelihood estimate exists.
 """
@@ -62,7 +64,7 @@ def separability(teacher: AnyTeacher, tol: float | None = None) -> Separability:
     k, name = teacher.n_classes, teacher.noise.name
     few = k <= 3
     tol = check_tolerance(tol, 1e-6 if few else 1e-3)
-    if teacher.noise.noiseless:
+    if teacher.channel.noiseless:
         return Separability(teacher.model, k, name, math.inf, 0.0, Status.OK)
     problem = erm_sides(teacher, LabelCone(), 0.0, 1.0)
     found = minimize_scalar(
@@ -85,7 +87,8 @@ def separability(teacher: AnyTeacher, tol: float | None = None) -> Separability:
         if spread <= tol:
             break
     status = Status.OK if spread <= tol else Status.TOLERANCE_NOT_MET
-    return Separability(teacher.model, k, name, value, spread, status)
+    rank = teacher.features.rank
+    return Separability(teacher.model, k, name, rank * value, rank * spread, status)
 
 
 @lru_cache(maxsize=256)

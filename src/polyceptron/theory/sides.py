@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from polyceptron.model.channels import Channel
-from polyceptron.model.features import Spectrum, isotropic
+from polyceptron.model.features import Spectrum
 from polyceptron.model.law import Hats, Law
 from polyceptron.model.losses import Loss
 from polyceptron.model.penalties import Penalty, Ridge
@@ -92,5 +92,5 @@ def erm_sides(teacher: AnyTeacher, loss: Loss, ridge: float, alpha: float) -> Pr
     With a ridge the prior enters by its variance only, which is 1 for every teacher.
     """
     return Problem(
-        teacher.n_classes, teacher.noise, loss, Ridge(ridge), isotropic(), alpha, teacher.row
+        teacher.n_classes, teacher.channel, loss, Ridge(ridge), teacher.features, alpha, teacher.row
     )

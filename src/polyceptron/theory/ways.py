@@ -4,10 +4,11 @@ The plain loop (`theory/loop.py`) always works. In order:
 
 1. ridge 0: what the loss says that λ → 0⁺ means where the data can be separated (max-margin for
    cross-entropy); with noisy labels that is below α_s, and above it the loss without any ridge;
-2. averages in closed form and independent features: the fixed point in closed form;
+2. averages in closed form and a ridge: the fixed point in closed form, up to one scalar equation
+   for correlated features;
 3. a scale-free loss and independent features: two equations;
-4. a ridge and independent features: three equations in which nothing cancels;
-5. anything else, correlated features or another penalty: Newton's method on one round of the loop.
+4. a ridge: three equations in which nothing cancels, shorter for independent features;
+5. any other penalty: Newton's method on one round of the loop.
 
 Each is tested against the plain loop. The Bayes-optimal way, a curve α(q̂), is in
 `theory/bayes_optimal`.
@@ -23,6 +24,7 @@ from polyceptron.theory.erm.equations import (
     Equations,
     IsotropicEquations,
     LoopEquations,
+    RidgeEquations,
     ScaleFreeEquations,
 )
 from polyceptron.theory.separability import alpha_s
@@ -41,8 +43,8 @@ def loss_at_ridge(loss: Loss, ridge: float | str, teacher: AnyTeacher, alpha: fl
         )
     if (
         not found.scale_free
-        or teacher.noise.noiseless
-        or alpha < (limit := alpha_s(teacher.noise, teacher.n_classes))
+        or teacher.channel.noiseless
+        or alpha < (limit := alpha_s(teacher.channel, teacher.n_classes) * teacher.features.rank)
     ):
         return found
     if loss.scale_free:
@@ -55,16 +57,14 @@ def loss_at_ridge(loss: Loss, ridge: float | str, teacher: AnyTeacher, alpha: fl
 
 
 def in_closed_form(problem: Problem) -> bool:
-    """Whether the whole fixed point is explicit."""
-    simple = problem.spectrum.isotropic and problem.penalty.quadratic
-    return simple and problem.explicit(Law(1.0, 1.0, 1.0)) is not None
+    """Whether the whole fixed point is explicit, up to one scalar equation for a spectrum."""
+    return problem.penalty.quadratic and problem.explicit(Law(1.0, 1.0, 1.0)) is not None
 
 
 def equations(problem: Problem) -> Equations:
     """The system to give to Newton's method."""
-    if not (problem.spectrum.isotropic and problem.penalty.quadratic):
-        scale_free = problem.loss.scale_free
-        return LoopEquations(problem.at(ridge=1.0) if scale_free else problem)
-    if problem.loss.scale_free:
-        return ScaleFreeEquations(problem)
-    return IsotropicEquations(problem)
+    simple, scale_free = problem.spectrum.isotropic, problem.loss.scale_free
+    if simple and problem.penalty.quadratic:
+        return ScaleFreeEquations(problem) if scale_free else IsotropicEquations(problem)
+    kind = RidgeEquations if problem.penalty.quadratic else LoopEquations
+    return kind(problem.at(ridge=1.0) if scale_free else problem)

@@ -58,14 +58,14 @@ def test_the_error_on_labels_as_drawn_is_what_a_test_set_counts(noise: str, k: i
     rng = np.random.default_rng(k)
     truth = rng.standard_normal((12, k))
     weights = truth + rng.standard_normal((12, k))
-    channel = as_channel(noise)
-    exact = exact_errors(weights, truth, channel, seed=1)
-    counted = counted_errors(weights, truth, channel, 200_000, seed=2)
+    teacher = pc.Teacher(k, noise=noise)
+    exact = exact_errors(weights, truth, teacher, seed=1)
+    counted = counted_errors(weights, truth, teacher, 200_000, seed=2)
     for name in ("generalisation_error", "clean_error"):
         allowed = 1.5 * (counted["uncertainty"] + exact["uncertainty"])
         assert abs(exact[name] - counted[name]) < allowed
     assert exact["generalisation_error"] > exact["clean_error"] + 0.01
-    other = counted_errors(weights, truth, as_channel("flips:0.3"), 200_000, seed=2)
+    other = counted_errors(weights, truth, pc.Teacher(k, noise="flips:0.3"), 200_000, seed=2)
     gap = abs(other["generalisation_error"] - exact["generalisation_error"])
     assert gap > 4 * counted["uncertainty"]  # another noise would be noticed
 
@@ -90,7 +90,9 @@ def test_test_inputs_are_not_the_noise_of_training_labels() -> None:
             seen.append(fields)
             return noise.sample(fields, rng)
 
-    counted_errors(np.eye(2), np.eye(2), Spy(), 4, seed=5)  # type: ignore[arg-type]
+    teacher = pc.Teacher(2)
+    object.__setattr__(teacher, "channel", Spy())
+    counted_errors(np.eye(2), np.eye(2), teacher, 4, seed=5)
     assert not np.isin(seen[0] * np.sqrt(2), labels).any()
 
 

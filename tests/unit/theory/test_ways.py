@@ -20,12 +20,7 @@ from polyceptron.theory.sides import erm_sides
 from polyceptron.theory.ways import equations, in_closed_form, loss_at_ridge
 
 NOISES = ["none", "gaussian:0.5", "flips:0.1"]
-TWO_LEVELS = Spectrum(np.array([1.6, 0.4]), np.array([0.7, 1.2]), np.array([0.5, 0.5]))
-TWO_LEVELS = replace(  # mean sθ = 1
-    TWO_LEVELS,
-    signal=TWO_LEVELS.signal
-    / float(TWO_LEVELS.fraction @ (TWO_LEVELS.eigenvalues * TWO_LEVELS.signal)),
-)
+TWO_LEVELS = Spectrum([1.6, 0.4], [0.7, 1.2])
 
 
 def plain(problem, level=2, tol=1e-9):
@@ -78,8 +73,7 @@ def test_equations_of_one_round_have_the_same_root(loss):
 
 @pytest.mark.parametrize("loss", [CrossEntropy(), SquareLoss()], ids=lambda loss: loss.name)
 def test_correlated_features_end_where_the_plain_loop_does(loss):
-    problem = replace(erm_sides(pc.Teacher(2), loss, 0.5, 2.0), spectrum=TWO_LEVELS)
-    assert not in_closed_form(problem)
+    problem = erm_sides(pc.Teacher(2, features=TWO_LEVELS), loss, 0.5, 2.0)
     law, point = plain(problem), solve(problem, 1e-8)
     assert point.status == "ok"
     for name in ("tau", "q", "V"):

@@ -29,6 +29,7 @@ from polyceptron.algorithms.message_passing.full_variance import (
 from polyceptron.algorithms.message_passing.iteration import Iterate, iterate
 from polyceptron.algorithms.message_passing.overlap_trace import OverlapTrace
 from polyceptron.algorithms.message_passing.shared_variance import shared_step
+from polyceptron.algorithms.message_passing.whitening import Scaled, Whitened, unwhitened
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels import Channel
 from polyceptron.model.differences import difference_basis
@@ -60,10 +61,12 @@ def amp(
     model: str = "argmax",
     n_classes: int | None = None,
     noise: Any = "none",
+    features: Any = "isotropic",
 ) -> AMPResult:
     """Posterior mean of the teacher's weights given X (n, d) and class indices y (n,).
 
-    X has entries of unit variance (float32 or float64; it is neither copied nor scaled), y holds
+    X has entries of unit variance, or with `features` the variances of that spectrum, largest first
+    (float32 or float64; it is neither copied nor scaled), y holds
     0..k−1, each class at least once unless `n_classes` is given. `prior`: the name of a registered
     prior, a pair (values, probabilities) or a `Prior`. `noise`: the name of a registered noise of
     the labels ('none', 'gaussian:0.25', 'flips:0.1', ...) or a `Channel`. `variances`: 'shared',
@@ -85,10 +88,17 @@ def amp(
     check_choice("model", model, ("argmax", "perceptron"))
     design, y, k = check_samples(X, y, n_classes)
     truth = check_truth(teacher_weights, design.dimension, k)
-    teacher = make_teacher(model, k, prior, noise)
+    teacher = make_teacher(model, k, prior, noise, features)
     tol, max_iter = check_stopping(tol, max_iter, design.dtype)
-    channel, row, basis = teacher.noise, teacher.row, difference_basis(k)
+    channel, basis = teacher.channel, difference_basis(k)
     n, d = design.shape
+    row: Any = teacher.row
+    power = np.ones(d)
+    if not teacher.features.isotropic:
+        s, theta = teacher.features.at(d)
+        design, power = Whitened(design, np.sqrt(s)), s * theta
+        row = Scaled(row, np.sqrt(power))
+        truth = None if truth is None else truth * np.sqrt(s)[:, None]
     # Fewer than a few samples within √V of a boundary would be no information at all.
     floor = (4 / n) ** 2
     weights, V = np.zeros((k - 1, d)), 1.0
@@ -103,9 +113,11 @@ def amp(
         step = matrix_step(design, y, basis, channel, row, floor)
     else:
         step = diagonal_step(design, y, basis, channel, row, floor, _NODES)
-    begin = Iterate(weights, start_variance(V, basis, d) if full else V, np.zeros((k - 1, n)))
+    spread = start_variance(V, basis, d) * (power if start == "uninformed" else 1.0)
+    begin = Iterate(weights, spread if full else V, np.zeros((k - 1, n)))
     trace = OverlapTrace(basis, truth)
     end = iterate(step, begin, tol=tol, max_iter=max_iter, observe=trace)
     found = end.last.variance
     variance = final_variance(found, basis) if full else float(found)
-    return AMPResult.of(end, basis, variance, trace.entries())
+    result = AMPResult.of(end, basis, variance, trace.entries())
+    return result if teacher.features.isotropic else unwhitened(result, teacher.features)

@@ -13,7 +13,7 @@ vanishes, whatever V and Λ are. Gaussian data are needed for convergence, not f
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -23,8 +23,11 @@ from polyceptron.algorithms.message_passing.amp_result import AMPResult
 from polyceptron.algorithms.message_passing.iteration import Iterate, iterate
 from polyceptron.algorithms.message_passing.overlap_trace import OverlapTrace
 from polyceptron.algorithms.message_passing.shared_variance import shared_step
+from polyceptron.algorithms.message_passing.whitening import Scaled, Whitened, unwhitened
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge
+from polyceptron.model.denoisers import Belief
+from polyceptron.model.features import as_spectrum
 from polyceptron.model.losses import Loss, as_loss
 from polyceptron.model.penalties import Penalty, Ridge
 
@@ -42,10 +45,12 @@ def amp_erm(
     max_iter: int = 500,
     teacher_weights: Any = None,
     n_classes: int | None = None,
+    features: Any = "isotropic",
 ) -> AMPResult:
     """The minimiser of the regularised empirical risk, by message passing.
 
-    X (n, d) with entries of unit variance, y (n,) class indices; `loss` a name or a `Loss`. A
+    X (n, d) with entries of unit variance, or with `features` the variances of that spectrum, y
+    (n,) class indices; `loss` a name or a `Loss`. A
     `ridge` of 0 is what the loss says (max-margin for cross-entropy); for max-margin any ridge
     gives the same weights. A `penalty` replaces the ridge. `variance` in the result is V, the
     rescaled susceptibility 1/(λ + Λ); the trace is that of `amp`.
@@ -63,15 +68,21 @@ def amp_erm(
     design, y, k = check_samples(X, y, n_classes)
     truth = check_truth(teacher_weights, design.dimension, k)
     tol, max_iter = check_stopping(tol, max_iter, design.dtype)
+    spectrum, belief = as_spectrum(features), cast("Belief", penalty)
+    if not spectrum.isotropic:
+        root = spectrum.deviations(design.dimension)
+        design, belief = Whitened(design, root[:, 0]), Scaled(penalty, root[:, 0])
+        truth = None if truth is None else truth * root
     basis = class_coordinates(chosen, k)
     r = basis.shape[1]
     begin = Iterate(
         np.zeros((r, design.dimension)), 1 / penalty.strength, np.zeros((r, design.n_samples))
     )
-    step = shared_step(design, y, basis, chosen, penalty, _LEAST_V)
+    step = shared_step(design, y, basis, chosen, belief, _LEAST_V)
     trace = OverlapTrace(basis, truth)
     end = iterate(step, begin, tol=tol, max_iter=max_iter, observe=trace)
-    return AMPResult.of(end, basis, float(end.last.variance), trace.entries())
+    result = AMPResult.of(end, basis, float(end.last.variance), trace.entries())
+    return result if spectrum.isotropic else unwhitened(result, spectrum)
 
 
 def _penalty_above_zero(loss: Loss, ridge: Any) -> tuple[Loss, Penalty]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from polyceptron.errors import InvalidInput
 from polyceptron.model.registry import Registry
 from polyceptron.numerics.orthant import Orthant
 from polyceptron.numerics.winning import Winning
@@ -101,6 +102,18 @@ class Channel(ABC):
     def gaussian_variance(self) -> float | None:
         """Δ if all the channel does is to add Δ to the variance of the fields, else None."""
         return None
+
+    def behind(self, hidden: float) -> Channel:
+        """The channel given fields that show all but a `hidden` share of the teacher's variance.
+
+        z → √(1−δ) z + √δ ξ, in units in which what is shown has variance 1.
+        """
+        if hidden == 0:
+            return self
+        raise InvalidInput(
+            f"features that hide a share of the teacher go with no noise, gaussian or flips, not "
+            f"with {self.name!r}"
+        )
 
     # The rest follows.
 

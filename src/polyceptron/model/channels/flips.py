@@ -23,10 +23,10 @@ class Flips(GaussianNoise):
     rate: float = 0.0
     name: str = field(init=False, default="")
 
-    def __init__(self, rate: float) -> None:
+    def __init__(self, rate: float, variance: float = 0.0) -> None:
         if not (math.isfinite(rate) and 0 < rate < 1):
             raise InvalidInput(f"the rate of flips must be between 0 and 1 − 1/k, got {rate!r}")
-        object.__setattr__(self, "variance", 0.0)
+        object.__setattr__(self, "variance", float(variance))  # of the fields, before any flip
         object.__setattr__(self, "rate", float(rate))
         object.__setattr__(self, "name", f"flips:{float(rate)!r}")
 
@@ -37,6 +37,9 @@ class Flips(GaussianNoise):
     @property
     def gaussian_variance(self) -> float | None:
         return None
+
+    def behind(self, hidden: float) -> Channel:
+        return Flips(self.rate, hidden / (1 - hidden)) if hidden > 0 else self
 
     def guess(self, n_classes: int) -> float:
         a = self.rate / (n_classes - 1)

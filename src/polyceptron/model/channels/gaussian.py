@@ -57,6 +57,9 @@ class GaussianNoise(Channel):
     def utility_variance(self) -> float | None:
         return self.variance
 
+    def behind(self, hidden: float) -> Channel:
+        return GaussianNoise((self.variance + hidden) / (1 - hidden)) if hidden > 0 else self
+
     def width(self, variance: float) -> float:
         return math.sqrt(variance + self.variance)
 

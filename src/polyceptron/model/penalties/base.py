@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
@@ -26,9 +27,27 @@ class Penalty(ABC):
     def denoise(self, gamma: Any, precision: Any) -> RowEstimate:
         """argmin_u Λ‖u‖²/2 − γ·u + P(u) at γ (..., k), and the trace of its derivative in γ."""
 
-    @abstractmethod
+    def level(self, hats: Hats, row: Row) -> Law:
+        """The weights side of independent features: m, q, V of a row of the teacher."""
+        raise NotImplementedError(f"the penalty {self.name!r} says neither level() nor law()")
+
     def law(self, hats: Hats, spectrum: Spectrum, row: Row) -> Law:
-        """The weights side: m, q, V over the features' spectrum and a row of the teacher."""
+        """The weights side over the features' spectrum.
+
+        A coordinate of variance s and signal θ is one of independent features with m̂s√θ, q̂s and
+        V̂s; its m, q and V count s√θ, s and s times.
+        """
+        if spectrum.isotropic:
+            return self.level(hats, row)
+        m = q = V = 0.0
+        for s, theta, share in zip(
+            *(part.tolist() for part in (spectrum.eigenvalues, spectrum.signal, spectrum.fraction)),
+            strict=True,
+        ):
+            root = math.sqrt(theta)
+            here = self.level(Hats(hats.m * s * root, hats.q * s, hats.V * s), row)
+            m, q, V = m + share * s * root * here.m, q + share * s * here.q, V + share * s * here.V
+        return Law.of_overlaps(m, q, V)
 
 
 PENALTIES: Registry[Penalty] = Registry("penalty", Penalty)  # type: ignore[type-abstract]

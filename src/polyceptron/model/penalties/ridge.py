@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polyceptron.model.checks import check_ridge
 from polyceptron.model.denoisers import RowEstimate
@@ -21,6 +22,8 @@ from polyceptron.model.law import Hats, Law
 from polyceptron.model.penalties.base import Penalty
 from polyceptron.model.priors import Row
 from polyceptron.model.registry import Entry
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -47,15 +50,35 @@ class Ridge(Penalty):
 
     def law(self, hats: Hats, spectrum: Spectrum, row: Row) -> Law:
         """m, q, V as above; q − m² is the noise's part plus the spread of s/(λ + V̂s) under sθ."""
-        s, fraction = spectrum.eigenvalues, spectrum.fraction
-        signal = fraction * s * spectrum.signal  # shares of the teacher's field, which sum to 1
-        response = s / (self.strength + hats.V * s)
-        mean = float(signal @ response)
-        m = hats.m * mean
-        rest = hats.q * float(fraction @ response**2)
-        rest += hats.m**2 * float(signal @ (response - mean) ** 2)
-        V = float(fraction @ response)
+        sums = level_sums(self.strength, spectrum, np.array([hats.V]))
+        m = hats.m * float(sums.mean[0])
+        rest = hats.q * float(sums.norm[0]) + hats.m**2 * float(sums.spread[0])
+        V = float(sums.response[0])
         return Law(m / math.sqrt(rest) if rest > 0 else 0.0, m * m + rest, V)
+
+
+class LevelSums(NamedTuple):
+    """Sums over the spectrum of x = s/(λ + V̂s), each (n,) for n values of V̂."""
+
+    response: Array  # ⟨x⟩
+    mean: Array  # ⟨sθ x⟩
+    norm: Array  # ⟨x²⟩
+    spread: Array  # ⟨sθ x²⟩ − ⟨sθ x⟩²
+    kept: Array  # ⟨sθ λ/(λ + V̂s)⟩ = 1 − V̂⟨sθ x⟩: what the ridge holds back of the signal
+
+
+def level_sums(ridge: float, spectrum: Spectrum, V_hat: Array) -> LevelSums:
+    """The sums at V̂ (n,); nothing cancels in the spread or in what is held back."""
+    s, fraction = spectrum.eigenvalues, spectrum.fraction
+    signal = fraction * s * spectrum.signal  # shares of the teacher's field, which sum to 1
+    h = 1 / (ridge + V_hat[:, None] * s)
+    x = s * h
+    middle = float(signal @ s)  # x − x₀ = λ(s − s₀)/((λ + V̂s)(λ + V̂s₀))
+    apart = (s - middle) * h * (ridge / (ridge + V_hat * middle))[:, None]
+    apart = apart - (apart @ signal)[:, None]
+    return LevelSums(
+        x @ fraction, x @ signal, x**2 @ fraction, apart**2 @ signal, ridge * (h @ signal)
+    )
 
 
 ENTRY: Entry[Penalty] = Entry("ridge", "(λ/2) times the squared norm", Ridge, ("strength",), (0.1,))

@@ -89,7 +89,7 @@ def find_series(table: pd.DataFrame, x: str, y: str) -> list[Series]:
 
 def fact(name: str, value: Any) -> str:
     """A value in words: *k = 3*."""
-    if text(value) in ("", "none"):  # no noise goes without saying
+    if text(value) in ("", "none", "isotropic"):  # these go without saying
         return ""
     if isinstance(value, str):
         return _WORDS.get(name, "{}").format(value)

@@ -53,8 +53,8 @@ class PointwiseCurve:
     def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
         self.teacher, self.log2_points = teacher, log2_points
         self.weights = weights_table(teacher, log2_points)
-        self.channel = channel_table(teacher.noise, teacher.n_classes, log2_points)
-        self.perfect = teacher.prior.support is not None and teacher.noise.width(0.0) == 0
+        self.channel = channel_table(teacher.channel, teacher.n_classes, log2_points)
+        self.perfect = teacher.prior.support is not None and teacher.channel.width(0.0) == 0
 
     @property
     def n_replicates(self) -> int:
@@ -83,7 +83,7 @@ class PointwiseCurve:
 
     def errors(self, v: Array) -> Array:
         """Generalisation error on labels as drawn, at residual variance v."""
-        noise, k = self.teacher.noise, self.teacher.n_classes
+        noise, k = self.teacher.channel, self.teacher.n_classes
         if noise.noiseless:
             return self.clean_errors(v)
         v = np.maximum(v, _NO_LESS)

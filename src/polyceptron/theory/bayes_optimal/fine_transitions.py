@@ -65,9 +65,9 @@ def fine_fold(
 def _moments(teacher: AnyTeacher, v: Array, level: int) -> Moments:
     """I and the excess at v (p,): the channel's table where it is exact, else sampled here."""
     k = teacher.n_classes
-    table = channel_table(teacher.noise, k, first_effort(teacher))
+    table = channel_table(teacher.channel, k, first_effort(teacher))
     if table.n_replicates:
-        return channel_moments(teacher.noise, 1 - v, v, k, level)
+        return channel_moments(teacher.channel, 1 - v, v, k, level)
     information, entropy = table(v, np.zeros(v.shape, dtype=np.int64))
     return Moments(information[:, None], (entropy - table.known_entropy)[:, None])
 
@@ -75,7 +75,7 @@ def _moments(teacher: AnyTeacher, v: Array, level: int) -> Moments:
 def _rest(teacher: AnyTeacher) -> float:
     """Relative error of the channel's moments, sampling apart."""
     return (
-        _TABLE_STEP + channel_table(teacher.noise, teacher.n_classes, first_effort(teacher)).error
+        _TABLE_STEP + channel_table(teacher.channel, teacher.n_classes, first_effort(teacher)).error
     )
 
 

@@ -220,7 +220,7 @@ def bayes_rows(
             V=p.v,
             generalisation_error=p.generalisation_error,
             uncertainty=p.uncertainty,
-            clean_error=None if teacher.noise.noiseless else p.clean_error,
+            clean_error=None if teacher.channel.noiseless else p.clean_error,
             other_error=p.other_error,
             free_entropy=p.free_entropy,
             status=p.status,

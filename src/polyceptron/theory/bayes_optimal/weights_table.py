@@ -21,6 +21,7 @@ import numpy as np
 from numpy.polynomial import chebyshev as C
 from numpy.typing import NDArray
 
+from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher
 from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
 from polyceptron.theory.bayes_optimal.channel_table import Index, at, with_mean
@@ -32,15 +33,23 @@ _LAST = 1e8  # q̂ of the last panel of a continuous prior: beyond, its tilted l
 
 
 class GaussianWeights:
-    """v = 1/(1 + q̂), ψ = −(r/2) ln(1 + q̂)."""
+    """v = ⟨p/(1 + q̂p)⟩, ψ = −(r/2)⟨ln(1 + q̂p)⟩ with p = sθ over the features' spectrum.
+
+    Whitened, only the products sθ matter; independent features have p = 1.
+    """
 
     n_replicates = 0
 
     def __init__(self, teacher: AnyTeacher) -> None:
         self.teacher = teacher
+        self.power, self.fraction = teacher.features.power, teacher.features.fraction
 
     def __call__(self, q_hat: Array, column: Index) -> tuple[Array, Array]:
-        return 1 / (1 + q_hat), -0.5 * self.teacher.reduced_rank * np.log1p(q_hat)
+        if len(self.power) == 1 and self.teacher.features.isotropic:
+            return 1 / (1 + q_hat), -0.5 * self.teacher.reduced_rank * np.log1p(q_hat)
+        seen = q_hat[..., None] * self.power
+        v = (self.power / (1 + seen)) @ self.fraction
+        return v, -0.5 * self.teacher.reduced_rank * (np.log1p(seen) @ self.fraction)
 
     def error(self, q_hat: float) -> float:
         """Nothing is lost."""
@@ -240,5 +249,16 @@ def weights_table(teacher: AnyTeacher, log2_points: int) -> WeightsTable:
     """The table that suits the teacher's prior."""
     if teacher.prior.gaussian:
         return GaussianWeights(teacher)
+    if not teacher.features.flat:
+        raise InvalidInput(
+            f"the Bayes-optimal theory of correlated features ({short_name(teacher)}) is for "
+            f"gaussian weights, got the prior {teacher.prior.name!r}"
+        )
     kind = ContinuousWeights if teacher.prior.support is None else FiniteWeights
     return kind(teacher, log2_points)
+
+
+def short_name(teacher: AnyTeacher) -> str:
+    """The features' name, cut where it spells out many levels."""
+    name = teacher.features.name
+    return name if len(name) < 60 else name[:57] + "..."

@@ -14,7 +14,6 @@ from dataclasses import replace
 import numpy as np
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.features import isotropic
 from polyceptron.numerics.normal_max import boundary_density
 from polyceptron.theory.erm.equations import Equations
 from polyceptron.theory.erm.least_squares import solve_square
@@ -109,12 +108,10 @@ def _fitted(theta: Array, n_unknowns: int) -> Array:
 def _twin(problem: Problem) -> Problem | None:
     """An easier problem with nearly the same root.
 
-    Correlated features: independent ones. More than two classes: two classes with as many samples
-    per boundary and direction; when data are plentiful and labels clean only pairs of classes meet,
-    and M, Q, C of k classes are B_k/(k−1) times those of two.
+    More than two classes: two classes with as many samples per boundary and direction; when data
+    are plentiful and labels clean only pairs of classes meet, and M, Q, C of k classes are
+    B_k/(k−1) times those of two.
     """
-    if not problem.spectrum.isotropic:
-        return replace(problem, spectrum=isotropic())
     k = problem.n_classes
     if k == 2 or (problem.ridge == 0 and not problem.loss.scale_free):  # two may lack a minimum
         return None
@@ -136,7 +133,7 @@ def quadratic_guess(problem: Problem, n_unknowns: int) -> Array:
     h = 1.0
     if loss.scale_free:
         # A margin of 1 asks for fields of order 1, whose direction is about that of least squares.
-        base, scale = solve_square(k, c, problem.alpha, 1.0), 2.0
+        base, scale = solve_square(k, c, problem.alpha, 1.0, problem.spectrum), 2.0
     else:
         zero, label = np.zeros((1, k)), np.zeros(1, dtype=np.int64)
         H = loss.hessian(zero, label)[0]
@@ -144,7 +141,8 @@ def quadratic_guess(problem: Problem, n_unknowns: int) -> Array:
         slope = loss.gradient(zero, label)[0]
         beta = float(slope[1:].mean() - slope[0])
         h = h if h > 1e-12 else beta
-        base, scale = solve_square(k, c, problem.alpha, problem.ridge / h), beta / h
+        base = solve_square(k, c, problem.alpha, problem.ridge / h, problem.spectrum)
+        scale = beta / h
     theta = [math.log(base.tau), math.log(base.q) + 2 * math.log(scale), math.log(base.V / h)]
     return np.array(theta[:n_unknowns])
 

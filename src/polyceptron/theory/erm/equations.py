@@ -1,6 +1,6 @@
 """The fixed point of the loop as a root-finding problem in the logarithms of (τ, q, V) (eq. SE).
 
-Three systems with the same roots:
+Four systems with the same roots:
 
 - `LoopEquations`: ln(law after a round) − ln(law before), for any penalty and spectrum.
 - `IsotropicEquations`: for a ridge and independent features V = 1/(λ + V̂), m = m̂V, q = (m̂² + q̂)V²,
@@ -9,6 +9,11 @@ Three systems with the same roots:
 
   The second is m(λ + αC) = αM after integration by parts: for small λ or large α both sides of the
   latter nearly cancel and λ drowns, here nothing does.
+- `RidgeEquations`: a ridge and any spectrum. With x = s/(λ + V̂s) the second becomes
+
+      ⟨sθ λ/(λ + V̂s)⟩ = 1 − ρ² + Dm/M,
+
+  what the ridge holds back of the signal; τ and V are those after a round.
 - `ScaleFreeEquations`: a loss with f ∝ 1/V (max-margin). V drops out, two unknowns remain,
   τ² = αM²/Q and ρ√q = αM at V = 1, and the equation of the ridge gives λV.
 """
@@ -22,6 +27,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from polyceptron.model.law import Hats, Law
+from polyceptron.model.penalties.ridge import level_sums
 from polyceptron.theory.fields.averages import Array, Averages
 from polyceptron.theory.sides import Problem
 
@@ -86,6 +92,20 @@ class IsotropicEquations(LoopEquations):
         balance = _log(p.ridge + p.alpha * a.D_minus) - _log(p.alpha * (pull + a.D_plus))
         third = theta[2] + _log(p.ridge + p.alpha * a.C)
         return np.stack([first, balance, third])
+
+
+@dataclass(frozen=True)
+class RidgeEquations(LoopEquations):
+    """A ridge, and any spectrum."""
+
+    def residual(self, theta: Array, averages: Averages) -> Array:
+        law, a, p = self.law(theta), averages, self.problem
+        sums = level_sums(p.ridge, p.spectrum, p.alpha * a.C)
+        rest = sums.norm * a.Q / p.alpha + sums.spread * a.M**2
+        first = theta[0] - _log(sums.mean * a.M) + 0.5 * _log(rest)
+        slope = law.m / np.maximum(a.M, _FLOOR)
+        balance = _log(sums.kept + slope * a.D_minus) - _log(law.residual + slope * a.D_plus)
+        return np.stack([first, balance, theta[2] - _log(sums.response)])
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,8 @@ def erm_fixed_point(
     if alpha == 0:
         return no_data(problem, math.nan if best else ridge)
     if in_closed_form(problem):
-        ridge = best_square_ridge(teacher.noise, k) if best else ridge
+        if best:
+            ridge = best_square_ridge(teacher.channel, k, alpha, teacher.features)
         return _closed_form(problem.at(ridge=ridge))
     theta, jacobian = (None, None) if start is None else (start.theta, start.jacobian)
     if best:
@@ -198,7 +199,7 @@ def _closed_form(problem: Problem) -> ErmFixedPoint:
     """The square loss."""
     k, alpha = problem.n_classes, problem.alpha
     signal = problem.channel.signal(k)
-    m, q, V, _, tau = solve_square(k, signal, alpha, problem.ridge)
+    m, q, V, _, tau = solve_square(k, signal, alpha, problem.ridge, problem.spectrum)
     law = Law(tau, q, V)
     hats = Hats(0.0, 0.0, alpha / (1 + V))
     if math.isfinite(V):

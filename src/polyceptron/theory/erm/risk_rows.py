@@ -68,7 +68,7 @@ def ridge_rows(
 
 def erm_row(teacher: AnyTeacher, estimator: ERM, point: ErmFixedPoint) -> dict[str, Any]:
     """The row of a fixed point."""
-    noisy = not teacher.noise.noiseless
+    noisy = not teacher.channel.noiseless
     return make_row(
         source="theory",
         **teacher.columns,

@@ -1,0 +1,237 @@
+"""The features' covariance in its eigenbasis, and how the teacher's weights lie along it.
+
+    x ~ N(0, Σ),   s_i   eigenvalues of Σ              θ_i   variance of the teacher's weights there
+
+Inputs and fields have a scale that changes nothing: ⟨s⟩ = 1 and ⟨sθ⟩ = 1, the variance of the
+teacher's fields, with ⟨·⟩ the mean over features. Equal pairs (s_i, θ_i) are one level with its
+fraction of the features. A direction without variance (s = 0) carries nothing and is kept as the
+fraction that is missing to 1. Independent features are one level, s = θ = 1.
+
+A teacher may act on more than the features show: the `hidden` share of the variance of its fields,
+which no linear student can see, acts as Gaussian noise on them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.errors import InvalidInput
+from polyceptron.model.arrays import as_numbers
+
+Array = NDArray[np.float64]
+_LONGEST_NAME = 40  # levels that a name spells out
+_REMEMBERED: dict[str, Spectrum] = {}  # those too long for a name, by their digest
+
+
+class Spectrum:
+    """Levels of the covariance: eigenvalues s (l,), signal θ (l,) and fraction of features (l,).
+
+    Given are eigenvalues s_i ≥ 0, one for each feature or level; the signal θ_i ≥ 0, equal if not
+    given; and the fraction of features of each. They are scaled to ⟨s⟩ = ⟨sθ⟩ = 1; what was divided
+    out is in `mean_eigenvalue` and `mean_signal`.
+
+    >>> two = Spectrum([10, 1], fraction=[0.2, 0.8])
+    >>> [round(float(s), 4) for s in two.eigenvalues], round(two.mean_eigenvalue, 4)
+    ([3.5714, 0.3571], 2.8)
+    """
+
+    def __init__(
+        self,
+        eigenvalues: Any,
+        signal: Any = None,
+        fraction: Any = None,
+        *,
+        name: str | None = None,
+        hidden: float = 0.0,
+        remark: str = "",
+    ) -> None:
+        s = _checked(eigenvalues, "eigenvalues")
+        if s.size == 0:
+            raise InvalidInput("a spectrum needs at least one eigenvalue, got none")
+        theta = np.ones_like(s) if signal is None else _checked(signal, "signal", s.size)
+        share = np.ones_like(s) if fraction is None else _checked(fraction, "fraction", s.size)
+        if not share.sum() > 0:
+            raise InvalidInput("the fractions of a spectrum are all 0")
+        if not 0 <= hidden < 1:
+            raise InvalidInput(f"the hidden share of a teacher is from 0 to below 1, got {hidden}")
+        share = share / share.sum()
+        self.mean_eigenvalue = float(share @ s)
+        if not 0 < self.mean_eigenvalue < math.inf:
+            raise InvalidInput("the eigenvalues of a spectrum are all 0: no feature varies")
+        s = s / self.mean_eigenvalue
+        self.mean_signal = float(share @ (s * theta)) * self.mean_eigenvalue
+        if not 0 < self.mean_signal < math.inf:
+            raise InvalidInput("the signal is 0 wherever a feature varies: there is no rule")
+        theta = theta * (self.mean_eigenvalue / self.mean_signal)
+        self.eigenvalues, self.signal, self.fraction = _merged(s, theta, share)
+        if len(self.fraction) == 1 and abs(self.fraction[0] - 1) < 1e-12:  # to the last digit
+            self.eigenvalues, self.signal, self.fraction = np.ones((3, 1))
+        for part in (self.eigenvalues, self.signal, self.fraction):
+            part.setflags(write=False)
+        self.hidden, self.remark = float(hidden), remark
+        self.name = name if name is not None else self._spelt()
+
+    @property
+    def isotropic(self) -> bool:
+        """Whether the features are independent with unit variance."""
+        return self.flat and bool((self.eigenvalues == 1).all())
+
+    @property
+    def flat(self) -> bool:
+        """Whether sθ = 1 along every direction: whitened, the features are independent ones."""
+        return bool(self.rank == 1 and (np.abs(self.power - 1) < 1e-13).all())
+
+    @property
+    def power(self) -> Array:
+        """sθ (l,): the variance of the teacher's field along a direction of each level."""
+        return self.eigenvalues * self.signal
+
+    @property
+    def rank(self) -> float:
+        """The fraction of directions in which features vary at all."""
+        total = float(self.fraction.sum())
+        return 1.0 if abs(total - 1) < 1e-12 else total
+
+    @property
+    def effective_rank(self) -> float:
+        """⟨s⟩²/⟨s²⟩: 1 for independent features, less for correlated ones."""
+        return 1 / float(self.fraction @ self.eigenvalues**2)
+
+    def at(self, dimension: int) -> tuple[Array, Array]:
+        """s (d,) and θ (d,) of d features, largest first, with ⟨s⟩ = ⟨sθ⟩ = 1 kept.
+
+        Each is the mean over 1/d of the spectrum, so that any d goes with any number of levels.
+        """
+        if self.isotropic:
+            return np.ones(dimension), np.ones(dimension)
+        ends = np.concatenate([[0.0], np.cumsum(self.fraction)])
+        edges = np.linspace(0.0, 1.0, dimension + 1)
+
+        def means(values: Array) -> Array:
+            below = np.concatenate([[0.0], np.cumsum(self.fraction * values)])
+            found: Array = np.diff(np.interp(edges, ends, below)) * dimension
+            return np.maximum(found, 0.0)
+
+        s, power = means(self.eigenvalues), means(self.power)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return s, np.where(s > 0, power / s, 0.0)
+
+    def deviations(self, dimension: int) -> Array:
+        """√s (d, 1): what turns weights into those of features of unit variance."""
+        result: Array = np.sqrt(self.at(dimension)[0])[:, None]
+        return result
+
+    def table(self) -> str:
+        """The levels as CSV text: eigenvalue, signal, fraction; what `as_spectrum` reads back."""
+        rows = zip(self.eigenvalues, self.signal, self.fraction, strict=True)
+        lines = [",".join(repr(float(x)) for x in row) for row in rows]
+        if self.rank < 1:
+            lines.append(f"0.0,0.0,{1 - self.rank!r}")
+        return "\n".join(["eigenvalue,signal,fraction", *lines, ""])
+
+    @classmethod
+    def from_data(cls, X: Any, y: Any = None) -> Spectrum:
+        """The spectrum of the covariance of X (n, d), and with y (n,) the signal along it.
+
+        >>> X = np.random.default_rng(0).standard_normal((500, 3)) * [2.0, 1.0, 1.0]
+        >>> len(Spectrum.from_data(X).eigenvalues)
+        3
+        """
+        from polyceptron.model.features.estimated import estimate
+
+        return estimate(X, y)
+
+    def _spelt(self) -> str:
+        """A name that reads back: the levels themselves, or a digest of too many of them."""
+        if self.isotropic and self.hidden == 0:
+            return "isotropic"
+        if len(self.eigenvalues) <= _LONGEST_NAME and self.hidden == 0 and self.rank == 1:
+            rows = zip(self.eigenvalues, self.fraction, self.signal, strict=True)
+            return "levels:" + ",".join(f"{s!r}x{f!r}@{t!r}" for s, f, t in _floats(rows))
+        name = f"spectrum#{self.digest}"
+        _REMEMBERED[name] = self
+        return name
+
+    @property
+    def digest(self) -> str:
+        """Eight digits of what the numbers are, to nine figures."""
+        parts = (self.eigenvalues, self.signal, self.fraction, [self.hidden])
+        text = " ".join(f"{x:.8e}" for part in parts for x in part)
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spectrum) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def _values(self) -> tuple[Any, ...]:
+        arrays = (self.eigenvalues, self.signal, self.fraction)
+        return (self.name, self.hidden, *(part.tobytes() for part in arrays))
+
+    def __repr__(self) -> str:
+        return f"Spectrum({self.describe()})"
+
+    def describe(self) -> str:
+        """The levels and the normalisation in words."""
+        s, n = self.eigenvalues, len(self.eigenvalues)
+        parts = [self.name] if len(self.name) < 60 else []
+        if n > 1:
+            parts.append(f"{n} levels from {s[-1]:.3g} to {s[0]:.3g}")
+        if self.rank < 1:
+            parts.append(f"{1 - self.rank:.3g} of the directions without variance")
+        if max(abs(self.mean_eigenvalue - 1), abs(self.mean_signal - 1)) > 1e-9:
+            parts.append(
+                f"eigenvalues divided by {self.mean_eigenvalue:.6g} to mean 1, "
+                f"fields by {math.sqrt(self.mean_signal):.6g} to variance 1"
+            )
+        if self.hidden > 0:
+            parts.append(f"{self.hidden:.4g} of the teacher hidden, which acts as noise")
+        return "; ".join([*parts, *([self.remark] if self.remark else [])])
+
+
+@lru_cache(maxsize=1)
+def isotropic() -> Spectrum:
+    """Independent features of unit variance.
+
+    >>> isotropic().isotropic
+    True
+    """
+    return Spectrum(np.ones(1), name="isotropic")
+
+
+def remembered(name: str) -> Spectrum | None:
+    """The spectrum of this process that has this name, for those that are too long to spell."""
+    return _REMEMBERED.get(name)
+
+
+def _checked(values: Any, what: str, size: int | None = None) -> Array:
+    array = np.atleast_1d(as_numbers(values, f"the {what} of a spectrum")).astype(float)
+    if array.ndim != 1:
+        raise InvalidInput(f"the {what} of a spectrum must be a list, got shape {array.shape}")
+    if size is not None and array.size != size:
+        raise InvalidInput(f"a spectrum of {size} eigenvalues has {array.size} values of {what}")
+    bad = array[~(np.isfinite(array) & (array >= 0))]
+    if bad.size:
+        raise InvalidInput(
+            f"the {what} of a spectrum must be finite numbers of 0 or more, got {float(bad[0])!r}"
+        )
+    return array
+
+
+def _merged(s: Array, theta: Array, share: Array) -> tuple[Array, Array, Array]:
+    """Levels of equal (s, θ), largest first, without those of no variance or no features."""
+    keep = (s > 0) & (share > 0)
+    pairs, place = np.unique(np.stack([-s[keep], -theta[keep]]), axis=1, return_inverse=True)
+    fraction = np.bincount(place.ravel(), weights=share[keep])
+    return -pairs[0], -pairs[1], np.asarray(fraction, dtype=float)
+
+
+def _floats(rows: Any) -> list[tuple[float, ...]]:
+    return [tuple(float(x) for x in row) for row in rows]
