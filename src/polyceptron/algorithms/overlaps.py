@@ -84,8 +84,9 @@ def exact_generalisation_error(
     `noise` is the name of a registered noise of the labels, or a `Channel`; without it ε is the
     error for the rule argmax(teacher_weightsᵀx). `features`, a spectrum or its name, are those of
     x; what they hide of the teacher is in `teacher.channel`, not in them. Ties go to the first
-    class, as in numpy's argmax. `tol` and `seed` matter where quasi-Monte Carlo is needed, for k ≥ 4 or a noise that is neither
-    Gaussian nor flips: the uncertainty to stop at, and the random numbers.
+    class, as in numpy's argmax. `tol` and `seed` matter where quasi-Monte Carlo is needed, for
+    k ≥ 4 or a noise that is neither Gaussian nor flips: the uncertainty to stop at, and the random
+    numbers.
 
     `weights` are the student's, `teacher_weights` those that labelled the data.
 

@@ -131,8 +131,8 @@ def _teacher(content: Content) -> Any:
     from polyceptron.model import make_teacher
 
     features = content.get("features", "isotropic")
-    problem = (content[name] for name in ("model", "n_classes", "prior", "noise"))
-    return make_teacher(*problem, features=features)
+    prior, noise = content["prior"], content["noise"]
+    return make_teacher(content["model"], content["n_classes"], prior, noise, features)
 
 
 def _theory(task: Task) -> list[Row]:

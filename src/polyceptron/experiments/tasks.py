@@ -9,7 +9,8 @@ theory.
     seed       = first 53 bits of SeedSequence(sweep seed, spawn_key = the rest)
 
 The noise of the labels and the features are in the hash where there is anything to say. An instance
-therefore depends on nothing else in the grid, and all estimators see the same data: `teacher.sample(round(alpha * d), d, seed)` draws it again from the `seed` column of a row.
+therefore depends on nothing else in the grid, and all estimators see the same data:
+`teacher.sample(round(alpha * d), d, seed)` draws it again from the `seed` column of a row.
 """
 
 from __future__ import annotations

@@ -1,0 +1,241 @@
+"""Correlated features in theory: what must not change, what must, and closed forms beside it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+
+import polyceptron as pc
+from polyceptron.errors import InvalidInput
+from polyceptron.model import CrossEntropy, Hats, Law, MaxMargin, Penalty, Ridge, Spectrum
+from polyceptron.model.features import isotropic
+from polyceptron.theory.bayes_optimal.weights_table import GaussianWeights
+from polyceptron.theory.erm.coarse_root import coarse_root
+from polyceptron.theory.erm.equations import RidgeEquations
+from polyceptron.theory.erm.least_squares import _on_levels, best_square_ridge, solve_square
+from polyceptron.theory.erm.refinement import refine
+from polyceptron.theory.sides import erm_sides
+from polyceptron.theory.ways import equations
+
+TWO = Spectrum([4.0, 0.25], [0.5, 2.0], [0.3, 0.7])
+ALMOST = Spectrum([1.0 + 1e-9, 1.0])  # two levels: the general code at what is one
+
+
+def test_equal_eigenvalues_give_the_numbers_of_independent_features():
+    for k, alpha in ((2, 0.6), (3, 3.0)):
+        flat, near = pc.Teacher(k), pc.Teacher(k, features=ALMOST)
+        assert not near.features.isotropic
+        for loss, ridge in (
+            ("cross-entropy", 0.05), ("cross-entropy", 0), ("square", 0.3), ("square", 0),
+        ):  # fmt: skip
+            one, other = (pc.erm_fixed_point(t, pc.ERM(loss, ridge), alpha) for t in (flat, near))
+            assert other.q == pytest.approx(one.q, rel=2e-6)
+            for name, spread in (
+                ("generalisation_error", "uncertainty"),
+                ("training_error", "training_error_uncertainty"),
+                ("training_loss", "training_loss_uncertainty"),
+            ):
+                allowed = getattr(one, spread) + getattr(other, spread) + 1e-8
+                assert abs(getattr(one, name) - getattr(other, name)) < allowed
+        best = [pc.fixed_points(t, alpha, branch="optimal")[0] for t in (flat, near)]
+        assert best[1].q == pytest.approx(best[0].q, abs=1e-8)
+        assert best[1].free_entropy == pytest.approx(best[0].free_entropy, abs=1e-8)
+
+
+@pytest.mark.parametrize("loss", [CrossEntropy(), MaxMargin()], ids=lambda loss: loss.name)
+def test_general_equations_at_one_level(loss):
+    """`RidgeEquations` on the spectrum that has equations of its own."""
+    problem = erm_sides(pc.Teacher(3), loss, 1.0 if loss.scale_free else 0.01, 3.0)
+    better, general = equations(problem), RidgeEquations(problem)
+    near, far = coarse_root(better), coarse_root(general)
+    assert far.converged
+    law, other = (s.law(refine(s, r, 1e-8).root.theta) for s, r in ((better, near), (general, far)))
+    assert law.tau == pytest.approx(other.tau, rel=1e-6)
+    assert law.q == pytest.approx(other.q, rel=1e-6)
+    weights = GaussianWeights(pc.Teacher(3, features=ALMOST))(np.array([0.3, 2.0]), np.zeros(2))
+    np.testing.assert_allclose(weights[0], 1 / (1 + np.array([0.3, 2.0])), rtol=1e-8)
+    for ridge in (0.0, 0.2):
+        closed, levels = (
+            solve_square(3, 0.4, 0.7, ridge),
+            _on_levels(3, 0.4, 0.7, ridge, isotropic()),
+        )
+        np.testing.assert_allclose(levels[:2], closed[:2], rtol=1e-12)
+        assert levels.tau == pytest.approx(closed.tau, rel=1e-12)
+
+
+def random_matrix_risk(spectrum, c, k, alpha, ridge):
+    """Ridge regression in random-matrix theory: bias and variance by the companion transform v(−λ).
+
+    1/v = λ' + γ⟨s/(1+vs)⟩ with γ = d/n, λ' = λγ for weights that are not divided by √d; the target
+    is c z* plus a part of variance 1/k − c² that no linear rule sees. Training risk is test risk
+    times (λ'v)², the identity behind generalised cross-validation.
+    """
+    s, share, power = spectrum.eigenvalues, spectrum.fraction, spectrum.power
+    gamma = 1 / alpha
+    reg = ridge * gamma
+    v = brentq(
+        lambda v: 1 / v - reg - gamma * float(share @ (s / (1 + v * s))), 1e-12, 1e12, xtol=1e-15
+    )
+    shrunk = v * s / (1 + v * s)
+    left = 1 - gamma * float(share @ shrunk**2)
+    bias = c**2 * float(share @ (power / (1 + v * s) ** 2)) / left
+    variance = (1 / k - c**2) * (1 - left) / left
+    signal = c * float(share @ (power * shrunk))
+    total = bias + variance + 1 / k - c**2
+    return bias + variance, signal, total * (reg * v) ** 2
+
+
+@pytest.mark.parametrize("spectrum", [TWO, pc.Teacher(2, features="power:1.3:400").features])
+@pytest.mark.parametrize(("k", "noise"), [(2, "none"), (4, "flips:0.1")])
+def test_square_loss_against_random_matrix_theory(spectrum, k, noise):
+    teacher = pc.Teacher(k, noise=noise, features=spectrum)
+    c = teacher.channel.signal(k)
+    for alpha, ridge in ((0.5, 0.2), (3.0, 0.01), (1.0, 1e-6)):
+        point = pc.erm_fixed_point(teacher, pc.ERM("square", ridge), alpha)
+        risk, signal, training = random_matrix_risk(spectrum, c, k, alpha, ridge)
+        assert point.m == pytest.approx(signal, rel=1e-9)
+        assert point.q - 2 * c * point.m + c**2 == pytest.approx(risk, rel=1e-8)
+        # Along (1, …, 1) the target is a constant 1/√k without any signal.
+        along = random_matrix_risk(spectrum, 0.0, k, alpha, ridge)[2]
+        loss = ((k - 1) * training + along) / 2
+        assert point.training_loss == pytest.approx(loss, rel=1e-8)
+
+
+def test_best_ridge_of_the_square_loss_is_noise_over_signal_where_every_weight_is_alike():
+    """Equal θ: σ²/c² whatever the eigenvalues, as for Bayesian linear regression."""
+    teacher = pc.Teacher(3, features="levels:5x0.3,0.2x0.7")
+    channel = teacher.channel
+    found = best_square_ridge(channel, 3, 0.8, teacher.features)
+    assert found == pytest.approx(best_square_ridge(channel, 3), rel=1e-5)
+    # A signal in the small directions only, which any ridge would hide: none is best.
+    quiet = pc.Teacher(3, features="levels:10x0.1@0,1x0.9@1")
+    assert pc.optimal_ridge(quiet, "square", 0.3) == 0
+    least = pc.erm_fixed_point(quiet, pc.ERM("square", 0), 0.3).generalisation_error
+    for ridge in (1e-3, 0.1, 1.0):
+        some = pc.erm_fixed_point(quiet, pc.ERM("square", ridge), 0.3)
+        assert some.generalisation_error > least
+
+
+def test_bayes_depends_on_the_products_alone_and_a_ridge_does_not():
+    moved = Spectrum(TWO.eigenvalues * [2.0, 0.5], TWO.signal / [2.0, 0.5], TWO.fraction)
+    one, other = (pc.Teacher(3, noise="flips:0.05", features=s) for s in (TWO, moved))
+    a, b = (pc.fixed_points(t, 2.0, branch="optimal")[0] for t in (one, other))
+    assert a.q == pytest.approx(b.q, rel=1e-12)
+    assert a.free_entropy == pytest.approx(b.free_entropy, rel=1e-12)
+    ridge = [pc.erm_fixed_point(t, pc.ERM("square", 0.5), 2.0).m for t in (one, other)]
+    assert abs(ridge[0] - ridge[1]) > 1e-3
+
+
+def test_scale_of_inputs_and_fields_changes_nothing():
+    scaled = Spectrum(7 * TWO.eigenvalues, 3 * TWO.signal, TWO.fraction)
+    np.testing.assert_allclose(scaled.eigenvalues, TWO.eigenvalues, rtol=1e-14)
+    np.testing.assert_allclose(scaled.signal, TWO.signal, rtol=1e-14)
+
+
+def test_bayes_overlap_is_the_slope_of_the_free_entropy():
+    """2 dψ/dq̂ = −r v with v from its own sum, by differences; and the curve's fixed point."""
+    teacher = pc.Teacher(3, features=TWO)
+    table, q_hat, step = GaussianWeights(teacher), np.array([0.7]), 1e-5
+    v, _ = table(q_hat, np.zeros(1))
+    up, down = (table(q_hat + s, np.zeros(1))[1] for s in (step, -step))
+    assert float((up - down)[0] / step) / 2 == pytest.approx(-float(v[0]), rel=1e-8)
+    direct = sum(
+        f * p * (1 - 0.7 * p / (1 + 0.7 * p)) for f, p in zip(TWO.fraction, TWO.power, strict=True)
+    )
+    assert float(v[0]) == pytest.approx(direct)
+    steps = pc.state_evolution(teacher, 2.0, 200)
+    assert steps.q[-1] == pytest.approx(pc.fixed_points(teacher, 2.0)[0].q, rel=1e-9)
+
+
+def test_other_priors_are_refused_where_the_products_differ():
+    with pytest.raises(InvalidInput, match="is for gaussian weights, got the prior 'rademacher'"):
+        pc.fixed_points(pc.Teacher(2, "rademacher", features=TWO), 1.0)
+    whitened = Spectrum([4.0, 0.25], [0.25, 4.0])  # sθ = 1: independent features in disguise
+    a, b = (
+        pc.fixed_points(t, 1.0)[0].q
+        for t in (pc.Teacher(2, "rademacher", features=whitened), pc.Teacher(2, "rademacher"))
+    )
+    assert a == pytest.approx(b, rel=1e-12)
+    # A ridge sees the variance of the weights only.
+    one = pc.erm_fixed_point(pc.Teacher(2, "rademacher", features=TWO), pc.ERM("square", 1), 1.0)
+    two = pc.erm_fixed_point(pc.Teacher(2, features=TWO), pc.ERM("square", 1), 1.0)
+    assert one.m == two.m
+
+
+def test_separability_does_not_know_the_spectrum():
+    noise = "flips:0.1"
+    flat, two = pc.Teacher(2, noise=noise), pc.Teacher(2, noise=noise, features=TWO)
+    limit = pc.separability(flat).alpha_s
+    assert pc.separability(two).alpha_s == limit
+    above = [pc.erm_fixed_point(t, pc.ERM("cross-entropy", 0), 1.3 * limit) for t in (flat, two)]
+    assert above[1].generalisation_error == pytest.approx(
+        above[0].generalisation_error, abs=2e-6
+    )  # without a ridge a linear map of the inputs changes nothing
+    below = [pc.erm_fixed_point(t, pc.ERM("cross-entropy", 0), 0.6 * limit) for t in (flat, two)]
+    assert abs(below[0].generalisation_error - below[1].generalisation_error) > 1e-3
+    # The norm of max-margin diverges there for both: 1/q falls to 0.
+    for teacher in (flat, two):
+        q = [pc.erm_fixed_point(teacher, "max-margin", share * limit).q for share in (0.9, 0.99)]
+        assert q[1] > 5 * q[0]
+    half = pc.Teacher(2, noise=noise, features="marchenko-pastur:2")  # half of the directions
+    assert pc.separability(half).alpha_s == pytest.approx(limit / 2)
+
+
+def test_double_descent_of_the_square_loss_is_at_the_rank():
+    for features, rank in ((TWO, 1.0), ("marchenko-pastur:2", 0.5)):
+        teacher = pc.Teacher(2, features=features)
+        at = [pc.erm_fixed_point(teacher, pc.ERM("square", 0), rank * x) for x in (0.5, 1, 1.5)]
+        assert [str(p.status) for p in at] == ["ok", "diverges", "ok"]
+        assert at[1].generalisation_error == 0.5
+        assert max(at[0].generalisation_error, at[2].generalisation_error) < 0.45
+        assert (at[0].training_error, at[0].training_loss) == (0.0, 0.0)
+        tiny = pc.erm_fixed_point(teacher, pc.ERM("square", 1e-9), 0.5 * rank)
+        assert tiny.generalisation_error == pytest.approx(at[0].generalisation_error, abs=1e-6)
+
+
+@pytest.mark.parametrize(("a", "b"), [(1.5, 2.0), (2.0, 3.0)])
+def test_exponents_under_power_laws_are_those_of_source_and_capacity(a, b):
+    """Excess risk n^(−(b−1)/b) at the best ridge for sθ ∝ i^(−b), (b − 1) < 2a: the minimax rate.
+
+    In the usual letters capacity a and source r, b = 1 + 2ra: the exponent is 2ra/(1 + 2ra).
+    """
+    d = 1e7  # so many that none is missed, in bins of neighbours
+    edges = np.unique(np.round(np.geomspace(1, d, 400)))
+    i = np.sqrt(edges[1:] * edges[:-1])
+    features = Spectrum(i**-a, i ** (a - b), np.diff(edges))
+    teacher = pc.Teacher(2, noise="gaussian:1", features=features)
+    n = np.array([1000.0, 4000.0])
+    expected = (b - 1) / b
+    square = [
+        1 / pc.erm_fixed_point(teacher, pc.ERM("square", "optimal"), x / d).tau ** 2 for x in n
+    ]
+    bayes = [pc.fixed_points(teacher, x / d, branch="optimal")[0].v for x in n]
+    for values in (square, bayes):
+        slope = -math.log(values[1] / values[0]) / math.log(n[1] / n[0])
+        assert slope == pytest.approx(expected, abs=0.05)
+
+
+class ByLevels(Penalty):
+    """A ridge that says only what it does to independent features."""
+
+    name = "by-levels"
+
+    def __init__(self, strength):
+        self.strength = strength
+
+    def denoise(self, gamma, precision):
+        raise NotImplementedError
+
+    def level(self, hats, row):
+        V = 1 / (self.strength + hats.V)
+        return Law.of_overlaps(hats.m * V, (hats.m**2 + hats.q) * V**2, V)
+
+
+def test_a_penalty_of_one_level_is_carried_over_a_spectrum():
+    hats, row = Hats(1.3, 0.8, 0.6), pc.Teacher(2).row
+    one, other = ByLevels(0.4).law(hats, TWO, row), Ridge(0.4).law(hats, TWO, row)
+    for name in ("m", "q", "V"):
+        assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-12)
