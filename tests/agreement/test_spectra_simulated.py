@@ -1,4 +1,4 @@
-"""Correlated features on drawn data: scikit-learn and message passing, and a spectrum that is wrong.
+"""Correlated features on drawn data: scikit-learn and message passing, and a wrong spectrum.
 
 Two levels at d = 800, α = 2, noisy labels: few instances suffice, since each is close to the limit.
 """

@@ -68,7 +68,7 @@ def summarise(rows: list[Row], theory: Row) -> Row:
     converged = sum(row["status"] == Status.OK for row in rows)
     summary = make_row(
         source="amp-summary",
-        **{name: first[name] for name in _SAME},
+        **{name: first.get(name) for name in _SAME},
         **{name: one.mean for name, one in found.items()},
         uncertainty=spread.get("generalisation_error"),
         status=Status.OK if converged == len(rows) else Status.NOT_CONVERGED,
