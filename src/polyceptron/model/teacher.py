@@ -147,7 +147,7 @@ class Perceptron(_Rule):
 
     W* is (−w*, w*)/√2, whose argmax is the label.
 
-    `prior` and `noise` are those of `Teacher`.
+    `prior`, `noise` and `features` are those of `Teacher`.
 
     >>> Perceptron("rademacher").n_classes
     2

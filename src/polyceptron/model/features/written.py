@@ -78,7 +78,7 @@ def random_features(nonlinearity: str, ratio: float) -> Spectrum:
     """Centred features σ(Fg) of Gaussian g, `ratio` for each latent input; the teacher is in g.
 
     >>> round(random_features("relu", 1.0).hidden, 3)
-    0.442
+    0.447
     """
     if nonlinearity not in NONLINEARITIES:
         allowed = " and ".join(NONLINEARITIES)
