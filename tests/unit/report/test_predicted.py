@@ -34,7 +34,7 @@ def test_on_gaussian_data_the_prediction_is_the_measurement():
 
 def test_the_assumption_is_in_the_result_and_on_the_plot():
     X, y = load_iris(return_X_y=True)
-    curve = predicted_curve(ERMClassifier(), X, y, train_sizes=[0.3, 1.0], cv=3)
+    curve = predicted_curve(ERMClassifier(ridge=0.1), X, y, train_sizes=[0.3, 1.0], cv=3)
     assert "independent Gaussian inputs" in curve.assumption
     assert "d = 4" in curve.assumption
     assert curve.effective_dimension < 3
