@@ -72,6 +72,25 @@ def test_the_page_opens_with_curves_and_every_control_moves_them(visit: Any) -> 
     assert page.get_by_label("Classes k", exact=True).is_disabled()
 
 
+def test_noise_of_the_labels_is_chosen_and_its_level_moved(visit: Any) -> None:
+    page = visit.page
+    visit.open("?k=2&prior=gaussian&estimators=bayes&points=5&low=0.5&high=4")
+    assert page.get_by_label("Level (logarithmic)").is_disabled()
+    page.get_by_label("flipped labels").check()
+    visit.wait_for_setting("noise", "flips")
+    visit.wait_for_curve("floor: the teacher itself", "Math.abs(t.y[0] - 0.1) < 1e-9")
+    level = page.get_by_label("Level (logarithmic)")
+    level.focus()
+    level.press("ArrowRight")
+    visit.wait_for_setting("level", "0.102329")
+    floor = visit.wait_for_curve("floor: the teacher itself", "Math.abs(t.y[0] - 0.102329) < 1e-9")
+    best = visit.wait_for_curve("Bayes-optimal", "t.y.length === 5")
+    assert min(best["y"]) > floor["y"][0]
+    page.get_by_label("softmax labels").check()
+    visit.wait_for_setting("level", "2.0")
+    assert page.locator("#level-value").inner_text() == "slope 2"
+
+
 def test_a_simulation_is_added_another_is_cancelled_and_visitors_do_not_mix(
     server: Any, visit: Any, new_visit: Any
 ) -> None:

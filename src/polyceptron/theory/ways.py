@@ -31,6 +31,10 @@ from polyceptron.theory.separability import alpha_s
 from polyceptron.theory.sides import Problem
 
 
+class NotSeparableHere(InvalidInput):
+    """A margin is asked for where no weights separate the labels."""
+
+
 def loss_at_ridge(loss: Loss, ridge: float | str, teacher: AnyTeacher, alpha: float) -> Loss:
     """The loss that is solved for: itself, or at λ = 0 its limit, or a sentence.
 
@@ -48,7 +52,7 @@ def loss_at_ridge(loss: Loss, ridge: float | str, teacher: AnyTeacher, alpha: fl
     ):
         return found
     if loss.scale_free:
-        raise InvalidInput(
+        raise NotSeparableHere(
             f"{loss.name} needs classes that can be separated, which is so below alpha_s = "
             f"{limit:.6g} for {teacher.n_classes} classes with noise {teacher.noise.name}; "
             f"got alpha {alpha:g}"

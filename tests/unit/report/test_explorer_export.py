@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,35 @@ def test_the_figures_are_plain_json_for_everything_that_can_be_shown(hard: Any) 
             assert figure["data"]
     (errors,) = [t for t in figures[0]["data"] if t["mode"] == "markers"]
     assert all(error > 0 for error in errors["error_y"]["array"])
+
+
+def test_noise_is_in_the_figure_the_lines_and_the_caption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The floor is drawn, and α_s where it is in range; max-margin ends there."""
+    page = make_settings(
+        {"k": 2, "prior": "gaussian", "noise": "flips", "level": 0.1, "low": 1, "high": 4,
+         "points": 4, "estimators": "bayes,max-margin"}
+    )  # fmt: skip
+    curves, others = answers(page)
+    limits = others["limits"]
+    assert limits["floor"] == pytest.approx(0.1)
+    figure = learning_figure(page, curves, None, (), limits)
+    floor = next(trace for trace in figure["data"] if trace["name"].startswith("floor"))
+    assert set(floor["y"]) == {limits["floor"]}
+    assert "α<sub>s</sub>" in json.dumps(figure["layout"], ensure_ascii=False)
+    far = learning_figure(replace(page, high=2.0), curves, None, (), limits)
+    assert "<sub>s</sub>" not in json.dumps(far["layout"], ensure_ascii=False)
+    shown = {row["alpha"]: row.get("generalisation_error") for row in curves["max-margin"]}
+    assert all((shown[a] is None) == (a > limits["alpha_s"]) for a in shown)
+    assert caption(page) == "k = 2, Gaussian weights, flipped labels, rate 0.1"
+    monkeypatch.chdir(tmp_path)
+    exec(compile(python_lines(page), "lines", "exec"), {})
+    table = pd.read_csv("curves.csv")
+    assert set(table.noise) == {"flips:0.1"}
+    best = table[(table.estimator == "bayes") & (table.branch == "optimal")]
+    shown = [r["generalisation_error"] for r in curves["bayes"] if r["branch"] == "optimal"]
+    assert best.generalisation_error.to_list() == pytest.approx(shown, abs=2e-4)
 
 
 def test_nothing_computed_yet_is_an_empty_figure() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyceptron.errors import InvalidInput
-from polyceptron.report.explorer.choices import CHOICES, ESTIMATORS
+from polyceptron.report.explorer.choices import CHOICES, ESTIMATORS, level_range
 from polyceptron.report.explorer.controls import settings_of, shown_values
 from polyceptron.report.explorer.page_settings import LIMITS, PageSettings, make_settings
 from polyceptron.report.explorer.settings_link import from_query, to_query
@@ -30,6 +30,10 @@ def pages(draw: st.DrawFn) -> PageSettings:
     values = {name: draw(st.sampled_from(options)) for name, options in CHOICES.items()}
     values |= {name: draw(numbers(name)) for name in LIMITS}
     values["estimators"] = draw(st.lists(st.sampled_from(ESTIMATORS), min_size=1, unique=True))
+    lowest, highest = level_range(
+        values["noise"], 2 if values["model"] == "perceptron" else values["k"]
+    )
+    values["level"] = draw(st.floats(lowest, highest))
     low = draw(st.floats(0.01, 100))
     values |= {"low": low, "high": low + draw(st.floats(0.01, 800))}
     return make_settings(values)
@@ -48,7 +52,8 @@ def test_controls_give_back_the_settings_to_the_digits_of_a_slider(page: PageSet
     again = make_settings(settings_of(shown_values(page)))
     assert again.ridge == pytest.approx(page.ridge, rel=1e-4)
     assert again.alpha == pytest.approx(page.alpha, rel=1e-4, abs=1e-9)
-    rest = {"ridge": 1.0, "alpha": again.alpha}
+    assert again.level == pytest.approx(page.level, rel=1e-4)
+    rest = {"ridge": 1.0, "alpha": again.alpha, "level": 0.1}
     assert make_settings({**again.as_dict(), **rest}) == make_settings({**page.as_dict(), **rest})
 
 
@@ -155,3 +160,16 @@ def test_who_gives_a_range_means_it() -> None:
     assert from_query("?k=4").settings.range_rule == "follow"
     assert from_query("?k=4&high=2").settings.range_rule == "set"
     assert from_query("?k=4&high=2&range_rule=follow").settings.range_rule == "follow"
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"noise": "pink"}, "noise must be one of none, gaussian, softmax, flips"),
+        ({"noise": "gaussian", "level": "-1"}, "the level of the noise must be a number from"),
+        ({"noise": "flips", "level": 0.6, "k": 2}, "must be below 0.5"),
+    ],
+)
+def test_a_noise_that_there_is_not(asked: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        make_settings(asked)

@@ -6,7 +6,11 @@ prior or an estimator, so that a new one appears on the page by a line here.
 
 from __future__ import annotations
 
-from polyceptron.model import LOSSES, PRIORS
+import math
+from functools import lru_cache
+
+from polyceptron.errors import InvalidInput
+from polyceptron.model import CHANNELS, LOSSES, PRIORS
 from polyceptron.report.style import LABELS
 
 BAYES, AMP = "bayes", "amp"
@@ -15,11 +19,14 @@ ESTIMATORS = (BAYES, *LOSS_NAMES)
 SIMULATIONS = (AMP, *LOSS_NAMES)
 FIRST_DRAWN = (BAYES, "cross-entropy", "square")  # when the page opens
 PRIOR_NAMES: tuple[str, ...] = tuple(prior.name for prior in PRIORS.examples())
+NO_NOISE = "none"
+NOISES = tuple(entry for entry in CHANNELS.entries if len(entry.parameters) <= 1)
 _BY_COST = (BAYES, "square", "max-margin")  # tables and closed forms; any other loss is slower
 
 WORDS: dict[str, dict[str, str]] = {
     "model": {"argmax": "argmax (k classes)", "perceptron": "perceptron (one vector)"},
     "prior": {name: PRIORS.label(name) for name in PRIOR_NAMES},
+    "noise": {entry.name: entry.label for entry in NOISES},
     "estimators": dict.fromkeys(ESTIMATORS, ""),
     "ridge_rule": {"fixed": "the slider's", "optimal": "optimal at each α"},
     "range_rule": {"follow": "follows the transitions", "set": "as set here"},
@@ -31,6 +38,7 @@ WORDS: dict[str, dict[str, str]] = {
         "variance": "variance V",
         "training-error": "training error",
         "training-loss": "training loss",
+        "clean-error": "error against the noiseless rule",
     },
     "simulation": dict.fromkeys(SIMULATIONS, ""),
 }
@@ -42,6 +50,49 @@ CHOICES: dict[str, tuple[str, ...]] = {
 def words_for(setting: str, name: str) -> str:
     """What the page calls a choice; a name without words of its own is its own word."""
     return WORDS[setting].get(name) or LABELS.get(name, name)
+
+
+def noise_name(kind: str, level: float) -> str:
+    """The noise as it is written everywhere else: its kind, and the level if it has one."""
+    return f"{kind}:{level!r}" if noise_parameter(kind) else kind
+
+
+def noise_parameter(kind: str) -> str:
+    """What the level of this kind of noise is called; nothing if it has none."""
+    return next(("".join(entry.parameters) for entry in NOISES if entry.name == kind), "")
+
+
+def first_level(kind: str) -> float:
+    """The level at which a kind of noise is first shown."""
+    return next((entry.example[0] for entry in NOISES if entry.name == kind and entry.example), 1.0)
+
+
+@lru_cache(maxsize=64)
+def level_range(kind: str, n_classes: int) -> tuple[float, float]:
+    """The ends of the slider: factors 500 and 50, or as far as there is such a noise.
+
+    >>> level_range("flips", 3)[1] < 2 / 3
+    True
+    """
+    first = first_level(kind)
+    if not noise_parameter(kind):
+        return first / 500, first * 50
+    low, high = math.log(first), math.log(50 * first)
+    if not _is_noise(kind, math.exp(high), n_classes):
+        for _ in range(12):  # between a level that is one and a level that is none
+            middle = 0.5 * (low + high)
+            is_one = _is_noise(kind, math.exp(middle), n_classes)
+            low, high = (middle, high) if is_one else (low, middle)
+        high = low
+    return first / 500, math.exp(high)
+
+
+def _is_noise(kind: str, level: float, n_classes: int) -> bool:
+    try:
+        CHANNELS.read(noise_name(kind, level)).guess(n_classes)
+    except InvalidInput:
+        return False
+    return True
 
 
 def takes_ridge(name: str) -> bool:

@@ -7,9 +7,16 @@ from typing import Any
 
 from dash import dcc, html
 
-from polyceptron.report.explorer.choices import CHOICES, ESTIMATORS, words_for
+from polyceptron.report.explorer.choices import (
+    CHOICES,
+    ESTIMATORS,
+    level_range,
+    noise_parameter,
+    words_for,
+)
 from polyceptron.report.explorer.page_settings import LIMITS, NAMES, PageSettings
 
+LOGARITHMIC = ("ridge", "level")
 RIDGE_RANGE: dict[str, Any] = {
     "min": math.log10(LIMITS["ridge"].low),
     "max": math.log10(LIMITS["ridge"].high),
@@ -49,6 +56,7 @@ def number(settings: PageSettings, name: str, label: str) -> Any:
 
 def slider(settings: PageSettings, name: str, label: str) -> Any:
     """A slider with its value beside its label."""
+    ranges = {"alpha": alpha_range, "level": noise_range}
     return html.Div(
         [
             html.Div(
@@ -63,7 +71,7 @@ def slider(settings: PageSettings, name: str, label: str) -> Any:
                 type="range",
                 value=shown_values(settings)[name],
                 debounce=0.15,
-                **(alpha_range(settings) if name == "alpha" else RIDGE_RANGE),
+                **(ranges[name](settings) if name in ranges else RIDGE_RANGE),
             ),
         ],
         className="field",
@@ -74,6 +82,19 @@ def alpha_range(settings: PageSettings) -> dict[str, Any]:
     """The ends and the step of the slider of the chosen α."""
     step = float(f"{(settings.high - settings.low) / 400:.3g}")
     return {"min": settings.low, "max": settings.high, "step": step}
+
+
+def noise_range(settings: PageSettings) -> dict[str, Any]:
+    """The ends and the step of the slider of the noise, which is logarithmic."""
+    low, high = level_range(settings.noise, settings.teacher.n_classes)
+    return {"min": round(math.log10(low), 2), "max": math.floor(100 * math.log10(high)) / 100,
+            "step": 0.01}  # fmt: skip
+
+
+def level_words(settings: PageSettings) -> str:
+    """The level of the noise with its name."""
+    name = noise_parameter(settings.noise)
+    return f"{name} {settings.level:.3g}" if name else "none"
 
 
 def radio(settings: PageSettings, name: str, label: str) -> Any:
@@ -103,19 +124,19 @@ def _fieldset(legend: str, content: Any, name: str) -> Any:
 
 
 def shown_values(settings: PageSettings) -> dict[str, Any]:
-    """The value of each control for these settings; the ridge's slider is logarithmic."""
+    """The value of each control for these settings; the sliders of LOGARITHMIC are so."""
     values = settings.as_dict()
-    values["ridge"] = round(math.log10(settings.ridge), 6)
+    values |= {name: round(math.log10(values[name]), 6) for name in LOGARITHMIC}
     return {name: values[name] for name in NAMES}
 
 
 def settings_of(values: dict[str, Any]) -> dict[str, Any]:
     """The settings that the controls' values mean: the inverse of `shown_values`."""
     settings = dict(values)
-    for name in ("ridge", "alpha"):
+    for name in (*LOGARITHMIC, "alpha"):
         try:
             value = float(settings[name])
-            settings[name] = float(f"{10**value if name == 'ridge' else value:.6g}")
+            settings[name] = float(f"{10**value if name in LOGARITHMIC else value:.6g}")
         except (TypeError, ValueError, OverflowError):
             pass  # `make_settings` has the sentence
     return settings

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from polyceptron.errors import InvalidInput
+from polyceptron.model import AnyTeacher
 from polyceptron.report.explorer.choices import (
     BAYES,
     is_closed_form,
@@ -64,6 +65,8 @@ def coarse_to_fine(count: int) -> Iterator[list[int]]:
 def tasks_of(settings: PageSettings) -> list[Task]:
     """Everything the page needs for these settings, quick things first."""
     common = {"model": settings.model, "k": settings.teacher.n_classes, "prior": settings.prior}
+    if settings.noisy:
+        common |= {"noise": settings.noise, "level": settings.level}
     grid = {name: getattr(settings, name) for name in ("low", "high", "scale", "points")}
     curves: list[Task] = []
     for name in quick_first(settings.estimators):
@@ -75,6 +78,8 @@ def tasks_of(settings: PageSettings) -> list[Task]:
         curves.append({"kind": "curve", "estimators": name, **common, **grid, **ridge})
     others: list[Task] = [{"kind": "transitions", **common}] if settings.finite_prior else []
     others.append({"kind": "landscape", "alpha": settings.alpha, **common, "low": 0, "high": 1000})
+    if settings.noisy:
+        others.append({"kind": "limits", **common})
     last = 0 if is_tabled(curves[-1]["estimators"]) else 1
     tasks = [*curves[: len(curves) - last], *others, *curves[len(curves) - last :]]
     if settings.finite_prior and BAYES in settings.estimators:
@@ -130,6 +135,8 @@ def perform(task: Task) -> Iterator[dict[str, Any]]:
 
         tol = 0.01 if teacher.n_classes > 3 else None
         yield {"result": transitions(teacher, tol).as_dict(), "done": 1, "total": 1}
+    elif task["kind"] == "limits":
+        yield {"result": _limits(teacher), "done": 1, "total": 1}
     elif task["kind"] == "landscape":
         from polyceptron.theory.curve_grid import landscape
 
@@ -137,6 +144,16 @@ def perform(task: Task) -> Iterator[dict[str, Any]]:
         yield {"result": found, "done": 1, "total": 1}
     else:
         raise InvalidInput(f"unknown work {task['kind']!r}")
+
+
+def _limits(teacher: AnyTeacher) -> Row:
+    """The error of the teacher itself, and up to where its labels can be separated."""
+    from polyceptron.theory.generalisation import error_floor
+    from polyceptron.theory.separability import separability
+
+    floor = error_floor(teacher.noise, teacher.n_classes)
+    found = separability(teacher, None if teacher.n_classes <= 3 else 0.02)
+    return {"floor": floor, "alpha_s": found.alpha_s}
 
 
 def _curve(settings: PageSettings, name: str) -> Iterator[dict[str, Any]]:

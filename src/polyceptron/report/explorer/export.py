@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from polyceptron.report.explorer.choices import AMP, BAYES, takes_ridge, words_for
+from polyceptron.report.explorer.controls import level_words
 from polyceptron.report.explorer.curve_tasks import Row, fold_tolerance, tolerance
 from polyceptron.report.explorer.page_settings import PageSettings
 from polyceptron.rows import frame
@@ -33,6 +34,8 @@ def caption(settings: PageSettings) -> str:
     """The problem in a line, for a picture that leaves the page."""
     what = "perceptron" if settings.model == "perceptron" else f"k = {settings.k}"
     parts = [what, words_for("prior", settings.prior)]
+    if settings.noisy:
+        parts.append(f"{words_for('noise', settings.noise)}, {level_words(settings)}")
     if any(takes_ridge(name) for name in settings.estimators):
         optimal = settings.ridge_rule == "optimal"
         parts.append("optimal ridge λ" if optimal else f"ridge λ = {settings.ridge:.4g}")
@@ -52,7 +55,7 @@ def python_lines(settings: PageSettings, simulations: Sequence[PageSettings] = (
         "import pandas as pd",
         "",
         "import polyceptron as pc",
-        *sorted(_imports(folded, simulations)),
+        *sorted(_imports(folded, settings.noisy, simulations)),
         "",
         f"teacher = {_teacher(settings)}",
         f"alpha = {_alpha(settings, settings.points)}",
@@ -79,18 +82,29 @@ def python_lines(settings: PageSettings, simulations: Sequence[PageSettings] = (
     for number, simulation in enumerate(simulations, start=1):
         lines += ["", *_simulation(simulation, f"{simulation.simulation} {number}")]
     lines += _DRAW.splitlines()
+    if settings.noisy:
+        lines += [
+            "floor = error_floor(teacher.noise, teacher.n_classes)  # the error of the teacher",
+            'ax.axhline(floor, color="grey", linestyle=":", label="floor")',
+            "separable = pc.separability(teacher).alpha_s  # up to where labels can be separated",
+            f"if {settings.low!r} <= separable <= {settings.high!r}:",
+            '    ax.axvline(separable, color="grey", linestyle=":")',
+        ]
     if settings.finite_prior:
         found = f"pc.transitions({_teacher(settings)}{', tol=0.01' if k > 3 else ''})"
         lines += [
             f"found = {found}",
             "for value in (found.alpha_it, found.alpha_algo):",
-            '    ax.axvline(value, color="grey", linestyle="--")',
+            "    if value is not None:",
+            '        ax.axvline(value, color="grey", linestyle="--")',
         ]
     return "\n".join([*lines, *_axes(settings)]) + "\n"
 
 
-def _imports(folded: bool, simulations: Sequence[PageSettings]) -> set[str]:
+def _imports(folded: bool, noisy: bool, simulations: Sequence[PageSettings]) -> set[str]:
     needed = {"from polyceptron.theory.curve_grid import fold_grid"} if folded else set()
+    if noisy:
+        needed.add("from polyceptron.theory.generalisation import error_floor")
     for one in simulations:
         kind = "amp" if one.simulation == AMP else "erm"
         needed.add(f"from polyceptron.experiments.simulate_{kind} import run_{kind}")
@@ -113,6 +127,8 @@ def _axes(settings: PageSettings) -> list[str]:
 
 def _teacher(settings: PageSettings) -> str:
     words = f'"{settings.prior}"'
+    if settings.noisy:
+        words += f', "{settings.noise_name}"'
     if settings.model == "perceptron":
         return f"pc.Perceptron({words})"
     return f"pc.Teacher({settings.k}, {words})"

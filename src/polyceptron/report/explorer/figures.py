@@ -25,7 +25,20 @@ SHOWN = {
     "variance": "variance V",
     "training-error": "training error",
     "training-loss": "training loss",
+    "clean-error": "error against the noiseless rule",
 }
+
+
+PHASES = (
+    "perfect learning is impossible here",
+    "hard phase: perfect learning is best, AMP stays behind",
+    "easy phase: AMP learns perfectly",
+)
+NOISY_PHASES = (
+    "little is learnt: the best error has not jumped down yet",
+    "hard phase: the best error is low, AMP stays behind",
+    "easy phase: AMP reaches the best error",
+)
 
 
 def learning_figure(
@@ -33,15 +46,21 @@ def learning_figure(
     curves: Mapping[str, Sequence[Row]],
     transitions: Mapping[str, Any] | None,
     simulations: Sequence[Simulated] = (),
+    limits: Mapping[str, Any] | None = None,
 ) -> Figure:
-    """Generalisation error against α."""
+    """Generalisation error against α; with noisy labels its floor, and α_s."""
     traces = [
         line(part, "generalisation_error", *look) for look, part in _lines(curves, transitions)
     ]
     traces += [symbols(one, "generalisation_error") for one in simulations]
     marks, shades = _transitions(state, transitions)
     marks = (Mark(state.alpha, colour=FAINT), *marks)
-    y = _vertical("generalisation error ε", state)
+    if limits is not None:
+        traces.append(_floor(state, limits["floor"]))
+        if state.low <= limits["alpha_s"] <= state.high:
+            words = f"α_{{s}} = {limits['alpha_s']:.4g}"
+            marks = (*marks, Mark(limits["alpha_s"], words, "right", "dot", QUIET))
+    y = _vertical("generalisation error ε" + ", labels as drawn" * state.noisy, state)
     return _figure(Panel(tuple(traces), Axis(ALPHA, state.scale), y, marks, shades), state)
 
 
@@ -88,7 +107,12 @@ def landscape_figure(state: PageSettings, found: Mapping[str, Any] | None, phase
     looks = {
         "optimal": ("best: Bayes-optimal", "star", COLOURS["bayes"], 1.9),
         "amp": ("reached by AMP", "circle", COLOURS["amp"], 1.25),
-        "informed": ("perfect learning", "diamond-open", COLOURS["cross-entropy"], 1.4),
+        "informed": (
+            "reached from the teacher" if state.noisy else "perfect learning",
+            "diamond-open",
+            COLOURS["cross-entropy"],
+            1.4,
+        ),
         "unstable": ("barrier", "circle-open", COLOURS["unstable"], 1.25),
     }
     traces = [curve]
@@ -116,13 +140,12 @@ def phase_words(state: PageSettings, transitions: Mapping[str, Any] | None) -> s
     """Where the chosen α lies, in a few words."""
     if not state.finite_prior:
         return "no transition: the error decays smoothly"
-    if not transitions or transitions.get("alpha_it") is None:
+    if not transitions:
         return ""
-    if state.alpha < transitions["alpha_it"]:
-        return "perfect learning is impossible here"
-    if state.alpha < transitions["alpha_algo"]:
-        return "hard phase: perfect learning is best, AMP stays behind"
-    return "easy phase: AMP learns perfectly"
+    if transitions.get("alpha_it") is None:
+        return "no transition at this noise: the error decays smoothly" if state.noisy else ""
+    place = (state.alpha >= transitions["alpha_it"]) + (state.alpha >= transitions["alpha_algo"])
+    return (NOISY_PHASES if state.noisy else PHASES)[place]
 
 
 def _lines(
@@ -138,6 +161,14 @@ def _lines(
     return found
 
 
+def _floor(state: PageSettings, floor: float) -> Trace:
+    """The error of the teacher itself, below which nobody gets."""
+    return Trace(
+        (state.low, state.high), (floor, floor), colour=FAINT, dash="dot",
+        label="floor: the teacher itself", hover=f"<br>ε {floor:.6g}",
+    )  # fmt: skip
+
+
 def _vertical(label: str, state: PageSettings) -> Axis:
     """The vertical axis as the page asks for it."""
     return Axis(label, state.error_scale, 0.0 if state.error_scale == "linear" else None)
@@ -147,7 +178,7 @@ def _figure(panel: Panel, state: PageSettings) -> Figure:
     figure = render_plotly(Picture((panel,)))
     # Zooming survives new results, not a new problem.
     figure["layout"]["uirevision"] = (
-        f"{state.model}{state.k}{state.prior}{state.low}{state.high}{state.scale}"
+        f"{state.model}{state.k}{state.prior}{state.noise_name}{state.low}{state.high}{state.scale}"
         f"{state.error_scale}{state.shown}"
     )
     return figure

@@ -82,6 +82,8 @@ def _controls(settings: PageSettings) -> Any:
             radio(settings, "model", "Model"),
             number(settings, "k", "Classes k"),
             radio(settings, "prior", "Weights of the teacher"),
+            radio(settings, "noise", "Noise of the labels"),
+            slider(settings, "level", "Level (logarithmic)"),
             html.H2("Estimators"),
             estimator_boxes(settings),
             slider(settings, "ridge", "Ridge λ (logarithmic)"),

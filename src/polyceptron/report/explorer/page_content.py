@@ -30,6 +30,7 @@ from polyceptron.report.explorer.theory_queue import TheoryQueue
 from polyceptron.report.explorer.traces import Simulated
 from polyceptron.report.style import LABELS
 
+KINDS = {"limits": "floor and separability"}
 QUICK_WAIT, SLOW_WAIT = 0.7, 0.1  # seconds to wait for an answer before showing what there is
 
 
@@ -41,6 +42,7 @@ class PageContent:
         self.simulations: list[Simulation | None] = []
         self.curves: dict[str, list[dict[str, Any]]] = {}
         self.transitions: dict[str, Any] | None = None
+        self.limits: dict[str, Any] | None = None
         self.landscape: dict[str, Any] | None = None
         self.fold: list[dict[str, Any]] = []
         self.pending: list[str] = []
@@ -50,7 +52,7 @@ class PageContent:
             key = key_of(task)
             answer = theory.answer(key)
             name = task.get("estimators")
-            words = str(LABELS.get(name, name) if name else task["kind"])
+            words = str(LABELS.get(name, name) if name else KINDS.get(task["kind"], task["kind"]))
             marks.append(f"{key}{answer.done}{answer.complete}")
             if not answer.complete:
                 part = f" {answer.done} of {answer.total}" if answer.total > 1 else ""
@@ -112,7 +114,9 @@ class PageContent:
         """The three figures, by the ids of their graphs."""
         settings, phase = self.settings, phase_words(self.settings, self.transitions)
         return {
-            "learning": learning_figure(settings, self.curves, self.transitions, self.simulated),
+            "learning": learning_figure(
+                settings, self.curves, self.transitions, self.simulated, self.limits
+            ),
             "order": order_figure(settings, self.curves, self.transitions, self.simulated),
             "landscape": landscape_figure(settings, self.landscape, phase),
         }

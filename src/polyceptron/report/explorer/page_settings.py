@@ -23,6 +23,8 @@ from polyceptron.report.explorer.choices import (
     CHOICES,
     ESTIMATORS,
     FIRST_DRAWN,
+    NO_NOISE,
+    noise_name,
     takes_ridge,
 )
 
@@ -38,6 +40,7 @@ class Limit(NamedTuple):
 
 LIMITS = {
     "k": Limit("the number of classes k", 2, 50, True),
+    "level": Limit("the level of the noise", 1e-6, 1e6, False),
     "ridge": Limit("the ridge λ", 1e-6, 1e4, False),
     "low": Limit("the smallest α", 0, 1000, False),
     "high": Limit("the largest α", 0.01, 1000, False),
@@ -57,6 +60,8 @@ class PageSettings:
     model: str = "argmax"
     k: int = 3
     prior: str = "rademacher"
+    noise: str = NO_NOISE
+    level: float = 0.25
     estimators: tuple[str, ...] = FIRST_DRAWN
     ridge: float = 0.1
     ridge_rule: str = "fixed"
@@ -78,7 +83,20 @@ class PageSettings:
     def teacher(self) -> AnyTeacher:
         """The rule to be learnt; the perceptron has two classes whatever k says."""
         prior: Any = self.prior
-        return Perceptron(prior) if self.model == "perceptron" else Teacher(self.k, prior)
+        noise: Any = self.noise_name
+        if self.model == "perceptron":
+            return Perceptron(prior, noise)
+        return Teacher(self.k, prior, noise)
+
+    @property
+    def noise_name(self) -> str:
+        """The noise of the labels, as it is written in a row."""
+        return noise_name(self.noise, self.level)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether labels are noisy."""
+        return self.noise != NO_NOISE
 
     def estimator(self, name: str) -> Estimator:
         """The estimator of that name at the ridge of the page."""
@@ -130,6 +148,7 @@ def make_settings(values: Mapping[str, Any]) -> PageSettings:
         )
     if settings.scale == "log" and settings.low <= 0:
         raise InvalidInput("a logarithmic α axis must start above 0")
+    _ = settings.teacher  # a noise may not exist at this level and number of classes
     return replace(settings, alpha=min(max(settings.alpha, settings.low), settings.high))
 
 

@@ -8,9 +8,12 @@ from typing import Any
 from dash import Dash, Input, Output, State, ctx, no_update
 
 from polyceptron.errors import InvalidInput
+from polyceptron.report.explorer.choices import first_level
 from polyceptron.report.explorer.controls import (
     alpha_range,
     control_id,
+    level_words,
+    noise_range,
     settings_of,
     shown_values,
 )
@@ -35,6 +38,9 @@ def register_sync(app: Dash, sessions: Sessions, session_of: Any) -> None:
             "message": Output("message", "children"),
             "range": {end: Output(control_id("alpha"), end) for end in ENDS},
             "alpha_text": Output("alpha-value", "children"),
+            "level_range": {end: Output(control_id("level"), end) for end in ENDS},
+            "level_text": Output("level-value", "children"),
+            "level_disabled": Output(control_id("level"), "disabled"),
             "ridge_text": Output("ridge-value", "children"),
             "k_disabled": Output(control_id("k"), "disabled"),
             "ridge_disabled": Output(control_id("ridge"), "disabled"),
@@ -59,7 +65,7 @@ def register_sync(app: Dash, sessions: Sessions, session_of: Any) -> None:
                 message += _start_simulations(sessions, session, link)
                 settings = link.settings
             else:
-                settings, message = make_settings(settings_of(values)), ""
+                settings, message = make_settings(_levelled(settings_of(values), touched)), ""
                 settings = _ranged(settings, touched, followed, session)
         except InvalidInput as error:
             return {**_nothing(), "message": sentence(error)}
@@ -72,6 +78,8 @@ def register_sync(app: Dash, sessions: Sessions, session_of: Any) -> None:
             shown = dict.fromkeys(NAMES, no_update) | {
                 name: shown[name] for name in moved if shown[name] != given[name]
             }
+            if settings.level != given["level"]:
+                shown["level"] = shown_values(settings)["level"]
         optimal = settings.ridge_rule == "optimal"
         return {
             "search": no_update if by_address else _address(settings, session),
@@ -84,6 +92,9 @@ def register_sync(app: Dash, sessions: Sessions, session_of: Any) -> None:
             "message": message,
             "range": alpha_range(settings),
             "alpha_text": f"{settings.alpha:.4g}",
+            "level_range": noise_range(settings),
+            "level_text": level_words(settings),
+            "level_disabled": not settings.noisy,
             "ridge_text": "optimal" if optimal else f"{settings.ridge:.4g}",
             "k_disabled": settings.model == "perceptron",
             "ridge_disabled": optimal,
@@ -94,8 +105,17 @@ def _nothing() -> dict[str, Any]:
     return {
         "search": no_update, "values": dict.fromkeys(NAMES, no_update), "settings": no_update,
         "range": dict.fromkeys(ENDS, no_update), "alpha_text": no_update,
+        "level_range": dict.fromkeys(ENDS, no_update), "level_text": no_update,
+        "level_disabled": no_update,
         "ridge_text": no_update, "k_disabled": no_update, "ridge_disabled": no_update,
     }  # fmt: skip
+
+
+def _levelled(values: dict[str, Any], touched: set[str]) -> dict[str, Any]:
+    """The values with a level that the noise just chosen can have."""
+    if control_id("noise") not in touched:
+        return values
+    return {**values, "level": first_level(str(values["noise"]))}
 
 
 def _opened(search: Any) -> tuple[Link, str]:

@@ -78,7 +78,9 @@ def slot_content(one: Simulation | None) -> dict[str, Any]:
     words = f"{done} of {one.total}" + ("" if one.running else f", {one.status}")
     return {
         "name": f"{LABELS.get(settings.simulation, settings.simulation)}, "
-        f"k = {settings.teacher.n_classes}, d = {settings.dimension}",
+        f"k = {settings.teacher.n_classes}, d = {settings.dimension}"
+        + f", {settings.noise_name}"
+        * settings.noisy,
         "progress": str(done),
         "total": str(one.total),
         "words": words + (f": {one.reason}" if one.reason else ""),

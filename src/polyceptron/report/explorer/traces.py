@@ -1,6 +1,6 @@
 """Lines and symbols of the explorer's figures, from rows.
 
-A branch that ends in perfect learning is drawn with its step where the theory has it, between the
+A branch that ends in a jump down is drawn with its step where the theory has it, between the
 points that were computed; what was interpolated for that says so when pointed at.
 """
 
@@ -39,10 +39,11 @@ def branches(
         drawn.setdefault(row.get("branch") or "optimal", []).append(row)
     amp, best = drawn.get("amp", []), drawn.get("optimal", [])
     if transitions and transitions.get("alpha_it") is not None:
-        barrier = drawn.get("unstable", [])
-        fold = _fold(amp, barrier, transitions["alpha_algo"])
-        drawn["optimal"] = _with_jump(best, [*amp, *fold], transitions["alpha_it"])
-        drawn["amp"] = _with_jump(amp, [*amp, *fold], transitions["alpha_algo"])
+        barrier, end = drawn.get("unstable", []), float(transitions["alpha_algo"])
+        before = [row for row in amp if row["alpha"] <= end]
+        fold = _fold(before, barrier, end) if len(before) < len(amp) else []
+        drawn["optimal"] = _with_jump(best, [*before, *fold], transitions["alpha_it"])
+        drawn["amp"] = _with_jump(amp, [*before, *fold], end)
         drawn["unstable"] = [*barrier, *fold]
     if (
         amp
@@ -57,13 +58,12 @@ def branches(
     return [(branch, part) for branch, part in drawn.items() if part]
 
 
-def _fold(amp: list[Row], barrier: list[Row], at: float) -> list[Row]:
-    """Where AMP's branch and the barrier meet, α = `at`: half-way between their last points.
+def _fold(partial: list[Row], barrier: list[Row], at: float) -> list[Row]:
+    """Where AMP's first branch and the barrier meet, α = `at`: half-way between their last points.
 
     Both approach it as ± √(at − α), so that the mean is right to first order.
     """
-    partial = [row for row in amp if row["q"] < 1]
-    if not partial or not barrier or len(partial) == len(amp):
+    if not partial or not barrier:
         return []
     a, b = partial[-1], barrier[-1]
     middle = {name: (a[name] + b[name]) / 2 for name in JUMPS}
@@ -71,14 +71,14 @@ def _fold(amp: list[Row], barrier: list[Row], at: float) -> list[Row]:
 
 
 def _with_jump(rows: list[Row], lower: list[Row], at: float) -> list[Row]:
-    """The rows with a vertical step at α = `at`, where the error falls to zero.
+    """The rows with a vertical step at α = `at`, where the error falls.
 
     The height of the step is that of `lower`, the partly-learnt branch, on the line between its
     neighbours.
     """
-    partial = sorted((row for row in lower if row["q"] < 1), key=lambda row: float(row["alpha"]))
-    perfect = [row for row in rows if row["q"] >= 1]
-    if not perfect or not partial or not partial[0]["alpha"] < at < perfect[-1]["alpha"]:
+    partial = sorted(lower, key=lambda row: float(row["alpha"]))
+    perfect = [row for row in rows if row["alpha"] > at]
+    if not perfect or not partial or not partial[0]["alpha"] < at:
         return rows
     before = [row for row in partial if row["alpha"] <= at][-1]
     after = next((row for row in partial if row["alpha"] > at), before)
@@ -100,6 +100,8 @@ def derived(row: Row, shown: str) -> Row:
     if shown == "correlation":
         m, q = row.get("m"), row.get("q")
         return {**row, "shown": m / q**0.5 if m is not None and q else None}
+    if shown == "clean-error":  # without noise the rule is the labels
+        return {**row, "shown": row.get("clean_error", row.get("generalisation_error"))}
     return {**row, "shown": row.get(COLUMNS[shown])}
 
 

@@ -16,6 +16,7 @@ from polyceptron.model.teacher import AnyTeacher
 from polyceptron.rows import Status, make_row
 from polyceptron.theory.erm.fixed_point import as_erm, erm_fixed_point
 from polyceptron.theory.erm.solution import ErmFixedPoint
+from polyceptron.theory.ways import NotSeparableHere
 
 
 def erm_rows(
@@ -24,18 +25,27 @@ def erm_rows(
     """One row for each α, in the order given.
 
     A row's numbers are those of its own α whatever the others are, to a tenth of their stated
-    uncertainty.
+    uncertainty. Max-margin has rows without numbers above α_s, where its weights diverge.
     """
     spec = as_erm(estimator)
     values = [check_alpha(alpha) for alpha in alphas]
     points: dict[float, ErmFixedPoint] = {}
     last: list[ErmFixedPoint] = []
     for alpha in sorted(set(values)):  # each solution starts the search for the next
-        point = erm_fixed_point(teacher, spec, alpha, tol, predict(last, alpha))
+        try:
+            point = erm_fixed_point(teacher, spec, alpha, tol, predict(last, alpha))
+        except NotSeparableHere:
+            break
         points[alpha] = point
         if point.alpha > 0 and point.status != Status.NOT_CONVERGED:
             last = [*last[-1:], point]
-    return [erm_row(teacher, spec, points[alpha]) for alpha in values]
+    lost = {"source": "theory", **teacher.columns, "estimator": spec.name, "ridge": 0.0}
+    return [
+        erm_row(teacher, spec, points[alpha])
+        if alpha in points
+        else make_row(**lost, alpha=alpha, status=Status.DIVERGES)
+        for alpha in values
+    ]
 
 
 def ridge_rows(
