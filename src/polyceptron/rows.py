@@ -105,6 +105,11 @@ class Status(StrEnum):
         "the best iterate, without a guarantee",
         "try another ridge or alpha, or more iterations",
     )
+    INTERRUPTED = (
+        "interrupted",
+        "stopped before its end: what there was by then, without a guarantee",
+        "run it again, with a checkpoint to go on from there",
+    )
     DIVERGES = ("diverges", "the quantity is infinite here", "move alpha or raise the ridge")
     FAILED = ("failed", "there is no number", "see the reason beside it")
 

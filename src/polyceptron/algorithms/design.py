@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from polyceptron.algorithms import block_products as products
 from polyceptron.algorithms.block_products import BLOCK_BYTES, LARGEST, Inner
+from polyceptron.algorithms.watching import SILENT, Watch
 from polyceptron.errors import InvalidInput
 
 Array = NDArray[np.float64]
@@ -56,6 +58,9 @@ class Design(ABC):
 
     reading_is_dear = False
     """Whether one read for two products is worth more than products over all rows at once."""
+
+    watch: Watch = SILENT
+    """Is told of every pass."""
 
     def __init__(self, shape: tuple[int, int], dtype: Any) -> None:
         if len(shape) != 2 or 0 in shape:
@@ -280,6 +285,16 @@ class Design(ABC):
     def count(self, dtype: Any) -> None:
         """One more read of X in this precision."""
         self.passes += np.dtype(dtype).itemsize / 8
+        self.watch.read(self.passes)
+
+    @contextmanager
+    def watched(self, watch: Watch) -> Iterator[Watch]:
+        """Tell `watch` of every pass for a while."""
+        self.watch, before = watch, self.watch
+        try:
+            yield watch
+        finally:
+            self.watch = before
 
 
 class AsItIs:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from zlib import crc32
 
+from polyceptron.algorithms.checkpoints import open_checkpoint
 from polyceptron.algorithms.data_checks import Samples, check_choice, check_samples, check_weights
 from polyceptron.algorithms.design import Array
 from polyceptron.algorithms.erm.erm_fit import ERMFit, require_converged
@@ -20,6 +22,7 @@ from polyceptron.algorithms.erm.least_squares import fit_least_squares
 from polyceptron.algorithms.erm.maximum_likelihood import fit_maximum_likelihood
 from polyceptron.algorithms.erm.newton_fit import fit_any_loss, fit_softmax
 from polyceptron.algorithms.erm.sklearn_fit import fit_with_sklearn
+from polyceptron.algorithms.watching import Callback, Watch
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge, check_tolerance
 from polyceptron.model.losses import Loss, as_loss
@@ -49,6 +52,10 @@ def fit_erm(
     start: Any = None,
     strict: bool = False,
     sample_weight: Any = None,
+    verbose: int = 0,
+    callback: Callback | None = None,
+    checkpoint: Any = None,
+    checkpoint_every: float = 60.0,
 ) -> ERMFit:
     """Fit X (n, d) and class indices y (n,) to relative distance `tol` of the minimiser.
 
@@ -58,14 +65,20 @@ def fit_erm(
     weights to begin from. With `strict`, missing the tolerance raises ComputationFailed. A ridge of
     0 says in `separability` what it found: separable data and their max-margin weights, or data
     that cannot be separated and the maximum-likelihood estimate.
-    `sample_weight` (n,), above 0, multiplies each sample's loss. X may be a sparse matrix of scipy.
+    `sample_weight` (n,), above 0, multiplies each sample's loss.
+
+    X may also be a memory map, a sparse matrix or a Dask array. With `verbose` a fit over 2 seconds
+    shows how far it is; `callback` is given a `FitProgress` after every step. A smooth loss with a
+    `checkpoint`, the path of a file, is kept there every `checkpoint_every` seconds and goes on
+    from it. Ctrl-C returns what there is, with the status 'interrupted'.
 
     >>> fit_erm([[1.0], [-1.0]], [0, 1], "square", 1.0).weights.round(3).tolist()
     [[0.333, -0.333]]
     """
     return fit_erm_path(
         X, y, loss, [ridge], n_classes=n_classes, solver=solver, tol=tol, start=start,
-        strict=strict, sample_weight=sample_weight,
+        strict=strict, sample_weight=sample_weight, verbose=verbose, callback=callback,
+        checkpoint=checkpoint, checkpoint_every=checkpoint_every,
     )[0]  # fmt: skip
 
 
@@ -81,6 +94,10 @@ def fit_erm_path(
     start: Any = None,
     strict: bool = False,
     sample_weight: Any = None,
+    verbose: int = 0,
+    callback: Callback | None = None,
+    checkpoint: Any = None,
+    checkpoint_every: float = 60.0,
 ) -> list[ERMFit]:
     """One fit per λ, in the order given; work on the data is shared between them.
 
@@ -100,13 +117,22 @@ def fit_erm_path(
     limit = _limit(chosen) if 0 in values else chosen
     samples = check_samples(X, y, n_classes, sample_weight)
     begin = check_weights(start, "start", samples.design.dimension, samples.n_classes)
-    if limit is chosen:
-        fits = _solver(chosen, solver)(samples, chosen, values, tol, begin)
-    else:
-        positive = [ridge for ridge in values if ridge > 0]
-        found = iter(_solver(chosen, solver)(samples, chosen, positive, tol, begin))
-        last = _without_ridge(samples, chosen, limit, solver, tol, begin)
-        fits = [next(found) if ridge > 0 else last for ridge in values]
+    watch = Watch(chosen.name, verbose, callback)
+    if checkpoint is not None:
+        _check_keeps(chosen, solver, values)
+        watch.checkpoint = open_checkpoint(
+            checkpoint, checkpoint_every, samples.design, samples.y, loss=chosen.name,
+            ridges=values, solver=solver, classes=samples.n_classes,
+            sample_weight=None if samples.weights is None else crc32(samples.weights.tobytes()),
+        )  # fmt: skip
+    with samples.design.watched(watch):
+        if limit is chosen:
+            fits = _solver(chosen, solver)(samples, chosen, values, tol, begin)
+        else:
+            positive = [ridge for ridge in values if ridge > 0]
+            found = iter(_solver(chosen, solver)(samples, chosen, positive, tol, begin))
+            last = _without_ridge(samples, chosen, limit, solver, tol, begin)
+            fits = [next(found) if ridge > 0 else last for ridge in values]
     return [require_converged(fit, tol) for fit in fits] if strict else fits
 
 
@@ -120,6 +146,16 @@ def _solver(loss: Loss, asked: str) -> Solver:
             f"the loss {loss.name!r} names the solver {name!r}: allowed are {', '.join(SOLVERS)}"
         )
     return SOLVERS[name]
+
+
+def _check_keeps(loss: Loss, solver: str, ridges: Sequence[float]) -> None:
+    """A sentence unless the solver has something to keep in a checkpoint."""
+    newton = (fit_softmax, fit_any_loss)
+    if solver == "sklearn" or 0 in ridges or _solver(loss, solver) not in newton:
+        raise InvalidInput(
+            f"a checkpoint keeps fits by Newton's method at ridges above 0; the loss {loss.name!r} "
+            f"with the solver {solver!r} and the ridges given is fitted in another way"
+        )
 
 
 def _without_ridge(

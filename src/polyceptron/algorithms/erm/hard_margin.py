@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -86,15 +86,21 @@ def _fit(samples: Samples, loss: Loss, tol: float, start: Array | None) -> ERMFi
     n_iter = stalled = 0
     exact, growth = False, 1e4
     for turn in range(_MAX_ROUNDS):
-        found = minimise(
-            design,
-            hinge,
-            np.ones(1),
-            U[None],
-            target=max(1e-9 if exact else 10.0 ** (-2 - min(turn, 6)), 1e-14 * penalty),
-            direct=active_set_step(design, hinge) if exact else None,
-            max_iter=40,
-        )
+        try:
+            found = minimise(
+                design,
+                hinge,
+                np.ones(1),
+                U[None],
+                target=max(1e-9 if exact else 10.0 ** (-2 - min(turn, 6)), 1e-14 * penalty),
+                direct=active_set_step(design, hinge) if exact else None,
+                max_iter=40,
+            )
+        except KeyboardInterrupt:
+            if best is None:
+                raise
+            stop = _result(samples, loss, hinge, best, tol, before, n_iter, math.nan)
+            return replace(stop, status=Status.INTERRUPTED)
         n_iter += int(found.n_iter[0])
         U = found.U[0]
         margins = hinge.margins(found.Z[0])

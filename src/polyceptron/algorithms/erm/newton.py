@@ -12,17 +12,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.design import Array, Design
 from polyceptron.algorithms.erm.conjugate_gradients import solve_newton
+from polyceptron.algorithms.erm.descent import AtWork, Descent
 from polyceptron.algorithms.erm.gradients import gradient, norms, rounding_of
 from polyceptron.algorithms.erm.line_search import line_search
 from polyceptron.algorithms.erm.objectives import Evaluation, Objective
 
 Direction = Callable[[Evaluation, Array], Array]
+
+
+class Keeper(Protocol):
+    """Where a descent is kept."""
+
+    def load(self) -> Descent | None:
+        """The descent that is there."""
+        ...
+
+    def save(self, at: Descent, *, now: bool = False) -> None:
+        """Keep the descent, if it is time or now."""
+        ...
+
 
 _LOOSE = 0.3  # of the gradient, left by the first solves: far away, an exact Newton step is waste
 _PATIENCE = 3  # slow steps next to the minimum, in double precision
@@ -44,21 +59,7 @@ class Minimum:
     rounding: Array
     n_iter: NDArray[np.int64]
     converged: NDArray[np.bool_]
-
-
-@dataclass
-class _Progress:
-    """The λ still at work: their number in the batch and how their gradients have fallen."""
-
-    index: NDArray[np.int64]
-    first: Array
-    previous: Array
-    stalled: NDArray[np.int64]
-    double: NDArray[np.bool_]  # whether the inner solves need double precision
-
-    def keep(self, mask: NDArray[np.bool_]) -> None:
-        for name in ("index", "first", "previous", "stalled", "double"):
-            setattr(self, name, getattr(self, name)[mask])
+    interrupted: bool = False
 
 
 def minimise(
@@ -70,31 +71,60 @@ def minimise(
     target: float,
     direct: Direction | None = None,
     max_iter: int = 100,
+    keeper: Keeper | None = None,
 ) -> Minimum:
     """Minimise from `start` (L, r, d) at each λ until ‖gradient‖ ≤ target·λ‖U‖, rounding included.
 
     Strong convexity then gives ‖U − Û‖ ≤ target·‖U‖. `direct` replaces conjugate gradients where
-    the Newton step can be had in closed form.
+    the Newton step can be had in closed form. With a keeper the descent comes from there and goes
+    there, and KeyboardInterrupt ends it where it is.
     """
-    U = np.array(start, dtype=float)
-    count = np.zeros(len(U), dtype=np.int64)
-    Z = design.fields(U) if U.any() else np.zeros((*U.shape[:2], design.n_samples))
-    limit = np.full(len(U), max_iter)
-    for _ in range(3):  # fields are updated along the way: the last word is with fresh ones
-        here = objective.evaluate(Z)
-        norm, goal = gradient(design, objective, here, Z, ridges, U, target)[1:]
-        todo = np.flatnonzero((norm > goal) & (count < limit))
-        if todo.size == 0:
-            break
-        _descend(design, objective, ridges, U, Z, count, todo, target, direct, limit)
-        limit = np.minimum(count + _REPAIRS, max_iter)
-        Z = design.fields(U)
+    at = keeper.load() if keeper is not None else None
+    if at is None:
+        U = np.array(start, dtype=float)
+        Z = design.fields(U) if U.any() else np.zeros((*U.shape[:2], design.n_samples))
+        at = Descent(U, Z, np.zeros(len(U), dtype=np.int64), np.full(len(U), max_iter))
+    try:
+        return _minimum(design, objective, ridges, at, target, direct, max_iter, keeper)
+    except KeyboardInterrupt:
+        if keeper is None:
+            raise
+        if at.whole:
+            keeper.save(at, now=True)
+        unknown = np.full(len(at.U), np.nan)
+        here = objective.evaluate(at.Z)
+        no = np.zeros(len(at.U), dtype=bool)
+        return Minimum(at.U, at.Z, here, unknown, unknown, at.count, no, interrupted=True)
+
+
+def _minimum(
+    design: Design,
+    objective: Objective,
+    ridges: Array,
+    at: Descent,
+    target: float,
+    direct: Direction | None,
+    max_iter: int,
+    keeper: Keeper | None,
+) -> Minimum:
+    while at.stage < 3:  # fields are updated along the way: the last word is with fresh ones
+        if at.work is None:
+            here = objective.evaluate(at.Z)
+            norm, goal = gradient(design, objective, here, at.Z, ridges, at.U, target)[1:]
+            todo = np.flatnonzero((norm > goal) & (at.count < at.limit))
+            if todo.size == 0:
+                break
+            at.work = AtWork.begin(todo, single=design.single_is_quicker)
+        _descend(design, objective, ridges, at, at.work.copy(), target, direct, keeper)
+        at.limit = np.minimum(at.count + _REPAIRS, max_iter)
+        at.Z = design.fields(at.U)
+        at.stage, at.work = at.stage + 1, None
     else:
-        here = objective.evaluate(Z)
-        norm = gradient(design, objective, here, Z, ridges, U, target)[1]
-    bound = target * ridges * norms(U)
-    rounding = rounding_of(design, objective, here, Z, ridges, norms(U), bound)
-    found = Minimum(U, Z, here, norm, rounding, count, norm + rounding <= bound)
+        here = objective.evaluate(at.Z)
+        norm = gradient(design, objective, here, at.Z, ridges, at.U, target)[1]
+    bound = target * ridges * norms(at.U)
+    rounding = rounding_of(design, objective, here, at.Z, ridges, norms(at.U), bound)
+    found = Minimum(at.U, at.Z, here, norm, rounding, at.count, norm + rounding <= bound)
     return found if found.converged.all() else _zero_where_minimal(design, objective, ridges, found)
 
 
@@ -126,26 +156,21 @@ def _descend(
     design: Design,
     objective: Objective,
     ridges: Array,
-    U: Array,
-    Z: Array,
-    count: NDArray[np.int64],
-    todo: NDArray[np.int64],
+    at: Descent,
+    work: AtWork,
     target: float,
     direct: Direction | None,
-    limit: NDArray[np.int64],
+    keeper: Keeper | None,
 ) -> None:
-    """Newton steps in place, each λ of `todo` until its goal, its patience or its limit."""
-    infinite = np.full(todo.size, np.inf)
-    safe = design.single_is_quicker
-    work = _Progress(
-        todo, infinite, infinite.copy(), np.zeros(todo.size, np.int64), np.full(todo.size, not safe)
-    )
-    here = objective.evaluate(Z[todo])
+    """Newton steps in place, each λ at work until its goal, its patience or its limit."""
+    U, Z, count, limit = at.U, at.Z, at.count, at.limit
+    here = objective.evaluate(Z[work.index])
     while True:
         G, norm, goal = gradient(
             design, objective, here, Z[work.index], ridges[work.index], U[work.index], target
         )
         work.first = np.where(np.isinf(work.first), norm, work.first)
+        _tell(design, ridges[work.index], U[work.index], here, norm, count, limit, target)
         # So close, Newton's method is fast: if not, rounding holds it back, of the inner solve
         # first (which then goes on in double precision), of the gradient itself in the end.
         slow = (norm > 0.5 * work.previous) & (norm < 1e-3 * work.first)
@@ -165,6 +190,7 @@ def _descend(
             rest = np.minimum(_LOOSE, np.sqrt(norm / work.first))
             tolerance = np.minimum(_LOOSE, np.maximum(rest, 0.5 * goal / norm))
             D = _directions(design, objective, here, ridges[work.index], G, tolerance, work.double)
+        at.whole = False
         step, there = line_search(
             design, objective, ridges[work.index], U[work.index], Z, work.index, here, G, D
         )
@@ -175,7 +201,31 @@ def _descend(
         work.stalled[stuck & work.double] = _PATIENCE
         work.double |= stuck
         U[work.index] += step[:, None, None] * D
+        at.work, at.whole = work.copy(), True
         here = there
+        if keeper is not None:
+            keeper.save(at)
+
+
+def _tell(
+    design: Design,
+    ridges: Array,
+    U: Array,
+    here: Evaluation,
+    norm: Array,
+    count: NDArray[np.int64],
+    limit: NDArray[np.int64],
+    target: float,
+) -> None:
+    """Report the problem that is furthest from its minimum."""
+    size = norms(U)
+    with np.errstate(divide="ignore"):
+        distance = norm / (ridges * size)
+    worst = int(distance.argmax())
+    total = float(here.value[worst]) + 0.5 * float(ridges[worst] * size[worst] ** 2)
+    design.watch.step(
+        int(count.max()), int(limit.max()), float(distance[worst]), target, total / design.n_samples
+    )
 
 
 def _directions(

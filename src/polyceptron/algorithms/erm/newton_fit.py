@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights
 from polyceptron.algorithms.erm.loss_objective import LossObjective
 from polyceptron.algorithms.erm.newton import minimise
 from polyceptron.algorithms.erm.objectives import Objective, SoftmaxObjective
+from polyceptron.algorithms.erm.saved_path import SavedPath, stopped
 from polyceptron.errors import InvalidInput
 from polyceptron.model.losses import Loss
 from polyceptron.rows import Status
@@ -67,20 +69,32 @@ def _fit_path(
     ordered = sorted(set(ridges))
     chosen = set(ordered[::_STRIDE]) | set(ordered[-1:])
     waves = [[r for r in ordered if r in chosen], [r for r in ordered if r not in chosen]]
+    saved = SavedPath(samples.design.watch.checkpoint, samples.design, loss.name)
     done: dict[float, ERMFit] = {}
     size = max(1, _MEMORY // held)
     for wave in waves:
         latest: dict[float, ERMFit] = {}
         for first in range(0, len(wave), size):
             block = wave[first : first + size]
-            if wave is waves[0]:
-                guesses = [start] * len(block)
-            else:
-                guesses = [_interpolate(done, ridge) for ridge in block]
-            fits = _fit_block(samples, objective, loss, block, guesses, tol)
-            latest |= dict(zip(block, fits, strict=True))
+            if not set(block) <= set(saved.done):
+                guesses = [start if wave is waves[0] else _interpolate(done, r) for r in block]
+                fits = _fit_block(samples, objective, loss, block, guesses, tol, saved)
+                if fits[0].status == Status.INTERRUPTED:
+                    ended = saved.done | dict(zip(block, fits, strict=True))
+                    return [ended.get(r) or _not_begun(fits[0], r) for r in ridges]
+                saved.add(fits)
+            latest |= {ridge: saved.done[ridge] for ridge in block}
         done |= latest
     return [done[ridge] for ridge in ridges]
+
+
+def _not_begun(fit: ERMFit, ridge: float) -> ERMFit:
+    """For a λ whose turn did not come: no weights, and nothing known."""
+    nan = math.nan
+    return replace(
+        fit, weights=0 * fit.weights, ridge=ridge, n_iter=0, matrix_passes=0.0, training_loss=nan,
+        training_error=nan,
+    )  # fmt: skip
 
 
 def _fit_block(
@@ -90,14 +104,17 @@ def _fit_block(
     ridges: Sequence[float],
     guesses: Sequence[Array | None],
     tol: float,
+    saved: SavedPath,
 ) -> list[ERMFit]:
     design = samples.design
-    before = design.passes
+    keeper = saved.keeper(ridges, design.passes)
     begin = np.zeros((len(ridges), objective.basis.shape[1], design.dimension))
     for U, guess in zip(begin, guesses, strict=True):
         if guess is not None:
             U[:] = (guess @ objective.basis).T
-    found = minimise(design, objective, np.array(ridges), begin, target=tol, max_iter=_MAX_ITER)
+    found = minimise(
+        design, objective, np.array(ridges), begin, target=tol, max_iter=_MAX_ITER, keeper=keeper
+    )
     fits = []
     for i, ridge in enumerate(ridges):
         norm, rounding = float(found.gradient_norm[i]), float(found.rounding[i])
@@ -108,7 +125,7 @@ def _fit_block(
                 gradient_norm=norm,
                 distance_bound=bound_in_weights((norm + rounding) / ridge, weights),
                 n_iter=int(found.n_iter[i]),
-                matrix_passes=(design.passes - before) / len(ridges),
+                matrix_passes=(design.passes - keeper.before) / len(ridges),
                 training_loss=float(found.evaluation.value[i]) / samples.total,
                 training_error=samples.error_rate(objective.basis @ found.Z[i]),
                 status=_status(bool(found.converged[i]), int(found.n_iter[i])),
@@ -116,7 +133,7 @@ def _fit_block(
                 loss=loss.name,
             )
         )
-    return fits
+    return [stopped(fit) for fit in fits] if found.interrupted else fits
 
 
 def _status(met: bool, n_iter: int) -> Status:

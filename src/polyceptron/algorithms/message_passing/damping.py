@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,10 @@ class Damper:
     direction: Array | None = None
     sizes: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     turns: deque[bool] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+
+    def copy(self) -> Damper:
+        """One that can change without this one."""
+        return replace(self, sizes=self.sizes.copy(), turns=self.turns.copy())
 
     @property
     def value(self) -> float:

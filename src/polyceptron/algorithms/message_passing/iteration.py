@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.message_passing.damping import Damper, inner
+from polyceptron.algorithms.watching import SILENT, Watch
 from polyceptron.rows import Status
 
 Array = NDArray[np.float64]
@@ -69,48 +70,6 @@ class Ending:
     damping: float
 
 
-def iterate(
-    step: Step,
-    start: Iterate,
-    *,
-    tol: float,
-    max_iter: int,
-    observe: Callable[[int, Iterate, float, float], None],
-) -> Ending:
-    """Apply `step` until it moves the point by less than `tol`, relatively; else the best point.
-
-    `observe(t, point, residual, damping)` sees the point after t steps and the residual of the step
-    that led there (infinite for the start, t = 0).
-    """
-    damper = Damper()
-    here, best, least = start, start, Change(math.inf, 1.0)
-    observe(0, start, math.inf, 0.0)
-    used, t, retreats = 0.0, 0, 0
-    while t < max_iter:
-        t += 1
-        new = step(here)
-        change = _change(here, new)
-        if not new.is_finite() or not math.isfinite(change.size):
-            if retreats == _MAX_RETREATS:
-                break
-            retreats += 1
-            damper.raise_level()
-            used, here = damper.value, best
-            observe(t, here, least.relative, damper.value)
-            continue
-        if change.size < least.size or t == 1:
-            best, least = new, change
-        if change.relative < tol:
-            observe(t, new, change.relative, damper.value)
-            return Ending(new, t, Status.OK, change.relative, used)
-        if damper.judge(change.size, new.weights - here.weights):
-            used, here, change = damper.value, best, least
-        else:
-            here = new if damper.value == 0 else here.towards(new, 1 - damper.value)
-        observe(t, here, change.relative, damper.value)
-    return Ending(best, t, Status.NOT_CONVERGED, least.relative, used)
-
-
 class Change(NamedTuple):
     """The size of a proposed step per entry, and the scale of the weights it changes."""
 
@@ -121,6 +80,113 @@ class Change(NamedTuple):
     def relative(self) -> float:
         """What convergence is judged on."""
         return self.size / self.scale if self.scale > 0 else self.size
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where an iteration is after t steps: its point, the best one and the step that led there."""
+
+    here: Iterate
+    best: Iterate
+    least: Change
+    damper: Damper
+    used: float = 0.0
+    t: int = 0
+    retreats: int = 0
+
+    @classmethod
+    def begin(cls, start: Iterate) -> Run:
+        """Before the first step."""
+        return cls(start, start, Change(math.inf, 1.0), Damper())
+
+
+class Keeper(Protocol):
+    """Where a run is kept."""
+
+    def load(self) -> Run | None:
+        """The run that is there."""
+        ...
+
+    def save(self, run: Run, *, now: bool = False) -> None:
+        """Keep the run, if it is time or now."""
+        ...
+
+
+def iterate(
+    step: Step,
+    start: Iterate,
+    *,
+    tol: float,
+    max_iter: int,
+    observe: Callable[[int, Iterate, float, float], None],
+    watch: Watch = SILENT,
+    keeper: Keeper | None = None,
+) -> Ending:
+    """Apply `step` until it moves the point by less than `tol`, relatively; else the best point.
+
+    `observe(t, point, residual, damping)` sees the point after t steps and the residual of the step
+    that led there (infinite for the start, t = 0). The run comes from the keeper, if it has one,
+    and goes there. KeyboardInterrupt ends it with the best point so far.
+    """
+    found = keeper.load() if keeper is not None else None
+    run = Run.begin(start) if found is None else found
+    if found is None:
+        observe(0, start, math.inf, 0.0)
+    status = Status.NOT_CONVERGED
+    try:
+        while run.t < max_iter:
+            after, change, last = _advance(run, step, observe, tol)
+            if change is None:
+                run = after
+                break
+            if last is not None:
+                if keeper is not None:  # the same last step can be made again from there
+                    keeper.save(run, now=True)
+                watch.step(run.t + 1, max_iter, change.relative, tol)
+                return Ending(last, run.t + 1, Status.OK, change.relative, run.used)
+            run = after
+            if keeper is not None:
+                keeper.save(run)
+            watch.step(run.t, max_iter, change.relative, tol)
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    if keeper is not None:
+        keeper.save(run, now=True)
+    return Ending(run.best, run.t, status, run.least.relative, run.used)
+
+
+def _advance(
+    run: Run, step: Step, observe: Callable[[int, Iterate, float, float], None], tol: float
+) -> tuple[Run, Change | None, Iterate | None]:
+    """One step: the run after it, how it changed (None: give up), and the end if it is reached.
+
+    The run given stays as it is, so that an interrupted step has not happened.
+    """
+    here, damper, t = run.here, run.damper.copy(), run.t + 1
+    new = step(here)
+    change = _change(here, new)
+    if not new.is_finite() or not math.isfinite(change.size):
+        if run.retreats == _MAX_RETREATS:
+            return replace(run, t=t), None, None
+        damper.raise_level()
+        observe(t, run.best, run.least.relative, damper.value)
+        after = replace(
+            run, here=run.best, damper=damper, used=damper.value, t=t, retreats=run.retreats + 1
+        )
+        return after, run.least, None
+    best, least, used = run.best, run.least, run.used
+    if change.size < least.size or t == 1:
+        best, least = new, change
+    if change.relative < tol:
+        observe(t, new, change.relative, damper.value)
+        return run, change, new
+    if damper.judge(change.size, new.weights - here.weights):
+        used, here, change = damper.value, best, least
+    else:
+        here = new if damper.value == 0 else here.towards(new, 1 - damper.value)
+    observe(t, here, change.relative, damper.value)
+    after = replace(run, here=here, best=best, least=least, damper=damper, used=used, t=t)
+    return after, change, None
 
 
 def _change(old: Iterate, new: Iterate) -> Change:

@@ -40,6 +40,15 @@ class OverlapTrace:
         entry |= {"residual": residual, "damping": damping}
         self._entries.append(entry)
 
+    @property
+    def so_far(self) -> list[dict[str, float]]:
+        """The entries without the generalisation error."""
+        return self._entries
+
+    def restore(self, entries: list[dict[str, float]]) -> None:
+        """Go on from these entries."""
+        self._entries = [{**entry, "iteration": int(entry["iteration"])} for entry in entries]
+
     def entries(self) -> list[dict[str, float]]:
         """The entries, with the generalisation error if the teacher is known."""
         if self.truth is None:

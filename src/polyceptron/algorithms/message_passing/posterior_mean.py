@@ -26,10 +26,12 @@ from polyceptron.algorithms.message_passing.full_variance import (
     matrix_step,
     start_variance,
 )
-from polyceptron.algorithms.message_passing.iteration import Iterate, iterate
+from polyceptron.algorithms.message_passing.iteration import Iterate
 from polyceptron.algorithms.message_passing.overlap_trace import OverlapTrace
+from polyceptron.algorithms.message_passing.saved_run import iterate_watched
 from polyceptron.algorithms.message_passing.shared_variance import shared_step
 from polyceptron.algorithms.message_passing.whitening import Scaled, Whitened, unwhitened
+from polyceptron.algorithms.watching import Callback, Watch
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels import Channel
 from polyceptron.model.differences import difference_basis
@@ -62,6 +64,10 @@ def amp(
     n_classes: int | None = None,
     noise: Any = "none",
     features: Any = "isotropic",
+    verbose: int = 0,
+    callback: Callback | None = None,
+    checkpoint: Any = None,
+    checkpoint_every: float = 60.0,
 ) -> AMPResult:
     """Posterior mean of the teacher's weights given X (n, d) and class indices y (n,).
 
@@ -74,7 +80,12 @@ def amp(
     'uninformed', or 'informed' at `teacher_weights` (d, k). `model`: 'argmax', or 'perceptron' for
     one weight vector w, of which the weights are (−w, w)/√2. Converged when weights and scores
     would change by less than `tol` (1e-5 at least in float32); otherwise the best iterate is
-    returned with the status 'not-converged'.
+    returned with the status 'not-converged', or 'interrupted' after Ctrl-C.
+
+    With `verbose` a run over 2 seconds shows how far it is; `callback` is given a `FitProgress`
+    after every iteration. A run with a `checkpoint`, the path of a file, is kept there every
+    `checkpoint_every` seconds and goes on from it. X may also be a memory map, a sparse matrix or a
+    Dask array.
 
     `max_iter` bounds the iterations. With `teacher_weights` the trace has overlap and error.
 
@@ -116,7 +127,14 @@ def amp(
     spread = start_variance(V, basis, d) * (power if start == "uninformed" else 1.0)
     begin = Iterate(weights, spread if full else V, np.zeros((k - 1, n)))
     trace = OverlapTrace(basis, truth)
-    end = iterate(step, begin, tol=tol, max_iter=max_iter, observe=trace)
+    settings = {
+        "method": "amp", "prior": teacher.prior.name, "noise": channel.name, "model": model,
+        "variances": variances, "start": start, "classes": k, "features": teacher.features.name,
+    }  # fmt: skip
+    end = iterate_watched(
+        design, y, step, begin, trace, tol, max_iter, Watch("message passing", verbose, callback),
+        checkpoint, checkpoint_every, settings,
+    )  # fmt: skip
     found = end.last.variance
     variance = final_variance(found, basis) if full else float(found)
     result = AMPResult.of(end, basis, variance, trace.entries())

@@ -20,10 +20,12 @@ import numpy as np
 from polyceptron.algorithms.coordinates import class_coordinates
 from polyceptron.algorithms.data_checks import check_samples, check_stopping, check_truth
 from polyceptron.algorithms.message_passing.amp_result import AMPResult
-from polyceptron.algorithms.message_passing.iteration import Iterate, iterate
+from polyceptron.algorithms.message_passing.iteration import Iterate
 from polyceptron.algorithms.message_passing.overlap_trace import OverlapTrace
+from polyceptron.algorithms.message_passing.saved_run import iterate_watched
 from polyceptron.algorithms.message_passing.shared_variance import shared_step
 from polyceptron.algorithms.message_passing.whitening import Scaled, Whitened, unwhitened
+from polyceptron.algorithms.watching import Callback, Watch
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge
 from polyceptron.model.denoisers import Belief
@@ -46,6 +48,10 @@ def amp_erm(
     teacher_weights: Any = None,
     n_classes: int | None = None,
     features: Any = "isotropic",
+    verbose: int = 0,
+    callback: Callback | None = None,
+    checkpoint: Any = None,
+    checkpoint_every: float = 60.0,
 ) -> AMPResult:
     """The minimiser of the regularised empirical risk, by message passing.
 
@@ -53,7 +59,8 @@ def amp_erm(
     (n,) class indices; `loss` a name or a `Loss`. A
     `ridge` of 0 is what the loss says (max-margin for cross-entropy); for max-margin any ridge
     gives the same weights. A `penalty` replaces the ridge. `variance` in the result is V, the
-    rescaled susceptibility 1/(λ + Λ); the trace is that of `amp`.
+    rescaled susceptibility 1/(λ + Λ); the trace is that of `amp`, and so are `verbose`, `callback`,
+    `checkpoint` and what X may be.
 
     `tol`, `max_iter`, `teacher_weights` and `n_classes` are those of `amp`.
 
@@ -80,7 +87,14 @@ def amp_erm(
     )
     step = shared_step(design, y, basis, chosen, belief, _LEAST_V)
     trace = OverlapTrace(basis, truth)
-    end = iterate(step, begin, tol=tol, max_iter=max_iter, observe=trace)
+    settings = {
+        "method": "amp_erm", "loss": chosen.name, "penalty": penalty.name,
+        "ridge": penalty.strength, "classes": k, "features": spectrum.name,
+    }  # fmt: skip
+    end = iterate_watched(
+        design, y, step, begin, trace, tol, max_iter, Watch("message passing", verbose, callback),
+        checkpoint, checkpoint_every, settings,
+    )  # fmt: skip
     result = AMPResult.of(end, basis, float(end.last.variance), trace.entries())
     return result if spectrum.isotropic else unwhitened(result, spectrum)
 

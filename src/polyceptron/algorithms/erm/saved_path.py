@@ -1,0 +1,97 @@
+"""A path of fits in a checkpoint: those that are done, and how far the one at work is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from polyceptron.algorithms.checkpoints import Checkpoint, State
+from polyceptron.algorithms.design import Array, Design
+from polyceptron.algorithms.erm.descent import Descent
+from polyceptron.algorithms.erm.erm_fit import ERMFit
+from polyceptron.rows import Status
+
+_NUMBERS = (
+    "gradient_norm", "distance_bound", "n_iter", "matrix_passes", "training_loss",
+    "training_error", "ridge",
+)  # fmt: skip
+
+
+@dataclass
+class SavedPath:
+    """The fits of a path that are done; without a checkpoint they are kept in memory alone."""
+
+    checkpoint: Checkpoint | None
+    design: Design
+    loss: str
+    done: dict[float, ERMFit] = field(default_factory=dict)
+    at_work: State | None = None
+
+    def __post_init__(self) -> None:
+        saved = self.checkpoint.load() if self.checkpoint is not None else None
+        if saved is None:
+            return
+        for weights, numbers, status in zip(
+            saved.pop("weights"), saved.pop("numbers"), saved.pop("status"), strict=True
+        ):
+            values: dict[str, Any] = dict(zip(_NUMBERS, numbers.tolist(), strict=True))
+            values["n_iter"] = int(values["n_iter"])
+            known = next(member for member in Status if member == str(status))
+            fit = ERMFit(weights=weights, status=known, loss=self.loss, **values)
+            self.done[fit.ridge] = fit
+        self.at_work = saved if "U" in saved else None
+
+    def add(self, fits: Sequence[ERMFit]) -> None:
+        """These are done."""
+        self.done |= {fit.ridge: fit for fit in fits}
+        if self.checkpoint is not None:
+            self.checkpoint.save(self.state, now=True)
+
+    def keeper(self, ridges: Sequence[float], before: float) -> BlockKeeper:
+        """The keeper of the descent at these ridges, begun when X had been read `before` times."""
+        return BlockKeeper(self, np.array(ridges), before)
+
+    def state(self) -> State:
+        fits = list(self.done.values())
+        return {
+            "weights": np.array([fit.weights for fit in fits]),
+            "numbers": np.array([[getattr(fit, name) for name in _NUMBERS] for fit in fits]),
+            "status": np.array([str(fit.status) for fit in fits], dtype=str),
+        }
+
+
+@dataclass
+class BlockKeeper:
+    """Keeps the descent of several λ beside the fits that are done."""
+
+    path: SavedPath
+    ridges: Array
+    before: float
+
+    def load(self) -> Descent | None:
+        """The descent at these ridges, if that is what was at work."""
+        saved = self.path.at_work
+        if saved is None or not np.array_equal(saved["ridges"], self.ridges):
+            return None
+        self.before -= float(saved["passes"])
+        return Descent.of(saved)
+
+    def save(self, at: Descent, *, now: bool = False) -> None:
+        """Keep the descent, if it is time or now."""
+        checkpoint = self.path.checkpoint
+        if checkpoint is None:
+            return
+        passes = self.path.design.passes - self.before
+        checkpoint.save(
+            lambda: self.path.state() | at.arrays() | {"ridges": self.ridges, "passes": passes},
+            now=now,
+        )
+
+
+def stopped(fit: ERMFit) -> ERMFit:
+    """The fit as one that was interrupted: nothing is known of its distance to the minimiser."""
+    nan, inf = float("nan"), float("inf")
+    return replace(fit, status=Status.INTERRUPTED, gradient_norm=nan, distance_bound=inf)
