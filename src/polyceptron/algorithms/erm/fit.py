@@ -101,8 +101,8 @@ def fit_erm_path(
 ) -> list[ERMFit]:
     """One fit per λ, in the order given; work on the data is shared between them.
 
-    `ridges` are the λ; `loss`, `n_classes`, `solver`, `tol`, `start` and `strict` are those of
-    `fit_erm`.
+    `ridges` are the λ; `loss`, `n_classes`, `solver`, `tol`, `start`, `strict`, `sample_weight`,
+    `verbose`, `callback`, `checkpoint` and `checkpoint_every` are those of `fit_erm`.
 
     >>> from polyceptron.model import Teacher
     >>> X, y, _ = Teacher(3).sample(n_samples=200, dimension=50, seed=0)

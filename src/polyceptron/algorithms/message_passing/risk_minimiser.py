@@ -60,7 +60,7 @@ def amp_erm(
     `ridge` of 0 is what the loss says (max-margin for cross-entropy); for max-margin any ridge
     gives the same weights. A `penalty` replaces the ridge. `variance` in the result is V, the
     rescaled susceptibility 1/(λ + Λ); the trace is that of `amp`, and so are `verbose`, `callback`,
-    `checkpoint` and what X may be.
+    `checkpoint`, `checkpoint_every` and what X may be.
 
     `tol`, `max_iter`, `teacher_weights` and `n_classes` are those of `amp`.
 
