@@ -15,6 +15,7 @@ from polyceptron.cli import explore, plot
 from polyceptron.cli.amp import amp
 from polyceptron.cli.asymptotics import asymptotics
 from polyceptron.cli.curve import curve
+from polyceptron.cli.data import data
 from polyceptron.cli.figures import figures
 from polyceptron.cli.options import NamesInHelp
 from polyceptron.cli.plan import plan
@@ -43,7 +44,7 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 
 
 for command in (
-    curve, transitions, separability, ridge, asymptotics, plan, amp, sweep, results, merge,
+    curve, transitions, separability, ridge, asymptotics, plan, amp, data, sweep, results, merge,
     figures, verify,
 ):  # fmt: skip
     app.command(cls=NamesInHelp)(command)

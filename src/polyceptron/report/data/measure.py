@@ -1,0 +1,230 @@
+"""Samples to numbers: everything that the report says is computed here, and kept.
+
+Errors and probabilities are those of samples that a fit has not seen: five folds, and inside each
+training set growing parts of it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.algorithms.separable import is_separable
+from polyceptron.errors import InvalidInput
+from polyceptron.model import Teacher
+from polyceptron.report.data.table import Table
+from polyceptron.report.forecast import forecast
+from polyceptron.theory import fixed_points
+
+Array = NDArray[np.float64]
+_FOLDS = 5
+_SIZES = 5
+_BINS = 8
+_MOST = 10_000  # samples that are used; of more, so many are drawn
+_PROVABLE = 2e7  # n·d·k up to which separability is found out
+_FEW_VALUES = 10
+
+
+@dataclass(frozen=True)
+class Measured:
+    """`numbers`, each by its name, and `tables`: rows of the curves behind them."""
+
+    source: str
+    numbers: dict[str, Any]
+    tables: dict[str, list[dict[str, Any]]]
+
+
+def measure(
+    table: Table, *, seed: int = 0, say: Callable[[str], None] = lambda text: None
+) -> Measured:
+    """All numbers of the report; `say` hears what is being done."""
+    X, y, drawn = _drawn(table, seed)
+    varying = X.std(0) > 0
+    if not varying.any():
+        raise InvalidInput("every feature is constant: there is nothing to learn from")
+    X = X[:, varying]
+    A = (X - X.mean(0)) / X.std(0)
+    classes, index, counts = np.unique(y, return_inverse=True, return_counts=True)
+    numbers: dict[str, Any] = {
+        "n": int(y.size), "n_in_file": drawn, "d": int(A.shape[1]),
+        "constant_features": int((~varying).sum()), "k": int(classes.size),
+        "largest_class": str(classes[counts.argmax()]),
+        "largest_share": float(counts.max() / y.size),
+        "smallest_class": str(classes[counts.argmin()]),
+        "smallest_share": float(counts.min() / y.size), "even_share": 1 / classes.size,
+        "samples_per_feature": y.size / A.shape[1],
+    }  # fmt: skip
+    tables = {
+        "classes": [
+            {"class": str(name), "samples": int(count)}
+            for name, count in zip(classes, counts, strict=True)
+        ]
+    }
+    numbers |= _shape_of_features(A, tables)
+    say("can the classes be separated?")
+    numbers |= _separability(A, index, classes.size)
+    say("choosing the ridge")
+    numbers |= _ridge(A, index, tables)
+    say("measuring the learning curve")
+    numbers |= _learning_curve(A, index, numbers, tables, seed, say)
+    say("what the theory would say")
+    numbers |= _idealised(numbers)
+    return Measured(table.source, numbers, tables)
+
+
+def _drawn(table: Table, seed: int) -> tuple[Array, NDArray[Any], int]:
+    """At most so many samples, and how many there are."""
+    n = table.y.size
+    if n <= _MOST:
+        return table.X, table.y, n
+    from sklearn.model_selection import train_test_split
+
+    kept, _ = train_test_split(np.arange(n), train_size=_MOST, stratify=table.y, random_state=seed)
+    return table.X[kept], table.y[kept], n
+
+
+def _shape_of_features(A: Array, tables: dict[str, Any]) -> dict[str, Any]:
+    """Effective dimension (Σs)²/Σs², eigenvalues above those of noise, and kurtosis."""
+    n, d = A.shape
+    gram = A.T @ A / n if d <= n else A @ A.T / n
+    squares = np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0)
+    edge = (1 + math.sqrt(d / n)) ** 2  # of independent features
+    kurtosis = (A**4).mean(0) - 3
+    distinct = np.array([np.unique(column).size for column in A.T])
+    tables["eigenvalues"] = [
+        {"rank": i + 1, "eigenvalue": float(s)} for i, s in enumerate(squares[:50])
+    ]
+    return {
+        "effective_dimension": float(squares.sum() ** 2 / (squares**2).sum()),
+        "largest_eigenvalue": float(squares[0]), "noise_edge": edge,
+        "loud_directions": int((squares > edge).sum()),
+        "loud_variance": float(squares[squares > edge].sum() / squares.sum()),
+        "median_excess_kurtosis": float(np.median(kurtosis)),
+        "few_valued_features": int((distinct <= _FEW_VALUES).sum()),
+    }  # fmt: skip
+
+
+def _separability(A: Array, y: NDArray[np.int64], k: int) -> dict[str, Any]:
+    if A.size * k > _PROVABLE:
+        return {"separable": None}
+    found = is_separable(np.hstack([A, np.ones((len(A), 1))]), y, n_classes=k)
+    return {"separable": found.separable}
+
+
+def _ridge(A: Array, y: NDArray[np.int64], tables: dict[str, Any]) -> dict[str, Any]:
+    from polyceptron.algorithms.classifiers import ERMClassifier
+
+    fit = ERMClassifier(standardise=False).fit(A, y)
+    names = ("ridge", "score", "standard_error")
+    tables["ridge"] = [
+        dict(zip(names, map(float, row), strict=True))
+        for row in zip(*(fit.path_[name] for name in names), strict=True)
+    ]
+    best = int(fit.path_["score"].argmin())
+    return {
+        "ridge": fit.ridge_, "ridge_method": fit.method_, "ridges_tried": len(tables["ridge"]),
+        "C": (2 if np.unique(y).size == 2 else 1) / (fit.ridge_ * A.shape[1]),
+        "log_loss": float(fit.path_["score"][best]),
+        "log_loss_se": float(fit.path_["standard_error"][best]),
+    }  # fmt: skip
+
+
+def _learning_curve(
+    A: Array, y: NDArray[np.int64], numbers: dict[str, Any], tables: dict[str, Any], seed: int,
+    say: Callable[[str], None],
+) -> dict[str, Any]:  # fmt: skip
+    """Held-out errors at growing training sizes, the forecast, and the calibration at the last."""
+    from sklearn.model_selection import StratifiedKFold
+
+    from polyceptron.algorithms.classifiers import ERMClassifier
+
+    n, k = numbers["n"], numbers["k"]
+    folds = min(_FOLDS, int(np.bincount(y).min()))
+    rng = np.random.default_rng(seed)
+    whole = n - math.ceil(n / folds)
+    sizes = np.unique(np.geomspace(max(4 * k, whole / 10), whole, _SIZES).astype(int))
+    sizes = sizes[sizes <= whole]
+    wrong, chances = np.zeros((sizes.size, n)), np.zeros((n, k))
+    splits = list(StratifiedKFold(folds, shuffle=True, random_state=seed).split(A, y))
+    for number, (train, test) in enumerate(splits):
+        say(f"measuring the learning curve, part {number + 1} of {folds}")
+        order = _growing(y[train], rng)
+        for row, size in enumerate(sizes):
+            part = train[order[: min(int(size), train.size)]]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                fit = ERMClassifier().fit(A[part], y[part])
+            wrong[row, test] = fit.predict(A[test]) != y[test]
+        chances[np.ix_(test, fit.classes_)] = fit.predict_proba(A[test])
+    law, futures = forecast(sizes.astype(float), wrong, [n, 2 * n, 10 * n], seed)
+    error = wrong.mean(1)
+    tables["learning_curve"] = [
+        {"n": int(size), "error": float(e), "standard_error": _binomial(float(e), n)}
+        for size, e in zip(sizes, error, strict=True)
+    ]
+    tables["forecast"] = [vars(future) for future in futures]
+    found: dict[str, Any] = {
+        "folds": folds, "training_size": int(sizes[-1]), "error": float(error[-1]),
+        "error_se": _binomial(float(error[-1]), n), "first_size": int(sizes[0]),
+        "first_error": float(error[0]), "guess_error": 1 - numbers["largest_share"],
+        "forecast_floor": float(law.floor[0]), "forecast_exponent": float(law.exponent[0]),
+    }  # fmt: skip
+    for name, future in zip(("now", "double", "tenfold"), futures, strict=True):
+        found[f"error_{name}"] = future.value
+        found[f"error_{name}_low"], found[f"error_{name}_high"] = future.low, future.high
+        found[f"n_{name}"] = future.n_samples
+    return found | _calibration(chances, y, wrong[-1], tables)
+
+
+def _growing(y: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """An order of the samples that begins with one of each class and is random else."""
+    order = rng.permutation(y.size)
+    first = [int(order[(y[order] == label).argmax()]) for label in np.unique(y)]
+    return np.array([*first, *[i for i in order if i not in set(first)]])
+
+
+def _calibration(
+    chances: Array, y: NDArray[np.int64], wrong: Array, tables: dict[str, Any]
+) -> dict[str, Any]:
+    """How often the class is right that a fit is so sure of, in bins of equal size."""
+    sure, hit = chances.max(1), 1 - wrong
+    bins = np.array_split(np.argsort(sure), min(_BINS, max(1, y.size // 10)))
+    tables["calibration"] = [
+        {
+            "confidence": float(sure[part].mean()), "accuracy": float(hit[part].mean()),
+            "standard_error": _binomial(float(hit[part].mean()), part.size), "samples": part.size,
+        }
+        for part in bins
+    ]  # fmt: skip
+    gaps = [
+        abs(row["confidence"] - row["accuracy"]) * row["samples"] for row in tables["calibration"]
+    ]
+    noise = [
+        math.sqrt(2 / math.pi) * math.sqrt(c * (1 - c) / row["samples"]) * row["samples"]
+        for row in tables["calibration"]
+        for c in [row["confidence"]]
+    ]
+    gap = float(sure.mean() - hit.mean())
+    return {
+        "confidence": float(sure.mean()), "accuracy": float(hit.mean()), "confidence_gap": gap,
+        "accuracy_se": _binomial(float(hit.mean()), y.size),
+        "calibration_error": sum(gaps) / y.size, "calibration_noise": sum(noise) / y.size,
+    }  # fmt: skip
+
+
+def _idealised(numbers: dict[str, Any]) -> dict[str, Any]:
+    """The lowest possible error if the theory's assumptions held for k, n and d."""
+    alpha = numbers["training_size"] / numbers["d"]
+    point = fixed_points(Teacher(numbers["k"]), alpha, branch="optimal")[0]
+    return {"alpha": alpha, "idealised_error": float(point.generalisation_error)}
+
+
+def _binomial(share: float, n: int) -> float:
+    """The standard error of a share, of one sample at least."""
+    return math.sqrt(max(share * (1 - share), 1 / n) / n)
