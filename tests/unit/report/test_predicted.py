@@ -7,7 +7,9 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
+from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -16,7 +18,10 @@ from polyceptron.algorithms.classifiers import AMPClassifier, ERMClassifier
 from polyceptron.algorithms.erm import fit_erm
 from polyceptron.errors import InvalidInput
 from polyceptron.model import ERM, BayesOptimal, Teacher
-from polyceptron.report.predicted import matching_theory, predicted_curve
+from polyceptron.report.described import matching_theory
+from polyceptron.report.power_law import fit_power_law
+from polyceptron.report.predicted import predicted_curve
+from polyceptron.theory import erm_fixed_point
 
 
 def test_on_gaussian_data_the_prediction_is_the_measurement():
@@ -29,22 +34,49 @@ def test_on_gaussian_data_the_prediction_is_the_measurement():
         gap = both.generalisation_error["measured"] - both.generalisation_error["theory"]
         # One teacher at d = 100: its own fluctuation comes on top of the folds'.
         assert abs(gap) < 4 * both.uncertainty["measured"] + 0.02
-    assert curve.effective_dimension > 90
+    assert curve.effective_dimension > 85
+    assert curve.misfit < 0.1
+    assert "far from" not in curve.assumption
+
+
+def test_noise_and_spectrum_are_found_where_the_data_have_them():
+    """Labels with noise on correlated features: own spectrum and fitted noise describe them."""
+    teacher = Teacher(2, noise="gaussian:0.5", features="levels:6x0.2,0.3x0.8")
+    X, y, _ = teacher.sample(2000, 60, seed=5)
+    clf = ERMClassifier("square", ridge=0.5, fit_intercept=False, standardise=False)
+    with pytest.raises(InvalidInput, match="not standardised"):
+        predicted_curve(clf, X, y)
+    # A rotation makes the features alike without removing their correlations.
+    turned = np.linalg.qr(np.random.default_rng(0).standard_normal((60, 60)))[0]
+    Z = X @ turned
+    Z /= Z.std(0)
+    curve = predicted_curve(clf, Z, y, train_sizes=[0.06, 0.25, 1.0], cv=4)
+    assert 0.2 < curve.model.noise < 1.0
+    assert curve.model.alignment == 0
+    assert curve.misfit < 0.08
+    assert curve.effective_dimension < 40
+    # Independent features without noise are another matter: the control.
+    measured = curve.frame[curve.frame.source == "measured"]
+    plain = [erm_fixed_point(Teacher(2), ERM("square", 0.5), a) for a in measured.alpha]
+    gap = np.log([p.generalisation_error for p in plain]) - np.log(measured.generalisation_error)
+    assert np.sqrt(np.mean(gap**2)) > 0.2
 
 
 def test_the_assumption_is_in_the_result_and_on_the_plot():
     X, y = load_iris(return_X_y=True)
     curve = predicted_curve(ERMClassifier(ridge=0.1), X, y, train_sizes=[0.3, 1.0], cv=3)
-    assert "independent Gaussian inputs" in curve.assumption
-    assert "d = 4" in curve.assumption
+    assert "Theory: 4 Gaussian inputs with the spectrum and the signal" in curve.assumption
+    assert f"Misfit {curve.misfit:.2g}" in curve.assumption
+    assert ("far from this model" in curve.assumption) == (curve.misfit > 0.25)
     assert curve.effective_dimension < 3
     axes = curve.plot(color="green")
     assert {line.get_color() for line in axes.get_lines()} == {"green"}
     drawn = axes.get_title(loc="left").replace("\n", " ")
     assert drawn == curve.assumption
     assert {t.get_text() for t in axes.get_legend().get_texts()} == {
-        r"theory, cross-entropy, $\lambda  = 0.1$, Gaussian inputs",
+        "theory, own spectrum",
         "measured (cross-validation)",
+        r"power law $a n^{-b} + c$",
     }
     assert set(curve.frame.source) == {"measured", "theory"}
     (bars,) = axes.containers  # the spread over the folds is on the plot
@@ -52,6 +84,9 @@ def test_the_assumption_is_in_the_result_and_on_the_plot():
     heights = [np.ptp(path.vertices[:, 1]) / 2 for path in bars[2][0].get_paths()]
     assert np.allclose(heights, measured["uncertainty"])
     assert curve.assumption in repr(curve)
+    assert "2 times the data (300 samples)" in repr(curve)
+    assert "10 times the data (1500 samples)" in repr(curve)
+    assert (curve.outlook.low <= curve.outlook.high).all()
     assert "<table" in curve._repr_html_()
 
 
@@ -66,7 +101,7 @@ def test_message_passing_is_compared_with_the_bayes_optimal_curve():
 def test_constant_features_do_not_count():
     X, y = load_iris(return_X_y=True)
     X = np.hstack([X, np.ones((150, 3))])
-    curve = predicted_curve(ERMClassifier(), X, y, train_sizes=[1.0], cv=3)
+    curve = predicted_curve(ERMClassifier("square", ridge=0.1), X, y, train_sizes=[1.0], cv=3)
     assert set(curve.frame.dimension.dropna()) == {4}
 
 
@@ -102,6 +137,42 @@ def test_what_cannot_be_predicted_is_a_sentence():
         predicted_curve(ERMClassifier(), np.ones((150, 2)), y)
     with pytest.raises(InvalidInput, match="must be"):
         predicted_curve(ERMClassifier(), X, y[:3])
+    scaled = StandardScaler(), LogisticRegression()
+    with pytest.raises(InvalidInput, match="'pca' changes the number of features from 4 to 2"):
+        predicted_curve(make_pipeline(scaled[0], PCA(2), scaled[1]), X, y)
+    sparse = LogisticRegression(penalty="l1", solver="saga")
+    with pytest.raises(InvalidInput, match="L1 penalty"):
+        predicted_curve(make_pipeline(StandardScaler(), sparse), X, y)
+    with pytest.raises(InvalidInput, match="StandardScaler before LogisticRegression"):
+        predicted_curve(LogisticRegression(), X, y)
+    grid = {"standardscaler__with_mean": [True, False]}
+    with pytest.raises(InvalidInput, match="searches over 'standardscaler__with_mean'"):
+        predicted_curve(GridSearchCV(make_pipeline(*scaled), grid), X, y)
+
+
+def test_a_search_over_the_ridge_is_the_best_ridge():
+    X, y, _ = Teacher(2).sample(240, 30, seed=4)
+    search = GridSearchCV(make_pipeline(StandardScaler(), RidgeClassifier()),
+                          {"ridgeclassifier__alpha": [3.0, 30.0]}, cv=3)  # fmt: skip
+    assert matching_theory(search, 2, 30)[1].ridge == "optimal"
+    curve = predicted_curve(search, X, y, train_sizes=[0.5, 1.0], cv=3)
+    theory = curve.frame[curve.frame.source == "theory"]
+    assert theory.ridge.notna().all()
+    assert curve.misfit < 0.3
+
+
+def test_power_law_is_found_again_and_its_band_holds_the_truth():
+    n = np.geomspace(50, 5000, 7)
+    exact = 3.0 * n**-0.6 + 0.02
+    law = fit_power_law(n, np.tile(exact[:, None], 5), 1e-6)
+    assert (law.b, law.c) == (pytest.approx(0.6, abs=0.03), pytest.approx(0.02, abs=3e-3))
+    assert float(law(50_000)) == pytest.approx(3.0 * 50_000**-0.6 + 0.02, rel=0.1)
+    rng, inside = np.random.default_rng(0), 0
+    for seed in range(30):
+        folds = exact[:, None] * (1 + 0.1 * rng.standard_normal((7, 10)))
+        low, high = fit_power_law(n, folds, 1e-6, seed).band(10_000.0)
+        inside += bool(low <= 3.0 * 10_000**-0.6 + 0.02 <= high)
+    assert inside >= 20  # of 27 expected; a band of no width would hold none
 
 
 def test_training_sizes_that_fail_are_left_out():
@@ -109,6 +180,8 @@ def test_training_sizes_that_fail_are_left_out():
     order = np.argsort(y, kind="stable")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        curve = predicted_curve(ERMClassifier(), X[order], y[order], train_sizes=[1, 90], cv=3)
+        curve = predicted_curve(
+            ERMClassifier("square", ridge=1.0), X[order], y[order], train_sizes=[1, 90], cv=3
+        )
     measured = curve.frame[curve.frame.source == "measured"]
     assert list(measured.n_samples) == [90]

@@ -218,6 +218,16 @@ def test_exponents_under_power_laws_are_those_of_source_and_capacity(a, b):
         assert slope == pytest.approx(expected, abs=0.05)
 
 
+def test_a_ridge_that_holds_back_nearly_everything_ends_where_the_plain_loop_does():
+    teacher, student = pc.Teacher(2, noise="flips:0.2", features=TWO), pc.ERM(ridge=1e5)
+    point, step = (
+        pc.erm_fixed_point(teacher, student, 20.0),
+        pc.erm_state_evolution(teacher, student, 20.0, 30)[-1],
+    )
+    assert point.m == pytest.approx(step.m, rel=1e-6)
+    assert point.q == pytest.approx(step.q, rel=1e-6)
+
+
 class ByLevels(Penalty):
     """A ridge that says only what it does to independent features."""
 

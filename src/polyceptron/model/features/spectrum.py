@@ -33,10 +33,10 @@ class Spectrum:
     """Levels of the covariance: eigenvalues s (l,), signal θ (l,) and fraction of features (l,).
 
     Given are eigenvalues s_i ≥ 0, one for each feature or level; the signal θ_i ≥ 0, equal if not
-    given; and the `fraction` of features of each. They are scaled to ⟨s⟩ = ⟨sθ⟩ = 1; what was divided
-    out is in `mean_eigenvalue` and `mean_signal`. `name` is what rows call it (default: one that
-    `as_spectrum` reads back), `hidden` the share of the teacher's variance that no feature shows,
-    `remark` a sentence for `describe`.
+    given; and the `fraction` of features of each. They are scaled to ⟨s⟩ = ⟨sθ⟩ = 1; what was
+    divided out is in `mean_eigenvalue` and `mean_signal`. `name` is what rows call it (by default
+    one that `as_spectrum` reads back), `hidden` the share of the teacher's variance that no feature
+    shows, `remark` a sentence for `describe`.
 
     >>> two = Spectrum([10, 1], fraction=[0.2, 0.8])
     >>> [round(float(s), 4) for s in two.eigenvalues], round(two.mean_eigenvalue, 4)

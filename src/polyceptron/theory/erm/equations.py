@@ -13,7 +13,8 @@ Four systems with the same roots:
 
       ⟨sθ λ/(λ + V̂s)⟩ = 1 − ρ² + Dm/M,
 
-  what the ridge holds back of the signal; τ and V are those after a round.
+  what the ridge holds back of the signal; τ and V are those after a round. The more is held back
+  the more of m = m̂⟨sθx⟩ is mixed in: both have the sign of ln(m/m̂⟨sθx⟩), so that no root is added.
 - `ScaleFreeEquations`: a loss with f ∝ 1/V (max-margin). V drops out, two unknowns remain,
   τ² = αM²/Q and ρ√q = αM at V = 1, and the equation of the ridge gives λV.
 """
@@ -105,7 +106,10 @@ class RidgeEquations(LoopEquations):
         first = theta[0] - _log(sums.mean * a.M) + 0.5 * _log(rest)
         slope = law.m / np.maximum(a.M, _FLOOR)
         balance = _log(sums.kept + slope * a.D_minus) - _log(law.residual + slope * a.D_plus)
-        return np.stack([first, balance, theta[2] - _log(sums.response)])
+        # A large ridge holds back nearly all, which says nothing of m: there m = m̂⟨sθx⟩ does.
+        size = math.log(law.m) - _log(p.alpha * a.M * sums.mean)
+        second = sums.kept * size + (1 - sums.kept) * balance
+        return np.stack([first, second, theta[2] - _log(sums.response)])
 
 
 @dataclass(frozen=True)
