@@ -37,6 +37,7 @@ MARKS: dict[str, str] = {  # stand in the column `branch` of the figures' tables
     "alpha_algo": "the transition to easy perfect learning",
     "floor": "the error of knowing the teacher, at the threshold of separability",
     "no-ridge": "cross-entropy without a ridge",
+    "closing": "the noise at which the hard phase closes",
 }
 
 COLUMNS: tuple[str, ...] = (

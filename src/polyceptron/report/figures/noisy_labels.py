@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 NOISE = "softmax:3"
 LARGEST_ALPHA = 12.0
 RIDGES: dict[str, float] = {"cross-entropy": 0.1, "square": 1.0}
-VARIANCES = (0.0, 0.003, 0.006, 0.009, 0.012, 0.015)
+VARIANCES = (0.0, 0.0015, 0.003, 0.006, 0.009, 0.012)
+CLOSED = 0.02  # a variance at which there is no hard phase any more
+NEAR = (0.85, 0.93, 0.97, 0.995, 1.005, 1.03, 1.07, 1.15)  # of α_s: the line bends there
 
 
 def floor_rows(noise: str) -> list[Row]:
@@ -47,8 +49,12 @@ def separated_rows(noise: str, alphas: list[float]) -> list[Row]:
     """Cross-entropy without ridge, up to α_s and beyond."""
     from polyceptron.model import ERM, Teacher
     from polyceptron.theory import curve_rows
+    from polyceptron.theory.separability import separability
 
-    rows = curve_rows(Teacher(3, noise=noise), ERM("cross-entropy", 0.0), alphas)  # type: ignore[arg-type]
+    teacher = Teacher(3, noise=noise)  # type: ignore[arg-type]
+    threshold = separability(teacher).alpha_s
+    values = sorted({*alphas, *(round(x * threshold, 4) for x in NEAR)})
+    rows = curve_rows(teacher, ERM("cross-entropy", 0.0), values)  # type: ignore[arg-type]
     return [row | {"branch": "no-ridge"} for row in rows]
 
 
@@ -65,10 +71,26 @@ def transition_rows(variance: float) -> list[Row]:
              "alpha_algo": found.alpha_algo}]  # fmt: skip
 
 
+def closing_rows(low: float, high: float, steps: int) -> list[Row]:
+    """The variance at which the hard phase closes, by bisection, and α there."""
+    found = transition_rows(low)[0]
+    for _ in range(steps):
+        middle = 0.5 * (low + high)
+        there = transition_rows(middle)[0]
+        if there["alpha_it"] is None:
+            high = middle
+        else:
+            low, found = middle, there
+    alpha = 0.5 * (found["alpha_it"] + found["alpha_algo"])
+    return [found | {"alpha": alpha, "alpha_it": alpha, "alpha_algo": alpha,
+                     "noise_variance": 0.5 * (low + high), "branch": "closing"}]  # fmt: skip
+
+
 def _grids(profile: Profile) -> list[dict[str, Any]]:
     marks = profile.thin([0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0])[:8]
     lines = profile.line(0.1, LARGEST_ALPHA, marks)
     base: dict[str, Any] = {"classes": [3], "noise": [NOISE]}
+    instances = 5 if profile.name == "quick" else profile.erm_instances
     grids: list[dict[str, Any]] = [
         base | {"sources": ["theory"], "estimators": ["bayes"], "alpha": lines}
     ]
@@ -77,7 +99,8 @@ def _grids(profile: Profile) -> list[dict[str, Any]]:
         grids.append(erm | {"sources": ["theory"], "alpha": lines})
         grids.append(
             erm | {"sources": ["erm"], "alpha": marks,
-                   "dimension": [profile.erm_dimension], "instances": profile.erm_instances}
+                   "dimension": [profile.erm_dimension],
+                   "instances": instances}
         )  # fmt: skip
     return grids
 
@@ -107,9 +130,9 @@ def curves_picture(table: pd.DataFrame) -> Picture:
         panel,
         traces=(*panel.traces, *extra),
         x=Axis(AXES["alpha"], low=0, high=LARGEST_ALPHA),
-        y=replace(panel.y, low=lowest - 0.03, high=0.68),
+        y=replace(panel.y, low=lowest - 0.04, high=0.68),
         marks=(Mark(threshold, f"*α_s* = {threshold:.2f}"),),
-        notes=(Note(0.15, lowest - 0.012, "floor: the teacher itself", COLOURS["unstable"]),),
+        notes=(Note(0.15, lowest - 0.022, "floor: the teacher itself", COLOURS["unstable"]),),
         legend=Legend("upper right"),
     )
     return Picture((panel,))
@@ -120,6 +143,12 @@ def phases_picture(table: pd.DataFrame) -> Picture:
     table = table.sort_values("noise_variance")
     x = numbers(table["noise_variance"])
     it, algo = numbers(table["alpha_it"]), numbers(table["alpha_algo"])
+    end = table[table["branch"] == "closing"] if "branch" in table else table[:0]
+    notes = [Note(0.0006, it[0] + 0.75 * (algo[0] - it[0]), "hard")]
+    notes += [
+        Note(0.7 * at, alpha - 0.25, f"closes at *Δ* = {at:.4f}")
+        for at, alpha in zip(end["noise_variance"], end["alpha"], strict=True)
+    ]
     traces = (
         Trace(x, it, colour=COLOURS["bayes"], marker="circle", label="*α_{IT}*"),
         Trace(x, algo, colour=COLOURS["amp"], dash="dash", marker="circle", label="*α_{algo}*"),
@@ -128,7 +157,7 @@ def phases_picture(table: pd.DataFrame) -> Picture:
         traces,
         Axis("variance of the noise *Δ*", low=0),
         Axis(AXES["alpha"]),
-        notes=(Note(0.0005, (it[0] + algo[0]) / 2, "hard"),),
+        notes=tuple(notes),
         legend=Legend("upper left"),
     )
     return Picture((panel,))
@@ -136,7 +165,11 @@ def phases_picture(table: pd.DataFrame) -> Picture:
 
 def _phases(profile: Profile) -> list[Computation]:
     values = VARIANCES if profile.name != "tiny" else VARIANCES[:2]
-    return [Computation(transition_rows, {"variance": v}, 2) for v in values]
+    close = {"low": values[-1], "high": CLOSED, "steps": 3 if profile.name == "tiny" else 8}
+    return [
+        *(Computation(transition_rows, {"variance": v}, 1) for v in values),
+        Computation(closing_rows, close, 4),
+    ]
 
 
 NOISY_CURVES = FigureSpec(
@@ -154,7 +187,8 @@ NOISY_PHASES = FigureSpec(
     "noisy-phases",
     "The hard phase of Rademacher weights with noisy labels, k = 3",
     "Between the two lines perfect knowledge of the posterior errs less than message passing does. "
-    "Gaussian noise on the teacher's fields narrows this phase until it closes.",
+    "Gaussian noise on the teacher's fields narrows this phase until it closes, at the variance "
+    "written there.",
     phases_picture,
     computations=_phases,
 )

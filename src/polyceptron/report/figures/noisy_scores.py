@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CLASSES = (2, 3, 5)
-VARIANCES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+VARIANCES = tuple(round(0.05 * 2 ** (i / 2), 4) for i in range(13))  # every other one at k = 5
 CHECKED = (0.1, 0.4, 1.6)  # by data, at k = 2 and 3
 NOISE, ALPHA, RIDGES = "softmax:3", 3.0, (0.01, 0.1, 1.0)
 _ASKED = {"model": "argmax", "prior": "gaussian", "estimator": "cross-entropy"}  # in every row
@@ -44,14 +44,16 @@ def separated_rows(n_classes: int, variance: float, dimension: int, seeds: list[
 
 
 def _largest(n_classes: int, variance: float, dimension: int, seed: int) -> float:
-    """n/d up to which the first n samples can be separated, by bisection."""
+    """n/d up to which the first n samples can be separated: doubled, then halved in on."""
     from polyceptron.algorithms.separable import is_separable
     from polyceptron.model import Teacher
 
     teacher = Teacher(n_classes, noise=f"gaussian:{variance!r}")  # type: ignore[arg-type]
     X, y, _ = teacher.sample(12 * dimension, dimension, seed=seed)
-    low, high = dimension, 12 * dimension
-    while high - low > max(1, dimension // 30):
+    low, high, last = dimension, 2 * dimension, 12 * dimension
+    while high < last and is_separable(X[:high], y[:high], n_classes=n_classes).separable:
+        low, high = high, min(2 * high, last)
+    while high - low > max(1, dimension // 20):
         middle = (low + high) // 2
         inside = is_separable(X[:middle], y[:middle], n_classes=n_classes).separable
         low, high = (middle, high) if inside else (low, middle)
@@ -162,7 +164,7 @@ def calibration_picture(table: pd.DataFrame) -> Picture:
     return Picture(
         (
             Panel(tuple(above), Axis("confidence"), Axis("accuracy"), legend=Legend("upper left")),
-            Panel(tuple(below), Axis(AXES["alpha"], "log"), Axis("best ridge *λ*", "log"),
+            Panel(tuple(below), Axis(AXES["alpha"], "log"), Axis("best ridge *λ*", low=0),
                   legend=Legend("best", "best for")),
         ),
         height=5.2,
@@ -171,7 +173,7 @@ def calibration_picture(table: pd.DataFrame) -> Picture:
 
 def _thresholds(profile: Profile) -> list[Computation]:
     runs = 2 if profile.name == "tiny" else 5
-    d = min(profile.erm_dimension, 60 if profile.name == "quick" else 300)
+    d = min(profile.erm_dimension, 40 if profile.name == "quick" else 300)
     asked: list[dict[str, Any]] = [
         {"n_classes": k, "variance": v, "dimension": d, "seeds": list(range(runs))}
         for k in CLASSES[:2]
@@ -179,7 +181,7 @@ def _thresholds(profile: Profile) -> list[Computation]:
     ]
     return [
         *(Computation(threshold_rows, {"n_classes": k, "variance": v}, 1 + k)
-          for k in CLASSES for v in VARIANCES),
+          for k in CLASSES for v in VARIANCES[:: 1 if k <= 3 else 2]),
         *(Computation(separated_rows, one, runs) for one in asked),
     ]  # fmt: skip
 

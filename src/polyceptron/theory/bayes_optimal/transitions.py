@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from polyceptron.display import ShortDisplay
 from polyceptron.model import AnyTeacher
@@ -146,12 +147,7 @@ def _takeover(curve: SolutionCurve, branches: list[Branch]) -> Located:
         if _lead(curve, low, top) <= 0:
             continue
         if _lead(curve, high, top) <= 0:
-            for _ in range(60):
-                middle = 0.5 * (low + high)
-                if _lead(curve, middle, top) > 0:
-                    low = middle
-                else:
-                    high = middle
+            high = float(brentq(lambda x: _lead(curve, x, top), low, high, xtol=1e-14))
         at = curve.points(np.exp([high]))
         # Φ is off by its uncertainty, and α by that over the slope of the lead.
         slope = abs(float(at.channel_entropy[0]) - _slope(curve, float(at.alpha[0]), top))
@@ -181,14 +177,15 @@ def _slope(curve: SolutionCurve, alpha: float, top: Branch | None) -> float:
 
 def _where(curve: SolutionCurve, branch: Branch, alpha: float) -> float:
     """ln q̂ at which a rising part meets α."""
-    low, high = branch.low, branch.high
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        if curve.points(np.exp([middle])).alpha[0] < alpha:
-            low = middle
-        else:
-            high = middle
-    return 0.5 * (low + high)
+
+    def above(log_q_hat: float) -> float:
+        return float(curve.points(np.exp([log_q_hat])).alpha[0]) - alpha
+
+    if above(branch.low) >= 0:
+        return branch.low
+    if above(branch.high) <= 0:
+        return branch.high
+    return float(brentq(above, branch.low, branch.high, xtol=1e-14))
 
 
 def _sharpened(
