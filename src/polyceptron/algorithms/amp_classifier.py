@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from polyceptron.algorithms.choose_ridge import RIDGES, choose_ridge
+from polyceptron.algorithms.choose_ridge import choose_ridge
 from polyceptron.algorithms.compression import Compression
 from polyceptron.algorithms.data_checks import Labels, Samples, check_choice
 from polyceptron.algorithms.design import Design, as_design
@@ -240,7 +240,7 @@ class AMPClassifier(LinearClassifier):
         if not self.compare:
             return
         samples = Samples(self._design(X, ones=self.fit_intercept), y, self.classes_.size)
-        path = choose_ridge(samples, CrossEntropy(), RIDGES, "log-loss", None)
+        path = choose_ridge(samples, CrossEntropy(), None, "log-loss", None)
         best = int(path.score.argmin())
         self.rival_log_loss_ = float(path.score[best]), float(path.standard_error[best])
         own, (rival, doubt) = self.log_loss_[0], self.rival_log_loss_

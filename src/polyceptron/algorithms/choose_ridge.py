@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,18 +27,34 @@ _FOLDS = 5
 def choose_ridge(
     samples: Samples,
     loss: Loss,
-    ridges: Sequence[float],
+    ridges: Sequence[float] | None,
     scoring: str,
     cv: Any,
     left_out: Array | None = None,
     seed: Any = 0,
 ) -> RidgePath:
-    """Scores along the ridges, and the best; see `ERMClassifier` for what `cv` may be."""
-    values = [float(ridge) for ridge in ridges]
+    """Scores along the ridges, and the best; see `ERMClassifier` for what `cv` may be.
+
+    Of the ridges that are taken without `ridges` the best may lie between two.
+    """
+    values = [float(ridge) for ridge in (RIDGES if ridges is None else ridges)]
     if not values or min(values) <= 0:
         raise InvalidInput(f"ridges must be numbers above 0, at least one, got {ridges!r}")
     folds = _folds(samples, cv, seed)
-    return ridge_path(samples, loss, values, _score(loss, scoring), folds, left_out)
+    path = ridge_path(samples, loss, values, _score(loss, scoring), folds, left_out)
+    between = ridges is None and scoring == "log-loss"
+    return replace(path, best=_vertex(path)) if between else path
+
+
+def _vertex(path: RidgePath) -> float:
+    """The lowest point of the parabola in ln λ through the best ridge and its neighbours."""
+    i = int(path.score.argmin())
+    if not 0 < i < path.score.size - 1:
+        return path.best
+    t, s = np.log(path.ridge[i - 1 : i + 2]), path.score[i - 1 : i + 2]
+    bend, slope, _ = np.polyfit(t - t[1], s, 2)
+    move = -slope / (2 * bend) if bend > 0 else 0.0
+    return float(np.exp(t[1] + np.clip(move, t[2] - t[1], t[0] - t[1])))
 
 
 def _folds(samples: Samples, cv: Any, seed: Any) -> list[Fold] | None:

@@ -13,7 +13,7 @@ leave-one-out: one fit of all samples, and for each one Newton step without it,
 
 The path goes from large λ to small, where fits cost more, and ends early where the score has become
 clearly worse than the best. Each λ starts where the nearest point to. Fits of folds are loose: the
-last Newton step lowers the objective by less than 3 in a thousand.
+last Newton step lowers the objective by less than a hundredth.
 """
 
 from __future__ import annotations
@@ -26,26 +26,21 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from polyceptron.algorithms.array_design import ArrayDesign
 from polyceptron.algorithms.data_checks import Samples
-from polyceptron.algorithms.design import AnyArray, Array, Design, weights_or_ones
-from polyceptron.algorithms.erm.conjugate_gradients import solve_newton
-from polyceptron.algorithms.erm.gradients import dots
-from polyceptron.algorithms.erm.line_search import line_search
+from polyceptron.algorithms.design import Array, Design, weights_or_ones
 from polyceptron.algorithms.erm.loss_objective import LossObjective
 from polyceptron.algorithms.erm.objectives import Objective, SoftmaxObjective
+from polyceptron.algorithms.erm.path_walk import DENSE, Walk, leverages
 from polyceptron.model.losses import Loss
 
 Fold = NDArray[np.bool_]  # (n,): the samples that are held out
 Score = Callable[[Array, NDArray[np.int64]], Array]  # fields (m, k) and labels to numbers (m,)
 
-_STEPS = 20
-_NODES = 3  # minimisers through which the next start is extrapolated
-_SMALL = 20_000  # numbers in all fields up to which single precision saves nothing
 # Of the objective, by which the last step lowers it; of the gradient, left by inner solves.
-_FOLDS = 3e-3, 0.3
+_FOLDS = 1e-2, 0.5
 _WHOLE = 1e-8, 0.1  # small, and a step without a sample starts from here
 _WORSE = 2.0, 3.0  # standard errors above the best, twice running or once, that end the path
-_DENSE = 120  # d·r up to which a matrix of that size is cheaper than fits of folds
 
 
 @dataclass(frozen=True)
@@ -66,7 +61,7 @@ class RidgePath:
 
 def leave_one_out_is_cheaper(design: Design, n_classes: int) -> bool:
     """Whether a matrix of all weights costs less than fits of folds."""
-    return min(design.shape) * (n_classes - 1) <= _DENSE
+    return min(design.shape) * (n_classes - 1) <= DENSE
 
 
 def ridge_path(
@@ -125,53 +120,6 @@ class _Tried:
         return float(np.sqrt((self.share**2 * off**2).sum()) / self.share.sum())
 
 
-class _Walk:
-    """Problems side by side, U (L, r, d), from one λ to the next smaller."""
-
-    def __init__(
-        self, design: Design, objective: Objective, count: int, enough: float, loose: float
-    ) -> None:
-        self.design, self.objective = design, objective
-        self.enough, self.loose = enough, loose
-        shape = (count, objective.basis.shape[1], design.dimension)
-        large = count * shape[1] * design.n_samples > _SMALL and design.single_is_quicker
-        self.dtype = np.float32 if large else np.float64
-        self.U: AnyArray = np.zeros(shape, self.dtype)
-        self.past: list[tuple[float, AnyArray]] = []
-
-    def solve(self, ridge: float) -> None:
-        """Move to the minimisers at this λ, loosely."""
-        design, objective = self.design, self.objective
-        ridges = np.full(len(self.U), ridge)
-        U = self._extrapolate(math.log(ridge))
-        Z, index = design.fields(U), np.arange(len(U))
-        here = objective.evaluate(Z)
-        for _ in range(_STEPS):
-            G = design.back(here.residual) + ridge * U
-            if not G.any(axis=(1, 2)).all():
-                break
-            tolerance = np.full(len(U), self.loose)
-            bend = objective.curvature(here, self.dtype)
-            D = solve_newton(design, bend, ridges, G, tolerance, self.dtype)
-            total = here.value + 0.5 * ridge * dots(U, U)
-            gain = -0.5 * dots(G, D)
-            step, here = line_search(design, objective, ridges, U, Z, index, here, G, D)
-            U += (step[:, None, None] * D).astype(self.dtype, copy=False)
-            if (gain <= self.enough * total).all():
-                break
-        self.U, self.Z, self.here = U, Z, here
-        self.past.append((math.log(ridge), U))
-
-    def _extrapolate(self, t: float) -> AnyArray:
-        """The polynomial in ln λ through the nearest minimisers, or 0."""
-        guess = np.zeros_like(self.U)
-        near = sorted(self.past, key=lambda one: abs(one[0] - t))[:_NODES]
-        for i, (node, U) in enumerate(near):
-            others = [other for j, (other, _) in enumerate(near) if j != i]
-            guess += math.prod((t - other) / (node - other) for other in others) * U
-        return guess
-
-
 def _objective(samples: Samples, loss: Loss, weights: Array | None) -> Objective:
     if loss.solver == "softmax":
         return SoftmaxObjective(samples.y, samples.n_classes, weights)
@@ -185,7 +133,7 @@ class _Folds:
         self.folds, self.y = folds, samples.y
         weights = np.where(np.array(folds), 0.0, weights_or_ones(samples.weights, samples.y.size))
         objective = _objective(samples, loss, weights)
-        self.walk = _Walk(samples.design, objective, len(folds), *_FOLDS)
+        self.walk = Walk(samples.design, objective, len(folds), *_FOLDS)
 
     def held_out(self, ridge: float) -> tuple[Array, NDArray[np.int64]]:
         """Fields (m, k) of the samples (m,) of all folds."""
@@ -208,21 +156,24 @@ class _LeaveOneOut:
     def __init__(self, samples: Samples, loss: Loss, left_out: Array | None) -> None:
         self.y = samples.y
         objective = _objective(samples, loss, samples.weights)
-        self.walk = _Walk(samples.design, objective, 1, *_WHOLE)
         share = weights_or_ones(samples.weights, self.y.size)
         self.rest = np.minimum(share if left_out is None else left_out, share) / share
-        n, d = samples.design.shape
-        if d <= n:
-            self.rows = samples.design.scaled_rows(slice(None))
-        else:  # any rows with the same products will do
-            values, vectors = np.linalg.eigh(samples.design.gram())
-            self.rows = vectors * np.sqrt(np.maximum(values, 0.0))
+        self.design = samples.design
+        self.turn: Array | None = None
+        n, d = self.design.shape
+        inner = self.design
+        if d > n:  # n directions hold all samples: X/√d = R Qᵀ with R (n, n)
+            values, vectors = np.linalg.eigh(self.design.gram())
+            root = np.sqrt(np.maximum(values, 1e-14 * values[-1]))
+            inner, self.turn = ArrayDesign(vectors * (root * math.sqrt(n))), vectors / root
+        self.rows = inner.scaled_rows(slice(None))
+        self.walk = Walk(inner, objective, 1, *_WHOLE)
 
     def held_out(self, ridge: float) -> tuple[Array, NDArray[np.int64]]:
         """Fields (n, k) of every sample, left out."""
         walk = self.walk
         walk.solve(ridge)
-        H = _matrices(walk)
+        H = walk.matrices()[0]
         A = leverages(self.rows, H, ridge)
         g = walk.here.residual[0].T
         part = self.rest[:, None, None] * H
@@ -234,34 +185,8 @@ class _LeaveOneOut:
 
     def weights(self) -> Array:
         """Of the fit of all samples (d, k)."""
-        result: Array = (self.walk.objective.basis @ self.walk.U[0]).T
+        U = self.walk.U[0]
+        if self.turn is not None:
+            U = self.design.back(U @ self.turn.T)
+        result: Array = (self.walk.objective.basis @ U).T
         return result
-
-
-def _matrices(walk: _Walk) -> Array:
-    """s_μH_μ (n, r, r) where the walk stands."""
-    r = walk.U.shape[1]
-    n = walk.Z.shape[-1]
-    bend = walk.objective.curvature(walk.here, np.float64).rows(slice(0, n))
-    columns = [
-        bend(np.broadcast_to(np.eye(r)[:, i, None], (1, r, n)).copy())[0][0].T for i in range(r)
-    ]
-    return np.stack(columns, -1)
-
-
-def leverages(rows: Array, H: Array, ridge: float) -> Array:
-    """A_μ = x̂ᵀ(Σ x̂x̂ᵀ ⊗ H + λ)⁻¹x̂ (n, r, r) of rows x̂ (n, d) and matrices H (n, r, r)."""
-    (n, d), r = rows.shape, H.shape[1]
-    whole = np.empty((r, d, r, d))
-    for a in range(r):
-        for b in range(a, r):
-            whole[a, :, b] = (rows * H[:, a, b, None]).T @ rows
-            whole[b, :, a] = whole[a, :, b].T
-    flat = whole.reshape(r * d, r * d)
-    flat[np.diag_indices(r * d)] += ridge
-    inverse = np.linalg.inv(flat).reshape(r, d, r, d)
-    A = np.empty((n, r, r))
-    for a in range(r):
-        for b in range(a, r):
-            A[:, a, b] = A[:, b, a] = np.einsum("ni,ni->n", rows @ inverse[a, :, b], rows)
-    return A
