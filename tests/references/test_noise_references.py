@@ -112,6 +112,26 @@ def test_both_sides_of_the_threshold_meet(k):
     assert 0 < gaps[1] < gaps[0] / 2
 
 
+@pytest.mark.parametrize(("k", "closest"), [(2, 1e-5), (3, 1e-3)])
+def test_just_above_the_threshold_the_norm_diverges_at_a_known_rate(k, closest):
+    """W of size 1/(α/α_s − 1): q x² tends to a constant, and the direction to max-margin's."""
+    teacher = pc.Teacher(k, noise="gaussian:0.5")
+    limit = pc.separability(teacher).alpha_s
+    points = [
+        pc.erm_fixed_point(teacher, pc.ERM("cross-entropy", 0), limit * (1 + x), 1e-4)
+        for x in (3 * closest, closest)
+    ]
+    assert [point.status for point in points] == ["ok", "ok"]
+    assert points[1].q / points[0].q == pytest.approx(9, rel=3 * closest**0.25)
+    below = pc.erm_fixed_point(teacher, pc.ERM("cross-entropy", 0), limit * (1 - closest), 1e-4)
+    assert abs(points[1].generalisation_error - below.generalisation_error) < 3 * closest**0.5
+    if k == 3:
+        return
+    nearer = pc.erm_fixed_point(teacher, pc.ERM("cross-entropy", 0), limit * (1 + 1e-9))
+    assert nearer.status in ("tolerance-not-met", "not-converged")
+    assert "alpha" in nearer.status.remedy or "tolerance" in nearer.status.remedy
+
+
 def test_a_small_ridge_tends_to_none():
     found = [
         pc.erm_fixed_point(TEACHER, pc.ERM("cross-entropy", ridge), 10.0, tol=1e-8).m

@@ -31,6 +31,11 @@ from polyceptron.theory.separability import alpha_s
 from polyceptron.theory.sides import Problem
 
 
+def separable_up_to(teacher: AnyTeacher) -> float:
+    """α_s of the teacher's labels in the features that the student sees."""
+    return alpha_s(teacher.channel, teacher.n_classes) * teacher.features.rank
+
+
 class NotSeparableHere(InvalidInput):
     """A margin is asked for where no weights separate the labels."""
 
@@ -48,7 +53,7 @@ def loss_at_ridge(loss: Loss, ridge: float | str, teacher: AnyTeacher, alpha: fl
     if (
         not found.scale_free
         or teacher.channel.noiseless
-        or alpha < (limit := alpha_s(teacher.channel, teacher.n_classes) * teacher.features.rank)
+        or alpha < (limit := separable_up_to(teacher))
     ):
         return found
     if loss.scale_free:

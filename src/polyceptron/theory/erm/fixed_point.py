@@ -23,6 +23,7 @@ from polyceptron.rows import Status
 from polyceptron.theory.erm.best_ridge import best_ridge
 from polyceptron.theory.erm.coarse_root import coarse_root
 from polyceptron.theory.erm.least_squares import best_square_ridge, solve_square
+from polyceptron.theory.erm.near_threshold import walk_down
 from polyceptron.theory.erm.refinement import Refined, refine
 from polyceptron.theory.erm.solution import ErmFixedPoint, no_data, not_converged
 from polyceptron.theory.erm.training import (
@@ -33,10 +34,11 @@ from polyceptron.theory.erm.training import (
 from polyceptron.theory.fields.averages import Array
 from polyceptron.theory.generalisation import error_at_tau, error_on_labels
 from polyceptron.theory.sides import Problem, erm_sides
-from polyceptron.theory.ways import equations, in_closed_form, loss_at_ridge
+from polyceptron.theory.ways import equations, in_closed_form, loss_at_ridge, separable_up_to
 
 TOLERANCE_FEW_CLASSES = 1e-6
 TOLERANCE_MANY_CLASSES = 1e-4
+_WALK = 1e-3  # tolerance of fixed points on the way to another
 CLOSED_FORM = 1e-12  # what rounding leaves of a closed form
 
 
@@ -87,6 +89,12 @@ def erm_fixed_point(
         if best:
             ridge = best_square_ridge(teacher.channel, k, alpha, teacher.features)
         return _closed_form(problem.at(ridge=ridge))
+    if start is None and ridge == 0 and not loss.scale_free and not teacher.noise.noiseless:
+        start = walk_down(
+            separable_up_to(teacher),
+            alpha,
+            lambda a, s: erm_fixed_point(teacher, spec, a, _WALK, s),
+        )
     theta, jacobian = (None, None) if start is None else (start.theta, start.jacobian)
     if best:
         problem, near = best_ridge(problem, theta)
@@ -146,7 +154,10 @@ def solve(
     root = coarse_root(system, near, jacobian if near is not None else None)
     if not root.converged:
         return not_converged(problem, root.theta, root.jacobian)
-    refined = refine(system, root, tol)
+    try:
+        refined = refine(system, root, tol)
+    except (ArithmeticError, np.linalg.LinAlgError):  # a finer rule has its root elsewhere
+        return not_converged(problem, root.theta, root.jacobian)
     law, hats = system.solution(refined.root.theta, refined.averages)
     loss, loss_spread = float(refined.averages.loss[0]), refined.loss_uncertainty
     if math.isnan(loss):
