@@ -35,6 +35,7 @@ THRESHOLDS = "tests/references/test_bayes_references.py::test_transitions"
 ENTROPY = "tests/identities/test_bayes_identities.py"
 WEIGHTS = "tests/unit/theory/test_weights_side.py"
 ERM = "tests/references/test_erm_theory_reference.py::test_three_classes"
+LIKELIHOOD = "tests/unit/algorithms/test_maximum_likelihood.py"
 MUTATIONS = [
     Mutation(
         "information I: a factor 2",
@@ -239,6 +240,55 @@ MUTATIONS = [
         "size = W.shape[0] * (W.shape[1] - 1)",
         "size = W.shape[0] * W.shape[1]",
         "tests/unit/algorithms/test_overlaps.py",
+    ),
+    Mutation(
+        "softmax error of two classes: tanh(βu/√2) loses its root",
+        "numerics/softmax_error.py",
+        "np.tanh(slope * u / math.sqrt(2))",
+        "np.tanh(slope * u)",
+        "tests/unit/numerics/test_softmax_error.py",
+    ),
+    Mutation(
+        "softmax error of three classes: the cross slope dropped",
+        "numerics/softmax_error.py",
+        "(2 * slopes[0] + slopes[1])",
+        "(2 * slopes[0])",
+        "tests/unit/numerics/test_softmax_error.py",
+    ),
+    Mutation(
+        "maximum likelihood: the mean of the softmax left in its curvature",
+        "algorithms/erm/maximum_likelihood.py",
+        'inner -= np.einsum("in,jn->nij", mean, mean)',
+        'inner -= 0.0 * np.einsum("in,jn->nij", mean, mean)',
+        f"{LIKELIHOOD}::test_the_curvature_is_that_of_the_loss",
+    ),
+    Mutation(
+        "maximum likelihood: the ridge taken for none",
+        "algorithms/erm/maximum_likelihood.py",
+        "slope = float(np.linalg.norm(design.back(found.evaluation.residual[0])))",
+        "slope = float(found.gradient_norm[0])",
+        f"{LIKELIHOOD}::test_the_minimiser_and_its_bound",
+    ),
+    Mutation(
+        "separability: the teacher's share left out of the norm",
+        "theory/separability.py",
+        "law = Law(t, 1 + t * t, 1.0)",
+        "law = Law(t, 1.0, 1.0)",
+        "tests/references/test_noise_references.py::test_separability_of_two_classes",
+    ),
+    Mutation(
+        "fresh samples: the Brier score without the label's own square",
+        "experiments/measured_errors.py",
+        "1 + scores[1] / n_samples",
+        "scores[1] / n_samples",
+        "tests/unit/experiments/test_noise.py::test_scores_are_measured_on_fresh_samples",
+    ),
+    Mutation(
+        "what is true of a fresh input: the residual variance",
+        "theory/fresh_fields.py",
+        "channel.label_law(gaps, law.residual).z",
+        "channel.label_law(gaps, 0.5 * law.residual).z",
+        "tests/unit/theory/test_calibration.py::test_scores_against_drawn_fields",
     ),
 ]
 

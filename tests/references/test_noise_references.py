@@ -170,3 +170,26 @@ def test_much_ridge_is_the_mean_of_each_class():
         point = pc.erm_fixed_point(pc.Teacher(3, noise=noise), pc.ERM("cross-entropy", 1e5), 2.0)
         # Var of e_y on a class direction is 1/k, of which c² is along the teacher's field
         assert point.correlation**2 == pytest.approx(2 * c**2 / (2 * c**2 + 1 / 3), abs=3e-3)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("noise", ["gaussian:1e-10", "softmax:1e5", "flips:1e-7"])
+def test_little_noise_is_no_noise_for_bayes(k, noise):
+    clean, noisy = (pc.fixed_points(pc.Teacher(k, noise=n), 2.0)[0] for n in ("none", noise))
+    for name in ("generalisation_error", "q", "free_entropy"):
+        assert getattr(noisy, name) == pytest.approx(getattr(clean, name), abs=2e-5)
+
+
+def test_the_hard_phase_of_rademacher_weights_closes():
+    """Flips leave perfect learning a state; Gaussian noise narrows the phase until it is gone."""
+    found = {
+        noise: pc.transitions(pc.Teacher(3, "rademacher", noise))
+        for noise in ("none", "flips:1e-7", "flips:0.01", "gaussian:0.006", "gaussian:0.012")
+    }
+    clean, nearly = found["none"], found["flips:1e-7"]
+    assert nearly.alpha_it == pytest.approx(clean.alpha_it, abs=1e-4)
+    assert nearly.alpha_algo == pytest.approx(clean.alpha_algo, abs=1e-4)
+    width = {noise: one.alpha_algo - one.alpha_it for noise, one in found.items()}
+    assert clean.alpha_it < found["flips:0.01"].alpha_it < found["flips:0.01"].alpha_algo
+    assert width["none"] > width["gaussian:0.006"] > width["gaussian:0.012"] > 0
+    assert pc.transitions(pc.Teacher(3, "rademacher", "gaussian:0.02")).alpha_it is None

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
+from polyceptron.algorithms.design import as_design
 from polyceptron.algorithms.erm import maximum_likelihood
+from polyceptron.algorithms.erm.newton import minimise
+from polyceptron.algorithms.erm.objectives import SoftmaxObjective
 from polyceptron.experiments.simulate_erm import run_erm
 
 
@@ -53,6 +56,26 @@ def test_the_minimiser_and_its_bound(k, way, monkeypatch):
     residual = np.linalg.norm(X.T @ signed) / math.sqrt(30)
     assert residual == pytest.approx(found.residual, abs=1e-14)
     assert residual < 1e-6
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_the_curvature_is_that_of_the_loss(k):
+    """Against differences of gradients, in directions of the class basis."""
+    X, y, _ = pc.Teacher(k, noise="flips:0.2").sample(80, 6, seed=0)
+    design, objective = as_design(X), SoftmaxObjective(y, k)
+    start = np.random.default_rng(0).standard_normal((1, k - 1, 6))
+    found = minimise(design, objective, np.ones(1), start, target=1e-2)
+    U, h = found.U[0], 1e-5
+
+    def slope(u):
+        Z = design.fields(u.reshape(1, k - 1, 6))
+        return design.back(objective.evaluate(Z).residual)[0].ravel()
+
+    at, axes = U.ravel(), h * np.eye(U.size)
+    columns = [(slope(at + e) - slope(at - e)) / (2 * h) for e in axes]
+    expected = np.linalg.eigvalsh(np.array(columns))[0]
+    dense = maximum_likelihood._smallest_curvature(design, objective, found)
+    assert dense == pytest.approx(expected, rel=1e-5)
 
 
 def test_separable_data_have_their_max_margin_weights():
