@@ -34,6 +34,7 @@ ERRORS = "tests/references/test_bayes_references.py::test_errors"
 THRESHOLDS = "tests/references/test_bayes_references.py::test_transitions"
 ENTROPY = "tests/identities/test_bayes_identities.py"
 WEIGHTS = "tests/unit/theory/test_weights_side.py"
+SPECTRA = "tests/unit/theory/test_spectra.py"
 ERM = "tests/references/test_erm_theory_reference.py::test_three_classes"
 LIKELIHOOD = "tests/unit/algorithms/test_maximum_likelihood.py"
 MUTATIONS = [
@@ -181,15 +182,78 @@ MUTATIONS = [
     Mutation(
         "weights side: the spread of the response",
         "model/penalties/ridge.py",
-        "rest += hats.m**2 * float(signal @ (response - mean) ** 2)",
-        "rest += 0.0",
+        "hats.m**2 * float(sums.spread[0])",
+        "0 * float(sums.spread[0])",
         "tests/unit/theory/test_ways.py::test_ridge_on_a_spectrum_against_its_three_sums",
+    ),
+    Mutation(
+        "correlated features: what the ridge holds back",
+        "model/penalties/ridge.py",
+        "ridge * (h @ signal)",
+        "ridge * (h @ fraction)",
+        "tests/unit/theory/test_ways.py::test_correlated_features_end_where_the_plain_loop_does",
+    ),
+    Mutation(
+        "correlated features: the square loss's bias",
+        "theory/erm/least_squares.py",
+        "alpha * c**2 * float(signal @ apart**2)",
+        "c**2 * float(signal @ apart**2)",
+        f"{SPECTRA}::test_square_loss_against_random_matrix_theory",
+    ),
+    Mutation(
+        "correlated features: the ridge that is left",
+        "theory/erm/least_squares.py",
+        "return ridge / kappa + float(fraction @ (s / (kappa + s))) - alpha",
+        "return ridge / kappa + float(fraction @ (s / (kappa + s)) ** 2) - alpha",
+        f"{SPECTRA}::test_square_loss_against_random_matrix_theory",
+    ),
+    Mutation(
+        "Bayes, correlated features: sθ or s",
+        "theory/bayes_optimal/weights_table.py",
+        "self.power, self.fraction = teacher.features.power,",
+        "self.power, self.fraction = teacher.features.eigenvalues,",
+        f"{SPECTRA}::test_bayes_depends_on_the_products_alone_and_a_ridge_does_not",
+    ),
+    Mutation(
+        "separability: directions without variance",
+        "theory/separability.py",
+        "rank = teacher.features.rank",
+        "rank = 1.0",
+        f"{SPECTRA}::test_separability_does_not_know_the_spectrum",
+    ),
+    Mutation(
+        "a penalty over a spectrum: the signal's root",
+        "model/penalties/base.py",
+        "Hats(hats.m * s * root,",
+        "Hats(hats.m * s * theta,",
+        f"{SPECTRA}::test_a_penalty_of_one_level_is_carried_over_a_spectrum",
+    ),
+    Mutation(
+        "whitening: the precision's scale",
+        "algorithms/message_passing/whitening.py",
+        "precision * self.scale**2)\n        return RowEstimate",
+        "precision * self.scale)\n        return RowEstimate",
+        "tests/agreement/test_spectra_simulated.py",
+    ),
+    Mutation(
+        "hidden share as noise",
+        "model/channels/gaussian.py",
+        "(self.variance + hidden) / (1 - hidden)",
+        "self.variance + hidden",
+        "tests/unit/model/test_features.py::test_hidden_share_is_noise_of_the_fields",
+    ),
+    Mutation(
+        "signal from data: the bias of estimation",
+        "model/features/estimated.py",
+        "_pooled(raw - noise)",
+        "_pooled(raw)",
+        "tests/unit/model/test_features.py",
     ),
     Mutation(
         "best ridge of the square loss: −1",
         "theory/erm/least_squares.py",
-        "channel.signal(n_classes) ** 2) - 1",
-        "channel.signal(n_classes) ** 2)",
+        "1 / (n_classes * c**2) - 1",
+        "1 / (n_classes * c**2)",
         "tests/unit/theory/test_erm_theory.py::test_best_square_ridge_is_a_minimum_at_every_alpha",
     ),
     Mutation(

@@ -62,6 +62,19 @@ def continuous(rng: np.random.Generator) -> Problem:
     return _problem(rng, 2, prior, str(rng.choice(["none", "gaussian:0.25"])), "bayes")
 
 
+def spectra(rng: np.random.Generator) -> Problem:
+    """Correlated features, two to five classes, every estimator."""
+    k = int(rng.integers(2, 6))
+    share, signal = rng.uniform(0.1, 0.5), rng.uniform(0.2, 3)
+    levels = f"levels:{rng.uniform(2, 20):.2f}x{share:.2f}@{signal:.2f},1x{1 - share:.2f}"
+    power = f"power:{rng.uniform(0.5, 2):.2f}:{int(rng.integers(50, 1000))}"
+    features = str(rng.choice([levels, power, "random-features:tanh:2", "marchenko-pastur:2"]))
+    estimator = str(rng.choice(["bayes", "cross-entropy", "cross-entropy", "max-margin"]))
+    noise = "none" if estimator == "max-margin" else str(rng.choice(["none", "gaussian:0.3"]))
+    noise, features = ("none", power) if estimator == "max-margin" else (noise, features)
+    return {**_problem(rng, k, "gaussian", noise, estimator), "features": features}
+
+
 def _problem(
     rng: np.random.Generator, k: int, prior: str, noise: str, estimator: str
 ) -> dict[str, Any]:
@@ -78,6 +91,7 @@ FAMILIES: list[tuple[int, Callable[[np.random.Generator], Problem]]] = [
     (120, plain),
     (20, softmax),
     (10, continuous),
+    (12, spectra),
 ]
 
 
@@ -89,7 +103,8 @@ def tolerance(problem: Problem) -> float:
 
 def answer(problem: Problem, tol: float | None = None) -> dict[str, Any]:
     """The row at the loose tolerance, or at the one given."""
-    teacher = Teacher(problem["k"], problem["prior"], problem["noise"])
+    features = problem.get("features", "isotropic")
+    teacher = Teacher(problem["k"], problem["prior"], problem["noise"], features)
     estimator = make_estimator(problem["estimator"], problem["ridge"])
     (row,) = curve_rows(teacher, estimator, [problem["alpha"]], tol=tol or tolerance(problem))
     return row
