@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -80,16 +80,21 @@ class Spectrum:
         self.name = name if name is not None else self._spelt()
 
     @property
-    def isotropic(self) -> bool:
-        """Whether the features are independent with unit variance."""
-        return self.flat and bool((self.eigenvalues == 1).all())
-
-    @property
     def flat(self) -> bool:
         """Whether sθ = 1 along every direction: whitened, the features are independent ones."""
         return bool(self.rank == 1 and (np.abs(self.power - 1) < 1e-13).all())
 
-    @property
+    @cached_property
+    def field(self) -> Array:
+        """Shares of the teacher's field in each level, (l,), which sum to 1."""
+        return self.fraction * self.power
+
+    @cached_property
+    def isotropic(self) -> bool:
+        """Whether the features are independent with unit variance."""
+        return self.flat and bool((self.eigenvalues == 1).all())
+
+    @cached_property
     def power(self) -> Array:
         """sθ (l,): the variance of the teacher's field along a direction of each level."""
         return self.eigenvalues * self.signal

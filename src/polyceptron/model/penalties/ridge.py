@@ -69,8 +69,7 @@ class LevelSums(NamedTuple):
 
 def level_sums(ridge: float, spectrum: Spectrum, V_hat: Array) -> LevelSums:
     """The sums at V̂ (n,); nothing cancels in the spread or in what is held back."""
-    s, fraction = spectrum.eigenvalues, spectrum.fraction
-    signal = fraction * s * spectrum.signal  # shares of the teacher's field, which sum to 1
+    s, fraction, signal = spectrum.eigenvalues, spectrum.fraction, spectrum.field
     h = 1 / (ridge + V_hat[:, None] * s)
     x = s * h
     middle = float(signal @ s)  # x − x₀ = λ(s − s₀)/((λ + V̂s)(λ + V̂s₀))

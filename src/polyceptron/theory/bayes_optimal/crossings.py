@@ -127,7 +127,7 @@ def _bisect(curve: SolutionCurve, branches: list[Branch], alpha: Array) -> Curve
     rises = np.array([b.rising for b in branches])
     for _ in range(64):
         middle = 0.5 * (low + high)
-        too_high = (curve.points(np.exp(middle)).alpha >= alpha) == rises
+        too_high = (curve.alpha(np.exp(middle)) >= alpha) == rises
         low, high = np.where(too_high, low, middle), np.where(too_high, middle, high)
     return curve.points(np.exp(0.5 * (low + high)))
 

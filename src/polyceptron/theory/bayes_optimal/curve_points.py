@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from polyceptron.model import AnyTeacher
 from polyceptron.numerics.estimate import student_quantile
 from polyceptron.theory.bayes_optimal.channel_table import Index, channel_table
-from polyceptron.theory.bayes_optimal.weights_table import weights_table
+from polyceptron.theory.bayes_optimal.weights_table import GaussianWeights, weights_table
 from polyceptron.theory.generalisation import angle, error_from_angle, error_on_labels
 from polyceptron.theory.weights.entropy import row_entropy
 
@@ -75,11 +75,19 @@ class PointwiseCurve:
 
     def variance(self, q_hat: Array, column: Index) -> Array:
         """v = 1 − F(q̂) (n,): the weights side."""
+        if isinstance(self.weights, GaussianWeights):
+            return self.weights.variance(q_hat)
         return self.weights(q_hat, column if self.weights.n_replicates else 0 * column)[0]
 
     def information(self, v: Array, column: Index) -> Array:
         """I at residual variance v (n,): the fields side."""
         return self.channel(v, column if self.channel.n_replicates else 0 * column)[0]
+
+    def alpha(self, q_hat: Array) -> Array:
+        """α(q̂) (n,) of the mean, and nothing else."""
+        column = np.zeros(q_hat.shape, dtype=np.int64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return q_hat / self.information(self.variance(q_hat, column), column)
 
     def errors(self, v: Array) -> Array:
         """Generalisation error on labels as drawn, at residual variance v."""

@@ -51,6 +51,12 @@ class GaussianWeights:
         v = (self.power / (1 + seen)) @ self.fraction
         return v, -0.5 * self.teacher.reduced_rank * (np.log1p(seen) @ self.fraction)
 
+    def variance(self, q_hat: Array) -> Array:
+        """v alone."""
+        if self.teacher.features.isotropic:
+            return np.asarray(1 / (1 + q_hat))
+        return np.asarray((self.power / (1 + q_hat[..., None] * self.power)) @ self.fraction)
+
     def error(self, q_hat: float) -> float:
         """Nothing is lost."""
         return 0.0

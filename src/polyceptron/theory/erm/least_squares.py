@@ -101,7 +101,7 @@ def _on_levels(
 ) -> SquareSolution:
     """The fixed point of a spectrum, from the ridge κ that is left."""
     s, fraction, rank = spectrum.eigenvalues, spectrum.fraction, spectrum.rank
-    signal = fraction * spectrum.power
+    signal = spectrum.field
     kappa = remaining_ridge(spectrum, alpha, ridge)
     x = s / (kappa + s)
     m = c * float(signal @ x)
