@@ -38,13 +38,14 @@ def draw(measured: Measured) -> list[tuple[str, str]]:
 def _svg(make: Callable[[Axes, Measured], None], measured: Measured, number: int) -> str:
     """The picture without what only a file of its own needs."""
     import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     buffer = io.StringIO()
     with house_style(), mpl.rc_context({"svg.hashsalt": f"picture-{number}"}):
         figure = Figure(figsize=(3.6, 2.6), layout="constrained")
         make(figure.subplots(), measured)
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
+        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
