@@ -45,7 +45,8 @@ def _svg(make: Callable[[Axes, Measured], None], measured: Measured, number: int
     with house_style(), mpl.rc_context({"svg.hashsalt": f"picture-{number}"}):
         figure = Figure(figsize=(3.6, 2.6), layout="constrained")
         make(figure.subplots(), measured)
-        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})
+        canvas = FigureCanvasSVG(figure)
+        canvas.print_svg(buffer, metadata={"Date": None})  # type: ignore[no-untyped-call]
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)

@@ -87,8 +87,8 @@ def _ridge(say: Any, v: dict[str, Any]) -> None:
     title = "The ridge"
     say(
         title,
-        "Of {ridges_tried} ridges, {ridge:.3g} predicts held-out samples best ({ridge_method}): "
-        "log-loss {log_loss:.4f} ± {log_loss_se:.4f}.",
+        "With {ridges_tried} ridges tried, held-out samples are predicted best near {ridge:.3g} "
+        "({ridge_method}): log-loss {log_loss:.4f} ± {log_loss_se:.4f}.",
     )
     say(title, "In scikit-learn's units, on features of unit variance, it is C = {C:.3g}.")
 
