@@ -132,12 +132,12 @@ def _calibration(say: Any, v: dict[str, Any]) -> None:
         "and is right in {accuracy:.1%} ± {accuracy_se:.1%}.",
     )
     if abs(v["confidence_gap"]) <= 2 * v["accuracy_se"]:
-        word = "no more than chance explains"
+        word = "which chance explains"
     else:
-        word = "too sure" if v["confidence_gap"] > 0 else "not sure enough"
+        word = f"so that it is {'too sure' if v['confidence_gap'] > 0 else 'not sure enough'}"
     say(
         title,
-        f"The difference, {{confidence_gap:+.1%}}, is {word}; over bins it is "
+        f"The difference is {{confidence_gap:+.1%}}, {word}; over bins it is "
         "{calibration_error:.1%}, of which sampling alone would give {calibration_noise:.1%}.",
         "accuracy_se",
     )
