@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from polyceptron.algorithms.choose_ridge import choose_ridge
 from polyceptron.algorithms.compression import Compression
@@ -30,7 +29,8 @@ from polyceptron.algorithms.leave_one_out import (
     run_at,
     search_noise,
 )
-from polyceptron.algorithms.linear_classifier import Array, LinearClassifier, Scaling
+from polyceptron.algorithms.linear_classifier import Array, LinearClassifier, Scaling, fields_at
+from polyceptron.algorithms.mapped_design import BlockwiseDesign, ScaleRows
 from polyceptron.algorithms.message_passing.iteration import Ending
 from polyceptron.algorithms.principal import (
     MOST_DIRECTIONS,
@@ -84,6 +84,8 @@ class AMPClassifier(LinearClassifier):
         Relative change at which message passing has converged.
     max_iter : int, default=200
         Most iterations of message passing at one noise.
+    verbose : int, default=0
+        Say how far message passing is, if it takes longer than 2 seconds.
     random_state : int, default=None
         Accepted for pipelines that set it; the fit is deterministic.
 
@@ -141,6 +143,7 @@ class AMPClassifier(LinearClassifier):
         compress: bool = True,
         tol: float = 1e-3,
         max_iter: int = 200,
+        verbose: int = 0,
         random_state: Any = None,
     ) -> None:
         self.prior = prior
@@ -152,10 +155,14 @@ class AMPClassifier(LinearClassifier):
         self.compress = compress
         self.tol = tol
         self.max_iter = max_iter
+        self.verbose = verbose
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit to X (n, d), dense or sparse, and labels y (n,) of any type."""
+        """Fit to X (n, d) and labels y (n,) of any type.
+
+        X: dense, sparse, a memory map or a Dask array, none of which is copied if it is large.
+        """
         X, index, _ = self._check_training_data(X, y)
         noise = _check_noise(self.noise)
         self._scaling = Scaling.fit(X, standardise=self.standardise, centre=self.fit_intercept)
@@ -211,7 +218,9 @@ class AMPClassifier(LinearClassifier):
         nothing = Compression.none(design.dimension)
         self._compression = Compression.fit(design) if self.compress else nothing
         A = self._compression.design(design)
-        problem = Problem(A, y, k, self.prior, self.variances_, self.tol, self.max_iter)
+        problem = Problem(
+            A, y, k, self.prior, self.variances_, self.tol, self.max_iter, self.verbose
+        )
         best = search_noise(problem) if noise is None else run_at(problem, noise)
         weights = self._compression.pull_back(best.result.weights) / math.sqrt(design.dimension)
         offset = np.zeros(k)
@@ -224,8 +233,13 @@ class AMPClassifier(LinearClassifier):
 
     def _design(self, X: Any, *, ones: bool = False) -> Design:
         """The features that vary, scaled; for `ones`, a column of them behind."""
+        column = 1.0 if ones else None
+        if isinstance(X, Design):
+            scaling = self._scaling
+            rows = ScaleRows(scaling.shift, scaling.scale, scaling.varying, column)
+            return as_design(BlockwiseDesign(X, rows, rows.dimension))
         part = X if self._scaling.varying.all() else X[:, np.flatnonzero(self._scaling.varying)]
-        return as_design(self._kept.apply(part, constant=1.0 if ones else None))
+        return as_design(self._kept.apply(part, constant=column))
 
     def _warn(self, end: Ending, X: Any, y: Labels) -> None:
         """Say that message passing did not converge, or that another classifier does better."""
@@ -281,9 +295,8 @@ class AMPClassifier(LinearClassifier):
 
     def _predictive(self, X: Any) -> tuple[Array, Array]:
         """Mean (n, k) and variance (n,) of the fields of new samples."""
-        check_is_fitted(self)
-        omega = self._class_fields(X)
-        X = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
+        X = self._features(X)
+        omega = fields_at(X, *self._class_weights)
         if self.variances_ == "correlated":
             F = self._principal.features(self._design(X), self.fit_intercept)
             variance = np.einsum("ij,ij->i", F @ self.variance_, F)

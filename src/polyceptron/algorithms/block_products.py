@@ -114,12 +114,20 @@ def largest_of(block: AnyArray) -> AnyArray:
 
 def sum_of(block: AnyArray, unit: Array, weights: Array) -> Array:
     """Σ w x/unit of each column, (d,)."""
-    return np.asarray(weights @ (block / unit))
+    out = np.zeros(block.shape[1])
+    for rows, part in _parts(block, np.float64):
+        out += weights[rows] @ (part / unit)
+    return out
 
 
 def spread_of(block: AnyArray, unit: Array, mean: Array, weights: Array) -> Array:
     """Σ w (x/unit − mean)² of each column, (d,)."""
-    return np.asarray(weights @ (block / unit - mean) ** 2)
+    out = np.zeros(block.shape[1])
+    for rows, part in _parts(block, np.float64):
+        off = part / unit
+        off -= mean
+        out += weights[rows] @ np.square(off, out=off)
+    return out
 
 
 def gram_of(block: AnyArray, scale: float) -> Array:
@@ -132,7 +140,7 @@ def _parts(block: AnyArray, dtype: Any) -> Iterator[tuple[slice, AnyArray]]:
     """Rows that stay in the cache, in this precision; all at once where rows are not contiguous."""
     n, d = block.shape
     same = block.dtype == dtype
-    share = BLOCK_BYTES if same else BLOCK_BYTES // 2  # the last part and the next are both held
+    share = BLOCK_BYTES if same else BLOCK_BYTES // 4  # the last part and the next are both held
     step = max(16, share // max(1, d * np.dtype(dtype).itemsize))
     if same and not block.flags.c_contiguous:
         step = n

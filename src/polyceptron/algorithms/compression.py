@@ -21,7 +21,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.design import AnyArray, Design, as_design
+from polyceptron.algorithms.design import AnyArray, Design, PerSample, as_design
 
 Array = NDArray[np.float64]
 
@@ -83,6 +83,11 @@ class _Compressed(Design):
 
     def times_columns(self, small: AnyArray) -> AnyArray:
         return self._base.times_columns(self._map(small).astype(small.dtype, copy=False))
+
+    def through(self, U: AnyArray, inner: PerSample) -> tuple[AnyArray, list[Any]]:
+        self.count(U.dtype)
+        back, rest = self._base.through(self._map(U).astype(U.dtype, copy=False), inner)
+        return self._map(back).astype(U.dtype, copy=False), rest
 
     def times_rows(self, small: AnyArray) -> AnyArray:
         return self._map(self._base.times_rows(small)).astype(small.dtype, copy=False)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -32,6 +32,7 @@ from polyceptron.errors import InvalidInput
 
 Array = NDArray[np.float64]
 AnyArray = NDArray[Any]
+COPY_BYTES = 1 << 28  # of arrays in memory that may be copied where that is quicker
 _POWER = 8  # iterations for the largest singular value
 _UNLUCKY = 0.01  # the chance that a random start misses it
 _SINGLE_RANGE = (1e-12, 1e12)  # entries whose products stay inside single precision
@@ -287,14 +288,18 @@ class Design(ABC):
         self.passes += np.dtype(dtype).itemsize / 8
         self.watch.read(self.passes)
 
-    @contextmanager
-    def watched(self, watch: Watch) -> Iterator[Watch]:
+    def watched(self, watch: Watch) -> AbstractContextManager[Watch]:
         """Tell `watch` of every pass for a while."""
-        self.watch, before = watch, self.watch
-        try:
-            yield watch
-        finally:
-            self.watch = before
+        return _watched(self, watch)
+
+
+@contextmanager
+def _watched(design: Design, watch: Watch) -> Iterator[Watch]:
+    design.watch, before = watch, design.watch
+    try:
+        yield watch
+    finally:
+        design.watch = before
 
 
 class AsItIs:

@@ -66,6 +66,8 @@ class ERMClassifier(LinearClassifier):
         Learn a bias for each class, with next to no ridge.
     tol : float, default=1e-8
         Relative distance of the weights to the minimiser.
+    verbose : int, default=0
+        Say how far the fit is, if it takes longer than 2 seconds.
     random_state : int, default=None
         Shuffles the folds, where there are any; None is 0. The rest is deterministic.
 
@@ -122,6 +124,7 @@ class ERMClassifier(LinearClassifier):
         standardise: bool = True,
         fit_intercept: bool = True,
         tol: float = 1e-8,
+        verbose: int = 0,
         random_state: Any = None,
     ) -> None:
         self.loss = loss
@@ -133,11 +136,13 @@ class ERMClassifier(LinearClassifier):
         self.standardise = standardise
         self.fit_intercept = fit_intercept
         self.tol = tol
+        self.verbose = verbose
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to X (n, d), dense or sparse, and labels y (n,) of any type.
+        """Fit to X (n, d) and labels y (n,) of any type.
 
+        X: dense, sparse, a memory map or a Dask array, none of which is copied if it is large.
         `sample_weight` (n,) multiplies each sample's loss; 0 leaves the sample out.
         """
         data = self._check_training_data(X, y, sample_weight)
@@ -152,7 +157,7 @@ class ERMClassifier(LinearClassifier):
         ridge, start = self._choose(samples, loss, data, factors)
         fit = fit_erm(
             samples.design, data.y, loss, ridge, n_classes=samples.n_classes, tol=self.tol,
-            start=start, sample_weight=samples.weights,
+            start=start, sample_weight=samples.weights, verbose=self.verbose,
         )  # fmt: skip
         d, k = data.X.shape[1], samples.n_classes
         scaled = fit.weights[:d] / math.sqrt(d)

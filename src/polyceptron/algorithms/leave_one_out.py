@@ -36,6 +36,7 @@ class Problem(NamedTuple):
     variances: str
     tol: float
     max_iter: int
+    verbose: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ def run_at(problem: Problem, channel: Channel) -> Candidate:
         max_iter=problem.max_iter,
         n_classes=problem.n_classes,
         noise=channel,
+        verbose=problem.verbose,
     )
     if problem.variances == "full":
         variance = field_variance(design, result.variance)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -23,8 +24,9 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from polyceptron.algorithms.array_design import ArrayDesign
-from polyceptron.algorithms.mapped_design import ScaledDesign
+from polyceptron.algorithms.block_products import BLOCK_BYTES
+from polyceptron.algorithms.design import COPY_BYTES, Design, open_design
+from polyceptron.algorithms.mapped_design import BlockwiseDesign, ScaledDesign, ScaleRows
 from polyceptron.algorithms.sparse_design import SparseDesign
 from polyceptron.errors import InvalidInput
 
@@ -50,8 +52,7 @@ class Scaling:
     @classmethod
     def fit(cls, X: Any, *, standardise: bool, centre: bool, weights: Array | None = None) -> Self:
         """Mean and standard deviation of the columns, as far as they are wanted."""
-        design = SparseDesign(X) if issparse(X) else ArrayDesign(X)
-        mean, spread, largest = design.column_moments(weights)
+        mean, spread, largest = open_design(X).column_moments(weights)
         # Below 1e-290 the reciprocal of the scale would overflow: as good as constant.
         varying = (spread > 10 * np.finfo(float).eps * largest) & (spread > 1e-290)
         ones = np.ones(X.shape[1])
@@ -66,11 +67,15 @@ class Scaling:
         """The scaled X times `stretch`, and a column of `constant·stretch` behind it.
 
         Constant features become exactly 0 when they are centred. A sparse X becomes a design that
-        does the same without being filled.
+        does the same without being filled, and a design one that is scaled as it is read.
         """
+        column = None if constant is None else constant * stretch
         if issparse(X):
-            column = None if constant is None else constant * stretch
             return ScaledDesign(SparseDesign(X), self.shift, self.scale / stretch, column)
+        if isinstance(X, Design):
+            every = np.ones(X.dimension, dtype=bool)
+            rows = ScaleRows(self.shift, self.scale / stretch, every, column)
+            return BlockwiseDesign(X, rows, rows.dimension)
         scaled = (X - self.shift) / self.scale
         if self.shift.any():
             scaled[:, ~self.varying] = 0.0
@@ -95,15 +100,29 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _check_training_data(self, X: Any, y: Any, sample_weight: Any = None) -> TrainingData:
-        """X (n, d) as doubles, indices of the classes and weights; sets `classes_`."""
-        X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")
+        """X (n, d) as doubles or a design, classes' indices and weights; sets `classes_`."""
+        large = _without_copy(X)
+        if large is None:
+            X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")
+        else:
+            X, y = large, column_or_1d(np.asarray(y), warn=True)
+            if y.size != X.n_samples:
+                raise InvalidInput(
+                    f"y must have one label for each of the {X.n_samples} samples, got {y.size}"
+                )
+            assert_all_finite(y)
+            self.n_features_in_ = X.dimension
+            X.check_entries()
         check_classification_targets(y)
         weights = None
         if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
+            rows = X if large is None else np.empty((X.n_samples, 0))
+            weights = _check_sample_weight(sample_weight, rows, dtype=np.float64)
             if not (weights >= 0).all():
                 raise InvalidInput("sample_weight must be 0 or more for every sample")
             kept = weights > 0
+            if large is not None and not kept.all():
+                raise InvalidInput("sample_weight must be above 0 where X is too large to copy")
             if not kept.all():
                 X, y, weights = X[kept], y[kept], weights[kept]
             weights = None if (weights == 1).all() else weights
@@ -124,19 +143,27 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raw, base = raw[:, 1:] - raw[:, :1], base[1:] - base[:1]
         self.coef_, self.intercept_ = np.ascontiguousarray(raw.T), base
 
+    def _features(self, X: Any) -> Any:
+        """New samples (n, d) as doubles, sparse, or a design if they are many."""
+        check_is_fitted(self)
+        large = _without_copy(X)
+        if large is None:
+            return validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
+        if large.dimension != self.n_features_in_:
+            raise InvalidInput(
+                f"X has {large.dimension} features, but {type(self).__name__} was fitted to "
+                f"{self.n_features_in_}"
+            )
+        large.check_entries()
+        return large
+
     def _class_fields(self, X: Any) -> Array:
         """X·weights + offset (n, k), one column a class even where there are two."""
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
-        weights, offset = self._class_weights
-        fields: Array = X @ weights + offset
-        return fields
+        return fields_at(self._features(X), *self._class_weights)
 
     def decision_function(self, X: Any) -> Array:
         """The class fields (n, k); for two classes the difference (n,) of second and first."""
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
-        scores: Array = X @ self.coef_.T + self.intercept_
+        scores = fields_at(self._features(X), self.coef_.T, self.intercept_)
         return scores.ravel() if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -145,3 +172,26 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         index = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(1)
         result: NDArray[Any] = self.classes_[index]
         return result
+
+
+def fields_at(X: Any, weights: Array, offset: Array) -> Array:
+    """X·weights + offset, (n, d) and (d, k) to (n, k)."""
+    if isinstance(X, Design):
+        return np.ascontiguousarray(X.times_columns(np.ascontiguousarray(weights.T)).T) + offset
+    fields: Array = X @ weights + offset
+    return fields
+
+
+def _without_copy(X: Any) -> Design | None:
+    """The design of an X that is not to be copied, or None: what is read from elsewhere, or large.
+
+    A small map is read into memory as scikit-learn does it.
+    """
+    if isinstance(X, Design) or hasattr(X, "__dask_graph__"):
+        return open_design(X)
+    if isinstance(X, np.memmap) and X.nbytes > BLOCK_BYTES:
+        return open_design(X)
+    floats = isinstance(X, np.ndarray) and X.dtype in (np.float32, np.float64)
+    if floats and X.ndim == 2 and X.nbytes > COPY_BYTES:
+        return open_design(X)
+    return None

@@ -2,16 +2,86 @@
 
     A = (X − 1mᵀ) diag(1/s),  a constant column behind it if asked:   A uᵀ = X(u/s)ᵀ − m·(u/s)
 
-is a design of its own over any other: a sparse matrix stays sparse, a file stays on disk.
+is a design of its own over any other: a sparse matrix stays sparse (`ScaledDesign`), a file stays
+on disk and a Dask array on its cluster (`BlockwiseDesign`), where each block is scaled as it is
+read; that loses no digits where m is large against s.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from polyceptron.algorithms.block_products import BLOCK_BYTES
 from polyceptron.algorithms.design import AnyArray, Array, Design
+
+Map = Callable[[AnyArray], AnyArray]  # of rows (b, d) to rows (b, d')
+
+
+@dataclass(frozen=True)
+class ScaleRows:
+    """(x − shift)/scale of the features that are `kept` (d,), and a column that is `constant`."""
+
+    shift: Array
+    scale: Array
+    kept: NDArray[np.bool_]
+    constant: float | None = None
+
+    @property
+    def dimension(self) -> int:
+        """The number of columns it makes."""
+        return int(self.kept.sum()) + (self.constant is not None)
+
+    def __call__(self, block: AnyArray) -> AnyArray:
+        kept = slice(None) if self.kept.all() else self.kept
+        out = np.empty((len(block), self.dimension))
+        part = out if self.constant is None else out[:, :-1]
+        np.subtract(block[:, kept], self.shift[kept], out=part)
+        part /= self.scale[kept]
+        if self.constant is not None:
+            out[:, -1] = self.constant
+        return out
+
+
+@dataclass(frozen=True)
+class _Then:
+    """work(map(block), ...), to be done where the block is."""
+
+    map: Map
+    work: Callable[..., Any]
+
+    def __call__(self, block: AnyArray, *more: Any) -> Any:
+        return self.work(self.map(block), *more)
+
+
+class BlockwiseDesign(Design):
+    """The rows of `base` under a map (b, d) to (b, dimension), made block by block."""
+
+    reading_is_dear = True
+
+    def __init__(self, base: Design, map: Map, dimension: int) -> None:
+        super().__init__((base.n_samples, dimension), np.float64)
+        self._base, self._map = base, map
+
+    def read_rows(self, rows: Any) -> AnyArray:
+        return self._map(self._base.read_rows(rows))
+
+    def blocks(self, n_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
+        for rows, block in self._base.blocks(n_bytes):
+            yield rows, self._map(block)
+
+    def each_block(
+        self,
+        work: Callable[..., Any],
+        shared: tuple[Any, ...] = (),
+        parts: Callable[[slice], tuple[Any, ...]] | None = None,
+        n_bytes: int = BLOCK_BYTES,
+    ) -> Iterator[tuple[slice, Any]]:
+        return self._base.each_block(_Then(self._map, work), shared, parts, n_bytes)
 
 
 class ScaledDesign(Design):

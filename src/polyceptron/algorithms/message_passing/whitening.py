@@ -11,14 +11,16 @@ X is neither copied nor scaled: the products with it are.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.design import AnyArray, Design
+from polyceptron.algorithms.design import AnyArray, Design, PerSample
 from polyceptron.algorithms.message_passing.amp_result import AMPResult
+from polyceptron.algorithms.watching import Watch
 from polyceptron.model.denoisers import RowEstimate
 from polyceptron.model.features import Spectrum
 
@@ -42,6 +44,20 @@ class Whitened(Design):
 
     def back(self, F: AnyArray) -> AnyArray:
         return self.inner.back(F) * self.factor.astype(F.dtype)
+
+    def through(self, U: AnyArray, inner: PerSample) -> tuple[AnyArray, list[Any]]:
+        back, rest = self.inner.through(U * self.factor.astype(U.dtype), inner)
+        return back * self.factor.astype(U.dtype), rest
+
+    def through_squared(
+        self, U: AnyArray, C: Array, inner: PerSample
+    ) -> tuple[AnyArray, Array, list[Any]]:
+        factor = self.factor.astype(U.dtype)
+        back, squared, rest = self.inner.through_squared(U * factor, C * self.factor**2, inner)
+        return back * factor, squared * self.factor**2, rest
+
+    def watched(self, watch: Watch) -> AbstractContextManager[Watch]:
+        return self.inner.watched(watch)  # whose passes they are
 
     def fields_squared(self, C: Array) -> Array:
         return self.inner.fields_squared(C * self.factor**2)

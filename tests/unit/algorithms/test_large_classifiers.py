@@ -1,0 +1,84 @@
+"""Classifiers on data that are not copied: the answer of arrays, from maps and Dask arrays."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import polyceptron as pc
+from polyceptron.algorithms.design import open_design
+
+da = pytest.importorskip("dask.array")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Features far from 0, on many scales, one of them constant; labels that are words."""
+    rng = np.random.default_rng(0)
+    size = np.geomspace(0.1, 10, 20)
+    X = rng.standard_normal((400, 20)) * size + np.linspace(-300, 300, 20)
+    X[:, 7] = 3.0
+    fields = (X - X.mean(0)) / size @ rng.standard_normal((20, 3))
+    y = np.array(["left", "middle", "right"])[
+        (fields + 2 * rng.standard_normal((400, 3))).argmax(1)
+    ]
+    path = tmp_path_factory.mktemp("large") / "X.npy"
+    np.save(path, X)
+    mapped = open_design(np.load(path, mmap_mode="r"))
+    return X, y, {"map": mapped, "dask": da.from_array(X, chunks=(150, -1))}
+
+
+CLASSIFIERS = {
+    "cross-entropy": lambda: pc.ERMClassifier(ridge=0.1, tol=1e-11),
+    "chosen ridge": lambda: pc.ERMClassifier(class_weight="balanced", ridges=[1, 0.1], tol=1e-11),
+    "square": lambda: pc.ERMClassifier("square", 0.1),
+    "correlated": lambda: pc.AMPClassifier(noise="gaussian:0.5", compare=False),
+    "shared": lambda: pc.AMPClassifier(variances="shared", noise="gaussian:0.5", compare=False),
+    "full": lambda: pc.AMPClassifier("laplace", "full", noise="gaussian:0.5", compare=False),
+}
+
+
+@pytest.mark.filterwarnings("ignore:message passing did not converge")
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_the_same_as_of_an_array(data, name):
+    X, y, large = data
+    weights = np.where(y == "left", 2.0, 1.0)
+    more = {"sample_weight": weights} if name == "square" else {}
+    plain = CLASSIFIERS[name]().fit(X, y, **more)
+    for given in large.values():
+        own = CLASSIFIERS[name]().fit(given, y, **more)
+        assert own.n_features_in_ == 20
+        np.testing.assert_allclose(own.coef_, plain.coef_, atol=1e-9 * np.abs(plain.coef_).max())
+        np.testing.assert_array_equal(own.predict(given), plain.predict(X))
+        if hasattr(plain, "predict_proba"):
+            np.testing.assert_allclose(own.predict_proba(given), plain.predict_proba(X), atol=1e-8)
+
+
+def test_a_large_map_is_standardised_as_it_is_read(tmp_path):
+    rng = np.random.default_rng(1)
+    X = (rng.standard_normal((6000, 400)) * 3 + 5).astype(np.float32)
+    y = (X[:, :3] + rng.standard_normal((6000, 3))).argmax(1)
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    tracemalloc.start()
+    found = pc.ERMClassifier(ridge=100.0, tol=0.03).fit(mapped, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # A block of 4 MB, scaled in double precision 8 more, and a few columns of 6000 samples.
+    assert peak < 14.5e6 < 0.8 * 2 * X.nbytes
+    plain = pc.ERMClassifier(ridge=100.0, tol=0.03).fit(X, y)
+    assert np.abs(found.coef_ - plain.coef_).max() < 0.06 * np.abs(plain.coef_).max()
+
+
+def test_sentences_for_large_data(data):
+    X, y, large = data
+    for given in large.values():
+        with pytest.raises(ValueError, match="one label for each of the 400 samples, got 399"):
+            pc.ERMClassifier().fit(given, y[:-1])
+        with pytest.raises(ValueError, match="above 0 where X is too large to copy"):
+            pc.ERMClassifier().fit(given, y, sample_weight=np.arange(400.0))
+    found = pc.ERMClassifier(ridge=1.0).fit(X, y)
+    with pytest.raises(ValueError, match="X has 5 features, but ERMClassifier was fitted to 20"):
+        found.predict(large["dask"][:, :5].rechunk({1: -1}))
