@@ -101,10 +101,17 @@ def square_sums(block: AnyArray) -> tuple[tuple[int, ...], Array, int | None]:
             for rows, part in _parts(block, np.float64):
                 sums[rows] = np.einsum("ij,ij->i", part, part)
     if sums.size and not float(sums.max()) < LARGEST**2:
-        bad = ~(np.abs(block) < LARGEST).all(1)
+        bad = ~usable(block).all(1)
         if bad.any():
             return block.shape, sums, int(bad.argmax())
     return block.shape, sums, None
+
+
+def usable(entries: AnyArray) -> NDArray[np.bool_]:
+    """Which entries are finite and can be squared, of the same shape."""
+    if entries.dtype == np.float32:  # none is too large
+        return np.isfinite(entries)
+    return np.abs(entries) < LARGEST
 
 
 def largest_of(block: AnyArray) -> AnyArray:

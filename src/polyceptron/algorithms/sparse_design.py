@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.algorithms.block_products import LARGEST
+from polyceptron.algorithms.block_products import usable
 from polyceptron.algorithms.design import (
     AnyArray,
     Array,
@@ -79,7 +79,7 @@ class SparseDesign(Design):
 
     def check_entries(self) -> None:
         """As for any design; only the entries that are stored are looked at."""
-        bad = ~(np.abs(self._X.data).astype(np.float64, copy=False) < LARGEST)
+        bad = ~usable(self._X.data)
         if bad.any():
             row = int(np.searchsorted(self._X.indptr, int(bad.argmax()), side="right")) - 1
             raise too_large(row)

@@ -17,6 +17,7 @@ from polyceptron.cli.asymptotics import asymptotics
 from polyceptron.cli.curve import curve
 from polyceptron.cli.data import data
 from polyceptron.cli.figures import figures
+from polyceptron.cli.fit import fit
 from polyceptron.cli.options import NamesInHelp
 from polyceptron.cli.plan import plan
 from polyceptron.cli.results import results
@@ -44,8 +45,8 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 
 
 for command in (
-    curve, transitions, separability, ridge, asymptotics, plan, amp, data, sweep, results, merge,
-    figures, verify,
+    curve, transitions, separability, ridge, asymptotics, plan, amp, fit, data, sweep, results,
+    merge, figures, verify,
 ):  # fmt: skip
     app.command(cls=NamesInHelp)(command)
 plot.register(app)

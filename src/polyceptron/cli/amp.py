@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from polyceptron.cli import options
+from polyceptron.cli import data_options, options
 from polyceptron.cli.printing import check_outputs, emit
 from polyceptron.cli.waiting import waiting
 from polyceptron.errors import InvalidInput
@@ -40,6 +41,12 @@ def amp(
     trace: Annotated[
         bool, typer.Option("--trace", help="Overlaps by iteration, beside state evolution.")
     ] = False,
+    data: data_options.Data = None,
+    labels: data_options.Labels = None,
+    standardise: data_options.Standardise = False,
+    checkpoint: data_options.CheckpointFile = None,
+    cluster: data_options.Cluster = None,
+    out: data_options.Out = Path("weights.npy"),
     as_json: options.Json = False,
     csv: options.Csv = None,
 ) -> None:
@@ -50,10 +57,23 @@ def amp(
     With --trace, one row for each iteration instead: the mean over the runs, and what state
     evolution predicts for that iteration.
 
+    With --data and --labels it runs on your samples instead, which may be larger than memory, and
+    writes weights and a report.
+
     Example: polyceptron amp --classes 3 --alpha 1.5 --runs 5
     """
     from polyceptron.experiments.amp_report import amp_rows, trace_rows
 
+    if data is not None or labels is not None:
+        from polyceptron.experiments.file_fits import amp_of_files
+
+        data_options.run_on_files(
+            "message passing", amp_of_files, data, labels, out, as_json, cluster,
+            standardise=standardise, prior=prior, noise=noise, model=model, features=features,
+            n_classes=classes, variances=variances, tol=tol, max_iter=max_iter,
+            checkpoint=checkpoint,
+        )  # fmt: skip
+        return
     teacher = options.build_teacher(model, classes, prior, noise, features, default=3)
     alphas = parse_numbers(alpha, "--alpha")
     check_outputs(csv)

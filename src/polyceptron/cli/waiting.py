@@ -1,6 +1,6 @@
 """What a command is doing, on standard error, when it takes long.
 
-On a terminal a spinner; elsewhere one line, after two seconds.
+On a terminal a spinner; elsewhere a line after two seconds, and one every half minute.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 PATIENCE = 2.0  # seconds without a word
+LINE_SECONDS = 30.0
 
 
 @contextmanager
@@ -22,12 +23,16 @@ def waiting(message: str) -> Iterator[Callable[[str], None]]:
         with Console(stderr=True).status(message) as status:
             yield status.update
         return
-    said = [message]
-    stream = sys.stderr
-    timer = threading.Timer(PATIENCE, lambda: stream.write(f"{said[0]} ...\n"))
-    timer.daemon = True
-    timer.start()
+    said, stream, over = [message], sys.stderr, threading.Event()
+
+    def repeat() -> None:
+        pause = PATIENCE
+        while not over.wait(pause):
+            stream.write(f"{said[0]} ...\n")
+            pause = LINE_SECONDS
+
+    threading.Thread(target=repeat, daemon=True).start()
     try:
         yield lambda text: said.__setitem__(0, text)
     finally:
-        timer.cancel()
+        over.set()

@@ -21,28 +21,33 @@ WORKER_SECONDS = 60.0  # a batch system may take a while to start the first work
 REFRESH_SECONDS = 2.0
 
 
+def connect(address: str, *, default: bool = True) -> Any:
+    """A client of the scheduler at `address`, to which Dask sends its work if it is the default."""
+    try:
+        import distributed
+    except ImportError:
+        raise InvalidInput("a cluster needs Dask: pip install 'polyceptron[cluster]'") from None
+    for name in ("distributed.client", "distributed.core", "distributed.comm"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # we say it in one sentence instead
+    make: Any = distributed.Client
+    try:
+        return make(address, timeout=CONNECT_SECONDS, set_as_default=default)
+    except (OSError, ValueError, TimeoutError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InvalidInput(f"no Dask scheduler answers at {address!r}: {reason}") from None
+
+
 class DaskEngine:
     """Tasks on the workers of the Dask scheduler at `address`."""
 
     def __init__(self, address: str, runner: Runner) -> None:
-        try:
-            import distributed
-        except ImportError:
-            raise InvalidInput("a cluster needs Dask: pip install 'polyceptron[cluster]'") from None
         self._address = address
         self._runner = runner
         self._running: dict[Any, Task] = {}
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._places = 0
         self._next_refresh = 0.0
-        for name in ("distributed.client", "distributed.core", "distributed.comm"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # we say it in one sentence instead
-        try:
-            connect: Any = distributed.Client
-            self._client: Any = connect(address, timeout=CONNECT_SECONDS, set_as_default=False)
-        except (OSError, ValueError, TimeoutError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise InvalidInput(f"no Dask scheduler answers at {address!r}: {reason}") from None
+        self._client: Any = connect(address, default=False)
         try:
             self._check_workers()
         except BaseException:
