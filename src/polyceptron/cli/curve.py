@@ -19,7 +19,9 @@ COLUMNS = (
     "free_entropy", "status",
 )  # fmt: skip
 # Left out in this order where a terminal has no room.
-OPTIONAL = ("free_entropy", "training_loss", "training_error", "q", "clean_error", "status")
+OPTIONAL = (
+    "free_entropy", "training_loss", "training_error", "q", "clean_error", "status", "brier",
+)  # fmt: skip
 
 
 def curve(

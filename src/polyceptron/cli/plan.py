@@ -79,11 +79,17 @@ def _needs(
     from polyceptron.theory.planner import plan as find
 
     check_target(error, teacher.n_classes)
-    rows = []
+    rows: list[dict[str, Any]] = []
+    missed: list[InvalidInput] = []
     with waiting("planning") as show:
         for spec in specs:
             show(f"planning with {spec.name}")
-            found = find(teacher, error, spec, dimension)
+            try:
+                found = find(teacher, error, spec, dimension)
+            except InvalidInput as reason:
+                missed.append(reason)
+                rows.append({"estimator": spec.name, "status": "out of reach"})
+                continue
             answers = [found]
             if found.algorithm is not None and found.algorithm.alpha != found.alpha:
                 answers.append(found.algorithm)
@@ -91,6 +97,8 @@ def _needs(
                 {**one.row, "alpha_uncertainty": one.alpha_uncertainty, "at_jump": one.at_jump}
                 for one in answers
             ]
+    if len(missed) == len(specs):
+        raise missed[0]
     return rows
 
 

@@ -26,6 +26,7 @@ HEADERS = {
     "alpha_uncertainty": "±",
     "training_error": "train error",
     "training_loss": "train loss",
+    "calibration_error": "calibration",
     "theory_generalisation_error": "theory error",
     "dimension": "d",
     "n_samples": "n",

@@ -28,10 +28,11 @@ from polyceptron.theory.erm.risk_rows import erm_row
 from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.generalisation import error_floor, error_on_labels
 from polyceptron.theory.sides import erm_sides
-from polyceptron.theory.ways import in_closed_form
+from polyceptron.theory.ways import in_closed_form, separable_up_to
 
 SMALLEST_ALPHA, LARGEST_ALPHA = 1e-3, 1e6
 PRECISION = 1e-4  # of ln α
+_MARGINLESS = 1e-3  # of α_s: so close to it max-margin is not asked
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,7 +73,10 @@ def plan(
         )
     d = None if dimension is None else check_size(dimension, "dimension")
     if not isinstance(estimator, BayesOptimal):
-        return _answer(_Curve(teacher, estimator), error, None, d)
+        top = LARGEST_ALPHA
+        if estimator.loss.scale_free and not teacher.channel.noiseless:
+            top = (1 - _MARGINLESS) * separable_up_to(teacher)
+        return _answer(_Curve(teacher, estimator), error, None, d, top)
     jumps = transitions(teacher)
     if jumps.alpha_it is None or jumps.alpha_algo is None:
         found = _answer(_Curve(teacher, estimator), error, None, d)
@@ -157,10 +161,14 @@ _EVERYWHERE = (math.log(SMALLEST_ALPHA), math.log(LARGEST_ALPHA))
 
 
 def _answer(
-    curve: _Curve, error: float, jump: tuple[float, float] | None, dimension: int | None
+    curve: _Curve,
+    error: float,
+    jump: tuple[float, float] | None,
+    dimension: int | None,
+    top: float = LARGEST_ALPHA,
 ) -> Plan:
-    """The plan on one curve, which may jump at α given with its uncertainty."""
-    bounds, at_jump, spread = _EVERYWHERE, False, 0.0
+    """The plan on one curve up to α = `top`, which may jump at α given with its uncertainty."""
+    bounds, at_jump, spread = (_EVERYWHERE[0], math.log(top)), False, 0.0
     if jump is not None:
         spread = max(3 * jump[1], 1e-7 * jump[0])
         below, above = math.log(jump[0] - spread), math.log(jump[0] + spread)
@@ -173,7 +181,8 @@ def _answer(
     log_alpha = above if at_jump else _smallest_root(curve, error, curve.guess(error), bounds)
     alpha, row = math.exp(log_alpha), curve.row(log_alpha)
     if not at_jump:
-        slope = (curve(log_alpha + 0.02) - curve(log_alpha - 0.02)) / 0.04
+        right = min(log_alpha + 0.02, bounds[1])
+        slope = (curve(right) - curve(log_alpha - 0.02)) / (right - log_alpha + 0.02)
         spread = alpha * PRECISION
         if slope < 0:
             spread += alpha * float(row["uncertainty"]) / -slope

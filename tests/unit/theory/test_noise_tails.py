@@ -43,3 +43,16 @@ def test_a_target_below_the_floor_names_it():
         pc.plan(teacher, 0.05, pc.BayesOptimal())
     found = pc.plan(teacher, 0.3, pc.ERM("cross-entropy", 0.5))
     assert found.row["generalisation_error"] == pytest.approx(0.3, abs=1e-4)
+
+
+def test_max_margin_is_planned_below_the_separability_threshold_only():
+    teacher = pc.Teacher(2, noise="flips:0.1")
+    limit = pc.separability(teacher).alpha_s
+    found = pc.plan(teacher, 0.4, pc.ERM("max-margin"))
+    assert found.alpha < limit
+    assert found.row["generalisation_error"] == pytest.approx(0.4, abs=1e-4)
+    with pytest.raises(InvalidInput, match="out of reach"):
+        pc.plan(teacher, 0.2, pc.ERM("max-margin"))
+    rows = pc.learning_curve(teacher, pc.ERM("max-margin"), [1.0, limit + 1]).frame
+    assert rows.status.to_list() == ["ok", "diverges"]
+    assert rows.generalisation_error.isna().to_list() == [False, True]
