@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pandas as pd
 import pytest
 
 from polyceptron.report.explorer.choices import CHOICES
-from polyceptron.report.explorer.curve_tasks import perform, tasks_of, with_fold
+from polyceptron.report.explorer.curve_tasks import key_of, perform, tasks_of, with_fold
 from polyceptron.report.explorer.export import caption, python_lines, to_csv
 from polyceptron.report.explorer.figures import (
     BAND,
@@ -22,7 +23,9 @@ from polyceptron.report.explorer.figures import (
     phase_words,
 )
 from polyceptron.report.explorer.page_settings import PageSettings, make_settings
+from polyceptron.report.explorer.settings_link import from_query, to_query
 from polyceptron.report.explorer.simulation_runs import simulate
+from polyceptron.report.explorer.spectrum_picture import spectrum_picture
 from polyceptron.report.explorer.traces import Simulated
 
 
@@ -221,3 +224,21 @@ def test_the_phase_in_words() -> None:
     assert ["impossible" in words[0], "hard" in words[1], "easy" in words[2]] == [True] * 3
     assert "smoothly" in phase_words(make_settings({"prior": "gaussian"}), None)
     assert phase_words(PageSettings(), None) == ""
+
+
+def test_correlated_features_are_in_curves_lines_caption_and_picture() -> None:
+    settings = make_settings({"k": 2, "prior": "rademacher", "features": "power", "points": 3})
+    assert settings.prior == "gaussian"  # the only weights that go with them
+    assert settings.teacher.features.name.startswith("power:")
+    tasks = tasks_of(settings)
+    assert all(task["features"] == "power" for task in tasks)
+    plain = tasks_of(make_settings({"k": 2, "prior": "gaussian", "points": 3}))
+    assert {key_of(task) for task in tasks}.isdisjoint({key_of(task) for task in plain})
+    assert f'features="{settings.teacher.features.name}"' in python_lines(settings)
+    assert settings.teacher.features.name in caption(settings)
+    address, words = spectrum_picture(settings.teacher.features.name)
+    assert b"<polyline" in base64.b64decode(address.partition(",")[2])
+    assert "eigenvalues from" in words
+    assert spectrum_picture("isotropic")[1] == "every eigenvalue is 1"
+    again = from_query(to_query(settings)).settings
+    assert again == settings

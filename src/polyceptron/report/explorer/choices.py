@@ -10,7 +10,7 @@ import math
 from functools import lru_cache
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model import CHANNELS, LOSSES, PRIORS
+from polyceptron.model import CHANNELS, FEATURES, LOSSES, PRIORS
 from polyceptron.report.style import LABELS
 
 BAYES, AMP = "bayes", "amp"
@@ -21,12 +21,20 @@ FIRST_DRAWN = (BAYES, "cross-entropy", "square")  # when the page opens
 PRIOR_NAMES: tuple[str, ...] = tuple(prior.name for prior in PRIORS.examples())
 NO_NOISE = "none"
 NOISES = tuple(entry for entry in CHANNELS.entries if len(entry.parameters) <= 1)
+ISOTROPIC = "isotropic"
+# Spectra as they are shown here, by their kind; those that hide a share go with few noises.
+SPECTRA = {
+    entry.name: spectrum.name
+    for entry, spectrum in zip(FEATURES.entries, FEATURES.examples(), strict=True)
+    if spectrum.hidden == 0
+}
 _BY_COST = (BAYES, "square", "max-margin")  # tables and closed forms; any other loss is slower
 
 WORDS: dict[str, dict[str, str]] = {
     "model": {"argmax": "argmax (k classes)", "perceptron": "perceptron (one vector)"},
     "prior": {name: PRIORS.label(name) for name in PRIOR_NAMES},
     "noise": {entry.name: entry.label for entry in NOISES},
+    "features": {kind: name.replace(",", ", ") for kind, name in SPECTRA.items()},
     "estimators": dict.fromkeys(ESTIMATORS, ""),
     "ridge_rule": {"fixed": "the slider's", "optimal": "optimal at each α"},
     "range_rule": {"follow": "follows the transitions", "set": "as set here"},

@@ -10,11 +10,13 @@ from dash import dcc, html
 from polyceptron.report.explorer.choices import (
     CHOICES,
     ESTIMATORS,
+    SPECTRA,
     level_range,
     noise_parameter,
     words_for,
 )
 from polyceptron.report.explorer.page_settings import LIMITS, NAMES, PageSettings
+from polyceptron.report.explorer.spectrum_picture import spectrum_picture
 
 LOGARITHMIC = ("ridge", "level")
 RIDGE_RANGE: dict[str, Any] = {
@@ -106,6 +108,18 @@ def radio(settings: PageSettings, name: str, label: str) -> Any:
         className="choices",
     )
     return _fieldset(label, radios, control_id(name))
+
+
+def spectrum_figure(settings: PageSettings) -> Any:
+    """A small picture of the chosen spectrum with its range in words."""
+    address, words = spectrum_picture(SPECTRA[settings.features])
+    return html.Figure(
+        [
+            html.Img(id="spectrum-picture", src=address, alt=words, style={"maxWidth": "100%"}),
+            html.Figcaption(words, id="spectrum-words", className="hint"),
+        ],
+        style={"margin": "0"},
+    )
 
 
 def estimator_boxes(settings: PageSettings) -> Any:

@@ -67,6 +67,8 @@ def tasks_of(settings: PageSettings) -> list[Task]:
     common = {"model": settings.model, "k": settings.teacher.n_classes, "prior": settings.prior}
     if settings.noisy:
         common |= {"noise": settings.noise, "level": settings.level}
+    if settings.correlated:
+        common |= {"features": settings.features}
     grid = {name: getattr(settings, name) for name in ("low", "high", "scale", "points")}
     curves: list[Task] = []
     for name in quick_first(settings.estimators):
@@ -151,7 +153,7 @@ def _limits(teacher: AnyTeacher) -> Row:
     from polyceptron.theory.generalisation import error_floor
     from polyceptron.theory.separability import separability
 
-    floor = error_floor(teacher.noise, teacher.n_classes)
+    floor = error_floor(teacher.channel, teacher.n_classes)
     found = separability(teacher, None if teacher.n_classes <= 3 else 0.02)
     return {"floor": floor, "alpha_s": found.alpha_s}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from polyceptron.report.explorer.choices import AMP, BAYES, takes_ridge, words_for
+from polyceptron.report.explorer.choices import AMP, BAYES, SPECTRA, takes_ridge, words_for
 from polyceptron.report.explorer.controls import level_words
 from polyceptron.report.explorer.curve_tasks import Row, fold_tolerance, tolerance
 from polyceptron.report.explorer.page_settings import PageSettings
@@ -36,6 +36,8 @@ def caption(settings: PageSettings) -> str:
     parts = [what, words_for("prior", settings.prior)]
     if settings.noisy:
         parts.append(f"{words_for('noise', settings.noise)}, {level_words(settings)}")
+    if settings.correlated:
+        parts.append(f"features {SPECTRA[settings.features]}")
     if any(takes_ridge(name) for name in settings.estimators):
         optimal = settings.ridge_rule == "optimal"
         parts.append("optimal ridge λ" if optimal else f"ridge λ = {settings.ridge:.4g}")
@@ -84,7 +86,7 @@ def python_lines(settings: PageSettings, simulations: Sequence[PageSettings] = (
     lines += _DRAW.splitlines()
     if settings.noisy:
         lines += [
-            "floor = error_floor(teacher.noise, teacher.n_classes)  # the error of the teacher",
+            "floor = error_floor(teacher.channel, teacher.n_classes)  # the error of the teacher",
             'ax.axhline(floor, color="grey", linestyle=":", label="floor")',
             "separable = pc.separability(teacher).alpha_s  # up to where labels can be separated",
             f"if {settings.low!r} <= separable <= {settings.high!r}:",
@@ -129,6 +131,8 @@ def _teacher(settings: PageSettings) -> str:
     words = f'"{settings.prior}"'
     if settings.noisy:
         words += f', "{settings.noise_name}"'
+    if settings.correlated:
+        words += f', features="{SPECTRA[settings.features]}"'
     if settings.model == "perceptron":
         return f"pc.Perceptron({words})"
     return f"pc.Teacher({settings.k}, {words})"

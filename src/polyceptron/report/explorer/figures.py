@@ -178,7 +178,7 @@ def _figure(panel: Panel, state: PageSettings) -> Figure:
     figure = render_plotly(Picture((panel,)))
     # Zooming survives new results, not a new problem.
     figure["layout"]["uirevision"] = (
-        f"{state.model}{state.k}{state.prior}{state.noise_name}{state.low}{state.high}{state.scale}"
+        f"{state.model}{state.k}{state.prior}{state.noise_name}{state.features}{state.low}{state.high}{state.scale}"
         f"{state.error_scale}{state.shown}"
     )
     return figure

@@ -10,7 +10,14 @@ from typing import Any
 
 from dash import dcc, html
 
-from polyceptron.report.explorer.controls import estimator_boxes, named, number, radio, slider
+from polyceptron.report.explorer.controls import (
+    estimator_boxes,
+    named,
+    number,
+    radio,
+    slider,
+    spectrum_figure,
+)
 from polyceptron.report.explorer.page_settings import PageSettings
 from polyceptron.report.explorer.request_guard import TOKEN_FIELD
 from polyceptron.report.explorer.simulation_card import GIGABYTES, simulation_card
@@ -84,6 +91,8 @@ def _controls(settings: PageSettings) -> Any:
             radio(settings, "prior", "Weights of the teacher"),
             radio(settings, "noise", "Noise of the labels"),
             slider(settings, "level", "Level (logarithmic)"),
+            radio(settings, "features", "Spectrum of the features"),
+            spectrum_figure(settings),
             html.H2("Estimators"),
             estimator_boxes(settings),
             slider(settings, "ridge", "Ridge λ (logarithmic)"),

@@ -23,10 +23,14 @@ from polyceptron.report.explorer.choices import (
     CHOICES,
     ESTIMATORS,
     FIRST_DRAWN,
+    ISOTROPIC,
     NO_NOISE,
+    SPECTRA,
     noise_name,
     takes_ridge,
 )
+
+GAUSSIAN = "gaussian"
 
 
 class Limit(NamedTuple):
@@ -62,6 +66,7 @@ class PageSettings:
     prior: str = "rademacher"
     noise: str = NO_NOISE
     level: float = 0.25
+    features: str = ISOTROPIC
     estimators: tuple[str, ...] = FIRST_DRAWN
     ridge: float = 0.1
     ridge_rule: str = "fixed"
@@ -84,9 +89,10 @@ class PageSettings:
         """The rule to be learnt; the perceptron has two classes whatever k says."""
         prior: Any = self.prior
         noise: Any = self.noise_name
+        features: Any = SPECTRA[self.features]
         if self.model == "perceptron":
-            return Perceptron(prior, noise)
-        return Teacher(self.k, prior, noise)
+            return Perceptron(prior, noise, features)
+        return Teacher(self.k, prior, noise, features)
 
     @property
     def noise_name(self) -> str:
@@ -97,6 +103,11 @@ class PageSettings:
     def noisy(self) -> bool:
         """Whether labels are noisy."""
         return self.noise != NO_NOISE
+
+    @property
+    def correlated(self) -> bool:
+        """Whether features are."""
+        return self.features != ISOTROPIC
 
     def estimator(self, name: str) -> Estimator:
         """The estimator of that name at the ridge of the page."""
@@ -142,6 +153,8 @@ def make_settings(values: Mapping[str, Any]) -> PageSettings:
     if "range_rule" not in checked and ("low" in checked or "high" in checked):
         checked["range_rule"] = "set"  # who gives a range means it
     settings = PageSettings(**checked)
+    if settings.correlated:  # the only weights whose Bayes-optimal theory is known there
+        settings = replace(settings, prior=GAUSSIAN)
     if settings.low >= settings.high:
         raise InvalidInput(
             f"the range of α must go upwards, got {settings.low:g} to {settings.high:g}"

@@ -18,7 +18,7 @@ from polyceptron.report.explorer.simulation_runs import MAX_KEPT, check_simulati
 MAX_QUERY = 6000
 RUN = "run"
 SIMULATED = (  # the settings that a simulation depends on
-    "simulation", "model", "k", "prior", "noise", "level", "ridge", "ridge_rule", "low",
+    "simulation", "model", "k", "prior", "noise", "level", "features", "ridge", "ridge_rule", "low",
     "high", "scale", "alpha", "dimension", "places", "runs", "seed",
 )  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import Any
 from dash import Dash, Input, Output, State, ctx, no_update
 
 from polyceptron.errors import InvalidInput
-from polyceptron.report.explorer.choices import first_level
+from polyceptron.report.explorer.choices import SPECTRA, first_level
 from polyceptron.report.explorer.controls import (
     alpha_range,
     control_id,
@@ -23,6 +23,7 @@ from polyceptron.report.explorer.page_settings import NAMES, PageSettings, make_
 from polyceptron.report.explorer.request_guard import TOKEN_FIELD
 from polyceptron.report.explorer.sessions import Session, Sessions
 from polyceptron.report.explorer.settings_link import Link, from_query, to_query
+from polyceptron.report.explorer.spectrum_picture import spectrum_picture
 
 ENDS = ("min", "max", "step")
 
@@ -41,6 +42,9 @@ def register_sync(app: Dash, sessions: Sessions, session_of: Any) -> None:
             "level_range": {end: Output(control_id("level"), end) for end in ENDS},
             "level_text": Output("level-value", "children"),
             "level_disabled": Output(control_id("level"), "disabled"),
+            "spectrum": Output("spectrum-picture", "src"),
+            "spectrum_alt": Output("spectrum-picture", "alt"),
+            "spectrum_text": Output("spectrum-words", "children"),
             "ridge_text": Output("ridge-value", "children"),
             "k_disabled": Output(control_id("k"), "disabled"),
             "ridge_disabled": Output(control_id("ridge"), "disabled"),
@@ -74,13 +78,16 @@ def register_sync(app: Dash, sessions: Sessions, session_of: Any) -> None:
         shown: dict[str, Any] = shown_values(settings)
         if not by_address:
             given = settings_of(values)
-            moved = ("alpha", "low", "high", "range_rule")
+            moved = ("alpha", "low", "high", "range_rule", "prior")
             shown = dict.fromkeys(NAMES, no_update) | {
                 name: shown[name] for name in moved if shown[name] != given[name]
             }
             if settings.level != given["level"]:
                 shown["level"] = shown_values(settings)["level"]
+            if settings.prior != given["prior"]:
+                message = "Correlated features go with Gaussian weights here."
         optimal = settings.ridge_rule == "optimal"
+        picture, words = spectrum_picture(SPECTRA[settings.features])
         return {
             "search": no_update if by_address else _address(settings, session),
             "values": shown,
@@ -95,6 +102,9 @@ def register_sync(app: Dash, sessions: Sessions, session_of: Any) -> None:
             "level_range": noise_range(settings),
             "level_text": level_words(settings),
             "level_disabled": not settings.noisy,
+            "spectrum": picture,
+            "spectrum_alt": words,
+            "spectrum_text": words,
             "ridge_text": "optimal" if optimal else f"{settings.ridge:.4g}",
             "k_disabled": settings.model == "perceptron",
             "ridge_disabled": optimal,
@@ -106,7 +116,8 @@ def _nothing() -> dict[str, Any]:
         "search": no_update, "values": dict.fromkeys(NAMES, no_update), "settings": no_update,
         "range": dict.fromkeys(ENDS, no_update), "alpha_text": no_update,
         "level_range": dict.fromkeys(ENDS, no_update), "level_text": no_update,
-        "level_disabled": no_update,
+        "level_disabled": no_update, "spectrum": no_update, "spectrum_alt": no_update,
+        "spectrum_text": no_update,
         "ridge_text": no_update, "k_disabled": no_update, "ridge_disabled": no_update,
     }  # fmt: skip
 

@@ -79,8 +79,8 @@ def slot_content(one: Simulation | None) -> dict[str, Any]:
     return {
         "name": f"{LABELS.get(settings.simulation, settings.simulation)}, "
         f"k = {settings.teacher.n_classes}, d = {settings.dimension}"
-        + f", {settings.noise_name}"
-        * settings.noisy,
+        + f", {settings.noise_name}" * settings.noisy
+        + f", {settings.features}" * settings.correlated,
         "progress": str(done),
         "total": str(one.total),
         "words": words + (f": {one.reason}" if one.reason else ""),

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from polyceptron.files import write_text
 from polyceptron.model import Teacher, make_estimator
 from polyceptron.theory import curve_rows
 
@@ -132,7 +133,7 @@ def main() -> None:
         record = known.get(_key(problem)) or {**problem, "reference": reference(problem)}
         sys.stderr.write(f"{record}\n")
         lines.append(json.dumps(record))
-    place.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+    write_text(place, "[\n" + ",\n".join(lines) + "\n]\n")
 
 
 def _key(problem: Problem) -> str:
