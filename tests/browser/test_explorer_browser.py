@@ -91,6 +91,22 @@ def test_noise_of_the_labels_is_chosen_and_its_level_moved(visit: Any) -> None:
     assert page.locator("#level-value").inner_text() == "slope 2"
 
 
+def test_a_spectrum_is_chosen_and_shown(visit: Any) -> None:
+    page = visit.page
+    visit.open("?k=2&prior=rademacher&estimators=bayes,square&points=5&low=0.5&high=4")
+    flat = page.locator("#spectrum-picture").get_attribute("src")
+    page.get_by_label("power:1.2:200").check()
+    visit.wait_for_setting("features", "power")
+    visit.wait_for_setting("prior", "gaussian")
+    page.wait_for_function(
+        "document.querySelector('#message')?.innerText.includes('Gaussian weights')"
+    )
+    assert page.locator("#spectrum-picture").get_attribute("src") != flat
+    assert "eigenvalues from" in page.locator("#spectrum-words").inner_text()
+    best = visit.wait_for_curve("Bayes-optimal", "t.y.length === 5")
+    assert best["y"][-1] < best["y"][0]
+
+
 def test_a_simulation_is_added_another_is_cancelled_and_visitors_do_not_mix(
     server: Any, visit: Any, new_visit: Any
 ) -> None:
