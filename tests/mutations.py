@@ -37,7 +37,37 @@ WEIGHTS = "tests/unit/theory/test_weights_side.py"
 SPECTRA = "tests/unit/theory/test_spectra.py"
 ERM = "tests/references/test_erm_theory_reference.py::test_three_classes"
 LIKELIHOOD = "tests/unit/algorithms/test_maximum_likelihood.py"
+CHOICE = "tests/unit/algorithms/test_choose_ridge.py"
+CORRELATED = "tests/unit/algorithms/test_correlated_amp.py"
 MUTATIONS = [
+    Mutation(
+        "leverage of a left-out sample",
+        "algorithms/erm/ridge_path.py",
+        "np.eye(H.shape[1]) - A @ part",
+        "np.eye(H.shape[1])",
+        f"{CHOICE}::test_leave_one_out_is_that_of_refits",
+    ),
+    Mutation(
+        "weights of samples in the curvature",
+        "algorithms/erm/objectives.py",
+        "            v *= self.share[..., None, :]\n",
+        "            pass\n",
+        f"{CHOICE}::test_weights_of_samples_are_repetitions",
+    ),
+    Mutation(
+        "cavity variance with correlated features",
+        "algorithms/message_passing/correlated.py",
+        "new = s / np.maximum(1 - s * D, _FLAT)",
+        "new = s",
+        f"{CORRELATED}::test_cavity_fields_are_those_of_runs_without_the_sample",
+    ),
+    Mutation(
+        "power law's floor",
+        "report/forecast.py",
+        "self.floor + self.amplitude",
+        "self.amplitude",
+        "tests/unit/report/test_data_report.py::test_a_power_law_is_found_and_its_band_holds_it",
+    ),
     Mutation(
         "information I: a factor 2",
         "theory/fields/information.py",

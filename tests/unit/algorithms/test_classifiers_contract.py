@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
+import pytest
+from sklearn import config_context
+from sklearn.datasets import load_iris
+from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from polyceptron.algorithms.classifiers import AMPClassifier, ERMClassifier
@@ -17,3 +24,30 @@ from polyceptron.algorithms.classifiers import AMPClassifier, ERMClassifier
 )
 def test_estimator_contract(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("make", [ERMClassifier, AMPClassifier])
+def test_what_scikit_learn_users_look_for(make):
+    """Names of features, weights that are routed, a page for notebooks, every word documented."""
+    data = load_iris(as_frame=True)
+    model = make().fit(data.data, data.target)
+    assert list(model.feature_names_in_) == list(data.data.columns)
+    assert "<div" in model._repr_html_()
+    text = make.__doc__
+    for name in (*model.get_params(), *(n for n in vars(model) if n.endswith("_"))):
+        if not name.startswith("_"):
+            assert re.search(rf"^    {name} : ", text, re.M), name
+    with pytest.warns(UserWarning, match="feature names"):
+        model.predict(data.data.to_numpy())
+
+
+def test_sample_weights_are_routed_through_a_search():
+    data = load_iris()
+    weights = np.linspace(0.5, 2, 150)
+    with config_context(enable_metadata_routing=True):
+        model = ERMClassifier(ridge=0.1).set_fit_request(sample_weight=True)
+        model.set_score_request(sample_weight=True)
+        search = GridSearchCV(model, {"ridge": [0.1]}, cv=3)
+        search.fit(data.data, data.target, sample_weight=weights)
+    plain = ERMClassifier(ridge=0.1).fit(data.data, data.target, sample_weight=weights)
+    np.testing.assert_allclose(search.best_estimator_.coef_, plain.coef_)
