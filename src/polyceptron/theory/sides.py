@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from types import ModuleType
 
 import numpy as np
 
@@ -21,10 +22,14 @@ from polyceptron.model.losses import Loss
 from polyceptron.model.penalties import Penalty, Ridge
 from polyceptron.model.priors import Row
 from polyceptron.model.teacher import AnyTeacher
-from polyceptron.theory.fields import line, plane, points
+from polyceptron.theory.fields import expansion, line, plane, points, sums
 from polyceptron.theory.fields.averages import Averages, Rule
 
-_NODES = {2: line, 3: plane}  # and points from four classes on
+_FEW: dict[int, ModuleType] = {2: line, 3: plane}
+_MANY: dict[str, ModuleType] = {
+    "expansion": expansion,
+    "sums": sums,
+}  # by what the loss asks for, or points
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,7 @@ class Problem:
     spectrum: Spectrum
     alpha: float
     row: Row  # of the teacher's weights
+    by_points: bool = False  # sample even where a rule without chance serves
 
     @property
     def ridge(self) -> float:
@@ -52,19 +58,33 @@ class Problem:
     @property
     def n_levels(self) -> int:
         """How many levels of accuracy the fields side has."""
-        return _NODES.get(self.n_classes, points).N_LEVELS
+        return int(self.nodes.N_LEVELS)
+
+    @property
+    def nodes(self) -> ModuleType:
+        """The rule that places nodes: by the number of classes, above three by loss and channel."""
+        if self.n_classes in _FEW:
+            return _FEW[self.n_classes]
+        if self.by_points:
+            return points
+        rule = _MANY.get(self.loss.many_classes, points)
+        return rule if rule is points or rule.serves(self.channel) else points
 
     @property
     def sampled(self) -> bool:
         """Whether the fields side is averaged over random points."""
-        return self.n_classes not in _NODES
+        return self.nodes is points
 
-    def rule(self, level: int, reference: Law) -> Rule:
-        """The averages at a level of accuracy; nodes are placed for `reference` and kept."""
+    def rule(self, level: int, reference: Law, nodes: ModuleType | None = None) -> Rule:
+        """The averages at a level of accuracy; nodes are placed for `reference` and kept.
+
+        `nodes` is a rule other than the problem's own.
+        """
         if self.explicit(reference) is not None:
             return lambda law: self.explicit(law)  # type: ignore[arg-type,return-value]
-        nodes = _NODES.get(self.n_classes, points)
-        return nodes.place(self.loss, self.channel, self.n_classes, reference, level)
+        module = self.nodes if nodes is None else nodes
+        rule: Rule = module.place(self.loss, self.channel, self.n_classes, reference, level)
+        return rule
 
     def explicit(self, law: Law) -> Averages | None:
         """The averages in closed form, where the loss has them."""

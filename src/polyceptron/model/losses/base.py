@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from polyceptron.model.law import Law
 from polyceptron.model.losses import coordinates
+from polyceptron.model.losses.additive import AdditivePull
 from polyceptron.model.losses.coordinates import Placed, Pull
 from polyceptron.model.registry import Registry
 
@@ -56,6 +57,9 @@ class Loss(ABC):
 
     solver: ClassVar[str] = "newton"
     """Which solver of `algorithms.erm` fits it."""
+
+    many_classes: ClassVar[str] = "points"
+    """Which rule of `theory.fields` averages it over four classes or more."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -110,6 +114,10 @@ class Loss(ABC):
 
     def fresh_margin(self, margin: Array, V: float) -> tuple[Array, float] | None:
         """The fresh margin that training moves to `margin`, and its slope, if it alone decides."""
+        return None
+
+    def additive(self, V: float) -> AdditivePull | None:
+        """Its pull as sums over the losers at a held variable, where there is such a form."""
         return None
 
     def explicit_averages(
@@ -197,6 +205,7 @@ SHORT_CUTS = (
     "scale_free",
     "kinks",
     "solver",
+    "many_classes",
     "without_ridge",
     "probabilities",
     "decay",
@@ -211,6 +220,7 @@ SHORT_CUTS = (
     "mistake_gap",
     "fresh_margin",
     "explicit_averages",
+    "additive",
 )
 
 LOSSES: Registry[Loss] = Registry("loss", Loss)  # type: ignore[type-abstract]

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import log_softmax, softmax
 
 from polyceptron.model.losses import softmax_coordinates as proximal
+from polyceptron.model.losses.additive import AdditivePull, SoftmaxPull
 from polyceptron.model.losses.base import Array, Loss, broadcast
 from polyceptron.model.losses.coordinates import Placed, Pull
 from polyceptron.model.losses.max_margin import MaxMargin
@@ -26,6 +27,7 @@ class CrossEntropy(Loss):
 
     name = "cross-entropy"
     solver = "softmax"
+    many_classes = "expansion"
 
     def value(self, z: Any, y: Any) -> Array:
         z, y, _ = broadcast(z, y, 1.0)
@@ -83,6 +85,10 @@ class CrossEntropy(Loss):
 
     def on_plane(self, row: Array, y: Array, V: float) -> Placed:
         return proximal.on_plane(row, y, V)
+
+    def additive(self, V: float) -> AdditivePull | None:
+        """The log-normaliser at the proximal point is held."""
+        return SoftmaxPull(V)
 
     def mistake_gap(self, V: float) -> float | None:
         """−V: at z₁ = z₂ the gap is −V(1 − p₁ + p₂) = −V wherever the others are."""

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from polyceptron.model.losses.additive import AdditivePull, MarginPull
 from polyceptron.model.losses.base import Array, Labels, Loss, broadcast
 from polyceptron.model.registry import Entry
 from polyceptron.numerics.panels import merge_breaks
@@ -69,6 +70,11 @@ class MaxMargin(HardMargin):
     kinks = (1.0,)
     margin_floor = 1.0
     solver = "max-margin"
+    many_classes = "sums"
+
+    def additive(self, V: float) -> AdditivePull | None:
+        """The label's own field on a training sample is held; f ∝ 1/V."""
+        return MarginPull()
 
     def without_ridge(self) -> Loss | None:
         """Itself."""

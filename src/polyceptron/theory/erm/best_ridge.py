@@ -47,7 +47,8 @@ def best_ridge(problem: Problem, start: Array | None = None) -> tuple[Problem, R
     The search begins at a guess that knows α only, so that the answer does not depend on `start`.
     """
     seen: dict[float, tuple[float, Root]] = {}
-    level = 0 if problem.sampled else 1  # the error is second order in ln λ, so this is ample
+    # The error is second order in ln λ, so this is ample.
+    level = 0 if problem.n_classes > 3 else 1
 
     def slope(x: float) -> float:
         if x in seen:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import ModuleType
 
 import numpy as np
 
@@ -34,9 +35,11 @@ def home(theta: Array) -> Array:
     return np.asarray(np.round(theta / LATTICE) * LATTICE)
 
 
-def residual_on(system: Equations, level: int, place: Array) -> Residual:
+def residual_on(
+    system: Equations, level: int, place: Array, nodes: ModuleType | None = None
+) -> Residual:
     """F(θ) of the mean over replicates, nodes placed at the law of `place`."""
-    rule = system.problem.rule(level, system.law(place))
+    rule = system.problem.rule(level, system.law(place), nodes)
 
     def residual(theta: Array) -> Array:
         return system.residual(theta, rule(system.law(theta)).mean())[:, 0]

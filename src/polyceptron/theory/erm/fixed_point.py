@@ -28,6 +28,7 @@ from polyceptron.theory.erm.refinement import Refined, refine
 from polyceptron.theory.erm.solution import ErmFixedPoint, no_data, not_converged
 from polyceptron.theory.erm.training import (
     moves_along_ones,
+    sampled_training_error,
     square_training_loss,
     training_error,
 )
@@ -153,11 +154,16 @@ def solve(
     near = start if start is not None and len(start) == system.n_unknowns else None
     root = coarse_root(system, near, jacobian if near is not None else None)
     if not root.converged:
+        if problem.n_classes > 3 and not problem.sampled:
+            return solve(replace(problem, by_points=True), tol, start)
         return not_converged(problem, root.theta, root.jacobian)
     try:
         refined = refine(system, root, tol)
     except (ArithmeticError, np.linalg.LinAlgError):  # a finer rule has its root elsewhere
         return not_converged(problem, root.theta, root.jacobian)
+    if refined.uncertainty > tol and problem.n_classes > 3 and not problem.sampled:
+        sampled = replace(problem, by_points=True)
+        return solve(sampled, tol, refined.root.theta, refined.root.jacobian)
     law, hats = system.solution(refined.root.theta, refined.averages)
     loss, loss_spread = float(refined.averages.loss[0]), refined.loss_uncertainty
     if math.isnan(loss):
@@ -197,7 +203,7 @@ def _mistakes(problem: Problem, law: Law, refined: Refined) -> tuple[float, floa
         return measured
     value = training_error(problem, law)
     if value is None:
-        return measured
+        return measured if problem.sampled else sampled_training_error(problem, law)
     # One step of each unknown by its uncertainty.
     factors = np.exp(refined.theta_uncertainty)
     moved = [law.tau * factors[0], law.q * factors[1], law.V * factors[-1]]

@@ -21,7 +21,7 @@ from polyceptron.theory.sides import Problem, erm_sides
 from polyceptron.theory.ways import loss_at_ridge
 
 _NOTHING = 1e-18  # stands for q = 0, where every loss has a finite limit
-_LEVEL_SMOOTH, _LEVEL_SAMPLED = 2, 1  # of accuracy: 1e-8 and about 1e-4, as the figures need
+_LEVEL_FEW, _LEVEL_MANY = 2, 1  # of accuracy: 1e-8 and about 1e-4, as the figures need
 
 
 class ErmStep(NamedTuple):
@@ -79,7 +79,7 @@ def erm_state_evolution(
 def fields_side(problem: Problem, level: int | None = None) -> Any:
     """law → m̂, q̂, V̂, nodes placed anew at every law."""
     if level is None:
-        level = _LEVEL_SAMPLED if problem.sampled else _LEVEL_SMOOTH
+        level = _LEVEL_FEW if problem.n_classes <= 3 else _LEVEL_MANY
 
     def hats(law: Law) -> Hats:
         law = Law(law.tau, max(law.q, _NOTHING), law.V)

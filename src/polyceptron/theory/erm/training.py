@@ -7,15 +7,18 @@ gap a training sample is just mistaken, the training error is a probability of t
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
 from polyceptron.model.law import Hats, Law
 from polyceptron.model.losses import Loss
+from polyceptron.numerics.estimate import from_replicates
 from polyceptron.theory.erm.margin_probability import margin_exceeds
 from polyceptron.theory.sides import Problem
 
+_SAMPLED_LEVEL = 1
 _ROUNDING = 1e-11  # of a probability that is 1 minus a double integral
 
 
@@ -30,6 +33,13 @@ def training_error(problem: Problem, law: Law) -> float | None:
         return 0.0
     kept = margin_exceeds(problem.channel, problem.n_classes, law.tau, gap / math.sqrt(law.q))
     return None if kept is None else max(1 - kept, 0.0) if 1 - kept > _ROUNDING else 0.0
+
+
+def sampled_training_error(problem: Problem, law: Law) -> tuple[float, float]:
+    """P(a training sample is mistaken) and its uncertainty, from quasi-random points."""
+    rule = replace(problem, by_points=True).rule(_SAMPLED_LEVEL, law)
+    value, uncertainty = from_replicates(rule(law).error)
+    return float(value), float(uncertainty)
 
 
 def square_training_loss(problem: Problem, law: Law) -> float:

@@ -25,6 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, ndtri_exp, xlogy
 
+from polyceptron.numerics.panels import legendre_rule
+
 Array = NDArray[Any]
 _ALMOST_ONE = 1 - 1e-15
 
@@ -89,7 +91,7 @@ def _averaged(
     level = log_ndtr(C)
     synergy: Array | float = 0.0
     if rest:
-        size = _layer(log_cdf, root)
+        size = layer(log_cdf, root)
         log_u, w = layered_rule(n_bath, size)
         miss = _missed(first, log_cdf, root, log_u, C)
         mean = np.einsum("nbc,nb->nc", miss, w)
@@ -144,7 +146,7 @@ def _best_losers(
     weight = weight / math.sqrt(2 * math.pi)
     log_cdf, fields = log_ndtr(g), g[:, None]
     for j in range(2, best + 1):
-        log_u, w = layered_rule(n_gaps, (k - j) * _layer(log_cdf, math.sqrt(tau)))
+        log_u, w = layered_rule(n_gaps, (k - j) * layer(log_cdf, math.sqrt(tau)))
         log_cdf = (log_cdf[:, None] + log_u / (k - j)).ravel()
         weight = (weight[:, None] * w).ravel()
         fields = np.column_stack([np.repeat(fields, n_gaps, axis=0), ndtri_exp(log_cdf)])
@@ -157,16 +159,16 @@ def layered_rule(n: int, size: Array) -> tuple[Array, Array]:
 
     Towards u = 0, where a normal quantile is singular, the nodes go as the cube.
     """
-    nodes, weights = np.polynomial.legendre.leggauss(n)
-    r = 0.5 * (1 - nodes)
+    nodes, weights = legendre_rule(n)
+    r = 1 - nodes
     size = np.asarray(size, float)[:, None]
     rate = np.log1p(1 / size)
     u = (1 + size) * -np.expm1(-rate * r**3)
-    w = 1.5 * r**2 * weights * rate * (1 - u + size)
+    w = 3 * r**2 * weights * rate * (1 - u + size)
     return np.log(u), w / w.sum(1, keepdims=True)
 
 
-def _layer(log_cdf: Array, root: float) -> Array:
+def layer(log_cdf: Array, root: float) -> Array:
     """Width in u of what lies within √τ of a loser at ln Φ, or within a tail's length (n,)."""
     g = ndtri_exp(log_cdf)
     hazard = np.exp(-0.5 * g**2 - log_cdf) / math.sqrt(2 * math.pi)

@@ -1,0 +1,117 @@
+"""Pulls that are sums over the losers once one number is held still.
+
+For cross-entropy and the hard margin there is a variable L (the log-normaliser at the proximal
+point; the labelled class's own field there) given which the losers act alone:
+
+    f_h = −p(ω_h − L),     f_1 = P = Σ_h p(ω_h − L),     ω_1 = L + d(P)
+
+With a = p′ of each loser, a_1 = −1/d′ and S = a_1 + Σ a, differentiating ω_1 − L = d(P) gives
+
+    ∂ω_1/∂L = S/a_1,     −tr ∂f = (S² − a_1² − Σ a²)/S
+
+so that, integrated over L instead of ω_1, every average is a polynomial in sums over the losers
+(`theory/fields/sums.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import wrightomega
+
+from polyceptron.numerics.wright import wright_omega
+
+Array = NDArray[np.float64]
+
+
+class LabelPull(NamedTuple):
+    """P, a_1 and the loss at the label's field, all of one shape."""
+
+    P: Array
+    a: Array
+    value: Array
+
+
+class AdditivePull(Protocol):
+    """The two functions p and d at one V, with their inverses."""
+
+    knee: float
+    """The t below which p(t) is next to nothing."""
+
+    largest: float
+    """The least upper bound of P."""
+
+    def loser(self, t: Array) -> tuple[Array, Array]:
+        """p and a = p′ at t = ω_h − L."""
+        ...
+
+    def label(self, d: Array) -> LabelPull:
+        """At d = ω_1 − L; d > 0, where no fields are, continues smoothly to P < 0."""
+        ...
+
+    def loser_at(self, p: Array) -> Array:
+        """t of p."""
+        ...
+
+    def label_at(self, P: Array) -> Array:
+        """d of P."""
+        ...
+
+
+class SoftmaxPull:
+    """Cross-entropy: V p = W(V exp t), and p_1 = 1 − P with d = ln p_1 − VP.
+
+    >>> pull = SoftmaxPull(2.0)
+    >>> p, _ = pull.loser(np.array([0.3]))
+    >>> bool(abs(pull.loser_at(p)[0] - 0.3) < 1e-9)
+    True
+    """
+
+    largest = 1.0
+
+    def __init__(self, V: float) -> None:
+        self.V, self.log_V = V, math.log(V)
+        self.knee = -math.log(max(V, 1.0)) - 4
+
+    def loser(self, t: Array) -> tuple[Array, Array]:
+        y = wright_omega(t + self.log_V)
+        p = y / self.V
+        return p, p / (1 + y)
+
+    def label(self, d: Array) -> LabelPull:
+        # For p_1 near 1 the difference 1 − p_1 comes from ln p_1 = d + VP, by one Newton step.
+        y = np.real(wrightomega(d + (self.V + self.log_V)))
+        p = y / self.V
+        P = 1 - p
+        with np.errstate(invalid="ignore", divide="ignore"):
+            P = np.where(np.abs(P) < 0.5, P - (np.log1p(-P) - self.V * P - d) * -(p / (1 + y)), P)
+            value = np.where(np.abs(P) < 0.5, -np.log1p(-P), -(d + self.V * P))
+        return LabelPull(P, p / (1 + y), value)
+
+    def loser_at(self, p: Array) -> Array:
+        return np.asarray(np.log(p) + self.V * p)
+
+    def label_at(self, P: Array) -> Array:
+        return np.asarray(np.log1p(-P) - self.V * P)
+
+
+class MarginPull:
+    """The hard margin at V = 1: p = max(t + 1, 0) and d = −P, L the label's own field."""
+
+    knee = -1.0
+    largest = math.inf
+
+    def loser(self, t: Array) -> tuple[Array, Array]:
+        return np.maximum(t + 1, 0.0), (t >= -1).astype(float)
+
+    def label(self, d: Array) -> LabelPull:
+        return LabelPull(-d, np.ones_like(d), np.zeros_like(d))
+
+    def loser_at(self, p: Array) -> Array:
+        return np.asarray(p - 1)
+
+    def label_at(self, P: Array) -> Array:
+        return -P

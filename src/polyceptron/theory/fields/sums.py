@@ -1,0 +1,168 @@
+"""Four classes or more, for losses whose pull is a sum over the losers: exact in k, no sampling.
+
+At a held variable L and a level C of the winning utility the N = k − 1 losers are independent, and
+what the label needs to know of them is the sum P = Σ p(ω_h − L) (`model/losses/additive.py`): its
+own field is ω_1 = L + d(P). So with φ and F′ the label's densities
+
+    E g = k ∫dC ∫dL E_losers[ (φF′/a_1)(P) · S g ],      S = a_1 + Σ a,
+
+and S g is a polynomial in sums over the losers for every g that the fields side averages:
+
+    rM   P Σ h + Σ p h   with h = F′/F,          rQ   P² + Σ p²,        rqD   ω_1 P − Σ ω p,
+    rC·S   2 a_1 Σ a + Σ_{h≠h'} a_h a_h',        and functions of P: the loss, 1.
+
+Functions of P are short Fourier series on a window (`sum_modes`), and of a mode the mean over the
+losers is the N-th power of one loser's: the cost does not depend on k.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from polyceptron.model.channels import Channel
+from polyceptron.model.law import Law
+from polyceptron.model.losses import Loss
+from polyceptron.model.losses.additive import AdditivePull
+from polyceptron.theory.fields.averages import Array, Averages, Rule
+from polyceptron.theory.fields.levels import Levels, Utilities, utility_law, ways_to_win
+from polyceptron.theory.fields.sum_modes import Series, label_series, modes
+from polyceptron.theory.fields.sum_nodes import (
+    Losers,
+    Window,
+    gauss,
+    held_range,
+    loser_nodes,
+    window,
+)
+
+
+class Size(NamedTuple):
+    """Numbers of nodes: levels C, held variables L, modes of P without an end and with one."""
+
+    levels: int
+    held: int
+    modes: int
+    modes_to_end: int
+
+
+SIZES = (Size(18, 18, 16, 26), Size(24, 26, 20, 30), Size(32, 34, 28, 40), Size(42, 46, 36, 52))
+N_LEVELS = len(SIZES)
+FLOORS = (5e-4, 1e-4, 5e-5)  # relative error that a level was seen to reach
+LEFT = 0.5  # of the change from one level to the next, at most that is left
+_CHUNK = 6  # levels at once: what a cache holds
+
+
+def serves(channel: Channel) -> bool:
+    """Whether utilities have a law of their own."""
+    return utility_law(channel, 1.0) is not None
+
+
+def place(loss: Loss, channel: Channel, n_classes: int, law: Law, level: int) -> Rule:
+    """The averages; nodes follow the law smoothly."""
+    size, r = SIZES[level], n_classes - 1
+
+    def rule(law: Law) -> Averages:
+        pull = loss.additive(law.V)
+        assert pull is not None
+        width, root, total = channel.width(law.residual), math.sqrt(law.q), np.zeros(6)
+        for utilities, levels in ways_to_win(channel, n_classes, law, size.levels):
+            edges = window(utilities, levels.C, width, r)
+            ends = held_range(pull, utilities, levels.C, edges, root, r, width)
+            for start in range(0, len(levels.C), _CHUNK):
+                part = slice(start, start + _CHUNK)
+                total += _averaged(
+                    pull,
+                    utilities,
+                    Levels(*(field[part] for field in levels)),
+                    Window(*(edge[part] for edge in edges)),
+                    gauss(ends[0][part], ends[1][part], size.held),
+                    root,
+                    r,
+                    width,
+                    size,
+                )
+        mass = total[5:]
+        M, Q, C, D, value, _ = total[:, None] / mass  # coarse nodes miss of all alike
+        M, Q, C, D = M / r, Q / r, C / r, D / (r * law.q)
+        plus, minus = np.maximum(D, 0.0), np.maximum(-D, 0.0)
+        return Averages(M, Q, C, plus, minus, value, np.full(1, math.nan), mass)
+
+    return rule
+
+
+def _averaged(
+    pull: AdditivePull,
+    utilities: Utilities,
+    levels: Levels,
+    edges: Window,
+    held: tuple[Array, Array],
+    root: float,
+    N: int,
+    width: float,
+    size: Size,
+) -> Array:
+    """Sums over nodes of rM, rQ, rC, rqD, the loss and 1, (6,)."""
+    L, step = held
+    n = size.modes if math.isinf(pull.largest) else size.modes_to_end
+    losers = loser_nodes(pull, utilities, levels.C, edges, root, N, width, L, 3 * n // 2 + 8)
+    series = label_series(pull, utilities, levels.C, edges, root, N, width, L, losers, n)
+    f = _loser_modes(utilities, levels, edges, root, losers, series, n)
+    one, fa, fpp, fop, fppa, fopa, fh, fhp, fha, fhpa = (f[..., i, :] for i in range(10))
+    power = one ** (N - 2)
+    pair, single, none = N * (N - 1) * power, N * power * one, power * one * one
+
+    def mean(i: int, of_losers: Array) -> Array:
+        return np.asarray((series.coefficients[..., i, :] * of_losers).real.sum(-1))
+
+    def with_one(f: Array, f_a: Array, i: int) -> Array:
+        """Of Σ f over the losers times S, and the label's functions i (with a_1) and i + 1."""
+        return mean(i, single * f) + mean(i + 1, single * f_a + pair * f * fa)
+
+    def alone(i: int) -> Array:
+        """Of a function of P times S."""
+        return mean(i, none) + mean(i + 1, single * fa)
+
+    table = (
+        with_one(fh, fha, 2) + with_one(fhp, fhpa, 0),
+        alone(4) + with_one(fpp, fppa, 0),
+        2 * mean(0, single * fa) + mean(1, pair * fa * fa),
+        alone(6) - with_one(fop, fopa, 0),
+        alone(8),
+        alone(0),
+    )
+    weight = levels.weight[:, None] * step
+    return np.array([float((weight * np.where(series.alive, part, 0.0)).sum()) for part in table])
+
+
+def _loser_modes(
+    utilities: Utilities,
+    levels: Levels,
+    edges: Window,
+    root: float,
+    losers: Losers,
+    series: Series,
+    n: int,
+) -> Array:
+    """⟨function · e^{−(σ − im·angle)p̃}⟩ of one loser for m = 0..n: (c, l, 10, n + 1)."""
+    x, p, a, h = losers.x, losers.p, losers.a, losers.hazard
+    above = p - losers.floor[..., None]
+    op = root * x * p
+    functions = np.stack(
+        [np.ones_like(p), a, p * p, op, p * p * a, op * a, h, h * p, h * a, h * p * a], -2
+    )
+    damped = losers.weight * np.exp(-series.sigma[..., None] * above)
+    f = modes(damped, series.angle[..., None] * above, functions, n)
+    # What the nodes miss of the mass that is kept is far below, where p is nothing.
+    C, top = levels.C[:, None], np.maximum(edges.top[:, None], losers.top)
+    middle = np.where(np.isfinite(C), C, 0.0) / max(utilities.rho, 1e-3)
+    middle = np.clip(middle, losers.top, top)
+    left = levels.below[:, None] - losers.weight.sum(-1)
+    for low, high in ((losers.top, middle), (middle, top)):
+        field, weight = gauss(low, high, 10)
+        F = utilities.losing(C[..., None], field)[0]
+        left = left - (weight * F * np.exp(-0.5 * field**2)).sum(-1) / math.sqrt(2 * math.pi)
+    f[..., 0, :] += left[..., None]
+    return np.asarray(np.conj(f))
