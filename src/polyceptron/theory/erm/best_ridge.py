@@ -26,8 +26,8 @@ SMALLEST, LARGEST = 1e-30, 1e6
 _STEP = 1e-4  # of ln λ, for the equations' own dependence on it
 
 
-def ridge_tangent(system: Equations, root: Root, level: int) -> Array:
-    """dθ/d ln λ along the solutions at fixed α."""
+def ridge_tangent(system: Equations, root: Root, level: int) -> tuple[Array, Array]:
+    """dθ/d ln λ along the solutions at fixed α, and the Jacobian that it took."""
     theta, problem, place = root.theta, system.problem, home(root.theta)
     averages = problem.rule(level, system.law(place))(system.law(theta)).mean()
     low, high = (
@@ -36,9 +36,9 @@ def ridge_tangent(system: Equations, root: Root, level: int) -> Array:
     )
     jacobian = root.jacobian
     if not problem.sampled:  # there it is fresh already
-        residual = residual_on(system, level, place)
-        jacobian = jacobian_at(residual, theta, residual(theta))
-    return np.asarray(np.linalg.solve(jacobian, -(high - low) / (2 * _STEP)))
+        here = system.residual(theta, averages)[:, 0]
+        jacobian = jacobian_at(residual_on(system, level, place), theta, here)
+    return np.asarray(np.linalg.solve(jacobian, -(high - low) / (2 * _STEP))), jacobian
 
 
 def best_ridge(problem: Problem, start: Array | None = None) -> tuple[Problem, Root]:
@@ -48,7 +48,7 @@ def best_ridge(problem: Problem, start: Array | None = None) -> tuple[Problem, R
     """
     seen: dict[float, tuple[float, Root]] = {}
     # The error is second order in ln λ, so this is ample.
-    level = 0 if problem.n_classes > 3 else 1
+    level, close = (0, 1e-2) if problem.n_classes > 3 else (1, 1e-3)
 
     def slope(x: float) -> float:
         if x in seen:
@@ -64,12 +64,13 @@ def best_ridge(problem: Problem, start: Array | None = None) -> tuple[Problem, R
                 f"no fixed point at alpha {problem.alpha:g} and ridge {math.exp(x):.3g} on the way "
                 f"to the optimal ridge; give a ridge instead of 'optimal'"
             )
-        value = float(ridge_tangent(system, root, level)[0])
-        seen[x] = value, root
+        tangent, jacobian = ridge_tangent(system, root, level)
+        value = float(tangent[0])
+        seen[x] = value, root._replace(jacobian=jacobian)
         return value
 
     low, high = bracket(slope, guess_log_ridge(problem))
-    x = low if low == high else float(brentq(slope, low, high, xtol=1e-3, rtol=1e-6))
+    x = low if low == high else float(brentq(slope, low, high, xtol=close, rtol=1e-6))
     near = min(seen, key=lambda other: abs(other - x))
     return problem.at(ridge=math.exp(x)), seen[near][1]
 
