@@ -108,7 +108,7 @@ def _refine_smooth(system: Equations, root: Root, tol: float, nodes: ModuleType)
         uncertainty += slope * floor + ROUNDING
         loss, mistakes = float(averages.loss[0]), float(averages.error[0])
         change = (0.0, 0.0) if before is None else (loss - before[0], mistakes - before[1])
-        rest = LOSS_SLOPE * moved + floor
+        rest = LOSS_SLOPE * moved + getattr(nodes, "LOSS_FLOOR", 1.0) * floor
         refined = Refined(
             root._replace(theta=theta),
             averages,
@@ -139,8 +139,11 @@ def _refine_orders(system: Equations, root: Root, tol: float) -> Refined:
     order 1 there is an error of nodes.
     """
     problem = system.problem
+    if not expansion.resolves(problem.channel, problem.n_classes, system.law(root.theta)):
+        return _refine_smooth(system, root, tol, sums)
     for level in range(1, problem.n_levels):
-        rule = expansion.place_orders(problem.channel, problem.n_classes, level)
+        law = system.law(root.theta)
+        rule = expansion.place_orders(problem.channel, problem.n_classes, law, level)
         start, nodes = root.theta, np.zeros(0)
         for _ in range(4):
             each = rule(system.law(root.theta))
@@ -160,8 +163,7 @@ def _refine_orders(system: Equations, root: Root, tol: float) -> Refined:
         else:
             nodes = NODES_LEFT * np.abs(root.theta - start)
         averages = each.map(lambda part: part[-1:])
-        seen = abs(float(averages.mass[0]) - 1)
-        width = tail + nodes + CHORD * moved + ORDERS_FLOOR + seen
+        width = tail + nodes + CHORD * moved + ORDERS_FLOOR
         uncertainty = slope * float(width[0]) + ROUNDING
         loss = float(averages.loss[0])
         refined = Refined(

@@ -24,9 +24,16 @@ from polyceptron.theory.fields.argmax_entropy import levels
 from polyceptron.theory.fields.averages import Array
 from polyceptron.theory.fields.losers import Configurations
 
-PANELS = (16, 28, 16)  # nodes: label far below (guessed labels only), while Z rises, beyond
+FAR_BELOW, BEYOND = 28, 16  # nodes where the label is far below (if it may be), and far above
+RISE, LONG = 28, 26.0  # and between; more where that is longer in ω than this
 _LOWEST, _HIGHEST = -7.0, 7.5  # of the label's field in units of √q
 _BELOW, _ABOVE = 6.5, 3.5  # where Z rises around the best loser, in widths
+
+
+def rise_nodes(tau: float, law: Law) -> int:
+    """How many nodes Z's rise needs: the pull turns within a few units of ω somewhere in it."""
+    span = math.sqrt(law.q) * min((_BELOW + _ABOVE) / max(tau, 1e-9), _HIGHEST - _LOWEST - 1)
+    return RISE + min(math.ceil(max(span - LONG, 0.0)), 4 * RISE)
 
 
 class Sums(NamedTuple):
@@ -40,16 +47,18 @@ class Sums(NamedTuple):
 
 
 def label_integrals(
-    n_classes: int, tau: float, guess: float, law: Law, configs: Configurations
+    n_classes: int, tau: float, guess: float, law: Law, configs: Configurations, rise: int
 ) -> Array:
     """rQ, rC, rqD, the loss and 1, weighted with φZ and integrated over ω_1: (5, g, c).
 
-    `tau` is the slope of the utilities in units of their spread, `guess` the channel's η'.
+    `tau` is the slope of the utilities in units of their spread, `guess` the channel's η', `rise`
+    the number of nodes while Z rises.
     """
     root, V = math.sqrt(law.q), law.V
     omega, count = root * configs.x, configs.copies
     x2 = configs.x[:, :1, None]
-    L, weight = _held_nodes(root, V, omega, count, _ends(root, V, tau, x2, guess > 0))
+    ends = _ends(root, V, tau, x2, guess > 0)
+    L, weight = _held_nodes(root, V, omega, count, ends, (FAR_BELOW, rise, BEYOND))
     s = loser_sums(omega, count, L, V)
     p1 = np.maximum(1 - s.p, 1e-300)
     a1 = p1 / (1 + V * p1)
@@ -98,7 +107,7 @@ def _ends(root: float, V: float, tau: float, x2: Array, guessed: bool) -> list[A
 
 
 def _held_nodes(
-    root: float, V: float, omega: Array, count: Array, ends: list[Array]
+    root: float, V: float, omega: Array, count: Array, ends: list[Array], panels: tuple[int, ...]
 ) -> tuple[Array, Array]:
     """Nodes L (g, c, i) and weights, Gauss panels in w with L = base + ln(1 + eʷ)."""
     top = omega[:, :1, None]
@@ -115,7 +124,7 @@ def _held_nodes(
     base = lowest - p1 / slack
     w = [end - base + np.log(-np.expm1(base - end)) for end in held]
     nodes, weights = [], []
-    for n, low, high in zip(PANELS[-len(ends) + 1 :], w[:-1], w[1:], strict=True):
+    for n, low, high in zip(panels[1 - len(ends) :], w[:-1], w[1:], strict=True):
         place, share = legendre_rule(n)
         nodes.append(low + (high - low) * place)
         weights.append((high - low) * share)

@@ -51,6 +51,7 @@ class Size(NamedTuple):
 SIZES = (Size(18, 18, 16, 26), Size(24, 26, 20, 30), Size(32, 34, 28, 40), Size(42, 46, 36, 52))
 N_LEVELS = len(SIZES)
 FLOORS = (5e-4, 1e-4, 5e-5)  # relative error that a level was seen to reach
+LOSS_FLOOR = 10.0  # times as much for the loss, which lives where P is near its end
 LEFT = 0.5  # of the change from one level to the next, at most that is left
 _CHUNK = 6  # levels at once: what a cache holds
 
