@@ -23,6 +23,7 @@ from polyceptron.theory.sides import Problem
 from polyceptron.theory.ways import equations
 
 SMALLEST, LARGEST = 1e-30, 1e6
+_AHEAD = 1.0  # of ln λ: as far as a tangent is followed
 _STEP = 1e-4  # of ln λ, for the equations' own dependence on it
 
 
@@ -46,28 +47,29 @@ def best_ridge(problem: Problem, start: Array | None = None) -> tuple[Problem, R
 
     The search begins at a guess that knows α only, so that the answer does not depend on `start`.
     """
-    seen: dict[float, tuple[float, Root]] = {}
+    seen: dict[float, tuple[Array, Root]] = {}
     # The error is second order in ln λ, so this is ample.
     level, close = (0, 1e-2) if problem.n_classes > 3 else (1, 1e-3)
 
     def slope(x: float) -> float:
         if x in seen:
-            return seen[x][0]
+            return float(seen[x][0][0])
         system = equations(problem.at(ridge=math.exp(x)))
         near = min(seen, key=lambda other: abs(other - x), default=None)
         if near is None:
             root = coarse_root(system, start)
         else:
-            root = coarse_root(system, seen[near][1].theta, seen[near][1].jacobian)
+            tangent, known = seen[near]
+            ahead = max(-_AHEAD, min(x - near, _AHEAD))
+            root = coarse_root(system, known.theta + ahead * tangent, known.jacobian)
         if not root.converged:
             raise ComputationFailed(
                 f"no fixed point at alpha {problem.alpha:g} and ridge {math.exp(x):.3g} on the way "
                 f"to the optimal ridge; give a ridge instead of 'optimal'"
             )
         tangent, jacobian = ridge_tangent(system, root, level)
-        value = float(tangent[0])
-        seen[x] = value, root._replace(jacobian=jacobian)
-        return value
+        seen[x] = tangent, root._replace(jacobian=jacobian)
+        return float(tangent[0])
 
     low, high = bracket(slope, guess_log_ridge(problem))
     x = low if low == high else float(brentq(slope, low, high, xtol=close, rtol=1e-6))

@@ -24,7 +24,8 @@ from polyceptron.theory.sides import Problem
 from polyceptron.theory.ways import equations
 
 LATTICE = 0.5  # of ln τ, ln q, ln V: nodes serve a law that is off by half of this well
-_LOOSE, _TIGHT = 1e-3, 1e-7  # while nodes may still move, and at the end
+_LOOSE = 1e-3  # while nodes may still move
+_TIGHT, _TIGHT_MANY = 1e-7, 1e-5  # and at the end: up to three classes, and above
 _WEIGHTLESS = 1e-2  # λV from which the last step of a continuation goes to a ridge of 0
 _TINY = 1e-30  # and the ridge from which it goes there anyway
 _EDGE = 500.0  # e^±500 covers every ridge that can be given
@@ -72,6 +73,7 @@ def coarse_root(
 def try_from(system: Equations, start: Array, jacobian: Array | None = None) -> Root:
     """Newton on level 0; nodes are placed anew until the root is at home where they sit."""
     theta, root = start, None
+    tight = _TIGHT if system.problem.n_classes <= 3 else _TIGHT_MANY
     for _ in range(8):
         if not _inside(theta):
             break
@@ -82,14 +84,14 @@ def try_from(system: Equations, start: Array, jacobian: Array | None = None) -> 
             break
         theta, jacobian = root.theta, root.jacobian
         if (home(theta) == place).all():
-            root = newton(residual, theta, tol=_TIGHT, jacobian=jacobian, value=root.residual)
+            root = newton(residual, theta, tol=tight, jacobian=jacobian, value=root.residual)
             if not root.converged:
                 break
             theta, jacobian = root.theta, root.jacobian
             if (home(theta) == place).all():
                 break
     else:  # on the edge of two lattice cells: either will do
-        root = newton(residual, theta, tol=_TIGHT, jacobian=jacobian)
+        root = newton(residual, theta, tol=tight, jacobian=jacobian)
     if root is None or not root.converged or not _inside(root.theta):
         size = np.eye(len(start))
         return Root(start, np.full(len(start), math.nan), size, False)

@@ -21,7 +21,7 @@ from polyceptron.model.penalties import Penalty
 from polyceptron.model.teacher import AnyTeacher, check_teacher
 from polyceptron.rows import Status
 from polyceptron.theory.erm.best_ridge import best_ridge
-from polyceptron.theory.erm.coarse_root import coarse_root
+from polyceptron.theory.erm.coarse_root import coarse_root, quadratic_guess
 from polyceptron.theory.erm.least_squares import best_square_ridge, solve_square
 from polyceptron.theory.erm.near_threshold import walk_down
 from polyceptron.theory.erm.refinement import Refined, refine
@@ -40,6 +40,7 @@ from polyceptron.theory.ways import equations, in_closed_form, loss_at_ridge, se
 TOLERANCE_FEW_CLASSES = 1e-6
 TOLERANCE_MANY_CLASSES = 1e-4
 _WALK = 1e-3  # tolerance of fixed points on the way to another
+TINY_FIELD, TINY_V = 1e-3, 1e-6
 CLOSED_FORM = 1e-12  # what rounding leaves of a closed form
 
 
@@ -150,6 +151,8 @@ def solve(
     problem: Problem, tol: float, start: Array | None = None, jacobian: Array | None = None
 ) -> ErmFixedPoint:
     """The fixed point with ε to `tol`, or as close as the finest level comes."""
+    if _tiny_fields(problem):
+        problem = replace(problem, by_points=True)
     system = equations(problem)
     near = start if start is not None and len(start) == system.n_unknowns else None
     root = coarse_root(system, near, jacobian if near is not None else None)
@@ -194,6 +197,17 @@ def solve(
         theta=refined.root.theta,
         jacobian=refined.root.jacobian,
     )
+
+
+def _tiny_fields(problem: Problem) -> bool:
+    """Whether the student's fields or V are so small that sums over losers lose them in rounding.
+
+    Then the quadratic expansion of the loss says how small.
+    """
+    if problem.n_classes <= 3 or problem.sampled or problem.loss.scale_free or problem.ridge == 0:
+        return False
+    _, log_q, log_V = quadratic_guess(problem, 3)
+    return bool(log_q < 2 * math.log(TINY_FIELD) or log_V < math.log(TINY_V))
 
 
 def _mistakes(problem: Problem, law: Law, refined: Refined) -> tuple[float, float]:
