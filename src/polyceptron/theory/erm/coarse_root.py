@@ -28,6 +28,7 @@ _LOOSE = 1e-3  # while nodes may still move
 _TIGHT, _TIGHT_MANY = 1e-7, 1e-5  # and at the end: up to three classes, and above
 _WEIGHTLESS = 1e-2  # λV from which the last step of a continuation goes to a ridge of 0
 _TINY = 1e-30  # and the ridge from which it goes there anyway
+_TINY_FIELD, _TINY_V = 1e-3, 1e-6  # √q and V below which rules without chance lose digits
 _EDGE = 500.0  # e^±500 covers every ridge that can be given
 
 
@@ -150,6 +151,17 @@ def quadratic_guess(problem: Problem, n_unknowns: int) -> Array:
         scale = beta / h
     theta = [math.log(base.tau), math.log(base.q) + 2 * math.log(scale), math.log(base.V / h)]
     return np.array(theta[:n_unknowns])
+
+
+def tiny_fields(problem: Problem) -> bool:
+    """Whether the student's fields or V are so small that sums over losers lose them in rounding.
+
+    Then the quadratic expansion of the loss says how small.
+    """
+    if problem.n_classes <= 3 or problem.sampled or problem.loss.scale_free or problem.ridge == 0:
+        return False
+    _, log_q, log_V = quadratic_guess(problem, 3)
+    return bool(log_q < 2 * math.log(_TINY_FIELD) or log_V < math.log(_TINY_V))
 
 
 def continue_in_ridge(system: Equations) -> Root:

@@ -6,6 +6,7 @@ the coarsest rule (`coarse_root`) and corrects it on finer ones (`refinement`).
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import replace
 from typing import Any
@@ -21,7 +22,7 @@ from polyceptron.model.penalties import Penalty
 from polyceptron.model.teacher import AnyTeacher, check_teacher
 from polyceptron.rows import Status
 from polyceptron.theory.erm.best_ridge import best_ridge
-from polyceptron.theory.erm.coarse_root import coarse_root, quadratic_guess
+from polyceptron.theory.erm.coarse_root import coarse_root, tiny_fields
 from polyceptron.theory.erm.least_squares import best_square_ridge, solve_square
 from polyceptron.theory.erm.near_threshold import walk_down
 from polyceptron.theory.erm.refinement import Refined, refine
@@ -40,7 +41,6 @@ from polyceptron.theory.ways import equations, in_closed_form, loss_at_ridge, se
 TOLERANCE_FEW_CLASSES = 1e-6
 TOLERANCE_MANY_CLASSES = 1e-4
 _WALK = 1e-3  # tolerance of fixed points on the way to another
-TINY_FIELD, TINY_V = 1e-3, 1e-6
 CLOSED_FORM = 1e-12  # what rounding leaves of a closed form
 
 
@@ -151,22 +151,21 @@ def solve(
     problem: Problem, tol: float, start: Array | None = None, jacobian: Array | None = None
 ) -> ErmFixedPoint:
     """The fixed point with ε to `tol`, or as close as the finest level comes."""
-    if _tiny_fields(problem):
+    if tiny_fields(problem):
         problem = replace(problem, by_points=True)
     system = equations(problem)
     near = start if start is not None and len(start) == system.n_unknowns else None
     root = coarse_root(system, near, jacobian if near is not None else None)
-    if not root.converged:
+    refined = None
+    if root.converged:
+        with contextlib.suppress(ArithmeticError, np.linalg.LinAlgError):
+            refined = refine(system, root, tol)  # else a finer rule has its root elsewhere
+    if refined is None or refined.uncertainty > tol:
         if problem.n_classes > 3 and not problem.sampled:
-            return solve(replace(problem, by_points=True), tol, start)
-        return not_converged(problem, root.theta, root.jacobian)
-    try:
-        refined = refine(system, root, tol)
-    except (ArithmeticError, np.linalg.LinAlgError):  # a finer rule has its root elsewhere
-        return not_converged(problem, root.theta, root.jacobian)
-    if refined.uncertainty > tol and problem.n_classes > 3 and not problem.sampled:
-        sampled = replace(problem, by_points=True)
-        return solve(sampled, tol, refined.root.theta, refined.root.jacobian)
+            near = start if refined is None else refined.root.theta
+            return solve(replace(problem, by_points=True), tol, near)
+        if refined is None:
+            return not_converged(problem, root.theta, root.jacobian)
     law, hats = system.solution(refined.root.theta, refined.averages)
     loss, loss_spread = float(refined.averages.loss[0]), refined.loss_uncertainty
     if math.isnan(loss):
@@ -197,17 +196,6 @@ def solve(
         theta=refined.root.theta,
         jacobian=refined.root.jacobian,
     )
-
-
-def _tiny_fields(problem: Problem) -> bool:
-    """Whether the student's fields or V are so small that sums over losers lose them in rounding.
-
-    Then the quadratic expansion of the loss says how small.
-    """
-    if problem.n_classes <= 3 or problem.sampled or problem.loss.scale_free or problem.ridge == 0:
-        return False
-    _, log_q, log_V = quadratic_guess(problem, 3)
-    return bool(log_q < 2 * math.log(TINY_FIELD) or log_V < math.log(TINY_V))
 
 
 def _mistakes(problem: Problem, law: Law, refined: Refined) -> tuple[float, float]:
