@@ -65,16 +65,16 @@ def test_the_fixed_point_is_where_prior_and_scores_balance(k):
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_cavity_fields_are_those_of_runs_without_the_sample(k):
-    X, y = correlated(120, 20, k, seed=2)
+    X, y = correlated(50, 20, k, seed=2)  # few samples: each one counts
     found = run(X, y, k)
     fields = X @ found.mean / np.sqrt(20)
     off, naive = [], []
-    for i in range(0, 120, 8):
-        rest = np.arange(120) != i
+    for i in range(0, 50, 3):
+        rest = np.arange(50) != i
         left_out = X[i] @ run(X[rest], y[rest], k).mean / np.sqrt(20)
         off.append(np.linalg.norm(found.cavity[i] - left_out))
         naive.append(np.linalg.norm(fields[i] - left_out))
-    assert np.mean(off) < 0.2 * np.mean(naive)
+    assert np.mean(off) < 0.12 * np.mean(naive)
 
 
 def test_principal_directions_span_the_features():
