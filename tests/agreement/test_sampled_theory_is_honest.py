@@ -14,7 +14,9 @@ from polyceptron.theory.bayes_optimal.fine_transitions import fine_entropy, fine
 from polyceptron.theory.fields.information import channel_moments
 from polyceptron.theory.fields.information_sampled import sampled_moments
 
-FIVE = Teacher(5, "rademacher")
+# Unequal chances: no table serves these signs. α_IT is about 2.92, α_algo about 3.515.
+BIASED = finite_prior([-0.9, 1.1], [0.55, 0.45])
+FIVE = Teacher(5, BIASED)
 
 
 @pytest.mark.parametrize("noise", CHANNELS.examples(), ids=lambda c: c.name)
@@ -55,9 +57,9 @@ def at_effort(monkeypatch, teacher, level, alphas, tol=1e-4, branch="optimal"):
     [
         (Teacher(4, "gaussian", "flips:0.1"), 100.0),
         (Teacher(10, "gaussian", "flips:0.1"), 100.0),
-        (Teacher(4, "rademacher"), 2.5),
+        (Teacher(4, BIASED), 2.5),
     ],
-    ids=["4 flips", "10 flips", "4 rademacher"],
+    ids=["4 flips", "10 flips", "4 biased signs"],
 )
 def test_stated_uncertainty_covers_a_long_run(teacher, last, monkeypatch):
     """Low effort against a much larger one: inside, and not by a wide margin for all."""
@@ -73,13 +75,14 @@ def test_stated_uncertainty_covers_a_long_run(teacher, last, monkeypatch):
 
 
 def test_a_tolerance_out_of_reach_is_said(monkeypatch):
-    (point,) = at_effort(monkeypatch, Teacher(8, "rademacher"), 4, [2.0], tol=1e-9)
+    (point,) = at_effort(monkeypatch, Teacher(8, BIASED), 4, [2.0], tol=1e-9)
     assert point.status == "tolerance-not-met"
     assert point.uncertainty > 1e-9
 
 
 @pytest.mark.parametrize(
-    "teacher", [Teacher(6), Teacher(4, "rademacher"), Teacher(6, "gaussian", "flips:0.1")]
+    "teacher",
+    [Teacher(6), Teacher(4, "rademacher"), Teacher(4, BIASED), Teacher(6, noise="flips:0.1")],
 )
 def test_default_tolerance_is_met(teacher):
     for point in fixed_points(teacher, [0.1, 2.0], branch="optimal"):
@@ -98,8 +101,8 @@ def test_a_row_does_not_depend_on_its_neighbours():
 
 
 def test_close_to_the_transition_a_coarse_curve_does_not_choose(monkeypatch):
-    """α_IT = 2.9447 at k = 5: with few points the row carries both errors, and its uncertainty."""
-    (point,) = at_effort(monkeypatch, FIVE, 4, [2.944])
+    """α_IT ≈ 2.92: with few points the row carries both errors, and its uncertainty."""
+    (point,) = at_effort(monkeypatch, FIVE, 4, [2.92])
     assert point.status is Status.UNDECIDED
     errors = sorted([point.generalisation_error, point.other_error])
     assert errors[0] == 0
@@ -109,15 +112,22 @@ def test_close_to_the_transition_a_coarse_curve_does_not_choose(monkeypatch):
     assert far.other_error is None
 
 
-@pytest.mark.slow
-def test_close_to_the_transition_a_finer_curve_does():
-    (point,) = fixed_points(FIVE, 2.9413, branch="optimal")
+def test_close_to_the_transition_a_table_chooses():
+    """Fair signs, α_IT = 2.94476: below, above, and within the uncertainty of neither."""
+    fair = Teacher(5, "rademacher")
+    (point,) = fixed_points(fair, 2.9413, branch="optimal")
     assert point.status == "ok"
     assert point.generalisation_error == pytest.approx(0.3120, abs=5e-4)
+    found = transitions(fair)
+    (above,) = fixed_points(fair, 2.95, branch="optimal")
+    assert (above.status, above.generalisation_error) == ("ok", 0.0)
+    (close,) = fixed_points(fair, found.alpha_it * (1 + 1e-9), branch="optimal")
+    assert close.status is Status.UNDECIDED
+    assert close.other_error is not None
 
 
 def test_above_the_fold_the_branch_is_gone(monkeypatch):
-    """α_algo = 3.544 at k = 5: above it the mean decides, close to it nothing is decided."""
+    """α_algo ≈ 3.515: above it the mean decides, close to it nothing is decided."""
     (point,) = at_effort(monkeypatch, FIVE, 6, [3.6], branch="amp")
     assert point.v == 0
     curve = curve_of(FIVE, 6)
@@ -147,7 +157,7 @@ def test_folds_of_single_replicates_lie_higher():
 
 @pytest.mark.slow
 def test_sharpened_transitions_agree_with_more_points():
-    teacher = Teacher(4, "rademacher")
+    teacher = Teacher(4, BIASED)
     found = transitions(teacher, tol=1e-2)
     assert found.status == "ok"
     assert 2.394895 < found.alpha_it < found.alpha_algo

@@ -57,32 +57,33 @@ def chebyshev_proxy(
     True
     """
     n = start
-    values = np.asarray(function(_points(low, high, n)))
+    values = np.asarray(function(points(low, high, n)))
     while True:
-        coefficients = _coefficients(values)
+        series = coefficients(values)
         scale = np.abs(values).max(0)
-        tail = np.abs(coefficients[-max(3, n // 8) :]).max(0)
+        tail = np.abs(series[-max(3, n // 8) :]).max(0)
         if np.all(tail <= tol * np.maximum(scale, 1e-300)) or 2 * n - 1 > max_points:
-            return ChebyshevProxy(low, high, coefficients, np.asarray(tail))
+            return ChebyshevProxy(low, high, series, np.asarray(tail))
         # The points of the finer grid contain those of the coarse one: only new ones are computed.
         n = 2 * n - 1
         finer = np.empty((n, *values.shape[1:]))
         finer[::2] = values
-        finer[1::2] = function(_points(low, high, n)[1::2])
+        finer[1::2] = function(points(low, high, n)[1::2])
         values = finer
 
 
-def _points(low: float, high: float, n: int) -> Array:
+def points(low: float, high: float, n: int) -> Array:
     """Chebyshev points of the second kind, both ends included, in decreasing order."""
     s = np.cos(np.pi * np.arange(n) / (n - 1))
     return 0.5 * (low + high) + 0.5 * (high - low) * s
 
 
-def _coefficients(values: Array) -> Array:
+def coefficients(values: Array) -> Array:
+    """Chebyshev coefficients of the polynomial through the values at `points`."""
     from scipy.fft import dct
 
     n = len(values) - 1
-    coefficients: Array = dct(values, type=1, axis=0) / n
-    coefficients[0] /= 2
-    coefficients[-1] /= 2
-    return coefficients
+    series: Array = dct(values, type=1, axis=0) / n
+    series[0] /= 2
+    series[-1] /= 2
+    return series

@@ -1,24 +1,37 @@
 """How hard to sample, by the number of classes: the one place where it is decided.
 
-An effort is log2 of the quasi-random points of a replicate; there are 16 replicates. Up to three
-classes the rules are deterministic and the effort is 0. A point costs about k (finite priors) or
-k² (continuous ones, up to twelve classes), so more classes start lower and stop earlier.
+Up to three classes the rules are deterministic. Above, Gaussian weights have a closed form, ±1
+weights a table, four classes of other finite priors a lattice, and labels without noise or of
+Gaussian utilities another table. What is left is sampled: an effort is log2 of the quasi-random
+points of a replicate, of which there are 16, and 0 where nothing is sampled. A point costs about k
+(finite priors) or k² (continuous ones, up to twelve classes), so more classes start lower and stop
+earlier.
 """
 
 from __future__ import annotations
 
 from polyceptron.model import AnyTeacher
+from polyceptron.model.channels import Channel
+from polyceptron.theory.weights.posterior import rows_sampled
 
 DETERMINISTIC_TOL = 1e-8
 GAP_TOL = 1e-6  # three classes of a continuous prior: the gap rule is good to that
-# Four classes and more: Gaussian weights (only labels are sampled), finite ones, any other.
+# Four classes and more: Gaussian weights, finite ones, any other.
 GAUSSIAN_TOL, FINITE_TOL, SAMPLED_ROWS_TOL = 1e-4, 3e-4, 2e-3
-TRANSITION_TOL = {False: 1e-6, True: 3e-3}  # not sampled, sampled
+# Of transitions: rules, tables, sampling.
+EXACT_TRANSITION_TOL, TABLE_TRANSITION_TOL, SAMPLED_TRANSITION_TOL = 1e-6, 1e-3, 3e-3
 
 
 def sampled(teacher: AnyTeacher) -> bool:
     """Whether the theory of this teacher is averaged over random points."""
-    return teacher.n_classes > 3
+    if teacher.n_classes <= 3:
+        return False
+    return rows_sampled(teacher) or not tabled_channel(teacher.noise, teacher.n_classes)
+
+
+def tabled_channel(channel: Channel, n_classes: int) -> bool:
+    """Whether the table of the argmax channel serves it: Gaussian utilities, no guesses."""
+    return n_classes > 3 and channel.utility_variance is not None and channel.guess(n_classes) == 0
 
 
 def first_effort(teacher: AnyTeacher) -> int:
@@ -53,6 +66,13 @@ def default_tolerance(teacher: AnyTeacher) -> float:
     """The uncertainty of an error that is asked for when none is given."""
     prior = teacher.prior
     continuous = prior.support is None and not prior.gaussian
-    if sampled(teacher):
+    if teacher.n_classes > 3:
         return GAUSSIAN_TOL if prior.gaussian else SAMPLED_ROWS_TOL if continuous else FINITE_TOL
     return GAP_TOL if continuous and teacher.n_classes == 3 else DETERMINISTIC_TOL
+
+
+def transition_tolerance(teacher: AnyTeacher) -> float:
+    """The uncertainty of a transition that is asked for when none is given."""
+    if teacher.n_classes <= 3:
+        return EXACT_TRANSITION_TOL
+    return SAMPLED_TRANSITION_TOL if sampled(teacher) else TABLE_TRANSITION_TOL

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from polyceptron.model.channels import Channel
 from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
+from polyceptron.theory.effort import tabled_channel
 from polyceptron.theory.fields.entropy_table import entropy_table
 from polyceptron.theory.fields.information import (
     Moments,
@@ -48,7 +49,7 @@ class ChannelTable:
         self.known_entropy = known_entropy(channel, n_classes)
         guess = channel.guess(n_classes)
         self.tabled = None
-        if self.delta is not None and guess == 0 and n_classes > 3:
+        if tabled_channel(channel, n_classes):
             self.tabled, self.columns = entropy_table(n_classes), 1
             return
         if self.delta is not None:

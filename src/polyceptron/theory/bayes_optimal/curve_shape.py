@@ -14,6 +14,7 @@ from polyceptron.model import AnyTeacher
 from polyceptron.theory.bayes_optimal.curve_points import CurvePoints, PointwiseCurve
 from polyceptron.theory.bayes_optimal.weights_table import PanelWeights
 from polyceptron.theory.effort import first_effort
+from polyceptron.theory.weights.sign_table import is_sign
 
 Array = NDArray[Any]
 _SMALLEST, _LARGEST = 1e-30, 1e22  # of q̂: α from 1e-12 to 1e8 for every channel
@@ -72,8 +73,8 @@ class SolutionCurve(PointwiseCurve):
         assert isinstance(self.weights, PanelWeights)
         parts: list[Array] = []
         highest = 0.0
-        # How much of the unstable branch to follow: sampled panels are dear.
-        past = 0.25 if self.teacher.n_classes <= 3 else 0.7
+        # How much of the unstable branch to follow: panels of many classes are dear.
+        past = 0.25 if self.teacher.n_classes <= 3 or is_sign(self.teacher.prior) else 0.7
         for low, high in pairwise(self.weights.edges):
             parts.append(np.linspace(max(low, start), high, 102)[1:])
             alpha = self.points(parts[-1] ** 2).alpha

@@ -10,7 +10,8 @@ The state of highest overlap is perfect learning where a finite prior meets a ch
 folds has no transition: a Gaussian prior, for one. Between the two, the better state exists and is,
 as far as is known, hard to find.
 
-For k ≥ 4 both are read off the mean curve and then, at their known location, off finer points:
+Where a curve is sampled both are read off its mean and then, at their known location, off finer
+points:
 
     α_algo   a maximum of noisy numbers lies too high: the maximum is that of the mean, what is left
              of the bias is measured by leaving out one replicate at a time (jackknife) and added
@@ -34,11 +35,11 @@ from polyceptron.rows import Status
 from polyceptron.theory.bayes_optimal.curve_shape import Branch, SolutionCurve, curve_of
 from polyceptron.theory.bayes_optimal.fine_transitions import fine_entropy, fine_fold
 from polyceptron.theory.effort import (
-    TRANSITION_TOL,
     finest_point,
     first_effort,
     last_effort,
     sampled,
+    transition_tolerance,
 )
 
 Array = NDArray[Any]
@@ -73,7 +74,8 @@ class Transitions(ShortDisplay):
 
 
 def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
-    """α_IT and α_algo of a teacher, to `tol` (default 1e-6 for k ≤ 3, 3e-3 above).
+    """α_IT and α_algo of a teacher, to `tol` (default 1e-6 for k ≤ 3; above 1e-3 from tables, 3e-3
+    sampled).
 
     >>> from polyceptron.model import Perceptron, Teacher
     >>> t = transitions(Perceptron("rademacher"))
@@ -83,7 +85,7 @@ def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
     True
     """
     check_teacher(teacher)
-    tol = check_tolerance(tol, TRANSITION_TOL[sampled(teacher)])
+    tol = check_tolerance(tol, transition_tolerance(teacher))
     if teacher.prior.gaussian:
         return _result(teacher, None, None, Status.OK)
     curve = curve_of(teacher, first_effort(teacher))

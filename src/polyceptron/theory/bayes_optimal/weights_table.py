@@ -4,7 +4,8 @@ Column 0 is the mean over replicates, columns 1 to R the replicates themselves.
 
     Gaussian      closed form
     finite        ln v on panels in x = √q̂, up to where v is negligible: v falls as exp(−q̂δ²/8)/√q̂,
-                  δ the smallest distance of two rows, and is continued so
+                  δ the smallest distance of two rows, and is continued so; ±1 weights have a table
+                  with panels of its own (`weights/sign_table.py`)
     continuous    v(1 + q̂) on panels in x = ln(1 + q̂): v falls as 1/q̂, and is continued beyond
                   q̂ = 1e8 as q̂v = A + B/√q̂
 
@@ -26,7 +27,14 @@ from polyceptron.model import AnyTeacher
 from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
 from polyceptron.theory.bayes_optimal.channel_table import Index, at, with_mean
 from polyceptron.theory.weights.entropy import row_entropy
-from polyceptron.theory.weights.posterior import residual_variance, rule_error
+from polyceptron.theory.weights.posterior import (
+    residual_variance,
+    row_reach,
+    row_spacing,
+    rows_sampled,
+    rule_error,
+)
+from polyceptron.theory.weights.sign_table import EDGES, is_sign
 
 Array = NDArray[Any]
 _LAST = 1e8  # q̂ of the last panel of a continuous prior: beyond, its tilted law loses digits
@@ -111,11 +119,11 @@ class PanelWeights:
     def error(self, q_hat: float) -> float:
         """Relative error of v at q̂ from panels and rules, sampling apart.
 
-        v(0) = 1 is met exactly, so that near 0 the error grows from nothing.
+        v(0) = 1 is met exactly, so that near 0 that of the panels grows from nothing.
         """
         x = float(self.coordinate(np.array([q_hat]))[0])
         panel = min(bisect_right(self.edges, x), len(self.errors)) - 1
-        return (self.errors[panel] + rule_error(self.teacher, q_hat)) * min(1.0, q_hat)
+        return self.errors[panel] * min(1.0, q_hat) + rule_error(self.teacher, q_hat)
 
     def _panel(self, i: int) -> tuple[ChebyshevProxy, ChebyshevProxy]:
         while len(self.panels) <= i:
@@ -124,7 +132,7 @@ class PanelWeights:
 
     def _build(self) -> None:
         low, high = self.edges[len(self.panels) : len(self.panels) + 2]
-        deterministic = self.teacher.n_classes <= 3
+        deterministic = not rows_sampled(self.teacher)
         proxy = chebyshev_proxy(
             self.proxied,
             low,
@@ -169,14 +177,11 @@ class FiniteWeights(PanelWeights):
 
     def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
         super().__init__(teacher, log2_points)
-        assert teacher.prior.support is not None
-        # The smallest distance δ of two rows u, which differ in one class.
-        self.spacing = float(np.diff(teacher.prior.support[0]).min())
-        if teacher.common_shift:
-            self.spacing *= math.sqrt(1 - 1 / teacher.n_classes)
-        negligible = 1e-12 if teacher.n_classes <= 3 else 1e-6
-        reach = math.sqrt(8 * math.log(1 / negligible)) / self.spacing
-        self.edges = [reach * i / 5 for i in range(6)]
+        self.spacing = row_spacing(teacher)
+        if teacher.n_classes > 3 and is_sign(teacher.prior):
+            self.edges = list(EDGES)
+            return
+        self.edges = [row_reach(teacher) * i / 5 for i in range(6)]
 
     def coordinate(self, q_hat: Array) -> Array:
         return np.sqrt(q_hat)
@@ -194,14 +199,15 @@ class FiniteWeights(PanelWeights):
     def tolerance(self, low: float, high: float) -> float:
         # The sum behind v is good to about 1e-15 in absolute terms: ask for no more of ln v.
         noise = 3e-15 / float(residual_variance(self.teacher, [high**2], 2).min() + 1e-300)
-        return min(max(1e-13, noise), 1e-3)
+        return min(max(1e-13, noise, 0.1 * rule_error(self.teacher, high**2)), 1e-3)
 
     def relative_error(self, proxy: ChebyshevProxy) -> float:
         return float(proxy.error[0])
 
     def beyond(self, q_hat: Array, column: Index) -> tuple[Array, Array]:
         end = self.edges[-1] ** 2
-        last = np.exp(at(self._panel(4)[0], np.full_like(q_hat, self.edges[-1]), column))
+        proxy = self._panel(len(self.edges) - 2)[0]
+        last = np.exp(at(proxy, np.full_like(q_hat, self.edges[-1]), column))
         rate = self.spacing**2 / 8
         v = last * np.exp(-rate * (q_hat - end)) * np.sqrt(end / q_hat)
         psi = 0.5 * self.teacher.reduced_rank / rate * v - row_entropy(self.teacher)

@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 
 def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) -> Array:
     """Replicates (R,) of v for a finite prior."""
-    values, p = _support(prior)
+    values, p = support_of(prior)
     s = math.sqrt(q_hat)
     y = mixture_quantile(uniform_replicates(k - 1, log2_points, seed=1000 + k), values, p, s)
     replicates, n, _ = y.shape
@@ -39,11 +39,11 @@ def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) ->
     first_step = min(0.5, 1.1 / (s * float(np.diff(values).max()) + 1e-300))
     low, high = s * values.min() - 8, s * values.max() + 8
     y_first = np.arange(math.floor(low / first_step), math.ceil(high / first_step) + 1) * first_step
-    f, mu, var = _posterior(y_first - c[:, None], values, p, s)
+    f, mu, var = location_posterior(y_first - c[:, None], values, p, s)
     mu = mu * (1 - 1 / k)
     var = var * (1 - 1 / k) ** 2
     kernels = np.hstack([f, f * mu, f * (mu**2 + var)])
-    first_weight = _posterior(y_first, values, p, s)[0] * first_step
+    first_weight = location_posterior(y_first, values, p, s)[0] * first_step
     columns = np.exp(-s * values[:, None] * c)
     result = np.empty(len(y))
     chunk = max(1, 40_000 // (k * c.size))
@@ -68,7 +68,8 @@ def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) ->
     return result.reshape(replicates, n).mean(-1) * k / (k - 1)
 
 
-def _support(prior: Prior) -> tuple[Array, Array]:
+def support_of(prior: Prior) -> tuple[Array, Array]:
+    """Values and probabilities of a finite prior."""
     if prior.support is None:
         raise TypeError(f"the prior {prior.name} has no finite support")
     return prior.support
@@ -77,11 +78,11 @@ def _support(prior: Prior) -> tuple[Array, Array]:
 def _location_information(values: Array, p: Array, s: float) -> float:
     """J = E (d ln f/dy)², how sharply one field y locates the common shift."""
     y = np.linspace(s * values.min() - 8, s * values.max() + 8, 400)
-    f, mean, _ = _posterior(y, values, p, s)
+    f, mean, _ = location_posterior(y, values, p, s)
     return float((f * (y - s * mean) ** 2).sum() * (y[1] - y[0]))
 
 
-def _posterior(y: Array, values: Array, p: Array, s: float) -> tuple[Array, Array, Array]:
+def location_posterior(y: Array, values: Array, p: Array, s: float) -> tuple[Array, Array, Array]:
     """Density f(y) = Σ p_i N(y; s v_i, 1), and the posterior mean and variance of the value."""
     parts = [a * np.exp(-0.5 * (y - s * v) ** 2) for v, a in zip(values, p, strict=True)]
     total = np.maximum(sum(parts), 1e-300)

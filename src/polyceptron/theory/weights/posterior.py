@@ -9,7 +9,9 @@ keeps its digits when q → 1 (a sum of positive terms, never 1 − q). Which su
 
     Gaussian                     1/(1 + q̂)
     finite, r ≤ 2                the points that a row can take, on a grid            `points`
-    finite, r ≥ 3                k − 1 classes sampled, the last one integrated       `finite_rows`
+    ±1, r ≥ 3                    a table for every k                                  `sign_table`
+    other finite, r = 3          a lattice up to order and shift                      `row_lattice`
+    other finite, r ≥ 4          k − 1 classes sampled, the last one integrated       `finite_rows`
     any other, one weight        one integral
     any other, k ≤ 3             a lattice, at large q̂ panels of gaps           `lattice`, `gaps`
     any other, k ≥ 4             the fields sampled                                   `sampled_rows`
@@ -18,6 +20,7 @@ keeps its digits when q → 1 (a sum of positive terms, never 1 − q). Which su
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,11 +29,17 @@ from numpy.typing import NDArray
 from polyceptron.model import AnyTeacher
 from polyceptron.model.priors import Prior
 from polyceptron.theory.weights.field_law import FieldTable, scalar_posterior
-from polyceptron.theory.weights.finite_rows import finite_row_variance
+from polyceptron.theory.weights.finite_rows import finite_row_variance, support_of
 from polyceptron.theory.weights.gaps import gap_variance
 from polyceptron.theory.weights.lattice import lattice_size, lattice_variance
 from polyceptron.theory.weights.points import point_variance
+from polyceptron.theory.weights.row_lattice import (
+    digits_of,
+    lattice_is_quick,
+    row_lattice_variance,
+)
 from polyceptron.theory.weights.sampled_rows import sampled_row_variance
+from polyceptron.theory.weights.sign_table import is_sign, sign_table
 
 Array = NDArray[np.float64]
 _LARGEST_LATTICE = {2: 700, 3: 230}  # points on each side of 0: a tenth of a second
@@ -44,13 +53,47 @@ def residual_variance(teacher: AnyTeacher, q_hat: Any, log2_points: int = 8) -> 
     q_hat = np.atleast_1d(np.asarray(q_hat, dtype=float))
     if teacher.prior.gaussian:
         return 1 / (1 + q_hat)[:, None]
+    if teacher.n_classes > 3 and is_sign(teacher.prior):
+        return np.exp(sign_table(teacher.n_classes).log_variance(np.sqrt(q_hat)))[:, None]
     return np.stack([_variance(teacher, float(value), log2_points) for value in q_hat])
+
+
+def rows_sampled(teacher: AnyTeacher) -> bool:
+    """Whether v is averaged over random points."""
+    prior, k = teacher.prior, teacher.n_classes
+    if k <= 3 or prior.gaussian or is_sign(prior):
+        return False
+    return prior.support is None or not _on_row_lattice(teacher)
+
+
+@lru_cache(maxsize=64)
+def _on_row_lattice(teacher: AnyTeacher) -> bool:
+    """One rule for all q̂ of a teacher: a lattice if it is quick up to the largest."""
+    return lattice_is_quick(teacher.prior, teacher.n_classes, row_reach(teacher) ** 2)
+
+
+def row_spacing(teacher: AnyTeacher) -> float:
+    """The smallest distance δ of two rows u of a finite prior, which differ in one class."""
+    spacing = float(np.diff(support_of(teacher.prior)[0]).min())
+    return spacing * math.sqrt(1 - 1 / teacher.n_classes) if teacher.common_shift else spacing
+
+
+def row_reach(teacher: AnyTeacher) -> float:
+    """√q̂ at which v ~ exp(−q̂δ²/8) is negligible."""
+    negligible = 1e-12 if teacher.n_classes <= 3 else 1e-6
+    return math.sqrt(8 * math.log(1 / negligible)) / row_spacing(teacher)
 
 
 def rule_error(teacher: AnyTeacher, q_hat: float) -> float:
     """The relative error of v that the rules leave at q̂, sampling apart."""
     prior, k = teacher.prior, teacher.n_classes
-    if prior.gaussian or prior.support is not None or not teacher.common_shift:
+    if k > 3 and is_sign(prior):
+        return sign_table(k).error(math.sqrt(q_hat))
+    if prior.support is not None:
+        lattice = k > 3 and _on_row_lattice(teacher)
+        # Where digits change, at a small q̂, a panel carries the lower number to its other end.
+        return 5 * math.exp(-min(digits_of(prior, q_hat), 14.0)) if lattice else 0.0
+    if prior.gaussian or not teacher.common_shift:
         return 0.0
     return _GAP_ERROR.get(k, 1e-5) if not _on_lattice(prior, k, q_hat) else 0.0
 
@@ -62,6 +105,8 @@ def _on_lattice(prior: Prior, k: int, q_hat: float) -> bool:
 def _variance(teacher: AnyTeacher, q_hat: float, log2_points: int) -> Array:
     prior, k = teacher.prior, teacher.n_classes
     if prior.support is not None:
+        if teacher.reduced_rank > 2 and _on_row_lattice(teacher):
+            return np.array([row_lattice_variance(prior, k, q_hat)[0]])
         if teacher.reduced_rank > 2:
             return finite_row_variance(prior, k, q_hat, log2_points)
         return np.array([point_variance(teacher, q_hat)])

@@ -1,0 +1,76 @@
+"""Many classes: what a Bayes-optimal curve and the transitions cost from 4 to 100 classes.
+
+Every number is processor time with the caches of that k empty; tables that come with the package
+are read anew. The first time of a process (imports, the tables' own reading) is left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from polyceptron.model import Teacher
+from polyceptron.theory import fixed_points, generalisation, transitions
+from polyceptron.theory.bayes_optimal.channel_table import channel_table
+from polyceptron.theory.bayes_optimal.curve_shape import curve_of
+from polyceptron.theory.fields.entropy_table import entropy_table
+from polyceptron.theory.weights.sign_table import sign_table
+
+CLASSES = (4, 7, 10, 20, 50, 100)
+CACHES = (curve_of, channel_table, entropy_table, sign_table, generalisation._ratio)
+
+
+def bench() -> list[dict[str, Any]]:
+    """Rows name, ours_seconds, exponent, note."""
+    return [
+        growth(
+            "Bayes curve, Gaussian weights, 100 points to 1e-4",
+            lambda k: fixed_points(
+                Teacher(k), np.geomspace(0.1, 30 * k, 100), 1e-4, branch="optimal"
+            ),
+            "aim 1 s",
+        ),
+        growth(
+            "Bayes curve, ±1 weights, 100 points to 1e-3",
+            lambda k: fixed_points(
+                Teacher(k, "rademacher"), np.linspace(0.1, 0.5 * k, 100), 1e-3, branch="optimal"
+            ),
+            "no aim",
+        ),
+        growth(
+            "transitions of ±1 weights to 1e-3",
+            lambda k: transitions(Teacher(k, "rademacher"), 1e-3),
+            "aim 3 s for k ≤ 20, 20 s for k ≤ 100",
+        ),
+    ]
+
+
+def growth(name: str, work: Callable[[int], Any], aim: str) -> dict[str, Any]:
+    """The slope of ln(seconds) against ln(k), and the time of the largest k."""
+    work(5)
+    seconds = [min(_cold(work, k) for _ in range(3)) for k in CLASSES]
+    each = ", ".join(f"{k}: {t:.2g}" for k, t in zip(CLASSES, seconds, strict=True))
+    return {
+        "name": f"growth: {name}, in k ({CLASSES[0]} to {CLASSES[-1]})",
+        "ours_seconds": seconds[-1],
+        "rival_seconds": None,
+        "ratio": None,
+        "exponent": float(np.polyfit(np.log(CLASSES), np.log(seconds), 1)[0]),
+        "note": f"limit: 1; {aim}; seconds at k = {each}",
+    }
+
+
+def _cold(work: Callable[[int], Any], k: int) -> float:
+    for cache in CACHES:
+        cache.cache_clear()
+    begin = time.process_time()
+    work(k)
+    return time.process_time() - begin
+
+
+if __name__ == "__main__":
+    for row in bench():
+        print(row)

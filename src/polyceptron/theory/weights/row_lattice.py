@@ -1,0 +1,180 @@
+"""A few classes of a finite prior on a lattice of fields, up to order and shift: no sampling.
+
+As in `finite_rows`, v is the variance of u_1 = w_1 − w̄ (times k/r), class 1 is integrated by a
+matrix product over the unknown common shift c, and the other classes stand for themselves. Here
+they stand on a lattice, y_h = n_h·step: only their order and a common shift change nothing, so that
+one row 0 = n_2 ≤ … ≤ n_k stands for all of its orderings. Everything is analytic in the fields, so
+the rule converges exponentially. Rows grow class by class; those of negligible probability are
+dropped, and the probability that is missing in the end bounds the error.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.model.priors import Prior
+from polyceptron.theory.weights.finite_rows import location_posterior, support_of
+
+Array = NDArray[np.float64]
+_DIGITS = ((2.0, 20.0), (5.5, 14.0), (math.inf, 9.0))  # by √q̂ times the gap of two values
+_MOST_PLACES = 200
+_AT_ONCE = 20_000  # rows that are grown together
+
+
+class _Rows(NamedTuple):
+    """Rows of j classes: the last n_h, its run of equal ones, the orderings, sums at every c."""
+
+    last: NDArray[np.int64]  # (n,)
+    run: Array  # (n,)
+    orders: Array  # (n,), j! over the factorials of the runs
+    log_f: Array  # (n, c): Σ_h ln f(y_h − c)
+    mean: Array  # (n, c): Σ_h μ(y_h − c)
+    variance: Array  # (n, c)
+
+    def take(self, where: NDArray[np.int64]) -> _Rows:
+        return _Rows(
+            self.last[where],
+            self.run[where],
+            self.orders[where],
+            self.log_f[where],
+            self.mean[where],
+            self.variance[where],
+        )
+
+
+class RowLattice:
+    """The sums of one (prior, k, q̂); call `variance`."""
+
+    def __init__(self, prior: Prior, k: int, q_hat: float, digits: float, dropped: float) -> None:
+        values, p = support_of(prior)
+        s = math.sqrt(q_hat)
+        self.k, self.dropped = k, dropped
+        self.step, low, self.size = _places(values, k, s, digits)
+        # f, μ and var at the place n + c of the lattice; outside f is nothing.
+        place = np.arange(low, low + 2 * self.size, dtype=np.float64) * self.step
+        f, mean, variance = location_posterior(place, values, p, s)
+        f[self.size :] = 0.0
+        with np.errstate(divide="ignore"):
+            log_f = np.log(f * self.step)
+        shift = np.arange(self.size)
+        self.tables = [
+            t[shift[:, None] + shift] for t in (log_f, mean, variance)
+        ]  # at [n, c], for n ≥ 0
+        first = np.arange(-self.size + 1, self.size)[None, :] + shift[:, None]  # [c, n_1]
+        inside = (first >= 0) & (first < self.size)
+        first = np.where(inside, first, 0)
+        f_1 = np.where(inside, (f * self.step)[first], 0.0)
+        mu = mean[first] * (1 - 1 / k)
+        var = variance[first] * (1 - 1 / k) ** 2
+        self.kernels = np.hstack([f_1, f_1 * mu, f_1 * (mu**2 + var)])
+        self.chance = 0.0
+
+    def variance(self) -> tuple[float, float]:
+        """v given that the row was not left out, and the probability that it was."""
+        start = _Rows(
+            np.zeros(1, dtype=np.int64),
+            np.ones(1),
+            np.ones(1),
+            *(table[:1] for table in self.tables),
+        )
+        total = self._grown(start, 1)
+        return total / self.chance * self.k / (self.k - 1), abs(1 - self.chance)
+
+    def _grown(self, rows: _Rows, classes: int) -> float:
+        """The sum over all rows that begin like these."""
+        if classes == self.k - 1:
+            return sum(
+                self._summed(rows.take(np.arange(i, min(i + 2000, len(rows.last)))))
+                for i in range(0, len(rows.last), 2000)
+            )
+        count = self.size - rows.last
+        total = 0.0
+        start = 0
+        ends = np.cumsum(count)
+        while start < len(count):
+            done = ends[start - 1] if start else 0
+            stop = max(start + 1, int(np.searchsorted(ends, done + _AT_ONCE, side="right")))
+            total += self._grown(self._longer(rows, start, stop, classes), classes + 1)
+            start = stop
+        return total
+
+    def _longer(self, rows: _Rows, start: int, stop: int, classes: int) -> _Rows:
+        """Rows with one class more, at or above the last; negligible ones dropped."""
+        count = self.size - rows.last[start:stop]
+        parent = np.repeat(np.arange(start, stop), count)
+        offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        last = rows.last[parent] + offset
+        run = np.where(offset == 0, rows.run[parent] + 1, 1.0)
+        orders = rows.orders[parent] * (classes + 1) / run
+        log_f = rows.log_f[parent] + self.tables[0][last]
+        # All rows that begin like this one have no more probability than this, choices included.
+        bound = orders * math.comb(self.k - 1, classes + 1) * np.exp(log_f).sum(1)
+        keep = np.flatnonzero(bound > self.dropped)
+        parent, last = parent[keep], last[keep]
+        return _Rows(
+            last,
+            run[keep],
+            orders[keep],
+            log_f[keep],
+            rows.mean[parent] + self.tables[1][last],
+            rows.variance[parent] + self.tables[2][last],
+        )
+
+    def _summed(self, rows: _Rows) -> float:
+        """Σ orders · ∫dy_1 Z Var(u_1) over rows of all the other classes."""
+        k, m = self.k, self.kernels.shape[1] // 3
+        w = np.exp(rows.log_f)
+        shift, spread = rows.mean / k, rows.variance / k**2
+        plain = w @ self.kernels
+        shifted = (w * shift) @ self.kernels[:, : 2 * m]
+        squared = (w * (shift**2 + spread)) @ self.kernels[:, :m]
+        Z = plain[:, :m]
+        first = plain[:, m : 2 * m] - shifted[:, :m]
+        second = plain[:, 2 * m :] - 2 * shifted[:, m:] + squared
+        self.chance += float(rows.orders @ Z.sum(1))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(Z > 1e-200, first**2 / Z, 0.0)
+        return float(rows.orders @ np.maximum(second - share, 0.0).sum(1))
+
+
+def _places(values: Array, k: int, s: float, digits: float) -> tuple[float, int, int]:
+    """The step of the lattice, its first place and how many there are, of fields and of c.
+
+    A switch between values δ apart has poles at iπ/(sδ): its error is exp(−2π²/(sδ·step)). Seen by
+    k fields, c is known to 1/√k: an error of exp(−2π²/(k·step²)).
+    """
+    gap = float(np.diff(values).max())
+    step = min(math.pi * math.sqrt(2 / (k * digits)), 2 * math.pi**2 / (digits * s * gap + 1e-9))
+    noise = math.sqrt(2 * digits)
+    low = math.floor((s * values.min() - noise) / step)
+    return step, low, math.ceil((s * values.max() + noise) / step) - low + 1
+
+
+def lattice_is_quick(prior: Prior, k: int, q_hat: float) -> bool:
+    """Whether v up to q̂ takes less than a second each: four classes, values not far apart."""
+    if prior.support is None or k != 4:
+        return False
+    return (
+        _places(prior.support[0], k, math.sqrt(q_hat), digits_of(prior, q_hat))[2] <= _MOST_PLACES
+    )
+
+
+def digits_of(prior: Prior, q_hat: float) -> float:
+    """−ln of the relative error of v that is aimed at: less where v has become small."""
+    switch = math.sqrt(q_hat) * float(np.diff(support_of(prior)[0]).max())
+    return next(digits for most, digits in _DIGITS if switch <= most)
+
+
+def row_lattice_variance(
+    prior: Prior, k: int, q_hat: float, *, digits: float | None = None, dropped: float = 1e-12
+) -> tuple[float, float]:
+    """v at q̂, and the probability left out; the lattice's own error is exp(−digits).
+
+    Rows less probable than `dropped` are left out.
+    """
+    wanted = digits_of(prior, q_hat) if digits is None else digits
+    return RowLattice(prior, k, q_hat, wanted, dropped).variance()
