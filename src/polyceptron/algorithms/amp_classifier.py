@@ -44,6 +44,8 @@ from polyceptron.model.losses import CrossEntropy
 from polyceptron.model.priors import as_prior
 from polyceptron.rows import Status
 
+_RIVAL_RIDGES = tuple(10.0**p for p in range(2, -6, -1))  # enough to know how good its best is
+
 
 class _Found(NamedTuple):
     """Weights (d, k) and offset (k,) of scaled features, what was used, and how it ended."""
@@ -254,7 +256,7 @@ class AMPClassifier(LinearClassifier):
         if not self.compare:
             return
         samples = Samples(self._design(X, ones=self.fit_intercept), y, self.classes_.size)
-        path = choose_ridge(samples, CrossEntropy(), None, "log-loss", None)
+        path = choose_ridge(samples, CrossEntropy(), _RIVAL_RIDGES, "log-loss", None)
         best = int(path.score.argmin())
         self.rival_log_loss_ = float(path.score[best]), float(path.standard_error[best])
         own, (rival, doubt) = self.log_loss_[0], self.rival_log_loss_
