@@ -38,7 +38,7 @@ def test_at_three_classes_both_rules_are_those_of_the_plane(law, channel):
 
 
 @pytest.mark.parametrize("channel", [GaussianNoise(), SoftmaxNoise(2.0)], ids=lambda c: c.name)
-@pytest.mark.parametrize("law", [Law(0.3, 0.08, 1.0), Law(20.0, 9.0, 1.0)])
+@pytest.mark.parametrize("law", [Law(0.3, 0.08, 1.0), Law(20.0, 9.0, 2.5)])
 def test_margins_at_three_classes_are_those_of_the_plane(law, channel):
     true = plane.place(MaxMargin(), channel, 3, law, 3)(law)
     found = sums.place(MaxMargin(), channel, 3, law, 2)(law)

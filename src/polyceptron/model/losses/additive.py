@@ -44,6 +44,9 @@ class AdditivePull(Protocol):
     largest: float
     """The least upper bound of P."""
 
+    scale: float
+    """p is this many times the pull."""
+
     def loser(self, t: Array) -> tuple[Array, Array]:
         """p and a = p′ at t = ω_h − L."""
         ...
@@ -71,6 +74,7 @@ class SoftmaxPull:
     """
 
     largest = 1.0
+    scale = 1.0
 
     def __init__(self, V: float) -> None:
         self.V, self.log_V = V, math.log(V)
@@ -99,10 +103,13 @@ class SoftmaxPull:
 
 
 class MarginPull:
-    """The hard margin at V = 1: p = max(t + 1, 0) and d = −P, L the label's own field."""
+    """The hard margin: Vf is made of p = max(t + 1, 0) and d = −P, L the label's own field."""
 
     knee = -1.0
     largest = math.inf
+
+    def __init__(self, V: float) -> None:
+        self.scale = V
 
     def loser(self, t: Array) -> tuple[Array, Array]:
         return np.maximum(t + 1, 0.0), (t >= -1).astype(float)

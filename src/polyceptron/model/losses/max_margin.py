@@ -74,7 +74,7 @@ class MaxMargin(HardMargin):
 
     def additive(self, V: float) -> AdditivePull | None:
         """The label's own field on a training sample is held; f ∝ 1/V."""
-        return MarginPull()
+        return MarginPull(V)
 
     def without_ridge(self) -> Loss | None:
         """Itself."""

@@ -87,7 +87,8 @@ def place(loss: Loss, channel: Channel, n_classes: int, law: Law, level: int) ->
                 )
         mass = total[5:]
         M, Q, C, D, value, _ = total[:, None] / mass  # coarse nodes miss of all alike
-        M, Q, C, D = M / r, Q / r, C / r, D / (r * law.q)
+        M, C, D = (part / (r * pull.scale) for part in (M, C, D / law.q))
+        Q = Q / (r * pull.scale**2)
         plus, minus = np.maximum(D, 0.0), np.maximum(-D, 0.0)
         return Averages(M, Q, C, plus, minus, value, np.full(1, math.nan), mass)
 
