@@ -17,7 +17,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 
 help:
 	@sed -n '1,5p' Makefile
-	@echo "also: setup, check (lint, types, import rules), bench, docs, clean"
+	@echo "also: setup, check (lint, types, import rules), bench (SIZE=8: a file of 8 GB), docs, clean"
 
 setup: $(STAMP)
 
@@ -44,7 +44,7 @@ check: setup
 	$(BIN)/lint-imports
 
 bench: setup
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks $(if $(SIZE),--size $(SIZE))
 
 docs: setup
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html

@@ -33,7 +33,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", action="append", choices=names, help="run this one; repeatable")
     parser.add_argument("--csv", type=Path, help="default: benchmarks/results/bench-DATE.csv")
+    parser.add_argument("--size", type=float, help="GB of the file of bench_scale (default 0.5)")
     given = parser.parse_args()
+    if given.size is not None:
+        os.environ["BENCH_SCALE_GB"] = str(given.size)
     sys.path.insert(0, str(FOLDER))  # the benchmarks import their rivals by name
     rows = []
     for name in given.only or names:

@@ -39,6 +39,7 @@ _HOME = {
     "plan": "theory",
     "amp": "algorithms",
     "AMPResult": "algorithms",
+    "FitProgress": "algorithms.watching",
     "amp_erm": "algorithms",
     "fit_erm": "algorithms",
     "is_separable": "algorithms.separable",
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
         fit_erm_path,
     )
     from polyceptron.algorithms.separable import is_separable
+    from polyceptron.algorithms.watching import FitProgress
     from polyceptron.errors import ComputationFailed, InvalidInput
     from polyceptron.experiments import Store, load_spec, run_sweep
     from polyceptron.model import (

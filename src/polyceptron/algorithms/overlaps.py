@@ -144,8 +144,8 @@ def _angle(W: Array, T: Array, added: float) -> float:
 
 def _differences(weights: Any, teacher_weights: Any) -> tuple[Array, Array]:
     """Both weights without their part common to all classes."""
-    W = as_numbers(weights, "weights").astype(float)
-    T = as_numbers(teacher_weights, "teacher weights").astype(float)
+    W = as_numbers(_dense(weights), "weights").astype(float)
+    T = as_numbers(_dense(teacher_weights), "teacher weights").astype(float)
     if W.ndim != 2 or W.shape != T.shape or W.shape[1] < 2:
         raise InvalidInput(
             f"weights and teacher weights must both be (dimension, classes), got {W.shape} "
@@ -154,6 +154,11 @@ def _differences(weights: Any, teacher_weights: Any) -> tuple[Array, Array]:
     if not (np.isfinite(W).all() and np.isfinite(T).all()):
         raise InvalidInput("weights must be finite")
     return W - W.mean(1, keepdims=True), T - T.mean(1, keepdims=True)
+
+
+def _dense(weights: Any) -> Any:
+    """Sparse weights filled: they are thin."""
+    return weights.toarray() if hasattr(weights, "toarray") else weights
 
 
 def _unit(W: Array) -> Array:

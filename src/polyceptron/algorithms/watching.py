@@ -25,7 +25,7 @@ _WINDOW = 8  # iterations from which the time left is judged
 
 @dataclass(frozen=True)
 class FitProgress:
-    """A fit at one moment.
+    """A fit at one moment: its name, the iteration, max_iter that it may take, and so many seconds.
 
     change: what convergence is judged on, `target` being where it ends: the relative change of the
     weights in message passing, the certified relative distance to the minimiser in a fit.

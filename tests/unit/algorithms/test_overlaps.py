@@ -189,3 +189,21 @@ def test_bad_weights_are_a_sentence():
         exact_generalisation_error(np.ones((3, 2)), np.ones((3, 2)))
     with pytest.raises(InvalidInput, match="finite"):
         overlaps(np.full((3, 2), np.nan), np.zeros((3, 2)))
+
+
+def test_weights_of_any_kind_are_taken(tmp_path):
+    """Memory maps, sparse matrices and Dask arrays of thin weights."""
+    import dask.array
+    import scipy.sparse
+
+    rng = np.random.default_rng(0)
+    W, T = rng.standard_normal((30, 3)), rng.standard_normal((30, 3))
+    W[::2] = 0
+    np.save(tmp_path / "W.npy", W)
+    expected = exact_generalisation_error(W, T)
+    for given in (
+        np.load(tmp_path / "W.npy", mmap_mode="r"),
+        scipy.sparse.csr_matrix(W),
+        dask.array.from_array(W, chunks=(10, -1)),
+    ):
+        assert exact_generalisation_error(given, T) == expected
