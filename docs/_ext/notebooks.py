@@ -53,6 +53,7 @@ def run(cells: list[Cell], name: str) -> None:
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
+    plt.close("all")  # what an earlier script has left open is not ours
     session: dict[str, Any] = {"__name__": "__main__"}
     for number, cell in enumerate(cells):
         if cell.kind != "code":

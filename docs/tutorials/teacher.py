@@ -28,8 +28,9 @@ ax.set(xscale="log", yscale="log")
 # Ask the class: how many samples bring the error from 20 % to 10 %? And from 2 % to 1 %?
 
 # %%
-print(pc.asymptotics(teacher, pc.BayesOptimal()))
-print(pc.asymptotics(teacher, pc.ERM("square", "optimal")))
+for student in (pc.BayesOptimal(), pc.ERM("square", "optimal")):
+    tail = pc.asymptotics(teacher, student)
+    print(f"{student.name}: error ≈ {tail.constant:.4f} α^(-{tail.exponent:.4f})")
 
 # %% [markdown]
 # ## 2. Double descent
@@ -39,7 +40,8 @@ print(pc.asymptotics(teacher, pc.ERM("square", "optimal")))
 
 # %%
 alpha = np.sort([*np.geomspace(0.1, 10, 60), 1.0])
-ax = pc.learning_curve(teacher, [pc.ERM("square", r) for r in (0.0, 0.01, "optimal")], alpha).plot()
+students = [pc.ERM("square", ridge) for ridge in (0.0, 0.01, "optimal")]
+ax = pc.learning_curve(teacher, students, alpha).plot()
 ax.set_xscale("log")
 
 # %% [markdown]

@@ -191,5 +191,5 @@ def _panel(curve: PredictedCurve) -> Panel:
     d = float(curve.frame["dimension"].dropna().iloc[0])
     law, name = curve.power_law, "power law *a n^{−b} + c*"
     line = Trace(numbers(n), numbers(law(n * d)), colour="#737373", dash="dot", label=name)
-    title = textwrap.fill(curve.assumption, 72)
+    title = textwrap.fill(curve.assumption, 58)
     return replace(panel, traces=(theory, measured, line), legend=Legend(), title=title)

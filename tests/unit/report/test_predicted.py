@@ -71,6 +71,10 @@ def test_the_assumption_is_in_the_result_and_on_the_plot():
     assert curve.effective_dimension < 3
     axes = curve.plot(color="green")
     assert {line.get_color() for line in axes.get_lines()} == {"green"}
+    (title,) = [
+        c for c in axes.get_children() if getattr(c, "get_text", str)().startswith("Theory")
+    ]
+    assert title.get_window_extent().x1 < axes.figure.bbox.x1, "the words run out of the picture"
     drawn = axes.get_title(loc="left").replace("\n", " ")
     assert drawn == curve.assumption
     assert {t.get_text() for t in axes.get_legend().get_texts()} == {
