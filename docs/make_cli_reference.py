@@ -1,8 +1,9 @@
-"""Write docs/cli.md from the program itself: python docs/make_cli_reference.py"""
+"""Write docs/cli.md and docs/cli/COMMAND.md from the program: python docs/make_cli_reference.py"""
 
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from typer.main import get_command
 from polyceptron.cli import app
 from polyceptron.cli.options import fill_names
 
+DOCS = Path(__file__).parent
 HEAD = """# Command line
 
-Every command and option of `polyceptron`, as the program states them (this page is made from it
+Every command and option of `polyceptron`, as the program states them (these pages are made from it
 by `docs/make_cli_reference.py`). A number in a table is whole at 80 columns: a table leaves out
 columns rather than digits, and `--json` and `--csv` have all of them. What takes longer than two
 seconds says on standard error what it is doing. Exit codes: 0 done, 1 the computation failed or a
@@ -22,24 +24,59 @@ check is off, 2 the input is wrong (one sentence says how), 130 stopped.
 Completion of commands, options and registered names is installed once for bash, zsh, fish or
 PowerShell by `polyceptron --install-completion`; then press Tab after `polyceptron curve --noise`.
 """
+SEE_ALSO = {
+    "curve": ("start", "choosing"),
+    "transitions": ("theory",),
+    "separability": ("noise",),
+    "ridge": ("choosing",),
+    "asymptotics": ("optimal-cross-entropy",),
+    "plan": ("choosing",),
+    "sweep": ("experiments", "cluster"),
+    "results": ("experiments",),
+    "merge": ("experiments",),
+    "figures": ("figures", "paper-map"),
+    "verify": ("accuracy",),
+    "plot": ("experiments",),
+    "explore": ("start",),
+}
 
 
-def reference() -> str:
-    """The page: one section a command, in the order of --help."""
+def commands() -> dict[str, Any]:
+    """The commands by name, in the order of --help."""
     group: Any = get_command(app)
-    return "\n".join([HEAD, *(_section(name, group.commands[name]) for name in group.commands)])
+    return dict(group.commands)
 
 
-def _section(name: str, command: Any) -> str:
-    paragraphs = [" ".join(text.split()) for text in _help(command).split("\n\n")]
-    lines = [f"## {name}", ""]
-    for text in paragraphs:
+def pages() -> dict[str, str]:
+    """What to write: the path below docs, and the text."""
+    listed = commands()
+    lines = [f"| [{name}](cli/{name}.md) | {_paragraphs(listed[name])[0]} |" for name in listed]
+    table = "\n".join(["| command | |", "| --- | --- |", *lines])
+    tree = "\n".join(f"cli/{name}" for name in listed)
+    index = f"{HEAD}\n{table}\n\n```{{toctree}}\n:hidden:\n\n{tree}\n```\n"
+    return {"cli.md": index} | {f"cli/{name}.md": _page(name, listed[name]) for name in listed}
+
+
+def examples(command: Any) -> list[str]:
+    """The command lines that the help of a command shows."""
+    return [
+        line
+        for text in _paragraphs(command)
+        for line in re.findall(r"(?:Examples?: )?(polyceptron .*)", text)
+        if text.startswith(("Example", "polyceptron "))
+    ]
+
+
+def _page(name: str, command: Any) -> str:
+    lines = [f"# polyceptron {name}", ""]
+    for text in _paragraphs(command):
         lines += [_example(text), ""]
     lines += ["| option | | default |", "| --- | --- | --- |"]
-    for parameter in command.params:
-        if parameter.name != "help":
-            lines.append(_row(parameter))
-    return "\n".join([*lines, ""])
+    lines += [_row(parameter) for parameter in command.params if parameter.name != "help"]
+    links = [f"[{page}](../{page}.md)" for page in SEE_ALSO.get(name, ())]
+    return "\n".join(
+        [*lines, "", f"See also: {', '.join([*links, '[all commands](../cli.md)'])}.", ""]
+    )
 
 
 def _row(parameter: Any) -> str:
@@ -65,10 +102,21 @@ def _example(text: str) -> str:
     return f"`{text}`" if text.startswith("polyceptron ") else text
 
 
-def _help(command: Any) -> str:
-    return inspect.cleandoc(command.help or "")
+def _paragraphs(command: Any) -> list[str]:
+    text = inspect.cleandoc(command.help or "")
+    return [" ".join(part.split()) for part in text.split("\n\n")]
+
+
+def write() -> None:
+    """Write every page, and remove those of commands that are gone."""
+    texts = pages()
+    for old in (DOCS / "cli").glob("*.md"):
+        if f"cli/{old.name}" not in texts:
+            old.unlink()
+    (DOCS / "cli").mkdir(exist_ok=True)
+    for name, text in texts.items():
+        (DOCS / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    target = Path(__file__).parent / "cli.md"
-    target.write_text(reference(), encoding="utf-8")
+    write()

@@ -25,7 +25,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from polyceptron.experiments import parse_spec
-from polyceptron.report.figures import FIGURES, make_figures
+from polyceptron.report.figures import FIGURES, make_figures, verdict
 from polyceptron.report.figures.profile import TINY
 from polyceptron.report.pictures import render_plotly
 from polyceptron.rows import COLUMNS
@@ -92,6 +92,14 @@ def test_every_figure_leaves_its_four_files(folder: Path) -> None:
         values = tomllib.loads(text)
         assert "computation" in values or parse_spec(text).sweep.name == name
     assert not list(folder.glob(".*")), "half-written files are left behind"
+
+
+def test_symbols_lie_as_far_from_their_lines_as_chance_allows(folder: Path) -> None:
+    found = pd.read_csv(folder / "agreement.csv")
+    assert set(found["figure"]) >= {"fig2a", "fig2b", "fig3", "fig4a", "fig4b", "fig4c", "fig4d"}
+    assert verdict(found).by_chance, found.sort_values("p").head(10)
+    wrong = found.assign(p=found["p"].where(found.index != found.index[0], 1e-9), judged=True)
+    assert not verdict(wrong).by_chance
 
 
 def test_tables_have_the_common_columns(tables: dict[str, pd.DataFrame]) -> None:

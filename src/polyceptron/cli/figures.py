@@ -19,11 +19,17 @@ def figures(
     """Compute and draw every figure, with the table and the specification behind each.
 
     A stopped run resumes: what is done is kept in OUT/store.sqlite and OUT/computed (delete both to
-    start afresh).
+    start afresh). OUT/agreement.csv has the z of every symbol against its line.
     """
     from polyceptron.experiments.cost import describe_seconds
     from polyceptron.experiments.engine import available_workers
-    from polyceptron.report.figures import choose_figures, make_figures, work_ahead
+    from polyceptron.report.figures import (
+        choose_figures,
+        make_figures,
+        read_agreement,
+        verdict,
+        work_ahead,
+    )
     from polyceptron.report.figures.making import STORE, make_folder
 
     chosen = choose_figures(only)
@@ -39,4 +45,5 @@ def figures(
     except KeyboardInterrupt as stop:
         sys.stderr.write("stopped: the same command goes on from here\n")
         raise typer.Exit(128 + getattr(stop, "signal_number", 2)) from None
+    sys.stderr.write(f"{verdict(read_agreement(out))}\n")
     sys.stderr.write(f"{len(written)} files in {out}; open {out / 'index.html'}\n")

@@ -40,7 +40,8 @@ def gallery_html(figures: list[FigureSpec], *, store: bool = False) -> str:
     rows = (
         '<p>The instances behind the means are in <a href="store.sqlite">store.sqlite</a>: '
         "<code>polyceptron results store.sqlite</code>; those of message passing in figures 2 and "
-        "3 are in <code>computed/</code>.</p>"
+        "3 are in <code>computed/</code>. How far each symbol is from its line: "
+        '<a href="agreement.csv">agreement.csv</a>.</p>'
         if store
         else ""
     )

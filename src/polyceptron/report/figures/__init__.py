@@ -2,9 +2,10 @@
 
 Reading order: `profile` (how large), `computations` (work beside the sweep), `figure_spec` (what a
 figure is), one module for each family of figures, `registry` (their names), `making` (all of them
-into a folder).
+into a folder), `agreement` (how far the symbols are from their lines).
 """
 
+from polyceptron.report.figures.agreement import agreement, read_agreement, verdict
 from polyceptron.report.figures.figure_spec import FigureSpec
 from polyceptron.report.figures.making import compute_tables, make_figures, work_ahead
 from polyceptron.report.figures.profile import PROFILES, Profile
@@ -15,8 +16,11 @@ __all__ = [
     "PROFILES",
     "FigureSpec",
     "Profile",
+    "agreement",
     "choose_figures",
     "compute_tables",
     "make_figures",
+    "read_agreement",
+    "verdict",
     "work_ahead",
 ]

@@ -21,6 +21,7 @@ from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import run_sweep, sweep_rows
 from polyceptron.experiments.sweep_plan import make_plan
 from polyceptron.files import check_writable, write_atomically, write_text
+from polyceptron.report.figures.agreement import AGREEMENT, read_agreement
 from polyceptron.report.figures.computations import run_computations
 from polyceptron.report.figures.figure_spec import FigureSpec, sweep_toml
 from polyceptron.report.figures.profile import Profile, as_profile
@@ -54,8 +55,9 @@ def make_figures(
 ) -> list[Path]:
     """Compute and draw the figures (all for no names) into the folder; returns what was written.
 
-    Each leaves NAME.pdf, NAME.png, NAME.csv and NAME.toml; the gallery is index.html. What is
-    behind the means is in store.sqlite and in `computed`, from which a stopped run resumes.
+    Each leaves NAME.pdf, NAME.png, NAME.csv and NAME.toml; the gallery is index.html, and
+    agreement.csv has the z of every symbol against its line. What is behind the means is in
+    store.sqlite and in `computed`, from which a stopped run resumes.
     """
     from polyceptron.report.gallery import write_gallery
 
@@ -66,7 +68,9 @@ def make_figures(
     written = []
     for figure in figures:
         written += write_figure(figure, tables[figure.name], folder, profile)
-    written.append(write_gallery(folder))
+    path = folder / f"{AGREEMENT}.csv"
+    write_atomically(path, lambda part: read_agreement(folder).to_csv(part, index=False))
+    written += [path, write_gallery(folder)]
     failed = sum(count_failures(table) for table in tables.values())
     if failed:
         raise ComputationFailed(

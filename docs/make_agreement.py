@@ -1,0 +1,64 @@
+"""Make all figures of a profile and record how well they agree, in docs/data:
+
+    python docs/make_agreement.py quick            (minutes)
+    python docs/make_agreement.py paper            (hours; a stopped run resumes)
+
+Writes agreement-PROFILE.csv, the z of every symbol against its line, and figures-PROFILE.csv, a
+line for each figure and one for all, with date, version and the time that this run took. Figures go
+to figures-PROFILE in the working folder, or to the folder that a second argument names.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+
+from polyceptron import __version__
+from polyceptron.experiments.engine import available_workers
+from polyceptron.report.figures import FIGURES, make_figures, read_agreement, verdict
+
+DATA = Path(__file__).parent / "data"
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """One line for each figure that has symbols, and one for all of them."""
+    parts = {name: table[table["figure"] == name] for name in FIGURES}
+    parts = {name: part for name, part in parts.items() if len(part)} | {"all": table}
+    lines = []
+    for name, part in parts.items():
+        found = verdict(part)
+        lines.append(
+            {
+                "figure": name,
+                "symbols": found.symbols,
+                "judged": found.judged,
+                "rms z": f"{found.root_mean_square_z:.2f}",
+                "largest z": f"{found.largest_z:.1f}",
+                "smallest p × judged": f"{min(found.smallest_p, 1.0):.2g}",
+                "p < 0.05": f"{found.unlikely} (at most {found.unlikely_allowed})",
+                "as chance allows": "yes" if found.by_chance else "no",
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def main(profile: str, folder: Path) -> None:
+    begin = time.monotonic()
+    make_figures(folder, profile=profile, progress=True)
+    took = (time.monotonic() - begin) / 60
+    table = read_agreement(folder)
+    table.round(9).to_csv(DATA / f"agreement-{profile}.csv", index=False)
+    lines = summary(table)
+    today = datetime.datetime.now(datetime.UTC).date()
+    lines["run"] = f"{today}, {__version__}, {took:.0f} min on {available_workers()} cores"
+    lines.to_csv(DATA / f"figures-{profile}.csv", index=False)
+    print(lines.to_string(index=False))
+
+
+if __name__ == "__main__":
+    chosen = sys.argv[1]
+    main(chosen, Path(sys.argv[2] if len(sys.argv) > 2 else f"figures-{chosen}"))

@@ -1,0 +1,169 @@
+"""How far the symbols of the figures lie from their lines, and what chance allows.
+
+    z = (mean − theory) / √(standard error² + theory's uncertainty²)
+
+The rule, which does not look at the numbers. The theory is for d → ∞; a finite size shifts a mean
+by a bias of order 1/d, for which ALLOWANCE/d is granted. What is left of |mean − theory| is
+compared with Student's law (the standard error is that of `instances` runs), which gives p. Then
+
+    every symbol   p > FALSE_ALARM/m for all m symbols (Bonferroni: they may depend on each other)
+    all of them    among symbols of different data, no more have p < 0.05 than a binomial law
+                   allows at FALSE_ALARM
+
+so a correct program is blamed twice in a thousand. Where a finite size rounds a jump or a peak
+(next to α_algo, or at α = 1 without a ridge), and for the steps of a run, symbols are recorded and
+not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polyceptron.experiments.averages import deviation
+from polyceptron.report.instance_means import error_column
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+AGREEMENT = "agreement"
+ALLOWANCE = 2.0  # of an error or an overlap, times d
+FALSE_ALARM = 1e-3
+NEAR_JUMP, NEAR_PEAK = 0.5, 0.3  # in α
+QUANTITIES = ("generalisation_error", "training_error", "training_loss", "q00", "q01")
+ENTRIES = {"q00": 2.0, "q01": 1.0}  # in units of the theory's q
+PLACE = ("model", "n_classes", "prior", "noise", "estimator", "ridge", "alpha", "iteration")
+DATA = ("model", "n_classes", "prior", "noise", "alpha", "dimension")
+COLUMNS = (
+    "figure", "quantity", "source", *PLACE, "dimension", "instances", "mean", "standard_error",
+    "theory", "theory_uncertainty", "z", "p", "judged",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How many symbols there are and were judged, their z, and whether chance allows them."""
+
+    symbols: int
+    judged: int
+    root_mean_square_z: float
+    largest_z: float
+    smallest_p: float  # times the number of judged symbols
+    unlikely: int  # symbols of different data with p < 0.05
+    unlikely_allowed: int
+
+    @property
+    def by_chance(self) -> bool:
+        """Whether both parts of the rule hold."""
+        return self.smallest_p > FALSE_ALARM and self.unlikely <= self.unlikely_allowed
+
+    def __str__(self) -> str:
+        return (
+            f"{self.judged} symbols beside their lines: root mean square z "
+            f"{self.root_mean_square_z:.2f}, largest {self.largest_z:.1f}, "
+            f"{'as' if self.by_chance else 'NOT as'} chance allows"
+        )
+
+
+def agreement(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """A row for every symbol of these figures that has a line, with its z and p."""
+    import pandas as pd
+
+    rows = [row for name, table in tables.items() for row in _of_figure(name, table)]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _of_figure(name: str, table: pd.DataFrame) -> list[dict[str, Any]]:
+    if "instances" not in table:
+        return []
+    place = [column for column in PLACE if column in table]
+    table = table.assign(**{c: table[c].fillna(0) for c in ("ridge", "iteration") if c in place})
+    branch = table["branch"].fillna("") if "branch" in table else table["source"].str[:0]
+    rows = []
+    for quantity in [q for q in QUANTITIES if q in table]:
+        value = table[quantity]
+        if quantity in ENTRIES:
+            value = value.where(table["source"] != "theory", ENTRIES[quantity] * table["q"])
+        error = table.get(error_column(quantity), table["alpha"] * np.nan)
+        known = table.assign(value=value, error=error, branch=branch)[value.notna()]
+        symbols = known[known["instances"].notna() & (known["source"] != "theory")]
+        for source, some in symbols.groupby("source", sort=False):
+            line = known[
+                (known["source"] == "theory") & known["branch"].isin(_line_of(known, source))
+            ]
+            both = some.merge(line.drop_duplicates(place), on=place, suffixes=("", "_theory"))
+            rows += [
+                _row(name, quantity, one, _judged(one, table)) for one in both.to_dict("records")
+            ]
+    return rows
+
+
+def _line_of(theory: pd.DataFrame, source: object) -> list[str]:
+    """The branch that symbols stand beside: message passing its own where it is drawn."""
+    if source != "amp":
+        return [""]
+    return ["amp"] if (theory["branch"] == "amp").any() else ["optimal", ""]
+
+
+def _judged(one: Mapping[Any, Any], table: pd.DataFrame) -> bool:
+    """False where a finite size rounds a jump or a peak, and for the steps of a run."""
+    if "iteration" in one:
+        return False
+    if one["source"] == "amp":
+        jumps = table.loc[table["branch"] == "alpha_algo", "alpha"] if "branch" in table else ()
+        return not any(abs(one["alpha"] - jump) < NEAR_JUMP for jump in jumps)
+    peak = one["estimator"] == "square" and one["ridge"] == 0
+    return not (peak and abs(one["alpha"] - 1) < NEAR_PEAK)
+
+
+def _row(figure: str, quantity: str, one: Mapping[Any, Any], judged: bool) -> dict[str, Any]:
+    error = float(one["error"])
+    unsure = float(one["uncertainty_theory"]) if quantity == "generalisation_error" else 0.0
+    both = float(np.hypot(np.nan_to_num(error), np.nan_to_num(unsure)))
+    distance = abs(one["value"] - one["value_theory"])
+    return {
+        **{name: one.get(name) for name in (*PLACE, "source", "dimension", "instances")},
+        "figure": figure, "quantity": quantity, "mean": one["value"], "standard_error": error,
+        "theory": one["value_theory"], "theory_uncertainty": unsure, "judged": judged,
+        "z": deviation(one["value"], np.nan_to_num(error), one["value_theory"], unsure),
+        "p": _chance(distance - ALLOWANCE / one["dimension"], both, int(one["instances"])),
+    }  # fmt: skip
+
+
+def _chance(excess: float, spread: float, instances: int) -> float:
+    """The chance of a mean at least so far off; a mean without spread is right or wrong."""
+    from scipy.stats import t
+
+    if excess <= 0:
+        return 1.0
+    return float(2 * t.sf(excess / spread, max(instances - 1, 1))) if spread > 0 else 0.0
+
+
+def verdict(table: pd.DataFrame) -> Verdict:
+    """The rule, on the rows of `agreement`."""
+    from scipy.stats import binom
+
+    judged = table[table["judged"].astype(bool)]
+    z = judged["z"].dropna().astype(float).to_numpy()
+    apart = judged[judged["quantity"] == "generalisation_error"].drop_duplicates(list(DATA))
+    return Verdict(
+        symbols=len(table),
+        judged=len(judged),
+        root_mean_square_z=float(np.sqrt(np.mean(z**2))) if len(z) else 0.0,
+        largest_z=float(np.abs(z).max(initial=0.0)),
+        smallest_p=float(judged["p"].min() * len(judged)) if len(judged) else 1.0,
+        unlikely=int((apart["p"] < 0.05).sum()),
+        unlikely_allowed=int(binom.isf(FALSE_ALARM, len(apart), 0.05)) if len(apart) else 0,
+    )
+
+
+def read_agreement(folder: Path) -> pd.DataFrame:
+    """The agreement of every figure whose table is in the folder."""
+    import pandas as pd
+
+    found = sorted(folder.glob("*.csv"))
+    return agreement({path.stem: pd.read_csv(path) for path in found if path.stem != AGREEMENT})
