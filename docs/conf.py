@@ -25,7 +25,7 @@ extensions = [
     "csv_markdown",
 ]
 
-exclude_patterns = ["_build", "examples", "tutorials"]
+exclude_patterns = ["_build", "examples", "tutorials", "estimators"]
 root_doc = "index"
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]

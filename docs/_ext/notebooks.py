@@ -1,4 +1,4 @@
-"""Tutorials: percent scripts (docs/tutorials/*.py) become a page and a Jupyter notebook.
+"""Percent scripts (docs/tutorials, docs/estimators) become a page and a Jupyter notebook each.
 
 `# %% [markdown]` opens a cell of text, `# %%` one of code; Jupyter (through jupytext), VS Code and
 Spyder open such a script as a notebook. Cells run in order when the pages are built, in one
@@ -130,10 +130,10 @@ def outputs(cell: Cell) -> list[dict[str, Any]]:
 
 
 def build(app: Sphinx) -> None:
-    """Bring the pages of docs/tutorials up to date in docs/gallery."""
-    source, folder = Path(app.srcdir) / "tutorials", Path(app.srcdir) / "gallery"
+    """Bring their pages up to date in docs/gallery."""
+    source, folder = Path(app.srcdir), Path(app.srcdir) / "gallery"
     folder.mkdir(exist_ok=True)
-    for script in sorted(source.glob("*.py")):
+    for script in sorted([*source.glob("tutorials/*.py"), *source.glob("estimators/*.py")]):
         stamp, now = folder / f"{script.stem}.stamp", fingerprint(script)
         made = folder / f"{script.stem}.md"
         if made.exists() and stamp.exists() and stamp.read_text() == now:

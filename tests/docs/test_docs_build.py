@@ -15,6 +15,7 @@ import pytest
 from blocks import ROOT
 
 import polyceptron
+from polyceptron.model import estimator_names
 
 DOCS = ROOT / "docs"
 CHROMIUM = Path(shutil.which("chromium") or "/usr/bin/chromium")
@@ -96,6 +97,8 @@ def check_tutorials_are_pages_and_notebooks(site: Path) -> None:
     """They ran without an error, since the site is there; here what they leave behind."""
     scripts = list((DOCS / "tutorials").glob("*.py"))
     assert len(scripts) == 3
+    for name in estimator_names():
+        assert (site / "gallery" / f"{name}.html").exists(), f"no page of the estimator {name}"
     for script in scripts:
         page = (site / "gallery" / f"{script.stem}.html").read_text(encoding="utf-8")
         assert page.count("<img") >= 1, script
@@ -183,6 +186,7 @@ def test_a_csv_file_becomes_a_table(tmp_path: Path) -> None:
 
     file = tmp_path / "table.csv"
     file.write_text("what,ratio\na|b,2.0\nshort\n", encoding="utf-8")
+    assert markdown_table(file, "ratio")[2] == "| 2.0 |"
     assert markdown_table(file) == [
         "| what | ratio |",
         "| --- | --- |",
