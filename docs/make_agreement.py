@@ -4,8 +4,9 @@
     python docs/make_agreement.py paper            (hours; a stopped run resumes)
 
 Writes agreement-PROFILE.csv, the z of every symbol against its line, and figures-PROFILE.csv, a
-line for each figure and one for all, with date, version and the time that this run took. Figures go
-to figures-PROFILE in the working folder, or to the folder that a second argument names.
+line for each figure and one for all, with date, version and, of a run from the start, its time.
+Figures go to figures-PROFILE in the working folder, or to the folder that a second argument names;
+where they are there already they are only read.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
                 "largest z": f"{found.largest_z:.1f}",
                 "smallest p × judged": f"{min(found.smallest_p, 1.0):.2g}",
                 "p < 0.05": f"{found.unlikely} (at most {found.unlikely_allowed})",
+                "combined p": f"{found.combined_p:.2g}",
                 "as chance allows": "yes" if found.by_chance else "no",
             }
         )
@@ -47,14 +49,16 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def main(profile: str, folder: Path) -> None:
-    begin = time.monotonic()
-    make_figures(folder, profile=profile, progress=True)
-    took = (time.monotonic() - begin) / 60
+    run = f"{datetime.datetime.now(datetime.UTC).date()}, {__version__}"
+    if not (folder / "index.html").exists():
+        begin, fresh = time.monotonic(), not folder.exists()
+        make_figures(folder, profile=profile, progress=True)
+        if fresh:
+            took = (time.monotonic() - begin) / 60
+            run += f", {took:.0f} min on {available_workers()} cores"
     table = read_agreement(folder)
     table.round(9).to_csv(DATA / f"agreement-{profile}.csv", index=False)
-    lines = summary(table)
-    today = datetime.datetime.now(datetime.UTC).date()
-    lines["run"] = f"{today}, {__version__}, {took:.0f} min on {available_workers()} cores"
+    lines = summary(table).assign(run=run)
     lines.to_csv(DATA / f"figures-{profile}.csv", index=False)
     print(lines.to_string(index=False))
 

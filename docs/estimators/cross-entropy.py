@@ -19,13 +19,19 @@
 # | in scikit-learn | `LogisticRegression(C=1/(λ d), fit_intercept=False)` on features of unit variance; for two classes `C=2/(λ d)` |
 
 # %%
+import pandas as pd
+
 import polyceptron as pc
 
-teacher = pc.Teacher(3)
-students = [pc.ERM("cross-entropy", ridge) for ridge in ("optimal", 0.01, 1.0)]
-curve = pc.learning_curve(teacher, [pc.BayesOptimal(), *students], [1, 2, 5, 10])
-table = curve.frame.assign(ridge=curve.frame["ridge"].round(4))
-table.pivot(index="alpha", columns=["estimator", "ridge"], values="generalisation_error").round(4)
+teacher, alphas = pc.Teacher(3), [1, 2, 5, 10]
+students = {"Bayes-optimal": pc.BayesOptimal()} | {
+    f"ridge {ridge}": pc.ERM("cross-entropy", ridge) for ridge in ("optimal", 0.01, 1.0)
+}
+errors = {
+    name: pc.learning_curve(teacher, student, alphas).frame["generalisation_error"]
+    for name, student in students.items()
+}
+pd.DataFrame(errors).set_axis(alphas).round(4)
 
 # %% [markdown]
 # A fit carries a certificate: how far from the minimiser it can be at most.

@@ -14,5 +14,5 @@ estimators = [
     pc.ERM("max-margin"),
     pc.ERM("square", ridge="optimal"),
 ]
-curve = pc.learning_curve(pc.Teacher(3), estimators, alpha=np.geomspace(0.25, 8, 16))
+curve = pc.learning_curve(pc.Teacher(3), estimators, alpha=np.geomspace(0.25, 8, 11))
 curve.save("a_first_curve.svg")

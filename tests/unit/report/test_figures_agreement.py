@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from polyceptron.report.figures import agreement, verdict
-from polyceptron.report.figures.agreement import ALLOWANCE, _chance
+from polyceptron.experiments import parse_spec, run_sweep, sweep_rows
+from polyceptron.report.figures import FIGURES, PROFILES, agreement, verdict
+from polyceptron.report.figures.figure_spec import sweep_toml
+from polyceptron.report.figures.symbol_agreement import ALLOWANCE, _chance
+from polyceptron.report.instance_means import tidy
 
 ALPHAS = np.linspace(1.5, 6, 40)
 
@@ -78,3 +84,37 @@ def test_a_mean_without_spread_is_right_or_wrong() -> None:
     assert _chance(-1e-9, 0.0, 5) == 1
     assert _chance(1e-9, 0.0, 5) == 0
     assert ALLOWANCE == 2.0
+
+
+RECORDED = Path(__file__).parents[3] / "docs" / "data" / "agreement-quick.csv"
+
+
+def test_the_recorded_figures_agree_as_chance_allows() -> None:
+    """The whole quick profile, seed 0: with the allowance for 1/d, and without."""
+    table = pd.read_csv(RECORDED)
+    paper = {"fig2a", "fig2b", "fig3", "fig4a", "fig4b", "fig4c", "fig4d"}
+    assert set(table["figure"]) > paper
+    assert len(table) > 700
+    found = verdict(table)
+    assert found.by_chance
+    assert 5e-4 < found.combined_p < 1 - 5e-4
+    assert found.judged > 0.8 * found.symbols
+    # Negative control: a theory whose error is 2 % too large would not pass the second.
+    wrong = table.assign(z=(table["mean"] - 1.02 * table["theory"]) / table["standard_error"])
+    assert verdict(wrong).combined_p < 5e-4
+
+
+def test_the_record_is_of_this_program() -> None:
+    """Some recorded symbols, computed again: the same data, the same fits, the same theory."""
+    table = pd.read_csv(RECORDED)
+    grids = FIGURES["fig4b"].grids(PROFILES["quick"])
+    some = [grid | {"alpha": [1.0, 4.0]} for grid in grids]
+    spec = parse_spec(sweep_toml("again", some))
+    with TemporaryDirectory() as folder:
+        run_sweep(spec, f"{folder}/store.sqlite", workers=1)
+        again = agreement({"fig4b": tidy(sweep_rows(spec, f"{folder}/store.sqlite"))})
+    place = ["figure", "quantity", "estimator", "ridge", "alpha"]
+    both = again.merge(table, on=place, suffixes=("", "_recorded"))
+    assert len(both) == len(again) >= 8
+    for column in ("mean", "standard_error", "theory"):
+        assert np.allclose(both[column], both[f"{column}_recorded"], atol=1e-6), column

@@ -2,14 +2,14 @@
 
 Reading order: `profile` (how large), `computations` (work beside the sweep), `figure_spec` (what a
 figure is), one module for each family of figures, `registry` (their names), `making` (all of them
-into a folder), `agreement` (how far the symbols are from their lines).
+into a folder), `symbol_agreement` (how far the symbols are from their lines).
 """
 
-from polyceptron.report.figures.agreement import agreement, read_agreement, verdict
 from polyceptron.report.figures.figure_spec import FigureSpec
 from polyceptron.report.figures.making import compute_tables, make_figures, work_ahead
 from polyceptron.report.figures.profile import PROFILES, Profile
 from polyceptron.report.figures.registry import FIGURES, choose_figures
+from polyceptron.report.figures.symbol_agreement import agreement, read_agreement, verdict
 
 __all__ = [
     "FIGURES",

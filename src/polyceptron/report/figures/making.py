@@ -21,11 +21,11 @@ from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import run_sweep, sweep_rows
 from polyceptron.experiments.sweep_plan import make_plan
 from polyceptron.files import check_writable, write_atomically, write_text
-from polyceptron.report.figures.agreement import AGREEMENT, read_agreement
 from polyceptron.report.figures.computations import run_computations
 from polyceptron.report.figures.figure_spec import FigureSpec, sweep_toml
 from polyceptron.report.figures.profile import Profile, as_profile
 from polyceptron.report.figures.registry import choose_figures
+from polyceptron.report.figures.symbol_agreement import read_agreement
 from polyceptron.report.instance_means import count_failures, tidy
 from polyceptron.report.pictures.matplotlib_figure import save_figure
 
@@ -68,8 +68,8 @@ def make_figures(
     written = []
     for figure in figures:
         written += write_figure(figure, tables[figure.name], folder, profile)
-    path = folder / f"{AGREEMENT}.csv"
-    write_atomically(path, lambda part: read_agreement(folder).to_csv(part, index=False))
+    path, table = folder / "agreement.csv", read_agreement(folder)
+    write_atomically(path, lambda part: table.to_csv(part, index=False))
     written += [path, write_gallery(folder)]
     failed = sum(count_failures(table) for table in tables.values())
     if failed:

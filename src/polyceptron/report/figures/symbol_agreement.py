@@ -25,14 +25,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyceptron.experiments.averages import deviation
+from polyceptron.report.figures.registry import FIGURES
 from polyceptron.report.instance_means import error_column
 
 if TYPE_CHECKING:
     import pandas as pd
 
-AGREEMENT = "agreement"
 ALLOWANCE = 2.0  # of an error or an overlap, times d
 FALSE_ALARM = 1e-3
+ROUNDING = 1e-12  # what is zero in theory is no more than this on data
 NEAR_JUMP, NEAR_PEAK = 0.5, 0.3  # in α
 QUANTITIES = ("generalisation_error", "training_error", "training_loss", "q00", "q01")
 ENTRIES = {"q00": 2.0, "q01": 1.0}  # in units of the theory's q
@@ -55,6 +56,7 @@ class Verdict:
     smallest_p: float  # times the number of judged symbols
     unlikely: int  # symbols of different data with p < 0.05
     unlikely_allowed: int
+    combined_p: float  # Fisher's, of the errors of different data, with nothing granted for 1/d
 
     @property
     def by_chance(self) -> bool:
@@ -92,9 +94,8 @@ def _of_figure(name: str, table: pd.DataFrame) -> list[dict[str, Any]]:
         known = table.assign(value=value, error=error, branch=branch)[value.notna()]
         symbols = known[known["instances"].notna() & (known["source"] != "theory")]
         for source, some in symbols.groupby("source", sort=False):
-            line = known[
-                (known["source"] == "theory") & known["branch"].isin(_line_of(known, source))
-            ]
+            theory = known[known["source"] == "theory"]
+            line = theory[theory["branch"].isin(_line_of(theory, source))]
             both = some.merge(line.drop_duplicates(place), on=place, suffixes=("", "_theory"))
             rows += [
                 _row(name, quantity, one, _judged(one, table)) for one in both.to_dict("records")
@@ -129,7 +130,8 @@ def _row(figure: str, quantity: str, one: Mapping[Any, Any], judged: bool) -> di
         **{name: one.get(name) for name in (*PLACE, "source", "dimension", "instances")},
         "figure": figure, "quantity": quantity, "mean": one["value"], "standard_error": error,
         "theory": one["value_theory"], "theory_uncertainty": unsure, "judged": judged,
-        "z": deviation(one["value"], np.nan_to_num(error), one["value_theory"], unsure),
+        "z": None if distance < ROUNDING
+        else deviation(one["value"], np.nan_to_num(error), one["value_theory"], unsure),
         "p": _chance(distance - ALLOWANCE / one["dimension"], both, int(one["instances"])),
     }  # fmt: skip
 
@@ -145,11 +147,13 @@ def _chance(excess: float, spread: float, instances: int) -> float:
 
 def verdict(table: pd.DataFrame) -> Verdict:
     """The rule, on the rows of `agreement`."""
-    from scipy.stats import binom
+    from scipy.stats import binom, chi2, t
 
     judged = table[table["judged"].astype(bool)]
     z = judged["z"].dropna().astype(float).to_numpy()
     apart = judged[judged["quantity"] == "generalisation_error"].drop_duplicates(list(DATA))
+    tested = apart.dropna(subset="z")
+    bare = 2 * t.sf(abs(tested["z"].astype(float)), tested["instances"].astype(int) - 1)
     return Verdict(
         symbols=len(table),
         judged=len(judged),
@@ -158,6 +162,7 @@ def verdict(table: pd.DataFrame) -> Verdict:
         smallest_p=float(judged["p"].min() * len(judged)) if len(judged) else 1.0,
         unlikely=int((apart["p"] < 0.05).sum()),
         unlikely_allowed=int(binom.isf(FALSE_ALARM, len(apart), 0.05)) if len(apart) else 0,
+        combined_p=float(chi2.sf(-2 * np.log(bare).sum(), 2 * len(bare))) if len(bare) else 1.0,
     )
 
 
@@ -165,5 +170,5 @@ def read_agreement(folder: Path) -> pd.DataFrame:
     """The agreement of every figure whose table is in the folder."""
     import pandas as pd
 
-    found = sorted(folder.glob("*.csv"))
-    return agreement({path.stem: pd.read_csv(path) for path in found if path.stem != AGREEMENT})
+    paths = {name: folder / f"{name}.csv" for name in FIGURES}
+    return agreement({name: pd.read_csv(path) for name, path in paths.items() if path.exists()})
