@@ -37,6 +37,7 @@ SEE_ALSO = {
     "figures": ("figures", "paper-map"),
     "verify": ("accuracy",),
     "plot": ("experiments",),
+    "data": ("data",),
     "explore": ("start",),
 }
 

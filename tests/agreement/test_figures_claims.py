@@ -64,6 +64,12 @@ def tables(folder: Path) -> dict[str, pd.DataFrame]:
     return {name: pd.read_csv(folder / f"{name}.csv") for name in FIGURES}
 
 
+@pytest.fixture(scope="module")
+def drawn(tables: dict[str, pd.DataFrame]) -> dict[str, Figure]:
+    """Every picture, drawn once for the tests that look at it."""
+    return {name: FIGURES[name].draw(table) for name, table in tables.items()}
+
+
 def rows(table: pd.DataFrame, **columns: object) -> pd.DataFrame:
     for name, value in columns.items():
         table = table[table[name] == value]
@@ -315,7 +321,9 @@ def test_margin_laws_are_laws(tables: dict[str, pd.DataFrame], folder: Path) -> 
             assert abs(atoms.loc["erm", "atom"] - atoms.loc["theory", "atom"]) < room
 
 
-def test_the_page_draws_the_same_numbers(tables: dict[str, pd.DataFrame]) -> None:
+def test_the_page_draws_the_same_numbers(
+    tables: dict[str, pd.DataFrame], drawn: dict[str, Figure]
+) -> None:
     for name, table in tables.items():
         picture = FIGURES[name].picture(table)
         panels = [p for top in picture.panels for p in (top, top.inset) if p is not None]
@@ -324,22 +332,20 @@ def test_the_page_draws_the_same_numbers(tables: dict[str, pd.DataFrame]) -> Non
         json.dumps(page, allow_nan=False)
         bands = sum(trace.kind == "band" for trace in traces)
         assert len(page) == len(traces) + bands, name
-        paper = FIGURES[name].draw(table)
-        drawn = [
+        lines = [
             np.asarray(line.get_ydata(), dtype=float)
-            for line in paper.findobj(Line2D)
+            for line in drawn[name].findobj(Line2D)
             if len(line.get_xdata()) > 0
         ]
         for one in page:
             if "hovertemplate" in one:
                 y = np.array([np.nan if value is None else value for value in one["y"]])
-                same = [len(y) == len(d) and np.array_equal(y, d, equal_nan=True) for d in drawn]
+                same = [len(y) == len(d) and np.array_equal(y, d, equal_nan=True) for d in lines]
                 assert any(same), (name, one["name"])
 
 
-def test_no_text_lies_on_other_text(tables: dict[str, pd.DataFrame]) -> None:
-    for name, table in tables.items():
-        figure = FIGURES[name].draw(table)
+def test_no_text_lies_on_other_text(drawn: dict[str, Figure]) -> None:
+    for name, figure in drawn.items():
         figure.canvas.draw()
         hidden = unseen(figure)
         boxes = [

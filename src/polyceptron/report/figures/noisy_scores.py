@@ -173,7 +173,7 @@ def calibration_picture(table: pd.DataFrame) -> Picture:
 
 def _thresholds(profile: Profile) -> list[Computation]:
     runs = 2 if profile.name == "tiny" else 5
-    d = min(profile.erm_dimension, 40 if profile.name == "quick" else 300)
+    d = min(profile.erm_dimension, 300 if profile.name == "paper" else 40)
     asked: list[dict[str, Any]] = [
         {"n_classes": k, "variance": v, "dimension": d, "seeds": list(range(runs))}
         for k in CLASSES[:2]
