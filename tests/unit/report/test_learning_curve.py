@@ -1,6 +1,9 @@
 """Learning curves as tables and plots: contents, files, and what a reader of the plot sees."""
 
+import os
 import statistics
+import subprocess
+import sys
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -94,6 +97,24 @@ def test_a_notebook_shows_the_plot_and_a_file_leaves_pyplot_alone(tmp_path):
     ax = curve.plot()
     assert plt.gcf() is ax.get_figure()
     assert ax.get_title(loc="left") == "$k = 2$, gaussian weights"
+
+
+def test_every_cell_of_a_notebook_shows_its_plot(tmp_path):
+    """A notebook's backend turns interactive drawing on when the first figure loads it."""
+    (tmp_path / "inline_like.py").write_text(
+        "import matplotlib\n"
+        "from matplotlib.backends.backend_agg import FigureCanvasAgg as FigureCanvas\n"
+        "matplotlib.interactive(True)\n"
+    )
+    lines = (
+        "import matplotlib.pyplot as plt, polyceptron as pc\n"
+        "pc.learning_curve(pc.Teacher(2), pc.ERM('square', 1.0), [1, 2]).plot()\n"
+        "print(plt.isinteractive())\n"
+    )
+    paths = os.pathsep.join([str(tmp_path), *sys.path])
+    there = {**os.environ, "MPLBACKEND": "module://inline_like", "PYTHONPATH": paths}
+    said = subprocess.run([sys.executable, "-c", lines], env=there, capture_output=True, text=True)
+    assert said.stdout == "True\n", said.stderr
 
 
 def test_printed_and_in_html_it_says_alpha_and_error():

@@ -44,10 +44,14 @@ def render_matplotlib(picture: Picture, axes: Sequence[Axes] | None = None) -> F
 
 def notebook_axes(picture: Picture) -> Axes:
     """Axes of a new figure that pyplot knows, so that a notebook or a window shows it."""
+    import matplotlib as mpl
     import matplotlib.pyplot as plt
 
     with style():
-        return plt.subplots(figsize=(picture.width, picture.height))[1]
+        ax = plt.subplots(figsize=(picture.width, picture.height))[1]
+        interactive = plt.isinteractive()
+    mpl.interactive(interactive)  # a notebook's backend turns it on when it loads, inside the style
+    return ax
 
 
 def draw_panel(
