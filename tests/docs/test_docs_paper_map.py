@@ -9,6 +9,7 @@ from importlib import import_module
 import pytest
 from blocks import ROOT
 
+import polyceptron
 from polyceptron.report.figures.registry import FIGURES
 
 TEXT = (ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8")
@@ -43,3 +44,10 @@ def test_tests_exist(file: str, test: str) -> None:
 
 def test_figures_exist() -> None:
     assert set(re.findall(r"`(fig\d\w?)`", TEXT)) == {n for n in FIGURES if n.startswith("fig")}
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    """Quicker than the build, which asks the same of the page."""
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    for name in set(polyceptron.__all__) - {"__version__"}:
+        assert re.search(rf"\bpolyceptron\.(\w+\.)*{name}\b", text), f"docs/api.md has no {name}"

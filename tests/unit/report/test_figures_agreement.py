@@ -65,8 +65,8 @@ def test_one_wrong_symbol_is_seen() -> None:
 
 
 def test_false_alarms_are_as_rare_as_stated() -> None:
-    alarms = sum(not verdict(agreement({"one": table(0.0, s)})).by_chance for s in range(100, 140))
-    assert alarms <= 1  # of 40, at two in a thousand: more has a chance of 0.3 %
+    alarms = sum(not verdict(agreement({"one": table(0.0, s)})).by_chance for s in range(100, 120))
+    assert alarms <= 1  # of 20, at two in a thousand: more has a chance of 0.1 %
 
 
 def test_what_a_finite_size_rounds_is_recorded_and_not_judged() -> None:

@@ -133,7 +133,7 @@ def test_one_figure_alone_and_again(tmp_path: Path) -> None:
     written = make_figures(out, ["amp-trajectory"], TINY, workers=1)
     assert {path.name for path in written} == {
         "amp-trajectory.csv", "amp-trajectory.toml", "amp-trajectory.pdf", "amp-trajectory.png",
-        "index.html",
+        "index.html", "agreement.csv",
     }  # fmt: skip
     before = {path.name: path.read_bytes() for path in written}
     assert work_ahead([FIGURES["amp-trajectory"]], TINY, out / STORE).computations == 0
