@@ -37,8 +37,8 @@ ROUNDING = 1e-12  # what is zero in theory is no more than this on data
 NEAR_JUMP, NEAR_PEAK = 0.5, 0.3  # in α
 QUANTITIES = ("generalisation_error", "training_error", "training_loss", "q00", "q01")
 ENTRIES = {"q00": 2.0, "q01": 1.0}  # in units of the theory's q
-PLACE = ("model", "n_classes", "prior", "noise", "estimator", "ridge", "alpha", "iteration")
-DATA = ("model", "n_classes", "prior", "noise", "alpha", "dimension")
+DATA = ("model", "n_classes", "prior", "noise", "features", "alpha", "dimension")
+PLACE = (*DATA[:-1], "estimator", "ridge", "iteration")
 COLUMNS = (
     "figure", "quantity", "source", *PLACE, "dimension", "instances", "mean", "standard_error",
     "theory", "theory_uncertainty", "z", "p", "judged",
@@ -149,11 +149,11 @@ def verdict(table: pd.DataFrame) -> Verdict:
     """The rule, on the rows of `agreement`."""
     from scipy.stats import binom, chi2, t
 
-    judged = table[table["judged"].astype(bool)]
+    judged, data = table[table["judged"].astype(bool)], [c for c in DATA if c in table]
     z = judged["z"].dropna().astype(float).to_numpy()
-    apart = judged[judged["quantity"] == "generalisation_error"].drop_duplicates(list(DATA))
+    apart = judged[judged["quantity"] == "generalisation_error"].drop_duplicates(data)
     tested = apart.dropna(subset="z")
-    bare = 2 * t.sf(abs(tested["z"].astype(float)), tested["instances"].astype(int) - 1)
+    bare = np.asarray(2 * t.sf(abs(tested["z"].astype(float)), tested["instances"].astype(int) - 1))
     return Verdict(
         symbols=len(table),
         judged=len(judged),
