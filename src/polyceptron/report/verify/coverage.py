@@ -1,16 +1,41 @@
-"""How often stated uncertainties hold, on the random problems of `coverage_problems`."""
+"""How often stated uncertainties hold: random problems, with much finer answers kept as data.
+
+`tests/references/make_coverage.py` drew the problems and made their references.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
+from polyceptron.model import Teacher, make_estimator
 from polyceptron.report.verify.check import Check
-from polyceptron.report.verify.coverage_problems import QUANTITIES, Problem, answer, records
+from polyceptron.theory import curve_rows
 
+DATA = "coverage.json"
+QUANTITIES = ("generalisation_error", "training_error", "training_loss")
+Problem = dict[str, Any]
 ALLOWED = 0.03  # uncertainties hold in 99 of 100 cases; among a hundred, three misses are chance
 _REFERENCE = 0.4  # a reference with an uncertainty beyond this share of the answer's is no finer
+
+
+def records() -> list[Problem]:
+    """The problems with their references, as kept."""
+    text = files("polyceptron.report.verify").joinpath(DATA).read_text(encoding="utf-8")
+    kept: list[Problem] = json.loads(text)
+    return kept
+
+
+def answer(problem: Problem) -> dict[str, Any]:
+    """The row at the problem's tolerance, with the uncertainty it states."""
+    features = problem.get("features", "isotropic")
+    teacher = Teacher(problem["k"], problem["prior"], problem["noise"], features)
+    estimator = make_estimator(problem["estimator"], problem["ridge"])
+    (row,) = curve_rows(teacher, estimator, [problem["alpha"]], tol=problem["tol"])
+    return row
 
 
 @dataclass(frozen=True)

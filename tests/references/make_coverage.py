@@ -1,10 +1,10 @@
-"""Random problems of the theory and much finer answers to them, kept as data.
+"""Draw the random problems of `report/verify/coverage.json` and make their references.
 
-    python -m polyceptron.report.verify.coverage_problems    makes coverage.json again (an hour)
+    python -m tests.references.make_coverage    makes what is not there (an hour for all)
 
 A problem is drawn from the seed of its family: number of classes, prior, noise, estimator, ridge
-and α. `answer` solves it at a loose tolerance, with the uncertainty it states; the reference is the
-same question at a third of that uncertainty or less, hence with other nodes or points.
+and α, with the loose tolerance at which it is asked. The reference is the same question at a third
+of the uncertainty stated then, or less, hence with other nodes or points.
 """
 
 from __future__ import annotations
@@ -12,19 +12,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from polyceptron.files import write_text
-from polyceptron.model import Teacher, make_estimator
-from polyceptron.theory import curve_rows
+from polyceptron.report.verify import coverage
+from polyceptron.report.verify.coverage import QUANTITIES, Problem, answer, records
 
-NAME = "coverage.json"
-QUANTITIES = ("generalisation_error", "training_error", "training_loss")
-Problem = dict[str, Any]
+PLACE = Path(coverage.__file__).with_name(coverage.DATA)
 
 
 def draw() -> list[Problem]:
@@ -81,7 +78,9 @@ def _problem(
 ) -> dict[str, Any]:
     ridge = float(np.round(10 ** rng.uniform(-2, 1), 4))
     alpha = float(np.round(10 ** rng.uniform(-0.5, 1.2), 3))
+    sampled = estimator in ("cross-entropy", "max-margin") or prior != "gaussian"
     return {
+        "tol": 3e-3 if k > 3 and sampled else 1e-5,
         "k": k, "prior": prior, "noise": noise, "estimator": estimator,
         "ridge": None if estimator in ("bayes", "max-margin") else ridge, "alpha": alpha,
     }  # fmt: skip
@@ -96,44 +95,22 @@ FAMILIES: list[tuple[int, Callable[[np.random.Generator], Problem]]] = [
 ]
 
 
-def tolerance(problem: Problem) -> float:
-    """What is asked of an answer: loose where the theory samples."""
-    sampled = problem["estimator"] in ("cross-entropy", "max-margin")
-    return 3e-3 if problem["k"] > 3 and (sampled or problem["prior"] != "gaussian") else 1e-5
-
-
-def answer(problem: Problem, tol: float | None = None) -> dict[str, Any]:
-    """The row at the loose tolerance, or at the one given."""
-    features = problem.get("features", "isotropic")
-    teacher = Teacher(problem["k"], problem["prior"], problem["noise"], features)
-    estimator = make_estimator(problem["estimator"], problem["ridge"])
-    (row,) = curve_rows(teacher, estimator, [problem["alpha"]], tol=tol or tolerance(problem))
-    return row
-
-
 def reference(problem: Problem) -> dict[str, Any]:
     """What is kept of the row at a third of the uncertainty that the loose one states."""
-    row = answer(problem, max(answer(problem)["uncertainty"] / 3, 1e-12))
-    return {name: row[name] for name in (*QUANTITIES, "uncertainty", "status") if name in row}
-
-
-def records() -> list[Problem]:
-    """The problems with their references, as kept."""
-    text = files("polyceptron.report.verify").joinpath(NAME).read_text(encoding="utf-8")
-    kept: list[Problem] = json.loads(text)
-    return kept
+    row = answer({**problem, "tol": max(answer(problem)["uncertainty"] / 3, 1e-12)})
+    kept = {name: row.get(name) for name in (*QUANTITIES, "uncertainty", "status")}
+    return {name: value for name, value in kept.items() if value is not None and value == value}
 
 
 def main() -> None:
     """Compute every reference that is not there and write the file."""
-    place = Path(__file__).with_name(NAME)
-    known = {_key(one): one for one in (records() if place.exists() else [])}
+    known = {_key(one): one for one in (records() if PLACE.exists() else [])}
     lines = []
     for problem in draw():
         record = known.get(_key(problem)) or {**problem, "reference": reference(problem)}
         sys.stderr.write(f"{record}\n")
         lines.append(json.dumps(record))
-    write_text(place, "[\n" + ",\n".join(lines) + "\n]\n")
+    write_text(PLACE, "[\n" + ",\n".join(lines) + "\n]\n")
 
 
 def _key(problem: Problem) -> str:
