@@ -83,6 +83,8 @@ class Problem:
         if self.explicit(reference) is not None:
             return lambda law: self.explicit(law)  # type: ignore[arg-type,return-value]
         module = self.nodes if nodes is None else nodes
+        if module is expansion and not expansion.begins(reference):
+            module = points
         rule: Rule = module.place(self.loss, self.channel, self.n_classes, reference, level)
         return rule
 

@@ -5,7 +5,17 @@ import math
 import numpy as np
 import pytest
 
-from polyceptron.model import CrossEntropy, Flips, GaussianNoise, Law, MaxMargin, SoftmaxNoise
+from polyceptron.model import (
+    ERM,
+    CrossEntropy,
+    Flips,
+    GaussianNoise,
+    Law,
+    MaxMargin,
+    SoftmaxNoise,
+    Teacher,
+)
+from polyceptron.theory.erm import erm_fixed_point, erm_state_evolution
 from polyceptron.theory.fields import expansion, plane, points, sum_modes, sums
 from polyceptron.theory.fields.losers import configurations
 
@@ -99,3 +109,16 @@ def test_modes_are_sums_of_powers():
     found = sum_modes.modes(weight, phase, functions, 9)
     want = functions @ (weight[:, None] * np.exp(-1j * np.outer(phase, np.arange(10))))
     assert np.allclose(found, want)
+
+
+@pytest.mark.parametrize("estimator", [ERM("cross-entropy", 0.5), ERM("max-margin")], ids=str)
+def test_state_evolution_begins_without_fields_and_rests_at_the_fixed_point(estimator):
+    first = erm_state_evolution(Teacher(6), estimator, 3.0, n_steps=2)
+    assert first[0].m == 0
+    assert 0 < first[1].m < 2
+    assert first[2].generalisation_error < 5 / 6
+    point = erm_fixed_point(Teacher(6), estimator, 3.0)
+    start = point.m, point.q, point.V
+    (_, after) = erm_state_evolution(Teacher(6), estimator, 3.0, n_steps=1, start=start)
+    assert abs(after.m / point.m - 1) < 2e-3
+    assert abs(after.q / point.q - 1) < 4e-3

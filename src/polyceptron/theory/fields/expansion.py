@@ -23,12 +23,18 @@ from polyceptron.theory.fields.softmax_pull import label_integrals, rise_nodes
 NODES = (((10,), 0.85), ((12, 6, 4), 0.8), ((14, 10, 7), 0.75), ((20, 14, 9), 0.6))
 N_LEVELS = len(NODES)
 _DEEPEST = 25.0  # of ln p
+_TINY = 1e-3
 _CHUNK = 300_000  # losers × nodes at once: what a cache holds
 
 
 def serves(channel: Channel) -> bool:
     """Whether the labels are those of Gaussian utilities, flipped or not."""
     return channel.utility_variance is not None
+
+
+def begins(law: Law) -> bool:
+    """Whether there is a field and an overlap at all: M = (C + D)q/m needs both."""
+    return min(law.rho, math.sqrt(law.q)) > _TINY and law.V > _TINY**2
 
 
 def resolves(channel: Channel, n_classes: int, law: Law) -> bool:
