@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +88,8 @@ class Channel(ABC):
     def guess(self, n_classes: int) -> float:
         """η': the chance that the label is a given class whatever the fields."""
         return 0.0
+
+    accuracy: ClassVar[float] = 0.0  # absolute error of the chances it gives, rounding apart
 
     @property
     def noiseless(self) -> bool:

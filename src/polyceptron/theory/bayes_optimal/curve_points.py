@@ -111,7 +111,7 @@ class PointwiseCurve:
         """Relative errors of v and of I at q̂ (n,) from rules and proxies, sampling apart."""
         floor = _SAMPLED_FLOOR if self.n_replicates else _FLOOR
         v = np.array([self.weights.error(float(value)) for value in q_hat])
-        return v, np.full(q_hat.shape, floor + self._channel_error)
+        return v, np.full(q_hat.shape, floor + self._channel_error + self.teacher.channel.accuracy)
 
     @cached_property
     def _channel_error(self) -> float:
@@ -142,7 +142,7 @@ class PointwiseCurve:
             by_v = np.where(d_v == 0, 0.0, d_error / d_v)
         v_error, i_error = self.rule_errors(at.q_hat)
         u = i_error + 0.5 * v_error
-        total = np.abs(by_alpha) * u + np.abs(by_v) * at.v * v_error
+        total = np.abs(by_alpha) * u + np.abs(by_v) * at.v * v_error + self.teacher.channel.accuracy
         if self.n_replicates:
             found = self._replicates(at)
             log_alpha = np.log(found.alpha / at.alpha[:, None])

@@ -105,7 +105,7 @@ def _refine_smooth(system: Equations, root: Root, tol: float, nodes: ModuleType)
         moved = float(np.max(np.abs(shift)))
         floor = floors[level - 1] + abs(float(averages.mass[0]) - 1)
         uncertainty = max(left * abs(new_error - error), 0.5 * left * slope * moved)
-        uncertainty += slope * floor + ROUNDING
+        uncertainty += slope * floor + system.problem.channel.accuracy + ROUNDING
         loss, mistakes = float(averages.loss[0]), float(averages.error[0])
         change = (0.0, 0.0) if before is None else (loss - before[0], mistakes - before[1])
         rest = LOSS_SLOPE * moved + getattr(nodes, "LOSS_FLOOR", 1.0) * floor
