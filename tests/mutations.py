@@ -154,6 +154,20 @@ MUTATIONS = [
         "test_close_to_the_transition_a_coarse_curve_does_not_choose",
     ),
     Mutation(
+        "±1 weights: the spread of the curvature, at infinitely many classes",
+        "theory/weights/sign_table.py",
+        "0.5 - 2 * c1_slope / m",
+        "0.5 + 2 * c1_slope / m",
+        "tests/unit/theory/test_sign_table.py::test_samples_of_many_classes_go_to_the_limit",
+    ),
+    Mutation(
+        "finite rows on a lattice: orderings of equal classes",
+        "theory/weights/row_lattice.py",
+        "orders = rows.orders[parent] * (classes + 1) / run",
+        "orders = rows.orders[parent] * (classes + 1)",
+        "tests/unit/theory/test_sign_table.py::test_the_lattice_reproduces_the_sum_over_points",
+    ),
+    Mutation(
         "generalisation error: exponent k − 1",
         "theory/generalisation.py",
         "np.expm1((k - 1) * np.log1p(-lost))",

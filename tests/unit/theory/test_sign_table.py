@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -21,6 +22,8 @@ from polyceptron.theory.weights.sign_table import (
     is_sign,
     leading,
     limit,
+    made,
+    nodes,
     sign_moments,
     sign_table,
     table_rows,
@@ -51,6 +54,16 @@ def test_a_part_made_again_is_the_table(k: int, s: float) -> None:
     assert allowed < 2e-4
 
 
+def test_rows_made_again_are_the_rows_kept() -> None:
+    """The lattices of one node and the first samples, by the program that made the table."""
+    at = nodes()[3]
+    kept = {int(row[1]): row for row in table_rows() if row[0] == at}
+    for _, k, v, error in islice(made(at), 5):
+        assert v == pytest.approx(kept[k][2], rel=1e-9)
+        assert error == pytest.approx(kept[k][3], rel=0.1)
+    assert np.unique(table_rows()[:, 0]).tolist() == nodes()
+
+
 @pytest.mark.parametrize("k", [6, 10, 30, 100])
 def test_sampled_rows_agree(k: int) -> None:
     for s in (1.0, 2.0):
@@ -63,11 +76,11 @@ def test_sampled_rows_agree(k: int) -> None:
 @pytest.mark.parametrize("k", [4, 5, 7, 12, 40, 1000])
 def test_in_the_end_a_row_has_told_its_entropy(k: int) -> None:
     """(r/2) ∫ v dq̂ = H, which the table knows nothing of."""
-    nodes, weights = np.polynomial.legendre.leggauss(80)
-    s = 4.5 * (nodes + 1)
+    x, weights = np.polynomial.legendre.leggauss(80)
+    s = 4.5 * (x + 1)
     v = np.exp(sign_table(k).log_variance(s))
     told = (k - 1) * float((4.5 * weights * s) @ v)
-    error = max(sign_table(k).error(float(x)) for x in s[s < 3])
+    error = max(sign_table(k).error(float(here)) for here in s[s < 3])
     assert told == pytest.approx(row_entropy(Teacher(k, SIGNS)), rel=0.5 * error + 2e-6)
 
 
@@ -75,18 +88,27 @@ def test_a_value_left_out_is_found_again() -> None:
     """The fit in 1/k without the samples of one k, against them."""
     rows = table_rows()[table_rows()[:, 0] > 1.2]
     k = 17
-    nodes, F, error = fitted(k, rows[rows[:, 1] != k])
+    places, F, error = fitted(k, rows[rows[:, 1] != k])
     for s, _, v, spread in rows[rows[:, 1] == k]:
-        i = int(np.argmin(np.abs(nodes - s)))
+        i = int(np.argmin(np.abs(places - s)))
         here = math.exp(leading(k, np.array([s]))[0] + F[i] / k**2)
         assert abs(here - v) <= 3.5 * spread + error[i] / k**2 * v
 
 
-def test_the_limit_of_many_classes_is_where_the_table_goes() -> None:
-    """F at k = 1000 is that of infinitely many classes, up to a share of order 1/k."""
-    s = np.array([0.8, 1.5, 2.2])
-    table = (sign_table(1000).log_variance(s) - leading(1000, s)) * 1e6
-    assert table == pytest.approx(limit(s), abs=0.05)
+def test_samples_of_many_classes_go_to_the_limit() -> None:
+    """F at k = 12, 17 and 26, sampled, carried on to 1/k = 0 by a parabola that knows no limit."""
+    rows = table_rows()
+    for s in np.unique(rows[:, 0]):
+        if not 1.2 < s < 1.45:  # the largest values, the smallest errors
+            continue
+        _, k, v, spread = rows[(rows[:, 0] == s) & (rows[:, 1] > 9)].T
+        lead = np.array([leading(int(n), np.array([s]))[0] for n in k])
+        shares = np.linalg.inv(np.stack([k**0, 1 / k, 1 / k**2], -1))[0]
+        found = float(shares @ ((np.log(v) - lead) * k**2))
+        allowed = 3 * float(np.linalg.norm(shares * spread / v * k**2)) + 0.05
+        expected = float(limit(np.array([s]))[0])
+        assert abs(found - expected) <= allowed
+        assert abs(found) > allowed  # without the term of c₁ and the next it would be seen
 
 
 def test_only_fair_signs_are_signs() -> None:
