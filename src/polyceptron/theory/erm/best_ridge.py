@@ -49,7 +49,7 @@ def best_ridge(problem: Problem, start: Array | None = None) -> tuple[Problem, R
     """
     seen: dict[float, tuple[Array, Root]] = {}
     # The error is second order in ln λ, so this is ample.
-    level, close = (0, 1e-2) if problem.n_classes > 3 else (1, 1e-3)
+    level, close = (0, 2e-2) if problem.n_classes > 3 else (1, 1e-3)
 
     def slope(x: float) -> float:
         if x in seen:
