@@ -61,7 +61,7 @@ def _three_classes(slope: float) -> ChebyshevProxy:
         )
 
     top = math.asinh(0.5 * math.pi / scale)
-    found = chebyshev_proxy(rate, 0.0, top, tol=1e-9, start=17, max_points=129)
+    found = chebyshev_proxy(rate, 0.0, top, tol=1e-9, start=13, max_points=129)
     whole = C.chebint(found.coefficients) * (0.5 * top)
     whole[0] += 2 / 3 - whole.sum()  # ε = 2/3 at a right angle
     return ChebyshevProxy(0.0, top, whole, found.error * top)

@@ -9,8 +9,9 @@ with tan²θ = (v + Δ)/q
     I = i(θ)/((1 + Δ) sin θ),      excess = e(θ) sin θ,
 
 so that one pair (i, e) for each k and guess rate serves every Δ; without guesses it is a table that
-comes with the package for every k ≥ 4 (`fields/entropy_table.py`). Another channel has a pair of
-its own, in asinh(θ/θ₀) and with √(v + θ₀²) in place of sin θ, θ₀ being its width at v = 0.
+comes with the package for every k ≥ 4 (`fields/entropy_table.py`). Another channel has a pair
+of its own in x = ln(w/w₀), with w = √(v + w₀²) in place of sin θ, w₀ being its width at v = 0: x is
+smooth in v at both ends, and resolves both v ~ w₀² and v ~ 1.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class ChannelTable:
             self.proxy = _gaussian_proxy(n_classes, guess, log2_points)
             self.base = _gaussian_proxy(3, guess, 0) if n_classes > 3 else None
         else:
-            self.stretch = channel.width(0.0)
-            self.proxy = _asked_proxy(channel, n_classes, log2_points, self.stretch)
+            self.narrow = channel.width(0.0) ** 2
+            self.proxy = _asked_proxy(channel, n_classes, log2_points, self.narrow)
             self.base = None
         self.columns = self.proxy.coefficients.shape[1] // 2
 
@@ -85,9 +86,8 @@ class ChannelTable:
                 information, entropy = self.tabled(theta)
                 return information / (1 + self.delta), entropy
         else:
-            theta = np.arctan2(np.sqrt(v), np.sqrt(np.maximum(1 - v, 0.0)))
-            theta = np.arcsinh(theta / self.stretch)
-            unit = scale = np.sqrt(v + self.stretch**2)
+            theta = 0.5 * np.log1p(v / self.narrow)
+            unit = scale = np.sqrt(v + self.narrow)
         information, excess = (
             at(self.proxy, theta, column),
             at(self.proxy, theta, column + self.columns),
@@ -122,17 +122,17 @@ def _gaussian_proxy(k: int, guess: float, log2_points: int) -> ChebyshevProxy:
     return _proxy(scaled, k, (_THETA_LOW, math.pi / 2), 1e-13, 33)
 
 
-def _asked_proxy(channel: Channel, k: int, log2_points: int, stretch: float) -> ChebyshevProxy:
-    """asinh(θ/θ₀) ↦ (w I, excess/w) at v = sin²θ, w² = v + θ₀²."""
+def _asked_proxy(channel: Channel, k: int, log2_points: int, narrow: float) -> ChebyshevProxy:
+    """x = ln(1 + v/w₀²)/2 ↦ (w I, excess/w), w² = v + w₀²."""
 
     def scaled(x: Array) -> Array:
-        theta = np.minimum(stretch * np.sinh(x), math.pi / 2)
-        v = np.sin(theta) ** 2
-        q = np.maximum(np.cos(theta) ** 2, 1e-12)
-        return _columns(channel_moments(channel, q, v, k, log2_points), np.sqrt(v + stretch**2))
+        v = np.minimum(narrow * np.expm1(2 * x), 1.0)
+        q = np.maximum(1 - v, 1e-12)
+        return _columns(channel_moments(channel, q, v, k, log2_points), np.sqrt(v + narrow))
 
-    # a table of utilities is good to about 1e-10
-    return _proxy(scaled, k, (0.0, math.asinh(0.5 * math.pi / stretch)), 1e-10, 17)
+    top = 0.5 * math.log1p(1 / narrow)
+    # A table of utilities is good to 5e-11, and the tail of the series is ten times the error.
+    return _proxy(scaled, k, (0.0, top), 3e-10, 17 if top < 1 else 25)
 
 
 def _columns(moments: Moments, scale: Array) -> Array:

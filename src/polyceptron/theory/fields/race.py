@@ -39,7 +39,7 @@ def race(channel: Channel, v: float, gaps: Array, x: Array) -> tuple[Array, Arra
     spacing = float(x[1] - x[0])
     every = max(1, math.floor(_STEP * channel.width(v) / spacing * (1 + 1e-9)))
     # Where C is below `low` the runner-up's F is nothing; above x + high the winner is not there.
-    first = math.floor(law.low / (every * spacing))
+    first = math.ceil(law.low / (every * spacing))
     last = math.ceil((float(x.max()) + law.high) / (every * spacing))
     level = np.arange(first, last + 1) * every
     apart = level[:, None] - np.rint(x / spacing).astype(int)
