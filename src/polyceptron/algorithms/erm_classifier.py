@@ -167,7 +167,9 @@ class ERMClassifier(LinearClassifier):
         self.n_iter_ = max(1, fit.n_iter)
         self.certificate_ = fit.distance_bound
         self.separability_ = fit.separability
-        if fit.status != Status.OK:
+        if fit.status == Status.INTERRUPTED:
+            warnings.warn("the fit was interrupted: what there was by then is used", stacklevel=2)
+        elif fit.status != Status.OK:
             warnings.warn(
                 f"the weights are certified only to within {fit.distance_bound:.2g} of the "
                 f"minimiser (tolerance {self.tol:g} relative); increase the ridge or the tolerance",

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Design, as_design
 from polyceptron.algorithms.message_passing import AMPResult, amp
+from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.model.channels import Channel, GaussianNoise
 from polyceptron.rows import Status
 
@@ -96,10 +97,12 @@ def run_at(problem: Problem, channel: Channel) -> Candidate:
 def search_noise(problem: Problem) -> Candidate:
     """Walk down the list of noises while the score improves; else, or unconverged, walk up."""
     best = run_at(problem, GaussianNoise(VARIANCES[_FIRST]))
+    uninterrupted(best.result)
     for direction in (-1, 1):
         position, moved = _FIRST + direction, False
         while 0 <= position < len(VARIANCES):
             candidate = run_at(problem, GaussianNoise(VARIANCES[position]))
+            uninterrupted(candidate.result)
             if candidate.rank > best.rank:
                 best, moved = candidate, True
             elif best.converged:

@@ -22,6 +22,7 @@ from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.message_passing.correlated import CorrelatedPosterior, correlated_amp
 from polyceptron.algorithms.message_passing.iteration import Iterate
+from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.model.channels import Channel, GaussianNoise
 from polyceptron.rows import Status
 
@@ -106,6 +107,8 @@ def fit_principal(
         found = correlated_amp(
             F, y, n_classes, prior, channel, tol=tol, max_iter=max_iter, start=start
         )
+        if noise is None:
+            uninterrupted(found.end)
         return PrincipalFit(found, channel, exponent)
 
     if noise is not None:

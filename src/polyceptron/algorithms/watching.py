@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from polyceptron.errors import InvalidInput
+from polyceptron.rows import Status
 
 FIRST_SECONDS = 2.0  # without a word
 LINE_SECONDS = 5.0
@@ -137,6 +138,13 @@ class Watch:
 
 
 SILENT = Watch()
+
+
+def uninterrupted(found: Any) -> Any:
+    """The result of one fit of many; if it was interrupted, so is the work that it is part of."""
+    if found.status == Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return found
 
 
 def check_seconds(value: Any, name: str) -> float:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from polyceptron.algorithms import AMPResult, amp
 from polyceptron.algorithms.data_checks import check_choice
 from polyceptron.algorithms.overlaps import overlaps
+from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments.measured_errors import counted_errors, exact_errors
 from polyceptron.experiments.spec_fields import REACHED
@@ -95,6 +96,7 @@ def run_amp_with_result(
             noise=teacher.noise,
             features=teacher.features,
         )
+        uninterrupted(result)
         wrong = float(np.mean(np.argmax(X @ result.weights.astype(X.dtype), axis=1) != y))
     except MemoryError:
         raise ComputationFailed(

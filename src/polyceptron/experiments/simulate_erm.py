@@ -14,6 +14,7 @@ import numpy as np
 
 from polyceptron.algorithms import fit_erm_path
 from polyceptron.algorithms.overlaps import overlaps
+from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.measured_errors import counted_errors, exact_errors
 from polyceptron.experiments.own_members import values_of
@@ -52,7 +53,7 @@ def run_erm(
     X, y, truth = teacher.sample(n, d, seed)
     fits = fit_erm_path(X, y, chosen, values, n_classes=teacher.n_classes, solver=solver, tol=tol)
     rows = []
-    for fit in fits:
+    for fit in map(uninterrupted, fits):
         order = overlaps(fit.weights, truth, teacher.features)
         if test_samples is None:
             errors = exact_errors(fit.weights, truth, teacher, seed)

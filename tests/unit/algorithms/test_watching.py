@@ -76,6 +76,26 @@ def test_an_interrupted_fit_returns_what_there_is(data):
         pc.fit_erm(X, y, callback=stop_at(3, []), strict=True)
 
 
+def test_work_of_many_fits_ends_with_an_interrupted_one(data, monkeypatch):
+    from polyceptron.algorithms import leave_one_out
+    from polyceptron.experiments import simulate_amp
+
+    X, y, _ = data
+    for module in (simulate_amp, leave_one_out):
+        monkeypatch.setattr(
+            module,
+            "amp",
+            lambda *given, **more: pc.amp(*given, **more | {"callback": stop_at(2, [])}),
+        )
+    with pytest.raises(KeyboardInterrupt):
+        simulate_amp.run_amp(pc.Teacher(3), 2.0, 40, 0)
+    with pytest.raises(KeyboardInterrupt):
+        pc.AMPClassifier(variances="shared", compare=False).fit(X, y)
+    fixed = pc.AMPClassifier(variances="shared", noise="gaussian:0.1", compare=False)
+    with pytest.warns(UserWarning, match="did not converge"):
+        fixed.fit(X, y)
+
+
 PROGRAM = """
 import sys, time
 import numpy as np

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyceptron.algorithms.erm import fit_erm
+from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.experiments.averages import average
 from polyceptron.model import ERM, Teacher
 from polyceptron.report.figures.computations import Computation, Row
@@ -86,7 +87,7 @@ def _instance(
     data_seed, fresh_seed = seed.spawn(2)
     n = round(alpha * dimension)
     data = Teacher(3).sample(n, dimension, data_seed)
-    fit = fit_erm(data.X, data.y, loss, ridge, n_classes=3)
+    fit = uninterrupted(fit_erm(data.X, data.y, loss, ridge, n_classes=3))
     training = _margins(data.X, data.y, fit.weights)
     X = np.random.default_rng(fresh_seed).standard_normal((4 * n, dimension))
     fresh = _margins(X, (X @ data.weights).argmax(1), fit.weights)

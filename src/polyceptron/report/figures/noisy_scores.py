@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.report.figures.computations import Computation, Row
 from polyceptron.report.figures.figure_spec import FigureSpec
 from polyceptron.report.figures.profile import Profile
@@ -86,7 +87,7 @@ def measured_rows(ridge: float, dimension: int, runs: int) -> list[Row]:
     for run in range(runs):
         rng = np.random.default_rng([11, run])
         X, y, W = teacher.sample(int(ALPHA * dimension), dimension, seed=rng)
-        fitted = fit_erm(X, y, "cross-entropy", ridge).weights
+        fitted = uninterrupted(fit_erm(X, y, "cross-entropy", ridge)).weights
         fresh = rng.standard_normal((6000, dimension)) / math.sqrt(dimension)
         label = teacher.noise.sample(fresh @ W, rng)
         p = CrossEntropy().probabilities(fresh @ fitted)

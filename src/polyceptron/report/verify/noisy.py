@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from polyceptron.algorithms import amp, exact_generalisation_error
+from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.model import BayesOptimal, Teacher, as_channel
 from polyceptron.report.verify.check import Check, sampled_check
 from polyceptron.theory import curve_rows, fixed_points
@@ -58,6 +59,7 @@ def noisy_message_passing(full: bool) -> Iterator[Check]:
         for seed in range(runs):
             data = teacher.sample(2 * d, d, 200 + seed)
             found = amp(data.X, data.y, noise=channel, n_classes=3, tol=1e-6)
+            uninterrupted(found)
             error = exact_generalisation_error(found.weights, data.weights, noise=channel)
             errors.append(error.value)
         theory = curve_rows(teacher, BayesOptimal(), [2.0])[0]["generalisation_error"]

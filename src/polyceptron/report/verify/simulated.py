@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from polyceptron.algorithms import amp, exact_generalisation_error
 from polyceptron.algorithms.overlaps import overlaps
+from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.model import ERM, Teacher, as_loss, as_prior
 from polyceptron.report.verify.check import Check, sampled_check
 from polyceptron.theory import erm_fixed_point, fixed_points, state_evolution
@@ -35,6 +36,7 @@ def message_passing(full: bool) -> Iterator[Check]:
         for seed in range(runs):
             data = teacher.sample(round(alpha * d), d, seed)
             found = amp(data.X, data.y, prior, tol=1e-6, teacher_weights=data.weights, n_classes=k)
+            uninterrupted(found)
             errors.append(exact_generalisation_error(found.weights, data.weights).value)
             path = [entry["q"] for entry in found.trace][: STEPS + 1]
             overlap.append(path + path[-1:] * (STEPS + 1 - len(path)))
