@@ -79,6 +79,11 @@ class Design(ABC):
         """Rows of X picked by a slice or an index array, dense (m, d), in its own precision."""
 
     @property
+    def may_be_copied(self) -> bool:
+        """Whether X in double precision is small enough to be held in memory beside itself."""
+        return 8 * self.n_samples * self.dimension <= COPY_BYTES
+
+    @property
     def single_is_quicker(self) -> bool:
         """Whether a product in single precision is cheaper, and safe for entries of this size."""
         return self.dtype == np.float32 and self._single_is_safe

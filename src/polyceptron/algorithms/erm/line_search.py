@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyceptron.algorithms.design import Array, Design
 from polyceptron.algorithms.erm.gradients import dots
@@ -18,14 +17,13 @@ def line_search(
     ridges: Array,
     U: Array,
     Z: Array,
-    index: NDArray[np.int64],
     here: Evaluation,
     G: Array,
     D: Array,
-) -> tuple[Array, Evaluation]:
+) -> tuple[Array, Evaluation, Array]:
     """Steps (L,) halved until the objective falls by the Armijo rule, 0 if it never does.
 
-    Moves the fields Z[index] along, and returns the evaluation there.
+    Returns the evaluation there too, and the fields (L, r, n); Z are those at U.
     """
     slope = dots(G, D)
     ZD = design.fields(D)
@@ -33,11 +31,10 @@ def line_search(
     # Differences below the rounding of the sum carry no information: let them pass.
     noise = 4 * np.finfo(Z.dtype).eps * (np.abs(here.value) + 0.5 * ridges * dots(U, U))
     step = np.where(slope < 0, 1.0, 0.0)
-    open_, old = np.flatnonzero(step), Z[index]
-    new, there = old.copy(), here
+    open_, new, there = np.flatnonzero(step), Z.copy(), here
     for _ in range(_HALVINGS):
         t = step[open_]
-        new[open_] = old[open_] + t.astype(old.dtype)[:, None, None] * ZD[open_]
+        new[open_] = Z[open_] + t.astype(Z.dtype)[:, None, None] * ZD[open_]
         trial = objective.take(open_).evaluate(new[open_])
         change = trial.value - here.value[open_] + t * linear[open_] + t * t * quadratic[open_]
         good = change <= 1e-4 * t * slope[open_] + noise[open_]
@@ -48,7 +45,6 @@ def line_search(
         step[open_] *= 0.5
     else:
         step[open_] = 0.0
-        new[open_] = old[open_]
+        new[open_] = Z[open_]
         there = there.replace(open_, here.take(open_))
-    Z[index] = new
-    return step, there
+    return step, there, new

@@ -190,17 +190,19 @@ def _descend(
             rest = np.minimum(_LOOSE, np.sqrt(norm / work.first))
             tolerance = np.minimum(_LOOSE, np.maximum(rest, 0.5 * goal / norm))
             D = _directions(design, objective, here, ridges[work.index], G, tolerance, work.double)
-        at.whole = False
-        step, there = line_search(
-            design, objective, ridges[work.index], U[work.index], Z, work.index, here, G, D
+        chosen = work.index
+        step, there, new = line_search(
+            design, objective, ridges[chosen], U[chosen], Z[chosen], here, G, D
         )
-        count[work.index] += 1
         stuck = step == 0
         if direct is not None:
             work.stalled[stuck] = _PATIENCE
         work.stalled[stuck & work.double] = _PATIENCE
         work.double |= stuck
-        U[work.index] += step[:, None, None] * D
+        at.whole = False
+        count[chosen] += 1
+        U[chosen] += step[:, None, None] * D
+        Z[chosen] = new
         at.work, at.whole = work.copy(), True
         here = there
         if keeper is not None:

@@ -43,7 +43,7 @@ class Walk:
         self.dtype = np.float32 if large else np.float64
         self.U: AnyArray = np.zeros(shape, self.dtype)
         self.past: list[tuple[float, AnyArray]] = []
-        small = shape[1] * design.dimension <= DENSE
+        small = shape[1] * design.dimension <= DENSE and design.may_be_copied
         self.rows = design.scaled_rows(slice(None)) if small else None
 
     def solve(self, ridge: float) -> None:
@@ -51,7 +51,7 @@ class Walk:
         design, objective = self.design, self.objective
         ridges = np.full(len(self.U), ridge)
         U = self._extrapolate(math.log(ridge))
-        Z, index = design.fields(U), np.arange(len(U))
+        Z = design.fields(U)
         here = objective.evaluate(Z)
         for _ in range(_STEPS):
             G = design.back(here.residual) + ridge * U
@@ -61,7 +61,7 @@ class Walk:
             D = self._directions(ridges, G)
             total = here.value + 0.5 * ridge * dots(U, U)
             gain = -0.5 * dots(G, D)
-            step, here = line_search(design, objective, ridges, U, Z, index, here, G, D)
+            step, here, Z = line_search(design, objective, ridges, U, Z, here, G, D)
             U += (step[:, None, None] * D).astype(self.dtype, copy=False)
             if (gain <= self.enough * total).all():
                 break

@@ -61,7 +61,7 @@ class RidgePath:
 
 def leave_one_out_is_cheaper(design: Design, n_classes: int) -> bool:
     """Whether a matrix of all weights costs less than fits of folds."""
-    return min(design.shape) * (n_classes - 1) <= DENSE
+    return min(design.shape) * (n_classes - 1) <= DENSE and design.may_be_copied
 
 
 def ridge_path(
