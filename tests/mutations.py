@@ -63,9 +63,9 @@ MUTATIONS = [
     ),
     Mutation(
         "power law's floor",
-        "report/forecast.py",
-        "self.floor + self.amplitude",
-        "self.amplitude",
+        "report/power_law.py",
+        "np.asarray(a * n**-b + c)",
+        "np.asarray(a * n**-b)",
         "tests/unit/report/test_data_report.py::test_a_power_law_is_found_and_its_band_holds_it",
     ),
     Mutation(

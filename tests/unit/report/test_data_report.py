@@ -16,7 +16,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model import Teacher
 from polyceptron.report.data import as_html, as_json, as_text, measure, read_table
 from polyceptron.report.data.sentences import sentences
-from polyceptron.report.forecast import fit_power_law, forecast
+from polyceptron.report.power_law import fit_power_law
 
 
 @pytest.fixture(scope="module")
@@ -170,22 +170,23 @@ def test_the_command_writes_page_and_numbers(folder, monkeypatch, measured):
 
 def test_a_power_law_is_found_and_its_band_holds_it():
     n = np.array([30.0, 60, 120, 240, 480])
-    law = fit_power_law(n, (0.05 + 1.5 * n**-0.8)[None], np.ones(5))
-    assert law.at(5000.0)[0] == pytest.approx(0.05 + 1.5 * 5000**-0.8, abs=2e-3)
+    rate = 0.05 + 1.5 * n**-0.8
+    law = fit_power_law(n, np.tile(rate[:, None], 5), 1e-6)
+    assert law(5000.0) == pytest.approx(0.05 + 1.5 * 5000**-0.8, abs=2e-3)
     inside = 0
     for seed in range(20):  # errors of 600 samples at known rates
         rng = np.random.default_rng(seed)
-        rate = 0.05 + 1.5 * n**-0.8
         wrong = (rng.random(600) < rate[:, None]).astype(float)
-        (ahead,) = forecast(n, wrong, [960], seed)[1]
-        inside += ahead.low <= 0.05 + 1.5 * 960**-0.8 <= ahead.high
+        low, high = fit_power_law(n, wrong, 0.5 / 600, seed).band(960.0)
+        inside += low <= 0.05 + 1.5 * 960**-0.8 <= high
     assert inside >= 14
 
 
 def test_a_curve_without_errors_has_a_forecast():
-    law, (ahead,) = forecast(np.array([10.0, 20.0, 40.0]), np.zeros((3, 50)), [80])
-    assert ahead.value == ahead.low == ahead.high == 0
-    assert np.isfinite(law.exponent).all()
+    law = fit_power_law(np.array([10.0, 20.0, 40.0]), np.zeros((3, 50)), 0.01)
+    low, high = law.band(80.0)
+    assert law(80.0) == low == high == 0
+    assert np.isfinite(law.b)
 
 
 def test_forecasts_of_a_teacher_reach_what_twice_the_data_bring(tmp_path):

@@ -19,7 +19,7 @@ from polyceptron.algorithms.separable import is_separable
 from polyceptron.errors import InvalidInput
 from polyceptron.model import Teacher
 from polyceptron.report.data.table import Table
-from polyceptron.report.forecast import forecast
+from polyceptron.report.power_law import fit_power_law
 from polyceptron.theory import fixed_points
 
 Array = NDArray[np.float64]
@@ -162,23 +162,31 @@ def _learning_curve(
                 fit = ERMClassifier().fit(A[part], y[part])
             wrong[row, test] = fit.predict(A[test]) != y[test]
         chances[np.ix_(test, fit.classes_)] = fit.predict_proba(A[test])
-    law, futures = forecast(sizes.astype(float), wrong, [n, 2 * n, 10 * n], seed)
+    ahead = np.array([n, 2 * n, 10 * n])
+    law = fit_power_law(sizes, wrong, 0.5 / n, seed)
+    values, (low, high) = law(ahead), law.band(ahead)
+    low, high = np.minimum(low, values), np.maximum(high, values)
     error = wrong.mean(1)
     tables["learning_curve"] = [
         {"n": int(size), "error": float(e), "standard_error": _binomial(float(e), n)}
         for size, e in zip(sizes, error, strict=True)
     ]
-    tables["forecast"] = [vars(future) for future in futures]
+    names = ("n_samples", "value", "low", "high")
+    futures = [
+        dict(zip(names, (int(x), *map(float, rest)), strict=True))
+        for x, *rest in zip(ahead, values, low, high, strict=True)
+    ]
+    tables["forecast"] = futures
     found: dict[str, Any] = {
         "folds": folds, "training_size": int(sizes[-1]), "error": float(error[-1]),
         "error_se": _binomial(float(error[-1]), n), "first_size": int(sizes[0]),
         "first_error": float(error[0]), "guess_error": 1 - numbers["largest_share"],
-        "forecast_floor": float(law.floor[0]), "forecast_exponent": float(law.exponent[0]),
+        "forecast_floor": law.c, "forecast_exponent": law.b,
     }  # fmt: skip
     for name, future in zip(("now", "double", "tenfold"), futures, strict=True):
-        found[f"error_{name}"] = future.value
-        found[f"error_{name}_low"], found[f"error_{name}_high"] = future.low, future.high
-        found[f"n_{name}"] = future.n_samples
+        found[f"error_{name}"] = future["value"]
+        found[f"error_{name}_low"], found[f"error_{name}_high"] = future["low"], future["high"]
+        found[f"n_{name}"] = future["n_samples"]
     return found | _calibration(chances, y, wrong[-1], tables)
 
 

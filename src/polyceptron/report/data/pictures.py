@@ -77,9 +77,9 @@ def _curve(ax: Axes, measured: Measured) -> None:
         linestyle="none", capsize=2, label="measured",
     )  # fmt: skip
     n = np.geomspace(rows[0]["n"], ahead[-1]["n_samples"], 100)
-    last, c, a = ahead[-1], v["forecast_exponent"], v["forecast_floor"]
-    b = (last["value"] - a) * last["n_samples"] ** c
-    ax.plot(n, a + b * n**-c, color=_LINE, label="power law")
+    last, b, c = ahead[-1], v["forecast_exponent"], v["forecast_floor"]
+    a = (last["value"] - c) * last["n_samples"] ** b
+    ax.plot(n, a * n**-b + c, color=_LINE, label="power law")
     x = [row["n_samples"] for row in ahead]
     ax.fill_between(
         x, [row["low"] for row in ahead], [row["high"] for row in ahead], color=_SHADE, alpha=0.5,
