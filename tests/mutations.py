@@ -98,7 +98,7 @@ MUTATIONS = [
     ),
     Mutation(
         "prior overlap F: the mean's square dropped",
-        "theory/weights/points.py",
+        "theory/weights/mixture_grid.py",
         "(second - first / total)",
         "(second - 0.5 * first / total)",
         THRESHOLDS,
@@ -190,7 +190,7 @@ MUTATIONS = [
     ),
     Mutation(
         "square loss q: a factor 2",
-        "theory/erm/least_squares.py",
+        "theory/erm/square_closed_form.py",
         "A * (s2 - 2 * m * c)) / left",
         "A * (s2 - m * c)) / left",
         "tests/unit/theory/test_erm_theory.py::test_square_equations_have_the_closed_form_as_root",
@@ -239,14 +239,14 @@ MUTATIONS = [
     ),
     Mutation(
         "correlated features: the square loss's bias",
-        "theory/erm/least_squares.py",
+        "theory/erm/square_closed_form.py",
         "alpha * c**2 * float(signal @ apart**2)",
         "c**2 * float(signal @ apart**2)",
         f"{SPECTRA}::test_square_loss_against_random_matrix_theory",
     ),
     Mutation(
         "correlated features: the ridge that is left",
-        "theory/erm/least_squares.py",
+        "theory/erm/square_closed_form.py",
         "return ridge / kappa + float(fraction @ (s / (kappa + s))) - alpha",
         "return ridge / kappa + float(fraction @ (s / (kappa + s)) ** 2) - alpha",
         f"{SPECTRA}::test_square_loss_against_random_matrix_theory",
@@ -295,7 +295,7 @@ MUTATIONS = [
     ),
     Mutation(
         "best ridge of the square loss: −1",
-        "theory/erm/least_squares.py",
+        "theory/erm/square_closed_form.py",
         "1 / (n_classes * c**2) - 1",
         "1 / (n_classes * c**2)",
         "tests/unit/theory/test_erm_theory.py::test_best_square_ridge_is_a_minimum_at_every_alpha",

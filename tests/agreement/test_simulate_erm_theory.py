@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from polyceptron.experiments.averages import average
+from polyceptron.experiments.instance_averages import average
 from polyceptron.experiments.simulate_erm import run_erm
 from polyceptron.model import ERM, Teacher
 from polyceptron.theory import curve_rows

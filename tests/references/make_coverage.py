@@ -19,12 +19,12 @@ import numpy as np
 
 from polyceptron.files import write_text
 from polyceptron.report.verify import coverage
-from polyceptron.report.verify.coverage import QUANTITIES, Problem, answer, records
+from polyceptron.report.verify.coverage import QUANTITIES, Record, answer, records
 
 PLACE = Path(coverage.__file__).with_name(coverage.DATA)
 
 
-def draw() -> list[Problem]:
+def draw() -> list[Record]:
     """The problems of every family: a function of the seeds alone."""
     found = []
     for seed, (count, one) in enumerate(FAMILIES):
@@ -33,7 +33,7 @@ def draw() -> list[Problem]:
     return found
 
 
-def plain(rng: np.random.Generator) -> Problem:
+def plain(rng: np.random.Generator) -> Record:
     """Two to twelve classes, every estimator."""
     k = int(rng.integers(2, 13))
     estimator = str(rng.choice(["bayes", "cross-entropy", "square", "max-margin"]))
@@ -46,7 +46,7 @@ def plain(rng: np.random.Generator) -> Problem:
     return _problem(rng, k, prior, kind + amount, estimator)
 
 
-def softmax(rng: np.random.Generator) -> Problem:
+def softmax(rng: np.random.Generator) -> Record:
     """The multinomial-logit teacher, two to six classes."""
     k = int(rng.integers(2, 7))
     names = ["cross-entropy", "square", *(["bayes"] if k <= 3 else [])]
@@ -54,13 +54,13 @@ def softmax(rng: np.random.Generator) -> Problem:
     return _problem(rng, k, "gaussian", slope, str(rng.choice(names)))
 
 
-def continuous(rng: np.random.Generator) -> Problem:
+def continuous(rng: np.random.Generator) -> Record:
     """Priors with a density and an atom, two classes, Bayes."""
     prior = str(rng.choice(["sparse-gaussian:0.3", "laplace", "ternary"]))
     return _problem(rng, 2, prior, str(rng.choice(["none", "gaussian:0.25"])), "bayes")
 
 
-def spectra(rng: np.random.Generator) -> Problem:
+def spectra(rng: np.random.Generator) -> Record:
     """Correlated features, two to five classes, every estimator."""
     k = int(rng.integers(2, 6))
     share, signal = rng.uniform(0.1, 0.5), rng.uniform(0.2, 3)
@@ -87,7 +87,7 @@ def _problem(
 
 
 # A new family goes to the end: the seed of a family is its place.
-FAMILIES: list[tuple[int, Callable[[np.random.Generator], Problem]]] = [
+FAMILIES: list[tuple[int, Callable[[np.random.Generator], Record]]] = [
     (120, plain),
     (20, softmax),
     (10, continuous),
@@ -95,7 +95,7 @@ FAMILIES: list[tuple[int, Callable[[np.random.Generator], Problem]]] = [
 ]
 
 
-def reference(problem: Problem) -> dict[str, Any]:
+def reference(problem: Record) -> dict[str, Any]:
     """What is kept of the row at a third of the uncertainty that the loose one states."""
     row = answer({**problem, "tol": max(answer(problem)["uncertainty"] / 3, 1e-12)})
     kept = {name: row.get(name) for name in (*QUANTITIES, "uncertainty", "status")}
@@ -113,7 +113,7 @@ def main() -> None:
     write_text(PLACE, "[\n" + ",\n".join(lines) + "\n]\n")
 
 
-def _key(problem: Problem) -> str:
+def _key(problem: Record) -> str:
     return json.dumps({name: problem[name] for name in problem if name != "reference"})
 
 

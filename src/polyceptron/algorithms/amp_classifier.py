@@ -23,7 +23,7 @@ from polyceptron.algorithms.compression import Compression
 from polyceptron.algorithms.data_checks import Labels, Samples, check_choice
 from polyceptron.algorithms.design import Design, as_design
 from polyceptron.algorithms.leave_one_out import (
-    Problem,
+    NoiseSearch,
     best_intercept,
     field_variance,
     run_at,
@@ -31,7 +31,7 @@ from polyceptron.algorithms.leave_one_out import (
 )
 from polyceptron.algorithms.linear_classifier import Array, LinearClassifier, Scaling, fields_at
 from polyceptron.algorithms.mapped_design import BlockwiseDesign, ScaleRows
-from polyceptron.algorithms.message_passing.iteration import Ending
+from polyceptron.algorithms.message_passing.damped_iteration import Ending
 from polyceptron.algorithms.principal import (
     MOST_DIRECTIONS,
     MOST_ENTRIES,
@@ -220,7 +220,7 @@ class AMPClassifier(LinearClassifier):
         nothing = Compression.none(design.dimension)
         self._compression = Compression.fit(design) if self.compress else nothing
         A = self._compression.design(design)
-        problem = Problem(
+        problem = NoiseSearch(
             A, y, k, self.prior, self.variances_, self.tol, self.max_iter, self.verbose
         )
         best = search_noise(problem) if noise is None else run_at(problem, noise)

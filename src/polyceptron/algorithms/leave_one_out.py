@@ -27,7 +27,7 @@ _FIRST = 2
 _ORDER = 12  # nodes of the channel's integral: 6 digits
 
 
-class Problem(NamedTuple):
+class NoiseSearch(NamedTuple):
     """Features A (n, d), labels y (n,) below k, and what message passing is asked."""
 
     A: Any
@@ -69,7 +69,7 @@ class Candidate:
         return self.result.status == Status.OK
 
 
-def run_at(problem: Problem, channel: Channel) -> Candidate:
+def run_at(problem: NoiseSearch, channel: Channel) -> Candidate:
     """Message passing at this noise, and its leave-one-out score."""
     design, y = as_design(problem.A), problem.y
     result = amp(
@@ -94,7 +94,7 @@ def run_at(problem: Problem, channel: Channel) -> Candidate:
     return Candidate(result, channel, cavity, variance, log_chance)
 
 
-def search_noise(problem: Problem) -> Candidate:
+def search_noise(problem: NoiseSearch) -> Candidate:
     """Walk down the list of noises while the score improves; else, or unconverged, walk up."""
     best = run_at(problem, GaussianNoise(VARIANCES[_FIRST]))
     uninterrupted(best.result)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.message_passing.correlated import CorrelatedPosterior, correlated_amp
-from polyceptron.algorithms.message_passing.iteration import Iterate
+from polyceptron.algorithms.message_passing.damped_iteration import Iterate
 from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.model.channels import Channel, GaussianNoise
 from polyceptron.rows import Status

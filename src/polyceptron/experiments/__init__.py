@@ -20,8 +20,8 @@ _HOME = {
     "SweepPlan": "sweep_plan",
     "make_plan": "sweep_plan",
     "summary": "results",
-    "Average": "averages",
-    "average": "averages",
+    "Average": "instance_averages",
+    "average": "instance_averages",
     "merge_stores": "merge",
 }
 
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from polyceptron.experiments.averages import Average, average
+    from polyceptron.experiments.instance_averages import Average, average
     from polyceptron.experiments.merge import merge_stores
     from polyceptron.experiments.results import summary
     from polyceptron.experiments.spec import SweepSpec, load_spec, parse_spec

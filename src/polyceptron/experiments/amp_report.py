@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from polyceptron.algorithms import AMPResult
-from polyceptron.experiments.averages import average
+from polyceptron.experiments.instance_averages import average
 from polyceptron.experiments.simulate_amp import Row, as_int, run_amp_with_result
 from polyceptron.model import AnyTeacher, BayesOptimal
 from polyceptron.model.checks import check_size

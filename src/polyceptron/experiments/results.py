@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.averages import Average, deviation
+from polyceptron.experiments.instance_averages import Average, deviation
 from polyceptron.experiments.spec import SweepSpec
 from polyceptron.experiments.spec_fields import REACHED
 from polyceptron.experiments.store import Store

@@ -15,7 +15,7 @@ from polyceptron.rows import Status
 Array = NDArray[np.float64]
 
 
-class Measured(NamedTuple):
+class MeasuredErrors(NamedTuple):
     """Training sizes (s,), errors (s, folds) with NaN where a fit failed, training errors (s,)."""
 
     sizes: NDArray[np.int64]
@@ -49,7 +49,7 @@ class Measured(NamedTuple):
 
 def measure(
     clf: Any, X: Any, y: Any, train_sizes: Any, cv: Any, random_state: Any, n_jobs: int | None
-) -> Measured:
+) -> MeasuredErrors:
     """`sklearn.model_selection.learning_curve`, sizes at which nothing could be fitted left out."""
     from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
     from sklearn.model_selection import StratifiedKFold, learning_curve
@@ -69,4 +69,4 @@ def measure(
     kept = np.isfinite(test).any(1)  # not so when so few samples hold one class only
     if not kept.any():
         raise InvalidInput("the classifier could not be fitted at any of the training sizes")
-    return Measured(counts[kept], 1 - test[kept], 1 - np.nanmean(train[kept], axis=1), len(X))
+    return MeasuredErrors(counts[kept], 1 - test[kept], 1 - np.nanmean(train[kept], axis=1), len(X))

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 import polyceptron as pc
 from polyceptron.algorithms.classifiers import AMPClassifier, ERMClassifier
 from polyceptron.algorithms.compression import Compression
-from polyceptron.algorithms.leave_one_out import Problem, run_at
+from polyceptron.algorithms.leave_one_out import NoiseSearch, run_at
 from polyceptron.errors import InvalidInput
 from polyceptron.model import CrossEntropy, Teacher, as_channel
 
@@ -246,7 +246,7 @@ def test_every_noise_in_the_classifier(noise):
 def test_cavity_fields_are_those_of_a_fit_without_the_sample(noise):
     X, y, _ = Teacher(3, noise=noise).sample(300, 120, seed=3)
     channel = as_channel(noise)
-    found = run_at(Problem(X, y, 3, "gaussian", "shared", 1e-8, 300), channel)
+    found = run_at(NoiseSearch(X, y, 3, "gaussian", "shared", 1e-8, 300), channel)
     fields = X @ found.result.weights / np.sqrt(120)
     off, naive = [], []
     for i in range(0, 300, 20):

@@ -15,7 +15,7 @@ from polyceptron.theory.bayes_optimal.curve_shape import curve_of
 from polyceptron.theory.fields.entropy_table import entropy_table
 from polyceptron.theory.weights.entropy import row_entropy
 from polyceptron.theory.weights.finite_rows import finite_row_variance
-from polyceptron.theory.weights.points import point_variance
+from polyceptron.theory.weights.mixture_grid import point_variance
 from polyceptron.theory.weights.row_lattice import row_lattice_variance
 from polyceptron.theory.weights.sign_table import (
     fitted,

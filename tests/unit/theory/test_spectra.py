@@ -15,8 +15,8 @@ from polyceptron.model.features import isotropic
 from polyceptron.theory.bayes_optimal.weights_table import GaussianWeights
 from polyceptron.theory.erm.coarse_root import coarse_root
 from polyceptron.theory.erm.equations import RidgeEquations
-from polyceptron.theory.erm.least_squares import _on_levels, best_square_ridge, solve_square
 from polyceptron.theory.erm.refinement import refine
+from polyceptron.theory.erm.square_closed_form import _on_levels, best_square_ridge, solve_square
 from polyceptron.theory.sides import erm_sides
 from polyceptron.theory.ways import equations
 

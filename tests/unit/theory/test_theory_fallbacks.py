@@ -12,7 +12,7 @@ from polyceptron.numerics.threads import thread_count
 from polyceptron.theory import erm_fixed_point, state_evolution
 from polyceptron.theory.erm.best_ridge import bracket
 from polyceptron.theory.erm.coarse_root import coarse_root, continue_in_alpha, continue_in_ridge
-from polyceptron.theory.newton import Root, correct, newton
+from polyceptron.theory.root_newton import Root, correct, newton
 from polyceptron.theory.sides import erm_sides
 from polyceptron.theory.ways import equations
 

@@ -13,7 +13,7 @@ from polyceptron.model.features import Spectrum, isotropic
 from polyceptron.theory.erm.coarse_root import coarse_root
 from polyceptron.theory.erm.equations import LoopEquations
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
-from polyceptron.theory.erm.iteration import fields_side
+from polyceptron.theory.erm.plain_loop import fields_side
 from polyceptron.theory.erm.refinement import refine
 from polyceptron.theory.loop import settle
 from polyceptron.theory.sides import erm_sides

@@ -19,7 +19,7 @@ from polyceptron.theory.weights.field_law import FieldTable
 from polyceptron.theory.weights.finite_rows import finite_row_variance, mixture_quantile
 from polyceptron.theory.weights.gaps import gap_variance
 from polyceptron.theory.weights.lattice import lattice_variance
-from polyceptron.theory.weights.points import point_variance
+from polyceptron.theory.weights.mixture_grid import point_variance
 from polyceptron.theory.weights.posterior import residual_variance, single_variance
 from polyceptron.theory.weights.sampled_rows import sampled_row_variance
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from polyceptron.algorithms.block_products import AnyArray, Array, Inner
-from polyceptron.algorithms.coordinates import class_coordinates
 from polyceptron.algorithms.erm.objectives import Curvature, Evaluation, Labels, weights_of
+from polyceptron.algorithms.weight_coordinates import class_coordinates
 from polyceptron.model.losses import Loss
 
 

@@ -27,7 +27,7 @@ from polyceptron.algorithms.erm.objectives import Evaluation, Objective
 Direction = Callable[[Evaluation, Array], Array]
 
 
-class Keeper(Protocol):
+class DescentKeeper(Protocol):
     """Where a descent is kept."""
 
     def load(self) -> Descent | None:
@@ -71,7 +71,7 @@ def minimise(
     target: float,
     direct: Direction | None = None,
     max_iter: int = 100,
-    keeper: Keeper | None = None,
+    keeper: DescentKeeper | None = None,
 ) -> Minimum:
     """Minimise from `start` (L, r, d) at each λ until ‖gradient‖ ≤ target·λ‖U‖, rounding included.
 
@@ -105,7 +105,7 @@ def _minimum(
     target: float,
     direct: Direction | None,
     max_iter: int,
-    keeper: Keeper | None,
+    keeper: DescentKeeper | None,
 ) -> Minimum:
     while at.stage < 3:  # fields are updated along the way: the last word is with fresh ones
         if at.work is None:
@@ -160,7 +160,7 @@ def _descend(
     work: AtWork,
     target: float,
     direct: Direction | None,
-    keeper: Keeper | None,
+    keeper: DescentKeeper | None,
 ) -> None:
     """Newton steps in place, each λ at work until its goal, its patience or its limit."""
     U, Z, count, limit = at.U, at.Z, at.count, at.limit

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.message_passing.iteration import Ending
+from polyceptron.algorithms.message_passing.damped_iteration import Ending
 from polyceptron.display import ShortDisplay
 from polyceptron.rows import Status
 

@@ -26,7 +26,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.data_checks import Labels
-from polyceptron.algorithms.message_passing.iteration import Ending, Iterate, iterate
+from polyceptron.algorithms.message_passing.damped_iteration import Ending, Iterate, iterate
 from polyceptron.model.channels import Channel
 from polyceptron.model.differences import difference_basis
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from polyceptron.algorithms.block_products import AnyArray
 from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.message_passing.iteration import Iterate, Step
+from polyceptron.algorithms.message_passing.damped_iteration import Iterate, Step
 from polyceptron.model.channels import Channel
 from polyceptron.model.priors import Row
 

@@ -13,8 +13,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from polyceptron.algorithms.message_passing.damped_iteration import Iterate
 from polyceptron.algorithms.message_passing.damping import inner
-from polyceptron.algorithms.message_passing.iteration import Iterate
 from polyceptron.theory.generalisation import generalisation_error
 
 Array = NDArray[np.float64]

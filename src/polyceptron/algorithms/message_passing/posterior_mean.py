@@ -20,13 +20,13 @@ from polyceptron.algorithms.data_checks import (
     check_truth,
 )
 from polyceptron.algorithms.message_passing.amp_result import AMPResult
+from polyceptron.algorithms.message_passing.damped_iteration import Iterate
 from polyceptron.algorithms.message_passing.full_variance import (
     diagonal_step,
     final_variance,
     matrix_step,
     start_variance,
 )
-from polyceptron.algorithms.message_passing.iteration import Iterate
 from polyceptron.algorithms.message_passing.overlap_trace import OverlapTrace
 from polyceptron.algorithms.message_passing.saved_run import iterate_watched
 from polyceptron.algorithms.message_passing.shared_variance import shared_step

@@ -17,15 +17,15 @@ from typing import Any, cast
 
 import numpy as np
 
-from polyceptron.algorithms.coordinates import class_coordinates
 from polyceptron.algorithms.data_checks import check_samples, check_stopping, check_truth
 from polyceptron.algorithms.message_passing.amp_result import AMPResult
-from polyceptron.algorithms.message_passing.iteration import Iterate
+from polyceptron.algorithms.message_passing.damped_iteration import Iterate
 from polyceptron.algorithms.message_passing.overlap_trace import OverlapTrace
 from polyceptron.algorithms.message_passing.saved_run import iterate_watched
 from polyceptron.algorithms.message_passing.shared_variance import shared_step
 from polyceptron.algorithms.message_passing.whitening import Scaled, Whitened, unwhitened
 from polyceptron.algorithms.watching import Callback, Watch
+from polyceptron.algorithms.weight_coordinates import class_coordinates
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge
 from polyceptron.model.denoisers import Belief

@@ -14,8 +14,7 @@ import numpy as np
 from polyceptron.algorithms.checkpoints import Checkpoint, State, open_checkpoint
 from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.message_passing.damping import Damper
-from polyceptron.algorithms.message_passing.iteration import (
+from polyceptron.algorithms.message_passing.damped_iteration import (
     Change,
     Ending,
     Iterate,
@@ -23,6 +22,7 @@ from polyceptron.algorithms.message_passing.iteration import (
     Step,
     iterate,
 )
+from polyceptron.algorithms.message_passing.damping import Damper
 from polyceptron.algorithms.message_passing.overlap_trace import OverlapTrace
 from polyceptron.algorithms.watching import Watch
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from polyceptron.algorithms.block_products import AnyArray, Inner
 from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.message_passing.iteration import Iterate, Step
+from polyceptron.algorithms.message_passing.damped_iteration import Iterate, Step
 from polyceptron.model.denoisers import Belief, Student
 
 Array = NDArray[np.float64]

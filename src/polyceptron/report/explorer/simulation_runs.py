@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.averages import Average
+from polyceptron.experiments.instance_averages import Average
 from polyceptron.report.explorer.choices import AMP, takes_ridge
 from polyceptron.report.explorer.curve_tasks import Row, spaced, tolerance
 from polyceptron.report.explorer.page_settings import PageSettings

@@ -10,7 +10,7 @@ import numpy as np
 
 from polyceptron.algorithms.erm import fit_erm
 from polyceptron.algorithms.watching import uninterrupted
-from polyceptron.experiments.averages import average
+from polyceptron.experiments.instance_averages import average
 from polyceptron.model import ERM, Teacher
 from polyceptron.report.figures.computations import Computation, Row
 from polyceptron.report.figures.erm_curves import placed

@@ -45,7 +45,7 @@ def floor_rows(noise: str) -> list[Row]:
              "generalisation_error": error_floor(teacher.noise, 3), "status": "ok"}]  # fmt: skip
 
 
-def separated_rows(noise: str, alphas: list[float]) -> list[Row]:
+def max_margin_rows(noise: str, alphas: list[float]) -> list[Row]:
     """Cross-entropy without ridge, up to α_s and beyond."""
     from polyceptron.model import ERM, Teacher
     from polyceptron.theory import curve_rows
@@ -58,7 +58,7 @@ def separated_rows(noise: str, alphas: list[float]) -> list[Row]:
     return [row | {"branch": "no-ridge"} for row in rows]
 
 
-def transition_rows(variance: float) -> list[Row]:
+def noisy_transition_rows(variance: float) -> list[Row]:
     """α_IT and α_algo of the Rademacher teacher of three classes with Gaussian noise."""
     from polyceptron.model import Teacher
     from polyceptron.theory import transitions
@@ -73,10 +73,10 @@ def transition_rows(variance: float) -> list[Row]:
 
 def closing_rows(low: float, high: float, steps: int) -> list[Row]:
     """The variance at which the hard phase closes, by bisection, and α there."""
-    found = transition_rows(low)[0]
+    found = noisy_transition_rows(low)[0]
     for _ in range(steps):
         middle = 0.5 * (low + high)
-        there = transition_rows(middle)[0]
+        there = noisy_transition_rows(middle)[0]
         if there["alpha_it"] is None:
             high = middle
         else:
@@ -109,11 +109,11 @@ def _curves(profile: Profile) -> list[Computation]:
     alphas = profile.spread(0.2, LARGEST_ALPHA, max(profile.line_points // 2, 8))
     return [
         Computation(floor_rows, {"noise": NOISE}, 2),
-        Computation(separated_rows, {"noise": NOISE, "alphas": alphas}, 8),
+        Computation(max_margin_rows, {"noise": NOISE, "alphas": alphas}, 8),
     ]
 
 
-def curves_picture(table: pd.DataFrame) -> Picture:
+def noisy_curves_picture(table: pd.DataFrame) -> Picture:
     """All estimators, the floor, and α_s."""
     branch = table["branch"] if "branch" in table else table["noise"]
     floor = table[branch == "floor"].iloc[0]
@@ -167,7 +167,7 @@ def _phases(profile: Profile) -> list[Computation]:
     values = VARIANCES if profile.name != "tiny" else VARIANCES[:2]
     close = {"low": values[-1], "high": CLOSED, "steps": 3 if profile.name == "tiny" else 8}
     return [
-        *(Computation(transition_rows, {"variance": v}, 1) for v in values),
+        *(Computation(noisy_transition_rows, {"variance": v}, 1) for v in values),
         Computation(closing_rows, close, 4),
     ]
 
@@ -178,7 +178,7 @@ NOISY_CURVES = FigureSpec(
     "Error on labels as drawn. The floor is the error of the teacher itself. Without a ridge "
     "cross-entropy is max-margin below α_s, where the classes can be separated, and the maximum-"
     "likelihood estimate above. Lines: theory; symbols: fits, with standard errors.",
-    curves_picture,
+    noisy_curves_picture,
     _grids,
     _curves,
 )

@@ -34,7 +34,9 @@ def threshold_rows(n_classes: int, variance: float) -> list[Row]:
              "alpha": found.alpha_s}]  # fmt: skip
 
 
-def separated_rows(n_classes: int, variance: float, dimension: int, seeds: list[int]) -> list[Row]:
+def separable_share_rows(
+    n_classes: int, variance: float, dimension: int, seeds: list[int]
+) -> list[Row]:
     """The largest n/d at which drawn samples can be separated, its mean over the seeds."""
     import numpy as np
 
@@ -183,7 +185,7 @@ def _thresholds(profile: Profile) -> list[Computation]:
     return [
         *(Computation(threshold_rows, {"n_classes": k, "variance": v}, 1 + k)
           for k in CLASSES for v in VARIANCES[:: 1 if k <= 3 else 2]),
-        *(Computation(separated_rows, one, runs) for one in asked),
+        *(Computation(separable_share_rows, one, runs) for one in asked),
     ]  # fmt: skip
 
 

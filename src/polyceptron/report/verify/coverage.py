@@ -17,19 +17,19 @@ from polyceptron.theory import curve_rows
 
 DATA = "coverage.json"
 QUANTITIES = ("generalisation_error", "training_error", "training_loss")
-Problem = dict[str, Any]
+Record = dict[str, Any]
 ALLOWED = 0.03  # uncertainties hold in 99 of 100 cases; among a hundred, three misses are chance
 _REFERENCE = 0.4  # a reference with an uncertainty beyond this share of the answer's is no finer
 
 
-def records() -> list[Problem]:
+def records() -> list[Record]:
     """The problems with their references, as kept."""
     text = files("polyceptron.report.verify").joinpath(DATA).read_text(encoding="utf-8")
-    kept: list[Problem] = json.loads(text)
+    kept: list[Record] = json.loads(text)
     return kept
 
 
-def answer(problem: Problem) -> dict[str, Any]:
+def answer(problem: Record) -> dict[str, Any]:
     """The row at the problem's tolerance, with the uncertainty it states."""
     features = problem.get("features", "isotropic")
     teacher = Teacher(problem["k"], problem["prior"], problem["noise"], features)
@@ -42,7 +42,7 @@ def answer(problem: Problem) -> dict[str, Any]:
 class Held:
     """One number against its reference: their distance in units of the stated uncertainty."""
 
-    problem: Problem
+    problem: Record
     quantity: str
     distance: float
     finer: bool  # whether the reference is
@@ -54,7 +54,7 @@ class Held:
         return f"{self.problem['estimator']}, {few}"
 
 
-def compare(record: Problem, row: dict[str, Any]) -> Iterator[Held]:
+def compare(record: Record, row: dict[str, Any]) -> Iterator[Held]:
     """Every number of the row that states an uncertainty and has a reference."""
     kept = record["reference"]
     finer = kept["uncertainty"] <= _REFERENCE * row["uncertainty"]

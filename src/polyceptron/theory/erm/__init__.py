@@ -7,11 +7,11 @@ passing follows).
 """
 
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, optimal_ridge
-from polyceptron.theory.erm.iteration import ErmStep, erm_state_evolution
-from polyceptron.theory.erm.least_squares import best_square_ridge
 from polyceptron.theory.erm.margin_law import MarginLaw, margin_law
+from polyceptron.theory.erm.plain_loop import ErmStep, erm_state_evolution
 from polyceptron.theory.erm.risk_rows import erm_rows, ridge_rows
 from polyceptron.theory.erm.solution import ErmFixedPoint
+from polyceptron.theory.erm.square_closed_form import best_square_ridge
 
 __all__ = [
     "ErmFixedPoint",

@@ -18,7 +18,7 @@ from polyceptron.numerics.normal_max import boundary_density
 from polyceptron.theory.erm.coarse_root import coarse_root, home, residual_on
 from polyceptron.theory.erm.equations import Equations
 from polyceptron.theory.fields.averages import Array
-from polyceptron.theory.newton import Root, jacobian_at
+from polyceptron.theory.root_newton import Root, jacobian_at
 from polyceptron.theory.sides import Problem
 from polyceptron.theory.ways import equations
 

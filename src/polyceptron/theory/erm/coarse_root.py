@@ -17,9 +17,9 @@ import numpy as np
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics.normal_max import boundary_density
 from polyceptron.theory.erm.equations import Equations
-from polyceptron.theory.erm.least_squares import solve_square
+from polyceptron.theory.erm.square_closed_form import solve_square
 from polyceptron.theory.fields.averages import Array
-from polyceptron.theory.newton import Residual, Root, jacobian_at, newton
+from polyceptron.theory.root_newton import Residual, Root, jacobian_at, newton
 from polyceptron.theory.sides import Problem
 from polyceptron.theory.ways import equations
 

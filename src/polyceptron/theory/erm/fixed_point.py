@@ -23,10 +23,10 @@ from polyceptron.model.teacher import AnyTeacher, check_teacher
 from polyceptron.rows import Status
 from polyceptron.theory.erm.best_ridge import best_ridge
 from polyceptron.theory.erm.coarse_root import coarse_root, tiny_fields
-from polyceptron.theory.erm.least_squares import best_square_ridge, solve_square
 from polyceptron.theory.erm.near_threshold import walk_down
 from polyceptron.theory.erm.refinement import Refined, refine
 from polyceptron.theory.erm.solution import ErmFixedPoint, no_data, not_converged
+from polyceptron.theory.erm.square_closed_form import best_square_ridge, solve_square
 from polyceptron.theory.erm.training import (
     moves_along_ones,
     sampled_training_error,

@@ -19,7 +19,7 @@ from polyceptron.theory.erm.equations import Equations
 from polyceptron.theory.fields import expansion, sums
 from polyceptron.theory.fields.averages import Array, Averages
 from polyceptron.theory.generalisation import error_on_labels
-from polyceptron.theory.newton import Root, correct
+from polyceptron.theory.root_newton import Root, correct
 
 # Two levels can agree by luck: the relative error that a deterministic level was seen to reach.
 LEVEL_FLOOR = (3e-6, 1e-6, 1e-8, 1e-10, 1e-12)

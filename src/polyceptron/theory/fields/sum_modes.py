@@ -29,7 +29,7 @@ _BELOW, _ABOVE, _FLAT = 8.5, 8.0, 6.0  # widths kept below, above, and untouched
 _NEAR = 28  # nodes of a label so far below that P is next to its end
 
 
-class Series(NamedTuple):
+class ModeSeries(NamedTuple):
     """At each L (c, l): whether it counts, angle and σ; coefficients (c, l, 10, modes + 1).
 
     The functions are φF′ dω_1/dP times a_1, 1, P a_1, P, P² a_1, P², ω_1 P a_1, ω_1 P, ℓ a_1, ℓ.
@@ -52,7 +52,7 @@ def label_series(
     L: Array,
     losers: Losers,
     n: int,
-) -> Series:
+) -> ModeSeries:
     """The series at levels C (c,) and L (c, l), P measured from n_losers times its floor."""
     low, high, _ = (edge[:, None] for edge in edges)
     base = n_losers * losers.floor
@@ -99,7 +99,7 @@ def label_series(
     m = np.arange(n + 1)
     kept = _smoothing((angle[..., None] * m + 1j * sigma[..., None]) * smooth[..., None])
     kept = kept * (np.where(m == 0, 1.0, 2.0) / period[..., None])
-    return Series(alive, angle, sigma, c * kept[..., None, :])
+    return ModeSeries(alive, angle, sigma, c * kept[..., None, :])
 
 
 def modes(weight: Array, phase: Array, functions: Array, n: int) -> Complex:

@@ -28,7 +28,7 @@ from polyceptron.model.losses import Loss
 from polyceptron.model.losses.additive import AdditivePull
 from polyceptron.theory.fields.averages import Array, Averages, Rule
 from polyceptron.theory.fields.levels import Levels, Utilities, utility_law, ways_to_win
-from polyceptron.theory.fields.sum_modes import Series, label_series, modes
+from polyceptron.theory.fields.sum_modes import ModeSeries, label_series, modes
 from polyceptron.theory.fields.sum_nodes import (
     Losers,
     Window,
@@ -145,7 +145,7 @@ def _loser_modes(
     edges: Window,
     root: float,
     losers: Losers,
-    series: Series,
+    series: ModeSeries,
     n: int,
 ) -> Array:
     """⟨function · e^{−(σ − im·angle)p̃}⟩ of one loser for m = 0..n: (c, l, 10, n + 1)."""

@@ -32,7 +32,7 @@ from polyceptron.theory.weights.field_law import FieldTable, scalar_posterior
 from polyceptron.theory.weights.finite_rows import finite_row_variance, support_of
 from polyceptron.theory.weights.gaps import gap_variance
 from polyceptron.theory.weights.lattice import lattice_size, lattice_variance
-from polyceptron.theory.weights.points import point_variance
+from polyceptron.theory.weights.mixture_grid import point_variance
 from polyceptron.theory.weights.row_lattice import (
     digits_of,
     lattice_is_quick,

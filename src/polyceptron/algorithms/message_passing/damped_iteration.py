@@ -100,7 +100,7 @@ class Run:
         return cls(start, start, Change(math.inf, 1.0), Damper())
 
 
-class Keeper(Protocol):
+class Keeping(Protocol):
     """Where a run is kept."""
 
     def load(self) -> Run | None:
@@ -120,7 +120,7 @@ def iterate(
     max_iter: int,
     observe: Callable[[int, Iterate, float, float], None],
     watch: Watch = SILENT,
-    keeper: Keeper | None = None,
+    keeper: Keeping | None = None,
 ) -> Ending:
     """Apply `step` until it moves the point by less than `tol`, relatively; else the best point.
 
