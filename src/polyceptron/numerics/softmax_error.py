@@ -26,6 +26,7 @@ from polyceptron.numerics.panels import panel_rule
 from polyceptron.numerics.softmax_winning import three_softmax
 
 Array = NDArray[np.float64]
+_FAR = 17.5  # of a difference of two fields of unit variance, in fields that count
 
 
 def softmax_error(slope: float, tau: Array, n_classes: int) -> Array:
@@ -95,11 +96,12 @@ def _stretch(slope: float) -> float:
     return min(1.0, 2 / slope)
 
 
-def disagreement(slope: float, k: int, theta: float) -> float:
+def disagreement(slope: float, k: int, theta: float, margin: float = 0.0) -> float:
     """ε of any k: a class has student field x and utility βρx + t.
 
-    Another class is below in both with probability B = ∫_0^∞ φ(x − u) F(t + βρu) du. In (t, x)
-    everything varies on scale 1, however steep the softmax is.
+    Another class is below in both with probability B = ∫_m^∞ φ(x − u) F(t + βρu) du, where m = 0; a
+    margin m ≠ 0 gives the chance that the label's lead in the student's fields is not above it. In
+    (t, x) everything varies on scale 1, however steep the softmax is.
     """
     s, along = slope * abs(math.sin(theta)), slope * math.cos(theta)
     table = utility_table(s)
@@ -109,11 +111,15 @@ def disagreement(slope: float, k: int, theta: float) -> float:
     t = np.arange(-9 * width, min(0.5 * s * s, 9 * s) + 38, t_step)
     scale = min(1.0, width / max(abs(along), 1e-300))
     breaks = scale * np.concatenate([[0.0], 2.0 ** np.arange(0, math.ceil(math.log2(18 / scale)))])
-    u, weight = panel_rule(np.append(breaks[breaks < 17.5], 17.5), 16)
+    breaks = np.concatenate([-breaks[:0:-1], breaks])  # F is steep around u = 0
+    low, high = min(max(margin, -_FAR), _FAR), _FAR
+    u, weight = panel_rule(
+        np.concatenate([[low], breaks[(breaks > low) & (breaks < high)], [high]]), 16
+    )
     levels = table(t + along * u[:, None])
     steps = np.exp(-0.5 * (x[:, None] - u) ** 2) * (weight / math.sqrt(2 * math.pi))
     if along > 0:  # F → 1 with growing u: integrate what is missing
-        B = ndtr(x)[:, None] + steps @ np.expm1(levels.log_cdf)
+        B = ndtr(x - low)[:, None] + steps @ np.expm1(levels.log_cdf)
     else:
         B = steps @ np.exp(levels.log_cdf)
     here = table(t)

@@ -27,3 +27,10 @@ def test_drawn_labels(k):
     wrong = float((drawn != student.argmax(1)).mean())
     found = float(softmax_error(slope, np.asarray(1 / math.tan(theta)), k))
     assert abs(found - wrong) < 4 * math.sqrt(wrong * (1 - wrong) / n)
+    lead = np.take_along_axis(student, drawn[:, None], 1)[:, 0]
+    np.put_along_axis(student, drawn[:, None], -np.inf, 1)
+    lead -= student.max(1)
+    for margin in (-2.5, -0.4, 0.6, 2.0):
+        below = float((lead <= margin).mean())
+        found = disagreement(slope, k, theta, margin)
+        assert abs(found - below) < 4 * math.sqrt(below * (1 - below) / n)

@@ -22,10 +22,11 @@ def test_the_floor_is_the_error_of_the_teacher(k, noise):
     assert abs(measured - floor) < 4 * math.sqrt(floor / len(z))
 
 
+@pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("noise", ["gaussian:0.5", "softmax:2", "flips:0.1"])
-def test_bayes_excess_falls_as_one_over_alpha(noise):
-    tail = pc.asymptotics(pc.Teacher(2, noise=noise), pc.BayesOptimal())
-    assert tail.floor == pytest.approx(error_floor(as_channel(noise), 2))
+def test_bayes_excess_falls_as_one_over_alpha(k, noise):
+    tail = pc.asymptotics(pc.Teacher(k, noise=noise), pc.BayesOptimal())
+    assert tail.floor == pytest.approx(error_floor(as_channel(noise), k))
     assert tail.exponent == pytest.approx(1, abs=0.02)
 
 

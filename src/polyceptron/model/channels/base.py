@@ -76,6 +76,13 @@ class Channel(ABC):
     def utility_error(self, tau: Array, n_classes: int, clean: Callable[[Array], Array]) -> Array:
         """P(largest utility is not the student's class) at τ; `clean` is that without noise."""
 
+    def utility_lead(self, tau: float, n_classes: int, margin: float) -> float | None:
+        """P(the student's lead of the class of largest utility > margin, in units of √q) at τ.
+
+        None where it is not known in a form of its own.
+        """
+        return None
+
     @property
     def utility_variance(self) -> float | None:
         """Δ where the utilities are the fields plus Gaussian noise of this variance, else None."""

@@ -25,7 +25,7 @@ from polyceptron.model.registry import Entry
 from polyceptron.numerics import orthant_quadrature as quadrature
 from polyceptron.numerics.gumbel import utility_grid, utility_table, utility_values
 from polyceptron.numerics.orthant import Orthant
-from polyceptron.numerics.softmax_error import softmax_error
+from polyceptron.numerics.softmax_error import disagreement, softmax_error
 from polyceptron.numerics.softmax_winning import three_softmax
 from polyceptron.numerics.utility_quadrature import integrate_utilities
 from polyceptron.numerics.winning import Winning
@@ -157,6 +157,9 @@ class SoftmaxNoise(Channel):
 
     def utility_error(self, tau: Array, n_classes: int, clean: Callable[[Array], Array]) -> Array:
         return softmax_error(self.slope, tau, n_classes)
+
+    def utility_lead(self, tau: float, n_classes: int, margin: float) -> float:
+        return 1 - disagreement(self.slope, n_classes, math.atan2(1.0, tau), margin)
 
 
 def _two_classes(x: Array, s: float, slope: float) -> Winning:

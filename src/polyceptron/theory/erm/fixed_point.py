@@ -226,6 +226,7 @@ def _closed_form(problem: Problem) -> ErmFixedPoint:
         Q = (1 / k - 2 * m * signal + q) * shrink**2
         hats = Hats(alpha * signal * shrink, alpha * Q, alpha * shrink)
     mistakes = training_error(problem, law)
+    spread = math.nan if mistakes is None else 1e-11 + problem.channel.accuracy
     return ErmFixedPoint(
         n_classes=k,
         ridge=problem.ridge,
@@ -242,7 +243,7 @@ def _closed_form(problem: Problem) -> ErmFixedPoint:
         training_loss=square_training_loss(problem, law),
         training_loss_uncertainty=CLOSED_FORM + problem.channel.accuracy,
         training_error=math.nan if mistakes is None else mistakes,
-        training_error_uncertainty=1e-11,
+        training_error_uncertainty=spread,
         status=Status.OK if math.isfinite(q) else Status.DIVERGES,
         tau=tau,
         theta=np.zeros(0),

@@ -29,12 +29,14 @@ _N_CLEAR = 1e-17  # weights below leave no trace
 
 
 def margin_exceeds(channel: Channel, n_classes: int, tau: float, x: float) -> float | None:
-    """P(margin > x), x in units of √q; None where the channel's utilities are not Gaussian."""
+    """P(margin > x), x in units of √q; None where the channel has no form of its own."""
+    if channel.utility_tau(tau) is None:
+        return channel.utility_lead(tau, n_classes, x)
     return _mixed(channel, n_classes, tau, lambda t: _exceeds(x, t, n_classes))
 
 
 def margin_density(channel: Channel, n_classes: int, tau: float, x: Array) -> Array | None:
-    """The margin's density at each x (n,), in units of √q; None as above."""
+    """The margin's density at each x (n,), in units of √q; None where utilities are not Gaussian."""
     return _mixed(channel, n_classes, tau, lambda t: _density(x, t, n_classes))
 
 
