@@ -12,7 +12,18 @@ from polyceptron.cli.printing import check_outputs, emit
 from polyceptron.cli.waiting import waiting
 from polyceptron.ranges import parse_numbers
 
-COLUMNS = ("alpha", "ridge", "best", "generalisation_error", "uncertainty", "clean_error", "status")
+COLUMNS = (
+    "alpha",
+    "ridge",
+    "best",
+    "generalisation_error",
+    "uncertainty",
+    "clean_error",
+    "test_loss",
+    "calibration_error",
+    "status",
+)
+OPTIONAL = ("clean_error", "test_loss", "calibration_error")
 
 
 def ridge(
@@ -26,12 +37,17 @@ def ridge(
     ridges: Annotated[
         str, typer.Option("--ridge", help="λ: numbers or a range (log-spaced).")
     ] = "1e-4:10:40",
+    target: Annotated[
+        str, typer.Option(help="What the best ridge makes least: error, test-loss or calibration.")
+    ] = "error",
     tol: options.Tolerance = None,
     as_json: options.Json = False,
     csv: options.Csv = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the curves (pdf, png, svg).")] = None,
 ) -> None:
     """Error against the ridge, with the optimum of each α marked.
+
+    The best ridge for the test loss or the calibration is another one: see --target.
 
     Example: polyceptron ridge --classes 3 --alpha 2,5
     """
@@ -46,7 +62,7 @@ def ridge(
     alphas = parse_numbers(alpha, "--alpha")
     values = parse_numbers(ridges, "--ridge", log=True)
     with waiting(f"solving at {len(values)} ridges and the best one"):
-        rows = ridge_rows(teacher, estimator, alphas, values, tol)
+        rows = ridge_rows(teacher, estimator, alphas, values, tol, target=target)
     if plot is not None:
         from polyceptron.report.pictures.curves import ridge_picture
         from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
@@ -57,4 +73,4 @@ def ridge(
     if not as_json and csv is None:
         shown = [{**row, "best": "*" if row["is_best"] else ""} for row in rows]
     title = f"{options.describe_teacher(teacher)}, {estimator}"
-    emit(shown, COLUMNS, optional=("clean_error",), as_json=as_json, csv=csv, title=title)
+    emit(shown, COLUMNS, optional=OPTIONAL, as_json=as_json, csv=csv, title=title)

@@ -32,6 +32,16 @@ def test_ridge_marks_the_optimum(tmp_path):
     assert picture.stat().st_size > 1000
 
 
+@pytest.mark.parametrize(
+    ("target", "column"), [("test-loss", "test_loss"), ("calibration", "calibration_error")]
+)
+def test_ridge_marks_the_optimum_of_another_target(target, column):
+    problem = ("--noise", "softmax:2", "--alpha", "2", "--ridge", "0.05:5:5")
+    found = rows("ridge", "-k", "2", *problem, "--target", target)
+    (best,) = [row for row in found if row["is_best"]]
+    assert best[column] == min(row[column] for row in found)
+
+
 def test_ridge_table_and_csv(tmp_path):
     target = tmp_path / "rows.csv"
     result = run(

@@ -36,7 +36,7 @@ def margin_exceeds(channel: Channel, n_classes: int, tau: float, x: float) -> fl
 
 
 def margin_density(channel: Channel, n_classes: int, tau: float, x: Array) -> Array | None:
-    """The margin's density at each x (n,), in units of √q; None where utilities are not Gaussian."""
+    """The margin's density at each x (n,), in units of √q; None without Gaussian utilities."""
     return _mixed(channel, n_classes, tau, lambda t: _density(x, t, n_classes))
 
 

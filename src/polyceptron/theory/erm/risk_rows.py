@@ -14,7 +14,7 @@ from polyceptron.model.checks import check_alpha
 from polyceptron.model.estimators import ERM
 from polyceptron.model.teacher import AnyTeacher
 from polyceptron.rows import Status, make_row
-from polyceptron.theory.erm.fixed_point import as_erm, erm_fixed_point
+from polyceptron.theory.erm.fixed_point import as_erm, erm_fixed_point, optimal_ridge
 from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.ways import NotSeparableHere
 
@@ -54,25 +54,42 @@ def ridge_rows(
     alphas: Iterable[float],
     ridges: Iterable[float],
     tol: float | None = None,
+    *,
+    target: str = "error",
 ) -> list[dict[str, Any]]:
     """Rows of ε against λ at each α, with the best ridge among them (`is_best`).
 
-    The estimator's own ridge is not used.
+    `target` is that of `optimal_ridge`; with one that is not the error rows have the test loss, the
+    Brier score and the calibration error as well. The estimator's own ridge is not used.
     """
     loss = as_erm(estimator).loss
     if loss.scale_free:
         raise InvalidInput(f"{loss.name} takes no ridge: there is nothing to compare")
     values = sorted({float(ERM(loss, ridge).ridge) for ridge in ridges}, reverse=True)
+
+    def row(point: ErmFixedPoint, best: bool) -> dict[str, Any]:
+        spec = ERM(loss, point.ridge)
+        found = {**erm_row(teacher, spec, point), "is_best": best}
+        if target != "error":
+            from polyceptron.theory.fresh_scores import fresh_scores  # which asks for fixed points
+
+            found.update(fresh_scores(teacher, spec, point.law))
+        return found
+
     rows = []
     for alpha in (check_alpha(alpha) for alpha in alphas):
         if alpha == 0:
             raise InvalidInput("no ridge is best at alpha 0, where there are no data")
-        best = erm_fixed_point(teacher, ERM(loss, "optimal"), alpha, tol)
-        rows.append({**erm_row(teacher, ERM(loss, best.ridge), best), "is_best": True})
+        chosen = (
+            "optimal"
+            if target == "error"
+            else optimal_ridge(teacher, estimator, alpha, tol, target=target)
+        )
+        rows.append(row(erm_fixed_point(teacher, ERM(loss, chosen), alpha, tol), True))
         start: ErmFixedPoint | None = None
         for ridge in values:
             start = erm_fixed_point(teacher, ERM(loss, ridge), alpha, tol, start)
-            rows.append({**erm_row(teacher, ERM(loss, ridge), start), "is_best": False})
+            rows.append(row(start, False))
     return sorted(rows, key=lambda row: (row["alpha"], row["ridge"]))
 
 
