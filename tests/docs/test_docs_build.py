@@ -90,7 +90,7 @@ def check_gallery_shows_every_example(site: Path) -> None:
     gallery = (site / "gallery" / "index.html").read_text(encoding="utf-8")
     for script in (DOCS / "examples").glob("*.py"):
         assert f"{script.stem}.svg" in gallery
-        assert len(script.read_text(encoding="utf-8").splitlines()) < 25
+        assert len(script.read_text(encoding="utf-8").splitlines()) < 30
 
 
 def check_tutorials_are_pages_and_notebooks(site: Path) -> None:
