@@ -172,17 +172,18 @@ def _dask_ml(folder: Path) -> list[dict[str, Any]]:
 
     X, y = np.load(folder / "X.npy", mmap_mode="r"), np.load(folder / "y.npy")
     n, d = min(len(X), 40_000), X.shape[1]
-    A = da.from_array(np.array(X[:n], dtype=np.float64) / math.sqrt(d), chunks=(10_000, d))
+    part = np.array(X[:n], dtype=np.float64)
+    own, scaled = (da.from_array(a, chunks=(10_000, d)) for a in (part, part / math.sqrt(d)))
     y = (y[:n] == 0).astype(int)
     begin = time.process_time()
     model = LogisticRegression(
         C=1 / RIDGE, fit_intercept=False, solver="lbfgs", tol=1e-8,
         solver_kwargs={"normalize": False},  # or its ridge is on scaled features
     )  # fmt: skip
-    model.fit(A, da.from_array(y, chunks=10_000))
+    model.fit(scaled, da.from_array(y, chunks=10_000))
     theirs = time.process_time() - begin
     begin = time.process_time()  # the ridge on the difference w of two columns is λ‖w‖²/4
-    fit = fit_erm(A * math.sqrt(d), y, "cross-entropy", 2 * RIDGE, tol=1e-6)
+    fit = fit_erm(own, y, "cross-entropy", 2 * RIDGE, tol=1e-6)
     seconds = time.process_time() - begin
     off = np.linalg.norm((fit.weights[:, 1] - fit.weights[:, 0]) - model.coef_.ravel())
     off /= np.linalg.norm(model.coef_)
