@@ -32,10 +32,10 @@ def recipe(address: str) -> str:
 def test_the_recipe_survives_the_loss_of_a_worker(tmp_path, monkeypatch) -> None:
     pd = pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)
-    X, y, _ = pc.Teacher(3, noise="gaussian:0.1").sample(400, 30, 0)
+    X, y, _ = pc.Teacher(3, noise="gaussian:1").sample(300, 30, 0)
     names = [f"x{i}" for i in range(30)]
     Path("X.parquet").mkdir()
-    for i in range(4):
+    for i in range(3):
         part = pd.DataFrame(X[100 * i : 100 * i + 100], columns=names)
         part.to_parquet(f"X.parquet/{i}.parquet")
     np.save("y.npy", y)
@@ -64,11 +64,11 @@ def test_the_recipe_survives_the_loss_of_a_worker(tmp_path, monkeypatch) -> None
     finally:
         cluster.stop()
     result, fit = space["result"], space["fit"]
-    here = pc.amp(X, y, noise="gaussian:0.1", tol=1e-12)
+    here = pc.amp(X, y, noise="gaussian:1")
     assert result.status == fit.status == here.status == "ok"
     assert result.n_iter == here.n_iter
     assert np.abs(result.weights - here.weights).max() < 1e-10
-    plain = pc.fit_erm(X, y, "cross-entropy", 1.0, tol=1e-12)
+    plain = pc.fit_erm(X, y, "cross-entropy", 10.0, tol=1e-11)
     assert np.abs(fit.weights - plain.weights).max() < 1e-10
     # X stays where it is: what comes back from a pass is a few columns of n or d numbers a chunk.
     assert max(travelled) < 0.25 * X.nbytes
