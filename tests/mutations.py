@@ -1,6 +1,6 @@
 """Do the tests see a wrong formula? One mutation at a time, in a copy of the source.
 
-    python tests/mutations.py            all of them, about two minutes
+    python tests/mutations.py            all of them, about ten minutes
     python tests/mutations.py prior      those whose file or name contains a word
 
 Not collected by pytest. To try a formula of your own, add a line: file, text, its mutation, test.
@@ -198,9 +198,23 @@ MUTATIONS = [
     Mutation(
         "fields side, M: a sign of the losers",
         "theory/fields/integrand.py",
-        "label.slopes, first - losers)",
-        "label.slopes, first + losers)",
+        "label.slopes.sum(0) - _dot(label.slopes, losers)",
+        "label.slopes.sum(0) + _dot(label.slopes, losers)",
         "tests/unit/theory/test_fields.py::test_averages_against_drawn_samples",
+    ),
+    Mutation(
+        "many classes, expansion: the curvature's common part",
+        "theory/fields/softmax_pull.py",
+        "S - (s.aa + a1 * a1) / S,",
+        "S - s.aa / S,",
+        "tests/unit/theory/test_many_classes.py",
+    ),
+    Mutation(
+        "many classes, sums: pairs of losers",
+        "theory/fields/sums.py",
+        "2 * mean(0, single * fa) + mean(1, pair * fa * fa)",
+        "2 * mean(0, single * fa)",
+        "tests/unit/theory/test_many_classes.py",
     ),
     Mutation(
         "density of ordered gaps: the common part",
@@ -316,16 +330,16 @@ MUTATIONS = [
     ),
     Mutation(
         "AMP: the Onsager term dropped",
-        "algorithms/amp_shared.py",
-        "fields(X, state.weights) - V * state.scores",
-        "fields(X, state.weights)",
+        "algorithms/message_passing/shared_variance.py",
+        "omega = fields - self.V * self.scores",
+        "omega = fields",
         "tests/agreement/test_amp_state_evolution.py::test_small_dimension",
     ),
     Mutation(
         "AMP: Λ per direction",
-        "algorithms/amp_shared.py",
-        "float(curvature.sum()) / (d * r)",
-        "float(curvature.sum()) / d",
+        "algorithms/message_passing/shared_variance.py",
+        "for _, curvature in found) / (d * directions)",
+        "for _, curvature in found) / d",
         "tests/agreement/test_amp_state_evolution.py::test_small_dimension",
     ),
     Mutation(

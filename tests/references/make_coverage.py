@@ -98,7 +98,8 @@ FAMILIES: list[tuple[int, Callable[[np.random.Generator], Record]]] = [
 def reference(problem: Record) -> dict[str, Any]:
     """What is kept of the row at a third of the uncertainty that the loose one states."""
     row = answer({**problem, "tol": max(answer(problem)["uncertainty"] / 3, 1e-12)})
-    kept = {name: row.get(name) for name in (*QUANTITIES, "uncertainty", "status")}
+    bars = ("uncertainty", *(f"{name}_uncertainty" for name in QUANTITIES[1:]))
+    kept = {name: row.get(name) for name in (*QUANTITIES, *bars, "status")}
     return {name: value for name, value in kept.items() if value is not None and value == value}
 
 

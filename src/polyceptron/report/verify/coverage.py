@@ -57,13 +57,14 @@ class Held:
 def compare(record: Record, row: dict[str, Any]) -> Iterator[Held]:
     """Every number of the row that states an uncertainty and has a reference."""
     kept = record["reference"]
-    finer = kept["uncertainty"] <= _REFERENCE * row["uncertainty"]
     for name in QUANTITIES:
-        bar = row.get("uncertainty" if name == "generalisation_error" else f"{name}_uncertainty")
-        value, truth = row.get(name), kept.get(name)
+        key = "uncertainty" if name == "generalisation_error" else f"{name}_uncertainty"
+        bar, value, truth = row.get(key), row.get(name), kept.get(name)
         if not bar or value is None or truth is None or value != value or bar != bar:
             continue  # no number, or one that states no doubt (a closed form, 0 mistakes)
-        room = kept["uncertainty"] / 2 if finer else kept["uncertainty"]
+        doubt = kept.get(key, kept["uncertainty"])
+        finer = doubt <= _REFERENCE * bar
+        room = doubt / 2 if finer else doubt
         yield Held(record, name, max(abs(value - truth) - room, 0.0) / bar, finer)
 
 
