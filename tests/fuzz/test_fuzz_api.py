@@ -23,6 +23,10 @@ X = rng.standard_normal((24, 8))
 Y = (X @ rng.standard_normal((8, 3))).argmax(1)
 
 
+def dense(data):
+    return data.toarray() if scipy.sparse.issparse(data) else np.array(data, copy=True)
+
+
 def read_only(array):
     array = array.copy()
     array.flags.writeable = False
@@ -42,7 +46,8 @@ NOT_DATA = {
     "complex": X + 1j,
     "ragged": [[1.0, 2.0], [3.0]],
     "masked": np.ma.masked_greater(X, 1.0),
-    "sparse": scipy.sparse.csr_matrix(X),
+    "sparse with NaN": scipy.sparse.csr_matrix(np.where(X > 1.5, np.nan, X)),
+    "sparse complex": scipy.sparse.csr_matrix(X + 1j),
     "dates": X.astype("datetime64[s]"),
 }
 ODD_DATA = {
@@ -54,6 +59,7 @@ ODD_DATA = {
     "Fortran order": np.asfortranarray(X),
     "strided": np.repeat(X, 2, axis=1)[:, ::2],
     "half precision": X.astype(np.float16),
+    "sparse": scipy.sparse.csr_matrix(X),
     "huge": X * 1e200,
     "tiny": X * 1e-200,
     "zeros": 0 * X,
@@ -109,14 +115,14 @@ def test_what_are_not_labels_are_refused(fit, kind):
 @pytest.mark.parametrize("kind", ODD_DATA)
 def test_odd_data_give_finite_weights_or_a_sentence(fit, kind):
     data = ODD_DATA[kind]
-    before = np.array(data, copy=True)
+    before = dense(data)
     try:
         found = FITS[fit](data, Y)
     except REFUSED:
         return
     assert np.isfinite(found.weights).all()
     assert found.weights.shape == (8, 3)
-    assert np.array_equal(before, np.asarray(data))  # the caller's array is the caller's
+    assert np.array_equal(before, dense(data))  # the caller's array is the caller's
 
 
 @pytest.mark.parametrize("fit", FITS)
@@ -301,6 +307,10 @@ def test_sizes_beyond_memory_fail_at_once():
 @pytest.mark.parametrize("make", [pc.AMPClassifier, pc.ERMClassifier], ids=lambda c: c.__name__)
 @pytest.mark.parametrize("size", [1e-310, 1e-200, 1e200, 1e300])
 def test_the_unit_of_the_features_never_makes_a_classifier_overflow(make, size):
+    if size < 1e-290 and make is pc.AMPClassifier:  # as good as constant
+        with pytest.raises(ValueError, match="every feature is constant"):
+            make().fit(size * X, Y)
+        return
     fitted = make().fit(size * X, Y)
     assert np.isfinite(fitted.coef_).all()
     assert np.isfinite(fitted.decision_function(size * X)).all()

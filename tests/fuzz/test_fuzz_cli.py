@@ -15,7 +15,7 @@ from polyceptron.cli import app, main
 
 COMMANDS = (
     "curve", "transitions", "separability", "ridge", "asymptotics", "plan", "amp", "sweep",
-    "results", "merge", "figures", "plot", "explore", "verify", "",
+    "results", "merge", "figures", "plot", "explore", "verify", "data", "fit", "",
 )  # fmt: skip
 # Words that mean something to some option, and some that mean nothing to any.
 WORDS = st.one_of(
@@ -23,7 +23,8 @@ WORDS = st.one_of(
         ["-k", "--classes", "-a", "--alpha", "--prior", "--model", "-e", "--estimator", "--ridge",
          "--branch", "--tol", "--error", "--samples", "--noise", "--dimension", "--runs",
          "--seed", "--variances", "--max-iter", "--alpha-max", "--store", "--into", "--only",
-         "--profile", "--port", "--workers", "--quantity", "--spec", "--json", "--trace",
+         "--profile", "--port", "--data", "--labels", "--target", "--features",
+         "--workers", "--quantity", "--spec", "--json", "--trace",
          "--dry-run", "--help", "--full", "--x", "--y",
          "0", "1", "2", "3", "-1", "1.5", "1e400", "nan", "1:2:3", "2:1:3", "1:2:0", "1,,2", "::",
          "gaussian", "gaussian:1", "flips:", "softmax:2", "rademacher",

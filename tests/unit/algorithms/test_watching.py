@@ -125,6 +125,8 @@ def begin(*arguments: object) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
         env={**os.environ, "PYTHONPATH": paths},
+        # A shell that runs these tests in the background would have it ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 

@@ -24,6 +24,7 @@ from polyceptron.algorithms.design import AnyArray, Array, Design
 MAX_UNKNOWNS = 1200  # (k−1)d: a step is then a tenth of a second
 _MAX_WORK = 3e10  # products of a step
 _MAX_STEPS = 40
+_LARGEST = 1e12  # entry of X/√d, or its inverse: squares in single precision hold no more
 _SETTLED = 0.03  # of the active constraints, which may still change
 _ROUGH = 1e-2  # duality gap over ‖W‖² above which single precision will do
 _BACK = 0.99  # of the way to the closest wall
@@ -40,7 +41,10 @@ def central_path(
     design: Design, y: NDArray[np.int64], n_classes: int
 ) -> Iterator[tuple[int, Array]]:
     """Steps and multipliers (k, n), 0 where s is the larger, whenever these have settled."""
-    path = _Path(design.scaled_rows(np.arange(y.size)), y, n_classes)
+    rows = design.scaled_rows(np.arange(y.size))
+    if not 1 / _LARGEST < np.abs(rows).max() < _LARGEST:
+        return
+    path = _Path(rows, y, n_classes)
     before = np.zeros_like(path.own)
     for steps in range(1, _MAX_STEPS + 1):
         if not path.step() or not path.separable():
