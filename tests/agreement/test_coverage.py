@@ -1,7 +1,7 @@
 """Uncertainty is a promise: random problems against much finer references kept as data.
 
 Fewer than 97 of 100 inside the stated uncertainty is a failure; bars that are too short are seen to
-fail.
+fail. Two problems in three are asked here, all of them by `polyceptron verify --full`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ Answers = list[tuple[dict[str, Any], dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def answers() -> Answers:
-    return [(record, answer(record)) for record in records()]
+    chosen = [record for number, record in enumerate(records()) if number % 3]  # 108 problems
+    return [(record, answer(record)) for record in chosen]
 
 
 @pytest.fixture(scope="module")
