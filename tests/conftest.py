@@ -1,6 +1,13 @@
 """Shared set-up: hypothesis without deadlines, as machines are noisy, and with fixed examples."""
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+# What takes long begins first, so that at the end both workers have something short left.
+LONG = (
+    "test_figures_claims", "test_docs_build", "test_coverage", "test_explorer_browser",
+    "test_explorer_other_origin", "test_amp_state_evolution", "test_cli_verify",
+)  # fmt: skip
 
 settings.register_profile(
     "polyceptron",
@@ -10,3 +17,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("polyceptron")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Long files first; the others stay in their order."""
+    items.sort(key=lambda item: item.path.stem not in LONG)
