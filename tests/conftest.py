@@ -1,5 +1,7 @@
 """Shared set-up: hypothesis without deadlines, as machines are noisy, and with fixed examples."""
 
+import sys
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -23,3 +25,11 @@ settings.load_profile("polyceptron")
 def pytest_collection_modifyitems(items):
     """Long files first; the others stay in their order."""
     items.sort(key=lambda item: item.path.stem not in LONG)
+
+
+@pytest.fixture(autouse=True)
+def no_open_figures():
+    """Close what a test leaves open in pyplot: tests run in any order, in one process."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
