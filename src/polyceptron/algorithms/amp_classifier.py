@@ -21,7 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 from polyceptron.algorithms.choose_ridge import choose_ridge
 from polyceptron.algorithms.compression import Compression
 from polyceptron.algorithms.data_checks import Labels, Samples, check_choice
-from polyceptron.algorithms.design import Design, as_design
+from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.leave_one_out import (
     NoiseSearch,
     best_intercept,
@@ -32,6 +32,7 @@ from polyceptron.algorithms.leave_one_out import (
 from polyceptron.algorithms.linear_classifier import Array, LinearClassifier, Scaling, fields_at
 from polyceptron.algorithms.mapped_design import BlockwiseDesign, ScaleRows
 from polyceptron.algorithms.message_passing.damped_iteration import Ending
+from polyceptron.algorithms.open_design import as_design
 from polyceptron.algorithms.principal import (
     MOST_DIRECTIONS,
     MOST_ENTRIES,

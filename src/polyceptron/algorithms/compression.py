@@ -21,7 +21,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.design import AnyArray, Design, PerSample, as_design
+from polyceptron.algorithms.design import AnyArray, Design, PerSample
+from polyceptron.algorithms.open_design import as_design
 
 Array = NDArray[np.float64]
 

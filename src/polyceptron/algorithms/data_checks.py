@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.design import Design, open_design
+from polyceptron.algorithms.design import Design
+from polyceptron.algorithms.open_design import open_design
 from polyceptron.errors import InvalidInput
 from polyceptron.model.arrays import as_numbers
 from polyceptron.model.checks import check_classes, check_size, check_tolerance

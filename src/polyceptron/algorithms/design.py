@@ -16,9 +16,7 @@ way. `array_design` has numpy arrays, `file_design` memory maps, `sparse_design`
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -26,9 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.algorithms import block_products as products
-from polyceptron.algorithms.block_products import BLOCK_BYTES, LARGEST, Inner
-from polyceptron.algorithms.watching import SILENT, Watch
-from polyceptron.errors import InvalidInput
+from polyceptron.algorithms.block_products import BLOCK_BYTES, Inner
+from polyceptron.algorithms.row_blocks import RowBlocks
 
 Array = NDArray[np.float64]
 AnyArray = NDArray[Any]
@@ -54,29 +51,11 @@ class PerSample(Protocol):
         ...
 
 
-class Design(ABC):
+class Design(RowBlocks):
     """X (n, d); see the module's docstring."""
 
     reading_is_dear = False
     """Whether one read for two products is worth more than products over all rows at once."""
-
-    watch: Watch = SILENT
-    """Is told of every pass."""
-
-    def __init__(self, shape: tuple[int, int], dtype: Any) -> None:
-        if len(shape) != 2 or 0 in shape:
-            raise InvalidInput(
-                f"X must be a matrix (n_samples, dimension) and not empty, got shape {shape}"
-            )
-        self.shape = shape
-        self.dtype = np.dtype(dtype)
-        self.n_samples, self.dimension = shape
-        self.scale = 1 / math.sqrt(self.dimension)
-        self.passes = 0.0
-
-    @abstractmethod
-    def read_rows(self, rows: Any) -> AnyArray:
-        """Rows of X picked by a slice or an index array, dense (m, d), in its own precision."""
 
     @property
     def may_be_copied(self) -> bool:
@@ -93,28 +72,6 @@ class Design(ABC):
         """Whether squares of the entries stay inside single precision."""
         largest = float(self.row_norms.max())  # within a factor √d of the largest entry
         return _SINGLE_RANGE[0] < largest < _SINGLE_RANGE[1] * self.scale
-
-    def blocks(self, n_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
-        """Consecutive slices of the rows, each of about `n_bytes`, with what they hold.
-
-        A block may be overwritten by the next one.
-        """
-        n, d = self.shape
-        step = max(16, n_bytes // max(1, d * self.dtype.itemsize))
-        for first in range(0, n, step):
-            rows = slice(first, min(first + step, n))
-            yield rows, self.read_rows(rows)
-
-    def each_block(
-        self,
-        work: Callable[..., Any],
-        shared: tuple[Any, ...] = (),
-        parts: Callable[[slice], tuple[Any, ...]] | None = None,
-        n_bytes: int = BLOCK_BYTES,
-    ) -> Iterator[tuple[slice, Any]]:
-        """work(block, *shared, *parts(rows)) for consecutive blocks of rows, in order."""
-        for rows, block in self.blocks(n_bytes):
-            yield rows, work(block, *shared, *(parts(rows) if parts is not None else ()))
 
     def fields(self, U: AnyArray) -> AnyArray:
         """(XUᵀ/√d)ᵀ: directions (..., d) to fields (..., n)."""
@@ -223,23 +180,6 @@ class Design(ABC):
         return out
 
     @cached_property
-    def row_norms(self) -> Array:
-        """‖x_μ‖/√d, (n,); the first read of X, which finds what cannot be used."""
-        out = np.empty(self.n_samples)
-        for rows, (shape, squares, bad) in self.each_block(products.square_sums):
-            expected = (rows.stop - rows.start, self.dimension)
-            if tuple(shape) != expected:
-                raise InvalidInput(
-                    f"rows {rows.start} to {rows.stop - 1} of X have the shape {tuple(shape)}, not "
-                    f"{expected}"
-                )
-            if bad is not None:
-                raise too_large(rows.start + bad, rows)
-            out[rows] = squares
-        self.count(self.dtype)
-        return np.sqrt(out) * self.scale
-
-    @cached_property
     def column_squares(self) -> Array:
         """Σ_μ x_jμ²/d of every feature, (d,)."""
         self.count(self.dtype)
@@ -284,28 +224,6 @@ class Design(ABC):
         self.passes += 3
         return ColumnMoments(mean * unit, np.sqrt(square / w.sum()) * unit, largest)
 
-    def check_entries(self) -> None:
-        """Every entry finite and small enough to be squared, or a sentence that names its row."""
-        _ = self.row_norms
-
-    def count(self, dtype: Any) -> None:
-        """One more read of X in this precision."""
-        self.passes += np.dtype(dtype).itemsize / 8
-        self.watch.read(self.passes)
-
-    def watched(self, watch: Watch) -> AbstractContextManager[Watch]:
-        """Tell `watch` of every pass for a while."""
-        return _watched(self, watch)
-
-
-@contextmanager
-def _watched(design: Design, watch: Watch) -> Iterator[Watch]:
-    design.watch, before = watch, design.watch
-    try:
-        yield watch
-    finally:
-        design.watch = before
-
 
 class AsItIs:
     """F = fields."""
@@ -322,44 +240,3 @@ def as_it_is(fields: AnyArray) -> tuple[AnyArray, None]:
 def weights_or_ones(weights: Array | None, n: int) -> Array:
     """Weights (n,) of samples; all the same where none are given."""
     return np.ones(n) if weights is None else weights
-
-
-def too_large(row: int, block: slice | None = None) -> InvalidInput:
-    """The sentence for entries that cannot be squared, with the rows of the block they are in."""
-    where = "" if block is None else f" (in the block of rows {block.start} to {block.stop - 1})"
-    return InvalidInput(
-        f"X must be finite with entries below {LARGEST:g} in size; row {row} has NaN, infinite or "
-        f"enormous entries{where}"
-    )
-
-
-def as_design(X: Any) -> Design:
-    """The design that holds X, checked, or a sentence.
-
-    >>> as_design([[1.0, 2.0], [3.0, 4.0]]).shape
-    (2, 2)
-    """
-    design = open_design(X)
-    design.check_entries()
-    return design
-
-
-def open_design(X: Any) -> Design:
-    """The design that holds X; nothing is read yet."""
-    from polyceptron.algorithms.array_design import ArrayDesign
-
-    if isinstance(X, Design):
-        return X
-    if isinstance(X, np.memmap):
-        from polyceptron.algorithms.file_design import open_map
-
-        return open_map(X)
-    if hasattr(X, "__dask_graph__"):
-        from polyceptron.algorithms.dask_design import DaskDesign
-
-        return DaskDesign.of(X)
-    if hasattr(X, "tocsr"):  # what every sparse matrix of scipy can do
-        from polyceptron.algorithms.sparse_design import SparseDesign
-
-        return SparseDesign(X)
-    return ArrayDesign.of(X)

@@ -15,8 +15,9 @@ import scipy.optimize
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.data_checks import Labels
-from polyceptron.algorithms.design import Design, as_design
+from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.message_passing import AMPResult, amp
+from polyceptron.algorithms.open_design import as_design
 from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.model.channels import Channel, GaussianNoise
 from polyceptron.rows import Status

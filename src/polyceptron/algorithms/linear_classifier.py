@@ -25,8 +25,9 @@ from sklearn.utils.validation import (
 )
 
 from polyceptron.algorithms.block_products import BLOCK_BYTES
-from polyceptron.algorithms.design import COPY_BYTES, Design, open_design
+from polyceptron.algorithms.design import COPY_BYTES, Design
 from polyceptron.algorithms.mapped_design import BlockwiseDesign, ScaledDesign, ScaleRows
+from polyceptron.algorithms.open_design import open_design
 from polyceptron.algorithms.sparse_design import SparseDesign
 from polyceptron.errors import InvalidInput
 

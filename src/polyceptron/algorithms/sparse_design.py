@@ -17,9 +17,9 @@ from polyceptron.algorithms.design import (
     Array,
     ColumnMoments,
     Design,
-    too_large,
     weights_or_ones,
 )
+from polyceptron.algorithms.row_blocks import too_large
 from polyceptron.errors import InvalidInput
 
 

@@ -16,8 +16,9 @@ import numpy as np
 
 from polyceptron.algorithms import amp, fit_erm
 from polyceptron.algorithms.data_checks import check_labels
-from polyceptron.algorithms.design import Design, open_design
+from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.mapped_design import BlockwiseDesign, ScaleRows
+from polyceptron.algorithms.open_design import open_design
 from polyceptron.experiments.data_files import open_samples, read_labels
 from polyceptron.files import write_atomically
 from polyceptron.rows import VERSION

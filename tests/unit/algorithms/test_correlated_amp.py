@@ -15,8 +15,8 @@ from sklearn.preprocessing import StandardScaler
 
 from polyceptron.algorithms import amp
 from polyceptron.algorithms.classifiers import AMPClassifier
-from polyceptron.algorithms.design import as_design
 from polyceptron.algorithms.message_passing.correlated import correlated_amp
+from polyceptron.algorithms.open_design import as_design
 from polyceptron.algorithms.principal import Principal
 from polyceptron.errors import InvalidInput
 from polyceptron.model import GaussianNoise, Teacher

@@ -12,8 +12,9 @@ import scipy.sparse
 import polyceptron as pc
 from polyceptron.algorithms import amp, amp_erm, fit_erm
 from polyceptron.algorithms.block_products import BLOCK_BYTES
-from polyceptron.algorithms.design import Design, as_design
+from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.mapped_design import ScaledDesign
+from polyceptron.algorithms.open_design import as_design
 from polyceptron.errors import InvalidInput
 
 dask = pytest.importorskip("dask")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
-from polyceptron.algorithms.design import open_design
+from polyceptron.algorithms.open_design import open_design
 
 da = pytest.importorskip("dask.array")
 

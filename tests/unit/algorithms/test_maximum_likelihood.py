@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
-from polyceptron.algorithms.design import as_design
 from polyceptron.algorithms.erm import maximum_likelihood
 from polyceptron.algorithms.erm.newton import minimise
 from polyceptron.algorithms.erm.objectives import SoftmaxObjective
+from polyceptron.algorithms.open_design import as_design
 from polyceptron.experiments.simulate_erm import run_erm
 
 

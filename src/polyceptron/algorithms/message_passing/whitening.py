@@ -11,7 +11,8 @@ X is neither copied nor scaled: the products with it are.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -56,8 +57,10 @@ class Whitened(Design):
         back, squared, rest = self.inner.through_squared(U * factor, C * self.factor**2, inner)
         return back * factor, squared * self.factor**2, rest
 
-    def watched(self, watch: Watch) -> AbstractContextManager[Watch]:
-        return self.inner.watched(watch)  # whose passes they are
+    @contextmanager
+    def watched(self, watch: Watch) -> Iterator[Watch]:
+        with self.inner.watched(watch):  # whose passes they are
+            yield watch
 
     def fields_squared(self, C: Array) -> Array:
         return self.inner.fields_squared(C * self.factor**2)
