@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from polyceptron.report.data.measure import Measured
-from polyceptron.report.style import CYCLE
-from polyceptron.report.style import style as house_style
+from polyceptron.report.pictures import (
+    Axis,
+    Legend,
+    Mark,
+    Panel,
+    Picture,
+    Trace,
+    render_matplotlib,
+)
+from polyceptron.report.pictures.parts import numbers
+from polyceptron.report.style import CYCLE, style
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-_LINE, _MARK, _SHADE = CYCLE[0], CYCLE[1], "#9ecae1"
+_LINE, _MARK, _GREY = CYCLE[0], CYCLE[1], "#7a7a7a"
+Rows = Sequence[dict[str, Any]]
 
 
 def draw(measured: Measured) -> list[tuple[str, str]]:
     """SVG and caption of each picture."""
-    pictures: list[tuple[Callable[[Axes, Measured], None], str]] = [
+    pictures = [
         (_ridge, "Log-loss on held-out samples against the ridge, with standard errors; the chosen "
          "ridge is marked."),
         (_curve, "Error on held-out samples against the number of samples learnt from, the power "
@@ -32,21 +39,17 @@ def draw(measured: Measured) -> list[tuple[str, str]]:
         (_eigenvalues, "Eigenvalues of the features' correlations; independent features would stay "
          "below the line."),
     ]  # fmt: skip
-    return [(_svg(make, measured, i), caption) for i, (make, caption) in enumerate(pictures)]
+    return [(_svg(make(measured), i), caption) for i, (make, caption) in enumerate(pictures)]
 
 
-def _svg(make: Callable[[Axes, Measured], None], measured: Measured, number: int) -> str:
+def _svg(panel: Panel, number: int) -> str:
     """The picture without what only a file of its own needs."""
     import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
 
     buffer = io.StringIO()
-    with house_style(), mpl.rc_context({"svg.hashsalt": f"picture-{number}"}):
-        figure = Figure(figsize=(3.6, 2.6), layout="constrained")
-        make(figure.subplots(), measured)
-        canvas = FigureCanvasSVG(figure)
-        canvas.print_svg(buffer, metadata={"Date": None})  # type: ignore[no-untyped-call]
+    figure = render_matplotlib(Picture((panel,), height=2.6))
+    with style(), mpl.rc_context({"svg.hashsalt": f"picture-{number}"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
@@ -57,58 +60,51 @@ def _svg(make: Callable[[Axes, Measured], None], measured: Measured, number: int
         r'(<svg[^>]*?)\sheight="[^"]*"', r"\1", text, count=1), count=1)  # fmt: skip
 
 
-def _ridge(ax: Axes, measured: Measured) -> None:
-    rows = measured.tables["ridge"]
-    x = [row["ridge"] for row in rows]
-    y, doubt = [row["score"] for row in rows], [row["standard_error"] for row in rows]
-    ax.errorbar(x, y, doubt, color=_LINE, marker="o", markersize=4, capsize=2)
-    ax.axvline(measured.numbers["ridge"], color=_MARK, linestyle="--")
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set(xlabel="ridge λ", ylabel="log-loss, held out")
+def _points(rows: Rows, x: str, y: str, **look: Any) -> Trace:
+    """Symbols with standard errors where the rows have them."""
+    bars = numbers(row["standard_error"] for row in rows if "standard_error" in row)
+    xs, ys = (numbers(row[name] for row in rows) for name in (x, y))
+    return Trace(xs, ys, bars, **{"kind": "symbols", "marker": "circle", "colour": _LINE} | look)
 
 
-def _curve(ax: Axes, measured: Measured) -> None:
-    v = measured.numbers
-    rows, ahead = measured.tables["learning_curve"], measured.tables["forecast"]
-    ax.errorbar(
-        [row["n"] for row in rows], [row["error"] for row in rows],
-        [row["standard_error"] for row in rows], color=_LINE, marker="o", markersize=4,
-        linestyle="none", capsize=2, label="measured",
-    )  # fmt: skip
-    n = np.geomspace(rows[0]["n"], ahead[-1]["n_samples"], 100)
+def _ridge(measured: Measured) -> Panel:
+    line = _points(measured.tables["ridge"], "ridge", "score", kind="line")
+    mark = Mark(measured.numbers["ridge"], dash="dash", colour=_MARK)
+    x, y = Axis("ridge *λ*", "log"), Axis("log-loss, held out", "log")
+    return Panel((line,), x, y, (mark,))
+
+
+def _curve(measured: Measured) -> Panel:
+    v, rows = measured.numbers, measured.tables["learning_curve"]
+    ahead = measured.tables["forecast"]
     last, b, c = ahead[-1], v["forecast_exponent"], v["forecast_floor"]
-    a = (last["value"] - c) * last["n_samples"] ** b
-    ax.plot(n, a * n**-b + c, color=_LINE, label="power law")
-    x = [row["n_samples"] for row in ahead]
-    ax.fill_between(
-        x, [row["low"] for row in ahead], [row["high"] for row in ahead], color=_SHADE, alpha=0.5,
-        label="9 of 10 fits",
-    )  # fmt: skip
-    ax.set_xscale("log")
-    ax.set_ylim(bottom=0)
-    ax.set(xlabel="samples learnt from", ylabel="error, held out")
-    ax.legend()
+    n = np.geomspace(rows[0]["n"], last["n_samples"], 100)
+    law = (last["value"] - c) * (n / last["n_samples"]) ** -b + c
+    low, high, future = (
+        numbers(row[name] for row in ahead) for name in ("low", "high", "n_samples")
+    )
+    middle = numbers((a + b) / 2 for a, b in zip(low, high, strict=True))
+    half = numbers((b - a) / 2 for a, b in zip(low, high, strict=True))
+    traces = (
+        Trace(numbers(n), numbers(law), colour=_LINE, label="power law"),
+        Trace(future, middle, half, kind="band", colour=_LINE, label="9 of 10 fits"),
+        _points(rows, "n", "error", label="measured"),
+    )
+    x, y = Axis("samples learnt from", "log"), Axis("error, held out", low=0.0)
+    return Panel(traces, x, y, legend=Legend())
 
 
-def _calibration(ax: Axes, measured: Measured) -> None:
+def _calibration(measured: Measured) -> Panel:
     rows = measured.tables["calibration"]
-    low = min(min(row["confidence"], row["accuracy"]) for row in rows)
-    ax.plot([low, 1], [low, 1], color="#7a7a7a", linestyle="--")
-    ax.errorbar(
-        [row["confidence"] for row in rows], [row["accuracy"] for row in rows],
-        [row["standard_error"] for row in rows], color=_LINE, marker="o", markersize=4,
-        linestyle="none", capsize=2,
-    )  # fmt: skip
-    ax.set(xlabel="probability given", ylabel="share that is right")
+    ends = (min(min(row["confidence"], row["accuracy"]) for row in rows), 1.0)
+    line = Trace(ends, ends, colour=_GREY, dash="dash")
+    points = _points(rows, "confidence", "accuracy")
+    return Panel((line, points), Axis("probability given"), Axis("share that is right"))
 
 
-def _eigenvalues(ax: Axes, measured: Measured) -> None:
+def _eigenvalues(measured: Measured) -> Panel:
     rows = [row for row in measured.tables["eigenvalues"] if row["eigenvalue"] > 1e-6]
-    ax.plot(
-        [row["rank"] for row in rows], [row["eigenvalue"] for row in rows], color=_LINE, marker="o",
-        markersize=3, linestyle="none",
-    )  # fmt: skip
-    ax.axhline(measured.numbers["noise_edge"], color=_MARK, linestyle="--")
-    ax.set_yscale("log")
-    ax.set(xlabel="direction", ylabel="eigenvalue")
+    points = _points(rows, "rank", "eigenvalue", size=0.8)
+    edge = (measured.numbers["noise_edge"],) * 2
+    line = Trace((points.x[0], points.x[-1]), edge, colour=_MARK, dash="dash")
+    return Panel((points, line), Axis("direction"), Axis("eigenvalue", "log"))
