@@ -47,7 +47,7 @@ def compare(name: str, X: Any, y: Any) -> list[dict[str, Any]]:
             found = measure(pipe, X, y, SIZES, 5, 0, None)
         seen = slice(0, min(SEEN, len(found.sizes) - 1))
         Z = described_features(pipe, X, y)
-        d, k, least = Z.shape[1], np.unique(y).size, 0.5 / found.n_held_out
+        d, k, least = Z.shape[1], np.unique(y).size, 0.5 / found.fold.size
         law = fit_power_law(found.sizes[seen], found.folds[seen], least)
         teacher, estimator = matching_theory(pipe, k, d)
         alphas = found.sizes / d

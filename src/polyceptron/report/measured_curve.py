@@ -1,10 +1,12 @@
-"""The error of a classifier on data by cross-validation, at growing numbers of training samples."""
+"""The error of a classifier on samples it has not seen, at growing numbers of training samples."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +15,29 @@ from polyceptron.errors import InvalidInput
 from polyceptron.rows import Status
 
 Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
 
 
-class MeasuredErrors(NamedTuple):
-    """Training sizes (s,), errors (s, folds) with NaN where a fit failed, training errors (s,)."""
+@dataclass(frozen=True)
+class MeasuredErrors:
+    """Training sizes (s,), and of the N samples held out, fold after fold, how they fared.
 
-    sizes: NDArray[np.int64]
-    folds: Array
+    `wrong` (s, N) is 0 or 1 with NaN where a fit failed, `fold` (N,) the number of its fold,
+    `training` (s, folds) the error on the samples learnt from, `chances` (N, k) the probabilities
+    given at the largest size, if they were asked for.
+    """
+
+    sizes: Whole
+    wrong: Array
+    fold: Whole
     training: Array
-    n_held_out: int  # in all folds together
+    chances: Array
+
+    @property
+    def folds(self) -> Array:
+        """The error of each fold, (s, folds)."""
+        each = [self.wrong[:, self.fold == i].mean(1) for i in range(self.fold.max() + 1)]
+        return np.stack(each, axis=1)
 
     @property
     def errors(self) -> Array:
@@ -39,7 +55,7 @@ class MeasuredErrors(NamedTuple):
                     "n_samples": int(n),
                     "generalisation_error": float(good.mean()),
                     "uncertainty": float(spread),
-                    "training_error": float(training),
+                    "training_error": float(np.nanmean(training)),
                     "folds": int(good.size),
                     "status": Status.OK if good.size == fold.size else Status.TOLERANCE_NOT_MET,
                 }
@@ -48,25 +64,93 @@ class MeasuredErrors(NamedTuple):
 
 
 def measure(
-    clf: Any, X: Any, y: Any, train_sizes: Any, cv: Any, random_state: Any, n_jobs: int | None
+    clf: Any,
+    X: Array,
+    y: NDArray[Any],
+    train_sizes: Any = None,
+    cv: Any = 5,
+    random_state: Any = 0,
+    n_jobs: int | None = None,
+    *,
+    chances: bool = False,
+    say: Callable[[str], None] = lambda text: None,
 ) -> MeasuredErrors:
-    """`sklearn.model_selection.learning_curve`, sizes at which nothing could be fitted left out."""
-    from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
-    from sklearn.model_selection import StratifiedKFold, learning_curve
+    """Fit parts of the training samples of each fold, each part in the next, every class in it.
+
+    `train_sizes` are counts, or shares of the largest that there is. Sizes at which nothing could
+    be fitted (one class only, say) are left out.
+    """
+    from joblib import Parallel, delayed
+    from sklearn.model_selection import StratifiedKFold, check_cv
+    from sklearn.utils import check_random_state
 
     if isinstance(cv, int):
         cv = StratifiedKFold(cv, shuffle=True, random_state=random_state)
-    sizes = np.geomspace(0.1, 1.0, 6) if train_sizes is None else np.asarray(train_sizes)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        warnings.simplefilter("ignore", FitFailedWarning)
-        warnings.filterwarnings("ignore", message="Scoring failed")
-        warnings.filterwarnings("ignore", message=".*test scores are non-finite")
-        counts, train, test = learning_curve(
-            clf, X, y, train_sizes=sizes, cv=cv, shuffle=True, random_state=random_state,
-            n_jobs=n_jobs, error_score=np.nan,
-        )  # fmt: skip
-    kept = np.isfinite(test).any(1)  # not so when so few samples hold one class only
+    splits = list(check_cv(cv, y, classifier=True).split(X, y))
+    sizes = _sizes(train_sizes, min(len(train) for train, _ in splits))
+    rng = check_random_state(random_state)
+    orders = [train[_growing(y[train], rng)] for train, _ in splits]
+    work = (
+        delayed(_one_fold)(clf, X, y, order, test, sizes, chances)
+        for order, (_, test) in zip(orders, splits, strict=True)
+    )
+    found = []
+    for one in Parallel(n_jobs=n_jobs, return_as="generator")(work):
+        found.append(one)
+        say(f"measuring the learning curve, {len(found)} of {len(splits)} parts done")
+    wrong, training, given = (list(part) for part in zip(*found, strict=True))
+    held_out = np.repeat(np.arange(len(splits)), [test.size for _, test in splits])
+    everything = np.concatenate(wrong, axis=1)
+    kept = np.isfinite(everything).any(1)
     if not kept.any():
         raise InvalidInput("the classifier could not be fitted at any of the training sizes")
-    return MeasuredErrors(counts[kept], 1 - test[kept], 1 - np.nanmean(train[kept], axis=1), len(X))
+    return MeasuredErrors(
+        sizes[kept], everything[kept], held_out, np.stack(training, 1)[kept], np.concatenate(given)
+    )
+
+
+def _one_fold(
+    clf: Any, X: Array, y: NDArray[Any], order: Whole, test: Whole, sizes: Whole, chances: bool
+) -> tuple[Array, Array, Array]:
+    """Mistakes on the test samples (s, t), errors on those learnt from (s,), chances (t, k)."""
+    from sklearn.base import clone
+    from sklearn.exceptions import ConvergenceWarning
+
+    classes = np.unique(y)
+    wrong = np.full((sizes.size, test.size), np.nan)
+    training = np.full(sizes.size, np.nan)
+    given = np.zeros((test.size, classes.size))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for row, size in enumerate(sizes):
+            part = order[:size]
+            try:
+                fit = clone(clf).fit(X[part], y[part])
+            except ValueError:  # so few samples hold one class only
+                continue
+            wrong[row] = fit.predict(X[test]) != y[test]
+            training[row] = np.mean(fit.predict(X[part]) != y[part])
+            if chances and size == sizes[-1]:
+                given[:, np.searchsorted(classes, fit.classes_)] = fit.predict_proba(X[test])
+    return wrong, training, given
+
+
+def _sizes(given: Any, most: int) -> Whole:
+    """Counts, from counts or from shares of `most`."""
+    sizes = np.geomspace(0.1, 1.0, 6) if given is None else np.atleast_1d(np.asarray(given))
+    shares = sizes.dtype.kind == "f"
+    if sizes.dtype.kind not in "iuf" or sizes.size == 0 or not (
+        (sizes > 0) & (sizes <= (1 if shares else most))
+    ).all():  # fmt: skip
+        raise InvalidInput(
+            f"training sizes are counts from 1 to {most} or shares above 0 up to 1.0, got {given}"
+        )
+    counts = np.maximum(sizes * most, 1) if shares else sizes
+    return np.unique(counts.astype(np.int64))
+
+
+def _growing(y: NDArray[Any], rng: np.random.RandomState) -> Whole:
+    """An order of the samples that begins with one of each class and is random else."""
+    order = rng.permutation(y.size)
+    first = order[np.unique(y[order], return_index=True)[1]]
+    return np.concatenate([first, order[~np.isin(order, first)]])

@@ -136,10 +136,10 @@ def predicted_curve(
     d = Z.shape[1]
     teacher, estimator = matching_theory(clf, k, d)
     found = measure(clf, X, y, train_sizes, cv, random_state, n_jobs)
-    least = 0.5 / found.n_held_out
+    least = 0.5 / found.fold.size
+    points = found.points()
     alphas = found.sizes / d
     model = fit_model(Z, y, teacher, estimator, alphas, found.errors, least)
-    points = found.points()
     folds = [point.pop("folds") for point in points]
     common = {"n_classes": k, "estimator": estimator.name, "dimension": d}
     ridge = {"ridge": estimator.ridge} if isinstance(estimator, ERM) else {}

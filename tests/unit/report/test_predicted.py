@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, learning_curve
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -19,6 +19,7 @@ from polyceptron.algorithms.erm import fit_erm
 from polyceptron.errors import InvalidInput
 from polyceptron.model import ERM, BayesOptimal, Teacher
 from polyceptron.report.described import matching_theory
+from polyceptron.report.measured_curve import measure
 from polyceptron.report.power_law import fit_power_law
 from polyceptron.report.predicted import predicted_curve
 from polyceptron.theory import erm_fixed_point
@@ -189,3 +190,20 @@ def test_training_sizes_that_fail_are_left_out():
         )
     measured = curve.frame[curve.frame.source == "measured"]
     assert list(measured.n_samples) == [90]
+
+
+def test_the_measured_curve_is_that_of_scikit_learn_where_every_sample_is_learnt_from():
+    X, y = load_iris(return_X_y=True)
+    X, y = X[:148], y[:148]  # four folds of one size
+    clf, cv = LogisticRegression(C=0.1), KFold(4, shuffle=True, random_state=1)
+    found = measure(clf, X, y, [0.3, 1.0], cv, chances=True)
+    assert found.sizes.tolist() == [33, 111]
+    _, train, test = learning_curve(clf, X, y, train_sizes=[1.0], cv=cv)
+    np.testing.assert_allclose(found.folds[1], 1 - test[0])
+    np.testing.assert_allclose(found.training[1], 1 - train[0])
+    chances = cross_val_predict(clf, X, y, cv=cv, method="predict_proba")
+    held_out = np.concatenate([part for _, part in cv.split(X)])
+    np.testing.assert_allclose(found.chances, chances[held_out], atol=1e-4)
+    for sizes in ([0.0], [1.5], [200], [], ["half"]):
+        with pytest.raises(InvalidInput, match="counts from 1 to 111 or shares"):
+            measure(clf, X, y, sizes, cv)

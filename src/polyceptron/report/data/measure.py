@@ -7,7 +7,6 @@ training set growing parts of it.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from polyceptron.algorithms.separable import is_separable
 from polyceptron.errors import InvalidInput
 from polyceptron.model import Teacher
 from polyceptron.report.data.table import Table
+from polyceptron.report.measured_curve import measure as measure_errors
 from polyceptron.report.power_law import fit_power_law
 from polyceptron.theory import fixed_points
 
@@ -140,28 +140,15 @@ def _learning_curve(
     say: Callable[[str], None],
 ) -> dict[str, Any]:  # fmt: skip
     """Held-out errors at growing training sizes, the forecast, and the calibration at the last."""
-    from sklearn.model_selection import StratifiedKFold
-
     from polyceptron.algorithms.classifiers import ERMClassifier
 
     n, k = numbers["n"], numbers["k"]
     folds = min(_FOLDS, int(np.bincount(y).min()))
-    rng = np.random.default_rng(seed)
     whole = n - math.ceil(n / folds)
-    sizes = np.unique(np.geomspace(max(4 * k, whole / 10), whole, _SIZES).astype(int))
+    sizes = np.geomspace(max(4 * k, whole / 10), whole, _SIZES).astype(int)
     sizes = sizes[sizes <= whole]
-    wrong, chances = np.zeros((sizes.size, n)), np.zeros((n, k))
-    splits = list(StratifiedKFold(folds, shuffle=True, random_state=seed).split(A, y))
-    for number, (train, test) in enumerate(splits):
-        say(f"measuring the learning curve, part {number + 1} of {folds}")
-        order = _growing(y[train], rng)
-        for row, size in enumerate(sizes):
-            part = train[order[: min(int(size), train.size)]]
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                fit = ERMClassifier().fit(A[part], y[part])
-            wrong[row, test] = fit.predict(A[test]) != y[test]
-        chances[np.ix_(test, fit.classes_)] = fit.predict_proba(A[test])
+    found = measure_errors(ERMClassifier(), A, y, sizes, folds, seed, chances=True, say=say)
+    sizes, wrong = found.sizes, found.wrong
     ahead = np.array([n, 2 * n, 10 * n])
     law = fit_power_law(sizes, wrong, 0.5 / n, seed)
     values, (low, high) = law(ahead), law.band(ahead)
@@ -177,32 +164,23 @@ def _learning_curve(
         for x, *rest in zip(ahead, values, low, high, strict=True)
     ]
     tables["forecast"] = futures
-    found: dict[str, Any] = {
+    said: dict[str, Any] = {
         "folds": folds, "training_size": int(sizes[-1]), "error": float(error[-1]),
         "error_se": _binomial(float(error[-1]), n), "first_size": int(sizes[0]),
         "first_error": float(error[0]), "guess_error": 1 - numbers["largest_share"],
         "forecast_floor": law.c, "forecast_exponent": law.b,
     }  # fmt: skip
     for name, future in zip(("now", "double", "tenfold"), futures, strict=True):
-        found[f"error_{name}"] = future["value"]
-        found[f"error_{name}_low"], found[f"error_{name}_high"] = future["low"], future["high"]
-        found[f"n_{name}"] = future["n_samples"]
-    return found | _calibration(chances, y, wrong[-1], tables)
+        said[f"error_{name}"] = future["value"]
+        said[f"error_{name}_low"], said[f"error_{name}_high"] = future["low"], future["high"]
+        said[f"n_{name}"] = future["n_samples"]
+    return said | _calibration(found.chances, wrong[-1], tables)
 
 
-def _growing(y: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """An order of the samples that begins with one of each class and is random else."""
-    order = rng.permutation(y.size)
-    first = [int(order[(y[order] == label).argmax()]) for label in np.unique(y)]
-    return np.array([*first, *[i for i in order if i not in set(first)]])
-
-
-def _calibration(
-    chances: Array, y: NDArray[np.int64], wrong: Array, tables: dict[str, Any]
-) -> dict[str, Any]:
+def _calibration(chances: Array, wrong: Array, tables: dict[str, Any]) -> dict[str, Any]:
     """How often the class is right that a fit is so sure of, in bins of equal size."""
     sure, hit = chances.max(1), 1 - wrong
-    bins = np.array_split(np.argsort(sure), min(_BINS, max(1, y.size // 10)))
+    bins = np.array_split(np.argsort(sure), min(_BINS, max(1, wrong.size // 10)))
     tables["calibration"] = [
         {
             "confidence": float(sure[part].mean()), "accuracy": float(hit[part].mean()),
@@ -221,8 +199,8 @@ def _calibration(
     gap = float(sure.mean() - hit.mean())
     return {
         "confidence": float(sure.mean()), "accuracy": float(hit.mean()), "confidence_gap": gap,
-        "accuracy_se": _binomial(float(hit.mean()), y.size),
-        "calibration_error": sum(gaps) / y.size, "calibration_noise": sum(noise) / y.size,
+        "accuracy_se": _binomial(float(hit.mean()), wrong.size),
+        "calibration_error": sum(gaps) / wrong.size, "calibration_noise": sum(noise) / wrong.size,
     }  # fmt: skip
 
 
