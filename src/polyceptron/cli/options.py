@@ -156,40 +156,34 @@ def build_teacher(
 
 def build_estimator(name: str, ridge: str) -> Estimator:
     """One estimator; a ridge given to one that takes none is refused, unless it is 0 or optimal."""
-    from polyceptron.model import make_estimator
+    from polyceptron.model import make_estimator, takes_ridge
 
     value = read_ridge(ridge)
-    if not takes_ridge(name):
-        if value not in (0, "optimal"):
-            raise InvalidInput(f"{name} takes no ridge, got --ridge {ridge}")
-        return make_estimator(name)
-    return make_estimator(name, value)
+    plain = make_estimator(name)
+    if takes_ridge(name):
+        return make_estimator(name, value)
+    if value not in (0, "optimal"):
+        raise InvalidInput(f"{name} takes no ridge, got --ridge {ridge}")
+    return plain
 
 
 def build_estimators(names: list[str], ridges: list[str]) -> list[Estimator]:
     """Every estimator named, at every ridge given ("optimal" or a number; default optimal)."""
-    from polyceptron.model import make_estimator
+    from polyceptron.model import make_estimator, takes_ridge
 
     values: list[float | str] = []
     for text in ridges:
         values += [text] if text == "optimal" else list(parse_numbers(text, "--ridge", log=True))
     estimators: list[Estimator] = []
     for name in names:
+        plain = make_estimator(name)
         if takes_ridge(name):
             estimators += [make_estimator(name, ridge) for ridge in values or ["optimal"]]
         elif values and len(names) == 1:
             raise InvalidInput(f"{name} takes no ridge, got --ridge {ridges[0]}")
         else:
-            estimators.append(make_estimator(name))
+            estimators.append(plain)
     return estimators
-
-
-def takes_ridge(name: str) -> bool:
-    """Whether the estimator of this name has a ridge."""
-    from polyceptron.model import make_estimator
-
-    loss = getattr(make_estimator(name), "loss", None)
-    return loss is not None and not loss.scale_free
 
 
 def read_ridge(text: str) -> float | str:

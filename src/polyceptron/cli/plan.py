@@ -44,11 +44,13 @@ def plan(
 
     polyceptron plan --classes 3 --samples 5000 --dimension 1000
     """
+    from polyceptron.model import takes_ridge
+
     check_outputs(csv)
     teacher = options.build_teacher(model, classes, prior, noise, features, default=3)
     given = estimator or list(options.registered_names()["estimators"])
     specs = [
-        options.build_estimator(name, ridge if estimator or options.takes_ridge(name) else "0")
+        options.build_estimator(name, ridge if estimator or takes_ridge(name) else "0")
         for name in given
     ]
     problem = options.describe_teacher(teacher)

@@ -14,6 +14,7 @@ from polyceptron.model.estimators import (
     Estimator,
     estimator_names,
     make_estimator,
+    takes_ridge,
 )
 from polyceptron.model.features import FEATURES, Spectrum, as_spectrum
 from polyceptron.model.law import Hats, Law
@@ -73,4 +74,5 @@ __all__ = [
     "finite_prior",
     "make_estimator",
     "make_teacher",
+    "takes_ridge",
 ]

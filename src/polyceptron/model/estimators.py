@@ -75,6 +75,11 @@ def estimator_names() -> tuple[str, ...]:
     return (BayesOptimal.name, *LOSSES.names)
 
 
+def takes_ridge(name: str) -> bool:
+    """Whether what has this name is fitted with a ridge: a loss that is not a limit of ridge 0."""
+    return name.replace("_", "-") in LOSSES.names and not as_loss(name).scale_free
+
+
 def make_estimator(name: Any, ridge: Any = None) -> Estimator:
     """An estimator from the columns of a row: estimator, ridge.
 

@@ -103,11 +103,6 @@ def _is_noise(kind: str, level: float, n_classes: int) -> bool:
     return True
 
 
-def takes_ridge(name: str) -> bool:
-    """Whether an estimator has a ridge: a loss that is not a limit of ridge 0."""
-    return name in LOSS_NAMES and not LOSSES.read(name).scale_free
-
-
 def quick_first(names: tuple[str, ...]) -> list[str]:
     """The estimators in the order of their cost."""
     return sorted(names, key=lambda name: _BY_COST.index(name) if name in _BY_COST else 9)

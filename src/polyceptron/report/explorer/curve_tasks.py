@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model import AnyTeacher
+from polyceptron.model import AnyTeacher, takes_ridge
 from polyceptron.report.explorer.choices import (
     BAYES,
     is_closed_form,
     is_tabled,
     quick_first,
-    takes_ridge,
 )
 from polyceptron.report.explorer.page_settings import PageSettings, make_settings
 from polyceptron.rows import json_ready

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from polyceptron.report.explorer.choices import AMP, BAYES, SPECTRA, takes_ridge, words_for
+from polyceptron.model import takes_ridge
+from polyceptron.report.explorer.choices import AMP, BAYES, SPECTRA, words_for
 from polyceptron.report.explorer.controls import level_words
 from polyceptron.report.explorer.curve_tasks import Row, fold_tolerance, tolerance
 from polyceptron.report.explorer.page_settings import PageSettings

@@ -18,6 +18,7 @@ from polyceptron.model import (
     Perceptron,
     Teacher,
     make_estimator,
+    takes_ridge,
 )
 from polyceptron.report.explorer.choices import (
     CHOICES,
@@ -27,7 +28,6 @@ from polyceptron.report.explorer.choices import (
     NO_NOISE,
     SPECTRA,
     noise_name,
-    takes_ridge,
 )
 
 GAUSSIAN = "gaussian"

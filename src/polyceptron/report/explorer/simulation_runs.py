@@ -8,7 +8,8 @@ from typing import Any
 
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.instance_averages import Average
-from polyceptron.report.explorer.choices import AMP, takes_ridge
+from polyceptron.model import takes_ridge
+from polyceptron.report.explorer.choices import AMP
 from polyceptron.report.explorer.curve_tasks import Row, spaced, tolerance
 from polyceptron.report.explorer.page_settings import PageSettings
 from polyceptron.rows import json_ready
