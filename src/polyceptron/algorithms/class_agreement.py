@@ -18,15 +18,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
-from scipy.stats import qmc
 
 from polyceptron.model.differences import difference_basis
 from polyceptron.numerics.estimate import from_replicates
+from polyceptron.numerics.qmc import uniform_replicates
 from polyceptron.theory.generalisation import generalisation_error
 
 Array = NDArray[np.float64]
@@ -145,12 +144,7 @@ def root(covariance: Array) -> Array:
 @lru_cache(maxsize=8)
 def _normal_points(dimension: int, log2_points: int, seed: int) -> tuple[Array, ...]:
     """Independent scramblings of a Sobol sequence, mapped to normal numbers (points, dim)."""
-    children = np.random.SeedSequence(seed).spawn(_REPLICATES)
-    samples: list[Any] = [
-        qmc.Sobol(dimension, rng=np.random.default_rng(child)).random_base2(log2_points)
-        for child in children
-    ]
-    return tuple(ndtri(np.clip(u, 2.0**-54, 1 - 2.0**-53)) for u in samples)
+    return tuple(ndtri(uniform_replicates(dimension, log2_points, seed, _REPLICATES)))
 
 
 def _line_agreement(points: Array, factors: tuple[Array, Array, Array]) -> Array:

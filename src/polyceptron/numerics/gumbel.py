@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import math
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import PPoly, make_interp_spline
 from scipy.special import wrightomega
 
 from polyceptron.numerics.mills import log_cdf_and_mills, mills_slope
+
+if TYPE_CHECKING:
+    from scipy.interpolate import PPoly
 
 Array = NDArray[np.float64]
 _LOW, _HIGH = 12.0, 45.0  # units of √(1 + s²) to the left, decay lengths to the right
@@ -120,6 +122,11 @@ class UtilityTable:
 
 def _quintic(y: Array, values: Array) -> PPoly:
     """The quintic spline through values (n, ...) as polynomials: cheaper to read than B-splines."""
+    from scipy.interpolate import (
+        PPoly,
+        make_interp_spline,
+    )  # loads slowly, and most answers do without
+
     spline = make_interp_spline(y, values, k=5)
     powers = [spline(y[:-1], nu=m) / math.factorial(m) for m in range(5, -1, -1)]
     return PPoly(np.stack(powers), y)

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import qmc
 
 Array = NDArray[Any]
 
@@ -25,6 +24,8 @@ def uniform_replicates(
     dimension: int, log2_points: int, seed: int, n_replicates: int = N_REPLICATES
 ) -> Array:
     """Scrambled Sobol points strictly inside the unit cube, (replicates, 2**log2_points, dim)."""
+    from scipy.stats import qmc  # loads slowly, and most answers do without
+
     children = np.random.SeedSequence(seed).spawn(n_replicates)
     points = np.stack(
         [

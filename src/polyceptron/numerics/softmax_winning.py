@@ -18,7 +18,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import map_coordinates, spline_filter1d
 
 from polyceptron.numerics.gumbel import utility_table
 
@@ -41,6 +40,8 @@ def three_softmax(gaps: Array, s: float) -> tuple[Array, Array]:
 
 
 def _read(spline: Array, place: Array) -> Array:
+    from scipy.ndimage import map_coordinates  # loads slowly, and most answers do without
+
     return np.asarray(
         map_coordinates(spline, place, order=5, prefilter=False, mode="mirror"), dtype=float
     )
@@ -89,4 +90,6 @@ def _coefficients(x: Array, s: float) -> Array:
 
 def _filtered(values: Array) -> Array:
     """Coefficients of the splines through the columns of values (grid, n)."""
+    from scipy.ndimage import spline_filter1d
+
     return np.asarray(spline_filter1d(values, order=5, axis=0, mode="mirror"), dtype=float)
