@@ -267,7 +267,7 @@ MUTATIONS = [
     ),
     Mutation(
         "Bayes, correlated features: sθ or s",
-        "theory/bayes_optimal/weights_table.py",
+        "theory/bayes_optimal/gaussian_weights.py",
         "self.power, self.fraction = teacher.features.power,",
         "self.power, self.fraction = teacher.features.eigenvalues,",
         f"{SPECTRA}::test_bayes_depends_on_the_products_alone_and_a_ridge_does_not",

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from polyceptron.model import AnyTeacher
 from polyceptron.numerics.estimate import student_quantile
 from polyceptron.theory.bayes_optimal.channel_table import Index, channel_table
-from polyceptron.theory.bayes_optimal.weights_table import GaussianWeights, weights_table
+from polyceptron.theory.bayes_optimal.gaussian_weights import GaussianWeights
+from polyceptron.theory.bayes_optimal.weights_table import weights_table
 from polyceptron.theory.generalisation import angle, error_from_angle, error_on_labels
 from polyceptron.theory.weights.entropy import row_entropy
 

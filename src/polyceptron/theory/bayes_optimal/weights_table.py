@@ -2,7 +2,7 @@
 
 Column 0 is the mean over replicates, columns 1 to R the replicates themselves.
 
-    Gaussian      closed form
+    Gaussian      closed form (`gaussian_weights.py`)
     finite        ln v on panels in x = √q̂, up to where v is negligible: v falls as exp(−q̂δ²/8)/√q̂,
                   δ the smallest distance of two rows, and is continued so; ±1 weights have a table
                   with panels of its own (`weights/sign_table.py`)
@@ -15,6 +15,7 @@ Column 0 is the mean over replicates, columns 1 to R the replicates themselves.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from typing import Any
 
@@ -26,6 +27,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher
 from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
 from polyceptron.theory.bayes_optimal.channel_table import Index, at, with_mean
+from polyceptron.theory.bayes_optimal.gaussian_weights import GaussianWeights
 from polyceptron.theory.weights.entropy import row_entropy
 from polyceptron.theory.weights.posterior import (
     residual_variance,
@@ -40,37 +42,7 @@ Array = NDArray[Any]
 _LAST = 1e8  # q̂ of the last panel of a continuous prior: beyond, its tilted law loses digits
 
 
-class GaussianWeights:
-    """v = ⟨p/(1 + q̂p)⟩, ψ = −(r/2)⟨ln(1 + q̂p)⟩ with p = sθ over the features' spectrum.
-
-    Whitened, only the products sθ matter; independent features have p = 1.
-    """
-
-    n_replicates = 0
-
-    def __init__(self, teacher: AnyTeacher) -> None:
-        self.teacher = teacher
-        self.power, self.fraction = teacher.features.power, teacher.features.fraction
-
-    def __call__(self, q_hat: Array, column: Index) -> tuple[Array, Array]:
-        if len(self.power) == 1 and self.teacher.features.isotropic:
-            return 1 / (1 + q_hat), -0.5 * self.teacher.reduced_rank * np.log1p(q_hat)
-        seen = q_hat[..., None] * self.power
-        v = (self.power / (1 + seen)) @ self.fraction
-        return v, -0.5 * self.teacher.reduced_rank * (np.log1p(seen) @ self.fraction)
-
-    def variance(self, q_hat: Array) -> Array:
-        """v alone."""
-        if self.teacher.features.isotropic:
-            return np.asarray(1 / (1 + q_hat))
-        return np.asarray((self.power / (1 + q_hat[..., None] * self.power)) @ self.fraction)
-
-    def error(self, q_hat: float) -> float:
-        """Nothing is lost."""
-        return 0.0
-
-
-class PanelWeights:
+class PanelWeights(ABC):
     """v and ψ of a prior that is not Gaussian; build with `weights_table`."""
 
     edges: list[float]
@@ -88,33 +60,33 @@ class PanelWeights:
 
     # The coordinate of the panels, and what is proxied in it.
 
+    @abstractmethod
     def coordinate(self, q_hat: Array) -> Array:
         """x at q̂."""
-        raise NotImplementedError
 
+    @abstractmethod
     def proxied(self, x: Array) -> Array:
         """(p, columns): ln v, or v(1 + q̂)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def variance(self, x: Array, proxied: Array) -> Array:
         """v from what is proxied."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rate(self, x: Array) -> Array:
         """dq̂/dx."""
-        raise NotImplementedError
 
+    @abstractmethod
     def relative_error(self, proxy: ChebyshevProxy) -> float:
         """That of v, from what the panel's coefficients leave."""
-        raise NotImplementedError
 
+    @abstractmethod
     def beyond(self, q_hat: Array, column: Index) -> tuple[Array, Array]:
         """v and ψ past the last panel."""
-        raise NotImplementedError
 
+    @abstractmethod
     def tolerance(self, low: float, high: float) -> float:
         """What to ask of a deterministic panel."""
-        raise NotImplementedError
 
     def error(self, q_hat: float) -> float:
         """Relative error of v at q̂ from panels and rules, sampling apart.
@@ -262,15 +234,11 @@ def weights_table(teacher: AnyTeacher, log2_points: int) -> WeightsTable:
     if teacher.prior.gaussian:
         return GaussianWeights(teacher)
     if not teacher.features.flat:
+        name = teacher.features.name  # cut where it spells out many levels
         raise InvalidInput(
-            f"the Bayes-optimal theory of correlated features ({short_name(teacher)}) is for "
-            f"gaussian weights, got the prior {teacher.prior.name!r}"
+            f"the Bayes-optimal theory of correlated features "
+            f"({name if len(name) < 60 else name[:57] + '...'}) is for gaussian weights, got the "
+            f"prior {teacher.prior.name!r}"
         )
     kind = ContinuousWeights if teacher.prior.support is None else FiniteWeights
     return kind(teacher, log2_points)
-
-
-def short_name(teacher: AnyTeacher) -> str:
-    """The features' name, cut where it spells out many levels."""
-    name = teacher.features.name
-    return name if len(name) < 60 else name[:57] + "..."

@@ -15,10 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.model.losses.additive import AdditivePull
 from polyceptron.theory.fields.averages import Array
-from polyceptron.theory.fields.levels import Utilities
-from polyceptron.theory.fields.sum_nodes import Losers, Window, gauss
+from polyceptron.theory.fields.sum_nodes import Contest, Losers, gauss
 
 Complex = NDArray[np.complex128]
 _REACH = 32.0  # twice the exponent at which a tail bound is believed to be nothing
@@ -41,19 +39,9 @@ class ModeSeries(NamedTuple):
     coefficients: Complex
 
 
-def label_series(
-    pull: AdditivePull,
-    utilities: Utilities,
-    C: Array,
-    edges: Window,
-    root: float,
-    n_losers: int,
-    width: float,
-    L: Array,
-    losers: Losers,
-    n: int,
-) -> ModeSeries:
-    """The series at levels C (c,) and L (c, l), P measured from n_losers times its floor."""
+def label_series(contest: Contest, L: Array, losers: Losers, n: int) -> ModeSeries:
+    """The series at L (c, l), P measured from n_losers times its floor."""
+    pull, utilities, width, root, n_losers, C, edges = contest
     low, high, _ = (edge[:, None] for edge in edges)
     base = n_losers * losers.floor
     most, least = (pull.label(root * edge - L).P for edge in (low, high))

@@ -32,6 +32,23 @@ class Window(NamedTuple):
     top: Array
 
 
+class Contest(NamedTuple):
+    """A label and n_losers others at levels C (c,): pull, utilities of some width, √q, window."""
+
+    pull: AdditivePull
+    utilities: Utilities
+    width: float
+    root: float
+    n_losers: int
+    C: Array
+    edges: Window
+
+    def part(self, rows: slice) -> Contest:
+        """Some of the levels."""
+        edges = Window(*(edge[rows] for edge in self.edges))
+        return self._replace(C=self.C[rows], edges=edges)
+
+
 def window(utilities: Utilities, C: Array, width: float, n_losers: int) -> Window:
     """Where label and losers are not negligible, in units of √q."""
     total = math.hypot(width, utilities.rho)
@@ -92,23 +109,14 @@ class Losers(NamedTuple):
     fourth: Array
 
 
-def loser_nodes(
-    pull: AdditivePull,
-    utilities: Utilities,
-    C: Array,
-    edges: Window,
-    root: float,
-    n_losers: int,
-    width: float,
-    L: Array,
-    n: int,
-) -> Losers:
-    """Nodes of one loser at levels C (c,) and L (c, l); n of them where p counts, in p itself.
+def loser_nodes(contest: Contest, L: Array, n: int) -> Losers:
+    """Nodes of one loser at L (c, l); n of them where p counts, in p itself.
 
     Below, where p is next to nothing, they follow the field: up to the turn of its factor F, up to
     the knee of p, and until p is a twentieth of its largest. Losers whose p alone is too much for
     the label are left out.
     """
+    pull, utilities, width, root, n_losers, C, edges = contest
     low, _, top = (edge[:, None] for edge in edges)
     floor = pull.loser(root * BOTTOM - L)[0]
     most = pull.label(root * low - L).P
@@ -141,29 +149,21 @@ def loser_nodes(
     return Losers(x, weight, p, a, hazard, highest, floor, mean, second, central, fourth)
 
 
-def held_range(
-    pull: AdditivePull,
-    utilities: Utilities,
-    C: Array,
-    edges: Window,
-    root: float,
-    n_losers: int,
-    width: float,
-) -> tuple[Array, Array]:
+def held_range(contest: Contest) -> tuple[Array, Array]:
     """The least and largest L (c,) that count at each level.
 
     At first with all losers at the bottom or all at the top; then where Bernstein's bounds on the
     law of their sum P leave a chance that P is what the label can meet.
     """
-    low, high, top = edges
-    N = n_losers
+    pull, root, N = contest.pull, contest.root, contest.n_losers
+    low, high, top = contest.edges
     least = _held(pull, root * low, np.full_like(low, BOTTOM * root), N)
     least = np.maximum(least, root * low)
     most = np.maximum(_held(pull, root * high, root * top, N), least + 1e-12)
-    rows = np.arange(len(C))
+    rows = np.arange(len(low))
     for _ in range(2):
         L = least[:, None] + (most - least)[:, None] * np.linspace(0, 1, _SCAN)
-        found = loser_nodes(pull, utilities, C, edges, root, N, width, L, 12)
+        found = loser_nodes(contest, L, 12)
         room = pull.label(root * low[:, None] - L).P - N * found.floor
         need = pull.label(root * high[:, None] - L).P - N * found.floor
         above, below = (np.maximum(x, 0.0) for x in (N * found.mean - room, need - N * found.mean))

@@ -25,13 +25,12 @@ import numpy as np
 from polyceptron.model.channels import Channel
 from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss
-from polyceptron.model.losses.additive import AdditivePull
 from polyceptron.theory.fields.averages import Array, Averages, Rule
-from polyceptron.theory.fields.levels import Levels, Utilities, utility_law, ways_to_win
+from polyceptron.theory.fields.levels import Levels, utility_law, ways_to_win
 from polyceptron.theory.fields.sum_modes import ModeSeries, label_series, modes
 from polyceptron.theory.fields.sum_nodes import (
+    Contest,
     Losers,
-    Window,
     gauss,
     held_range,
     loser_nodes,
@@ -71,20 +70,13 @@ def place(loss: Loss, channel: Channel, n_classes: int, law: Law, level: int) ->
         width, root, total = channel.width(law.residual), math.sqrt(law.q), np.zeros(6)
         for utilities, levels in ways_to_win(channel, n_classes, law, size.levels):
             edges = window(utilities, levels.C, width, r)
-            ends = held_range(pull, utilities, levels.C, edges, root, r, width)
+            contest = Contest(pull, utilities, width, root, r, levels.C, edges)
+            ends = held_range(contest)
             for start in range(0, len(levels.C), _CHUNK):
                 part = slice(start, start + _CHUNK)
-                total += _averaged(
-                    pull,
-                    utilities,
-                    Levels(*(field[part] for field in levels)),
-                    Window(*(edge[part] for edge in edges)),
-                    gauss(ends[0][part], ends[1][part], size.held),
-                    root,
-                    r,
-                    width,
-                    size,
-                )
+                held = gauss(ends[0][part], ends[1][part], size.held)
+                some = Levels(*(field[part] for field in levels))
+                total += _averaged(contest.part(part), some, held, size)
         mass = total[5:]
         M, Q, C, D, value, _ = total[:, None] / mass  # coarse nodes miss of all alike
         M, C, D = (part / (r * pull.scale) for part in (M, C, D / law.q))
@@ -95,23 +87,14 @@ def place(loss: Loss, channel: Channel, n_classes: int, law: Law, level: int) ->
     return rule
 
 
-def _averaged(
-    pull: AdditivePull,
-    utilities: Utilities,
-    levels: Levels,
-    edges: Window,
-    held: tuple[Array, Array],
-    root: float,
-    N: int,
-    width: float,
-    size: Size,
-) -> Array:
+def _averaged(contest: Contest, levels: Levels, held: tuple[Array, Array], size: Size) -> Array:
     """Sums over nodes of rM, rQ, rC, rqD, the loss and 1, (6,)."""
     L, step = held
-    n = size.modes if math.isinf(pull.largest) else size.modes_to_end
-    losers = loser_nodes(pull, utilities, levels.C, edges, root, N, width, L, 3 * n // 2 + 8)
-    series = label_series(pull, utilities, levels.C, edges, root, N, width, L, losers, n)
-    f = _loser_modes(utilities, levels, edges, root, losers, series, n)
+    N = contest.n_losers
+    n = size.modes if math.isinf(contest.pull.largest) else size.modes_to_end
+    losers = loser_nodes(contest, L, 3 * n // 2 + 8)
+    series = label_series(contest, L, losers, n)
+    f = _loser_modes(contest, levels, losers, series, n)
     one, fa, fpp, fop, fppa, fopa, fh, fhp, fha, fhpa = (f[..., i, :] for i in range(10))
     power = one ** (N - 2)
     pair, single, none = N * (N - 1) * power, N * power * one, power * one * one
@@ -140,31 +123,25 @@ def _averaged(
 
 
 def _loser_modes(
-    utilities: Utilities,
-    levels: Levels,
-    edges: Window,
-    root: float,
-    losers: Losers,
-    series: ModeSeries,
-    n: int,
+    contest: Contest, levels: Levels, losers: Losers, series: ModeSeries, n: int
 ) -> Array:
     """⟨function · e^{−(σ − im·angle)p̃}⟩ of one loser for m = 0..n: (c, l, 10, n + 1)."""
     x, p, a, h = losers.x, losers.p, losers.a, losers.hazard
     above = p - losers.floor[..., None]
-    op = root * x * p
+    op = contest.root * x * p
     functions = np.stack(
         [np.ones_like(p), a, p * p, op, p * p * a, op * a, h, h * p, h * a, h * p * a], -2
     )
     damped = losers.weight * np.exp(-series.sigma[..., None] * above)
     f = modes(damped, series.angle[..., None] * above, functions, n)
     # What the nodes miss of the mass that is kept is far below, where p is nothing.
-    C, top = levels.C[:, None], np.maximum(edges.top[:, None], losers.top)
-    middle = np.where(np.isfinite(C), C, 0.0) / max(utilities.rho, 1e-3)
+    C, top = levels.C[:, None], np.maximum(contest.edges.top[:, None], losers.top)
+    middle = np.where(np.isfinite(C), C, 0.0) / max(contest.utilities.rho, 1e-3)
     middle = np.clip(middle, losers.top, top)
     left = levels.below[:, None] - losers.weight.sum(-1)
     for low, high in ((losers.top, middle), (middle, top)):
         field, weight = gauss(low, high, 10)
-        F = utilities.losing(C[..., None], field)[0]
+        F = contest.utilities.losing(C[..., None], field)[0]
         left = left - (weight * F * np.exp(-0.5 * field**2)).sum(-1) / math.sqrt(2 * math.pi)
     f[..., 0, :] += left[..., None]
     return np.asarray(np.conj(f))
