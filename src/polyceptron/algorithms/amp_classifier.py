@@ -3,60 +3,31 @@
 The model is the paper's: labels are the argmax of linear fields with weights from a prior, here
 with noise of the labels, since real ones are never separable by construction. Class probabilities
 are those of the posterior: the channel's, at the mean and variance of the fields of a new sample.
-
-Features of data are correlated. With a Gaussian prior the posterior keeps the covariance of all
-weights (`principal`); with any other prior, or too many features for that, Algorithm 1 runs on
-features made fit for it (`compression`).
+`posterior_mean` has the two ways to the weights.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from polyceptron.algorithms.choose_ridge import choose_ridge
-from polyceptron.algorithms.compression import Compression
 from polyceptron.algorithms.data_checks import Labels, Samples, check_choice
-from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.leave_one_out import (
-    NoiseSearch,
-    best_intercept,
-    field_variance,
-    run_at,
-    search_noise,
-)
 from polyceptron.algorithms.linear_classifier import Array, LinearClassifier, Scaling, fields_at
-from polyceptron.algorithms.mapped_design import BlockwiseDesign, ScaleRows
 from polyceptron.algorithms.message_passing.damped_iteration import Ending
-from polyceptron.algorithms.open_design import as_design
-from polyceptron.algorithms.principal import (
-    MOST_DIRECTIONS,
-    MOST_ENTRIES,
-    Principal,
-    fit_principal,
-)
+from polyceptron.algorithms.posterior_mean import Asked, Correlated, Independent, check_noise
+from polyceptron.algorithms.principal import MOST_DIRECTIONS, MOST_ENTRIES
 from polyceptron.errors import InvalidInput
-from polyceptron.model.channels import CHANNELS, Channel, as_channel
+from polyceptron.model.channels import Channel
 from polyceptron.model.losses import CrossEntropy
 from polyceptron.model.priors import as_prior
 from polyceptron.rows import Status
 
 _RIVAL_RIDGES = tuple(10.0**p for p in range(2, -6, -1))  # enough to know how good its best is
-
-
-class _Found(NamedTuple):
-    """Weights (d, k) and offset (k,) of scaled features, what was used, and how it ended."""
-
-    weights: Array
-    offset: Array
-    channel: Channel
-    variance: Any
-    log_chance: Array
-    end: Any
 
 
 class AMPClassifier(LinearClassifier):
@@ -167,14 +138,22 @@ class AMPClassifier(LinearClassifier):
         X: dense, sparse, a memory map or a Dask array, none of which is copied if it is large.
         """
         X, index, _ = self._check_training_data(X, y)
-        noise = _check_noise(self.noise)
+        noise = check_noise(self.noise)
         self._scaling = Scaling.fit(X, standardise=self.standardise, centre=self.fit_intercept)
-        self._kept = self._scaling.part(self._scaling.varying)
-        if self._kept.scale.size == 0:
+        if not self._scaling.varying.any():
             raise ValueError("every feature is constant: there is nothing to learn from")
-        self.variances_ = self._way(X.shape[0])
-        fit = self._fit_correlated if self.variances_ == "correlated" else self._fit_independent
-        found = fit(X, index, noise)
+        self.variances_ = self._kind(X.shape[0])
+        correlated = self.variances_ == "correlated"
+        design = self._scaling.varying_design(X, ones=self.fit_intercept and not correlated)
+        asked = Asked(
+            index, self.classes_.size, noise, self.fit_intercept, self.prior, self.variances_,
+            self.tol, self.max_iter, self.verbose,
+        )  # fmt: skip
+        self._way: Correlated | Independent
+        if correlated:
+            self._way, found = Correlated.fit(design, asked)
+        else:
+            self._way, found = Independent.fit(design, asked, compress=self.compress)
         full = np.zeros((X.shape[1], self.classes_.size))
         full[self._scaling.varying] = found.weights
         self._store(full, found.offset, self._scaling)
@@ -182,14 +161,16 @@ class AMPClassifier(LinearClassifier):
         self.n_iter_ = max(1, found.end.n_iter)
         self.converged_ = found.end.status == Status.OK
         self.log_loss_ = _mean_and_error(-found.log_chance)
-        self._warn(found.end, X, index)
+        self._warn(found.end)
+        if self.compare:
+            self._compare(X, index, found.log_chance)
         return self
 
-    def _way(self, n: int) -> str:
+    def _kind(self, n: int) -> str:
         """The kind of variances meant, or a sentence."""
         check_choice("variances", self.variances, ("auto", "correlated", "shared", "full"))
         gaussian = as_prior(self.prior).name == "gaussian"
-        m = min(n, self._kept.scale.size)
+        m = min(n, int(self._scaling.varying.sum()))
         if self.variances == "auto":
             small = m <= MOST_DIRECTIONS and n * m <= MOST_ENTRIES
             return "correlated" if gaussian and small else "shared"
@@ -199,53 +180,8 @@ class AMPClassifier(LinearClassifier):
             )
         return self.variances
 
-    def _fit_correlated(self, X: Any, y: Labels, noise: Channel | None) -> _Found:
-        design, k = self._design(X), self.classes_.size
-        self._principal = Principal.fit(design)
-        F = self._principal.features(design, self.fit_intercept)
-        found = fit_principal(
-            F, y, k, self._principal, noise, bias=self.fit_intercept, tol=self.tol,
-            max_iter=self.max_iter,
-        )  # fmt: skip
-        mean, m = found.posterior.mean, self._principal.squares.size
-        weights = self._principal.directions @ mean[:m] / math.sqrt(design.dimension)
-        offset = mean[m] if self.fit_intercept else np.zeros(k)
-        posterior = found.posterior
-        return _Found(
-            weights, offset, found.channel, posterior.covariance, posterior.log_chance,
-            posterior.end,
-        )  # fmt: skip
-
-    def _fit_independent(self, X: Any, y: Labels, noise: Channel | None) -> _Found:
-        design, k = self._design(X, ones=self.fit_intercept), self.classes_.size
-        nothing = Compression.none(design.dimension)
-        self._compression = Compression.fit(design) if self.compress else nothing
-        A = self._compression.design(design)
-        problem = NoiseSearch(
-            A, y, k, self.prior, self.variances_, self.tol, self.max_iter, self.verbose
-        )
-        best = search_noise(problem) if noise is None else run_at(problem, noise)
-        weights = self._compression.pull_back(best.result.weights) / math.sqrt(design.dimension)
-        offset = np.zeros(k)
-        if self.fit_intercept:
-            offset = weights[-1] + best_intercept(best, y)
-            weights = weights[:-1]
-        return _Found(
-            weights, offset, best.channel, best.result.variance, best.log_chance, best.result
-        )
-
-    def _design(self, X: Any, *, ones: bool = False) -> Design:
-        """The features that vary, scaled; for `ones`, a column of them behind."""
-        column = 1.0 if ones else None
-        if isinstance(X, Design):
-            scaling = self._scaling
-            rows = ScaleRows(scaling.shift, scaling.scale, scaling.varying, column)
-            return as_design(BlockwiseDesign(X, rows, rows.dimension))
-        part = X if self._scaling.varying.all() else X[:, np.flatnonzero(self._scaling.varying)]
-        return as_design(self._kept.apply(part, constant=column))
-
-    def _warn(self, end: Ending, X: Any, y: Labels) -> None:
-        """Say that message passing did not converge, or that another classifier does better."""
+    def _warn(self, end: Ending) -> None:
+        """Say that message passing did not converge."""
         if not self.converged_:
             warnings.warn(
                 f"message passing did not converge in {end.n_iter} iterations, with damping up to "
@@ -254,17 +190,19 @@ class AMPClassifier(LinearClassifier):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        if not self.compare:
-            return
-        samples = Samples(self._design(X, ones=self.fit_intercept), y, self.classes_.size)
+
+    def _compare(self, X: Any, y: Labels, log_chance: Array) -> None:
+        """Say that another classifier does better, sample by sample held out."""
+        design = self._scaling.varying_design(X, ones=self.fit_intercept)
+        samples = Samples(design, y, self.classes_.size)
         path = choose_ridge(samples, CrossEntropy(), _RIVAL_RIDGES, "log-loss", None)
-        best = int(path.score.argmin())
-        self.rival_log_loss_ = float(path.score[best]), float(path.standard_error[best])
-        own, (rival, doubt) = self.log_loss_[0], self.rival_log_loss_
-        if own > rival + doubt:
+        rival, doubt = self.rival_log_loss_ = _mean_and_error(path.held_out)
+        excess, error = _mean_and_error(-log_chance - path.held_out)
+        if excess > error:
             warnings.warn(
                 f"ERMClassifier is the better choice for these data: it has a held-out log-loss of "
-                f"{rival:.3g} ± {doubt:.1g} at ridge {path.best:.2g}, message passing {own:.3g}",
+                f"{rival:.3g} ± {doubt:.1g} at ridge {path.best:.2g}, message passing "
+                f"{rival + excess:.3g}, which is {excess:.2g} ± {error:.1g} more",
                 UserWarning,
                 stacklevel=3,
             )
@@ -300,29 +238,11 @@ class AMPClassifier(LinearClassifier):
         """Mean (n, k) and variance (n,) of the fields of new samples."""
         X = self._features(X)
         omega = fields_at(X, *self._class_weights)
-        if self.variances_ == "correlated":
-            F = self._principal.features(self._design(X), self.fit_intercept)
-            variance = np.einsum("ij,ij->i", F @ self.variance_, F)
-        else:
-            design = self._compression.design(self._design(X, ones=self.fit_intercept))
-            variance = field_variance(design, self.variance_)
+        design = self._scaling.varying_design(X, ones=self._way.ones)
+        variance = self._way.field_variance(design, self.variance_)
         return omega, np.maximum(variance, 1e-300)
 
 
 def _mean_and_error(values: Array) -> tuple[float, float]:
     """A mean and its standard error."""
     return float(values.mean()), float(values.std() / math.sqrt(values.size))
-
-
-def _check_noise(noise: Any) -> Channel | None:
-    """The channel meant, None for 'auto', or a sentence."""
-    if isinstance(noise, str) and noise == "auto":
-        return None
-    try:
-        return as_channel(noise)
-    except InvalidInput as error:
-        if not isinstance(noise, str):
-            raise InvalidInput(
-                f"noise must be 'auto', a Channel, or one of {CHANNELS.help}; got {noise!r}"
-            ) from None
-        raise InvalidInput(f"{error}, and 'auto'") from None

@@ -7,8 +7,9 @@ leave-one-out score: it chooses the noise and sets the intercept.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import scipy.optimize
@@ -96,22 +97,59 @@ def run_at(problem: NoiseSearch, channel: Channel) -> Candidate:
 
 
 def search_noise(problem: NoiseSearch) -> Candidate:
-    """Walk down the list of noises while the score improves; else, or unconverged, walk up."""
-    best = run_at(problem, GaussianNoise(VARIANCES[_FIRST]))
-    uninterrupted(best.result)
+    """The noise of the list with the best score."""
+
+    def run(variance: float, _: Candidate | None = None) -> Candidate:
+        found = run_at(problem, GaussianNoise(variance))
+        uninterrupted(found.result)
+        return found
+
+    return best_of(walk(run(VARIANCES[_FIRST]), VARIANCES, _FIRST, run))
+
+
+class Ranked(Protocol):
+    """A fit among others."""
+
+    @property
+    def converged(self) -> bool:
+        """Whether it did."""
+        ...
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Converged before not converged, then by score."""
+        ...
+
+
+Fit = TypeVar("Fit", bound=Ranked)
+
+
+def walk(
+    begin: Fit, values: Sequence[float], first: int, run: Callable[[float, Fit], Fit]
+) -> list[Fit]:
+    """Fits at values from `first` down while they get better, else up; on while none converged.
+
+    `run` is given the value and the best fit so far, where it may start.
+    """
+    tried = [begin]
     for direction in (-1, 1):
-        position, moved = _FIRST + direction, False
-        while 0 <= position < len(VARIANCES):
-            candidate = run_at(problem, GaussianNoise(VARIANCES[position]))
-            uninterrupted(candidate.result)
-            if candidate.rank > best.rank:
-                best, moved = candidate, True
+        position, moved = first + direction, False
+        while 0 <= position < len(values):
+            best = best_of(tried)
+            tried.append(run(values[position], best))
+            if tried[-1].rank > best.rank:
+                moved = True
             elif best.converged:
                 break
             position += direction
-        if moved and best.converged:
+        if moved and best_of(tried).converged:
             break
-    return best
+    return tried
+
+
+def best_of(tried: list[Fit]) -> Fit:
+    """The first of the highest rank."""
+    return max(tried, key=lambda one: one.rank)
 
 
 def field_variance(design: Design, variance: Any) -> Array:

@@ -27,7 +27,7 @@ from sklearn.utils.validation import (
 from polyceptron.algorithms.block_products import BLOCK_BYTES
 from polyceptron.algorithms.design import COPY_BYTES, Design
 from polyceptron.algorithms.mapped_design import BlockwiseDesign, ScaledDesign, ScaleRows
-from polyceptron.algorithms.open_design import open_design
+from polyceptron.algorithms.open_design import as_design, open_design
 from polyceptron.algorithms.sparse_design import SparseDesign
 from polyceptron.errors import InvalidInput
 
@@ -60,9 +60,16 @@ class Scaling:
         scale = np.where(varying, spread, 1.0) if standardise else ones
         return cls(mean if centre else 0 * ones, scale, varying)
 
-    def part(self, kept: NDArray[np.bool_]) -> Scaling:
-        """The scaling of some of the features."""
-        return Scaling(self.shift[kept], self.scale[kept], self.varying[kept])
+    def varying_design(self, X: Any, *, ones: bool) -> Design:
+        """The features that vary, scaled; for `ones`, a column of them behind."""
+        kept, column = self.varying, 1.0 if ones else None
+        if isinstance(X, Design):
+            rows = ScaleRows(self.shift, self.scale, kept, column)
+            return as_design(BlockwiseDesign(X, rows, rows.dimension))
+        if not kept.all():
+            X = X[:, np.flatnonzero(kept)]
+        part = Scaling(self.shift[kept], self.scale[kept], kept[kept])
+        return as_design(part.apply(X, constant=column))
 
     def apply(self, X: Any, stretch: float = 1.0, constant: float | None = None) -> Any:
         """The scaled X times `stretch`, and a column of `constant·stretch` behind it.

@@ -12,14 +12,14 @@ one over the scale of the prior too. γ = 0, the same scale in all directions, i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Design
+from polyceptron.algorithms.leave_one_out import best_of, walk
 from polyceptron.algorithms.message_passing.correlated import CorrelatedPosterior, correlated_amp
 from polyceptron.algorithms.message_passing.damped_iteration import Iterate
 from polyceptron.algorithms.watching import uninterrupted
@@ -66,7 +66,7 @@ class Principal:
 
 
 @dataclass(frozen=True)
-class PrincipalFit:
+class _Fit:
     """The posterior at one noise and one exponent of the prior."""
 
     posterior: CorrelatedPosterior
@@ -99,54 +99,35 @@ def fit_principal(
     bias: bool,
     tol: float,
     max_iter: int,
-) -> PrincipalFit:
+) -> tuple[Channel, CorrelatedPosterior]:
     """At the given noise, or at the noise and exponent with the best leave-one-out score."""
 
-    def run(channel: Channel, exponent: float, tol: float, start: Iterate | None) -> PrincipalFit:
+    def run(channel: Channel, exponent: float, tol: float, start: Iterate | None) -> _Fit:
         prior = principal.prior(exponent, bias)
         found = correlated_amp(
             F, y, n_classes, prior, channel, tol=tol, max_iter=max_iter, start=start
         )
         if noise is None:
             uninterrupted(found.end)
-        return PrincipalFit(found, channel, exponent)
+        return _Fit(found, channel, exponent)
 
     if noise is not None:
-        return run(noise, 0.0, tol, None)
+        return noise, run(noise, 0.0, tol, None).posterior
     quick = max(tol, _QUICK)
-    best = run(GaussianNoise(_VARIANCES[_FIRST]), 0.0, quick, None)
-    best = _walk(
-        best, _VARIANCES, _FIRST, lambda v, b: run(GaussianNoise(v), 0.0, quick, _after(b))
+    begin = run(GaussianNoise(_VARIANCES[_FIRST]), 0.0, quick, None)
+    tried = walk(
+        begin, _VARIANCES, _FIRST, lambda v, b: run(GaussianNoise(v), 0.0, quick, _after(b))
     )
-    tilted = _walk(best, _EXPONENTS, 2, lambda e, b: run(best.channel, e, quick, _after(b)))
+    best = best_of(tried)
+    tilted = best_of(walk(best, _EXPONENTS, 2, lambda e, b: run(best.channel, e, quick, _after(b))))
     gain = tilted.posterior.log_chance - best.posterior.log_chance
     if gain.mean() > _CLEAR * gain.std() / math.sqrt(gain.size):
         best = tilted
     last = run(best.channel, best.exponent, tol, _after(best))
-    return last if last.converged or not best.converged else replace(last, posterior=best.posterior)
+    kept = last if last.converged or not best.converged else best
+    return kept.channel, kept.posterior
 
 
-def _walk(
-    best: PrincipalFit,
-    values: tuple[float, ...],
-    first: int,
-    run: Callable[[float, PrincipalFit], PrincipalFit],
-) -> PrincipalFit:
-    """From `first` down the list while it gets better, then up; on while nothing has converged."""
-    for direction in (-1, 1):
-        position, moved = first + direction, False
-        while 0 <= position < len(values):
-            found = run(values[position], best)
-            if found.rank > best.rank:
-                best, moved = found, True
-            elif best.converged:
-                break
-            position += direction
-        if moved and best.converged:
-            break
-    return best
-
-
-def _after(found: PrincipalFit) -> Iterate | None:
+def _after(found: _Fit) -> Iterate | None:
     """Where the next run may start."""
     return found.posterior.end.last if found.converged else None

@@ -47,7 +47,8 @@ _WORSE = 2.0, 3.0  # standard errors above the best, twice running or once, that
 class RidgePath:
     """Ridges from large to small (m,), score and its standard error (m,), and the best ridge.
 
-    `weights` (d, k) are near the minimiser at the best ridge: a start for the fit. `method` is
+    `weights` (d, k) are near the minimiser at the best ridge: a start for the fit. `held_out` (n,)
+    are the scores of all samples there, nan for one that was in no fold. `method` is
     'leave-one-out' or 'cross-validation'.
     """
 
@@ -56,6 +57,7 @@ class RidgePath:
     standard_error: Array
     best: float
     weights: Array
+    held_out: Array
     method: str
 
 
@@ -79,7 +81,7 @@ def ridge_path(
     worse = 0
     for ridge in sorted(set(ridges), reverse=True):
         fields, at = way.held_out(ridge)
-        here = _Tried(ridge, score(fields, samples.y[at]), whole[at], way.weights())
+        here = _Tried(ridge, score(fields, samples.y[at]), whole[at], way.weights(), at)
         tried.append(here)
         doubt = here.standard_errors_above(min(tried, key=lambda one: one.mean))
         worse = worse + 1 if doubt > _WORSE[0] else 0
@@ -88,17 +90,23 @@ def ridge_path(
     best = min(tried, key=lambda one: one.mean)  # of equals the largest ridge
     columns = np.array([(one.ridge, one.mean, one.standard_error) for one in tried]).T
     method = "leave-one-out" if folds is None else "cross-validation"
-    return RidgePath(columns[0], columns[1], columns[2], best.ridge, best.weights, method)
+    held_out = np.full(samples.y.size, np.nan)
+    held_out[best.at] = best.values
+    return RidgePath(columns[0], columns[1], columns[2], best.ridge, best.weights, held_out, method)
 
 
 @dataclass(frozen=True)
 class _Tried:
-    """A ridge, the scores of held-out samples (m,) and their weights, and weights near the fit."""
+    """A ridge, the scores of held-out samples (m,) and their weights, and weights near the fit.
+
+    `at` (m,) are the samples.
+    """
 
     ridge: float
     values: Array
     share: Array
     weights: Array
+    at: NDArray[np.int64]
 
     @cached_property
     def mean(self) -> float:
