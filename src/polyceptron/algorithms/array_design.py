@@ -52,7 +52,7 @@ class ArrayDesign(Design):
         return products.back_of(self._in(small.dtype), small)
 
     def gram(self) -> Array:
-        if self.dtype != np.float64:
+        if self.dtype != np.float64 or self.watch.checkpoint is not None:
             return super().gram()
         self.count(np.float64)
         X = self._X

@@ -65,6 +65,18 @@ def through_of(
     return back_of(block, f.reshape(-1, len(block))), rest
 
 
+class AsItIs:
+    """F = fields."""
+
+    def rows(self, rows: slice) -> Inner:
+        return as_it_is
+
+
+def as_it_is(fields: AnyArray) -> tuple[AnyArray, None]:
+    """Fields as residuals."""
+    return fields, None
+
+
 def fields_squared_of(block: AnyArray, small: AnyArray) -> Array:
     """small (block²)ᵀ, (c, d) to (c, b)."""
     out = np.empty((len(small), len(block)))

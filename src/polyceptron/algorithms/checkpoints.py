@@ -5,6 +5,8 @@ problem it belongs to. It is written beside its name and moved into place, so th
 whole one. It is written after the first iteration that ends `every` seconds or more after the last,
 at the end, and when the fit is interrupted; a fit that finds it goes on from there.
 
+A fit of several parts, one after the other, keeps each under its own name.
+
 That X is the same is judged by the lengths of a thousand of its rows, which the first pass over X
 has found; tolerance and number of iterations may be others than before.
 """
@@ -27,7 +29,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.files import check_readable, check_writable, write_atomically
 
 State = dict[str, Any]  # of arrays and numbers
-_FORMAT = 1
+_FORMAT = 2
 _ROWS = 1000
 _SAME = 1e-5  # relative, of lengths summed in another order or precision
 
@@ -48,11 +50,15 @@ class Checkpoint:
             **{name: str(value) for name, value in settings.items()},
         }
         self._next = time.monotonic() + self.every
+        self._part, self._others = "", dict[str, State]()
 
-    def load(self) -> State | None:
-        """What was saved, or None where nothing is; a sentence if it is of another problem."""
+    def load(self, part: str = "fit") -> State | None:
+        """What was saved of a part, None where nothing is; a sentence if it is of another fit."""
+        return self._read().get(part)
+
+    def _read(self) -> dict[str, State]:
         if not self.path.exists():
-            return None
+            return {}
         check_readable(self.path, "checkpoint")
         try:
             with np.load(self.path, allow_pickle=False) as file:
@@ -75,13 +81,21 @@ class Checkpoint:
                 f"the checkpoint {str(self.path)!r} is of another fit (not the same: "
                 f"{', '.join(other)}): remove it, or give another path"
             )
-        return state
+        parts: dict[str, State] = {}
+        for name, value in state.items():
+            part, _, own = name.partition(".")
+            parts.setdefault(part, {})[own] = value
+        return parts
 
-    def save(self, state: Callable[[], State], *, now: bool = False) -> None:
-        """Write the state if the time has come, or now."""
+    def save(self, state: Callable[[], State], part: str = "fit", *, now: bool = False) -> None:
+        """Write the state of a part, beside the others', if the time has come, or now."""
         if not now and time.monotonic() < self._next:
             return
-        given = state()
+        if part != self._part:  # what the others have saved stays
+            saved = self._read()
+            self._part, self._others = part, {n: saved[n] for n in saved if n != part}
+        parts = self._others | {part: state()}
+        given = {f"{name}.{own}": value for name in parts for own, value in parts[name].items()}
         given |= {"problem": json.dumps(self._problem), "lengths": self._lengths}
         write_atomically(self.path, lambda path: _write(path.open("wb"), given))
         self._next = time.monotonic() + self.every

@@ -66,8 +66,11 @@ class DaskDesign(Design):
     def read_rows(self, rows: Any) -> AnyArray:
         return np.asarray(_wait([self._X[rows]], self._fault)[0])
 
-    def blocks(self, n_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
-        for rows, chunk in zip(self._rows, self._chunks, strict=True):
+    def blocks(
+        self, n_bytes: int = BLOCK_BYTES, first: int = 0
+    ) -> Iterator[tuple[slice, AnyArray]]:
+        for i in range(self._chunk_at(first), len(self._rows)):
+            rows, chunk = self._rows[i], self._chunks[i]
             yield rows, np.asarray(_wait([chunk], self._fault)[0])
 
     def each_block(
@@ -76,6 +79,7 @@ class DaskDesign(Design):
         shared: tuple[Any, ...] = (),
         parts: Callable[[slice], tuple[Any, ...]] | None = None,
         n_bytes: int = BLOCK_BYTES,
+        first: int = 0,
     ) -> Iterator[tuple[slice, Any]]:
         dask: Any = import_module("dask")
 
@@ -84,14 +88,18 @@ class DaskDesign(Design):
 
         given = [send(item) for item in shared]
         do = dask.delayed(work, pure=False)
-        for first in range(0, len(self._rows), _AT_ONCE):
-            some = range(first, min(first + _AT_ONCE, len(self._rows)))
+        for begin in range(self._chunk_at(first), len(self._rows), _AT_ONCE):
+            some = range(begin, min(begin + _AT_ONCE, len(self._rows)))
             tasks = []
             for i in some:
                 own = parts(self._rows[i]) if parts is not None else ()
                 tasks.append(do(self._chunks[i], *given, *map(send, own)))
             for i, found in zip(some, _wait(tasks, self._fault), strict=True):
                 yield self._rows[i], found
+
+    def _chunk_at(self, row: int) -> int:
+        """The chunk that begins with a row."""
+        return next(i for i, rows in enumerate(self._rows) if rows.start >= row)
 
     def _fault(self) -> str:
         """Which rows cannot be read, found by trying; empty if all can."""

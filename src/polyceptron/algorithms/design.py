@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.algorithms import block_products as products
-from polyceptron.algorithms.block_products import BLOCK_BYTES, Inner
+from polyceptron.algorithms.block_products import BLOCK_BYTES
 from polyceptron.algorithms.row_blocks import RowBlocks
 
 Array = NDArray[np.float64]
@@ -162,7 +162,10 @@ class Design(RowBlocks):
         return result
 
     def gram(self) -> Array:
-        """XᵀX/d (d, d) if n ≥ d, else XXᵀ/d (n, n), in double precision."""
+        """XᵀX/d (d, d) if n ≥ d, else XXᵀ/d (n, n), in double precision.
+
+        The sum over blocks of the former is told to the watch, and kept in its checkpoint.
+        """
         n, d = self.shape
         self.count(np.float64)
         if n < d:
@@ -172,11 +175,22 @@ class Design(RowBlocks):
             ):  # no larger than the answer
                 wide[rows] = self.times_columns(block * np.float64(self.scale**2))
             return wide
-        out = np.zeros((d, d))
-        for _, part in self.each_block(
-            products.gram_of, (self.scale,), n_bytes=max(BLOCK_BYTES, 8 * d * d)
+        checkpoint = self.watch.checkpoint
+        saved = None if checkpoint is None else checkpoint.load("gram")
+        out, done = (np.zeros((d, d)), 0) if saved is None else (saved["sum"], int(saved["rows"]))
+        for rows, part in (
+            self.each_block(
+                products.gram_of, (self.scale,), None, max(BLOCK_BYTES, 8 * d * d), done
+            )
+            if done < n
+            else ()
         ):
             out += part
+            if checkpoint is not None:
+                state = {"sum": out, "rows": rows.stop}
+                checkpoint.save(lambda state=state: state, "gram", now=rows.stop == n)
+            size = rows.stop - rows.start
+            self.watch.step(-(-rows.stop // size), -(-n // size), math.inf, 0.0)
         return out
 
     @cached_property
@@ -196,7 +210,7 @@ class Design(RowBlocks):
         v /= np.linalg.norm(v)
         log_length = 0.0
         for _ in range(_POWER):
-            v = self.through(v[None], AsItIs())[0][0]
+            v = self.through(v[None], products.AsItIs())[0][0]
             length = float(np.linalg.norm(v))
             if length == 0:
                 return 0.0
@@ -223,18 +237,6 @@ class Design(RowBlocks):
             square += part
         self.passes += 3
         return ColumnMoments(mean * unit, np.sqrt(square / w.sum()) * unit, largest)
-
-
-class AsItIs:
-    """F = fields."""
-
-    def rows(self, rows: slice) -> Inner:
-        return as_it_is
-
-
-def as_it_is(fields: AnyArray) -> tuple[AnyArray, None]:
-    """Fields as residuals."""
-    return fields, None
 
 
 def weights_or_ones(weights: Array | None, n: int) -> Array:

@@ -83,16 +83,18 @@ class FileDesign(Design):
             self._read(int(row), int(row) + 1, out[i : i + 1])
         return out
 
-    def blocks(self, n_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
+    def blocks(
+        self, n_bytes: int = BLOCK_BYTES, first: int = 0
+    ) -> Iterator[tuple[slice, AnyArray]]:
         if self._file is None:
-            yield from super().blocks(n_bytes)
+            yield from super().blocks(n_bytes, first)
             return
         n, d = self.shape
         step = min(n, max(16, n_bytes // max(1, d * self.dtype.itemsize)))
         buffer = np.empty((step, d), self.dtype)
-        for first in range(0, n, step):
-            last = min(first + step, n)
-            yield slice(first, last), self._read(first, last, buffer[: last - first])
+        for begin in range(first, n, step):
+            end = min(begin + step, n)
+            yield slice(begin, end), self._read(begin, end, buffer[: end - begin])
 
     def _read(self, first: int, last: int, into: AnyArray | None) -> AnyArray:
         """Rows first to last − 1, read into an array (last − first, d)."""

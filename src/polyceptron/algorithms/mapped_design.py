@@ -70,8 +70,10 @@ class BlockwiseDesign(Design):
     def read_rows(self, rows: Any) -> AnyArray:
         return self._map(self._base.read_rows(rows))
 
-    def blocks(self, n_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
-        for rows, block in self._base.blocks(n_bytes):
+    def blocks(
+        self, n_bytes: int = BLOCK_BYTES, first: int = 0
+    ) -> Iterator[tuple[slice, AnyArray]]:
+        for rows, block in self._base.blocks(n_bytes, first):
             yield rows, self._map(block)
 
     def each_block(
@@ -80,8 +82,9 @@ class BlockwiseDesign(Design):
         shared: tuple[Any, ...] = (),
         parts: Callable[[slice], tuple[Any, ...]] | None = None,
         n_bytes: int = BLOCK_BYTES,
+        first: int = 0,
     ) -> Iterator[tuple[slice, Any]]:
-        return self._base.each_block(_Then(self._map, work), shared, parts, n_bytes)
+        return self._base.each_block(_Then(self._map, work), shared, parts, n_bytes, first)
 
 
 class ScaledDesign(Design):

@@ -43,15 +43,17 @@ class RowBlocks(ABC):
     def read_rows(self, rows: Any) -> AnyArray:
         """Rows of X picked by a slice or an index array, dense (m, d), in its own precision."""
 
-    def blocks(self, n_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
-        """Consecutive slices of the rows, each of about `n_bytes`, with what they hold.
+    def blocks(
+        self, n_bytes: int = BLOCK_BYTES, first: int = 0
+    ) -> Iterator[tuple[slice, AnyArray]]:
+        """Consecutive slices of the rows from `first`, each of about `n_bytes`, and what they hold.
 
-        A block may be overwritten by the next one.
+        `first` is where a block begins. A block may be overwritten by the next one.
         """
         n, d = self.shape
         step = max(16, n_bytes // max(1, d * self.dtype.itemsize))
-        for first in range(0, n, step):
-            rows = slice(first, min(first + step, n))
+        for begin in range(first, n, step):
+            rows = slice(begin, min(begin + step, n))
             yield rows, self.read_rows(rows)
 
     def each_block(
@@ -60,9 +62,10 @@ class RowBlocks(ABC):
         shared: tuple[Any, ...] = (),
         parts: Callable[[slice], tuple[Any, ...]] | None = None,
         n_bytes: int = BLOCK_BYTES,
+        first: int = 0,
     ) -> Iterator[tuple[slice, Any]]:
-        """work(block, *shared, *parts(rows)) for consecutive blocks of rows, in order."""
-        for rows, block in self.blocks(n_bytes):
+        """work(block, *shared, *parts(rows)) for the blocks of rows from `first`, in order."""
+        for rows, block in self.blocks(n_bytes, first):
             yield rows, work(block, *shared, *(parts(rows) if parts is not None else ()))
 
     @cached_property

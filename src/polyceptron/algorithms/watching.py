@@ -85,9 +85,9 @@ class Watch:
         if self.callback is None and not self.verbose:
             return
         now = self._seconds()
-        if 0 < change < math.inf:
-            if self._past and iteration < self._past[-1][1]:
-                self._past.clear()  # another part of the work
+        if self._past and iteration < self._past[-1][1]:
+            self._past.clear()  # another part of the work
+        if change > 0:
             self._past.append((now, iteration, math.log(change)))
         left = self._left(now, iteration, max_iter, change, target)
         self._last = replace(
@@ -123,7 +123,7 @@ class Watch:
             return None
         most = (max_iter - iteration) * seconds / steps
         fall = (first[2] - last[2]) / seconds
-        if fall <= 0:
+        if not 0 < fall < math.inf:
             return most
         return min(most, max(0.0, math.log(change / target) / fall)) if change > 0 else 0.0
 

@@ -119,4 +119,3 @@ def test_bad_files_are_a_sentence_and_nothing_is_written(folder):
     assert "does not exist" in refused("fit", *FILES, "--out", "a/b.npy")
     assert "written as .npy" in refused("fit", *FILES, "--out", "w.txt")
     assert "--cluster reads .zarr or .parquet" in refused("fit", *FILES, "--cluster", "tcp://x:1")
-    assert "Newton's method" in refused("fit", *FILES, "-e", "square", "--checkpoint", "c.npz")

@@ -21,11 +21,13 @@ from polyceptron.algorithms.erm.hard_margin import NotSeparable, fit_hard_margin
 from polyceptron.algorithms.erm.least_squares import fit_least_squares
 from polyceptron.algorithms.erm.maximum_likelihood import fit_maximum_likelihood
 from polyceptron.algorithms.erm.newton_fit import fit_any_loss, fit_softmax
+from polyceptron.algorithms.erm.saved_path import not_begun
 from polyceptron.algorithms.erm.sklearn_fit import fit_with_sklearn
 from polyceptron.algorithms.watching import Callback, Watch
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge, check_tolerance
 from polyceptron.model.losses import Loss, as_loss
+from polyceptron.rows import Status
 
 Solver = Callable[[Samples, Loss, Sequence[float], float, Array | None], list[ERMFit]]
 
@@ -68,9 +70,9 @@ def fit_erm(
     `sample_weight` (n,), above 0, multiplies each sample's loss.
 
     X may also be a memory map, a sparse matrix or a Dask array. With `verbose` a fit over 2 seconds
-    shows how far it is; `callback` is given a `FitProgress` after every step. A smooth loss with a
-    `checkpoint`, the path of a file, is kept there every `checkpoint_every` seconds and goes on
-    from it. Ctrl-C returns what there is, with the status 'interrupted'.
+    shows how far it is; `callback` is given a `FitProgress` after every step. With a `checkpoint`,
+    the path of a file, the fit is kept there every `checkpoint_every` seconds and goes on from it.
+    Ctrl-C returns what there is, with the status 'interrupted'; before there are weights it raises.
 
     >>> fit_erm([[1.0], [-1.0]], [0, 1], "square", 1.0).weights.round(3).tolist()
     [[0.333, -0.333]]
@@ -119,7 +121,6 @@ def fit_erm_path(
     begin = check_weights(start, "start", samples.design.dimension, samples.n_classes)
     watch = Watch(chosen.name, verbose, callback)
     if checkpoint is not None:
-        _check_keeps(chosen, solver, values)
         watch.checkpoint = open_checkpoint(
             checkpoint, checkpoint_every, samples.design, samples.y, loss=chosen.name,
             ridges=values, solver=solver, classes=samples.n_classes,
@@ -130,9 +131,13 @@ def fit_erm_path(
             fits = _solver(chosen, solver)(samples, chosen, values, tol, begin)
         else:
             positive = [ridge for ridge in values if ridge > 0]
-            found = iter(_solver(chosen, solver)(samples, chosen, positive, tol, begin))
-            last = _without_ridge(samples, chosen, limit, solver, tol, begin)
-            fits = [next(found) if ridge > 0 else last for ridge in values]
+            found = _solver(chosen, solver)(samples, chosen, positive, tol, begin)
+            if any(fit.status == Status.INTERRUPTED for fit in found):
+                last = not_begun(found[0], 0.0)
+            else:
+                last = _without_ridge(samples, chosen, limit, solver, tol, begin)
+            first = iter(found)
+            fits = [next(first) if ridge > 0 else last for ridge in values]
     return [require_converged(fit, tol) for fit in fits] if strict else fits
 
 
@@ -148,16 +153,6 @@ def _solver(loss: Loss, asked: str) -> Solver:
     return SOLVERS[name]
 
 
-def _check_keeps(loss: Loss, solver: str, ridges: Sequence[float]) -> None:
-    """A sentence unless the solver has something to keep in a checkpoint."""
-    newton = (fit_softmax, fit_any_loss)
-    if solver == "sklearn" or 0 in ridges or _solver(loss, solver) not in newton:
-        raise InvalidInput(
-            f"a checkpoint keeps fits by Newton's method at ridges above 0; the loss {loss.name!r} "
-            f"with the solver {solver!r} and the ridges given is fitted in another way"
-        )
-
-
 def _without_ridge(
     samples: Samples, loss: Loss, limit: Loss, solver: str, tol: float, begin: Array | None
 ) -> ERMFit:
@@ -165,7 +160,8 @@ def _without_ridge(
     likely = None
     if loss.solver == "softmax" and solver != "sklearn":
         likely = fit_maximum_likelihood(samples, loss, tol, begin)
-        if likely is not None and likely.separability is not None:
+        stop = likely is not None and likely.status == Status.INTERRUPTED
+        if likely is not None and (stop or likely.separability is not None):
             return likely
     try:
         return _solver(limit, solver)(samples, limit, [0.0], tol, None)[0]

@@ -33,6 +33,7 @@ from polyceptron.algorithms.erm.interior_point import central_path, suits
 from polyceptron.algorithms.erm.newton import Minimum, minimise
 from polyceptron.algorithms.erm.objectives import ShiftedHinge
 from polyceptron.algorithms.erm.rounding import EPS, sum_rounding
+from polyceptron.algorithms.erm.saved_rounds import SavedRounds
 from polyceptron.algorithms.separation_proof import SeparabilityOfData
 from polyceptron.errors import ComputationFailed
 from polyceptron.model.losses import Loss
@@ -56,10 +57,35 @@ class _Certified:
     Z: Array
     bound: float
 
+    def within(self, tol: float) -> bool:
+        """Whether the distance bound is below the norm of the weights times this."""
+        return self.bound <= tol * float(np.linalg.norm(self.U))
+
+
+@dataclass
+class _Known:
+    """What is known between two rounds: the last U (k−1, d), multipliers (k, n), the best so far.
+
+    Its fields `best_Z` are empty while there is none.
+    """
+
+    U: Array
+    multipliers: Array
+    best_U: Array
+    best_Z: Array
+    best_bound: float = math.inf
+    penalty: float = 10.0
+    growth: float = 1e4
+    turn: int = 0
+    n_iter: int = 0
+    stalled: int = 0
+    exact: bool = False
+    gradient_norm: float = math.nan
+
     @property
-    def relative(self) -> float:
-        """The distance bound over the norm of the weights."""
-        return self.bound / float(np.linalg.norm(self.U))
+    def best(self) -> _Certified | None:
+        """The best so far."""
+        return _Certified(self.best_U, self.best_Z, self.best_bound) if self.best_Z.size else None
 
 
 def fit_hard_margin(
@@ -70,71 +96,79 @@ def fit_hard_margin(
 
 
 def _fit(samples: Samples, loss: Loss, tol: float, start: Array | None) -> ERMFit:
-    design, y, n_classes = samples
-    before = design.passes
-    penalty = 10.0
-    hinge = ShiftedHinge(y, n_classes, np.zeros((n_classes, y.size)), penalty)
-    if start is None and suits(design, n_classes):
-        for steps, multipliers in central_path(design, y, n_classes):
+    design, y, k = samples
+    rounds = SavedRounds(design, "max-margin")
+    before = rounds.before
+    hinge = ShiftedHinge(y, k, np.zeros((k, y.size)), 1.0)
+    if start is None and not rounds.begun and suits(design, k):
+        for steps, multipliers in central_path(design, y, k):
             vertex = _vertex(design, hinge, multipliers)
-            if vertex is not None and vertex.relative <= tol:
+            if vertex is not None and vertex.within(tol):
                 return _result(samples, loss, hinge, vertex, tol, before, steps, 0.0)
-    U = np.zeros((n_classes - 1, design.dimension))
-    if start is not None:
-        U = (start @ hinge.basis).T
-    best: _Certified | None = None
-    n_iter = stalled = 0
-    exact, growth = False, 1e4
-    for turn in range(_MAX_ROUNDS):
-        try:
-            found = minimise(
-                design,
-                hinge,
-                np.ones(1),
-                U[None],
-                target=max(1e-9 if exact else 10.0 ** (-2 - min(turn, 6)), 1e-14 * penalty),
-                direct=active_set_step(design, hinge) if exact else None,
-                max_iter=40,
-            )
-        except KeyboardInterrupt:
-            if best is None:
-                raise
-            stop = _result(samples, loss, hinge, best, tol, before, n_iter, math.nan)
-            return replace(stop, status=Status.INTERRUPTED)
-        n_iter += int(found.n_iter[0])
-        U = found.U[0]
-        margins = hinge.margins(found.Z[0])
-        multipliers = hinge.push(margins)
-        _check_separable(design, found, multipliers)
-        previous = best
-        candidates = [_from_gap(design, hinge, found, multipliers)]
-        if exact:
-            candidates.append(_vertex(design, hinge, multipliers))
-        for candidate in candidates:
-            if candidate is not None and (best is None or candidate.bound < best.bound):
-                best = candidate
-        if best is not None:
-            improved = previous is None or best.bound < 0.7 * previous.bound
-            stalled = 0 if improved else stalled + 1
-            if best.relative <= tol or stalled >= _PATIENCE:
-                break
-        close = float(np.max(1 - margins, where=multipliers > 0, initial=0.0)) < 0.2
-        few = bool(np.count_nonzero(multipliers) <= MAX_ACTIVE)
-        if exact and not found.converged[0]:  # the penalty grew too fast: keep the multipliers
-            growth = min(growth, 10.0)
-            penalty /= 5
-            hinge = ShiftedHinge(y, n_classes, hinge.multipliers, penalty)
-            continue
-        exact = few and (close or turn + 1 >= _CRUDE_ROUNDS)
-        penalty = min(penalty * (growth if exact and close else 10), 1e8 if few else 1e4)
-        hinge = ShiftedHinge(y, n_classes, multipliers, penalty)
-    if best is None:
+    U = np.zeros((k - 1, design.dimension)) if start is None else (start @ hinge.basis).T
+    here = rounds.known(_Known(U, hinge.multipliers, U, np.zeros((k - 1, 0))))
+    try:
+        while here.turn < _MAX_ROUNDS and not _round(samples, here, rounds, tol):
+            here.turn += 1
+    except KeyboardInterrupt:
+        best = here.best or _Certified(here.U, design.fields(here.U), math.inf)
+        stop = _result(samples, loss, hinge, best, tol, before, here.n_iter, math.nan)
+        proof = stop.separability if here.best else None
+        return replace(stop, status=Status.INTERRUPTED, separability=proof)
+    rounds.ended()
+    if here.best is None:
         raise NotSeparable(
             "no separating weights were found: the classes are not linearly separable, or by a "
             "margin too small to resolve; use a positive ridge with the cross-entropy loss"
         )
-    norm = float(found.gradient_norm[0])
-    return _result(samples, loss, hinge, best, tol, before, n_iter, norm)
+    return _result(samples, loss, hinge, here.best, tol, before, here.n_iter, here.gradient_norm)
+
+
+def _round(samples: Samples, here: _Known, rounds: SavedRounds, tol: float) -> bool:
+    """One inner problem, and what it says of multipliers and penalty; whether it was the last."""
+    design, y, k = samples
+    hinge = ShiftedHinge(y, k, here.multipliers, here.penalty)
+    rough = 1e-9 if here.exact else 10.0 ** (-2 - min(here.turn, 6))
+    found = minimise(
+        design,
+        hinge,
+        np.ones(1),
+        here.U[None],
+        target=max(rough, 1e-14 * here.penalty),
+        direct=active_set_step(design, hinge) if here.exact else None,
+        max_iter=40,
+        keeper=rounds.begin(here),
+    )
+    here.n_iter += int(found.n_iter[0])
+    here.U, here.gradient_norm = found.U[0], float(found.gradient_norm[0])
+    if found.interrupted:
+        raise KeyboardInterrupt
+    margins = hinge.margins(found.Z[0])
+    multipliers = hinge.push(margins)
+    _check_separable(design, found, multipliers)
+    candidates = [_from_gap(design, hinge, found, multipliers)]
+    if here.exact:
+        candidates.append(_vertex(design, hinge, multipliers))
+    previous = here.best_bound
+    for candidate in candidates:
+        if candidate is not None and candidate.bound < here.best_bound:
+            here.best_U, here.best_Z, here.best_bound = candidate.U, candidate.Z, candidate.bound
+    if here.best is not None:
+        improved = math.isinf(previous) or here.best_bound < 0.7 * previous
+        here.stalled = 0 if improved else here.stalled + 1
+        if here.best.within(tol) or here.stalled >= _PATIENCE:
+            return True
+    close = float(np.max(1 - margins, where=multipliers > 0, initial=0.0)) < 0.2
+    few = bool(np.count_nonzero(multipliers) <= MAX_ACTIVE)
+    if here.exact and not found.converged[0]:  # the penalty grew too fast: keep the multipliers
+        here.growth = min(here.growth, 10.0)
+        here.penalty /= 5
+        return False
+    here.exact = few and (close or here.turn + 1 >= _CRUDE_ROUNDS)
+    fast = here.growth if here.exact and close else 10
+    here.penalty = min(here.penalty * fast, 1e8 if few else 1e4)
+    here.multipliers = multipliers
+    return False
 
 
 def _result(
@@ -156,7 +190,7 @@ def _result(
         matrix_passes=samples.design.passes - before,
         training_loss=0.0,
         training_error=samples.error_rate(hinge.basis @ best.Z),
-        status=Status.OK if best.relative <= tol else Status.TOLERANCE_NOT_MET,
+        status=Status.OK if best.within(tol) else Status.TOLERANCE_NOT_MET,
         ridge=0.0,
         loss=loss.name,
         separability=SeparabilityOfData(True, weights, None, math.nan, math.nan),

@@ -13,6 +13,7 @@ multipliers C are rows: one for each class and λ.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -26,6 +27,7 @@ from polyceptron.algorithms.design import Array, Design
 from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights
 from polyceptron.algorithms.erm.newton_fit import fit_any_loss
 from polyceptron.algorithms.erm.rounding import EPS, gradient_rounding, sum_rounding
+from polyceptron.algorithms.erm.saved_path import not_begun, stopped
 from polyceptron.algorithms.mapped_design import WeightedRows
 from polyceptron.model.losses import Loss
 from polyceptron.rows import Status
@@ -79,7 +81,10 @@ def fit_least_squares(
     samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, start: Array | None
 ) -> list[ERMFit]:
     """One fit per λ, in the order given; there is nothing to start from."""
-    if min(samples.design.shape) > _LARGEST_GRAM and 0 not in ridges:
+    n, d = samples.design.shape
+    # A matrix of all pairs of rows reads them many times, or brings them here from a cluster.
+    large = min(n, d) > _LARGEST_GRAM or (samples.design.reading_is_dear and n < d)
+    if large and 0 not in ridges:
         return fit_any_loss(samples, loss, ridges, tol, start)
     samples = _rooted(samples)
     gram = _Gram(samples.design)
@@ -87,6 +92,8 @@ def fit_least_squares(
     fits: list[ERMFit] = []
     for first in range(0, len(ridges), per_block):
         fits += _fit_block(gram, samples, loss, ridges[first : first + per_block], tol)
+        if fits[-1].status == Status.INTERRUPTED:
+            return fits + [not_begun(fits[-1], ridge) for ridge in ridges[len(fits) :]]
     return fits
 
 
@@ -94,7 +101,9 @@ def _rooted(samples: Samples) -> Samples:
     """Samples whose rows are multiplied by the roots of their weights."""
     if samples.weights is None:
         return samples
-    return replace(samples, design=WeightedRows(samples.design, np.sqrt(samples.weights)))
+    rooted = WeightedRows(samples.design, np.sqrt(samples.weights))
+    rooted.watch = samples.design.watch
+    return replace(samples, design=rooted)
 
 
 def _fit_block(
@@ -111,18 +120,25 @@ def _fit_block(
     right = np.tile(design.back(Y) if gram.tall else Y, (count, 1))
     tiled = np.tile(Y, (count, 1))
     solution = gram.solve(right, shift)
-    for step in range(_CORRECTIONS + 1):
-        W = solution if gram.tall else design.back(solution)
-        fields = design.fields(W)
-        misfit = tiled - fields
-        residual = (design.back(misfit) if gram.tall else misfit) - shift[:, None] * solution
-        gradient = residual if gram.tall else design.back(residual)
-        made = None if gram.tall else solution
-        found = _certify(design, lam, convexity, W, fields, misfit, gradient, made, tol)
-        if found.met.all() or step == _CORRECTIONS:
-            break
-        solution = solution + gram.solve(residual, shift)
-    found, W = _zero_where_minimal(design, Y, lam, convexity, found, W)
+    fields = misfit = np.full(tiled.shape, np.nan)
+    W, stop = solution if gram.tall else np.zeros((len(shift), design.dimension)), False
+    nothing = np.full(count, np.inf)
+    found = _Certificate(np.nan * nothing, nothing, nothing < 0)
+    try:
+        for step in range(_CORRECTIONS + 1):
+            W = solution if gram.tall else design.back(solution)
+            fields = design.fields(W)
+            misfit = tiled - fields
+            residual = (design.back(misfit) if gram.tall else misfit) - shift[:, None] * solution
+            gradient = residual if gram.tall else design.back(residual)
+            made = None if gram.tall else solution
+            found = _certify(design, lam, convexity, W, fields, misfit, gradient, made, tol)
+            if found.met.all() or step == _CORRECTIONS:
+                break
+            solution = solution + gram.solve(residual, shift)
+        found, W = _zero_where_minimal(design, Y, lam, convexity, found, W)
+    except KeyboardInterrupt:
+        stop = True
     fits = []
     for i, ridge in enumerate(ridges):
         rows = slice(i * k, (i + 1) * k)
@@ -135,13 +151,15 @@ def _fit_block(
                 n_iter=step + 1,
                 matrix_passes=(design.passes - before) / count,
                 training_loss=0.5 * float((misfit[rows] ** 2).sum()) / samples.total,
-                training_error=samples.error_rate(fields[rows]),
+                training_error=math.nan
+                if np.isnan(fields).any()
+                else samples.error_rate(fields[rows]),
                 status=Status.OK if found.met[i] else Status.TOLERANCE_NOT_MET,
                 ridge=ridge,
                 loss=loss.name,
             )
         )
-    return fits
+    return [stopped(fit) for fit in fits] if stop else fits
 
 
 def _certify(

@@ -15,6 +15,7 @@ as multipliers a they have Σ a x(e_y − e_h)ᵀ = −∇f ≈ 0.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import eigvalsh
@@ -25,6 +26,7 @@ from polyceptron.algorithms.design import Array, Design
 from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights
 from polyceptron.algorithms.erm.newton import Minimum, minimise
 from polyceptron.algorithms.erm.objectives import SoftmaxObjective
+from polyceptron.algorithms.erm.saved_rounds import SavedRounds
 from polyceptron.algorithms.separation_proof import SeparabilityOfData
 from polyceptron.model.losses import Loss
 from polyceptron.rows import Status
@@ -35,6 +37,16 @@ _ZERO = 1e-12  # fields as small as this are 0
 _SAFETY = 0.8  # of Lanczos' estimate, which comes from above
 
 
+@dataclass
+class _Known:
+    """What is known between two rounds: the last U (k−1, d), the ridge of the next."""
+
+    U: Array
+    ridge: float
+    turn: int = 0
+    n_iter: int = 0
+
+
 def fit_maximum_likelihood(
     samples: Samples, loss: Loss, tol: float, start: Array | None
 ) -> ERMFit | None:
@@ -43,43 +55,53 @@ def fit_maximum_likelihood(
     None once weights on the way there separate the data: then there is none.
     """
     design, y, k = samples
-    before = design.passes
+    rounds = SavedRounds(design, "maximum-likelihood")
     objective = SoftmaxObjective(y, k, samples.weights)
-    U = np.zeros((k - 1, design.dimension))
-    if start is not None:
-        U = (start @ objective.basis).T
+    U = np.zeros((k - 1, design.dimension)) if start is None else (start @ objective.basis).T
+    here = rounds.known(_Known(U, 1e-3 * y.size / design.dimension))
     steep = math.sqrt(2) * float(design.row_norms.max())
-    ridge, n_iter, bound = 1e-3 * y.size / design.dimension, 0, math.inf
-    for _ in range(_ROUNDS):
-        found = minimise(design, objective, np.array([ridge]), U[None], target=0.5, max_iter=60)
-        U = found.U[0]
-        n_iter += int(found.n_iter[0])
+    while True:
+        found = minimise(
+            design, objective, np.array([here.ridge]), here.U[None], target=0.5, max_iter=60,
+            keeper=rounds.begin(here),
+        )  # fmt: skip
+        slope, bound, stop = math.nan, math.inf, found.interrupted
+        here.U = found.U[0]
+        here.n_iter += int(found.n_iter[0])
         mistakes = samples.error_rate(objective.basis @ found.Z[0])
-        if mistakes == 0:
+        if not stop and mistakes == 0:
+            rounds.ended()
             return None
-        slope = float(np.linalg.norm(design.back(found.evaluation.residual[0])))
-        doubt = slope + float(found.rounding[0])
-        curvature = _smallest_curvature(design, objective, found)
-        bound = (
-            -math.log1p(-steep * doubt / curvature) / steep
-            if steep * doubt < curvature
-            else (math.inf)
-        )
-        if bound <= max(tol * float(np.linalg.norm(U)), _ZERO / steep):
+        try:
+            if not stop:
+                slope = float(np.linalg.norm(design.back(found.evaluation.residual[0])))
+                curvature = _smallest_curvature(design, objective, found)
+        except KeyboardInterrupt:
+            stop = True
+        here.turn += 1
+        if stop:
             break
-        ridge = min(0.03 * ridge, 0.1 * tol * curvature) if curvature > 0 else 0.03 * ridge
-    weights = U.T @ objective.basis.T
+        doubt = slope + float(found.rounding[0])
+        if steep * doubt < curvature:
+            bound = -math.log1p(-steep * doubt / curvature) / steep
+        if bound <= max(tol * float(np.linalg.norm(here.U)), _ZERO / steep) or here.turn == _ROUNDS:
+            break
+        floor = 0.1 * tol * curvature if curvature > 0 else math.inf
+        here.ridge = min(0.03 * here.ridge, floor)
+    rounds.ended()
+    weights = here.U.T @ objective.basis.T
     exists = math.isfinite(bound)
-    met = bound <= max(tol * float(np.linalg.norm(U)), _ZERO / steep)
+    met = bound <= max(tol * float(np.linalg.norm(here.U)), _ZERO / steep)
+    status = Status.OK if met else Status.TOLERANCE_NOT_MET if exists else Status.NOT_CONVERGED
     return ERMFit(
         weights=weights,
         gradient_norm=slope,
         distance_bound=bound_in_weights(bound, weights),
-        n_iter=n_iter,
-        matrix_passes=design.passes - before,
+        n_iter=here.n_iter,
+        matrix_passes=design.passes - rounds.before,
         training_loss=float(found.evaluation.value[0]) / samples.total,
         training_error=mistakes,
-        status=Status.OK if met else Status.TOLERANCE_NOT_MET if exists else Status.NOT_CONVERGED,
+        status=Status.INTERRUPTED if stop else status,
         ridge=0.0,
         loss=loss.name,
         separability=_proof(found, samples, slope) if exists else None,

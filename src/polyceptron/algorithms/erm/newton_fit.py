@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights
 from polyceptron.algorithms.erm.loss_objective import LossObjective
 from polyceptron.algorithms.erm.newton import minimise
 from polyceptron.algorithms.erm.objectives import Objective, SoftmaxObjective
-from polyceptron.algorithms.erm.saved_path import SavedPath, stopped
+from polyceptron.algorithms.erm.saved_path import SavedPath, not_begun, stopped
 from polyceptron.errors import InvalidInput
 from polyceptron.model.losses import Loss
 from polyceptron.rows import Status
@@ -81,20 +80,11 @@ def _fit_path(
                 fits = _fit_block(samples, objective, loss, block, guesses, tol, saved)
                 if fits[0].status == Status.INTERRUPTED:
                     ended = saved.done | dict(zip(block, fits, strict=True))
-                    return [ended.get(r) or _not_begun(fits[0], r) for r in ridges]
+                    return [ended.get(r) or not_begun(fits[0], r) for r in ridges]
                 saved.add(fits)
             latest |= {ridge: saved.done[ridge] for ridge in block}
         done |= latest
     return [done[ridge] for ridge in ridges]
-
-
-def _not_begun(fit: ERMFit, ridge: float) -> ERMFit:
-    """For a λ whose turn did not come: no weights, and nothing known."""
-    nan = math.nan
-    return replace(
-        fit, weights=0 * fit.weights, ridge=ridge, n_iter=0, matrix_passes=0.0, training_loss=nan,
-        training_error=nan,
-    )  # fmt: skip
 
 
 def _fit_block(

@@ -95,3 +95,12 @@ def stopped(fit: ERMFit) -> ERMFit:
     """The fit as one that was interrupted: nothing is known of its distance to the minimiser."""
     nan, inf = float("nan"), float("inf")
     return replace(fit, status=Status.INTERRUPTED, gradient_norm=nan, distance_bound=inf)
+
+
+def not_begun(fit: ERMFit, ridge: float) -> ERMFit:
+    """For a λ whose turn did not come after this one: no weights, and nothing known."""
+    nan = float("nan")
+    return replace(
+        stopped(fit), weights=0 * fit.weights, ridge=ridge, n_iter=0, matrix_passes=0.0,
+        training_loss=nan, training_error=nan,
+    )  # fmt: skip
