@@ -12,7 +12,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from polyceptron.report.explorer.choices import CHOICES
+import polyceptron as pc
+from polyceptron.errors import InvalidInput
+from polyceptron.report.explorer.choices import CHOICES, SCORES
 from polyceptron.report.explorer.curve_tasks import key_of, perform, tasks_of, with_fold
 from polyceptron.report.explorer.export import caption, python_lines, to_csv
 from polyceptron.report.explorer.figures import (
@@ -168,7 +170,7 @@ def test_the_figures_are_plain_json_for_everything_that_can_be_shown(hard: Any) 
         ]
         for figure in figures:
             json.dumps(figure, allow_nan=False)
-            assert figure["data"]
+            assert figure["data"] or (shown in SCORES and figure is figures[1])
     (errors,) = [t for t in figures[0]["data"] if t["mode"] == "markers"]
     assert all(error > 0 for error in errors["error_y"]["array"])
 
@@ -242,3 +244,45 @@ def test_correlated_features_are_in_curves_lines_caption_and_picture() -> None:
     assert spectrum_picture("isotropic")[1] == "every eigenvalue is 1"
     again = from_query(to_query(settings)).settings
     assert again == settings
+
+
+def test_one_line_does_not_hide_the_others_and_the_axis_says_where_it_is_cut() -> None:
+    def rows(name: str, heights: tuple[float, float]) -> list[dict[str, Any]]:
+        common = {"estimator": name, "m": 0.5, "status": "ok"}
+        return [{**common, "alpha": a, "q": q} for a, q in zip((1.0, 2.0), heights, strict=True)]
+
+    page = make_settings({"prior": "gaussian"})
+    tame = {"bayes": rows("bayes", (0.2, 0.5)), "square": rows("square", (0.3, 20.0))}
+    assert "range" not in order_figure(page, tame)["layout"]["yaxis"]
+    wild = {**tame, "max-margin": rows("max-margin", (3.0, 7000.0))}
+    axis = order_figure(page, wild)["layout"]["yaxis"]
+    assert axis["range"] == [0.0, 10.0]
+    assert axis["title"]["text"].endswith("cut at 10")
+    for scale, cut in (("linear", True), ("log", False)):
+        state = make_settings({"prior": "gaussian", "error_scale": scale})
+        assert ("range" in order_figure(state, wild)["layout"]["yaxis"]) is cut
+
+
+def test_scores_are_computed_when_they_are_shown_and_drawn_where_they_are_known() -> None:
+    asked = {"k": 2, "prior": "gaussian", "estimators": "cross-entropy,square", "points": 2}
+    plain, page = make_settings(asked), make_settings({**asked, "shown": "test-loss"})
+    assert {"shown"} == {name for task in tasks_of(page) for name in task} - {
+        name for task in tasks_of(plain) for name in task
+    }
+    curves, _ = answers(page)
+    (trace,) = order_figure(page, curves)["data"]  # the square loss has no probabilities
+    assert trace["name"] == "cross-entropy"
+    for alpha, loss in zip(trace["x"], trace["y"], strict=True):
+        found = pc.calibration(page.teacher, pc.ERM("cross-entropy", page.ridge), alpha)
+        assert loss == pytest.approx(found.test_loss, rel=1e-3)
+
+
+def test_random_features_hide_a_share_that_acts_as_noise() -> None:
+    page = make_settings({"k": 2, "features": "random-features", "points": 2})
+    assert (page.noisy, page.noise) == (True, "none")
+    assert "limits" in {task["kind"] for task in tasks_of(page)}
+    lines = python_lines(page)
+    assert 'features="random-features:tanh:2"' in lines
+    assert "error_floor(teacher.channel" in lines
+    with pytest.raises(InvalidInput, match="hide a share"):
+        make_settings({"features": "random-features", "noise": "softmax", "level": 2})

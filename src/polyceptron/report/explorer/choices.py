@@ -22,11 +22,10 @@ PRIOR_NAMES: tuple[str, ...] = tuple(prior.name for prior in PRIORS.examples())
 NO_NOISE = "none"
 NOISES = tuple(entry for entry in CHANNELS.entries if len(entry.parameters) <= 1)
 ISOTROPIC = "isotropic"
-# Spectra as they are shown here, by their kind; those that hide a share go with few noises.
+# Spectra as they are shown here, by their kind.
 SPECTRA = {
     entry.name: spectrum.name
     for entry, spectrum in zip(FEATURES.entries, FEATURES.examples(), strict=True)
-    if spectrum.hidden == 0
 }
 _BY_COST = (BAYES, "square", "max-margin")  # tables and closed forms; any other loss is slower
 
@@ -47,9 +46,12 @@ WORDS: dict[str, dict[str, str]] = {
         "training-error": "training error",
         "training-loss": "training loss",
         "clean-error": "error against the noiseless rule",
+        "test-loss": "test loss",
+        "calibration": "calibration error",
     },
     "simulation": dict.fromkeys(SIMULATIONS, ""),
 }
+SCORES = ("test-loss", "calibration")  # of those shown: what takes longer
 CHOICES: dict[str, tuple[str, ...]] = {
     setting: tuple(words) for setting, words in WORDS.items() if setting != "estimators"
 }

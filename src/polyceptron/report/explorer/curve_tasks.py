@@ -16,6 +16,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher, takes_ridge
 from polyceptron.report.explorer.choices import (
     BAYES,
+    SCORES,
     is_closed_form,
     is_tabled,
     quick_first,
@@ -69,6 +70,8 @@ def tasks_of(settings: PageSettings) -> list[Task]:
     if settings.correlated:
         common |= {"features": settings.features}
     grid = {name: getattr(settings, name) for name in ("low", "high", "scale", "points")}
+    if settings.shown in SCORES:
+        grid["shown"] = settings.shown
     curves: list[Task] = []
     for name in quick_first(settings.estimators):
         ridge: Task = {}
@@ -161,15 +164,19 @@ def _curve(settings: PageSettings, name: str) -> Iterator[dict[str, Any]]:
     from polyceptron.theory import curve_rows
 
     alphas = spaced(settings, settings.points)
-    tol = tolerance(settings.teacher.n_classes)
+    k = settings.teacher.n_classes
     rows: list[Row] = []
     done = 0
+    scores = settings.shown in SCORES
     # The Bayes-optimal points share their tables: one costs about as much as all of them.
-    whole = name == BAYES or is_closed_form(name)
+    whole = (name == BAYES and not scores) or is_closed_form(name)
     for part in [range(len(alphas))] if whole else coarse_to_fine(len(alphas)):
         some = [alphas[i] for i in part]
         estimator = settings.estimator(name)
-        rows += curve_rows(settings.teacher, estimator, some, branch="all", tol=tol)
+        rows += curve_rows(
+            settings.teacher, estimator, some, branch="all", tol=tolerance(k), scores=scores
+        )
+        scores = scores and k <= 3  # of many classes a score takes seconds: few points have one
         done += len(some)
         yield _part(rows, done, len(alphas))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from polyceptron.model import takes_ridge
-from polyceptron.report.explorer.choices import AMP, BAYES, SPECTRA, words_for
+from polyceptron.report.explorer.choices import AMP, BAYES, NO_NOISE, SPECTRA, words_for
 from polyceptron.report.explorer.controls import level_words
 from polyceptron.report.explorer.curve_tasks import Row, fold_tolerance, tolerance
 from polyceptron.report.explorer.page_settings import PageSettings
@@ -35,7 +35,7 @@ def caption(settings: PageSettings) -> str:
     """The problem in a line, for a picture that leaves the page."""
     what = "perceptron" if settings.model == "perceptron" else f"k = {settings.k}"
     parts = [what, words_for("prior", settings.prior)]
-    if settings.noisy:
+    if settings.noise != NO_NOISE:
         parts.append(f"{words_for('noise', settings.noise)}, {level_words(settings)}")
     if settings.correlated:
         parts.append(f"features {SPECTRA[settings.features]}")
@@ -130,7 +130,7 @@ def _axes(settings: PageSettings) -> list[str]:
 
 def _teacher(settings: PageSettings) -> str:
     words = f'"{settings.prior}"'
-    if settings.noisy:
+    if settings.noise != NO_NOISE:
         words += f', "{settings.noise_name}"'
     if settings.correlated:
         words += f', features="{SPECTRA[settings.features]}"'

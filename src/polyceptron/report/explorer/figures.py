@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from polyceptron.report.explorer.choices import words_for
 from polyceptron.report.explorer.curve_tasks import Row
 from polyceptron.report.explorer.page_settings import PageSettings
 from polyceptron.report.explorer.traces import Simulated, branches, derived, line, symbols
@@ -20,13 +21,7 @@ from polyceptron.report.style import COLOURS, DASHES, colours_of, label_of
 Figure = dict[str, Any]
 BAND, QUIET, FAINT = "#f6e3b4", "#5c5c5c", "#9a9a9a"
 ALPHA = "sample complexity α = n/d"
-SHOWN = {
-    "correlation": "correlation m/√q",
-    "variance": "variance V",
-    "training-error": "training error",
-    "training-loss": "training loss",
-    "clean-error": "error against the noiseless rule",
-}
+LEAST_SEEN, CUT = 50.0, 20.0  # a line is seen up to a 50th of the axis, or others are cut
 
 
 PHASES = (
@@ -80,19 +75,30 @@ def order_figure(
         elif both:
             traces.append(line(part, "q", label, colour, dash, "q = m "))
         else:
-            part = [derived(row, state.shown) for row in part]
-            if any(row["shown"] is not None for row in part):
+            part = [row for row in derived(part, state.shown) if row["shown"] is not None]
+            if part:
                 traces.append(line(part, "shown", label, colour, dash))
     for one in simulations:
         if both:
             traces.append(symbols(one, "q", "q "))
             traces.append(replace(symbols(one, "m", "m ", hollow=True), in_legend=False))
         else:
-            rows = [derived(row, state.shown) for row in one.rows]
+            rows = derived(one.rows, state.shown)
             if any(row["shown"] is not None for row in rows):
                 traces.append(symbols(Simulated(one.state, rows, 0), "shown"))
-    title = "q (solid), m (dash-dotted)" if both else SHOWN[state.shown]
-    return _figure(Panel(tuple(traces), Axis(ALPHA, state.scale), _vertical(title, state)), state)
+    title = "q (solid), m (dash-dotted)" if both else words_for("shown", state.shown)
+    y = _cut(_vertical(title, state), traces)
+    return _figure(Panel(tuple(traces), Axis(ALPHA, state.scale), y), state)
+
+
+def _cut(axis: Axis, traces: Sequence[Trace]) -> Axis:
+    """A linear axis that ends where one line would hide the others (q of max-margin near α_s)."""
+    tops = [max((y for y in trace.y if y > 0), default=0.0) for trace in traces]
+    least = min((top for top in tops if top > 0), default=0.0)
+    if axis.scale != "linear" or max(tops, default=0.0) <= LEAST_SEEN * least:
+        return axis
+    high = float(f"{CUT * least:.1g}")
+    return replace(axis, high=high, label=f"{axis.label}, cut at {high:g}")
 
 
 def landscape_figure(state: PageSettings, found: Mapping[str, Any] | None, phase: str) -> Figure:

@@ -134,7 +134,10 @@ class PageContent:
             words = "Computing: " + ", ".join(self.pending) + " …"
             return [html.Span(className="spinner"), words]
         phase = phase_words(self.settings, self.transitions)
-        return f"Ready. At α = {self.settings.alpha:.4g}: {phase}." if phase else "Ready."
+        words = f"Ready. At α = {self.settings.alpha:.4g}: {phase}." if phase else "Ready."
+        if self.limits is not None:
+            words += f" Labels can be separated up to α_s = {self.limits['alpha_s']:.4g}."
+        return words
 
 
 def kept_content(sessions: Sessions, settings: PageSettings) -> PageContent:

@@ -101,8 +101,8 @@ class PageSettings:
 
     @property
     def noisy(self) -> bool:
-        """Whether labels are noisy."""
-        return self.noise != NO_NOISE
+        """Whether labels are, by their noise or by what the features hide of the teacher."""
+        return not self.teacher.channel.noiseless
 
     @property
     def correlated(self) -> bool:
@@ -161,7 +161,7 @@ def make_settings(values: Mapping[str, Any]) -> PageSettings:
         )
     if settings.scale == "log" and settings.low <= 0:
         raise InvalidInput("a logarithmic α axis must start above 0")
-    _ = settings.teacher  # a noise may not exist at this level and number of classes
+    _ = settings.teacher.channel  # a noise may not exist at this level, k and features
     return replace(settings, alpha=min(max(settings.alpha, settings.low), settings.high))
 
 

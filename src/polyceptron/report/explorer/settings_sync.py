@@ -8,7 +8,7 @@ from typing import Any
 from dash import Dash, Input, Output, State, ctx, no_update
 
 from polyceptron.errors import InvalidInput
-from polyceptron.report.explorer.choices import SPECTRA, first_level
+from polyceptron.report.explorer.choices import NO_NOISE, SPECTRA, first_level
 from polyceptron.report.explorer.controls import (
     alpha_range,
     control_id,
@@ -101,7 +101,7 @@ def register_sync(app: Dash, sessions: Sessions, session_of: Any) -> None:
             "alpha_text": f"{settings.alpha:.4g}",
             "level_range": noise_range(settings),
             "level_text": level_words(settings),
-            "level_disabled": not settings.noisy,
+            "level_disabled": settings.noise == NO_NOISE,
             "spectrum": picture,
             "spectrum_alt": words,
             "spectrum_text": words,

@@ -6,6 +6,7 @@ from typing import Any
 
 from dash import html
 
+from polyceptron.report.explorer.choices import NO_NOISE
 from polyceptron.report.explorer.controls import named, number, radio
 from polyceptron.report.explorer.page_settings import PageSettings
 from polyceptron.report.explorer.simulation_runs import MAX_INSTANCES, MAX_KEPT
@@ -79,7 +80,7 @@ def slot_content(one: Simulation | None) -> dict[str, Any]:
     return {
         "name": f"{LABELS.get(settings.simulation, settings.simulation)}, "
         f"k = {settings.teacher.n_classes}, d = {settings.dimension}"
-        + f", {settings.noise_name}" * settings.noisy
+        + f", {settings.noise_name}" * (settings.noise != NO_NOISE)
         + f", {settings.features}" * settings.correlated,
         "progress": str(done),
         "total": str(one.total),

@@ -15,7 +15,10 @@ from polyceptron.report.explorer.simulation_runs import averages
 from polyceptron.report.pictures.parts import Trace, numbers
 from polyceptron.report.style import MARKERS, colours_of, label_of
 
-COLUMNS = {"variance": "V", "training-error": "training_error", "training-loss": "training_loss"}
+COLUMNS = {
+    "variance": "V", "training-error": "training_error", "training-loss": "training_loss",
+    "test-loss": "test_loss", "calibration": "calibration_error",
+}  # fmt: skip
 JUMPS = ("m", "q", "V", "generalisation_error")
 BETWEEN = "between computed points"
 
@@ -95,14 +98,18 @@ def _with_jump(rows: list[Row], lower: list[Row], at: float) -> list[Row]:
     ]
 
 
-def derived(row: Row, shown: str) -> Row:
-    """The row with what the page asks for in the column `shown`."""
-    if shown == "correlation":
-        m, q = row.get("m"), row.get("q")
-        return {**row, "shown": m / q**0.5 if m is not None and q else None}
-    if shown == "clean-error":  # without noise the rule is the labels
-        return {**row, "shown": row.get("clean_error", row.get("generalisation_error"))}
-    return {**row, "shown": row.get(COLUMNS[shown])}
+def derived(rows: Sequence[Row], shown: str) -> list[Row]:
+    """The rows with what the page asks for in the column `shown`."""
+
+    def value(row: Row) -> Any:
+        if shown == "correlation":
+            m, q = row.get("m"), row.get("q")
+            return m / q**0.5 if m is not None and q else None
+        if shown == "clean-error":  # without noise the rule is the labels
+            return row.get("clean_error", row.get("generalisation_error"))
+        return row.get(COLUMNS[shown])
+
+    return [{**row, "shown": value(row)} for row in rows]
 
 
 def line(
