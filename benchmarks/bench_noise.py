@@ -14,7 +14,7 @@ from polyceptron.model import ERM, Teacher
 from polyceptron.theory import erm_fixed_point, fixed_points
 
 CACHED = type(lru_cache(len))
-NOISES = ("gaussian:0.25", "flips:0.1", "softmax:2")
+NOISES = ("gaussian:0.25", "flips:0.1", "softmax:0.1", "softmax:2", "softmax:5", "softmax:50")
 
 
 def bench() -> list[dict[str, Any]]:

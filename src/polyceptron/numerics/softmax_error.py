@@ -1,13 +1,10 @@
 """How often the label of a softmax teacher is not the class of a student at correlation ρ = cos θ.
 
-    k = 2:  ε = 1/2 − ∫_0^∞ φ(u) tanh(βu/√2) erf(τu/√2) du,   τ = ρ/√(1 − ρ²)
-    k = 3:  dε/dθ = sin θ (6/√(4π)) ∫_0^∞ N(u; 0, 3/2) (2∂₁ + ∂₂)Z(0, ρu) du
-    k ≥ 4:  1 − ε = k ∫ φ(x) ∫ F′(t) B(t, x)^{k−1} dt dx
+    1 − ε = k ∫ φ(x) ∫ F′(t) B(t, x)^{k−1} dt dx
 
-u is at k = 2 the teacher's gap over √2. At k = 3 the slope in ρ lives where two of the student's
-classes are level and the third is u below, Z(g₁, g₂) being the chance of the label at these gaps
-of the teacher's mean (`softmax_winning`); from ε = 2/3 at θ = π/2 the proxy of the slope is
-integrated. F is the law of a utility around the part of it that the student sees. Good to 1e-9.
+with x the student's field of a class and F the law of a utility around the part of it that the
+student sees. Up to three classes a table for every slope and angle is read (`softmax_tables`),
+above a proxy is made for each slope. Good to 1e-9.
 """
 
 from __future__ import annotations
@@ -16,14 +13,13 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.polynomial import chebyshev as C
 from numpy.typing import NDArray
-from scipy.special import erf, ndtr
+from scipy.special import ndtr
 
 from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
 from polyceptron.numerics.gumbel import utility_table
 from polyceptron.numerics.panels import panel_rule
-from polyceptron.numerics.softmax_winning import three_softmax
+from polyceptron.numerics.softmax_tables import CLASSES, tabled_error
 
 Array = NDArray[np.float64]
 _FAR = 17.5  # of a difference of two fields of unit variance, in fields that count
@@ -31,53 +27,17 @@ _FAR = 17.5  # of a difference of two fields of unit variance, in fields that co
 
 def softmax_error(slope: float, tau: Array, n_classes: int) -> Array:
     """ε on labels as drawn at τ, any shape."""
-    if n_classes == 2:
-        return _two_classes(slope, tau)
     tau = np.asarray(tau, dtype=float)
-    proxy = _three_classes(slope) if n_classes == 3 else _proxy(slope, n_classes)
-    # one proxy in θ, stretched where θ is as small as the noise
     theta = np.arctan2(1.0, tau)
-    found = np.asarray(proxy(np.arcsinh(np.minimum(theta, math.pi / 2) / _stretch(slope))))
-    if np.any(tau < 0):  # a student worse than chance has no proxy
+    if n_classes in CLASSES:
+        found = tabled_error(slope, np.maximum(tau, 0.0), n_classes)
+    else:  # one proxy in θ, stretched where θ is as small as the noise
+        near = np.minimum(theta, math.pi / 2)
+        found = np.asarray(_proxy(slope, n_classes)(np.arcsinh(near / _stretch(slope))))
+    if np.any(tau < 0):  # a student worse than chance
         wrong = np.array([disagreement(slope, n_classes, float(t)) for t in theta[tau < 0].ravel()])
         found[tau < 0] = wrong
     return found
-
-
-def _two_classes(slope: float, tau: Array) -> Array:
-    u, weight = panel_rule(np.concatenate([[0.0], 2.0 ** np.arange(-32, 4), [9.0]]), 10)
-    weight = weight * np.exp(-0.5 * u * u) * np.tanh(slope * u / math.sqrt(2))
-    weight /= math.sqrt(2 * math.pi)
-    return np.asarray(0.5 - erf(np.multiply.outer(tau, u / math.sqrt(2))) @ weight)
-
-
-@lru_cache(maxsize=64)
-def _three_classes(slope: float) -> ChebyshevProxy:
-    """asinh(θ/θ₀) ↦ ε."""
-    scale = _stretch(slope)
-
-    def rate(x: Array) -> Array:
-        return np.array([_rate_of_three(slope, float(scale * np.sinh(a))) for a in x]) * (
-            scale * np.cosh(x)
-        )
-
-    top = math.asinh(0.5 * math.pi / scale)
-    found = chebyshev_proxy(rate, 0.0, top, tol=1e-9, start=13, max_points=129)
-    whole = C.chebint(found.coefficients) * (0.5 * top)
-    whole[0] += 2 / 3 - whole.sum()  # ε = 2/3 at a right angle
-    return ChebyshevProxy(0.0, top, whole, found.error * top)
-
-
-def _rate_of_three(slope: float, theta: float) -> float:
-    """dε/dθ."""
-    s, along = slope * math.sin(theta), slope * math.cos(theta)
-    near = min(1.0, math.hypot(1.0, s) / max(along, 1e-300))
-    ends = near * 2.0 ** np.arange(0, math.ceil(math.log2(11 / near)))
-    u, weight = panel_rule(np.concatenate([[0.0], ends[ends < 10.5], [11.0]]), 14)
-    weight = weight * np.exp(-u * u / 3) / math.sqrt(3 * math.pi)  # N(u; 0, 3/2)
-    _, slopes = three_softmax(np.stack([np.zeros_like(u), along * u]), s)
-    total = float(weight @ (2 * slopes[0] + slopes[1]))
-    return 6 / math.sqrt(4 * math.pi) * slope * math.sin(theta) * total
 
 
 @lru_cache(maxsize=64)

@@ -42,7 +42,7 @@ def test_three_classes_by_brute_force():
     assert three_softmax(np.array(gaps)[:, None], s)[0][0] == pytest.approx(expected, abs=1e-8)
 
 
-@pytest.mark.parametrize("s", [0.0, 0.3, 2.4, 2.6, 30.0])
+@pytest.mark.parametrize("s", [0.0, 0.3, 3.2, 3.4, 6.1, 30.0])
 def test_two_classes_against_many_nodes(s):
     x = np.linspace(-5, 5, 11) * (1 + s)
     xi = np.linspace(-10, 10, 40_001)

@@ -26,6 +26,7 @@ from polyceptron.numerics import orthant_quadrature as quadrature
 from polyceptron.numerics.gumbel import utility_grid, utility_table, utility_values
 from polyceptron.numerics.orthant import Orthant
 from polyceptron.numerics.softmax_error import disagreement, softmax_error
+from polyceptron.numerics.softmax_tables import CLASSES, tabled_moments
 from polyceptron.numerics.softmax_winning import three_softmax
 from polyceptron.numerics.utility_quadrature import integrate_utilities
 from polyceptron.numerics.winning import Winning
@@ -33,7 +34,7 @@ from polyceptron.numerics.winning import Winning
 _CHUNK = 400_000  # numbers of a table of levels held at once
 _RATIO = 1.06  # between neighbouring s, where every sample has a variance of its own
 _SMALLEST_S = 1e-3
-_WIDE = 2.5  # s from which the logistic part is the narrower one
+_WIDE = 3.3  # s from which the logistic part is the narrower one
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,9 @@ class SoftmaxNoise(Channel):
 
         return UtilityLaw(table.y[0] / b, table.y[-1] / b, values)
 
+    def tabled_moments(self, q: Array, v: Array, n_classes: int) -> tuple[Array, Array] | None:
+        return tabled_moments(self.slope, q, v, n_classes) if n_classes in CLASSES else None
+
     def utility_signal(self, n_classes: int) -> float:
         return _signal(self.slope, n_classes)
 
@@ -163,24 +167,34 @@ class SoftmaxNoise(Channel):
 
 
 def _two_classes(x: Array, s: float, slope: float) -> Winning:
-    """E σ(x + sξ) and its slope by the trapezoidal rule: over ξ, or where s is large over L.
+    """E σ(x + sξ) and its slope by the trapezoidal rule over ξ, or where s is large over L.
 
     Two Gumbel variables differ by a logistic one, L: E σ(x + sξ) = E_L Φ((x + L)/s).
     """
     if s > _WIDE:
-        L = np.arange(-60, 61) * 0.6
-        weight = expit(L) * expit(-L)
-        weight /= weight.sum()
+        L, weight = _logistic_rule(36 if s < 6 else 16)
         a = (x[:, None] + L) / s
         slopes = np.exp(-0.5 * a * a) @ weight / (s * math.sqrt(2 * math.pi))
         return Winning(ndtr(a) @ weight, slope * slopes[None])
-    step = min(0.4, 0.6 / s) if s > 0 else 1.0
-    reach = math.ceil(8.5 / step) if s > 0 else 0
+    # Shifted by ia the sum over ξ errs by exp(a²/2 − 2πa/step), and σ has a pole at a = π/s.
+    shift = min(math.pi / s, math.sqrt(60)) if s > 0 else 1.0
+    step = 2 * math.pi * shift / (30 + 0.5 * shift**2)
+    reach = math.ceil(7.2 / step) if s > 0 else 0
     xi = np.arange(-reach, reach + 1) * step
     weight = np.exp(-0.5 * xi**2)
     weight /= weight.sum()
     p = expit(x[:, None] + s * xi)
     return Winning(p @ weight, (slope * ((p * (1 - p)) @ weight))[None])
+
+
+@lru_cache(maxsize=2)
+def _logistic_rule(n: int) -> tuple[Array, Array]:
+    """The Gauss rule of the logistic law, whose polynomials recur with b_j = πj²/√(4j² − 1)."""
+    from scipy.linalg import eigh_tridiagonal
+
+    j = np.arange(1, n)
+    nodes, vectors = eigh_tridiagonal(np.zeros(n), math.pi * j**2 / np.sqrt(4 * j**2 - 1))
+    return np.asarray(nodes, dtype=float), np.asarray(vectors[0], dtype=float) ** 2
 
 
 def _chunks(rows: Any, k: int) -> list[Any]:

@@ -15,8 +15,8 @@ lost as v → 0.
 
 Where the utilities are Gaussian (no noise, Gaussian noise, flips) v + Δ takes the place of v, and
 the integrands at unit variance are tabulated once, since q enters only through the Gaussian weight
-exp(−τ(x² + xy + y²)/3), τ = (v + Δ)/q. Any other channel goes through `race` at each q. k = 2: one
-integral; k = 3: x and the second gap y ≥ 0; k ≥ 4: `information_sampled`.
+exp(−τ(x² + xy + y²)/3), τ = (v + Δ)/q. Any other channel goes through `race` at each q, unless it
+has a table. k = 2: one integral; k = 3: x and the second gap y ≥ 0; k ≥ 4: `information_sampled`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,12 @@ def channel_moments(
         from polyceptron.theory.fields.information_sampled import sampled_moments
 
         return sampled_moments(q, v, n_classes, log2_points, channel=channel)
-    pairs = [_raced(channel, float(a), float(b), n_classes) for a, b in zip(q, v, strict=True)]
+    tabled = channel.tabled_moments(q, v, n_classes)
+    if tabled is not None:
+        return Moments(*(column[:, None] for column in tabled))
+    pairs = [
+        raced_moments(channel, float(a), float(b), n_classes) for a, b in zip(q, v, strict=True)
+    ]
     return Moments(*(np.array(column)[:, None] for column in zip(*pairs, strict=True)))
 
 
@@ -168,7 +173,7 @@ def _boundary_3(q: float, v: float, k: int, guess: float) -> tuple[float, float]
     return scale * information / (2 * v), scale * float((kernel * excess).sum() + half @ excess_2)
 
 
-def _raced(channel: Channel, q: float, v: float, k: int) -> tuple[float, float]:
+def raced_moments(channel: Channel, q: float, v: float, k: int) -> tuple[float, float]:
     """Any channel at k = 2, 3: nodes along the gaps, as wide as the channel says.
 
     The gap has variance 2q; 40 widths are enough for tails that fall as slowly as exp(−x/width).
