@@ -128,6 +128,9 @@ def make_row(**values: Any) -> dict[str, Any]:
     return {name: _plain(values[name]) for name in COLUMNS if values.get(name) is not None}
 
 
+WHOLE = ("dimension", "n_samples", "seed", "iterations", "runs", "converged", "instances")
+
+
 def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """The rows as a pandas table: columns of a row first, then any further ones they carry."""
     import pandas as pd
@@ -135,7 +138,11 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     rows = list(rows)
     further = dict.fromkeys(name for row in rows for name in row if name not in COLUMNS)
     present = [name for name in COLUMNS if any(name in row for row in rows)]
-    return pd.DataFrame(rows, columns=[*present, *further])
+    table = pd.DataFrame(rows, columns=[*present, *further])
+    for name in WHOLE:
+        if name in table and table[name].isna().any():  # else a seed would become 12.0
+            table[name] = pd.array([row.get(name) for row in rows], dtype="Int64")
+    return table
 
 
 def json_ready(row: Mapping[str, Any]) -> dict[str, Any]:

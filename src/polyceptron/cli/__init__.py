@@ -11,15 +11,16 @@ import sys
 
 import typer
 
-from polyceptron.cli import explore, plot
 from polyceptron.cli.amp import amp
 from polyceptron.cli.asymptotics import asymptotics
 from polyceptron.cli.curve import curve
 from polyceptron.cli.data import data
+from polyceptron.cli.explore import explore
 from polyceptron.cli.figures import figures
 from polyceptron.cli.fit import fit
-from polyceptron.cli.options import NamesInHelp
+from polyceptron.cli.options import NamesInHelp, PlainGroup
 from polyceptron.cli.plan import plan
+from polyceptron.cli.plot import plot
 from polyceptron.cli.results import results
 from polyceptron.cli.ridge import ridge
 from polyceptron.cli.sweep import merge, sweep
@@ -30,6 +31,7 @@ from polyceptron.rows import VERSION
 
 app = typer.Typer(
     name="polyceptron",
+    cls=PlainGroup,
     help="Exact learning curves of linear multi-class classifiers in high dimension.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -46,11 +48,9 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 
 for command in (
     curve, transitions, separability, ridge, asymptotics, plan, amp, fit, data, sweep, results,
-    merge, figures, verify,
+    merge, figures, verify, plot, explore,
 ):  # fmt: skip
     app.command(cls=NamesInHelp)(command)
-plot.register(app)
-explore.register(app)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from polyceptron.cli import options
-from polyceptron.cli.printing import check_outputs, emit, print_json, print_table
+from polyceptron.cli.printing import check_outputs, echo, emit, print_json, print_table
 from polyceptron.cli.waiting import waiting
 
 
@@ -74,7 +74,4 @@ def asymptotics(
     title = f"{options.describe_teacher(teacher)}, {chosen.name}{ridge_text} ({found.status})"
     print_table(lines, ("of", "measured", "uncertainty", "exact"), title)
     floor = f"{found.floor:.6g} + " if found.floor > 0 else ""
-    typer.echo(
-        f"generalisation error ≈ {floor}constant · α^(−exponent), "
-        f"measured up to α = {row['alpha_max']:g}"
-    )
+    echo(f"error ≈ {floor}constant · α^(−exponent), measured up to α = {row['alpha_max']:g}")

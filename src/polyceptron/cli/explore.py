@@ -26,11 +26,6 @@ WARNING = (
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add this module's command."""
-    app.command()(explore)
-
-
 def explore(
     port: int = typer.Option(8050, "--port", help="Port to listen on; 0 for any free one."),
     host: str | None = typer.Option(

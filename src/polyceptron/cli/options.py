@@ -6,11 +6,13 @@ filled in when help is shown (`NamesInHelp`), since reading them takes longer th
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from polyceptron.errors import InvalidInput
 from polyceptron.ranges import parse_numbers
@@ -47,13 +49,31 @@ class NamesInHelp(TyperCommand):
     """A command whose help lists what is registered when it is shown."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        from rich.markup import escape
-
-        for parameter in self.params:
-            text = getattr(parameter, "help", None)
-            if text and "{" in text:
-                parameter.help = escape(fill_names(text))  # type: ignore[attr-defined]
+        _prepare_help(self.get_params(ctx))
+        # A paragraph is broken where the terminal ends, not where our own line did.
+        self.help = re.sub(r"(?<!\n)\n *(?!\n)", " ", self.help or "")
         super().format_help(ctx, formatter)
+
+
+class PlainGroup(TyperGroup):
+    """All commands together."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        _prepare_help(self.get_params(ctx))
+        super().format_help(ctx, formatter)
+
+
+def _prepare_help(parameters: Iterable[Any]) -> None:
+    """Names for words in braces, as text that is no markup; a flag takes no value."""
+    from rich.markup import escape
+
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+        text = getattr(parameter, "help", None)
+        if text and "{" in text:
+            # An empty tag keeps :A: what it is, not the picture of that name.
+            parameter.help = re.sub(r":(?=\w+:)", ":[b][/b]", escape(fill_names(text)))
 
 
 def _complete(word: str) -> Any:

@@ -8,14 +8,9 @@ from pathlib import Path
 import typer
 
 
-def register(app: typer.Typer) -> None:
-    """Add this module's command."""
-    app.command()(plot)
-
-
 def plot(
     sources: list[Path] = typer.Argument(
-        ..., metavar="STORE_OR_CSV...", help="A sweep's store or a table in CSV; several together."
+        ..., metavar="STORE_OR_CSV", help="A sweep's store or a table in CSV; several together."
     ),
     out: Path | None = typer.Option(
         None,

@@ -83,7 +83,7 @@ def print_table(
             shown.remove(column)
             left_out.append(header(column))
     if title:
-        typer.echo(textwrap.fill(title, width))
+        echo(title)
     # Words to the left, numbers to the right.
     place = {c: str.rjust if all(map(_is_number, cells[c])) else str.ljust for c in shown}
 
@@ -99,8 +99,12 @@ def print_table(
             text = str(row[below])
             typer.echo(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent))
     if left_out:
-        note = f"not shown for want of room: {', '.join(left_out)} (--json has every column)"
-        typer.echo(textwrap.fill(note, width))
+        echo(f"not shown for want of room: {', '.join(left_out)} (--json has every column)")
+
+
+def echo(text: str) -> None:
+    """Words on standard output, broken between words where the terminal ends."""
+    typer.echo(textwrap.fill(text, shutil.get_terminal_size().columns))
 
 
 def header(column: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polyceptron.cli.printing import print_table, say
+from polyceptron.cli.printing import echo, print_table, say
 from polyceptron.cli.waiting import waiting
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def sweep(
 
 
 def merge(
-    sources: Annotated[list[Path], typer.Argument(metavar="STORE...", help="Stores to copy from.")],
+    sources: Annotated[list[Path], typer.Argument(metavar="STORE", help="Stores to copy from.")],
     into: Annotated[Path, typer.Option(help="The store to copy into, made if missing.")],
 ) -> None:
     """Put the results of several stores into one.
@@ -110,7 +110,7 @@ def _show_plan(plan: SweepPlan, workers: int | None) -> None:
     columns = ("source", "estimator", "dimension", "rows", "stored", "to_do", "one_core")
     print_table(parts, columns, "the grid", optional=("stored", "dimension"))
     count = workers or available_workers()
-    typer.echo(
+    echo(
         f"{plan.rows} rows, {plan.stored} stored, {plan.to_do} to compute in "
         f"{plan.tasks_to_do} tasks: about {describe_seconds(plan.seconds)} on one core, "
         f"{describe_seconds(plan.seconds / count)} on {count}; largest instance "

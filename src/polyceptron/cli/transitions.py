@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import typer
-
 from polyceptron.cli import options
-from polyceptron.cli.printing import check_outputs, emit, format_value, print_table
+from polyceptron.cli.printing import check_outputs, echo, emit, format_value, print_table
 from polyceptron.cli.waiting import waiting
 
 
@@ -38,7 +36,7 @@ def transitions(
         return
     title = options.describe_teacher(teacher)
     if found.alpha_it is None or found.alpha_algo is None:
-        typer.echo(f"none: with {title} the error decays smoothly")
+        echo(f"none: with {title} the error decays smoothly")
         return
     meanings = (
         ("alpha_IT", "alpha_it", "perfect learning possible"),
@@ -60,7 +58,7 @@ def transitions(
     ]
     columns = ("transition", "alpha", "uncertainty", "meaning")
     print_table(rows, columns, f"{title} ({found.status})", optional=("meaning",))
-    typer.echo(f"hard phase: {found.alpha_it:.6g} < α < {found.alpha_algo:.6g}")
+    echo(f"hard phase: {found.alpha_it:.6g} < α < {found.alpha_algo:.6g}")
 
 
 def separability(
@@ -88,10 +86,10 @@ def separability(
     if as_json or csv is not None:
         emit([found.as_dict()], (), as_json=as_json, csv=csv)
     elif math.isinf(found.alpha_s):
-        typer.echo("alpha_s is infinite: labels without noise can be separated at every alpha")
+        echo("alpha_s is infinite: labels without noise can be separated at every alpha")
     else:
         spread = format_value(found.alpha_s_uncertainty, "uncertainty")
-        typer.echo(
+        echo(
             f"{teacher.model}, k = {teacher.n_classes}, noise {teacher.noise.name}: "
             f"alpha_s = {found.alpha_s:.7g} ± {spread} ({found.status})"
         )

@@ -234,6 +234,9 @@ class Store:
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter: SQLite's message
             raise InvalidInput(DAMAGED.format(name=str(self.path), error=error)) from None
 
+    def __repr__(self) -> str:
+        return f"Store({str(self.path)!r})"
+
     def __len__(self) -> int:
         return sum(self.counts().values())
 

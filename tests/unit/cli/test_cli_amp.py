@@ -46,6 +46,8 @@ def test_csv_has_every_row(tmp_path: Path) -> None:
     frame = pd.read_csv(path)
     assert list(frame.source) == ["amp", "amp", "amp-summary", "theory"]
     assert frame.q.notna().all()
+    seeds = pd.read_csv(path, dtype=str).seed  # whole numbers, as `sample` takes them
+    assert [int(seed) for seed in seeds.dropna()] == frame.seed.dropna().tolist()
 
 
 def test_trace_beside_state_evolution(tmp_path: Path) -> None:

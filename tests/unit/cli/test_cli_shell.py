@@ -201,3 +201,13 @@ def test_the_shell_completes_registered_names(line, wanted):
         [str(program)], env=environment, capture_output=True, text=True, check=False
     )
     assert wanted in found.stdout.split()
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in ("curve", "sweep", "explore"))])
+def test_help_says_what_is_typed(command):
+    text = shell(*command, "--help")
+    assert max(map(len, text.splitlines())) <= 80
+    assert "<bool>" not in text  # a flag takes no value
+    if command == ["curve"]:
+        for form in ("finite[value:probability;...]", "power:A:D[:B]", "softmax:SLOPE"):
+            assert form in text
