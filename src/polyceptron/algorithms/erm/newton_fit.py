@@ -77,7 +77,8 @@ def _fit_path(
             block = wave[first : first + size]
             if not set(block) <= set(saved.done):
                 guesses = [start if wave is waves[0] else _interpolate(done, r) for r in block]
-                fits = _fit_block(samples, objective, loss, block, guesses, tol, saved)
+                near = start is not None and saved.checkpoint is None
+                fits = _fit_block(samples, objective, loss, block, guesses, tol, saved, near)
                 if fits[0].status == Status.INTERRUPTED:
                     ended = saved.done | dict(zip(block, fits, strict=True))
                     return [ended.get(r) or not_begun(fits[0], r) for r in ridges]
@@ -95,6 +96,7 @@ def _fit_block(
     guesses: Sequence[Array | None],
     tol: float,
     saved: SavedPath,
+    near: bool,
 ) -> list[ERMFit]:
     design = samples.design
     keeper = saved.keeper(ridges, design.passes)
@@ -103,7 +105,14 @@ def _fit_block(
         if guess is not None:
             U[:] = (guess @ objective.basis).T
     found = minimise(
-        design, objective, np.array(ridges), begin, target=tol, max_iter=_MAX_ITER, keeper=keeper
+        design,
+        objective,
+        np.array(ridges),
+        begin,
+        target=tol,
+        max_iter=_MAX_ITER,
+        keeper=keeper,
+        near=near,
     )
     fits = []
     for i, ridge in enumerate(ridges):

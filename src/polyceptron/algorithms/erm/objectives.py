@@ -107,12 +107,12 @@ class RankOneCurvature:
 
     def __call__(self, Q: AnyArray) -> tuple[AnyArray, None]:
         """∂²ℓ·Q, in the precision of Q."""
-        samples = np.arange(self.y.size)
         v = self.basis @ Q
-        v -= v[:, None, self.y, samples]  # the map does not see it, and w ≈ e_y no longer cancels
+        flat, own = v.reshape(len(v), -1), own_places(self.y)
+        v -= flat.take(own, 1)[:, None]  # the map does not see it, and w ≈ e_y no longer cancels
         if self.hinge:
             v *= self.weights
-            v[:, self.y, samples] = -v.sum(1)
+            flat[:, own] = -v.sum(1)
         else:
             v -= np.einsum("lhn,lhn->ln", self.weights, v)[:, None]
             v *= self.weights
@@ -130,6 +130,11 @@ class RankOneCurvature:
         return result
 
 
+def own_places(y: Labels) -> Labels:
+    """Where the entries of the labels are in an array (k, n), flat (n,)."""
+    return y * y.size + np.arange(y.size)
+
+
 def weights_of(weights: Any, chosen: Any) -> Any:
     """Weights (L, n) of the chosen problems; those that all problems share as they are."""
     return weights if weights is None or weights.ndim == 1 else weights[chosen]
@@ -141,7 +146,7 @@ class SoftmaxObjective:
     def __init__(self, y: Labels, n_classes: int, weights: Array | None = None) -> None:
         self.y, self.weights = y, weights
         self.basis = difference_basis(n_classes)
-        self._samples = np.arange(y.size)
+        self._own = own_places(y)
         self.smoothness: float | None = 0.5 if weights is None else 0.5 * float(weights.max())
 
     def take(self, chosen: Any) -> SoftmaxObjective:
@@ -153,29 +158,29 @@ class SoftmaxObjective:
 
     def evaluate(self, Z: Array) -> Evaluation:
         """ℓ, softmax(z) − y and the softmax, all to full relative precision of Z."""
-        y, samples = self.y, self._samples
-        basis = self.basis.astype(Z.dtype, copy=False)
+        own, basis = self._own, self.basis.astype(Z.dtype, copy=False)
         tiny = 1e-300 if Z.dtype == np.float64 else 1e-37
         z = basis @ Z
         z -= z.max(1, keepdims=True)
-        true_field = z[:, y, samples]
+        flat = z.reshape(len(z), -1)
+        true_field = flat.take(own, 1)
         p = np.exp(z, out=z)
-        own = p[:, y, samples]
-        p[:, y, samples] = 0
+        mine = flat.take(own, 1)
+        flat[:, own] = 0
         others = p.sum(1)
-        total = others + own
+        total = others + mine
         # ln Σ e^z − z_y = ln(1 + others/own): the sum may be far below rounding of its first term.
-        losses = np.log1p(others / np.maximum(own, tiny))
-        lost = own < tiny
-        if lost.any():
+        losses = np.log1p(others / np.maximum(mine, tiny))
+        if (lost := mine < tiny).any():
             losses[lost] = np.log(others[lost]) - true_field[lost]
         p /= total[:, None]
         residual = p.copy()
-        residual[:, y, samples] = -others / total
-        p[:, y, samples] = own / total
+        residual.reshape(flat.shape)[:, own] = -others / total
+        flat[:, own] = mine / total
         if self.weights is not None:
-            losses *= self.weights
-            residual *= self.weights[..., None, :]
+            weights = self.weights.astype(Z.dtype, copy=False)
+            losses *= weights
+            residual *= weights[..., None, :]
         return Evaluation(losses.sum(1, dtype=np.float64), basis.T @ residual, p)
 
     def curvature(self, evaluation: Evaluation, dtype: Any) -> Curvature:

@@ -1,11 +1,7 @@
 """From the minimisers at one λ to those at the next: problems side by side on one path.
 
 Each λ starts from the polynomial in ln λ through the nearest minimisers, and takes Newton steps
-until they change little. Where all weights of a problem are few their Hessian is written out,
-
-    Σ_μ x̂_μ x̂_μᵀ ⊗ H_μ + λ,      x̂ = x/√d,
-
-which also gives the leverages of the samples.
+until they change little. Where all weights of a problem are few their Hessian is written out.
 """
 
 from __future__ import annotations
@@ -15,10 +11,12 @@ import math
 import numpy as np
 
 from polyceptron.algorithms.design import AnyArray, Array, Design
-from polyceptron.algorithms.erm.conjugate_gradients import solve_newton
+from polyceptron.algorithms.erm.conjugate_gradients import directions
+from polyceptron.algorithms.erm.descent import AtWork
 from polyceptron.algorithms.erm.gradients import dots
 from polyceptron.algorithms.erm.line_search import line_search
 from polyceptron.algorithms.erm.objectives import Objective
+from polyceptron.algorithms.erm.whole_hessian import Factors, sample_matrices, whole_hessian
 
 DENSE = 120  # d·r up to which a matrix of that size is cheaper than products with X
 _STEPS = 20
@@ -45,6 +43,8 @@ class Walk:
         self.past: list[tuple[float, AnyArray]] = []
         small = shape[1] * design.dimension <= DENSE and design.may_be_copied
         self.rows = design.scaled_rows(slice(None)) if small else None
+        self.work = AtWork.begin(np.arange(count), single=large)
+        self.factors = Factors(design, shape, shared=True)
 
     def solve(self, ridge: float) -> None:
         """Move to the minimisers at this λ, loosely."""
@@ -71,19 +71,19 @@ class Walk:
     def _directions(self, ridges: Array, G: AnyArray) -> AnyArray:
         """Newton steps: of the whole matrix where it is small, else by conjugate gradients."""
         if self.rows is None:
-            bend = self.objective.curvature(self.here, self.dtype)
             tolerance = np.full(len(G), self.loose)
-            return solve_newton(self.design, bend, ridges, G, tolerance, self.dtype)
-        whole = [_hessian(self.rows, H, ridges[0]) for H in self.matrices()]
+            return directions(
+                self.design, self.objective, self.here, ridges, G, tolerance, self.work,
+                self.factors,
+            )  # fmt: skip
+        whole = [whole_hessian(self.rows, H, ridges[0]) for H in self.matrices()]
         flat = np.linalg.solve(np.array(whole), -G.reshape(len(G), -1, 1))
         return flat.reshape(G.shape)
 
-    def matrices(self) -> Array:
+    def matrices(self) -> AnyArray:
         """s_μH_μ of every sample where the walk stands, (L, n, r, r)."""
-        count, r, n = self.here.residual.shape
-        bend = self.objective.curvature(self.here, np.float64).rows(slice(0, n))
-        units = np.broadcast_to(np.eye(r)[:, None, :, None], (r, count, r, n))
-        return np.stack([bend(unit.copy())[0].transpose(0, 2, 1) for unit in units], -1)
+        bend = self.objective.curvature(self.here, np.float64)
+        return sample_matrices(bend, self.here.residual.shape)
 
     def _extrapolate(self, t: float) -> AnyArray:
         """The polynomial in ln λ through the nearest minimisers, or 0."""
@@ -93,27 +93,3 @@ class Walk:
             others = [other for j, (other, _) in enumerate(near) if j != i]
             guess += math.prod((t - other) / (node - other) for other in others) * U
         return guess
-
-
-def leverages(rows: Array, H: Array, ridge: float) -> Array:
-    """A_μ = x̂ᵀ(Σ x̂x̂ᵀ ⊗ H + λ)⁻¹x̂ (n, r, r) of rows x̂ (n, d) and matrices H (n, r, r)."""
-    (n, d), r = rows.shape, H.shape[1]
-    inverse = np.linalg.inv(_hessian(rows, H, ridge)).reshape(r, d, r, d)
-    A = np.empty((n, r, r))
-    for a in range(r):
-        for b in range(a, r):
-            A[:, a, b] = A[:, b, a] = np.einsum("ni,ni->n", rows @ inverse[a, :, b], rows)
-    return A
-
-
-def _hessian(rows: Array, H: Array, ridge: float) -> Array:
-    """Σ x̂x̂ᵀ ⊗ H + λ, (r·d, r·d)."""
-    d, r = rows.shape[1], H.shape[1]
-    whole = np.empty((r, d, r, d))
-    for a in range(r):
-        for b in range(a, r):
-            whole[a, :, b] = (rows * H[:, a, b, None]).T @ rows
-            whole[b, :, a] = whole[a, :, b].T
-    flat = whole.reshape(r * d, r * d)
-    flat[np.diag_indices(r * d)] += ridge
-    return flat

@@ -31,7 +31,8 @@ from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Array, Design, weights_or_ones
 from polyceptron.algorithms.erm.loss_objective import LossObjective
 from polyceptron.algorithms.erm.objectives import Objective, SoftmaxObjective
-from polyceptron.algorithms.erm.path_walk import DENSE, Walk, leverages
+from polyceptron.algorithms.erm.path_walk import DENSE, Walk
+from polyceptron.algorithms.erm.whole_hessian import leverages
 from polyceptron.model.losses import Loss
 
 Fold = NDArray[np.bool_]  # (n,): the samples that are held out
@@ -40,7 +41,7 @@ Score = Callable[[Array, NDArray[np.int64]], Array]  # fields (m, k) and labels 
 # Of the objective, by which the last step lowers it; of the gradient, left by inner solves.
 _FOLDS = 1e-2, 0.5
 _WHOLE = 1e-8, 0.1  # small, and a step without a sample starts from here
-_WORSE = 2.0, 3.0  # standard errors above the best, twice running or once, that end the path
+_WORSE = 3.0  # standard errors above the best, of all ridges since then, that end the path
 
 
 @dataclass(frozen=True)
@@ -78,16 +79,15 @@ def ridge_path(
     way = _LeaveOneOut(samples, loss, left_out) if folds is None else _Folds(samples, loss, folds)
     whole = weights_or_ones(samples.weights, samples.y.size)
     tried: list[_Tried] = []
-    worse = 0
+    worse = 0.0
     for ridge in sorted(set(ridges), reverse=True):
         fields, at = way.held_out(ridge)
         here = _Tried(ridge, score(fields, samples.y[at]), whole[at], way.weights(), at)
         tried.append(here)
-        doubt = here.standard_errors_above(min(tried, key=lambda one: one.mean))
-        worse = worse + 1 if doubt > _WORSE[0] else 0
-        if worse == 2 or doubt > _WORSE[1]:
+        best = min(tried, key=lambda one: one.mean)  # of equals the largest ridge
+        worse = 0.0 if here is best else worse + here.standard_errors_above(best)
+        if worse > _WORSE:
             break
-    best = min(tried, key=lambda one: one.mean)  # of equals the largest ridge
     columns = np.array([(one.ridge, one.mean, one.standard_error) for one in tried]).T
     method = "leave-one-out" if folds is None else "cross-validation"
     held_out = np.full(samples.y.size, np.nan)

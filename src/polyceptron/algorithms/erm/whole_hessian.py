@@ -1,0 +1,118 @@
+"""The Hessian of all weights written out, Σ_μ x̂_μ x̂_μᵀ ⊗ H_μ + λ with x̂ = x/√d, where it is small.
+
+It gives Newton steps and the leverages of samples; and, made once near the minimum, it makes
+conjugate gradients end in a few iterations ever after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from polyceptron.algorithms.design import AnyArray, Array, Design
+from polyceptron.algorithms.erm.objectives import Curvature
+
+Labels = NDArray[np.int64]
+Ease = Callable[[AnyArray, Labels], AnyArray]
+"""Residuals (m, r, d) and which problems they are of, to about the inverse Hessians' images."""
+
+_UNKNOWNS = 1200  # r·d: a factor is then a tenth of a second
+_NUMBERS = 20_000_000  # of all factors
+_QUICKER = 0.3  # an operation of large products against one of thin ones
+_DEAR = 0.1  # of the price of a factor, that a solve may take without one: there will be ten
+
+
+def sample_matrices(curvature: Curvature, shape: tuple[int, ...]) -> AnyArray:
+    """H_μ of every sample, (L, n, r, r), of problems with fields of the shape (L, r, n)."""
+    count, r, n = shape
+    bend = curvature.rows(slice(0, n))
+    units = np.broadcast_to(np.eye(r)[:, None, :, None], (r, count, r, n))
+    columns = np.array([bend(unit.copy())[0] for unit in units])  # (r, L, r, n): n is contiguous
+    return columns.transpose(1, 3, 2, 0)
+
+
+def whole_hessian(rows: AnyArray, H: AnyArray, ridge: float) -> AnyArray:
+    """Σ x̂x̂ᵀ ⊗ H + λ, (r·d, r·d), of rows x̂ (n, d) and matrices H (n, r, r)."""
+    d, r = rows.shape[1], H.shape[1]
+    whole = np.empty((r, d, r, d), rows.dtype)
+    for a in range(r):
+        for b in range(a, r):
+            whole[a, :, b] = (rows * H[:, a, b, None]).T @ rows
+            whole[b, :, a] = whole[a, :, b].T
+    flat = whole.reshape(r * d, r * d)
+    flat[np.diag_indices(r * d)] += ridge
+    return flat
+
+
+def leverages(rows: Array, H: Array, ridge: float) -> Array:
+    """A_μ = x̂ᵀ(Σ x̂x̂ᵀ ⊗ H + λ)⁻¹x̂ (n, r, r) of rows x̂ (n, d) and matrices H (n, r, r)."""
+    (n, d), r = rows.shape, H.shape[1]
+    inverse = np.linalg.inv(whole_hessian(rows, H, ridge)).reshape(r, d, r, d)
+    A = np.empty((n, r, r))
+    for a in range(r):
+        for b in range(a, r):
+            A[:, a, b] = A[:, b, a] = np.einsum("ni,ni->n", rows @ inverse[a, :, b], rows)
+    return A
+
+
+class Factors:
+    """Cholesky factors of problems' Hessians in single precision, made once solves get long.
+
+    `shared`: of their mean, for problems that differ little.
+    """
+
+    def __init__(self, design: Design, shape: tuple[int, ...], *, shared: bool = False) -> None:
+        (n, d), (count, r) = design.shape, shape[:2]
+        self.design, self.shared, self.due = design, shared, False
+        self._found: dict[int, AnyArray] = {}
+        numbers = max((1 if shared else count) * (r * d) ** 2, count * n * r * r)
+        small = r * d <= _UNKNOWNS and numbers <= _NUMBERS and design.may_be_copied
+        price = _QUICKER * (d * (r + 1) / 4 + (r * d) ** 2 / (12 * n))  # in iterations
+        self._patience = _DEAR * price if small else np.inf
+
+    @cached_property
+    def _rows(self) -> AnyArray:
+        return self.design.scaled_rows(slice(None)).astype(np.float32)
+
+    def took(self, iterations: int) -> None:
+        """A solve's iterations: after a long one, new factors are due."""
+        if iterations > self._patience and self.design.single_is_quicker:
+            self.due = True
+
+    def make(self, which: Labels, curvature: Curvature, ridges: Array, r: int) -> None:
+        """Of these problems where they are now."""
+        H = sample_matrices(curvature, (which.size, r, self.design.n_samples)).astype(np.float32)
+        if self.shared:
+            which, H = np.zeros(1, np.int64), H.mean(0, keepdims=True)
+        try:
+            for problem, part, ridge in zip(which, H, ridges, strict=False):
+                whole = whole_hessian(self._rows, part, float(ridge))
+                self._found[problem] = scipy.linalg.cholesky(
+                    whole, lower=True, overwrite_a=True, check_finite=False
+                )
+        except np.linalg.LinAlgError:  # more digits are needed: never mind
+            self._found, self._patience = {}, np.inf
+
+    def solver(self, which: Labels) -> Ease | None:
+        """What replaces the inverse Hessians of these problems, if there are factors of all."""
+        which = 0 * which if self.shared else which
+        if not all(problem in self._found for problem in which):
+            return None
+
+        def ease(r: AnyArray, at: Labels) -> AnyArray:
+            flat = r.reshape(len(r), -1).astype(np.float32, copy=False)
+            if self.shared:
+                return self._solve(0, flat.T).T.astype(r.dtype, copy=False).reshape(r.shape)
+            solved = [self._solve(p, v) for p, v in zip(which[at], flat, strict=True)]
+            return np.array(solved, r.dtype).reshape(r.shape)
+
+        return ease
+
+    def _solve(self, problem: int, right: AnyArray) -> AnyArray:
+        """With a factor, (r·d,) or columns (r·d, m)."""
+        factor = self._found[problem], True
+        return np.asarray(scipy.linalg.cho_solve(factor, right, check_finite=False))
