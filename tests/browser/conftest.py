@@ -24,7 +24,7 @@ ARGUMENTS = [
 PATIENCE = 90_000  # milliseconds; only ends a test that hangs
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def server() -> Iterator[tuple[str, psutil.Process]]:
     """The command itself on a free port, stopped as a user stops it."""
     code = "from polyceptron.cli import main; main()"
@@ -52,7 +52,7 @@ def server() -> Iterator[tuple[str, psutil.Process]]:
     assert not any(worker.is_running() for worker in workers)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Any]:
     """A browser without network services of its own."""
     if not Path(CHROMIUM).exists():
@@ -72,10 +72,10 @@ def chromium() -> Iterator[Any]:
 class Visit:
     """One visitor: a page, what it complained of, and where it went."""
 
-    def __init__(self, browser: Any, address: str, width: int = 1280) -> None:
+    def __init__(self, context: Any, address: str, width: int = 1280) -> None:
         self.address = address
-        self.context = browser.new_context(viewport={"width": width, "height": 900})
-        self.page = self.context.new_page()
+        self.page = context.new_page()
+        self.page.set_viewport_size({"width": width, "height": 900})
         self.page.set_default_timeout(PATIENCE)
         self.complaints: list[str] = []
         self.elsewhere: list[str] = []
@@ -150,18 +150,31 @@ class Visit:
         return {name: value[0] for name, value in parse_qs(urlsplit(self.page.url).query).items()}
 
 
-@pytest.fixture
-def new_visit(chromium: Any, server: Any) -> Iterator[Callable[..., Visit]]:
-    """Open pages as visitors who know nothing of each other; all are checked at the end."""
-    visits: list[Visit] = []
+@pytest.fixture(scope="package")
+def regular(chromium: Any) -> Iterator[Any]:
+    """A visitor who comes again and again: the browser has kept the page's scripts."""
+    context = chromium.new_context()
+    yield context
+    context.close()
 
-    def make(width: int = 1280) -> Visit:
-        visits.append(Visit(chromium, server[0], width))
+
+@pytest.fixture
+def new_visit(chromium: Any, regular: Any, server: Any) -> Iterator[Callable[..., Visit]]:
+    """Open pages, of the regular visitor or of a stranger; all are checked at the end."""
+    visits: list[Visit] = []
+    strangers = []
+
+    def make(width: int = 1280, *, stranger: bool = False) -> Visit:
+        if stranger:
+            strangers.append(chromium.new_context())
+        visits.append(Visit(strangers[-1] if stranger else regular, server[0], width))
         return visits[-1]
 
     yield make
     for one in visits:
-        one.context.close()
+        one.page.close()
+    for context in strangers:
+        context.close()
     assert [complaint for one in visits for complaint in one.complaints] == []
     assert [address for one in visits for address in one.elsewhere] == []
 

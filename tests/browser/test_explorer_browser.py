@@ -72,28 +72,9 @@ def test_the_page_opens_with_curves_and_every_control_moves_them(visit: Any) -> 
     assert page.get_by_label("Classes k", exact=True).is_disabled()
 
 
-def test_noise_of_the_labels_is_chosen_and_its_level_moved(visit: Any) -> None:
+def test_a_spectrum_and_a_noise_are_chosen_and_its_level_moved(visit: Any) -> None:
     page = visit.page
-    visit.open("?k=2&prior=gaussian&estimators=bayes&points=5&low=0.5&high=4")
-    assert page.get_by_label("Level (logarithmic)").is_disabled()
-    page.get_by_label("flipped labels").check()
-    visit.wait_for_setting("noise", "flips")
-    visit.wait_for_curve("floor: the teacher itself", "Math.abs(t.y[0] - 0.1) < 1e-9")
-    level = page.get_by_label("Level (logarithmic)")
-    level.focus()
-    level.press("ArrowRight")
-    visit.wait_for_setting("level", "0.102329")
-    floor = visit.wait_for_curve("floor: the teacher itself", "Math.abs(t.y[0] - 0.102329) < 1e-9")
-    best = visit.wait_for_curve("Bayes-optimal", "t.y.length === 5")
-    assert min(best["y"]) > floor["y"][0]
-    page.get_by_label("softmax labels").check()
-    visit.wait_for_setting("level", "2.0")
-    assert page.locator("#level-value").inner_text() == "slope 2"
-
-
-def test_a_spectrum_is_chosen_and_shown(visit: Any) -> None:
-    page = visit.page
-    visit.open("?k=2&prior=rademacher&estimators=bayes,square&points=5&low=0.5&high=4")
+    visit.open("?k=2&prior=rademacher&estimators=bayes&points=5&low=0.5&high=4")
     flat = page.locator("#spectrum-picture").get_attribute("src")
     page.get_by_label("power:1.2:200").check()
     visit.wait_for_setting("features", "power")
@@ -106,10 +87,23 @@ def test_a_spectrum_is_chosen_and_shown(visit: Any) -> None:
     best = visit.wait_for_curve("Bayes-optimal", "t.y.length === 5")
     assert best["y"][-1] < best["y"][0]
 
+    level = page.get_by_label("Level (logarithmic)")
+    assert level.is_disabled()
+    page.get_by_label("flipped labels").check()
+    visit.wait_for_setting("noise", "flips")
+    visit.wait_for_curve("floor: the teacher itself", "Math.abs(t.y[0] - 0.1) < 1e-9")
+    level.focus()
+    level.press("ArrowRight")
+    visit.wait_for_setting("level", "0.102329")
+    floor = visit.wait_for_curve("floor: the teacher itself", "Math.abs(t.y[0] - 0.102329) < 1e-9")
+    noisy = visit.wait_for_curve("Bayes-optimal", "t.y.at(-1) > arg", best["y"][-1])
+    assert min(noisy["y"]) > floor["y"][0]
+    page.get_by_label("softmax labels").check()
+    visit.wait_for_setting("level", "2.0")
+    assert page.locator("#level-value").inner_text() == "slope 2"
 
-def test_a_simulation_is_added_another_is_cancelled_and_visitors_do_not_mix(
-    server: Any, visit: Any, new_visit: Any
-) -> None:
+
+def test_a_simulation_is_added_and_another_is_cancelled(server: Any, visit: Any) -> None:
     page = visit.page
     visit.open(LIGHT)
     page.get_by_role("button", name="Add simulation").click()
@@ -127,9 +121,6 @@ def test_a_simulation_is_added_another_is_cancelled_and_visitors_do_not_mix(
     page.wait_for_function("document.querySelector('#progress-1').value > 0")
     started = [c for c in server[1].children(recursive=True) if c.pid not in known]
     assert started
-    other = new_visit()
-    other.open(LIGHT)
-    assert other.page.locator("#simulations li:visible").count() == 0
     running.get_by_role("button", name="Cancel").click()
     running.get_by_text("cancelled").wait_for()
     psutil.wait_procs(started, timeout=60)
@@ -149,7 +140,7 @@ def test_no_press_on_cancel_is_lost_while_the_list_changes(visit: Any) -> None:
     """Each is pressed once, at some moment among hundreds of changes of the list."""
     page = visit.page
     visit.open(LIGHT.replace("dimension=60", "dimension=200").replace("runs=1", "runs=50"))
-    for slot in range(4):
+    for slot in range(3):
         page.get_by_role("button", name="Add simulation").click()
         one = page.locator(f"#slot-{slot}")
         page.wait_for_function(f"document.querySelector('#progress-{slot}').value > {5 * slot}")
@@ -157,7 +148,7 @@ def test_no_press_on_cancel_is_lost_while_the_list_changes(visit: Any) -> None:
         one.get_by_text("cancelled").wait_for()
 
 
-def test_a_shared_link_shows_the_same_and_a_wild_one_a_sentence(
+def test_a_shared_link_shows_the_same_visitors_do_not_mix_and_a_wild_link_gets_a_sentence(
     server: Any, visit: Any, new_visit: Any
 ) -> None:
     visit.open(LIGHT)
@@ -172,7 +163,7 @@ def test_a_shared_link_shows_the_same_and_a_wild_one_a_sentence(
     assert visit.page.locator("label[for=link]").inner_text() == "Link for this machine"
     visit.page.wait_for_function("location.href === document.querySelector('#link').value")
     visit.wait_until_gone("AMP")
-    other = new_visit()
+    other = new_visit(stranger=True)
     other.page.goto(visit.page.locator("#link").input_value())
     other.ready()
     for one in (visit, other):
@@ -183,10 +174,13 @@ def test_a_shared_link_shows_the_same_and_a_wild_one_a_sentence(
     assert other.curves() == visit.curves()
     assert other.page.get_by_label("Gaussian weights", exact=True).is_checked()
     assert other.page.get_by_label("Points", exact=True).input_value() == "12"
-    for wild in ("?k=1e99&prior=%3Cscript%3E", "?%ff", "?points=-1", "?" + "a=b&" * 2000):
-        other.page.goto(server[0] + wild)
-        other.page.get_by_role("alert").get_by_text("This link cannot be shown").wait_for()
-        other.ready()
+    visit.simulation(0).get_by_role("button", name="Remove").click()
+    visit.page.wait_for_function("document.querySelector('#slot-0').hidden")
+    visit.wait_until_gone("AMP, d = 60")
+    other.wait_for_curve("AMP, d = 60", "t.x.length === 3")  # the other's own stays
+    other.page.goto(server[0] + "?k=1e99&prior=%3Cscript%3E")
+    other.page.get_by_role("alert").get_by_text("This link cannot be shown").wait_for()
+    other.ready()
     # A control out of its range: a sentence as well, and the figures stay.
     visit.page.get_by_label("Classes k", exact=True).fill("77")
     visit.page.get_by_role("alert").get_by_text("from 2 to 50").wait_for()
@@ -216,7 +210,7 @@ def test_more_classes_old_curves_are_dimmed_then_the_range_shows_the_transitions
     visit: Any,
 ) -> None:
     page = visit.page
-    visit.open("?estimators=bayes,cross-entropy&points=20")
+    visit.open("?estimators=bayes,cross-entropy&points=10")
     before = visit.wait_for_curve("Bayes-optimal")
     page.get_by_label("Classes k", exact=True).fill("10")
     page.wait_for_function(
@@ -232,27 +226,10 @@ def test_more_classes_old_curves_are_dimmed_then_the_range_shows_the_transitions
     notes = page.locator("#learning .annotation").all_text_contents()
     assert ["IT" in notes[0], "algo" in notes[1]] == [True, True]
     # The slow curve fills in between its ends.
-    coarse = visit.wait_for_curve("cross-entropy", "t.x.length < 20")
+    coarse = visit.wait_for_curve("cross-entropy", "t.x.length < 10")
     assert (coarse["x"][0], coarse["x"][-1]) == (0.1, 7)
     page.get_by_label("Gaussian weights", exact=True).check()  # no transitions: the usual range
     visit.wait_for_curve("Bayes-optimal", "t.x.at(-1) === 4")
-
-
-def test_on_a_phone_the_figure_comes_first_and_the_settings_fold(new_visit: Any) -> None:
-    visit = new_visit(400)
-    visit.open(LIGHT)
-    page = visit.page
-    control = page.get_by_label("Classes k", exact=True)
-    summary = page.get_by_text("Settings", exact=True)
-    assert page.locator("#learning").bounding_box()["y"] < 250
-    assert page.locator("#learning").bounding_box()["y"] < summary.bounding_box()["y"]
-    assert not control.is_visible()
-    summary.click()
-    assert control.is_visible()
-    page.set_viewport_size({"width": 1280, "height": 900})
-    page.wait_for_function("document.querySelector('#settings-fold').open")
-    assert not summary.is_visible()
-    assert control.bounding_box()["x"] < page.locator("#learning").bounding_box()["x"]
 
 
 CONTRAST = """
@@ -285,13 +262,29 @@ CONTRAST = """
 """
 
 
+def _on_a_phone_the_figure_comes_first_and_the_settings_fold(page: Any) -> None:
+    control = page.get_by_label("Classes k", exact=True)
+    summary = page.get_by_text("Settings", exact=True)
+    assert page.locator("#learning").bounding_box()["y"] < 250
+    assert page.locator("#learning").bounding_box()["y"] < summary.bounding_box()["y"]
+    assert not control.is_visible()
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.wait_for_function("document.querySelector('#settings-fold').open")
+    assert not summary.is_visible()
+    assert control.bounding_box()["x"] < page.locator("#learning").bounding_box()["x"]
+    page.set_viewport_size({"width": 400, "height": 900})
+    page.wait_for_function("!document.querySelector('#settings-fold').open")
+    summary.click()
+    assert control.is_visible()
+
+
 @pytest.mark.parametrize("width", [1280, 400])
 def test_names_contrast_keyboard_and_width(new_visit: Any, width: int) -> None:
     visit = new_visit(width)
     visit.open(LIGHT)
     page = visit.page
     if width < 900:
-        page.get_by_text("Settings", exact=True).click()
+        _on_a_phone_the_figure_comes_first_and_the_settings_fold(page)
     assert page.title() == "polyceptron explorer"
     assert page.locator("html").get_attribute("lang") == "en"
     assert page.locator("h1").count() == 1
