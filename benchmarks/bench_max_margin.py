@@ -35,7 +35,7 @@ def bench() -> list[dict[str, Any]]:
     with threadpool_limits(1):
         return [
             margin("digits", X, y, "aim 2"),
-            margin("digits, standardised", scaled, y, "no aim"),
+            margin("digits, standardised", scaled, y, "aim 2"),
             margin("n=3000, d=1000, k=3", drawn.X, drawn.y, "aim 2"),
             shared(drawn.X, drawn.y),
         ]

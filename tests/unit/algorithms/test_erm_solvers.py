@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import nnls
 from scipy.special import softmax
 
-from polyceptron.algorithms.erm import fit_erm, fit_erm_path, hard_margin
+from polyceptron.algorithms.erm import fit_erm, fit_erm_path, hard_margin, interior_point
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model import Teacher
 from polyceptron.rows import Status
@@ -241,3 +241,18 @@ def test_bad_input_is_a_sentence(change, message):
     given |= {"loss": "cross-entropy", "ridge": 1.0} | change
     with pytest.raises(InvalidInput, match=message):
         fit_erm(given.pop("X"), given.pop("y"), given.pop("loss"), given.pop("ridge"), **given)
+
+
+def test_a_sample_left_aside_too_soon_is_found_again(monkeypatch):
+    X, y, _ = Teacher(3).sample(90, 10, seed=4)
+    expected = fit_erm(X, y, "max-margin")
+    walks, once = [], interior_point._Path.__init__
+    monkeypatch.setattr(
+        interior_point._Path, "__init__", lambda *given: (walks.append(1), once(*given))[1]
+    )
+    monkeypatch.setattr(interior_point, "_FAR", 3.0)  # many of the active ones too
+    found = fit_erm(X, y, "max-margin")
+    assert len(walks) == 2
+    assert found.status == "ok"
+    distance = np.linalg.norm(found.weights - expected.weights)
+    assert distance <= found.distance_bound + expected.distance_bound
