@@ -16,6 +16,7 @@ way. `array_design` has numpy arrays, `file_design` memory maps, `sparse_design`
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -29,7 +30,9 @@ from polyceptron.algorithms.row_blocks import RowBlocks
 
 Array = NDArray[np.float64]
 AnyArray = NDArray[Any]
-COPY_BYTES = 1 << 28  # of arrays in memory that may be copied where that is quicker
+_COPY_MB = os.environ.get("POLYCEPTRON_COPY_MB", "")
+COPY_BYTES = (int(_COPY_MB) if _COPY_MB.isdigit() else 256) << 20
+"""Of arrays in memory that may be copied where that is quicker; POLYCEPTRON_COPY_MB=0 for none."""
 _POWER = 8  # iterations for the largest singular value
 _UNLUCKY = 0.01  # the chance that a random start misses it
 _SINGLE_RANGE = (1e-12, 1e12)  # entries whose products stay inside single precision

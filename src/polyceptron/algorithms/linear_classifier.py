@@ -25,8 +25,8 @@ from sklearn.utils.validation import (
 )
 
 from polyceptron.algorithms.block_products import BLOCK_BYTES
-from polyceptron.algorithms.design import COPY_BYTES, Design
-from polyceptron.algorithms.mapped_design import BlockwiseDesign, ScaledDesign, ScaleRows
+from polyceptron.algorithms.design import Design
+from polyceptron.algorithms.mapped_design import ScaledDesign, scaled
 from polyceptron.algorithms.open_design import as_design, open_design
 from polyceptron.algorithms.sparse_design import SparseDesign
 from polyceptron.errors import InvalidInput
@@ -64,8 +64,7 @@ class Scaling:
         """The features that vary, scaled; for `ones`, a column of them behind."""
         kept, column = self.varying, 1.0 if ones else None
         if isinstance(X, Design):
-            rows = ScaleRows(self.shift, self.scale, kept, column)
-            return as_design(BlockwiseDesign(X, rows, rows.dimension))
+            return as_design(scaled(X, self.shift, self.scale, kept, column))
         if not kept.all():
             X = X[:, np.flatnonzero(kept)]
         part = Scaling(self.shift[kept], self.scale[kept], kept[kept])
@@ -81,15 +80,13 @@ class Scaling:
         if issparse(X):
             return ScaledDesign(SparseDesign(X), self.shift, self.scale / stretch, column)
         if isinstance(X, Design):
-            every = np.ones(X.dimension, dtype=bool)
-            rows = ScaleRows(self.shift, self.scale / stretch, every, column)
-            return BlockwiseDesign(X, rows, rows.dimension)
-        scaled = (X - self.shift) / self.scale
+            return scaled(X, self.shift, self.scale / stretch, constant=column)
+        out = (X - self.shift) / self.scale
         if self.shift.any():
-            scaled[:, ~self.varying] = 0.0
+            out[:, ~self.varying] = 0.0
         if constant is not None:
-            scaled = np.hstack([scaled, np.full((X.shape[0], 1), constant)])
-        return scaled if stretch == 1 else scaled * stretch
+            out = np.hstack([out, np.full((X.shape[0], 1), constant)])
+        return out if stretch == 1 else out * stretch
 
 
 class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -129,10 +126,11 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if not (weights >= 0).all():
                 raise InvalidInput("sample_weight must be 0 or more for every sample")
             kept = weights > 0
-            if large is not None and not kept.all():
+            if isinstance(X, Design) and X.reading_is_dear and not kept.all():
                 raise InvalidInput("sample_weight must be above 0 where X is too large to copy")
             if not kept.all():
-                X, y, weights = X[kept], y[kept], weights[kept]
+                X = X[kept] if large is None else open_design(X.read_rows(kept))
+                y, weights = y[kept], weights[kept]
             weights = None if (weights == 1).all() else weights
         self.classes_, index = np.unique(y, return_inverse=True)
         if self.classes_.size < 2:
@@ -193,13 +191,10 @@ def fields_at(X: Any, weights: Array, offset: Array) -> Array:
 def _without_copy(X: Any) -> Design | None:
     """The design of an X that is not to be copied, or None: what is read from elsewhere, or large.
 
-    A small map is read into memory as scikit-learn does it.
+    What is small is read into memory as scikit-learn does it.
     """
-    if isinstance(X, Design) or hasattr(X, "__dask_graph__"):
-        return open_design(X)
-    if isinstance(X, np.memmap) and X.nbytes > BLOCK_BYTES:
-        return open_design(X)
-    floats = isinstance(X, np.ndarray) and X.dtype in (np.float32, np.float64)
-    if floats and X.ndim == 2 and X.nbytes > COPY_BYTES:
-        return open_design(X)
-    return None
+    array = isinstance(X, np.ndarray) and X.ndim == 2 and X.nbytes > BLOCK_BYTES
+    floats = array and (isinstance(X, np.memmap) or X.dtype in (np.float32, np.float64))
+    return (
+        open_design(X) if floats or isinstance(X, Design) or hasattr(X, "__dask_graph__") else None
+    )

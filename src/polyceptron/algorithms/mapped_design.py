@@ -2,9 +2,9 @@
 
     A = (X − 1mᵀ) diag(1/s),  a constant column behind it if asked:   A uᵀ = X(u/s)ᵀ − m·(u/s)
 
-is a design of its own over any other: a sparse matrix stays sparse (`ScaledDesign`), a file stays
-on disk and a Dask array on its cluster (`BlockwiseDesign`), where each block is scaled as it is
-read; that loses no digits where m is large against s.
+is a design of its own over any other: a sparse matrix stays sparse and an array is not copied
+(`ScaledDesign`), a file stays on disk and a Dask array on its cluster (`BlockwiseDesign`), where
+each block is scaled as it is read; that loses no digits where m is large against s.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from polyceptron.algorithms.block_products import BLOCK_BYTES
 from polyceptron.algorithms.design import AnyArray, Array, Design
 
 Map = Callable[[AnyArray], AnyArray]  # of rows (b, d) to rows (b, d')
+_NEAR = 30.0  # times s: no more than a digit and a half of m is lost in the products
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,23 @@ class BlockwiseDesign(Design):
         return self._base.each_block(_Then(self._map, work), shared, parts, n_bytes, first)
 
 
+def scaled(
+    base: Design,
+    shift: Array,
+    scale: Array,
+    kept: NDArray[np.bool_] | None = None,
+    constant: float | None = None,
+) -> Design:
+    """(x − shift)/scale of the features `kept` (d,), or all, and a column that is `constant`."""
+    near = not base.reading_is_dear and bool((np.abs(shift) <= _NEAR * scale).all())
+    if near and (kept is None or kept.all()):
+        return ScaledDesign(base, shift, scale, constant)
+    rows = ScaleRows(
+        shift, scale, np.full(base.dimension, True) if kept is None else kept, constant
+    )
+    return BlockwiseDesign(base, rows, rows.dimension)
+
+
 class ScaledDesign(Design):
     """(x − shift)/scale of every feature of `base`, and behind them a column that is `constant`."""
 
@@ -104,17 +122,22 @@ class ScaledDesign(Design):
             return np.asarray(part)
         return np.hstack([part, np.full((len(part), 1), self._constant)])
 
+    @property
+    def single_is_quicker(self) -> bool:
+        """Whether it is for the features as they are."""
+        return self._base.single_is_quicker and self._single_is_safe
+
     def times_columns(self, small: AnyArray) -> AnyArray:
         scaled = small[:, : self._width] / self._scale
-        out = self._base.times_columns(scaled) - (scaled @ self._shift)[:, None]
+        out = self._base.times_columns(scaled.astype(small.dtype, copy=False)).astype(np.float64)
+        out -= (scaled @ self._shift)[:, None]
         if self._constant is not None:
             out += self._constant * small[:, self._width :]
         return out.astype(small.dtype, copy=False)
 
     def times_rows(self, small: AnyArray) -> AnyArray:
-        small_ = small.astype(np.float64, copy=False)
-        total = small_.sum(1, keepdims=True)
-        out = (self._base.times_rows(small_) - total * self._shift) / self._scale
+        total = small.sum(1, keepdims=True, dtype=np.float64)
+        out = (self._base.times_rows(small) - total * self._shift) / self._scale
         if self._constant is not None:
             out = np.hstack([out, self._constant * total])
         return out.astype(small.dtype, copy=False)

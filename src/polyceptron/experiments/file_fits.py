@@ -17,7 +17,7 @@ import numpy as np
 from polyceptron.algorithms import amp, fit_erm
 from polyceptron.algorithms.data_checks import check_labels
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.mapped_design import BlockwiseDesign, ScaleRows
+from polyceptron.algorithms.mapped_design import scaled
 from polyceptron.algorithms.open_design import open_design
 from polyceptron.experiments.data_files import open_samples, read_labels
 from polyceptron.files import write_atomically
@@ -49,23 +49,20 @@ def _fit(
     check_labels(y, design.n_samples, n_classes)  # before anything of X is read
     begin = time.monotonic()
     n, d = design.shape
-    scaled, scaling = design, None
+    X, shift, scale = design, np.zeros(d), np.ones(d)
     if standardise:
         design.check_entries()
-        mean, deviation, largest = design.column_moments()
-        varying = deviation > 10 * np.finfo(float).eps * largest
-        scaling = ScaleRows(mean, np.where(varying, deviation, 1.0), np.ones(d, dtype=bool))
-        scaled = BlockwiseDesign(design, scaling, d)
-    found = fit(scaled, y)
-    weights, offset = found.weights, np.zeros(found.weights.shape[1])
-    if scaling is not None:
-        weights = weights / scaling.scale[:, None]
-        offset = -(scaling.shift @ weights) / math.sqrt(d)
+        shift, deviation, largest = design.column_moments()
+        scale = np.where(deviation > 10 * np.finfo(float).eps * largest, deviation, 1.0)
+        X = scaled(design, shift, scale)
+    found = fit(X, y)
+    weights = found.weights / scale[:, None]
+    offset = -(shift @ weights) / math.sqrt(d)
     report = {
         "data": str(data), "labels": str(labels), "n_samples": n, "dimension": d,
         "n_classes": weights.shape[1], "precision": str(design.dtype), "standardise": standardise,
         "status": str(found.status), "n_iter": found.n_iter, "passes": design.passes + (
-            scaled.passes if scaled is not design else 0.0
+            X.passes if X is not design else 0.0
         ),
         "seconds": time.monotonic() - begin, "version": VERSION, "weights": weights,
         "offset": offset.tolist(),

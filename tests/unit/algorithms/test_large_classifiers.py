@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
+from polyceptron.algorithms import array_design
 from polyceptron.algorithms.open_design import open_design
 
 da = pytest.importorskip("dask.array")
@@ -71,6 +72,50 @@ def test_a_large_map_is_standardised_as_it_is_read(tmp_path):
     assert peak < 14.5e6 < 0.8 * 2 * X.nbytes
     plain = pc.ERMClassifier(ridge=100.0, tol=0.03).fit(X, y)
     assert np.abs(found.coef_ - plain.coef_).max() < 0.06 * np.abs(plain.coef_).max()
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "order"),
+    [("erm", "f4", "C"), ("erm", "f4", "F"), ("erm", "f8", "F"), ("amp", "f4", "C"),
+     ("amp", "f8", "F")],
+)  # fmt: skip
+def test_an_array_in_memory_is_scaled_without_a_copy(name, dtype, order, monkeypatch):
+    monkeypatch.setattr(array_design, "COPY_BYTES", 0)  # what POLYCEPTRON_COPY_MB=0 does
+    models = {
+        "erm": pc.ERMClassifier(ridge=100.0, tol=1e-3),
+        "amp": pc.AMPClassifier(
+            variances="shared", noise="gaussian:1", compare=False, tol=0.1, compress=False
+        ),
+    }
+    rng = np.random.default_rng(2)
+    X = np.asarray(rng.standard_normal((8000, 800)) * 3 + 5, dtype=dtype, order=order)
+    y = (X[:, :3] + rng.standard_normal((8000, 3))).argmax(1)
+    models[name].fit(X[:90], y[:90])
+    tracemalloc.start()
+    found = models[name].fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # A block of 4 MB, in double precision and scaled, and columns of n numbers.
+    assert peak < 18e6 < 0.8 * X.nbytes
+    assert found.score(X[:900], y[:900]) > 0.6
+
+
+def test_an_array_far_from_zero_loses_no_digits():
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((9000, 60)) + 1e6 * (np.arange(60) % 3)
+    y = (X[:, 3:6] - X[:, :3].round() + rng.standard_normal((9000, 3))).argmax(1)
+    found = pc.ERMClassifier(ridge=10.0).fit(X, y)  # 4.3 MB: not copied
+    plain = pc.ERMClassifier(ridge=10.0).fit(X - X.mean(0), y)
+    np.testing.assert_allclose(found.coef_, plain.coef_, atol=1e-7 * np.abs(plain.coef_).max())
+
+
+def test_samples_of_no_weight_are_left_out_of_an_array():
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((9000, 60))
+    y, weights = (X[:, 0] > 0).astype(int), (np.arange(9000) % 3 > 0).astype(float)
+    found = pc.ERMClassifier(ridge=1.0).fit(X, y, sample_weight=weights)
+    plain = pc.ERMClassifier(ridge=1.0).fit(X[weights > 0], y[weights > 0])
+    np.testing.assert_allclose(found.coef_, plain.coef_, rtol=1e-6)
 
 
 def test_sentences_for_large_data(data):

@@ -35,10 +35,10 @@ _BACK = 0.99  # of the way to the closest wall
 
 
 def suits(design: Design, n_classes: int) -> bool:
-    """Whether the matrix of a step is small, and quickly made."""
+    """Whether the matrix of a step is small, quickly made, and X small enough to be held."""
     unknowns = (n_classes - 1) * design.dimension
     work = float(design.n_samples) * design.dimension * n_classes * design.dimension
-    return unknowns <= MAX_UNKNOWNS and work <= _MAX_WORK
+    return unknowns <= MAX_UNKNOWNS and work <= _MAX_WORK and design.may_be_copied
 
 
 def central_path(
