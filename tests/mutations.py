@@ -203,13 +203,6 @@ MUTATIONS = [
         "tests/unit/theory/test_fields.py::test_averages_against_drawn_samples",
     ),
     Mutation(
-        "many classes, expansion: the curvature's common part",
-        "theory/fields/softmax_pull.py",
-        "S - (s.aa + a1 * a1) / S,",
-        "S - s.aa / S,",
-        "tests/unit/theory/test_many_classes.py",
-    ),
-    Mutation(
         "many classes, sums: pairs of losers",
         "theory/fields/sums.py",
         "2 * mean(0, single * fa) + mean(1, pair * fa * fa)",

@@ -16,6 +16,7 @@ Array = NDArray[np.float64]
 Residual = Callable[[Array], Array]
 
 LONGEST_STEP = 1.5  # of a logarithmic unknown: a factor 4.5
+STALLED = 1e-4  # a residual as small as that may be what rounding leaves of it
 DIFFERENCE = 1e-5  # rounding 1e-11 over it and curvature times it are both about 1e-5
 
 
@@ -61,7 +62,7 @@ def newton(
         size = float(np.max(np.abs(value)))
         trial = _shortened_step(residual, theta, value, jacobian)
         if trial is None:
-            if size < 1e3 * tol:
+            if size < min(1e3 * tol, STALLED):
                 return Root(theta, value, jacobian, True)
             if fresh:
                 return Root(theta, value, jacobian, False)
@@ -69,7 +70,7 @@ def newton(
             continue
         new_theta, new_value = trial
         step = new_theta - theta
-        slow = np.max(np.abs(new_value)) > 0.1 * size
+        slow = np.max(np.abs(new_value)) > 0.3 * size
         surprise = new_value - value - jacobian @ step
         theta, value = new_theta, new_value
         if np.max(np.abs(step)) < tol or np.max(np.abs(value)) < 0.1 * tol:

@@ -22,14 +22,10 @@ from polyceptron.model.losses import Loss
 from polyceptron.model.penalties import Penalty, Ridge
 from polyceptron.model.priors import Row
 from polyceptron.model.teacher import AnyTeacher
-from polyceptron.theory.fields import expansion, line, plane, points, sums
+from polyceptron.theory.fields import line, plane, points, sums
 from polyceptron.theory.fields.averages import Averages, Rule
 
 _FEW: dict[int, ModuleType] = {2: line, 3: plane}
-_MANY: dict[str, ModuleType] = {
-    "expansion": expansion,
-    "sums": sums,
-}  # by what the loss asks for, or points
 
 
 @dataclass(frozen=True)
@@ -65,27 +61,18 @@ class Problem:
         """The rule that places nodes: by the number of classes, above three by loss and channel."""
         if self.n_classes in _FEW:
             return _FEW[self.n_classes]
-        if self.by_points:
-            return points
-        rule = _MANY.get(self.loss.many_classes, points)
-        return rule if rule is points or rule.serves(self.channel) else points
+        return sums if not self.by_points and sums.serves(self.loss, self.channel) else points
 
     @property
     def sampled(self) -> bool:
         """Whether the fields side is averaged over random points."""
         return self.nodes is points
 
-    def rule(self, level: int, reference: Law, nodes: ModuleType | None = None) -> Rule:
-        """The averages at a level of accuracy; nodes are placed for `reference` and kept.
-
-        `nodes` is a rule other than the problem's own.
-        """
+    def rule(self, level: int, reference: Law) -> Rule:
+        """The averages at a level of accuracy; nodes are placed for `reference` and kept."""
         if self.explicit(reference) is not None:
             return lambda law: self.explicit(law)  # type: ignore[arg-type,return-value]
-        module = self.nodes if nodes is None else nodes
-        if module is expansion and not expansion.begins(reference):
-            module = points
-        rule: Rule = module.place(self.loss, self.channel, self.n_classes, reference, level)
+        rule: Rule = self.nodes.place(self.loss, self.channel, self.n_classes, reference, level)
         return rule
 
     def explicit(self, law: Law) -> Averages | None:

@@ -58,9 +58,6 @@ class Loss(ABC):
     solver: ClassVar[str] = "newton"
     """Which solver of `algorithms.erm` fits it."""
 
-    many_classes: ClassVar[str] = "points"
-    """Which rule of `theory.fields` averages it over four classes or more."""
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
@@ -205,7 +202,6 @@ SHORT_CUTS = (
     "scale_free",
     "kinks",
     "solver",
-    "many_classes",
     "without_ridge",
     "probabilities",
     "decay",

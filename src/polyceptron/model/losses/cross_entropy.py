@@ -27,7 +27,6 @@ class CrossEntropy(Loss):
 
     name = "cross-entropy"
     solver = "softmax"
-    many_classes = "expansion"
 
     def value(self, z: Any, y: Any) -> Array:
         z, y, _ = broadcast(z, y, 1.0)

@@ -70,7 +70,6 @@ class MaxMargin(HardMargin):
     kinks = (1.0,)
     margin_floor = 1.0
     solver = "max-margin"
-    many_classes = "sums"
 
     def additive(self, V: float) -> AdditivePull | None:
         """The label's own field on a training sample is held; f ∝ 1/V."""

@@ -11,11 +11,10 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import brentq
 
 from polyceptron.errors import ComputationFailed
 from polyceptron.numerics.normal_max import boundary_density
-from polyceptron.theory.erm.coarse_root import coarse_root, home, residual_on
+from polyceptron.theory.erm.coarse_root import coarse_root, home
 from polyceptron.theory.erm.equations import Equations
 from polyceptron.theory.fields.averages import Array
 from polyceptron.theory.root_newton import Root, jacobian_at
@@ -29,27 +28,34 @@ _STEP = 1e-4  # of ln λ, for the equations' own dependence on it
 
 def ridge_tangent(system: Equations, root: Root, level: int) -> tuple[Array, Array]:
     """dθ/d ln λ along the solutions at fixed α, and the Jacobian that it took."""
-    theta, problem, place = root.theta, system.problem, home(root.theta)
-    averages = problem.rule(level, system.law(place))(system.law(theta)).mean()
+    theta, problem = root.theta, system.problem
+    rule = problem.rule(level, system.law(home(theta)))
+    averages = rule(system.law(theta)).mean()
     low, high = (
         equations(problem.at(ridge=problem.ridge * math.exp(s))).residual(theta, averages)[:, 0]
         for s in (-_STEP, _STEP)
     )
     jacobian = root.jacobian
     if not problem.sampled:  # there it is fresh already
-        here = system.residual(theta, averages)[:, 0]
-        jacobian = jacobian_at(residual_on(system, level, place), theta, here)
+        jacobian = jacobian_at(
+            lambda at: system.residual(at, rule(system.law(at)).mean())[:, 0],
+            theta,
+            system.residual(theta, averages)[:, 0],
+        )
     return np.asarray(np.linalg.solve(jacobian, -(high - low) / (2 * _STEP))), jacobian
 
 
-def best_ridge(problem: Problem, start: Array | None = None) -> tuple[Problem, Root]:
-    """The problem at its best ridge and a root nearby; `start` is θ of the answer at a nearby α.
+def best_ridge(
+    problem: Problem, tol: float, start: Array | None = None, near_ridge: float | None = None
+) -> tuple[Problem, Root]:
+    """The problem at its best ridge and a root nearby.
 
-    The search begins at a guess that knows α only, so that the answer does not depend on `start`.
+    `start` and `near_ridge` are θ and λ of the answer at a nearby α: the search begins there.
     """
     seen: dict[float, tuple[Array, Root]] = {}
-    # The error is second order in ln λ, so this is ample.
-    level, close = (0, 2e-2) if problem.n_classes > 3 else (1, 1e-3)
+    level, close = 1, 1e-3
+    if problem.n_classes > 3:  # the error is second order in ln λ
+        close = 2e-2 * math.sqrt(min(max(tol / 1e-4, 1.0), 25.0))
 
     def slope(x: float) -> float:
         if x in seen:
@@ -71,10 +77,14 @@ def best_ridge(problem: Problem, start: Array | None = None) -> tuple[Problem, R
         seen[x] = tangent, root._replace(jacobian=jacobian)
         return float(tangent[0])
 
-    low, high = bracket(slope, guess_log_ridge(problem))
-    x = low if low == high else float(brentq(slope, low, high, xtol=close, rtol=1e-6))
+    if near_ridge is None:
+        low, high = bracket(slope, guess_log_ridge(problem))
+    else:
+        low, high = bracket(slope, math.log(near_ridge), 0.2)
+    x = crossing(slope, low, high, close)
     near = min(seen, key=lambda other: abs(other - x))
-    return problem.at(ridge=math.exp(x)), seen[near][1]
+    tangent, known = seen[near]
+    return problem.at(ridge=math.exp(x)), known._replace(theta=known.theta + (x - near) * tangent)
 
 
 def guess_log_ridge(problem: Problem) -> float:
@@ -101,3 +111,20 @@ def bracket(slope: Callable[[float], float], x: float, step: float = 0.5) -> tup
             return min(x, other), max(x, other)
         x, here, step = other, there, 2 * step
     return x, x
+
+
+def crossing(slope: Callable[[float], float], low: float, high: float, close: float) -> float:
+    """The zero between two points, by chords, until one ends within `close` of a point tried."""
+    left, right = slope(low), slope(high)
+    for _ in range(40):
+        if left == right:
+            break
+        x = low + (high - low) * left / (left - right)
+        if min(x - low, high - x) <= close:
+            return x
+        here = slope(x)
+        if (here > 0) == (left > 0):
+            low, left, right = x, here, right / 2  # an end that stays counts half
+        else:
+            high, right, left = x, here, left / 2
+    return low

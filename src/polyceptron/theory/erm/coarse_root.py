@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from types import ModuleType
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from polyceptron.theory.ways import equations
 
 LATTICE = 0.5  # of ln τ, ln q, ln V: nodes serve a law that is off by half of this well
 _LOOSE = 1e-3  # while nodes may still move
-_TIGHT, _TIGHT_MANY = 1e-7, 1e-5  # and at the end: up to three classes, and above
+_TIGHT, _TIGHT_MANY = 1e-7, 1e-4  # and at the end: up to three classes, and above
 _WEIGHTLESS = 1e-2  # λV from which the last step of a continuation goes to a ridge of 0
 _TINY = 1e-30  # and the ridge from which it goes there anyway
 _TINY_FIELD, _TINY_V = 1e-3, 1e-6  # √q and V below which rules without chance lose digits
@@ -37,11 +36,9 @@ def home(theta: Array) -> Array:
     return np.asarray(np.round(theta / LATTICE) * LATTICE)
 
 
-def residual_on(
-    system: Equations, level: int, place: Array, nodes: ModuleType | None = None
-) -> Residual:
+def residual_on(system: Equations, level: int, place: Array) -> Residual:
     """F(θ) of the mean over replicates, nodes placed at the law of `place`."""
-    rule = system.problem.rule(level, system.law(place), nodes)
+    rule = system.problem.rule(level, system.law(place))
 
     def residual(theta: Array) -> Array:
         return system.residual(theta, rule(system.law(theta)).mean())[:, 0]
@@ -62,7 +59,8 @@ def coarse_root(
     if twin is not None:
         found = coarse_root(equations(twin))
         if found.converged:
-            root = try_from(system, _fitted(found.theta, system.n_unknowns))
+            jacobian = found.jacobian if len(found.theta) == system.n_unknowns else None
+            root = try_from(system, _fitted(found.theta, system.n_unknowns), jacobian)
             if root.converged:
                 return root
     root = try_from(system, quadratic_guess(problem, system.n_unknowns))

@@ -99,7 +99,8 @@ def erm_fixed_point(
         )
     theta, jacobian = (None, None) if start is None else (start.theta, start.jacobian)
     if best:
-        problem, near = best_ridge(problem, theta)
+        near_ridge = start.ridge if start is not None and start.ridge > 0 else None
+        problem, near = best_ridge(problem, tol, theta, near_ridge)
         theta, jacobian = near.theta, near.jacobian
     return solve(problem, tol, theta, jacobian)
 

@@ -8,7 +8,6 @@ replicates' spread does. What was reached is the stated uncertainty, which holds
 from __future__ import annotations
 
 import math
-from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,6 @@ import numpy as np
 from polyceptron.numerics.estimate import student_quantile
 from polyceptron.theory.erm.coarse_root import residual_on
 from polyceptron.theory.erm.equations import Equations
-from polyceptron.theory.fields import expansion, sums
 from polyceptron.theory.fields.averages import Array, Averages
 from polyceptron.theory.generalisation import error_on_labels
 from polyceptron.theory.root_newton import Root, correct
@@ -28,10 +26,6 @@ ROUNDING = 1e-14
 # |d ln(training loss)/dθ| is at most 1 for ln V (the proximal point moves by at most its own pull),
 # and 1/2 and 2 for ln q and ln τ (powers of the width of the boundary layer that holds the loss).
 LOSS_SLOPE = 3.0
-# An expansion in known losers: when a chord step is short enough, between which bounds the ratio of
-# two orders is believed to be that of all further ones, what part of a change of nodes is left, and
-# the relative error that its coarsest quadratures were seen to have.
-CHORD_ENOUGH, TAIL_RATIO, NODES_LEFT, ORDERS_FLOOR = 1e-4, (0.2, 0.75), 0.6, 1e-5
 CHORD = 0.03  # relative error of a Jacobian taken on a coarser level
 
 
@@ -67,11 +61,9 @@ def refine(system: Equations, root: Root, tol: float) -> Refined:
     """The root on finer levels, until ε is within `tol` or there is none finer."""
     if system.problem.explicit(system.law(root.theta)) is not None:
         return _exact(system, root)
-    if system.problem.nodes is expansion:
-        return _refine_orders(system, root, tol)
     if system.problem.sampled:
         return _refine_sampled(system, root, tol)
-    return _refine_smooth(system, root, tol, system.problem.nodes)
+    return _refine_smooth(system, root, tol)
 
 
 def _error(system: Equations, theta: Array) -> float:
@@ -88,17 +80,18 @@ def _exact(system: Equations, root: Root) -> Refined:
     return Refined(root, averages, width, _error(system, root.theta), 1e-12, 1e-12, 1e-12)
 
 
-def _refine_smooth(system: Equations, root: Root, tol: float, nodes: ModuleType) -> Refined:
+def _refine_smooth(system: Equations, root: Root, tol: float) -> Refined:
+    nodes = system.problem.nodes
     error, before = _error(system, root.theta), None
     floors, left = getattr(nodes, "FLOORS", LEVEL_FLOOR), getattr(nodes, "LEFT", LEVEL_LEFT)
     for level in range(1, nodes.N_LEVELS):
         # Nodes sit at the root itself: a loss may be broken at gaps that move with V.
-        averages, shift = _step(system, nodes, level, root)
+        averages, shift = _step(system, level, root)
         # A long way to go is walked: one step of the coarse Jacobian would not end at the root.
         if np.max(np.abs(shift)) > 0.02:
-            walk = residual_on(system, level, root.theta, nodes)
+            walk = residual_on(system, level, root.theta)
             root = correct(walk, root, tol=max(1e-8, 0.02 * floors[level - 1]))
-            averages, shift = _step(system, nodes, level, root)
+            averages, shift = _step(system, level, root)
         theta = root.theta + shift
         slope = error_slope(system, float(theta[0]))
         new_error = _error(system, theta)
@@ -124,74 +117,12 @@ def _refine_smooth(system: Equations, root: Root, tol: float, nodes: ModuleType)
     return refined
 
 
-def _step(system: Equations, nodes: ModuleType, level: int, root: Root) -> tuple[Averages, Array]:
+def _step(system: Equations, level: int, root: Root) -> tuple[Averages, Array]:
     """The averages at a root on a level with nodes placed there, and the step from it."""
     law = system.law(root.theta)
-    averages = system.problem.rule(level, law, nodes)(law)
+    averages = system.problem.rule(level, law)(law)
     residual = system.residual(root.theta, averages)[:, 0]
     return averages, np.asarray(np.linalg.solve(root.jacobian, -residual))
-
-
-def _refine_orders(system: Equations, root: Root, tol: float) -> Refined:
-    """An expansion, all orders at once: its tail from the last ones, its nodes from two levels.
-
-    The root comes from order 1 on the coarsest level, so that what the first finer one says of
-    order 1 there is an error of nodes.
-    """
-    problem = system.problem
-    if not expansion.resolves(problem.channel, problem.n_classes, system.law(root.theta)):
-        return _refine_smooth(system, root, tol, sums)
-    for level in range(1, problem.n_levels):
-        law = system.law(root.theta)
-        rule = expansion.place_orders(problem.channel, problem.n_classes, law, level)
-        start, nodes = root.theta, np.zeros(0)
-        for _ in range(4):
-            each = rule(system.law(root.theta))
-            shifts = np.linalg.solve(root.jacobian, -system.residual(root.theta, each))
-            if not nodes.size:
-                nodes = np.abs(shifts[:, 1])
-            root = root._replace(theta=root.theta + shifts[:, -1])
-            moved = float(np.abs(shifts[:, -1]).max())
-            tail = _tail(np.abs(np.diff(shifts, axis=1)), problem.n_classes)
-            slope = error_slope(system, float(root.theta[0]))
-            hopeless = slope * float(tail[0]) > 0.7 * tol  # no nodes will help
-            if moved < CHORD_ENOUGH or hopeless:
-                break
-        orders = np.abs(np.diff(shifts, axis=1))
-        if level == 1:
-            nodes = NODES_LEFT * (nodes + orders[:, 1:].sum(1))
-        else:
-            nodes = NODES_LEFT * np.abs(root.theta - start)
-        averages = each.map(lambda part: part[-1:])
-        width = tail + nodes + CHORD * moved + ORDERS_FLOOR
-        uncertainty = slope * float(width[0]) + ROUNDING
-        loss = float(averages.loss[0])
-        refined = Refined(
-            root,
-            averages,
-            width,
-            _error(system, root.theta),
-            uncertainty,
-            LOSS_SLOPE * float(width.max() + moved) * abs(loss),
-            math.nan,
-        )
-        if uncertainty <= tol:
-            return refined
-        if hopeless:
-            break
-    exact = _refine_smooth(system, root, tol, sums)
-    return min(refined, exact, key=lambda found: found.uncertainty)
-
-
-def _tail(orders: Array, n_classes: int) -> Array:
-    """What further orders would add (unknowns,), from the steps (unknowns, n) of orders 1..n.
-
-    Orders up to k − 2 leave nothing out.
-    """
-    if orders.shape[1] >= n_classes - 2:
-        return np.zeros(len(orders))
-    ratio = np.clip(orders[:, -1] / np.maximum(orders[:, -2], 1e-300), *TAIL_RATIO)
-    return np.asarray(orders[:, -1] * ratio / (1 - ratio))
 
 
 def _refine_sampled(system: Equations, root: Root, tol: float) -> Refined:

@@ -24,7 +24,6 @@ _DAMPING, _DAMPING_TO_END = 12.5, 10.0  # σ times the window
 _MOMENTS = 4  # even ones of the smoothing that are right, that of order 0 included
 _DECAY = 6.3  # widths⁻¹ beyond which no mode of the smoothing is left
 _BELOW, _ABOVE, _FLAT = 8.5, 8.0, 6.0  # widths kept below, above, and untouched below
-_NEAR = 28  # nodes of a label so far below that P is next to its end
 
 
 class ModeSeries(NamedTuple):
@@ -41,7 +40,7 @@ class ModeSeries(NamedTuple):
 
 def label_series(contest: Contest, L: Array, losers: Losers, n: int) -> ModeSeries:
     """The series at L (c, l), P measured from n_losers times its floor."""
-    pull, utilities, width, root, n_losers, C, edges = contest
+    pull, utilities, _, root, n_losers, C, edges = contest
     low, high, _ = (edge[:, None] for edge in edges)
     base = n_losers * losers.floor
     most, least = (pull.label(root * edge - L).P for edge in (low, high))
@@ -49,7 +48,7 @@ def label_series(contest: Contest, L: Array, losers: Losers, n: int) -> ModeSeri
     start = np.maximum(start, 0.0)  # the law of P is nothing below
     alive = most - base > start
     room = np.maximum(most - base, start + 1e-9)
-    field = root * (1.0 if utilities.law is None else width / math.hypot(width, utilities.rho))
+    field = root * contest.label()[1]
     typical = np.minimum((low + high) / 2, L / root)
     spread = field * pull.label(root * typical - L).a
     ratio = losers.fourth / np.maximum(losers.central, 1e-300)
@@ -68,11 +67,12 @@ def label_series(contest: Contest, L: Array, losers: Losers, n: int) -> ModeSeri
     # Next to the end of P nodes follow the label's field, elsewhere P.
     split = np.clip(pull.largest - 0.06 * period, base + first, np.maximum(most, base + first))
     edge = np.clip((L + pull.label_at(split)) / root, low, high)
-    near, near_weight = gauss(low + 0 * L, edge, _NEAR)
-    far, far_weight = gauss(base + first, split, 3 * n + 10)
+    n_near = n // 2 + 12
+    near, near_weight = gauss(low + 0 * L, edge, n_near)
+    far, far_weight = gauss(base + first, split, 2 * n + 12)
     x = np.concatenate([near, (L[..., None] + pull.label_at(far)) / root], -1)
     P, a, value = pull.label(root * x - L[..., None])
-    weight = np.concatenate([near_weight, far_weight / (root * a[..., _NEAR:])], -1)
+    weight = np.concatenate([near_weight, far_weight / (root * a[..., n_near:])], -1)
     log_density = utilities.winning(C[:, None, None], x) - 0.5 * x * x
     density = weight * np.exp(log_density) / math.sqrt(2 * math.pi)
     above = P - base[..., None]

@@ -1,7 +1,7 @@
 """Nodes for averages at a held variable L and a level C: the label's field, a loser's, and L.
 
-Everything is placed by smooth functions of the law, in numbers that do not depend on it: averages
-are then smooth in (τ, q, V), and Newton's method may differentiate them.
+What counts is searched for at one law (`frame`), and carried to laws nearby by smooth functions of
+them (`contest`): averages are smooth in (τ, q, V), and Newton's method may differentiate them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,12 @@ from polyceptron.theory.fields.levels import Utilities
 BOTTOM = -7.0  # of a student's field in its standard deviations
 _LABEL = 26.0  # a label's density is followed down to e^−26 of its peak
 _LOSER = 17.0  # and the losers' to e^−17
+_SEARCHED = 5  # levels at which the range of L is searched for
+_NEAR_END = 1 - 1e-6  # of P
 _BISECTIONS = 26
-_SCAN = 24  # values of L at which the bounds are tried
+_SCAN = 24  # values of L at which the bound is tried, and of the label's field there
+_TILTS, _STRONGEST = np.linspace(-1, 1, 17), 20.0  # signs and logarithms of tilts
+_HELD = 15.0  # what L weighs is followed down to e^−15 of its peak
 
 
 class Window(NamedTuple):
@@ -30,6 +34,20 @@ class Window(NamedTuple):
     low: Array
     high: Array
     top: Array
+
+
+class Frame(NamedTuple):
+    """The same at each level (n,) for laws nearby, and the range of L.
+
+    The label's fields are in spreads around their mean; an L is known by the P (2, n) of a label
+    there, and where none would do by how far (2, n) that one is off, in spreads.
+    """
+
+    low: Array
+    high: Array
+    top: Array
+    P: Array
+    off: Array
 
 
 class Contest(NamedTuple):
@@ -48,13 +66,37 @@ class Contest(NamedTuple):
         edges = Window(*(edge[rows] for edge in self.edges))
         return self._replace(C=self.C[rows], edges=edges)
 
+    def label(self) -> tuple[Array, float]:
+        """Mean (c,) and spread of the label's field at each level, in units of √q."""
+        if self.utilities.law is None:
+            return np.zeros(len(self.C)), 1.0
+        total = math.hypot(self.width, self.utilities.rho)
+        return self.utilities.rho * self.C / total**2, self.width / total
 
-def window(utilities: Utilities, C: Array, width: float, n_losers: int) -> Window:
+    def frame(self) -> Frame:
+        """The search: edges do not matter before."""
+        mean, spread = self.label()
+        edges = _window(self, mean, spread)
+        rows = np.unique(np.linspace(0, len(self.C) - 1, _SEARCHED).astype(int))
+        some = Window(*(edge[rows] for edge in edges))
+        found = _held_range(self._replace(C=self.C[rows], edges=some))
+        ends = np.stack([np.interp(np.arange(len(self.C)), rows, end) for end in found])
+        d = self.root * mean - ends
+        P = np.clip(self.pull.label(d).P, 0.0, _NEAR_END)
+        off = (d - self.pull.label_at(P)) / (self.root * spread)
+        return Frame((edges.low - mean) / spread, (edges.high - mean) / spread, edges.top, P, off)
+
+    def framed(self, frame: Frame) -> tuple[Contest, Array]:
+        """With the edges of a frame, and the range (2, c) of L."""
+        mean, spread = self.label()
+        edges = Window(mean + spread * frame.low, mean + spread * frame.high, frame.top)
+        d = self.pull.label_at(frame.P) + self.root * spread * frame.off
+        return self._replace(edges=edges), self.root * mean - d
+
+
+def _window(contest: Contest, mean: Array, spread: float) -> Window:
     """Where label and losers are not negligible, in units of √q."""
-    total = math.hypot(width, utilities.rho)
-    level = np.where(np.isfinite(C), C, 0.0)
-    spread = 1.0 if utilities.law is None else width / total
-    mean = 0.0 if utilities.law is None else utilities.rho * level / total**2
+    utilities, C = contest.utilities, contest.C
 
     def label(x: Array) -> Array:
         return np.asarray(utilities.winning(C, x) - 0.5 * x * x)
@@ -68,7 +110,7 @@ def window(utilities: Utilities, C: Array, width: float, n_losers: int) -> Windo
     floor = label(peak_at) - _LABEL
     low = _edge(label, floor, peak_at, peak_at - 22 * spread)
     high = _edge(label, floor, peak_at, peak_at + 14 * spread)
-    least = np.full(len(C), -_LOSER - math.log(n_losers))
+    least = np.full(len(C), -_LOSER - math.log(contest.n_losers))
     inside = np.minimum(low, 0.0)
     top = _edge(loser, least, inside, np.full(len(C), 9.0))
     return Window(low, high, np.maximum(top, BOTTOM + 1))
@@ -149,33 +191,64 @@ def loser_nodes(contest: Contest, L: Array, n: int) -> Losers:
     return Losers(x, weight, p, a, hazard, highest, floor, mean, second, central, fourth)
 
 
-def held_range(contest: Contest) -> tuple[Array, Array]:
+def _held_range(contest: Contest) -> tuple[Array, Array]:
     """The least and largest L (c,) that count at each level.
 
-    At first with all losers at the bottom or all at the top; then where Bernstein's bounds on the
-    law of their sum P leave a chance that P is what the label can meet.
+    At first with all losers at the bottom or all at the top; then where Chernoff's bound on what L
+    weighs, found on a few values of it, has not fallen far below its peak.
     """
     pull, root, N = contest.pull, contest.root, contest.n_losers
     low, high, top = contest.edges
     least = _held(pull, root * low, np.full_like(low, BOTTOM * root), N)
     least = np.maximum(least, root * low)
     most = np.maximum(_held(pull, root * high, root * top, N), least + 1e-12)
-    rows = np.arange(len(low))
-    for _ in range(2):
-        L = least[:, None] + (most - least)[:, None] * np.linspace(0, 1, _SCAN)
-        found = loser_nodes(contest, L, 12)
-        room = pull.label(root * low[:, None] - L).P - N * found.floor
-        need = pull.label(root * high[:, None] - L).P - N * found.floor
-        above, below = (np.maximum(x, 0.0) for x in (N * found.mean - room, need - N * found.mean))
-        largest = (found.p - found.floor[..., None]).max(-1)
-        bound = N * np.log(np.maximum(found.weight.sum(-1), 1e-300))
-        bound -= above**2 / (2 * N * found.second + 1e-300)
-        bound -= below**2 / (2 * N * found.central + (2 / 3) * largest * below + 1e-300)
-        seen = bound > bound.max(1, keepdims=True) - _LOSER
-        first = np.maximum(seen.argmax(1) - 1, 0)
-        last = np.minimum(_SCAN - seen[:, ::-1].argmax(1), _SCAN - 1)
-        least, most = L[rows, first], L[rows, last]
+    place = np.linspace(0, 1, _SCAN)
+    for depth in (2 * _HELD, _HELD):
+        L = least[:, None] + (most - least)[:, None] * place
+        above = _held_bound(contest, L)
+        above += depth - above.max(1, keepdims=True)
+        first, last = (_crossing(side) for side in (above, above[:, ::-1]))
+        span = (most - least) / (_SCAN - 1)
+        least, most = least + span * first, most - span * last
     return least, most
+
+
+def _crossing(f: Array) -> Array:
+    """Where rows f (c, n) first rise above 0, in steps from the first; 0 if they begin there."""
+    rows, after = np.arange(len(f)), (f > 0).argmax(1)
+    before = np.maximum(after - 1, 0)
+    low, high = f[rows, before], f[rows, after]
+    return np.where(after > 0, before + low / np.minimum(low - high, -1e-300), 0.0)
+
+
+def _held_bound(contest: Contest, L: Array) -> Array:
+    """A bound on ln ∫ over label and losers at L (c, l), sharp up to factors of order 1.
+
+    For every tilt t, E g(P) ≤ max_P [g(P) e^{−tP}] · (E e^{tp})^N.
+    """
+    pull, root, N = contest.pull, contest.root, contest.n_losers
+    losers = loser_nodes(contest, L, 12)
+    low, high, _ = (edge[:, None, None] for edge in contest.edges)
+    x = low + (high - low) * np.linspace(0, 1, _SCAN)
+    P, a, _ = pull.label(root * x - L[..., None])
+    log_g = contest.utilities.winning(contest.C[:, None, None], x) - 0.5 * x * x
+    mean_a = (losers.weight * losers.a).sum(-1) / np.maximum(losers.weight.sum(-1), 1e-300)
+    spread = np.sqrt(N * losers.central + 1e-300)[..., None]
+    log_g = log_g + np.log((a + N * mean_a[..., None]) / np.maximum(a, spread))
+    label = P - (N * losers.floor)[..., None]
+    above = losers.p - losers.floor[..., None]
+    log_weight = np.log(np.maximum(losers.weight, 1e-300))
+    best = np.full_like(L, math.inf)
+    weakest = np.log(1 / np.maximum(above.max(-1, keepdims=True), 1e-300))
+    strongest = np.maximum(np.log(_STRONGEST / spread), weakest + 1)
+    for tilt in _TILTS:
+        t = np.sign(tilt) * np.exp(weakest + np.abs(tilt) * (strongest - weakest))
+        of_label = (log_g - t * label).max(-1)
+        grown = log_weight + t * above
+        peak = grown.max(-1)
+        of_losers = peak + np.log(np.exp(grown - peak[..., None]).sum(-1))
+        best = np.minimum(best, of_label + N * of_losers)
+    return best
 
 
 def _held(pull: AdditivePull, label: Array, loser: Array, n_losers: int) -> Array:

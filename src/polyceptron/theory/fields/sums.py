@@ -18,6 +18,7 @@ losers is the N-th power of one loser's: the cost does not depend on k.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -30,11 +31,11 @@ from polyceptron.theory.fields.levels import Levels, utility_law, ways_to_win
 from polyceptron.theory.fields.sum_modes import ModeSeries, label_series, modes
 from polyceptron.theory.fields.sum_nodes import (
     Contest,
+    Frame,
     Losers,
+    Window,
     gauss,
-    held_range,
     loser_nodes,
-    window,
 )
 
 
@@ -47,34 +48,43 @@ class Size(NamedTuple):
     modes_to_end: int
 
 
-SIZES = (Size(18, 18, 16, 26), Size(24, 26, 20, 30), Size(32, 34, 28, 40), Size(42, 46, 36, 52))
+SIZES = (Size(12, 16, 14, 22), Size(16, 22, 20, 30), Size(20, 26, 24, 36), Size(26, 34, 30, 48))
 N_LEVELS = len(SIZES)
-FLOORS = (5e-4, 1e-4, 5e-5)  # relative error that a level was seen to reach
+FLOORS = (2e-4, 1.2e-4, 1e-4)  # relative error that a level was seen to reach
 LOSS_FLOOR = 10.0  # times as much for the loss, which lives where P is near its end
-LEFT = 0.5  # of the change from one level to the next, at most that is left
+LEFT = 0.1  # of the change from one level to the next, at most that is left
+_NEAR = 0.08  # of ln τ, ln q, ln V: as far as nodes are carried
 _CHUNK = 6  # levels at once: what a cache holds
 
 
-def serves(channel: Channel) -> bool:
-    """Whether utilities have a law of their own."""
-    return utility_law(channel, 1.0) is not None
+def serves(loss: Loss, channel: Channel) -> bool:
+    """Whether the pull is a sum over the losers, and utilities have a law of their own."""
+    return loss.additive(1.0) is not None and utility_law(channel, 1.0) is not None
 
 
 def place(loss: Loss, channel: Channel, n_classes: int, law: Law, level: int) -> Rule:
-    """The averages; nodes follow the law smoothly."""
+    """The averages; nodes follow laws near `law` smoothly.
+
+    Farther off the search for what counts is made again, at a point of a lattice.
+    """
     size, r = SIZES[level], n_classes - 1
+    reference = _logarithms(law)
+
+    def frames(law: Law) -> list[Frame]:
+        here = _logarithms(law)
+        near = np.abs(here - reference).max() <= _NEAR
+        at = reference if near else np.round(here / (2 * _NEAR)) * (2 * _NEAR)
+        return _frames(loss, channel, n_classes, size.levels, tuple(np.exp(at).tolist()))
 
     def rule(law: Law) -> Averages:
-        pull = loss.additive(law.V)
-        assert pull is not None
-        width, root, total = channel.width(law.residual), math.sqrt(law.q), np.zeros(6)
-        for utilities, levels in ways_to_win(channel, n_classes, law, size.levels):
-            edges = window(utilities, levels.C, width, r)
-            contest = Contest(pull, utilities, width, root, r, levels.C, edges)
-            ends = held_range(contest)
+        total = np.zeros(6)
+        bare = _contests(loss, channel, n_classes, size.levels, law)
+        for (contest, levels), frame in zip(bare, frames(law), strict=True):
+            contest, ends = contest.framed(frame)
+            pull = contest.pull
             for start in range(0, len(levels.C), _CHUNK):
                 part = slice(start, start + _CHUNK)
-                held = gauss(ends[0][part], ends[1][part], size.held)
+                held = gauss(ends[0, part], ends[1, part], size.held)
                 some = Levels(*(field[part] for field in levels))
                 total += _averaged(contest.part(part), some, held, size)
         mass = total[5:]
@@ -87,12 +97,37 @@ def place(loss: Loss, channel: Channel, n_classes: int, law: Law, level: int) ->
     return rule
 
 
+def _contests(
+    loss: Loss, channel: Channel, n_classes: int, n: int, law: Law
+) -> list[tuple[Contest, Levels]]:
+    """Each way to win, with n levels; the edges of the window are not known yet."""
+    pull = loss.additive(law.V)
+    assert pull is not None
+    width, root = channel.width(law.residual), math.sqrt(law.q)
+    return [
+        (Contest(pull, utilities, width, root, n_classes - 1, C, Window(C, C, C)), Levels(C, *rest))
+        for utilities, (C, *rest) in ways_to_win(channel, n_classes, law, n)
+    ]
+
+
+@lru_cache(maxsize=64)
+def _frames(
+    loss: Loss, channel: Channel, n_classes: int, n: int, law: tuple[float, float, float]
+) -> list[Frame]:
+    """What counts at a law, for each way to win: neighbouring problems ask for the same."""
+    return [each.frame() for each, _ in _contests(loss, channel, n_classes, n, Law(*law))]
+
+
+def _logarithms(law: Law) -> Array:
+    return np.log(np.maximum([law.tau, law.q, law.V], 1e-300))
+
+
 def _averaged(contest: Contest, levels: Levels, held: tuple[Array, Array], size: Size) -> Array:
     """Sums over nodes of rM, rQ, rC, rqD, the loss and 1, (6,)."""
     L, step = held
     N = contest.n_losers
     n = size.modes if math.isinf(contest.pull.largest) else size.modes_to_end
-    losers = loser_nodes(contest, L, 3 * n // 2 + 8)
+    losers = loser_nodes(contest, L, 3 * n // 2)
     series = label_series(contest, L, losers, n)
     f = _loser_modes(contest, levels, losers, series, n)
     one, fa, fpp, fop, fppa, fopa, fh, fhp, fha, fhpa = (f[..., i, :] for i in range(10))
