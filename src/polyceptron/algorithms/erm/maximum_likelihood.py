@@ -27,6 +27,7 @@ from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights
 from polyceptron.algorithms.erm.newton import Minimum, minimise
 from polyceptron.algorithms.erm.objectives import SoftmaxObjective
 from polyceptron.algorithms.erm.saved_rounds import SavedRounds
+from polyceptron.algorithms.erm.whole_hessian import whole_hessian
 from polyceptron.algorithms.separation_proof import SeparabilityOfData
 from polyceptron.model.losses import Loss
 from polyceptron.rows import Status
@@ -132,11 +133,11 @@ def _smallest_curvature(design: Design, objective: SoftmaxObjective, found: Mini
     inner -= np.einsum("in,jn->nij", mean, mean)
     if objective.weights is not None:
         inner *= objective.weights[:, None, None]
-    H = np.zeros((r, d, r, d))
+    H = np.zeros((r * d, r * d))
     for rows, block in design.blocks():
         A = block * np.float64(design.scale)
-        H += np.einsum("nij,na,nb->iajb", inner[rows], A, A, optimize=True)
-    H = H.reshape(r * d, r * d)
+        H += whole_hessian(A, inner[rows], 0.0)
+    H = H
     rounding = 1e-14 * float(np.trace(H))
     return float(eigvalsh(H, subset_by_index=[0, 0])[0]) - rounding
 
