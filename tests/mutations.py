@@ -219,8 +219,8 @@ MUTATIONS = [
     Mutation(
         "proximal coordinates of cross-entropy: their volume",
         "model/losses/softmax_coordinates.py",
-        "(1 + V * p1 * (lost + p2))",
-        "(1 + V * p1 * lost)",
+        "(1 + V * (1 - lost) * (lost + p2))",
+        "(1 + V * (1 - lost) * lost)",
         "tests/unit/theory/test_fields.py::test_own_coordinates_agree_with_generic_ones",
     ),
     Mutation(

@@ -36,6 +36,8 @@ from polyceptron.theory.sides import erm_sides
 
 _SMALLEST, _LARGEST = 1e-6, 1e3  # t: labels of chance have 0, hardly any noise a large one
 
+_CLOSE = 1e-10  # of α_s where rules reach it
+
 
 @dataclass(frozen=True, repr=False)
 class Separability(ShortDisplay):
@@ -93,8 +95,9 @@ def separability(teacher: AnyTeacher, tol: float | None = None) -> Separability:
 
 @lru_cache(maxsize=256)
 def alpha_s(channel: Channel, n_classes: int) -> float:
-    """α_s to its default accuracy, remembered: the loop asks for it at every α."""
-    return separability(Teacher(n_classes, noise=channel)).alpha_s
+    """α_s, remembered: the loop asks for it at every α, however close to it that is."""
+    tol = _CLOSE if n_classes <= 3 else None
+    return separability(Teacher(n_classes, noise=channel), tol).alpha_s
 
 
 def _distance(problem: Any, level: int, t: float) -> Any:
@@ -106,9 +109,10 @@ def _distance(problem: Any, level: int, t: float) -> Any:
 def _polish(problem: Any, level: int, t: float) -> float:
     """One Newton step to the minimum in ln t, by differences wide enough for a level's noise."""
     step = 0.02
-    low, here, high = (
-        float(_distance(problem, level, t * math.exp(s))[0]) for s in (-step, 0.0, step)
+    far_low, low, here, high, far_high = (
+        float(_distance(problem, level, t * math.exp(s * step))[0]) for s in range(-2, 3)
     )
     bend = (low + high - 2 * here) / step**2
-    move = -(high - low) / (2 * step) / bend if bend > 0 else 0.0
+    slope = (8 * (high - low) - (far_high - far_low)) / (12 * step)
+    move = -slope / bend if bend > 0 else 0.0
     return t * math.exp(max(-0.05, min(0.05, move)))

@@ -56,6 +56,26 @@ def drawn(loss, channel, k, law, n, seed=0):
     return {name: (x.mean(), x.std(ddof=1) / math.sqrt(n)) for name, x in parts.items()}
 
 
+class NarrowCrossEntropy(CrossEntropy):
+    """Rows of one gap of the fields, however large V is."""
+
+    def wide_plane(self, width, V):
+        return None
+
+
+@pytest.mark.parametrize("channel", CHANNELS, ids=lambda c: c.name)
+def test_rows_of_one_proximal_gap(channel):
+    """For large V they agree with rows of one gap as far as these go, and with finer ones."""
+    law = Law(0.8, 900.0, 60.0)
+    assert CrossEntropy().wide_plane(10.0, 60.0) is not None
+    coarse, fine = (rule(CrossEntropy(), channel, 3, law, level) for level in (3, 4))
+    other = rule(NarrowCrossEntropy(), channel, 3, law, 5)
+    for name in NAMES:
+        assert part(coarse, name) == pytest.approx(part(fine, name), rel=1e-8)
+        assert part(other, name) == pytest.approx(part(fine, name), rel=2e-5)
+    assert fine.mass[0] == pytest.approx(1, abs=1e-12)
+
+
 @pytest.mark.parametrize("channel", CHANNELS, ids=lambda c: c.name)
 @pytest.mark.parametrize("loss", [CrossEntropy(), MaxMargin()], ids=lambda loss: loss.name)
 @pytest.mark.parametrize("k", [2, 3, 5])

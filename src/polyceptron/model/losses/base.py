@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from polyceptron.model.law import Law
 from polyceptron.model.losses import coordinates
 from polyceptron.model.losses.additive import AdditivePull
-from polyceptron.model.losses.coordinates import Placed, Pull
+from polyceptron.model.losses.coordinates import Placed, Plane, Pull
 from polyceptron.model.registry import Registry
 
 Array = NDArray[np.float64]
@@ -103,6 +103,10 @@ class Loss(ABC):
         """Three classes: gaps and pull at coordinates (n,), (n,); the second is ≤ g₂ − g₁."""
         gaps = np.stack([row, row + y])
         return Placed(gaps, 1.0, self.at_gaps(gaps, V))
+
+    def wide_plane(self, width: float, V: float) -> Plane | None:
+        """Three classes: coordinates of another kind for labels that vary on this width."""
+        return None
 
     def mistake_gap(self, V: float) -> float | None:
         """The gap to the best loser below which a training sample is mistaken, where the other
@@ -213,6 +217,7 @@ SHORT_CUTS = (
     "on_line",
     "plane_breaks",
     "on_plane",
+    "wide_plane",
     "mistake_gap",
     "fresh_margin",
     "explicit_averages",

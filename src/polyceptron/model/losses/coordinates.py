@@ -10,7 +10,7 @@ on each.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,16 @@ class Placed(NamedTuple):
     gaps: Array
     stretch: Array | float
     pull: Pull
+
+
+class Plane(Protocol):
+    """Coordinates of three classes: those of a loss, or others that it has."""
+
+    def line_breaks(self, breaks: Array, V: float) -> Array: ...
+
+    def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array: ...
+
+    def on_plane(self, row: Array, y: Array, V: float) -> Placed: ...
 
 
 def pull_at_gaps(loss: Loss, gaps: Array, V: float) -> Pull:

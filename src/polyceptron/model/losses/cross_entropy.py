@@ -11,11 +11,14 @@ from scipy.special import log_softmax, softmax
 from polyceptron.model.losses import softmax_coordinates as proximal
 from polyceptron.model.losses.additive import AdditivePull, SoftmaxPull
 from polyceptron.model.losses.base import Array, Loss, broadcast
-from polyceptron.model.losses.coordinates import Placed, Pull
+from polyceptron.model.losses.coordinates import Placed, Plane, Pull
 from polyceptron.model.losses.max_margin import MaxMargin
 from polyceptron.model.registry import Entry
 from polyceptron.numerics.normal_max import boundary_density
 from polyceptron.numerics.softmax_prox import softmax_prox
+
+_LARGE = 20.0  # V from which rows of one gap need more nodes than they have
+_WIDE = 0.3  # of the labels in A, from which rows of one A serve them
 
 
 class CrossEntropy(Loss):
@@ -84,6 +87,12 @@ class CrossEntropy(Loss):
 
     def on_plane(self, row: Array, y: Array, V: float) -> Placed:
         return proximal.on_plane(row, y, V)
+
+    def wide_plane(self, width: float, V: float) -> Plane | None:
+        """For labels of scale 1 in A, ∂a/∂A ≈ 1 + A₀ at the boundary."""
+        if V < _LARGE or width < _WIDE * (1 + proximal.boundary(V)):
+            return None
+        return proximal.WidePlane()
 
     def additive(self, V: float) -> AdditivePull | None:
         """The log-normaliser at the proximal point is held."""

@@ -11,6 +11,10 @@ Three classes: rows are placed by the A that a would have with two classes, and 
 y = ω₂ − ω₃ is replaced by Y = z₂ − z₃; given (a, Y) the remaining gap A solves a two-class problem:
 
     |∂ω/∂z| on 1⊥ = ∏_h (1 + V p_h) · Σ_h p_h/(1 + V p_h),    ∂a/∂A = 1 + V p₁(2p₂ + p₃).
+
+On rows of one a the three classes part within 1/V of a place that moves with Y, which counts where
+V is large and labels are mistaken far from the boundary, as near α_s without a ridge. On rows of
+one A nothing of the loss varies faster than on scale 1 (`WidePlane`); labels must not, either.
 """
 
 from __future__ import annotations
@@ -89,12 +93,16 @@ def on_line(x: Array, V: float) -> Placed:
 
 def plane_breaks(row: Array, breaks: Array, V: float) -> Array:
     """Break points (rows, b) of Y at rows (rows,), from break points of y."""
-    # Near the row's start y ≈ Y + c(1 − e^{−Y}), c = V p₂: break points of y, seen in Y.
     loser = expit(-row - boundary(V))
-    c = (V * loser / (1 + loser))[:, None] + 1e-300
+    return _row_breaks(V * loser / (1 + loser), breaks)
+
+
+def _row_breaks(c: Array, breaks: Array, steps: Array = _STEPS) -> Array:
+    """Near the row's start y ≈ Y + c(1 − e^{−Y}), c = V p₂: break points of y, seen in Y."""
+    c = c[:, None] + 1e-300
     Y = np.maximum(breaks - c + np.real(wrightomega(c - breaks + np.log(c))), 0.0)
     Y[:, 0] = 0.0
-    extra = np.minimum(np.broadcast_to(_STEPS, (len(row), len(_STEPS))), Y[:, -1:])
+    extra = np.minimum(np.broadcast_to(steps, (len(c), len(steps))), Y[:, -1:])
     return np.sort(np.concatenate([Y, extra], axis=1), axis=1)
 
 
@@ -104,19 +112,51 @@ def on_plane(row: Array, Y: Array, V: float) -> Placed:
     loser = expit(-alone)
     a = alone - 2 * V * loser
     E = np.exp(-Y)
-    both = 1 + E
-    log_both = np.log1p(E)
-    u = two_class_root(log_both - a, V * (1 + 0.5 * E) / both)
+    u = two_class_root(np.log1p(E) - a, V * (1 + 0.5 * E) / (1 + E))
+    found = _of_proximal(u, Y, E, V)
+    p2, lost = -found.pull.losers[0], -found.pull.losers.sum(0)
+    bend = (1 + 2 * V * loser * (1 - loser)) / (1 + V * (1 - lost) * (lost + p2))
+    return Placed(found.gaps + (a - found.gaps[0]), found.stretch * bend, found.pull)
+
+
+def _of_proximal(u: Array, Y: Array, E: Array, V: float) -> Placed:
+    """Gaps, volume and pull where the loss is ln(1 + e^u) and the losers are apart by Y."""
     lost = expit(u)
-    p1, p2 = 1 - lost, lost / both
+    p1, p2 = expit(-u), lost / (1 + E)
     p3 = p2 * E
-    gaps = np.empty((2, len(a)))
-    gaps[0] = a
-    gaps[1] = a + Y + V * (p2 - p3)
+    A = np.log1p(E) - u
+    gaps = np.empty((2, len(u)))
+    gaps[0] = A - V * (p2 + lost)
+    gaps[1] = gaps[0] + Y + V * (p2 - p3)
     d1, d2, d3 = 1 + V * p1, 1 + V * p2, 1 + V * p3
     a1, a2, a3 = p1 / d1, p2 / d2, p3 / d3
     total = a1 + a2 + a3
-    stretch = (1 + 2 * V * loser * (1 - loser)) * d1 * d2 * d3 * total / (1 + V * p1 * (lost + p2))
     trace = 2 * (a1 * a2 + (a1 + a2) * a3) / total
-    losers = np.stack([-p2, -p3])
-    return Placed(gaps, stretch, Pull(losers, trace, np.logaddexp(0.0, u), log_both - u))
+    pull = Pull(np.stack([-p2, -p3]), trace, np.logaddexp(0.0, u), A)
+    return Placed(gaps, d1 * d2 * d3 * total, pull)
+
+
+class WidePlane:
+    """Rows of one A: large V, and labels that vary on scale 1 of A or more."""
+
+    @staticmethod
+    def line_breaks(breaks: Array, V: float) -> Array:
+        """Break points of A, from those of the gap with the third class far away, and level."""
+        A = np.concatenate([proximal_gap(breaks, V), proximal_gap(breaks, 0.75 * V)])
+        low, high = float(A.min()), float(A.max())
+        bent = math.log1p(2 * V) + _DEAD
+        points = split_long(A, max(low, -bent), min(high, max(low, 0.0) + bent), _PANEL)
+        tails = [-bent - _TAIL, max(low, 0.0) + bent + _TAIL]
+        return merge_breaks([points, *tails], low, high, keep=(0.0,))
+
+    @staticmethod
+    def plane_breaks(row: Array, breaks: Array, V: float) -> Array:
+        """As on rows of one a, where p₂ ≈ σ(−A) is larger and V p₃ ~ V e^{−Y} lasts longer."""
+        longer = np.concatenate([_STEPS[:3], _STEPS + math.log1p(V)])
+        return _row_breaks(V * expit(-row), breaks, longer)
+
+    @staticmethod
+    def on_plane(row: Array, Y: Array, V: float) -> Placed:
+        """Gaps (2, n) and pull at A (n,) and Y (n,): nothing is left to solve."""
+        E = np.exp(-Y)
+        return _of_proximal(np.log1p(E) - row, Y, E, V)

@@ -24,7 +24,8 @@ from polyceptron.theory.ways import equations
 
 LATTICE = 0.5  # of ln τ, ln q, ln V: nodes serve a law that is off by half of this well
 _LOOSE = 1e-3  # while nodes may still move
-_TIGHT, _TIGHT_MANY = 1e-7, 1e-4  # and at the end: up to three classes, and above
+_TIGHT = (1e-7, 1e-9, 1e-11, 1e-12, 1e-13)  # and at the end, by level: up to three classes
+_TIGHT_MANY = 1e-4  # and above
 _WEIGHTLESS = 1e-2  # λV from which the last step of a continuation goes to a ridge of 0
 _TINY = 1e-30  # and the ridge from which it goes there anyway
 _TINY_FIELD, _TINY_V = 1e-3, 1e-6  # √q and V below which rules without chance lose digits
@@ -47,13 +48,16 @@ def residual_on(system: Equations, level: int, place: Array) -> Residual:
 
 
 def coarse_root(
-    system: Equations, start: Array | None = None, jacobian: Array | None = None
+    system: Equations, start: Array | None = None, jacobian: Array | None = None, level: int = 0
 ) -> Root:
-    """The root on level 0: from `start`, from a twin, or by continuation."""
+    """The root on level 0: from `start`, from a twin, or by continuation.
+
+    A finer level is for problems that have no root on a coarse one, and start from one nearby.
+    """
     problem = system.problem
     if start is not None and len(start) == system.n_unknowns:
-        root = try_from(system, start, jacobian)
-        if root.converged:
+        root = try_from(system, start, jacobian, level)
+        if root.converged or level:
             return root
     twin = _twin(problem)
     if twin is not None:
@@ -69,15 +73,17 @@ def coarse_root(
     return continue_in_alpha(system) if problem.loss.scale_free else continue_in_ridge(system)
 
 
-def try_from(system: Equations, start: Array, jacobian: Array | None = None) -> Root:
-    """Newton on level 0; nodes are placed anew until the root is at home where they sit."""
+def try_from(
+    system: Equations, start: Array, jacobian: Array | None = None, level: int = 0
+) -> Root:
+    """Newton on a coarse level; nodes are placed anew until the root is at home where they sit."""
     theta, root = start, None
-    tight = _TIGHT if system.problem.n_classes <= 3 else _TIGHT_MANY
+    tight = _TIGHT[level] if system.problem.n_classes <= 3 else _TIGHT_MANY
     for _ in range(8):
         if not _inside(theta):
             break
         place = home(theta)
-        residual = residual_on(system, 0, place)
+        residual = residual_on(system, level, place)
         root = newton(residual, theta, tol=_LOOSE, jacobian=jacobian)
         if not root.converged or not _inside(root.theta):
             break

@@ -23,7 +23,7 @@ from polyceptron.model.teacher import AnyTeacher, check_teacher
 from polyceptron.rows import Status
 from polyceptron.theory.erm.best_ridge import best_ridge
 from polyceptron.theory.erm.coarse_root import coarse_root, tiny_fields
-from polyceptron.theory.erm.near_threshold import walk_down
+from polyceptron.theory.erm.near_threshold import first_level, walk_down
 from polyceptron.theory.erm.refinement import Refined, refine
 from polyceptron.theory.erm.solution import ErmFixedPoint, no_data, not_converged
 from polyceptron.theory.erm.square_closed_form import best_square_ridge, solve_square
@@ -91,18 +91,20 @@ def erm_fixed_point(
         if best:
             ridge = best_square_ridge(teacher.channel, k, alpha, teacher.features)
         return _closed_form(problem.at(ridge=ridge))
-    if start is None and ridge == 0 and not loss.scale_free and not teacher.noise.noiseless:
-        start = walk_down(
-            separable_up_to(teacher),
-            alpha,
-            lambda a, s: erm_fixed_point(teacher, spec, a, _WALK, s),
-        )
+    level = 0
+    if (ridge == 0 or loss.scale_free) and not teacher.noise.noiseless:
+        limit = separable_up_to(teacher)
+        level = first_level(limit, alpha, k)
+        if start is None:
+            start = walk_down(
+                limit, alpha, lambda a, s: erm_fixed_point(teacher, spec, a, _WALK, s)
+            )
     theta, jacobian = (None, None) if start is None else (start.theta, start.jacobian)
     if best:
         near_ridge = start.ridge if start is not None and start.ridge > 0 else None
         problem, near = best_ridge(problem, tol, theta, near_ridge)
         theta, jacobian = near.theta, near.jacobian
-    return solve(problem, tol, theta, jacobian)
+    return solve(problem, tol, theta, jacobian, level)
 
 
 def _with_penalty(
@@ -149,18 +151,22 @@ def optimal_ridge(
 
 
 def solve(
-    problem: Problem, tol: float, start: Array | None = None, jacobian: Array | None = None
+    problem: Problem,
+    tol: float,
+    start: Array | None = None,
+    jacobian: Array | None = None,
+    level: int = 0,
 ) -> ErmFixedPoint:
-    """The fixed point with ε to `tol`, or as close as the finest level comes."""
+    """The fixed point with ε to `tol`, or as close as the finest level comes, from `level` on."""
     if tiny_fields(problem):
         problem = replace(problem, by_points=True)
     system = equations(problem)
     near = start if start is not None and len(start) == system.n_unknowns else None
-    root = coarse_root(system, near, jacobian if near is not None else None)
+    root = coarse_root(system, near, jacobian if near is not None else None, level)
     refined = None
     if root.converged:
         with contextlib.suppress(ArithmeticError, np.linalg.LinAlgError):
-            refined = refine(system, root, tol)  # else a finer rule has its root elsewhere
+            refined = refine(system, root, tol, level)  # else a finer rule has its root elsewhere
     if refined is None or refined.uncertainty > tol:
         if problem.n_classes > 3 and not problem.sampled:
             near = start if refined is None else refined.root.theta

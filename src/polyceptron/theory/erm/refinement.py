@@ -57,13 +57,13 @@ def error_slope(system: Equations, log_tau: float) -> float:
     return abs(float(high - low)) / (2 * step)
 
 
-def refine(system: Equations, root: Root, tol: float) -> Refined:
-    """The root on finer levels, until ε is within `tol` or there is none finer."""
+def refine(system: Equations, root: Root, tol: float, level: int = 0) -> Refined:
+    """The root of a level on finer ones, until ε is within `tol` or there is none finer."""
     if system.problem.explicit(system.law(root.theta)) is not None:
         return _exact(system, root)
     if system.problem.sampled:
         return _refine_sampled(system, root, tol)
-    return _refine_smooth(system, root, tol)
+    return _refine_smooth(system, root, tol, level)
 
 
 def _error(system: Equations, theta: Array) -> float:
@@ -80,17 +80,17 @@ def _exact(system: Equations, root: Root) -> Refined:
     return Refined(root, averages, width, _error(system, root.theta), 1e-12, 1e-12, 1e-12)
 
 
-def _refine_smooth(system: Equations, root: Root, tol: float) -> Refined:
+def _refine_smooth(system: Equations, root: Root, tol: float, coarse: int) -> Refined:
     nodes = system.problem.nodes
     error, before = _error(system, root.theta), None
     floors, left = getattr(nodes, "FLOORS", LEVEL_FLOOR), getattr(nodes, "LEFT", LEVEL_LEFT)
-    for level in range(1, nodes.N_LEVELS):
+    for level in range(coarse + 1, nodes.N_LEVELS):
         # Nodes sit at the root itself: a loss may be broken at gaps that move with V.
         averages, shift = _step(system, level, root)
         # A long way to go is walked: one step of the coarse Jacobian would not end at the root.
         if np.max(np.abs(shift)) > 0.02:
             walk = residual_on(system, level, root.theta)
-            root = correct(walk, root, tol=max(1e-8, 0.02 * floors[level - 1]))
+            root = correct(walk, root, tol=max(1e-11, 0.02 * floors[level - 1]))
             averages, shift = _step(system, level, root)
         theta = root.theta + shift
         slope = error_slope(system, float(theta[0]))

@@ -7,6 +7,7 @@ import numpy as np
 from polyceptron.model.channels import Channel
 from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss
+from polyceptron.model.losses.coordinates import Plane
 from polyceptron.numerics.panels import GAUSS_BREAKS, merge_breaks, panel_rule
 from polyceptron.theory.fields.averages import Averages, Rule
 from polyceptron.theory.fields.integrand import average, ordered_density
@@ -24,22 +25,25 @@ def place(loss: Loss, channel: Channel, n_classes: int, law: Law, level: int) ->
     """Nodes adapted to `law`; held still they serve any law near it, smoothly."""
     order, V = ORDERS[level], law.V
     scales = field_scales(channel, law, 3)
-    row, weight_row = panel_rule(loss.line_breaks(scales.gap_breaks(), V), order)
+    wide = loss.wide_plane(scales.width, V)
+    plane: Plane = loss if wide is None else wide
+    row, weight_row = panel_rule(plane.line_breaks(scales.gap_breaks(), V), order)
     lengths = [scales.width * CORNER_BREAKS, scales.sigma * GAUSS_BREAKS]
     columns = merge_breaks(lengths, 0.0, scales.high)
-    along, weights = panel_rule(np.ascontiguousarray(loss.plane_breaks(row, columns, V)), order)
+    along, weights = panel_rule(np.ascontiguousarray(plane.plane_breaks(row, columns, V)), order)
     weights = weights * weight_row[:, None]
-    first = loss.on_line(row, V).gaps[0][:, None]
-    exponent = (first * (first + along) + along * along) / (3 * law.q)
+    rows = np.broadcast_to(row[:, None], along.shape)
+    if wide is None:
+        first, apart = loss.on_line(row, V).gaps[0][:, None], along
+    else:
+        gaps = wide.on_plane(rows.ravel(), along.ravel(), V).gaps.reshape(2, *along.shape)
+        first, apart = gaps[0], gaps[1] - gaps[0]
+    exponent = (first * (first + apart) + apart * apart) / (3 * law.q)
     used = (weights > 0) & (exponent < _NEGLIGIBLE)
-    row, along, weights = (
-        np.broadcast_to(row[:, None], along.shape)[used],
-        along[used],
-        weights[used],
-    )
+    row, along, weights = rows[used], along[used], weights[used]
 
     def rule(law: Law) -> Averages:
-        gaps, stretch, pull = loss.on_plane(row, along, law.V)
+        gaps, stretch, pull = plane.on_plane(row, along, law.V)
         weight = weights * stretch * ordered_density(gaps, law.q)
         return average(channel, law, gaps, weight, pull, n_classes=3)
 
