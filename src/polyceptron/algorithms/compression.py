@@ -22,6 +22,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.design import AnyArray, Design, PerSample
+from polyceptron.algorithms.mapped_design import BlockwiseDesign
 from polyceptron.algorithms.open_design import as_design
 
 Array = NDArray[np.float64]
@@ -72,15 +73,12 @@ class Compression:
         return self.apply(weights.T).T
 
 
-class _Compressed(Design):
+class _Compressed(BlockwiseDesign):
     """The rows of `base` under the map, which is its own transpose."""
 
     def __init__(self, base: Design, compression: Compression) -> None:
-        super().__init__(base.shape, np.float64)
-        self._base, self._map = base, compression.apply
-
-    def read_rows(self, rows: Any) -> AnyArray:
-        return self._map(self._base.read_rows(rows))
+        super().__init__(base, compression.apply, base.dimension)
+        self.reading_is_dear = base.reading_is_dear
 
     def times_columns(self, small: AnyArray) -> AnyArray:
         return self._base.times_columns(self._map(small).astype(small.dtype, copy=False))

@@ -10,6 +10,7 @@ answer does not depend on who did what.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
@@ -90,12 +91,28 @@ class DaskDesign(Design):
         do = dask.delayed(work, pure=False)
         for begin in range(self._chunk_at(first), len(self._rows), _AT_ONCE):
             some = range(begin, min(begin + _AT_ONCE, len(self._rows)))
-            tasks = []
+            tasks, places = [], self._places()
             for i in some:
                 own = parts(self._rows[i]) if parts is not None else ()
-                tasks.append(do(self._chunks[i], *given, *map(send, own)))
+                held = places.get(str(self._chunks[i].key))
+                place = {"workers": held, "allow_other_workers": True} if held else {}
+                with dask.annotate(**place):
+                    tasks.append(do(self._chunks[i], *given, *map(send, own)))
             for i, found in zip(some, _wait(tasks, self._fault), strict=True):
                 yield self._rows[i], found
+
+    def _places(self) -> dict[str, list[str]]:
+        """The workers that hold each persisted chunk: unasked, Dask sends rows to idle ones."""
+        cluster = sys.modules.get("distributed")
+        futures = [] if cluster is None else cluster.futures_of(self._X)
+        if not futures:
+            return {}
+        try:
+            found = futures[0].client.who_has(futures)
+        except Exception as error:  # of whatever kind, the work itself will say it
+            logging.getLogger(__name__).debug("asking who holds the blocks: %s", error)
+            return {}
+        return {str(key): list(held) for key, held in found.items() if held}
 
     def _chunk_at(self, row: int) -> int:
         """The chunk that begins with a row."""

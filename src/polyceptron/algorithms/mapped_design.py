@@ -59,6 +59,18 @@ class _Then:
         return self.work(self.map(block), *more)
 
 
+@dataclass(frozen=True)
+class _Weighted:
+    """work(block times the factors that come behind what is shared, ...), where the block is."""
+
+    work: Callable[..., Any]
+    shared: int
+
+    def __call__(self, block: AnyArray, *more: Any) -> Any:
+        given, (factors, *own) = more[: self.shared], more[self.shared :]
+        return self.work(block * factors[:, None], *given, *own)
+
+
 class BlockwiseDesign(Design):
     """The rows of `base` under a map (b, d) to (b, dimension), made block by block."""
 
@@ -152,6 +164,19 @@ class WeightedRows(Design):
 
     def read_rows(self, rows: Any) -> AnyArray:
         return np.asarray(self._base.read_rows(rows) * self._factors[rows][:, None])
+
+    def each_block(
+        self,
+        work: Callable[..., Any],
+        shared: tuple[Any, ...] = (),
+        parts: Callable[[slice], tuple[Any, ...]] | None = None,
+        n_bytes: int = BLOCK_BYTES,
+        first: int = 0,
+    ) -> Iterator[tuple[slice, Any]]:
+        def own(rows: slice) -> tuple[Any, ...]:
+            return (self._factors[rows], *(parts(rows) if parts is not None else ()))
+
+        return self._base.each_block(_Weighted(work, len(shared)), shared, own, n_bytes, first)
 
     def times_columns(self, small: AnyArray) -> AnyArray:
         out = self._base.times_columns(small) * self._factors

@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.design import AnyArray, Design, PerSample
+from polyceptron.algorithms.mapped_design import BlockwiseDesign
 from polyceptron.algorithms.message_passing.amp_result import AMPResult
 from polyceptron.algorithms.watching import Watch
 from polyceptron.model.denoisers import RowEstimate
@@ -28,17 +30,15 @@ from polyceptron.model.features import Spectrum
 Array = NDArray[np.float64]
 
 
-class Whitened(Design):
+class Whitened(BlockwiseDesign):
     """A design whose columns are divided by √s (d,); those without variance are 0."""
 
     def __init__(self, inner: Design, deviations: Array) -> None:
-        super().__init__(inner.shape, inner.dtype)
-        self.inner = inner
         with np.errstate(divide="ignore"):
             self.factor = np.where(deviations > 0, 1 / deviations, 0.0)
-
-    def read_rows(self, rows: Any) -> AnyArray:
-        return self.inner.read_rows(rows) * self.factor.astype(self.dtype)
+        divide = partial(np.multiply, self.factor.astype(inner.dtype))
+        super().__init__(inner, divide, inner.dimension)
+        self.inner, self.dtype, self.reading_is_dear = inner, inner.dtype, inner.reading_is_dear
 
     def fields(self, U: AnyArray) -> AnyArray:
         return self.inner.fields(U * self.factor.astype(U.dtype))
