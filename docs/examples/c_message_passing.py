@@ -4,8 +4,10 @@ One instance with d = 1000 (symbols) and the iteration of one scalar that descri
 of large d (line).
 """
 
+from matplotlib.figure import Figure
+
 import polyceptron as pc
-from polyceptron.report.style import new_figure, style
+from polyceptron.report.style import style
 
 teacher, alpha, d = pc.Teacher(3), 1.5, 1000
 data = teacher.sample(int(alpha * d), d, seed=1)
@@ -13,7 +15,8 @@ result = pc.amp(data.X, data.y, teacher_weights=data.weights)
 predicted = pc.state_evolution(teacher, alpha, n_steps=12)
 
 with style():
-    figure, ax = new_figure()
+    figure = Figure()
+    ax = figure.subplots()
     ax.plot(predicted.q, label="state evolution")
     ax.plot([step["q"] for step in result.trace[:13]], "o", label=f"message passing, d = {d}")
     ax.set(xlabel="iteration", ylabel="overlap q")

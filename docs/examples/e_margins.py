@@ -5,12 +5,14 @@ of fresh samples (dashed); the area left of zero is the error.
 """
 
 import numpy as np
+from matplotlib.figure import Figure
 
 import polyceptron as pc
-from polyceptron.report.style import new_figure, style
+from polyceptron.report.style import style
 
 with style():
-    figure, ax = new_figure()
+    figure = Figure()
+    ax = figure.subplots()
     for ridge, colour in ((0.01, "#0072B2"), (1.0, "#D55E00")):
         fits = pc.ERM("cross-entropy", ridge)
         law = pc.margin_law(pc.Teacher(3), fits, 3.0, margin=np.linspace(-8, 20, 201))

@@ -120,13 +120,3 @@ def style() -> Iterator[None]:
     sheet: Any = SHEET
     with mpl.rc_context(sheet):
         yield
-
-
-def new_figure(**kwargs: Any) -> tuple[Any, Any]:
-    """A figure and its axes, without pyplot's global state (safe in servers and workers)."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(**kwargs)
-    FigureCanvasAgg(figure)
-    return figure, figure.subplots()

@@ -27,7 +27,7 @@ from polyceptron.report.explorer.figures import (
 from polyceptron.report.explorer.page_settings import PageSettings, make_settings
 from polyceptron.report.explorer.settings_link import from_query, to_query
 from polyceptron.report.explorer.simulation_runs import simulate
-from polyceptron.report.explorer.spectrum_picture import spectrum_picture
+from polyceptron.report.explorer.small_pictures import spectrum_picture
 from polyceptron.report.explorer.traces import Simulated
 
 

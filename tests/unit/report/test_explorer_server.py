@@ -293,7 +293,7 @@ def test_the_preview_is_a_picture_of_the_curves() -> None:
     from base64 import b64decode
 
     from polyceptron.model import BayesOptimal, Teacher
-    from polyceptron.report.explorer.preview import preview
+    from polyceptron.report.explorer.small_pictures import preview
     from polyceptron.theory import curve_rows
 
     address = preview({"bayes": curve_rows(Teacher(3), BayesOptimal(), [1.0, 2.0])})

@@ -16,7 +16,7 @@ from polyceptron.report.explorer.choices import (
     words_for,
 )
 from polyceptron.report.explorer.page_settings import LIMITS, NAMES, PageSettings
-from polyceptron.report.explorer.spectrum_picture import spectrum_picture
+from polyceptron.report.explorer.small_pictures import spectrum_picture
 
 LOGARITHMIC = ("ridge", "level")
 RIDGE_RANGE: dict[str, Any] = {

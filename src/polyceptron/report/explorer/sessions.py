@@ -15,8 +15,8 @@ from typing import Any
 
 from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer.page_settings import PageSettings
-from polyceptron.report.explorer.preview import preview
 from polyceptron.report.explorer.simulations import RunningNow, Simulation, Simulations
+from polyceptron.report.explorer.small_pictures import preview
 from polyceptron.report.explorer.theory_queue import TheoryQueue
 
 MAX_PAGES = 16  # of one visitor

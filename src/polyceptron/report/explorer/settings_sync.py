@@ -23,32 +23,33 @@ from polyceptron.report.explorer.page_settings import NAMES, PageSettings, make_
 from polyceptron.report.explorer.request_guard import TOKEN_FIELD
 from polyceptron.report.explorer.sessions import Session, Sessions
 from polyceptron.report.explorer.settings_link import Link, from_query, to_query
-from polyceptron.report.explorer.spectrum_picture import spectrum_picture
+from polyceptron.report.explorer.small_pictures import spectrum_picture
 
 ENDS = ("min", "max", "step")
+OUTPUT: dict[str, Any] = {
+    "search": Output("url", "search"),
+    "values": {name: Output(control_id(name), "value") for name in NAMES},
+    "settings": Output("settings", "data"),
+    "message": Output("message", "children"),
+    "range": {end: Output(control_id("alpha"), end) for end in ENDS},
+    "alpha_text": Output("alpha-value", "children"),
+    "level_range": {end: Output(control_id("level"), end) for end in ENDS},
+    "level_text": Output("level-value", "children"),
+    "level_disabled": Output(control_id("level"), "disabled"),
+    "spectrum": Output("spectrum-picture", "src"),
+    "spectrum_alt": Output("spectrum-picture", "alt"),
+    "spectrum_text": Output("spectrum-words", "children"),
+    "ridge_text": Output("ridge-value", "children"),
+    "k_disabled": Output(control_id("k"), "disabled"),
+    "ridge_disabled": Output(control_id("ridge"), "disabled"),
+}
 
 
 def register_sync(app: Dash, sessions: Sessions, session_of: Any) -> None:
     """Attach it to the page; `session_of` finds the session of a token."""
 
     @app.callback(
-        output={
-            "search": Output("url", "search"),
-            "values": {name: Output(control_id(name), "value") for name in NAMES},
-            "settings": Output("settings", "data"),
-            "message": Output("message", "children"),
-            "range": {end: Output(control_id("alpha"), end) for end in ENDS},
-            "alpha_text": Output("alpha-value", "children"),
-            "level_range": {end: Output(control_id("level"), end) for end in ENDS},
-            "level_text": Output("level-value", "children"),
-            "level_disabled": Output(control_id("level"), "disabled"),
-            "spectrum": Output("spectrum-picture", "src"),
-            "spectrum_alt": Output("spectrum-picture", "alt"),
-            "spectrum_text": Output("spectrum-words", "children"),
-            "ridge_text": Output("ridge-value", "children"),
-            "k_disabled": Output(control_id("k"), "disabled"),
-            "ridge_disabled": Output(control_id("ridge"), "disabled"),
-        },
+        output=OUTPUT,
         inputs={
             "search": Input("url", "search"),
             "values": {name: Input(control_id(name), "value") for name in NAMES},
@@ -113,13 +114,9 @@ def register_sync(app: Dash, sessions: Sessions, session_of: Any) -> None:
 
 def _nothing() -> dict[str, Any]:
     return {
-        "search": no_update, "values": dict.fromkeys(NAMES, no_update), "settings": no_update,
-        "range": dict.fromkeys(ENDS, no_update), "alpha_text": no_update,
-        "level_range": dict.fromkeys(ENDS, no_update), "level_text": no_update,
-        "level_disabled": no_update, "spectrum": no_update, "spectrum_alt": no_update,
-        "spectrum_text": no_update,
-        "ridge_text": no_update, "k_disabled": no_update, "ridge_disabled": no_update,
-    }  # fmt: skip
+        name: dict.fromkeys(one, no_update) if isinstance(one, dict) else no_update
+        for name, one in OUTPUT.items()
+    }
 
 
 def _levelled(values: dict[str, Any], touched: set[str]) -> dict[str, Any]:

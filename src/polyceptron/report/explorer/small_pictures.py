@@ -1,20 +1,44 @@
-"""A small picture of the features' spectrum for the page: eigenvalues, the largest first."""
+"""Pictures that come with the page itself, as `data:` addresses.
+
+The first curves are seen while the browser is still loading the plotting library: drawn as every
+learning curve, behind the live figure, which covers them as soon as it can be drawn. The spectrum
+of the features is a few lines of SVG, so that a page needs no drawing library to be served.
+"""
 
 from __future__ import annotations
 
 import base64
+import io
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from polyceptron.model import Spectrum, as_spectrum
+from polyceptron.report.pictures import curves_picture, render_matplotlib
+from polyceptron.rows import frame
 
 WIDTH, HEIGHT, MARGIN = 220, 64, 4
 _STEPS = 120
 
 
+def preview(curves: Mapping[str, list[dict[str, Any]]]) -> str:
+    """The curves, rows by estimator."""
+    rows = [row for some in curves.values() for row in some if row.get("branch") != "informed"]
+    picture = replace(curves_picture(frame(rows)), width=9.0, height=4.6)
+    buffer = io.BytesIO()
+    render_matplotlib(picture).savefig(buffer, format="svg", metadata={"Date": None})
+    return _address(buffer.getvalue())
+
+
+def _address(svg: bytes) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
+
+
 @lru_cache(maxsize=64)
 def spectrum_picture(name: str) -> tuple[str, str]:
-    """A `data:` address of an SVG picture, and the same in words."""
+    """Eigenvalues, the largest first, and the same in words."""
     spectrum = as_spectrum(name)
     s, _ = spectrum.at(_STEPS)
     seen = s[s > 0]
@@ -31,8 +55,7 @@ def spectrum_picture(name: str) -> tuple[str, str]:
         f'width="{WIDTH}" height="{HEIGHT}"><polyline points="{" ".join(points)}" fill="none" '
         'stroke="#0072b2" stroke-width="1.5"/></svg>'
     )
-    address = "data:image/svg+xml;base64," + base64.b64encode(picture.encode()).decode()
-    return address, spectrum_words(spectrum)
+    return _address(picture.encode()), spectrum_words(spectrum)
 
 
 def spectrum_words(spectrum: Spectrum) -> str:
