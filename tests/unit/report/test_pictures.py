@@ -81,6 +81,12 @@ def test_theory_and_experiments_of_one_estimator_share_a_colour_and_one_entry() 
     assert symbols.y_error == pytest.approx([0.01 / 3**0.5] * 4)  # of 0, 0.01, 0.02
 
 
+def test_the_same_line_from_two_tables_is_named_once() -> None:
+    first, again = traces(rows(table=0), rows(table=1))
+    assert (first.colour, first.label) == (again.colour, again.label)
+    assert (first.in_legend, again.in_legend) == (True, False)
+
+
 def test_several_dimensions_are_told_apart_by_their_symbols() -> None:
     _, small, large = traces(rows(), runs(), runs().assign(dimension=500))
     assert small.marker != large.marker

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from polyceptron.report.instance_means import error_column
@@ -40,6 +41,12 @@ def series_traces(series: Sequence[Series], x: str, y: str) -> tuple[Trace, ...]
             symbols += symbol_traces(
                 one.rows, x, y, colour, label, marker, not known, table=one.table
             )
+    # The same line from two tables is named once.
+    first = {(t.kind, t.label, t.colour): i for i, t in reversed([*enumerate(lines)])}
+    lines = [
+        replace(t, in_legend=t.in_legend and first[t.kind, t.label, t.colour] == i)
+        for i, t in enumerate(lines)
+    ]
     return tuple(lines + symbols)
 
 
