@@ -189,7 +189,14 @@ def test_the_hard_phase_of_rademacher_weights_closes():
     """Flips leave perfect learning a state; Gaussian noise narrows the phase until it is gone."""
     found = {
         noise: pc.transitions(pc.Teacher(3, "rademacher", noise))
-        for noise in ("none", "flips:1e-7", "flips:0.01", "gaussian:0.006", "gaussian:0.012")
+        for noise in (
+            "none",
+            "flips:1e-7",
+            "flips:0.01",
+            "gaussian:0.006",
+            "gaussian:0.012",
+            "softmax:20",
+        )
     }
     clean, nearly = found["none"], found["flips:1e-7"]
     assert nearly.alpha_it == pytest.approx(clean.alpha_it, abs=1e-4)
@@ -197,4 +204,6 @@ def test_the_hard_phase_of_rademacher_weights_closes():
     width = {noise: one.alpha_algo - one.alpha_it for noise, one in found.items()}
     assert clean.alpha_it < found["flips:0.01"].alpha_it < found["flips:0.01"].alpha_algo
     assert width["none"] > width["gaussian:0.006"] > width["gaussian:0.012"] > 0
-    assert pc.transitions(pc.Teacher(3, "rademacher", "gaussian:0.02")).alpha_it is None
+    assert width["none"] > width["softmax:20"] > 0
+    for noise in ("gaussian:0.02", "softmax:10"):
+        assert pc.transitions(pc.Teacher(3, "rademacher", noise)).alpha_it is None

@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 NOISE = "softmax:3"
 LARGEST_ALPHA = 12.0
 RIDGES: dict[str, float] = {"cross-entropy": 0.1, "square": 1.0}
-VARIANCES = (0.0, 0.0015, 0.003, 0.006, 0.009, 0.012)
-CLOSED = 0.02  # a variance at which there is no hard phase any more
+SIZES: dict[str, tuple[str, tuple[float, ...]]] = {
+    "gaussian": ("variance of the noise *Δ*", (0.0, 0.0015, 0.003, 0.006, 0.009, 0.012)),
+    "softmax": ("softmax labels, 1/*β*", (0.0, 0.01, 0.025, 0.04, 0.055, 0.07)),
+    "flips": ("share of flipped labels *η*", (0.0, 0.05, 0.1, 0.15, 0.2)),
+}
 NEAR = (0.85, 0.93, 0.97, 0.995, 1.005, 1.03, 1.07, 1.15)  # of α_s: the line bends there
 
 
@@ -58,32 +61,39 @@ def max_margin_rows(noise: str, alphas: list[float]) -> list[Row]:
     return [row | {"branch": "no-ridge"} for row in rows]
 
 
-def noisy_transition_rows(variance: float) -> list[Row]:
-    """α_IT and α_algo of the Rademacher teacher of three classes with Gaussian noise."""
+def noisy_transition_rows(kind: str, size: float) -> list[Row]:
+    """α_IT and α_algo of the Rademacher teacher of three classes; the size of softmax is 1/β."""
     from polyceptron.model import Teacher
     from polyceptron.theory import transitions
 
-    noise = f"gaussian:{variance!r}" if variance > 0 else "none"
+    noise = f"{kind}:{1 / size if kind == 'softmax' else size!r}" if size > 0 else "none"
     found = transitions(Teacher(3, "rademacher", noise))  # type: ignore[arg-type]
     return [{"source": "theory", "model": "argmax", "n_classes": 3, "prior": "rademacher",
-             "estimator": "bayes", "noise": noise, "alpha": found.alpha_it,
-             "noise_variance": variance, "alpha_it": found.alpha_it,
+             "estimator": "bayes", "noise": noise, "noise_kind": kind, "noise_size": size,
+             "alpha": found.alpha_it, "alpha_it": found.alpha_it,
              "alpha_algo": found.alpha_algo}]  # fmt: skip
 
 
-def closing_rows(low: float, high: float, steps: int) -> list[Row]:
-    """The variance at which the hard phase closes, by bisection, and α there."""
-    found = noisy_transition_rows(low)[0]
-    for _ in range(steps):
-        middle = 0.5 * (low + high)
-        there = noisy_transition_rows(middle)[0]
+def closing_rows(kind: str, low: float, high: float, steps: int) -> list[Row]:
+    """The size at which the hard phase closes, in a cusp: its width to the 2/3 falls linearly."""
+    points = []
+    for size in (low, high):
+        row = noisy_transition_rows(kind, size)[0]
+        points.append((size, (row["alpha_algo"] - row["alpha_it"]) ** (2 / 3)))
+    for step in range(steps + 1):
+        (x0, w0), (x1, w1) = points[-2:]
+        end = x1 + w1 * (x1 - x0) / (w0 - w1)
+        if step == steps:
+            break
+        inside = x1 + 0.8 * (end - x1)
+        there = noisy_transition_rows(kind, inside)[0]
         if there["alpha_it"] is None:
-            high = middle
-        else:
-            low, found = middle, there
-    alpha = 0.5 * (found["alpha_it"] + found["alpha_algo"])
-    return [found | {"alpha": alpha, "alpha_it": alpha, "alpha_algo": alpha,
-                     "noise_variance": 0.5 * (low + high), "branch": "closing"}]  # fmt: skip
+            break
+        row = there
+        points.append((inside, (row["alpha_algo"] - row["alpha_it"]) ** (2 / 3)))
+    alpha = 0.5 * (row["alpha_it"] + row["alpha_algo"])
+    return [row | {"alpha": alpha, "alpha_it": alpha, "alpha_algo": alpha, "noise_size": end,
+                   "branch": "closing"}]  # fmt: skip
 
 
 def _grids(profile: Profile) -> list[dict[str, Any]]:
@@ -139,37 +149,49 @@ def noisy_curves_picture(table: pd.DataFrame) -> Picture:
 
 
 def phases_picture(table: pd.DataFrame) -> Picture:
-    """α_IT and α_algo against the noise: between them the hard phase."""
-    table = table.sort_values("noise_variance")
-    x = numbers(table["noise_variance"])
-    it, algo = numbers(table["alpha_it"]), numbers(table["alpha_algo"])
-    end = table[table["branch"] == "closing"] if "branch" in table else table[:0]
-    notes = [Note(0.0006, it[0] + 0.75 * (algo[0] - it[0]), "hard")]
+    """α_IT and α_algo against each noise: between them the hard phase."""
+    return Picture(tuple(_phase_panel(table, kind) for kind in SIZES), height=7.2)
+
+
+def _phase_panel(table: pd.DataFrame, kind: str) -> Panel:
+    rows = table[table["noise_kind"] == kind].sort_values("noise_size")
+    x = numbers(rows["noise_size"])
+    it, algo = numbers(rows["alpha_it"]), numbers(rows["alpha_algo"])
+    end = rows[rows["branch"] == "closing"] if "branch" in rows else rows[:0]
+    wide = 1 if len(end) else -1  # where there is room between the lines
+    notes = [Note(x[wide], 0.5 * (it[wide] + algo[wide]), "hard", anchor="right middle")]
     notes += [
-        Note(0.7 * at, alpha - 0.25, f"closes at *Δ* = {at:.4f}")
-        for at, alpha in zip(end["noise_variance"], end["alpha"], strict=True)
+        Note(at, alpha - 0.3, f"closes at {at:.3g}", anchor="right top")
+        for at, alpha in zip(end["noise_size"], end["alpha"], strict=True)
     ]
     traces = (
         Trace(x, it, colour=COLOURS["bayes"], marker="circle", label="*α_{IT}*"),
         Trace(x, algo, colour=COLOURS["amp"], dash="dash", marker="circle", label="*α_{algo}*"),
     )
-    panel = Panel(
+    return Panel(
         traces,
-        Axis("variance of the noise *Δ*", low=0),
-        Axis(AXES["alpha"]),
+        Axis(SIZES[kind][0], low=0),
+        Axis(AXES["alpha"], low=2.2),
         notes=tuple(notes),
-        legend=Legend("upper left"),
+        legend=Legend("upper left") if kind == "flips" else None,
     )
-    return Picture((panel,))
 
 
 def _phases(profile: Profile) -> list[Computation]:
-    values = VARIANCES if profile.name != "tiny" else VARIANCES[:2]
-    close = {"low": values[-1], "high": CLOSED, "steps": 3 if profile.name == "tiny" else 8}
+    tiny = profile.name == "tiny"
     return [
-        *(Computation(noisy_transition_rows, {"variance": v}, 1) for v in values),
-        Computation(closing_rows, close, 4),
-    ]
+        *(
+            Computation(noisy_transition_rows, {"kind": kind, "size": size}, 1)
+            for kind, (_, sizes) in SIZES.items()
+            for size in (sizes[:2] if tiny else sizes)
+        ),
+        *(
+            Computation(closing_rows, {"kind": kind, "low": sizes[-2], "high": sizes[-1],
+                                       "steps": 0 if tiny else 3}, 2)
+            for kind, (_, sizes) in SIZES.items()
+            if kind != "flips"
+        ),
+    ]  # fmt: skip
 
 
 NOISY_CURVES = FigureSpec(
@@ -187,8 +209,8 @@ NOISY_PHASES = FigureSpec(
     "noisy-phases",
     "The hard phase of Rademacher weights with noisy labels, k = 3",
     "Between the two lines perfect knowledge of the posterior errs less than message passing does. "
-    "Gaussian noise on the teacher's fields narrows this phase until it closes, at the variance "
-    "written there.",
+    "Noise on the teacher's fields, Gaussian or that of the softmax, narrows this phase until it "
+    "closes. Flips leave perfect learning a state of its own, and the phase stays open.",
     phases_picture,
     computations=_phases,
 )

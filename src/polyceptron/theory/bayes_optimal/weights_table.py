@@ -15,8 +15,11 @@ Column 0 is the mean over replicates, columns 1 to R the replicates themselves.
 from __future__ import annotations
 
 import math
+import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_right
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -52,6 +55,7 @@ class PanelWeights(ABC):
         self.panels: list[tuple[ChebyshevProxy, ChebyshevProxy]] = []
         self.errors: list[float] = []  # of ln v, one a panel
         self.start: Array = np.zeros(1)  # ψ at the end of the last panel
+        self._building = threading.RLock()  # panels follow one another
 
     @property
     def n_replicates(self) -> int:
@@ -98,8 +102,10 @@ class PanelWeights(ABC):
         return self.errors[panel] * min(1.0, q_hat) + rule_error(self.teacher, q_hat)
 
     def _panel(self, i: int) -> tuple[ChebyshevProxy, ChebyshevProxy]:
-        while len(self.panels) <= i:
-            self._build()
+        if len(self.panels) <= i:
+            with self._building:
+                while len(self.panels) <= i:
+                    self._build()
         return self.panels[i]
 
     def _build(self) -> None:
@@ -240,5 +246,11 @@ def weights_table(teacher: AnyTeacher, log2_points: int) -> WeightsTable:
             f"({name if len(name) < 60 else name[:57] + '...'}) is for gaussian weights, got the "
             f"prior {teacher.prior.name!r}"
         )
+    return _panels(replace(teacher, noise="none"), log2_points)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=32)
+def _panels(teacher: AnyTeacher, log2_points: int) -> PanelWeights:
+    """One table for all noises: they are no matter of the weights side."""
     kind = ContinuousWeights if teacher.prior.support is None else FiniteWeights
     return kind(teacher, log2_points)
