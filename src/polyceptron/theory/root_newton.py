@@ -62,10 +62,8 @@ def newton(
         size = float(np.max(np.abs(value)))
         trial = _shortened_step(residual, theta, value, jacobian)
         if trial is None:
-            if size < min(1e3 * tol, STALLED):
-                return Root(theta, value, jacobian, True)
-            if fresh:
-                return Root(theta, value, jacobian, False)
+            if fresh:  # the residual is at its rounding, or there is no way down
+                return Root(theta, value, jacobian, size < min(1e3 * tol, STALLED))
             jacobian, fresh = jacobian_at(residual, theta, value), True
             continue
         new_theta, new_value = trial

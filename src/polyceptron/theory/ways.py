@@ -6,7 +6,7 @@ The plain loop (`theory/loop.py`) always works. In order:
    cross-entropy); with noisy labels that is below α_s, and above it the loss without any ridge;
 2. averages in closed form and a ridge: the fixed point in closed form, up to one scalar equation
    for correlated features;
-3. a scale-free loss and independent features: two equations;
+3. a scale-free loss and a ridge: two equations, shorter for independent features;
 4. a ridge: three equations in which nothing cancels, shorter for independent features;
 5. any other penalty: Newton's method on one round of the loop.
 
@@ -26,6 +26,7 @@ from polyceptron.theory.erm.equations import (
     LoopEquations,
     RidgeEquations,
     ScaleFreeEquations,
+    ScaleFreeLevels,
 )
 from polyceptron.theory.separability import alpha_s
 from polyceptron.theory.sides import Problem
@@ -73,7 +74,8 @@ def in_closed_form(problem: Problem) -> bool:
 def equations(problem: Problem) -> Equations:
     """The system to give to Newton's method."""
     simple, scale_free = problem.spectrum.isotropic, problem.loss.scale_free
-    if simple and problem.penalty.quadratic:
-        return ScaleFreeEquations(problem) if scale_free else IsotropicEquations(problem)
-    kind = RidgeEquations if problem.penalty.quadratic else LoopEquations
-    return kind(problem.at(ridge=1.0) if scale_free else problem)
+    if not problem.penalty.quadratic:
+        return LoopEquations(problem.at(ridge=1.0) if scale_free else problem)
+    if scale_free:
+        return ScaleFreeEquations(problem) if simple else ScaleFreeLevels(problem.at(ridge=1.0))
+    return IsotropicEquations(problem) if simple else RidgeEquations(problem)

@@ -24,6 +24,7 @@ from polyceptron.model.priors import Row
 from polyceptron.model.registry import Entry
 
 Array = NDArray[np.float64]
+_STEPS, _LONGEST, _EDGE = 60, 3.0, 200.0  # of ln V̂: at most so many, so long, and so far
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,24 @@ def level_sums(ridge: float, spectrum: Spectrum, V_hat: Array) -> LevelSums:
     return LevelSums(
         x @ fraction, x @ signal, x**2 @ fraction, apart**2 @ signal, ridge * (h @ signal)
     )
+
+
+def stiffness(spectrum: Spectrum, held: Array) -> Array:
+    """V̂ (n,) at λ = 1 for which ln(⟨sθ/(1 + V̂s)⟩ / ⟨sθ V̂s/(1 + V̂s)⟩) is `held` (n,).
+
+    For one eigenvalue the left side is −ln(V̂s), so that Newton's method in ln V̂ hardly errs.
+    """
+    s, signal = spectrum.eigenvalues, spectrum.field
+    log_V = -held - math.log(float(signal @ s))
+    for _ in range(_STEPS):
+        free = 1 / (1 + np.exp(log_V)[:, None] * s)
+        kept, taken, both = free @ signal, (1 - free) @ signal, (free * (1 - free)) @ signal
+        gap = np.log(kept / taken) - held
+        step = np.clip(gap * kept * taken / both, -_LONGEST, _LONGEST)
+        log_V = np.clip(log_V + step, -_EDGE, _EDGE)
+        if np.max(np.abs(step)) < 1e-7:  # the next would be its square
+            break
+    return np.asarray(np.exp(log_V))
 
 
 ENTRY: Entry[Penalty] = Entry("ridge", "(λ/2) times the squared norm", Ridge, ("strength",), (0.1,))

@@ -1,6 +1,6 @@
 """The fixed point of the loop as a root-finding problem in the logarithms of (τ, q, V) (eq. SE).
 
-Four systems with the same roots:
+Five systems with the same roots:
 
 - `LoopEquations`: ln(law after a round) − ln(law before), for any penalty and spectrum.
 - `IsotropicEquations`: for a ridge and independent features V = 1/(λ + V̂), m = m̂V, q = (m̂² + q̂)V²,
@@ -17,6 +17,11 @@ Four systems with the same roots:
   the more of m = m̂⟨sθx⟩ is mixed in: both have the sign of ln(m/m̂⟨sθx⟩), so that no root is added.
 - `ScaleFreeEquations`: a loss with f ∝ 1/V (max-margin). V drops out, two unknowns remain,
   τ² = αM²/Q and ρ√q = αM at V = 1, and the equation of the ridge gives λV.
+- `ScaleFreeLevels`: such a loss and any spectrum. What is held back gives V̂ at λ = 1, whatever V:
+
+      ⟨sθ/(1 + V̂s)⟩ / ⟨sθ V̂s/(1 + V̂s)⟩ = (1 − ρ² + Dm/M) / (Cm/M),
+
+  and then V = ⟨x⟩ and m = αM⟨sθx⟩/V, with M at V = 1.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from polyceptron.model.law import Hats, Law
-from polyceptron.model.penalties.ridge import level_sums
+from polyceptron.model.penalties.ridge import level_sums, stiffness
 from polyceptron.theory.fields.averages import Array, Averages
 from polyceptron.theory.sides import Problem
 
@@ -135,6 +140,31 @@ class ScaleFreeEquations:
         V = alpha * (pull + float(a.D_plus[0]) - float(a.D_minus[0]))
         hats = self.problem.hats(a)
         return Law(law.tau, law.q, V), Hats(hats.m / V, hats.q / V**2, hats.V / V)
+
+
+@dataclass(frozen=True)
+class ScaleFreeLevels(ScaleFreeEquations):
+    """Any spectrum, at λ = 1: two unknowns, as V̂ is known from what is held back."""
+
+    def residual(self, theta: Array, averages: Averages) -> Array:
+        law, a, p = self.law(theta), averages, self.problem
+        sums = level_sums(1.0, p.spectrum, self._stiffness(law, a))
+        rest = sums.norm * a.Q / p.alpha + sums.spread * a.M**2
+        first = theta[0] - _log(sums.mean * a.M) + 0.5 * _log(rest)
+        size = math.log(law.m) - _log(p.alpha * a.M * sums.mean / sums.response)
+        return np.stack([first, size])
+
+    def solution(self, theta: Array, averages: Averages) -> tuple[Law, Hats]:
+        law, a = self.law(theta), averages.mean()
+        V = float(level_sums(1.0, self.problem.spectrum, self._stiffness(law, a)).response[0])
+        hats = self.problem.hats(a)
+        return Law(law.tau, law.q, V), Hats(hats.m / V, hats.q / V**2, hats.V / V)
+
+    def _stiffness(self, law: Law, a: Averages) -> Array:
+        """V̂ (replicates,)."""
+        slope = law.m / np.maximum(a.M, _FLOOR)
+        held = _log(law.residual + slope * (a.D_plus - a.D_minus)) - _log(slope * a.C)
+        return stiffness(self.problem.spectrum, held)
 
 
 def _log(x: Array) -> Array:
