@@ -6,7 +6,8 @@ The plain loop (`theory/loop.py`) always works. In order:
    cross-entropy); with noisy labels that is below α_s, and above it the loss without any ridge;
 2. averages in closed form and a ridge: the fixed point in closed form, up to one scalar equation
    for correlated features;
-3. a scale-free loss and a ridge: two equations, shorter for independent features;
+3. a scale-free loss and a ridge: two equations, shorter for independent features; should Newton's
+   method lose its way on those of a spectrum (next to α_s they may cancel), the three of 4;
 4. a ridge: three equations in which nothing cancels, shorter for independent features;
 5. any other penalty: Newton's method on one round of the loop.
 
@@ -79,3 +80,8 @@ def equations(problem: Problem) -> Equations:
     if scale_free:
         return ScaleFreeEquations(problem) if simple else ScaleFreeLevels(problem.at(ridge=1.0))
     return IsotropicEquations(problem) if simple else RidgeEquations(problem)
+
+
+def otherwise(system: Equations) -> Equations | None:
+    """The system to try where Newton's method has failed on the chosen one."""
+    return RidgeEquations(system.problem) if isinstance(system, ScaleFreeLevels) else None

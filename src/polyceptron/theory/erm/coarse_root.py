@@ -173,7 +173,7 @@ def continue_in_ridge(system: Equations) -> Root:
     problem = system.problem
     ridge = max(1.0, problem.ridge, problem.alpha)
     for _ in range(12):
-        here = equations(problem.at(ridge=ridge))
+        here = system.of(problem.at(ridge=ridge))
         root = try_from(here, quadratic_guess(here.problem, here.n_unknowns))
         if root.converged:
             break
@@ -189,7 +189,7 @@ def continue_in_ridge(system: Equations) -> Root:
         change = np.array([0.0, 0.0, -weight])
         guess = root.theta + np.linalg.solve(root.jacobian, change) * ahead
         trial = try_from(
-            equations(problem.at(ridge=target)), guess if _inside(guess) else root.theta
+            system.of(problem.at(ridge=target)), guess if _inside(guess) else root.theta
         )
         if trial.converged:
             root, ridge, factor = trial, target, max(factor**1.5, 1e-3)
@@ -204,12 +204,12 @@ def continue_in_alpha(system: Equations) -> Root:
     """A scale-free loss: along α from 1, where the guess is good."""
     problem = system.problem
     alpha, factor = 1.0, math.copysign(1.2, math.log(problem.alpha))
-    here = equations(problem.at(alpha=alpha))
+    here = system.of(problem.at(alpha=alpha))
     root = try_from(here, quadratic_guess(here.problem, here.n_unknowns))
     while root.converged and alpha != problem.alpha:
         step = math.log(problem.alpha / alpha)
         target = problem.alpha if abs(step) <= abs(factor) else alpha * math.exp(factor)
-        trial = try_from(equations(problem.at(alpha=target)), root.theta)
+        trial = try_from(system.of(problem.at(alpha=target)), root.theta)
         if trial.converged:
             root, alpha = trial, target
         else:

@@ -27,7 +27,7 @@ Five systems with the same roots:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -50,6 +50,10 @@ class Equations(Protocol):
         """What is solved."""
         ...
 
+    def of(self, problem: Problem) -> Equations:
+        """The same system for another problem."""
+        ...
+
     def law(self, theta: Array) -> Law:
         """The law of the fields at θ."""
         ...
@@ -69,6 +73,9 @@ class LoopEquations:
 
     problem: Problem
     n_unknowns: ClassVar[int] = 3
+
+    def of(self, problem: Problem) -> Equations:
+        return replace(self, problem=problem)
 
     def law(self, theta: Array) -> Law:
         return Law(math.exp(theta[0]), math.exp(theta[1]), math.exp(theta[2]))
@@ -123,6 +130,9 @@ class ScaleFreeEquations:
 
     problem: Problem
     n_unknowns: ClassVar[int] = 2
+
+    def of(self, problem: Problem) -> Equations:
+        return replace(self, problem=problem)
 
     def law(self, theta: Array) -> Law:
         return Law(math.exp(theta[0]), math.exp(theta[1]), 1.0)

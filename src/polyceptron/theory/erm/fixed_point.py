@@ -23,6 +23,7 @@ from polyceptron.model.teacher import AnyTeacher, check_teacher
 from polyceptron.rows import Status
 from polyceptron.theory.erm.best_ridge import best_ridge
 from polyceptron.theory.erm.coarse_root import coarse_root, tiny_fields
+from polyceptron.theory.erm.equations import Equations
 from polyceptron.theory.erm.near_threshold import first_level, walk_down
 from polyceptron.theory.erm.refinement import Refined, refine
 from polyceptron.theory.erm.solution import ErmFixedPoint, no_data, not_converged
@@ -35,8 +36,15 @@ from polyceptron.theory.erm.training import (
 )
 from polyceptron.theory.fields.averages import Array
 from polyceptron.theory.generalisation import error_at_tau, error_on_labels
+from polyceptron.theory.root_newton import Root
 from polyceptron.theory.sides import Problem, erm_sides
-from polyceptron.theory.ways import equations, in_closed_form, loss_at_ridge, separable_up_to
+from polyceptron.theory.ways import (
+    equations,
+    in_closed_form,
+    loss_at_ridge,
+    otherwise,
+    separable_up_to,
+)
 
 TOLERANCE_FEW_CLASSES = 1e-6
 TOLERANCE_MANY_CLASSES = 1e-4
@@ -163,10 +171,10 @@ def solve(
     system = equations(problem)
     near = start if start is not None and len(start) == system.n_unknowns else None
     root = coarse_root(system, near, jacobian if near is not None else None, level)
-    refined = None
-    if root.converged:
-        with contextlib.suppress(ArithmeticError, np.linalg.LinAlgError):
-            refined = refine(system, root, tol, level)  # else a finer rule has its root elsewhere
+    refined = _refined(system, root, tol, level)
+    if refined is None and (other := otherwise(system)) is not None:
+        system, root = other, coarse_root(other, level=level)
+        refined = _refined(system, root, tol, level)
     if refined is None or refined.uncertainty > tol:
         if problem.n_classes > 3 and not problem.sampled:
             near = start if refined is None else refined.root.theta
@@ -203,6 +211,14 @@ def solve(
         theta=refined.root.theta,
         jacobian=refined.root.jacobian,
     )
+
+
+def _refined(system: Equations, root: Root, tol: float, level: int) -> Refined | None:
+    """Finer levels, unless there is no root or a finer one has its root elsewhere."""
+    if root.converged:
+        with contextlib.suppress(ArithmeticError, np.linalg.LinAlgError):
+            return refine(system, root, tol, level)
+    return None
 
 
 def _mistakes(problem: Problem, law: Law, refined: Refined) -> tuple[float, float]:
