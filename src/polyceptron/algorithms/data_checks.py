@@ -66,6 +66,16 @@ def check_sample_weight(weights: Any, n: int) -> Array | None:
     return None if (found == 1).all() else found
 
 
+def check_label_count(shape: tuple[int, ...], n: int) -> None:
+    """A sentence unless the labels are (n,)."""
+    if shape != (n,):
+        few = len(shape) == 1 and 0 < shape[0] < n
+        none = f": rows {shape[0]} to {n - 1} of X have none" if few else ""
+        raise InvalidInput(
+            f"y must have one label for each of the {n} samples, got shape {shape}{none}"
+        )
+
+
 def check_labels(y: Any, n: int, n_classes: int | None = None) -> tuple[Labels, int]:
     """Labels (n,) as integers 0..k−1, and k.
 
@@ -73,10 +83,7 @@ def check_labels(y: Any, n: int, n_classes: int | None = None) -> tuple[Labels, 
     that begin at 1 would otherwise make a class that nobody has seen.
     """
     y = np.asarray(y)
-    if y.shape != (n,):
-        raise InvalidInput(
-            f"y must have one label for each of the {n} samples, got shape {y.shape}"
-        )
+    check_label_count(y.shape, n)
     with np.errstate(invalid="ignore"):  # NaN and infinity are not equal to what they become
         whole = y.astype(np.int64) if y.dtype.kind in "iuf" else None
     if whole is None or not np.array_equal(whole, y):

@@ -25,7 +25,9 @@ from sklearn.utils.validation import (
 )
 
 from polyceptron.algorithms.block_products import BLOCK_BYTES
+from polyceptron.algorithms.data_checks import check_label_count
 from polyceptron.algorithms.design import Design
+from polyceptron.algorithms.file_design import FileDesign
 from polyceptron.algorithms.mapped_design import ScaledDesign, scaled
 from polyceptron.algorithms.open_design import as_design, open_design
 from polyceptron.algorithms.sparse_design import SparseDesign
@@ -108,13 +110,10 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """X (n, d) as doubles or a design, classes' indices and weights; sets `classes_`."""
         large = _without_copy(X)
         if large is None:
-            X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")
+            X, y = validate_data(self, _whole(X), y, dtype=np.float64, accept_sparse="csr")
         else:
             X, y = large, column_or_1d(np.asarray(y), warn=True)
-            if y.size != X.n_samples:
-                raise InvalidInput(
-                    f"y must have one label for each of the {X.n_samples} samples, got {y.size}"
-                )
+            check_label_count(y.shape, X.n_samples)
             assert_all_finite(y)
             self.n_features_in_ = X.dimension
             X.check_entries()
@@ -154,7 +153,9 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         large = _without_copy(X)
         if large is None:
-            return validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
+            return validate_data(
+                self, _whole(X), reset=False, dtype=np.float64, accept_sparse="csr"
+            )
         if large.dimension != self.n_features_in_:
             raise InvalidInput(
                 f"X has {large.dimension} features, but {type(self).__name__} was fitted to "
@@ -186,6 +187,14 @@ def fields_at(X: Any, weights: Array, offset: Array) -> Array:
         return np.ascontiguousarray(X.times_columns(np.ascontiguousarray(weights.T)).T) + offset
     fields: Array = X @ weights + offset
     return fields
+
+
+def _whole(X: Any) -> Any:
+    """X, read from its file if it is a map of floats: one that is cut short is a sentence."""
+    floats = (
+        isinstance(X, np.memmap) and X.ndim == 2 and X.size and X.dtype in (np.float32, np.float64)
+    )
+    return FileDesign(X).read_rows(slice(None)) if floats else X
 
 
 def _without_copy(X: Any) -> Design | None:

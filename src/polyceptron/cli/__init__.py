@@ -68,8 +68,10 @@ def main() -> None:
         sys.exit(0)
     except OSError as error:
         _fail(error, 2)
-    except KeyboardInterrupt:
-        _fail("stopped", 130)
+    except SystemExit as end:
+        if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt):
+            _fail("stopped", 130)  # of which typer makes an exit without a word
+        raise
 
 
 def _fail(reason: object, code: int) -> None:

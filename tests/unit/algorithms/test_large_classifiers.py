@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tracemalloc
 
 import numpy as np
@@ -109,6 +110,15 @@ def test_an_array_far_from_zero_loses_no_digits():
     np.testing.assert_allclose(found.coef_, plain.coef_, atol=1e-7 * np.abs(plain.coef_).max())
 
 
+def test_a_small_map_cut_short_is_a_sentence_not_the_end_of_the_program(tmp_path):
+    X, y, _ = pc.Teacher(2).sample(300, 20, 0)
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    os.truncate(tmp_path / "X.npy", 128 + 160 * 200)
+    with pytest.raises(pc.InvalidInput, match="rows 200 to 299 of X cannot be read"):
+        pc.ERMClassifier().fit(mapped, y)
+
+
 def test_samples_of_no_weight_are_left_out_of_an_array():
     rng = np.random.default_rng(4)
     X = rng.standard_normal((9000, 60))
@@ -121,7 +131,7 @@ def test_samples_of_no_weight_are_left_out_of_an_array():
 def test_sentences_for_large_data(data):
     X, y, large = data
     for given in large.values():
-        with pytest.raises(ValueError, match="one label for each of the 400 samples, got 399"):
+        with pytest.raises(ValueError, match="rows 399 to 399 of X have none"):
             pc.ERMClassifier().fit(given, y[:-1])
         with pytest.raises(ValueError, match="above 0 where X is too large to copy"):
             pc.ERMClassifier().fit(given, y, sample_weight=np.arange(400.0))

@@ -12,7 +12,7 @@ import scipy.sparse
 from typer.testing import CliRunner
 
 import polyceptron as pc
-from polyceptron.cli import app
+from polyceptron.cli import app, main
 
 
 @pytest.fixture
@@ -119,3 +119,18 @@ def test_bad_files_are_a_sentence_and_nothing_is_written(folder):
     assert "does not exist" in refused("fit", *FILES, "--out", "a/b.npy")
     assert "written as .npy" in refused("fit", *FILES, "--out", "w.txt")
     assert "--cluster reads .zarr or .parquet" in refused("fit", *FILES, "--cluster", "tcp://x:1")
+
+
+def test_control_c_before_there_are_weights_is_a_word_and_nothing_is_written(
+    folder, monkeypatch, capsys
+):
+    def stop(*given, **more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("polyceptron.experiments.file_fits.fit_erm", stop)
+    monkeypatch.setattr("sys.argv", ["polyceptron", "fit", *FILES])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "polyceptron: stopped"
+    assert sorted(os.listdir()) == ["X.npy", "y.npy"]
