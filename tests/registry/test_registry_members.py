@@ -24,6 +24,20 @@ def named(members: list[Any]) -> Any:
 @pytest.mark.parametrize("channel", **named(CHANNELS.examples()))
 def test_channel(channel: Any, k: int) -> None:
     check_channel(channel, k)
+    assert CHANNELS.read(channel.name) == channel
+
+
+@pytest.mark.parametrize("channel", **named(CHANNELS.examples()))
+def test_channel_behind_features_that_hide_a_share(channel: Any) -> None:
+    """The same identities, and the labels that the whole fields would have given."""
+    behind = channel.behind(0.3)
+    check_channel(behind, 3)
+    rng, z, n = np.random.default_rng(1), np.array([0.9, -0.4, 0.2]), 200_000
+    whole = np.sqrt(0.7) * z + np.sqrt(0.3) * rng.standard_normal((n, 3))
+    counts = np.bincount(channel.sample(whole, rng), minlength=3) / n
+    (chances,) = behind.chances(z[None])
+    assert np.all(np.abs(counts - chances) < 4.5 * np.sqrt(chances * (1 - chances) / n))
+    assert np.abs(counts - channel.chances(z[None])[0]).max() > 0.02  # what is hidden shows
 
 
 @pytest.mark.parametrize("prior", **named(PRIORS.examples()))

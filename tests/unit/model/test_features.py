@@ -100,8 +100,9 @@ def test_hidden_share_is_noise_of_the_fields():
     flips = pc.Teacher(3, noise="flips:0.1", features="random-features:tanh:2").channel
     assert flips.utility_variance == pytest.approx(hidden / (1 - hidden))
     assert flips.guess(3) == pytest.approx(0.05)
-    with pytest.raises(InvalidInput, match="not with 'softmax"):
-        pc.Teacher(3, noise="softmax:2", features="random-features:tanh:2")
+    softmax = pc.Teacher(3, noise="softmax:2", features="random-features:tanh:2").channel
+    assert softmax.slope == pytest.approx(2 * math.sqrt(1 - hidden))
+    assert softmax.variance == pytest.approx(hidden / (1 - hidden))
 
 
 def test_samples_have_the_spectrum():

@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 
 import polyceptron as pc
-from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer.choices import CHOICES, SCORES
 from polyceptron.report.explorer.curve_tasks import key_of, perform, tasks_of, with_fold
 from polyceptron.report.explorer.export import caption, python_lines, to_csv
@@ -284,5 +283,5 @@ def test_random_features_hide_a_share_that_acts_as_noise() -> None:
     lines = python_lines(page)
     assert 'features="random-features:tanh:2"' in lines
     assert "error_floor(teacher.channel" in lines
-    with pytest.raises(InvalidInput, match="hide a share"):
-        make_settings({"features": "random-features", "noise": "softmax", "level": 2})
+    blurred = make_settings({"features": "random-features", "noise": "softmax", "level": 2})
+    assert blurred.teacher.channel.variance > 0

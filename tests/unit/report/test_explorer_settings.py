@@ -28,8 +28,6 @@ def numbers(name: str) -> st.SearchStrategy[float]:
 @st.composite
 def pages(draw: st.DrawFn) -> PageSettings:
     values = {name: draw(st.sampled_from(options)) for name, options in CHOICES.items()}
-    if values["features"] == "random-features" and values["noise"] == "softmax":
-        values["noise"] = "gaussian"  # what is hidden adds to it
     values |= {name: draw(numbers(name)) for name in LIMITS}
     values["estimators"] = draw(st.lists(st.sampled_from(ESTIMATORS), min_size=1, unique=True))
     lowest, highest = level_range(

@@ -124,8 +124,8 @@ class Channel(ABC):
         if hidden == 0:
             return self
         raise InvalidInput(
-            f"features that hide a share of the teacher go with no noise, gaussian or flips, not "
-            f"with {self.name!r}"
+            f"features that hide a share of the teacher need a noise that says what it is behind "
+            f"them, which {self.name!r} does not"
         )
 
     # The rest follows.

@@ -39,7 +39,7 @@ _WIDE = 3.3  # s from which the logistic part is the narrower one
 
 @dataclass(frozen=True)
 class SoftmaxNoise(Channel):
-    """P(y = l) ∝ exp(β z_l), β the slope.
+    """P(y = l) ∝ exp(β z_l), β the slope, at fields z that noise of some variance may blur.
 
     >>> SoftmaxNoise(2.0).name
     'softmax:2.0'
@@ -47,6 +47,7 @@ class SoftmaxNoise(Channel):
 
     accuracy: ClassVar[float] = 1e-9  # its law is a table: ten times what finer ones changed
     slope: float
+    variance: float = 0.0  # of the fields, before the softmax
     name: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
@@ -57,13 +58,22 @@ class SoftmaxNoise(Channel):
         object.__setattr__(self, "slope", float(self.slope))
         object.__setattr__(self, "name", f"softmax:{self.slope!r}")
 
+    def behind(self, hidden: float) -> Channel:
+        shown = 1 - hidden
+        return SoftmaxNoise(self.slope * math.sqrt(shown), (self.variance + hidden) / shown)
+
     def width(self, variance: float) -> float:
-        return math.sqrt(variance + self.slope**-2)
+        return math.sqrt(variance + self.variance + self.slope**-2)
 
     def sample_utility(self, fields: Array, rng: np.random.Generator) -> Array:
-        return fields + rng.gumbel(size=fields.shape) / self.slope
+        noise = rng.gumbel(size=fields.shape) / self.slope
+        if self.variance > 0:
+            noise += math.sqrt(self.variance) * rng.standard_normal(fields.shape)
+        return np.asarray(fields + noise)
 
     def utility_chances(self, fields: Array) -> Array:
+        if self.variance > 0:
+            return super().utility_chances(fields)
         return np.asarray(softmax(self.slope * fields, axis=-1))
 
     def utility(self, omega: Array, label: Any, variance: Any, order: int) -> Orthant:
@@ -105,7 +115,7 @@ class SoftmaxNoise(Channel):
         One variance for all: one table. One for each sample: the cubic through four neighbouring
         tables, good to 1e-6. One for each class as well: their mean over the classes.
         """
-        v = np.asarray(variance, dtype=float)
+        v = np.asarray(variance, dtype=float) + self.variance
         n = math.prod(shape[:-1])
         if v.ndim == 0:
             return [(np.arange(n), [(self.slope * math.sqrt(float(v)), 1.0)])]
@@ -128,7 +138,7 @@ class SoftmaxNoise(Channel):
         return groups
 
     def utility_gaps(self, gaps: Array, variance: float) -> Winning:
-        s = self.slope * math.sqrt(variance)
+        s = self.slope * math.sqrt(variance + self.variance)
         if len(gaps) == 1:
             return _two_classes(self.slope * gaps[0], math.sqrt(2) * s, self.slope)
         if len(gaps) == 2:
@@ -145,7 +155,7 @@ class SoftmaxNoise(Channel):
         return Winning(z, slopes)
 
     def utility_law(self, variance: float) -> UtilityLaw:
-        table, b = utility_table(self.slope * math.sqrt(variance)), self.slope
+        table, b = utility_table(self.slope * math.sqrt(variance + self.variance)), self.slope
 
         def values(y: Array) -> tuple[Array, Array]:
             found = table(b * y)
@@ -154,16 +164,25 @@ class SoftmaxNoise(Channel):
         return UtilityLaw(table.y[0] / b, table.y[-1] / b, values)
 
     def tabled_moments(self, q: Array, v: Array, n_classes: int) -> tuple[Array, Array] | None:
-        return tabled_moments(self.slope, q, v, n_classes) if n_classes in CLASSES else None
+        if n_classes not in CLASSES:
+            return None
+        return tabled_moments(self.slope, q, v + self.variance, n_classes)
 
     def utility_signal(self, n_classes: int) -> float:
-        return _signal(self.slope, n_classes)
+        spread = math.sqrt(1 + self.variance)
+        return _signal(self.slope * spread, n_classes) / spread
 
     def utility_error(self, tau: Array, n_classes: int, clean: Callable[[Array], Array]) -> Array:
-        return softmax_error(self.slope, tau, n_classes)
+        return softmax_error(*self._blurred(tau), n_classes)
 
     def utility_lead(self, tau: float, n_classes: int, margin: float) -> float:
-        return 1 - disagreement(self.slope, n_classes, math.atan2(1.0, tau), margin)
+        slope, seen = self._blurred(np.asarray(tau))
+        return 1 - disagreement(slope, n_classes, math.atan2(1.0, float(seen)), margin)
+
+    def _blurred(self, tau: Array) -> tuple[float, Array]:
+        """β and τ for blurred fields in units of their own spread √(1 + Δ)."""
+        seen = tau / np.sqrt(1 + self.variance * (1 + tau**2))
+        return self.slope * math.sqrt(1 + self.variance), np.asarray(seen)
 
 
 def _two_classes(x: Array, s: float, slope: float) -> Winning:
