@@ -175,8 +175,8 @@ def test_what_nobody_wants_any_more_is_stopped_and_the_next_goes_on(
     monkeypatch.setattr("polyceptron.report.explorer.theory_queue.PATIENCE", 0.0)
     slow = tasks_of(make_settings(SLOW_THEORY))[:1]
     (key,) = theory.request("a", slow)
-    until(lambda: True in theory._children)
-    worker = theory._children[True].process.pid
+    until(lambda: bool(theory._children))
+    (worker,) = (child.process.pid for child in theory._children.values())
     quick = tasks_of(make_settings({"points": 2, "estimators": ["square"], "prior": "gaussian"}))
     assert theory.wait(theory.request("a", quick), 60)
     until(lambda: gone(worker))

@@ -1,8 +1,8 @@
-"""Theory for all visitors: a cache of answers, and two worker processes that fill it.
+"""Theory for all visitors: a cache of answers, and three worker processes that fill it.
 
-Quick tasks and slow ones have a worker each, so that a slow curve never holds up a slider. A
-page wants the tasks of its latest settings only: what nobody wants any more is dropped from the
-queue, and stopped if it is running for long. What a page wants is never dropped for another's sake.
+Quick tasks have a worker, so that a slow curve never holds up a slider, and slow ones two. A page
+wants the tasks of its latest settings only: what nobody wants any more is dropped from the queue,
+and stopped if it is running for long. What a page wants is never dropped for another's sake.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ class Answer:
     total: int = 0
 
 
+_GONE = Answer(complete=True)
+
+
 class TheoryQueue:
     """Ask with `request`, look with `answer`, wait with `wait`; `close` ends the workers."""
 
@@ -48,10 +51,10 @@ class TheoryQueue:
             True: OrderedDict(),
         }
         self._closed = False
-        self._children: dict[bool, WorkerProcess] = {}
+        self._running: set[str] = set()
+        self._children: dict[int, WorkerProcess] = {}
         self._threads = [
-            threading.Thread(target=self._serve, args=(slow,), daemon=True)
-            for slow in (False, True)
+            threading.Thread(target=self._serve, args=(lane,), daemon=True) for lane in range(3)
         ]
         for thread in self._threads:
             thread.start()
@@ -100,7 +103,7 @@ class TheoryQueue:
             return self._changed.wait_for(ready, timeout)
 
     def close(self) -> None:
-        """End both workers."""
+        """End the workers."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -115,23 +118,29 @@ class TheoryQueue:
                 break
             del self._answers[key]
 
-    def _serve(self, slow: bool) -> None:
+    def _serve(self, lane: int) -> None:
+        queue = self._waiting[lane > 0]
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or self._waiting[slow])
+                self._changed.wait_for(lambda: self._closed or queue.keys() - self._running)
                 if self._closed:
                     return
-                key, task = next(iter(self._waiting[slow].items()))
+                key = next(key for key in queue if key not in self._running)
+                task = queue[key]
+                self._running.add(key)
             try:
-                self._work(slow, key, task)
+                self._work(lane, key, task)
             except ComputationFailed as error:
                 self._record(key, error=str(error), complete=True)
             with self._changed:
-                self._waiting[slow].pop(key, None)
+                self._running.discard(key)
+                # Wanted again while it was being stopped, it stays in the queue.
+                if self._answers.get(key, _GONE).complete or not self._is_wanted(key):
+                    queue.pop(key, None)
 
-    def _work(self, slow: bool, key: str, task: Task) -> None:
-        fresh = slow not in self._children or not self._children[slow].alive
-        child = self._child(slow)
+    def _work(self, lane: int, key: str, task: Task) -> None:
+        fresh = lane not in self._children or not self._children[lane].alive
+        child = self._child(lane)
         child.send({"task": task})
         start = time.monotonic()
         while True:
@@ -153,14 +162,14 @@ class TheoryQueue:
             if message.get("memory"):
                 child.kill()  # its tables of earlier tasks go with it
                 if not fresh:
-                    return self._work(slow, key, task)
+                    return self._work(lane, key, task)
             self._record(key, error=message.get("error"), complete=True)
             return
 
-    def _child(self, slow: bool) -> WorkerProcess:
-        child = self._children.get(slow)
+    def _child(self, lane: int) -> WorkerProcess:
+        child = self._children.get(lane)
         if child is None or not child.alive:
-            child = self._children[slow] = WorkerProcess()
+            child = self._children[lane] = WorkerProcess()
             if self._closed:
                 child.kill()
         return child

@@ -9,7 +9,7 @@ passing follows).
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, optimal_ridge
 from polyceptron.theory.erm.margin_law import MarginLaw, margin_law
 from polyceptron.theory.erm.plain_loop import ErmStep, erm_state_evolution
-from polyceptron.theory.erm.risk_rows import erm_rows, ridge_rows
+from polyceptron.theory.erm.risk_rows import erm_parts, erm_rows, ridge_rows
 from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.erm.square_closed_form import best_square_ridge
 
@@ -19,6 +19,7 @@ __all__ = [
     "MarginLaw",
     "best_square_ridge",
     "erm_fixed_point",
+    "erm_parts",
     "erm_rows",
     "erm_state_evolution",
     "margin_law",

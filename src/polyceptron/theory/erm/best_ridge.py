@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from polyceptron.errors import ComputationFailed
 from polyceptron.numerics.normal_max import boundary_density
 from polyceptron.theory.erm.coarse_root import coarse_root, home
 from polyceptron.theory.erm.equations import Equations
+from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.fields.averages import Array
 from polyceptron.theory.root_newton import Root, jacobian_at
 from polyceptron.theory.sides import Problem
@@ -45,12 +47,18 @@ def ridge_tangent(system: Equations, root: Root, level: int) -> tuple[Array, Arr
     return np.asarray(np.linalg.solve(jacobian, -(high - low) / (2 * _STEP))), jacobian
 
 
-def best_ridge(
-    problem: Problem, tol: float, start: Array | None = None, near_ridge: float | None = None
-) -> tuple[Problem, Root]:
-    """The problem at its best ridge and a root nearby.
+class BestRidge(NamedTuple):
+    """The problem at its best ridge, a root nearby, and d² ln τ/d ln λ² there."""
 
-    `start` and `near_ridge` are θ and λ of the answer at a nearby α: the search begins there.
+    problem: Problem
+    root: Root
+    bend: float
+
+
+def best_ridge(problem: Problem, tol: float, start: ErmFixedPoint | None = None) -> BestRidge:
+    """The best ridge; `start` is the answer at a nearby α, at whose ridge the search begins.
+
+    A chord of that answer serves again, where it is not followed far.
     """
     seen: dict[float, tuple[Array, Root]] = {}
     level, close = 1, 1e-3
@@ -63,7 +71,7 @@ def best_ridge(
         system = equations(problem.at(ridge=math.exp(x)))
         near = min(seen, key=lambda other: abs(other - x), default=None)
         if near is None:
-            root = coarse_root(system, start)
+            root = coarse_root(system, None if start is None else start.theta)
         else:
             tangent, known = seen[near]
             ahead = max(-_AHEAD, min(x - near, _AHEAD))
@@ -77,14 +85,19 @@ def best_ridge(
         seen[x] = tangent, root._replace(jacobian=jacobian)
         return float(tangent[0])
 
-    if near_ridge is None:
-        low, high = bracket(slope, guess_log_ridge(problem))
+    if start is None or not start.ridge > 0:
+        x, bend = chords(slope, *bracket(slope, guess_log_ridge(problem)), close)
     else:
-        low, high = bracket(slope, math.log(near_ridge), 0.2)
-    x = crossing(slope, low, high, close)
+        x, bend = math.log(start.ridge), start.bend
+        step = -slope(x) / bend if bend < 0 else math.inf
+        if abs(step) <= 2 * close:
+            x += step
+        else:
+            x, bend = chords(slope, *bracket(slope, x, 0.2), close)
     near = min(seen, key=lambda other: abs(other - x))
     tangent, known = seen[near]
-    return problem.at(ridge=math.exp(x)), known._replace(theta=known.theta + (x - near) * tangent)
+    root = known._replace(theta=known.theta + (x - near) * tangent)
+    return BestRidge(problem.at(ridge=math.exp(x)), root, bend)
 
 
 def guess_log_ridge(problem: Problem) -> float:
@@ -113,18 +126,25 @@ def bracket(slope: Callable[[float], float], x: float, step: float = 0.5) -> tup
     return x, x
 
 
-def crossing(slope: Callable[[float], float], low: float, high: float, close: float) -> float:
-    """The zero between two points, by chords, until one ends within `close` of a point tried."""
+def chords(
+    slope: Callable[[float], float], low: float, high: float, close: float
+) -> tuple[float, float]:
+    """The zero between two points and the last chord's slope.
+
+    Until a chord ends within `close` of a point tried.
+    """
     left, right = slope(low), slope(high)
+    bend = math.nan
     for _ in range(40):
         if left == right:
             break
-        x = low + (high - low) * left / (left - right)
+        bend = (right - left) / (high - low)
+        x = low - left / bend
         if min(x - low, high - x) <= close:
-            return x
+            return x, bend
         here = slope(x)
         if (here > 0) == (left > 0):
             low, left, right = x, here, right / 2  # an end that stays counts half
         else:
             high, right, left = x, here, left / 2
-    return low
+    return low, bend

@@ -109,9 +109,8 @@ def erm_fixed_point(
             )
     theta, jacobian = (None, None) if start is None else (start.theta, start.jacobian)
     if best:
-        near_ridge = start.ridge if start is not None and start.ridge > 0 else None
-        problem, near = best_ridge(problem, tol, theta, near_ridge)
-        theta, jacobian = near.theta, near.jacobian
+        problem, near, bend = best_ridge(problem, tol, start)
+        return replace(solve(problem, tol, near.theta, near.jacobian), bend=bend)
     return solve(problem, tol, theta, jacobian, level)
 
 

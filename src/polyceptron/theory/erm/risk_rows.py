@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import check_alpha
@@ -27,25 +25,36 @@ def erm_rows(
     A row's numbers are those of its own α whatever the others are, to a tenth of their stated
     uncertainty. Max-margin has rows without numbers above α_s, where its weights diverge.
     """
+    return next(erm_parts(teacher, estimator, [alphas], tol))
+
+
+def erm_parts(
+    teacher: AnyTeacher,
+    estimator: Any,
+    parts: Iterable[Iterable[float]],
+    tol: float | None = None,
+) -> Iterator[list[dict[str, Any]]]:
+    """Rows of one curve part by part, as they are known; each solution starts those near it."""
     spec = as_erm(estimator)
-    values = [check_alpha(alpha) for alpha in alphas]
-    points: dict[float, ErmFixedPoint] = {}
-    last: list[ErmFixedPoint] = []
-    for alpha in sorted(set(values)):  # each solution starts the search for the next
-        try:
-            point = erm_fixed_point(teacher, spec, alpha, tol, predict(last, alpha))
-        except NotSeparableHere:
-            break
-        points[alpha] = point
-        if point.alpha > 0 and point.status != Status.NOT_CONVERGED:
-            last = [*last[-1:], point]
     lost = {"source": "theory", **teacher.columns, "estimator": spec.name, "ridge": 0.0}
-    return [
-        erm_row(teacher, spec, points[alpha])
-        if alpha in points
-        else make_row(**lost, alpha=alpha, status=Status.DIVERGES)
-        for alpha in values
-    ]
+    points: dict[float, ErmFixedPoint] = {}
+    inseparable = math.inf
+    for part in parts:
+        values = [check_alpha(alpha) for alpha in part]
+        for alpha in sorted(set(values) - set(points)):
+            if alpha >= inseparable:
+                break
+            known = [p for p in points.values() if p.alpha > 0 and p.status != Status.NOT_CONVERGED]
+            try:
+                points[alpha] = erm_fixed_point(teacher, spec, alpha, tol, predict(known, alpha))
+            except NotSeparableHere:
+                inseparable = alpha
+        yield [
+            erm_row(teacher, spec, points[alpha])
+            if alpha in points
+            else make_row(**lost, alpha=alpha, status=Status.DIVERGES)
+            for alpha in values
+        ]
 
 
 def ridge_rows(
@@ -116,17 +125,22 @@ def erm_row(teacher: AnyTeacher, estimator: ERM, point: ErmFixedPoint) -> dict[s
     )
 
 
-def predict(last: list[ErmFixedPoint], alpha: float) -> ErmFixedPoint | None:
-    """A start for the solution at α: the last one, or the line through the last two in ln α."""
-    if not last or len(last) < 2:
-        return last[-1] if last else None
-    before, point = last
-    span = math.log(point.alpha / before.alpha)
-    ahead = min(math.log(alpha / point.alpha), 2 * span)
-    if before.theta.shape != point.theta.shape or not np.isfinite(before.theta).all():
+def predict(known: list[ErmFixedPoint], alpha: float) -> ErmFixedPoint | None:
+    """A start for the solution at α: the nearest, or the line through the nearest two in ln α.
+
+    A best ridge is not followed beyond them: it is not known well enough for that.
+    """
+    if alpha == 0 or not known:
+        return None
+    nearest = sorted(known, key=lambda p: abs(math.log(p.alpha / alpha)))
+    point, before = nearest[0], nearest[min(1, len(nearest) - 1)]
+    if point.alpha == before.alpha or before.theta.shape != point.theta.shape:
         return point
-    theta = point.theta + (point.theta - before.theta) * (ahead / span)
+    span = math.log(point.alpha / before.alpha)
+    ahead = math.log(alpha / point.alpha) / span
+    ahead = max(-1.0, min(ahead, 2.0))
+    theta = point.theta + (point.theta - before.theta) * ahead
     ridge = point.ridge
     if before.ridge > 0 and ridge > 0:
-        ridge *= (ridge / before.ridge) ** (ahead / span)
+        ridge *= (ridge / before.ridge) ** min(ahead, 0.0)
     return replace(point, theta=theta, ridge=ridge)

@@ -38,6 +38,7 @@ class ErmFixedPoint(ShortDisplay):
     tau: float  # ρ/√(1 − ρ²)
     theta: Array = field(repr=False)  # (ln τ, ln q, ln V), a start for a neighbour
     jacobian: Array = field(repr=False)  # of the equations in θ
+    bend: float = field(default=math.nan, repr=False)  # d² ln τ/d ln λ² at a best ridge
 
     @property
     def correlation(self) -> float:
