@@ -103,22 +103,21 @@ class SoftmaxPull:
 
 
 class MarginPull:
-    """The hard margin: Vf is made of p = max(t + 1, 0) and d = −P, L the label's own field."""
+    """A hard margin κ: Vf is made of p = max(t + κ, 0) and d = −P, L the label's own field."""
 
-    knee = -1.0
     largest = math.inf
 
-    def __init__(self, V: float) -> None:
-        self.scale = V
+    def __init__(self, V: float, margin: float) -> None:
+        self.scale, self.margin, self.knee = V, margin, -margin
 
     def loser(self, t: Array) -> tuple[Array, Array]:
-        return np.maximum(t + 1, 0.0), (t >= -1).astype(float)
+        return np.maximum(t + self.margin, 0.0), (t >= self.knee).astype(float)
 
     def label(self, d: Array) -> LabelPull:
         return LabelPull(-d, np.ones_like(d), np.zeros_like(d))
 
     def loser_at(self, p: Array) -> Array:
-        return np.asarray(p - 1)
+        return np.asarray(p - self.margin)
 
     def label_at(self, P: Array) -> Array:
         return -P

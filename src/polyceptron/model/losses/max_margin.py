@@ -62,6 +62,10 @@ class HardMargin(Loss):
         """None is."""
         return -np.inf
 
+    def additive(self, V: float) -> AdditivePull | None:
+        """The label's own field on a training sample is held; f ∝ 1/V."""
+        return MarginPull(V, self.kinks[0])
+
 
 class MaxMargin(HardMargin):
     """The margin 1: the hard-margin multi-class SVM, limit of cross-entropy without ridge."""
@@ -70,10 +74,6 @@ class MaxMargin(HardMargin):
     kinks = (1.0,)
     margin_floor = 1.0
     solver = "max-margin"
-
-    def additive(self, V: float) -> AdditivePull | None:
-        """The label's own field on a training sample is held; f ∝ 1/V."""
-        return MarginPull(V)
 
     def without_ridge(self) -> Loss | None:
         """Itself."""

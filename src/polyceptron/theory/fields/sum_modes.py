@@ -20,7 +20,7 @@ from polyceptron.theory.fields.sum_nodes import Contest, Losers, gauss
 
 Complex = NDArray[np.complex128]
 _REACH = 32.0  # twice the exponent at which a tail bound is believed to be nothing
-_DAMPING, _DAMPING_TO_END = 12.5, 10.0  # σ times the window
+_DAMPING, _DAMPING_TO_END = 16.0, 11.0  # σ times the window
 _MOMENTS = 4  # even ones of the smoothing that are right, that of order 0 included
 _DECAY = 6.3  # widths⁻¹ beyond which no mode of the smoothing is left
 _BELOW, _ABOVE, _FLAT = 8.5, 8.0, 6.0  # widths kept below, above, and untouched below
