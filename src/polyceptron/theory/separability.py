@@ -39,6 +39,9 @@ _SMALLEST, _LARGEST = 1e-6, 1e3  # t: labels of chance have 0, hardly any noise 
 _CLOSE = 1e-10  # of α_s where rules reach it
 
 
+_FLOOR_MANY = 1e-5  # relative error that the rule for four classes and more was seen to reach
+
+
 @dataclass(frozen=True, repr=False)
 class Separability(ShortDisplay):
     """α_s and its uncertainty; infinite where labels are a function of the fields."""
@@ -64,8 +67,7 @@ def separability(teacher: AnyTeacher, tol: float | None = None) -> Separability:
     """
     check_teacher(teacher)
     k, name = teacher.n_classes, teacher.noise.name
-    few = k <= 3
-    tol = check_tolerance(tol, 1e-6 if few else 1e-3)
+    tol = check_tolerance(tol, 1e-6 if k <= 3 else 1e-3)
     if teacher.channel.noiseless:
         return Separability(teacher.model, k, name, math.inf, 0.0, Status.OK)
     problem = erm_sides(teacher, LabelCone(), 0.0, 1.0)
@@ -81,10 +83,10 @@ def separability(teacher: AnyTeacher, tol: float | None = None) -> Separability:
     for level in range(problem.n_levels):
         estimate = from_replicates(1 / _distance(problem, level, t))
         value, spread = float(estimate.value), float(estimate.uncertainty)
-        if few:
+        if not problem.sampled:
             t = _polish(problem, level, t)
             value = float(1 / _distance(problem, level, t)[0])
-            spread = abs(value - before) + 1e-12 * value
+            spread = abs(value - before) + (1e-12 if k <= 3 else _FLOOR_MANY) * value
         before = value
         if spread <= tol:
             break

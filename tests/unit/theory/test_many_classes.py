@@ -15,6 +15,7 @@ from polyceptron.model import (
     SoftmaxNoise,
     Teacher,
 )
+from polyceptron.model.losses.max_margin import LabelCone
 from polyceptron.theory.erm import erm_fixed_point, erm_state_evolution
 from polyceptron.theory.fields import plane, points, sum_modes, sums
 
@@ -42,12 +43,13 @@ def test_at_three_classes_sums_are_those_of_the_plane(law, channel):
 
 @pytest.mark.parametrize("channel", [GaussianNoise(), SoftmaxNoise(2.0)], ids=lambda c: c.name)
 @pytest.mark.parametrize("law", [Law(0.3, 0.08, 1.0), Law(20.0, 9.0, 2.5)])
-def test_margins_at_three_classes_are_those_of_the_plane(law, channel):
-    true = plane.place(MaxMargin(), channel, 3, law, 3)(law)
-    found = sums.place(MaxMargin(), channel, 3, law, 2)(law)
+@pytest.mark.parametrize("loss", [MaxMargin(), LabelCone()], ids=lambda loss: loss.name)
+def test_margins_at_three_classes_are_those_of_the_plane(law, channel, loss):
+    true = plane.place(loss, channel, 3, law, 3)(law)
+    found = sums.place(loss, channel, 3, law, 2)(law)
     for name in ("M", "Q", "C", "mass"):
         got, want = getattr(found, name)[0], getattr(true, name)[0]
-        assert abs(got - want) < 3e-4 * abs(want), name
+        assert abs(got - want) < 1e-4 * abs(want), name
 
 
 @pytest.mark.parametrize("loss", [CrossEntropy(), MaxMargin()], ids=lambda loss: loss.name)
