@@ -44,8 +44,7 @@ class Descent:
     """U (L, r, d) and its fields Z (L, r, n), the steps made and allowed (L,), and who is at work.
 
     `stage` counts how often the fields were made afresh; `whole` is False while U and Z move. All
-    of it is as it was at the end of a step: an interrupted one has not happened. `near`: it began
-    near the minimum, where a Hessian is worth writing out; such a descent is not kept.
+    of it is as it was at the end of a step: an interrupted one has not happened.
     """
 
     U: Array
@@ -55,7 +54,6 @@ class Descent:
     stage: int = 0
     work: AtWork | None = None
     whole: bool = True
-    near: bool = False
 
     def arrays(self) -> State:
         """All of it, for a checkpoint."""

@@ -79,16 +79,17 @@ def minimise(
 
     Strong convexity then gives ‖U − Û‖ ≤ target·‖U‖. `direct` replaces conjugate gradients where
     the Newton step can be had in closed form. With a keeper the descent comes from there and goes
-    there, and KeyboardInterrupt ends it where it is. `near`: the start is near the minimum.
+    there, and KeyboardInterrupt ends it where it is. `near`: the start is near the minimum, so that
+    its Hessian may be worth writing down.
     """
     at = keeper.load() if keeper is not None else None
     if at is None:
         U = np.array(start, dtype=float)
         Z = design.fields(U) if U.any() else np.zeros((*U.shape[:2], design.n_samples))
-        zero, most = np.zeros(len(U), dtype=np.int64), np.full(len(U), max_iter)
-        at = Descent(U, Z, zero, most, near=near)
+        at = Descent(U, Z, np.zeros(len(U), dtype=np.int64), np.full(len(U), max_iter))
     try:
-        return _minimum(design, objective, ridges, at, target, direct, max_iter, keeper)
+        factors = Factors.near(design, objective, ridges, start) if near else None
+        return _minimum(design, objective, ridges, at, target, direct, max_iter, keeper, factors)
     except KeyboardInterrupt:
         if keeper is None:
             raise
@@ -109,6 +110,7 @@ def _minimum(
     direct: Direction | None,
     max_iter: int,
     keeper: DescentKeeper | None,
+    factors: Factors | None,
 ) -> Minimum:
     while at.stage < 3:  # fields are updated along the way: the last word is with fresh ones
         if at.work is None:
@@ -118,7 +120,7 @@ def _minimum(
             if todo.size == 0:
                 break
             at.work = AtWork.begin(todo, single=design.single_is_quicker)
-        _descend(design, objective, ridges, at, at.work.copy(), target, direct, keeper)
+        _descend(design, objective, ridges, at, at.work.copy(), target, direct, keeper, factors)
         at.limit = np.minimum(at.count + _REPAIRS, max_iter)
         at.Z = design.fields(at.U)
         at.stage, at.work = at.stage + 1, None
@@ -164,10 +166,10 @@ def _descend(
     target: float,
     direct: Direction | None,
     keeper: DescentKeeper | None,
+    factors: Factors | None,
 ) -> None:
     """Newton steps in place, each λ at work until its goal, its patience or its limit."""
     U, Z, count, limit = at.U, at.Z, at.count, at.limit
-    factors = Factors(design, U.shape) if at.near else None
     here = objective.evaluate(Z[work.index])
     while True:
         G, norm, goal = gradient(

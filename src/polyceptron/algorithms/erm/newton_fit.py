@@ -77,7 +77,7 @@ def _fit_path(
             block = wave[first : first + size]
             if not set(block) <= set(saved.done):
                 guesses = [start if wave is waves[0] else _interpolate(done, r) for r in block]
-                near = start is not None and saved.checkpoint is None
+                near = start is not None
                 fits = _fit_block(samples, objective, loss, block, guesses, tol, saved, near)
                 if fits[0].status == Status.INTERRUPTED:
                     ended = saved.done | dict(zip(block, fits, strict=True))

@@ -14,7 +14,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.design import AnyArray, Array, Design
-from polyceptron.algorithms.erm.objectives import Curvature
+from polyceptron.algorithms.erm.objectives import Curvature, Objective
 
 Labels = NDArray[np.int64]
 Ease = Callable[[AnyArray, Labels], AnyArray]
@@ -23,6 +23,7 @@ Ease = Callable[[AnyArray, Labels], AnyArray]
 _UNKNOWNS = 1200  # r·d: a factor is then a tenth of a second
 _NUMBERS = 20_000_000  # of all factors
 _QUICKER = 0.3  # an operation of large products against one of thin ones
+_FIT = 100  # iterations that a fit to many digits takes at least, without a factor
 _DEAR = 0.1  # of the price of a factor, that a solve may take without one: there will be ten
 
 
@@ -77,6 +78,22 @@ class Factors:
     @cached_property
     def _rows(self) -> AnyArray:
         return self.design.scaled_rows(slice(None)).astype(np.float32)
+
+    @classmethod
+    def near(
+        cls, design: Design, objective: Objective, ridges: Array, start: Array
+    ) -> Factors | None:
+        """At `start` (L, r, d) for good, or None where a fit would hardly pay for them.
+
+        They depend on nothing else: a fit that is resumed has the same.
+        """
+        found = cls(design, start.shape)
+        if found._patience > _DEAR * _FIT or not design.single_is_quicker:
+            return None
+        curvature = objective.curvature(objective.evaluate(design.fields(start)), np.float32)
+        found.make(np.arange(len(start)), curvature, ridges, start.shape[1])
+        found._patience = np.inf
+        return found
 
     def took(self, iterations: int) -> None:
         """A solve's iterations: after a long one, new factors are due."""
