@@ -4,7 +4,7 @@
     python docs/make_agreement.py paper            (hours; a stopped run resumes)
 
 Writes agreement-PROFILE.csv, the z of every symbol against its line, and figures-PROFILE.csv, a
-line for each figure and one for all, with date, version and, of a run from the start, its time.
+line for each figure and one for all, with date, version and, of a run from the start, its cost.
 Figures go to figures-PROFILE in the working folder, or to the folder that a second argument names;
 where they are there already they are only read.
 """
@@ -12,14 +12,13 @@ where they are there already they are only read.
 from __future__ import annotations
 
 import datetime
+import os
 import sys
-import time
 from pathlib import Path
 
 import pandas as pd
 
 from polyceptron import __version__
-from polyceptron.experiments.engine import available_workers
 from polyceptron.report.figures import FIGURES, make_figures, read_agreement, verdict
 
 DATA = Path(__file__).parent / "data"
@@ -51,11 +50,10 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
 def main(profile: str, folder: Path) -> None:
     run = f"{datetime.datetime.now(datetime.UTC).date()}, {__version__}"
     if not (folder / "index.html").exists():
-        begin, fresh = time.monotonic(), not folder.exists()
+        fresh = not folder.exists()
         make_figures(folder, profile=profile, progress=True)
-        if fresh:
-            took = (time.monotonic() - begin) / 60
-            run += f", {took:.0f} min on {available_workers()} cores"
+        if fresh:  # of this process and its workers: whatever else the machine is doing
+            run += f", {sum(os.times()[:4]) / 60:.0f} min of one core"
     table = read_agreement(folder)
     table.round(9).to_csv(DATA / f"agreement-{profile}.csv", index=False)
     lines = summary(table).assign(run=run)
