@@ -84,7 +84,8 @@ def test_the_page_needs_nothing_else_and_the_text_fits(measured):
         assert sentence.section in as_text(measured)
 
 
-def test_a_name_with_markup_is_text(measured):
+def test_a_name_with_markup_is_text(measured, monkeypatch):
+    monkeypatch.setattr("polyceptron.report.data.page.draw", lambda measured: [])
     odd = type(measured)("<b>.csv", measured.numbers, measured.tables)
     assert "<b>.csv" not in as_html(odd)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -17,10 +16,10 @@ from polyceptron.report.pictures import (
     Panel,
     Picture,
     Trace,
-    render_matplotlib,
 )
+from polyceptron.report.pictures.matplotlib_figure import svg_text
 from polyceptron.report.pictures.parts import numbers
-from polyceptron.report.style import CYCLE, style
+from polyceptron.report.style import CYCLE
 
 _LINE, _MARK, _GREY = CYCLE[0], CYCLE[1], "#7a7a7a"
 Rows = Sequence[dict[str, Any]]
@@ -44,13 +43,7 @@ def draw(measured: Measured) -> list[tuple[str, str]]:
 
 def _svg(panel: Panel, number: int) -> str:
     """The picture without what only a file of its own needs."""
-    import matplotlib as mpl
-
-    buffer = io.StringIO()
-    figure = render_matplotlib(Picture((panel,), height=2.6))
-    with style(), mpl.rc_context({"svg.hashsalt": f"picture-{number}"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = buffer.getvalue()
+    text = svg_text(Picture((panel,), height=2.6), f"picture-{number}")
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)

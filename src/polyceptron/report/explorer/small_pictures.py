@@ -8,7 +8,6 @@ of the features is a few lines of SVG, so that a page needs no drawing library t
 from __future__ import annotations
 
 import base64
-import io
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +15,8 @@ from functools import lru_cache
 from typing import Any
 
 from polyceptron.model import Spectrum, as_spectrum
-from polyceptron.report.pictures import curves_picture, render_matplotlib
+from polyceptron.report.pictures import curves_picture
+from polyceptron.report.pictures.matplotlib_figure import svg_text
 from polyceptron.rows import frame
 
 WIDTH, HEIGHT, MARGIN = 220, 64, 4
@@ -27,13 +27,11 @@ def preview(curves: Mapping[str, list[dict[str, Any]]]) -> str:
     """The curves, rows by estimator."""
     rows = [row for some in curves.values() for row in some if row.get("branch") != "informed"]
     picture = replace(curves_picture(frame(rows)), width=9.0, height=4.6)
-    buffer = io.BytesIO()
-    render_matplotlib(picture).savefig(buffer, format="svg", metadata={"Date": None})
-    return _address(buffer.getvalue())
+    return _address(svg_text(picture))
 
 
-def _address(svg: bytes) -> str:
-    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
+def _address(svg: str) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 
 @lru_cache(maxsize=64)
@@ -55,7 +53,7 @@ def spectrum_picture(name: str) -> tuple[str, str]:
         f'width="{WIDTH}" height="{HEIGHT}"><polyline points="{" ".join(points)}" fill="none" '
         'stroke="#0072b2" stroke-width="1.5"/></svg>'
     )
-    return _address(picture.encode()), spectrum_words(spectrum)
+    return _address(picture), spectrum_words(spectrum)
 
 
 def spectrum_words(spectrum: Spectrum) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -176,6 +177,19 @@ def check_figure_path(path: str | Path) -> Path:
     if target.suffix.lstrip(".").lower() not in FORMATS:
         raise InvalidInput(f"a plot ends in .pdf, .png or .svg, got {str(path)!r}")
     return target
+
+
+def svg_text(picture: Picture, salt: str = "polyceptron") -> str:
+    """The picture as text, for a page; `salt` goes into the names within."""
+    import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    buffer = io.StringIO()
+    figure = render_matplotlib(picture)
+    with style(), mpl.rc_context({"svg.hashsalt": salt}):
+        canvas: Any = FigureCanvasSVG(figure)
+        canvas.print_svg(buffer, metadata={"Date": None})
+    return buffer.getvalue()
 
 
 def save_figure(figure: Any, path: str | Path) -> None:
