@@ -162,7 +162,7 @@ class AMPClassifier(LinearClassifier):
         self.converged_ = found.end.status == Status.OK
         self.log_loss_ = _mean_and_error(-found.log_chance)
         self._warn(found.end)
-        if self.compare:
+        if self.compare and found.end.status != Status.INTERRUPTED:
             self._compare(X, index, found.log_chance)
         return self
 
@@ -181,8 +181,10 @@ class AMPClassifier(LinearClassifier):
         return self.variances
 
     def _warn(self, end: Ending) -> None:
-        """Say that message passing did not converge."""
-        if not self.converged_:
+        """Say that message passing did not converge, or was interrupted."""
+        if end.status == Status.INTERRUPTED:
+            warnings.warn("the fit was interrupted: what there was by then is used", stacklevel=3)
+        elif not self.converged_:
             warnings.warn(
                 f"message passing did not converge in {end.n_iter} iterations, with damping up to "
                 f"{end.damping:g}: the best iterate is used; try a larger noise or max_iter, or "

@@ -42,7 +42,7 @@ def choose_ridge(
         raise InvalidInput(f"ridges must be numbers above 0, at least one, got {ridges!r}")
     folds = _folds(samples, cv, seed)
     path = ridge_path(samples, loss, values, _score(loss, scoring), folds, left_out)
-    between = ridges is None and scoring == "log-loss"
+    between = ridges is None and scoring == "log-loss" and not path.interrupted
     return replace(path, best=_vertex(path)) if between else path
 
 

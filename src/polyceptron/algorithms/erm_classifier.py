@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from polyceptron.algorithms.choose_ridge import choose_ridge
 from polyceptron.algorithms.data_checks import Samples, check_choice, check_samples
 from polyceptron.algorithms.erm import fit_erm
+from polyceptron.algorithms.erm.saved_path import stopped_at
 from polyceptron.algorithms.linear_classifier import (
     Array,
     LinearClassifier,
@@ -154,11 +155,14 @@ class ERMClassifier(LinearClassifier):
         A = self._scaled(data, scaling)
         weights = factors if data.weights is None else data.weights * factors
         samples = check_samples(A, data.y, self.classes_.size, weights)
-        ridge, start = self._choose(samples, loss, data, factors)
-        fit = fit_erm(
-            samples.design, data.y, loss, ridge, n_classes=samples.n_classes, tol=self.tol,
-            start=start, sample_weight=samples.weights, verbose=self.verbose,
-        )  # fmt: skip
+        ridge, start, stop = self._choose(samples, loss, data, factors)
+        if start is not None and stop:
+            fit = stopped_at(start, ridge, loss.name)
+        else:
+            fit = fit_erm(
+                samples.design, data.y, loss, ridge, n_classes=samples.n_classes, tol=self.tol,
+                start=start, sample_weight=samples.weights, verbose=self.verbose,
+            )  # fmt: skip
         d, k = data.X.shape[1], samples.n_classes
         scaled = fit.weights[:d] / math.sqrt(d)
         offset = fit.weights[d] * _INTERCEPT_SCALE if self.fit_intercept else np.zeros(k)
@@ -198,18 +202,18 @@ class ERMClassifier(LinearClassifier):
 
     def _choose(
         self, samples: Samples, loss: Loss, data: TrainingData, factors: Array
-    ) -> tuple[float, Array | None]:
-        """The ridge, and weights near its minimiser if it was chosen here."""
+    ) -> tuple[float, Array | None, bool]:
+        """The ridge, weights near its minimiser if it was chosen here, and whether in haste."""
         for name in ("path_", "method_"):
             if hasattr(self, name):
                 delattr(self, name)
         if not isinstance(self.ridge, str):
-            return float(check_ridge(self.ridge)), None
+            return float(check_ridge(self.ridge)), None, False
         if self.ridge != "auto":
             raise InvalidInput(f"ridge must be 'auto' or a number, got {self.ridge!r}")
         check_choice("scoring", self.scoring, ("log-loss", "error"))
         if loss.scale_free:
-            return 0.0, None
+            return 0.0, None, False
         ridges = None if self.ridges is None else [float(check_ridge(r)) for r in self.ridges]
         left_out = factors if data.weights is None else factors * np.minimum(data.weights, 1.0)
         seed = 0 if self.random_state is None else self.random_state
@@ -220,7 +224,7 @@ class ERMClassifier(LinearClassifier):
             "standard_error": found.standard_error,
         }
         self.method_ = found.method
-        return found.best, found.weights
+        return found.best, found.weights, found.interrupted
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:

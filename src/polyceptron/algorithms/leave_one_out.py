@@ -8,7 +8,7 @@ leave-one-out score: it chooses the noise and sets the intercept.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -97,14 +97,21 @@ def run_at(problem: NoiseSearch, channel: Channel) -> Candidate:
 
 
 def search_noise(problem: NoiseSearch) -> Candidate:
-    """The noise of the list with the best score."""
+    """The noise of the list with the best score; of those tried, if it is interrupted."""
+    tried: list[Candidate] = []
 
     def run(variance: float, _: Candidate | None = None) -> Candidate:
-        found = run_at(problem, GaussianNoise(variance))
-        uninterrupted(found.result)
-        return found
+        tried.append(run_at(problem, GaussianNoise(variance)))
+        uninterrupted(tried[-1].result)
+        return tried[-1]
 
-    return best_of(walk(run(VARIANCES[_FIRST]), VARIANCES, _FIRST, run))
+    try:
+        return best_of(walk(run(VARIANCES[_FIRST]), VARIANCES, _FIRST, run))
+    except KeyboardInterrupt:
+        if not tried:
+            raise
+        best = best_of(tried)
+        return replace(best, result=replace(best.result, status=Status.INTERRUPTED))
 
 
 class Ranked(Protocol):

@@ -12,7 +12,8 @@ one over the scale of the prior too. γ = 0, the same scale in all directions, i
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,19 +101,37 @@ def fit_principal(
     tol: float,
     max_iter: int,
 ) -> tuple[Channel, CorrelatedPosterior]:
-    """At the given noise, or at the noise and exponent with the best leave-one-out score."""
+    """At the given noise, or at the noise and exponent with the best leave-one-out score.
+
+    Of those tried, if the search is interrupted.
+    """
+    done: list[_Fit] = []
 
     def run(channel: Channel, exponent: float, tol: float, start: Iterate | None) -> _Fit:
         prior = principal.prior(exponent, bias)
         found = correlated_amp(
             F, y, n_classes, prior, channel, tol=tol, max_iter=max_iter, start=start
         )
+        done.append(_Fit(found, channel, exponent))
         if noise is None:
             uninterrupted(found.end)
-        return _Fit(found, channel, exponent)
+        return done[-1]
 
     if noise is not None:
         return noise, run(noise, 0.0, tol, None).posterior
+    try:
+        kept = _search(run, tol)
+    except KeyboardInterrupt:
+        if not done:
+            raise
+        kept = best_of(done)
+        end = replace(kept.posterior.end, status=Status.INTERRUPTED)
+        kept = replace(kept, posterior=replace(kept.posterior, end=end))
+    return kept.channel, kept.posterior
+
+
+def _search(run: Callable[[Channel, float, float, Iterate | None], _Fit], tol: float) -> _Fit:
+    """Over the noise, then over the exponent."""
     quick = max(tol, _QUICK)
     begin = run(GaussianNoise(_VARIANCES[_FIRST]), 0.0, quick, None)
     tried = walk(
@@ -124,8 +143,7 @@ def fit_principal(
     if gain.mean() > _CLEAR * gain.std() / math.sqrt(gain.size):
         best = tilted
     last = run(best.channel, best.exponent, tol, _after(best))
-    kept = last if last.converged or not best.converged else best
-    return kept.channel, kept.posterior
+    return last if last.converged or not best.converged else best
 
 
 def _after(found: _Fit) -> Iterate | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -12,8 +13,10 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
-from polyceptron.algorithms import watching
+from polyceptron.algorithms import principal, watching
 from polyceptron.algorithms.array_design import ArrayDesign
+from polyceptron.algorithms.erm import ridge_path
+from polyceptron.rows import Status
 
 RUNS = {
     "amp": lambda X, y, **more: [pc.amp(X, y, noise="gaussian:0.1", **more)],
@@ -28,7 +31,7 @@ RUNS = {
     ],
     "no ridge": lambda X, y, **more: [pc.fit_erm(X, wrong(y), ridge=0.0, **more)],
     "a ridge and none": lambda X, y, **more: pc.fit_erm_path(
-        X, y, "cross-entropy", [0.1, 0.0], start=np.zeros((80, 3)), **more
+        X, y, "cross-entropy", [0.1, 0.0], **more
     ),
 }
 
@@ -102,11 +105,55 @@ def test_work_of_many_fits_ends_with_an_interrupted_one(data, monkeypatch):
         )
     with pytest.raises(KeyboardInterrupt):
         simulate_amp.run_amp(pc.Teacher(3), 2.0, 40, 0)
+    for noise in ("auto", "gaussian:0.1"):
+        model = pc.AMPClassifier(variances="shared", noise=noise)
+        with pytest.warns(UserWarning, match="the fit was interrupted") as told:
+            model.fit(X, y)
+        assert len(told) == 1  # and no comparison is begun
+        assert not model.converged_
+        assert model.score(X, y) > 0.5
+
+
+@pytest.mark.parametrize("loss", ["cross-entropy", "square"])
+def test_a_search_stops_with_the_best_so_far(data, loss, monkeypatch):
+    X, y, _ = data
+    held_out, calls = ridge_path._LeaveOneOut.held_out, []
+
+    def stop(way, ridge):
+        calls.append(ridge)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return held_out(way, ridge)
+
+    monkeypatch.setattr(ridge_path._LeaveOneOut, "held_out", stop)
+    model = pc.ERMClassifier(loss, cv="leave-one-out")
+    with pytest.warns(UserWarning, match="interrupted"):
+        model.fit(X, y)
+    assert model.path_["ridge"].tolist() == calls[:4]
+    assert model.ridge_ in calls[:4]
+    assert model.certificate_ == np.inf
+    assert model.score(X, y) > 0.5
+    calls[:] = [0] * 4  # nothing was tried
     with pytest.raises(KeyboardInterrupt):
-        pc.AMPClassifier(variances="shared", compare=False).fit(X, y)
-    fixed = pc.AMPClassifier(variances="shared", noise="gaussian:0.1", compare=False)
-    with pytest.warns(UserWarning, match="did not converge"):
-        fixed.fit(X, y)
+        model.fit(X, y)
+
+
+def test_a_search_of_noises_stops_with_the_best_so_far(data, monkeypatch):
+    X, y, _ = data
+    run, calls = principal.correlated_amp, []
+
+    def stop(*given, **more):
+        calls.append(1)
+        found = run(*given, **more)
+        end = dataclasses.replace(found.end, status=Status.INTERRUPTED)
+        return dataclasses.replace(found, end=end) if len(calls) == 3 else found
+
+    monkeypatch.setattr(principal, "correlated_amp", stop)
+    model = pc.AMPClassifier()
+    with pytest.warns(UserWarning, match="the fit was interrupted"):
+        model.fit(X, y)
+    assert (model.variances_, len(calls), model.converged_) == ("correlated", 3, False)
+    assert model.score(X, y) > 0.5
 
 
 PROGRAM = """

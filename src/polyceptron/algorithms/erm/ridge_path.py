@@ -60,6 +60,7 @@ class RidgePath:
     weights: Array
     held_out: Array
     method: str
+    interrupted: bool = False
 
 
 def leave_one_out_is_cheaper(design: Design, n_classes: int) -> bool:
@@ -80,8 +81,15 @@ def ridge_path(
     whole = weights_or_ones(samples.weights, samples.y.size)
     tried: list[_Tried] = []
     worse = 0.0
+    interrupted = False
     for ridge in sorted(set(ridges), reverse=True):
-        fields, at = way.held_out(ridge)
+        try:
+            fields, at = way.held_out(ridge)
+        except KeyboardInterrupt:
+            if not tried:
+                raise
+            interrupted = True
+            break
         here = _Tried(ridge, score(fields, samples.y[at]), whole[at], way.weights(), at)
         tried.append(here)
         best = min(tried, key=lambda one: one.mean)  # of equals the largest ridge
@@ -92,7 +100,9 @@ def ridge_path(
     method = "leave-one-out" if folds is None else "cross-validation"
     held_out = np.full(samples.y.size, np.nan)
     held_out[best.at] = best.values
-    return RidgePath(columns[0], columns[1], columns[2], best.ridge, best.weights, held_out, method)
+    return RidgePath(
+        columns[0], columns[1], columns[2], best.ridge, best.weights, held_out, method, interrupted
+    )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +15,7 @@ from polyceptron.algorithms.erm.descent import Descent
 from polyceptron.algorithms.erm.erm_fit import ERMFit
 from polyceptron.rows import Status
 
+_NAN = math.nan
 _NUMBERS = (
     "gradient_norm", "distance_bound", "n_iter", "matrix_passes", "training_loss",
     "training_error", "ridge",
@@ -93,14 +95,15 @@ class BlockKeeper:
 
 def stopped(fit: ERMFit) -> ERMFit:
     """The fit as one that was interrupted: nothing is known of its distance to the minimiser."""
-    nan, inf = float("nan"), float("inf")
-    return replace(fit, status=Status.INTERRUPTED, gradient_norm=nan, distance_bound=inf)
+    return replace(fit, status=Status.INTERRUPTED, gradient_norm=_NAN, distance_bound=math.inf)
+
+
+def stopped_at(weights: Array, ridge: float, loss: str) -> ERMFit:
+    """Weights (d, k) of which nothing is known."""
+    status = Status.INTERRUPTED
+    return ERMFit(weights, _NAN, math.inf, 0, 0.0, _NAN, _NAN, status, ridge, loss)
 
 
 def not_begun(fit: ERMFit, ridge: float) -> ERMFit:
-    """For a λ whose turn did not come after this one: no weights, and nothing known."""
-    nan = float("nan")
-    return replace(
-        stopped(fit), weights=0 * fit.weights, ridge=ridge, n_iter=0, matrix_passes=0.0,
-        training_loss=nan, training_error=nan,
-    )  # fmt: skip
+    """For a λ whose turn did not come after this one: no weights."""
+    return stopped_at(0 * fit.weights, ridge, fit.loss)
