@@ -122,7 +122,9 @@ def bracket(slope: Callable[[float], float], x: float, step: float = 0.5) -> tup
         there = slope(other)
         if there == 0 or (there > 0) != (here > 0):
             return min(x, other), max(x, other)
-        x, here, step = other, there, 2 * step
+        # On to where the chord ends, and a little beyond: the zero is then between two near points.
+        reach = 1.3 * abs(there) / max(abs(here - there), 1e-300) * abs(other - x)
+        x, here, step = other, there, min(max(reach, 0.5 * step), 4 * step)
     return x, x
 
 
