@@ -16,7 +16,7 @@ import numpy as np
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import check_alpha, check_tolerance
 from polyceptron.model.estimators import ERM
-from polyceptron.model.law import Hats, Law
+from polyceptron.model.law import Law
 from polyceptron.model.losses import LOSSES, Loss, check_symmetric
 from polyceptron.model.penalties import Penalty
 from polyceptron.model.teacher import AnyTeacher, check_teacher
@@ -27,7 +27,8 @@ from polyceptron.theory.erm.equations import Equations
 from polyceptron.theory.erm.near_threshold import first_level, walk_down
 from polyceptron.theory.erm.refinement import Refined, refine
 from polyceptron.theory.erm.solution import ErmFixedPoint, no_data, not_converged
-from polyceptron.theory.erm.square_closed_form import best_square_ridge, solve_square
+from polyceptron.theory.erm.square_closed_form import best_square_ridge
+from polyceptron.theory.erm.square_fixed_point import square_fixed_point
 from polyceptron.theory.erm.training import (
     moves_along_ones,
     sampled_training_error,
@@ -35,7 +36,7 @@ from polyceptron.theory.erm.training import (
     training_error,
 )
 from polyceptron.theory.fields.averages import Array
-from polyceptron.theory.generalisation import error_at_tau, error_on_labels
+from polyceptron.theory.generalisation import error_at_tau
 from polyceptron.theory.root_newton import Root
 from polyceptron.theory.sides import Problem, erm_sides
 from polyceptron.theory.ways import (
@@ -49,7 +50,6 @@ from polyceptron.theory.ways import (
 TOLERANCE_FEW_CLASSES = 1e-6
 TOLERANCE_MANY_CLASSES = 1e-4
 _WALK = 1e-3  # tolerance of fixed points on the way to another
-CLOSED_FORM = 1e-12  # what rounding leaves of a closed form
 
 
 def as_erm(estimator: Any) -> ERM:
@@ -98,7 +98,7 @@ def erm_fixed_point(
     if in_closed_form(problem):
         if best:
             ridge = best_square_ridge(teacher.channel, k, alpha, teacher.features)
-        return _closed_form(problem.at(ridge=ridge))
+        return square_fixed_point(problem.at(ridge=ridge))
     level = 0
     if (ridge == 0 or loss.scale_free) and not teacher.noise.noiseless:
         limit = separable_up_to(teacher)
@@ -234,40 +234,3 @@ def _mistakes(problem: Problem, law: Law, refined: Refined) -> tuple[float, floa
     steps = [replace(law, tau=moved[0]), replace(law, q=moved[1]), replace(law, V=moved[2])]
     values = [training_error(problem, step) or 0.0 for step in steps]
     return value, sum(abs(other - value) for other in values) + 1e-11
-
-
-def _closed_form(problem: Problem) -> ErmFixedPoint:
-    """The square loss."""
-    k, alpha = problem.n_classes, problem.alpha
-    signal = problem.channel.signal(k)
-    m, q, V, _, tau = solve_square(k, signal, alpha, problem.ridge, problem.spectrum)
-    law = Law(tau, q, V)
-    hats = Hats(0.0, 0.0, alpha / (1 + V))
-    if math.isfinite(V):
-        shrink = 1 / (1 + V)
-        Q = (1 / k - 2 * m * signal + q) * shrink**2
-        hats = Hats(alpha * signal * shrink, alpha * Q, alpha * shrink)
-    mistakes = training_error(problem, law)
-    spread = math.nan if mistakes is None else 1e-11 + problem.channel.accuracy
-    return ErmFixedPoint(
-        n_classes=k,
-        ridge=problem.ridge,
-        alpha=alpha,
-        m=m,
-        q=q,
-        V=V,
-        m_hat=hats.m,
-        q_hat=hats.q,
-        V_hat=hats.V,
-        generalisation_error=float(error_on_labels(problem.channel, tau, k)),
-        uncertainty=CLOSED_FORM + problem.channel.accuracy,
-        clean_error=float(error_at_tau(tau, k)),
-        training_loss=square_training_loss(problem, law),
-        training_loss_uncertainty=CLOSED_FORM + problem.channel.accuracy,
-        training_error=math.nan if mistakes is None else mistakes,
-        training_error_uncertainty=spread,
-        status=Status.OK if math.isfinite(q) else Status.DIVERGES,
-        tau=tau,
-        theta=np.zeros(0),
-        jacobian=np.eye(0),
-    )
