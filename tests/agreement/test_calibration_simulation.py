@@ -16,9 +16,10 @@ def fitted_scores(noise: str, k: int, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     data = pc.Teacher(k, noise=noise).sample(int(ALPHA * D), D, seed=rng)
     W = pc.fit_erm(data.X, data.y, "cross-entropy", RIDGE).weights
-    X = rng.standard_normal((20_000, D))
-    y = as_channel(noise).sample(X @ data.weights / math.sqrt(D), rng)
-    z = X @ W / math.sqrt(D)
+    # Fields on fresh inputs are normal, with the covariance of both sets of weights.
+    both = np.linalg.qr(np.hstack([data.weights, W]) / math.sqrt(D))[1]
+    fields = rng.standard_normal((20_000, 2 * k)) @ both
+    y, z = as_channel(noise).sample(fields[:, :k], rng), fields[:, k:]
     p = np.exp(z - z.max(1, keepdims=True))
     p /= p.sum(1, keepdims=True)
     rows = np.arange(len(y))

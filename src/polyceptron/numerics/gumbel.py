@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from scipy.interpolate import PPoly
 
 Array = NDArray[np.float64]
+Labels = NDArray[np.intp]
 _LOW, _HIGH = 12.0, 45.0  # units of √(1 + s²) to the left, decay lengths to the right
 _STEP = 0.1  # of the table, in units of √(1 + s²): the quintic errs by 3e-11 of ln F
 _WIDE = 2.0  # s from which the normal part is integrated in closed form
@@ -100,7 +101,11 @@ class UtilityTable:
         self.y = utility_grid(s, _STEP)
         values = utility_values(self.y, s)
         self._tabled = np.stack(values, 1)
-        self._values = _quintic(self.y, self._tabled)
+        self._step = float(self.y[1] - self.y[0])
+        powers = (
+            _quintic(self.y, self._tabled).c * self._step ** np.arange(5, -1, -1)[:, None, None]
+        )
+        self._powers = np.ascontiguousarray(np.moveaxis(powers, 2, 0))  # (3, 6, cells)
 
     @cached_property
     def log_density(self) -> PPoly:
@@ -110,14 +115,25 @@ class UtilityTable:
 
     def __call__(self, y: Array) -> Utility:
         """Values at y of any shape; beyond the table by direct evaluation."""
-        found = self._values(np.clip(y, self.y[0], self.y[-1]))
-        out = Utility(found[..., 0], found[..., 1], found[..., 2])
+        place = (np.clip(y, self.y[0], self.y[-1]) - self.y[0]) / self._step
+        cell = np.minimum(place.astype(np.intp), self._powers.shape[2] - 1)
+        place -= cell
+        out = Utility(*(_horner(powers, cell, place) for powers in self._powers))
         far = y < self.y[0]
         if far.any():
             exact = utility_values(y[far], self.s)
             for part, value in zip(out, exact, strict=True):
                 part[far] = value
         return out
+
+
+def _horner(powers: Array, cell: Labels, t: Array) -> Array:
+    """Σ_m powers[5 − m, cell] t^m: the breaks are even, so that no search is needed."""
+    value = powers[0][cell]
+    for power in powers[1:]:
+        value *= t
+        value += power[cell]
+    return value
 
 
 def _quintic(y: Array, values: Array) -> PPoly:

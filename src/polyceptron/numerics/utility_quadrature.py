@@ -31,39 +31,37 @@ _U = np.arange(-25, 36) * _U_STEP
 def integrate_utilities(omega: Array, label: Labels, table: UtilityTable) -> Quadrature:
     """ln Z (n,) and the averages behind its derivatives, ω (n, k) in units of 1/β."""
     n, k = omega.shape
-    rows = np.arange(n)
     losers = np.arange(k - 1)
     losers = losers + (losers >= label[:, None])
-    level, width = _mode(omega, label, table)
+    own = omega[np.arange(n), label]
+    fields = np.column_stack([own, np.take_along_axis(omega, losers, 1)])  # the label's first
+    level, width = _mode(fields, table)
     skew = _SKEW / (1 + table.s**2) ** 1.5
     C = level[:, None] + width[:, None] * (np.expm1(2 * skew * _U) / (2 * skew))
-    found = table(C[:, :, None] - omega[:, None, :])
-    own = found.hazard[rows, :, label]
+    found = table(C[:, :, None] - fields[:, None, :])
     with np.errstate(divide="ignore"):
-        log_f = found.log_cdf.sum(-1) + np.log(own) + 2 * skew * _U
+        log_f = found.log_cdf.sum(-1) + np.log(found.hazard[..., 0]) + 2 * skew * _U
     peak = log_f.max(1, keepdims=True)
     p = np.exp(log_f - peak)
     total = p.sum(1, keepdims=True)
     p /= total
     log_z = (peak + np.log(total))[:, 0] + np.log(width * _U_STEP)
-    A = np.take_along_axis(found.hazard, losers[:, None, :], 2)
-    slope = np.take_along_axis(found.slope, losers[:, None, :], 2)
+    A, slope = found.hazard[..., 1:], found.slope[..., 1:]
     mean = np.matmul(p[:, None, :], A)
     return Quadrature(np.minimum(log_z, 0.0), p, A, slope, mean, losers)
 
 
-def _mode(omega: Array, label: Labels, table: UtilityTable) -> tuple[Array, Array]:
-    """Where ln F′(C − ω_l) + Σ_{j≠l} ln F(C − ω_j) is largest (n,), and its width there (n,)."""
-    rows = np.arange(len(omega))
+def _mode(omega: Array, table: UtilityTable) -> tuple[Array, Array]:
+    """Where ln F′(C − ω₁) + Σ_{j>1} ln F(C − ω_j) is largest (n,), and its width there (n,)."""
     top = omega.max(1)
-    low, high = top + table.y[0] + 1e-9, omega[rows, label] + table.y[-1]
+    low, high = top + table.y[0] + 1e-9, omega[:, 0] + table.y[-1]
     C = np.minimum(top + np.log(np.exp(omega - top[:, None]).sum(1)) + min(table.s, 1.0), high)
     scale = math.hypot(1.0, table.s)
     for _ in range(_NEWTON):
         found = table(C[:, None] - omega)
-        own = np.clip(C - omega[rows, label], table.y[0], table.y[-1])
-        pull = table.log_density(own, 1) + found.hazard.sum(1) - found.hazard[rows, label]
-        bend = found.slope.sum(1) - found.slope[rows, label] - table.log_density(own, 2)
+        own = np.clip(C - omega[:, 0], table.y[0], table.y[-1])
+        pull = table.log_density(own, 1) + found.hazard[:, 1:].sum(1)
+        bend = found.slope[:, 1:].sum(1) - table.log_density(own, 2)
         stiff = np.maximum(bend, 0.02 / scale**2)
         step = np.clip(pull / stiff, -2 * scale, 2 * scale)
         C = np.clip(C + step, low, high)
