@@ -245,6 +245,20 @@ MUTATIONS = [
         "tests/unit/theory/test_ways.py::test_correlated_features_end_where_the_plain_loop_does",
     ),
     Mutation(
+        "max-margin, correlated features: V from what is held back",
+        "theory/erm/equations.py",
+        "p.alpha * a.M * sums.mean / sums.response",
+        "p.alpha * a.M * sums.mean",
+        "tests/unit/theory/test_ways.py",
+    ),
+    Mutation(
+        "softmax labels: what is hidden forgotten in their signal",
+        "model/channels/softmax.py",
+        "_signal(self.slope * spread, n_classes) / spread",
+        "_signal(self.slope * spread, n_classes)",
+        "tests/registry/test_registry_members.py",
+    ),
+    Mutation(
         "correlated features: the square loss's bias",
         "theory/erm/square_closed_form.py",
         "alpha * c**2 * float(signal @ apart**2)",
@@ -440,7 +454,7 @@ def main() -> int:
 def passes(test: str, source: Path) -> bool:
     """Whether the test passes with the package at `source`."""
     settings = {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:randomly", test]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", test]
     done = subprocess.run(
         [*command, "-p", "no:cacheprovider"],
         cwd=ROOT,
