@@ -27,6 +27,7 @@ from polyceptron.model.losses import CrossEntropy
 from polyceptron.model.priors import as_prior
 from polyceptron.rows import Status
 
+_UNSAID = 0.5  # standard errors of the difference: a warning costs little
 _RIVAL_RIDGES = tuple(10.0**p for p in range(2, -6, -1))  # enough to know how good its best is
 
 
@@ -47,7 +48,7 @@ class AMPClassifier(LinearClassifier):
         with it the prior's scale along the principal directions.
     compare : bool, default=True
         Whether to find out how cross-entropy with its best ridge predicts held-out samples, and to
-        warn if it is better by more than a standard error.
+        warn if it is better by more than half a standard error.
     standardise : bool, default=True
         Scale features to mean 0 and variance 1 first, which the prior assumes.
     fit_intercept : bool, default=True
@@ -200,7 +201,7 @@ class AMPClassifier(LinearClassifier):
         path = choose_ridge(samples, CrossEntropy(), _RIVAL_RIDGES, "log-loss", None)
         rival, doubt = self.rival_log_loss_ = _mean_and_error(path.held_out)
         excess, error = _mean_and_error(-log_chance - path.held_out)
-        if excess > error:
+        if excess > _UNSAID * error:
             warnings.warn(
                 f"ERMClassifier is the better choice for these data: it has a held-out log-loss of "
                 f"{rival:.3g} ± {doubt:.1g} at ridge {path.best:.2g}, message passing "
