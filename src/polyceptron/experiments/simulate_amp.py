@@ -167,9 +167,9 @@ def as_int(seed: Seed) -> int:
 
 def _posterior_chances(noise: Channel, V: float, fields: Array) -> Array:
     """The posterior's probabilities (n, k) of the labels of fields (n, k) known to variance V."""
-    n, k = fields.shape
-    own = [noise.posterior(fields, np.full(n, label), max(V, 1e-12)).log_z for label in range(k)]
-    p = np.exp(np.stack(own, 1))
+    classes = range(fields.shape[1])
+    gaps = [np.sort(fields[:, [y]] - np.delete(fields, y, 1), axis=1).T for y in classes]
+    p = np.stack([noise.label_law(gap, max(V, 1e-12)).z for gap in gaps], 1)
     return np.asarray(p / p.sum(1, keepdims=True))
 
 
