@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from polyceptron.report.figures.computations import Computation, Row
 from polyceptron.report.figures.figure_spec import FigureSpec
@@ -27,10 +27,21 @@ if TYPE_CHECKING:
 NOISE = "softmax:3"
 LARGEST_ALPHA = 12.0
 RIDGES: dict[str, float] = {"cross-entropy": 0.1, "square": 1.0}
-SIZES: dict[str, tuple[str, tuple[float, ...]]] = {
-    "gaussian": ("variance of the noise *Δ*", (0.0, 0.0015, 0.003, 0.006, 0.009, 0.012)),
-    "softmax": ("softmax labels, 1/*β*", (0.0, 0.01, 0.025, 0.04, 0.055, 0.07)),
-    "flips": ("share of flipped labels *η*", (0.0, 0.05, 0.1, 0.15, 0.2)),
+
+
+class Noises(NamedTuple):
+    """Of growing size: label of the axis, sizes, named by 1/size or not, and if the phase ends."""
+
+    label: str
+    sizes: tuple[float, ...]
+    inverse: bool = False
+    closes: bool = True
+
+
+PHASES = {
+    "gaussian:": Noises("variance of the noise *Δ*", (0.0, 0.0015, 0.003, 0.006, 0.009, 0.012)),
+    "softmax:": Noises("softmax labels, 1/*β*", (0.0, 0.01, 0.025, 0.04, 0.055, 0.07), True),
+    "flips:": Noises("share of flipped labels *η*", (0.0, 0.05, 0.1, 0.15, 0.2), closes=False),
 }
 NEAR = (0.85, 0.93, 0.97, 0.995, 1.005, 1.03, 1.07, 1.15)  # of α_s: the line bends there
 
@@ -66,11 +77,11 @@ def noisy_transition_rows(kind: str, size: float) -> list[Row]:
     from polyceptron.model import Teacher
     from polyceptron.theory import transitions
 
-    noise = f"{kind}:{1 / size if kind == 'softmax' else size!r}" if size > 0 else "none"
+    noise = f"{kind}{1 / size if PHASES[kind].inverse else size!r}" if size > 0 else "none"
     found = transitions(Teacher(3, "rademacher", noise))  # type: ignore[arg-type]
     return [{"source": "theory", "model": "argmax", "n_classes": 3, "prior": "rademacher",
-             "estimator": "bayes", "noise": noise, "noise_kind": kind, "noise_size": size,
-             "alpha": found.alpha_it, "alpha_it": found.alpha_it,
+             "estimator": "bayes", "noise": noise, "noise_kind": kind.rstrip(":"),
+             "noise_size": size, "alpha": found.alpha_it, "alpha_it": found.alpha_it,
              "alpha_algo": found.alpha_algo}]  # fmt: skip
 
 
@@ -150,11 +161,11 @@ def noisy_curves_picture(table: pd.DataFrame) -> Picture:
 
 def phases_picture(table: pd.DataFrame) -> Picture:
     """α_IT and α_algo against each noise: between them the hard phase."""
-    return Picture(tuple(_phase_panel(table, kind) for kind in SIZES), height=7.2)
+    return Picture(tuple(_phase_panel(table, kind) for kind in PHASES), height=7.2)
 
 
 def _phase_panel(table: pd.DataFrame, kind: str) -> Panel:
-    rows = table[table["noise_kind"] == kind].sort_values("noise_size")
+    rows = table[table["noise_kind"] == kind.rstrip(":")].sort_values("noise_size")
     x = numbers(rows["noise_size"])
     it, algo = numbers(rows["alpha_it"]), numbers(rows["alpha_algo"])
     end = rows[rows["branch"] == "closing"] if "branch" in rows else rows[:0]
@@ -170,10 +181,10 @@ def _phase_panel(table: pd.DataFrame, kind: str) -> Panel:
     )
     return Panel(
         traces,
-        Axis(SIZES[kind][0], low=0),
+        Axis(PHASES[kind].label, low=0),
         Axis(AXES["alpha"], low=2.2),
         notes=tuple(notes),
-        legend=Legend("upper left") if kind == "flips" else None,
+        legend=None if PHASES[kind].closes else Legend("upper left"),
     )
 
 
@@ -182,14 +193,14 @@ def _phases(profile: Profile) -> list[Computation]:
     return [
         *(
             Computation(noisy_transition_rows, {"kind": kind, "size": size}, 1)
-            for kind, (_, sizes) in SIZES.items()
-            for size in (sizes[:2] if tiny else sizes)
+            for kind, noises in PHASES.items()
+            for size in (noises.sizes[:2] if tiny else noises.sizes)
         ),
         *(
-            Computation(closing_rows, {"kind": kind, "low": sizes[-2], "high": sizes[-1],
-                                       "steps": 0 if tiny else 3}, 2)
-            for kind, (_, sizes) in SIZES.items()
-            if kind != "flips"
+            Computation(closing_rows, {"kind": kind, "low": noises.sizes[-2],
+                                       "high": noises.sizes[-1], "steps": 0 if tiny else 3}, 2)
+            for kind, noises in PHASES.items()
+            if noises.closes
         ),
     ]  # fmt: skip
 
