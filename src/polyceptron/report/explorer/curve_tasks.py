@@ -162,22 +162,31 @@ def _limits(teacher: AnyTeacher) -> Row:
 
 def _curve(settings: PageSettings, name: str) -> Iterator[dict[str, Any]]:
     from polyceptron.theory import curve_rows
+    from polyceptron.theory.erm import erm_parts
 
     alphas = spaced(settings, settings.points)
-    k = settings.teacher.n_classes
-    rows: list[Row] = []
-    done = 0
-    scores = settings.shown in SCORES
+    teacher, estimator = settings.teacher, settings.estimator(name)
+    tol, scores = tolerance(teacher.n_classes), settings.shown in SCORES
     # The Bayes-optimal points share their tables: one costs about as much as all of them.
     whole = (name == BAYES and not scores) or is_closed_form(name)
-    for part in [range(len(alphas))] if whole else coarse_to_fine(len(alphas)):
-        some = [alphas[i] for i in part]
-        estimator = settings.estimator(name)
-        rows += curve_rows(
-            settings.teacher, estimator, some, branch="all", tol=tolerance(k), scores=scores
+    parts = [
+        [alphas[i] for i in part]
+        for part in ([range(len(alphas))] if whole else coarse_to_fine(len(alphas)))
+    ]
+    rows: list[Row] = []
+    found: Iterator[list[Row]]
+    if whole or scores or name == BAYES:
+        # Of many classes a score takes seconds: few points have one.
+        scored = [scores and (i == 0 or teacher.n_classes <= 3) for i in range(len(parts))]
+        found = (
+            curve_rows(teacher, estimator, some, branch="all", tol=tol, scores=with_scores)
+            for some, with_scores in zip(parts, scored, strict=True)
         )
-        scores = scores and k <= 3  # of many classes a score takes seconds: few points have one
-        done += len(some)
+    else:
+        found = erm_parts(teacher, estimator, parts, tol, searched=1)
+    done = 0
+    for some, part in zip(parts, found, strict=True):
+        rows, done = rows + part, done + len(some)
         yield _part(rows, done, len(alphas))
 
 

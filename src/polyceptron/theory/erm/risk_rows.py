@@ -33,20 +33,29 @@ def erm_parts(
     estimator: Any,
     parts: Iterable[Iterable[float]],
     tol: float | None = None,
+    searched: float = math.inf,
 ) -> Iterator[list[dict[str, Any]]]:
-    """Rows of one curve part by part, as they are known; each solution starts those near it."""
+    """Rows of one curve part by part, as they are known; each solution starts those near it.
+
+    A best ridge is searched for in the first `searched` parts, and between their points read off
+    the line through its logarithms: the error is stationary there.
+    """
     spec = as_erm(estimator)
     lost = {"source": "theory", **teacher.columns, "estimator": spec.name, "ridge": 0.0}
     points: dict[float, ErmFixedPoint] = {}
     inseparable = math.inf
-    for part in parts:
+    for number, part in enumerate(parts):
         values = [check_alpha(alpha) for alpha in part]
         for alpha in sorted(set(values) - set(points)):
             if alpha >= inseparable:
                 break
             known = [p for p in points.values() if p.alpha > 0 and p.status != Status.NOT_CONVERGED]
             try:
-                points[alpha] = erm_fixed_point(teacher, spec, alpha, tol, predict(known, alpha))
+                near = predict(known, alpha)
+                there = spec
+                if number >= searched and isinstance(spec.ridge, str) and near is not None:
+                    there = ERM(spec.loss, near.ridge)
+                points[alpha] = erm_fixed_point(teacher, there, alpha, tol, near)
             except NotSeparableHere:
                 inseparable = alpha
         yield [
