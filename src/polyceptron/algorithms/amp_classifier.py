@@ -15,8 +15,10 @@ from typing import Any, Self
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from polyceptron.algorithms.blas_threads import short_products
 from polyceptron.algorithms.choose_ridge import choose_ridge
 from polyceptron.algorithms.data_checks import Labels, Samples, check_choice
+from polyceptron.algorithms.leave_one_out import mean_and_error
 from polyceptron.algorithms.linear_classifier import Array, LinearClassifier, Scaling, fields_at
 from polyceptron.algorithms.message_passing.damped_iteration import Ending
 from polyceptron.algorithms.posterior_mean import Asked, Correlated, Independent, check_noise
@@ -133,6 +135,7 @@ class AMPClassifier(LinearClassifier):
         self.verbose = verbose
         self.random_state = random_state
 
+    @short_products
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to X (n, d) and labels y (n,) of any type.
 
@@ -161,7 +164,7 @@ class AMPClassifier(LinearClassifier):
         self.variance_, self.noise_ = found.variance, found.channel
         self.n_iter_ = max(1, found.end.n_iter)
         self.converged_ = found.end.status == Status.OK
-        self.log_loss_ = _mean_and_error(-found.log_chance)
+        self.log_loss_ = mean_and_error(-found.log_chance)
         self._warn(found.end)
         if self.compare and found.end.status != Status.INTERRUPTED:
             self._compare(X, index, found.log_chance)
@@ -199,8 +202,8 @@ class AMPClassifier(LinearClassifier):
         design = self._scaling.varying_design(X, ones=self.fit_intercept)
         samples = Samples(design, y, self.classes_.size)
         path = choose_ridge(samples, CrossEntropy(), _RIVAL_RIDGES, "log-loss", None)
-        rival, doubt = self.rival_log_loss_ = _mean_and_error(path.held_out)
-        excess, error = _mean_and_error(-log_chance - path.held_out)
+        rival, doubt = self.rival_log_loss_ = mean_and_error(path.held_out)
+        excess, error = mean_and_error(-log_chance - path.held_out)
         if excess > _UNSAID * error:
             warnings.warn(
                 f"ERMClassifier is the better choice for these data: it has a held-out log-loss of "
@@ -244,8 +247,3 @@ class AMPClassifier(LinearClassifier):
         design = self._scaling.varying_design(X, ones=self._way.ones)
         variance = self._way.field_variance(design, self.variance_)
         return omega, np.maximum(variance, 1e-300)
-
-
-def _mean_and_error(values: Array) -> tuple[float, float]:
-    """A mean and its standard error."""
-    return float(values.mean()), float(values.std() / math.sqrt(values.size))

@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 
+from polyceptron.algorithms.blas_threads import short_products
 from polyceptron.algorithms.choose_ridge import choose_ridge
 from polyceptron.algorithms.data_checks import Samples, check_choice, check_samples
 from polyceptron.algorithms.erm import fit_erm
@@ -140,6 +141,7 @@ class ERMClassifier(LinearClassifier):
         self.verbose = verbose
         self.random_state = random_state
 
+    @short_products
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to X (n, d) and labels y (n,) of any type.
 

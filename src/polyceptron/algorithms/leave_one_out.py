@@ -7,6 +7,7 @@ leave-one-out score: it chooses the noise and sets the intercept.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -183,3 +184,8 @@ def best_intercept(found: Candidate, y: Labels) -> Array:
 
     answer = scipy.optimize.minimize(objective, np.zeros(k), jac=True, method="BFGS")
     return np.asarray(answer.x) if np.isfinite(answer.x).all() else np.zeros(k)
+
+
+def mean_and_error(values: Array) -> tuple[float, float]:
+    """A mean over samples and its standard error."""
+    return float(values.mean()), float(values.std() / math.sqrt(values.size))

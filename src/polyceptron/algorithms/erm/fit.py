@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from zlib import crc32
 
+from polyceptron.algorithms.blas_threads import threads_for
 from polyceptron.algorithms.checkpoints import open_checkpoint
 from polyceptron.algorithms.data_checks import Samples, check_choice, check_samples, check_weights
 from polyceptron.algorithms.design import Array
@@ -126,7 +127,7 @@ def fit_erm_path(
             ridges=values, solver=solver, classes=samples.n_classes,
             sample_weight=None if samples.weights is None else crc32(samples.weights.tobytes()),
         )  # fmt: skip
-    with samples.design.watched(watch):
+    with threads_for(samples.design), samples.design.watched(watch):
         if limit is chosen:
             fits = _solver(chosen, solver)(samples, chosen, values, tol, begin)
         else:
