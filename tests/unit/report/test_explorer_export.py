@@ -253,6 +253,9 @@ def test_one_line_does_not_hide_the_others_and_the_axis_says_where_it_is_cut() -
     page = make_settings({"prior": "gaussian"})
     tame = {"bayes": rows("bayes", (0.2, 0.5)), "square": rows("square", (0.3, 20.0))}
     assert "range" not in order_figure(page, tame)["layout"]["yaxis"]
+    faint = {**tame, "square": rows("square", (0.01, 0.02))}  # one low line cuts no other
+    faint["cross-entropy"] = rows("cross-entropy", (1.0, 20.0))
+    assert "range" not in order_figure(page, faint)["layout"]["yaxis"]
     wild = {**tame, "max-margin": rows("max-margin", (3.0, 7000.0))}
     axis = order_figure(page, wild)["layout"]["yaxis"]
     assert axis["range"] == [0.0, 10.0]

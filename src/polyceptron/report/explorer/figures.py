@@ -92,12 +92,15 @@ def order_figure(
 
 
 def _cut(axis: Axis, traces: Sequence[Trace]) -> Axis:
-    """A linear axis that ends where one line would hide the others (q of max-margin near α_s)."""
-    tops = [max((y for y in trace.y if y > 0), default=0.0) for trace in traces]
-    least = min((top for top in tops if top > 0), default=0.0)
-    if axis.scale != "linear" or max(tops, default=0.0) <= LEAST_SEEN * least:
+    """A linear axis that ends where one line would hide the others (q of max-margin near α_s).
+
+    The others are judged by the one in their middle, so that at least half of them are seen whole.
+    """
+    tops = sorted(max((y for y in trace.y if y > 0), default=0.0) for trace in traces)
+    middle = tops[(len(tops) - 1) // 2] if tops else 0.0
+    if axis.scale != "linear" or not tops or tops[-1] <= LEAST_SEEN * middle or middle == 0:
         return axis
-    high = float(f"{CUT * least:.1g}")
+    high = float(f"{CUT * middle:.1g}")
     return replace(axis, high=high, label=f"{axis.label}, cut at {high:g}")
 
 
