@@ -1,7 +1,7 @@
 """Where the solution curve passes given sample ratios, all of them at once.
 
 On every stretch between two folds α is monotone in q̂, so each α is met at most once there: a
-bisection of ln q̂ on the stretch. Each crossing comes with its uncertainty, and with a doubt where a
+root in ln q̂ on the stretch. Each crossing comes with its uncertainty, and with a doubt where a
 fold is closer than the curve's own uncertainty: then the branch may end before this α.
 """
 
@@ -17,6 +17,8 @@ from polyceptron.theory.bayes_optimal.curve_points import CurvePoints
 from polyceptron.theory.bayes_optimal.curve_shape import Branch, SolutionCurve
 
 Array = NDArray[Any]
+_TINY = 1e-300
+_STEPS, _CLOSE = 128, 1e-15  # of ln q̂: the most steps, and when two of them are one
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def _cross(
     ]
     if met:
         stretch = np.array([i for _, i in met])
-        at = _bisect(curve, [branches[i] for i in stretch], np.array([alphas[n] for n, _ in met]))
+        at = _meet(curve, [branches[i] for i in stretch], np.array([alphas[n] for n, _ in met]))
         parts = np.stack(_trust(curve, at, folds, stretch))
         for column, (n, i) in enumerate(met):
             q_hat, v, phi = (float(a[column]) for a in (at.q_hat, at.v, at.free_entropy))
@@ -121,15 +123,32 @@ def _folds(curve: SolutionCurve, far: bool) -> list[Fold]:
     ]
 
 
-def _bisect(curve: SolutionCurve, branches: list[Branch], alpha: Array) -> CurvePoints:
-    """Bisect ln q̂ on each branch for its α (n,), all at once."""
-    low, high = (np.array([getattr(b, end) for b in branches]) for end in ("low", "high"))
-    rises = np.array([b.rising for b in branches])
-    for _ in range(64):
-        middle = 0.5 * (low + high)
-        too_high = (curve.alpha(np.exp(middle)) >= alpha) == rises
-        low, high = np.where(too_high, low, middle), np.where(too_high, middle, high)
-    return curve.points(np.exp(0.5 * (low + high)))
+def _meet(curve: SolutionCurve, branches: list[Branch], alpha: Array) -> CurvePoints:
+    """Where each branch has its α (n,), all at once.
+
+    False position on ln α, nearly straight in ln q̂; the end that stays counts less at each step
+    (Anderson and Björck), and now and then the stretch is halved.
+    """
+
+    def above(found: Array) -> Array:
+        return np.asarray(np.log(np.clip(found, _TINY, 1 / _TINY) / alpha))
+
+    x0, x1 = (np.array([getattr(b, end) for b in branches]) for end in ("low", "high"))
+    f0, f1 = (
+        above(np.array([getattr(b, end) for b in branches])) for end in ("alpha_low", "alpha_high")
+    )
+    for count in range(1, _STEPS):
+        share = f1 / np.where(f1 == f0, 1.0, f1 - f0) if count % 6 else 0.5
+        x = x1 + (x0 - x1) * share
+        f = above(curve.alpha(np.exp(x)))
+        moved, crossed = np.abs(x - x1), (f > 0) != (f1 > 0)
+        weight = 1 - f / np.where(f1 == 0, 1.0, f1)
+        stay = f0 * np.where(weight > 0, weight, 0.5)
+        x0, f0 = np.where(crossed, x1, x0), np.where(crossed, f1, stay)
+        x1, f1 = x, f
+        if np.all((np.minimum(moved, np.abs(x - x0)) < _CLOSE * (1 + np.abs(x))) | (f == 0)):
+            break
+    return curve.points(np.exp(x1))
 
 
 def _trust(
