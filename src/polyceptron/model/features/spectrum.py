@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.arrays import as_numbers
+from polyceptron.numerics.gauss_rule import gauss_rule
 
 Array = NDArray[np.float64]
 _LONGEST_NAME = 40  # levels that a name spells out
@@ -88,6 +89,16 @@ class Spectrum:
     def field(self) -> Array:
         """Shares of the teacher's field in each level, (l,), which sum to 1."""
         return self.fraction * self.power
+
+    @cached_property
+    def by_feature(self) -> tuple[Array, Array]:
+        """Few eigenvalues and weights for the mean over features of what is smooth in ln s."""
+        return gauss_rule(self.eigenvalues, self.fraction)
+
+    @cached_property
+    def by_field(self) -> tuple[Array, Array]:
+        """The same for the mean weighted by the teacher's field."""
+        return gauss_rule(self.eigenvalues, self.field)
 
     @cached_property
     def isotropic(self) -> bool:

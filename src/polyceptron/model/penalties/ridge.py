@@ -70,15 +70,15 @@ class LevelSums(NamedTuple):
 
 def level_sums(ridge: float, spectrum: Spectrum, V_hat: Array) -> LevelSums:
     """The sums at V̂ (n,); nothing cancels in the spread or in what is held back."""
-    s, fraction, signal = spectrum.eigenvalues, spectrum.fraction, spectrum.field
-    h = 1 / (ridge + V_hat[:, None] * s)
-    x = s * h
+    (s, fraction), V = spectrum.by_feature, V_hat[:, None]
+    every = s / (ridge + V * s)
+    s, signal = spectrum.by_field
+    h = 1 / (ridge + V * s)
     middle = float(signal @ s)  # x − x₀ = λ(s − s₀)/((λ + V̂s)(λ + V̂s₀))
     apart = (s - middle) * h * (ridge / (ridge + V_hat * middle))[:, None]
     apart = apart - (apart @ signal)[:, None]
-    return LevelSums(
-        x @ fraction, x @ signal, x**2 @ fraction, apart**2 @ signal, ridge * (h @ signal)
-    )
+    mean, spread = (s * h) @ signal, apart**2 @ signal
+    return LevelSums(every @ fraction, mean, every**2 @ fraction, spread, ridge * (h @ signal))
 
 
 def stiffness(spectrum: Spectrum, held: Array) -> Array:
@@ -86,7 +86,7 @@ def stiffness(spectrum: Spectrum, held: Array) -> Array:
 
     For one eigenvalue the left side is −ln(V̂s), so that Newton's method in ln V̂ hardly errs.
     """
-    s, signal = spectrum.eigenvalues, spectrum.field
+    s, signal = spectrum.by_field
     log_V = -held - math.log(float(signal @ s))
     for _ in range(_STEPS):
         free = 1 / (1 + np.exp(log_V)[:, None] * s)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.model import AnyTeacher
+from polyceptron.numerics.gauss_rule import gauss_rule
 from polyceptron.theory.bayes_optimal.channel_table import Index
 
 Array = NDArray[Any]
@@ -23,7 +24,7 @@ class GaussianWeights:
 
     def __init__(self, teacher: AnyTeacher) -> None:
         self.teacher = teacher
-        self.power, self.fraction = teacher.features.power, teacher.features.fraction
+        self.power, self.fraction = gauss_rule(teacher.features.power, teacher.features.fraction)
 
     def __call__(self, q_hat: Array, column: Index) -> tuple[Array, Array]:
         entropy = np.log1p(q_hat[..., None] * self.power) @ self.fraction

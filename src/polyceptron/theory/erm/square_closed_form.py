@@ -100,19 +100,20 @@ def _on_levels(
     n_classes: int, c: float, alpha: float, ridge: float, spectrum: Spectrum
 ) -> SquareSolution:
     """The fixed point of a spectrum, from the ridge κ that is left."""
-    s, fraction, rank = spectrum.eigenvalues, spectrum.fraction, spectrum.rank
-    signal = spectrum.field
-    kappa = remaining_ridge(spectrum, alpha, ridge)
-    x = s / (kappa + s)
-    m = c * float(signal @ x)
+    rank, kappa = spectrum.rank, remaining_ridge(spectrum, alpha, ridge)
+    s, signal = spectrum.by_field
+    m = c * float(signal @ (s / (kappa + s)))
     middle = float(signal @ s)
     apart = kappa * (s - middle) / ((kappa + s) * (kappa + middle)) if kappa > 0 else 0 * s
     apart = apart - float(signal @ apart)
+    spread = float(signal @ apart**2)
+    s, fraction = spectrum.by_feature
+    x = s / (kappa + s)
     norm = float(fraction @ x**2)
     # α(1 − A) from κ's equation, without cancellation.
     left = (ridge / kappa if ridge > 0 else 0.0) + float(fraction @ (s * kappa / (kappa + s) ** 2))
     left += alpha - rank if kappa == 0 else 0.0
-    rest = alpha * c**2 * float(signal @ apart**2) + norm * (1 / n_classes - 2 * m * c + m**2)
+    rest = alpha * c**2 * spread + norm * (1 / n_classes - 2 * m * c + m**2)
     rest = rest / left if left > 0 else math.inf
     if ridge > 0:
         V = kappa / ridge * float(fraction @ x)
@@ -125,12 +126,12 @@ def _on_levels(
 
 def remaining_ridge(spectrum: Spectrum, alpha: float, ridge: float) -> float:
     """κ with λ/κ + ⟨s/(κ+s)⟩ = α; 0 at λ = 0 where there are enough samples, α ≥ rank."""
-    s, fraction = spectrum.eigenvalues, spectrum.fraction
+    s, fraction = spectrum.by_feature
     low, high = ridge / alpha, (ridge + 1) / alpha
     if ridge == 0:
         if alpha >= spectrum.rank:
             return 0.0
-        low = float(s.min()) * (spectrum.rank / alpha - 1)
+        low = float(spectrum.eigenvalues.min()) * (spectrum.rank / alpha - 1)
 
     def excess(log_kappa: float) -> float:
         kappa = math.exp(log_kappa)
