@@ -24,10 +24,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Array, Design
-from polyceptron.algorithms.erm.active_set import MAX_ACTIVE, active_set_step, solve_active
+from polyceptron.algorithms.erm.active_set import (
+    MAX_ACTIVE,
+    SeenRows,
+    active_set_step,
+    solve_active,
+)
 from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights
 from polyceptron.algorithms.erm.interior_point import central_path, suits
 from polyceptron.algorithms.erm.newton import Minimum, minimise
@@ -73,6 +79,7 @@ class _Known:
     multipliers: Array
     best_U: Array
     best_Z: Array
+    batch: NDArray[np.int64]  # of `SeenRows`, which changes it
     best_bound: float = math.inf
     penalty: float = 10.0
     growth: float = 1e4
@@ -101,14 +108,16 @@ def _fit(samples: Samples, loss: Loss, tol: float, start: Array | None) -> ERMFi
     before = rounds.before
     hinge = ShiftedHinge(y, k, np.zeros((k, y.size)), 1.0)
     if start is None and not rounds.begun and suits(design, k):
+        seen = SeenRows(design, np.zeros_like(y))
         for steps, multipliers in central_path(design, y, k):
-            vertex = _vertex(design, hinge, multipliers)
+            vertex = _vertex(seen, hinge, multipliers)
             if vertex is not None and vertex.within(tol):
                 return _result(samples, loss, hinge, vertex, tol, before, steps, 0.0)
     U = np.zeros((k - 1, design.dimension)) if start is None else (start @ hinge.basis).T
-    here = rounds.known(_Known(U, hinge.multipliers, U, np.zeros((k - 1, 0))))
+    here = rounds.known(_Known(U, hinge.multipliers, U, np.zeros((k - 1, 0)), np.zeros_like(y)))
+    seen = SeenRows(design, here.batch)
     try:
-        while here.turn < _MAX_ROUNDS and not _round(samples, here, rounds, tol):
+        while here.turn < _MAX_ROUNDS and not _round(samples, seen, here, rounds, tol):
             here.turn += 1
     except KeyboardInterrupt:
         best = here.best or _Certified(here.U, design.fields(here.U), math.inf)
@@ -124,18 +133,18 @@ def _fit(samples: Samples, loss: Loss, tol: float, start: Array | None) -> ERMFi
     return _result(samples, loss, hinge, here.best, tol, before, here.n_iter, here.gradient_norm)
 
 
-def _round(samples: Samples, here: _Known, rounds: SavedRounds, tol: float) -> bool:
+def _round(samples: Samples, seen: SeenRows, here: _Known, rounds: SavedRounds, tol: float) -> bool:
     """One inner problem, and what it says of multipliers and penalty; whether it was the last."""
     design, y, k = samples
     hinge = ShiftedHinge(y, k, here.multipliers, here.penalty)
-    rough = 1e-9 if here.exact else 10.0 ** (-2 - min(here.turn, 6))
+    rough = 10.0 ** (-2 - min(here.turn, 7))
     found = minimise(
         design,
         hinge,
         np.ones(1),
         here.U[None],
         target=max(rough, 1e-14 * here.penalty),
-        direct=active_set_step(design, hinge) if here.exact else None,
+        direct=active_set_step(seen, hinge) if here.exact else None,
         max_iter=40,
         keeper=rounds.begin(here),
     )
@@ -146,9 +155,10 @@ def _round(samples: Samples, here: _Known, rounds: SavedRounds, tol: float) -> b
     margins = hinge.margins(found.Z[0])
     multipliers = hinge.push(margins)
     _check_separable(design, found, multipliers)
-    candidates = [_from_gap(design, hinge, found, multipliers)]
-    if here.exact:
-        candidates.append(_vertex(design, hinge, multipliers))
+    candidates = (
+        _from_gap(design, hinge, found, multipliers),
+        _vertex(seen, hinge, multipliers),
+    )
     previous = here.best_bound
     for candidate in candidates:
         if candidate is not None and candidate.bound < here.best_bound:
@@ -197,12 +207,12 @@ def _result(
     )
 
 
-def _vertex(design: Design, hinge: ShiftedHinge, multipliers: Array) -> _Certified | None:
-    """The direct solve on the constraints with a multiplier, if these are the right ones."""
-    found = solve_active(design, hinge, multipliers)
+def _vertex(seen: SeenRows, hinge: ShiftedHinge, multipliers: Array) -> _Certified | None:
+    """The direct solve on the constraints with a multiplier, if these are nearly right."""
+    found = solve_active(seen, hinge, multipliers)
     if found is None:
         return None
-    return _Certified(found.U, design.fields(found.U), found.distance_bound)
+    return _Certified(found.U, seen.design.fields(found.U), found.distance_bound)
 
 
 def _from_gap(
