@@ -50,9 +50,9 @@ _HOME = {
     "load_spec": "experiments",
     "run_sweep": "experiments",
     "Store": "experiments",
-    "LearningCurve": "report",
-    "learning_curve": "report",
-    "predicted_curve": "report",
+    "LearningCurve": "report.learning_curves",
+    "learning_curve": "report.learning_curves",
+    "predicted_curve": "report.predicted",
 }
 
 __all__ = [*_HOME, "__version__"]

@@ -1,6 +1,4 @@
-"""From tables to pictures: learning curves, the paper's figures, the explorer."""
+"""From tables to pictures: learning curves, the paper's figures, the explorer.
 
-from polyceptron.report.learning_curves import LearningCurve, learning_curve
-from polyceptron.report.predicted import PredictedCurve, predicted_curve
-
-__all__ = ["LearningCurve", "PredictedCurve", "learning_curve", "predicted_curve"]
+Nothing is loaded here, so that the explorer's server starts without the theory.
+"""

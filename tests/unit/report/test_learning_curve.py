@@ -13,7 +13,7 @@ import pytest
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments import parse_spec, run_sweep
-from polyceptron.report import LearningCurve
+from polyceptron.report.learning_curves import LearningCurve
 from polyceptron.rows import COLUMNS
 
 SWEEP = """
