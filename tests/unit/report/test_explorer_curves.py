@@ -21,6 +21,7 @@ from polyceptron.report.explorer.curve_tasks import (
 from polyceptron.report.explorer.page_settings import PageSettings, make_settings
 from polyceptron.report.explorer.simulation_runs import averages, simulate
 from polyceptron.theory import fixed_points, transitions
+from polyceptron.theory.separability import separability
 
 
 def test_every_task_answers_with_plain_json_and_quick_ones_are_known() -> None:
@@ -90,12 +91,13 @@ def test_the_rows_at_the_fold_stand_in_for_those_of_the_curve() -> None:
 def test_the_range_follows_the_transitions() -> None:
     """Both transitions are in sight, and not at the edge, from the perceptron to ten classes."""
     page = PageSettings()
-    assert followed_range(transitions(page.teacher).as_dict()) == (page.low, page.high)
+    found = transitions(page.teacher).as_dict()
+    assert followed_range(page, found, {}) == (page.low, page.high)
     for algo in (1.4926, 2.4866, 3.2256, 5.0481, 12.0):
-        low, high = followed_range({"alpha_algo": algo})
+        low, high = followed_range(page, {"alpha_algo": algo}, {})
         assert low < 0.5 * algo
         assert 1.15 * algo < high < 1.7 * algo
-    assert followed_range({"alpha_algo": None}) == (page.low, page.high)
+    assert followed_range(page, {"alpha_algo": None}, {}) == (page.low, page.high)
     # The curves wait for the range; what is quick does not.
     kinds = [
         (task["kind"], task.get("estimators")) for task in first_tasks(make_settings({"k": 10}))
@@ -103,6 +105,33 @@ def test_the_range_follows_the_transitions() -> None:
     assert kinds == [("transitions", None), ("landscape", None), ("curve", "square")]
     assert first_tasks(make_settings({"k": 10, "range_rule": "set"})) == []
     assert first_tasks(make_settings({"prior": "gaussian"})) == []
+
+
+def test_the_range_reaches_beyond_the_end_of_separability() -> None:
+    """Where it is near; farther if a curve is shown that ends there, but not to any distance."""
+    noisy = {"prior": "gaussian", "noise": "softmax", "level": 2.0}
+    page = make_settings(noisy)
+    assert "limits" in [task["kind"] for task in first_tasks(page)]
+    end = separability(page.teacher).alpha_s
+    assert 1.15 * end < followed_range(page, {}, {"alpha_s": end})[1] < 1.4 * end
+    ending = make_settings({**noisy, "estimators": ["max-margin"]})
+    for far, high, as_well in ((9.4, 4.0, 12.0), (80.0, 4.0, 4.0)):
+        assert followed_range(page, {}, {"alpha_s": far})[1] == high
+        assert followed_range(ending, {}, {"alpha_s": far})[1] == as_well
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_two_workers_share_a_slow_curve(scale: str) -> None:
+    page = make_settings({"k": 10, "points": 31, "scale": scale})
+    curves = [task for task in tasks_of(page) if task["kind"] == "curve"]
+    assert [task["estimators"] for task in curves] == [
+        "bayes", "square", "cross-entropy", "cross-entropy",
+    ]  # fmt: skip
+    asked = []
+    for task in curves[2:]:
+        half = make_settings({n: task[n] for n in ("low", "high", "scale", "points")})
+        asked += spaced(half, half.points)
+    assert asked == pytest.approx(spaced(page, 31), rel=1e-12)
 
 
 def test_a_simulation_lies_near_the_theory_and_follows_its_seed() -> None:

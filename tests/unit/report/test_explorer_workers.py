@@ -183,6 +183,16 @@ def test_what_nobody_wants_any_more_is_stopped_and_the_next_goes_on(
     assert not theory.answer(key).complete
 
 
+def test_workers_that_wait_for_their_first_question_go_with_the_queue() -> None:
+    queue = TheoryQueue()
+    assert not queue._children
+    queue.prepare()
+    until(lambda: len(queue._children) == 3)
+    waiting = [child.process.pid for child in queue._children.values()]
+    queue.close()
+    assert all(map(gone, waiting))
+
+
 def test_theory_that_takes_too_long_says_so() -> None:
     queue = TheoryQueue(time_limit=0.3)
     try:

@@ -16,7 +16,8 @@ from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer import browser_scripts
 from polyceptron.report.explorer.controls import control_id, settings_of
 from polyceptron.report.explorer.export import python_lines, to_csv
-from polyceptron.report.explorer.page_content import wanted_content
+from polyceptron.report.explorer.layout import POLL
+from polyceptron.report.explorer.page_content import mark_of, wanted_content
 from polyceptron.report.explorer.page_settings import NAMES, PageSettings, make_settings
 from polyceptron.report.explorer.request_guard import TOKEN_FIELD, RequestGuard
 from polyceptron.report.explorer.sessions import Session, Sessions
@@ -83,6 +84,7 @@ def _draw(app: Dash, sessions: Sessions, session_of: Any) -> None:
         Output("simulations-shown", "data"),
         Output("python", "children"),
         Output("poll", "disabled"),
+        Output("poll", "interval"),
         Output("drawn", "data"),
         Input("settings", "data"),
         Input("poll", "n_intervals"),
@@ -94,7 +96,7 @@ def _draw(app: Dash, sessions: Sessions, session_of: Any) -> None:
     def draw(
         held: Any, _ticks: Any, _beats: Any, _changed: Any, token: Any, drawn: Any
     ) -> tuple[Any, ...]:
-        nothing = (no_update,) * 8
+        nothing = (no_update,) * 9
         try:
             session = session_of(token)
             settings, stamp = _held(held)
@@ -107,25 +109,26 @@ def _draw(app: Dash, sessions: Sessions, session_of: Any) -> None:
         content = wanted_content(sessions, session, settings, wait=not by_clock)
         if stamp < session.stamp:
             return nothing
-        before = drawn.get("mark") if isinstance(drawn, dict) else None
-        if content.mark == before and by_clock:
-            return (*nothing[:6], not content.busy, no_update)
+        before = drawn if isinstance(drawn, dict) else {}
+        if content.mark == before.get("mark") and by_clock:
+            return (*nothing[:6], not content.busy, no_update, no_update)
         errors = [html.Div(error, className="trouble") for error in content.errors]
-        stale = content.stale
-        figures = content.figures
-        if content.range not in (None, (settings.low, settings.high)):
+        if content.moved is not None:
             # Beside the outputs, as `sync` and `draw` would be a circle.
-            set_props("followed-range", {"data": {"range": content.range, "stamp": stamp}})
+            ends = (content.moved.low, content.moved.high)
+            set_props("followed-range", {"data": {"range": ends, "stamp": stamp}})
+        stale, figures, seen = content.stale, content.figures, before.get("figures") or {}
+        marks = {
+            name: seen.get(name) if name in stale else mark_of(figures[name]) for name in FIGURES
+        }
         return (
-            *(
-                no_update if name in stale or content.mark == before else figures[name]
-                for name in FIGURES
-            ),
+            *(no_update if marks[name] == seen.get(name) else figures[name] for name in FIGURES),
             [html.Div(content.status), *errors],
             [slot_content(one) for one in content.simulations],
             python_lines(settings, _shown(content.simulations)),
             not content.busy,
-            {"mark": content.mark, "stamp": stamp, "stale": stale},
+            POLL[content.slow],
+            {"mark": content.mark, "stamp": stamp, "stale": stale, "figures": marks},
         )
 
 

@@ -7,6 +7,7 @@ a cache. The theory does the deriving; here is only what to ask it for, and in w
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,7 +28,11 @@ from polyceptron.rows import json_ready
 Row = dict[str, Any]
 Task = dict[str, Any]
 
+GRID = ("low", "high", "scale", "points")
+FOLLOWED = ("transitions", "limits")  # the work that the range of α follows
 CHUNK = 8  # points of a slow curve that are shown at a time
+HALVED = 12  # points from which a slow curve is the work of two
+FAR = 30.0  # the largest α_s that the range of α is stretched to
 
 
 def tolerance(n_classes: int) -> float:
@@ -63,13 +68,13 @@ def coarse_to_fine(count: int) -> Iterator[list[int]]:
 
 
 def tasks_of(settings: PageSettings) -> list[Task]:
-    """Everything the page needs for these settings, quick things first."""
+    """Everything the page needs for these settings: quick things first, then the longest."""
     common = {"model": settings.model, "k": settings.teacher.n_classes, "prior": settings.prior}
     if settings.noisy:
         common |= {"noise": settings.noise, "level": settings.level}
     if settings.correlated:
         common |= {"features": settings.features}
-    grid = {name: getattr(settings, name) for name in ("low", "high", "scale", "points")}
+    grid: Task = {name: getattr(settings, name) for name in GRID}
     if settings.shown in SCORES:
         grid["shown"] = settings.shown
     curves: list[Task] = []
@@ -79,39 +84,62 @@ def tasks_of(settings: PageSettings) -> list[Task]:
             ridge = {"ridge_rule": settings.ridge_rule}
             if settings.ridge_rule == "fixed":
                 ridge["ridge"] = settings.ridge
-        curves.append({"kind": "curve", "estimators": name, **common, **grid, **ridge})
+        curves += _halves({"kind": "curve", "estimators": name, **common, **grid, **ridge})
     others: list[Task] = [{"kind": "transitions", **common}] if settings.finite_prior else []
     others.append({"kind": "landscape", "alpha": settings.alpha, **common, "low": 0, "high": 1000})
     if settings.noisy:
         others.append({"kind": "limits", **common})
-    last = 0 if is_tabled(curves[-1]["estimators"]) else 1
-    tasks = [*curves[: len(curves) - last], *others, *curves[len(curves) - last :]]
+    short = [task for task in curves if is_tabled(task["estimators"])]
+    tasks = [*short, *others, *(task for task in curves if task not in short)]
     if settings.finite_prior and BAYES in settings.estimators:
         tasks.append({"kind": "fold", **common, **grid})
     return tasks
 
 
+def _halves(task: Task) -> list[Task]:
+    """A slow curve as two of half its length, so that two workers share it."""
+    if not is_slow(task) or task["estimators"] == BAYES or task["points"] < HALVED:
+        return [task]
+    alphas = spaced(make_settings({n: task[n] for n in GRID}), task["points"])
+    middle = len(alphas) // 2
+    return [
+        {**task, "low": half[0], "high": half[-1], "points": len(half)}
+        for half in (alphas[:middle], alphas[middle:])
+    ]
+
+
 def first_tasks(settings: PageSettings) -> list[Task]:
-    """What to compute before the range is known: the transitions, and what they do not hold up."""
-    if settings.range_rule != "follow" or not settings.finite_prior:
+    """What to compute before the range is known: what it follows, and what need not wait for it."""
+    if settings.range_rule != "follow":
         return []
     tasks = tasks_of(settings)
-    found = next(task for task in tasks if task["kind"] == "transitions")
+    found = [task for task in tasks if task["kind"] in FOLLOWED]
+    if not found:
+        return []
     rest = [task for task in tasks if task["kind"] == "landscape"]
-    if is_slow(found):
+    if any(is_slow(task) for task in found):
         rest += [task for task in tasks if not is_slow(task)]
-    return [found, *rest]
+    return [*found, *rest]
 
 
-def followed_range(found: Mapping[str, Any]) -> tuple[float, float]:
-    """A range of α with both transitions in sight: up to 1.4 α_algo, in halves.
+def followed_range(
+    settings: PageSettings, transitions: Mapping[str, Any], limits: Mapping[str, Any]
+) -> tuple[float, float]:
+    """A range of α with both transitions in sight, up to 1.4 α_algo, and with α_s, in halves.
 
-    >>> followed_range({"alpha_algo": 2.8855})
+    For a curve that ends at α_s the range is stretched far to have it in sight, else a little.
+
+    >>> followed_range(PageSettings(), {"alpha_algo": 2.8855}, {})
     (0.1, 4.0)
+    >>> followed_range(PageSettings(), {}, {"alpha_s": 4.264})
+    (0.1, 5.5)
     """
-    if found.get("alpha_algo") is None:
-        return PageSettings.low, PageSettings.high
-    return PageSettings.low, max(1.0, round(2.8 * found["alpha_algo"]) / 2)
+    algo, separable = transitions.get("alpha_algo"), limits.get("alpha_s") or math.inf
+    high = PageSettings.high if algo is None else max(1.0, round(2.8 * algo) / 2)
+    ends = any(name != BAYES and not takes_ridge(name) for name in settings.estimators)
+    if separable <= (FAR if ends else 2 * high):
+        high = max(high, math.ceil(2.5 * separable) / 2)
+    return PageSettings.low, high
 
 
 def key_of(task: Task) -> str:

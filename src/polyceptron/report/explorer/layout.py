@@ -23,7 +23,7 @@ from polyceptron.report.explorer.request_guard import TOKEN_FIELD
 from polyceptron.report.explorer.simulation_card import GIGABYTES, simulation_card
 from polyceptron.report.explorer.theory_queue import TIME_LIMIT
 
-POLL = 250  # milliseconds between two looks at running work
+POLL = {True: 700, False: 250}  # milliseconds between two looks at work, by whether it is slow
 HEARTBEAT = 30_000  # and between two signs of life
 HEIGHTS = {"learning": "460px", "order": "380px", "landscape": "380px"}
 
@@ -51,7 +51,7 @@ def page(
             dcc.Store(id="simulations-changed", data=0),
             dcc.Store(id="png-done"),
             dcc.Store(id="page-tidied"),
-            dcc.Interval(id="poll", interval=POLL, disabled=True),
+            dcc.Interval(id="poll", interval=POLL[False], disabled=True),
             dcc.Interval(id="heartbeat", interval=HEARTBEAT),
             dcc.Download(id="download"),
             html.A("Skip to the settings", href="#settings-fold", className="skip"),

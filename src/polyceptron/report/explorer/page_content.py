@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from hashlib import sha1
 from typing import Any
 
 from dash import html
 
 from polyceptron.report.explorer.choices import BAYES
 from polyceptron.report.explorer.curve_tasks import (
+    FOLLOWED,
     Task,
     first_tasks,
     followed_range,
@@ -17,12 +20,13 @@ from polyceptron.report.explorer.curve_tasks import (
     with_fold,
 )
 from polyceptron.report.explorer.figures import (
+    Figure,
     landscape_figure,
     learning_figure,
     order_figure,
     phase_words,
 )
-from polyceptron.report.explorer.page_settings import PageSettings
+from polyceptron.report.explorer.page_settings import PageSettings, make_settings
 from polyceptron.report.explorer.sessions import Session, Sessions
 from polyceptron.report.explorer.settings_link import to_query
 from polyceptron.report.explorer.simulations import Simulation
@@ -47,24 +51,35 @@ class PageContent:
         self.fold: list[dict[str, Any]] = []
         self.pending: list[str] = []
         self.errors: list[str] = []
-        marks = []
+        self._missing: set[str] = set()
+        self._quick = False
+        marks: list[str] = []
+        points: dict[str, tuple[int, int, bool]] = {}
         for task in tasks:
-            key = key_of(task)
-            answer = theory.answer(key)
-            name = task.get("estimators")
-            words = str(LABELS.get(name, name) if name else KINDS.get(task["kind"], task["kind"]))
+            key, kind = key_of(task), task["kind"]
+            answer, name = theory.answer(key), task.get("estimators", "")
+            words = str(LABELS.get(name, name) if name else KINDS.get(kind, kind))
             marks.append(f"{key}{answer.done}{answer.complete}")
+            done, total, missing = points.get(words, (0, 0, False))
+            points[words] = (
+                done + answer.done, total + task.get("points", 1), missing or not answer.complete
+            )  # fmt: skip
             if not answer.complete:
-                part = f" {answer.done} of {answer.total}" if answer.total > 1 else ""
-                self.pending.append(words + part)
-            if answer.error:
+                self._missing.add(kind)
+                self._quick |= not is_slow(task)
+            if answer.error and f"{words}: {answer.error}" not in self.errors:
                 self.errors.append(f"{words}: {answer.error}")
             if answer.result is None:
                 continue
-            if task["kind"] == "curve":
-                self.curves[task["estimators"]] = answer.result
+            if kind == "curve":
+                self.curves[name] = [*self.curves.get(name, []), *answer.result]
             else:
-                setattr(self, task["kind"], answer.result)
+                setattr(self, kind, answer.result)
+        self.pending = [
+            words + (f" {done} of {total}" if done else "")
+            for words, (done, total, missing) in points.items()
+            if missing
+        ]
         self._marks = [to_query(settings), *marks]
         self.curves = {n: self.curves[n] for n in settings.estimators if n in self.curves}
         if BAYES in self.curves:
@@ -83,22 +98,43 @@ class PageContent:
     @property
     def busy(self) -> bool:
         """Whether there is more to come."""
-        return bool(self.pending) or any(one.going_on for one in self.simulations if one)
+        return bool(self.pending or self.moved) or any(
+            one.going_on for one in self.simulations if one
+        )
+
+    @property
+    def slow(self) -> bool:
+        """Whether all that is missing takes seconds, so that fewer and larger steps are better.
+
+        Each costs the browser a tenth of a second, on the cores that compute.
+        """
+        return not (self._quick or self.finding_range or self.moved)
 
     @property
     def stale(self) -> list[str]:
         """The figures for which there is nothing yet: what stands there is of other settings."""
-        missing = [] if self.curves or not self.pending else ["learning", "order"]
+        missing = [] if self.curves or not (self.pending or self.moved) else ["learning", "order"]
         return missing + (["landscape"] if self.pending and self.landscape is None else [])
 
     @property
-    def range(self) -> tuple[float, float] | None:
-        """The range of α that the page should show, where it follows the transitions."""
-        if self.settings.range_rule != "follow" or "transitions" in self.pending:
+    def finding_range(self) -> bool:
+        """Whether the range of α waits for what it follows."""
+        return self.settings.range_rule == "follow" and bool(self._missing & {*FOLLOWED})
+
+    @property
+    def moved(self) -> PageSettings | None:
+        """The settings with the range of α that the page should show instead, if another."""
+        settings = self.settings
+        if settings.range_rule != "follow" or self.finding_range:
             return None
-        if self.settings.finite_prior and self.transitions is None:
-            return None  # they could not be computed: leave the range
-        return followed_range(self.transitions or {})
+        if (settings.finite_prior and self.transitions is None) or (
+            settings.noisy and self.limits is None
+        ):
+            return None  # it could not be computed: leave the range
+        low, high = followed_range(settings, self.transitions or {}, self.limits or {})
+        if (low, high) == (settings.low, settings.high):
+            return None
+        return make_settings({**settings.as_dict(), "low": low, "high": high})
 
     @property
     def simulated(self) -> list[Simulated]:
@@ -110,7 +146,7 @@ class PageContent:
         ]
 
     @property
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, Figure]:
         """The three figures, by the ids of their graphs."""
         settings, phase = self.settings, phase_words(self.settings, self.transitions)
         return {
@@ -130,14 +166,19 @@ class PageContent:
     @property
     def status(self) -> Any:
         """One line: at work on what, or ready."""
-        if self.pending:
-            words = "Computing: " + ", ".join(self.pending) + " …"
+        if self.pending or self.moved:
+            words = f"Computing: {', '.join(self.pending) or 'curves'} …"
             return [html.Span(className="spinner"), words]
         phase = phase_words(self.settings, self.transitions)
         words = f"Ready. At α = {self.settings.alpha:.4g}: {phase}." if phase else "Ready."
         if self.limits is not None:
             words += f" Labels can be separated up to α_s = {self.limits['alpha_s']:.4g}."
         return words
+
+
+def mark_of(figure: Figure) -> str:
+    """A short string that changes with the figure, so that none is drawn twice."""
+    return sha1(json.dumps(figure, sort_keys=True).encode(), usedforsecurity=False).hexdigest()
 
 
 def kept_content(sessions: Sessions, settings: PageSettings) -> PageContent:
@@ -152,18 +193,17 @@ def wanted_content(
 
     Where the range of α follows the transitions, the curves are asked for when that is known.
     """
-    theory = sessions.theory
-    first = first_tasks(settings)
-    if first:
-        _ask(theory, session, first, wait)
-        content = PageContent(theory, settings, first)
-        known = "transitions" not in content.pending
-        if not known or content.range not in (None, (settings.low, settings.high)):
-            content.simulations = list(session.simulations.slots)
-            return content
-    tasks = tasks_of(settings)
-    _ask(theory, session, tasks, wait)
+    theory, tasks = sessions.theory, first_tasks(settings)
     content = PageContent(theory, settings, tasks)
+    if content.finding_range:
+        _ask(theory, session, tasks, wait)
+        content = PageContent(theory, settings, tasks)
+    if content.moved is not None:  # the page asks for it in a moment: begin now
+        theory.request(session.name, tasks_of(content.moved))
+    elif not content.finding_range:
+        tasks = tasks_of(settings)
+        _ask(theory, session, tasks, wait)
+        content = PageContent(theory, settings, tasks)
     content.simulations = list(session.simulations.slots)
     return content
 

@@ -41,7 +41,7 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
 
     from polyceptron.report.explorer import callbacks
     from polyceptron.report.explorer.layout import page
-    from polyceptron.report.explorer.page_content import kept_content
+    from polyceptron.report.explorer.page_content import kept_content, mark_of
     from polyceptron.report.explorer.page_settings import PageSettings
     from polyceptron.report.explorer.request_guard import RequestGuard
 
@@ -66,9 +66,11 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
         content = kept_content(sessions, settings)
         if not content.curves:
             return page(token, key, settings, {}, None)
-        figures = {**content.figures, "preview": sessions.preview(content.curves)}
-        drawn = {"mark": content.mark, "stamp": 0, "stale": content.stale}
-        return page(token, key, settings, figures, drawn)
+        figures = content.figures
+        marks = {name: mark_of(figure) for name, figure in figures.items()}
+        drawn = {"mark": content.mark, "stamp": 0, "stale": content.stale, "figures": marks}
+        picture = sessions.preview(content.curves)
+        return page(token, key, settings, {**figures, "preview": picture}, drawn)
 
     app.layout = layout
     callbacks.register(app, sessions, guard)
@@ -120,6 +122,7 @@ def serve(
             host, here.getsockname()[1], app.server, threaded=True, request_handler=Handler,
             fd=here.fileno(),
         )  # fmt: skip
+        sessions.theory.prepare()
         ready()
         server.serve_forever()
     finally:

@@ -151,18 +151,18 @@ def _start_simulations(sessions: Sessions, session: Session, link: Link) -> str:
 def _ranged(
     settings: PageSettings, touched: set[str], followed: Any, session: Session
 ) -> PageSettings:
-    """The range of α as somebody has just set it, or as the transitions ask."""
+    """The range of α as somebody has just set it, or as what it follows asks."""
     if touched & {control_id("low"), control_id("high")}:
         return replace(settings, range_rule="set")
     if settings.range_rule != "follow":
         return settings
-    if not settings.finite_prior:
-        low, high = followed_range({})
+    if not (settings.finite_prior or settings.noisy):
+        low, high = followed_range(settings, {}, {})
         return make_settings({**settings.as_dict(), "low": low, "high": high})
     if touched != {"followed-range"}:
         return settings
     if not isinstance(followed, dict) or followed.get("stamp") != session.stamp:
-        return settings  # the transitions of another problem
+        return settings  # that of another problem
     ends = followed.get("range")
     if not isinstance(ends, list) or len(ends) != 2:
         raise InvalidInput("a range of α has two ends")

@@ -50,7 +50,7 @@ class TheoryQueue:
             False: OrderedDict(),
             True: OrderedDict(),
         }
-        self._closed = False
+        self._closed = self._prepared = False
         self._running: set[str] = set()
         self._children: dict[int, WorkerProcess] = {}
         self._threads = [
@@ -58,6 +58,12 @@ class TheoryQueue:
         ]
         for thread in self._threads:
             thread.start()
+
+    def prepare(self) -> None:
+        """Start the workers that have nothing to do yet, so that no question waits for them."""
+        with self._changed:
+            self._prepared = True
+            self._changed.notify_all()
 
     def request(self, page: str, tasks: Iterable[Task]) -> list[str]:
         """Replace what `page` wants; returns the keys of the tasks."""
@@ -120,11 +126,19 @@ class TheoryQueue:
 
     def _serve(self, lane: int) -> None:
         queue = self._waiting[lane > 0]
+
+        def has_work() -> bool:
+            alive = lane in self._children
+            return bool(self._closed or queue.keys() - self._running or self._prepared > alive)
+
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or queue.keys() - self._running)
+                self._changed.wait_for(has_work)
                 if self._closed:
                     return
+                if not queue.keys() - self._running:
+                    self._child(lane)
+                    continue
                 key = next(key for key in queue if key not in self._running)
                 task = queue[key]
                 self._running.add(key)
@@ -148,6 +162,7 @@ class TheoryQueue:
             spent = time.monotonic() - start
             if self._closed or (spent > PATIENCE and not self._is_wanted(key)):
                 child.kill()
+                del self._children[lane]  # the next one starts at once, if they do here
                 return
             if spent > self.time_limit:
                 child.kill()
