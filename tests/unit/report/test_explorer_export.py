@@ -27,7 +27,7 @@ from polyceptron.report.explorer.page_settings import PageSettings, make_setting
 from polyceptron.report.explorer.settings_link import from_query, to_query
 from polyceptron.report.explorer.simulation_runs import simulate
 from polyceptron.report.explorer.small_pictures import spectrum_picture
-from polyceptron.report.explorer.traces import Simulated
+from polyceptron.report.explorer.traces import Simulated, without
 
 
 def answers(page: PageSettings) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Any]]:
@@ -277,6 +277,56 @@ def test_scores_are_computed_when_they_are_shown_and_drawn_where_they_are_known(
     for alpha, loss in zip(trace["x"], trace["y"], strict=True):
         found = pc.calibration(page.teacher, pc.ERM("cross-entropy", page.ridge), alpha)
         assert loss == pytest.approx(found.test_loss, rel=1e-3)
+
+
+def test_simulations_have_symbols_for_scores_in_the_figure_and_in_what_is_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {
+        "k": 2, "prior": "gaussian", "estimators": "cross-entropy", "points": 2, "low": 1.0,
+        "places": 2, "dimension": 150, "runs": 2, "shown": "test-loss",
+    }  # fmt: skip
+    page = make_settings(asked)
+    runs = [make_settings({**asked, "simulation": name}) for name in ("cross-entropy", "amp")]
+    rows = [[message["row"] for message in simulate(one)] for one in runs]
+    simulated = [
+        Simulated(one, some, i) for i, (one, some) in enumerate(zip(runs, rows, strict=True))
+    ]
+    curves, _ = answers(page)
+    theory, *measured = order_figure(page, curves, None, simulated)["data"]
+    assert [one["mode"] for one in measured] == ["markers"] * 2
+    for loss, at, spread in zip(
+        measured[0]["y"], theory["y"], measured[0]["error_y"]["array"], strict=True
+    ):
+        assert loss == pytest.approx(at, abs=0.1)
+        assert 0 < spread < 0.1
+    assert measured[0]["marker"]["symbol"] != measured[1]["marker"]["symbol"]
+    table = pd.read_csv(io.StringIO(to_csv([*rows[0], *curves["cross-entropy"]])))
+    assert table["test_loss"].notna().all()
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, Any] = {"__name__": "lines"}
+    exec(compile(python_lines(page, runs), "lines.py", "exec"), scope)
+    again = [row["test_loss"] for row in scope["simulations"]["cross-entropy 1"]]
+    assert again == [row["test_loss"] for row in rows[0]]
+    drawn = [text.get_text() for text in scope["ax"].get_legend().get_texts()]
+    assert drawn == ["cross-entropy", "cross-entropy 1", "amp 2"]
+    assert [len(ax.containers) for ax in scope["axes"][0]] == [2, 2]
+    assert without(page, curves, simulated) == ""
+
+
+def test_the_page_says_who_has_nothing_of_what_is_shown() -> None:
+    page = make_settings({"shown": "test-loss", "dimension": 50})
+    row = {"alpha": 1.0, "generalisation_error": 0.5, "m": 0.5, "q": 0.5}
+    curves = {"max-margin": [row], "cross-entropy": [{**row, "test_loss": 1.0}]}
+    before = Simulated(make_settings({"dimension": 50}), [row], 0)
+    hard = Simulated(make_settings({**page.as_dict(), "simulation": "max-margin"}), [row], 1)
+    assert without(page, curves, [before, hard]) == (
+        "No test loss of max-margin, max-margin, d = 50 (no probabilities). "
+        "No test loss of AMP, d = 50 (started while another was shown: add again)."
+    )
+    fits = make_settings({"shown": "variance"})
+    assert without(fits, {}, [hard]) == "No variance V of max-margin, d = 50."
+    assert without(make_settings({}), curves, [before]) == ""
 
 
 def test_random_features_hide_a_share_that_acts_as_noise() -> None:

@@ -81,6 +81,7 @@ def _draw(app: Dash, sessions: Sessions, session_of: Any) -> None:
         Output("order", "figure"),
         Output("landscape", "figure"),
         Output("status", "children"),
+        Output("shown-note", "children"),
         Output("simulations-shown", "data"),
         Output("python", "children"),
         Output("poll", "disabled"),
@@ -96,7 +97,7 @@ def _draw(app: Dash, sessions: Sessions, session_of: Any) -> None:
     def draw(
         held: Any, _ticks: Any, _beats: Any, _changed: Any, token: Any, drawn: Any
     ) -> tuple[Any, ...]:
-        nothing = (no_update,) * 9
+        nothing = (no_update,) * 10
         try:
             session = session_of(token)
             settings, stamp = _held(held)
@@ -111,7 +112,7 @@ def _draw(app: Dash, sessions: Sessions, session_of: Any) -> None:
             return nothing
         before = drawn if isinstance(drawn, dict) else {}
         if content.mark == before.get("mark") and by_clock:
-            return (*nothing[:6], not content.busy, no_update, no_update)
+            return (*nothing[:7], not content.busy, no_update, no_update)
         errors = [html.Div(error, className="trouble") for error in content.errors]
         if content.moved is not None:
             # Beside the outputs, as `sync` and `draw` would be a circle.
@@ -124,6 +125,7 @@ def _draw(app: Dash, sessions: Sessions, session_of: Any) -> None:
         return (
             *(no_update if marks[name] == seen.get(name) else figures[name] for name in FIGURES),
             [html.Div(content.status), *errors],
+            content.note,
             [slot_content(one) for one in content.simulations],
             python_lines(settings, _shown(content.simulations)),
             not content.busy,

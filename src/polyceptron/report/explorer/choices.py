@@ -52,6 +52,11 @@ WORDS: dict[str, dict[str, str]] = {
     "simulation": dict.fromkeys(SIMULATIONS, ""),
 }
 SCORES = ("test-loss", "calibration")  # of those shown: what takes longer
+# The columns of those that stand in a row.
+COLUMNS = {
+    "variance": "V", "training-error": "training_error", "training-loss": "training_loss",
+    "test-loss": "test_loss", "calibration": "calibration_error",
+}  # fmt: skip
 CHOICES: dict[str, tuple[str, ...]] = {
     setting: tuple(words) for setting, words in WORDS.items() if setting != "estimators"
 }

@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 
 from polyceptron.model import takes_ridge
-from polyceptron.report.explorer.choices import AMP, BAYES, NO_NOISE, SPECTRA, words_for
+from polyceptron.report.explorer.choices import (
+    AMP,
+    BAYES,
+    COLUMNS,
+    NO_NOISE,
+    SCORES,
+    SPECTRA,
+    words_for,
+)
 from polyceptron.report.explorer.controls import level_words
 from polyceptron.report.explorer.curve_tasks import Row, fold_tolerance, tolerance
 from polyceptron.report.explorer.page_settings import PageSettings
+from polyceptron.report.explorer.simulation_runs import tested
 from polyceptron.rows import frame
 
 _DRAW = """
 curves = pd.concat(tables)
-figure, ax = plt.subplots()
+size = (6.4 * len(columns), 4.8)
+figure, axes = plt.subplots(1, len(columns), squeeze=False, figsize=size)
 parts = [column for column in ("estimator", "branch") if column in curves]
-for names, rows in curves.groupby(parts, dropna=False):
-    if "informed" not in names:
-        rows = rows.sort_values("alpha")
-        label = " ".join(filter(pd.notna, names))
-        ax.plot(rows["alpha"], rows["generalisation_error"], label=label)
-for name, rows in simulations.items():
-    errors = pd.DataFrame(rows).groupby("alpha")["generalisation_error"]
-    ax.errorbar(errors.mean().index, errors.mean(), errors.sem(), fmt="o", label=name)
+for ax, column in zip(axes[0], columns):
+    known = curves.dropna(subset=[column]) if column in curves else curves[:0]
+    for names, rows in known.groupby(parts, dropna=False):
+        if "informed" not in names:
+            rows = rows.sort_values("alpha")
+            label = " ".join(filter(pd.notna, names))
+            ax.plot(rows["alpha"], rows[column], label=label)
+    for name, rows in simulations.items():
+        found = pd.DataFrame(rows).reindex(columns=["alpha", column]).dropna()
+        found = found.groupby("alpha")[column]
+        if len(found):
+            ax.errorbar(found.mean().index, found.mean(), found.sem(), fmt="o", label=name)
+ax = axes[0, 0]
 """
 
 
@@ -52,35 +68,36 @@ def python_lines(settings: PageSettings, simulations: Sequence[PageSettings] = (
     """
     k = settings.teacher.n_classes
     folded = settings.finite_prior and BAYES in settings.estimators
+    columns = ["generalisation_error"]
+    if settings.shown in COLUMNS:
+        columns.append(COLUMNS[settings.shown])
     lines = [
         "import matplotlib.pyplot as plt",
         "import numpy as np",
         "import pandas as pd",
         "",
         "import polyceptron as pc",
-        *sorted(_imports(folded, settings.noisy, simulations)),
+        *sorted(_imports(settings, folded, simulations)),
         "",
         f"teacher = {_teacher(settings)}",
         f"alpha = {_alpha(settings, settings.points)}",
+        f"columns = {json.dumps(columns)}  # what is drawn",
         "tables = []",
     ]
     for name in settings.estimators:
         if folded and name == BAYES:  # close together where the curve turns back
             parts = f"(np.setdiff1d(alpha, fold), {tolerance(k)}), (fold, {fold_tolerance(k)})"
+            every = 'branch="all", tol=tol'
             lines += [
                 "fold = fold_grid(teacher, alpha)",
                 f"for some, tol in ({parts}):",
                 "    if len(some):",
-                "        part = pc.learning_curve(teacher, pc.BayesOptimal(), some, "
-                'branch="all", tol=tol)',
-                "        tables.append(part.frame)",
+                f"        part = {_curve(settings, name, 'some', every)}",
+                "        tables.append(part)",
             ]
         else:
-            lines += [
-                f"part = pc.learning_curve(teacher, {_estimator(settings, name)}, alpha, "
-                f"tol={tolerance(k)})",
-                "tables.append(part.frame)",
-            ]
+            asked = f"tol={tolerance(k)}"
+            lines.append(f"tables.append({_curve(settings, name, 'alpha', asked)})")
     lines.append("simulations = {}")
     for number, simulation in enumerate(simulations, start=1):
         lines += ["", *_simulation(simulation, f"{simulation.simulation} {number}")]
@@ -101,13 +118,23 @@ def python_lines(settings: PageSettings, simulations: Sequence[PageSettings] = (
             "    if value is not None:",
             '        ax.axvline(value, color="grey", linestyle="--")',
         ]
-    return "\n".join([*lines, *_axes(settings)]) + "\n"
+    return "\n".join([*lines, *_axes(settings, columns)]) + "\n"
 
 
-def _imports(folded: bool, noisy: bool, simulations: Sequence[PageSettings]) -> set[str]:
+def _curve(settings: PageSettings, name: str, alphas: str, asked: str) -> str:
+    """The table of one curve; only the theory's own rows have the scores of probabilities."""
+    what = f"teacher, {_estimator(settings, name)}, {alphas}, {asked}"
+    if settings.shown in SCORES:
+        return f"pd.DataFrame(curve_rows({what}, scores=True))"
+    return f"pc.learning_curve({what}).frame"
+
+
+def _imports(settings: PageSettings, folded: bool, simulations: Sequence[PageSettings]) -> set[str]:
     needed = {"from polyceptron.theory.curve_grid import fold_grid"} if folded else set()
-    if noisy:
+    if settings.noisy:
         needed.add("from polyceptron.theory.generalisation import error_floor")
+    if settings.shown in SCORES:
+        needed.add("from polyceptron.theory import curve_rows")
     for one in simulations:
         kind = "amp" if one.simulation == AMP else "erm"
         needed.add(f"from polyceptron.experiments.simulate_{kind} import run_{kind}")
@@ -116,11 +143,15 @@ def _imports(folded: bool, noisy: bool, simulations: Sequence[PageSettings]) -> 
     return needed
 
 
-def _axes(settings: PageSettings) -> list[str]:
+def _axes(settings: PageSettings, columns: Sequence[str]) -> list[str]:
+    other = f'axes[0, -1].set_ylabel("{words_for("shown", settings.shown)}")'
     return [
-        f'ax.set(xlim=({settings.low!r}, {settings.high!r}), xscale="{settings.scale}", '
+        "for one in axes[0]:",
+        f'    one.set(xlim=({settings.low!r}, {settings.high!r}), xscale="{settings.scale}", '
         f'yscale="{settings.error_scale}")',
-        'ax.set(xlabel="sample complexity α = n/d", ylabel="generalisation error")',
+        '    one.set(xlabel="sample complexity α = n/d")',
+        *([other] if len(columns) > 1 else []),
+        'ax.set_ylabel("generalisation error")',
         f'ax.set_title("{caption(settings)}")',
         "ax.legend()",
         'figure.savefig("curves.png", dpi=200)',
@@ -164,21 +195,23 @@ def _simulation(settings: PageSettings, name: str) -> list[str]:
         f'simulations["{name}"] = rows = []',
         f"for i, a in enumerate({_alpha(settings, settings.places)}):",
     ]
+    asked = f", test_samples={tests}" if (tests := tested(settings)) else ""
     if method == AMP:
         return [
             *lines,
             f"    for j in range({settings.runs}):",
-            f"        rows.append(run_amp(teacher, float(a), {settings.dimension}, {seed}))",
+            f"        seed = {seed}",
+            f"        rows.append(run_amp(teacher, float(a), {settings.dimension}, seed{asked}))",
         ]
     ridge = repr(settings.ridge) if takes_ridge(method) else "0.0"
     if takes_ridge(method) and settings.ridge_rule == "optimal":
-        asked = tolerance(settings.teacher.n_classes)
-        ridge = f'optimal_ridge(teacher, "{method}", float(a), {asked})'
+        within = tolerance(settings.teacher.n_classes)
+        ridge = f'optimal_ridge(teacher, "{method}", float(a), {within})'
     return [
         *lines,
         f"    ridge = {ridge}",
         f"    for j in range({settings.runs}):",
         f"        seed = {seed}",
         f'        rows += run_erm(teacher, "{method}", [ridge], float(a), '
-        f"{settings.dimension}, seed)",
+        f"{settings.dimension}, seed{asked})",
     ]

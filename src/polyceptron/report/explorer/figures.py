@@ -85,7 +85,7 @@ def order_figure(
         else:
             rows = derived(one.rows, state.shown)
             if any(row["shown"] is not None for row in rows):
-                traces.append(symbols(Simulated(one.state, rows, 0), "shown"))
+                traces.append(symbols(Simulated(one.state, rows, one.number), "shown"))
     title = "q (solid), m (dash-dotted)" if both else words_for("shown", state.shown)
     y = _cut(_vertical(title, state), traces)
     return _figure(Panel(tuple(traces), Axis(ALPHA, state.scale), y), state)

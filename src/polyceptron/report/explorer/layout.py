@@ -131,7 +131,13 @@ def _rest(settings: PageSettings, key: str | None, figures: Mapping[str, Any]) -
     return [
         html.Div(
             [
-                html.Div([order, radio(settings, "shown", "Show")]),
+                html.Div(
+                    [
+                        order,
+                        radio(settings, "shown", "Show"),
+                        html.Div(id="shown-note", className="hint", role="status"),
+                    ]
+                ),
                 html.Div([landscape, slider(settings, "alpha", "Chosen α")]),
             ],
             className="two",

@@ -31,7 +31,7 @@ from polyceptron.report.explorer.sessions import Session, Sessions
 from polyceptron.report.explorer.settings_link import to_query
 from polyceptron.report.explorer.simulations import Simulation
 from polyceptron.report.explorer.theory_queue import TheoryQueue
-from polyceptron.report.explorer.traces import Simulated
+from polyceptron.report.explorer.traces import Simulated, without
 from polyceptron.report.style import LABELS
 
 KINDS = {"limits": "floor and separability"}
@@ -156,6 +156,11 @@ class PageContent:
             "order": order_figure(settings, self.curves, self.transitions, self.simulated),
             "landscape": landscape_figure(settings, self.landscape, phase),
         }
+
+    @property
+    def note(self) -> str:
+        """What the figure of the quantity shown cannot have."""
+        return without(self.settings, self.curves, self.simulated)
 
     @property
     def rows(self) -> list[dict[str, Any]]:

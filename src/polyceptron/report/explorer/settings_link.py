@@ -20,6 +20,7 @@ RUN = "run"
 SIMULATED = (  # the settings that a simulation depends on
     "simulation", "model", "k", "prior", "noise", "level", "features", "ridge", "ridge_rule", "low",
     "high", "scale", "alpha", "dimension", "places", "runs", "seed",
+    "shown",
 )  # fmt: skip
 
 

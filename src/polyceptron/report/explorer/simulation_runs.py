@@ -9,7 +9,7 @@ from typing import Any
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.instance_averages import Average
 from polyceptron.model import takes_ridge
-from polyceptron.report.explorer.choices import AMP
+from polyceptron.report.explorer.choices import AMP, SCORES
 from polyceptron.report.explorer.curve_tasks import Row, spaced, tolerance
 from polyceptron.report.explorer.page_settings import PageSettings
 from polyceptron.rows import json_ready
@@ -17,6 +17,7 @@ from polyceptron.rows import json_ready
 MAX_ENTRIES = 12_000_000  # numbers in the data or in a d × d matrix: 96 MB, 0.45 GB in all
 MAX_INSTANCES = 200
 MAX_KEPT = 12  # simulations of one page
+TEST_SAMPLES = 10_000
 
 
 def check_simulation(settings: PageSettings) -> None:
@@ -46,16 +47,26 @@ def simulate(settings: PageSettings) -> Iterator[dict[str, Any]]:
     from polyceptron.experiments.simulate_erm import run_erm
 
     teacher, method = settings.teacher, settings.simulation
-    total = settings.places * settings.runs
+    total, tests = settings.places * settings.runs, tested(settings)
     for i, alpha in enumerate(spaced(settings, settings.places)):
         ridge = simulated_ridge(settings, alpha)
         for j in range(settings.runs):
             seed = settings.seed + i * settings.runs + j
             if method == AMP:
-                row = run_amp(teacher, alpha, settings.dimension, seed)
+                row = run_amp(teacher, alpha, settings.dimension, seed, test_samples=tests)
             else:
-                (row,) = run_erm(teacher, method, [ridge], alpha, settings.dimension, seed)
+                (row,) = run_erm(
+                    teacher, method, [ridge], alpha, settings.dimension, seed, test_samples=tests
+                )
             yield {"row": json_ready(row), "done": i * settings.runs + j + 1, "total": total}
+
+
+def tested(settings: PageSettings) -> int | None:
+    """How many new samples a run is tried on: some if scores of probabilities are to be shown.
+
+    Otherwise its error is exact, from the weights.
+    """
+    return TEST_SAMPLES if settings.shown in SCORES else None
 
 
 def simulated_ridge(settings: PageSettings, alpha: float) -> float:

@@ -9,25 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from polyceptron.report.explorer.choices import COLUMNS, SCORES, words_for
 from polyceptron.report.explorer.curve_tasks import Row
 from polyceptron.report.explorer.page_settings import PageSettings
-from polyceptron.report.explorer.simulation_runs import averages
+from polyceptron.report.explorer.simulation_runs import TEST_SAMPLES, averages, tested
 from polyceptron.report.pictures.parts import Trace, numbers
 from polyceptron.report.style import MARKERS, colours_of, label_of
 
-COLUMNS = {
-    "variance": "V", "training-error": "training_error", "training-loss": "training_loss",
-    "test-loss": "test_loss", "calibration": "calibration_error",
-}  # fmt: skip
 JUMPS = ("m", "q", "V", "generalisation_error")
 BETWEEN = "between computed points"
+CHANCE = 0.015  # a calibration error of 0, counted in 15 bins on TEST_SAMPLES samples, at most
 
 
 class Simulated:
     """Rows of one simulation with the name and the colour under which they are drawn."""
 
     def __init__(self, state: PageSettings, rows: Sequence[Row], number: int) -> None:
-        self.state, self.rows = state, list(rows)
+        self.state, self.rows, self.number = state, list(rows), number
         self.label = f"{label_of(state.simulation)}, d = {state.dimension}"
         self.colour = colours_of([state.simulation])[state.simulation]
         self.symbol = MARKERS[number % len(MARKERS)]
@@ -110,6 +108,26 @@ def derived(rows: Sequence[Row], shown: str) -> list[Row]:
         return row.get(COLUMNS[shown])
 
     return [{**row, "shown": value(row)} for row in rows]
+
+
+def without(
+    state: PageSettings, curves: Mapping[str, Sequence[Row]], simulations: Sequence[Simulated]
+) -> str:
+    """Who has nothing of what is shown, and why; for simulations how far chance reaches."""
+    shown, lacking = state.shown, dict[str, list[str]]()
+    known = [(label_of(name), rows, True) for name, rows in curves.items()]
+    known += [(one.label, one.rows, tested(one.state) is not None) for one in simulations]
+    for label, rows, scored in known:
+        if shown != "overlaps" and all(row["shown"] is None for row in derived(rows, shown)):
+            why = "no probabilities" if scored else "started while another was shown: add again"
+            lacking.setdefault(f" ({why})" * (shown in SCORES), []).append(label)
+    words = [
+        f"No {words_for('shown', shown)} of {', '.join(dict.fromkeys(labels))}{why}."
+        for why, labels in lacking.items()
+    ]
+    if any(scored for _, _, scored in known[len(curves) :]) and shown == "calibration":
+        words.append(f"Symbols: {TEST_SAMPLES:,} new samples, of which chance may make {CHANCE}.")
+    return " ".join(words)
 
 
 def line(
