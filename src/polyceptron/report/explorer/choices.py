@@ -36,7 +36,7 @@ WORDS: dict[str, dict[str, str]] = {
     "features": {kind: name.replace(",", ", ") for kind, name in SPECTRA.items()},
     "estimators": dict.fromkeys(ESTIMATORS, ""),
     "ridge_rule": {"fixed": "the slider's", "optimal": "optimal at each α"},
-    "range_rule": {"follow": "follows the transitions", "set": "as set here"},
+    "range_rule": {"follow": "follows transitions and α_s", "set": "as set here"},
     "scale": {"linear": "linear", "log": "logarithmic"},
     "error_scale": {"linear": "linear", "log": "logarithmic"},
     "shown": {

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model import AnyTeacher, takes_ridge
+from polyceptron.model import AnyTeacher, BayesOptimal, takes_ridge
 from polyceptron.report.explorer.choices import (
     BAYES,
     SCORES,
@@ -229,8 +229,11 @@ def _fold(settings: PageSettings) -> Iterator[dict[str, Any]]:
     teacher = settings.teacher
     near = fold_grid(teacher, spaced(settings, settings.points))
     tol = fold_tolerance(teacher.n_classes)
+    scores = settings.shown in SCORES and teacher.n_classes <= 3
     rows = (
-        curve_rows(teacher, settings.estimator(BAYES), near, branch="all", tol=tol) if near else []
+        curve_rows(teacher, BayesOptimal(), near, branch="all", tol=tol, scores=scores)
+        if near
+        else []
     )
     yield _part(rows, 1, 1)
 

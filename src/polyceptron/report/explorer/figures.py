@@ -55,8 +55,10 @@ def learning_figure(
         if state.low <= limits["alpha_s"] <= state.high:
             words = f"α_{{s}} = {limits['alpha_s']:.4g}"
             marks = (*marks, Mark(limits["alpha_s"], words, "right", "dot", QUIET))
-    y = _vertical("generalisation error ε" + ", labels as drawn" * state.noisy, state)
-    return _figure(Panel(tuple(traces), Axis(ALPHA, state.scale), y, marks, shades), state)
+    # Short enough for a phone.
+    label = "error ε, labels as drawn" if state.noisy else "generalisation error ε"
+    y = _vertical(label, state)
+    return _figure(Panel(tuple(traces), _across(state, simulations), y, marks, shades), state)
 
 
 def order_figure(
@@ -88,7 +90,7 @@ def order_figure(
                 traces.append(symbols(Simulated(one.state, rows, one.number), "shown"))
     title = "q (solid), m (dash-dotted)" if both else words_for("shown", state.shown)
     y = _cut(_vertical(title, state), traces)
-    return _figure(Panel(tuple(traces), Axis(ALPHA, state.scale), y), state)
+    return _figure(Panel(tuple(traces), _across(state, simulations), y), state)
 
 
 def _cut(axis: Axis, traces: Sequence[Trace]) -> Axis:
@@ -176,6 +178,18 @@ def _floor(state: PageSettings, floor: float) -> Trace:
         (state.low, state.high), (floor, floor), colour=FAINT, dash="dot",
         label="floor: the teacher itself", hover=f"<br>ε {floor:.6g}",
     )  # fmt: skip
+
+
+def _across(state: PageSettings, simulations: Sequence[Simulated]) -> Axis:
+    """The horizontal axis: the page's range, with room for whole symbols but none below 0."""
+    seen = [row["alpha"] for one in simulations for row in one.rows]
+    low, high = min([state.low, *seen]), max([state.high, *seen])
+    if seen and state.scale == "log":
+        low, high = low * (low / high) ** 0.02, high * (high / low) ** 0.02
+    elif seen:
+        room = 0.02 * (high - low)
+        low, high = max(low - room, min(low, 0.0)), high + room
+    return Axis(ALPHA, state.scale, low, high)
 
 
 def _vertical(label: str, state: PageSettings) -> Axis:

@@ -196,7 +196,7 @@ def wanted_content(
 ) -> PageContent:
     """Ask for what the settings need, and give it a moment if `wait`.
 
-    Where the range of α follows the transitions, the curves are asked for when that is known.
+    Where the range of α follows what is found, the curves are asked for when that is known.
     """
     theory, tasks = sessions.theory, first_tasks(settings)
     content = PageContent(theory, settings, tasks)
