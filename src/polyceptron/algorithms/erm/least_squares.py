@@ -1,11 +1,11 @@
 """Square loss on one-hot labels: min_W ½‖AW − Y‖²_F + (λ/2)‖W‖²_F with A = X/√d, for every λ.
 
 Weights of samples multiply the rows of A and Y by their roots.
-One eigendecomposition of the smaller Gram matrix serves every λ:
+One eigendecomposition of the smaller Gram matrix serves every λ, a Cholesky factor one λ > 0:
 
     n ≥ d:  (AᵀA + λ) W = AᵀY            n < d:  (AAᵀ + λ) C = Y,  W = AᵀC
 
-Residuals are then computed from A itself and corrected through the same eigenvectors, which
+Residuals are then computed from A itself and corrected through the same decomposition, which
 removes the rounding that squaring the condition number brings in. λ = 0 is the solution of least
 norm. All λ move together, so that the products with A are those of wide blocks. Weights, fields and
 multipliers C are rows: one for each class and λ.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -40,10 +41,9 @@ _BLOCK = 256  # rows treated at once: keeps memory bounded for long lists of λ
 class _Gram:
     """The eigendecomposition of AᵀA (n ≥ d) or AAᵀ (n < d), and solves with any shift."""
 
-    def __init__(self, design: Design) -> None:
-        n, d = design.shape
+    def __init__(self, gram: Array, shape: tuple[int, int]) -> None:
+        n, d = shape
         self.tall = n >= d
-        gram = design.gram()
         # What the smallest eigenvalue is known to: of forming the matrix, and of decomposing it.
         doubt = sum_rounding(max(n, d)) * float(np.trace(gram))
         values, self.vectors = scipy.linalg.eigh(gram, overwrite_a=True, check_finite=False)
@@ -69,6 +69,25 @@ class _Gram:
         return ridge + self.smallest
 
 
+class _ShiftedGram:
+    """The Cholesky factor of Gram + λ for one λ > 0, which is also its least curvature."""
+
+    def __init__(self, gram: Array, shape: tuple[int, int], ridge: float) -> None:
+        self.tall = shape[0] >= shape[1]
+        shifted = gram.copy()
+        shifted[np.diag_indices_from(shifted)] += ridge
+        self.factor = scipy.linalg.cho_factor(shifted, overwrite_a=True, check_finite=False)
+
+    def solve(self, right: Array, shift: Array) -> Array:
+        """right (Gram + λ)⁻¹."""
+        result: Array = scipy.linalg.cho_solve(self.factor, right.T, check_finite=False).T
+        return result
+
+    def convexity(self, ridge: float) -> float:
+        """λ."""
+        return ridge
+
+
 class _Certificate(NamedTuple):
     """Norms of the gradient, bounds on the distance, and whether they do; all (L,)."""
 
@@ -87,9 +106,16 @@ def fit_least_squares(
     if large and 0 not in ridges:
         return fit_any_loss(samples, loss, ridges, tol, start)
     samples = _rooted(samples)
-    gram = _Gram(samples.design)
+    products, shape = samples.design.gram(), samples.design.shape
+    if len(ridges) == 1 and ridges[0] > 0:
+        with suppress(np.linalg.LinAlgError):
+            one = _ShiftedGram(products, shape, ridges[0])
+            fits = _fit_block(one, samples, loss, ridges, tol)
+            if fits[0].status != Status.TOLERANCE_NOT_MET:
+                return fits
+    gram = _Gram(products, shape)
     per_block = max(1, _BLOCK // samples.n_classes)
-    fits: list[ERMFit] = []
+    fits = []
     for first in range(0, len(ridges), per_block):
         fits += _fit_block(gram, samples, loss, ridges[first : first + per_block], tol)
         if fits[-1].status == Status.INTERRUPTED:
@@ -107,7 +133,7 @@ def _rooted(samples: Samples) -> Samples:
 
 
 def _fit_block(
-    gram: _Gram, samples: Samples, loss: Loss, ridges: Sequence[float], tol: float
+    gram: _Gram | _ShiftedGram, samples: Samples, loss: Loss, ridges: Sequence[float], tol: float
 ) -> list[ERMFit]:
     (design, y, k), count = samples, len(ridges)
     before = design.passes
