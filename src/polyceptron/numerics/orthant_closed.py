@@ -1,8 +1,8 @@
-"""The argmax channel in closed form for k = 2 and 3, with any covariance of the fields.
+"""The argmax channel in closed form for k = 2 and 3, fields independent.
 
-Fields z ~ N(ω, C); class l wins with probability P(z_l − z_h > 0 for all h ≠ l). With
+Fields z_h ~ N(ω_h, v_h); class l wins with probability P(z_l − z_h > 0 for all h ≠ l). With
 
-    δ_h = ω_l − ω_h,    s_h² = C_ll + C_hh − 2C_lh,    ρ = corr(z_l − z_h, z_l − z_j)
+    δ_h = ω_l − ω_h,    s_h² = v_l + v_h,    ρ = corr(z_l − z_h, z_l − z_j)
 
 this is Φ(δ/s) for k = 2 and a bivariate orthant (`numerics.bivariate`) for k = 3. Derivatives in
 ω follow by the chain rule: those of the losers are −∂_δ, the winner's is their sum.
@@ -21,7 +21,6 @@ from polyceptron.numerics.mills import mills_ratio, mills_slope
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
-_ALMOST_ONE = 1 - 1e-12
 _OTHERS = {2: np.array([[1], [0]]), 3: np.array([[1, 2], [0, 2], [0, 1]])}
 
 
@@ -53,21 +52,6 @@ def per_class(omega: Array, label: Labels, variance: Array) -> Differences:
     v_l = variance[rows, label]
     s = tuple(np.sqrt(v_l + variance[rows, h]) for h in losers.T)
     rho: float | Array = v_l / (s[0] * s[-1]) if len(s) == 2 else 0.0
-    return _closed(_deltas(omega, label), s, rho)
-
-
-def with_covariance(omega: Array, label: Labels, covariance: Array) -> Differences:
-    """ω (n, k) and a covariance matrix for each sample (n, k, k)."""
-    rows, losers = np.arange(len(label)), others(label, omega.shape[-1])
-    c_ll = covariance[rows, label, label]
-    c_lh = [covariance[rows, label, h] for h in losers.T]
-    s = tuple(
-        _root(c_ll + covariance[rows, h, h], 2 * c) for h, c in zip(losers.T, c_lh, strict=True)
-    )
-    rho: float | Array = 0.0
-    if len(s) == 2:
-        joint = c_ll - c_lh[0] - c_lh[1] + covariance[rows, losers[:, 0], losers[:, 1]]
-        rho = np.clip(joint / (s[0] * s[1]), -_ALMOST_ONE, _ALMOST_ONE)
     return _closed(_deltas(omega, label), s, rho)
 
 
@@ -103,12 +87,6 @@ def hessian(parts: Differences, label: Labels) -> Array:
         out[rows, label, h] = out[rows, h, label] = border[rows, h]
     out[rows, label, label] = -border.sum(-1)
     return out
-
-
-def _root(total: Array, cross: Array) -> Array:
-    """√(total − cross), at least what rounding leaves of it."""
-    result: Array = np.sqrt(np.maximum(total - cross, 1e-14 * total + 1e-200))
-    return result
 
 
 def _deltas(omega: Array, label: Labels) -> tuple[Array, ...]:

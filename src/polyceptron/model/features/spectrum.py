@@ -116,11 +116,6 @@ class Spectrum:
         total = float(self.fraction.sum())
         return 1.0 if abs(total - 1) < 1e-12 else total
 
-    @property
-    def effective_rank(self) -> float:
-        """⟨s⟩²/⟨s²⟩: 1 for independent features, less for correlated ones."""
-        return 1 / float(self.fraction @ self.eigenvalues**2)
-
     def at(self, dimension: int) -> tuple[Array, Array]:
         """s (d,) and θ (d,) of d features, largest first, with ⟨s⟩ = ⟨sθ⟩ = 1 kept.
 

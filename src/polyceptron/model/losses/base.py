@@ -186,11 +186,6 @@ class Loss(ABC):
         z = self.prox(omega, y, V)
         return -self.gradient(z, y), self.curvature_at(z, y, V)
 
-    def prox_derivative_trace(self, omega: Any, y: Any, V: Any) -> Array:
-        """tr_⊥ ∂prox/∂ω = (k − 1) + V tr_⊥ ∂f, shape (n,)."""
-        omega, y, V = broadcast(omega, y, V)
-        return np.asarray((omega.shape[1] - 1) - V * self.denoise(omega, y, V)[1])
-
     def curvature_at(self, z: Array, y: Labels, V: Array) -> Array:
         """−tr_⊥ ∂f = tr_⊥ H(I + VH)⁻¹ at the field z = prox, shape (n,)."""
         k = z.shape[1]
