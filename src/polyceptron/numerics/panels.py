@@ -7,8 +7,10 @@ a node by panels that are short near the boundary at each scale and grow away fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,8 @@ Array = NDArray[np.float64]
 # Break points in units of a Gaussian's standard deviation; beyond the last one it is below 1e-17.
 GAUSS_BREAKS = np.array([0.0, 1.6, 3.4, 5.8, 8.8])
 CUTOFF = float(GAUSS_BREAKS[-1])
+_TINY = 1e-300
+_SLACK = 0.15  # of a panel: a little more than n panels' worth is still n panels
 
 
 @lru_cache(maxsize=32)
@@ -27,43 +31,60 @@ def legendre_rule(order: int) -> tuple[Array, Array]:
     return (nodes + 1) / 2, weights / 2
 
 
-def merge_breaks(
-    points: Iterable[Array],
-    low: float,
-    high: float,
-    *,
-    closest: float = 0.15,
-    keep: tuple[float, ...] = (),
+def blend_breaks(
+    sets: Sequence[Array], low: float, high: float, *, keep: tuple[float, ...] = ()
 ) -> Array:
-    """Sorted break points in [low, high]; one that nearly repeats its neighbour is dropped.
+    """Break points (b,) from low to high that follow several sets of them, each sorted.
 
-    "Nearly" is a fraction `closest` of the distance to the next one, so that scales apart by
-    decades all survive. The points in `keep`, where the integrand has a kink, always stay.
+    Each set has panels short enough for one feature of the integrand. With N_i(x) how many panels
+    of a set lie below x, those of the blend have equal parts of ∫(Σ dN_i³)^{1/3}: where one set is
+    much denser than the others they are its own, and nowhere are there tiny ones because two sets
+    have points side by side. At `keep` the integrand has a kink: break points in any case.
+
+    >>> coarse, fine = np.array([0.0, 4.0, 8.0]), np.array([0.0, 1.0, 2.0])
+    >>> np.round(blend_breaks([coarse, fine], 0.0, 8.0), 2).tolist()
+    [0.0, 0.87, 1.75, 4.49, 8.0]
     """
-    inside = np.concatenate([np.asarray(p, dtype=float).ravel() for p in points] + [np.array(keep)])
-    inside = np.sort(inside[(inside > low) & (inside < high)])
-    out = [low]
-    for i, point in enumerate(inside):
-        after = inside[i + 1] if i + 1 < len(inside) else high
-        if point in keep:
-            if (
-                len(out) > 1
-                and out[-1] not in keep
-                and point - out[-1] < closest * (point - out[-2])
-            ):
-                out.pop()
-            out.append(float(point))
-        elif point - out[-1] > closest * (after - out[-1]):
-            out.append(float(point))
-    return np.array([*out, high])
+    ends = np.array([low, *sorted(x for x in keep if low < x < high), high])
+    grid = np.concatenate([*sets, ends])
+    grid = np.sort(grid[(grid >= low) & (grid <= high)])
+    parts = _parts([np.interp(grid, breaks, np.arange(len(breaks))) for breaks in sets])
+    marks = np.interp(ends, grid, parts)
+    wanted = [
+        np.linspace(a, b, max(math.ceil(b - a - _SLACK), 1), endpoint=False)
+        for a, b in pairwise(marks.tolist())
+    ]
+    return np.interp(np.concatenate([*wanted, marks[-1:]]), parts, grid)
 
 
-def split_long(breaks: Array, low: float, high: float, longest: float) -> Array:
-    """Cut panels inside [low, high] until none is longer than `longest`."""
-    n = int(np.ceil((high - low) / longest))
-    if n < 1:
-        return breaks
-    return np.concatenate([breaks, np.linspace(low, high, n + 1)])
+def blend_rows(own: Array, common: Array, share: float) -> Array:
+    """Break points (r, b') that follow sets `own` (r, b) and `common` (c,) as far as the former go.
+
+    `share` is the number of panels to the whole of the integral. Short rows repeat their last.
+    """
+    inside = np.clip(common, own[:, :1], own[:, -1:])
+    after = np.clip((own[:, None, :] <= inside[:, :, None]).sum(2), 1, own.shape[1] - 1)
+    start, end = (np.take_along_axis(own, j, 1) for j in (after - 1, after))
+    between = after - 1 + (inside - start) / np.maximum(end - start, _TINY)
+    # Numbers grow with their points, so that both are sorted alike.
+    whole = np.broadcast_to(np.arange(own.shape[1]), own.shape)
+    grid, mine = (np.sort(np.concatenate(p, 1), 1) for p in ((own, inside), (whole, between)))
+    parts = _parts([mine, np.interp(grid, common, np.arange(len(common)))])
+    total = parts[:, -1:]
+    panels = np.maximum(np.ceil(share * total - _SLACK), 1.0)
+    wanted = np.minimum(np.arange(panels.max() + 1) / panels, 1.0) * total
+    # One interpolation for all rows: each has a stretch of its own on a long axis.
+    apart = np.arange(len(own))[:, None] * (2 * float(total.max()) + 1)
+    found = np.interp((wanted + apart).ravel(), (parts + apart).ravel(), grid.ravel())
+    return np.asarray(found.reshape(wanted.shape))
+
+
+def _parts(numbers: list[Array]) -> Array:
+    """∫(Σ dN³)^{1/3} along a grid, from N there, each (..., g)."""
+    cubes = sum(np.diff(number) ** 3 for number in numbers)
+    parts = np.zeros(numbers[0].shape)
+    np.cumsum(np.cbrt(cubes), axis=-1, out=parts[..., 1:])
+    return parts
 
 
 def panel_rule(breaks: Array, order: int) -> tuple[Array, Array]:

@@ -16,7 +16,7 @@ from scipy.special import ndtri
 
 from polyceptron.model.channels import Channel
 from polyceptron.model.law import Law
-from polyceptron.numerics.panels import GAUSS_BREAKS, Array, merge_breaks, panel_rule
+from polyceptron.numerics.panels import GAUSS_BREAKS, Array, blend_breaks, panel_rule
 from polyceptron.numerics.qmc import N_REPLICATES, uniform_replicates
 from polyceptron.theory.fields.integrand import ordered_density
 from polyceptron.theory.fields.scales import field_scales
@@ -47,7 +47,7 @@ def fresh_fields(channel: Channel, n_classes: int, law: Law, level: int = 0) -> 
     order = 10 + 6 * level
     scales = field_scales(channel, law, n_classes)
     lengths = [x * GAUSS_BREAKS for x in (scales.sigma, scales.width, math.sqrt(2))]
-    gap, weight = panel_rule(merge_breaks(lengths, 0.0, scales.high), order)
+    gap, weight = panel_rule(blend_breaks(lengths, 0.0, scales.high), order)
     if n_classes == 2:
         gaps = gap[None]
     else:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.numerics.panels import merge_breaks, resolve
+from polyceptron.numerics.panels import blend_breaks, resolve
 
 if TYPE_CHECKING:
     from polyceptron.model.losses.base import Loss
@@ -66,7 +66,7 @@ def pull_at_gaps(loss: Loss, gaps: Array, V: float) -> Pull:
 def line_breaks(loss: Loss, breaks: Array, V: float) -> Array:
     """Break points (b,) of the gap between two classes: those given, and those that f needs."""
     edges = (*loss.kinks, *mistake_edges(loss, V))
-    points = merge_breaks([breaks], float(breaks[0]), float(breaks[-1]), keep=edges)
+    points = blend_breaks([breaks], float(breaks[0]), float(breaks[-1]), keep=edges)
 
     def pull(gap: Array) -> Array:
         found = loss.at_gaps(gap[None], V)

@@ -9,7 +9,7 @@ import numpy as np
 from polyceptron.model.losses.additive import AdditivePull, MarginPull
 from polyceptron.model.losses.base import Array, Labels, Loss, broadcast
 from polyceptron.model.registry import Entry
-from polyceptron.numerics.panels import merge_breaks
+from polyceptron.numerics.panels import blend_breaks
 
 
 class HardMargin(Loss):
@@ -50,7 +50,7 @@ class HardMargin(Loss):
 
     def line_breaks(self, breaks: Array, V: float) -> Array:
         """f is linear below a gap of κ and 0 above."""
-        return merge_breaks([breaks], float(breaks[0]), float(breaks[-1]), keep=self.kinks)
+        return blend_breaks([breaks], float(breaks[0]), float(breaks[-1]), keep=self.kinks)
 
     def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
         """The worst loser is active for g₂ − g₁ < (κ − g₁)/2."""

@@ -26,13 +26,14 @@ import numpy as np
 from scipy.special import expit, wrightomega
 
 from polyceptron.model.losses.coordinates import Array, Placed, Pull
-from polyceptron.numerics.panels import merge_breaks, split_long
+from polyceptron.numerics.panels import blend_breaks, blend_rows
 from polyceptron.numerics.softmax_prox import softmax_curvature, solve_softmax, two_class_root
 
 _PANEL = 2.8  # of A, where σ(A) bends: six nodes then give four digits
 _DEAD = 14.0  # e^{−14} = 1e-6 of the pull is left; what remains is a smooth tail
 _TAIL = np.array([4.0, 10.0, 20.0, 40.0])
-_STEPS = np.array([0.7, 2.0, 4.5, 8.0, 13.0, 20.0])  # of Y: e^{−Y} is gone at the last
+_STEPS = np.array([0.0, 0.7, 2.0, 4.5, 8.0, 13.0, 20.0])  # of Y: e^{−Y} is gone at the last
+_SHARE = 0.85  # of the panels of Y, along which all is smoother than along A
 
 
 def proximal_gap(gap: Array, V: float) -> Array:
@@ -71,14 +72,18 @@ def boundary(V: float) -> float:
 
 def line_breaks(breaks: Array, V: float) -> Array:
     """Break points of x, from break points of the gap."""
-    A = proximal_gap(breaks, V)
-    low, high = float(A[0]), float(A[-1])
+    return _with_bends([proximal_gap(breaks, V)], V) - boundary(V)
+
+
+def _with_bends(sets: list[Array], V: float) -> Array:
+    """Break points of A that follow sets of them and a pull that bends about 0 and dies away."""
+    low, high = min(float(A[0]) for A in sets), max(float(A[-1]) for A in sets)
     # Below, the pull is 1 and its curvature dies as V e^A; above, it dies as e^{−A}.
-    bent = math.log1p(2 * V)
-    first, last = -bent - _DEAD, max(low, bent) + _DEAD
-    points = split_long(A, max(low, first), min(high, last), _PANEL)
-    points = merge_breaks([points, first - _TAIL, last + _TAIL], low, high, keep=(0.0,))
-    return np.asarray(points - boundary(V))
+    bent = math.log1p(2 * V) + _DEAD
+    first, last = max(low, -bent), min(high, max(low, 0.0) + bent)
+    bends = np.linspace(first, last, math.ceil((last - first) / _PANEL) + 1)
+    own = np.concatenate([first - _TAIL[::-1], bends, last + _TAIL])
+    return blend_breaks([*sets, own], low, high, keep=(0.0,))
 
 
 def on_line(x: Array, V: float) -> Placed:
@@ -102,8 +107,7 @@ def _row_breaks(c: Array, breaks: Array, steps: Array = _STEPS) -> Array:
     c = c[:, None] + 1e-300
     Y = np.maximum(breaks - c + np.real(wrightomega(c - breaks + np.log(c))), 0.0)
     Y[:, 0] = 0.0
-    extra = np.minimum(np.broadcast_to(steps, (len(c), len(steps))), Y[:, -1:])
-    return np.sort(np.concatenate([Y, extra], axis=1), axis=1)
+    return blend_rows(Y, steps, _SHARE)
 
 
 def on_plane(row: Array, Y: Array, V: float) -> Placed:
@@ -142,17 +146,12 @@ class WidePlane:
     @staticmethod
     def line_breaks(breaks: Array, V: float) -> Array:
         """Break points of A, from those of the gap with the third class far away, and level."""
-        A = np.concatenate([proximal_gap(breaks, V), proximal_gap(breaks, 0.75 * V)])
-        low, high = float(A.min()), float(A.max())
-        bent = math.log1p(2 * V) + _DEAD
-        points = split_long(A, max(low, -bent), min(high, max(low, 0.0) + bent), _PANEL)
-        tails = [-bent - _TAIL, max(low, 0.0) + bent + _TAIL]
-        return merge_breaks([points, *tails], low, high, keep=(0.0,))
+        return _with_bends([proximal_gap(breaks, x) for x in (V, 0.75 * V)], V)
 
     @staticmethod
     def plane_breaks(row: Array, breaks: Array, V: float) -> Array:
         """As on rows of one a, where p₂ ≈ σ(−A) is larger and V p₃ ~ V e^{−Y} lasts longer."""
-        longer = np.concatenate([_STEPS[:3], _STEPS + math.log1p(V)])
+        longer = np.sort(np.concatenate([_STEPS[:4], _STEPS[1:] + math.log1p(V)]))
         return _row_breaks(V * expit(-row), breaks, longer)
 
     @staticmethod

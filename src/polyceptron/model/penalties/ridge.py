@@ -86,17 +86,21 @@ def stiffness(spectrum: Spectrum, held: Array) -> Array:
 
     For one eigenvalue the left side is −ln(V̂s), so that Newton's method in ln V̂ hardly errs.
     """
-    s, signal = spectrum.by_field
-    log_V = -held - math.log(float(signal @ s))
+    return np.array([_stiffness(*spectrum.by_field, float(value)) for value in held])
+
+
+def _stiffness(s: Array, signal: Array, held: float) -> float:
+    log_V = min(max(-held - math.log(float(signal @ s)), -_EDGE), _EDGE)
     for _ in range(_STEPS):
-        free = 1 / (1 + np.exp(log_V)[:, None] * s)
-        kept, taken, both = free @ signal, (1 - free) @ signal, (free * (1 - free)) @ signal
-        gap = np.log(kept / taken) - held
-        step = np.clip(gap * kept * taken / both, -_LONGEST, _LONGEST)
-        log_V = np.clip(log_V + step, -_EDGE, _EDGE)
-        if np.max(np.abs(step)) < 1e-7:  # the next would be its square
+        x = math.exp(log_V) * s
+        free = 1 / (1 + x)
+        x *= free
+        kept, taken, both = float(free @ signal), float(x @ signal), float((x * free) @ signal)
+        step = (math.log(kept / taken) - held) * kept * taken / both
+        log_V = min(max(log_V + min(max(step, -_LONGEST), _LONGEST), -_EDGE), _EDGE)
+        if abs(step) < 1e-7:  # the next would be its square
             break
-    return np.asarray(np.exp(log_V))
+    return math.exp(log_V)
 
 
 ENTRY: Entry[Penalty] = Entry("ridge", "(λ/2) times the squared norm", Ridge, ("strength",), (0.1,))

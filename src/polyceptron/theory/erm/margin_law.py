@@ -26,7 +26,7 @@ from polyceptron.model.differences import difference_basis
 from polyceptron.model.estimators import ERM
 from polyceptron.model.law import Law
 from polyceptron.model.teacher import AnyTeacher
-from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, merge_breaks, panel_rule
+from polyceptron.numerics.panels import panel_rule
 from polyceptron.theory.erm.fixed_point import as_erm, erm_fixed_point
 from polyceptron.theory.erm.margin_probability import margin_density, margin_exceeds
 from polyceptron.theory.erm.solution import ErmFixedPoint
@@ -124,10 +124,8 @@ def _density(problem: Problem, law: Law, x: Array, *, trained: bool) -> Array:
         gaps, weight = x[None], np.ones((len(x), 1))
     else:
         scales = field_scales(problem.channel, law, 3)
-        lengths = [scales.width * plane.CORNER_BREAKS, scales.sigma * GAUSS_BREAKS]
-        if trained:
-            lengths.append(np.arange(0.0, 21.0))  # the losses' own scale
-        y, w = panel_rule(merge_breaks(lengths, 0.0, CUTOFF * scales.sigma), plane.ORDERS[3])
+        own = [np.arange(0.0, 21.0)] if trained else []  # the losses' own scale
+        y, w = panel_rule(scales.loser_breaks(*own), plane.ORDERS[3])
         first = np.repeat(x, len(y))
         gaps, weight = np.stack([first, first + np.tile(y, len(x))]), np.tile(w, (len(x), 1))
     volume: Array | float = 1.0

@@ -8,16 +8,13 @@ from polyceptron.model.channels import Channel
 from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss
 from polyceptron.model.losses.coordinates import Plane
-from polyceptron.numerics.panels import GAUSS_BREAKS, merge_breaks, panel_rule
+from polyceptron.numerics.panels import panel_rule
 from polyceptron.theory.fields.averages import Averages, Rule
 from polyceptron.theory.fields.integrand import average, ordered_density
 from polyceptron.theory.fields.scales import field_scales
 
 ORDERS = (4, 6, 8, 11, 15, 20)  # nodes a panel, by level
 N_LEVELS = len(ORDERS)
-# For a gap a < 0 the third class matters around g₂ − g₁ = −a, so the corner of three classes
-# reaches further than one width.
-CORNER_BREAKS = np.array([0.0, 1.6, 3.4, 5.8, 8.8, 14.0])
 _NEGLIGIBLE = 42.0  # nodes with a Gaussian exponent beyond this (6e-19) are dropped
 
 
@@ -28,9 +25,8 @@ def place(loss: Loss, channel: Channel, n_classes: int, law: Law, level: int) ->
     wide = loss.wide_plane(scales.width, V)
     plane: Plane = loss if wide is None else wide
     row, weight_row = panel_rule(plane.line_breaks(scales.gap_breaks(), V), order)
-    lengths = [scales.width * CORNER_BREAKS, scales.sigma * GAUSS_BREAKS]
-    columns = merge_breaks(lengths, 0.0, scales.high)
-    along, weights = panel_rule(np.ascontiguousarray(plane.plane_breaks(row, columns, V)), order)
+    columns = plane.plane_breaks(row, scales.loser_breaks(), V)
+    along, weights = panel_rule(np.ascontiguousarray(columns), order)
     weights = weights * weight_row[:, None]
     rows = np.broadcast_to(row[:, None], along.shape)
     if wide is None:

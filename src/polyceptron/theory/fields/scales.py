@@ -9,8 +9,11 @@ import numpy as np
 
 from polyceptron.model.channels import Channel
 from polyceptron.model.law import Law
-from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, Array
+from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, Array, blend_breaks
 
+# For a gap a < 0 the third class matters around g₂ − g₁ = −a, so the corner of three classes
+# reaches further than one width.
+CORNER_BREAKS = np.array([0.0, 1.6, 3.4, 5.8, 8.8, 14.0])
 _UNSEEN = 1e-17  # a label as improbable as this leaves no trace in any average
 
 
@@ -28,9 +31,13 @@ class Scales(NamedTuple):
 
     def gap_breaks(self) -> Array:
         """Break points of the student's gap: both scales, on both sides of the boundary."""
-        near, far = self.width * GAUSS_BREAKS, self.sigma * GAUSS_BREAKS
-        reach = [-near, near, far] if self.low > -self.high else [-far, -near, near, far]
-        return np.unique(np.concatenate(reach))
+        sets = [x * np.append(-GAUSS_BREAKS[:0:-1], GAUSS_BREAKS) for x in (self.width, self.sigma)]
+        return blend_breaks(sets, self.low, self.high)
+
+    def loser_breaks(self, *more: Array) -> Array:
+        """Break points of the gap between two losers, and of what else varies along it."""
+        sets = [self.width * CORNER_BREAKS, self.sigma * GAUSS_BREAKS, *more]
+        return blend_breaks(sets, 0.0, self.high)
 
 
 def field_scales(channel: Channel, law: Law, n_classes: int) -> Scales:
