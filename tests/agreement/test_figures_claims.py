@@ -39,6 +39,7 @@ SMALL = dataclasses.replace(
     amp_runs=6,
     erm_dimension=120,
     erm_instances=8,
+    further_instances=8,
     symbols=5,
     amp_classes_dimension=200,
     amp_classes_runs=6,

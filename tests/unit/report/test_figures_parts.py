@@ -60,10 +60,16 @@ def test_specifications_read_back(name: str, profile: object) -> None:
 
 
 def test_the_paper_profile_has_the_papers_sizes() -> None:
+    figures = {name.startswith("fig"): [] for name in FIGURES}  # the paper's own, and further ones
+    for name, figure in FIGURES.items():
+        figures[name.startswith("fig")].append(figure)
+    for own, count in ((True, 250), (False, 50)):
+        spec = merged_sweep(figures[own], PROFILES["paper"])
+        assert spec is not None
+        fits = [grid for grid in spec.grid if "erm" in grid.sources]
+        assert {(tuple(grid.dimension), grid.instances) for grid in fits} == {((1000,), count)}
     spec = merged_sweep(list(FIGURES.values()), PROFILES["paper"])
     assert spec is not None
-    fits = [grid for grid in spec.grid if "erm" in grid.sources]
-    assert {(tuple(grid.dimension), grid.instances) for grid in fits} == {((1000,), 250)}
     runs = [grid for grid in spec.grid if "amp" in grid.sources]
     assert {(tuple(grid.dimension), grid.instances) for grid in runs} == {((1000,), 20)}
 

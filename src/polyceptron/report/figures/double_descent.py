@@ -32,7 +32,7 @@ def _grids(profile: Profile) -> list[dict[str, Any]]:
     grids = []
     for series in SERIES:
         grids.append(risk_grid(series, ["theory"], lines))
-        grids.append(simulated(risk_grid(series, ["erm"], marks), profile))
+        grids.append(simulated(risk_grid(series, ["erm"], marks), profile, further=True))
     return grids
 
 

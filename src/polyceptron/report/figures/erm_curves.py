@@ -44,9 +44,10 @@ def risk_grid(series: Risk, sources: list[str], alphas: list[float]) -> dict[str
     return grid
 
 
-def simulated(grid: dict[str, Any], profile: Profile) -> dict[str, Any]:
-    """The grid with the profile's dimension and instances."""
-    return grid | {"dimension": [profile.erm_dimension], "instances": profile.erm_instances}
+def simulated(grid: dict[str, Any], profile: Profile, *, further: bool = False) -> dict[str, Any]:
+    """The grid with the profile's dimension and instances, those of a further figure perhaps."""
+    instances = profile.further_instances if further else profile.erm_instances
+    return grid | {"dimension": [profile.erm_dimension], "instances": instances}
 
 
 def bayes_grid(alphas: list[float]) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def _margins(X: Any, y: Any, weights: Any) -> Any:
 
 
 def _laws(profile: Profile) -> list[Computation]:
-    d, n = profile.erm_dimension, profile.erm_instances
+    d, n = profile.erm_dimension, profile.further_instances
     return [
         Computation(
             margin_rows,

@@ -111,7 +111,7 @@ def _grids(profile: Profile) -> list[dict[str, Any]]:
     marks = profile.thin([0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0])[:8]
     lines = profile.line(0.1, LARGEST_ALPHA, marks)
     base: dict[str, Any] = {"classes": [3], "noise": [NOISE]}
-    instances = 5 if profile.name == "quick" else profile.erm_instances
+    instances = 5 if profile.name == "quick" else profile.further_instances
     grids: list[dict[str, Any]] = [
         base | {"sources": ["theory"], "estimators": ["bayes"], "alpha": lines}
     ]

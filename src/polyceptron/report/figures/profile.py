@@ -17,6 +17,7 @@ class Profile:
     trace_dimension: int  # of the runs that are followed step by step
     erm_dimension: int
     erm_instances: int
+    further_instances: int  # the same for the figures that the paper does not have
     line_points: int
     symbols: int
     classes: tuple[int, ...]
@@ -54,6 +55,7 @@ QUICK = Profile(
     amp_runs=10,
     erm_dimension=300,
     erm_instances=20,
+    further_instances=20,
     line_points=60,
     symbols=16,
     classes=(2, 3, 5, 10, 20, 50),
@@ -72,6 +74,7 @@ PAPER = Profile(
     amp_runs=20,
     erm_dimension=1000,
     erm_instances=250,
+    further_instances=50,
     line_points=120,
     symbols=24,
     classes=(2, 3, 5, 10, 20, 50),
@@ -90,6 +93,7 @@ TINY = Profile(
     amp_runs=2,
     erm_dimension=60,
     erm_instances=2,
+    further_instances=2,
     line_points=12,
     symbols=4,
     classes=(2, 3, 5),
