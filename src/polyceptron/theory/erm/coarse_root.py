@@ -142,8 +142,10 @@ def quadratic_guess(problem: Problem, n_unknowns: int) -> Array:
     c = problem.channel.signal(k)
     h = 1.0
     if loss.scale_free:
-        # A margin of 1 asks for fields of order 1, whose direction is about that of least squares.
-        base, scale = solve_square(k, c, problem.alpha, 1.0, problem.spectrum), 2.0
+        # A margin of 1 asks for fields of order 1, whose direction is about that of least squares;
+        # with many data τ and √q grow as α, where τ of least squares grows as √α.
+        base = solve_square(k, c, problem.alpha, 1.0, problem.spectrum)
+        scale = max(2.0, math.sqrt(base.tau**3 / (3 * base.q)))
     else:
         zero, label = np.zeros((1, k)), np.zeros(1, dtype=np.int64)
         H = loss.hessian(zero, label)[0]

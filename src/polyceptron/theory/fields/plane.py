@@ -15,6 +15,7 @@ from polyceptron.theory.fields.scales import field_scales
 
 ORDERS = (4, 6, 8, 11, 15, 20)  # nodes a panel, by level
 N_LEVELS = len(ORDERS)
+LEFT = 0.1  # of the change from one level to the next, at most that is left
 _NEGLIGIBLE = 42.0  # nodes with a Gaussian exponent beyond this (6e-19) are dropped
 
 
