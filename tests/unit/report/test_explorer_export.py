@@ -321,7 +321,7 @@ def test_the_page_says_who_has_nothing_of_what_is_shown() -> None:
     before = Simulated(make_settings({"dimension": 50}), [row], 0)
     hard = Simulated(make_settings({**page.as_dict(), "simulation": "max-margin"}), [row], 1)
     assert without(page, curves, [before, hard]) == (
-        "No test loss of max-margin, max-margin, d = 50 (no probabilities). "
+        "No test loss of max-margin; max-margin, d = 50 (no probabilities). "
         "No test loss of AMP, d = 50 (started while another was shown: add again)."
     )
     fits = make_settings({"shown": "variance"})

@@ -108,7 +108,7 @@ class PageContent:
 
         Each costs the browser a tenth of a second, on the cores that compute.
         """
-        return not (self._quick or self.finding_range or self.moved)
+        return bool(self.pending) and not (self._quick or self.finding_range or self.moved)
 
     @property
     def stale(self) -> list[str]:
@@ -216,6 +216,10 @@ def wanted_content(
 def _ask(theory: TheoryQueue, session: Session, tasks: list[Task], wait: bool) -> None:
     keys = theory.request(session.name, tasks)
     if wait:
-        quick = [key for key, task in zip(keys, tasks, strict=True) if not is_slow(task)]
-        theory.wait(quick, QUICK_WAIT)
+        soon = [
+            key
+            for key, task in zip(keys, tasks, strict=True)
+            if not is_slow(task) or task["kind"] in FOLLOWED
+        ]
+        theory.wait(soon, QUICK_WAIT)
         theory.wait(keys, SLOW_WAIT)

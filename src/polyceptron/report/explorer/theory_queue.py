@@ -108,6 +108,11 @@ class TheoryQueue:
         with self._changed:
             return self._changed.wait_for(ready, timeout)
 
+    def wait_for_news(self, timeout: float) -> None:
+        """Until a worker has answered anything or the time is up."""
+        with self._changed:
+            self._changed.wait(timeout)
+
     def close(self) -> None:
         """End the workers."""
         with self._changed:

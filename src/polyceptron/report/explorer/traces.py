@@ -122,11 +122,13 @@ def without(
             why = "no probabilities" if scored else "started while another was shown: add again"
             lacking.setdefault(f" ({why})" * (shown in SCORES), []).append(label)
     words = [
-        f"No {words_for('shown', shown)} of {', '.join(dict.fromkeys(labels))}{why}."
+        f"No {words_for('shown', shown)} of {'; '.join(dict.fromkeys(labels))}{why}."
         for why, labels in lacking.items()
     ]
     if any(scored for _, _, scored in known[len(curves) :]) and shown == "calibration":
-        words.append(f"Symbols: {TEST_SAMPLES:,} new samples, of which chance may make {CHANCE}.")
+        words.append(
+            f"Symbols are counted on {TEST_SAMPLES:,} new samples: up to {CHANCE} may be chance."
+        )
     return " ".join(words)
 
 
