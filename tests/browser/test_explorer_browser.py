@@ -206,28 +206,44 @@ def test_downloads(visit: Any, tmp_path: Path) -> None:
     assert page.locator("#python").inner_text().strip() == files["Python"].read_text().strip()
 
 
+LOOKS = """
+() => {
+    const plot = document.querySelector('#learning-plot');
+    const curve = () => plot.querySelector('.js-plotly-plot').data[0].x.at(-1);
+    window.looks = [];
+    window.slow = [];
+    new MutationObserver(() => window.looks.push([plot.className, curve()])).observe(
+        plot, {attributeFilter: ['class']});
+    const graph = plot.querySelector('.js-plotly-plot');
+    graph.on('plotly_afterplot', () => window.slow.push(
+        graph.data.find((t) => t.name === 'cross-entropy')?.x));
+}
+"""
+
+
 def test_more_classes_old_curves_are_dimmed_then_the_range_shows_the_transitions(
     visit: Any,
 ) -> None:
     page = visit.page
     visit.open("?estimators=bayes,cross-entropy&points=10")
-    before = visit.wait_for_curve("Bayes-optimal")
+    visit.wait_for_curve("Bayes-optimal", "t.x.at(-1) === 4")
+    page.evaluate(LOOKS)
     page.get_by_label("Classes k", exact=True).fill("10")
-    page.wait_for_function(
-        """document.querySelector('#status').innerText.startsWith('Computing')
-           && getComputedStyle(document.querySelector('#learning')).opacity < 0.5"""
-    )
-    assert visit.wait_for_curve("Bayes-optimal") == before  # what is dimmed is the old curve
     # α_IT = 4.23 and α_algo = 5.05 are beyond the first range, which ends at 4.
     visit.wait_for_curve("Bayes-optimal", "t.x.at(-1) === 7")
+    page.wait_for_function("window.looks.at(-1)[0] === 'plot'")
+    looks = page.evaluate("window.looks")
+    dimmed = looks.index(["plot stale", 4])  # the old curve, before anything else is drawn
+    assert {end for look, end in looks[dimmed:] if look == "plot"} == {7}
     page.wait_for_function("getComputedStyle(document.querySelector('#learning')).opacity === '1'")
     assert visit.settings()["high"] == "7.0"
     assert page.get_by_label("α to", exact=True).input_value() == "7"
     notes = page.locator("#learning .annotation").all_text_contents()
     assert ["IT" in notes[0], "algo" in notes[1]] == [True, True]
     # The slow curve fills in between its ends.
-    coarse = visit.wait_for_curve("cross-entropy", "t.x.length < 10")
-    assert (coarse["x"][0], coarse["x"][-1]) == (0.1, 7)
+    visit.wait_for_curve("cross-entropy", "t.x.length === 10 && t.x.at(-1) === 7")
+    drawn = [x for x in page.evaluate("window.slow") if x and x[-1] != 4]
+    assert {(x[0], x[-1]) for x in drawn} == {(0.1, 7)}
     page.get_by_label("Gaussian weights", exact=True).check()  # no transitions: the usual range
     visit.wait_for_curve("Bayes-optimal", "t.x.at(-1) === 4")
 
