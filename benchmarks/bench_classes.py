@@ -24,7 +24,7 @@ from polyceptron.theory.weights.sign_table import sign_table
 CLASSES = (4, 7, 10, 20, 50, 100)
 CACHES = (
     *(curve_of, channel_table, entropy_table, sign_table, generalisation._ratio),
-    *(levels.winning_levels, sums._frames),
+    *(levels.winning_levels, sums._searched, sums._frames, sums._averages),
 )
 
 

@@ -29,10 +29,12 @@ class Root(NamedTuple):
     converged: bool
 
 
-def jacobian_at(residual: Residual, theta: Array, value: Array) -> Array:
-    """Forward differences, (n, n)."""
-    columns = []
-    for i in range(len(theta)):
+def jacobian_at(
+    residual: Residual, theta: Array, value: Array, first: Array | None = None
+) -> Array:
+    """Forward differences, (n, n); the first column may be given."""
+    columns = [] if first is None else [first]
+    for i in range(len(columns), len(theta)):
         shifted = theta.copy()
         shifted[i] += DIFFERENCE
         columns.append((residual(shifted) - value) / DIFFERENCE)

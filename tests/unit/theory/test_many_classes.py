@@ -77,10 +77,10 @@ def test_integration_by_parts_holds_for_the_sums(k):
 
 def test_modes_are_sums_of_powers():
     rng = np.random.default_rng(0)
-    weight, phase, functions = rng.random(7), rng.random(7), rng.random((2, 7))
-    found = sum_modes.modes(weight, phase, functions, 9)
-    want = functions @ (weight[:, None] * np.exp(-1j * np.outer(phase, np.arange(10))))
-    assert np.allclose(found, want)
+    phase, functions = rng.random((3, 50, 7)), rng.random((2, 3, 50, 7))
+    found = sum_modes.modes(phase, functions, 9)
+    powers = np.exp(-1j * phase[..., None] * np.arange(10))
+    assert np.allclose(found, np.einsum("fclj,cljm->fclm", functions, powers))
 
 
 @pytest.mark.parametrize("estimator", [ERM("cross-entropy", 0.5), ERM("max-margin")], ids=str)

@@ -20,7 +20,6 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import wrightomega
 
 from polyceptron.numerics.wright import wright_omega
 
@@ -55,12 +54,12 @@ class AdditivePull(Protocol):
         """At d = ω_1 − L; d > 0, where no fields are, continues smoothly to P < 0."""
         ...
 
-    def loser_at(self, p: Array) -> Array:
-        """t of p."""
+    def loser_at(self, p: Array) -> tuple[Array, Array]:
+        """t of p, and a there."""
         ...
 
-    def label_at(self, P: Array) -> Array:
-        """d of P."""
+    def label_at(self, P: Array) -> tuple[Array, Array, Array]:
+        """d of P, a_1 and the loss there."""
         ...
 
 
@@ -69,7 +68,7 @@ class SoftmaxPull:
 
     >>> pull = SoftmaxPull(2.0)
     >>> p, _ = pull.loser(np.array([0.3]))
-    >>> bool(abs(pull.loser_at(p)[0] - 0.3) < 1e-9)
+    >>> bool(abs(pull.loser_at(p)[0][0] - 0.3) < 1e-9)
     True
     """
 
@@ -87,7 +86,7 @@ class SoftmaxPull:
 
     def label(self, d: Array) -> LabelPull:
         # For p_1 near 1 the difference 1 − p_1 comes from ln p_1 = d + VP, by one Newton step.
-        y = np.real(wrightomega(d + (self.V + self.log_V)))
+        y = wright_omega(d + (self.V + self.log_V))
         p = y / self.V
         P = 1 - p
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -95,11 +94,13 @@ class SoftmaxPull:
             value = np.where(np.abs(P) < 0.5, -np.log1p(-P), -(d + self.V * P))
         return LabelPull(P, p / (1 + y), value)
 
-    def loser_at(self, p: Array) -> Array:
-        return np.asarray(np.log(p) + self.V * p)
+    def loser_at(self, p: Array) -> tuple[Array, Array]:
+        return np.log(p) + self.V * p, p / (1 + self.V * p)
 
-    def label_at(self, P: Array) -> Array:
-        return np.asarray(np.log1p(-P) - self.V * P)
+    def label_at(self, P: Array) -> tuple[Array, Array, Array]:
+        log_p = np.log1p(-P)
+        p = 1 - P
+        return log_p - self.V * P, p / (1 + self.V * p), -log_p
 
 
 class MarginPull:
@@ -116,8 +117,8 @@ class MarginPull:
     def label(self, d: Array) -> LabelPull:
         return LabelPull(-d, np.ones_like(d), np.zeros_like(d))
 
-    def loser_at(self, p: Array) -> Array:
-        return np.asarray(p - self.margin)
+    def loser_at(self, p: Array) -> tuple[Array, Array]:
+        return p - self.margin, np.ones_like(p)
 
-    def label_at(self, P: Array) -> Array:
-        return -P
+    def label_at(self, P: Array) -> tuple[Array, Array, Array]:
+        return -P, np.ones_like(P), np.zeros_like(P)

@@ -15,23 +15,30 @@ import numpy as np
 
 from polyceptron.errors import ComputationFailed
 from polyceptron.numerics.normal_max import boundary_density
-from polyceptron.theory.erm.coarse_root import coarse_root, home
+from polyceptron.theory.erm.coarse_root import by_sums, coarse_root, home, residual_on
 from polyceptron.theory.erm.equations import Equations
 from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.fields.averages import Array
-from polyceptron.theory.root_newton import Root, jacobian_at
+from polyceptron.theory.root_newton import Root, correct, jacobian_at
 from polyceptron.theory.sides import Problem
 from polyceptron.theory.ways import equations
 
 SMALLEST, LARGEST = 1e-30, 1e6
 _AHEAD = 1.0  # of ln λ: as far as a tangent is followed
+_SHARE = 0.3  # of the tolerance: twice what a ridge that is off may cost, over |dε/d ln τ|
+_FINER, _NEAR = 2, 3e-3  # level of sums, and the step of θ with which a root is near enough
 _STEP = 1e-4  # of ln λ, for the equations' own dependence on it
 
 
-def ridge_tangent(system: Equations, root: Root, level: int) -> tuple[Array, Array]:
-    """dθ/d ln λ along the solutions at fixed α, and the Jacobian that it took."""
+def ridge_tangent(
+    system: Equations, root: Root, level: int, first: Array | None = None
+) -> tuple[Array, Array]:
+    """dθ/d ln λ along the solutions at fixed α, and the Jacobian that it took.
+
+    Its first column may be given: where ln τ is stationary it does not matter.
+    """
     theta, problem = root.theta, system.problem
-    rule = problem.rule(level, system.law(home(theta)))
+    rule = problem.rule(level, system.law(home(system, theta)))
     averages = rule(system.law(theta)).mean()
     low, high = (
         equations(problem.at(ridge=problem.ridge * math.exp(s))).residual(theta, averages)[:, 0]
@@ -43,6 +50,7 @@ def ridge_tangent(system: Equations, root: Root, level: int) -> tuple[Array, Arr
             lambda at: system.residual(at, rule(system.law(at)).mean())[:, 0],
             theta,
             system.residual(theta, averages)[:, 0],
+            first,
         )
     return np.asarray(np.linalg.solve(jacobian, -(high - low) / (2 * _STEP))), jacobian
 
@@ -58,12 +66,17 @@ class BestRidge(NamedTuple):
 def best_ridge(problem: Problem, tol: float, start: ErmFixedPoint | None = None) -> BestRidge:
     """The best ridge; `start` is the answer at a nearby α, at whose ridge the search begins.
 
-    A chord of that answer serves again, where it is not followed far.
+    A chord of that answer serves again, where it is not followed far. The coarsest sums over many
+    losers err by more than τ changes with λ: there all but the first root are on a finer level.
     """
     seen: dict[float, tuple[Array, Root]] = {}
-    level, close = 1, 1e-3
-    if problem.n_classes > 3:  # the error is second order in ln λ
-        close = 2e-2 * math.sqrt(min(max(tol / 1e-4, 1.0), 25.0))
+    sums = by_sums(problem)
+
+    def close(bend: float) -> float:
+        """How far off ln λ may be: the error is second order in it."""
+        if problem.n_classes <= 3:
+            return 1e-3
+        return min(max(math.sqrt(_SHARE * tol / max(abs(bend), 1e-3)), 2e-2), 0.2)
 
     def slope(x: float) -> float:
         if x in seen:
@@ -72,16 +85,22 @@ def best_ridge(problem: Problem, tol: float, start: ErmFixedPoint | None = None)
         near = min(seen, key=lambda other: abs(other - x), default=None)
         if near is None:
             root = coarse_root(system, None if start is None else start.theta)
+        elif sums:
+            tangent, known = seen[near]
+            root = known._replace(theta=known.theta + (x - near) * tangent)
         else:
             tangent, known = seen[near]
             ahead = max(-_AHEAD, min(x - near, _AHEAD))
             root = coarse_root(system, known.theta + ahead * tangent, known.jacobian)
+        if sums and root.converged:
+            root = correct(residual_on(system, _FINER, root.theta), root, tol=_NEAR)
         if not root.converged:
             raise ComputationFailed(
                 f"no fixed point at alpha {problem.alpha:g} and ridge {math.exp(x):.3g} on the way "
                 f"to the optimal ridge; give a ridge instead of 'optimal'"
             )
-        tangent, jacobian = ridge_tangent(system, root, level)
+        column = root.jacobian[:, 0] if sums and seen else None
+        tangent, jacobian = ridge_tangent(system, root, _FINER if sums else 1, column)
         seen[x] = tangent, root._replace(jacobian=jacobian)
         return float(tangent[0])
 
@@ -90,7 +109,7 @@ def best_ridge(problem: Problem, tol: float, start: ErmFixedPoint | None = None)
     else:
         x, bend = math.log(start.ridge), start.bend
         step = -slope(x) / bend if bend < 0 else math.inf
-        if abs(step) <= 2 * close:
+        if abs(step) <= 2 * close(bend):
             x += step
         else:
             x, bend = chords(slope, *bracket(slope, x, 0.2), close)
@@ -101,13 +120,13 @@ def best_ridge(problem: Problem, tol: float, start: ErmFixedPoint | None = None)
 
 
 def guess_log_ridge(problem: Problem) -> float:
-    """About right for cross-entropy: λ ≈ 0.11 for scarce data, 0.22/α² of two classes for many.
+    """About right for cross-entropy: λ ≈ 0.11 for scarce data, 0.25/α² of two classes for many.
 
-    Both ends were read off two-class optima; the bracket needs no more.
+    Read off optima at 2 to 1000 classes; the bracket needs no more.
     """
     k = problem.n_classes
     twin = problem.alpha * boundary_density(k) / (k - 1)
-    return math.log(0.11 / (1 + twin**2 / 2))
+    return math.log(0.125 * k**-0.23 / (1 + 0.4 * twin**2))
 
 
 def bracket(slope: Callable[[float], float], x: float, step: float = 0.5) -> tuple[float, float]:
@@ -129,20 +148,20 @@ def bracket(slope: Callable[[float], float], x: float, step: float = 0.5) -> tup
 
 
 def chords(
-    slope: Callable[[float], float], low: float, high: float, close: float
+    slope: Callable[[float], float], low: float, high: float, close: Callable[[float], float]
 ) -> tuple[float, float]:
-    """The zero between two points and the last chord's slope.
+    """The zero between two points and the slope of the chord of its neighbours.
 
-    Until a chord ends within `close` of a point tried.
+    Until a chord ends so close to a point tried that its slope says: enough.
     """
     left, right = slope(low), slope(high)
     bend = math.nan
     for _ in range(40):
         if left == right:
             break
-        bend = (right - left) / (high - low)
-        x = low - left / bend
-        if min(x - low, high - x) <= close:
+        bend = (slope(high) - slope(low)) / (high - low)
+        x = low - left * (high - low) / (right - left)
+        if min(x - low, high - x) <= close(bend):
             return x, bend
         here = slope(x)
         if (here > 0) == (left > 0):

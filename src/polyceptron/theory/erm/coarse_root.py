@@ -32,9 +32,14 @@ _TINY_FIELD, _TINY_V = 1e-3, 1e-6  # √q and V below which rules without chance
 _EDGE = 500.0  # e^±500 covers every ridge that can be given
 
 
-def home(theta: Array) -> Array:
-    """The lattice point at whose law nodes are placed for roots near θ."""
-    return np.asarray(np.round(theta / LATTICE) * LATTICE)
+def home(system: Equations, theta: Array) -> Array:
+    """The lattice point at whose law nodes are placed for roots near θ; sums have their own."""
+    return theta if by_sums(system.problem) else np.asarray(np.round(theta / LATTICE) * LATTICE)
+
+
+def by_sums(problem: Problem) -> bool:
+    """Whether averages are sums over many losers, whose nodes follow the law."""
+    return problem.n_classes > 3 and not problem.sampled
 
 
 def residual_on(system: Equations, level: int, place: Array) -> Residual:
@@ -82,18 +87,20 @@ def try_from(
     for _ in range(8):
         if not _inside(theta):
             break
-        place = home(theta)
+        place = home(system, theta)
         residual = residual_on(system, level, place)
         root = newton(residual, theta, tol=_LOOSE, jacobian=jacobian)
         if not root.converged or not _inside(root.theta):
             break
         theta, jacobian = root.theta, root.jacobian
-        if (home(theta) == place).all():
+        if by_sums(system.problem):
+            break  # the next level corrects what is left
+        if (home(system, theta) == place).all():
             root = newton(residual, theta, tol=tight, jacobian=jacobian, value=root.residual)
             if not root.converged:
                 break
             theta, jacobian = root.theta, root.jacobian
-            if (home(theta) == place).all():
+            if (home(system, theta) == place).all():
                 break
     else:  # on the edge of two lattice cells: either will do
         root = newton(residual, theta, tol=tight, jacobian=jacobian)

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr
 
 from polyceptron.model.channels import Channel
 from polyceptron.model.channels.base import UtilityLaw
@@ -27,6 +27,7 @@ from polyceptron.theory.fields.averages import Array
 
 _NEGLIGIBLE = 14.0  # e^−14 of the largest is left out
 _FARTHEST = 8.0  # no level of a thousand classes is beyond
+_ROOT = math.sqrt(2 * math.pi)
 _GUESSED = math.inf  # the level of a label that is no utility's
 
 
@@ -44,19 +45,28 @@ class Utilities:
 
     rho: float
     law: UtilityLaw | None  # None: the label is a guess, no field matters
+    spread: float | None = None  # of a normal law, which is quicker without tables of it
 
     def losing(self, C: Array, x: Array) -> tuple[Array, Array]:
         """F(C − ρx) and F′/F there."""
         if self.law is None:
             return np.ones_like(x), np.zeros_like(x)
-        log_cdf, hazard = self.law.values(C - self.rho * x)
+        y = C - self.rho * x
+        if self.spread is not None:
+            y *= 1 / self.spread
+            F = ndtr(y)
+            return F, np.exp(-0.5 * y * y) / (self.spread * _ROOT * np.maximum(F, 1e-300))
+        log_cdf, hazard = self.law.values(y)
         return np.exp(log_cdf), hazard
 
     def winning(self, C: Array, x: Array) -> Array:
         """ln F′(C − ρx)."""
         if self.law is None:
             return np.zeros_like(x)
-        log_cdf, hazard = self.law.values(C - self.rho * x)
+        y = C - self.rho * x
+        if self.spread is not None:
+            return np.asarray(-0.5 * (y / self.spread) ** 2 - math.log(self.spread * _ROOT))
+        log_cdf, hazard = self.law.values(y)
         with np.errstate(divide="ignore"):
             return np.asarray(log_cdf + np.log(hazard))
 
@@ -111,7 +121,9 @@ def ways_to_win(
     """Each way in which the label may arise: utilities with n levels, and guesses."""
     guess = channel.guess(n_classes)
     C, weight, below = winning_levels(channel, n_classes, n)
-    utilities = Utilities(law.rho, utility_law(channel, law.residual))
+    blur = channel.utility_variance
+    spread = None if blur is None else math.sqrt(law.residual + blur)
+    utilities = Utilities(law.rho, utility_law(channel, law.residual), spread)
     found = [(utilities, Levels(C, (1 - n_classes * guess) * weight, below))]
     if guess > 0:
         free = Levels(np.array([_GUESSED]), np.array([n_classes * guess]), np.ones(1))

@@ -20,9 +20,9 @@ from polyceptron.theory.fields.levels import Utilities
 BOTTOM = -7.0  # of a student's field in its standard deviations
 _LABEL = 26.0  # a label's density is followed down to e^−26 of its peak
 _LOSER = 17.0  # and the losers' to e^−17
-_SEARCHED = 5  # levels at which the range of L is searched for
-_NEAR_END = 1 - 1e-6  # of P
-_BISECTIONS = 26
+SEARCHED = 5  # levels at which the search is made
+_NEAR_END = 1 - 1e-6  # of the largest P
+_BISECTIONS = 12
 _SCAN = 24  # values of L at which the bound is tried, and of the label's field there
 _TILTS, _STRONGEST = np.linspace(-1, 1, 17), 20.0  # signs and logarithms of tilts
 _HELD = 15.0  # what L weighs is followed down to e^−15 of its peak
@@ -73,24 +73,28 @@ class Contest(NamedTuple):
         total = math.hypot(self.width, self.utilities.rho)
         return self.utilities.rho * self.C / total**2, self.width / total
 
-    def frame(self) -> Frame:
-        """The search: edges do not matter before."""
+    def search(self) -> Array:
+        """What counts at each level: the window in spreads and the range of L, (5, n)."""
         mean, spread = self.label()
         edges = _window(self, mean, spread)
-        rows = np.unique(np.linspace(0, len(self.C) - 1, _SEARCHED).astype(int))
-        some = Window(*(edge[rows] for edge in edges))
-        found = _held_range(self._replace(C=self.C[rows], edges=some))
-        ends = np.stack([np.interp(np.arange(len(self.C)), rows, end) for end in found])
-        d = self.root * mean - ends
-        P = np.clip(self.pull.label(d).P, 0.0, _NEAR_END)
-        off = (d - self.pull.label_at(P)) / (self.root * spread)
-        return Frame((edges.low - mean) / spread, (edges.high - mean) / spread, edges.top, P, off)
+        ends = _held_range(self._replace(edges=edges))
+        window = (edges.low - mean) / spread, (edges.high - mean) / spread, edges.top
+        return np.stack([*window, *(end - self.root * mean for end in ends)])
+
+    def frame(self, found: Array) -> Frame:
+        """From a search at the same law on fewer levels."""
+        n, places = len(self.C), np.linspace(0, 1, found.shape[1])
+        low, high, top, *ends = (np.interp(np.linspace(0, 1, n), places, row) for row in found)
+        d = -np.stack(ends)
+        P = np.clip(self.pull.label(d).P, 0.0, _NEAR_END * self.pull.largest)
+        off = (d - self.pull.label_at(P)[0]) / (self.root * self.label()[1])
+        return Frame(low, high, top, P, off)
 
     def framed(self, frame: Frame) -> tuple[Contest, Array]:
         """With the edges of a frame, and the range (2, c) of L."""
         mean, spread = self.label()
         edges = Window(mean + spread * frame.low, mean + spread * frame.high, frame.top)
-        d = self.pull.label_at(frame.P) + self.root * spread * frame.off
+        d = self.pull.label_at(frame.P)[0] + self.root * spread * frame.off
         return self._replace(edges=edges), self.root * mean - d
 
 
@@ -164,21 +168,22 @@ def loser_nodes(contest: Contest, L: Array, n: int) -> Losers:
     most = pull.label(root * low - L).P
     cut = floor + 1.5 * np.maximum(most - n_losers * floor, 1e-3 * np.abs(most))
     bottom = np.full_like(L, BOTTOM)
-    highest = np.minimum(top, (L + pull.loser_at(np.maximum(cut, 1e-300))) / root)
+    highest = np.minimum(top, (L + pull.loser_at(np.maximum(cut, 1e-300))[0]) / root)
     highest = np.maximum(highest, bottom + 1e-9)
     p_top = pull.loser(root * highest - L)[0]
     p_start = floor + 0.05 * (p_top - floor)
-    start = np.clip((L + pull.loser_at(np.maximum(p_start, 1e-300))) / root, bottom, highest)
+    start = np.clip((L + pull.loser_at(np.maximum(p_start, 1e-300))[0]) / root, bottom, highest)
     knee = np.clip((L + pull.knee) / root, bottom, start)
     turn = (np.where(np.isfinite(C), C, 0.0)[:, None] - 4 * width) / max(utilities.rho, 1e-3)
     turn = np.clip(turn + 0 * L, bottom, knee)
-    parts = [gauss(bottom, turn, 10), gauss(turn, knee, 12), gauss(knee, start, 8)]
+    nodes = [gauss(bottom, turn, 10), gauss(turn, knee, 10), gauss(knee, start, 6)]
+    below, steps = (np.concatenate(part, -1) for part in zip(*nodes, strict=True))
+    p_below, a_below = pull.loser(root * below - L[..., None])
     p, step = gauss(np.minimum(p_start, p_top), p_top, n)
-    t = pull.loser_at(np.maximum(p, 1e-300))
-    slope = pull.loser(t)[1]
-    parts.append(((t + L[..., None]) / root, step / (root * np.maximum(slope, 1e-300))))
-    x, weight = (np.concatenate([part[i] for part in parts], -1) for i in (0, 1))
-    p, a = pull.loser(root * x - L[..., None])
+    t, a = pull.loser_at(np.maximum(p, 1e-300))
+    x = np.concatenate([below, (t + L[..., None]) / root], -1)
+    weight = np.concatenate([steps, step / (root * np.maximum(a, 1e-300))], -1)
+    p, a = np.concatenate([p_below, p], -1), np.concatenate([a_below, a], -1)
     F, hazard = utilities.losing(C[:, None, None], x)
     weight = weight * F * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
     mass = np.maximum(weight.sum(-1), 1e-300)
@@ -255,10 +260,11 @@ def _held(pull: AdditivePull, label: Array, loser: Array, n_losers: int) -> Arra
     """L at which the label's field is `label` and all losers' are `loser`."""
     low = np.minimum(label, loser) - 1.0
     high = np.maximum(label, loser) + 40.0 + math.log(n_losers) + abs(pull.knee)
-    for _ in range(_BISECTIONS):
+    narrow = math.log2(1 / min(float(np.abs(label - loser).max()) + 1e-12, 1.0))
+    for _ in range(_BISECTIONS + math.ceil(narrow)):
         L = (low + high) / 2
         P = n_losers * pull.loser(loser - L)[0]
         allowed = pull.largest > P
-        short = ~allowed | (L + pull.label_at(np.where(allowed, P, 0.0)) < label)
+        short = ~allowed | (L + pull.label_at(np.where(allowed, P, 0.0))[0] < label)
         low, high = np.where(short, L, low), np.where(short, high, L)
     return high

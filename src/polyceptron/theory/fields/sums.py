@@ -30,6 +30,7 @@ from polyceptron.theory.fields.averages import Array, Averages, Rule
 from polyceptron.theory.fields.levels import Levels, utility_law, ways_to_win
 from polyceptron.theory.fields.sum_modes import ModeSeries, label_series, modes
 from polyceptron.theory.fields.sum_nodes import (
+    SEARCHED,
     Contest,
     Frame,
     Losers,
@@ -48,13 +49,20 @@ class Size(NamedTuple):
     modes_to_end: int
 
 
-SIZES = (Size(12, 16, 14, 22), Size(16, 22, 20, 30), Size(20, 26, 24, 36), Size(26, 34, 30, 48))
+SIZES = (
+    Size(10, 13, 14, 18),  # to start from
+    Size(13, 18, 18, 24),
+    Size(15, 21, 22, 34),
+    Size(19, 26, 26, 48),
+    Size(24, 34, 32, 66),
+)
 N_LEVELS = len(SIZES)
-FLOORS = (2e-4, 1.2e-4, 1e-4)  # relative error that a level was seen to reach
+FLOORS = (3e-4, 1e-4, 5e-5, 3e-5)  # relative error that a level was seen to reach
 LOSS_FLOOR = 10.0  # times as much for the loss, which lives where P is near its end
-LEFT = 0.1  # of the change from one level to the next, at most that is left
-_NEAR = 0.08  # of ln τ, ln q, ln V: as far as nodes are carried
-_CHUNK = 6  # levels at once: what a cache holds
+LEFT = 0.36  # of the change from one level to the next, at most that is left
+_LATTICE = 0.16  # of ln τ, ln q, ln V: where the search for what counts is made
+_FAR = 0.12  # and as far from there as nodes are carried
+_CHUNK = 8  # levels at once: what a cache holds
 
 
 def serves(loss: Loss, channel: Channel) -> bool:
@@ -65,36 +73,43 @@ def serves(loss: Loss, channel: Channel) -> bool:
 def place(loss: Loss, channel: Channel, n_classes: int, law: Law, level: int) -> Rule:
     """The averages; nodes follow laws near `law` smoothly.
 
-    Farther off the search for what counts is made again, at a point of a lattice.
+    Farther off the search for what counts is made again, at a point of a lattice that is kept as
+    long as it is near: Newton's method may step to and fro between two.
     """
-    size, r = SIZES[level], n_classes - 1
-    reference = _logarithms(law)
-
-    def frames(law: Law) -> list[Frame]:
-        here = _logarithms(law)
-        near = np.abs(here - reference).max() <= _NEAR
-        at = reference if near else np.round(here / (2 * _NEAR)) * (2 * _NEAR)
-        return _frames(loss, channel, n_classes, size.levels, tuple(np.exp(at).tolist()))
+    corner = _corner(law)
 
     def rule(law: Law) -> Averages:
-        total = np.zeros(6)
-        bare = _contests(loss, channel, n_classes, size.levels, law)
-        for (contest, levels), frame in zip(bare, frames(law), strict=True):
-            contest, ends = contest.framed(frame)
-            pull = contest.pull
-            for start in range(0, len(levels.C), _CHUNK):
-                part = slice(start, start + _CHUNK)
-                held = gauss(ends[0, part], ends[1, part], size.held)
-                some = Levels(*(field[part] for field in levels))
-                total += _averaged(contest.part(part), some, held, size)
-        mass = total[5:]
-        M, Q, C, D, value, _ = total[:, None] / mass  # coarse nodes miss of all alike
-        M, C, D = (part / (r * pull.scale) for part in (M, C, D / law.q))
-        Q = Q / (r * pull.scale**2)
-        plus, minus = np.maximum(D, 0.0), np.maximum(-D, 0.0)
-        return Averages(M, Q, C, plus, minus, value, np.full(1, math.nan), mass)
+        nonlocal corner
+        if np.abs(_logarithms(law) - corner).max() > _FAR:
+            corner = _corner(law)
+        near = Law(*np.exp(corner).tolist())
+        return _averages(loss, channel, n_classes, level, near, law)
 
     return rule
+
+
+@lru_cache(maxsize=256)  # a root is asked for its averages again
+def _averages(
+    loss: Loss, channel: Channel, n_classes: int, level: int, near: Law, law: Law
+) -> Averages:
+    """At a law, what counts known from another."""
+    size, r = SIZES[level], n_classes - 1
+    total = np.zeros(6)
+    bare = _contests(loss, channel, n_classes, size.levels, law)
+    frames = _frames(loss, channel, n_classes, size.levels, near)
+    for (contest, levels), frame in zip(bare, frames, strict=True):
+        contest, ends = contest.framed(frame)
+        for start in range(0, len(levels.C), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            held = gauss(ends[0, part], ends[1, part], size.held)
+            some = Levels(*(field[part] for field in levels))
+            total += _averaged(contest.part(part), some, held, size)
+    scale, mass = contest.pull.scale, total[5:]
+    M, Q, C, D, value, _ = total[:, None] / mass  # coarse nodes miss of all alike
+    M, C, D = (part / (r * scale) for part in (M, C, D / law.q))
+    Q = Q / (r * scale**2)
+    plus, minus = np.maximum(D, 0.0), np.maximum(-D, 0.0)
+    return Averages(M, Q, C, plus, minus, value, np.full(1, math.nan), mass)
 
 
 def _contests(
@@ -110,12 +125,22 @@ def _contests(
     ]
 
 
-@lru_cache(maxsize=64)
-def _frames(
-    loss: Loss, channel: Channel, n_classes: int, n: int, law: tuple[float, float, float]
-) -> list[Frame]:
+@lru_cache(maxsize=128)
+def _frames(loss: Loss, channel: Channel, n_classes: int, n: int, law: Law) -> list[Frame]:
     """What counts at a law, for each way to win: neighbouring problems ask for the same."""
-    return [each.frame() for each, _ in _contests(loss, channel, n_classes, n, Law(*law))]
+    contests = [each for each, _ in _contests(loss, channel, n_classes, n, law)]
+    found = _searched(loss, channel, n_classes, law)
+    return [each.frame(rows) for each, rows in zip(contests, found, strict=True)]
+
+
+@lru_cache(maxsize=64)
+def _searched(loss: Loss, channel: Channel, n_classes: int, law: Law) -> list[Array]:
+    return [each.search() for each, _ in _contests(loss, channel, n_classes, SEARCHED, law)]
+
+
+def _corner(law: Law) -> Array:
+    """The point of a lattice of logarithms next to a law."""
+    return np.asarray(np.round(_logarithms(law) / _LATTICE) * _LATTICE)
 
 
 def _logarithms(law: Law) -> Array:
@@ -127,48 +152,54 @@ def _averaged(contest: Contest, levels: Levels, held: tuple[Array, Array], size:
     L, step = held
     N = contest.n_losers
     n = size.modes if math.isinf(contest.pull.largest) else size.modes_to_end
-    losers = loser_nodes(contest, L, 3 * n // 2)
+    losers = loser_nodes(contest, L, 5 * n // 4)
     series = label_series(contest, L, losers, n)
-    f = _loser_modes(contest, levels, losers, series, n)
-    one, fa, fpp, fop, fppa, fopa, fh, fhp, fha, fhpa = (f[..., i, :] for i in range(10))
-    power = one ** (N - 2)
+    one, fa, fpp, fop, fppa, fopa, fh, fhp, fha, fhpa = _loser_modes(
+        contest, levels, losers, series, n
+    )
+    power = np.where(series.alive, levels.weight[:, None] * step, 0.0)[..., None] * one ** (N - 2)
     pair, single, none = N * (N - 1) * power, N * power * one, power * one * one
 
-    def mean(i: int, of_losers: Array) -> Array:
-        return np.asarray((series.coefficients[..., i, :] * of_losers).real.sum(-1))
+    def mean(i: int, of_losers: Array) -> float:
+        return float(np.vdot(of_losers, series.coefficients[i]).real)
 
-    def with_one(f: Array, f_a: Array, i: int) -> Array:
-        """Of Σ f over the losers times S, and the label's functions i (with a_1) and i + 1."""
-        return mean(i, single * f) + mean(i + 1, single * f_a + pair * f * fa)
+    def with_one(f: Array, f_a: Array, i: int) -> float:
+        """Of Σ f over the losers times S, and the label's function i (and i + 5, with a_1)."""
+        return mean(i + 5, single * f) + mean(i, single * f_a + pair * f * fa)
 
-    def alone(i: int) -> Array:
+    def alone(i: int) -> float:
         """Of a function of P times S."""
-        return mean(i, none) + mean(i + 1, single * fa)
+        return mean(i + 5, none) + mean(i, single * fa)
 
     table = (
-        with_one(fh, fha, 2) + with_one(fhp, fhpa, 0),
-        alone(4) + with_one(fpp, fppa, 0),
-        2 * mean(0, single * fa) + mean(1, pair * fa * fa),
-        alone(6) - with_one(fop, fopa, 0),
-        alone(8),
+        with_one(fh, fha, 1) + with_one(fhp, fhpa, 0),
+        alone(2) + with_one(fpp, fppa, 0),
+        2 * mean(5, single * fa) + mean(0, pair * fa * fa),
+        alone(3) - with_one(fop, fopa, 0),
+        alone(4),
         alone(0),
     )
-    weight = levels.weight[:, None] * step
-    return np.array([float((weight * np.where(series.alive, part, 0.0)).sum()) for part in table])
+    return np.array(table)
 
 
 def _loser_modes(
     contest: Contest, levels: Levels, losers: Losers, series: ModeSeries, n: int
 ) -> Array:
-    """⟨function · e^{−(σ − im·angle)p̃}⟩ of one loser for m = 0..n: (c, l, 10, n + 1)."""
+    """⟨function · e^{−(σ + im·angle)p̃}⟩ of one loser for m = 0..n: (10, c, l, n + 1)."""
     x, p, a, h = losers.x, losers.p, losers.a, losers.hazard
     above = p - losers.floor[..., None]
-    op = contest.root * x * p
-    functions = np.stack(
-        [np.ones_like(p), a, p * p, op, p * p * a, op * a, h, h * p, h * a, h * p * a], -2
-    )
-    damped = losers.weight * np.exp(-series.sigma[..., None] * above)
-    f = modes(damped, series.angle[..., None] * above, functions, n)
+    functions = np.empty((10, *p.shape))
+    one, fa, fpp, fop, _, _, fh, fhp, _, _ = functions
+    np.multiply(losers.weight, np.exp(-series.sigma[..., None] * above), out=one)
+    np.multiply(one, a, out=fa)
+    np.multiply(one, p, out=fpp)
+    np.multiply(fpp, contest.root * x, out=fop)
+    fpp *= p
+    np.multiply(functions[2:4], a, out=functions[4:6])
+    np.multiply(one, h, out=fh)
+    np.multiply(fh, p, out=fhp)
+    np.multiply(functions[6:8], a, out=functions[8:10])
+    f = modes(series.angle[..., None] * above, functions, n)
     # What the nodes miss of the mass that is kept is far below, where p is nothing.
     C, top = levels.C[:, None], np.maximum(contest.edges.top[:, None], losers.top)
     middle = np.where(np.isfinite(C), C, 0.0) / max(contest.utilities.rho, 1e-3)
@@ -178,5 +209,5 @@ def _loser_modes(
         field, weight = gauss(low, high, 10)
         F = contest.utilities.losing(C[..., None], field)[0]
         left = left - (weight * F * np.exp(-0.5 * field**2)).sum(-1) / math.sqrt(2 * math.pi)
-    f[..., 0, :] += left[..., None]
-    return np.asarray(np.conj(f))
+    f[0] += left[..., None]
+    return f
