@@ -28,7 +28,7 @@ from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss
 from polyceptron.theory.fields.averages import Array, Averages, Rule
 from polyceptron.theory.fields.levels import Levels, utility_law, ways_to_win
-from polyceptron.theory.fields.sum_modes import ModeSeries, label_series, modes
+from polyceptron.theory.fields.sum_modes import Complex, ModeSeries, label_series, modes
 from polyceptron.theory.fields.sum_nodes import (
     SEARCHED,
     Contest,
@@ -160,10 +160,10 @@ def _averaged(contest: Contest, levels: Levels, held: tuple[Array, Array], size:
     power = np.where(series.alive, levels.weight[:, None] * step, 0.0)[..., None] * one ** (N - 2)
     pair, single, none = N * (N - 1) * power, N * power * one, power * one * one
 
-    def mean(i: int, of_losers: Array) -> float:
+    def mean(i: int, of_losers: Complex) -> float:
         return float(np.vdot(of_losers, series.coefficients[i]).real)
 
-    def with_one(f: Array, f_a: Array, i: int) -> float:
+    def with_one(f: Complex, f_a: Complex, i: int) -> float:
         """Of Σ f over the losers times S, and the label's function i (and i + 5, with a_1)."""
         return mean(i + 5, single * f) + mean(i, single * f_a + pair * f * fa)
 
@@ -184,7 +184,7 @@ def _averaged(contest: Contest, levels: Levels, held: tuple[Array, Array], size:
 
 def _loser_modes(
     contest: Contest, levels: Levels, losers: Losers, series: ModeSeries, n: int
-) -> Array:
+) -> Complex:
     """⟨function · e^{−(σ + im·angle)p̃}⟩ of one loser for m = 0..n: (10, c, l, n + 1)."""
     x, p, a, h = losers.x, losers.p, losers.a, losers.hazard
     above = p - losers.floor[..., None]
