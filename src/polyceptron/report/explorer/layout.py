@@ -23,7 +23,7 @@ from polyceptron.report.explorer.request_guard import TOKEN_FIELD
 from polyceptron.report.explorer.simulation_card import GIGABYTES, simulation_card
 from polyceptron.report.explorer.theory_queue import TIME_LIMIT
 
-POLL = {True: 900, False: 250}  # milliseconds between two looks at work, by whether it is slow
+POLL = {True: 1200, False: 250}  # milliseconds between two looks at work, by whether it is slow
 HEARTBEAT = 30_000  # and between two signs of life
 HEIGHTS = {"learning": "460px", "order": "380px", "landscape": "380px"}
 

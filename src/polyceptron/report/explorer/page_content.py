@@ -10,6 +10,7 @@ from dash import html
 
 from polyceptron.report.explorer.choices import BAYES
 from polyceptron.report.explorer.curve_tasks import (
+    CHUNK,
     FOLLOWED,
     Task,
     first_tasks,
@@ -52,7 +53,7 @@ class PageContent:
         self.pending: list[str] = []
         self.errors: list[str] = []
         self._missing: set[str] = set()
-        self._quick = False
+        self._long = False
         marks: list[str] = []
         points: dict[str, tuple[int, int, bool]] = {}
         for task in tasks:
@@ -66,7 +67,8 @@ class PageContent:
             )  # fmt: skip
             if not answer.complete:
                 self._missing.add(kind)
-                self._quick |= not is_slow(task)
+                left = task.get("points", 1) - answer.done
+                self._long |= is_slow(task) and left > CHUNK
             if answer.error and f"{words}: {answer.error}" not in self.errors:
                 self.errors.append(f"{words}: {answer.error}")
             if answer.result is None:
@@ -104,11 +106,11 @@ class PageContent:
 
     @property
     def slow(self) -> bool:
-        """Whether all that is missing takes seconds, so that fewer and larger steps are better.
+        """Whether there is far to go, so that fewer and larger steps are better.
 
         Each costs the browser a tenth of a second, on the cores that compute.
         """
-        return bool(self.pending) and not (self._quick or self.finding_range or self.moved)
+        return self._long and not (self.finding_range or self.moved)
 
     @property
     def stale(self) -> list[str]:
