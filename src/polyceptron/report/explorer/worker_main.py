@@ -62,10 +62,10 @@ def limit_memory(limit: int = MEMORY_LIMIT) -> None:
 def main() -> None:
     """Answer until the input ends; what is asked for most is loaded before the first question."""
     limit_memory()
-    for name in ("theory.erm", "theory.curve_grid", "theory.separability"):
-        import_module(f"polyceptron.{name}")
     requests: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
+    for name in ("theory.erm", "theory.curve_grid", "theory.separability"):
+        import_module(f"polyceptron.{name}")
     out, sys.stdout = sys.stdout, sys.stderr  # nothing else may write among the messages
     while True:
         for message in answers(requests.get()):
