@@ -109,7 +109,7 @@ def _refine_smooth(system: Equations, root: Root, tol: float, coarse: int) -> Re
             new_error,
             uncertainty,
             0.2 * abs(change[0]) + rest * abs(loss) + ROUNDING,
-            abs(change[1]) + (mistake_slope(mistakes) * moved + floor) * mistakes + ROUNDING,
+            abs(change[1]) + mistake_slope(mistakes) * (moved + floor) * mistakes + ROUNDING,
         )
         root, error, before = refined.root, new_error, (loss, mistakes)
         if uncertainty <= tol:
