@@ -250,6 +250,48 @@ def test_halving_the_tolerance_moves_less_than_the_uncertainty(k):
             assert change <= getattr(coarse, f"{name}_uncertainty")
 
 
+class SquaredHinge(Loss):
+    """½ Σ_h (1 − z_y + z_h)₊²: its second derivative jumps, and it does not say where."""
+
+    name = "squared-hinge"
+
+    def _missing(self, z, y):
+        z, rows = np.asarray(z, dtype=float), np.arange(len(y))
+        missing = np.maximum(1 - z[rows, y][:, None] + z, 0)
+        missing[rows, y] = 0
+        return missing, rows
+
+    def value(self, z, y):
+        return 0.5 * (self._missing(z, y)[0] ** 2).sum(1)
+
+    def gradient(self, z, y):
+        missing, rows = self._missing(z, y)
+        missing[rows, y] = -missing.sum(1)
+        return missing
+
+    def hessian(self, z, y):
+        missing, _ = self._missing(z, y)
+        towards = np.eye(missing.shape[1]) - np.eye(missing.shape[1])[y][:, None, :]  # e_h − e_y
+        return np.einsum("nh,nhi,nhj->nij", missing > 0, towards, towards)
+
+
+class BrokenHinge(SquaredHinge):
+    """The same, which says that it pulls below a gap of 1 only."""
+
+    def line_breaks(self, breaks, V):
+        return np.unique([*super().line_breaks(breaks, V), 1.0])
+
+
+@pytest.mark.parametrize(("alpha", "ridge"), [(2.0, 0.1), (1.0, 0.3), (0.5, 0.02), (6.0, 1.0)])
+def test_a_loss_that_hides_where_it_is_broken_gets_an_honest_uncertainty(alpha, ridge):
+    truth = fixed_point(2, BrokenHinge(), ridge, alpha, tol=1e-10)
+    assert truth.status == "ok"
+    for tol in (1e-4, 1e-6, 1e-8):
+        found = fixed_point(2, SquaredHinge(), ridge, alpha, tol=tol)
+        off = abs(found.generalisation_error - truth.generalisation_error)
+        assert off < found.uncertainty
+
+
 @pytest.mark.slow
 def test_uncertainties_of_many_classes_are_honest():
     """Within the stated uncertainty of a ten times finer run, which uses more points."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from polyceptron.model.losses import Loss
 from polyceptron.numerics.estimate import student_quantile
 from polyceptron.theory.erm.coarse_root import residual_on
 from polyceptron.theory.erm.equations import Equations
@@ -22,6 +23,7 @@ from polyceptron.theory.root_newton import Root, correct
 # Two levels can agree by luck: the relative error that a deterministic level was seen to reach.
 LEVEL_FLOOR = (3e-6, 1e-6, 1e-8, 1e-10, 1e-12)
 LEVEL_LEFT = 0.2  # of the last step: these rules converge geometrically
+UNBROKEN_LEFT = 1.0  # with a loss that does not say where it is broken, if it is
 ROUNDING = 1e-14
 # |d ln(training loss)/dθ| is at most 1 for ln V (the proximal point moves by at most its own pull),
 # and 1/2 and 2 for ln q and ln τ (powers of the width of the boundary layer that holds the loss).
@@ -84,6 +86,8 @@ def _refine_smooth(system: Equations, root: Root, tol: float, coarse: int) -> Re
     nodes = system.problem.nodes
     error, before = _error(system, root.theta), None
     floors, left = getattr(nodes, "FLOORS", LEVEL_FLOOR), getattr(nodes, "LEFT", LEVEL_LEFT)
+    if type(system.problem.loss).line_breaks is Loss.line_breaks:
+        left = UNBROKEN_LEFT
     for level in range(coarse + 1, nodes.N_LEVELS):
         # Nodes sit at the root itself: a loss may be broken at gaps that move with V.
         averages, shift = _step(system, level, root)
