@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import check_alpha
 from polyceptron.model.estimators import ERM
@@ -38,11 +40,12 @@ def erm_parts(
     """Rows of one curve part by part, as they are known; each solution starts those near it.
 
     A best ridge is searched for in the first `searched` parts, and between their points read off
-    the line through its logarithms: the error is stationary there.
+    lines of ln λ against ln(1 + α): the error is stationary there.
     """
     spec = as_erm(estimator)
     lost = {"source": "theory", **teacher.columns, "estimator": spec.name, "ridge": 0.0}
     points: dict[float, ErmFixedPoint] = {}
+    best: dict[float, float] = {}  # ln λ where it was searched for
     inseparable = math.inf
     for number, part in enumerate(parts):
         values = [check_alpha(alpha) for alpha in part]
@@ -53,9 +56,13 @@ def erm_parts(
             try:
                 near = predict(known, alpha)
                 there = spec
-                if number >= searched and isinstance(spec.ridge, str) and near is not None:
-                    there = ERM(spec.loss, near.ridge)
+                if number >= searched and best:
+                    ends = sorted(best)
+                    found = np.interp(np.log1p(alpha), np.log1p(ends), [best[a] for a in ends])
+                    there = ERM(spec.loss, math.exp(found))
                 points[alpha] = erm_fixed_point(teacher, there, alpha, tol, near)
+                if isinstance(there.ridge, str) and points[alpha].ridge > 0:
+                    best[alpha] = math.log(points[alpha].ridge)
             except NotSeparableHere:
                 inseparable = alpha
         yield [
