@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.algorithms import amp
+from polyceptron.algorithms.message_passing.posterior_mean import amp
 from polyceptron.model import Teacher
 from rival_amp import RivalAMP
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.algorithms import amp
+from polyceptron.algorithms.message_passing.posterior_mean import amp
 from polyceptron.model import Teacher
-from polyceptron.theory import fixed_points
+from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.fields.information import channel_moments
 from rival_bayes import rival_curve
 
 COLD = """
 import time
 from polyceptron.model import Teacher
-from polyceptron.theory import fixed_points
+from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 import numpy as np
 begin = time.process_time()
 fixed_points(Teacher(3), np.linspace(0.1, 10, 100))

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from polyceptron.model import ERM, Teacher
-from polyceptron.theory import generalisation_error
-from polyceptron.theory.erm import erm_fixed_point, erm_rows
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
+from polyceptron.theory.erm.risk_rows import erm_rows
 from polyceptron.theory.erm.solution import ErmFixedPoint
-from polyceptron.theory.generalisation import error_at_tau
+from polyceptron.theory.generalisation import error_at_tau, generalisation_error
 from rival_erm_theory import rival_fixed_point
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from polyceptron.model import ERM, Teacher
-from polyceptron.theory import erm_fixed_point, fixed_points
+from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 # A thousand eigenvalues next to 1 cost what eigenvalues cost; those of the power law also have
 # another fixed point, whose integrals may need more nodes.

@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
-from polyceptron.algorithms.erm import fit_erm, fit_erm_path
+from polyceptron.algorithms.erm.fit import fit_erm, fit_erm_path
 from polyceptron.model import Teacher
 
 TOL = 1e-6

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from polyceptron.model import ERM, Teacher
-from polyceptron.theory import erm_fixed_point, fixed_points
+from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 CACHED = type(lru_cache(len))
 NOISES = ("gaussian:0.25", "flips:0.1", "softmax:0.1", "softmax:2", "softmax:5", "softmax:50")

@@ -19,9 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.algorithms import amp, fit_erm
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.file_design import FileDesign
+from polyceptron.algorithms.erm.fit import fit_erm
+from polyceptron.algorithms.message_passing.posterior_mean import amp
+from polyceptron.algorithms.stored_designs import FileDesign
 from polyceptron.model import Teacher
 
 DIMENSION, CLASSES, NOISE, RIDGE = 2000, 3, "gaussian:0.5", 1.0

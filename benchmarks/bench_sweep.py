@@ -15,8 +15,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from polyceptron.experiments import Store, parse_spec
 from polyceptron.experiments.engine import LocalEngine
+from polyceptron.experiments.spec import parse_spec
+from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import _run
 from polyceptron.experiments.tasks import Task
 from polyceptron.rows import make_row

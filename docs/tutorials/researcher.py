@@ -82,7 +82,7 @@ print(f"{ours.generalisation_error:.6f} and {plain.generalisation_error:.6f}")
 from pathlib import Path
 from tempfile import mkdtemp
 
-from polyceptron.experiments import parse_spec
+from polyceptron.experiments.spec import parse_spec
 
 spec = parse_spec("""
 [[grid]]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from polyceptron.rows import VERSION as __version__
+from polyceptron.version import VERSION as __version__
 
 _HOME = {
     "Teacher": "model",
@@ -24,32 +24,32 @@ _HOME = {
     "Channel": "model",
     "InvalidInput": "errors",
     "ComputationFailed": "errors",
-    "transitions": "theory",
+    "transitions": "theory.bayes_optimal.transitions",
     "separability": "theory.separability",
     "calibration": "theory.calibration",
-    "solution_curve": "theory",
-    "state_evolution": "theory",
-    "fixed_points": "theory",
-    "generalisation_error": "theory",
-    "asymptotics": "theory",
-    "erm_fixed_point": "theory",
-    "erm_state_evolution": "theory",
-    "margin_law": "theory",
-    "optimal_ridge": "theory",
-    "plan": "theory",
-    "amp": "algorithms",
-    "AMPResult": "algorithms",
+    "solution_curve": "theory.bayes_optimal.solution_curve",
+    "state_evolution": "theory.bayes_optimal.state_evolution",
+    "fixed_points": "theory.bayes_optimal.fixed_points",
+    "generalisation_error": "theory.generalisation",
+    "asymptotics": "theory.asymptotics",
+    "erm_fixed_point": "theory.erm.fixed_point",
+    "erm_state_evolution": "theory.loop",
+    "margin_law": "theory.erm.margin_law",
+    "optimal_ridge": "theory.erm.fixed_point",
+    "plan": "theory.planner",
+    "amp": "algorithms.message_passing.posterior_mean",
+    "AMPResult": "algorithms.message_passing.amp_result",
     "FitProgress": "algorithms.watching",
-    "amp_erm": "algorithms",
-    "fit_erm": "algorithms",
-    "is_separable": "algorithms.separable",
-    "fit_erm_path": "algorithms",
-    "exact_generalisation_error": "algorithms",
-    "AMPClassifier": "algorithms",
-    "ERMClassifier": "algorithms",
-    "load_spec": "experiments",
-    "run_sweep": "experiments",
-    "Store": "experiments",
+    "amp_erm": "algorithms.message_passing.posterior_mean",
+    "fit_erm": "algorithms.erm.fit",
+    "is_separable": "algorithms.separation",
+    "fit_erm_path": "algorithms.erm.fit",
+    "exact_generalisation_error": "algorithms.overlaps",
+    "AMPClassifier": "algorithms.amp_classifier",
+    "ERMClassifier": "algorithms.erm_classifier",
+    "load_spec": "experiments.spec",
+    "run_sweep": "experiments.sweep",
+    "Store": "experiments.store",
     "LearningCurve": "report.learning_curves",
     "learning_curve": "report.learning_curves",
     "predicted_curve": "report.predicted",
@@ -58,20 +58,18 @@ _HOME = {
 __all__ = [*_HOME, "__version__"]
 
 if TYPE_CHECKING:
-    from polyceptron.algorithms import (
-        AMPClassifier,
-        AMPResult,
-        ERMClassifier,
-        amp,
-        amp_erm,
-        exact_generalisation_error,
-        fit_erm,
-        fit_erm_path,
-    )
-    from polyceptron.algorithms.separable import is_separable
+    from polyceptron.algorithms.amp_classifier import AMPClassifier
+    from polyceptron.algorithms.erm.fit import fit_erm, fit_erm_path
+    from polyceptron.algorithms.erm_classifier import ERMClassifier
+    from polyceptron.algorithms.message_passing.amp_result import AMPResult
+    from polyceptron.algorithms.message_passing.posterior_mean import amp, amp_erm
+    from polyceptron.algorithms.overlaps import exact_generalisation_error
+    from polyceptron.algorithms.separation import is_separable
     from polyceptron.algorithms.watching import FitProgress
     from polyceptron.errors import ComputationFailed, InvalidInput
-    from polyceptron.experiments import Store, load_spec, run_sweep
+    from polyceptron.experiments.spec import load_spec
+    from polyceptron.experiments.store import Store
+    from polyceptron.experiments.sweep import run_sweep
     from polyceptron.model import (
         ERM,
         BayesOptimal,
@@ -85,20 +83,17 @@ if TYPE_CHECKING:
     )
     from polyceptron.report.learning_curves import LearningCurve, learning_curve
     from polyceptron.report.predicted import predicted_curve
-    from polyceptron.theory import (
-        asymptotics,
-        erm_fixed_point,
-        erm_state_evolution,
-        fixed_points,
-        generalisation_error,
-        margin_law,
-        optimal_ridge,
-        plan,
-        solution_curve,
-        state_evolution,
-        transitions,
-    )
+    from polyceptron.theory.asymptotics import asymptotics
+    from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
+    from polyceptron.theory.bayes_optimal.solution_curve import solution_curve
+    from polyceptron.theory.bayes_optimal.state_evolution import state_evolution
+    from polyceptron.theory.bayes_optimal.transitions import transitions
     from polyceptron.theory.calibration import calibration
+    from polyceptron.theory.erm.fixed_point import erm_fixed_point, optimal_ridge
+    from polyceptron.theory.erm.margin_law import margin_law
+    from polyceptron.theory.generalisation import generalisation_error
+    from polyceptron.theory.loop import erm_state_evolution
+    from polyceptron.theory.planner import plan
     from polyceptron.theory.separability import separability
 
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
+from polyceptron.version import VERSION
+
 if TYPE_CHECKING:
     import pandas as pd
-
-VERSION = "0.2.0"
 
 SOURCES: dict[str, str] = {
     "theory": "the limit of large dimension",

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 import polyceptron as pc
 from polyceptron.model.losses import CrossEntropy, SquareLoss
-from polyceptron.theory.erm import erm_fixed_point
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 DIMENSION = 500
 INSTANCES = 8

@@ -24,9 +24,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from polyceptron.experiments import parse_spec
+from polyceptron.experiments.spec import parse_spec
 from polyceptron.report.figures import FIGURES, make_figures, verdict
-from polyceptron.report.figures.profile import TINY
+from polyceptron.report.figures.figure_spec import TINY
 from polyceptron.report.pictures import render_plotly
 from polyceptron.rows import COLUMNS
 
@@ -289,7 +289,7 @@ def test_message_passing_follows_state_evolution(tables: dict[str, pd.DataFrame]
 
 def test_margin_laws_are_laws(tables: dict[str, pd.DataFrame], folder: Path) -> None:
     from polyceptron.model import ERM, Teacher
-    from polyceptron.theory.erm import erm_fixed_point
+    from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
     table = tables["margins"]
     for loss, some in table.groupby("estimator"):

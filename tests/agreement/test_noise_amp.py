@@ -7,7 +7,7 @@ import pytest
 from scipy.special import stdtrit
 
 import polyceptron as pc
-from polyceptron.algorithms import amp, amp_erm
+from polyceptron.algorithms.message_passing.posterior_mean import amp, amp_erm
 
 D, ALPHA, STEPS, RUNS = 1000, 2.0, 6, 12
 BIAS = 2.0

@@ -8,11 +8,12 @@ import pytest
 from polyceptron.model import CHANNELS, Teacher, finite_prior
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status
-from polyceptron.theory import effort, fixed_points, state_evolution, transitions
+from polyceptron.theory import effort
 from polyceptron.theory.bayes_optimal.curve_shape import curve_of
-from polyceptron.theory.bayes_optimal.fine_transitions import fine_entropy, fine_fold
-from polyceptron.theory.fields.information import channel_moments
-from polyceptron.theory.fields.information_sampled import sampled_moments
+from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
+from polyceptron.theory.bayes_optimal.state_evolution import state_evolution
+from polyceptron.theory.bayes_optimal.transitions import fine_entropy, fine_fold, transitions
+from polyceptron.theory.fields.information import channel_moments, sampled_moments
 
 # Unequal chances: no table serves these signs, and no lattice five classes.
 # α_IT is about 2.92, α_algo about 3.515.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from polyceptron.experiments.instance_averages import average
-from polyceptron.experiments.simulate_erm import run_erm
+from polyceptron.experiments.results import average
+from polyceptron.experiments.simulate import run_erm
 from polyceptron.model import ERM, Teacher
-from polyceptron.theory import curve_rows
+from polyceptron.theory.curve import curve_rows
 
 D, INSTANCES = 250, 16
 BIAS = 4 / D  # corrections of order 1/d, relative

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from werkzeug.serving import make_server
 
-from polyceptron.report.explorer.request_guard import CALLBACK, RequestGuard
-from polyceptron.report.explorer.server import make_app
+from polyceptron.report.explorer.server import CALLBACK, RequestGuard, make_app
 from polyceptron.report.explorer.sessions import Sessions
 from polyceptron.report.explorer.theory_queue import TheoryQueue
 

@@ -11,19 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyceptron.cli.explore import listen
+from polyceptron.cli.report_commands import listen
 from polyceptron.errors import InvalidInput
 
 pytest.importorskip("dash")
 
 from polyceptron.report.explorer.curve_tasks import tasks_of
 from polyceptron.report.explorer.export import python_lines, to_csv
-from polyceptron.report.explorer.figures import phase_words
-from polyceptron.report.explorer.page_settings import NAMES, PageSettings, make_settings
-from polyceptron.report.explorer.request_guard import CALLBACK
-from polyceptron.report.explorer.server import make_app
+from polyceptron.report.explorer.page_figures import phase_words
+from polyceptron.report.explorer.server import CALLBACK, make_app
 from polyceptron.report.explorer.sessions import Sessions
-from polyceptron.report.explorer.settings_link import from_query
+from polyceptron.report.explorer.settings import NAMES, PageSettings, make_settings
+from polyceptron.report.explorer.settings_sync import from_query
 from polyceptron.report.explorer.simulation_runs import check_simulation
 from polyceptron.report.explorer.theory_queue import Answer
 

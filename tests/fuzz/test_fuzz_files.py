@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments import Store, load_spec, merge_stores, parse_spec
 from polyceptron.experiments.compute_task import CaseResult
-from polyceptron.experiments.stored_row import decode_row
+from polyceptron.experiments.schema import decode_row
+from polyceptron.experiments.spec import load_spec, parse_spec
+from polyceptron.experiments.store import Store, merge_stores
 from polyceptron.rows import make_row
 
 KEYS = st.sampled_from(

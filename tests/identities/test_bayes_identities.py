@@ -19,10 +19,12 @@ from polyceptron.model import (
 )
 from polyceptron.model.channels.base import UtilityLaw
 from polyceptron.model.law import Law
-from polyceptron.numerics.mills import log_cdf_and_mills
-from polyceptron.theory import fixed_points, solution_curve, state_evolution, transitions
+from polyceptron.numerics.special import log_cdf_and_mills
 from polyceptron.theory.bayes_optimal.curve_shape import curve_of
-from polyceptron.theory.bayes_optimal.state_evolution import bayes_sides
+from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
+from polyceptron.theory.bayes_optimal.solution_curve import solution_curve
+from polyceptron.theory.bayes_optimal.state_evolution import bayes_sides, state_evolution
+from polyceptron.theory.bayes_optimal.transitions import transitions
 from polyceptron.theory.fields.information import (
     _boundary_2,
     _boundary_3,
@@ -31,7 +33,7 @@ from polyceptron.theory.fields.information import (
     known_entropy,
 )
 from polyceptron.theory.loop import settle
-from polyceptron.theory.weights.entropy import row_entropy
+from polyceptron.theory.weights.posterior import row_entropy
 
 SPARSE = finite_prior([-1, 0, 1], [0.05, 0.9, 0.05])
 TEACHERS = [

@@ -12,7 +12,7 @@ import pytest
 from scipy.special import log_ndtr
 
 from polyceptron.model import Teacher
-from polyceptron.theory import fixed_points
+from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 
 SIGMA = np.eye(2) + 1.0  # covariance of (w_1 − w_3, w_2 − w_3)
 

@@ -3,7 +3,8 @@
 import pytest
 
 from polyceptron.model import Perceptron, Teacher
-from polyceptron.theory import fixed_points, transitions
+from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
+from polyceptron.theory.bayes_optimal.transitions import transitions
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 import polyceptron as pc
-from polyceptron.theory.erm import erm_fixed_point
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 
 def fixed_point(k, loss, ridge, alpha, tol=None):

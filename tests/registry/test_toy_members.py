@@ -16,7 +16,9 @@ from tests.registry.harness import check_loss_member, check_prior
 from tests.registry.toy_members import ToyLoss, ToyPrior
 
 import polyceptron as pc
-from polyceptron.experiments import Store, parse_spec, run_sweep
+from polyceptron.experiments.spec import parse_spec
+from polyceptron.experiments.store import Store
+from polyceptron.experiments.sweep import run_sweep
 from polyceptron.experiments.tasks import expand
 from polyceptron.model import LOSSES, PRIORS, as_prior
 
@@ -123,7 +125,7 @@ def test_a_changed_loss_of_the_same_name_is_another_question() -> None:
 
 def test_the_explorer_lists_them() -> None:
     """In a program of its own: the page is made once."""
-    if importlib.util.find_spec("polyceptron.report.explorer.choices") is None:
+    if importlib.util.find_spec("polyceptron.report.explorer.settings") is None:
         pytest.skip("the explorer makes its menus elsewhere")
     code = (
         "from tests.registry import toy_members; toy_members.register(); "

@@ -19,7 +19,8 @@ from polyceptron.files import (
     write_atomically,
     write_text,
 )
-from polyceptron.rows import COLUMNS, VERSION, Status, frame, json_ready, make_row
+from polyceptron.rows import COLUMNS, Status, frame, json_ready, make_row
+from polyceptron.version import VERSION
 
 
 def test_a_row_has_its_columns_in_order_and_the_version():
@@ -212,7 +213,7 @@ COMMANDS = [
 @pytest.mark.parametrize("kind", ["pipe", "character device", "dangling link"])
 def test_commands_answer_at_once_and_change_nothing(tmp_path, kind):
     """No command computes, hangs or replaces: one sentence, exit code 2."""
-    from polyceptron.experiments import Store
+    from polyceptron.experiments.store import Store
 
     node = tmp_path / "n"
     if kind == "pipe":

@@ -15,18 +15,19 @@ from typing import Any, Self
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from polyceptron.algorithms.blas_threads import short_products
-from polyceptron.algorithms.choose_ridge import choose_ridge
+from polyceptron.algorithms.block_products import short_products
 from polyceptron.algorithms.data_checks import Labels, Samples, check_choice
+from polyceptron.algorithms.erm_classifier import choose_ridge
 from polyceptron.algorithms.leave_one_out import mean_and_error
-from polyceptron.algorithms.linear_classifier import Array, LinearClassifier, Scaling, fields_at
-from polyceptron.algorithms.message_passing.damped_iteration import Ending
+from polyceptron.algorithms.linear_classifier import LinearClassifier, Scaling, fields_at
+from polyceptron.algorithms.message_passing.iteration import Ending
 from polyceptron.algorithms.posterior_mean import Asked, Correlated, Independent, check_noise
 from polyceptron.algorithms.principal import MOST_DIRECTIONS, MOST_ENTRIES
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels import Channel
 from polyceptron.model.losses import CrossEntropy
 from polyceptron.model.priors import as_prior
+from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
 _UNSAID = 0.5  # standard errors of the difference: a warning costs little

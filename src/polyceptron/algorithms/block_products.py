@@ -3,20 +3,26 @@
 These are plain functions, so that they can be sent to where a block is. For a few directions a
 matrix product spends its time packing the block; matrix-vector products over rows that stay in the
 cache read it from memory once. Another precision than the block's own is made in such parts too.
+
+One thread for small data: products with a few columns are too short to share.
+
+Threads of the linear algebra wait for each other by spinning: on scikit-learn's digits two of them
+took five times as long as one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polyceptron.numerics import AnyArray, Array
 from polyceptron.numerics.threads import thread_count
 
-Array = NDArray[np.float64]
-AnyArray = NDArray[Any]
 Inner = Callable[[AnyArray], tuple[AnyArray, Any]]
 """Fields (..., b) to residuals (..., b), and whatever else is wanted of the samples."""
 
@@ -166,3 +172,35 @@ def _parts(block: AnyArray, dtype: Any) -> Iterator[tuple[slice, AnyArray]]:
     for first in range(0, n, step):
         rows = slice(first, min(first + step, n))
         yield rows, block[rows].astype(dtype, copy=False)
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SMALL = 1_000_000  # numbers in X
+
+
+@lru_cache(maxsize=1)
+def _controller() -> Any:
+    import scipy.linalg  # noqa: F401  # loads the BLAS that is to be limited
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+    return ThreadpoolController()
+
+
+def threads_for(X: Any) -> AbstractContextManager[Any]:
+    """A limit of one thread while X (n, d) is small."""
+    shape: tuple[Any, ...] = getattr(X, "shape", ())  # what has none is a list, and small
+    rows, columns = shape if len(shape) == 2 else (0, 0)
+    return _controller().limit(limits=1) if rows * columns <= _SMALL else nullcontext()
+
+
+def short_products(fit: Callable[P, T]) -> Callable[P, T]:
+    """A method `fit(self, X, ...)` that uses as many threads as X is worth."""
+
+    @wraps(fit)
+    def fitted(*args: P.args, **options: P.kwargs) -> T:
+        with threads_for(args[1] if len(args) > 1 else options.get("X")):
+            return fit(*args, **options)
+
+    return fitted

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.algorithms.block_products import BLOCK_BYTES, AnyArray
+from polyceptron.algorithms.block_products import BLOCK_BYTES
 from polyceptron.algorithms.design import Design
 from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.numerics import AnyArray
 
 _AT_ONCE = 512  # chunks whose results are waited for together: bounds what is held here
 

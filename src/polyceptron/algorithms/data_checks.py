@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.open_design import open_design
+from polyceptron.algorithms.stored_designs import open_design
 from polyceptron.errors import InvalidInput
-from polyceptron.model.arrays import as_numbers
-from polyceptron.model.checks import check_classes, check_size, check_tolerance
-from polyceptron.model.differences import project
+from polyceptron.model.checks import as_numbers, check_classes, check_size, check_tolerance, project
+from polyceptron.numerics import Array
 
-Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 

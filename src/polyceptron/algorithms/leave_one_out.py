@@ -14,17 +14,17 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import scipy.optimize
-from numpy.typing import NDArray
 
 from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.message_passing import AMPResult, amp
-from polyceptron.algorithms.open_design import as_design
+from polyceptron.algorithms.message_passing.amp_result import AMPResult
+from polyceptron.algorithms.message_passing.posterior_mean import amp
+from polyceptron.algorithms.stored_designs import as_design
 from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.model.channels import Channel, GaussianNoise
+from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
-Array = NDArray[np.float64]
 VARIANCES = (0.0, 0.01, 0.05, 0.2, 1.0, 5.0)  # of Gaussian noise, tried from the middle outwards
 _FIRST = 2
 _ORDER = 12  # nodes of the channel's integral: 6 digits

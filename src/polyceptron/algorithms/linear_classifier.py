@@ -27,13 +27,16 @@ from sklearn.utils.validation import (
 from polyceptron.algorithms.block_products import BLOCK_BYTES
 from polyceptron.algorithms.data_checks import check_label_count
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.file_design import FileDesign
-from polyceptron.algorithms.mapped_design import ScaledDesign, scaled
-from polyceptron.algorithms.open_design import as_design, open_design
-from polyceptron.algorithms.sparse_design import SparseDesign
+from polyceptron.algorithms.stored_designs import (
+    FileDesign,
+    ScaledDesign,
+    SparseDesign,
+    as_design,
+    open_design,
+    scaled,
+)
 from polyceptron.errors import InvalidInput
-
-Array = NDArray[np.float64]
+from polyceptron.numerics import Array
 
 
 class TrainingData(NamedTuple):

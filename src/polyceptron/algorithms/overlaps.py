@@ -16,18 +16,13 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from polyceptron.algorithms.class_agreement import sampled_error
-from polyceptron.algorithms.drawn_agreement import drawn_label_error
-from polyceptron.algorithms.three_class_agreement import three_class_agreement
+from polyceptron.algorithms.agreement import drawn_label_error, sampled_error, three_class_agreement
 from polyceptron.errors import InvalidInput
-from polyceptron.model.arrays import as_numbers
 from polyceptron.model.channels import as_channel
-from polyceptron.model.checks import check_tolerance
+from polyceptron.model.checks import as_numbers, check_tolerance
 from polyceptron.model.features import as_spectrum
-
-Array = NDArray[np.float64]
+from polyceptron.numerics import Array
 
 # What k ≥ 4 classes are computed to unless asked otherwise: an instance at d = 1000 differs from
 # the next by more, and each further digit costs a hundred times the points.

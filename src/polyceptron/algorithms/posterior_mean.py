@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from polyceptron.algorithms.compression import Compression
 from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.leave_one_out import (
@@ -24,11 +22,10 @@ from polyceptron.algorithms.leave_one_out import (
     run_at,
     search_noise,
 )
-from polyceptron.algorithms.principal import Principal, fit_principal
+from polyceptron.algorithms.principal import Compression, Principal, fit_principal
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels import CHANNELS, Channel, as_channel
-
-Array = NDArray[np.float64]
+from polyceptron.numerics import Array
 
 
 class Fitted(NamedTuple):

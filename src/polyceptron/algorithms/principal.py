@@ -7,6 +7,18 @@
 The noise Δ of the labels and the exponent γ of the prior are chosen by the leave-one-out score,
 which comes with every fixed point. Only Δ relative to the prior matters, so that a search over Δ is
 one over the scale of the prior too. γ = 0, the same scale in all directions, is the start.
+
+Making correlated features fit for message passing: no direction louder than noise could be.
+
+Message passing is derived for independent inputs. The singular values of such an n × d matrix of
+unit variance stay below √n + √d; correlated features have larger ones, and the iteration then
+oscillates or diverges. The remedy is a linear map that shrinks the directions above that edge to
+it and leaves all others alone:
+
+    x ↦ x + Σ_i (edge/s_i − 1)(x·v_i) v_i,     over singular values s_i > edge.
+
+On independent inputs it is the identity. (Whitening all directions instead was tried: it cost two
+points of accuracy on scikit-learn's breast-cancer data, because it amplifies the quiet ones.)
 """
 
 from __future__ import annotations
@@ -14,20 +26,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import scipy.linalg
 
 from polyceptron.algorithms.data_checks import Labels
-from polyceptron.algorithms.design import Design
+from polyceptron.algorithms.design import Design, PerSample
 from polyceptron.algorithms.leave_one_out import best_of, walk
 from polyceptron.algorithms.message_passing.correlated import CorrelatedPosterior, correlated_amp
-from polyceptron.algorithms.message_passing.damped_iteration import Iterate
+from polyceptron.algorithms.message_passing.iteration import Iterate
+from polyceptron.algorithms.stored_designs import BlockwiseDesign, as_design
 from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.model.channels import Channel, GaussianNoise
+from polyceptron.numerics import AnyArray, Array
 from polyceptron.rows import Status
 
-Array = NDArray[np.float64]
 MOST_DIRECTIONS, MOST_ENTRIES = 1000, 30_000_000  # of F: beyond them, independent features
 _VARIANCES = tuple(10.0 ** (p / 2) for p in range(-8, 5))
 _FIRST = 7  # 10^(−1/2)
@@ -149,3 +163,83 @@ def _search(run: Callable[[Channel, float, float, Iterate | None], _Fit], tol: f
 def _after(found: _Fit) -> Iterate | None:
     """Where the next run may start."""
     return found.posterior.end.last if found.converged else None
+
+
+_SLACK = 1.05  # independent inputs exceed the edge by their fluctuations
+_LARGE = 500
+
+
+@dataclass(frozen=True)
+class Compression:
+    """Directions (d, c) to shrink and the factors (c,) by which."""
+
+    directions: Array
+    factors: Array
+
+    @classmethod
+    def none(cls, d: int) -> Compression:
+        """The identity."""
+        return cls(np.zeros((d, 0)), np.zeros(0))
+
+    @classmethod
+    def fit(cls, A: Any) -> Compression:
+        """The map for the matrix or design A (n, d) of unit-variance features."""
+        design = as_design(A)
+        n, d = design.shape
+        edge = _SLACK * (math.sqrt(n) + math.sqrt(d))
+        if min(n, d) > _LARGE and _loudest(design) < edge:  # some passes instead of a Gram matrix
+            return cls.none(d)
+        low = edge**2 / d
+        squares, vectors = scipy.linalg.eigh(design.gram(), subset_by_value=(low, np.inf))
+        loud = np.sqrt(squares)
+        directions = vectors
+        if n < d:
+            directions = design.back(np.ascontiguousarray(vectors.T)).T / loud
+        return cls(directions, edge / (loud * math.sqrt(d)))
+
+    def apply(self, A: Array) -> Array:
+        """Compressed features, (n, d)."""
+        result: Array = A + ((A @ self.directions) * (self.factors - 1)) @ self.directions.T
+        return result
+
+    def design(self, base: Design) -> Design:
+        """The design of the compressed features, none of which is written down."""
+        return base if self.factors.size == 0 else _Compressed(base, self)
+
+    def pull_back(self, weights: Array) -> Array:
+        """Weights (d, k) of the compressed features as weights of the features themselves."""
+        return self.apply(weights.T).T
+
+
+class _Compressed(BlockwiseDesign):
+    """The rows of `base` under the map, which is its own transpose."""
+
+    def __init__(self, base: Design, compression: Compression) -> None:
+        super().__init__(base, compression.apply, base.dimension)
+        self.reading_is_dear = base.reading_is_dear
+
+    def times_columns(self, small: AnyArray) -> AnyArray:
+        return self._base.times_columns(self._map(small).astype(small.dtype, copy=False))
+
+    def through(self, U: AnyArray, inner: PerSample) -> tuple[AnyArray, list[Any]]:
+        self.count(U.dtype)
+        back, rest = self._base.through(self._map(U).astype(U.dtype, copy=False), inner)
+        return self._map(back).astype(U.dtype, copy=False), rest
+
+    def times_rows(self, small: AnyArray) -> AnyArray:
+        return self._map(self._base.times_rows(small)).astype(small.dtype, copy=False)
+
+
+def _loudest(design: Design) -> float:
+    """The largest singular value, to a percent."""
+    from scipy.sparse.linalg import LinearOperator, svds
+
+    root = math.sqrt(design.dimension)
+    matrix = LinearOperator(
+        design.shape,
+        matvec=lambda v: root * design.fields(v.reshape(1, -1))[0],
+        rmatvec=lambda v: root * design.back(v.reshape(1, -1))[0],
+        dtype=np.float64,
+    )
+    first = np.random.default_rng(0).standard_normal(min(design.shape))
+    return float(svds(matrix, k=1, tol=1e-2, v0=first, return_singular_vectors=False)[0])

@@ -7,12 +7,11 @@ no part common to all of them: k − 1 columns do instead of k.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from polyceptron.model.differences import difference_basis
+from polyceptron.model.checks import difference_basis
 from polyceptron.model.losses import Loss
+from polyceptron.numerics import Array
 
-Array = NDArray[np.float64]
 _ROUNDING = 1e-12
 
 

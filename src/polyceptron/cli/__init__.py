@@ -11,23 +11,20 @@ import sys
 
 import typer
 
-from polyceptron.cli.amp import amp
-from polyceptron.cli.asymptotics import asymptotics
-from polyceptron.cli.curve import curve
-from polyceptron.cli.data import data
-from polyceptron.cli.explore import explore
-from polyceptron.cli.figures import figures
-from polyceptron.cli.fit import fit
+from polyceptron.cli.data_commands import amp, data, fit
 from polyceptron.cli.options import NamesInHelp, PlainGroup
-from polyceptron.cli.plan import plan
-from polyceptron.cli.plot import plot
-from polyceptron.cli.results import results
-from polyceptron.cli.ridge import ridge
-from polyceptron.cli.sweep import merge, sweep
-from polyceptron.cli.transitions import separability, transitions
-from polyceptron.cli.verify import verify
+from polyceptron.cli.report_commands import explore, figures, verify
+from polyceptron.cli.sweep_commands import merge, plot, results, sweep
+from polyceptron.cli.theory_commands import (
+    asymptotics,
+    curve,
+    plan,
+    ridge,
+    separability,
+    transitions,
+)
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.rows import VERSION
+from polyceptron.version import VERSION
 
 app = typer.Typer(
     name="polyceptron",

@@ -15,7 +15,8 @@ from functools import cache
 from typing import Any
 
 from polyceptron.experiments.tasks import Content, Task, seed_of
-from polyceptron.rows import VERSION, Status, make_row
+from polyceptron.rows import Status, make_row
+from polyceptron.version import VERSION
 
 Row = dict[str, Any]
 Runner = Callable[[Task], list[Row]]
@@ -137,7 +138,7 @@ def _teacher(content: Content) -> Any:
 
 def _theory(task: Task) -> list[Row]:
     from polyceptron.model import make_estimator
-    from polyceptron.theory import curve_rows
+    from polyceptron.theory.curve import curve_rows
 
     content = task.shared
     estimator = make_estimator(content["estimator"], content.get("ridge"))
@@ -149,7 +150,7 @@ def _theory(task: Task) -> list[Row]:
 
 
 def _amp(task: Task) -> list[Row]:
-    from polyceptron.experiments.simulate_amp import run_amp
+    from polyceptron.experiments.simulate import run_amp
 
     content = task.shared
     row: Row = run_amp(
@@ -168,7 +169,7 @@ def _amp(task: Task) -> list[Row]:
 
 
 def _erm(task: Task) -> list[Row]:
-    from polyceptron.experiments.simulate_erm import run_erm
+    from polyceptron.experiments.simulate import run_erm
 
     content = task.shared
     rows: list[Row] = run_erm(

@@ -8,21 +8,27 @@ The local engine is joblib's loky pool, with one BLAS thread in each process. Wh
 - a worker that dies (out of memory, SIGKILL) breaks the whole pool; the tasks it held are tried
   again, one at a time, and only a task that kills a worker when alone is recorded as failed;
 - a worker whose parent has died ends itself, so that no process is left behind.
+
+How far a sweep is, for people: rows done, rate, time left, failures.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Protocol
 
 from polyceptron.experiments.compute_task import CaseResult, Runner, attempt, failure
-from polyceptron.experiments.tasks import Task
+from polyceptron.experiments.tasks import Task, describe_seconds
 
 MAX_DEATHS = 2  # a task that kills this many workers when alone has failed
 PARENT_CHECK_SECONDS = 0.5
@@ -183,3 +189,100 @@ def _follow_parent(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(PARENT_CHECK_SECONDS)
     os._exit(1)
+
+
+@dataclass
+class Progress:
+    """A sweep at one moment. Rows stored by earlier runs count as done, not in the rate.
+
+    `work` and `work_done` are expected seconds of one core: rows differ too much in cost for their
+    number to tell the time that is left.
+    """
+
+    name: str
+    rows: int
+    done: int
+    computed: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    work: float = 0.0
+    work_done: float = 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """From the expected cost of what is done and of what is not; None before any is done."""
+        if self.work_done <= 0:
+            return None
+        return self.seconds * max(0.0, self.work - self.work_done) / self.work_done
+
+    @property
+    def rate(self) -> float:
+        """Rows computed in a second, by this run."""
+        return self.computed / self.seconds if self.seconds > 0 else 0.0
+
+
+Listener = Callable[[Progress], object]
+
+
+class ProgressBar:
+    """A bar on standard error; without a terminal, a line after 2 s and every half minute."""
+
+    FIRST_SECONDS = 2.0
+    LINE_SECONDS = 30.0
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+        self._next_line = time.monotonic() + self.FIRST_SECONDS
+
+    def __enter__(self) -> ProgressBar:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
+        console = Console(stderr=True)
+        if console.is_terminal:
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[rate]}"),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[left]}"),
+                TextColumn("[red]{task.fields[failures]}"),
+                console=console,
+            )
+            self._bar.start()
+        return self
+
+    def __call__(self, now: Progress) -> None:
+        """Show this moment."""
+        failures = f"{now.failed} failed" if now.failed else ""
+        rate, left = f"{now.rate:.3g} rows/s", now.seconds_left
+        remaining = "" if left is None else f"about {describe_seconds(left)} left"
+        if self._bar is not None:
+            if self._task is None:
+                self._task = self._bar.add_task(
+                    now.name, total=now.rows, completed=now.done, rate="", left="", failures=""
+                )
+            self._bar.update(
+                self._task, completed=now.done, rate=rate, left=remaining, failures=failures
+            )
+        elif time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + self.LINE_SECONDS
+            parts = [f"{now.done} of {now.rows} rows", rate, remaining, failures]
+            sys.stderr.write(f"{now.name}: {', '.join(part for part in parts if part)}\n")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()

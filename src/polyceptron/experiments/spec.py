@@ -26,9 +26,27 @@ from pydantic import (
 )
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments import spec_fields as fields
-from polyceptron.experiments.spec_errors import describe_errors
-from polyceptron.experiments.spec_fields import BAYES, REACHED, Branch, Model, Source, Start
+from polyceptron.experiments.spec_checks import (
+    BAYES,
+    REACHED,
+    Branch,
+    Classes,
+    Estimator,
+    Features,
+    Listed,
+    Model,
+    Noise,
+    Positive,
+    Prior,
+    Ranged,
+    Ridge,
+    Ridges,
+    Source,
+    Start,
+    Tolerance,
+    describe_errors,
+    no_repeats,
+)
 from polyceptron.experiments.tasks import count_rows, grid_ridges
 from polyceptron.files import read_text
 from polyceptron.model import estimator_names, make_estimator, make_teacher
@@ -55,14 +73,14 @@ class TheorySettings(_Table):
     With `scores = true` test loss, Brier score and calibration error too.
     """
 
-    tolerance: fields.Tolerance | None = None
+    tolerance: Tolerance | None = None
     scores: Literal[True] | None = None
 
 
 class AmpSettings(_Table):
     """[amp]: when message passing stops; absent test_samples: the exact error."""
 
-    tolerance: fields.Tolerance = 1e-8
+    tolerance: Tolerance = 1e-8
     max_iterations: int = Field(default=200, ge=1, le=MAX_WHOLE)
     precision: Literal["float32", "float64"] = "float64"
     variances: Literal["shared", "full"] = "shared"
@@ -72,7 +90,7 @@ class AmpSettings(_Table):
 class ErmSettings(_Table):
     """[erm]: certified relative tolerance on the weights; absent test_samples: the exact error."""
 
-    tolerance: fields.Tolerance = 1e-8
+    tolerance: Tolerance = 1e-8
     solver: Literal["auto", "sklearn"] = "auto"
     test_samples: int | None = Field(default=None, ge=1, le=MAX_WHOLE)
 
@@ -80,25 +98,25 @@ class ErmSettings(_Table):
 class SweepGrid(_Table):
     """[[grid]]: every combination of the lists; instances are numbered 0, 1, 2, ..."""
 
-    model: Annotated[list[Model], fields.Listed, Field(min_length=1)] = ["argmax"]
-    classes: Annotated[list[fields.Classes], fields.Listed, Field(min_length=1)] = [2]
-    prior: Annotated[list[fields.Prior], fields.Listed, Field(min_length=1)] = ["gaussian"]
-    noise: Annotated[list[fields.Noise], fields.Listed, Field(min_length=1)] = ["none"]
-    features: Annotated[list[fields.Features], fields.Listed, Field(min_length=1)] = ["isotropic"]
-    sources: Annotated[list[Source], fields.Listed, Field(min_length=1)]
-    estimators: Annotated[list[fields.Estimator], fields.Listed, Field(min_length=1)] = [BAYES]
-    ridge: Annotated[list[fields.Ridge], fields.Ridges] = []
-    alpha: Annotated[list[fields.Positive], fields.Ranged, Field(min_length=1)]
-    dimension: Annotated[list[Annotated[int, Field(ge=1, le=MAX_DIMENSION)]], fields.Listed] = []
+    model: Annotated[list[Model], Listed, Field(min_length=1)] = ["argmax"]
+    classes: Annotated[list[Classes], Listed, Field(min_length=1)] = [2]
+    prior: Annotated[list[Prior], Listed, Field(min_length=1)] = ["gaussian"]
+    noise: Annotated[list[Noise], Listed, Field(min_length=1)] = ["none"]
+    features: Annotated[list[Features], Listed, Field(min_length=1)] = ["isotropic"]
+    sources: Annotated[list[Source], Listed, Field(min_length=1)]
+    estimators: Annotated[list[Estimator], Listed, Field(min_length=1)] = [BAYES]
+    ridge: Annotated[list[Ridge], Ridges] = []
+    alpha: Annotated[list[Positive], Ranged, Field(min_length=1)]
+    dimension: Annotated[list[Annotated[int, Field(ge=1, le=MAX_DIMENSION)]], Listed] = []
     instances: int = Field(default=1, ge=1, le=MAX_WHOLE)
     first_instance: int = Field(default=0, ge=0, le=MAX_WHOLE)
-    branch: Annotated[list[Branch], fields.Listed] = []
-    start: Annotated[list[Start], fields.Listed, Field(min_length=1)] = ["uninformed"]
+    branch: Annotated[list[Branch], Listed] = []
+    start: Annotated[list[Start], Listed, Field(min_length=1)] = ["uninformed"]
 
     @field_validator("*")
     @classmethod
     def _check_repeats(cls, value: Any) -> Any:
-        return fields.no_repeats(value) if isinstance(value, list) else value
+        return no_repeats(value) if isinstance(value, list) else value
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:

@@ -1,13 +1,21 @@
-"""The ranges of numbers that a caller may give, each with its sentence, in one place."""
+"""The ranges of numbers that a caller may give, each with its sentence, in one place.
+
+Arrays from whatever the caller has: numbers, or one sentence.
+
+The space 1⊥ of class differences, which is all that labels show.
+"""
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polyceptron.errors import InvalidInput
+from polyceptron.numerics import Array
 
 MAX_CLASSES = 1000
 MIN_ALPHA, MAX_ALPHA = 1e-12, 1e8
@@ -82,3 +90,53 @@ def check_tolerance(tol: Any, default: float) -> float:
     if isinstance(tol, bool) or not isinstance(tol, int | float | np.number) or not 0 < tol < 1:
         raise InvalidInput(f"the tolerance must be a number between 0 and 1, got {tol!r}")
     return float(tol)
+
+
+def as_numbers(values: Any, name: str) -> NDArray[Any]:
+    """`values` as an array of real numbers, in its own type if that is a number, else as doubles.
+
+    Text, ragged lists, sparse matrices, complex numbers and masked entries are refused: numpy
+    would drop an imaginary part or a mask without a word.
+
+    >>> as_numbers([[1, 2]], "X").shape
+    (1, 2)
+    """
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind == "O":
+            array = array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{name} must be an array of numbers, got {_describe(values)}") from None
+    if array.dtype.kind not in "biuf":
+        raise InvalidInput(f"{name} must hold real numbers, got {array.dtype} entries")
+    if np.ma.is_masked(values):
+        raise InvalidInput(f"{name} has masked entries: fill or drop them first")
+    return array
+
+
+def _describe(values: Any) -> str:
+    kind = type(values).__name__
+    return f"a ragged or non-numeric {kind}" if isinstance(values, list | tuple) else f"a {kind}"
+
+
+def project(w: Any) -> Array:
+    """Pw: the part of the last axis orthogonal to (1, …, 1)."""
+    w = np.asarray(w, dtype=float)
+    result: Array = w - w.mean(-1, keepdims=True)
+    return result
+
+
+@lru_cache(maxsize=64)
+def difference_basis(n_classes: int) -> Array:
+    """B (k, k−1): orthonormal columns orthogonal to (1, …, 1), so that W = UᵀBᵀ loses nothing.
+
+    >>> bool(np.allclose(difference_basis(4).T @ difference_basis(4), np.eye(3)))
+    True
+    """
+    basis = np.zeros((n_classes, n_classes - 1))
+    for j in range(n_classes - 1):
+        basis[: j + 1, j] = 1
+        basis[j + 1, j] = -(j + 1)
+        basis[:, j] /= math.sqrt((j + 1) * (j + 2))
+    basis.flags.writeable = False
+    return basis

@@ -27,8 +27,7 @@ from polyceptron.model.channels import Channel, as_channel
 from polyceptron.model.checks import check_classes, check_size
 from polyceptron.model.features import Spectrum, as_spectrum
 from polyceptron.model.priors import Prior, Row, as_prior
-
-Array = NDArray[np.float64]
+from polyceptron.numerics import Array
 
 
 class Dataset(NamedTuple):

@@ -6,26 +6,33 @@ From R independent replicates it is Student's quantile times the standard error 
 result that is a nonlinear function of averages is biased by about the variance of what went in;
 the bias is of the order of the spread squared and is covered by solving on the mean of all
 replicates (see the solvers), never by averaging solutions of single ones near a turning point.
+
+Randomised quasi-Monte Carlo points, whose answers are smooth in every parameter.
+
+Each replicate is an independent scrambling of the same Sobol points. Points stay fixed while
+parameters move (common random numbers), so that anything solved for with one replicate, a root or
+a maximum, is as smooth as the integrand; `numerics.estimate` turns replicates into a number with
+its uncertainty.
 """
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from polyceptron.numerics import AnyArray
+
 CONFIDENCE = 0.99
 
 
 class Estimate(NamedTuple):
     """A value and its absolute uncertainty, which holds in at least 99 of 100 cases."""
 
-    value: Array
-    uncertainty: Array
+    value: AnyArray
+    uncertainty: AnyArray
 
 
 @lru_cache(maxsize=64)
@@ -40,7 +47,7 @@ def student_quantile(n_replicates: int) -> float:
     return float(stdtrit(n_replicates - 1, 0.5 + CONFIDENCE / 2))
 
 
-def from_replicates(replicates: Array, axis: int = -1) -> Estimate:
+def from_replicates(replicates: AnyArray, axis: int = -1) -> Estimate:
     """The mean over replicates and its uncertainty; one replicate is taken as exact."""
     n = replicates.shape[axis]
     mean = replicates.mean(axis=axis)
@@ -48,3 +55,26 @@ def from_replicates(replicates: Array, axis: int = -1) -> Estimate:
         return Estimate(mean, np.zeros_like(mean))
     spread = replicates.std(axis=axis, ddof=1) / math.sqrt(n)
     return Estimate(mean, student_quantile(n) * spread)
+
+
+N_REPLICATES = 16
+
+
+@lru_cache(maxsize=8)
+def uniform_replicates(
+    dimension: int, log2_points: int, seed: int, n_replicates: int = N_REPLICATES
+) -> AnyArray:
+    """Scrambled Sobol points strictly inside the unit cube, (replicates, 2**log2_points, dim)."""
+    from scipy.stats import qmc  # loads slowly, and most answers do without
+
+    children = np.random.SeedSequence(seed).spawn(n_replicates)
+    points = np.stack(
+        [
+            qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(c)).random_base2(
+                log2_points
+            )
+            for c in children
+        ]
+    )
+    tiny = 2.0**-54
+    return np.clip(points, tiny, 1 - 2.0**-53)

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import wrightomega
 
-from polyceptron.numerics.mills import log_cdf_and_mills, mills_slope
+from polyceptron.numerics import Array
+from polyceptron.numerics.special import log_cdf_and_mills, mills_slope
 
 if TYPE_CHECKING:
     from scipy.interpolate import PPoly
 
-Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
 _LOW, _HIGH = 12.0, 45.0  # units of √(1 + s²) to the left, decay lengths to the right
 _STEP = 0.1  # of the table, in units of √(1 + s²): the quintic errs by 3e-11 of ln F

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from polyceptron.numerics import Array
 from polyceptron.numerics import orthant_closed as closed
 from polyceptron.numerics import orthant_quadrature as quadrature
-from polyceptron.numerics.mills import log_cdf_and_mills, mills_ratio, mills_slope
 from polyceptron.numerics.orthant_quadrature import hermite_rule
+from polyceptron.numerics.special import log_cdf_and_mills, mills_ratio, mills_slope
 from polyceptron.numerics.threads import for_chunks
 
 __all__ = [
@@ -31,7 +32,6 @@ __all__ = [
     "mills_slope",
 ]
 
-Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 _CHUNK_NUMBERS = 110_000  # numbers in each large array of a chunk: a megabyte
 _CHUNK_ROWS = 16_384  # for the closed forms, which keep a dozen arrays of this length

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import roots_hermite
 
-from polyceptron.numerics.mills import log_cdf_and_mills, mills_ratio, mills_slope
+from polyceptron.numerics import Array
+from polyceptron.numerics.special import log_cdf_and_mills, mills_ratio, mills_slope
 from polyceptron.numerics.threads import scratch
 
-Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 _MAX_NEWTON = 20
 _MAX_SKEW = 0.085  # the substitution begins at t₀ − w/2a: six widths left of the mode, or more

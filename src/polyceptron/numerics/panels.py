@@ -13,9 +13,8 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from polyceptron.numerics import Array
 
 # Break points in units of a Gaussian's standard deviation; beyond the last one it is below 1e-17.
 GAUSS_BREAKS = np.array([0.0, 1.6, 3.4, 5.8, 8.8])

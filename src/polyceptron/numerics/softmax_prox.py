@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, wrightomega
 
-Array = NDArray[np.float64]
+from polyceptron.numerics import Array
+
 Labels = NDArray[np.int64]
 
 

@@ -1,4 +1,15 @@
-"""The chance that one of three classes wins under the softmax, from one table for every slope.
+"""What a softmax teacher of two or three classes teaches, and its errors, for every slope at once.
+
+Utilities are fields plus Gumbel noise of scale 1/β. Lengths count only as ratios, so that overlap q
+and residual variance v enter through two numbers,
+
+    t = 1/√(1 + β²v),    tan φ = w/√q,   w² = v + 1/β²        (t = 0 is Gaussian noise, t = 1 v = 0)
+
+and in them w √(q + w²) I, the excess of Ψ_out times √(q + w²)/w, and ε/φ are smooth on all of
+0 ≤ t ≤ 1, 0 ≤ φ ≤ π/2: a product of Chebyshev series, good to 1e-10. The coefficients were made by
+`python -m polyceptron.theory.fields.softmax_moments` (seconds), and a test remakes part.
+
+The chance that one of three classes wins under the softmax, from one table for every slope.
 
 With utilities of Gumbel noise plus normal noise of standard deviation s (in units of 1/β), F their
 law and g₁, g₂ the gaps in those units,
@@ -9,18 +20,66 @@ is a matrix product on a grid of gaps. In x = g/√(1 + s²) it is smooth in t =
 s = 0, where it is a function of s², and at s = ∞, the Gaussian law: quintic splines on a grid in
 asinh(x/4) at Chebyshev points of t are combined linearly for the s at hand. Absolute accuracy 1e-9;
 made once, on first use.
+
+How often the label of a softmax teacher is not the class of a student at correlation ρ = cos θ.
+
+    1 − ε = k ∫ φ(x) ∫ F′(t) B(t, x)^{k−1} dt dx
+
+with x the student's field of a class and F the law of a utility around the part of it that the
+student sees. Up to three classes a table for every slope and angle is read (`softmax_tables`),
+above a proxy is made for each slope. Good to 1e-9.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from functools import lru_cache
+from importlib.resources import files
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.polynomial import chebyshev
 from scipy.special import ndtr
 
-Array = NDArray[np.float64]
+from polyceptron.numerics import Array
+from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
+from polyceptron.numerics.gumbel import utility_table
+from polyceptron.numerics.panels import panel_rule
+
+CLASSES = (2, 3)
+
+
+def tabled_moments(slope: float, q: Array, v: Array, n_classes: int) -> tuple[Array, Array]:
+    """I (n,) and the excess of Ψ_out (n,) at overlaps q (n,) and residual variances v (n,)."""
+    width = np.sqrt(v + slope**-2)
+    whole = np.sqrt(q + width**2)
+    information, excess = _read(n_classes, slope * np.sqrt(v), np.arctan2(width, np.sqrt(q)))[:2]
+    return information / (width * whole), excess * width / whole
+
+
+def tabled_error(slope: float, tau: Array, n_classes: int) -> Array:
+    """ε on labels as drawn at τ ≥ 0, any shape."""
+    tau = np.asarray(tau, dtype=float)
+    rest = 1 / np.hypot(1.0, tau.ravel())
+    phi = np.arctan2(np.hypot(rest, 1 / slope), tau.ravel() * rest)
+    error: Array = phi * _read(n_classes, slope * rest, phi)[2]
+    return error.reshape(tau.shape)
+
+
+def _read(n_classes: int, s: Array, phi: Array) -> Array:
+    """The three series (3, n) at s = β√v (n,) and φ (n,)."""
+    series = _coefficients(n_classes)
+    along_t = chebyshev.chebvander(2 / np.hypot(1.0, s) - 1, series.shape[1] - 1)
+    along_phi = chebyshev.chebvander(1 - 4 * phi / math.pi, series.shape[2] - 1)
+    return np.asarray(((along_t @ series) * along_phi).sum(-1))
+
+
+@lru_cache(maxsize=2)
+def _coefficients(n_classes: int) -> Array:
+    text = files("polyceptron.numerics").joinpath("softmax_tables.json").read_text()
+    return np.array(json.loads(text)[str(n_classes)])
+
+
 _STRETCH = 4.0
 _STEP = 0.043  # of asinh(x/4): 0.17 of x at the boundary
 _HALF = 60  # grid points on either side: |x| up to 26, where e^{−x} is 5e-12
@@ -36,12 +95,17 @@ def three_softmax(gaps: Array, s: float) -> tuple[Array, Array]:
     place = np.arcsinh(gaps / (width * _STRETCH)) / _STEP + _HALF
     np.clip(place, 0, 2 * _HALF, out=place)
     z_spline, slope_spline = _at(1 / width)
-    z = _read(z_spline, place)
-    slopes = np.stack([_read(slope_spline, place), _read(slope_spline, place[::-1])])
+    z = _read_softmax_winning(z_spline, place)
+    slopes = np.stack(
+        [
+            _read_softmax_winning(slope_spline, place),
+            _read_softmax_winning(slope_spline, place[::-1]),
+        ]
+    )
     return z, slopes / width
 
 
-def _read(spline: Array, place: Array) -> Array:
+def _read_softmax_winning(spline: Array, place: Array) -> Array:
     from scipy.ndimage import map_coordinates  # loads slowly, and most answers do without
 
     return np.asarray(
@@ -121,3 +185,69 @@ def _filtered(values: Array) -> Array:
     from scipy.ndimage import spline_filter1d
 
     return np.asarray(spline_filter1d(values, order=5, axis=0, mode="mirror"), dtype=float)
+
+
+_FAR = 17.5  # of a difference of two fields of unit variance, in fields that count
+
+
+def softmax_error(slope: float, tau: Array, n_classes: int) -> Array:
+    """ε on labels as drawn at τ, any shape."""
+    tau = np.asarray(tau, dtype=float)
+    theta = np.arctan2(1.0, tau)
+    if n_classes in CLASSES:
+        found = tabled_error(slope, np.maximum(tau, 0.0), n_classes)
+    else:  # one proxy in θ, stretched where θ is as small as the noise
+        near = np.minimum(theta, math.pi / 2)
+        found = np.asarray(_proxy(slope, n_classes)(np.arcsinh(near / _stretch(slope))))
+    if np.any(tau < 0):  # a student worse than chance
+        wrong = np.array([disagreement(slope, n_classes, float(t)) for t in theta[tau < 0].ravel()])
+        found[tau < 0] = wrong
+    return found
+
+
+@lru_cache(maxsize=64)
+def _proxy(slope: float, k: int) -> ChebyshevProxy:
+    """asinh(θ/θ₀) ↦ ε."""
+    scale = _stretch(slope)
+
+    def error(x: Array) -> Array:
+        return np.array([disagreement(slope, k, float(t)) for t in scale * np.sinh(x)])
+
+    top = math.asinh(0.5 * math.pi / scale)
+    return chebyshev_proxy(error, 0.0, top, tol=1e-10, start=17, max_points=129)
+
+
+def _stretch(slope: float) -> float:
+    return min(1.0, 2 / slope)
+
+
+def disagreement(slope: float, k: int, theta: float, margin: float = 0.0) -> float:
+    """ε of any k: a class has student field x and utility βρx + t.
+
+    Another class is below in both with probability B = ∫_m^∞ φ(x − u) F(t + βρu) du, where m = 0; a
+    margin m ≠ 0 gives the chance that the label's lead in the student's fields is not above it. In
+    (t, x) everything varies on scale 1, however steep the softmax is.
+    """
+    s, along = slope * abs(math.sin(theta)), slope * math.cos(theta)
+    table = utility_table(s)
+    width = math.hypot(1.0, s)
+    x = np.arange(-44, 45) * 0.2
+    t_step = 0.25 * width
+    t = np.arange(-9 * width, min(0.5 * s * s, 9 * s) + 38, t_step)
+    scale = min(1.0, width / max(abs(along), 1e-300))
+    breaks = scale * np.concatenate([[0.0], 2.0 ** np.arange(0, math.ceil(math.log2(18 / scale)))])
+    breaks = np.concatenate([-breaks[:0:-1], breaks])  # F is steep around u = 0
+    low, high = min(max(margin, -_FAR), _FAR), _FAR
+    u, weight = panel_rule(
+        np.concatenate([[low], breaks[(breaks > low) & (breaks < high)], [high]]), 16
+    )
+    levels = table(t + along * u[:, None])
+    steps = np.exp(-0.5 * (x[:, None] - u) ** 2) * (weight / math.sqrt(2 * math.pi))
+    if along > 0:  # F → 1 with growing u: integrate what is missing
+        B = ndtr(x - low)[:, None] + steps @ np.expm1(levels.log_cdf)
+    else:
+        B = steps @ np.exp(levels.log_cdf)
+    here = table(t)
+    density = np.exp(here.log_cdf) * here.hazard * t_step
+    phi = np.exp(-0.5 * x * x) * (0.2 / math.sqrt(2 * math.pi))
+    return 1 - k * float(phi @ np.clip(B, 0.0, 1.0) ** (k - 1) @ density)

@@ -12,12 +12,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model import ERM, BayesOptimal, Teacher
+from polyceptron.numerics import Array
 
-Array = NDArray[np.float64]
 _RIDGES = ("C", "alpha", "ridge")  # what the squared penalty is called
 _UNIT = 0.02  # how far from 1 a standard deviation may be
 
@@ -26,7 +25,8 @@ def matching_theory(clf: Any, n_classes: int, dimension: int) -> tuple[Teacher, 
     """The teacher and the estimator whose theory describes `clf` on standardised features."""
     from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
-    from polyceptron.algorithms.classifiers import AMPClassifier, ERMClassifier
+    from polyceptron.algorithms.amp_classifier import AMPClassifier
+    from polyceptron.algorithms.erm_classifier import ERMClassifier
 
     inner, searched = _unwrapped(clf)
     last = last_step(inner)

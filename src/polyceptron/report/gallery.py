@@ -9,7 +9,7 @@ from pathlib import Path
 from polyceptron.files import write_text
 from polyceptron.report.figures.figure_spec import FigureSpec
 from polyceptron.report.figures.registry import FIGURES
-from polyceptron.rows import VERSION
+from polyceptron.version import VERSION
 
 _CSS = """
   body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff;

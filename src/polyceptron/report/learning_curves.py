@@ -1,30 +1,70 @@
-"""Learning curves as an object: a tidy table, and a plot that is a function of that table."""
+"""A learning curve as a short table, for a terminal and for a notebook.
+
+Learning curves as an object: a tidy table, and a plot that is a function of that table.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher
-from polyceptron.report.curve_words import curve_html, curve_text
-from polyceptron.report.pictures.curves import curves_picture
+from polyceptron.report.instance_means import average_instances
+from polyceptron.report.pictures.curves import curves_picture, overlay
 from polyceptron.report.pictures.matplotlib_figure import (
     check_figure_path,
     render_matplotlib,
     save_figure,
 )
-from polyceptron.report.pictures.overlays import overlay
-from polyceptron.report.pictures.sources import read_table
+from polyceptron.report.pictures.parts import as_plain
+from polyceptron.report.pictures.series import problem_words, read_table
 from polyceptron.rows import frame
-from polyceptron.theory import curve_rows
+from polyceptron.theory.curve import curve_rows
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+
 ERROR = "generalisation_error"
+_ROWS = 12
+_FACTS = ("source", "model", "n_classes", "prior", "estimator", "ridge", "branch", "dimension")
+
+
+def curve_text(table: pd.DataFrame) -> str:
+    """What all rows share in a line, then α and the error in a few columns."""
+    head, shown = _short(table)
+    return f"{head}\n{shown.to_string(index=False, max_rows=_ROWS)}"
+
+
+def curve_html(table: pd.DataFrame) -> str:
+    """The same as an HTML table."""
+    head, shown = _short(table)
+    return f"<p>{escape(head)}</p>" + shown.to_html(index=False, max_rows=_ROWS, border=0)
+
+
+def _short(table: pd.DataFrame) -> tuple[str, pd.DataFrame]:
+    """One line of what all rows share, and the few columns that differ, with α and the error."""
+    import pandas as pd
+
+    means = average_instances(table)
+    vary = [name for name in _FACTS if name in means and means[name].nunique(dropna=False) > 1]
+    same = [name for name in ("estimator", "ridge", "branch") if name in means and name not in vary]
+    words = [
+        str(means[name].iloc[0]) for name in same if len(means) and pd.notna(means[name].iloc[0])
+    ]
+    words += [word for word in [as_plain(problem_words(means))] if word]
+    shown = pd.DataFrame({name: means[name] for name in [*vary, "alpha"] if name in means})
+    if ERROR in means:
+        shown["error"] = means[ERROR].map("{:.6g}".format)
+    if "uncertainty" in means:
+        shown["±"] = means["uncertainty"].map("{:.1e}".format)
+    if "status" in means and (means["status"] != "ok").any():
+        shown["status"] = means["status"]
+    return f"{', '.join(words)}: {len(means)} points".removeprefix(": "), shown
 
 
 @dataclass(frozen=True, repr=False)

@@ -27,13 +27,13 @@ from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.estimators import BayesOptimal, Estimator
 from polyceptron.model.teacher import AnyTeacher, Teacher, check_teacher
-from polyceptron.numerics.normal_max import boundary_density
+from polyceptron.numerics import Array
+from polyceptron.numerics.special import boundary_density
 from polyceptron.rows import Status
-from polyceptron.theory.bayes_optimal import bayes_rows
+from polyceptron.theory.bayes_optimal.fixed_points import bayes_rows
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.erm.risk_rows import erm_row, predict
 from polyceptron.theory.erm.solution import ErmFixedPoint
-from polyceptron.theory.fields.averages import Array
 from polyceptron.theory.generalisation import error_floor
 
 RATIO = 4.0  # between neighbouring α

@@ -26,24 +26,22 @@ from polyceptron.model.checks import check_alpha, check_size
 from polyceptron.model.estimators import BayesOptimal
 from polyceptron.model.law import Law
 from polyceptron.model.teacher import AnyTeacher, check_teacher
+from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import Estimate, from_replicates
-from polyceptron.numerics.panels import Array
 from polyceptron.rows import Status
-from polyceptron.theory.bayes_optimal import fixed_points
+from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.erm.fixed_point import as_erm, erm_fixed_point
-from polyceptron.theory.fresh_fields import (
-    Says,
-    fresh_fields,
-)
 from polyceptron.theory.fresh_scores import (
     N_BINS,
+    Says,
     best_temperature,
+    fresh_fields,
     mean_scores,
     own_says,
+    reliability,
     softened,
 )
 from polyceptron.theory.generalisation import error_on_labels
-from polyceptron.theory.reliability import reliability
 from polyceptron.theory.ways import loss_at_ridge
 
 

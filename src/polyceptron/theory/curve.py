@@ -1,17 +1,28 @@
-"""One door to the theory: rows of a learning curve for any estimator."""
+"""One door to the theory: rows of a learning curve for any estimator.
+
+Theory on grids made for drawing: α close together at a fold, Φ over a grid of overlaps.
+
+Near the fold α_algo of the solution curve both its branches go as q − q* ∝ ± √(α_algo − α), so that
+values of α that are even in that root draw the turn round.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model import ERM, AnyTeacher, BayesOptimal
 from polyceptron.model.checks import check_alphas
 from polyceptron.model.law import Law
+from polyceptron.numerics import Array
 from polyceptron.rows import make_row
-from polyceptron.theory.bayes_optimal import bayes_rows
-from polyceptron.theory.erm import erm_rows
+from polyceptron.theory.bayes_optimal.curve_shape import curve_of
+from polyceptron.theory.bayes_optimal.fixed_points import bayes_rows, fixed_points
+from polyceptron.theory.erm.risk_rows import erm_rows
 
 
 def curve_rows(
@@ -47,3 +58,82 @@ def _scores(teacher: AnyTeacher, estimator: Any, row: dict[str, Any]) -> dict[st
     if hard or not (math.isfinite(q) and q > 0):
         return {}
     return fresh_scores(teacher, estimator, Law.of_overlaps(m, q, V))
+
+
+FOLD_POINTS = 16
+FOLD_SPAN = 0.12  # of α_algo, below it
+
+
+def fold_grid(teacher: AnyTeacher, alpha: Sequence[float]) -> list[float]:
+    """α_algo (1 − s t²), t = 1/n, …, 1, with what `alpha` (n,) has among them: to look closely at.
+
+    Only inside the range of `alpha`; where there is no fold the list is empty.
+
+    >>> from polyceptron.model import Perceptron, Teacher
+    >>> near = fold_grid(Perceptron("rademacher"), [0.5, 1.4, 2.0])
+    >>> len(near), round(near[-1], 3)
+    (17, 1.492)
+    >>> fold_grid(Teacher(3, "gaussian"), [0.5, 2.0])
+    []
+    """
+    given = check_alphas(alpha)
+    folds = [b.alpha_high for b in curve_of(teacher).branches()[:-1] if b.rising]
+    if not folds:
+        return []
+    at = max(folds)
+    steps = np.arange(FOLD_POINTS, 0, -1) / FOLD_POINTS
+    values = (at * (1 - FOLD_SPAN * steps**2)).tolist()
+    inside = [a for a in given if values[0] <= a <= at]
+    return sorted({*inside, *(a for a in values if min(given) < a < max(given))})
+
+
+def landscape(
+    teacher: AnyTeacher, alpha: float, tol: float | None = None, n_points: int = 240
+) -> dict[str, Any]:
+    """Φ(q; α) = (r/2) q̂ v + ψ(q̂) + αΨ_out(q) with q̂ set by q = F(q̂), and its extrema.
+
+    At fixed α this is stationary in q exactly where q̂ = αI(q), that is at the fixed points of state
+    evolution (eq. SE_BO): maxima are stable, minima are barriers. Returns lists `q`, `free_entropy`
+    (about `n_points` each) and `extrema` (branch, q, free_entropy, generalisation_error, to `tol`),
+    and `perfect`, the value at q = 1 (null where learning is never perfect).
+    """
+    points = fixed_points(teacher, alpha, tol)
+    curve = curve_of(teacher)
+    grid = curve.grid(far=False).q_hat
+    inside = [p.q_hat for p in points if 0 < p.q_hat < math.inf]
+    q_grid = np.linspace(0.002, 0.998, n_points)
+    v = curve.points(grid).v
+    order = np.argsort(1 - v)
+    q_hat = np.interp(q_grid, (1 - v)[order], grid[order])
+    q_hat = np.unique(np.concatenate([q_hat[(q_hat > grid[0]) & (q_hat < grid[-1])], inside]))
+    q, phi = free_entropy(teacher, q_hat, alpha)
+    perfect = float(curve.perfect_entropy(alpha)) if curve.perfect else None
+    if perfect is not None:
+        q, phi = np.append(q, 1.0), np.append(phi, perfect)
+    extrema = [
+        {
+            "branch": p.branch,
+            "q": p.q,
+            "free_entropy": p.free_entropy,
+            "generalisation_error": p.generalisation_error,
+            "uncertainty": p.uncertainty,
+        }
+        for p in points
+        if not (p.branch == "informed" and perfect is None)
+    ]
+    no_information = -math.log(teacher.n_classes)  # Ψ_out at q = 0: every label equally likely
+    return {
+        "alpha": alpha,
+        "q": [0.0, *q.tolist()],
+        "free_entropy": [alpha * no_information, *phi.tolist()],
+        "perfect": perfect,
+        "extrema": extrema,
+    }
+
+
+def free_entropy(teacher: AnyTeacher, q_hat: Array, alpha: float) -> tuple[Array, Array]:
+    """q = F(q̂) and Φ(q; α) at each q̂ (n,)."""
+    points = curve_of(teacher).points(q_hat)
+    # The curve's own Φ is at α(q̂); Φ is linear in α with slope Ψ_out at fixed q.
+    phi = points.free_entropy + (alpha - points.alpha) * points.channel_entropy
+    return points.q, phi

@@ -22,17 +22,15 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.arrays import as_numbers
 from polyceptron.model.channels import Channel
-from polyceptron.model.checks import check_classes
-from polyceptron.numerics.bivariate import corner_cdf
+from polyceptron.model.checks import as_numbers, check_classes
+from polyceptron.numerics import AnyArray
 from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
+from polyceptron.numerics.orthant_closed import corner_cdf
 
-Array = NDArray[Any]
 _ALIGNED = 1e14  # τ that stands for ρ = 1
 
 
@@ -51,7 +49,7 @@ def generalisation_error(correlation: Any, n_classes: int) -> Any:
     return value if rho.ndim else float(value)
 
 
-def error_from_angle(theta: Any, n_classes: int) -> Array:
+def error_from_angle(theta: Any, n_classes: int) -> AnyArray:
     """ε at θ = arccos ρ: the way to keep relative precision when ρ is close to 1."""
     k = check_classes(n_classes)
     theta = np.asarray(theta, dtype=float)
@@ -60,7 +58,7 @@ def error_from_angle(theta: Any, n_classes: int) -> Array:
     return theta * _ratio(k)(theta)
 
 
-def error_slope(theta: Any, n_classes: int) -> Array:
+def error_slope(theta: Any, n_classes: int) -> AnyArray:
     """dε/dθ, for propagating uncertainties."""
     k = check_classes(n_classes)
     theta = np.asarray(theta, dtype=float)
@@ -69,7 +67,7 @@ def error_slope(theta: Any, n_classes: int) -> Array:
     return _ratio(k)(theta) + theta * _ratio(k).derivative()(theta)
 
 
-def error_on_labels(channel: Channel, tau: Any, n_classes: int) -> Array:
+def error_on_labels(channel: Channel, tau: Any, n_classes: int) -> AnyArray:
     """ε on labels as the channel draws them, at τ = ρ/√(1−ρ²)."""
     return channel.drawn_error(tau, n_classes, lambda t: error_at_tau(t, n_classes))
 
@@ -81,12 +79,12 @@ def error_floor(channel: Channel, n_classes: int) -> float:
     return float(error_on_labels(channel, _ALIGNED, n_classes))
 
 
-def error_at_tau(tau: Any, n_classes: int) -> Array:
+def error_at_tau(tau: Any, n_classes: int) -> AnyArray:
     """ε against the noiseless rule at τ, accurate as τ → ∞."""
     return error_from_angle(np.arctan2(1.0, np.asarray(tau, dtype=float)), n_classes)
 
 
-def angle(complement: Any) -> Array:
+def angle(complement: Any) -> AnyArray:
     """θ = arccos √q from 1 − q, accurately as q → 1."""
     v = np.asarray(complement, dtype=float)
     return np.arctan2(np.sqrt(v), np.sqrt(np.maximum(1 - v, 0.0)))
@@ -98,13 +96,13 @@ def _ratio(k: int) -> ChebyshevProxy:
     rule = _rule(k)
     low = 1e-3
 
-    def ratio(theta: Array) -> Array:
+    def ratio(theta: AnyArray) -> AnyArray:
         return np.array([_integral(float(t), k, *rule) / t for t in theta])
 
     return chebyshev_proxy(ratio, low, math.pi, tol=1e-12, start=33, max_points=65)
 
 
-def _rule(k: int) -> tuple[Array, Array, Array]:
+def _rule(k: int) -> tuple[AnyArray, AnyArray, AnyArray]:
     """Nodes (u, y) and weights (n,) of the trapezoidal rule, where the density of both counts.
 
     The winner's density k φ Φ^{k−1} steepens slowly with k, and the step with it: half the step
@@ -118,7 +116,7 @@ def _rule(k: int) -> tuple[Array, Array, Array]:
     return grid[i], grid[j], np.exp(log_weight[i, j]) * (k * step * step / (2 * math.pi))
 
 
-def _integral(theta: float, k: int, u: Array, y: Array, weight: Array) -> float:
+def _integral(theta: float, k: int, u: AnyArray, y: AnyArray, weight: AnyArray) -> float:
     """The complement integral in (u, y), v = ρu + σy."""
     rho, sigma = math.cos(theta), math.sin(theta)
     both = corner_cdf(u, rho * u + sigma * y, y, sigma * u - rho * y)

@@ -20,9 +20,10 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import check_size
 from polyceptron.model.estimators import BayesOptimal, Estimator
 from polyceptron.model.teacher import AnyTeacher, Teacher, check_teacher
-from polyceptron.numerics.normal_max import boundary_density
+from polyceptron.numerics.special import boundary_density
 from polyceptron.rows import make_row
-from polyceptron.theory.bayes_optimal import bayes_rows, transitions
+from polyceptron.theory.bayes_optimal.fixed_points import bayes_rows
+from polyceptron.theory.bayes_optimal.transitions import transitions
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.erm.risk_rows import erm_row
 from polyceptron.theory.erm.solution import ErmFixedPoint

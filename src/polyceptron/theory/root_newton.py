@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from polyceptron.numerics import Array
+
 Residual = Callable[[Array], Array]
 
 LONGEST_STEP = 1.5  # of a logarithmic unknown: a factor 4.5

@@ -23,7 +23,7 @@ from polyceptron.model.penalties import Penalty, Ridge
 from polyceptron.model.priors import Row
 from polyceptron.model.teacher import AnyTeacher
 from polyceptron.theory.fields import line, plane, points, sums
-from polyceptron.theory.fields.averages import Averages, Rule
+from polyceptron.theory.fields.integrand import Averages, Rule
 
 _FEW: dict[int, ModuleType] = {2: line, 3: plane}
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from polyceptron.algorithms.message_passing.damped_iteration import Iterate, iterate
+from polyceptron.algorithms.message_passing.iteration import Iterate, iterate
 from polyceptron.rows import Status
 
 

@@ -15,9 +15,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import polyceptron as pc
-from polyceptron.algorithms.classifiers import AMPClassifier, ERMClassifier
-from polyceptron.algorithms.compression import Compression
+from polyceptron.algorithms.amp_classifier import AMPClassifier
+from polyceptron.algorithms.erm_classifier import ERMClassifier
 from polyceptron.algorithms.leave_one_out import NoiseSearch, run_at
+from polyceptron.algorithms.principal import Compression
 from polyceptron.errors import InvalidInput
 from polyceptron.model import CrossEntropy, Teacher, as_channel
 

@@ -13,11 +13,11 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from polyceptron.algorithms import amp
-from polyceptron.algorithms.classifiers import AMPClassifier
+from polyceptron.algorithms.amp_classifier import AMPClassifier
 from polyceptron.algorithms.message_passing.correlated import correlated_amp
-from polyceptron.algorithms.open_design import as_design
+from polyceptron.algorithms.message_passing.posterior_mean import amp
 from polyceptron.algorithms.principal import Principal
+from polyceptron.algorithms.stored_designs import as_design
 from polyceptron.errors import InvalidInput
 from polyceptron.model import GaussianNoise, Teacher
 

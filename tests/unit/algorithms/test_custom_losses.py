@@ -7,7 +7,8 @@ import pytest
 from scipy.optimize import minimize
 
 import polyceptron as pc
-from polyceptron.algorithms import amp_erm, fit_erm, fit_erm_path
+from polyceptron.algorithms.erm.fit import fit_erm, fit_erm_path
+from polyceptron.algorithms.message_passing.posterior_mean import amp_erm
 from polyceptron.model import CrossEntropy, Loss, SquareLoss
 from polyceptron.rows import Status
 

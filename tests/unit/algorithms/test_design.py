@@ -10,11 +10,11 @@ import pytest
 import scipy.sparse
 
 import polyceptron as pc
-from polyceptron.algorithms import amp, amp_erm, fit_erm
 from polyceptron.algorithms.block_products import BLOCK_BYTES
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.mapped_design import ScaledDesign
-from polyceptron.algorithms.open_design import as_design
+from polyceptron.algorithms.erm.fit import fit_erm
+from polyceptron.algorithms.message_passing.posterior_mean import amp, amp_erm
+from polyceptron.algorithms.stored_designs import ScaledDesign, as_design
 from polyceptron.errors import InvalidInput
 
 dask = pytest.importorskip("dask")

@@ -8,9 +8,9 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from polyceptron.algorithms.erm import fit_erm
-from polyceptron.algorithms.erm.rounding import sum_rounding
-from polyceptron.algorithms.open_design import as_design
+from polyceptron.algorithms.erm.fit import fit_erm
+from polyceptron.algorithms.erm.objectives import sum_rounding
+from polyceptron.algorithms.stored_designs import as_design
 from polyceptron.model import Teacher
 from polyceptron.rows import Status
 

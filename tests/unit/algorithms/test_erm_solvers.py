@@ -7,7 +7,8 @@ import pytest
 from scipy.optimize import nnls
 from scipy.special import softmax
 
-from polyceptron.algorithms.erm import fit_erm, fit_erm_path, hard_margin, interior_point
+from polyceptron.algorithms.erm import hard_margin, interior_point
+from polyceptron.algorithms.erm.fit import fit_erm, fit_erm_path
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model import Teacher
 from polyceptron.rows import Status

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
-from polyceptron.algorithms import array_design
-from polyceptron.algorithms.open_design import open_design
+from polyceptron.algorithms import stored_designs as array_design
+from polyceptron.algorithms.stored_designs import open_design
 
 da = pytest.importorskip("dask.array")
 

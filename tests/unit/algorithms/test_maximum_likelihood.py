@@ -9,8 +9,8 @@ import polyceptron as pc
 from polyceptron.algorithms.erm import maximum_likelihood
 from polyceptron.algorithms.erm.newton import minimise
 from polyceptron.algorithms.erm.objectives import SoftmaxObjective
-from polyceptron.algorithms.open_design import as_design
-from polyceptron.experiments.simulate_erm import run_erm
+from polyceptron.algorithms.stored_designs import as_design
+from polyceptron.experiments.simulate import run_erm
 
 
 def plain_newton(X, y, k):

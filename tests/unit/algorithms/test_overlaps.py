@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from polyceptron.algorithms.class_agreement import (
+from polyceptron.algorithms.agreement import (
     _factors,
     _line_agreement,
     _normal_points,

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 import polyceptron as pc
-from polyceptron.algorithms import separable
+from polyceptron.algorithms import separation as separable
 
 
 def linear_programme(X, y, k):

@@ -15,8 +15,8 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.algorithms import principal, watching
-from polyceptron.algorithms.array_design import ArrayDesign
 from polyceptron.algorithms.erm import ridge_path
+from polyceptron.algorithms.stored_designs import ArrayDesign
 from polyceptron.rows import Status
 
 RUNS = {
@@ -95,7 +95,7 @@ def test_an_interrupted_fit_returns_what_there_is(data):
 
 def test_work_of_many_fits_ends_with_an_interrupted_one(data, monkeypatch):
     from polyceptron.algorithms import leave_one_out
-    from polyceptron.experiments import simulate_amp
+    from polyceptron.experiments import simulate as simulate_amp
 
     X, y, _ = data
     for module in (simulate_amp, leave_one_out):

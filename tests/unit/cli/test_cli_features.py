@@ -8,7 +8,10 @@ import pytest
 from test_cli_theory import run
 
 import polyceptron as pc
-from polyceptron.experiments import Store, parse_spec, run_sweep, summary
+from polyceptron.experiments.results import summary
+from polyceptron.experiments.spec import parse_spec
+from polyceptron.experiments.store import Store
+from polyceptron.experiments.sweep import run_sweep
 from polyceptron.experiments.tasks import expand
 
 TWO = "levels:4x0.2,0.25x0.8"

@@ -12,10 +12,12 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from polyceptron.cli import app, waiting
+from polyceptron.cli import app
+from polyceptron.cli import printing as waiting
 from polyceptron.cli.printing import print_table
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments import parse_spec, run_sweep
+from polyceptron.experiments.spec import parse_spec
+from polyceptron.experiments.sweep import run_sweep
 
 SWEEP = """
 [[grid]]
@@ -164,7 +166,7 @@ def test_a_file_gets_one_line_of_progress_after_a_while(capsys, monkeypatch):
 def test_a_terminal_gets_a_spinner():
     ours, theirs = pty.openpty()
     code = (
-        "import time; from polyceptron.cli.waiting import waiting\n"
+        "import time; from polyceptron.cli.printing import waiting\n"
         "with waiting('counting'):\n    time.sleep(0.4)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stderr=theirs) as process:

@@ -10,7 +10,7 @@ import pytest
 
 from polyceptron.cli import main
 from polyceptron.model import BayesOptimal, Teacher
-from polyceptron.theory import curve_rows
+from polyceptron.theory.curve import curve_rows
 
 
 def run(*arguments):

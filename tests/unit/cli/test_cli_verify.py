@@ -10,7 +10,7 @@ from polyceptron.cli import app
 from polyceptron.report import verify as package
 from polyceptron.report.verify import Check, groups, published
 from polyceptron.report.verify.check import COLUMNS, sampled_check
-from polyceptron.report.verify.matrix import bayes_matrix
+from polyceptron.report.verify.identities import bayes_matrix
 
 invoke = CliRunner().invoke
 
@@ -55,7 +55,7 @@ def test_a_wrong_number_is_off_and_the_exit_code_is_one(monkeypatch):
 
 def test_a_wrong_theory_is_seen_by_the_matrix_equations(monkeypatch):
     """Negative control: the scalar solution at a slightly different α does not pass."""
-    from polyceptron.report.verify import matrix
+    from polyceptron.report.verify import identities as matrix
 
     original = matrix.fixed_points
     monkeypatch.setattr(

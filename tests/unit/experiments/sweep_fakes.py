@@ -100,7 +100,7 @@ def write_spec(folder: Path, instances: int) -> Path:
 
 def main() -> None:
     """Run one sweep from the command line; `ack N` on standard output: N rows are on the disk."""
-    from polyceptron.experiments.progress import Progress
+    from polyceptron.experiments.engine import Progress
     from polyceptron.experiments.sweep import SweepStopped, run_sweep
 
     def acknowledge(now: Progress) -> None:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
-from polyceptron.algorithms import amp
-from polyceptron.experiments.amp_report import amp_rows, summarise, trace_rows
-from polyceptron.experiments.simulate_amp import draw_single, run_amp
+from polyceptron.algorithms.message_passing.posterior_mean import amp
+from polyceptron.experiments.data_runs import amp_rows, summarise, trace_rows
+from polyceptron.experiments.simulate import draw_single, run_amp
 from polyceptron.rows import COLUMNS
 
 
@@ -40,7 +40,7 @@ def test_seed_sequences_and_precisions() -> None:
 def test_single_precision_data_are_the_same_data(
     teacher: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("polyceptron.experiments.simulate_amp._BLOCK_NUMBERS", 100)
+    monkeypatch.setattr("polyceptron.experiments.simulate._BLOCK_NUMBERS", 100)
     single, double = draw_single(teacher, 35, 20, 6), teacher.sample(35, 20, 6)
     np.testing.assert_array_equal(single.X, double.X.astype(np.float32))
     np.testing.assert_array_equal(single.y, double.y)

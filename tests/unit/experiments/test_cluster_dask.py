@@ -19,8 +19,10 @@ import sweep_fakes as fakes
 
 import polyceptron as pc
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.experiments import Store, parse_spec, run_sweep, sweep_rows
-from polyceptron.experiments.progress import Progress
+from polyceptron.experiments.engine import Progress
+from polyceptron.experiments.spec import parse_spec
+from polyceptron.experiments.store import Store
+from polyceptron.experiments.sweep import run_sweep, sweep_rows
 
 pytest.importorskip("distributed")
 

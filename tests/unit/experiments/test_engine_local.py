@@ -12,10 +12,11 @@ import pytest
 import sweep_fakes as fakes
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments import Store, load_spec, parse_spec, run_sweep, sweep_rows
 from polyceptron.experiments.compute_task import attempt, failure
-from polyceptron.experiments.engine import LocalEngine
-from polyceptron.experiments.progress import Progress, ProgressBar
+from polyceptron.experiments.engine import LocalEngine, Progress, ProgressBar
+from polyceptron.experiments.spec import load_spec, parse_spec
+from polyceptron.experiments.store import Store
+from polyceptron.experiments.sweep import run_sweep, sweep_rows
 from polyceptron.experiments.tasks import Task, expand
 
 

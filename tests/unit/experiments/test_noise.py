@@ -11,10 +11,11 @@ from typer.testing import CliRunner
 
 import polyceptron as pc
 from polyceptron.cli import app
-from polyceptron.experiments import Store, parse_spec, run_sweep, summary
-from polyceptron.experiments.measured_errors import counted_errors, exact_errors
-from polyceptron.experiments.simulate_amp import draw_single, run_amp
-from polyceptron.experiments.simulate_erm import run_erm
+from polyceptron.experiments.results import counted_errors, exact_errors, summary
+from polyceptron.experiments.simulate import draw_single, run_amp, run_erm
+from polyceptron.experiments.spec import parse_spec
+from polyceptron.experiments.store import Store
+from polyceptron.experiments.sweep import run_sweep
 from polyceptron.experiments.tasks import expand, seed_of, seed_path
 from polyceptron.model import CHANNELS, as_channel
 
@@ -44,7 +45,7 @@ def test_every_noise_has_seeds_and_keys_of_its_own() -> None:
 def test_single_precision_draws_the_same_noisy_labels(
     noise: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("polyceptron.experiments.simulate_amp._BLOCK_NUMBERS", 100)
+    monkeypatch.setattr("polyceptron.experiments.simulate._BLOCK_NUMBERS", 100)
     teacher = pc.Teacher(3, noise=noise)  # type: ignore[arg-type]
     single, double = draw_single(teacher, 35, 20, 6), teacher.sample(35, 20, 6)
     np.testing.assert_array_equal(single.X, double.X.astype(np.float32))

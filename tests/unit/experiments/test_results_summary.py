@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 
 from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments import Store, load_spec, parse_spec, summary
 from polyceptron.experiments.compute_task import attempt
-from polyceptron.experiments.results import failures, write_parquet
+from polyceptron.experiments.results import failures, summary, write_parquet
+from polyceptron.experiments.spec import load_spec, parse_spec
+from polyceptron.experiments.store import Store
 from polyceptron.experiments.tasks import expand
 from polyceptron.rows import make_row
 

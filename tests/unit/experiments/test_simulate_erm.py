@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polyceptron.algorithms.erm import fit_erm
+from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.overlaps import overlaps
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.simulate_erm import run_erm
+from polyceptron.experiments.simulate import run_erm
 from polyceptron.model import Perceptron, Teacher
 from polyceptron.rows import COLUMNS
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments import load_spec, parse_spec
-from polyceptron.experiments.toml_lines import field_lines
+from polyceptron.experiments.spec import load_spec, parse_spec
+from polyceptron.experiments.spec_checks import field_lines
 from polyceptron.model import make_teacher
 
 GOOD = {

@@ -11,7 +11,9 @@ import sweep_fakes as fakes
 from typer.testing import CliRunner
 
 from polyceptron.cli import app
-from polyceptron.experiments import Store, merge_stores, run_sweep, summary, sweep_rows
+from polyceptron.experiments.results import summary
+from polyceptron.experiments.store import Store, merge_stores
+from polyceptron.experiments.sweep import run_sweep, sweep_rows
 
 CHANGES = {
     "a digit of the error": "UPDATE results SET row = replace(row, '0.', '1.') WHERE key = ?",

@@ -15,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.experiments import Store, load_spec, merge_stores, run_sweep
 from polyceptron.experiments.compute_task import CaseResult, attempt
 from polyceptron.experiments.lock import StoreLock
-from polyceptron.experiments.schema import APPLICATION_ID, SCHEMA_VERSION
-from polyceptron.experiments.stored_row import decode_row, encode_row
+from polyceptron.experiments.schema import APPLICATION_ID, SCHEMA_VERSION, decode_row, encode_row
+from polyceptron.experiments.spec import load_spec
+from polyceptron.experiments.store import Store, merge_stores
+from polyceptron.experiments.sweep import run_sweep
 from polyceptron.experiments.tasks import expand
 
 
@@ -261,7 +262,7 @@ import resource, signal, sys
 sys.path.insert(0, {helpers!r})
 import sweep_fakes as fakes
 from polyceptron.errors import ComputationFailed
-from polyceptron.experiments import run_sweep
+from polyceptron.experiments.sweep import run_sweep
 {limit}
 acknowledged = 0
 def listen(now):

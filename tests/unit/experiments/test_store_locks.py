@@ -16,10 +16,12 @@ import pytest
 import sweep_fakes as fakes
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.experiments import Store, load_spec, merge_stores, run_sweep
 from polyceptron.experiments.compute_task import attempt
+from polyceptron.experiments.engine import Progress
 from polyceptron.experiments.lock import StoreLock
-from polyceptron.experiments.progress import Progress
+from polyceptron.experiments.spec import load_spec
+from polyceptron.experiments.store import Store, merge_stores
+from polyceptron.experiments.sweep import run_sweep
 from polyceptron.experiments.tasks import expand
 
 
@@ -153,7 +155,7 @@ def test_a_link_to_nothing_makes_no_store(tmp_path: Path) -> None:
 
 _READER = """
 import sys
-from polyceptron.experiments import Store
+from polyceptron.experiments.store import Store
 with Store(sys.argv[1]) as store:
     print(len(store))
 """
@@ -161,7 +163,8 @@ _WRITER = """
 import os, subprocess, sys
 sys.path.insert(0, {helpers!r})
 import sweep_fakes as fakes
-from polyceptron.experiments import Store, load_spec
+from polyceptron.experiments.store import Store
+from polyceptron.experiments.spec import load_spec
 from polyceptron.experiments.compute_task import attempt
 from polyceptron.experiments.lock import StoreLock
 from polyceptron.experiments.tasks import expand

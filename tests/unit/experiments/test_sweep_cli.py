@@ -13,7 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyceptron.experiments import Store, parse_spec, run_sweep, summary, sweep_rows
+from polyceptron.experiments.results import summary
+from polyceptron.experiments.spec import parse_spec
+from polyceptron.experiments.store import Store
+from polyceptron.experiments.sweep import run_sweep, sweep_rows
 from polyceptron.model import Teacher
 
 SPEC = """

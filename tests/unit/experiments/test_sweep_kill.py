@@ -17,7 +17,8 @@ import psutil
 import pytest
 import sweep_fakes as fakes
 
-from polyceptron.experiments import Store, run_sweep
+from polyceptron.experiments.store import Store
+from polyceptron.experiments.sweep import run_sweep
 
 PROGRAM = Path(fakes.__file__)
 

@@ -10,10 +10,19 @@ import pytest
 import sweep_fakes as fakes
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments import Store, SweepSpec, make_plan, parse_spec
 from polyceptron.experiments.compute_task import attempt
-from polyceptron.experiments.cost import case_cost, instance_bytes
-from polyceptron.experiments.tasks import Task, count_rows, expand, seed_of, seed_path
+from polyceptron.experiments.spec import SweepSpec, parse_spec
+from polyceptron.experiments.store import Store
+from polyceptron.experiments.sweep import make_plan
+from polyceptron.experiments.tasks import (
+    Task,
+    case_cost,
+    count_rows,
+    expand,
+    instance_bytes,
+    seed_of,
+    seed_path,
+)
 
 FULL = """
 [sweep]

@@ -9,7 +9,7 @@ import pytest
 
 from polyceptron.model.features import as_spectrum
 from polyceptron.model.penalties.ridge import level_sums, stiffness
-from polyceptron.numerics.gauss_rule import gauss_rule
+from polyceptron.numerics.chebyshev import gauss_rule
 
 
 def test_gauss_rule_is_exact_for_polynomials_of_the_logarithm() -> None:

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from polyceptron.numerics.softmax_error import disagreement, softmax_error
-from polyceptron.numerics.softmax_tables import tabled_moments
-from polyceptron.numerics.softmax_winning import three_softmax
+from polyceptron.numerics.softmax_winning import (
+    disagreement,
+    softmax_error,
+    tabled_moments,
+    three_softmax,
+)
 from polyceptron.theory.fields.softmax_moments import direct, make
 
 ANGLES = np.array([1e-6, 1e-3, 0.05, 0.5, 1.3, 2.0, 3.0])

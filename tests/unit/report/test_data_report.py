@@ -16,7 +16,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model import Teacher
 from polyceptron.report.data import as_html, as_json, as_text, measure, read_table
 from polyceptron.report.data.sentences import sentences
-from polyceptron.report.power_law import fit_power_law
+from polyceptron.report.measured_curve import fit_power_law
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +199,7 @@ def test_forecasts_of_a_teacher_reach_what_twice_the_data_bring(tmp_path):
     v = measure(read_table(tmp_path / "teacher.csv", "label")).numbers
     assert v["separable"] is False
     assert v["loud_directions"] <= 2
-    from polyceptron.algorithms.classifiers import ERMClassifier
+    from polyceptron.algorithms.erm_classifier import ERMClassifier
 
     rng = np.random.default_rng(6)
     errors = []

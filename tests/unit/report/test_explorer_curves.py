@@ -18,9 +18,10 @@ from polyceptron.report.explorer.curve_tasks import (
     tasks_of,
     with_fold,
 )
-from polyceptron.report.explorer.page_settings import PageSettings, make_settings
+from polyceptron.report.explorer.settings import PageSettings, make_settings
 from polyceptron.report.explorer.simulation_runs import averages, simulate
-from polyceptron.theory import fixed_points, transitions
+from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
+from polyceptron.theory.bayes_optimal.transitions import transitions
 from polyceptron.theory.separability import separability
 
 

@@ -13,20 +13,19 @@ import pandas as pd
 import pytest
 
 import polyceptron as pc
-from polyceptron.report.explorer.choices import CHOICES, SCORES
 from polyceptron.report.explorer.curve_tasks import key_of, perform, tasks_of, with_fold
 from polyceptron.report.explorer.export import caption, python_lines, to_csv
-from polyceptron.report.explorer.figures import (
+from polyceptron.report.explorer.page_figures import (
     BAND,
     landscape_figure,
     learning_figure,
     order_figure,
     phase_words,
+    spectrum_picture,
 )
-from polyceptron.report.explorer.page_settings import PageSettings, make_settings
-from polyceptron.report.explorer.settings_link import from_query, to_query
+from polyceptron.report.explorer.settings import CHOICES, SCORES, PageSettings, make_settings
+from polyceptron.report.explorer.settings_sync import from_query, to_query
 from polyceptron.report.explorer.simulation_runs import simulate
-from polyceptron.report.explorer.small_pictures import spectrum_picture
 from polyceptron.report.explorer.traces import Simulated, without
 
 

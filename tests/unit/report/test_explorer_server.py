@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from polyceptron.cli.explore import address_of, listen, require_dash
+from polyceptron.cli.report_commands import address_of, listen, require_dash
 from polyceptron.errors import InvalidInput
-from polyceptron.report.explorer.controls import shown_values
-from polyceptron.report.explorer.page_settings import NAMES, PageSettings
-from polyceptron.report.explorer.request_guard import CALLBACK
-from polyceptron.report.explorer.server import make_app
+from polyceptron.report.explorer.layout import shown_values
+from polyceptron.report.explorer.server import CALLBACK, make_app
 from polyceptron.report.explorer.sessions import Sessions
+from polyceptron.report.explorer.settings import NAMES, PageSettings
 
 HERE = "127.0.0.1:8050"
 FROM_HERE = {"Host": HERE, "Origin": f"http://{HERE}", "Sec-Fetch-Site": "same-origin"}
@@ -295,8 +294,8 @@ def test_the_preview_is_a_picture_of_the_curves() -> None:
     from base64 import b64decode
 
     from polyceptron.model import BayesOptimal, Teacher
-    from polyceptron.report.explorer.small_pictures import preview
-    from polyceptron.theory import curve_rows
+    from polyceptron.report.explorer.page_figures import preview
+    from polyceptron.theory.curve import curve_rows
 
     address = preview({"bayes": curve_rows(Teacher(3), BayesOptimal(), [1.0, 2.0])})
     kind, picture = address.split(",", 1)

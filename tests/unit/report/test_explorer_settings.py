@@ -11,10 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyceptron.errors import InvalidInput
-from polyceptron.report.explorer.choices import CHOICES, ESTIMATORS, level_range
-from polyceptron.report.explorer.controls import settings_of, shown_values
-from polyceptron.report.explorer.page_settings import LIMITS, PageSettings, make_settings
-from polyceptron.report.explorer.settings_link import from_query, to_query
+from polyceptron.report.explorer.layout import settings_of, shown_values
+from polyceptron.report.explorer.settings import (
+    CHOICES,
+    ESTIMATORS,
+    LIMITS,
+    PageSettings,
+    level_range,
+    make_settings,
+)
+from polyceptron.report.explorer.settings_sync import from_query, to_query
 from polyceptron.report.explorer.simulation_runs import check_simulation
 
 

@@ -14,11 +14,10 @@ from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer import simulations as simulations_module
 from polyceptron.report.explorer import theory_queue
 from polyceptron.report.explorer.curve_tasks import tasks_of
-from polyceptron.report.explorer.page_settings import make_settings
 from polyceptron.report.explorer.sessions import ABSENT, FORGOTTEN, Session, Sessions
+from polyceptron.report.explorer.settings import make_settings
 from polyceptron.report.explorer.simulations import RunningNow, Simulation, Simulations
-from polyceptron.report.explorer.theory_queue import TheoryQueue
-from polyceptron.report.explorer.worker_process import WorkerProcess
+from polyceptron.report.explorer.theory_queue import TheoryQueue, WorkerProcess
 
 SHORT = {"dimension": 30, "places": 2, "runs": 2}
 LONG = {"dimension": 1500, "places": 40, "runs": 5}

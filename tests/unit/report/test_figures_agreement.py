@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from polyceptron.experiments import parse_spec, run_sweep, sweep_rows
+from polyceptron.experiments.spec import parse_spec
+from polyceptron.experiments.sweep import run_sweep, sweep_rows
 from polyceptron.report.figures import FIGURES, PROFILES, agreement, verdict
 from polyceptron.report.figures.figure_spec import sweep_toml
 from polyceptron.report.figures.symbol_agreement import ALLOWANCE, _chance

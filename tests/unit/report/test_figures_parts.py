@@ -12,11 +12,10 @@ from typer.testing import CliRunner
 
 from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments import parse_spec
+from polyceptron.experiments.spec import parse_spec
 from polyceptron.report.figures import FIGURES, PROFILES, choose_figures, make_figures, work_ahead
-from polyceptron.report.figures.computations import Computation, run_computations
+from polyceptron.report.figures.figure_spec import TINY, Computation, as_profile, run_computations
 from polyceptron.report.figures.making import COMPUTED, STORE, make_folder, merged_sweep
-from polyceptron.report.figures.profile import TINY, as_profile
 from polyceptron.report.gallery import gallery_html
 
 NAMES = [

@@ -12,7 +12,8 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments import parse_spec, run_sweep
+from polyceptron.experiments.spec import parse_spec
+from polyceptron.experiments.sweep import run_sweep
 from polyceptron.report.learning_curves import LearningCurve
 from polyceptron.rows import COLUMNS
 

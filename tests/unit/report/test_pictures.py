@@ -26,7 +26,7 @@ from polyceptron.report.pictures import (
     render_plotly,
     ridge_picture,
 )  # fmt: skip
-from polyceptron.report.pictures.markup import as_html, as_mathtext, as_plain
+from polyceptron.report.pictures.parts import as_html, as_mathtext, as_plain
 
 ALPHA = np.array([0.5, 1.0, 2.0, 4.0])
 

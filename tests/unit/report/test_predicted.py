@@ -14,15 +14,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from polyceptron.algorithms.classifiers import AMPClassifier, ERMClassifier
-from polyceptron.algorithms.erm import fit_erm
+from polyceptron.algorithms.amp_classifier import AMPClassifier
+from polyceptron.algorithms.erm.fit import fit_erm
+from polyceptron.algorithms.erm_classifier import ERMClassifier
 from polyceptron.errors import InvalidInput
 from polyceptron.model import ERM, BayesOptimal, Teacher
 from polyceptron.report.described import matching_theory
-from polyceptron.report.measured_curve import measure
-from polyceptron.report.power_law import fit_power_law
+from polyceptron.report.measured_curve import fit_power_law, measure
 from polyceptron.report.predicted import predicted_curve
-from polyceptron.theory import erm_fixed_point
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 
 def test_on_gaussian_data_the_prediction_is_the_measurement():

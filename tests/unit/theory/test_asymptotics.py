@@ -7,9 +7,9 @@ import pytest
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.model.losses.cross_entropy import two_class_constant
-from polyceptron.numerics.normal_max import mean_of_maximum
+from polyceptron.numerics.special import mean_of_maximum
 from polyceptron.theory.asymptotics import asymptotics
-from polyceptron.theory.erm import erm_fixed_point
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 
 def fixed_point(k, loss, ridge, alpha, tol=None):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import polyceptron as pc
-from polyceptron.theory.erm import erm_parts
+from polyceptron.theory.erm.risk_rows import erm_parts
 
 
 def test_between_points_the_ridge_is_interpolated_and_the_error_hardly_knows():

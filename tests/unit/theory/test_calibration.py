@@ -11,8 +11,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model import Law
 from polyceptron.model.channels import as_channel
 from polyceptron.theory.curve import curve_rows
-from polyceptron.theory.fresh_fields import fresh_fields
-from polyceptron.theory.fresh_scores import fresh_loss
+from polyceptron.theory.fresh_scores import fresh_fields, fresh_loss
 
 LAW = Law.of_overlaps(0.8, 1.5, 0.7)
 

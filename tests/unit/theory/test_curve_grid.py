@@ -10,8 +10,9 @@ from scipy.integrate import quad
 from scipy.special import log_ndtr, ndtr
 
 from polyceptron.model import Perceptron, Teacher
-from polyceptron.theory import fixed_points, transitions
-from polyceptron.theory.curve_grid import fold_grid, free_entropy, landscape
+from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
+from polyceptron.theory.bayes_optimal.transitions import transitions
+from polyceptron.theory.curve import fold_grid, free_entropy, landscape
 
 
 def slope(teacher: Teacher | Perceptron, q_hat: float, alpha: float) -> float:

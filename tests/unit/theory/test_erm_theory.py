@@ -11,17 +11,13 @@ from scipy.integrate import quad
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.model import CrossEntropy, Loss, SquareLoss
-from polyceptron.numerics.normal_max import boundary_density, mean_of_maximum
+from polyceptron.numerics.special import boundary_density, mean_of_maximum
 from polyceptron.rows import Status
-from polyceptron.theory.erm import (
-    best_square_ridge,
-    erm_fixed_point,
-    erm_rows,
-    erm_state_evolution,
-    margin_law,
-    optimal_ridge,
-    ridge_rows,
-)
+from polyceptron.theory.erm.fixed_point import erm_fixed_point, optimal_ridge
+from polyceptron.theory.erm.margin_law import margin_law
+from polyceptron.theory.erm.risk_rows import erm_rows, ridge_rows
+from polyceptron.theory.erm.square_closed_form import best_square_ridge
+from polyceptron.theory.loop import erm_state_evolution
 
 CLEAN = pc.Teacher(3).noise
 

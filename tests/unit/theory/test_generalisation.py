@@ -8,8 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyceptron.errors import InvalidInput
-from polyceptron.theory import generalisation_error
-from polyceptron.theory.generalisation import angle, error_from_angle, error_slope
+from polyceptron.theory.generalisation import (
+    angle,
+    error_from_angle,
+    error_slope,
+    generalisation_error,
+)
 
 
 @given(st.floats(-1, 1))

@@ -16,8 +16,10 @@ from polyceptron.model import (
     Teacher,
 )
 from polyceptron.model.losses.max_margin import LabelCone
-from polyceptron.theory.erm import erm_fixed_point, erm_state_evolution
-from polyceptron.theory.fields import plane, points, sum_modes, sums
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
+from polyceptron.theory.fields import plane, points, sums
+from polyceptron.theory.fields import sum_nodes as sum_modes
+from polyceptron.theory.loop import erm_state_evolution
 
 NAMES = ("M", "Q", "C", "loss", "mass")
 CHANNELS = [GaussianNoise(), GaussianNoise(0.4), Flips(0.15), SoftmaxNoise(1.5)]

@@ -4,7 +4,7 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
-from polyceptron.theory.erm import erm_rows
+from polyceptron.theory.erm.risk_rows import erm_rows
 from polyceptron.theory.planner import plan
 
 

@@ -12,7 +12,7 @@ import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.model import CrossEntropy, Hats, Law, MaxMargin, Penalty, Ridge, Spectrum
 from polyceptron.model.features import isotropic
-from polyceptron.theory.bayes_optimal.gaussian_weights import GaussianWeights
+from polyceptron.theory.bayes_optimal.channel_table import GaussianWeights
 from polyceptron.theory.erm.coarse_root import coarse_root
 from polyceptron.theory.erm.equations import RidgeEquations
 from polyceptron.theory.erm.refinement import refine

@@ -5,13 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from polyceptron.algorithms.erm import fit_erm
+from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.errors import InvalidInput
 from polyceptron.model import ERM, CrossEntropy, MaxMargin, Teacher
 from polyceptron.numerics.threads import thread_count
-from polyceptron.theory import erm_fixed_point, state_evolution
+from polyceptron.theory.bayes_optimal.state_evolution import state_evolution
 from polyceptron.theory.erm.best_ridge import bracket
 from polyceptron.theory.erm.coarse_root import coarse_root, continue_in_alpha, continue_in_ridge
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.root_newton import Root, correct, newton
 from polyceptron.theory.sides import erm_sides
 from polyceptron.theory.ways import equations

@@ -14,9 +14,8 @@ from polyceptron.model.penalties.ridge import stiffness
 from polyceptron.theory.erm.coarse_root import coarse_root
 from polyceptron.theory.erm.equations import LoopEquations
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
-from polyceptron.theory.erm.plain_loop import fields_side
 from polyceptron.theory.erm.refinement import refine
-from polyceptron.theory.loop import settle
+from polyceptron.theory.loop import fields_side, settle
 from polyceptron.theory.sides import erm_sides
 from polyceptron.theory.ways import equations, in_closed_form, loss_at_ridge
 

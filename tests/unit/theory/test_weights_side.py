@@ -12,16 +12,16 @@ from scipy.stats import binom
 
 from polyceptron.errors import ComputationFailed
 from polyceptron.model import PRIORS, Perceptron, Teacher, as_prior, finite_prior
-from polyceptron.model.differences import project
+from polyceptron.model.checks import project
 from polyceptron.numerics.estimate import from_replicates
-from polyceptron.theory.weights.entropy import row_entropy
-from polyceptron.theory.weights.field_law import FieldTable
-from polyceptron.theory.weights.finite_rows import finite_row_variance, mixture_quantile
-from polyceptron.theory.weights.gaps import gap_variance
-from polyceptron.theory.weights.lattice import lattice_variance
-from polyceptron.theory.weights.mixture_grid import point_variance
-from polyceptron.theory.weights.posterior import residual_variance, single_variance
-from polyceptron.theory.weights.sampled_rows import sampled_row_variance
+from polyceptron.theory.weights.finite_rows import (
+    finite_row_variance,
+    mixture_quantile,
+    point_variance,
+    sampled_row_variance,
+)
+from polyceptron.theory.weights.posterior import residual_variance, row_entropy, single_variance
+from polyceptron.theory.weights.shift import FieldTable, gap_variance, lattice_variance
 
 SKEWED = finite_prior([-2, 0, 1], [0.2, 0.4, 0.4])
 CONTINUOUS = [as_prior("sparse-gaussian:0.2"), as_prior("laplace")]

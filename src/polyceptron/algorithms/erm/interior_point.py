@@ -21,7 +21,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.design import AnyArray, Array, Design
+from polyceptron.algorithms.design import Design
+from polyceptron.numerics import AnyArray, Array
 
 MAX_UNKNOWNS = 1200  # (k−1)d: a step is then a tenth of a second
 _MAX_WORK = 3e10  # products of a step

@@ -24,13 +24,14 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.data_checks import Samples
-from polyceptron.algorithms.design import Array, Design
+from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights
 from polyceptron.algorithms.erm.newton_fit import fit_any_loss
-from polyceptron.algorithms.erm.rounding import EPS, gradient_rounding, sum_rounding
+from polyceptron.algorithms.erm.objectives import EPS, gradient_rounding, sum_rounding
 from polyceptron.algorithms.erm.saved_path import not_begun, stopped
-from polyceptron.algorithms.mapped_design import WeightedRows
+from polyceptron.algorithms.stored_designs import WeightedRows
 from polyceptron.model.losses import Loss
+from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
 _CORRECTIONS = 4

@@ -22,14 +22,14 @@ from scipy.linalg import eigvalsh
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from polyceptron.algorithms.data_checks import Samples
-from polyceptron.algorithms.design import Array, Design
-from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights
+from polyceptron.algorithms.design import Design
+from polyceptron.algorithms.erm.erm_fit import ERMFit, SeparabilityOfData, bound_in_weights
 from polyceptron.algorithms.erm.newton import Minimum, minimise
 from polyceptron.algorithms.erm.objectives import SoftmaxObjective
-from polyceptron.algorithms.erm.saved_rounds import SavedRounds
+from polyceptron.algorithms.erm.saved_path import SavedRounds
 from polyceptron.algorithms.erm.whole_hessian import whole_hessian
-from polyceptron.algorithms.separation_proof import SeparabilityOfData
 from polyceptron.model.losses import Loss
+from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
 _ROUNDS = 5

@@ -1,4 +1,13 @@
-"""Newton's method by conjugate gradients: min_U Σ_μ ℓ(z_μ) + (λ/2)‖U‖², z = XU/√d, for many λ.
+"""Steps that lower the objective, without a pass over X: the fields are linear in the weights.
+
+Gradients of many problems side by side, their norms, and what rounding takes of the goal.
+
+Conjugate gradients for Newton's equations of several λ at once: (∂²ℓ-part + λ) D = −G.
+
+The systems do not mix; they share the reads of X in each iteration, and drop out as they reach
+their tolerance.
+
+Newton's method by conjugate gradients: min_U Σ_μ ℓ(z_μ) + (λ/2)‖U‖², z = XU/√d, for many λ.
 
 Each step solves (Hessian) D = −(gradient) by conjugate gradients in single precision, to a
 loose tolerance; gradient and line search are in double precision, so the steps act as iterative
@@ -12,18 +21,232 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.design import Array, Design
-from polyceptron.algorithms.erm.conjugate_gradients import directions
-from polyceptron.algorithms.erm.descent import AtWork, Descent
-from polyceptron.algorithms.erm.gradients import gradient, norms, rounding_of
-from polyceptron.algorithms.erm.line_search import line_search
-from polyceptron.algorithms.erm.objectives import Evaluation, Objective
-from polyceptron.algorithms.erm.whole_hessian import Factors
+from polyceptron.algorithms.design import Design
+from polyceptron.algorithms.erm.erm_fit import AtWork, Descent
+from polyceptron.algorithms.erm.objectives import (
+    Curvature,
+    Evaluation,
+    Objective,
+    gradient_rounding,
+)
+from polyceptron.algorithms.erm.whole_hessian import Ease, Factors
+from polyceptron.numerics import AnyArray, Array
+
+_HALVINGS = 40
+
+
+def line_search(
+    design: Design,
+    objective: Objective,
+    ridges: Array,
+    U: Array,
+    Z: Array,
+    here: Evaluation,
+    G: Array,
+    D: Array,
+) -> tuple[Array, Evaluation, Array]:
+    """Steps (L,) halved until the objective falls by the Armijo rule, 0 if it never does.
+
+    Returns the evaluation there too, and the fields (L, r, n); Z are those at U.
+    """
+    slope = dots(G, D)
+    ZD = design.fields(D)
+    linear, quadratic = ridges * dots(U, D), 0.5 * ridges * dots(D, D)
+    # Differences below the rounding of the sum carry no information: let them pass.
+    noise = 4 * np.finfo(Z.dtype).eps * (np.abs(here.value) + 0.5 * ridges * dots(U, U))
+    step = np.where(slope < 0, 1.0, 0.0)
+    open_, new, there = np.flatnonzero(step), Z.copy(), here
+    for _ in range(_HALVINGS):
+        t = step[open_]
+        new[open_] = Z[open_] + t.astype(Z.dtype)[:, None, None] * ZD[open_]
+        trial = objective.take(open_).evaluate(new[open_])
+        change = trial.value - here.value[open_] + t * linear[open_] + t * t * quadratic[open_]
+        good = change <= 1e-4 * t * slope[open_] + noise[open_]
+        there = trial if open_.size == len(step) else there.replace(open_, trial)
+        if good.all():
+            break
+        open_ = open_[~good]
+        step[open_] *= 0.5
+    else:
+        step[open_] = 0.0
+        new[open_] = Z[open_]
+        there = there.replace(open_, here.take(open_))
+    return step, there, new
+
+
+_RESERVE = 0.05  # of the rounding: no gradient need be smaller
+
+
+def gradient(
+    design: Design,
+    objective: Objective,
+    here: Evaluation,
+    Z: Array,
+    ridges: Array,
+    U: Array,
+    target: float,
+) -> tuple[Array, Array, Array]:
+    """Gradients (L, r, d), their norms (L,), and the norms to reach (L,), less what rounding takes.
+
+    Rounding is asked for only where a gradient seems small enough.
+    """
+    G = design.back(here.residual) + ridges[:, None, None] * U
+    norm, size = norms(G), norms(U)
+    goal = target * ridges * size
+    near = np.flatnonzero(norm <= goal)
+    if near.size:
+        part = here if near.size == len(norm) else here.take(near)
+        rounding = rounding_of(
+            design, objective, part, Z[near], ridges[near], size[near], goal[near] - norm[near]
+        )
+        goal[near] = np.maximum(goal[near] - rounding, _RESERVE * rounding)
+    return G, norm, goal
+
+
+def rounding_of(
+    design: Design,
+    objective: Objective,
+    here: Evaluation,
+    Z: Array,
+    ridges: Array,
+    norm: Array,
+    enough: Array,
+) -> Array:
+    """Bounds (L,) on the rounding of the gradients, 0 for an objective that takes no account."""
+    stiffness = objective.stiffness(here)
+    if stiffness is None:
+        return np.zeros(len(norm))
+    sizes = [np.sqrt(np.einsum("lrn,lrn->ln", part, part)) for part in (Z, here.residual)]
+    smoothness = objective.smoothness
+    return gradient_rounding(
+        design, norm, ridges, sizes[0], sizes[1], stiffness, smoothness, enough
+    )
+
+
+def dots(A: Array, B: Array) -> Array:
+    """⟨A, B⟩ of each problem, (L,)."""
+    result: Array = np.einsum("lij,lij->l", A, B)
+    return result
+
+
+def norms(A: Array) -> Array:
+    """Frobenius norm of each problem, (L,)."""
+    return np.sqrt(dots(A, A))
+
+
+_MAX_ITERATIONS = 1000
+_LOUD = 5.0  # times the mean square of a feature
+
+
+def solve_newton(
+    design: Design,
+    curvature: Curvature,
+    ridges: Array,
+    gradients: Array,
+    tolerance: Array,
+    dtype: Any,
+    ease: Ease | None = None,
+) -> tuple[Array, int]:
+    """Directions (L, r, d) with residuals below `tolerance` (L,) times the gradients' norms.
+
+    Eased by what is given, else by the diagonal where features are uneven; and the iterations.
+    """
+    scale = np.sqrt(np.einsum("lij,lij->l", gradients, gradients))
+    r: AnyArray = (-gradients / scale[:, None, None]).astype(dtype)
+    shift = ridges.astype(dtype)[:, None, None]
+    out = np.zeros_like(gradients)
+    index = np.arange(len(r))
+    if ease is None:
+        ease = _diagonal(design, curvature, ridges, dtype)
+    D, size = np.zeros_like(r), _squares(r)
+    s = r if ease is None else ease(r, index)
+    p, rho = s.copy(), size if ease is None else _products(r, s)
+    spent = 0
+    while spent < _MAX_ITERATIONS:
+        spent += 1
+        Hp = design.through(p, curvature)[0]
+        Hp += shift * p
+        bend = np.einsum("lij,lij->l", p, Hp, dtype=np.float64)
+        fine = bend > 0  # else rounding only: the Hessian is positive definite
+        step = np.where(fine, rho / np.where(fine, bend, 1.0), 0.0).astype(dtype)[:, None, None]
+        D += step * p
+        r -= step * Hp
+        last, size = rho, _squares(r)
+        going = fine & (size > tolerance[index] ** 2)
+        if not going.all():
+            out[index[~going]] = D[~going]
+            index = index[going]
+            if index.size == 0:
+                break
+            D, r, p, shift = D[going], r[going], p[going], shift[going]
+            last, size, curvature = last[going], size[going], curvature.take(going)
+        s = r if ease is None else ease(r, index)
+        rho = size if ease is None else _products(r, s)
+        p *= (rho / last).astype(dtype)[:, None, None]
+        p += s
+    else:
+        out[index] = D
+    return out * scale[:, None, None], spent
+
+
+def directions(
+    design: Design,
+    objective: Objective,
+    here: Evaluation,
+    ridges: Array,
+    G: Array,
+    tolerance: Array,
+    work: AtWork,
+    factors: Factors | None,
+) -> Array:
+    """Newton directions (L, r, d) of the problems at work, each in the precision that it needs."""
+    D = np.empty_like(G)
+    due = factors is not None and factors.due
+    if factors is not None:
+        factors.due = False
+    for dtype, chosen in ((np.float32, ~work.double), (np.float64, work.double)):
+        if chosen.any():
+            which, curvature = work.index[chosen], objective.curvature(here.take(chosen), dtype)
+            if factors is not None and due:
+                factors.make(which, curvature, ridges[chosen], G.shape[1])
+            D[chosen], spent = solve_newton(
+                design, curvature, ridges[chosen], G[chosen], tolerance[chosen], dtype,
+                None if factors is None else factors.solver(which),
+            )  # fmt: skip
+            if factors is not None:
+                factors.took(spent)
+    return D
+
+
+def _diagonal(design: Design, curvature: Curvature, ridges: Array, dtype: Any) -> Ease | None:
+    """About the inverse of the Hessian's diagonal where some features are far louder than the rest.
+
+    As the column of an intercept is; alike features need none, and go without, as do features that
+    are dear to read.
+    """
+    if design.reading_is_dear:
+        return None
+    squares = design.column_squares
+    if squares.max() <= _LOUD * squares.mean():
+        return None
+    diagonal = np.maximum(curvature.mean(), 0.0)[:, None] * squares + ridges[:, None]
+    inverse = (1 / diagonal).astype(dtype)[:, None]
+    return lambda r, at: r * inverse[at]
+
+
+def _squares(a: AnyArray) -> Array:
+    return _products(a, a)
+
+
+def _products(a: AnyArray, b: AnyArray) -> Array:
+    result: Array = np.einsum("lij,lij->l", a, b, dtype=np.float64)
+    return result
+
 
 Direction = Callable[[Evaluation, Array], Array]
 

@@ -13,8 +13,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.design import AnyArray, Array, Design
+from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.erm.objectives import Curvature, Objective
+from polyceptron.numerics import AnyArray, Array
 
 Labels = NDArray[np.int64]
 Ease = Callable[[AnyArray, Labels], AnyArray]

@@ -14,16 +14,16 @@ import numpy as np
 from polyceptron.algorithms.checkpoints import Checkpoint, State, open_checkpoint
 from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.message_passing.damped_iteration import (
+from polyceptron.algorithms.message_passing.amp_result import OverlapTrace
+from polyceptron.algorithms.message_passing.iteration import (
     Change,
+    Damper,
     Ending,
     Iterate,
     Run,
     Step,
     iterate,
 )
-from polyceptron.algorithms.message_passing.damping import Damper
-from polyceptron.algorithms.message_passing.overlap_trace import OverlapTrace
 from polyceptron.algorithms.watching import Watch
 
 _PARTS = ("weights", "variance", "scores")

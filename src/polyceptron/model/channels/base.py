@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.registry import Registry
+from polyceptron.numerics import Array
 from polyceptron.numerics.orthant import Orthant
 from polyceptron.numerics.winning import Winning
 
-Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 SHARP = 1e-12  # variance of fields that are known
 

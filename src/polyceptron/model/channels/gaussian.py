@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.channels.base import Array, Channel
+from polyceptron.model.channels.base import Channel
 from polyceptron.model.registry import Entry
-from polyceptron.numerics import orthant_closed
-from polyceptron.numerics.normal_max import mean_of_maximum
+from polyceptron.numerics import Array, orthant_closed
 from polyceptron.numerics.orthant import (
     Orthant,
     argmax_diagonal,
     argmax_hessian,
     argmax_orthant,
 )
+from polyceptron.numerics.special import mean_of_maximum
 from polyceptron.numerics.winning import Winning, winning_chance
 
 

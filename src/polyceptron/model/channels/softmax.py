@@ -20,16 +20,20 @@ import numpy as np
 from scipy.special import expit, ndtr, softmax
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.channels.base import Array, Channel, UtilityLaw
+from polyceptron.model.channels.base import Channel, UtilityLaw
 from polyceptron.model.registry import Entry
+from polyceptron.numerics import Array
 from polyceptron.numerics import orthant_quadrature as quadrature
 from polyceptron.numerics.gumbel import utility_grid, utility_table, utility_values
 from polyceptron.numerics.orthant import Orthant
-from polyceptron.numerics.softmax_error import disagreement, softmax_error
-from polyceptron.numerics.softmax_tables import CLASSES, tabled_moments
-from polyceptron.numerics.softmax_winning import three_softmax
-from polyceptron.numerics.utility_quadrature import integrate_utilities
-from polyceptron.numerics.winning import Winning
+from polyceptron.numerics.softmax_winning import (
+    CLASSES,
+    disagreement,
+    softmax_error,
+    tabled_moments,
+    three_softmax,
+)
+from polyceptron.numerics.winning import Winning, integrate_utilities
 
 _CHUNK = 400_000  # numbers of a table of levels held at once
 _RATIO = 1.06  # between neighbouring s, where every sample has a variance of its own

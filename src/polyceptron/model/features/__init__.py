@@ -9,7 +9,7 @@
 """
 
 from polyceptron.model.features import written
-from polyceptron.model.features.reading import FEATURES, as_spectrum
+from polyceptron.model.features.estimated import FEATURES, as_spectrum
 from polyceptron.model.features.spectrum import Spectrum, isotropic
 
 __all__ = ["FEATURES", "Spectrum", "as_spectrum", "isotropic"]

@@ -19,13 +19,12 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.arrays import as_numbers
-from polyceptron.numerics.gauss_rule import gauss_rule
+from polyceptron.model.checks import as_numbers
+from polyceptron.numerics import Array
+from polyceptron.numerics.chebyshev import gauss_rule
 
-Array = NDArray[np.float64]
 _LONGEST_NAME = 40  # levels that a name spells out
 _REMEMBERED: dict[str, Spectrum] = {}  # those too long for a name, by their digest
 

@@ -17,13 +17,12 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.features.spectrum import Spectrum, isotropic
 from polyceptron.model.registry import Entry
+from polyceptron.numerics import Array
 
-Array = NDArray[np.float64]
 MOST_LEVELS = 100_000
 _MP_NODES = 400
 

@@ -19,11 +19,9 @@ import math
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from polyceptron.numerics.wright import wright_omega
-
-Array = NDArray[np.float64]
+from polyceptron.numerics import Array
+from polyceptron.numerics.special import wright_omega
 
 
 class LabelPull(NamedTuple):

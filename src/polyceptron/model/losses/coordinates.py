@@ -13,14 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from polyceptron.numerics import Array
 from polyceptron.numerics.panels import blend_breaks, resolve
 
 if TYPE_CHECKING:
     from polyceptron.model.losses.base import Loss
 
-Array = NDArray[np.float64]
 _FAR = 1e3  # a class that plays no part
 
 

@@ -1,21 +1,179 @@
-"""Cross-entropy of the softmax: what multinomial logistic regression minimises."""
+"""Coordinates of cross-entropy: its proximal point, in which it varies on scale 1 for every V.
+
+Two classes: everything is explicit in the gap A of the proximal point,
+
+    a = A − 2Vσ(−A),    da/dA = 1 + 2Vσ(A)σ(−A),
+
+and the coordinate is x = A − A₀, with A₀ the proximal gap at a = 0: held still while V changes, x
+stays on the boundary a = 0, about which fields and labels vary.
+
+Three classes: rows are placed by the A that a would have with two classes, and along a row the gap
+y = ω₂ − ω₃ is replaced by Y = z₂ − z₃; given (a, Y) the remaining gap A solves a two-class problem:
+
+    |∂ω/∂z| on 1⊥ = ∏_h (1 + V p_h) · Σ_h p_h/(1 + V p_h),    ∂a/∂A = 1 + V p₁(2p₂ + p₃).
+
+On rows of one a the three classes part within 1/V of a place that moves with Y, which counts where
+V is large and labels are mistaken far from the boundary, as near α_s without a ridge. On rows of
+one A nothing of the loss varies faster than on scale 1 (`WidePlane`); labels must not, either.
+
+Cross-entropy of the softmax: what multinomial logistic regression minimises.
+"""
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax, softmax
+from scipy.special import expit, log_softmax, softmax, wrightomega
 
-from polyceptron.model.losses import softmax_coordinates as proximal
 from polyceptron.model.losses.additive import AdditivePull, SoftmaxPull
-from polyceptron.model.losses.base import Array, Loss, broadcast
+from polyceptron.model.losses.base import Loss, broadcast
 from polyceptron.model.losses.coordinates import Placed, Plane, Pull
 from polyceptron.model.losses.max_margin import MaxMargin
 from polyceptron.model.registry import Entry
-from polyceptron.numerics.normal_max import boundary_density
-from polyceptron.numerics.softmax_prox import softmax_prox
+from polyceptron.numerics import Array
+from polyceptron.numerics.panels import blend_breaks, blend_rows
+from polyceptron.numerics.softmax_prox import (
+    softmax_curvature,
+    softmax_prox,
+    solve_softmax,
+    two_class_root,
+)
+from polyceptron.numerics.special import boundary_density
+
+_PANEL = 2.8  # of A, where σ(A) bends: six nodes then give four digits
+_DEAD = 14.0  # e^{−14} = 1e-6 of the pull is left; what remains is a smooth tail
+_TAIL = np.array([4.0, 10.0, 20.0, 40.0])
+_STEPS = np.array([0.0, 0.7, 2.0, 4.5, 8.0, 13.0, 20.0])  # of Y: e^{−Y} is gone at the last
+_SHARE = 0.85  # of the panels of Y, along which all is smoother than along A
+
+
+def proximal_gap(gap: Array, V: float) -> Array:
+    """A with A − 2Vσ(−A) = a: the two-class proximal point."""
+    return -two_class_root(-gap, np.full(gap.shape, V))
+
+
+def pull_at_gaps(gaps: Array, V: float) -> Pull:
+    """f, its trace, the loss and the margin at gaps (k−1, n)."""
+    if len(gaps) == 1:
+        return on_line(proximal_gap(gaps[0], V) - boundary(V), V).pull
+    spread = np.full(gaps.shape[1], V)
+    log_p, u = solve_softmax(-gaps.T, spread)
+    p = np.exp(log_p)
+    trace = softmax_curvature(p, expit(-u), spread)
+    margin = gaps[0] + V * (expit(u) + p[:, 0])
+    return Pull(-p.T, trace, np.logaddexp(0.0, u), margin)
+
+
+@lru_cache(maxsize=32)
+def boundary(V: float) -> float:
+    """A₀ ≥ 0 with A₀ = 2Vσ(−A₀), by Newton's method, which climbs to it from the left.
+
+    There A₀ + ln A₀ + ln(1 + e^{−A₀}) = ln 2V, so that ln 2V − ln ln 2V − ln 2 lies below.
+    """
+    log_2V = math.log(2 * V)
+    A = log_2V - math.log(log_2V) - math.log(2) if log_2V > 3 else 0.0
+    for _ in range(60):
+        g = 1 / (1 + math.exp(A))
+        step = (2 * V * g - A) / (1 + 2 * V * g * (1 - g))
+        A += step
+        if abs(step) <= 1e-15 * A:
+            break
+    return A
+
+
+def line_breaks(breaks: Array, V: float) -> Array:
+    """Break points of x, from break points of the gap."""
+    return _with_bends([proximal_gap(breaks, V)], V) - boundary(V)
+
+
+def _with_bends(sets: list[Array], V: float) -> Array:
+    """Break points of A that follow sets of them and a pull that bends about 0 and dies away."""
+    low, high = min(float(A[0]) for A in sets), max(float(A[-1]) for A in sets)
+    # Below, the pull is 1 and its curvature dies as V e^A; above, it dies as e^{−A}.
+    bent = math.log1p(2 * V) + _DEAD
+    first, last = max(low, -bent), min(high, max(low, 0.0) + bent)
+    bends = np.linspace(first, last, math.ceil((last - first) / _PANEL) + 1)
+    own = np.concatenate([first - _TAIL[::-1], bends, last + _TAIL])
+    return blend_breaks([*sets, own], low, high, keep=(0.0,))
+
+
+def on_line(x: Array, V: float) -> Placed:
+    """Gaps and pull at coordinates x (n,)."""
+    A = x + boundary(V)
+    g = expit(-A)  # the loser's probability
+    bend = 2 * g * expit(A)
+    stretch = 1 + V * bend
+    pull = Pull(-g[None], bend / stretch, np.logaddexp(0.0, -A), A)
+    return Placed((A - 2 * V * g)[None], stretch, pull)
+
+
+def plane_breaks(row: Array, breaks: Array, V: float) -> Array:
+    """Break points (rows, b) of Y at rows (rows,), from break points of y."""
+    loser = expit(-row - boundary(V))
+    return _row_breaks(V * loser / (1 + loser), breaks)
+
+
+def _row_breaks(c: Array, breaks: Array, steps: Array = _STEPS) -> Array:
+    """Near the row's start y ≈ Y + c(1 − e^{−Y}), c = V p₂: break points of y, seen in Y."""
+    c = c[:, None] + 1e-300
+    Y = np.maximum(breaks - c + np.real(wrightomega(c - breaks + np.log(c))), 0.0)
+    Y[:, 0] = 0.0
+    return blend_rows(Y, steps, _SHARE)
+
+
+def on_plane(row: Array, Y: Array, V: float) -> Placed:
+    """Gaps (2, n) and pull at rows (n,) and gaps Y (n,) of the proximal losers."""
+    alone = row + boundary(V)  # the label's lead without the third class
+    loser = expit(-alone)
+    a = alone - 2 * V * loser
+    E = np.exp(-Y)
+    u = two_class_root(np.log1p(E) - a, V * (1 + 0.5 * E) / (1 + E))
+    found = _of_proximal(u, Y, E, V)
+    p2, lost = -found.pull.losers[0], -found.pull.losers.sum(0)
+    bend = (1 + 2 * V * loser * (1 - loser)) / (1 + V * (1 - lost) * (lost + p2))
+    return Placed(found.gaps + (a - found.gaps[0]), found.stretch * bend, found.pull)
+
+
+def _of_proximal(u: Array, Y: Array, E: Array, V: float) -> Placed:
+    """Gaps, volume and pull where the loss is ln(1 + e^u) and the losers are apart by Y."""
+    lost = expit(u)
+    p1, p2 = expit(-u), lost / (1 + E)
+    p3 = p2 * E
+    A = np.log1p(E) - u
+    gaps = np.empty((2, len(u)))
+    gaps[0] = A - V * (p2 + lost)
+    gaps[1] = gaps[0] + Y + V * (p2 - p3)
+    d1, d2, d3 = 1 + V * p1, 1 + V * p2, 1 + V * p3
+    a1, a2, a3 = p1 / d1, p2 / d2, p3 / d3
+    total = a1 + a2 + a3
+    trace = 2 * (a1 * a2 + (a1 + a2) * a3) / total
+    pull = Pull(np.stack([-p2, -p3]), trace, np.logaddexp(0.0, u), A)
+    return Placed(gaps, d1 * d2 * d3 * total, pull)
+
+
+class WidePlane:
+    """Rows of one A: large V, and labels that vary on scale 1 of A or more."""
+
+    @staticmethod
+    def line_breaks(breaks: Array, V: float) -> Array:
+        """Break points of A, from those of the gap with the third class far away, and level."""
+        return _with_bends([proximal_gap(breaks, x) for x in (V, 0.75 * V)], V)
+
+    @staticmethod
+    def plane_breaks(row: Array, breaks: Array, V: float) -> Array:
+        """As on rows of one a, where p₂ ≈ σ(−A) is larger and V p₃ ~ V e^{−Y} lasts longer."""
+        longer = np.sort(np.concatenate([_STEPS[:4], _STEPS[1:] + math.log1p(V)]))
+        return _row_breaks(V * expit(-row), breaks, longer)
+
+    @staticmethod
+    def on_plane(row: Array, Y: Array, V: float) -> Placed:
+        """Gaps (2, n) and pull at A (n,) and Y (n,): nothing is left to solve."""
+        E = np.exp(-Y)
+        return _of_proximal(np.log1p(E) - row, Y, E, V)
+
 
 _LARGE = 20.0  # V from which rows of one gap need more nodes than they have
 _WIDE = 0.3  # of the labels in A, from which rows of one A serve them
@@ -74,25 +232,25 @@ class CrossEntropy(Loss):
         return pairs ** (1 / 3) * two_class_constant(float(ridge))
 
     def at_gaps(self, gaps: Array, V: float) -> Pull:
-        return proximal.pull_at_gaps(gaps, V)
+        return pull_at_gaps(gaps, V)
 
     def line_breaks(self, breaks: Array, V: float) -> Array:
-        return proximal.line_breaks(breaks, V)
+        return line_breaks(breaks, V)
 
     def on_line(self, x: Array, V: float) -> Placed:
-        return proximal.on_line(x, V)
+        return on_line(x, V)
 
     def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
-        return proximal.plane_breaks(row, breaks, V)
+        return plane_breaks(row, breaks, V)
 
     def on_plane(self, row: Array, y: Array, V: float) -> Placed:
-        return proximal.on_plane(row, y, V)
+        return on_plane(row, y, V)
 
     def wide_plane(self, width: float, V: float) -> Plane | None:
         """For labels of scale 1 in A, ∂a/∂A ≈ 1 + A₀ at the boundary."""
-        if V < _LARGE or width < _WIDE * (1 + proximal.boundary(V)):
+        if V < _LARGE or width < _WIDE * (1 + boundary(V)):
             return None
-        return proximal.WidePlane()
+        return WidePlane()
 
     def additive(self, V: float) -> AdditivePull | None:
         """The log-normaliser at the proximal point is held."""

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from polyceptron.model.losses.additive import AdditivePull, MarginPull
-from polyceptron.model.losses.base import Array, Labels, Loss, broadcast
+from polyceptron.model.losses.base import Labels, Loss, broadcast
 from polyceptron.model.registry import Entry
+from polyceptron.numerics import Array
 from polyceptron.numerics.panels import blend_breaks
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from polyceptron.model.law import Law
-from polyceptron.model.losses.base import Array, Loss, broadcast, one_hot
+from polyceptron.model.losses.base import Loss, broadcast, one_hot
 from polyceptron.model.registry import Entry
-from polyceptron.numerics.normal_max import boundary_density, mean_of_maximum
+from polyceptron.numerics import Array
+from polyceptron.numerics.special import boundary_density, mean_of_maximum
 
 
 class SquareLoss(Loss):

@@ -6,9 +6,8 @@ import math
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-from polyceptron.model.denoisers import RowEstimate
 from polyceptron.model.features import Spectrum
-from polyceptron.model.law import Hats, Law
+from polyceptron.model.law import Hats, Law, RowEstimate
 from polyceptron.model.priors import Row
 from polyceptron.model.registry import Registry
 

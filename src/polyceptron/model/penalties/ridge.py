@@ -13,17 +13,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyceptron.model.checks import check_ridge
-from polyceptron.model.denoisers import RowEstimate
 from polyceptron.model.features import Spectrum
-from polyceptron.model.law import Hats, Law
+from polyceptron.model.law import Hats, Law, RowEstimate
 from polyceptron.model.penalties.base import Penalty
 from polyceptron.model.priors import Row
 from polyceptron.model.registry import Entry
+from polyceptron.numerics import Array
 
-Array = NDArray[np.float64]
 _STEPS, _LONGEST, _EDGE = 60, 3.0, 200.0  # of ln V̂: at most so many, so long, and so far
 
 

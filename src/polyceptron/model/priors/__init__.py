@@ -1,11 +1,10 @@
 """Priors of one teacher weight, of mean 0 and variance 1; one file each."""
 
 from polyceptron.model.priors import finite, gaussian, laplace, sparse_gaussian
-from polyceptron.model.priors.base import PRIORS, Prior, Tilted
+from polyceptron.model.priors.base import PRIORS, Prior, Row, Tilted
 from polyceptron.model.priors.finite import FinitePrior, finite_prior
 from polyceptron.model.priors.gaussian import GaussianPrior
 from polyceptron.model.priors.laplace import LaplacePrior
-from polyceptron.model.priors.row import Row
 from polyceptron.model.priors.sparse_gaussian import SparseGaussianPrior
 
 __all__ = [

@@ -5,23 +5,37 @@
 the log-partition of w seen through Gaussian noise, from which theory and message passing make what
 they need for any number of classes (`row`, `theory/weights`): the unknown shift common to all
 classes is integrated once, for all priors.
+
+The posterior of one reduced teacher row: what message passing makes of a coordinate.
+
+A row w in R^k has i.i.d. entries from the prior; labels show only u = Pw, its part orthogonal to
+(1, …, 1). Observed as γ with precision Λ (a scalar), its law is
+
+    Z_w(γ, Λ) = E_w exp(γ·u − Λ‖u‖²/2),    mean = ∇_γ ln Z_w,   covariance = ∇²_γ ln Z_w.
+
+‖u‖² = ‖w‖² − (Σw)²/k and a Hubbard–Stratonovich field t decouple the classes,
+
+    Z_w = ∫Dt ∏_h g(γ_h + t√(Λ/k), Λ),
+
+with g the prior's own log-partition, which the trapezoidal rule integrates to rounding. A Gaussian
+row is in closed form; a finite one with few configurations is a sum over them.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.special import logsumexp
 
+from polyceptron.model.checks import project
+from polyceptron.model.law import RowEstimate
 from polyceptron.model.registry import Registry
-
-if TYPE_CHECKING:
-    from polyceptron.model.priors.row import Row
-
-Array = NDArray[np.float64]
+from polyceptron.numerics import Array
 
 
 class Tilted(NamedTuple):
@@ -70,15 +84,185 @@ class Prior(ABC):
 
     def row(self, n_classes: int) -> Row:
         """The law of a row of k independent weights on class differences."""
-        from polyceptron.model.priors.row import Row
 
         return Row(self, n_classes)
 
     def single(self) -> Row:
         """The law of the classical perceptron's one weight, as the row (−w, w)/√2."""
-        from polyceptron.model.priors.row import SingleRow
 
         return SingleRow(self)
 
 
 PRIORS: Registry[Prior] = Registry("prior", Prior)  # type: ignore[type-abstract]
+
+
+MAX_CONFIGURATIONS = 256
+_CHUNK = 500_000  # numbers of a table held at once
+_STEP = 0.75  # of t: the integrand is a mixture of Gaussians of unit width at least
+
+
+class RowPosterior(NamedTuple):
+    """ln Z_w (...), posterior mean of u (..., k), and the trace of its covariance (...)."""
+
+    log_z: Array
+    mean: Array
+    variance: Array
+
+
+class Row:
+    """k independent weights from any prior, seen on class differences; a `Belief`."""
+
+    def __init__(self, prior: Prior, n_classes: int) -> None:
+        self.prior, self.n_classes = prior, n_classes
+
+    def denoise(self, gamma: Any, precision: Any) -> RowEstimate:
+        """Posterior mean and variance of u at γ (..., k) and scalar precision Λ (...)."""
+        found = self.posterior(gamma, precision)
+        return RowEstimate(found.mean, found.variance)
+
+    def posterior(self, gamma: Any, precision: Any) -> RowPosterior:
+        """Posterior of u = Pw at γ (..., k), whose common part is ignored, and scalar Λ (...)."""
+        gamma = project(gamma)
+        k = gamma.shape[-1]
+        flat = gamma.reshape(-1, k)
+        lam = np.broadcast_to(np.asarray(precision, dtype=float), gamma.shape[:-1]).ravel()
+        n = len(flat)
+        log_z, mean, variance = np.empty(n), np.empty((n, k)), np.empty(n)
+        reach = math.sqrt(float(lam.max(initial=0.0)) * k) * self.prior.extent + 9
+        t = np.linspace(-reach, reach, 2 * math.ceil(reach / _STEP) + 1)
+        log_weight = -0.5 * t**2 + math.log((t[1] - t[0]) / math.sqrt(2 * math.pi))
+        chunk = max(1, _CHUNK // (t.size * k))
+        for start in range(0, n, chunk):
+            part = slice(start, start + chunk)
+            scale = lam[part, None, None]
+            tilted = self.prior.tilted(flat[part, None, :] + t[:, None] * np.sqrt(scale / k), scale)
+            log_f = tilted.log_g.sum(-1) + log_weight
+            log_z[part] = logsumexp(log_f, axis=-1)
+            p = np.exp(log_f - log_z[part, None])
+            mean_m = np.einsum("nt,nth->nh", p, tilted.mean)
+            centred = tilted.mean - mean_m[:, None, :]
+            mean[part] = project(mean_m)
+            # tr P Cov P, with Cov = E_t[diag v] + Cov_t(m); P v P has trace (1 − 1/k) Σ v.
+            common = centred.sum(-1) ** 2 / k
+            spread = (1 - 1 / k) * tilted.variance.sum(-1) + (centred**2).sum(-1) - common
+            variance[part] = np.einsum("nt,nt->n", p, spread)
+        shape = gamma.shape[:-1]
+        return RowPosterior(
+            log_z.reshape(shape), mean.reshape(gamma.shape), variance.reshape(shape)
+        )
+
+    def matrix_posterior(self, gamma: Array, precision: Array, basis: Array) -> tuple[Array, Array]:
+        """Mean (d, r) and covariance (d, r, r) at precisions (d, r, r) and γ (d, r) in `basis`.
+
+        Any prior: one precision a row, the mean of the matrix's diagonal.
+        """
+        r = basis.shape[1]
+        found = self.posterior(gamma @ basis.T, np.trace(precision, axis1=1, axis2=2) / r)
+        return found.mean @ basis, (found.variance / r)[:, None, None] * np.eye(r)
+
+    def diagonal_posterior(self, gamma: Array, precision: Array) -> tuple[Array, Array]:
+        """Mean (d, k) and its covariance's diagonal (d, k), at precisions P diag(λ) P, λ (d, k)."""
+        k = gamma.shape[-1]
+        found = self.posterior(gamma, precision.mean(-1))
+        flat = found.variance[:, None] / k  # the trace, shared alike by the k classes
+        return found.mean, np.broadcast_to(flat, gamma.shape)
+
+
+class GaussianRow(Row):
+    """w ~ N(0, I): u is Gaussian on class differences."""
+
+    def posterior(self, gamma: Any, precision: Any) -> RowPosterior:
+        gamma, precision = project(gamma), np.asarray(precision, dtype=float)
+        k = gamma.shape[-1]
+        scale = 1 / (1 + precision)
+        log_z = 0.5 * scale * (gamma**2).sum(-1) + 0.5 * (k - 1) * np.log(scale)
+        variance = np.broadcast_to((k - 1) * scale, log_z.shape)
+        return RowPosterior(log_z, gamma * scale[..., None], variance)
+
+    def matrix_posterior(self, gamma: Array, precision: Array, basis: Array) -> tuple[Array, Array]:
+        C = np.linalg.inv(np.eye(basis.shape[1]) + precision).astype(float, copy=False)
+        return np.einsum("dij,dj->di", C, gamma), C
+
+    def diagonal_posterior(self, gamma: Array, precision: Array) -> tuple[Array, Array]:
+        """The inverse of D = 1 + λ on differences: D⁻¹ − D⁻¹11ᵀD⁻¹/(1ᵀD⁻¹1)."""
+        inverse = 1 / (1 + precision)
+        total = inverse.sum(-1, keepdims=True)
+        centred = gamma - (inverse * gamma).sum(-1, keepdims=True) / total
+        return inverse * centred, inverse - inverse**2 / total
+
+
+class PointRow(Row):
+    """A finite prior with few configurations: a sum over the points u = Pw."""
+
+    def points(self) -> tuple[Array, Array]:
+        """The points (c, k) and their log-probabilities (c,)."""
+        return reduced_support(self.prior, self.n_classes)
+
+    def posterior(self, gamma: Any, precision: Any) -> RowPosterior:
+        return denoise_points(*self.points(), project(gamma), np.asarray(precision, dtype=float))
+
+    def matrix_posterior(self, gamma: Array, precision: Array, basis: Array) -> tuple[Array, Array]:
+        points, log_p = self.points()
+        u = points @ basis
+        energy = 0.5 * np.einsum("ci,dij,cj->dc", u, precision, u, optimize=True)
+        p = shares(gamma @ u.T + log_p - energy)
+        mean = p @ u
+        C = np.empty((*mean.shape, mean.shape[1]))
+        for i, j in np.ndindex(C.shape[1:]):  # centred first: a certain weight has variance 0
+            spread = (u[:, i] - mean[:, i, None]) * (u[:, j] - mean[:, j, None])
+            C[:, i, j] = (p * spread).sum(-1)
+        return mean, C
+
+    def diagonal_posterior(self, gamma: Array, precision: Array) -> tuple[Array, Array]:
+        u, log_p = self.points()
+        p = shares(gamma @ u.T + log_p - 0.5 * precision @ (u**2).T)
+        mean = p @ u
+        return mean, np.maximum(p @ u**2 - mean**2, 0.0)
+
+
+class SingleRow(Row):
+    """The classical perceptron's one weight w: the row (−w, w)/√2, with no common shift."""
+
+    def __init__(self, prior: Prior) -> None:
+        super().__init__(prior, 2)
+
+    def posterior(self, gamma: Any, precision: Any) -> RowPosterior:
+        direction = np.array([-1.0, 1.0]) / math.sqrt(2)
+        tilted = self.prior.tilted(project(gamma) @ direction, precision)
+        return RowPosterior(tilted.log_g, tilted.mean[..., None] * direction, tilted.variance)
+
+
+@lru_cache(maxsize=64)
+def reduced_support(prior: Prior, k: int) -> tuple[Array, Array]:
+    """The distinct points u = Pw (c, k) of a finite prior and their log-probabilities (c,)."""
+    support = prior.support
+    if support is None:
+        raise TypeError(f"the prior {prior.name} has no finite support")
+    values, p = support
+    rows = np.array(list(itertools.product(values, repeat=k)))
+    log_p = np.array(list(itertools.product(np.log(p), repeat=k))).sum(-1)
+    points, inverse = np.unique(np.round(project(rows), 12), axis=0, return_inverse=True)
+    merged = np.array([logsumexp(log_p[inverse.ravel() == i]) for i in range(len(points))])
+    return points, merged
+
+
+def denoise_points(points: Array, log_p: Array, gamma: Array, precision: Array) -> RowPosterior:
+    """Posterior over an explicit list of points (c, dim) with log-probabilities (c,)."""
+    norms = (points**2).sum(-1)
+    log_w = gamma @ points.T + log_p - 0.5 * precision[..., None] * norms
+    peak = log_w.max(-1, keepdims=True)
+    w = np.exp(log_w - peak)
+    total = w.sum(-1, keepdims=True)
+    p = w / total
+    mean = p @ points
+    # Σ p‖u − mean‖² term by term: exact even when one point carries almost all the mass.
+    spread = norms - 2 * (mean @ points.T) + (mean**2).sum(-1, keepdims=True)
+    variance = (p * np.maximum(spread, 0.0)).sum(-1)
+    return RowPosterior((peak + np.log(total))[..., 0], mean, variance)
+
+
+def shares(log_weight: Array) -> Array:
+    """Probabilities (..., c) from unnormalised log-weights (..., c)."""
+    p = np.exp(log_weight - log_weight.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    return p

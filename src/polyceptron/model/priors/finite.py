@@ -13,11 +13,12 @@ import numpy as np
 from scipy.special import xlogy
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.priors.base import Array, Prior, Tilted
+from polyceptron.model.priors.base import Prior, Tilted
 from polyceptron.model.registry import Entry
+from polyceptron.numerics import Array
 
 if TYPE_CHECKING:
-    from polyceptron.model.priors.row import Row
+    from polyceptron.model.priors.base import Row
 
 _RAREST = 1e-12  # rarer values are never seen, and their size drowns the others
 _CLOSEST = 1e-9
@@ -69,7 +70,7 @@ class FinitePrior(Prior):
         return np.array(self.values), np.array(self.probabilities)
 
     def row(self, n_classes: int) -> Row:
-        from polyceptron.model.priors.row import MAX_CONFIGURATIONS, PointRow, Row
+        from polyceptron.model.priors.base import MAX_CONFIGURATIONS, PointRow, Row
 
         few = len(self.values) ** n_classes <= MAX_CONFIGURATIONS
         return PointRow(self, n_classes) if few else Row(self, n_classes)

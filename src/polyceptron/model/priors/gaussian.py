@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyceptron.model.priors.base import Array, Prior, Tilted
+from polyceptron.model.priors.base import Prior, Tilted
 from polyceptron.model.registry import Entry
+from polyceptron.numerics import Array
 
 if TYPE_CHECKING:
-    from polyceptron.model.priors.row import Row
+    from polyceptron.model.priors.base import Row
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class GaussianPrior(Prior):
         return True
 
     def row(self, n_classes: int) -> Row:
-        from polyceptron.model.priors.row import GaussianRow
+        from polyceptron.model.priors.base import GaussianRow
 
         return GaussianRow(self, n_classes)
 

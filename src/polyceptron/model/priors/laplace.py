@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, log_ndtr
 
-from polyceptron.model.priors.base import Array, Prior, Tilted
+from polyceptron.model.priors.base import Prior, Tilted
 from polyceptron.model.registry import Entry
-from polyceptron.numerics.mills import mills_ratio, mills_slope
+from polyceptron.numerics import Array
+from polyceptron.numerics.special import mills_ratio, mills_slope
 
 _RATE = math.sqrt(2)
 _LEAST = 1e-13  # stands for Λ = 0, where the half integrals are 1/|x|

@@ -10,8 +10,9 @@ import numpy as np
 from scipy.special import expit
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.priors.base import Array, Prior, Tilted
+from polyceptron.model.priors.base import Prior, Tilted
 from polyceptron.model.registry import Entry
+from polyceptron.numerics import Array
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.separable import is_separable
+from polyceptron.algorithms.separation import is_separable
 from polyceptron.errors import InvalidInput
 from polyceptron.model import Teacher
+from polyceptron.numerics import Array
 from polyceptron.report.data.table import Table
+from polyceptron.report.measured_curve import fit_power_law
 from polyceptron.report.measured_curve import measure as measure_errors
-from polyceptron.report.power_law import fit_power_law
-from polyceptron.theory import fixed_points
+from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 
-Array = NDArray[np.float64]
 _FOLDS = 5
 _SIZES = 5
 _BINS = 8
@@ -118,7 +118,7 @@ def _separability(A: Array, y: NDArray[np.int64], k: int) -> dict[str, Any]:
 
 
 def _ridge(A: Array, y: NDArray[np.int64], tables: dict[str, Any]) -> dict[str, Any]:
-    from polyceptron.algorithms.classifiers import ERMClassifier
+    from polyceptron.algorithms.erm_classifier import ERMClassifier
 
     fit = ERMClassifier(standardise=False).fit(A, y)
     names = ("ridge", "score", "standard_error")
@@ -140,7 +140,7 @@ def _learning_curve(
     say: Callable[[str], None],
 ) -> dict[str, Any]:  # fmt: skip
     """Held-out errors at growing training sizes, the forecast, and the calibration at the last."""
-    from polyceptron.algorithms.classifiers import ERMClassifier
+    from polyceptron.algorithms.erm_classifier import ERMClassifier
 
     n, k = numbers["n"], numbers["k"]
     folds = min(_FOLDS, int(np.bincount(y).min()))

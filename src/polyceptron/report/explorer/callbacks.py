@@ -1,4 +1,6 @@
-"""What happens when something on the page changes.
+"""The few lines that run in the browser itself.
+
+What happens when something on the page changes.
 
 `sync` turns controls and address into one checked value; `draw` asks for the theory of that and
 draws what is there, and again at every tick while work is under way; `simulate` starts and stops
@@ -13,18 +15,81 @@ from typing import Any
 from dash import Dash, Input, Output, State, ctx, html, no_update, set_props
 
 from polyceptron.errors import InvalidInput
-from polyceptron.report.explorer import browser_scripts
-from polyceptron.report.explorer.controls import control_id, settings_of
 from polyceptron.report.explorer.export import python_lines, to_csv
-from polyceptron.report.explorer.layout import POLL
+from polyceptron.report.explorer.layout import POLL, control_id, settings_of, slot_content
 from polyceptron.report.explorer.page_content import mark_of, wanted_content
-from polyceptron.report.explorer.page_settings import NAMES, PageSettings, make_settings
-from polyceptron.report.explorer.request_guard import TOKEN_FIELD, RequestGuard
+from polyceptron.report.explorer.server import TOKEN_FIELD, RequestGuard
 from polyceptron.report.explorer.sessions import Session, Sessions
+from polyceptron.report.explorer.settings import NAMES, PageSettings, make_settings
 from polyceptron.report.explorer.settings_sync import register_sync, sentence
-from polyceptron.report.explorer.simulation_card import slot_content
 from polyceptron.report.explorer.simulation_runs import MAX_KEPT
 from polyceptron.report.explorer.simulations import Simulation
+
+PNG = """
+async function (clicks, settings) {
+    if (clicks) {
+        const graph = document.querySelector('#learning .js-plotly-plot');
+        const title = {text: settings.caption, font: {size: 14}, x: 0.02, xanchor: 'left'};
+        const layout = {...graph.layout, title, margin: {...graph.layout.margin, t: 48}};
+        await window.Plotly.downloadImage({data: graph.data, layout}, {
+            format: 'png', width: 900, height: 620, scale: 2, filename: 'polyceptron-learning'
+        });
+    }
+    return clicks || 0;
+}
+"""
+AT_START = """
+function (token) {
+    // Groups of radio buttons and check boxes are lists of options to Dash; here they are what they
+    // look like, named by their legends.
+    const tidy = () => document.querySelectorAll('fieldset [role="listbox"]').forEach((list) => {
+        list.setAttribute('role', list.querySelector('[type="radio"]') ? 'radiogroup' : 'group');
+        list.setAttribute('aria-label', list.closest('fieldset').querySelector('legend').innerText);
+    });
+    const plain = () => document.querySelectorAll('fieldset label').forEach((label) => {
+        label.removeAttribute('role');
+        label.removeAttribute('aria-selected');
+    });
+    const both = () => { tidy(); plain(); };
+    both();
+    new MutationObserver(both).observe(document.body, {
+        subtree: true, childList: true, attributeFilter: ['aria-selected']
+    });
+    // Dash restores the text cursor of every input that it updates; a slider has none.
+    const restore = HTMLInputElement.prototype.setSelectionRange;
+    HTMLInputElement.prototype.setSelectionRange = function (...range) {
+        return this.type === 'range' ? undefined : restore.apply(this, range);
+    };
+    // The settings are folded on a narrow screen, where the figure comes first.
+    const wide = window.matchMedia('(min-width: 901px)');
+    const fold = () => { document.querySelector('#settings-fold').open = wide.matches; };
+    fold();
+    wide.addEventListener('change', fold);
+    return '';
+}
+"""
+LINK = """
+function (search, key) {
+    const query = key ? '?token=' + key + (search ? '&' + search.slice(1) : '') : search;
+    return window.location.origin + window.location.pathname + query;
+}
+"""
+# What was drawn for other settings is dimmed until its successor is there.
+DIM = """
+function (settings, drawn) {
+    const all = !drawn || (settings && settings.stamp !== drawn.stamp);
+    return ['learning', 'order', 'landscape'].map((name) =>
+        (all || drawn.stale.includes(name)) ? 'plot stale' : 'plot');
+}
+"""
+# The slots of the simulations keep their buttons; only texts change, and what is hidden.
+SLOTS_SCRIPT = """
+function (slots) {
+    const fields = ['name', 'progress', 'total', 'words', 'idle', 'no_cancel', 'no_remove'];
+    return fields.flatMap((field) => slots.map((slot) => slot[field]));
+}
+"""
+
 
 TOKEN = State(TOKEN_FIELD["id"], TOKEN_FIELD["property"])
 SLOTS = range(MAX_KEPT)
@@ -47,18 +112,16 @@ def register(app: Dash, sessions: Sessions, guard: RequestGuard) -> None:
 def _in_browser(app: Dash) -> None:
     attach: Any = app.clientside_callback
     pressed, held = Input("get-png", "n_clicks"), State("settings", "data")
-    attach(browser_scripts.PNG, Output("png-done", "data"), pressed, held)
+    attach(PNG, Output("png-done", "data"), pressed, held)
+    attach(AT_START, Output("page-tidied", "data"), Input(TOKEN_FIELD["id"], "data"))
     attach(
-        browser_scripts.AT_START, Output("page-tidied", "data"), Input(TOKEN_FIELD["id"], "data")
-    )
-    attach(
-        browser_scripts.LINK,
+        LINK,
         Output("link", "value"),
         Input("url", "search"),
         State("address-key", "data"),
     )
     attach(
-        browser_scripts.DIM,
+        DIM,
         *(Output(f"{name}-plot", "className") for name in FIGURES),
         Input("settings", "data"),
         Input("drawn", "data"),
@@ -68,7 +131,7 @@ def _in_browser(app: Dash) -> None:
         ("slot", "hidden"), ("cancel", "hidden"), ("remove", "hidden"),
     )  # fmt: skip
     attach(
-        browser_scripts.SLOTS,
+        SLOTS_SCRIPT,
         *(Output(f"{name}-{i}", what) for name, what in fields for i in SLOTS),
         Input("simulations-shown", "data"),
         prevent_initial_call=True,

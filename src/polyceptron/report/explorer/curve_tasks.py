@@ -16,14 +16,15 @@ import numpy as np
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher, BayesOptimal, takes_ridge
-from polyceptron.report.explorer.choices import (
+from polyceptron.report.explorer.settings import (
     BAYES,
     SCORES,
+    PageSettings,
     is_closed_form,
     is_tabled,
+    make_settings,
     quick_first,
 )
-from polyceptron.report.explorer.page_settings import PageSettings, make_settings
 from polyceptron.rows import json_ready
 
 Row = dict[str, Any]
@@ -162,14 +163,14 @@ def perform(task: Task) -> Iterator[dict[str, Any]]:
     elif task["kind"] == "fold":
         yield from _fold(settings)
     elif task["kind"] == "transitions":
-        from polyceptron.theory import transitions
+        from polyceptron.theory.bayes_optimal.transitions import transitions
 
         tol = 0.01 if teacher.n_classes > 3 else None
         yield {"result": transitions(teacher, tol).as_dict(), "done": 1, "total": 1}
     elif task["kind"] == "limits":
         yield {"result": _limits(teacher), "done": 1, "total": 1}
     elif task["kind"] == "landscape":
-        from polyceptron.theory.curve_grid import landscape
+        from polyceptron.theory.curve import landscape
 
         found = landscape(teacher, settings.alpha, tolerance(teacher.n_classes))
         yield {"result": found, "done": 1, "total": 1}
@@ -188,8 +189,8 @@ def _limits(teacher: AnyTeacher) -> Row:
 
 
 def _curve(settings: PageSettings, name: str) -> Iterator[dict[str, Any]]:
-    from polyceptron.theory import curve_rows
-    from polyceptron.theory.erm import erm_parts
+    from polyceptron.theory.curve import curve_rows
+    from polyceptron.theory.erm.risk_rows import erm_parts
 
     alphas = spaced(settings, settings.points)
     teacher, estimator = settings.teacher, settings.estimator(name)
@@ -225,8 +226,7 @@ def _curve(settings: PageSettings, name: str) -> Iterator[dict[str, Any]]:
 
 def _fold(settings: PageSettings) -> Iterator[dict[str, Any]]:
     """The Bayes-optimal rows at the fold, which stand in for those of the curve."""
-    from polyceptron.theory import curve_rows
-    from polyceptron.theory.curve_grid import fold_grid
+    from polyceptron.theory.curve import curve_rows, fold_grid
 
     teacher = settings.teacher
     near = fold_grid(teacher, spaced(settings, settings.points))

@@ -6,18 +6,18 @@ import json
 from collections.abc import Iterable, Sequence
 
 from polyceptron.model import takes_ridge
-from polyceptron.report.explorer.choices import (
+from polyceptron.report.explorer.curve_tasks import Row, fold_tolerance, tolerance
+from polyceptron.report.explorer.layout import level_words
+from polyceptron.report.explorer.settings import (
     AMP,
     BAYES,
     COLUMNS,
     NO_NOISE,
     SCORES,
     SPECTRA,
+    PageSettings,
     words_for,
 )
-from polyceptron.report.explorer.controls import level_words
-from polyceptron.report.explorer.curve_tasks import Row, fold_tolerance, tolerance
-from polyceptron.report.explorer.page_settings import PageSettings
 from polyceptron.report.explorer.simulation_runs import tested
 from polyceptron.rows import frame
 
@@ -130,7 +130,7 @@ def _curve(settings: PageSettings, name: str, alphas: str, asked: str) -> str:
 
 
 def _imports(settings: PageSettings, folded: bool, simulations: Sequence[PageSettings]) -> set[str]:
-    needed = {"from polyceptron.theory.curve_grid import fold_grid"} if folded else set()
+    needed = {"from polyceptron.theory.curve import fold_grid"} if folded else set()
     if settings.noisy:
         needed.add("from polyceptron.theory.generalisation import error_floor")
     if settings.shown in SCORES:

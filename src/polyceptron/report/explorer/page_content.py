@@ -8,7 +8,6 @@ from typing import Any
 
 from dash import html
 
-from polyceptron.report.explorer.choices import BAYES
 from polyceptron.report.explorer.curve_tasks import (
     CHUNK,
     FOLLOWED,
@@ -20,20 +19,20 @@ from polyceptron.report.explorer.curve_tasks import (
     tasks_of,
     with_fold,
 )
-from polyceptron.report.explorer.figures import (
+from polyceptron.report.explorer.page_figures import (
     Figure,
     landscape_figure,
     learning_figure,
     order_figure,
     phase_words,
 )
-from polyceptron.report.explorer.page_settings import PageSettings, make_settings
 from polyceptron.report.explorer.sessions import Session, Sessions
-from polyceptron.report.explorer.settings_link import to_query
+from polyceptron.report.explorer.settings import BAYES, PageSettings, make_settings
+from polyceptron.report.explorer.settings_sync import to_query
 from polyceptron.report.explorer.simulations import Simulation
 from polyceptron.report.explorer.theory_queue import TheoryQueue
 from polyceptron.report.explorer.traces import Simulated, without
-from polyceptron.report.style import LABELS
+from polyceptron.report.pictures.style import LABELS
 
 KINDS = {"limits": "floor and separability"}
 QUICK_WAIT, SLOW_WAIT = 0.7, 0.1  # seconds to wait for an answer before showing what there is

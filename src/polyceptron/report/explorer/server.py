@@ -1,16 +1,223 @@
-"""The web server: on this machine, unless another address is asked for; nothing from elsewhere."""
+"""Who may ask for what: this page, in this browser, and in the form that this page uses.
+
+Computations start by POST alone, and a POST must come from this page itself: its `Origin` is ours,
+the browser says `Sec-Fetch-Site: same-origin`, and its body holds the token that was put into the
+page for the browser with our (`SameSite`) cookie. A page elsewhere, another port of this machine
+included, can have none of the three. Whatever is refused gets one sentence.
+
+The web server: on this machine, unless another address is asked for; nothing from elsewhere.
+"""
 
 from __future__ import annotations
 
+import hmac
+import html
 import ipaddress
+import json
+import re
+import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode
+
+from flask import Flask, Response, request
+
+from polyceptron.errors import InvalidInput
 
 if TYPE_CHECKING:
     from dash import Dash
 
     from polyceptron.report.explorer.sessions import Sessions
+
+
+CALLBACK = "/_dash-update-component"
+TOKEN_FIELD = {"id": "page-token", "property": "data"}
+COOKIE, KEY_COOKIE = "polyceptron-visitor", "polyceptron-key"
+ASIDE = (  # a link that another page opened by itself: nothing is computed until it is pressed
+    '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>polyceptron explorer</title>'
+    "</head><body><p>Another page has sent you here. "
+    '<a href="{address}">Open the explorer with its settings</a>.</p></body></html>'
+)
+
+
+class Refused(Exception):
+    """A request that is not answered: the HTTP status and the sentence."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class RequestGuard:
+    """Checks every request before anything else sees it.
+
+    `hosts` are the names by which this server may be called (empty: any), `key` is what the
+    address must hold when other machines can reach it, `callbacks` what Dash knows of its own.
+    """
+
+    def __init__(
+        self, hosts: Sequence[str], key: str | None, callbacks: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        self.hosts, self.key, self.callbacks = tuple(hosts), key, callbacks
+        self._secret = secrets.token_bytes(32)
+
+    def attach(self, server: Flask) -> None:
+        """Let every request of this server pass by here."""
+        server.before_request(self._before)
+        server.after_request(self._after)
+
+    def token(self, visitor: str, page: str) -> str:
+        """visitor-page-signature: what a page must show to be listened to."""
+        signature = hmac.new(self._secret, f"{visitor}-{page}".encode(), "sha256").hexdigest()
+        return f"{visitor}-{page}-{signature}"
+
+    def new_token(self) -> str:
+        """A token for a new page in the browser that asks."""
+        return self.token(self._visitor(), secrets.token_hex(8))
+
+    def read_token(self, token: object) -> tuple[str, str]:
+        """Visitor and page of a token of ours, or a sentence."""
+        visitor, _, rest = token.partition("-") if isinstance(token, str) else ("", "", "")
+        page = rest.partition("-")[0]
+        if not hmac.compare_digest(self.token(visitor, page).encode(), str(token).encode()):
+            raise InvalidInput("this page has lost its session: reload it")
+        return visitor, page
+
+    def _visitor(self) -> str:
+        name = request.cookies.get(self._cookie_name(COOKIE), "")
+        return name if re.fullmatch(r"[0-9a-f]{32}", name) else ""
+
+    @staticmethod
+    def _cookie_name(name: str) -> str:
+        # Cookies do not know of ports: two explorers on one machine must not share one.
+        port = request.host.rpartition(":")[2]
+        return f"{name}-{port if port.isascii() and port.isdigit() else 80}"
+
+    def _before(self) -> Response | None:
+        try:
+            return self._check()
+        except Refused as refusal:
+            return Response(f"{refusal}\n", refusal.status, mimetype="text/plain")
+
+    def _check(self) -> Response | None:
+        name = request.host.rpartition(":")[0] if ":" in request.host else request.host
+        if self.hosts and name not in self.hosts:
+            raise Refused(403, "this server is not called by that name")
+        site = request.headers.get("Sec-Fetch-Site", "same-origin")
+        if site not in ("same-origin", "none"):
+            return self._from_elsewhere()
+        opened = self._check_key()
+        if opened is not None:
+            return opened
+        if request.method == "POST":
+            self._check_post()
+        elif request.method not in ("GET", "HEAD"):
+            raise Refused(405, "only GET and POST are answered here")
+        return None
+
+    def _from_elsewhere(self) -> Response | None:
+        """Another page may lead a visitor here, by a link that the visitor presses, and no more."""
+        fetched = [request.headers.get(f"Sec-Fetch-{what}") for what in ("Mode", "Dest")]
+        if request.method != "GET" or fetched != ["navigate", "document"] or request.path != "/":
+            raise Refused(403, "other pages may not use this server")
+        if request.headers.get("Sec-Fetch-User") == "?1":
+            return self._check_key()
+        address = html.escape(request.full_path.removesuffix("?"), quote=True)
+        return Response(ASIDE.format(address=address), mimetype="text/html")
+
+    def _check_key(self) -> Response | None:
+        """With a key: it is shown once in the address, then kept as a cookie."""
+        if self.key is None:
+            return None
+        cookie = self._cookie_name(KEY_COOKIE)
+        proof = hmac.new(self._secret, self.key.encode(), "sha256").hexdigest()
+        pairs = parse_qsl(request.query_string.decode("ascii", "replace"), keep_blank_values=True)
+        shown = dict(pairs).get("token", "")
+        if request.method == "GET" and hmac.compare_digest(shown.encode(), self.key.encode()):
+            rest = urlencode([pair for pair in pairs if pair[0] != "token"], safe=",:")
+            moved = Response("", 303, {"Location": "/?" + rest if rest else "/"})
+            moved.set_cookie(cookie, proof, httponly=True, samesite="Lax")
+            return moved
+        if not hmac.compare_digest(request.cookies.get(cookie, "").encode(), proof.encode()):
+            raise Refused(403, "open the address that polyceptron explore printed, with its token")
+        return None
+
+    def _check_post(self) -> None:
+        if request.path != CALLBACK or set(request.args) - {"endId"}:
+            raise Refused(405, "nothing is to be sent to this address")
+        if request.headers.get("Origin") != f"{request.scheme}://{request.host}":
+            raise Refused(403, "computations start from this server's own page only")
+        if request.mimetype != "application/json":
+            raise Refused(400, "a request of this page is JSON")
+        token = check_body(_json(request.get_data()), self.callbacks)
+        try:
+            visitor, _ = self.read_token(token)
+        except InvalidInput as error:
+            raise Refused(403, str(error)) from None
+        if not visitor or visitor != self._visitor():
+            raise Refused(403, "this page belongs to another browser: reload it")
+
+    def _after(self, response: Response) -> Response:
+        if response.mimetype == "text/html" and not self._visitor():
+            name = self._cookie_name(COOKIE)
+            response.set_cookie(name, secrets.token_hex(16), httponly=True, samesite="Lax")
+        if response.mimetype in ("text/html", "application/json"):
+            response.headers["Cache-Control"] = "no-store"
+        response.headers["X-Frame-Options"] = "DENY"
+        response.headers["Content-Security-Policy"] = "frame-ancestors 'none'"
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Referrer-Policy"] = "same-origin"
+        response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+        return response
+
+
+def _json(data: bytes) -> Any:
+    try:
+        body = json.loads(data, parse_constant=_no_constant)
+        json.dumps(body, ensure_ascii=False).encode()  # text that cannot be written is no text
+    except (ValueError, RecursionError):
+        raise Refused(400, "the request is not JSON") from None
+    return body
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def check_body(body: Any, callbacks: Mapping[str, Mapping[str, Any]]) -> Any:
+    """The token in the body of a callback that is exactly as Dash declared it, or a refusal."""
+    output = body.get("output") if isinstance(body, dict) else None
+    declared = callbacks.get(output) if isinstance(output, str) else None
+    if declared is None or not isinstance(output, str):
+        raise Refused(400, "the request names nothing that this page does")
+    values: dict[str, Any] = {}
+    for part in ("inputs", "state"):
+        wanted = [(one["id"], one["property"]) for one in declared[part]]
+        values |= _values(body.get(part, []), wanted, part)
+    ids = [tuple(one.rsplit(".", 1)) for one in output.strip(".").split("...")]
+    given = body.get("outputs")
+    given = given if isinstance(given, list) else [given]
+    if [_pair(one) for one in given] != ids:
+        raise Refused(400, "the outputs of the request are not those of this page")
+    changed = body.get("changedPropIds")
+    names = {f"{one['id']}.{one['property']}" for one in declared["inputs"]}
+    if not isinstance(changed, list) or not all(
+        isinstance(one, str) and one in names for one in changed
+    ):
+        raise Refused(400, "the request says that something changed which this page has not")
+    return values.get(f"{TOKEN_FIELD['id']}.{TOKEN_FIELD['property']}")
+
+
+def _pair(one: Any) -> tuple[Any, Any]:
+    return (one.get("id"), one.get("property")) if isinstance(one, dict) else (None, None)
+
+
+def _values(given: Any, wanted: list[tuple[str, str]], part: str) -> dict[str, Any]:
+    if not isinstance(given, list) or [_pair(one) for one in given] != wanted:
+        raise Refused(400, f"the {part} of the request are not those of this page")
+    return {f"{one['id']}.{one['property']}": one.get("value") for one in given}
+
 
 HOST = "127.0.0.1"
 LOOPBACK = (HOST, "localhost", "[::1]")
@@ -42,8 +249,7 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
     from polyceptron.report.explorer import callbacks
     from polyceptron.report.explorer.layout import page
     from polyceptron.report.explorer.page_content import kept_content, mark_of
-    from polyceptron.report.explorer.page_settings import PageSettings
-    from polyceptron.report.explorer.request_guard import RequestGuard
+    from polyceptron.report.explorer.settings import PageSettings
 
     app = Dash(
         "polyceptron.report.explorer",
@@ -104,8 +310,8 @@ def serve(
     import logging
 
     from polyceptron.report.explorer.curve_tasks import tasks_of
-    from polyceptron.report.explorer.page_settings import PageSettings
     from polyceptron.report.explorer.sessions import Sessions
+    from polyceptron.report.explorer.settings import PageSettings
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     sessions = Sessions()

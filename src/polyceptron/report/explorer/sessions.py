@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyceptron.errors import InvalidInput
-from polyceptron.report.explorer.page_settings import PageSettings
+from polyceptron.report.explorer.page_figures import preview
+from polyceptron.report.explorer.settings import PageSettings
 from polyceptron.report.explorer.simulations import RunningNow, Simulation, Simulations
-from polyceptron.report.explorer.small_pictures import preview
 from polyceptron.report.explorer.theory_queue import TheoryQueue
 
 MAX_PAGES = 16  # of one visitor

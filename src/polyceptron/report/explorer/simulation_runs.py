@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.instance_averages import Average
+from polyceptron.experiments.results import Average
 from polyceptron.model import takes_ridge
-from polyceptron.report.explorer.choices import AMP, SCORES
 from polyceptron.report.explorer.curve_tasks import Row, spaced, tolerance
-from polyceptron.report.explorer.page_settings import PageSettings
+from polyceptron.report.explorer.settings import AMP, SCORES, PageSettings
 from polyceptron.rows import json_ready
 
 MAX_ENTRIES = 12_000_000  # numbers in the data or in a d × d matrix: 96 MB, 0.45 GB in all
@@ -43,8 +42,7 @@ def check_simulation(settings: PageSettings) -> None:
 
 def simulate(settings: PageSettings) -> Iterator[dict[str, Any]]:
     """Rows of message passing or empirical risk minimisation, one instance at a time."""
-    from polyceptron.experiments.simulate_amp import run_amp
-    from polyceptron.experiments.simulate_erm import run_erm
+    from polyceptron.experiments.simulate import run_amp, run_erm
 
     teacher, method = settings.teacher, settings.simulation
     total, tests = settings.places * settings.runs, tested(settings)
@@ -75,7 +73,7 @@ def simulated_ridge(settings: PageSettings, alpha: float) -> float:
         return 0.0
     if settings.ridge_rule == "fixed":
         return settings.ridge
-    from polyceptron.theory.erm import optimal_ridge
+    from polyceptron.theory.erm.fixed_point import optimal_ridge
 
     teacher = settings.teacher
     return optimal_ridge(teacher, settings.simulation, alpha, tolerance(teacher.n_classes))

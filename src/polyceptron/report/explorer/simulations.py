@@ -10,9 +10,9 @@ import time
 from typing import Any
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.report.explorer.page_settings import PageSettings
+from polyceptron.report.explorer.settings import PageSettings
 from polyceptron.report.explorer.simulation_runs import MAX_KEPT, check_simulation
-from polyceptron.report.explorer.worker_process import WorkerProcess
+from polyceptron.report.explorer.theory_queue import WorkerProcess
 
 TIME_LIMIT = 300.0
 MAX_RUNNING = 2  # of one page

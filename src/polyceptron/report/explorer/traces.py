@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from polyceptron.report.explorer.choices import COLUMNS, SCORES, words_for
 from polyceptron.report.explorer.curve_tasks import Row
-from polyceptron.report.explorer.page_settings import PageSettings
+from polyceptron.report.explorer.settings import COLUMNS, SCORES, PageSettings, words_for
 from polyceptron.report.explorer.simulation_runs import TEST_SAMPLES, averages, tested
 from polyceptron.report.pictures.parts import Trace, numbers
-from polyceptron.report.style import MARKERS, colours_of, label_of
+from polyceptron.report.pictures.style import MARKERS, colours_of, label_of
 
 JUMPS = ("m", "q", "V", "generalisation_error")
 BETWEEN = "between computed points"

@@ -19,7 +19,7 @@ from typing import Any
 
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.report.explorer.curve_tasks import perform
-from polyceptron.report.explorer.page_settings import make_settings
+from polyceptron.report.explorer.settings import make_settings
 from polyceptron.report.explorer.simulation_runs import simulate
 
 MEMORY_LIMIT = 800_000_000  # bytes that a worker may hold

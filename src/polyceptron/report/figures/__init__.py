@@ -5,9 +5,8 @@ figure is), one module for each family of figures, `registry` (their names), `ma
 into a folder), `symbol_agreement` (how far the symbols are from their lines).
 """
 
-from polyceptron.report.figures.figure_spec import FigureSpec
+from polyceptron.report.figures.figure_spec import PROFILES, FigureSpec, Profile
 from polyceptron.report.figures.making import compute_tables, make_figures, work_ahead
-from polyceptron.report.figures.profile import PROFILES, Profile
 from polyceptron.report.figures.registry import FIGURES, choose_figures
 from polyceptron.report.figures.symbol_agreement import agreement, read_agreement, verdict
 

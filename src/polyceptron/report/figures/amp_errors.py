@@ -6,6 +6,8 @@ passing once, for all three figures.
 
 The paper's overlap matrix is q̃ = q(I + 11ᵀ): theory draws q00 = 2q and q01 = q. The symbols are the
 entries of W̃ᵀW̃/d with w̃_h = w_h − w_3, measured each on its own, which tests that symmetry.
+
+Message passing against state evolution, iteration by iteration: impossible, hard and easy.
 """
 
 from __future__ import annotations
@@ -15,21 +17,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyceptron.experiments.simulate_amp import run_amp_with_result
+from polyceptron.experiments.data_runs import trace_rows
+from polyceptron.experiments.simulate import run_amp_with_result
 from polyceptron.experiments.tasks import seed_of, seed_path
 from polyceptron.model import BayesOptimal, make_teacher
-from polyceptron.report.figures.computations import Computation, Row
 from polyceptron.report.figures.erm_curves import placed
-from polyceptron.report.figures.figure_spec import SEED, FigureSpec
-from polyceptron.report.figures.profile import Profile
+from polyceptron.report.figures.figure_spec import SEED, Computation, FigureSpec, Profile, Row
 from polyceptron.report.pictures.curves import curves_panel, transition_marks
 from polyceptron.report.pictures.parts import Axis, Mark, Note, Panel, Picture, Trace, numbers
-from polyceptron.report.style import AXES, COLOURS
-from polyceptron.rows import VERSION
-from polyceptron.theory import curve_rows, transitions
+from polyceptron.report.pictures.style import AXES, COLOURS
+from polyceptron.rows import Status
+from polyceptron.theory.bayes_optimal.state_evolution import state_evolution
+from polyceptron.theory.bayes_optimal.transitions import transitions
+from polyceptron.theory.curve import curve_rows
+from polyceptron.version import VERSION
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 LARGEST_ALPHA = {"rademacher": 4.0, "gaussian": 6.0}
 ENTRIES = {"q00": "*q_{00}*", "q01": "*q_{01}*"}
@@ -229,4 +234,74 @@ FIG3 = FigureSpec(
     picture_3,
     _gaussian_theory,
     lambda profile: _runs("gaussian", profile),
+)
+
+
+PHASES = {1.5: "impossible", 2.5: "hard", 4.0: "easy"}
+STEPS = 20
+
+
+def trajectory(
+    prior: str, n_classes: int, alpha: float, dimension: int, runs: int, seed: int
+) -> list[Row]:
+    """Rows of state evolution (source theory) and of message passing (source amp), by iteration."""
+    teacher = make_teacher("argmax", n_classes, prior)
+    base: Row = {
+        "model": "argmax", "n_classes": n_classes, "prior": prior, "estimator": "bayes",
+        "alpha": alpha, "version": VERSION,
+    }  # fmt: skip
+    evolution = state_evolution(teacher, alpha, STEPS)
+    rows: list[Row] = []
+    for t, (q, error) in enumerate(zip(evolution.q, evolution.generalisation_error, strict=True)):
+        rows.append(
+            {"source": "theory", **base, "iteration": t, "q": float(q),
+             "generalisation_error": float(error), "status": str(Status.OK)}
+        )  # fmt: skip
+    size = {"dimension": dimension, "n_samples": round(alpha * dimension), "instances": runs}
+    for step in trace_rows(teacher, alpha, dimension, runs=runs, seed=seed, max_iter=STEPS):
+        row = {"source": "amp", **base, **size}
+        names = ("iteration", "m", "q", "generalisation_error", "m_standard_error",
+                 "q_standard_error", "damping")  # fmt: skip
+        row |= {name: step[name] for name in names if name in step}
+        row["uncertainty"] = step.get("generalisation_error_standard_error", float("nan"))
+        rows.append(row)
+    return rows
+
+
+def _runs_trajectory(profile: Profile) -> list[Computation]:
+    d, runs = profile.trace_dimension, profile.amp_runs
+    return [
+        Computation(
+            trajectory,
+            {
+                "prior": "rademacher", "n_classes": 3, "alpha": alpha, "dimension": d,
+                "runs": runs, "seed": SEED,
+            },
+            1 + runs * 3e-7 * alpha * d * d,
+        )
+        for alpha in PHASES
+    ]  # fmt: skip
+
+
+def picture(table: pd.DataFrame) -> Picture:
+    """Error against the iteration, one colour for each α."""
+    panel = curves_panel(table.assign(phase=table["alpha"].map(PHASES)), "iteration")
+    title = f"lines: state evolution\nsymbols: AMP, *d = {int(table['dimension'].max())}*"
+    panel = replace(
+        placed(panel, "upper right", title=title),
+        x=replace(panel.x, low=-0.5, high=STEPS + 0.5, ticks=tuple(range(0, STEPS + 1, 5))),
+        y=replace(panel.y, low=-0.015, high=0.7),
+    )
+    return Picture((panel,))
+
+
+TRAJECTORY = FigureSpec(
+    "amp-trajectory",
+    "Message passing against state evolution, k = 3, Rademacher weights",
+    "Error after t iterations: state evolution (lines) predicts message passing (mean over runs, "
+    "with standard errors) step by step. In the hard phase it stops far from the solution that "
+    "exists; in the easy phase it finds it, runs of a finite size a little later than the theory. "
+    "Symbols end where every run has converged.",
+    picture,
+    computations=_runs_trajectory,
 )

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from polyceptron.model import BayesOptimal, Teacher
 from polyceptron.report.figures.amp_errors import transition_rows
-from polyceptron.report.figures.computations import Computation, Row
 from polyceptron.report.figures.erm_curves import placed
-from polyceptron.report.figures.figure_spec import FigureSpec
-from polyceptron.report.figures.profile import Profile
+from polyceptron.report.figures.figure_spec import Computation, FigureSpec, Profile, Row
 from polyceptron.report.pictures.curves import TRANSITION_LABELS, curves_panel
 from polyceptron.report.pictures.parts import Axis, Legend, Note, Panel, Picture, Trace, numbers
-from polyceptron.report.style import AXES, COLOURS
-from polyceptron.theory import curve_rows
+from polyceptron.report.pictures.style import AXES, COLOURS
+from polyceptron.theory.curve import curve_rows
 
 if TYPE_CHECKING:
     import pandas as pd

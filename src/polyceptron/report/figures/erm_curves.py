@@ -2,18 +2,22 @@
 
 Figure 4b draws the slopes that the theory has: Bayes α^−1, cross-entropy at fixed λ α^(−2/3) (the
 paper says −1/2), square loss α^(−1/2).
+
+Figures 4c and 4d: the error against the ridge, k = 3, Gaussian weights.
+
+Double descent: error, training error and training loss of the square loss around α = 1.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from polyceptron.report.figures.figure_spec import FigureSpec
-from polyceptron.report.figures.profile import Profile
-from polyceptron.report.pictures.curves import curves_panel
-from polyceptron.report.pictures.parts import Axis, Legend, Note, Panel, Picture, Trace
-from polyceptron.report.style import AXES
+from polyceptron.report.figures.figure_spec import Computation, FigureSpec, Profile, Row
+from polyceptron.report.pictures.curves import curves_panel, star_trace
+from polyceptron.report.pictures.parts import Axis, Legend, Mark, Note, Panel, Picture, Trace
+from polyceptron.report.pictures.style import AXES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,4 +146,131 @@ FIG4B = FigureSpec(
     "fits, with standard errors.",
     picture_4b,
     _grids_4b,
+)
+
+
+ALPHAS = (1.0, 2.0, 3.0, 5.0)
+RANGES = {"cross-entropy": (1e-4, 10.0), "square": (1e-3, 100.0)}
+
+
+def best_ridge_rows(estimator: str, alpha: float) -> list[Row]:
+    """The theory's row at the best ridge; branch 'best-ridge' marks it."""
+    from polyceptron.model import ERM, Teacher
+    from polyceptron.theory.curve import curve_rows
+
+    rows = curve_rows(Teacher(3), ERM(estimator, "optimal"), [alpha])  # type: ignore[arg-type]
+    return [row | {"branch": "best-ridge"} for row in rows]
+
+
+def _grids(estimator: str, profile: Profile) -> list[dict[str, Any]]:
+    low, high = RANGES[estimator]
+    grid: dict[str, Any] = {
+        "estimators": [estimator], "classes": [3], "alpha": list(ALPHAS),
+    }  # fmt: skip
+    marks = profile.thin(profile.spread(low, high, 11, log=True))
+    lines = profile.spread(low, high, max(profile.line_points // 2, 9), log=True)
+    lines = sorted({*lines, *marks})
+    return [
+        grid | {"sources": ["theory"], "ridge": lines},
+        simulated(grid | {"sources": ["erm"], "ridge": marks}, profile),
+    ]
+
+
+def _optima(estimator: str, profile: Profile) -> list[Computation]:
+    return [
+        Computation(best_ridge_rows, {"estimator": estimator, "alpha": alpha}, 2)
+        for alpha in ALPHAS
+    ]
+
+
+def picture_ridge(estimator: str, table: pd.DataFrame) -> Picture:
+    """Error against λ, one colour for each α, the best λ marked."""
+    best = table[table["branch"] == "best-ridge"]
+    panel = curves_panel(table[table["branch"] != "best-ridge"], "ridge")
+    low, high = RANGES[estimator]
+    errors = table["generalisation_error"]
+    panel = replace(
+        placed(panel, "upper right"),
+        x=replace(panel.x, low=low / 1.3, high=high * 1.3),
+        y=replace(panel.y, low=errors.min() - 0.02, high=errors.max() + 0.02),
+    )
+    if best["ridge"].max() < 1.001 * best["ridge"].min():  # the same λ at every α
+        value = float(best["ridge"].iloc[0])
+        panel = replace(panel, marks=(Mark(value, f"best *λ* = {value:.3f} at every *α*"),))
+    else:
+        panel = replace(
+            in_one_line(placed(panel, "upper center", columns=5)),
+            traces=(*panel.traces, star_trace(best, "ridge")),
+            y=replace(panel.y, high=errors.max() + 0.075),
+        )
+    return Picture((panel,))
+
+
+FIG4C = FigureSpec(
+    "fig4c",
+    "Figure 4c: cross-entropy against its ridge, k = 3",
+    "Error of cross-entropy against λ. Lines: theory; symbols: fits, with standard errors; stars: "
+    "the best λ at each α, which falls with α.",
+    partial(picture_ridge, "cross-entropy"),
+    partial(_grids, "cross-entropy"),
+    partial(_optima, "cross-entropy"),
+)
+
+FIG4D = FigureSpec(
+    "fig4d",
+    "Figure 4d: square loss against its ridge, k = 3",
+    "Error of the square loss against λ. Lines: theory; symbols: fits, with standard errors. The "
+    "best λ is the same at every α.",
+    partial(picture_ridge, "square"),
+    partial(_grids, "square"),
+    partial(_optima, "square"),
+)
+
+
+SERIES = (
+    Risk("square", 0.0), Risk("square", 0.01), Risk("square", 1.0), Risk("cross-entropy", 0.01),
+)  # fmt: skip
+QUANTITIES = {
+    "generalisation_error": "*ε_{gen}*", "training_error": "training error",
+    "training_loss": "training loss",
+}  # fmt: skip
+LARGEST_ALPHA = 4.0
+
+
+def _grids_double_descent(profile: Profile) -> list[dict[str, Any]]:
+    marks = profile.thin([0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0])
+    lines = profile.line(0.05, LARGEST_ALPHA, marks)
+    lines = sorted({*lines, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1})
+    grids = []
+    for series in SERIES:
+        grids.append(risk_grid(series, ["theory"], lines))
+        grids.append(simulated(risk_grid(series, ["erm"], marks), profile, further=True))
+    return grids
+
+
+def picture_descent(table: pd.DataFrame) -> Picture:
+    """Three panels above one another."""
+    panels: list[Panel] = []
+    for name, label in QUANTITIES.items():
+        panel = curves_panel(table, y=name)
+        first, last = not panels, len(panels) == len(QUANTITIES) - 1
+        panel = replace(
+            in_one_line(placed(panel, "upper right", columns=2)) if first
+            else replace(panel, legend=None),
+            x=Axis(AXES["alpha"] if last else "", low=0, high=LARGEST_ALPHA + 0.05),
+            y=Axis(label, low=0.15, high=1.05) if first else replace(panel.y, label=label),
+            marks=(Mark(1.0, "*α = 1*" if first else ""),),
+        )  # fmt: skip
+        panels.append(panel)
+    return Picture(tuple(panels), height=5.2)
+
+
+DOUBLE_DESCENT = FigureSpec(
+    "double-descent",
+    "Double descent and the training error, k = 3",
+    "Without ridge the square loss fits every label up to α = 1, where its error peaks; a ridge "
+    "removes the peak. Cross-entropy can always separate the samples and has none. Top: test "
+    "error; middle: training error; bottom: mean training loss. Lines: theory; symbols: fits.",
+    picture_descent,
+    _grids_double_descent,
 )

@@ -1,22 +1,228 @@
-"""What a figure is: a name, what it shows, what to compute for it, and its picture of the table."""
+"""How large the figures' experiments are: quick (minutes), paper (hours), tiny (tests).
+
+Work of a figure that is no row of a sweep: transitions, traces, margins, curves of many classes.
+
+A computation is a function of this package with plain arguments, so that it can be written down,
+run in any process and shared by figures that ask for the same. What it gives is kept in a file
+named by a hash of what was asked, so that a run that was stopped goes on from there.
+
+What a figure is: a name, what it shows, what to compute for it, and its picture of the table.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from polyceptron.errors import InvalidInput
+from polyceptron.experiments.engine import Listener, Progress
 from polyceptron.experiments.spec import SweepSpec, parse_spec
-from polyceptron.report.figures.computations import Computation
-from polyceptron.report.figures.profile import Profile
+from polyceptron.files import write_text
 from polyceptron.report.pictures.matplotlib_figure import render_matplotlib
 from polyceptron.report.pictures.parts import Picture
-from polyceptron.rows import VERSION
+from polyceptron.version import VERSION
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Sizes of the simulations, and how many points lines and series of symbols have."""
+
+    name: str
+    amp_dimension: int
+    amp_runs: int
+    trace_dimension: int  # of the runs that are followed step by step
+    erm_dimension: int
+    erm_instances: int
+    further_instances: int  # the same for the figures that the paper does not have
+    line_points: int
+    symbols: int
+    classes: tuple[int, ...]
+    amp_classes: tuple[int, ...]  # those of `classes` that message passing runs for
+    amp_classes_dimension: int
+    amp_classes_runs: int
+    error_tolerance: float  # of the Bayes-optimal error for k ≥ 4
+    transition_classes: tuple[int, ...]
+    transition_tolerance: float  # for k ≥ 4
+
+    def spread(self, low: float, high: float, count: int, *, log: bool = False) -> list[float]:
+        """`count` values from low to high, rounded so that tables and seeds read well."""
+        steps = [i / max(count - 1, 1) for i in range(count)]
+        if log:
+            return [float(f"{low * (high / low) ** s:.4g}") for s in steps]
+        return [float(f"{low + (high - low) * s:.4g}") for s in steps]
+
+    def line(self, low: float, high: float, marks: list[float]) -> list[float]:
+        """α of a line of theory, which has a value at every symbol too."""
+        return sorted({*self.spread(low, high, self.line_points), *marks})
+
+    def thin(self, values: list[float]) -> list[float]:
+        """At most `symbols` of the values, ends included."""
+        if len(values) <= self.symbols:
+            return values
+        last = len(values) - 1
+        chosen = {round(i * last / (self.symbols - 1)) for i in range(self.symbols)}
+        return [values[i] for i in sorted(chosen)]
+
+
+QUICK = Profile(
+    name="quick",
+    amp_dimension=500,
+    trace_dimension=1000,
+    amp_runs=10,
+    erm_dimension=300,
+    erm_instances=20,
+    further_instances=20,
+    line_points=60,
+    symbols=16,
+    classes=(2, 3, 5, 10, 20, 50),
+    amp_classes=(2, 5, 10),
+    amp_classes_dimension=200,
+    amp_classes_runs=5,
+    error_tolerance=1e-3,
+    transition_classes=(2, 3, 4, 5, 7, 10, 14, 20, 30, 50),
+    transition_tolerance=0.02,
+)
+
+PAPER = Profile(
+    name="paper",
+    amp_dimension=1000,
+    trace_dimension=1000,
+    amp_runs=20,
+    erm_dimension=1000,
+    erm_instances=250,
+    further_instances=50,
+    line_points=120,
+    symbols=24,
+    classes=(2, 3, 5, 10, 20, 50),
+    amp_classes=(2, 3, 5, 10),
+    amp_classes_dimension=1000,
+    amp_classes_runs=20,
+    error_tolerance=2e-4,
+    transition_classes=(2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 25, 30, 40, 50),
+    transition_tolerance=0.005,
+)
+
+TINY = Profile(
+    name="tiny",
+    amp_dimension=100,
+    trace_dimension=100,
+    amp_runs=2,
+    erm_dimension=60,
+    erm_instances=2,
+    further_instances=2,
+    line_points=12,
+    symbols=4,
+    classes=(2, 3, 5),
+    amp_classes=(2,),
+    amp_classes_dimension=60,
+    amp_classes_runs=2,
+    error_tolerance=0.01,
+    transition_classes=(2, 3, 4),
+    transition_tolerance=0.1,
+)
+
+PROFILES = {profile.name: profile for profile in (QUICK, PAPER)}
+
+
+def as_profile(profile: str | Profile) -> Profile:
+    """A profile by its name, or a sentence."""
+    if isinstance(profile, Profile):
+        return profile
+    if profile not in PROFILES:
+        raise InvalidInput(f"unknown profile {profile!r}: allowed are {', '.join(PROFILES)}")
+    return PROFILES[profile]
+
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Computation:
+    """`function(**arguments)` gives rows; `seconds` is about what it takes on one core."""
+
+    function: Callable[..., list[Row]]
+    arguments: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """The function with its module."""
+        return f"{self.function.__module__}.{self.function.__name__}"
+
+    @property
+    def key(self) -> str:
+        """The same for two that ask the same of the same version."""
+        text = json.dumps([VERSION, self.name, self.arguments], sort_keys=True)
+        return f"{self.function.__name__}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+    def toml(self) -> str:
+        """The computation as a TOML table."""
+        lines = [f'[[computation]]\nfunction = "{self.name}"']
+        lines += [f"{name} = {json.dumps(value)}" for name, value in self.arguments.items()]
+        return "\n".join(lines) + "\n"
+
+    def kept(self, folder: Path) -> list[Row] | None:
+        """The rows that an earlier run has left in the folder; None if there are none."""
+        try:
+            rows = json.loads((folder / f"{self.key}.json").read_text(encoding="utf-8"))["rows"]
+        except (OSError, ValueError, KeyError, TypeError):  # damaged is as good as missing
+            return None
+        return rows if isinstance(rows, list) else None
+
+    def keep(self, rows: list[Row], folder: Path) -> None:
+        """Write the rows and what they answer, in one piece."""
+        asked = {"function": self.name, "arguments": self.arguments, "version": VERSION}
+        write_text(folder / f"{self.key}.json", json.dumps({**asked, "rows": rows}, default=float))
+
+
+def run_computations(
+    asked: Sequence[Computation], folder: Path, workers: int, tell: Listener | None = None
+) -> dict[str, list[Row]]:
+    """The rows of each by its key, kept in the folder; equal ones run once, long ones first."""
+    folder.mkdir(exist_ok=True)
+    results, todo = dict[str, list[Row]](), dict[str, Computation]()
+    for one in asked:
+        rows = results.get(one.key) or one.kept(folder)
+        if rows is None:
+            todo[one.key] = one
+        else:
+            results[one.key] = rows
+    now = Progress("lines and laws", len(todo) + len(results), len(results))
+    begin = time.monotonic()
+    for key, rows in _finished(sorted(todo.values(), key=lambda one: -one.seconds), workers):
+        todo[key].keep(rows, folder)
+        results[key] = rows
+        now.done += 1
+        now.computed += 1
+        now.seconds = time.monotonic() - begin
+        if tell is not None:
+            tell(now)
+    return results
+
+
+def _finished(todo: list[Computation], workers: int) -> Iterable[tuple[str, list[Row]]]:
+    if workers == 1 or len(todo) < 2:
+        return map(_run, todo)
+    from joblib import Parallel, delayed
+
+    pool = Parallel(
+        n_jobs=min(workers, len(todo)), return_as="generator_unordered", batch_size=1
+    )  # loky gives each process one BLAS thread
+    return pool(delayed(_run)(one) for one in todo)  # type: ignore[no-any-return]
+
+
+def _run(one: Computation) -> tuple[str, list[Row]]:
+    return one.key, one.function(**one.arguments)
+
 
 SEED = 0
 

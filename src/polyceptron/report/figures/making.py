@@ -14,16 +14,18 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.experiments.engine import available_workers
-from polyceptron.experiments.progress import ProgressBar
+from polyceptron.experiments.engine import ProgressBar, available_workers
 from polyceptron.experiments.spec import SweepSpec, parse_spec
 from polyceptron.experiments.store import Store
-from polyceptron.experiments.sweep import run_sweep, sweep_rows
-from polyceptron.experiments.sweep_plan import make_plan
+from polyceptron.experiments.sweep import make_plan, run_sweep, sweep_rows
 from polyceptron.files import check_writable, write_atomically, write_text
-from polyceptron.report.figures.computations import run_computations
-from polyceptron.report.figures.figure_spec import FigureSpec, sweep_toml
-from polyceptron.report.figures.profile import Profile, as_profile
+from polyceptron.report.figures.figure_spec import (
+    FigureSpec,
+    Profile,
+    as_profile,
+    run_computations,
+    sweep_toml,
+)
 from polyceptron.report.figures.registry import choose_figures
 from polyceptron.report.figures.symbol_agreement import read_agreement
 from polyceptron.report.instance_means import count_failures, tidy

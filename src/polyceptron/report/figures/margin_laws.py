@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyceptron.algorithms.erm import fit_erm
+from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.watching import uninterrupted
-from polyceptron.experiments.instance_averages import average
+from polyceptron.experiments.results import average
 from polyceptron.model import ERM, Teacher
-from polyceptron.report.figures.computations import Computation, Row
 from polyceptron.report.figures.erm_curves import placed
-from polyceptron.report.figures.figure_spec import SEED, FigureSpec
-from polyceptron.report.figures.profile import Profile
+from polyceptron.report.figures.figure_spec import SEED, Computation, FigureSpec, Profile, Row
 from polyceptron.report.pictures.curves import curves_panel
 from polyceptron.report.pictures.parts import Axis, Mark, Note, Panel, Picture, Trace
 from polyceptron.report.pictures.series import fact
-from polyceptron.report.style import label_of
-from polyceptron.rows import VERSION
-from polyceptron.theory.erm import erm_fixed_point, margin_law
-from polyceptron.theory.erm.margin_law import default_grid
+from polyceptron.report.pictures.style import label_of
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
+from polyceptron.theory.erm.margin_law import default_grid, margin_law
+from polyceptron.version import VERSION
 
 if TYPE_CHECKING:
     import pandas as pd

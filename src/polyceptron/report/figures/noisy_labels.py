@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from polyceptron.report.figures.computations import Computation, Row
-from polyceptron.report.figures.figure_spec import FigureSpec
-from polyceptron.report.figures.profile import Profile
+from polyceptron.report.figures.figure_spec import Computation, FigureSpec, Profile, Row
 from polyceptron.report.pictures.curves import curves_panel
 from polyceptron.report.pictures.parts import (
     Axis,
@@ -19,7 +17,7 @@ from polyceptron.report.pictures.parts import (
     Trace,
     numbers,
 )
-from polyceptron.report.style import AXES, COLOURS
+from polyceptron.report.pictures.style import AXES, COLOURS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +60,7 @@ def floor_rows(noise: str) -> list[Row]:
 def max_margin_rows(noise: str, alphas: list[float]) -> list[Row]:
     """Cross-entropy without ridge, up to α_s and beyond."""
     from polyceptron.model import ERM, Teacher
-    from polyceptron.theory import curve_rows
+    from polyceptron.theory.curve import curve_rows
     from polyceptron.theory.separability import separability
 
     teacher = Teacher(3, noise=noise)  # type: ignore[arg-type]
@@ -75,7 +73,7 @@ def max_margin_rows(noise: str, alphas: list[float]) -> list[Row]:
 def noisy_transition_rows(kind: str, size: float) -> list[Row]:
     """α_IT and α_algo of the Rademacher teacher of three classes; the size of softmax is 1/β."""
     from polyceptron.model import Teacher
-    from polyceptron.theory import transitions
+    from polyceptron.theory.bayes_optimal.transitions import transitions
 
     noise = f"{kind}{1 / size if PHASES[kind].inverse else size!r}" if size > 0 else "none"
     found = transitions(Teacher(3, "rademacher", noise))  # type: ignore[arg-type]

@@ -6,11 +6,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from polyceptron.algorithms.watching import uninterrupted
-from polyceptron.report.figures.computations import Computation, Row
-from polyceptron.report.figures.figure_spec import FigureSpec
-from polyceptron.report.figures.profile import Profile
+from polyceptron.report.figures.figure_spec import Computation, FigureSpec, Profile, Row
 from polyceptron.report.pictures.parts import Axis, Legend, Panel, Picture, Trace, numbers
-from polyceptron.report.style import AXES, COLOURS, CYCLE
+from polyceptron.report.pictures.style import AXES, COLOURS, CYCLE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +46,7 @@ def separable_share_rows(
 
 def _largest(n_classes: int, variance: float, dimension: int, seed: int) -> float:
     """n/d up to which the first n samples can be separated: doubled, then halved in on."""
-    from polyceptron.algorithms.separable import is_separable
+    from polyceptron.algorithms.separation import is_separable
     from polyceptron.model import Teacher
 
     teacher = Teacher(n_classes, noise=f"gaussian:{variance!r}")  # type: ignore[arg-type]
@@ -81,7 +79,7 @@ def measured_rows(ridge: float, dimension: int, runs: int) -> list[Row]:
     """The same on fresh samples of fits."""
     import numpy as np
 
-    from polyceptron.algorithms import fit_erm
+    from polyceptron.algorithms.erm.fit import fit_erm
     from polyceptron.model import CrossEntropy, Teacher
 
     teacher, edges = Teacher(3, noise=NOISE), np.linspace(1 / 3, 1, 16)  # type: ignore[arg-type]
@@ -115,7 +113,7 @@ def measured_rows(ridge: float, dimension: int, runs: int) -> list[Row]:
 def best_rows(alpha: float) -> list[Row]:
     """The best ridge for the error, the test loss and the calibration error."""
     from polyceptron.model import Teacher
-    from polyceptron.theory import optimal_ridge
+    from polyceptron.theory.erm.fixed_point import optimal_ridge
 
     teacher = Teacher(2, noise=NOISE)  # type: ignore[arg-type]
     return [

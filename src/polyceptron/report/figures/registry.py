@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polyceptron.errors import InvalidInput
-from polyceptron.report.figures.amp_errors import FIG2A, FIG2B, FIG3
+from polyceptron.report.figures.amp_errors import FIG2A, FIG2B, FIG3, TRAJECTORY
 from polyceptron.report.figures.classes import CLASSES, TRANSITIONS
-from polyceptron.report.figures.double_descent import DOUBLE_DESCENT
-from polyceptron.report.figures.erm_curves import FIG4A, FIG4B
-from polyceptron.report.figures.error_against_ridge import FIG4C, FIG4D
+from polyceptron.report.figures.erm_curves import DOUBLE_DESCENT, FIG4A, FIG4B, FIG4C, FIG4D
 from polyceptron.report.figures.figure_spec import FigureSpec
 from polyceptron.report.figures.margin_laws import MARGINS
 from polyceptron.report.figures.noisy_labels import NOISY_CURVES, NOISY_PHASES
 from polyceptron.report.figures.noisy_scores import CALIBRATION, SEPARABILITY
-from polyceptron.report.figures.trajectory import TRAJECTORY
 
 FIGURES: dict[str, FigureSpec] = {
     figure.name: figure

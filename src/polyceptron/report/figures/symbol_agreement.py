@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyceptron.experiments.instance_averages import deviation
+from polyceptron.experiments.results import deviation
 from polyceptron.report.figures.registry import FIGURES
 from polyceptron.report.instance_means import error_column
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from polyceptron.report.pictures.markup import as_html
-from polyceptron.report.pictures.parts import Axis, Mark, Note, Numbers, Panel, Picture, Trace
+from polyceptron.report.pictures.parts import (
+    Axis,
+    Mark,
+    Note,
+    Numbers,
+    Panel,
+    Picture,
+    Trace,
+    as_html,
+)
 
 INK, GRID = "#222222", "#e3e3e3"
 MARKERS = {"triangle": "triangle-up"}  # where plotly has another name

@@ -1,4 +1,6 @@
-"""Which rows of a tidy table belong to one line, and the words that tell it from the others.
+"""Tables from files: a store of results, or a table in CSV or Parquet.
+
+Which rows of a tidy table belong to one line, and the words that tell it from the others.
 
     role      whose look it has: an estimator, or a branch of the Bayes-optimal theory; message
               passing has the look of its branch
@@ -8,22 +10,89 @@
 
 Columns are found in the table, not listed here: every column of words that takes several values
 tells lines apart, so that what a user adds is told apart too.
+
+How series look beside one another: their labels and colours.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyceptron.errors import InvalidInput
 from polyceptron.report.instance_means import PLACES, average_instances
 from polyceptron.report.pictures.parts import missing
-from polyceptron.report.style import DASHES
+from polyceptron.report.pictures.style import COLOURS, CYCLE, DASHES, colours_of, label_of, shades
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_SQLITE = b"SQLite format 3\x00"
+
+
+def read_tables(paths: Sequence[str | Path]) -> pd.DataFrame:
+    """The rows of several files as one table; its column `table` says which file each is from."""
+    import pandas as pd
+
+    tables = [read_table(path).assign(table=i) for i, path in enumerate(paths)]
+    return pd.concat(tables, ignore_index=True)
+
+
+def select_rows(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
+    """The rows that meet every condition, each COLUMN=VALUE; a sentence if none does."""
+    from pandas.api.types import is_numeric_dtype
+
+    for condition in conditions:
+        name, equals, value = condition.partition("=")
+        if not equals or name not in table:
+            raise InvalidInput(
+                f"a condition is COLUMN=VALUE with one of {', '.join(map(str, table.columns))}, "
+                f"got {condition!r}"
+            )
+        try:
+            wanted = float(value) if is_numeric_dtype(table[name]) else value
+        except ValueError:
+            raise InvalidInput(f"{name} is a number, got {condition!r}") from None
+        table = table[(table[name] == wanted).fillna(False).astype(bool)]
+        if table.empty:
+            raise InvalidInput(f"there is nothing to draw: no row has {condition}")
+    return table.reset_index(drop=True)
+
+
+def read_table(path: str | Path) -> pd.DataFrame:
+    """The rows of a store (as SQLite's first bytes say) or of a table; a sentence otherwise."""
+    import pandas as pd
+
+    source = Path(path)
+    if not source.exists():
+        raise InvalidInput(f"there is no file {str(source)!r}")
+    if not source.is_file():  # a folder, or a device that never ends
+        raise InvalidInput(f"{str(source)!r} is not a file: a store or a CSV table is needed")
+    try:
+        with source.open("rb") as file:
+            start = file.read(16)
+        if start == _SQLITE:
+            from polyceptron.experiments.store import Store
+
+            with Store(source) as store:
+                table = store.frame()
+        elif start[:4] == b"PAR1":
+            table = pd.read_parquet(source)
+        else:
+            table = pd.read_csv(source)
+    except (OSError, ImportError) as error:
+        raise InvalidInput(f"cannot read {str(source)!r}: {error}") from None
+    except (ValueError, UnicodeDecodeError):  # pandas' own errors are ValueErrors
+        raise InvalidInput(f"{str(source)!r} is neither a store nor a table in CSV") from None
+    if table.empty:
+        raise InvalidInput(f"there is nothing to draw: {str(source)!r} has no rows")
+    return table
+
 
 Row = dict[Hashable, Any]
 BEST = "best *λ*"
@@ -184,3 +253,51 @@ def _sorted(rows: list[Row], x: str) -> list[Row]:
     """By rising x, one row for each."""
     ordered = sorted(rows, key=lambda row: float(row[x]))
     return [next(same) for _, same in groupby(ordered, key=lambda row: row[x])]
+
+
+_NUMBER = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?")
+
+
+def shared_role(series: Sequence[Series]) -> str:
+    """The role that all lines have, where their families alone tell them apart; else nothing."""
+    roles = {s.role for s in series if s.theory} or {s.role for s in series}
+    told = all(any("λ" not in word for word in s.family) for s in series)
+    return next(iter(roles)) if len(roles) == 1 and told else ""
+
+
+def series_label(one: Series, shared: str) -> str:
+    """What tells the series apart."""
+    name = "" if shared else label_of(one.role) or one.source
+    return ", ".join(word for word in (name, *one.family, one.size) if word)
+
+
+def series_colours(series: Sequence[Series]) -> dict[tuple[str, str, tuple[str, ...]], str]:
+    """The colour of each (estimator, role, family).
+
+    An estimator with one family has the colours of its roles; of several families each has a colour
+    of its own, one scale for many.
+    """
+    families: dict[str, list[tuple[str, ...]]] = {}
+    for s in series:
+        if s.family not in families.setdefault(s.estimator, []):
+            families[s.estimator].append(s.family)
+    single = [s.role for s in series if len(families[s.estimator]) == 1]
+    own = colours_of([*single, *families])
+    used = {own[role] for role in single}
+    chosen: dict[tuple[str, tuple[str, ...]], str] = {}
+    for estimator, some in families.items():
+        if len(some) > 4:
+            some.sort(
+                key=lambda family: [float(n) for word in family for n in _NUMBER.findall(word)]
+            )
+            chosen |= {(estimator, f): c for f, c in zip(some, shades(len(some)), strict=True)}
+        elif len(some) > 1:
+            for family in some:
+                free = [own[estimator], *(c for c in CYCLE if c not in own.values()), *CYCLE]
+                colour = next((c for c in free if c not in used), COLOURS["unstable"])
+                used.add(colour)
+                chosen[estimator, family] = colour
+    return {
+        (s.estimator, s.role, s.family): chosen.get((s.estimator, s.family)) or own[s.role]
+        for s in series
+    }

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.experiments.instance_averages import average
+from polyceptron.experiments.results import average
 
 COLUMNS = ("check", "ours", "reference", "source", "difference", "allowed", "verdict")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from polyceptron.model import Teacher, make_estimator
 from polyceptron.report.verify.check import Check
-from polyceptron.theory import curve_rows
+from polyceptron.theory.curve import curve_rows
 
 DATA = "coverage.json"
 QUANTITIES = ("generalisation_error", "training_error", "training_loss")

@@ -6,12 +6,25 @@ from collections.abc import Callable, Iterator
 
 from polyceptron.report.verify.check import Check, failed_check
 from polyceptron.report.verify.coverage import coverage
-from polyceptron.report.verify.identities import entropy_identities, risk_identity
-from polyceptron.report.verify.matrix import bayes_matrix, erm_matrix
-from polyceptron.report.verify.noisy import noisy_message_passing, noisy_values
-from polyceptron.report.verify.published import closed_forms, errors, thresholds
-from polyceptron.report.verify.sampled import error_bars, monte_carlo_errors
-from polyceptron.report.verify.simulated import message_passing, scikit_learn
+from polyceptron.report.verify.identities import (
+    bayes_matrix,
+    entropy_identities,
+    erm_matrix,
+    risk_identity,
+)
+from polyceptron.report.verify.published import (
+    closed_forms,
+    errors,
+    noisy_message_passing,
+    noisy_values,
+    thresholds,
+)
+from polyceptron.report.verify.simulated import (
+    error_bars,
+    message_passing,
+    monte_carlo_errors,
+    scikit_learn,
+)
 
 Group = Callable[[bool], Iterator[Check]]
 

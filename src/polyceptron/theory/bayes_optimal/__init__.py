@@ -11,19 +11,3 @@ The modules:
     state_evolution                 the plain loop, step by step
     solution_curve                  the curve as a table
 """
-
-from polyceptron.theory.bayes_optimal.fixed_points import FixedPoint, bayes_rows, fixed_points
-from polyceptron.theory.bayes_optimal.solution_curve import solution_curve
-from polyceptron.theory.bayes_optimal.state_evolution import StateEvolution, state_evolution
-from polyceptron.theory.bayes_optimal.transitions import Transitions, transitions
-
-__all__ = [
-    "FixedPoint",
-    "StateEvolution",
-    "Transitions",
-    "bayes_rows",
-    "fixed_points",
-    "solution_curve",
-    "state_evolution",
-    "transitions",
-]

@@ -12,6 +12,8 @@ so that one pair (i, e) for each k and guess rate serves every Δ; without guess
 comes with the package for every k ≥ 4 (`fields/entropy_table.py`). Another channel has a pair
 of its own in x = ln(w/w₀), with w = √(v + w₀²) in place of sin θ, w₀ being its width at v = 0: x is
 smooth in v at both ends, and resolves both v ~ w₀² and v ~ 1.
+
+The weights side of Gaussian weights, in closed form for any spectrum of the features.
 """
 
 from __future__ import annotations
@@ -19,14 +21,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.polynomial import chebyshev as C
 from numpy.typing import NDArray
 
+from polyceptron.model import AnyTeacher
 from polyceptron.model.channels import Channel
-from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
+from polyceptron.numerics import AnyArray
+from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy, gauss_rule
 from polyceptron.theory.effort import tabled_channel
 from polyceptron.theory.fields.entropy_table import entropy_table
 from polyceptron.theory.fields.information import (
@@ -36,7 +39,6 @@ from polyceptron.theory.fields.information import (
     known_entropy,
 )
 
-Array = NDArray[Any]
 Index = NDArray[np.int64]
 _THETA_LOW = 1e-3  # below it the proxies are continued: they are smooth at 0
 
@@ -76,7 +78,7 @@ class ChannelTable:
         mean = [0, self.columns]
         return float((self.proxy.error[mean] / values[mean]).max())
 
-    def __call__(self, v: Array, column: Index) -> tuple[Array, Array]:
+    def __call__(self, v: AnyArray, column: Index) -> tuple[AnyArray, AnyArray]:
         """I and Ψ_out at residual variance v (n,), each in its column (n,)."""
         if self.delta is not None:
             theta = np.arctan2(np.sqrt(v + self.delta), np.sqrt(np.maximum(1 - v, 0.0)))
@@ -110,7 +112,7 @@ def channel_table(channel: Channel, n_classes: int, log2_points: int) -> Channel
 def _gaussian_proxy(k: int, guess: float, log2_points: int) -> ChebyshevProxy:
     """θ ↦ (sin θ · I, excess/sin θ); for k ≥ 4 as ratios to k = 3, which vary little."""
 
-    def scaled(theta: Array) -> Array:
+    def scaled(theta: AnyArray) -> AnyArray:
         sine = np.sin(theta)
         q = np.maximum(np.cos(theta) ** 2, 1e-12)
         values = _columns(gaussian_moments(q, sine**2, k, guess, log2_points), sine)
@@ -125,7 +127,7 @@ def _gaussian_proxy(k: int, guess: float, log2_points: int) -> ChebyshevProxy:
 def _asked_proxy(channel: Channel, k: int, log2_points: int, narrow: float) -> ChebyshevProxy:
     """x = ln(1 + v/w₀²)/2 ↦ (w I, excess/w), w² = v + w₀²."""
 
-    def scaled(x: Array) -> Array:
+    def scaled(x: AnyArray) -> AnyArray:
         v = np.minimum(narrow * np.expm1(2 * x), 1.0)
         q = np.maximum(1 - v, 1e-12)
         return _columns(channel_moments(channel, q, v, k, log2_points), np.sqrt(v + narrow))
@@ -135,13 +137,13 @@ def _asked_proxy(channel: Channel, k: int, log2_points: int, narrow: float) -> C
     return _proxy(scaled, k, (0.0, top), 3e-10, 17 if top < 1 else 25)
 
 
-def _columns(moments: Moments, scale: Array) -> Array:
+def _columns(moments: Moments, scale: AnyArray) -> AnyArray:
     """Mean and replicates of the scaled moments, side by side."""
     information, excess = moments.information * scale[:, None], moments.excess / scale[:, None]
     return np.hstack([with_mean(information), with_mean(excess)])
 
 
-def with_mean(replicates: Array) -> Array:
+def with_mean(replicates: AnyArray) -> AnyArray:
     """(p, R) → (p, 1 + R): the mean before its replicates; one replicate is the mean itself."""
     if replicates.shape[1] == 1:
         return replicates
@@ -149,7 +151,11 @@ def with_mean(replicates: Array) -> Array:
 
 
 def _proxy(
-    scaled: Callable[[Array], Array], k: int, ends: tuple[float, float], tol: float, start: int
+    scaled: Callable[[AnyArray], AnyArray],
+    k: int,
+    ends: tuple[float, float],
+    tol: float,
+    start: int,
 ) -> ChebyshevProxy:
     deterministic = k <= 3
     return chebyshev_proxy(
@@ -161,8 +167,33 @@ def _proxy(
     )
 
 
-def at(proxy: ChebyshevProxy, x: Array, column: Index) -> Array:
+def at(proxy: ChebyshevProxy, x: AnyArray, column: Index) -> AnyArray:
     """p_column(x), elementwise over x (n,) and column (n,)."""
     s = (2 * x - proxy.low - proxy.high) / (proxy.high - proxy.low)
-    value: Array = C.chebval(s, proxy.coefficients[:, column], tensor=False)
+    value: AnyArray = C.chebval(s, proxy.coefficients[:, column], tensor=False)
     return value
+
+
+class GaussianWeights:
+    """v = ⟨p/(1 + q̂p)⟩, ψ = −(r/2)⟨ln(1 + q̂p)⟩ with p = sθ over the features' spectrum.
+
+    Whitened, only the products sθ matter; independent features have p = 1.
+    """
+
+    n_replicates = 0
+
+    def __init__(self, teacher: AnyTeacher) -> None:
+        self.teacher = teacher
+        self.power, self.fraction = gauss_rule(teacher.features.power, teacher.features.fraction)
+
+    def __call__(self, q_hat: AnyArray, column: Index) -> tuple[AnyArray, AnyArray]:
+        entropy = np.log1p(q_hat[..., None] * self.power) @ self.fraction
+        return self.variance(q_hat), -0.5 * self.teacher.reduced_rank * entropy
+
+    def variance(self, q_hat: AnyArray) -> AnyArray:
+        """v alone."""
+        return np.asarray((self.power / (1 + q_hat[..., None] * self.power)) @ self.fraction)
+
+    def error(self, q_hat: float) -> float:
+        """Nothing is lost."""
+        return 0.0

@@ -17,17 +17,15 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyceptron.model import AnyTeacher
+from polyceptron.numerics import AnyArray
 from polyceptron.numerics.estimate import student_quantile
-from polyceptron.theory.bayes_optimal.channel_table import Index, channel_table
-from polyceptron.theory.bayes_optimal.gaussian_weights import GaussianWeights
+from polyceptron.theory.bayes_optimal.channel_table import GaussianWeights, Index, channel_table
 from polyceptron.theory.bayes_optimal.weights_table import weights_table
 from polyceptron.theory.generalisation import angle, error_from_angle, error_on_labels
-from polyceptron.theory.weights.entropy import row_entropy
+from polyceptron.theory.weights.posterior import row_entropy
 
-Array = NDArray[Any]
 _FLOOR = 1e-12  # relative error claimed for the deterministic rules, on top of the proxies' own
 _SAMPLED_FLOOR = 1e-7  # and for the sampled ones: the step of their winner's table
 _NO_LESS = 1e-300  # stands for v = 0, where τ is infinite
@@ -36,14 +34,14 @@ _NO_LESS = 1e-300  # stands for v = 0, where τ is infinite
 class CurvePoints(NamedTuple):
     """Points of the solution curve, arrays of one shape."""
 
-    q_hat: Array
-    v: Array  # 1 − q
-    alpha: Array
-    channel_entropy: Array  # Ψ_out = dΦ/dα
-    free_entropy: Array
+    q_hat: AnyArray
+    v: AnyArray  # 1 − q
+    alpha: AnyArray
+    channel_entropy: AnyArray  # Ψ_out = dΦ/dα
+    free_entropy: AnyArray
 
     @property
-    def q(self) -> Array:
+    def q(self) -> AnyArray:
         """The overlap."""
         return 1 - self.v
 
@@ -64,7 +62,7 @@ class PointwiseCurve:
 
     # The curve itself.
 
-    def points(self, q_hat: Array, column: Index | None = None) -> CurvePoints:
+    def points(self, q_hat: AnyArray, column: Index | None = None) -> CurvePoints:
         """The curve at q̂ (n,): of the mean (column 0), or of replicates 1 to R (n,)."""
         column = np.zeros(q_hat.shape, dtype=np.int64) if column is None else column
         v, psi = self.weights(q_hat, column if self.weights.n_replicates else 0 * column)
@@ -74,23 +72,23 @@ class PointwiseCurve:
         rest = 0.5 * self.teacher.reduced_rank * q_hat * v + psi
         return CurvePoints(q_hat, v, alpha, entropy, rest + alpha * entropy)
 
-    def variance(self, q_hat: Array, column: Index) -> Array:
+    def variance(self, q_hat: AnyArray, column: Index) -> AnyArray:
         """v = 1 − F(q̂) (n,): the weights side."""
         if isinstance(self.weights, GaussianWeights):
             return self.weights.variance(q_hat)
         return self.weights(q_hat, column if self.weights.n_replicates else 0 * column)[0]
 
-    def information(self, v: Array, column: Index) -> Array:
+    def information(self, v: AnyArray, column: Index) -> AnyArray:
         """I at residual variance v (n,): the fields side."""
         return self.channel(v, column if self.channel.n_replicates else 0 * column)[0]
 
-    def alpha(self, q_hat: Array) -> Array:
+    def alpha(self, q_hat: AnyArray) -> AnyArray:
         """α(q̂) (n,) of the mean, and nothing else."""
         column = np.zeros(q_hat.shape, dtype=np.int64)
         with np.errstate(divide="ignore", invalid="ignore"):
             return q_hat / self.information(self.variance(q_hat, column), column)
 
-    def errors(self, v: Array) -> Array:
+    def errors(self, v: AnyArray) -> AnyArray:
         """Generalisation error on labels as drawn, at residual variance v."""
         noise, k = self.teacher.channel, self.teacher.n_classes
         if noise.noiseless:
@@ -98,7 +96,7 @@ class PointwiseCurve:
         v = np.maximum(v, _NO_LESS)
         return error_on_labels(noise, np.sqrt(np.maximum(1 - v, 0.0) / v), k)
 
-    def clean_errors(self, v: Array) -> Array:
+    def clean_errors(self, v: AnyArray) -> AnyArray:
         """Error against the noiseless rule at residual variance v."""
         return error_from_angle(angle(v), self.teacher.n_classes)
 
@@ -108,7 +106,7 @@ class PointwiseCurve:
 
     # How far it can be trusted.
 
-    def rule_errors(self, q_hat: Array) -> tuple[Array, Array]:
+    def rule_errors(self, q_hat: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Relative errors of v and of I at q̂ (n,) from rules and proxies, sampling apart."""
         floor = _SAMPLED_FLOOR if self.n_replicates else _FLOOR
         v = np.array([self.weights.error(float(value)) for value in q_hat])
@@ -118,7 +116,7 @@ class PointwiseCurve:
     def _channel_error(self) -> float:
         return self.channel.error
 
-    def alpha_uncertainty(self, at: CurvePoints) -> Array:
+    def alpha_uncertainty(self, at: CurvePoints) -> AnyArray:
         """Relative uncertainty (n,) of α at fixed q̂."""
         v_error, i_error = self.rule_errors(at.q_hat)
         # I falls as 1/√v at worst, so half of the error of ln v is passed on to α.
@@ -126,7 +124,7 @@ class PointwiseCurve:
             i_error + 0.5 * v_error
         )
 
-    def error_uncertainty(self, at: CurvePoints, gap: Array) -> Array:
+    def error_uncertainty(self, at: CurvePoints, gap: AnyArray) -> AnyArray:
         """Uncertainty (n,) of the generalisation error at fixed α.
 
         A relative error u of α moves ε by its slope along the curve; the error of v at fixed q̂
@@ -153,7 +151,7 @@ class PointwiseCurve:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(u < gap, total * (1 + u / gap + u), np.inf)
 
-    def entropy_uncertainty(self, at: CurvePoints) -> Array:
+    def entropy_uncertainty(self, at: CurvePoints) -> AnyArray:
         """Uncertainty (n,) of Φ at fixed α, where Φ is stationary: only ψ and Ψ_out count."""
         v_error, i_error = self.rule_errors(at.q_hat)
         energy = np.abs(at.alpha * at.channel_entropy)
@@ -180,10 +178,10 @@ class PointwiseCurve:
         found = self.points(np.repeat(at.q_hat, R), np.tile(np.arange(1, R + 1), n))
         return CurvePoints(*(part.reshape(n, R) for part in found))
 
-    def _spread(self, replicates: Array) -> Array:
+    def _spread(self, replicates: AnyArray) -> AnyArray:
         """Student's quantile times the standard error of the mean over replicates (n, R)."""
         R = replicates.shape[1]
         if R == 1:
             return np.zeros(len(replicates))
-        spread: Array = replicates.std(1, ddof=1) * (student_quantile(R) / math.sqrt(R))
+        spread: AnyArray = replicates.std(1, ddof=1) * (student_quantile(R) / math.sqrt(R))
         return spread

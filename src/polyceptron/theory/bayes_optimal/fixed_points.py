@@ -19,19 +19,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher
 from polyceptron.model.checks import check_alphas, check_tolerance
 from polyceptron.model.teacher import check_teacher
+from polyceptron.numerics import AnyArray
 from polyceptron.rows import BRANCHES, Status, make_row
-from polyceptron.theory.bayes_optimal.crossings import Crossing, crossings
-from polyceptron.theory.bayes_optimal.curve_shape import SolutionCurve, curve_of
+from polyceptron.theory.bayes_optimal.curve_shape import (
+    Crossing,
+    SolutionCurve,
+    crossings,
+    curve_of,
+)
 from polyceptron.theory.effort import default_tolerance, first_effort, last_effort
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,7 +60,7 @@ class FixedPoint(ShortDisplay):
     other_error: float | None = None
 
     @property
-    def overlap_matrix(self) -> Array:
+    def overlap_matrix(self) -> AnyArray:
         """The paper's (k−1)×(k−1) matrix q̃ = q(I + 11ᵀ), after subtracting the last class."""
         return self.q * (np.eye(self.n_classes - 1) + 1.0)
 

@@ -13,7 +13,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
@@ -21,6 +20,7 @@ from polyceptron.model import AnyTeacher
 from polyceptron.model.checks import check_alpha
 from polyceptron.model.law import Hats, Law
 from polyceptron.model.teacher import check_teacher
+from polyceptron.numerics import AnyArray
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.theory.bayes_optimal.curve_shape import SolutionCurve, curve_of
 from polyceptron.theory.effort import drawn_effort
@@ -29,7 +29,6 @@ from polyceptron.theory.loop import FieldsSide, WeightsSide, iterate
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[Any]
 _CERTAIN = 1e-15  # v below which nothing is left to learn; I would be infinite at 0
 _MOST = 1e30  # of q̂
 
@@ -39,10 +38,10 @@ class StateEvolution(ShortDisplay):
     """Overlap q, its complement v and the error after t = 0, 1, …, n_steps iterations."""
 
     alpha: float
-    q: Array
-    v: Array
-    generalisation_error: Array
-    uncertainty: Array  # of q; zero where the rules are deterministic
+    q: AnyArray
+    v: AnyArray
+    generalisation_error: AnyArray
+    uncertainty: AnyArray  # of q; zero where the rules are deterministic
 
     @property
     def frame(self) -> pd.DataFrame:

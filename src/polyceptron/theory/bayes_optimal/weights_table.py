@@ -20,20 +20,18 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.polynomial import chebyshev as C
-from numpy.typing import NDArray
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher
+from polyceptron.numerics import AnyArray
 from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
-from polyceptron.theory.bayes_optimal.channel_table import Index, at, with_mean
-from polyceptron.theory.bayes_optimal.gaussian_weights import GaussianWeights
-from polyceptron.theory.weights.entropy import row_entropy
+from polyceptron.theory.bayes_optimal.channel_table import GaussianWeights, Index, at, with_mean
 from polyceptron.theory.weights.posterior import (
     residual_variance,
+    row_entropy,
     row_reach,
     row_spacing,
     rows_sampled,
@@ -41,7 +39,6 @@ from polyceptron.theory.weights.posterior import (
 )
 from polyceptron.theory.weights.sign_table import EDGES, is_sign
 
-Array = NDArray[Any]
 _LAST = 1e8  # q̂ of the last panel of a continuous prior: beyond, its tilted law loses digits
 
 
@@ -54,7 +51,7 @@ class PanelWeights(ABC):
         self.teacher, self.log2_points = teacher, log2_points
         self.panels: list[tuple[ChebyshevProxy, ChebyshevProxy]] = []
         self.errors: list[float] = []  # of ln v, one a panel
-        self.start: Array = np.zeros(1)  # ψ at the end of the last panel
+        self.start: AnyArray = np.zeros(1)  # ψ at the end of the last panel
         self._building = threading.RLock()  # panels follow one another
 
     @property
@@ -65,19 +62,19 @@ class PanelWeights(ABC):
     # The coordinate of the panels, and what is proxied in it.
 
     @abstractmethod
-    def coordinate(self, q_hat: Array) -> Array:
+    def coordinate(self, q_hat: AnyArray) -> AnyArray:
         """x at q̂."""
 
     @abstractmethod
-    def proxied(self, x: Array) -> Array:
+    def proxied(self, x: AnyArray) -> AnyArray:
         """(p, columns): ln v, or v(1 + q̂)."""
 
     @abstractmethod
-    def variance(self, x: Array, proxied: Array) -> Array:
+    def variance(self, x: AnyArray, proxied: AnyArray) -> AnyArray:
         """v from what is proxied."""
 
     @abstractmethod
-    def rate(self, x: Array) -> Array:
+    def rate(self, x: AnyArray) -> AnyArray:
         """dq̂/dx."""
 
     @abstractmethod
@@ -85,7 +82,7 @@ class PanelWeights(ABC):
         """That of v, from what the panel's coefficients leave."""
 
     @abstractmethod
-    def beyond(self, q_hat: Array, column: Index) -> tuple[Array, Array]:
+    def beyond(self, q_hat: AnyArray, column: Index) -> tuple[AnyArray, AnyArray]:
         """v and ψ past the last panel."""
 
     @abstractmethod
@@ -134,7 +131,7 @@ class PanelWeights(ABC):
         self.errors.append(self.relative_error(proxy))
         self.panels.append((proxy, psi))
 
-    def __call__(self, q_hat: Array, column: Index) -> tuple[Array, Array]:
+    def __call__(self, q_hat: AnyArray, column: Index) -> tuple[AnyArray, AnyArray]:
         """v and ψ at q̂ (n,), each in its column (n,)."""
         x = self.coordinate(q_hat)
         where = np.clip(np.searchsorted(self.edges, x, side="right") - 1, 0, len(self.edges) - 2)
@@ -161,17 +158,17 @@ class FiniteWeights(PanelWeights):
             return
         self.edges = [row_reach(teacher) * i / 5 for i in range(6)]
 
-    def coordinate(self, q_hat: Array) -> Array:
+    def coordinate(self, q_hat: AnyArray) -> AnyArray:
         return np.sqrt(q_hat)
 
-    def proxied(self, x: Array) -> Array:
+    def proxied(self, x: AnyArray) -> AnyArray:
         found = with_mean(residual_variance(self.teacher, x**2, self.log2_points))
         return np.log(np.maximum(found, 1e-200))
 
-    def variance(self, x: Array, proxied: Array) -> Array:
+    def variance(self, x: AnyArray, proxied: AnyArray) -> AnyArray:
         return np.exp(proxied)
 
-    def rate(self, x: Array) -> Array:
+    def rate(self, x: AnyArray) -> AnyArray:
         return 2 * x
 
     def tolerance(self, low: float, high: float) -> float:
@@ -182,7 +179,7 @@ class FiniteWeights(PanelWeights):
     def relative_error(self, proxy: ChebyshevProxy) -> float:
         return float(proxy.error[0])
 
-    def beyond(self, q_hat: Array, column: Index) -> tuple[Array, Array]:
+    def beyond(self, q_hat: AnyArray, column: Index) -> tuple[AnyArray, AnyArray]:
         end = self.edges[-1] ** 2
         proxy = self._panel(len(self.edges) - 2)[0]
         last = np.exp(at(proxy, np.full_like(q_hat, self.edges[-1]), column))
@@ -200,17 +197,17 @@ class ContinuousWeights(PanelWeights):
         last = math.log1p(_LAST)
         self.edges = [last * i / 8 for i in range(9)]
 
-    def coordinate(self, q_hat: Array) -> Array:
+    def coordinate(self, q_hat: AnyArray) -> AnyArray:
         return np.log1p(q_hat)
 
-    def proxied(self, x: Array) -> Array:
+    def proxied(self, x: AnyArray) -> AnyArray:
         found = with_mean(residual_variance(self.teacher, np.expm1(x), self.log2_points))
         return found * np.exp(x)[:, None]
 
-    def variance(self, x: Array, proxied: Array) -> Array:
+    def variance(self, x: AnyArray, proxied: AnyArray) -> AnyArray:
         return proxied * np.exp(-x)
 
-    def rate(self, x: Array) -> Array:
+    def rate(self, x: AnyArray) -> AnyArray:
         return np.exp(x)
 
     def tolerance(self, low: float, high: float) -> float:
@@ -220,7 +217,7 @@ class ContinuousWeights(PanelWeights):
         ends = proxy(np.array([proxy.low, proxy.high]))[0]
         return float(proxy.error[0] / ends.min())
 
-    def beyond(self, q_hat: Array, column: Index) -> tuple[Array, Array]:
+    def beyond(self, q_hat: AnyArray, column: Index) -> tuple[AnyArray, AnyArray]:
         low, high = (
             q * self(np.full_like(q_hat, q), column)[0] for q in (_LAST / 64, _LAST * (1 - 1e-9))
         )

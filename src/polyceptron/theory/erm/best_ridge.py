@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from polyceptron.errors import ComputationFailed
-from polyceptron.numerics.normal_max import boundary_density
+from polyceptron.numerics import Array
+from polyceptron.numerics.special import boundary_density
 from polyceptron.theory.erm.coarse_root import by_sums, coarse_root, home, residual_on
 from polyceptron.theory.erm.equations import Equations
 from polyceptron.theory.erm.solution import ErmFixedPoint
-from polyceptron.theory.fields.averages import Array
 from polyceptron.theory.root_newton import Root, correct, jacobian_at
 from polyceptron.theory.sides import Problem
 from polyceptron.theory.ways import equations

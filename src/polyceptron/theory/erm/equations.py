@@ -34,7 +34,8 @@ import numpy as np
 
 from polyceptron.model.law import Hats, Law
 from polyceptron.model.penalties.ridge import level_sums, stiffness
-from polyceptron.theory.fields.averages import Array, Averages
+from polyceptron.numerics import Array
+from polyceptron.theory.fields.integrand import Averages
 from polyceptron.theory.sides import Problem
 
 _FLOOR = 1e-300

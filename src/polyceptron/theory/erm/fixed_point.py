@@ -20,22 +20,20 @@ from polyceptron.model.law import Law
 from polyceptron.model.losses import LOSSES, Loss, check_symmetric
 from polyceptron.model.penalties import Penalty
 from polyceptron.model.teacher import AnyTeacher, check_teacher
+from polyceptron.numerics import Array
 from polyceptron.rows import Status
 from polyceptron.theory.erm.best_ridge import best_ridge
-from polyceptron.theory.erm.coarse_root import coarse_root, tiny_fields
+from polyceptron.theory.erm.coarse_root import coarse_root, first_level, tiny_fields, walk_down
 from polyceptron.theory.erm.equations import Equations
-from polyceptron.theory.erm.near_threshold import first_level, walk_down
 from polyceptron.theory.erm.refinement import Refined, refine
 from polyceptron.theory.erm.solution import ErmFixedPoint, no_data, not_converged
-from polyceptron.theory.erm.square_closed_form import best_square_ridge
-from polyceptron.theory.erm.square_fixed_point import square_fixed_point
+from polyceptron.theory.erm.square_closed_form import best_square_ridge, square_fixed_point
 from polyceptron.theory.erm.training import (
     moves_along_ones,
     sampled_training_error,
     square_training_loss,
     training_error,
 )
-from polyceptron.theory.fields.averages import Array
 from polyceptron.theory.generalisation import error_at_tau
 from polyceptron.theory.root_newton import Root
 from polyceptron.theory.sides import Problem, erm_sides

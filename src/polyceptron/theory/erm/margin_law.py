@@ -21,19 +21,17 @@ import numpy as np
 
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
-from polyceptron.model.arrays import as_numbers
-from polyceptron.model.differences import difference_basis
+from polyceptron.model.checks import as_numbers, difference_basis
 from polyceptron.model.estimators import ERM
 from polyceptron.model.law import Law
 from polyceptron.model.teacher import AnyTeacher
+from polyceptron.numerics import Array
 from polyceptron.numerics.panels import panel_rule
 from polyceptron.theory.erm.fixed_point import as_erm, erm_fixed_point
-from polyceptron.theory.erm.margin_probability import margin_density, margin_exceeds
 from polyceptron.theory.erm.solution import ErmFixedPoint
+from polyceptron.theory.erm.training import margin_density, margin_exceeds
 from polyceptron.theory.fields import plane, points
-from polyceptron.theory.fields.averages import Array
-from polyceptron.theory.fields.integrand import ordered_density
-from polyceptron.theory.fields.scales import field_scales
+from polyceptron.theory.fields.integrand import field_scales, ordered_density
 from polyceptron.theory.sides import Problem, erm_sides
 from polyceptron.theory.ways import loss_at_ridge
 

@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from polyceptron.model.losses import Loss
+from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import student_quantile
 from polyceptron.theory.erm.coarse_root import residual_on
 from polyceptron.theory.erm.equations import Equations
-from polyceptron.theory.fields.averages import Array, Averages
+from polyceptron.theory.fields.integrand import Averages
 from polyceptron.theory.generalisation import error_on_labels
 from polyceptron.theory.root_newton import Root, correct
 

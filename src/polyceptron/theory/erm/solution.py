@@ -9,8 +9,8 @@ import numpy as np
 
 from polyceptron.display import ShortDisplay
 from polyceptron.model.law import Law
+from polyceptron.numerics import Array
 from polyceptron.rows import Status
-from polyceptron.theory.fields.averages import Array
 from polyceptron.theory.sides import Problem
 
 

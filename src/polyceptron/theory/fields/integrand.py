@@ -1,4 +1,19 @@
-"""The one integrand of the fields side, for every number of classes, student and channel.
+"""What the fields side computes: averages of a student's pull over teacher and student fields.
+
+Student fields ω ~ N(0, q) and teacher fields z, Gaussian with correlation ρ in each class
+direction; label y from the channel; f_y(ω) the student's pull at susceptibility V:
+
+    M = (1/r) E Σ_l ∇Z_l·f_l,   Q = (1/r) E Σ_l Z_l ‖f_l‖²,   C = −(1/r) E Σ_l Z_l tr_⊥ ∂f_l
+
+    D = (1/rq) E Σ_l Z_l ω·f_l                                   (kept as D₊ − D₋, by its sign)
+
+so that m̂ = αM, q̂ = αQ, V̂ = αC (eq. SE). D follows from the others, by Gaussian integration by
+parts C = (m/q)M − D, and replaces a difference of nearly equal numbers when data are plentiful.
+Z_l is the probability of label l given ω.
+
+The lengths that nodes follow: the spread of the gaps, and the label's transition in them.
+
+The one integrand of the fields side, for every number of classes, student and channel.
 
 By symmetry label 1 is drawn, and the other classes are ordered by the student's gaps ω₁ − ω_h, the
 smallest first. With the label's probability Z and its slopes in the teacher's mean gaps
@@ -12,13 +27,87 @@ it.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
 
 from polyceptron.model.channels import Channel
 from polyceptron.model.law import Law
 from polyceptron.model.losses.coordinates import Pull
-from polyceptron.theory.fields.averages import Array, Averages
+from polyceptron.numerics import Array
+from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, blend_breaks
+
+
+@dataclass(frozen=True)
+class Averages:
+    """Each an array (replicates,); deterministic rules have one replicate."""
+
+    M: Array
+    Q: Array
+    C: Array
+    D_plus: Array
+    D_minus: Array
+    loss: Array  # mean loss of training samples
+    error: Array  # and the fraction of them that is mistaken
+    mass: Array  # total probability that the rule saw, 1 up to its error
+
+    def map(self, change: Callable[[Array], Array]) -> Averages:
+        """The same change of every average."""
+        return Averages(**{name: change(value) for name, value in self.items()})
+
+    def mean(self) -> Averages:
+        """One replicate: the mean of all."""
+        if len(self.M) == 1:
+            return self
+        return self.map(lambda value: value.mean(keepdims=True))
+
+    def items(self) -> list[tuple[str, Array]]:
+        """Names and arrays."""
+        return [(field.name, getattr(self, field.name)) for field in fields(self)]
+
+
+Rule = Callable[[Law], Averages]
+
+
+# For a gap a < 0 the third class matters around g₂ − g₁ = −a, so the corner of three classes
+# reaches further than one width.
+CORNER_BREAKS = np.array([0.0, 1.6, 3.4, 5.8, 8.8, 14.0])
+_UNSEEN = 1e-17  # a label as improbable as this leaves no trace in any average
+
+
+class Scales(NamedTuple):
+    """Standard deviation of the student's gap, width of the label's transition, lowest gap."""
+
+    sigma: float
+    width: float
+    low: float
+
+    @property
+    def high(self) -> float:
+        """The largest gap that the student's fields reach."""
+        return CUTOFF * self.sigma
+
+    def gap_breaks(self) -> Array:
+        """Break points of the student's gap: both scales, on both sides of the boundary."""
+        sets = [x * np.append(-GAUSS_BREAKS[:0:-1], GAUSS_BREAKS) for x in (self.width, self.sigma)]
+        return blend_breaks(sets, self.low, self.high)
+
+    def loser_breaks(self, *more: Array) -> Array:
+        """Break points of the gap between two losers, and of what else varies along it."""
+        sets = [self.width * CORNER_BREAKS, self.sigma * GAUSS_BREAKS, *more]
+        return blend_breaks(sets, 0.0, self.high)
+
+
+def field_scales(channel: Channel, law: Law, n_classes: int) -> Scales:
+    """The scales at a law. A label may be drawn far below the boundary: then nodes reach there."""
+    sigma = math.sqrt(2 * law.q)
+    width = math.sqrt(2) * channel.width(law.residual) / law.slope if law.slope > 0 else sigma
+    width = min(width, sigma)
+    edge = np.array([[-CUTOFF * width * law.slope]])
+    seen = float(channel.label_law(edge, law.residual, n_classes).z[0]) > _UNSEEN
+    return Scales(sigma, width, -CUTOFF * (sigma if seen else width))
 
 
 def average(

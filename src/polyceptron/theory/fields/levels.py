@@ -22,8 +22,8 @@ from scipy.special import log_ndtr, ndtr
 from polyceptron.model.channels import Channel
 from polyceptron.model.channels.base import UtilityLaw
 from polyceptron.model.law import Law
-from polyceptron.numerics.mills import mills_ratio
-from polyceptron.theory.fields.averages import Array
+from polyceptron.numerics import Array
+from polyceptron.numerics.special import mills_ratio
 
 _NEGLIGIBLE = 14.0  # e^−14 of the largest is left out
 _FARTHEST = 8.0  # no level of a thousand classes is beyond

@@ -6,9 +6,13 @@ from polyceptron.model.channels import Channel
 from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss
 from polyceptron.numerics.panels import panel_rule
-from polyceptron.theory.fields.averages import Averages, Rule
-from polyceptron.theory.fields.integrand import average, ordered_density
-from polyceptron.theory.fields.scales import field_scales
+from polyceptron.theory.fields.integrand import (
+    Averages,
+    Rule,
+    average,
+    field_scales,
+    ordered_density,
+)
 
 ORDERS = (6, 9, 12, 16, 22, 30)  # nodes a panel, by level
 N_LEVELS = len(ORDERS)

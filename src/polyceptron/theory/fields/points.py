@@ -21,12 +21,17 @@ from scipy.special import log_ndtr, ndtri
 from polyceptron.model.channels import Channel
 from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss
-from polyceptron.numerics.panels import CUTOFF, Array, panel_rule
-from polyceptron.numerics.qmc import N_REPLICATES, uniform_replicates
+from polyceptron.numerics import Array
+from polyceptron.numerics.estimate import N_REPLICATES, uniform_replicates
+from polyceptron.numerics.panels import CUTOFF, panel_rule
 from polyceptron.theory.fields import line
-from polyceptron.theory.fields.averages import Averages, Rule
-from polyceptron.theory.fields.integrand import average, ordered_density
-from polyceptron.theory.fields.scales import field_scales
+from polyceptron.theory.fields.integrand import (
+    Averages,
+    Rule,
+    average,
+    field_scales,
+    ordered_density,
+)
 
 LOG2_POINTS = (8, 10, 11, 12, 13, 14, 15, 16)  # per replicate, by level
 N_LEVELS = len(LOG2_POINTS)

@@ -12,19 +12,17 @@ from typing import Any
 
 import numpy as np
 from numpy.polynomial import chebyshev
-from numpy.typing import NDArray
 
 from polyceptron.model.channels.softmax import SoftmaxNoise
-from polyceptron.numerics.softmax_error import disagreement
-from polyceptron.numerics.softmax_tables import CLASSES
+from polyceptron.numerics import AnyArray
+from polyceptron.numerics.softmax_winning import CLASSES, disagreement
 from polyceptron.theory.fields.information import raced_moments
 
-Array = NDArray[Any]
 N_POINTS = 28  # of either variable
 _DIGITS = 13
 
 
-def direct(n_classes: int, t: float, phi: float) -> Array:
+def direct(n_classes: int, t: float, phi: float) -> AnyArray:
     """The three scaled functions (3,) at one point, by integration."""
     root_q, root_v = 1 / math.tan(phi), math.sqrt(1 - t * t)
     information, excess = raced_moments(SoftmaxNoise(1 / t), root_q**2, 1 - t * t, n_classes)

@@ -26,17 +26,21 @@ import numpy as np
 from polyceptron.model.channels import Channel
 from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss
-from polyceptron.theory.fields.averages import Array, Averages, Rule
+from polyceptron.numerics import Array
+from polyceptron.theory.fields.integrand import Averages, Rule
 from polyceptron.theory.fields.levels import Levels, utility_law, ways_to_win
-from polyceptron.theory.fields.sum_modes import Complex, ModeSeries, label_series, modes
 from polyceptron.theory.fields.sum_nodes import (
     SEARCHED,
+    Complex,
     Contest,
     Frame,
     Losers,
+    ModeSeries,
     Window,
     gauss,
+    label_series,
     loser_nodes,
+    modes,
 )
 
 

@@ -1,4 +1,6 @@
-"""What a row of weights leaves unknown at signal-to-noise ratio q̂, for any prior and any k.
+"""The entropy of one teacher row on class differences, where there are finitely many.
+
+What a row of weights leaves unknown at signal-to-noise ratio q̂, for any prior and any k.
 
 One row u = Pw in R^r is seen as γ = q̂u* + √q̂ ξ. With ⟨·⟩ the posterior,
 
@@ -24,24 +26,77 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.special import xlogy
 
+from polyceptron.errors import ComputationFailed
 from polyceptron.model import AnyTeacher
 from polyceptron.model.priors import Prior
-from polyceptron.theory.weights.field_law import FieldTable, scalar_posterior
-from polyceptron.theory.weights.finite_rows import finite_row_variance, support_of
-from polyceptron.theory.weights.gaps import gap_variance
-from polyceptron.theory.weights.lattice import lattice_size, lattice_variance
-from polyceptron.theory.weights.mixture_grid import point_variance
+from polyceptron.model.priors.base import reduced_support
+from polyceptron.numerics import Array
+from polyceptron.theory.weights.finite_rows import (
+    finite_row_variance,
+    point_variance,
+    sampled_row_variance,
+    support_of,
+)
 from polyceptron.theory.weights.row_lattice import (
     digits_of,
     lattice_is_quick,
     row_lattice_variance,
 )
-from polyceptron.theory.weights.sampled_rows import sampled_row_variance
+from polyceptron.theory.weights.shift import (
+    FieldTable,
+    gap_variance,
+    lattice_size,
+    lattice_variance,
+    scalar_posterior,
+)
 from polyceptron.theory.weights.sign_table import is_sign, sign_table
 
-Array = NDArray[np.float64]
+_MOST_ROWS = 10_000
+
+
+@lru_cache(maxsize=64)
+def row_entropy(teacher: AnyTeacher) -> float:
+    """H(u): the entropy of one reduced teacher row; infinite for a continuous prior.
+
+    Φ tends to −H at perfect learning. u forgets the common part of w, which is recovered from u
+    unless the row can be shifted inside the support, so configurations merge only there.
+    """
+    prior, k = teacher.prior, teacher.n_classes
+    if prior.support is None or not teacher.common_shift:
+        return prior.entropy
+    if len(prior.support[0]) ** k <= _MOST_ROWS:
+        log_p = reduced_support(prior, k)[1]
+        return float(-(np.exp(log_p) * log_p).sum())
+    return _large_entropy(prior, k)
+
+
+def _large_entropy(prior: Prior, k: int) -> float:
+    """k H(w) less what merging loses: rows w and w + c·1 share one u.
+
+    Rows merge along chains of equal shape; for many classes this is a tiny correction, computed
+    over the shapes that shift inside the support: those whose values all stay in it.
+    """
+    assert prior.support is not None
+    values, p = prior.support
+    total = k * prior.entropy
+    if len(values) == 2:  # only constant rows merge: all-a with all-b
+        a, b = k * math.log(p[0]), k * math.log(p[1])
+        both = np.logaddexp(a, b)
+        return total - float(xlogy(np.exp(both), np.exp(both)) - np.exp(a) * a - np.exp(b) * b)
+    shifts = {round(float(b - a), 9) for a in values for b in values if b > a}
+    bound = sum(
+        float(p[np.isin(np.round(values + c, 9), np.round(values, 9))].sum()) ** k for c in shifts
+    )
+    if bound * k * math.log(1 / p.min()) > 1e-9:
+        raise ComputationFailed(
+            f"the entropy of a row of {k} classes with {len(values)} equally spaced values is not "
+            "implemented at this size; use fewer classes or values"
+        )
+    return total
+
+
 _LARGEST_LATTICE = {2: 700, 3: 230}  # points on each side of 0: a tenth of a second
 # Nodes of a panel of the gaps, step along the shift; and the relative error that they leave.
 _GAP_RULE = {2: (24, 0.06), 3: (14, 0.14)}

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.model.priors import Prior
+from polyceptron.numerics import Array
 from polyceptron.theory.weights.finite_rows import location_posterior, support_of
 
-Array = NDArray[np.float64]
 _DIGITS = ((2.0, 20.0), (5.5, 14.0), (math.inf, 9.0))  # by √q̂ times the gap of two values
 _MOST_PLACES = 200
 _AT_ONCE = 20_000  # rows that are grown together

@@ -1,4 +1,14 @@
-"""The unknown common shift by nodes that follow the classes: any k, any signal-to-noise ratio.
+"""One class seen through noise, for any prior: y = √q̂ w + ξ.
+
+The prior's tilted law gives the density, and mean and variance of w given y,
+
+    ln f(y) = ln g(√q̂ y, q̂) − y²/2 − ln √2π,     μ(y), var(y)  at b = √q̂ y, Λ = q̂,
+
+which is all that the sums over an unknown common shift need (`lattice`, `shift`). The mean is kept
+less that of a Gaussian weight, μ̃ = μ − √q̂ y/(1 + q̂): a part linear in y cancels in differences of
+classes, and would hide the rest when q̂ is large.
+
+The unknown common shift by nodes that follow the classes: any k, any signal-to-noise ratio.
 
 As in `lattice`, with E_c the posterior average over the shift c,
 
@@ -7,19 +17,115 @@ As in `lattice`, with E_c the posterior average over the shift c,
 The weight ∏_h f(y_h − c) has features of width 1 where c is close to one of the y_h (a prior's
 spike or kink at 0) and varies over √q̂ elsewhere. So the integral is split by a smooth partition of
 unity into one part around each class, c = y_i + λ sinh t on equal steps of t.
+
+Two and three classes of a continuous prior at large q̂: panels along the gaps of the fields.
+
+In sorted order the fields are 0, g₁ (and g₁ + g₂), with k! orderings alike. What changes over a
+width of 1 does so where gaps are small, the rest over √q̂: g = λ sinh t on panels of t. The common
+shift is integrated as in `shift`; with three classes by tables, since the fields' differences are
+g₁, g₂ and their sum.
+
+Two and three classes of any prior on a lattice: the common shift as a matrix product.
+
+Not seeing the common part of a row is seeing y_h = √q̂ w_h + ξ_h + c with an unknown shift c. Given
+c the classes are independent, so with E_c the posterior average over c, of weight ∏_h f(y_h − c),
+
+    v = ½ E Var(w₁ − w₂ | y) = ½ E { E_c[var₁ + var₂] + Var_c[μ̃₁ − μ̃₂] },
+
+two terms that are not negative. On a uniform lattice f, fμ̃ and f(μ̃² + var) are tabulated once, and
+the sums over c for all differences of y at once are products A diag(f) Aᵀ with A_{yc} = f(y − c).
+Everything is entire in y and c: the trapezoidal rule converges faster than any power.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from itertools import permutations
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
-from polyceptron.theory.weights.field_law import FieldTable
+from polyceptron.model.priors import Prior
+from polyceptron.numerics import Array
 
-Array = NDArray[np.float64]
+_NOISE = 8.5  # |ξ| is larger with probability 1e-17
+_STEP = 0.005  # of the tables in t: cubic pieces are then good to 1e-9
+_LOG_ROOT = 0.5 * math.log(2 * math.pi)
+
+
+class ScalarPosterior(NamedTuple):
+    """ln f, μ̃ and var, all of the shape of y."""
+
+    log_f: Array
+    mean: Array
+    variance: Array
+
+
+def scalar_posterior(prior: Prior, q_hat: float, y: NDArray[Any]) -> ScalarPosterior:
+    """ln f(y), μ̃(y) and var(y) from the prior itself."""
+    s = math.sqrt(q_hat)
+    tilted = prior.tilted(s * y, q_hat)
+    log_f = tilted.log_g - 0.5 * y**2 - _LOG_ROOT
+    return ScalarPosterior(log_f, tilted.mean - s / (1 + q_hat) * y, tilted.variance)
+
+
+def reach(prior: Prior, q_hat: float) -> float:
+    """|y| beyond which f is never met."""
+    return math.sqrt(q_hat) * prior.extent + _NOISE
+
+
+class FieldTable:
+    """ln f, μ̃ and var as cubic pieces in t = asinh y, for many evaluations at one q̂.
+
+    Structure of a prior at w = 0 (a spike, a kink) has width 1 in y, everything else varies over
+    √q̂: equal steps in t serve both, however large q̂.
+    """
+
+    def __init__(self, prior: Prior, q_hat: float) -> None:
+        self.reach = reach(prior, q_hat)
+        end = math.asinh(3 * self.reach)
+        n = math.ceil(end / _STEP)
+        self.t = np.arange(-n, n + 1) * _STEP
+        self.y = np.sinh(self.t)
+        values = np.stack(scalar_posterior(prior, q_hat, self.y), -1)
+        self.values = values
+        from scipy.interpolate import CubicSpline
+
+        # (4, pieces, 3) → rows of the coefficients of one piece.
+        c = CubicSpline(self.t, values).c
+        self.pieces = np.ascontiguousarray(np.moveaxis(c, 0, 1))
+
+    def __call__(self, y: Array) -> tuple[Array, Array, Array]:
+        """ln f, μ̃ and var at y of any shape within three times the reach."""
+        x = (np.arcsinh(y) - self.t[0]) / _STEP
+        index = np.clip(x.astype(np.int64), 0, len(self.pieces) - 1)
+        x -= index
+        x *= _STEP
+        c = self.pieces[index]
+        x = x[..., None]
+        value = ((c[..., 0, :] * x + c[..., 1, :]) * x + c[..., 2, :]) * x + c[..., 3, :]
+        return value[..., 0], value[..., 1], value[..., 2]
+
+    def quantile(self, uniform: Any) -> Array:
+        """y at the given shares of its own law: random numbers stay fixed while q̂ moves."""
+        from scipy.interpolate import CubicSpline, PchipInterpolator
+
+        mass = np.exp(self.values[:, 0]) * np.cosh(self.t)  # density of t
+        below = CubicSpline(self.t, mass).antiderivative()(self.t)
+        total = below[-1]
+        middle = int(np.searchsorted(below, 0.5 * total))
+        low = below[:middle] / total
+        above = CubicSpline(self.t, mass[::-1]).antiderivative()(self.t)[::-1][middle:] / total
+        seen_low, seen_high = low > 1e-15, above > 1e-15
+        # In normal quantiles both tails are smooth and keep their digits.
+        z = np.concatenate([ndtri(low[seen_low]), -ndtri(above[seen_high])])
+        t = np.concatenate([self.t[:middle][seen_low], self.t[middle:][seen_high]])
+        found: Array = np.sinh(PchipInterpolator(z, t)(np.clip(ndtri(uniform), z[0], z[-1])))
+        return found
+
+
 SCALE = 1.5  # λ: about the width of a class's own feature
 _MANY = 12  # classes above which only the true shift gets nodes
 _CHUNK = 400_000  # table look-ups at once
@@ -75,3 +181,105 @@ def shift_moments(table: FieldTable, y: Array, step: float, offset: float = 0.0)
         variance[part] = (w * spread).sum(-1)
         log_density[part] = np.log(total) + top[:, 0]
     return ShiftMoments(log_density, variance)
+
+
+Parts = tuple[Array, Array, Array]
+_PANEL = 1.5
+
+
+def gap_variance(table: FieldTable, n_classes: int, order: int, step: float) -> tuple[float, float]:
+    """v, and the total probability less 1, which shows the rule's error; k = 2 or 3.
+
+    `order` is the number of nodes of a panel of the gaps, `step` that of t along the shift.
+    """
+    g, weight = _gaps(table, order)
+    if n_classes == 2:
+        found = shift_moments(table, np.stack([np.zeros_like(g), g], -1), step)
+        chance = 2 * weight * np.exp(found.log_density)
+        return float(chance @ found.variance), float(chance.sum()) - 1
+    z, z_weight = shift_nodes(table, step)
+    own = table(-z)
+    up, down = table(g[:, None] - z), table(-g[:, None] - z)
+    variance, mass = 0.0, -1.0
+    for n in range(g.size):
+        seen = g[n] + g < 2 * table.reach
+        sums = g[n] + g[seen, None]
+        far_up, far_down = table(sums - z), table(-sums - z)
+        g1, g2 = g[n], g[seen, None]
+        # Around each class in turn: (ln f, μ̃, var) of the three, and how far each is.
+        around = (
+            (own, tuple(a[n] for a in up), far_up, (-z, g1 - z, sums - z)),
+            (tuple(a[n] for a in down), own, tuple(a[seen] for a in up), (-g1 - z, -z, g2 - z)),
+            (far_down, tuple(a[seen] for a in down), own, (-sums - z, -g2 - z, -z)),
+        )
+        P, first, second = 0.0, [0.0, 0.0, 0.0], 0.0
+        for i, (*parts, away) in enumerate(around):
+            near = [closeness(x) for x in away]
+            w = np.exp(parts[0][0] + parts[1][0] + parts[2][0]) * (near[i] / sum(near) * z_weight)
+            a, b, c = (part[1] for part in parts)
+            spread = (2 * (a * a + b * b + c * c) - 2 * (a * b + b * c + a * c)) / 3
+            P = P + w.sum(-1)
+            first = [
+                total + (w * mean).sum(-1) for total, mean in zip(first, (a, b, c), strict=True)
+            ]
+            inner = sum(part[2] for part in parts)
+            second = second + (w * (2 / 3 * inner + spread)).sum(-1)
+        squared = sum((x - y) ** 2 for x, y in permutations(first, 2)) / 6  # ‖P first‖²
+        node = 6 * weight[n] * weight[seen]
+        variance += float(node @ np.maximum(second - squared / np.maximum(P, 1e-290), 0.0))
+        mass += float(node @ P)
+    return variance / 2, mass
+
+
+def _gaps(table: FieldTable, order: int) -> tuple[Array, Array]:
+    """Gaps λ sinh t on Gauss–Legendre panels of t, and their weights."""
+    end = math.asinh(2 * table.reach / SCALE)
+    edges = np.linspace(0.0, end, math.ceil(end / _PANEL) + 1)
+    nodes, weights = np.polynomial.legendre.leggauss(order)
+    half = 0.5 * np.diff(edges)[:, None]
+    t = (edges[:-1, None] + half * (nodes + 1)).ravel()
+    return SCALE * np.sinh(t), SCALE * np.cosh(t) * (half * weights).ravel()
+
+
+def lattice_step(prior: Prior, q_hat: float) -> float:
+    """0.35, less where a finite prior's posterior switches fast between values.
+
+    Half-way between values δ apart the switch has poles at iπ/(√q̂ δ), and the rule's error is
+    exp(−2π²/(√q̂ δ step)): 1e-14 at √q̂ δ step = 0.6.
+    """
+    step = 0.35
+    if prior.support is not None:
+        step = min(step, 0.6 / (math.sqrt(q_hat) * float(np.diff(prior.support[0]).max()) + 1e-300))
+    return step
+
+
+def lattice_size(prior: Prior, q_hat: float) -> int:
+    """Lattice points on each side of 0."""
+    return math.ceil(reach(prior, q_hat) / lattice_step(prior, q_hat))
+
+
+def lattice_variance(prior: Prior, n_classes: int, q_hat: float) -> float:
+    """v at q̂ for k = 2 or 3 and any prior."""
+    step, n = lattice_step(prior, q_hat), lattice_size(prior, q_hat)
+    lattice = np.arange(-n, n + 1)
+    y = lattice * step
+    log_f, mean, variance = scalar_posterior(prior, q_hat, y)
+    f = np.exp(log_f) * step
+    first_f, second_f = f * mean, f * (mean**2 + variance)
+    if n_classes == 2:
+        P, cross, square = (np.correlate(t, f, "full") for t in (f, first_f, second_f))
+        first = cross - cross[::-1]
+        second = square + square[::-1] - 2 * np.correlate(first_f, first_f, "full")
+    else:
+        # Row d, column c: the table at y = d − c; outside the lattice f is nothing.
+        index = np.arange(-2 * n, 2 * n + 1)[:, None] - lattice
+        inside = np.abs(index) <= n
+        index = np.where(inside, index + n, 0)
+        F, G, H = (np.where(inside, t[index], 0.0) for t in (f, first_f, second_f))
+        here = f[::-1]  # the last class, at y = 0 − c
+        right = (F * here).T
+        P, cross, square = F @ right, G @ right, H @ right
+        first = cross - cross.T
+        second = square + square.T - 2 * (G @ (G * here).T)
+    share = first**2 / np.maximum(P, 1e-290)
+    return 0.5 * float(np.maximum(second - share, 0.0).sum())

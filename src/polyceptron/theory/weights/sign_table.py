@@ -24,14 +24,13 @@ from importlib.resources import files
 
 import numpy as np
 from numpy.polynomial import chebyshev
-from numpy.typing import NDArray
 
 from polyceptron.model.priors import Prior, as_prior
+from polyceptron.numerics import Array
 from polyceptron.numerics.chebyshev import coefficients, points
 from polyceptron.theory.weights.finite_rows import finite_row_variance
 from polyceptron.theory.weights.row_lattice import row_lattice_variance
 
-Array = NDArray[np.float64]
 PANELS = ((0.0, 1.25, 13), (1.25, 2.6, 11), (2.6, 5.2, 11))  # of s: both ends, points
 EDGES = (0.0, 1.25, 2.6, 5.2)
 _MISFIT = 3e-4  # of F, what the fit in k leaves at an exact value

@@ -1,0 +1,277 @@
+"""How much to damp: more when steps turn back on themselves and grow, or have stopped shrinking.
+
+Leaving a plateau also grows the steps, but in one direction, and is let go.
+
+A fixed-point iteration x ← x + (1 − δ)(T(x) − x) that chooses its own damping δ.
+
+Convergence is judged on T(x) − x, the step that was proposed, not on the damped step that was
+taken: damping slows an iteration down, it does not make it look converged. δ starts at 0, as state
+evolution assumes, and rises when `damping` finds evidence that it must; then the iteration resumes
+from the best point so far.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from polyceptron.algorithms.watching import SILENT, Watch
+from polyceptron.numerics import Array
+from polyceptron.rows import Status
+
+_DAMPING = (0.0, 0.3, 0.5, 0.7, 0.85, 0.93, 0.97)
+_GROWTH = 3.0  # near a transition steps double on their way out of a plateau, unaided
+_PATIENCE = 3  # grown steps in a row before the damping rises
+_WINDOW = 30  # steps over which to see whether they still shrink
+
+
+@dataclass
+class Damper:
+    """The damping, and the evidence for raising it."""
+
+    level: int = 0
+    strikes: int = 0
+    least: float = math.inf
+    direction: Array | None = None
+    sizes: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    turns: deque[bool] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+
+    def copy(self) -> Damper:
+        """One that can change without this one."""
+        return replace(self, sizes=self.sizes.copy(), turns=self.turns.copy())
+
+    @property
+    def value(self) -> float:
+        """δ."""
+        return _DAMPING[self.level]
+
+    def judge(self, size: float, step: Array) -> bool:
+        """Whether to damp more, having seen a proposed step (r, d) of this size."""
+        turning = self.direction is not None and self._slope(step, self.direction) < 0.9
+        growing = turning and size > max(_GROWTH * self.least, 0.98 * self.sizes[-1])
+        self.direction = step
+        self.sizes.append(size)
+        self.turns.append(turning)
+        self.least = min(self.least, size)
+        self.strikes = self.strikes + 1 if growing else 0
+        if self.strikes < _PATIENCE and not self._stagnates():
+            return False
+        self.raise_level()
+        return True
+
+    def _stagnates(self) -> bool:
+        sizes, half = list(self.sizes), _WINDOW // 2
+        return (
+            len(sizes) == _WINDOW
+            and min(sizes[half:]) > 0.9 * min(sizes[:half])
+            and sum(self.turns) > 0.8 * _WINDOW
+        )
+
+    def _slope(self, step: Array, last: Array) -> float:
+        """The map's own factor along the last step: above 1 it runs away, which no damping stops.
+
+        Damping turns a factor λ of the map into δ + (1 − δ)λ from one proposed step to the next.
+        """
+        square = inner(last, last)
+        seen = inner(step, last) / square if square > 0 else 1.0
+        return (seen - self.value) / (1 - self.value)
+
+    def raise_level(self) -> None:
+        """More damping, judged afresh."""
+        self.level = min(self.level + 1, len(_DAMPING) - 1)
+        self.strikes, self.least, self.direction = 0, math.inf, None
+        self.sizes.clear()
+        self.turns.clear()
+
+
+def inner(a: Array, b: Array) -> float:
+    """Σ ab: for arrays this small, waking the threads of a BLAS product costs more than adding."""
+    return float((a * b).sum())
+
+
+_MAX_RETREATS = 5  # returns to the best point at the highest damping before giving up
+
+
+@dataclass(frozen=True)
+class Iterate:
+    """What an iteration hands to the next.
+
+    weights U (r, d), their variance V (a number, or an array (c, d)), scores F (r, n).
+    """
+
+    weights: Array
+    variance: Any
+    scores: Array
+
+    def towards(self, new: Iterate, share: float) -> Iterate:
+        """(1 − share)·self + share·new, component by component."""
+        return Iterate(
+            self.weights + share * (new.weights - self.weights),
+            self.variance + share * (new.variance - self.variance),
+            self.scores + share * (new.scores - self.scores),
+        )
+
+    @property
+    def spread(self) -> float:
+        """The variance per direction: arrays list the directions' variances first."""
+        if np.ndim(self.variance) == 0:
+            return float(self.variance)
+        return float(np.mean(self.variance[: len(self.weights)]))
+
+    def is_finite(self) -> bool:
+        """Whether every number is."""
+        parts = (self.weights, self.variance, self.scores)
+        return all(bool(np.isfinite(part).all()) for part in parts)
+
+
+Step = Callable[[Iterate], Iterate]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Where an iteration ended: its last point, how many steps it took, and its residual."""
+
+    last: Iterate
+    n_iter: int
+    status: Status
+    residual: float
+    damping: float
+
+
+class Change(NamedTuple):
+    """The size of a proposed step per entry, and the scale of the weights it changes."""
+
+    size: float
+    scale: float
+
+    @property
+    def relative(self) -> float:
+        """What convergence is judged on."""
+        return self.size / self.scale if self.scale > 0 else self.size
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where an iteration is after t steps: its point, the best one and the step that led there."""
+
+    here: Iterate
+    best: Iterate
+    least: Change
+    damper: Damper
+    used: float = 0.0
+    t: int = 0
+    retreats: int = 0
+
+    @classmethod
+    def begin(cls, start: Iterate) -> Run:
+        """Before the first step."""
+        return cls(start, start, Change(math.inf, 1.0), Damper())
+
+
+class Keeping(Protocol):
+    """Where a run is kept."""
+
+    def load(self) -> Run | None:
+        """The run that is there."""
+        ...
+
+    def save(self, run: Run, *, now: bool = False) -> None:
+        """Keep the run, if it is time or now."""
+        ...
+
+
+def iterate(
+    step: Step,
+    start: Iterate,
+    *,
+    tol: float,
+    max_iter: int,
+    observe: Callable[[int, Iterate, float, float], None],
+    watch: Watch = SILENT,
+    keeper: Keeping | None = None,
+) -> Ending:
+    """Apply `step` until it moves the point by less than `tol`, relatively; else the best point.
+
+    `observe(t, point, residual, damping)` sees the point after t steps and the residual of the step
+    that led there (infinite for the start, t = 0). The run comes from the keeper, if it has one,
+    and goes there. KeyboardInterrupt ends it with the best point so far.
+    """
+    found = keeper.load() if keeper is not None else None
+    run = Run.begin(start) if found is None else found
+    if found is None:
+        observe(0, start, math.inf, 0.0)
+    status = Status.NOT_CONVERGED
+    try:
+        while run.t < max_iter:
+            after, change, last = _advance(run, step, observe, tol)
+            if change is None:
+                run = after
+                break
+            if last is not None:
+                if keeper is not None:  # the same last step can be made again from there
+                    keeper.save(run, now=True)
+                watch.step(run.t + 1, max_iter, change.relative, tol)
+                return Ending(last, run.t + 1, Status.OK, change.relative, run.used)
+            run = after
+            if keeper is not None:
+                keeper.save(run)
+            watch.step(run.t, max_iter, change.relative, tol)
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    if keeper is not None:
+        keeper.save(run, now=True)
+    return Ending(run.best, run.t, status, run.least.relative, run.used)
+
+
+def _advance(
+    run: Run, step: Step, observe: Callable[[int, Iterate, float, float], None], tol: float
+) -> tuple[Run, Change | None, Iterate | None]:
+    """One step: the run after it, how it changed (None: give up), and the end if it is reached.
+
+    The run given stays as it is, so that an interrupted step has not happened.
+    """
+    here, damper, t = run.here, run.damper.copy(), run.t + 1
+    new = step(here)
+    change = _change(here, new)
+    if not new.is_finite() or not math.isfinite(change.size):
+        if run.retreats == _MAX_RETREATS:
+            return replace(run, t=t), None, None
+        damper.raise_level()
+        observe(t, run.best, run.least.relative, damper.value)
+        after = replace(
+            run, here=run.best, damper=damper, used=damper.value, t=t, retreats=run.retreats + 1
+        )
+        return after, run.least, None
+    best, least, used = run.best, run.least, run.used
+    if change.size < least.size or t == 1:
+        best, least = new, change
+    if change.relative < tol:
+        observe(t, new, change.relative, damper.value)
+        return run, change, new
+    if damper.judge(change.size, new.weights - here.weights):
+        used, here, change = damper.value, best, least
+    else:
+        here = new if damper.value == 0 else here.towards(new, 1 - damper.value)
+    observe(t, here, change.relative, damper.value)
+    after = replace(run, here=here, best=best, least=least, damper=damper, used=used, t=t)
+    return after, change, None
+
+
+def _change(old: Iterate, new: Iterate) -> Change:
+    """The larger change of the weights and of the fields' correction V f.
+
+    The map depends on the scores through V f alone, so that is the scale on which they matter.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        weights, scores = new.weights - old.weights, new.scores - old.scores
+        change = max(_rms(weights), _rms(scores) * new.spread)
+        return Change(change, _rms(new.weights))
+
+
+def _rms(x: Array) -> float:
+    return math.sqrt(inner(x, x) / x.size)

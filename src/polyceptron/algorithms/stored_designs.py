@@ -1,0 +1,462 @@
+"""Numpy arrays as designs: X is neither copied nor scaled.
+
+One exception: where eight digits are not needed, a copy of doubles in single precision, of half
+their size, halves the time of a product. It is made of X up to `COPY_BYTES`, and makes fits 1.2 to
+2.1 times as fast (n = 1000 to 10,000, d = 200 to 3000, λ = 1 to 1e-4).
+
+Sparse matrices of scipy as designs: a product costs their non-zero entries.
+
+What needs rows as they are reads them dense in blocks of a few megabytes. Centring would fill X, so
+it is never done: see `mapped_design`.
+
+Memory maps as designs: rows are read from the file, block by block, into one small buffer.
+
+Pages of a map that were looked at count as this process's memory until the system wants them back,
+and a file that is cut short under a map ends the program. Reading does neither: a block that is
+not there is a sentence. Both products of an iteration are made while the block is at hand.
+
+Features that are scaled, and samples that are weighted, without a copy of X.
+
+    A = (X − 1mᵀ) diag(1/s),  a constant column behind it if asked:   A uᵀ = X(u/s)ᵀ − m·(u/s)
+
+is a design of its own over any other: a sparse matrix stays sparse and an array is not copied
+(`ScaledDesign`), a file stays on disk and a Dask array on its cluster (`BlockwiseDesign`), where
+each block is scaled as it is read; that loses no digits where m is large against s.
+
+Which design holds the X that was given: one for each kind of data, imported when needed.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.algorithms import block_products as products
+from polyceptron.algorithms.block_products import BLOCK_BYTES, usable
+from polyceptron.algorithms.design import (
+    COPY_BYTES,
+    ColumnMoments,
+    Design,
+    too_large,
+    weights_or_ones,
+)
+from polyceptron.errors import InvalidInput
+from polyceptron.model.checks import as_numbers
+from polyceptron.numerics import AnyArray, Array
+
+
+class ArrayDesign(Design):
+    """An array (n, d) of single or double precision, in memory."""
+
+    def __init__(self, X: AnyArray) -> None:
+        super().__init__(X.shape, X.dtype)  # type: ignore[arg-type]  # two axes, checked there
+        self._X = X
+
+    @classmethod
+    def of(cls, X: Any) -> ArrayDesign:
+        """From whatever numpy can read as numbers; only other types than its own are converted."""
+        array = as_numbers(X, "X")
+        if array.dtype not in (np.float32, np.float64):
+            array = array.astype(np.float64)
+        return cls(array)
+
+    def read_rows(self, rows: Any) -> AnyArray:
+        return np.asarray(self._X[rows])
+
+    @cached_property
+    def _single(self) -> AnyArray:
+        return self._X.astype(np.float32)
+
+    @property
+    def single_is_quicker(self) -> bool:
+        """Whether the entries can be squared in single precision, and X be copied to it."""
+        small = self.dtype == np.float32 or self._X.nbytes <= COPY_BYTES
+        return small and self._single_is_safe
+
+    def times_columns(self, small: AnyArray) -> AnyArray:
+        return products.fields_of(self._in(small.dtype), small)
+
+    def times_rows(self, small: AnyArray) -> AnyArray:
+        return products.back_of(self._in(small.dtype), small)
+
+    def gram(self) -> Array:
+        if self.dtype != np.float64 or self.watch.checkpoint is not None:
+            return super().gram()
+        self.count(np.float64)
+        X = self._X
+        result: Array = X.T @ X if len(X) >= self.dimension else X @ X.T
+        result *= self.scale**2
+        return result
+
+    def _in(self, dtype: Any) -> AnyArray:
+        """X in single precision if asked; doubles of a single-precision X are made part by part."""
+        return self._single if dtype == np.float32 and self.dtype != np.float32 else self._X
+
+
+class SparseDesign(Design):
+    """A matrix in compressed rows; other formats are converted once."""
+
+    def __init__(self, X: Any) -> None:
+        if X.dtype.kind not in "biuf":
+            raise InvalidInput(f"X must hold real numbers, got {X.dtype} entries")
+        rows = X.tocsr()
+        if rows.dtype not in (np.float32, np.float64):
+            rows = rows.astype(np.float64)
+        if not rows.has_canonical_format:
+            rows = rows.copy()
+            rows.sum_duplicates()
+        super().__init__(rows.shape, rows.dtype)
+        self._X = rows
+
+    def read_rows(self, rows: Any) -> AnyArray:
+        return np.asarray(self._X[rows].toarray())
+
+    def times_columns(self, small: AnyArray) -> AnyArray:
+        return np.asarray((self._X @ small.T).T.astype(small.dtype, copy=False))
+
+    def times_rows(self, small: AnyArray) -> AnyArray:
+        return np.asarray((self._X.T @ small.T).T.astype(small.dtype, copy=False))
+
+    @cached_property
+    def _squares(self) -> Any:
+        return self._X.multiply(self._X).tocsr()
+
+    def fields_squared(self, C: Array) -> Array:
+        return np.asarray((self._squares @ (C / self.dimension).T).T, dtype=np.float64)
+
+    def back_squared(self, H: Array) -> Array:
+        return np.asarray((self._squares.T @ (H / self.dimension).T).T, dtype=np.float64)
+
+    @cached_property
+    def row_norms(self) -> Array:  # type: ignore[override]
+        """‖x_μ‖/√d, (n,)."""
+        squares = np.asarray(self._squares.sum(1, dtype=np.float64)).ravel()
+        result: Array = np.sqrt(squares) * self.scale
+        return result
+
+    def column_moments(self, weights: Array | None = None) -> ColumnMoments:
+        w = weights_or_ones(weights, self.n_samples)
+        X = self._X
+        total, row = w.sum(), np.repeat(np.arange(self.n_samples), np.diff(X.indptr))
+        largest = np.asarray(abs(X).max(0).todense(), dtype=float).ravel()
+        unit = np.maximum(largest, np.finfo(float).tiny)
+        part, share = X.data / unit[X.indices], w[row]
+        mean = np.bincount(X.indices, share * part, self.dimension) / total
+        filled = np.bincount(X.indices, share, self.dimension)
+        off = np.bincount(X.indices, share * (part - mean[X.indices]) ** 2, self.dimension)
+        square = off + np.maximum(total - filled, 0.0) * mean**2
+        return ColumnMoments(mean * unit, np.sqrt(square / total) * unit, largest)
+
+    def check_entries(self) -> None:
+        """As for any design; only the entries that are stored are looked at."""
+        bad = ~usable(self._X.data)
+        if bad.any():
+            row = int(np.searchsorted(self._X.indptr, int(bad.argmax()), side="right")) - 1
+            raise too_large(row)
+
+
+def open_map(X: Any) -> Design:
+    """The design of a memory map (n, d), or a sentence."""
+    if X.ndim == 2 and X.dtype not in (np.float32, np.float64):
+        raise InvalidInput(
+            f"X is a memory map of {X.dtype} entries, rows 0 to {len(X) - 1}: in double precision "
+            "it would be a copy in memory; save it as float32 or float64"
+        )
+    if X.ndim == 2 and X.size and not _rows_are_contiguous(X):
+        raise InvalidInput(
+            f"X is a memory map stored by columns (rows 0 to {len(X) - 1} are scattered over all "
+            "of the file): save it by rows, as numpy.ascontiguousarray makes it"
+        )
+    return FileDesign(X)
+
+
+def _rows_are_contiguous(X: AnyArray) -> bool:
+    return (X.strides[1] == X.itemsize and X.strides[0] >= 0) or X.shape[1] == 1
+
+
+class FileDesign(Design):
+    """The rows of a memory map, read from its file; from the map itself where that has none."""
+
+    reading_is_dear = True
+
+    def __init__(self, X: Any) -> None:
+        super().__init__(X.shape, X.dtype)
+        self._X, self._name = X, str(getattr(X, "filename", None) or "")
+        self._file: int | None = None
+        self._row_bytes = self.dimension * self.dtype.itemsize
+        if X.strides == (self._row_bytes, X.itemsize) and X.mode in ("r", "r+", "w+"):
+            self._open()
+
+    def __del__(self) -> None:
+        if getattr(self, "_file", None) is not None:
+            os.close(self._file)  # type: ignore[arg-type]
+
+    def _open(self) -> None:
+        """Find the map's file, unless it has none or another file has taken its name."""
+        self._first = _position(self._X)
+        try:
+            self._file = os.open(self._name, os.O_RDONLY)
+            size = os.fstat(self._file).st_size
+        except OSError:
+            return
+        held = (size - self._first) // self._row_bytes
+        if held < self.n_samples:
+            raise self._missing(max(held, 0), self.n_samples, "the file is cut short")
+        if self._read(0, 1, None).tobytes() != self._X[:1].tobytes():
+            os.close(self._file)
+            self._file = None
+
+    def read_rows(self, rows: Any) -> AnyArray:
+        if isinstance(rows, slice):
+            first, last, step = rows.indices(self.n_samples)
+            if step == 1 and self._file is not None:
+                return self._read(first, max(first, last), None)
+        picked = np.arange(self.n_samples)[rows]
+        if self._file is None:
+            return np.array(self._X[picked])
+        out = np.empty((len(picked), self.dimension), self.dtype)
+        for i, row in enumerate(picked):
+            self._read(int(row), int(row) + 1, out[i : i + 1])
+        return out
+
+    def blocks(
+        self, n_bytes: int = BLOCK_BYTES, first: int = 0
+    ) -> Iterator[tuple[slice, AnyArray]]:
+        if self._file is None:
+            yield from super().blocks(n_bytes, first)
+            return
+        n, d = self.shape
+        step = min(n, max(16, n_bytes // max(1, d * self.dtype.itemsize)))
+        buffer = np.empty((step, d), self.dtype)
+        for begin in range(first, n, step):
+            end = min(begin + step, n)
+            yield slice(begin, end), self._read(begin, end, buffer[: end - begin])
+
+    def _read(self, first: int, last: int, into: AnyArray | None) -> AnyArray:
+        """Rows first to last − 1, read into an array (last − first, d)."""
+        if into is None:
+            into = np.empty((last - first, self.dimension), self.dtype)
+        view, done = memoryview(into.reshape(-1)).cast("B"), 0  # type: ignore[arg-type]
+        start = self._first + first * self._row_bytes
+        while done < len(view):
+            try:
+                got = os.preadv(self._file, [view[done:]], start + done)  # type: ignore[arg-type]
+            except OSError as error:
+                raise self._missing(first, last, error.strerror or str(error)) from None
+            if got == 0:
+                raise self._missing(first, last, "the file is cut short")
+            done += got
+        return into
+
+    def _missing(self, first: int, last: int, why: str) -> InvalidInput:
+        return InvalidInput(
+            f"rows {first} to {last - 1} of X cannot be read from {self._name!r}: {why}"
+        )
+
+
+def _position(X: Any) -> int:
+    """Where in its file a map, or a slice of its rows, begins."""
+    base = np.frombuffer(X._mmap, np.uint8).ctypes.data
+    return int(X.offset) // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY + (
+        int(X.__array_interface__["data"][0]) - base
+    )
+
+
+Map = Callable[[AnyArray], AnyArray]  # of rows (b, d) to rows (b, d')
+_NEAR = 30.0  # times s: no more than a digit and a half of m is lost in the products
+
+
+@dataclass(frozen=True)
+class ScaleRows:
+    """(x − shift)/scale of the features that are `kept` (d,), and a column that is `constant`."""
+
+    shift: Array
+    scale: Array
+    kept: NDArray[np.bool_]
+    constant: float | None = None
+
+    @property
+    def dimension(self) -> int:
+        """The number of columns it makes."""
+        return int(self.kept.sum()) + (self.constant is not None)
+
+    def __call__(self, block: AnyArray) -> AnyArray:
+        kept = slice(None) if self.kept.all() else self.kept
+        out = np.empty((len(block), self.dimension))
+        part = out if self.constant is None else out[:, :-1]
+        np.subtract(block[:, kept], self.shift[kept], out=part)
+        part /= self.scale[kept]
+        if self.constant is not None:
+            out[:, -1] = self.constant
+        return out
+
+
+@dataclass(frozen=True)
+class _Then:
+    """work(map(block), ...), to be done where the block is."""
+
+    map: Map
+    work: Callable[..., Any]
+
+    def __call__(self, block: AnyArray, *more: Any) -> Any:
+        return self.work(self.map(block), *more)
+
+
+@dataclass(frozen=True)
+class _Weighted:
+    """work(block times the factors that come behind what is shared, ...), where the block is."""
+
+    work: Callable[..., Any]
+    shared: int
+
+    def __call__(self, block: AnyArray, *more: Any) -> Any:
+        given, (factors, *own) = more[: self.shared], more[self.shared :]
+        return self.work(block * factors[:, None], *given, *own)
+
+
+class BlockwiseDesign(Design):
+    """The rows of `base` under a map (b, d) to (b, dimension), made block by block."""
+
+    reading_is_dear = True
+
+    def __init__(self, base: Design, map: Map, dimension: int) -> None:
+        super().__init__((base.n_samples, dimension), np.float64)
+        self._base, self._map = base, map
+
+    def read_rows(self, rows: Any) -> AnyArray:
+        return self._map(self._base.read_rows(rows))
+
+    def blocks(
+        self, n_bytes: int = BLOCK_BYTES, first: int = 0
+    ) -> Iterator[tuple[slice, AnyArray]]:
+        for rows, block in self._base.blocks(n_bytes, first):
+            yield rows, self._map(block)
+
+    def each_block(
+        self,
+        work: Callable[..., Any],
+        shared: tuple[Any, ...] = (),
+        parts: Callable[[slice], tuple[Any, ...]] | None = None,
+        n_bytes: int = BLOCK_BYTES,
+        first: int = 0,
+    ) -> Iterator[tuple[slice, Any]]:
+        return self._base.each_block(_Then(self._map, work), shared, parts, n_bytes, first)
+
+
+def scaled(
+    base: Design,
+    shift: Array,
+    scale: Array,
+    kept: NDArray[np.bool_] | None = None,
+    constant: float | None = None,
+) -> Design:
+    """(x − shift)/scale of the features `kept` (d,), or all, and a column that is `constant`."""
+    near = not base.reading_is_dear and bool((np.abs(shift) <= _NEAR * scale).all())
+    if near and (kept is None or kept.all()):
+        return ScaledDesign(base, shift, scale, constant)
+    rows = ScaleRows(
+        shift, scale, np.full(base.dimension, True) if kept is None else kept, constant
+    )
+    return BlockwiseDesign(base, rows, rows.dimension)
+
+
+class ScaledDesign(Design):
+    """(x − shift)/scale of every feature of `base`, and behind them a column that is `constant`."""
+
+    def __init__(
+        self, base: Design, shift: Array, scale: Array, constant: float | None = None
+    ) -> None:
+        self._width = base.dimension
+        super().__init__((base.n_samples, self._width + (constant is not None)), np.float64)
+        self._base, self._shift, self._scale = base, shift, scale
+        self._constant = constant
+
+    def read_rows(self, rows: Any) -> AnyArray:
+        part = (self._base.read_rows(rows) - self._shift) / self._scale
+        if self._constant is None:
+            return np.asarray(part)
+        return np.hstack([part, np.full((len(part), 1), self._constant)])
+
+    @property
+    def single_is_quicker(self) -> bool:
+        """Whether it is for the features as they are."""
+        return self._base.single_is_quicker and self._single_is_safe
+
+    def times_columns(self, small: AnyArray) -> AnyArray:
+        scaled = small[:, : self._width] / self._scale
+        out = self._base.times_columns(scaled.astype(small.dtype, copy=False)).astype(np.float64)
+        out -= (scaled @ self._shift)[:, None]
+        if self._constant is not None:
+            out += self._constant * small[:, self._width :]
+        return out.astype(small.dtype, copy=False)
+
+    def times_rows(self, small: AnyArray) -> AnyArray:
+        total = small.sum(1, keepdims=True, dtype=np.float64)
+        out = (self._base.times_rows(small) - total * self._shift) / self._scale
+        if self._constant is not None:
+            out = np.hstack([out, self._constant * total])
+        return out.astype(small.dtype, copy=False)
+
+
+class WeightedRows(Design):
+    """Rows of `base` times factors (n,): a sum of squares over them is a weighted sum."""
+
+    def __init__(self, base: Design, factors: Array) -> None:
+        super().__init__(base.shape, np.float64)
+        self._base, self._factors = base, factors
+
+    def read_rows(self, rows: Any) -> AnyArray:
+        return np.asarray(self._base.read_rows(rows) * self._factors[rows][:, None])
+
+    def each_block(
+        self,
+        work: Callable[..., Any],
+        shared: tuple[Any, ...] = (),
+        parts: Callable[[slice], tuple[Any, ...]] | None = None,
+        n_bytes: int = BLOCK_BYTES,
+        first: int = 0,
+    ) -> Iterator[tuple[slice, Any]]:
+        def own(rows: slice) -> tuple[Any, ...]:
+            return (self._factors[rows], *(parts(rows) if parts is not None else ()))
+
+        return self._base.each_block(_Weighted(work, len(shared)), shared, own, n_bytes, first)
+
+    def times_columns(self, small: AnyArray) -> AnyArray:
+        out = self._base.times_columns(small) * self._factors
+        return out.astype(small.dtype, copy=False)
+
+    def times_rows(self, small: AnyArray) -> AnyArray:
+        return self._base.times_rows((small * self._factors).astype(small.dtype, copy=False))
+
+
+def as_design(X: Any) -> Design:
+    """The design that holds X, checked, or a sentence.
+
+    >>> as_design([[1.0, 2.0], [3.0, 4.0]]).shape
+    (2, 2)
+    """
+    design = open_design(X)
+    design.check_entries()
+    return design
+
+
+def open_design(X: Any) -> Design:
+    """The design that holds X; nothing is read yet."""
+    if isinstance(X, Design):
+        return X
+    if isinstance(X, np.memmap):
+        return open_map(X)
+    if hasattr(X, "__dask_graph__"):
+        from polyceptron.algorithms.dask_design import DaskDesign
+
+        return DaskDesign.of(X)
+    if hasattr(X, "tocsr"):  # what every sparse matrix of scipy can do
+        return SparseDesign(X)
+    return ArrayDesign.of(X)

@@ -1,0 +1,226 @@
+"""All figures at the shell: figures.
+
+The package's promises, checked, at the shell: verify.
+
+The explorer at the shell: explore.
+
+The address is taken and printed before anything heavy is imported, the `report` room included; a
+browser that comes early waits in line.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import ipaddress
+import os
+import secrets
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from polyceptron.cli import options
+from polyceptron.cli.printing import waiting
+from polyceptron.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from polyceptron.report.verify import Check
+
+
+def figures(
+    out: Path = typer.Option(
+        Path("figures"), "--out", help="Folder for the figures; made if missing."
+    ),
+    only: list[str] = typer.Option([], "--only", help="A figure's name; repeatable. Default: all."),
+    profile: str = typer.Option("quick", "--profile", help="quick (minutes) or paper (hours)."),
+    workers: int | None = typer.Option(None, "--workers", min=1, help="Default: all processors."),
+) -> None:
+    """Compute and draw every figure, with the table and the specification behind each.
+
+    A stopped run resumes: what is done is kept in OUT/store.sqlite and OUT/computed (delete both to
+    start afresh). OUT/agreement.csv has the z of every symbol against its line.
+    """
+    from polyceptron.experiments.engine import available_workers
+    from polyceptron.experiments.tasks import describe_seconds
+    from polyceptron.report.figures import (
+        choose_figures,
+        make_figures,
+        read_agreement,
+        verdict,
+        work_ahead,
+    )
+    from polyceptron.report.figures.making import STORE, make_folder
+
+    chosen = choose_figures(only)
+    work = work_ahead(chosen, profile, make_folder(out) / STORE)
+    count = workers or available_workers()
+    sys.stderr.write(
+        f"{len(chosen)} figures, profile {profile}: {work.rows} rows and {work.computations} other "
+        f"computations, about {describe_seconds(work.seconds / count)} on {count} cores"
+        + (f" ({work.stored} are there from an earlier run)\n" if work.stored else "\n")
+    )
+    try:
+        written = make_figures(out, only, profile, workers=workers, progress=True)
+    except KeyboardInterrupt as stop:
+        sys.stderr.write("stopped: the same command goes on from here\n")
+        raise typer.Exit(128 + getattr(stop, "signal_number", 2)) from None
+    sys.stderr.write(f"{verdict(read_agreement(out))}\n")
+    sys.stderr.write(f"{len(written)} files in {out}; open {out / 'index.html'}\n")
+
+
+def verify(
+    full: bool = typer.Option(False, "--full", help="More classes, dimensions, runs: minutes."),
+    as_json: options.Json = False,
+) -> None:
+    """Check the package's promises on this machine; exit code 1 if anything is off.
+
+    Published values, closed forms, identities, matrix equations, message passing, scikit-learn
+    fits and stated error bars, each with what is allowed. Under two minutes on two cores.
+    """
+    from polyceptron.report.verify import GROUPS
+    from polyceptron.report.verify import verify as run
+
+    begin = time.perf_counter()
+    names = list(GROUPS)
+    with waiting("checking") as show:
+        checks = run(
+            full, lambda name: show(f"checking {name} ({names.index(name) + 1} of {len(names)})")
+        )
+    off = [check for check in checks if check.verdict != "ok"]
+    _show(checks, as_json)
+    seconds = time.perf_counter() - begin
+    sys.stderr.write(
+        f"{len(checks)} checks, {len(off)} off, {seconds:.0f} s ({_machine()})\n"
+        + "".join(f"off: {check.check}: {check.note or check.source}\n" for check in off)
+    )
+    if off:
+        raise typer.Exit(1)
+
+
+def _show(checks: list[Check], as_json: bool) -> None:
+    """Two lines a check: its name and verdict, then the two numbers and what is allowed."""
+    from polyceptron.cli.printing import print_json
+
+    if as_json:
+        print_json(check.as_row() for check in checks)
+        return
+    for check in checks:
+        typer.secho(f"{check.verdict:4}{check.check}", bold=check.verdict != "ok")
+        difference, allowed = (f"{abs(x):.0e}" for x in (check.difference, check.allowed))
+        sign = "≤" if check.verdict == "ok" else ">"
+        typer.echo(
+            f"    {check.ours:.7g} against {check.reference:.7g}, {check.source}: "
+            f"{difference} {sign} {allowed}"
+        )
+
+
+def _machine() -> str:
+    """The versions that the numbers depend on."""
+    import platform
+
+    import numpy
+    import scipy
+    import sklearn
+
+    from polyceptron.version import VERSION
+
+    return (
+        f"polyceptron {VERSION}, python {platform.python_version()}, numpy {numpy.__version__}, "
+        f"scipy {scipy.__version__}, scikit-learn {sklearn.__version__}"
+    )
+
+
+LOOPBACK = "127.0.0.1"
+WARNING = (
+    "warning: other machines can reach this server; whoever has the address can compute here, and "
+    "what is sent is not encrypted\n"
+)
+
+
+def explore(
+    port: int = typer.Option(8050, "--port", help="Port to listen on; 0 for any free one."),
+    host: str | None = typer.Option(
+        None, "--host", help="Address to listen on for other machines. Default: this machine only."
+    ),
+    browser: bool = typer.Option(True, "--browser/--no-browser", help="Open the page."),
+) -> None:
+    """Explore learning curves and simulations in the browser, on this machine only.
+
+    The page follows its address in a few seconds. One curve may take 180 s and 0.8 GB of memory,
+    one simulation 300 s and 0.8 GB; they are stopped with a word then.
+    """
+    require_dash()
+    key = None if host is None else secrets.token_urlsafe(16)
+    with listen(port, host or LOOPBACK) as here:
+        address = address_of(here, host or LOOPBACK, key)
+        if key is not None:
+            sys.stderr.write(WARNING)
+        typer.echo(f"open {address} (stop with Ctrl-C)")
+        sys.stdout.flush()
+        from polyceptron.report.explorer.server import serve
+
+        serve(here, host or LOOPBACK, key, lambda: _open(address) if browser else None)
+
+
+def _open(address: str) -> None:
+    if _has_screen():
+        import webbrowser
+
+        webbrowser.open(address)
+
+
+def require_dash() -> None:
+    """A sentence if the web extra is not installed."""
+    if importlib.util.find_spec("dash") is None:
+        raise InvalidInput(
+            "the explorer needs dash: install it with pip install 'polyceptron[web]'"
+        )
+
+
+def listen(port: Any, host: str = LOOPBACK) -> socket.socket:
+    """A socket that listens there (port 0: any free one), or a sentence."""
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
+        raise InvalidInput(f"the port must be a whole number from 0 to 65535, got {port!r}")
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError, ValueError):
+        raise InvalidInput(f"{host!r} is no address or name of this machine") from None
+    here = socket.socket(family, kind)
+    here.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        here.bind(address)
+        here.listen(128)
+    except OSError as error:
+        here.close()
+        raise InvalidInput(_why_not(error, host, port)) from None
+    return here
+
+
+def _why_not(error: OSError, host: str, port: int) -> str:
+    if isinstance(error, PermissionError):
+        return f"port {port} needs more rights: choose one above 1023"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{host!r} is no address or name of this machine"
+    return f"port {port} is in use: choose another with --port, or 0 for any free one"
+
+
+def address_of(here: socket.socket, host: str, key: str | None) -> str:
+    """What to open in a browser."""
+    try:
+        everywhere = ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        everywhere = False
+    name = socket.gethostname() if everywhere else host
+    name = f"[{name}]" if ":" in name else name
+    return f"http://{name}:{here.getsockname()[1]}/" + (f"?token={key}" if key else "")
+
+
+def _has_screen() -> bool:
+    """Whether a browser would have a window to open; without, Python would start one in text."""
+    if sys.platform in ("win32", "darwin"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

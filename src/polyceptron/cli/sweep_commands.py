@@ -1,0 +1,332 @@
+"""Experiments at the shell: sweep, merge.
+
+What a store holds at the shell: results.
+
+Any results as a picture at the shell: plot.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from polyceptron.cli import options
+from polyceptron.cli.printing import check_outputs, echo, print_json, print_table, say, waiting
+
+if TYPE_CHECKING:
+    from polyceptron.experiments.spec import SweepSpec
+    from polyceptron.experiments.store import Store
+    from polyceptron.experiments.sweep import SweepPlan, SweepReport
+
+
+def sweep(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="The sweep: a TOML file.")],
+    store: Annotated[Path, typer.Option(help="The store, made if missing; a run resumes there.")],
+    workers: Annotated[
+        int | None, typer.Option(help="Processes on this machine (default: all processors).")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler, tcp://host:port.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the grid, its cost and what is stored; stop.")
+    ] = False,
+) -> None:
+    """Compute a grid of theory, message passing and ERM rows; run again to resume.
+
+    Example: polyceptron sweep spec.toml --store runs.sqlite --workers 4
+    """
+    from polyceptron.experiments.spec import load_spec
+    from polyceptron.experiments.sweep import SweepStopped, run_sweep
+
+    loaded = load_spec(spec)
+    if dry_run:
+        with waiting("planning"):
+            plan = _plan(loaded, store)
+        _show_plan(plan, workers)
+        return
+    try:
+        report = run_sweep(loaded, store, workers=workers, cluster=cluster, progress=True)
+    except SweepStopped as stopped:
+        done = stopped.report
+        say(f"stopped: {done.already + done.computed - done.failed} of {done.rows} rows are stored")
+        say(f"resume with: {_command(spec, store, workers, cluster)}")
+        raise typer.Exit(128 + stopped.signal_number) from None
+    _show_report(report, store)
+    if report.failed:
+        raise typer.Exit(1)
+
+
+def merge(
+    sources: Annotated[list[Path], typer.Argument(metavar="STORE", help="Stores to copy from.")],
+    into: Annotated[Path, typer.Option(help="The store to copy into, made if missing.")],
+) -> None:
+    """Put the results of several stores into one.
+
+    Example: polyceptron merge laptop.sqlite cluster.sqlite --into all.sqlite
+    """
+    from polyceptron.experiments.store import merge_stores
+
+    with waiting(f"merging into {into}"):
+        report = merge_stores(into, sources)
+    differing = (
+        f", {report.differing} of them with other numbers (kept)" if report.differing else ""
+    )
+    say(f"{report.added} rows added to {into}, {report.already} were there already{differing}")
+    if report.damaged:
+        say(f"not copied, as changed after being written: {named(report.damaged, 'row')}")
+        raise typer.Exit(1)
+
+
+def named(keys: Sequence[str], what: str) -> str:
+    """'3 rows (a, b, c)', not more than five of them."""
+    shown = ", ".join(keys[:5]) + (", ..." if len(keys) > 5 else "")
+    return f"{len(keys)} {what}{'s' if len(keys) > 1 else ''} ({shown})"
+
+
+def _plan(spec: SweepSpec, store: Path) -> SweepPlan:
+    from polyceptron.experiments.store import Store
+    from polyceptron.experiments.sweep import make_plan
+    from polyceptron.files import check_writable
+
+    check_writable(store)
+    if not store.exists():
+        return make_plan(spec)
+    with Store(store) as opened:
+        return make_plan(spec, opened)
+
+
+def _show_plan(plan: SweepPlan, workers: int | None) -> None:
+    from polyceptron.experiments.engine import available_workers
+    from polyceptron.experiments.tasks import describe_seconds
+
+    parts = [
+        {
+            "source": source,
+            "estimator": estimator,
+            "dimension": dimension,
+            "rows": part.rows,
+            "stored": part.stored,
+            "to_do": part.rows - part.stored,
+            "one_core": describe_seconds(part.seconds),
+        }
+        for (source, estimator, dimension), part in plan.parts.items()
+    ]
+    columns = ("source", "estimator", "dimension", "rows", "stored", "to_do", "one_core")
+    print_table(parts, columns, "the grid", optional=("stored", "dimension"))
+    count = workers or available_workers()
+    echo(
+        f"{plan.rows} rows, {plan.stored} stored, {plan.to_do} to compute in "
+        f"{plan.tasks_to_do} tasks: about {describe_seconds(plan.seconds)} on one core, "
+        f"{describe_seconds(plan.seconds / count)} on {count}; largest instance "
+        f"{plan.largest_bytes / 1e6:.3g} MB"
+    )
+
+
+def _show_report(report: SweepReport, store: Path) -> None:
+    from polyceptron.experiments.tasks import describe_seconds
+
+    say(
+        f"{report.rows} rows: {report.already} were stored, {report.computed - report.failed} "
+        f"computed in {describe_seconds(report.seconds)}, {report.failed} failed"
+    )
+    if report.damaged:
+        say(
+            f"computed again, as changed after being written: {named(report.damaged, 'stored row')}"
+        )
+    if report.failed:
+        say(f"reasons: polyceptron results {shlex.quote(str(store))} --failures")
+        say("the same command tries the failed rows again")
+
+
+def _command(spec: Path, store: Path, workers: int | None, cluster: str | None) -> str:
+    parts = ["polyceptron", "sweep", str(spec), "--store", str(store)]
+    parts += ["--workers", str(workers)] if workers else []
+    parts += ["--cluster", cluster] if cluster else []
+    return shlex.join(parts)
+
+
+_SUMMARY = {  # columns of a table, and how they are shown
+    "ridge": ("ridge", ".6g"), "alpha": ("alpha", ".6g"), "dimension": ("d", "d"),
+    "branch": ("branch", "s"), "instances": ("runs", "d"), "mean": ("mean", ".6g"),
+    "standard_error": ("s.e.", ".1e"), "theory": ("theory", ".6g"), "deviation": ("z", "+.1f"),
+    "not_converged": ("not conv.", "d"), "failed": ("failed", "d"),
+}  # fmt: skip
+_OPTIONAL = ("branch", "d", "ridge")
+
+
+def results(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="A store made by sweep.")],
+    csv: options.Csv = None,
+    parquet: Annotated[Path | None, typer.Option(help="Write the rows to a Parquet file.")] = None,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Means over instances instead of rows (the default).")
+    ] = False,
+    quantity: Annotated[
+        str, typer.Option(help="Column to average: generalisation_error, m, q, ...")
+    ] = "generalisation_error",
+    spec: Annotated[Path | None, typer.Option(help="Only the rows of this sweep file.")] = None,
+    failures: Annotated[
+        bool, typer.Option("--failures", help="List the rows that failed, with their reasons.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """What a store holds: means with theory beside them, or every row in a file.
+
+    Example: polyceptron results runs.sqlite --csv rows.csv
+    """
+    from polyceptron.experiments.results import check_parquet
+    from polyceptron.experiments.spec import load_spec
+    from polyceptron.experiments.store import Store
+
+    check_outputs(csv, parquet)
+    check_distinct(store, spec, csv, parquet)
+    if parquet is not None:
+        check_parquet()
+    loaded = load_spec(spec) if spec else None
+    with Store(store) as opened, waiting(f"reading {store}"):
+        damaged = opened.damaged()
+        if failures:
+            list_failures(opened, as_json=as_json)
+        elif csv is None and parquet is None:
+            print_summary(opened, quantity, loaded, as_json=as_json)
+        else:
+            write_tables(opened, quantity if summary else None, loaded, csv, parquet)
+    if damaged:
+        say(
+            f"left out, as changed after being written: {named(damaged, 'row')} of {store}; run "
+            "the sweep again to compute what is missing, or merge the rest into a new store"
+        )
+        raise typer.Exit(1)
+
+
+def check_distinct(*paths: Path | None) -> None:
+    """An output must not replace an input, nor another output."""
+    from polyceptron.errors import InvalidInput
+
+    seen: dict[Path, Path] = {}
+    for path in paths:
+        if path is not None:
+            other = seen.setdefault(Path(os.path.realpath(path)), path)
+            if other is not path:
+                raise InvalidInput(f"{str(path)!r} and {str(other)!r} are the same file")
+
+
+def list_failures(store: Store, *, as_json: bool) -> None:
+    """The rows that failed, with their reasons."""
+    from polyceptron.experiments.results import failures
+
+    names = ("source", "estimator", "n_classes", "noise", "ridge", "alpha", "dimension", "seed")
+    listed = failures(store)
+    if as_json:
+        print_json(listed)
+    elif listed:
+        print_table(listed, names, optional=("seed", "noise", "n_classes"), below="reason")
+    else:
+        say(f"no row failed in {store.path}")
+
+
+def print_summary(store: Store, quantity: str, spec: SweepSpec | None, *, as_json: bool) -> None:
+    """Means over instances with theory beside them."""
+    from polyceptron.experiments.results import summary
+
+    lines = summary(store, quantity=quantity, spec=spec)
+    if as_json:
+        print_json(lines)
+    else:
+        typer.echo(f"{quantity} in {store.path}: {len(store)} rows")
+        _show_summary(lines)
+
+
+def write_tables(
+    store: Store,
+    quantity: str | None,
+    spec: SweepSpec | None,
+    csv: Path | None,
+    parquet: Path | None,
+) -> None:
+    """Every row, or the means of a quantity."""
+    from polyceptron.experiments.results import summary_frame, write_csv, write_parquet
+    from polyceptron.experiments.tasks import sweep_keys
+
+    if quantity is not None:
+        table = summary_frame(store, quantity=quantity, spec=spec)
+    else:
+        table = store.frame(sweep_keys(spec) if spec else None)
+    for path, write in ((csv, write_csv), (parquet, write_parquet)):
+        if path is not None:
+            write(table, path)
+            say(f"{len(table)} rows in {path}")
+
+
+def _show_summary(lines: list[dict[str, Any]]) -> None:
+    """One table for each problem and estimator, so that all of it fits in 80 columns."""
+    for title, group in groupby(lines, key=_heading):
+        shown = [
+            {
+                short: None if line.get(name) is None else format(line[name], style)
+                for name, (short, style) in _SUMMARY.items()
+            }
+            for line in group
+        ]
+        columns = [short for short, _ in _SUMMARY.values()]
+        for count in ("not conv.", "failed"):
+            if all(line[count] == "0" for line in shown):
+                columns.remove(count)
+        if len({line["branch"] for line in shown}) == 1 and shown[0]["branch"]:
+            columns.remove("branch")
+            title += f", branch {shown[0]['branch']}"
+        typer.echo()
+        print_table(shown, columns, title, optional=_OPTIONAL)
+
+
+def _heading(line: dict[str, Any]) -> str:
+    noise = "" if line["noise"] == "none" else f"noise {line['noise']}"
+    features = f"features {line['features']}" if line.get("features") else ""
+    parts = [line["model"], f"k = {line['n_classes']}", line["prior"], noise, features]
+    parts.append(line["estimator"])
+    parts += [line["source"], f"{line['start']} start" if line.get("start") else ""]
+    return ", ".join(part for part in parts if part)
+
+
+def plot(
+    sources: list[Path] = typer.Argument(
+        ..., metavar="STORE_OR_CSV", help="A sweep's store or a table in CSV; several together."
+    ),
+    out: Path | None = typer.Option(
+        None,
+        "--out",
+        "-o",
+        help="A .pdf, .png or .svg file. Default: the first name, as .pdf here.",
+    ),
+    x: str = typer.Option("alpha", "--x", help="Column across: alpha, ridge, n_classes, …"),
+    y: str = typer.Option(
+        "generalisation_error", "--y", help="Column up: q, m, V, training_loss, free_entropy, …"
+    ),
+    where: list[str] = typer.Option(
+        [], "--where", metavar="COLUMN=VALUE", help="Only such rows: ridge=1; repeatable."
+    ),
+    log_x: bool | None = typer.Option(
+        None, "--log-x/--linear-x", help="Scale across. Default: as the values ask for."
+    ),
+    log_y: bool = typer.Option(False, "--log-y", help="A logarithmic scale up."),
+) -> None:
+    """Draw any store or table: theory as lines, experiments as symbols with standard errors."""
+    from polyceptron.report.pictures import curves_picture, render_matplotlib
+    from polyceptron.report.pictures.matplotlib_figure import check_figure_path, save_figure
+    from polyceptron.report.pictures.series import read_tables, select_rows
+
+    if out is not None:
+        check_figure_path(out)
+    table = select_rows(read_tables(sources), where)
+    picture = curves_picture(table, x, y, log_x=log_x, log_y=log_y)
+    target = Path(sources[0].stem + ".pdf") if out is None else out
+    save_figure(render_matplotlib(picture), target)
+    sys.stderr.write(f"drawn in {target}\n")

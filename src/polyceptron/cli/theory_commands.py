@@ -1,0 +1,430 @@
+"""Learning curves at the shell: curve.
+
+The choice of the ridge at the shell: ridge.
+
+Where learning changes at the shell: transitions, separability.
+
+Plentiful data at the shell: asymptotics.
+
+How much data at the shell: plan.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from polyceptron.cli import options
+from polyceptron.cli.printing import (
+    check_outputs,
+    echo,
+    emit,
+    format_value,
+    print_json,
+    print_table,
+    say,
+    waiting,
+)
+from polyceptron.errors import InvalidInput
+from polyceptron.ranges import parse_numbers
+
+COLUMNS = (
+    "estimator", "ridge", "alpha", "branch", "q", "generalisation_error", "uncertainty",
+    "clean_error", "training_error", "training_loss", "test_loss", "brier", "calibration_error",
+    "free_entropy", "status",
+)  # fmt: skip
+# Left out in this order where a terminal has no room.
+OPTIONAL = (
+    "free_entropy", "training_loss", "training_error", "q", "clean_error", "status", "brier",
+)  # fmt: skip
+
+
+def curve(
+    alpha: options.Alpha,
+    classes: options.Classes = None,
+    prior: options.Prior = "gaussian",
+    model: options.Model = "argmax",
+    noise: options.Noise = "none",
+    features: options.Features = "isotropic",
+    estimator: options.Estimators = ["bayes"],  # noqa: B006  # typer copies it
+    ridge: Annotated[
+        list[str],
+        typer.Option("--ridge", help="A number, a list, 0, or optimal (the default); repeatable."),
+    ] = [],  # noqa: B006
+    branch: Annotated[
+        str, typer.Option(help="Bayes-optimal branch: optimal, amp, informed, unstable, all.")
+    ] = "optimal",
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Test loss, Brier score, calibration error.")
+    ] = False,
+    tol: options.Tolerance = None,
+    as_json: options.Json = False,
+    csv: options.Csv = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Draw to a .pdf, .png or .svg file.")
+    ] = None,
+) -> None:
+    """Learning curve: the exact error of one or several estimators against α = n/d.
+
+    Example: polyceptron curve -k 3 -a 0.5:5:10 -e bayes -e cross-entropy
+    """
+    teacher = options.build_teacher(model, classes, prior, noise, features)
+    alphas = parse_numbers(alpha, "--alpha")
+    check_outputs(csv)
+    if plot is not None:
+        from polyceptron.report.pictures.matplotlib_figure import check_figure_path
+
+        check_figure_path(plot)
+    estimators = options.build_estimators(estimator, ridge)
+
+    from polyceptron.theory.curve import curve_rows
+
+    rows = []
+    with waiting("computing") as show:
+        for one in estimators:
+            show(f"computing {one.name} at {len(alphas)} value{'s' * (len(alphas) > 1)} of α")
+            rows += curve_rows(teacher, one, alphas, branch=branch, tol=tol, scores=scores)
+    if not rows:
+        raise InvalidInput(f"there is no {branch} branch at any of these alpha")
+    # What is the same in every row goes to the title, so that numbers keep their digits.
+    shared = [c for c in ("estimator", "branch") if len({row.get(c) for row in rows}) == 1]
+    title = ", ".join(
+        [options.describe_teacher(teacher), *(str(rows[0][c]) for c in shared if rows[0].get(c))]
+    )
+    columns = [c for c in COLUMNS if c not in shared]
+    emit(rows, columns, optional=OPTIONAL, as_json=as_json, csv=csv, title=title)
+    if plot is not None:
+        from polyceptron.report.learning_curves import LearningCurve
+        from polyceptron.rows import frame
+
+        LearningCurve(frame(rows)).save(plot)
+        say(f"drawn in {plot}")
+
+
+RIDGE_COLUMNS = (
+    "alpha",
+    "ridge",
+    "best",
+    "generalisation_error",
+    "uncertainty",
+    "clean_error",
+    "test_loss",
+    "calibration_error",
+    "status",
+)
+RIDGE_OPTIONAL = ("clean_error", "test_loss", "calibration_error")
+
+
+def ridge(
+    alpha: options.Alpha,
+    classes: options.ClassesOrThree = None,
+    prior: options.Prior = "gaussian",
+    model: options.Model = "argmax",
+    noise: options.Noise = "none",
+    features: options.Features = "isotropic",
+    estimator: options.OneLoss = "cross-entropy",
+    ridges: Annotated[
+        str, typer.Option("--ridge", help="λ: numbers or a range (log-spaced).")
+    ] = "1e-4:10:40",
+    target: Annotated[
+        str, typer.Option(help="What the best ridge makes least: error, test-loss or calibration.")
+    ] = "error",
+    tol: options.Tolerance = None,
+    as_json: options.Json = False,
+    csv: options.Csv = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the curves (pdf, png, svg).")] = None,
+) -> None:
+    """Error against the ridge, with the optimum of each α marked.
+
+    The best ridge for the test loss or the calibration is another one: see --target.
+
+    Example: polyceptron ridge --classes 3 --alpha 2,5
+    """
+    from polyceptron.theory.erm.risk_rows import ridge_rows
+
+    check_outputs(csv)
+    if plot is not None:
+        from polyceptron.report.pictures.matplotlib_figure import check_figure_path
+
+        check_figure_path(plot)
+    teacher = options.build_teacher(model, classes, prior, noise, features, default=3)
+    alphas = parse_numbers(alpha, "--alpha")
+    values = parse_numbers(ridges, "--ridge", log=True)
+    with waiting(f"solving at {len(values)} ridges and the best one"):
+        rows = ridge_rows(teacher, estimator, alphas, values, tol, target=target)
+    if plot is not None:
+        from polyceptron.report.pictures.curves import ridge_picture
+        from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
+        from polyceptron.rows import frame
+
+        save_figure(render_matplotlib(ridge_picture(frame(rows))), plot)
+    shown = rows
+    if not as_json and csv is None:
+        shown = [{**row, "best": "*" if row["is_best"] else ""} for row in rows]
+    title = f"{options.describe_teacher(teacher)}, {estimator}"
+    emit(shown, RIDGE_COLUMNS, optional=RIDGE_OPTIONAL, as_json=as_json, csv=csv, title=title)
+
+
+def transitions(
+    classes: options.Classes = None,
+    prior: options.Prior = "rademacher",
+    model: options.Model = "argmax",
+    noise: options.Noise = "none",
+    features: options.Features = "isotropic",
+    tol: options.Tolerance = None,
+    as_json: options.Json = False,
+    csv: options.Csv = None,
+) -> None:
+    """Phase transitions: where perfect learning becomes possible, and where it becomes easy.
+
+    Example: polyceptron transitions --classes 3
+    """
+    teacher = options.build_teacher(model, classes, prior, noise, features)
+    check_outputs(csv)
+
+    from polyceptron.theory.bayes_optimal.transitions import transitions as find
+
+    with waiting(f"computing the transitions of {teacher.n_classes} classes"):
+        found = find(teacher, tol)
+    if as_json or csv is not None:
+        emit([found.as_dict()], (), as_json=as_json, csv=csv)
+        return
+    title = options.describe_teacher(teacher)
+    if found.alpha_it is None or found.alpha_algo is None:
+        echo(f"none: with {title} the error decays smoothly")
+        return
+    meanings = (
+        ("alpha_IT", "alpha_it", "perfect learning possible"),
+        ("alpha_algo", "alpha_algo", "and easy (message passing does it)"),
+    )
+    if not teacher.noise.noiseless:
+        meanings = (
+            ("alpha_IT", "alpha_it", "the best error jumps down"),
+            ("alpha_algo", "alpha_algo", "and message passing gets there"),
+        )
+    rows: list[dict[str, Any]] = [
+        {
+            "transition": label,
+            "alpha": f"{getattr(found, name):.8g}",
+            "uncertainty": getattr(found, f"{name}_uncertainty"),
+            "meaning": meaning,
+        }
+        for label, name, meaning in meanings
+    ]
+    columns = ("transition", "alpha", "uncertainty", "meaning")
+    print_table(rows, columns, f"{title} ({found.status})", optional=("meaning",))
+    echo(f"hard phase: {found.alpha_it:.6g} < α < {found.alpha_algo:.6g}")
+
+
+def separability(
+    classes: options.Classes = None,
+    model: options.Model = "argmax",
+    noise: options.Noise = "none",
+    features: options.Features = "isotropic",
+    tol: options.Tolerance = None,
+    as_json: options.Json = False,
+    csv: options.Csv = None,
+) -> None:
+    """Separability: the α_s below which noisy labels can still be separated.
+
+    Below it a ridge of 0 means max-margin, above it the maximum-likelihood estimate exists.
+
+    Example: polyceptron separability --classes 3 --noise softmax:2
+    """
+    teacher = options.build_teacher(model, classes, "gaussian", noise, features)
+    check_outputs(csv)
+
+    from polyceptron.theory.separability import separability as find
+
+    with waiting(f"computing the separability of {teacher.n_classes} classes"):
+        found = find(teacher, tol)
+    if as_json or csv is not None:
+        emit([found.as_dict()], (), as_json=as_json, csv=csv)
+    elif math.isinf(found.alpha_s):
+        echo("alpha_s is infinite: labels without noise can be separated at every alpha")
+    else:
+        spread = format_value(found.alpha_s_uncertainty, "uncertainty")
+        echo(
+            f"{teacher.model}, k = {teacher.n_classes}, noise {teacher.noise.name}: "
+            f"alpha_s = {found.alpha_s:.7g} ± {spread} ({found.status})"
+        )
+
+
+def asymptotics(
+    classes: options.ClassesOrThree = None,
+    prior: options.Prior = "gaussian",
+    model: options.Model = "argmax",
+    noise: options.Noise = "none",
+    features: options.Features = "isotropic",
+    estimator: options.OneEstimator = "cross-entropy",
+    ridge: options.OneRidge = "0",
+    alpha_max: Annotated[
+        float | None, typer.Option(help="Largest α (1e6 for k <= 3, else 1e4).")
+    ] = None,
+    as_json: options.Json = False,
+    csv: options.Csv = None,
+) -> None:
+    """The decay of the error at large α: exponent and constant, with uncertainties.
+
+    Example: polyceptron asymptotics --classes 3 --estimator bayes
+    """
+    from polyceptron.theory.asymptotics import asymptotics as find
+
+    check_outputs(csv)
+    teacher = options.build_teacher(model, classes, prior, noise, features, default=3)
+    chosen = options.build_estimator(estimator, ridge)
+    with waiting(f"solving for {chosen.name} at large α"):
+        found = find(teacher, chosen, alpha_max)
+    row: dict[str, Any] = {
+        "model": teacher.model,
+        "n_classes": teacher.n_classes,
+        "prior": teacher.prior.name,
+        "noise": teacher.noise.name,
+        "features": teacher.features.name,
+        "estimator": chosen.name,
+        "ridge": getattr(chosen, "ridge", None),
+        "exponent": found.exponent,
+        "exponent_uncertainty": found.exponent_uncertainty,
+        "constant": found.constant,
+        "constant_uncertainty": found.constant_uncertainty,
+        "exact_exponent": found.exact_exponent,
+        "exact_constant": found.exact_constant,
+        "floor": found.floor,
+        "alpha_max": float(found.alpha[-1]),
+        "status": str(found.status),
+    }
+    if as_json:
+        curve = ("alpha", "generalisation_error", "uncertainty")
+        print_json([row | {name: [float(x) for x in getattr(found, name)] for name in curve}])
+    if csv is not None:
+        emit([row], (), csv=csv)
+    if as_json or csv is not None:
+        return
+    lines = [
+        {
+            "of": name,
+            "measured": row[name],
+            "uncertainty": row[f"{name}_uncertainty"],
+            "exact": row[f"exact_{name}"],
+        }
+        for name in ("exponent", "constant")
+    ]
+    ridge_text = "" if row["ridge"] is None else f", ridge {row['ridge']}"
+    title = f"{options.describe_teacher(teacher)}, {chosen.name}{ridge_text} ({found.status})"
+    print_table(lines, ("of", "measured", "uncertainty", "exact"), title)
+    floor = f"{found.floor:.6g} + " if found.floor > 0 else ""
+    echo(f"error ≈ {floor}constant · α^(−exponent), measured up to α = {row['alpha_max']:g}")
+
+
+NEEDED = ("estimator", "branch", "alpha", "alpha_uncertainty", "ridge", "n_samples", "status")
+REACHED = (
+    "estimator", "branch", "ridge", "generalisation_error", "uncertainty", "clean_error", "status",
+)  # fmt: skip
+
+
+def plan(
+    error: Annotated[float | None, typer.Option(help="The generalisation error to reach.")] = None,
+    samples: Annotated[
+        int | None, typer.Option("--samples", "-n", help="Instead: the error that n samples give.")
+    ] = None,
+    dimension: Annotated[
+        int | None, typer.Option("--dimension", "-d", help="d, to turn α into n = αd.")
+    ] = None,
+    classes: options.ClassesOrThree = None,
+    prior: options.Prior = "gaussian",
+    model: options.Model = "argmax",
+    noise: options.Noise = "none",
+    features: options.Features = "isotropic",
+    estimator: options.Estimators = [],  # noqa: B006  # typer copies it
+    ridge: options.OneRidge = "optimal",
+    as_json: options.Json = False,
+    csv: options.Csv = None,
+) -> None:
+    """How much data reaches a given error, per estimator; or which error given data reach.
+
+    Where the best error jumps over the target, the α at which it is possible (branch optimal) and
+    the α at which message passing gets there (branch amp) both have a row.
+
+    Examples: polyceptron plan --classes 3 --error 0.1 --dimension 1000
+
+    polyceptron plan --classes 3 --samples 5000 --dimension 1000
+    """
+    from polyceptron.model import takes_ridge
+
+    check_outputs(csv)
+    teacher = options.build_teacher(model, classes, prior, noise, features, default=3)
+    given = estimator or list(options.registered_names()["estimators"])
+    specs = [
+        options.build_estimator(name, ridge if estimator or takes_ridge(name) else "0")
+        for name in given
+    ]
+    problem = options.describe_teacher(teacher)
+    if error is not None and samples is not None:
+        raise InvalidInput("give either --error, or --samples with --dimension, not both")
+    if error is None:
+        if samples is None:
+            raise InvalidInput("--error is missing: which error is to be reached?")
+        if dimension is None:
+            raise InvalidInput("--samples needs --dimension: alpha is n/d")
+        rows = _errors(teacher, specs, samples, dimension)
+        title = (
+            f"{problem}, n = {samples}, d = {dimension}: the error at α = {samples / dimension:g}"
+        )
+        emit(rows, REACHED, optional=("clean_error",), as_json=as_json, csv=csv, title=title)
+        return
+    rows = _needs(teacher, specs, error, dimension)
+    title = f"{problem}: the data for an error of {error:g}"
+    title += "" if dimension is None else f", d = {dimension}"
+    emit(rows, NEEDED, optional=("status",), as_json=as_json, csv=csv, title=title)
+
+
+def _needs(
+    teacher: Any, specs: list[Any], error: float, dimension: int | None
+) -> list[dict[str, Any]]:
+    """One row for each estimator, at the smallest α that reaches the error."""
+    from polyceptron.theory.planner import check_target
+    from polyceptron.theory.planner import plan as find
+
+    check_target(error, teacher.n_classes)
+    rows: list[dict[str, Any]] = []
+    missed: list[InvalidInput] = []
+    with waiting("planning") as show:
+        for spec in specs:
+            show(f"planning with {spec.name}")
+            try:
+                found = find(teacher, error, spec, dimension)
+            except InvalidInput as reason:
+                missed.append(reason)
+                rows.append({"estimator": spec.name, "status": "out of reach"})
+                continue
+            answers = [found]
+            if found.algorithm is not None and found.algorithm.alpha != found.alpha:
+                answers.append(found.algorithm)
+            rows += [
+                {**one.row, "alpha_uncertainty": one.alpha_uncertainty, "at_jump": one.at_jump}
+                for one in answers
+            ]
+    if len(missed) == len(specs):
+        raise missed[0]
+    return rows
+
+
+def _errors(teacher: Any, specs: list[Any], samples: int, dimension: int) -> list[dict[str, Any]]:
+    """One row for each estimator at α = n/d; both branches of the Bayes-optimal one."""
+    from polyceptron.model.checks import check_size
+    from polyceptron.theory.curve import curve_rows
+
+    n, d = check_size(samples, "samples"), check_size(dimension, "dimension")
+    rows: list[dict[str, Any]] = []
+    with waiting("computing") as show:
+        for spec in specs:
+            show(f"computing {spec.name} at α = {n / d:g}")
+            found = curve_rows(teacher, spec, [n / d])
+            if any(row.get("branch") for row in found):
+                reached = curve_rows(teacher, spec, [n / d], branch="amp")
+                found += [row for row in reached if row["q"] != found[0]["q"]]
+            rows += [{**row, "dimension": d, "n_samples": n} for row in found]
+    return rows

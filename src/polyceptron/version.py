@@ -1,0 +1,3 @@
+"""The version of the package: stamped on every row, read by the build."""
+
+VERSION = "0.3.0.dev0"
