@@ -63,12 +63,13 @@ def light(monkeypatch, tmp_path):
 
     monkeypatch.chdir(tmp_path)
     for module, *names in (
-        ("theory", "curve_rows", "transitions"),
+        ("theory.curve", "curve_rows"),
+        ("theory.bayes_optimal.transitions", "transitions"),
         ("theory.separability", "separability"),
-        ("theory.erm", "ridge_rows"),
+        ("theory.erm.risk_rows", "ridge_rows"),
         ("theory.asymptotics", "asymptotics"),
         ("theory.planner", "plan"),
-        ("experiments.amp_report", "amp_rows", "trace_rows"),
+        ("experiments.data_runs", "amp_rows", "trace_rows"),
         ("report.figures", "make_figures"),
         ("report.explorer.server", "serve"),
         ("report.verify", "verify"),

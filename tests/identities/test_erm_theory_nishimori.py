@@ -9,6 +9,7 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.model import CHANNELS, Law, Loss
+from polyceptron.theory.curve import curve_rows
 from polyceptron.theory.fields import line, plane, points
 from polyceptron.theory.fields.information import channel_moments
 
@@ -65,7 +66,7 @@ def test_another_channel_is_seen():
 @pytest.mark.parametrize(("k", "alpha", "tolerance"), [(2, 1.0, 1e-6), (3, 1.0, 1e-4)])
 def test_the_fixed_point_is_bayes_optimal(k, alpha, tolerance, noise):
     teacher = pc.Teacher(k, noise=noise)
-    (row,) = pc.theory.curve_rows(teacher, pc.BayesOptimal(), [alpha])
+    (row,) = curve_rows(teacher, pc.BayesOptimal(), [alpha])
     q = row["q"]
     M, Q, C = averages(k, q, teacher.noise)
     V = 1 / (1 + alpha * C)  # λ = 1: the Gaussian prior

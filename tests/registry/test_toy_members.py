@@ -129,7 +129,7 @@ def test_the_explorer_lists_them() -> None:
         pytest.skip("the explorer makes its menus elsewhere")
     code = (
         "from tests.registry import toy_members; toy_members.register(); "
-        "from polyceptron.report.explorer import choices; print(vars(choices))"
+        "from polyceptron.report.explorer import settings; print(vars(settings))"
     )
     shown = subprocess.run(
         [sys.executable, "-c", code],

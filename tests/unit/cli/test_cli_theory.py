@@ -168,7 +168,7 @@ def test_unwritable_output_is_refused_before_the_work(tmp_path, option, place, m
     def never(*_, **__):
         raise AssertionError("computed although the output cannot be written")
 
-    monkeypatch.setattr("polyceptron.theory.curve_rows", never)
+    monkeypatch.setattr("polyceptron.theory.curve.curve_rows", never)
     (tmp_path / "folder.pdf").mkdir()
     (tmp_path / "file.txt").write_text("mine")
     before = sorted(tmp_path.rglob("*"))

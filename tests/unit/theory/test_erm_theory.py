@@ -13,6 +13,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model import CrossEntropy, Loss, SquareLoss
 from polyceptron.numerics.special import boundary_density, mean_of_maximum
 from polyceptron.rows import Status
+from polyceptron.theory.curve import curve_rows
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, optimal_ridge
 from polyceptron.theory.erm.margin_law import margin_law
 from polyceptron.theory.erm.risk_rows import erm_rows, ridge_rows
@@ -315,7 +316,7 @@ def test_properties(k, log_alpha, log_ridge):
     assert point.training_error <= point.generalisation_error + point.uncertainty
     weaker = pc.generalisation_error(0.99 * point.correlation, k)
     assert weaker > point.generalisation_error
-    (bayes,) = pc.theory.curve_rows(pc.Teacher(k), pc.BayesOptimal(), [alpha])
+    (bayes,) = curve_rows(pc.Teacher(k), pc.BayesOptimal(), [alpha])
     slack = point.uncertainty + bayes["uncertainty"]
     assert bayes["generalisation_error"] <= point.generalisation_error + slack
 

@@ -4,6 +4,7 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
+from polyceptron.theory.curve import curve_rows
 from polyceptron.theory.erm.risk_rows import erm_rows
 from polyceptron.theory.planner import plan
 
@@ -23,7 +24,7 @@ def test_the_answer_has_the_asked_error(estimator):
     assert found.n_samples == pytest.approx(found.alpha * 100, abs=1)
     assert found.n_samples >= found.alpha * 100 - 1e-6
     assert found.row["dimension"] == 100
-    (row,) = pc.theory.curve_rows(pc.Teacher(3), estimator, [found.alpha])
+    (row,) = curve_rows(pc.Teacher(3), estimator, [found.alpha])
     assert row["generalisation_error"] == pytest.approx(0.2, rel=2e-4)
 
 

@@ -134,12 +134,12 @@ def _imports(settings: PageSettings, folded: bool, simulations: Sequence[PageSet
     if settings.noisy:
         needed.add("from polyceptron.theory.generalisation import error_floor")
     if settings.shown in SCORES:
-        needed.add("from polyceptron.theory import curve_rows")
+        needed.add("from polyceptron.theory.curve import curve_rows")
     for one in simulations:
         kind = "amp" if one.simulation == AMP else "erm"
-        needed.add(f"from polyceptron.experiments.simulate_{kind} import run_{kind}")
+        needed.add(f"from polyceptron.experiments.simulate import run_{kind}")
         if takes_ridge(one.simulation) and one.ridge_rule == "optimal":
-            needed.add("from polyceptron.theory.erm import optimal_ridge")
+            needed.add("from polyceptron.theory.erm.fixed_point import optimal_ridge")
     return needed
 
 

@@ -64,7 +64,7 @@ def main() -> None:
     limit_memory()
     requests: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
-    for name in ("theory.erm", "theory.curve_grid", "theory.separability"):
+    for name in ("theory.curve", "theory.separability"):
         import_module(f"polyceptron.{name}")
     out, sys.stdout = sys.stdout, sys.stderr  # nothing else may write among the messages
     while True:
