@@ -1,0 +1,69 @@
+"""A row is what its own α says: in any list, order or company it is the row computed alone."""
+
+import math
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polyceptron import Perceptron, Teacher, transitions
+from polyceptron.model import BayesOptimal
+from polyceptron.theory.curve import curve_rows
+
+TEACHERS = {
+    "k=2": Teacher(2, "rademacher"),
+    "k=3": Teacher(3, "rademacher"),
+    "k=3 flips": Teacher(3, "rademacher", "flips:0.1"),
+    "k=3 gaussian": Teacher(3),
+    "k=3 steps": Teacher(3, "ternary", "gaussian:0.02"),
+    "k=4": Teacher(4, "rademacher"),
+    "k=5": Teacher(5, "rademacher"),
+    "k=10": Teacher(10, "rademacher"),
+    "perceptron": Perceptron("rademacher"),
+    "perceptron flips": Perceptron("rademacher", "flips:0.1"),
+}
+AWAY = (0.0, 1e-15, -1e-15, 1e-12, -1e-12, 1e-9, -1e-9, 1e-6, -1e-6, 1e-3, -1e-3)
+
+
+@cache
+def candidates(name: str) -> tuple[float, ...]:
+    """α at the transitions as returned, beside them, and anywhere."""
+    found = transitions(TEACHERS[name])
+    special = [a for a in (found.alpha_it, found.alpha_algo) if a is not None]
+    near = [a * (1 + x) for a in special for x in AWAY]
+    return tuple(sorted({*near, 0.0, 1e-9, 0.3, 1.0, 2.0, 3.0, 40.0, 1e5}))
+
+
+@cache
+def alone(name: str, branch: str, alpha: float) -> dict:
+    return curve_rows(TEACHERS[name], BayesOptimal(), [alpha], branch=branch)[0]
+
+
+@pytest.mark.parametrize("branch", ["optimal", "amp"])
+@pytest.mark.parametrize("name", TEACHERS)
+@settings(max_examples=6)
+@given(data=st.data())
+def test_a_row_does_not_depend_on_its_company(name, branch, data):
+    alphas = data.draw(st.lists(st.sampled_from(candidates(name)), min_size=2, max_size=12))
+    compare(name, branch, alphas)
+
+
+@pytest.mark.parametrize("branch", ["optimal", "amp"])
+@pytest.mark.parametrize("name", TEACHERS)
+def test_all_rows_at_once_are_the_rows_alone(name, branch):
+    compare(name, branch, candidates(name))
+
+
+def compare(name, branch, alphas):
+    together = curve_rows(TEACHERS[name], BayesOptimal(), list(alphas), branch=branch)
+    for alpha, row in zip(alphas, together, strict=True):
+        lone = alone(name, branch, alpha)
+        assert row["status"] == lone["status"], alpha
+        gap = abs(row["generalisation_error"] - lone["generalisation_error"])
+        if lone["status"] == "undecided":  # the interval reaches to the other branch: be stricter
+            assert gap < 1e-6, alpha
+        else:
+            assert gap <= row["uncertainty"] + lone["uncertainty"] + 1e-15, alpha
+        assert math.isclose(row["q"], lone["q"], rel_tol=1e-6, abs_tol=1e-12), alpha
+        assert 0 <= row["q"] <= 1, alpha
