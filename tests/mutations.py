@@ -42,7 +42,7 @@ CORRELATED = "tests/unit/algorithms/test_correlated_amp.py"
 MUTATIONS = [
     Mutation(
         "leverage of a left-out sample",
-        "algorithms/erm/ridge_path.py",
+        "algorithms/ridge_choice.py",
         "np.eye(H.shape[1]) - A @ part",
         "np.eye(H.shape[1])",
         f"{CHOICE}::test_leave_one_out_is_that_of_refits",

@@ -16,8 +16,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from polyceptron.algorithms.block_products import short_products
-from polyceptron.algorithms.data_checks import Labels, Samples, check_choice
-from polyceptron.algorithms.erm_classifier import choose_ridge
+from polyceptron.algorithms.data_checks import check_choice
 from polyceptron.algorithms.leave_one_out import mean_and_error
 from polyceptron.algorithms.linear_classifier import LinearClassifier, Scaling, fields_at
 from polyceptron.algorithms.message_passing.iteration import Ending
@@ -25,13 +24,9 @@ from polyceptron.algorithms.posterior_mean import Asked, Correlated, Independent
 from polyceptron.algorithms.principal import MOST_DIRECTIONS, MOST_ENTRIES
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels import Channel
-from polyceptron.model.losses import CrossEntropy
 from polyceptron.model.priors import as_prior
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
-
-_UNSAID = 0.5  # standard errors of the difference: a warning costs little
-_RIVAL_RIDGES = tuple(10.0**p for p in range(2, -6, -1))  # enough to know how good its best is
 
 
 class AMPClassifier(LinearClassifier):
@@ -49,9 +44,6 @@ class AMPClassifier(LinearClassifier):
         Of the labels: the name of a registered noise such as 'none', 'gaussian:0.1' or
         'flips:0.05', a `Channel`, or 'auto': Gaussian, its variance chosen by leave-one-out, and
         with it the prior's scale along the principal directions.
-    compare : bool, default=True
-        Whether to find out how cross-entropy with its best ridge predicts held-out samples, and to
-        warn if it is better by more than half a standard error.
     standardise : bool, default=True
         Scale features to mean 0 and variance 1 first, which the prior assumes.
     fit_intercept : bool, default=True
@@ -84,8 +76,6 @@ class AMPClassifier(LinearClassifier):
         directions (the bias last) if 'correlated', else that of `polyceptron.amp`.
     log_loss_ : tuple of float
         Leave-one-out log-loss of the fit and its standard error.
-    rival_log_loss_ : tuple of float, if compared
-        Held-out log-loss of cross-entropy at its best ridge and its standard error.
     converged_ : bool
         Whether message passing did.
     n_iter_ : int
@@ -115,7 +105,6 @@ class AMPClassifier(LinearClassifier):
         variances: str = "auto",
         noise: Any = "auto",
         *,
-        compare: bool = True,
         standardise: bool = True,
         fit_intercept: bool = True,
         compress: bool = True,
@@ -127,7 +116,6 @@ class AMPClassifier(LinearClassifier):
         self.prior = prior
         self.variances = variances
         self.noise = noise
-        self.compare = compare
         self.standardise = standardise
         self.fit_intercept = fit_intercept
         self.compress = compress
@@ -167,8 +155,6 @@ class AMPClassifier(LinearClassifier):
         self.converged_ = found.end.status == Status.OK
         self.log_loss_ = mean_and_error(-found.log_chance)
         self._warn(found.end)
-        if self.compare and found.end.status != Status.INTERRUPTED:
-            self._compare(X, index, found.log_chance)
         return self
 
     def _kind(self, n: int) -> str:
@@ -195,22 +181,6 @@ class AMPClassifier(LinearClassifier):
                 f"{end.damping:g}: the best iterate is used; try a larger noise or max_iter, or "
                 "ERMClassifier",
                 ConvergenceWarning,
-                stacklevel=3,
-            )
-
-    def _compare(self, X: Any, y: Labels, log_chance: Array) -> None:
-        """Say that another classifier does better, sample by sample held out."""
-        design = self._scaling.varying_design(X, ones=self.fit_intercept)
-        samples = Samples(design, y, self.classes_.size)
-        path = choose_ridge(samples, CrossEntropy(), _RIVAL_RIDGES, "log-loss", None)
-        rival, doubt = self.rival_log_loss_ = mean_and_error(path.held_out)
-        excess, error = mean_and_error(-log_chance - path.held_out)
-        if excess > _UNSAID * error:
-            warnings.warn(
-                f"ERMClassifier is the better choice for these data: it has a held-out log-loss of "
-                f"{rival:.3g} ± {doubt:.1g} at ridge {path.best:.2g}, message passing "
-                f"{rival + excess:.3g}, which is {excess:.2g} ± {error:.1g} more",
-                UserWarning,
                 stacklevel=3,
             )
 

@@ -19,15 +19,15 @@ from sklearn.utils.metaestimators import available_if
 from polyceptron.algorithms.block_products import short_products
 from polyceptron.algorithms.data_checks import Labels, Samples, check_choice, check_samples
 from polyceptron.algorithms.erm.fit import fit_erm
-from polyceptron.algorithms.erm.ridge_path import (
+from polyceptron.algorithms.erm.saved_path import stopped_at
+from polyceptron.algorithms.linear_classifier import LinearClassifier, Scaling, TrainingData
+from polyceptron.algorithms.ridge_choice import (
     Fold,
     RidgePath,
     Score,
     leave_one_out_is_cheaper,
     ridge_path,
 )
-from polyceptron.algorithms.erm.saved_path import stopped_at
-from polyceptron.algorithms.linear_classifier import LinearClassifier, Scaling, TrainingData
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import check_ridge
 from polyceptron.model.losses import Loss, as_loss

@@ -13,13 +13,13 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
+from polyceptron.algorithms import ridge_choice as module
 from polyceptron.algorithms.data_checks import check_samples
-from polyceptron.algorithms.erm import ridge_path as module
 from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.erm.objectives import SoftmaxObjective
-from polyceptron.algorithms.erm.ridge_path import ridge_path
 from polyceptron.algorithms.erm.whole_hessian import Factors
 from polyceptron.algorithms.erm_classifier import ERMClassifier
+from polyceptron.algorithms.ridge_choice import ridge_path
 from polyceptron.errors import InvalidInput
 from polyceptron.model import CrossEntropy, Teacher
 from polyceptron.model.losses import as_loss

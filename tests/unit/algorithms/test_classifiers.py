@@ -33,9 +33,7 @@ def accuracy(model, X, y, folds):
 
 
 @pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer])
-@pytest.mark.parametrize(
-    "model", [ERMClassifier(), AMPClassifier(compare=False)], ids=["erm", "amp"]
-)
+@pytest.mark.parametrize("model", [ERMClassifier(), AMPClassifier()], ids=["erm", "amp"])
 def test_real_data_within_two_points_of_logistic_regression(load, model):
     X, y = load(return_X_y=True)
     rival = make_pipeline(StandardScaler(), LogisticRegression(max_iter=5000))
@@ -43,9 +41,7 @@ def test_real_data_within_two_points_of_logistic_regression(load, model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "model", [ERMClassifier(), AMPClassifier(compare=False)], ids=["erm", "amp"]
-)
+@pytest.mark.parametrize("model", [ERMClassifier(), AMPClassifier()], ids=["erm", "amp"])
 def test_digits_within_two_points_of_logistic_regression(model):
     X, y = load_digits(return_X_y=True)
     rival = make_pipeline(StandardScaler(), LogisticRegression(max_iter=5000))
@@ -59,7 +55,7 @@ def test_message_passing_is_calibrated_on_its_own_model(k):
         X, y, W = Teacher(k).sample(400, 200, seed=seed)
         fresh = np.random.default_rng(100 + seed).standard_normal((4000, 200))
         truth = (fresh @ W).argmax(1)
-        ours = AMPClassifier(noise="none", fit_intercept=False, compare=False)
+        ours = AMPClassifier(noise="none", fit_intercept=False)
         p = ours.fit(X, y).predict_proba(fresh)
         confidence, hit = p.max(1), p.argmax(1) == truth
         order = np.argsort(confidence).reshape(4, -1)
@@ -76,7 +72,7 @@ def test_message_passing_beats_erm_on_its_own_model():
     for seed in range(3):
         X, y, W = Teacher(3).sample(600, 200, seed=seed)
         models = (
-            AMPClassifier(compare=False),
+            AMPClassifier(),
             ERMClassifier(ridge=1e-4),
             ERMClassifier("square", ridge=1.0),
         )

@@ -20,7 +20,7 @@ from polyceptron.algorithms.erm_classifier import ERMClassifier
         ERMClassifier(),
         ERMClassifier("square", ridge=1.0),
         AMPClassifier(),
-        AMPClassifier(variances="shared", noise="gaussian:0.1", fit_intercept=False, compare=False),
+        AMPClassifier(variances="shared", noise="gaussian:0.1", fit_intercept=False),
     ]
 )
 def test_estimator_contract(estimator, check):

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse
-from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
@@ -116,25 +116,12 @@ def test_auto_noise_on_features_where_small_noises_used_to_fail(flipped):
     assert ours.mean() <= theirs.mean() + theirs.std() / np.sqrt(theirs.size)
 
 
-def test_it_says_when_another_classifier_is_better():
-    X, y = load_digits(return_X_y=True)
-    with pytest.warns(UserWarning, match="ERMClassifier is the better choice"):
-        model = AMPClassifier().fit(X[:500], y[:500])
-    assert model.log_loss_[0] > sum(model.rival_log_loss_)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert not hasattr(AMPClassifier(compare=False).fit(X[:500], y[:500]), "rival_log_loss_")
-        A, b, _ = Teacher(3, noise=NOISE).sample(300, 100, seed=0)
-        own = AMPClassifier().fit(A, b)
-    assert own.log_loss_[0] < sum(own.rival_log_loss_)
-
-
 @pytest.mark.parametrize("variances", ["correlated", "shared", "full"])
 def test_sparse_features_are_dense_ones(variances):
     rng = np.random.default_rng(2)
     X = scipy.sparse.random_array((150, 30), density=0.3, rng=rng, format="csr")
     y = (np.asarray(X @ rng.standard_normal((30, 3)))).argmax(1)
-    options = {"variances": variances, "noise": "gaussian:0.3", "compare": False}
+    options = {"variances": variances, "noise": "gaussian:0.3"}
     found = AMPClassifier(**options).fit(X, y)
     dense = AMPClassifier(**options).fit(X.toarray(), y)
     np.testing.assert_allclose(found.coef_, dense.coef_, atol=1e-8 * np.abs(dense.coef_).max())
@@ -143,7 +130,7 @@ def test_sparse_features_are_dense_ones(variances):
 
 def test_other_priors_take_features_as_independent():
     X, y, _ = Teacher(2, prior="rademacher").sample(120, 40, seed=1)
-    model = AMPClassifier("rademacher", noise="none", compare=False).fit(X, y)
+    model = AMPClassifier("rademacher", noise="none").fit(X, y)
     assert model.variances_ == "shared"
     with pytest.raises(InvalidInput, match="needs the Gaussian prior"):
         AMPClassifier("rademacher", "correlated").fit(X, y)

@@ -36,9 +36,9 @@ CLASSIFIERS = {
     "cross-entropy": lambda: pc.ERMClassifier(ridge=0.1, tol=1e-11),
     "chosen ridge": lambda: pc.ERMClassifier(class_weight="balanced", ridges=[1, 0.1], tol=1e-11),
     "square": lambda: pc.ERMClassifier("square", 0.1),
-    "correlated": lambda: pc.AMPClassifier(noise="gaussian:0.5", compare=False),
-    "shared": lambda: pc.AMPClassifier(variances="shared", noise="gaussian:0.5", compare=False),
-    "full": lambda: pc.AMPClassifier("laplace", "full", noise="gaussian:0.5", compare=False),
+    "correlated": lambda: pc.AMPClassifier(noise="gaussian:0.5"),
+    "shared": lambda: pc.AMPClassifier(variances="shared", noise="gaussian:0.5"),
+    "full": lambda: pc.AMPClassifier("laplace", "full", noise="gaussian:0.5"),
 }
 
 
@@ -84,9 +84,7 @@ def test_an_array_in_memory_is_scaled_without_a_copy(name, dtype, order, monkeyp
     monkeypatch.setattr(array_design, "COPY_BYTES", 0)  # what POLYCEPTRON_COPY_MB=0 does
     models = {
         "erm": pc.ERMClassifier(ridge=100.0, tol=1e-3),
-        "amp": pc.AMPClassifier(
-            variances="shared", noise="gaussian:1", compare=False, tol=0.1, compress=False
-        ),
+        "amp": pc.AMPClassifier(variances="shared", noise="gaussian:1", tol=0.1, compress=False),
     }
     rng = np.random.default_rng(2)
     X = np.asarray(rng.standard_normal((8000, 800)) * 3 + 5, dtype=dtype, order=order)

@@ -55,10 +55,10 @@ def line_search(
     Returns the evaluation there too, and the fields (L, r, n); Z are those at U.
     """
     slope = dots(G, D)
-    ZD = design.fields(D)
-    linear, quadratic = ridges * dots(U, D), 0.5 * ridges * dots(D, D)
+    ZD, pull = design.fields(D), by_feature(ridges)
+    linear, quadratic = dots(pull * U, D), 0.5 * dots(pull * D, D)
     # Differences below the rounding of the sum carry no information: let them pass.
-    noise = 4 * np.finfo(Z.dtype).eps * (np.abs(here.value) + 0.5 * ridges * dots(U, U))
+    noise = 4 * np.finfo(Z.dtype).eps * (np.abs(here.value) + 0.5 * dots(pull * U, U))
     step = np.where(slope < 0, 1.0, 0.0)
     open_, new, there = np.flatnonzero(step), Z.copy(), here
     for _ in range(_HALVINGS):
@@ -134,6 +134,11 @@ def dots(A: Array, B: Array) -> Array:
     return result
 
 
+def by_feature(ridges: Array) -> Array:
+    """Ridges of each problem (L,), or of each of its features too (L, d), beside U (L, r, d)."""
+    return ridges.reshape(len(ridges), 1, -1)
+
+
 def norms(A: Array) -> Array:
     """Frobenius norm of each problem, (L,)."""
     return np.sqrt(dots(A, A))
@@ -155,10 +160,11 @@ def solve_newton(
     """Directions (L, r, d) with residuals below `tolerance` (L,) times the gradients' norms.
 
     Eased by what is given, else by the diagonal where features are uneven; and the iterations.
+    `ridges` (L,), or (L, d) where those of the features differ.
     """
     scale = np.sqrt(np.einsum("lij,lij->l", gradients, gradients))
     r: AnyArray = (-gradients / scale[:, None, None]).astype(dtype)
-    shift = ridges.astype(dtype)[:, None, None]
+    shift = by_feature(ridges).astype(dtype)
     out = np.zeros_like(gradients)
     index = np.arange(len(r))
     if ease is None:
@@ -234,7 +240,7 @@ def _diagonal(design: Design, curvature: Curvature, ridges: Array, dtype: Any) -
     squares = design.column_squares
     if squares.max() <= _LOUD * squares.mean():
         return None
-    diagonal = np.maximum(curvature.mean(), 0.0)[:, None] * squares + ridges[:, None]
+    diagonal = np.maximum(curvature.mean(), 0.0)[:, None] * squares + by_feature(ridges)[:, 0]
     inverse = (1 / diagonal).astype(dtype)[:, None]
     return lambda r, at: r * inverse[at]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -37,8 +38,8 @@ def sample_matrices(curvature: Curvature, shape: tuple[int, ...]) -> AnyArray:
     return columns.transpose(1, 3, 2, 0)
 
 
-def whole_hessian(rows: AnyArray, H: AnyArray, ridge: float) -> AnyArray:
-    """Σ x̂x̂ᵀ ⊗ H + λ, (r·d, r·d), of rows x̂ (n, d) and matrices H (n, r, r)."""
+def whole_hessian(rows: AnyArray, H: AnyArray, ridge: Any) -> AnyArray:
+    """Σ x̂x̂ᵀ ⊗ H + λ, (r·d, r·d), of rows x̂ (n, d) and matrices H (n, r, r); λ also (d,)."""
     d, r = rows.shape[1], H.shape[1]
     whole = np.empty((r, d, r, d), rows.dtype)
     for a in range(r):
@@ -46,11 +47,11 @@ def whole_hessian(rows: AnyArray, H: AnyArray, ridge: float) -> AnyArray:
             whole[a, :, b] = (rows * H[:, a, b, None]).T @ rows
             whole[b, :, a] = whole[a, :, b].T
     flat = whole.reshape(r * d, r * d)
-    flat[np.diag_indices(r * d)] += ridge
+    flat[np.diag_indices(r * d)] += np.broadcast_to(ridge, (r, d)).ravel()
     return flat
 
 
-def leverages(rows: Array, H: Array, ridge: float) -> Array:
+def leverages(rows: Array, H: Array, ridge: Any) -> Array:
     """A_μ = x̂ᵀ(Σ x̂x̂ᵀ ⊗ H + λ)⁻¹x̂ (n, r, r) of rows x̂ (n, d) and matrices H (n, r, r)."""
     (n, d), r = rows.shape, H.shape[1]
     inverse = np.linalg.inv(whole_hessian(rows, H, ridge)).reshape(r, d, r, d)
@@ -108,7 +109,7 @@ class Factors:
             which, H = np.zeros(1, np.int64), H.mean(0, keepdims=True)
         try:
             for problem, part, ridge in zip(which, H, ridges, strict=False):
-                whole = whole_hessian(self._rows, part, float(ridge))
+                whole = whole_hessian(self._rows, part, ridge)
                 self._found[problem] = scipy.linalg.cholesky(
                     whole, lower=True, overwrite_a=True, check_finite=False
                 )
