@@ -10,8 +10,11 @@ import pytest
 import polyceptron as pc
 from polyceptron.model import CHANNELS, Law, Loss
 from polyceptron.theory.curve import curve_rows
-from polyceptron.theory.fields import line, plane, points
-from polyceptron.theory.fields.information import channel_moments
+from polyceptron.theory.fields.few_classes import PanelsThree, PanelsTwo
+from polyceptron.theory.fields.information import channel_moments, known_entropy
+from polyceptron.theory.fields.integrand import BayesStudent
+from polyceptron.theory.fields.points import Points
+from polyceptron.theory.sides import FieldsSide
 
 EXAMPLES = CHANNELS.examples()
 
@@ -40,7 +43,7 @@ class TeacherDenoiser(Loss):
 def averages(k, q, channel):
     """M, Q, C on the Nishimori line."""
     law, student = Law.bayes(1 - q), TeacherDenoiser(channel)
-    nodes, level = {2: (line, 2), 3: (plane, 0)}.get(k, (points, 0))
+    nodes, level = {2: (PanelsTwo(), 2), 3: (PanelsThree(), 0)}.get(k, (Points(), 0))
     found = nodes.place(student, channel, k, law, level)(law)
     return [float(part.mean()) for part in (found.M, found.Q, found.C)]
 
@@ -54,11 +57,24 @@ def test_three_averages_are_the_information(k, tolerance, channel):
     assert found == pytest.approx([information] * 3, rel=tolerance)
 
 
+@pytest.mark.parametrize("channel", EXAMPLES, ids=lambda c: c.name)
+@pytest.mark.parametrize(("k", "tolerance"), [(2, 1e-8), (3, 1e-6), (5, 5e-3)])
+def test_the_channel_itself_may_be_the_student(k, tolerance, channel):
+    """Its score and its entropy through the rules of the losses."""
+    law = Law.bayes(0.4)
+    found = FieldsSide(channel, BayesStudent(channel), k, 1.0).averages(2, law)(law)
+    true = channel_moments(channel, law.q, law.V, k, 6)
+    for part in (found.M, found.Q, found.C):
+        assert part.mean() == pytest.approx(true.information.mean(), rel=tolerance)
+    entropy = known_entropy(channel, k) + true.excess.mean()
+    assert -found.loss.mean() == pytest.approx(entropy, rel=tolerance)
+
+
 def test_another_channel_is_seen():
     """The student of one channel on labels of another is not on the line."""
     law = Law.bayes(0.4)
     channel, other = pc.Teacher(2).noise, pc.Teacher(2, noise="gaussian:0.3").noise
-    found = line.place(TeacherDenoiser(other), channel, 2, law, 2)(law)
+    found = PanelsTwo().place(TeacherDenoiser(other), channel, 2, law, 2)(law)
     assert abs(float(found.M[0]) / float(found.Q[0]) - 1) > 0.05
 
 

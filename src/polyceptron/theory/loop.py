@@ -1,13 +1,9 @@
 """The plain loop between the two sides: what message passing follows, and what always works.
 
-    law  →  fields side  →  m̂, q̂, V̂  →  weights side  →  law
+    law  →  fields side  →  m̂, q̂, V̂  →  weights side  →  law                              (eq. SE)
 
 Bayes-optimal learning and empirical risk minimisation go round the same way; they differ in what
 the sides are. Faster ways (`theory/ways.py`) end where this one does.
-
-State evolution of empirical risk minimisation, step by step: the plain loop (eq. SE).
-
-It is what message passing with the loss's denoiser follows, and where the faster ways must end.
 """
 
 from __future__ import annotations
@@ -24,56 +20,18 @@ from polyceptron.model.losses import check_symmetric
 from polyceptron.model.teacher import AnyTeacher, check_teacher
 from polyceptron.theory.erm.fixed_point import as_erm
 from polyceptron.theory.generalisation import error_on_labels
-from polyceptron.theory.sides import Problem, erm_sides
+from polyceptron.theory.sides import erm_sides
 from polyceptron.theory.ways import loss_at_ridge
 
-FieldsSide = Callable[[Law], Hats]
-WeightsSide = Callable[[Hats], Law]
 
-
-def iterate(fields: FieldsSide, weights: WeightsSide, start: Law) -> Iterator[Law]:
+def iterate(
+    fields: Callable[[Law], Hats], weights: Callable[[Hats], Law], start: Law
+) -> Iterator[Law]:
     """The start, and the law after each further round, without end."""
     law = start
     while True:
         yield law
         law = weights(fields(law))
-
-
-def settle(
-    fields: FieldsSide,
-    weights: WeightsSide,
-    start: Law,
-    *,
-    tol: float = 1e-10,
-    rounds: int = 10_000,
-) -> tuple[Law, bool]:
-    """The law at which the loop comes to rest, and whether it did.
-
-    >>> half = settle(lambda law: Hats(1.0, 1.0, law.V), lambda h: Law(1.0, 1.0, 1 / (1 + h.V)),
-    ...               Law(1.0, 1.0, 1.0))[0].V
-    >>> round(half * (1 + half), 9)
-    1.0
-    """
-    before: Law | None = None
-    for count, law in enumerate(iterate(fields, weights, start)):
-        if before is not None and _distance(law, before) < tol:
-            return law, True
-        if count >= rounds:
-            break
-        before = law
-    return law, False
-
-
-def _distance(one: Law, other: Law) -> float:
-    """The largest relative change of τ, q and V."""
-    pairs = ((one.tau, other.tau), (one.q, other.q), (one.V, other.V))
-    return max(
-        0.0 if a == b else abs(a - b) / max(abs(a), abs(b)) for a, b in pairs if not math.isnan(a)
-    )
-
-
-_NOTHING = 1e-18  # stands for q = 0, where every loss has a finite limit
-_LEVEL_FEW, _LEVEL_MANY = 2, 1  # of accuracy: 1e-8 and about 1e-4, as the figures need
 
 
 class ErmStep(NamedTuple):
@@ -121,24 +79,11 @@ def erm_state_evolution(
     if not (q >= 0 and V > 0 and abs(m) <= math.sqrt(q) * (1 + 1e-12)):
         raise InvalidInput(f"a start (m, q, V) needs q >= 0, V > 0 and |m| <= √q, got {start!r}")
     problem = erm_sides(teacher, loss, ridge, alpha)
-    laws = iterate(fields_side(problem), problem.law, Law.of_overlaps(m, q, V))
+    laws = iterate(problem.fields, problem.weights, Law.of_overlaps(m, q, V))
     return [
-        ErmStep(count, law.m, law.q, law.V, _error(problem, law))
+        ErmStep(
+            count, law.m, law.q, law.V,
+            float(error_on_labels(teacher.channel, law.tau, teacher.n_classes)),
+        )
         for count, law in enumerate(islice(laws, n_steps + 1))
-    ]
-
-
-def fields_side(problem: Problem, level: int | None = None) -> Any:
-    """law → m̂, q̂, V̂, nodes placed anew at every law."""
-    if level is None:
-        level = _LEVEL_FEW if problem.n_classes <= 3 else _LEVEL_MANY
-
-    def hats(law: Law) -> Hats:
-        law = Law(law.tau, max(law.q, _NOTHING), law.V)
-        return problem.hats(problem.rule(level, law)(law))
-
-    return hats
-
-
-def _error(problem: Problem, law: Law) -> float:
-    return float(error_on_labels(problem.channel, law.tau, problem.n_classes))
+    ]  # fmt: skip

@@ -80,10 +80,10 @@ def separability(teacher: AnyTeacher, tol: float | None = None) -> Separability:
     t = math.exp(float(found.x))
     # The minimum is flat: at the place found on the coarsest level finer ones give its value.
     before = math.nan
-    for level in range(problem.n_levels):
+    for level in range(problem.fields.rule.n_levels):
         estimate = from_replicates(1 / _distance(problem, level, t))
         value, spread = float(estimate.value), float(estimate.uncertainty)
-        if not problem.sampled:
+        if not problem.fields.rule.sampled:
             t = _polish(problem, level, t)
             value = float(1 / _distance(problem, level, t)[0])
             spread = abs(value - before) + (1e-12 if k <= 3 else _FLOOR_MANY) * value
@@ -105,7 +105,7 @@ def alpha_s(channel: Channel, n_classes: int) -> float:
 def _distance(problem: Any, level: int, t: float) -> Any:
     """Q(t), one value a replicate."""
     law = Law(t, 1 + t * t, 1.0)
-    return problem.rule(level, law)(law).Q
+    return problem.fields.averages(level, law)(law).Q
 
 
 def _polish(problem: Any, level: int, t: float) -> float:

@@ -1,17 +1,18 @@
-"""The two sides of empirical risk minimisation, built from a teacher and an estimator.
+"""The two sides of the loop, built from a teacher and an estimator.
 
-    fields side    channel × loss            law (τ, q, V)  →  m̂, q̂, V̂ = α(M, Q, C)
+    fields side    channel × student         law (τ, q, V)  →  m̂, q̂, V̂ = α(M, Q, C)
     weights side   penalty × spectrum        m̂, q̂, V̂        →  law
 
-The fields side averages on a rule of some level of accuracy (`theory/fields`); a loss whose
-averages are known in closed form needs none.
+The student is a loss, or the channel itself (`BayesStudent`). The fields side averages by a rule
+at some level of accuracy (`theory/fields`); a loss whose averages are known in closed form needs
+none. Both sides can be called: that is a round of the plain loop (`theory/loop.py`).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from types import ModuleType
+from typing import cast
 
 import numpy as np
 
@@ -22,63 +23,45 @@ from polyceptron.model.losses import Loss
 from polyceptron.model.penalties import Penalty, Ridge
 from polyceptron.model.priors import Row
 from polyceptron.model.teacher import AnyTeacher
-from polyceptron.theory.fields import line, plane, points, sums
-from polyceptron.theory.fields.integrand import Averages, Rule
+from polyceptron.theory.fields.few_classes import PanelsThree, PanelsTwo
+from polyceptron.theory.fields.integrand import Averages, Averaging, FieldsStudent, Rule
+from polyceptron.theory.fields.points import Points
+from polyceptron.theory.fields.sums import Sums
 
-_FEW: dict[int, ModuleType] = {2: line, 3: plane}
+_FEW: dict[int, Rule] = {2: PanelsTwo(), 3: PanelsThree()}
+_SUMS, _POINTS = Sums(), Points()
+_NOTHING = 1e-18  # stands for q = 0, where every loss has a finite limit
+_LEVEL_FEW, _LEVEL_MANY = 2, 1  # of the plain loop: 1e-8 and about 1e-4, as the figures need
 
 
 @dataclass(frozen=True)
-class Problem:
-    """Both sides and the sample ratio α."""
+class FieldsSide:
+    """What n = αd samples of a channel tell a student."""
 
-    n_classes: int
     channel: Channel
-    loss: Loss
-    penalty: Penalty
-    spectrum: Spectrum
+    student: FieldsStudent
+    n_classes: int
     alpha: float
-    row: Row  # of the teacher's weights
     by_points: bool = False  # sample even where a rule without chance serves
 
     @property
-    def ridge(self) -> float:
-        """λ."""
-        return self.penalty.strength
-
-    def at(self, *, ridge: float | None = None, alpha: float | None = None) -> Problem:
-        """The same problem at another λ or α."""
-        penalty = self.penalty if ridge is None else Ridge(ridge)
-        return replace(self, penalty=penalty, alpha=self.alpha if alpha is None else alpha)
-
-    @property
-    def n_levels(self) -> int:
-        """How many levels of accuracy the fields side has."""
-        return int(self.nodes.N_LEVELS)
-
-    @property
-    def nodes(self) -> ModuleType:
-        """The rule that places nodes: by the number of classes, above three by loss and channel."""
+    def rule(self) -> Rule:
+        """What places nodes: by the number of classes, above three by student and channel."""
         if self.n_classes in _FEW:
             return _FEW[self.n_classes]
-        return sums if not self.by_points and sums.serves(self.loss, self.channel) else points
+        serves = not self.by_points and _SUMS.serves(self.student, self.channel)
+        return _SUMS if serves else _POINTS
 
-    @property
-    def sampled(self) -> bool:
-        """Whether the fields side is averaged over random points."""
-        return self.nodes is points
-
-    def rule(self, level: int, reference: Law) -> Rule:
+    def averages(self, level: int, reference: Law) -> Averaging:
         """The averages at a level of accuracy; nodes are placed for `reference` and kept."""
         if self.explicit(reference) is not None:
-            return lambda law: self.explicit(law)  # type: ignore[arg-type,return-value]
-        rule: Rule = self.nodes.place(self.loss, self.channel, self.n_classes, reference, level)
-        return rule
+            return cast(Averaging, self.explicit)
+        return self.rule.place(self.student, self.channel, self.n_classes, reference, level)
 
     def explicit(self, law: Law) -> Averages | None:
-        """The averages in closed form, where the loss has them."""
+        """The averages in closed form, where the student has them."""
         signal = self.channel.signal(self.n_classes)
-        found = self.loss.explicit_averages(law, signal, self.n_classes)
+        found = self.student.explicit_averages(law, signal, self.n_classes)
         if found is None:
             return None
         M, Q, C, D = (np.array([value]) for value in found)
@@ -86,13 +69,73 @@ class Problem:
         return Averages(M, Q, C, np.maximum(D, 0.0), np.maximum(-D, 0.0), unknown, unknown, one)
 
     def hats(self, averages: Averages) -> Hats:
-        """The fields side's answer, m̂ = αM, q̂ = αQ, V̂ = αC."""
+        """m̂ = αM, q̂ = αQ, V̂ = αC."""
         a = self.alpha
         return Hats(*(a * float(part.mean()) for part in (averages.M, averages.Q, averages.C)))
 
-    def law(self, hats: Hats) -> Law:
-        """The weights side's answer."""
+    def __call__(self, law: Law) -> Hats:
+        """One step of the plain loop, nodes placed at its law."""
+        law = replace(law, q=max(law.q, _NOTHING))
+        level = _LEVEL_FEW if self.n_classes <= 3 else _LEVEL_MANY
+        return self.hats(self.averages(level, law)(law))
+
+
+@dataclass(frozen=True)
+class WeightsSide:
+    """What a penalty makes of a row of the teacher's weights, over the features' spectrum."""
+
+    penalty: Penalty
+    spectrum: Spectrum
+    row: Row
+
+    def __call__(self, hats: Hats) -> Law:
+        """The law of the fields after a step of the plain loop."""
         return self.penalty.law(hats, self.spectrum, self.row)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Both sides of empirical risk minimisation."""
+
+    fields: FieldsSide
+    weights: WeightsSide
+
+    @property
+    def loss(self) -> Loss:
+        """The student."""
+        return cast(Loss, self.fields.student)
+
+    @property
+    def channel(self) -> Channel:
+        """The labels' noise."""
+        return self.fields.channel
+
+    @property
+    def n_classes(self) -> int:
+        """k."""
+        return self.fields.n_classes
+
+    @property
+    def alpha(self) -> float:
+        """n/d."""
+        return self.fields.alpha
+
+    @property
+    def ridge(self) -> float:
+        """λ."""
+        return self.weights.penalty.strength
+
+    @property
+    def spectrum(self) -> Spectrum:
+        """Of the features."""
+        return self.weights.spectrum
+
+    def at(self, *, ridge: float | None = None, **fields: float) -> Problem:
+        """The same problem at another λ, or with other numbers of the fields side (α, k)."""
+        weights = self.weights
+        if ridge is not None:
+            weights = replace(weights, penalty=Ridge(ridge))
+        return Problem(replace(self.fields, **fields), weights)  # type: ignore[arg-type]
 
 
 def erm_sides(teacher: AnyTeacher, loss: Loss, ridge: float, alpha: float) -> Problem:
@@ -101,5 +144,6 @@ def erm_sides(teacher: AnyTeacher, loss: Loss, ridge: float, alpha: float) -> Pr
     With a ridge the prior enters by its variance only, which is 1 for every teacher.
     """
     return Problem(
-        teacher.n_classes, teacher.channel, loss, Ridge(ridge), teacher.features, alpha, teacher.row
+        FieldsSide(teacher.channel, loss, teacher.n_classes, alpha),
+        WeightsSide(Ridge(ridge), teacher.features, teacher.row),
     )

@@ -69,13 +69,16 @@ def loss_at_ridge(loss: Loss, ridge: float | str, teacher: AnyTeacher, alpha: fl
 
 def in_closed_form(problem: Problem) -> bool:
     """Whether the whole fixed point is explicit, up to one scalar equation for a spectrum."""
-    return problem.penalty.quadratic and problem.explicit(Law(1.0, 1.0, 1.0)) is not None
+    return (
+        problem.weights.penalty.quadratic
+        and problem.fields.explicit(Law(1.0, 1.0, 1.0)) is not None
+    )
 
 
 def equations(problem: Problem) -> Equations:
     """The system to give to Newton's method."""
     simple, scale_free = problem.spectrum.isotropic, problem.loss.scale_free
-    if not problem.penalty.quadratic:
+    if not problem.weights.penalty.quadratic:
         return LoopEquations(problem.at(ridge=1.0) if scale_free else problem)
     if scale_free:
         return ScaleFreeEquations(problem) if simple else ScaleFreeLevels(problem.at(ridge=1.0))

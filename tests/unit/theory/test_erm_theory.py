@@ -11,6 +11,7 @@ from scipy.integrate import quad
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.model import CrossEntropy, Loss, SquareLoss
+from polyceptron.model.losses.coordinates import LossCoordinates
 from polyceptron.numerics.special import boundary_density, mean_of_maximum
 from polyceptron.rows import Status
 from polyceptron.theory.curve import curve_rows
@@ -272,11 +273,19 @@ class SquaredHinge(Loss):
         return np.einsum("nh,nhi,nhj->nij", missing > 0, towards, towards)
 
 
+class Broken(LossCoordinates):
+    """With a break at 1."""
+
+    resolved = True
+    kinks = (1.0,)
+
+
 class BrokenHinge(SquaredHinge):
     """The same, which says that it pulls below a gap of 1 only."""
 
-    def line_breaks(self, breaks, V):
-        return np.unique([*super().line_breaks(breaks, V), 1.0])
+    @property
+    def coordinates(self):
+        return Broken(self)
 
 
 @pytest.mark.parametrize(("alpha", "ridge"), [(2.0, 0.1), (1.0, 0.3), (0.5, 0.02), (6.0, 1.0)])

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from polyceptron.model import CrossEntropy, Flips, GaussianNoise, Law, MaxMargin, SquareLoss
+from polyceptron.model.losses.cross_entropy import ProximalCoordinates
 from polyceptron.numerics.panels import panel_rule, resolve
-from polyceptron.theory.fields import line, plane, points
+from polyceptron.theory.fields.few_classes import PanelsThree, PanelsTwo
 from polyceptron.theory.fields.integrand import ordered_density
+from polyceptron.theory.fields.points import Points
 
 CHANNELS = [GaussianNoise(), GaussianNoise(0.4), Flips(0.15)]
 NAMES = ("M", "Q", "C", "D", "loss", "error", "mass")
@@ -22,7 +24,8 @@ class PlainCrossEntropy(CrossEntropy):
 
 
 def rule(loss, channel, k, law, level):
-    return {2: line, 3: plane}.get(k, points).place(loss, channel, k, law, level)(law)
+    nodes = {2: PanelsTwo, 3: PanelsThree}.get(k, Points)()
+    return nodes.place(loss, channel, k, law, level)(law)
 
 
 def part(averages, name):
@@ -56,18 +59,22 @@ def drawn(loss, channel, k, law, n, seed=0):
     return {name: (x.mean(), x.std(ddof=1) / math.sqrt(n)) for name, x in parts.items()}
 
 
-class NarrowCrossEntropy(CrossEntropy):
+class Narrow(ProximalCoordinates):
     """Rows of one gap of the fields, however large V is."""
 
-    def wide_plane(self, width, V):
+    def wide(self, width, V):
         return None
+
+
+class NarrowCrossEntropy(CrossEntropy):
+    coordinates = Narrow()
 
 
 @pytest.mark.parametrize("channel", CHANNELS, ids=lambda c: c.name)
 def test_rows_of_one_proximal_gap(channel):
     """For large V they agree with rows of one gap as far as these go, and with finer ones."""
     law = Law(0.8, 900.0, 60.0)
-    assert CrossEntropy().wide_plane(10.0, 60.0) is not None
+    assert ProximalCoordinates().wide(10.0, 60.0) is not None
     coarse, fine = (rule(CrossEntropy(), channel, 3, law, level) for level in (3, 4))
     other = rule(NarrowCrossEntropy(), channel, 3, law, 5)
     for name in NAMES:
@@ -112,8 +119,8 @@ def test_own_coordinates_agree_with_generic_ones(k, channel):
 @pytest.mark.parametrize("loss", [CrossEntropy(), MaxMargin()], ids=lambda loss: loss.name)
 @pytest.mark.parametrize("law", [Law(0.5, 0.3, 2.0), Law(3.0, 50.0, 5.0), Law(100.0, 1e4, 50.0)])
 def test_random_points_agree_with_the_deterministic_rule(loss, law):
-    exact = plane.place(loss, GaussianNoise(), 3, law, 3)(law)
-    random = points.place(loss, GaussianNoise(), 3, law, 1)(law)
+    exact = PanelsThree().place(loss, GaussianNoise(), 3, law, 3)(law)
+    random = Points().place(loss, GaussianNoise(), 3, law, 1)(law)
     for name in NAMES:
         sampled, true = part(random, name), part(exact, name)
         error = sampled.std(ddof=1) / math.sqrt(len(sampled))

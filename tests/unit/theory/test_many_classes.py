@@ -17,8 +17,10 @@ from polyceptron.model import (
 )
 from polyceptron.model.losses.max_margin import LabelCone
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.fields import plane, points, sums
-from polyceptron.theory.fields import sum_nodes as sum_modes
+from polyceptron.theory.fields.few_classes import PanelsThree
+from polyceptron.theory.fields.points import Points
+from polyceptron.theory.fields.sum_nodes import modes
+from polyceptron.theory.fields.sums import Sums
 from polyceptron.theory.loop import erm_state_evolution
 
 NAMES = ("M", "Q", "C", "loss", "mass")
@@ -36,8 +38,8 @@ def stein(averages, law):
 @pytest.mark.parametrize("channel", CHANNELS, ids=lambda c: c.name)
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_at_three_classes_sums_are_those_of_the_plane(law, channel):
-    true = plane.place(CrossEntropy(), channel, 3, law, 3)(law)
-    found = sums.place(CrossEntropy(), channel, 3, law, 2)(law)
+    true = PanelsThree().place(CrossEntropy(), channel, 3, law, 3)(law)
+    found = Sums().place(CrossEntropy(), channel, 3, law, 2)(law)
     for name in NAMES:
         got, want = getattr(found, name)[0], getattr(true, name)[0]
         assert abs(got - want) < 3e-4 * abs(want), name
@@ -47,8 +49,8 @@ def test_at_three_classes_sums_are_those_of_the_plane(law, channel):
 @pytest.mark.parametrize("law", [Law(0.3, 0.08, 1.0), Law(20.0, 9.0, 2.5)])
 @pytest.mark.parametrize("loss", [MaxMargin(), LabelCone()], ids=lambda loss: loss.name)
 def test_margins_at_three_classes_are_those_of_the_plane(law, channel, loss):
-    true = plane.place(loss, channel, 3, law, 3)(law)
-    found = sums.place(loss, channel, 3, law, 2)(law)
+    true = PanelsThree().place(loss, channel, 3, law, 3)(law)
+    found = Sums().place(loss, channel, 3, law, 2)(law)
     for name in ("M", "Q", "C", "mass"):
         got, want = getattr(found, name)[0], getattr(true, name)[0]
         assert abs(got - want) < 1e-4 * abs(want), name
@@ -58,8 +60,8 @@ def test_margins_at_three_classes_are_those_of_the_plane(law, channel, loss):
 @pytest.mark.parametrize("k", [5, 30])
 def test_rules_agree_with_random_points(k, loss):
     law = Law(1.2, 4.0, 9.0) if loss.name == "cross-entropy" else Law(1.2, 0.5, 1.0)
-    drawn = points.place(loss, GaussianNoise(), k, law, 0)(law)
-    found = sums.place(loss, GaussianNoise(), k, law, 2)(law)
+    drawn = Points().place(loss, GaussianNoise(), k, law, 0)(law)
+    found = Sums().place(loss, GaussianNoise(), k, law, 2)(law)
     for name in NAMES[:3]:
         sample = getattr(drawn, name)
         error = sample.std(ddof=1) / math.sqrt(len(sample))
@@ -71,7 +73,7 @@ def test_rules_agree_with_random_points(k, loss):
 def test_integration_by_parts_holds_for_the_sums(k):
     """M, C and D are three different sums there; with one of them off it would not hold."""
     for loss, law in ((CrossEntropy(), Law(0.85, 5.8, 52.0)), (MaxMargin(), Law(1.2, 0.5, 1.0))):
-        found = sums.place(loss, GaussianNoise(), k, law, 2)(law)
+        found = Sums().place(loss, GaussianNoise(), k, law, 2)(law)
         assert stein(found, law) < 1e-3
         assert stein(found.map(lambda part: part * np.array([1.05])), law) < 1e-3  # no scale
         assert stein(type(found)(**{**dict(found.items()), "M": 1.02 * found.M}), law) > 3e-3
@@ -80,7 +82,7 @@ def test_integration_by_parts_holds_for_the_sums(k):
 def test_modes_are_sums_of_powers():
     rng = np.random.default_rng(0)
     phase, functions = rng.random((3, 50, 7)), rng.random((2, 3, 50, 7))
-    found = sum_modes.modes(phase, functions, 9)
+    found = modes(phase, functions, 9)
     powers = np.exp(-1j * phase[..., None] * np.arange(10))
     assert np.allclose(found, np.einsum("fclj,cljm->fclm", functions, powers))
 

@@ -3,19 +3,14 @@
     prox_{Vℓ(·,y)}(ω) = argmin_z  ‖z − ω‖²/(2V) + ℓ(z, y)                       (eq. auxiliary_defs)
     f_y(ω)            = (prox − ω)/V = −∇ℓ(prox),    −∂f = (V + H⁻¹)⁻¹,  H = ∇²ℓ(prox)
 
-The theory and message passing see a loss only through `denoise`, that is f and −tr_⊥ ∂f, the trace
-on the space 1⊥ of class differences (the labels show nothing else).
-
-It integrates over a loss in the coordinates that the loss offers (`coordinates`).
+Message passing sees a loss only through `denoise`, that is f and −tr_⊥ ∂f, the trace on the space
+1⊥ of class differences (the labels show nothing else); the theory integrates over it in the
+coordinates that it offers (`coordinates`).
 
 To add a loss, subclass `Loss`: give `name`, `value`, `gradient` and `hessian`; `prox` and `denoise`
-then come from a safeguarded Newton method (give your own where a closed form exists). `checking`
-tries a loss when it is given; the theory asks that it depend on differences of fields only and
-treat the classes alike, and checks both.
-
-A loss given by a user is tried before it is used: shapes, gradient, curvature, symmetry.
-
-Each fault gets one sentence; a number computed from a wrong derivative would carry none.
+then come from a safeguarded Newton method (give your own where a closed form exists). A loss given
+by a user is tried before it is used (`check_loss`: shapes, gradient, curvature); the theory asks
+that it depend on differences of fields only and treat the classes alike (`check_symmetric`).
 """
 
 from __future__ import annotations
@@ -29,9 +24,8 @@ from numpy.typing import NDArray
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.law import Law
-from polyceptron.model.losses import coordinates
 from polyceptron.model.losses.additive import AdditivePull
-from polyceptron.model.losses.coordinates import Placed, Plane, Pull
+from polyceptron.model.losses.coordinates import Coordinates, LossCoordinates
 from polyceptron.model.registry import Registry
 from polyceptron.numerics import Array
 
@@ -55,76 +49,22 @@ class Loss(ABC):
     scale_free: ClassVar[bool] = False
     """f ∝ 1/V, as for hard constraints: V drops out of the equations, and there is no ridge."""
 
-    kinks: ClassVar[tuple[float, ...]] = ()
-    """Gaps of two classes at which f bends, where a panel must end."""
-
     margin_floor: ClassVar[float | None] = None
     """The margin to which every smaller one of a training sample is lifted, for hard margins."""
 
     solver: ClassVar[str] = "newton"
     """Which solver of `algorithms.erm` fits it."""
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
-
-    def without_ridge(self) -> Loss | None:
-        """What λ → 0⁺ means on separable data: a loss, or None where it is not defined."""
-        return None
-
-    def probabilities(self, z: Any) -> Array | None:
-        """Class probabilities (n, k) that fields z (n, k) stand for, if the loss models them."""
-        return None
-
-    def decay(self, ridge: float | str) -> float | None:
-        """p of the error ∝ α^(−p) without noise, where it is known."""
-        return None
-
-    def decay_constant(self, n_classes: int, ridge: float | str) -> float | None:
-        """C of ε ≈ C α^(−p) without noise, where there is a closed form."""
-        return None
-
-    def value_at_prox(self, z: Any, y: Any) -> Array:
-        """ℓ on training samples, whose fields are proximal points, shape (n,)."""
-        return self.value(z, y)
-
-    # What the fields side of the theory asks: see `coordinates`.
-
-    def at_gaps(self, gaps: Array, V: float) -> Pull:
-        """What label 1 pulls at gaps ω₁ − ω_h (k−1, n), the smallest first."""
-        return coordinates.pull_at_gaps(self, gaps, V)
-
-    def line_breaks(self, breaks: Array, V: float) -> Array:
-        """Two classes: break points (b',) of its coordinate, from those (b,) of the gap."""
-        return coordinates.line_breaks(self, breaks, V)
-
-    def on_line(self, x: Array, V: float) -> Placed:
-        """Two classes: gaps and pull at coordinates x (n,)."""
-        return Placed(x[None], 1.0, self.at_gaps(x[None], V))
-
-    def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
-        """Three: break points (rows, b') along rows x (rows,), from those (b,) of g₂ − g₁."""
-        return coordinates.plane_breaks(self, row, breaks, V)
-
-    def on_plane(self, row: Array, y: Array, V: float) -> Placed:
-        """Three classes: gaps and pull at coordinates (n,), (n,); the second is ≤ g₂ − g₁."""
-        gaps = np.stack([row, row + y])
-        return Placed(gaps, 1.0, self.at_gaps(gaps, V))
-
-    def wide_plane(self, width: float, V: float) -> Plane | None:
-        """Three classes: coordinates of another kind for labels that vary on this width."""
-        return None
-
-    def mistake_gap(self, V: float) -> float | None:
-        """The gap to the best loser below which a training sample is mistaken, where the other
-        classes do not matter; None where they do or it is not known."""
-        return None
-
-    def fresh_margin(self, margin: Array, V: float) -> tuple[Array, float] | None:
-        """The fresh margin that training moves to `margin`, and its slope, if it alone decides."""
-        return None
+    @property
+    def coordinates(self) -> Coordinates:
+        """In which the theory of two and three classes integrates over it."""
+        return LossCoordinates(self)
 
     def additive(self, V: float) -> AdditivePull | None:
-        """Its pull as sums over the losers at a held variable, where there is such a form."""
+        """Its pull as sums over the other classes at a held variable, where there is such a form.
+
+        The theory of four classes and more then needs no random points.
+        """
         return None
 
     def explicit_averages(
@@ -135,6 +75,29 @@ class Loss(ABC):
         `signal` is the channel's c = E[e_y·z]/(k − 1).
         """
         return None
+
+    def without_ridge(self) -> Loss | None:
+        """What λ → 0⁺ means on separable data: a loss, or None where it is not defined."""
+        return None
+
+    def decay(self, ridge: float | str) -> float | None:
+        """p of the error ∝ α^(−p) without noise, where it is known."""
+        return None
+
+    def decay_constant(self, n_classes: int, ridge: float | str) -> float | None:
+        """C of ε ≈ C α^(−p) without noise, where there is a closed form."""
+        return None
+
+    def probabilities(self, z: Any) -> Array | None:
+        """Class probabilities (n, k) that fields z (n, k) stand for, if the loss models them."""
+        return None
+
+    def value_at_prox(self, z: Any, y: Any) -> Array:
+        """ℓ on training samples, whose fields are proximal points, shape (n,)."""
+        return self.value(z, y)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         """Drop inherited short cuts where value, gradient or Hessian are given anew."""
@@ -201,28 +164,9 @@ class Loss(ABC):
 
 
 SHORT_CUTS = (
-    "prox",
-    "denoise",
-    "curvature_at",
-    "scale_free",
-    "kinks",
-    "solver",
-    "without_ridge",
-    "probabilities",
-    "decay",
-    "decay_constant",
-    "value_at_prox",
-    "margin_floor",
-    "at_gaps",
-    "line_breaks",
-    "on_line",
-    "plane_breaks",
-    "on_plane",
-    "wide_plane",
-    "mistake_gap",
-    "fresh_margin",
-    "explicit_averages",
-    "additive",
+    *("prox", "denoise", "curvature_at", "value_at_prox", "probabilities", "solver"),
+    *("coordinates", "additive", "explicit_averages", "scale_free", "margin_floor"),
+    *("without_ridge", "decay", "decay_constant"),
 )
 
 LOSSES: Registry[Loss] = Registry("loss", Loss)  # type: ignore[type-abstract]

@@ -1,16 +1,17 @@
-"""Where a loss is smooth: the coordinates in which the theory integrates over it.
+"""Where a student is smooth: the coordinates in which the theory integrates over what it does.
 
 Label 1 leads the other classes by gaps g_h = ω₁ − ω_h, the smallest first. A rule has break points
-that follow the law of the fields; a loss turns them into break points of its own coordinates (x on
-the line of two classes, x and y on the plane of three), where it adds what it needs, and says at
-each what the gaps are, by how much volume is stretched, and what it pulls. Without other knowledge
-the coordinates are the gaps themselves, g₁ and g₂ − g₁, in panels halved until the pull is smooth
-on each.
+that follow the law of the fields; a student turns them into break points of its own coordinates (x
+on the line of two classes, x and y on the plane of three), where it adds what it needs, and gives
+at each the gaps, by how much volume is stretched, and its pull. Without other knowledge the
+coordinates are the gaps themselves, g₁ and g₂ − g₁, in panels halved until the pull is smooth on
+each.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -20,13 +21,11 @@ from polyceptron.numerics.panels import blend_breaks, resolve
 if TYPE_CHECKING:
     from polyceptron.model.losses.base import Loss
 
-_FAR = 1e3  # a class that plays no part
-
 
 class Pull(NamedTuple):
     """What a student makes of label 1 at n points."""
 
-    losers: Array  # f of the other classes (k−1, n); the label's own is minus their sum
+    others: Array  # f of the other classes (k−1, n); the label's own is minus their sum
     trace: Array  # −tr_⊥ ∂f (n,)
     value: Array  # ℓ at the proximal point (n,)
     margin: Array  # gap of the proximal point to the best of the others (n,)
@@ -40,71 +39,101 @@ class Placed(NamedTuple):
     pull: Pull
 
 
-class Plane(Protocol):
-    """Coordinates of three classes: those of a loss, or others that it has."""
+class Coordinates(ABC):
+    """The gaps themselves; a student that knows better overrides some methods."""
 
-    def line_breaks(self, breaks: Array, V: float) -> Array: ...
+    resolved: ClassVar[bool] = False
+    """Whether the student's own break points are known, so that levels converge geometrically."""
 
-    def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array: ...
+    kinks: ClassVar[tuple[float, ...]] = ()
+    """Gaps of two classes at which f bends, where a panel must end."""
 
-    def on_plane(self, row: Array, y: Array, V: float) -> Placed: ...
+    @abstractmethod
+    def at_gaps(self, gaps: Array, V: float) -> Pull:
+        """What label 1 pulls at gaps ω₁ − ω_h (k−1, n), the smallest first."""
+
+    def mistake_gap(self, V: float) -> float | None:
+        """The gap to the best other class below which a training sample is mistaken.
+
+        None where the further classes matter or it is not known.
+        """
+        return None
+
+    def fresh_margin(self, margin: Array, V: float) -> tuple[Array, float] | None:
+        """The fresh margin that training moves to `margin`, and its slope, if it alone decides."""
+        return None
+
+    def line_breaks(self, breaks: Array, V: float) -> Array:
+        """Two classes: break points (b',) of the coordinate, from those (b,) of the gap."""
+        edges = (*self.kinks, *self._mistake_edges(V))
+        points = blend_breaks([breaks], float(breaks[0]), float(breaks[-1]), keep=edges)
+
+        def pull(gap: Array) -> Array:
+            found = self.at_gaps(gap[None], V)
+            return np.stack([found.others[0], found.trace])
+
+        return resolve(pull, points)
+
+    def on_line(self, x: Array, V: float) -> Placed:
+        """Two classes: gaps and pull at coordinates x (n,)."""
+        return Placed(x[None], 1.0, self.at_gaps(x[None], V))
+
+    def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
+        """Three: break points (rows, b') along rows x (rows,), from those (b,) of g₂ − g₁."""
+        probes = np.quantile(row, [0.0, 0.2, 0.4, 0.6, 0.8])  # rows on which the pull is tried
+
+        def pull(y: Array) -> Array:
+            tried = []
+            for a in probes:
+                first = np.full_like(y, a)
+                found = self.at_gaps(np.stack([first, first + y]), V)
+                tried += [*found.others, found.trace]
+            return np.stack(tried)
+
+        columns = resolve(pull, breaks)
+        return np.broadcast_to(columns, (len(row), len(columns)))
+
+    def on_plane(self, row: Array, y: Array, V: float) -> Placed:
+        """Three classes: gaps and pull at coordinates (n,), (n,); the second is ≤ g₂ − g₁."""
+        gaps = np.stack([row, row + y])
+        return Placed(gaps, 1.0, self.at_gaps(gaps, V))
+
+    def wide(self, width: float, V: float) -> Coordinates | None:
+        """Three classes: coordinates of another kind for labels that vary on this width."""
+        return None
+
+    def _mistake_edges(self, V: float) -> tuple[float, ...]:
+        """Gaps at which a training sample of two classes is just mistaken, or none."""
+        known = self.mistake_gap(V)
+        if known is not None:
+            return (known,) if np.isfinite(known) else ()
+
+        def mistaken(gap: float) -> bool:
+            return float(self.at_gaps(np.array([[gap]]), V).margin[0]) < 0
+
+        low, high = -1.0, 0.0
+        while low > -1e12 and not mistaken(low):
+            low, high = 2 * low, low
+        while high - low > 1e-13 * abs(low):
+            middle = (low + high) / 2
+            if middle in (low, high):
+                break
+            low, high = (middle, high) if mistaken(middle) else (low, middle)
+        return (high,)
 
 
-def pull_at_gaps(loss: Loss, gaps: Array, V: float) -> Pull:
-    """The loss's denoiser at gaps (k−1, n)."""
-    n = gaps.shape[1]
-    omega = np.concatenate([np.zeros((n, 1)), -gaps.T], axis=1)
-    omega -= omega.mean(1, keepdims=True)
-    label = np.zeros(n, dtype=np.int64)
-    f, trace = loss.denoise(omega, label, V)
-    f = f - f.mean(1, keepdims=True)  # a part along (1, …, 1) is shown by no label
-    value = loss.value_at_prox(omega + V * f, label)
-    return Pull(f[:, 1:].T, trace, value, gaps[0] + V * (f[:, 0] - f[:, 1]))
+class LossCoordinates(Coordinates):
+    """Any loss, by its denoiser at the gaps."""
 
+    def __init__(self, loss: Loss) -> None:
+        self.loss = loss
 
-def line_breaks(loss: Loss, breaks: Array, V: float) -> Array:
-    """Break points (b,) of the gap between two classes: those given, and those that f needs."""
-    edges = (*loss.kinks, *mistake_edges(loss, V))
-    points = blend_breaks([breaks], float(breaks[0]), float(breaks[-1]), keep=edges)
-
-    def pull(gap: Array) -> Array:
-        found = loss.at_gaps(gap[None], V)
-        return np.stack([found.losers[0], found.trace])
-
-    return resolve(pull, points)
-
-
-def plane_breaks(loss: Loss, row: Array, breaks: Array, V: float) -> Array:
-    """Break points (rows, b) of the gap between the losers, at rows (rows,) of the first gap."""
-    probes = np.quantile(row, [0.0, 0.2, 0.4, 0.6, 0.8])  # rows on which the pull is tried
-
-    def pull(y: Array) -> Array:
-        tried = []
-        for a in probes:
-            first = np.full_like(y, a)
-            found = loss.at_gaps(np.stack([first, first + y]), V)
-            tried += [*found.losers, found.trace]
-        return np.stack(tried)
-
-    columns = resolve(pull, breaks)
-    return np.broadcast_to(columns, (len(row), len(columns)))
-
-
-def mistake_edges(loss: Loss, V: float) -> tuple[float, ...]:
-    """The student's gaps at which a training sample of two classes is just mistaken, or none."""
-    known = loss.mistake_gap(V)
-    if known is not None:
-        return (known,) if np.isfinite(known) else ()
-
-    def mistaken(gap: float) -> bool:
-        return float(loss.at_gaps(np.array([[gap]]), V).margin[0]) < 0
-
-    low, high = -1.0, 0.0
-    while low > -1e12 and not mistaken(low):
-        low, high = 2 * low, low
-    while high - low > 1e-13 * abs(low):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if mistaken(middle) else (low, middle)
-    return (high,)
+    def at_gaps(self, gaps: Array, V: float) -> Pull:
+        n = gaps.shape[1]
+        omega = np.concatenate([np.zeros((n, 1)), -gaps.T], axis=1)
+        omega -= omega.mean(1, keepdims=True)
+        label = np.zeros(n, dtype=np.int64)
+        f, trace = self.loss.denoise(omega, label, V)
+        f = f - f.mean(1, keepdims=True)  # a part along (1, …, 1) is shown by no label
+        value = self.loss.value_at_prox(omega + V * f, label)
+        return Pull(f[:, 1:].T, trace, value, gaps[0] + V * (f[:, 0] - f[:, 1]))

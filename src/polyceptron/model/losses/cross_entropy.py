@@ -1,6 +1,7 @@
-"""Coordinates of cross-entropy: its proximal point, in which it varies on scale 1 for every V.
+"""Cross-entropy of the softmax: what multinomial logistic regression minimises.
 
-Two classes: everything is explicit in the gap A of the proximal point,
+The theory integrates over its proximal point, in which it varies on scale 1 for every V. Two
+classes: everything is explicit in the gap A of the proximal point,
 
     a = A − 2Vσ(−A),    da/dA = 1 + 2Vσ(A)σ(−A),
 
@@ -14,9 +15,7 @@ y = ω₂ − ω₃ is replaced by Y = z₂ − z₃; given (a, Y) the remaining
 
 On rows of one a the three classes part within 1/V of a place that moves with Y, which counts where
 V is large and labels are mistaken far from the boundary, as near α_s without a ridge. On rows of
-one A nothing of the loss varies faster than on scale 1 (`WidePlane`); labels must not, either.
-
-Cross-entropy of the softmax: what multinomial logistic regression minimises.
+one A nothing of the loss varies faster than on scale 1 (`_WideProximal`); labels must not, either.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from scipy.special import expit, log_softmax, softmax, wrightomega
 
 from polyceptron.model.losses.additive import AdditivePull, SoftmaxPull
 from polyceptron.model.losses.base import Loss, broadcast
-from polyceptron.model.losses.coordinates import Placed, Plane, Pull
+from polyceptron.model.losses.coordinates import Coordinates, Placed, Pull
 from polyceptron.model.losses.max_margin import MaxMargin
 from polyceptron.model.registry import Entry
 from polyceptron.numerics import Array
@@ -48,23 +47,13 @@ _DEAD = 14.0  # e^{−14} = 1e-6 of the pull is left; what remains is a smooth t
 _TAIL = np.array([4.0, 10.0, 20.0, 40.0])
 _STEPS = np.array([0.0, 0.7, 2.0, 4.5, 8.0, 13.0, 20.0])  # of Y: e^{−Y} is gone at the last
 _SHARE = 0.85  # of the panels of Y, along which all is smoother than along A
+_LARGE = 20.0  # V from which rows of one gap need more nodes than they have
+_WIDE = 0.3  # of the labels in A, from which rows of one A serve them
 
 
 def proximal_gap(gap: Array, V: float) -> Array:
     """A with A − 2Vσ(−A) = a: the two-class proximal point."""
     return -two_class_root(-gap, np.full(gap.shape, V))
-
-
-def pull_at_gaps(gaps: Array, V: float) -> Pull:
-    """f, its trace, the loss and the margin at gaps (k−1, n)."""
-    if len(gaps) == 1:
-        return on_line(proximal_gap(gaps[0], V) - boundary(V), V).pull
-    spread = np.full(gaps.shape[1], V)
-    log_p, u = solve_softmax(-gaps.T, spread)
-    p = np.exp(log_p)
-    trace = softmax_curvature(p, expit(-u), spread)
-    margin = gaps[0] + V * (expit(u) + p[:, 0])
-    return Pull(-p.T, trace, np.logaddexp(0.0, u), margin)
 
 
 @lru_cache(maxsize=32)
@@ -84,11 +73,6 @@ def boundary(V: float) -> float:
     return A
 
 
-def line_breaks(breaks: Array, V: float) -> Array:
-    """Break points of x, from break points of the gap."""
-    return _with_bends([proximal_gap(breaks, V)], V) - boundary(V)
-
-
 def _with_bends(sets: list[Array], V: float) -> Array:
     """Break points of A that follow sets of them and a pull that bends about 0 and dies away."""
     low, high = min(float(A[0]) for A in sets), max(float(A[-1]) for A in sets)
@@ -100,22 +84,6 @@ def _with_bends(sets: list[Array], V: float) -> Array:
     return blend_breaks([*sets, own], low, high, keep=(0.0,))
 
 
-def on_line(x: Array, V: float) -> Placed:
-    """Gaps and pull at coordinates x (n,)."""
-    A = x + boundary(V)
-    g = expit(-A)  # the loser's probability
-    bend = 2 * g * expit(A)
-    stretch = 1 + V * bend
-    pull = Pull(-g[None], bend / stretch, np.logaddexp(0.0, -A), A)
-    return Placed((A - 2 * V * g)[None], stretch, pull)
-
-
-def plane_breaks(row: Array, breaks: Array, V: float) -> Array:
-    """Break points (rows, b) of Y at rows (rows,), from break points of y."""
-    loser = expit(-row - boundary(V))
-    return _row_breaks(V * loser / (1 + loser), breaks)
-
-
 def _row_breaks(c: Array, breaks: Array, steps: Array = _STEPS) -> Array:
     """Near the row's start y ≈ Y + c(1 − e^{−Y}), c = V p₂: break points of y, seen in Y."""
     c = c[:, None] + 1e-300
@@ -124,21 +92,8 @@ def _row_breaks(c: Array, breaks: Array, steps: Array = _STEPS) -> Array:
     return blend_rows(Y, steps, _SHARE)
 
 
-def on_plane(row: Array, Y: Array, V: float) -> Placed:
-    """Gaps (2, n) and pull at rows (n,) and gaps Y (n,) of the proximal losers."""
-    alone = row + boundary(V)  # the label's lead without the third class
-    loser = expit(-alone)
-    a = alone - 2 * V * loser
-    E = np.exp(-Y)
-    u = two_class_root(np.log1p(E) - a, V * (1 + 0.5 * E) / (1 + E))
-    found = _of_proximal(u, Y, E, V)
-    p2, lost = -found.pull.losers[0], -found.pull.losers.sum(0)
-    bend = (1 + 2 * V * loser * (1 - loser)) / (1 + V * (1 - lost) * (lost + p2))
-    return Placed(found.gaps + (a - found.gaps[0]), found.stretch * bend, found.pull)
-
-
 def _of_proximal(u: Array, Y: Array, E: Array, V: float) -> Placed:
-    """Gaps, volume and pull where the loss is ln(1 + e^u) and the losers are apart by Y."""
+    """Gaps, volume and pull where the loss is ln(1 + e^u) and the other classes are apart by Y."""
     lost = expit(u)
     p1, p2 = expit(-u), lost / (1 + E)
     p3 = p2 * E
@@ -154,29 +109,73 @@ def _of_proximal(u: Array, Y: Array, E: Array, V: float) -> Placed:
     return Placed(gaps, d1 * d2 * d3 * total, pull)
 
 
-class WidePlane:
+class ProximalCoordinates(Coordinates):
+    """x = A − A₀ on the line; on the plane rows of one a, and Y along them."""
+
+    resolved = True
+
+    def at_gaps(self, gaps: Array, V: float) -> Pull:
+        if len(gaps) == 1:
+            return self.on_line(proximal_gap(gaps[0], V) - boundary(V), V).pull
+        spread = np.full(gaps.shape[1], V)
+        log_p, u = solve_softmax(-gaps.T, spread)
+        p = np.exp(log_p)
+        trace = softmax_curvature(p, expit(-u), spread)
+        margin = gaps[0] + V * (expit(u) + p[:, 0])
+        return Pull(-p.T, trace, np.logaddexp(0.0, u), margin)
+
+    def mistake_gap(self, V: float) -> float | None:
+        """−V: at z₁ = z₂ the gap is −V(1 − p₁ + p₂) = −V wherever the others are."""
+        return -V
+
+    def line_breaks(self, breaks: Array, V: float) -> Array:
+        return _with_bends([proximal_gap(breaks, V)], V) - boundary(V)
+
+    def on_line(self, x: Array, V: float) -> Placed:
+        A = x + boundary(V)
+        g = expit(-A)  # the other class's probability
+        bend = 2 * g * expit(A)
+        stretch = 1 + V * bend
+        pull = Pull(-g[None], bend / stretch, np.logaddexp(0.0, -A), A)
+        return Placed((A - 2 * V * g)[None], stretch, pull)
+
+    def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
+        other = expit(-row - boundary(V))
+        return _row_breaks(V * other / (1 + other), breaks)
+
+    def on_plane(self, row: Array, y: Array, V: float) -> Placed:
+        alone = row + boundary(V)  # the label's lead without the third class
+        other = expit(-alone)
+        a = alone - 2 * V * other
+        E = np.exp(-y)
+        u = two_class_root(np.log1p(E) - a, V * (1 + 0.5 * E) / (1 + E))
+        found = _of_proximal(u, y, E, V)
+        p2, lost = -found.pull.others[0], -found.pull.others.sum(0)
+        bend = (1 + 2 * V * other * (1 - other)) / (1 + V * (1 - lost) * (lost + p2))
+        return Placed(found.gaps + (a - found.gaps[0]), found.stretch * bend, found.pull)
+
+    def wide(self, width: float, V: float) -> Coordinates | None:
+        """For labels of scale 1 in A, ∂a/∂A ≈ 1 + A₀ at the boundary."""
+        narrow = V < _LARGE or width < _WIDE * (1 + boundary(V))
+        return None if narrow else _WideProximal()
+
+
+class _WideProximal(ProximalCoordinates):
     """Rows of one A: large V, and labels that vary on scale 1 of A or more."""
 
-    @staticmethod
-    def line_breaks(breaks: Array, V: float) -> Array:
+    def line_breaks(self, breaks: Array, V: float) -> Array:
         """Break points of A, from those of the gap with the third class far away, and level."""
         return _with_bends([proximal_gap(breaks, x) for x in (V, 0.75 * V)], V)
 
-    @staticmethod
-    def plane_breaks(row: Array, breaks: Array, V: float) -> Array:
+    def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
         """As on rows of one a, where p₂ ≈ σ(−A) is larger and V p₃ ~ V e^{−Y} lasts longer."""
         longer = np.sort(np.concatenate([_STEPS[:4], _STEPS[1:] + math.log1p(V)]))
         return _row_breaks(V * expit(-row), breaks, longer)
 
-    @staticmethod
-    def on_plane(row: Array, Y: Array, V: float) -> Placed:
-        """Gaps (2, n) and pull at A (n,) and Y (n,): nothing is left to solve."""
-        E = np.exp(-Y)
-        return _of_proximal(np.log1p(E) - row, Y, E, V)
-
-
-_LARGE = 20.0  # V from which rows of one gap need more nodes than they have
-_WIDE = 0.3  # of the labels in A, from which rows of one A serve them
+    def on_plane(self, row: Array, y: Array, V: float) -> Placed:
+        """Nothing is left to solve."""
+        E = np.exp(-y)
+        return _of_proximal(np.log1p(E) - row, y, E, V)
 
 
 class CrossEntropy(Loss):
@@ -231,34 +230,14 @@ class CrossEntropy(Loss):
         pairs = boundary_density(n_classes) * (n_classes - 1) ** 2
         return pairs ** (1 / 3) * two_class_constant(float(ridge))
 
-    def at_gaps(self, gaps: Array, V: float) -> Pull:
-        return pull_at_gaps(gaps, V)
-
-    def line_breaks(self, breaks: Array, V: float) -> Array:
-        return line_breaks(breaks, V)
-
-    def on_line(self, x: Array, V: float) -> Placed:
-        return on_line(x, V)
-
-    def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
-        return plane_breaks(row, breaks, V)
-
-    def on_plane(self, row: Array, y: Array, V: float) -> Placed:
-        return on_plane(row, y, V)
-
-    def wide_plane(self, width: float, V: float) -> Plane | None:
-        """For labels of scale 1 in A, ∂a/∂A ≈ 1 + A₀ at the boundary."""
-        if V < _LARGE or width < _WIDE * (1 + boundary(V)):
-            return None
-        return WidePlane()
+    @property
+    def coordinates(self) -> Coordinates:
+        """Its proximal point."""
+        return ProximalCoordinates()
 
     def additive(self, V: float) -> AdditivePull | None:
         """The log-normaliser at the proximal point is held."""
         return SoftmaxPull(V)
-
-    def mistake_gap(self, V: float) -> float | None:
-        """−V: at z₁ = z₂ the gap is −V(1 − p₁ + p₂) = −V wherever the others are."""
-        return -V
 
 
 def two_class_constant(ridge: float) -> float:

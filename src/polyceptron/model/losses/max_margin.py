@@ -8,9 +8,30 @@ import numpy as np
 
 from polyceptron.model.losses.additive import AdditivePull, MarginPull
 from polyceptron.model.losses.base import Labels, Loss, broadcast
+from polyceptron.model.losses.coordinates import Coordinates, LossCoordinates
 from polyceptron.model.registry import Entry
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import blend_breaks
+
+
+class _MarginCoordinates(LossCoordinates):
+    resolved = True
+    loss: HardMargin
+
+    def line_breaks(self, breaks: Array, V: float) -> Array:
+        """f is linear below a gap of κ and 0 above."""
+        low, high = float(breaks[0]), float(breaks[-1])
+        return blend_breaks([breaks], low, high, keep=(self.loss.margin_floor,))
+
+    def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
+        """The further class is active for g₂ − g₁ < (κ − g₁)/2."""
+        kink = np.clip((self.loss.margin_floor - row) / 2, 0.0, breaks[-1])[:, None]
+        columns = np.broadcast_to(breaks, (len(row), len(breaks)))
+        return np.sort(np.concatenate([columns, kink], axis=1), axis=1)
+
+    def mistake_gap(self, V: float) -> float | None:
+        """None is mistaken."""
+        return -np.inf
 
 
 class HardMargin(Loss):
@@ -49,30 +70,20 @@ class HardMargin(Loss):
         """0: no training sample is inside the margin."""
         return np.zeros(len(np.asarray(z)))
 
-    def line_breaks(self, breaks: Array, V: float) -> Array:
-        """f is linear below a gap of κ and 0 above."""
-        return blend_breaks([breaks], float(breaks[0]), float(breaks[-1]), keep=self.kinks)
-
-    def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
-        """The worst loser is active for g₂ − g₁ < (κ − g₁)/2."""
-        kink = np.clip((self.margin_floor - row) / 2, 0.0, breaks[-1])[:, None]
-        columns = np.broadcast_to(breaks, (len(row), len(breaks)))
-        return np.sort(np.concatenate([columns, kink], axis=1), axis=1)
-
-    def mistake_gap(self, V: float) -> float | None:
-        """None is."""
-        return -np.inf
+    @property
+    def coordinates(self) -> Coordinates:
+        """The gaps, in panels that end where a constraint begins to act."""
+        return _MarginCoordinates(self)
 
     def additive(self, V: float) -> AdditivePull | None:
         """The label's own field on a training sample is held; f ∝ 1/V."""
-        return MarginPull(V, self.kinks[0])
+        return MarginPull(V, self.margin_floor)
 
 
 class MaxMargin(HardMargin):
     """The margin 1: the hard-margin multi-class SVM, limit of cross-entropy without ridge."""
 
     name = "max-margin"
-    kinks = (1.0,)
     margin_floor = 1.0
     solver = "max-margin"
 
@@ -93,7 +104,6 @@ class LabelCone(HardMargin):
     """
 
     name = "label-cone"
-    kinks = (0.0,)
     margin_floor = 0.0
 
 
@@ -108,7 +118,7 @@ def active_margins(omega: Array, y: Labels, margin: float) -> tuple[Array, Array
     lifted = np.take_along_axis(omega, others, 1) - np.take_along_axis(omega, y[:, None], 1)
     lifted += margin
     ranked = -np.sort(-lifted, axis=1)
-    # With the first j losers active the winner moves up by t_j; loser j is active if it exceeds it.
+    # With the first j others active the label moves up by t_j; class j is active if it exceeds it.
     t = np.cumsum(ranked, axis=1) / (2 + order)
     n_active = (ranked > t).sum(1)
     rise = np.where(

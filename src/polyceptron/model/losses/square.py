@@ -9,9 +9,19 @@ import numpy as np
 
 from polyceptron.model.law import Law
 from polyceptron.model.losses.base import Loss, broadcast, one_hot
+from polyceptron.model.losses.coordinates import Coordinates, LossCoordinates
 from polyceptron.model.registry import Entry
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density, mean_of_maximum
+
+
+class _SquareCoordinates(LossCoordinates):
+    def mistake_gap(self, V: float) -> float | None:
+        """−V: training moves a margin g to (g + V)/(1 + V)."""
+        return -V
+
+    def fresh_margin(self, margin: Array, V: float) -> tuple[Array, float] | None:
+        return np.asarray(margin * (1 + V) - V), 1 + V
 
 
 class SquareLoss(Loss):
@@ -44,12 +54,10 @@ class SquareLoss(Loss):
         """The interpolation of least norm, or least squares: the loss itself."""
         return self
 
-    def mistake_gap(self, V: float) -> float | None:
-        """−V: training moves a margin g to (g + V)/(1 + V)."""
-        return -V
-
-    def fresh_margin(self, margin: Array, V: float) -> tuple[Array, float] | None:
-        return np.asarray(margin * (1 + V) - V), 1 + V
+    @property
+    def coordinates(self) -> Coordinates:
+        """The gaps."""
+        return _SquareCoordinates(self)
 
     def explicit_averages(
         self, law: Law, signal: float, n_classes: int

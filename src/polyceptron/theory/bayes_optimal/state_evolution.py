@@ -8,6 +8,7 @@ result is the overlap after t iterations; t = 0 is the start.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from polyceptron.numerics import AnyArray
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.theory.bayes_optimal.curve_shape import SolutionCurve, curve_of
 from polyceptron.theory.effort import drawn_effort
-from polyceptron.theory.loop import FieldsSide, WeightsSide, iterate
+from polyceptron.theory.loop import iterate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +59,9 @@ class StateEvolution(ShortDisplay):
         )
 
 
-def bayes_sides(curve: SolutionCurve, alpha: float, column: int) -> tuple[FieldsSide, WeightsSide]:
+def bayes_sides(
+    curve: SolutionCurve, alpha: float, column: int
+) -> tuple[Callable[[Law], Hats], Callable[[Hats], Law]]:
     """Both sides for the loop: of the mean (column 0) or of one replicate."""
     which = np.array([column])
 

@@ -16,7 +16,7 @@ import numpy as np
 from polyceptron.errors import ComputationFailed
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density
-from polyceptron.theory.erm.coarse_root import by_sums, coarse_root, home, residual_on
+from polyceptron.theory.erm.coarse_root import coarse_root, home, residual_on
 from polyceptron.theory.erm.equations import Equations
 from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.root_newton import Root, correct, jacobian_at
@@ -38,16 +38,16 @@ def ridge_tangent(
     Its first column may be given: where ln τ is stationary it does not matter.
     """
     theta, problem = root.theta, system.problem
-    rule = problem.rule(level, system.law(home(system, theta)))
-    averages = rule(system.law(theta)).mean()
+    averages_at = problem.fields.averages(level, system.law(home(system, theta)))
+    averages = averages_at(system.law(theta)).mean()
     low, high = (
         equations(problem.at(ridge=problem.ridge * math.exp(s))).residual(theta, averages)[:, 0]
         for s in (-_STEP, _STEP)
     )
     jacobian = root.jacobian
-    if not problem.sampled:  # there it is fresh already
+    if not problem.fields.rule.sampled:  # there it is fresh already
         jacobian = jacobian_at(
-            lambda at: system.residual(at, rule(system.law(at)).mean())[:, 0],
+            lambda at: system.residual(at, averages_at(system.law(at)).mean())[:, 0],
             theta,
             system.residual(theta, averages)[:, 0],
             first,
@@ -70,7 +70,7 @@ def best_ridge(problem: Problem, tol: float, start: ErmFixedPoint | None = None)
     losers err by more than τ changes with λ: there all but the first root are on a finer level.
     """
     seen: dict[float, tuple[Array, Root]] = {}
-    sums = by_sums(problem)
+    sums = problem.fields.rule.follows
 
     def close(bend: float) -> float:
         """How far off ln λ may be: the error is second order in it."""

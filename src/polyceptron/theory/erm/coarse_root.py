@@ -76,21 +76,17 @@ _EDGE = 500.0  # e^±500 covers every ridge that can be given
 
 
 def home(system: Equations, theta: Array) -> Array:
-    """The lattice point at whose law nodes are placed for roots near θ; sums have their own."""
-    return theta if by_sums(system.problem) else np.asarray(np.round(theta / LATTICE) * LATTICE)
-
-
-def by_sums(problem: Problem) -> bool:
-    """Whether averages are sums over many losers, whose nodes follow the law."""
-    return problem.n_classes > 3 and not problem.sampled
+    """The lattice point at whose law nodes are placed for roots near θ, if they stay there."""
+    follows = system.problem.fields.rule.follows
+    return theta if follows else np.asarray(np.round(theta / LATTICE) * LATTICE)
 
 
 def residual_on(system: Equations, level: int, place: Array) -> Residual:
     """F(θ) of the mean over replicates, nodes placed at the law of `place`."""
-    rule = system.problem.rule(level, system.law(place))
+    averages = system.problem.fields.averages(level, system.law(place))
 
     def residual(theta: Array) -> Array:
-        return system.residual(theta, rule(system.law(theta)).mean())[:, 0]
+        return system.residual(theta, averages(system.law(theta)).mean())[:, 0]
 
     return residual
 
@@ -136,7 +132,7 @@ def try_from(
         if not root.converged or not _inside(root.theta):
             break
         theta, jacobian = root.theta, root.jacobian
-        if by_sums(system.problem):
+        if system.problem.fields.rule.follows:
             break  # the next level corrects what is left
         if (home(system, theta) == place).all():
             root = newton(residual, theta, tol=tight, jacobian=jacobian, value=root.residual)
@@ -150,7 +146,7 @@ def try_from(
     if root is None or not root.converged or not _inside(root.theta):
         size = np.eye(len(start))
         return Root(start, np.full(len(start), math.nan), size, False)
-    if not system.problem.sampled:
+    if not system.problem.fields.rule.sampled:
         return root
     # Random levels see only the replicates' spread, so their steps need the Jacobian of this root.
     return root._replace(jacobian=jacobian_at(residual, root.theta, root.residual))
@@ -179,7 +175,7 @@ def _twin(problem: Problem) -> Problem | None:
         problem.channel.guess(2)
     except InvalidInput:  # as many flips leave no rule between two classes
         return None
-    return replace(problem, n_classes=2, alpha=problem.alpha * boundary_density(k) / (k - 1))
+    return problem.at(n_classes=2, alpha=problem.alpha * boundary_density(k) / (k - 1))
 
 
 def quadratic_guess(problem: Problem, n_unknowns: int) -> Array:
@@ -214,7 +210,7 @@ def tiny_fields(problem: Problem) -> bool:
 
     Then the quadratic expansion of the loss says how small.
     """
-    if problem.n_classes <= 3 or problem.sampled or problem.loss.scale_free or problem.ridge == 0:
+    if not problem.fields.rule.follows or problem.loss.scale_free or problem.ridge == 0:
         return False
     _, log_q, log_V = quadratic_guess(problem, 3)
     return bool(log_q < 2 * math.log(_TINY_FIELD) or log_V < math.log(_TINY_V))

@@ -85,12 +85,12 @@ class LoopEquations:
         a, p = averages, self.problem
         columns = []
         for M, Q, C in zip(a.M, a.Q, a.C, strict=True):
-            after = p.law(Hats(p.alpha * float(M), p.alpha * float(Q), p.alpha * float(C)))
+            after = p.weights(Hats(p.alpha * float(M), p.alpha * float(Q), p.alpha * float(C)))
             columns.append([after.tau, after.q, after.V])
         return np.asarray(theta)[:, None] - _log(np.array(columns).T)
 
     def solution(self, theta: Array, averages: Averages) -> tuple[Law, Hats]:
-        return self.law(theta), self.problem.hats(averages)
+        return self.law(theta), self.problem.fields.hats(averages)
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class ScaleFreeEquations:
         law, a, alpha = self.law(theta), averages.mean(), self.problem.alpha
         pull = float(a.M[0]) * law.residual / law.m
         V = alpha * (pull + float(a.D_plus[0]) - float(a.D_minus[0]))
-        hats = self.problem.hats(a)
+        hats = self.problem.fields.hats(a)
         return Law(law.tau, law.q, V), Hats(hats.m / V, hats.q / V**2, hats.V / V)
 
 
@@ -168,7 +168,7 @@ class ScaleFreeLevels(ScaleFreeEquations):
     def solution(self, theta: Array, averages: Averages) -> tuple[Law, Hats]:
         law, a = self.law(theta), averages.mean()
         V = float(level_sums(1.0, self.problem.spectrum, self._stiffness(law, a)).response[0])
-        hats = self.problem.hats(a)
+        hats = self.problem.fields.hats(a)
         return Law(law.tau, law.q, V), Hats(hats.m / V, hats.q / V**2, hats.V / V)
 
     def _stiffness(self, law: Law, a: Averages) -> Array:

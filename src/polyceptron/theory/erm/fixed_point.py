@@ -119,7 +119,8 @@ def _with_penalty(
     near = erm_fixed_point(teacher, ERM(loss, penalty.strength), alpha, tol)
     if near.alpha == 0:
         return near
-    problem = replace(erm_sides(teacher, loss, penalty.strength, near.alpha), penalty=penalty)
+    problem = erm_sides(teacher, loss, penalty.strength, near.alpha)
+    problem = replace(problem, weights=replace(problem.weights, penalty=penalty))
     start = np.array([math.log(near.tau), math.log(near.q), math.log(near.V)])
     return solve(problem, check_tolerance(tol, default_tolerance(teacher.n_classes)), start)
 
@@ -164,7 +165,7 @@ def solve(
 ) -> ErmFixedPoint:
     """The fixed point with ε to `tol`, or as close as the finest level comes, from `level` on."""
     if tiny_fields(problem):
-        problem = replace(problem, by_points=True)
+        problem = problem.at(by_points=True)
     system = equations(problem)
     near = start if start is not None and len(start) == system.n_unknowns else None
     root = coarse_root(system, near, jacobian if near is not None else None, level)
@@ -173,9 +174,9 @@ def solve(
         system, root = other, coarse_root(other, level=level)
         refined = _refined(system, root, tol, level)
     if refined is None or refined.uncertainty > tol:
-        if problem.n_classes > 3 and not problem.sampled:
+        if problem.fields.rule.follows:
             near = start if refined is None else refined.root.theta
-            return solve(replace(problem, by_points=True), tol, near)
+            return solve(problem.at(by_points=True), tol, near)
         if refined is None:
             return not_converged(problem, root.theta, root.jacobian)
     law, hats = system.solution(refined.root.theta, refined.averages)
@@ -221,11 +222,11 @@ def _refined(system: Equations, root: Root, tol: float, level: int) -> Refined |
 def _mistakes(problem: Problem, law: Law, refined: Refined) -> tuple[float, float]:
     """The training error and its uncertainty; a probability of margins where nodes are random."""
     measured = float(refined.averages.error[0]), refined.mistakes_uncertainty
-    if not problem.sampled and not math.isnan(measured[0]):
+    if not problem.fields.rule.sampled and not math.isnan(measured[0]):
         return measured
     value = training_error(problem, law)
     if value is None:
-        return measured if problem.sampled else sampled_training_error(problem, law)
+        return measured if problem.fields.rule.sampled else sampled_training_error(problem, law)
     # One step of each unknown by its uncertainty.
     factors = np.exp(refined.theta_uncertainty)
     moved = [law.tau * factors[0], law.q * factors[1], law.V * factors[-1]]

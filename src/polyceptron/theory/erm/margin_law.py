@@ -30,8 +30,9 @@ from polyceptron.numerics.panels import panel_rule
 from polyceptron.theory.erm.fixed_point import as_erm, erm_fixed_point
 from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.erm.training import margin_density, margin_exceeds
-from polyceptron.theory.fields import plane, points
+from polyceptron.theory.fields.few_classes import PanelsThree
 from polyceptron.theory.fields.integrand import field_scales, ordered_density
+from polyceptron.theory.fields.points import sample_gaps
 from polyceptron.theory.sides import Problem, erm_sides
 from polyceptron.theory.ways import loss_at_ridge
 
@@ -98,7 +99,7 @@ def default_grid(point: ErmFixedPoint) -> Array:
 
 
 def _fresh(problem: Problem, law: Law, x: Array) -> Array:
-    """The density of fresh margins: in closed form, along the worst loser, or by points."""
+    """The density of fresh margins: in closed form, along the best other class, or by points."""
     if problem.n_classes <= 3:
         return _density(problem, law, x, trained=False)
     root_q = math.sqrt(law.q)
@@ -110,7 +111,7 @@ def _training(problem: Problem, law: Law, x: Array) -> Array:
     """The density of training margins."""
     if problem.n_classes <= 3:
         return _density(problem, law, x, trained=True)
-    moved = problem.loss.fresh_margin(x, law.V)
+    moved = problem.loss.coordinates.fresh_margin(x, law.V)
     if moved is not None:
         return moved[1] * _fresh(problem, law, moved[0])
     return _sampled(problem, law, x, trained=True)
@@ -123,7 +124,7 @@ def _density(problem: Problem, law: Law, x: Array, *, trained: bool) -> Array:
     else:
         scales = field_scales(problem.channel, law, 3)
         own = [np.arange(0.0, 21.0)] if trained else []  # the losses' own scale
-        y, w = panel_rule(scales.loser_breaks(*own), plane.ORDERS[3])
+        y, w = panel_rule(scales.second_breaks(*own), PanelsThree.orders[3])
         first = np.repeat(x, len(y))
         gaps, weight = np.stack([first, first + np.tile(y, len(x))]), np.tile(w, (len(x), 1))
     volume: Array | float = 1.0
@@ -148,8 +149,8 @@ def _before_training(problem: Problem, gaps: Array, V: float) -> tuple[Array, Ar
 
 def _sampled(problem: Problem, law: Law, x: Array, *, trained: bool) -> Array:
     """Weighted points shared between the two nearest grid margins, per unit margin."""
-    gaps, weight = points.sample_gaps(problem.loss, problem.channel, problem.n_classes, law, 3)
-    margin = problem.loss.at_gaps(gaps, law.V).margin if trained else gaps[0]
+    gaps, weight = sample_gaps(problem.loss, problem.channel, problem.n_classes, law, 3)
+    margin = problem.loss.coordinates.at_gaps(gaps, law.V).margin if trained else gaps[0]
     weight = weight * problem.channel.label_law(gaps * law.slope, law.residual).z
     cell = np.clip(np.searchsorted(x, margin) - 1, 0, len(x) - 2)
     share = (margin - x[cell]) / (x[cell + 1] - x[cell])

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polyceptron.model.losses import Loss
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import student_quantile
 from polyceptron.theory.erm.coarse_root import residual_on
@@ -21,10 +20,7 @@ from polyceptron.theory.fields.integrand import Averages
 from polyceptron.theory.generalisation import error_on_labels
 from polyceptron.theory.root_newton import Root, correct
 
-# Two levels can agree by luck: the relative error that a deterministic level was seen to reach.
-LEVEL_FLOOR = (3e-6, 1e-6, 1e-8, 1e-10, 1e-12)
-LEVEL_LEFT = 0.2  # of the last step: these rules converge geometrically
-UNBROKEN_LEFT = 1.0  # with a loss that does not say where it is broken, if it is
+UNBROKEN_LEFT = 1.0  # of the last step, with a loss whose break points are not known
 ROUNDING = 1e-14
 # |d ln(training loss)/dθ| is at most 1 for ln V (the proximal point moves by at most its own pull),
 # and 1/2 and 2 for ln q and ln τ (powers of the width of the boundary layer that holds the loss).
@@ -62,9 +58,9 @@ def error_slope(system: Equations, log_tau: float) -> float:
 
 def refine(system: Equations, root: Root, tol: float, level: int = 0) -> Refined:
     """The root of a level on finer ones, until ε is within `tol` or there is none finer."""
-    if system.problem.explicit(system.law(root.theta)) is not None:
+    if system.problem.fields.explicit(system.law(root.theta)) is not None:
         return _exact(system, root)
-    if system.problem.sampled:
+    if system.problem.fields.rule.sampled:
         return _refine_sampled(system, root, tol)
     return _refine_smooth(system, root, tol, level)
 
@@ -78,18 +74,18 @@ def _exact(system: Equations, root: Root) -> Refined:
     """Averages in closed form: the root to rounding."""
     residual = residual_on(system, 0, root.theta)
     root = correct(residual, root, tol=1e-13)
-    averages = system.problem.rule(0, system.law(root.theta))(system.law(root.theta))
+    averages = system.problem.fields.averages(0, system.law(root.theta))(system.law(root.theta))
     width = np.full(len(root.theta), 1e-12)
     return Refined(root, averages, width, _error(system, root.theta), 1e-12, 1e-12, 1e-12)
 
 
 def _refine_smooth(system: Equations, root: Root, tol: float, coarse: int) -> Refined:
-    nodes = system.problem.nodes
+    rule = system.problem.fields.rule
     error, before = _error(system, root.theta), None
-    floors, left = getattr(nodes, "FLOORS", LEVEL_FLOOR), getattr(nodes, "LEFT", LEVEL_LEFT)
-    if type(system.problem.loss).line_breaks is Loss.line_breaks:
+    floors, left = rule.floors, rule.left
+    if not system.problem.loss.coordinates.resolved:
         left = UNBROKEN_LEFT
-    for level in range(coarse + 1, nodes.N_LEVELS):
+    for level in range(coarse + 1, rule.n_levels):
         # Nodes sit at the root itself: a loss may be broken at gaps that move with V.
         averages, shift = _step(system, level, root)
         # A long way to go is walked: one step of the coarse Jacobian would not end at the root.
@@ -106,7 +102,7 @@ def _refine_smooth(system: Equations, root: Root, tol: float, coarse: int) -> Re
         uncertainty += slope * floor + system.problem.channel.accuracy + ROUNDING
         loss, mistakes = float(averages.loss[0]), float(averages.error[0])
         change = (0.0, 0.0) if before is None else (loss - before[0], mistakes - before[1])
-        rest = LOSS_SLOPE * moved + getattr(nodes, "LOSS_FLOOR", 1.0) * floor
+        rest = LOSS_SLOPE * moved + rule.loss_floor * floor
         refined = Refined(
             root._replace(theta=theta),
             averages,
@@ -125,18 +121,18 @@ def _refine_smooth(system: Equations, root: Root, tol: float, coarse: int) -> Re
 def _step(system: Equations, level: int, root: Root) -> tuple[Averages, Array]:
     """The averages at a root on a level with nodes placed there, and the step from it."""
     law = system.law(root.theta)
-    averages = system.problem.rule(level, law)(law)
+    averages = system.problem.fields.averages(level, law)(law)
     residual = system.residual(root.theta, averages)[:, 0]
     return averages, np.asarray(np.linalg.solve(root.jacobian, -residual))
 
 
 def _refine_sampled(system: Equations, root: Root, tol: float) -> Refined:
     problem = system.problem
-    last, level = problem.n_levels - 1, 1
+    last, level = problem.fields.rule.n_levels - 1, 1
     while True:
-        rule = problem.rule(level, system.law(root.theta))
+        averages = problem.fields.averages(level, system.law(root.theta))
         for _ in range(4):
-            sampled = rule(system.law(root.theta))
+            sampled = averages(system.law(root.theta))
             one = system.residual(root.theta, sampled.mean())[:, 0]
             each = np.linalg.solve(root.jacobian, -system.residual(root.theta, sampled))
             shift = np.linalg.solve(root.jacobian, -one)

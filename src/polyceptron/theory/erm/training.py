@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -104,7 +103,7 @@ def training_error(problem: Problem, law: Law) -> float | None:
     """P(a training sample is mistaken), where the fresh margin decides it alone; else None."""
     if math.isinf(law.V):
         return 0.0
-    gap = problem.loss.mistake_gap(law.V)
+    gap = problem.loss.coordinates.mistake_gap(law.V)
     if gap is None:
         return None
     if math.isinf(gap):
@@ -115,8 +114,8 @@ def training_error(problem: Problem, law: Law) -> float | None:
 
 def sampled_training_error(problem: Problem, law: Law) -> tuple[float, float]:
     """P(a training sample is mistaken) and its uncertainty, from quasi-random points."""
-    rule = replace(problem, by_points=True).rule(_SAMPLED_LEVEL, law)
-    value, uncertainty = from_replicates(rule(law).error)
+    averages = problem.at(by_points=True).fields.averages(_SAMPLED_LEVEL, law)
+    value, uncertainty = from_replicates(averages(law).error)
     return float(value), float(uncertainty)
 
 
@@ -129,11 +128,11 @@ def square_training_loss(problem: Problem, law: Law) -> float:
     """
     if math.isinf(law.V):
         return 0.0
-    averages = problem.explicit(law)
+    averages = problem.fields.explicit(law)
     if averages is None:
         return math.nan
     k, shrink = problem.n_classes, 1 / (1 + law.V) ** 2
-    noise = problem.law(Hats(0.0, 1.0, float(averages.C[0]) * problem.alpha)).q
+    noise = problem.weights(Hats(0.0, 1.0, float(averages.C[0]) * problem.alpha)).q
     along = shrink / (k * (1 - problem.alpha * shrink * noise))
     return ((k - 1) * float(averages.Q[0]) + along) / 2
 

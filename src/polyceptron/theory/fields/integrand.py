@@ -1,7 +1,8 @@
 """What the fields side computes: averages of a student's pull over teacher and student fields.
 
 Student fields ω ~ N(0, q) and teacher fields z, Gaussian with correlation ρ in each class
-direction; label y from the channel; f_y(ω) the student's pull at susceptibility V:
+direction; label y from the channel, Z_l the probability of label l given ω; f_y(ω) the student's
+pull at susceptibility V:
 
     M = (1/r) E Σ_l ∇Z_l·f_l,   Q = (1/r) E Σ_l Z_l ‖f_l‖²,   C = −(1/r) E Σ_l Z_l tr_⊥ ∂f_l
 
@@ -9,33 +10,33 @@ direction; label y from the channel; f_y(ω) the student's pull at susceptibilit
 
 so that m̂ = αM, q̂ = αQ, V̂ = αC (eq. SE). D follows from the others, by Gaussian integration by
 parts C = (m/q)M − D, and replaces a difference of nearly equal numbers when data are plentiful.
-Z_l is the probability of label l given ω.
-
-The lengths that nodes follow: the spread of the gaps, and the label's transition in them.
-
-The one integrand of the fields side, for every number of classes, student and channel.
 
 By symmetry label 1 is drawn, and the other classes are ordered by the student's gaps ω₁ − ω_h, the
-smallest first. With the label's probability Z and its slopes in the teacher's mean gaps
+smallest first. With slopes of Z in the teacher's mean gaps
 
     ∇Z·f = Σ_h ∂Z/∂g_h (f₁ − f_h),    ω·f = −Σ_h (ω₁ − ω_h) f_h,    f₁ = −Σ_h f_h.
 
-What a node weighs, its volume times the density of ordered gaps, comes from the rule that placed
-it.
+This integrand is the same for every number of classes, student and channel (`average`). Where its
+nodes sit, and what each weighs, is a `Rule`: it follows the spread of the gaps and the width of the
+label's transition in them (`field_scales`), and the student's own coordinates. The student is a
+loss, or the channel itself (`BayesStudent`), whose mean loss is then the entropy −E Σ_l Z_l ln Z_l.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from polyceptron.model.channels import Channel
 from polyceptron.model.law import Law
-from polyceptron.model.losses.coordinates import Pull
+from polyceptron.model.losses import Loss
+from polyceptron.model.losses.additive import AdditivePull
+from polyceptron.model.losses.coordinates import Coordinates, Pull
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, blend_breaks
 
@@ -68,7 +69,72 @@ class Averages:
         return [(field.name, getattr(self, field.name)) for field in fields(self)]
 
 
-Rule = Callable[[Law], Averages]
+@dataclass(frozen=True)
+class BayesStudent(Coordinates):
+    """The Bayes-optimal student, f = ∇ ln Z and ℓ = −ln Z: the channel's own score at its v = V.
+
+    On the Nishimori line m = q, V = 1 − q, where M = Q = C is the information of the channel; C is
+    given as E‖f‖² from the start.
+    """
+
+    channel: Channel
+
+    @property
+    def coordinates(self) -> Coordinates:
+        return self
+
+    def additive(self, V: float) -> AdditivePull | None:
+        return None
+
+    def explicit_averages(
+        self, law: Law, signal: float, n_classes: int
+    ) -> tuple[float, float, float, float] | None:
+        return None
+
+    def at_gaps(self, gaps: Array, V: float) -> Pull:
+        z, slopes = self.channel.label_law(gaps, V)
+        seen = z > _UNSEEN
+        z = np.where(seen, z, 1.0)
+        f = np.where(seen, -slopes / z, 0.0)
+        return Pull(f, f.sum(0) ** 2 + (f * f).sum(0), -np.log(z), gaps[0])
+
+    def line_breaks(self, breaks: Array, V: float) -> Array:
+        """Those that follow the channel's width serve its score."""
+        return breaks
+
+    def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
+        return np.broadcast_to(breaks, (len(row), len(breaks)))
+
+
+FieldsStudent = Loss | BayesStudent
+Averaging = Callable[[Law], Averages]
+
+
+class Rule(ABC):
+    """Where the nodes of the fields side sit, at levels of accuracy from 0, the coarsest, on."""
+
+    n_levels: ClassVar[int]
+
+    sampled: ClassVar[bool] = False
+    """Whether nodes are random points in replicates, whose spread tells the error."""
+
+    follows: ClassVar[bool] = False
+    """Whether nodes follow the law of the fields smoothly, wherever they were placed."""
+
+    floors: ClassVar[tuple[float, ...]] = (3e-6, 1e-6, 1e-8, 1e-10, 1e-12)
+    """Relative error that levels 1, 2, … were seen to reach: two levels can agree by luck."""
+
+    loss_floor: ClassVar[float] = 1.0
+    """Times as much for the mean loss."""
+
+    left: ClassVar[float] = 0.2
+    """Of the change from one level to the next, at most that is left: geometric convergence."""
+
+    @abstractmethod
+    def place(
+        self, student: FieldsStudent, channel: Channel, n_classes: int, law: Law, level: int
+    ) -> Averaging:
+        """The averages as a function of the law; nodes placed for `law` serve any near it."""
 
 
 # For a gap a < 0 the third class matters around g₂ − g₁ = −a, so the corner of three classes
@@ -94,8 +160,8 @@ class Scales(NamedTuple):
         sets = [x * np.append(-GAUSS_BREAKS[:0:-1], GAUSS_BREAKS) for x in (self.width, self.sigma)]
         return blend_breaks(sets, self.low, self.high)
 
-    def loser_breaks(self, *more: Array) -> Array:
-        """Break points of the gap between two losers, and of what else varies along it."""
+    def second_breaks(self, *more: Array) -> Array:
+        """Break points of the gap between the two other classes, and of what varies along it."""
         sets = [self.width * CORNER_BREAKS, self.sigma * GAUSS_BREAKS, *more]
         return blend_breaks(sets, 0.0, self.high)
 
@@ -125,13 +191,13 @@ def average(
     c is k − 1, or less where the other classes are left out of the race.
     """
     label = channel.label_law(gaps * law.slope, law.residual, n_classes)
-    losers, rank = pull.losers, n_classes - 1
-    first = -losers.sum(0)
+    others, rank = pull.others, n_classes - 1
+    first = -others.sum(0)
     joint = weight * label.z
-    tilt = first * label.slopes.sum(0) - _dot(label.slopes, losers)
-    along = _dot(gaps, losers) * (-1 / (rank * law.q))
+    tilt = first * label.slopes.sum(0) - _dot(label.slopes, others)
+    along = _dot(gaps, others) * (-1 / (rank * law.q))
     table = np.empty((6, len(joint)))
-    table[0] = first * first + _dot(losers, losers)
+    table[0] = first * first + _dot(others, others)
     table[1] = pull.trace
     np.maximum(along, 0.0, out=table[2])
     table[3] = along

@@ -1,11 +1,11 @@
 """Four classes or more: randomised quasi-Monte Carlo on coordinates that sit on the boundary.
 
-Student fields in units of √q: the label and the best loser are x₁,₂ = (s ± δ)/√2, the others are
-normals below x₂ by inverse cdf. The gap δ is drawn through a monotone map that puts points where
-the two-class integrands live, and s given δ from nearly its exact law, so the weights are flat.
-Everything is smooth in (τ, q, V) at fixed points: a fixed point can be solved for with the points
-held still. The same points average the two-class integrand, whose answer is known from a line: a
-control variate that takes away what k classes have in common with two.
+Student fields in units of √q: the label and the best other class are x₁,₂ = (s ± δ)/√2, the
+further ones normals below x₂ by inverse cdf. The gap δ is drawn through a monotone map that puts
+points where the two-class integrands live, and s given δ from nearly its exact law, so the weights
+are flat. Everything is smooth in (τ, q, V) at fixed points: a fixed point can be solved for with
+the points held still. The same points average the two-class integrand, whose answer is known from a
+line: a control variate that takes away what k classes have in common with two.
 """
 
 from __future__ import annotations
@@ -20,64 +20,73 @@ from scipy.special import log_ndtr, ndtri
 
 from polyceptron.model.channels import Channel
 from polyceptron.model.law import Law
-from polyceptron.model.losses import Loss
+from polyceptron.model.losses.coordinates import Coordinates
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import N_REPLICATES, uniform_replicates
 from polyceptron.numerics.panels import CUTOFF, panel_rule
-from polyceptron.theory.fields import line
 from polyceptron.theory.fields.integrand import (
     Averages,
+    Averaging,
+    FieldsStudent,
     Rule,
     average,
     field_scales,
     ordered_density,
 )
 
-LOG2_POINTS = (8, 10, 11, 12, 13, 14, 15, 16)  # per replicate, by level
-N_LEVELS = len(LOG2_POINTS)
 SEED = 20_090
+_CONTROL_ORDER = 12  # nodes a panel of the two-class integral
 _SQRT2 = math.sqrt(2)
-_CHUNK = 2_000_000  # losers × points evaluated at once, to bound memory
+_CHUNK = 2_000_000  # classes × points evaluated at once, to bound memory
 
 
-def place(loss: Loss, channel: Channel, n_classes: int, law: Law, level: int) -> Rule:
-    """Points adapted to `law`; they serve any law near it."""
-    k = n_classes
-    below, weight = _points(loss, channel, k, law, level)
-    weight *= N_REPLICATES  # each replicate is an average of its own
-    centre = centre_law(k)
-    breaks = field_scales(channel, law, k).gap_breaks()
-    nodes, weights = panel_rule(loss.line_breaks(breaks, law.V), line.ORDERS[2])
-    pieces = min(max(1, below.size // _CHUNK), N_REPLICATES)
-    while N_REPLICATES % pieces:
-        pieces += 1
-    size = len(weight) // pieces
+class Points(Rule):
+    """Four classes or more, any student."""
 
-    def rule(law: Law) -> Averages:
-        sampled: list[tuple[Averages, ...]] = []
-        for start in range(0, len(weight), size):
-            part = slice(start, start + size)
-            gaps = math.sqrt(law.q) * below[:, part]
-            sampled.append(tuple(
-                average(channel, law, g, weight[part], loss.at_gaps(g, law.V),
-                        n_classes=k, n_replicates=N_REPLICATES // pieces)
-                for g in (gaps, gaps[:1])
-            ))  # fmt: skip
-        gaps, stretch, pull = loss.on_line(nodes, law.V)
-        spread = gaps[0] / math.sqrt(2 * law.q)
-        density = weights * stretch * ordered_density(gaps, law.q) * centre.envelope(spread)
-        exact = average(channel, law, gaps, density, pull, n_classes=k)
-        joined = [_joined(parts) for parts in zip(*sampled, strict=True)]
-        return _controlled(joined[0], joined[1], exact)
+    log2_points = (8, 10, 11, 12, 13, 14, 15, 16)  # per replicate, by level
+    n_levels = len(log2_points)
+    sampled = True
 
-    return rule
+    def place(
+        self, student: FieldsStudent, channel: Channel, n_classes: int, law: Law, level: int
+    ) -> Averaging:
+        k, own = n_classes, student.coordinates
+        below, weight = _points(own, channel, k, law, self.log2_points[level])
+        weight *= N_REPLICATES  # each replicate is an average of its own
+        centre = centre_law(k)
+        breaks = field_scales(channel, law, k).gap_breaks()
+        nodes, weights = panel_rule(own.line_breaks(breaks, law.V), _CONTROL_ORDER)
+        pieces = min(max(1, below.size // _CHUNK), N_REPLICATES)
+        while N_REPLICATES % pieces:
+            pieces += 1
+        size = len(weight) // pieces
+
+        def averages(law: Law) -> Averages:
+            sampled: list[tuple[Averages, ...]] = []
+            for start in range(0, len(weight), size):
+                part = slice(start, start + size)
+                gaps = math.sqrt(law.q) * below[:, part]
+                sampled.append(tuple(
+                    average(channel, law, g, weight[part], own.at_gaps(g, law.V),
+                            n_classes=k, n_replicates=N_REPLICATES // pieces)
+                    for g in (gaps, gaps[:1])
+                ))  # fmt: skip
+            gaps, stretch, pull = own.on_line(nodes, law.V)
+            spread = gaps[0] / math.sqrt(2 * law.q)
+            density = weights * stretch * ordered_density(gaps, law.q) * centre.envelope(spread)
+            exact = average(channel, law, gaps, density, pull, n_classes=k)
+            joined = [_joined(parts) for parts in zip(*sampled, strict=True)]
+            return _controlled(joined[0], joined[1], exact)
+
+        return averages
 
 
 def sample_gaps(
-    loss: Loss, channel: Channel, n_classes: int, law: Law, level: int
+    student: FieldsStudent, channel: Channel, n_classes: int, law: Law, level: int
 ) -> tuple[Array, Array]:
     """Gaps (k−1, n) of the student's fields and weights (n,) for averages over them."""
-    below, weight = _points(loss, channel, n_classes, law, level)
+    size = Points.log2_points[level]
+    below, weight = _points(student.coordinates, channel, n_classes, law, size)
     return math.sqrt(law.q) * below, weight
 
 
@@ -103,17 +112,20 @@ def _controlled(plain: Averages, control: Averages, exact: Averages) -> Averages
     return Averages(**better)
 
 
-def _points(loss: Loss, channel: Channel, k: int, law: Law, level: int) -> tuple[Array, Array]:
+def _points(
+    student: Coordinates, channel: Channel, k: int, law: Law, log2_points: int
+) -> tuple[Array, Array]:
     """Gaps x₁ − x_h (k−1, n) in units of √q and weights (n,), n = replicates × points."""
-    n_points = N_REPLICATES * 2 ** LOG2_POINTS[level]
-    seed = SEED + 1000 * level + k  # levels and numbers of classes err independently
-    cube = uniform_replicates(k, LOG2_POINTS[level], seed, N_REPLICATES).reshape(-1, k).T
+    n_points = N_REPLICATES * 2**log2_points
+    # levels and numbers of classes err independently
+    seed = SEED + 1000 * Points.log2_points.index(log2_points) + k
+    cube = uniform_replicates(k, log2_points, seed, N_REPLICATES).reshape(-1, k).T
     centre = centre_law(k)
-    delta, stretch = _gap_map(loss, channel, k, law)(cube[0])
+    delta, stretch = _gap_map(student, channel, k, law)(cube[0])
     s, density = centre.sample(cube[1], delta)
     first, best = (s + delta) / _SQRT2, (s - delta) / _SQRT2
     room = log_ndtr(best)
-    # The next loser gets its own coordinate: three classes rarely meet, but it is there that k
+    # The next class gets its own coordinate: three classes rarely meet, but it is there that k
     # classes differ from two, so points are drawn towards that corner.
     u, corner = _corner_map(k, law, cube[2])
     below_next = room + np.log1p(-u) / (k - 2)
@@ -128,7 +140,7 @@ def _points(loss: Loss, channel: Channel, k: int, law: Law, level: int) -> tuple
 def _corner_map(k: int, law: Law, v: Array) -> tuple[Array, Array]:
     """v → (u, du/dv) on (0, 1), with as many points in each decade of u down to the corner's size.
 
-    u = 1 − (Φ(x₃)/Φ(x₂))^{k−2} is the chance of a closer second loser, about (k−2) times the gap.
+    u = 1 − (Φ(x₃)/Φ(x₂))^{k−2} is the chance of a closer second class, about (k−2) times the gap.
     """
     size = (k - 2) * max(1.5 / max(law.tau, 1e-300), 3 / math.sqrt(law.q))
     size = max(size, 1e-5)
@@ -190,7 +202,7 @@ def ndtri_exp(log_p: Array) -> Array:
 
 
 def _gap_map(
-    loss: Loss, channel: Channel, k: int, law: Law
+    student: Coordinates, channel: Channel, k: int, law: Law
 ) -> Callable[[Array], tuple[Array, Array]]:
     """u in (0, 1) → (δ, dδ/du): a mixture of the densities of the two-class integrands."""
     sigma, width, low = field_scales(channel, law, k)
@@ -199,9 +211,9 @@ def _gap_map(
     fine = np.linspace(math.asinh(low / scale), math.asinh(high / scale), 300)
     delta = scale * np.sinh(fine)
     gaps = sigma * delta[None]
-    pull = loss.at_gaps(gaps, law.V)
+    pull = student.at_gaps(gaps, law.V)
     label = channel.label_law(gaps * law.slope, law.residual, k)
-    wins, near, size = label.z, label.slopes[0], np.abs(pull.losers[0])
+    wins, near, size = label.z, label.slopes[0], np.abs(pull.others[0])
     near = near / max(float(near.max()), 1e-300)
     envelope = centre_law(k).envelope(delta) * np.exp(-0.5 * delta**2) * np.gradient(delta)
     density = np.zeros_like(delta)

@@ -25,9 +25,8 @@ import numpy as np
 
 from polyceptron.model.channels import Channel
 from polyceptron.model.law import Law
-from polyceptron.model.losses import Loss
 from polyceptron.numerics import Array
-from polyceptron.theory.fields.integrand import Averages, Rule
+from polyceptron.theory.fields.integrand import Averages, Averaging, FieldsStudent, Rule
 from polyceptron.theory.fields.levels import Levels, utility_law, ways_to_win
 from polyceptron.theory.fields.sum_nodes import (
     SEARCHED,
@@ -60,47 +59,54 @@ SIZES = (
     Size(19, 26, 26, 48),
     Size(24, 34, 32, 66),
 )
-N_LEVELS = len(SIZES)
-FLOORS = (3e-4, 1e-4, 5e-5, 3e-5)  # relative error that a level was seen to reach
-LOSS_FLOOR = 10.0  # times as much for the loss, which lives where P is near its end
-LEFT = 0.36  # of the change from one level to the next, at most that is left
 _LATTICE = 0.16  # of ln τ, ln q, ln V: where the search for what counts is made
 _FAR = 0.12  # and as far from there as nodes are carried
 _CHUNK = 8  # levels at once: what a cache holds
 
 
-def serves(loss: Loss, channel: Channel) -> bool:
-    """Whether the pull is a sum over the losers, and utilities have a law of their own."""
-    return loss.additive(1.0) is not None and utility_law(channel, 1.0) is not None
+class Sums(Rule):
+    """Four classes or more, students whose pull is a sum over the others."""
 
+    n_levels = len(SIZES)
+    follows = True
+    floors = (3e-4, 1e-4, 5e-5, 3e-5)
+    loss_floor = 10.0  # the loss lives where P is near its end
+    left = 0.36
 
-def place(loss: Loss, channel: Channel, n_classes: int, law: Law, level: int) -> Rule:
-    """The averages; nodes follow laws near `law` smoothly.
+    @staticmethod
+    def serves(student: FieldsStudent, channel: Channel) -> bool:
+        """Whether the pull is such a sum, and utilities have a law of their own."""
+        return student.additive(1.0) is not None and utility_law(channel, 1.0) is not None
 
-    Farther off the search for what counts is made again, at a point of a lattice that is kept as
-    long as it is near: Newton's method may step to and fro between two.
-    """
-    corner = _corner(law)
+    def place(
+        self, student: FieldsStudent, channel: Channel, n_classes: int, law: Law, level: int
+    ) -> Averaging:
+        """Nodes follow laws near `law` smoothly.
 
-    def rule(law: Law) -> Averages:
-        nonlocal corner
-        if np.abs(_logarithms(law) - corner).max() > _FAR:
-            corner = _corner(law)
-        near = Law(*np.exp(corner).tolist())
-        return _averages(loss, channel, n_classes, level, near, law)
+        Farther off the search for what counts is made again, at a point of a lattice that is kept
+        as long as it is near: Newton's method may step to and fro between two.
+        """
+        corner = _corner(law)
 
-    return rule
+        def averages(law: Law) -> Averages:
+            nonlocal corner
+            if np.abs(_logarithms(law) - corner).max() > _FAR:
+                corner = _corner(law)
+            near = Law(*np.exp(corner).tolist())
+            return _averages(student, channel, n_classes, level, near, law)
+
+        return averages
 
 
 @lru_cache(maxsize=256)  # a root is asked for its averages again
 def _averages(
-    loss: Loss, channel: Channel, n_classes: int, level: int, near: Law, law: Law
+    student: FieldsStudent, channel: Channel, n_classes: int, level: int, near: Law, law: Law
 ) -> Averages:
     """At a law, what counts known from another."""
     size, r = SIZES[level], n_classes - 1
     total = np.zeros(6)
-    bare = _contests(loss, channel, n_classes, size.levels, law)
-    frames = _frames(loss, channel, n_classes, size.levels, near)
+    bare = _contests(student, channel, n_classes, size.levels, law)
+    frames = _frames(student, channel, n_classes, size.levels, near)
     for (contest, levels), frame in zip(bare, frames, strict=True):
         contest, ends = contest.framed(frame)
         for start in range(0, len(levels.C), _CHUNK):
@@ -117,10 +123,10 @@ def _averages(
 
 
 def _contests(
-    loss: Loss, channel: Channel, n_classes: int, n: int, law: Law
+    student: FieldsStudent, channel: Channel, n_classes: int, n: int, law: Law
 ) -> list[tuple[Contest, Levels]]:
     """Each way to win, with n levels; the edges of the window are not known yet."""
-    pull = loss.additive(law.V)
+    pull = student.additive(law.V)
     assert pull is not None
     width, root = channel.width(law.residual), math.sqrt(law.q)
     return [
@@ -130,16 +136,18 @@ def _contests(
 
 
 @lru_cache(maxsize=128)
-def _frames(loss: Loss, channel: Channel, n_classes: int, n: int, law: Law) -> list[Frame]:
+def _frames(
+    student: FieldsStudent, channel: Channel, n_classes: int, n: int, law: Law
+) -> list[Frame]:
     """What counts at a law, for each way to win: neighbouring problems ask for the same."""
-    contests = [each for each, _ in _contests(loss, channel, n_classes, n, law)]
-    found = _searched(loss, channel, n_classes, law)
+    contests = [each for each, _ in _contests(student, channel, n_classes, n, law)]
+    found = _searched(student, channel, n_classes, law)
     return [each.frame(rows) for each, rows in zip(contests, found, strict=True)]
 
 
 @lru_cache(maxsize=64)
-def _searched(loss: Loss, channel: Channel, n_classes: int, law: Law) -> list[Array]:
-    return [each.search() for each, _ in _contests(loss, channel, n_classes, SEARCHED, law)]
+def _searched(student: FieldsStudent, channel: Channel, n_classes: int, law: Law) -> list[Array]:
+    return [each.search() for each, _ in _contests(student, channel, n_classes, SEARCHED, law)]
 
 
 def _corner(law: Law) -> Array:
