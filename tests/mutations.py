@@ -196,17 +196,17 @@ MUTATIONS = [
         "tests/unit/theory/test_erm_theory.py::test_square_equations_have_the_closed_form_as_root",
     ),
     Mutation(
-        "fields side, M: a sign of the losers",
+        "fields side, M: a sign of the other classes",
         "theory/fields/integrand.py",
-        "label.slopes.sum(0) - _dot(label.slopes, losers)",
-        "label.slopes.sum(0) + _dot(label.slopes, losers)",
+        "label.slopes.sum(0) - _dot(label.slopes, others)",
+        "label.slopes.sum(0) + _dot(label.slopes, others)",
         "tests/unit/theory/test_fields.py::test_averages_against_drawn_samples",
     ),
     Mutation(
-        "many classes, sums: pairs of losers",
+        "many classes, sums: pairs of other classes",
         "theory/fields/sums.py",
-        "2 * mean(0, single * fa) + mean(1, pair * fa * fa)",
-        "2 * mean(0, single * fa)",
+        "2 * mean(5, single * fa) + mean(0, pair * fa * fa)",
+        "2 * mean(5, single * fa)",
         "tests/unit/theory/test_many_classes.py",
     ),
     Mutation(
@@ -261,8 +261,8 @@ MUTATIONS = [
     Mutation(
         "correlated features: the square loss's bias",
         "theory/erm/square_closed_form.py",
-        "alpha * c**2 * float(signal @ apart**2)",
-        "c**2 * float(signal @ apart**2)",
+        "alpha * c**2 * spread",
+        "c**2 * spread",
         f"{SPECTRA}::test_square_loss_against_random_matrix_theory",
     ),
     Mutation(
