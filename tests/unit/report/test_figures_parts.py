@@ -15,8 +15,13 @@ from polyceptron.errors import InvalidInput
 from polyceptron.experiments.spec import parse_spec
 from polyceptron.report.figures import FIGURES, PROFILES, choose_figures, make_figures, work_ahead
 from polyceptron.report.figures.figure_spec import TINY, Computation, as_profile, run_computations
-from polyceptron.report.figures.making import COMPUTED, STORE, make_folder, merged_sweep
-from polyceptron.report.gallery import gallery_html
+from polyceptron.report.figures.making import (
+    COMPUTED,
+    STORE,
+    gallery_html,
+    make_folder,
+    merged_sweep,
+)
 
 NAMES = [
     "fig2a", "fig2b", "fig3", "fig4a", "fig4b", "fig4c", "fig4d", "classes", "transitions",

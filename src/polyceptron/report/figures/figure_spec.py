@@ -1,12 +1,10 @@
-"""How large the figures' experiments are: quick (minutes), paper (hours), tiny (tests).
+"""What a figure is: a name and words, what to compute for it, and its picture of the table.
 
-Work of a figure that is no row of a sweep: transitions, traces, margins, curves of many classes.
-
-A computation is a function of this package with plain arguments, so that it can be written down,
-run in any process and shared by figures that ask for the same. What it gives is kept in a file
-named by a hash of what was asked, so that a run that was stopped goes on from there.
-
-What a figure is: a name, what it shows, what to compute for it, and its picture of the table.
+A `Profile` says how large the experiments are: quick (minutes), paper (hours), tiny (tests). Rows
+of a sweep are asked for by grids (`grid`, `with_fits`); everything else (transitions, trajectories,
+margins) is a `Computation`: a function of this package with plain arguments, so that it can be
+written down, run in any process and shared by figures that ask for the same. What it gives is kept
+in a file named by a hash of what was asked, so that a run that was stopped goes on from there.
 """
 
 from __future__ import annotations
@@ -30,6 +28,11 @@ from polyceptron.version import VERSION
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+
+SEED = 0
+Row = dict[str, Any]
+Grid = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,11 @@ class Profile:
     def line(self, low: float, high: float, marks: list[float]) -> list[float]:
         """α of a line of theory, which has a value at every symbol too."""
         return sorted({*self.spread(low, high, self.line_points), *marks})
+
+    def fits(self, *, further: bool = False) -> Grid:
+        """Dimension and instances of fits; `further` for figures that the paper does not have."""
+        instances = self.further_instances if further else self.erm_instances
+        return {"dimension": [self.erm_dimension], "instances": instances}
 
     def thin(self, values: list[float]) -> list[float]:
         """At most `symbols` of the values, ends included."""
@@ -134,15 +142,12 @@ PROFILES = {profile.name: profile for profile in (QUICK, PAPER)}
 
 
 def as_profile(profile: str | Profile) -> Profile:
-    """A profile by its name, or a sentence."""
+    """A profile by its name."""
     if isinstance(profile, Profile):
         return profile
     if profile not in PROFILES:
         raise InvalidInput(f"unknown profile {profile!r}: allowed are {', '.join(PROFILES)}")
     return PROFILES[profile]
-
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -224,16 +229,38 @@ def _run(one: Computation) -> tuple[str, list[Row]]:
     return one.key, one.function(**one.arguments)
 
 
-SEED = 0
+def figure_row(source: str, estimator: str, **more: Any) -> Row:
+    """A row of a computation; at k = 3 with Gaussian weights unless `more` says otherwise."""
+    base = {"model": "argmax", "n_classes": 3, "prior": "gaussian", "estimator": estimator}
+    return {"source": source, **base, **more}
 
 
-def no_grids(profile: Profile) -> list[dict[str, Any]]:
-    """For a figure without rows of a sweep."""
-    return []
+def grid(source: str, estimator: str, alphas: list[float], ridge: Any = None, **more: Any) -> Grid:
+    """A grid of one estimator at k = 3 (or what `more` says); no ridge for max-margin and Bayes."""
+    found = {"sources": [source], "estimators": [estimator], "classes": [3], "alpha": alphas}
+    return found | ({} if ridge is None else {"ridge": [ridge]}) | more
 
 
-def no_computations(profile: Profile) -> list[Computation]:
-    """For a figure whose table is a sweep and nothing else."""
+def with_fits(
+    risks: Iterable[tuple[str, float | None]],
+    lines: list[float],
+    marks: list[float],
+    sizes: Grid,
+    **more: Any,
+) -> list[Grid]:
+    """For each (loss, ridge) theory at the α of `lines` and fits at those of `marks`."""
+    return [
+        one
+        for name, ridge in risks
+        for one in (
+            grid("theory", name, lines, ridge, **more),
+            grid("erm", name, marks, ridge, **more, **sizes),
+        )
+    ]  # fmt: skip
+
+
+def nothing(profile: Profile) -> list[Any]:
+    """The grids of a figure without a sweep, the computations of one with nothing else."""
     return []
 
 
@@ -245,8 +272,8 @@ class FigureSpec:
     title: str
     caption: str
     picture: Callable[[pd.DataFrame], Picture]
-    grids: Callable[[Profile], list[dict[str, Any]]] = no_grids
-    computations: Callable[[Profile], list[Computation]] = no_computations
+    grids: Callable[[Profile], list[Grid]] = nothing
+    computations: Callable[[Profile], list[Computation]] = nothing
 
     def sweep(self, profile: Profile) -> SweepSpec | None:
         """The sweep behind the figure, if any."""
@@ -266,27 +293,22 @@ class FigureSpec:
     def toml(self, profile: Profile) -> str:
         """Everything that made the figure. A file with grids is a sweep: `polyceptron sweep`."""
         grids = self.grids(profile)
-        lines = [
-            f"# {self.title}",
-            f"# polyceptron {VERSION}, profile {profile.name}. Make it again:",
-            f"#   polyceptron figures --out figures --only {self.name} --profile {profile.name}",
-        ]
+        text = (
+            f"# {self.title}\n# polyceptron {VERSION}, profile {profile.name}. Make it again:\n"
+            f"#   polyceptron figures --out figures --only {self.name} --profile {profile.name}\n"
+        )
         if grids:
-            lines.append(
-                f"# Its rows alone: polyceptron sweep {self.name}.toml --store DIR/store.sqlite"
+            text += (
+                f"# Its rows alone: polyceptron sweep {self.name}.toml --store DIR/store.sqlite\n"
             )
-        text = "\n".join(lines) + "\n\n"
-        if grids:
-            text += sweep_toml(self.name, grids)
+            text += f"\n{sweep_toml(self.name, grids)}"
+        before = "# " if grids else ""
         for one in self.computations(profile):
-            table = one.toml()
-            text += "\n" + (
-                "".join(f"# {line}\n" for line in table.splitlines()) if grids else table
-            )
+            text += "\n" + "".join(f"{before}{line}\n" for line in one.toml().splitlines())
         return text
 
 
-def sweep_toml(name: str, grids: Sequence[dict[str, Any]]) -> str:
+def sweep_toml(name: str, grids: Sequence[Grid]) -> str:
     """Grids as a sweep in TOML (JSON's numbers, strings and lists are TOML too)."""
     text = f'[sweep]\nname = "{name}"\nseed = {SEED}\n'
     for grid in grids:

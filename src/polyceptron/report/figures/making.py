@@ -2,13 +2,16 @@
 
 The figures' grids are merged into one sweep, so that workers start once, rows shared by figures are
 computed once, and a run that was stopped resumes: rows from the store, the rest from `computed`.
+The gallery is one static page with every figure of a folder, needing nothing from elsewhere.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -19,6 +22,9 @@ from polyceptron.experiments.spec import SweepSpec, parse_spec
 from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import make_plan, run_sweep, sweep_rows
 from polyceptron.files import check_writable, write_atomically, write_text
+from polyceptron.report.figures import bayes_figures as bayes
+from polyceptron.report.figures import erm_figures as erm
+from polyceptron.report.figures import noisy_figures as noisy
 from polyceptron.report.figures.figure_spec import (
     FigureSpec,
     Profile,
@@ -26,15 +32,33 @@ from polyceptron.report.figures.figure_spec import (
     run_computations,
     sweep_toml,
 )
-from polyceptron.report.figures.registry import choose_figures
-from polyceptron.report.figures.symbol_agreement import read_agreement
+from polyceptron.report.figures.symbol_agreement import agreement
 from polyceptron.report.instance_means import count_failures, tidy
 from polyceptron.report.pictures.matplotlib_figure import save_figure
+from polyceptron.version import VERSION
 
 if TYPE_CHECKING:
     import pandas as pd
 
 STORE, COMPUTED = "store.sqlite", "computed"
+
+# In the order of the gallery.
+FIGURES: dict[str, FigureSpec] = {
+    figure.name: figure
+    for figure in (
+        bayes.FIG2A, bayes.FIG2B, bayes.FIG3, erm.FIG4A, erm.FIG4B, erm.FIG4C, erm.FIG4D,
+        bayes.CLASSES, bayes.TRANSITIONS, erm.DOUBLE_DESCENT, bayes.TRAJECTORY, erm.MARGINS,
+        noisy.NOISY_CURVES, noisy.SEPARABILITY, noisy.CALIBRATION, noisy.NOISY_PHASES,
+    )
+}  # fmt: skip
+
+
+def choose_figures(names: Sequence[str] = ()) -> list[FigureSpec]:
+    """The figures of these names (all for none), in the gallery's order."""
+    unknown = [name for name in names if name not in FIGURES]
+    if unknown:
+        raise InvalidInput(f"unknown figure {unknown[0]!r}: allowed are {', '.join(FIGURES)}")
+    return [figure for figure in FIGURES.values() if not names or figure.name in names]
 
 
 @dataclass(frozen=True)
@@ -61,8 +85,6 @@ def make_figures(
     agreement.csv has the z of every symbol against its line. What is behind the means is in
     store.sqlite and in `computed`, from which a stopped run resumes.
     """
-    from polyceptron.report.gallery import write_gallery
-
     figures, profile = choose_figures(names), as_profile(profile)
     folder = make_folder(out)
     store = folder / STORE
@@ -80,6 +102,14 @@ def make_figures(
             f"polyceptron results {store} --failures"
         )
     return written
+
+
+def read_agreement(folder: Path) -> pd.DataFrame:
+    """The agreement of every figure whose table is in the folder."""
+    import pandas as pd
+
+    paths = {name: folder / f"{name}.csv" for name in FIGURES}
+    return agreement({name: pd.read_csv(path) for name, path in paths.items() if path.exists()})
 
 
 def compute_tables(
@@ -159,7 +189,7 @@ def write_figure(
 
 
 def make_folder(out: str | Path) -> Path:
-    """The folder, made if missing, in which files can be written; a sentence otherwise."""
+    """The folder, made if missing, in which files can be written."""
     folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -169,3 +199,85 @@ def make_folder(out: str | Path) -> Path:
         raise InvalidInput(f"cannot make the folder {str(folder)!r}: {error.strerror}") from None
     check_writable(folder / "index.html")  # now, not after the work
     return folder
+
+
+_CSS = """
+  body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff;
+         max-width: 76rem; margin: 0 auto; padding: 1rem; }
+  main { display: grid; gap: 1.5rem; align-items: start; margin-top: 1rem;
+         grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr)); }
+  figure { margin: 0; padding: 1rem; border: 1px solid #d0d0d0; border-radius: 6px; }
+  figure img { width: 100%; height: auto; display: block; }
+  h2 { font-size: 1.05rem; line-height: 1.3; margin: 0 0 .6rem; }
+  figcaption p { margin: .6rem 0; }
+  a { color: #0059b3; }
+  nav a { margin-right: .8rem; white-space: nowrap; }
+"""
+
+
+def write_gallery(folder: Path) -> Path:
+    """Write index.html with the figures that the folder has, and return its path."""
+    present = [figure for name, figure in FIGURES.items() if (folder / f"{name}.png").exists()]
+    path = folder / "index.html"
+    write_text(path, gallery_html(present, store=(folder / STORE).exists()))
+    return path
+
+
+def gallery_html(figures: list[FigureSpec], *, store: bool = False) -> str:
+    """The page: picture, what it shows, and links to the PDF, the data and the specification."""
+    contents = "\n".join(f'  <a href="#{f.name}">{escape(f.name)}</a>' for f in figures)
+    blocks = "\n".join(_block(figure) for figure in figures)
+    rows = (
+        '<p>The instances behind the means are in <a href="store.sqlite">store.sqlite</a>: '
+        "<code>polyceptron results store.sqlite</code>; those of message passing in figures 2 and "
+        "3 are in <code>computed/</code>. How far each symbol is from its line: "
+        '<a href="agreement.csv">agreement.csv</a>.</p>'
+        if store
+        else ""
+    )
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>polyceptron: figures</title>
+<style>{_CSS}</style>
+</head>
+<body>
+<h1>Learning curves of multi-class linear classifiers</h1>
+<p>Lines are theory in the limit of large dimension; symbols are experiments, with standard errors.
+Each table has the numbers behind its figure with their uncertainties, each specification what made
+them. Made by polyceptron {VERSION}.</p>
+{rows}
+<nav aria-label="Figures">
+{contents}
+</nav>
+<main>
+{blocks}
+</main>
+</body>
+</html>
+"""
+
+
+def _words(caption: str) -> str:
+    """The caption with its indices and powers set as such."""
+    text = re.sub(r"(α|q)_?(IT|algo|00|01)\b", r"\1<sub>\2</sub>", escape(caption))
+    return re.sub(r"\^\(([^)]*)\)", r"<sup>\1</sup>", text)
+
+
+def _block(figure: FigureSpec) -> str:
+    name = figure.name
+    links = "".join(
+        f'<a href="{name}.{ending}">{text}</a>'
+        for ending, text in (("pdf", "PDF"), ("csv", "data (CSV)"), ("toml", "specification"))
+    )
+    return f"""<figure id="{name}">
+<h2>{escape(figure.title)}</h2>
+<a href="{name}.png"><img src="{name}.png" alt="{escape(figure.caption, quote=True)}"
+ loading="lazy"></a>
+<figcaption>
+<p>{_words(figure.caption)}</p>
+<nav aria-label="Files of {name}">{links}</nav>
+</figcaption>
+</figure>"""

@@ -19,13 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polyceptron.experiments.results import deviation
-from polyceptron.report.figures.registry import FIGURES
 from polyceptron.report.instance_means import error_column
 
 if TYPE_CHECKING:
@@ -164,11 +162,3 @@ def verdict(table: pd.DataFrame) -> Verdict:
         unlikely_allowed=int(binom.isf(FALSE_ALARM, len(apart), 0.05)) if len(apart) else 0,
         combined_p=float(chi2.sf(-2 * np.log(bare).sum(), 2 * len(bare))) if len(bare) else 1.0,
     )
-
-
-def read_agreement(folder: Path) -> pd.DataFrame:
-    """The agreement of every figure whose table is in the folder."""
-    import pandas as pd
-
-    paths = {name: folder / f"{name}.csv" for name in FIGURES}
-    return agreement({name: pd.read_csv(path) for name, path in paths.items() if path.exists()})

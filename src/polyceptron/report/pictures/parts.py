@@ -1,8 +1,6 @@
 r"""What a picture is: panels of traces, plain data that knows nothing of a drawing library.
 
-Words may hold markup (`markup`): *α = n/d* is set as maths, *q_{00}* with its index.
-
-Words with maths between asterisks, for both renderers.
+Words may hold markup, maths between asterisks, which each renderer sets in its own way:
 
 *α = n/d*     $\alpha = n/d$       <i>α = n/d</i>
 *q_{00}*      $q_{\mathrm{00}}$    <i>q<sub>00</sub></i>
@@ -14,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, Literal
 
@@ -126,6 +124,23 @@ class Picture:
     panels: tuple[Panel, ...]
     width: float = 3.6
     height: float = 2.9
+
+
+def placed(
+    panel: Panel,
+    place: str,
+    x: tuple[float | None, float | None] | None = None,
+    y: tuple[float | None, float | None] | None = None,
+    **legend: Any,
+) -> Panel:
+    """The panel with its legend at a place (with other fields perhaps) and within these limits."""
+    across, up = (
+        axis if limits is None else replace(axis, low=limits[0], high=limits[1])
+        for axis, limits in ((panel.x, x), (panel.y, y))
+    )
+    return replace(
+        panel, x=across, y=up, legend=replace(panel.legend or Legend(), place=place, **legend)
+    )
 
 
 def numbers(values: Iterable[Any]) -> Numbers:

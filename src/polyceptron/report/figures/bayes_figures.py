@@ -1,0 +1,406 @@
+"""Figures of the Bayes-optimal student: message passing, its transitions, more classes.
+
+With Rademacher weights (figures 2a and 2b, k = 3) learning is first impossible, then hard, then
+easy; with Gaussian ones (figure 3) message passing attains the Bayes-optimal error at every α. The
+paper's overlap matrix is q̃ = q(I + 11ᵀ): theory draws q00 = 2q and q01 = q. The symbols are the
+entries of W̃ᵀW̃/d with w̃_h = w_h − w_3, measured each on its own, which tests that symmetry. One
+computation at each α runs message passing once, for all three figures.
+
+Three more: message passing against state evolution, iteration by iteration; learning curves for 2
+to 50 classes; the transitions of Rademacher weights against k.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polyceptron.experiments.data_runs import trace_rows
+from polyceptron.experiments.simulate import run_amp_with_result
+from polyceptron.experiments.tasks import seed_of, seed_path
+from polyceptron.model import BayesOptimal, Teacher, make_teacher
+from polyceptron.report.figures.figure_spec import (
+    SEED,
+    Computation,
+    FigureSpec,
+    Grid,
+    Profile,
+    Row,
+    figure_row,
+    grid,
+)
+from polyceptron.report.pictures.curves import TRANSITION_LABELS, curves_panel, transition_marks
+from polyceptron.report.pictures.parts import (
+    Axis,
+    Legend,
+    Mark,
+    Note,
+    Panel,
+    Picture,
+    Trace,
+    numbers,
+    placed,
+)
+from polyceptron.report.pictures.style import AXES, COLOURS
+from polyceptron.rows import Status
+from polyceptron.theory.bayes_optimal.state_evolution import state_evolution
+from polyceptron.theory.bayes_optimal.transitions import transitions
+from polyceptron.theory.curve import curve_rows
+from polyceptron.version import VERSION
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+LARGEST_ALPHA = {"rademacher": 4.0, "gaussian": 6.0}
+RANGE_2 = (0, LARGEST_ALPHA["rademacher"] + 0.08)  # of α in figures 2a and 2b
+ENTRIES = {"q00": "*q_{00}*", "q01": "*q_{01}*"}
+
+
+def transition_rows(model: str, n_classes: int, prior: str, tol: float | None = None) -> list[Row]:
+    """α_IT and α_algo as two rows: branch says which, alpha_uncertainty how sure."""
+    found = transitions(make_teacher(model, n_classes, prior), tol)
+    base = figure_row(
+        "theory", "bayes", model=model, n_classes=n_classes, prior=prior,
+        status=str(found.status), version=VERSION,
+    )  # fmt: skip
+    it, algo = found.alpha_it_uncertainty, found.alpha_algo_uncertainty
+    return [
+        base | {"branch": "alpha_IT", "alpha": found.alpha_it, "alpha_uncertainty": it},
+        base | {"branch": "alpha_algo", "alpha": found.alpha_algo, "alpha_uncertainty": algo},
+    ]
+
+
+def amp_instances(prior: str, alpha: float, dimension: int, seeds: list[int]) -> list[Row]:
+    """A row for each run of message passing at k = 3, with the entries q00 and q01 it measured."""
+    teacher = make_teacher("argmax", 3, prior)
+    rows = []
+    for seed in seeds:
+        row, result = run_amp_with_result(teacher, alpha, dimension, seed)
+        reduced = result.weights[:, :2] - result.weights[:, 2:]
+        q = reduced.T @ reduced / dimension
+        rows.append(row | {"q00": float(q[0, 0] + q[1, 1]) / 2, "q01": float(q[0, 1])})
+    return rows
+
+
+def branch_rows(points: int, marks: list[float]) -> list[Row]:
+    """Every branch (at `marks` too, and close to the jumps), then the transitions themselves."""
+    found = transition_rows("argmax", 3, "rademacher")
+    jumps = [float(row["alpha"]) for row in found]
+    alphas = {*np.linspace(0.05, LARGEST_ALPHA["rademacher"], points), *marks}
+    for jump in jumps:
+        alphas |= {jump - 1e-4, jump + 1e-4}
+    # Near its end the branch moves as the root of the distance, so the points crowd there.
+    alphas |= {jumps[1] - 0.1 * (i / 12) ** 2 for i in range(1, 12)}
+    teacher = make_teacher("argmax", 3, "rademacher")
+    return curve_rows(teacher, BayesOptimal(), sorted(alphas), branch="all") + found
+
+
+def _marks(prior: str, profile: Profile) -> list[float]:
+    if prior == "rademacher":
+        return profile.thin(profile.spread(0.25, LARGEST_ALPHA[prior], 16))
+    return profile.thin([0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0])
+
+
+def _runs(prior: str, profile: Profile) -> list[Computation]:
+    d, runs = profile.amp_dimension, profile.amp_runs
+    found = []
+    for alpha in _marks(prior, profile):
+        place = ("argmax", 3, prior, "none", alpha, d)
+        seeds = [seed_of(seed_path(SEED, *place, i)) for i in range(runs)]
+        asked = {"prior": prior, "alpha": alpha, "dimension": d, "seeds": seeds}
+        found.append(Computation(amp_instances, asked, runs * 4e-7 * alpha * d * d))
+    return found
+
+
+def _rademacher(profile: Profile) -> list[Computation]:
+    asked = {"points": profile.line_points, "marks": _marks("rademacher", profile)}
+    return [Computation(branch_rows, asked, 2.0), *_runs("rademacher", profile)]
+
+
+def _gaussian_theory(profile: Profile) -> list[Grid]:
+    alphas = profile.line(0.05, LARGEST_ALPHA["gaussian"], _marks("gaussian", profile))
+    return [grid("theory", "bayes", alphas, prior=["gaussian"])]
+
+
+def _entries(table: pd.DataFrame, branch: str) -> Panel:
+    """q00 and q01 as two lines with their symbols."""
+    import pandas as pd
+
+    table = table[(table["branch"] == branch) | (table["source"] == "amp")]
+    theory = table["source"] == "theory"
+    parts = []
+    for factor, (name, word) in zip((2, 1), ENTRIES.items(), strict=True):
+        value = table[name].mask(theory, factor * table["q"])
+        error = table[f"{name}_standard_error"]
+        parts.append(table.assign(entry=word, overlap=value, overlap_standard_error=error))
+    panel = curves_panel(pd.concat(parts, ignore_index=True), "alpha", "overlap")
+    traces = tuple(replace(trace, dash="solid") for trace in panel.traces)
+    return replace(panel, traces=traces)
+
+
+def picture_2a(table: pd.DataFrame) -> Picture:
+    """Errors against α, free entropies in the inset."""
+    marks = transition_marks(table)
+    shown = table[~table["branch"].isin(["informed", "unstable"])]
+    corner = (0.575, 1.0)  # left of both verticals
+    panel = placed(
+        curves_panel(shown, log_x=False), "upper right", RANGE_2, (-0.015, 0.7), corner=corner
+    )
+    return Picture((replace(panel, inset=_free_entropies(table, *marks)),))
+
+
+def _free_entropies(table: pd.DataFrame, it: Mark, algo: Mark) -> Panel:
+    """They cross at α_IT."""
+    theory = table[table["source"] == "theory"].sort_values("alpha")
+    amp = theory[(theory["branch"] == "amp") & (theory["alpha"] < algo.x)]
+    full = theory[theory["branch"] == "informed"]
+    perfect = float(full["free_entropy"].iloc[0])
+    low, flat = (
+        Trace(numbers(some["alpha"]), numbers(some["free_entropy"]), colour=colour, width=0.8)
+        for some, colour in ((amp, COLOURS["amp"]), (full, "#4d4d4d"))
+    )
+    return Panel(
+        (replace(low, dash="dash"), flat),
+        Axis("*α*", low=1.5, high=3.0),
+        Axis("*Φ*", low=perfect - 0.3, high=perfect + 0.55),
+        marks=(replace(it, label=""),),
+        notes=(
+            Note(1.55, perfect - 0.06, "perfect learning", "#4d4d4d", "left top"),
+            Note(1.8, perfect + 0.42, "AMP branch", COLOURS["amp"]),
+        ),
+        box=(0.155, 0.14, 0.4, 0.36),
+    )
+
+
+def picture_2b(table: pd.DataFrame) -> Picture:
+    """q00 and q01 against α."""
+    panel = placed(_entries(table, "amp"), "upper left", RANGE_2)
+    up = Axis("overlap of AMP", low=0, high=2.1)
+    return Picture((replace(panel, y=up, marks=transition_marks(table)),))
+
+
+def picture_3(table: pd.DataFrame) -> Picture:
+    """Errors against α, overlaps in the inset."""
+    traces = _entries(table, "optimal").traces
+    inset = Panel(
+        tuple(replace(trace, label="", size=0.6, width=0.8) for trace in traces),
+        Axis("*α*", low=0, high=LARGEST_ALPHA["gaussian"] + 0.2),
+        Axis("overlaps", low=0, high=2.05),
+        notes=(
+            Note(2.3, 1.75, ENTRIES["q00"], traces[0].colour, "right middle"),
+            Note(2.6, 0.5, ENTRIES["q01"], traces[1].colour),
+        ),
+        box=(0.5, 0.5, 0.48, 0.45),
+    )
+    across = (0, LARGEST_ALPHA["gaussian"] + 0.1)
+    panel = placed(curves_panel(table, log_x=False), "lower left", across, (0, 0.7))
+    return Picture((replace(panel, inset=inset),))
+
+
+FIG2A = FigureSpec(
+    "fig2a",
+    "Figure 2a: error with Rademacher weights, k = 3",
+    "Error of the Bayes-optimal classifier (which jumps to zero at α_IT) and of message passing "
+    "(zero only beyond α_algo): lines are theory, symbols are runs with standard errors. Near "
+    "α_algo some runs of a finite size succeed and some do not. Inset: the free entropies cross at "
+    "α_IT.",
+    picture_2a,
+    computations=_rademacher,
+)
+
+FIG2B = FigureSpec(
+    "fig2b",
+    "Figure 2b: overlaps with Rademacher weights, k = 3",
+    "Diagonal and off-diagonal entries of the 2 × 2 overlap matrix of message passing. Theory: "
+    "q00 = 2q and q01 = q. Symbols: each entry measured on its own, with standard errors.",
+    picture_2b,
+    computations=_rademacher,
+)
+
+FIG3 = FigureSpec(
+    "fig3",
+    "Figure 3: message passing with Gaussian weights, k = 3",
+    "With Gaussian weights there is no hard phase: message passing (symbols, with standard errors) "
+    "attains the Bayes-optimal error (line). Inset: entries of its 2 × 2 overlap matrix, "
+    "measured, on the theory's q00 = 2q and q01 = q.",
+    picture_3,
+    _gaussian_theory,
+    lambda profile: _runs("gaussian", profile),
+)
+
+
+PHASES = {1.5: "impossible", 2.5: "hard", 4.0: "easy"}
+STEPS = 20
+
+
+def trajectory(alpha: float, dimension: int, runs: int, seed: int) -> list[Row]:
+    """Rows of state evolution (source theory) and of message passing (source amp), by iteration."""
+    teacher = make_teacher("argmax", 3, "rademacher")
+    base: Row = {"prior": "rademacher", "alpha": alpha, "version": VERSION}
+    evolution = state_evolution(teacher, alpha, STEPS)
+    rows = [
+        figure_row("theory", "bayes", **base, iteration=t, q=float(q),
+                   generalisation_error=float(error), status=str(Status.OK))
+        for t, (q, error) in enumerate(
+            zip(evolution.q, evolution.generalisation_error, strict=True)
+        )
+    ]  # fmt: skip
+    base |= {"dimension": dimension, "n_samples": round(alpha * dimension), "instances": runs}
+    kept = ("iteration", "m", "q", "generalisation_error", "m_standard_error", "q_standard_error",
+            "damping")  # fmt: skip
+    for step in trace_rows(teacher, alpha, dimension, runs=runs, seed=seed, max_iter=STEPS):
+        found = {name: step[name] for name in kept if name in step}
+        found["uncertainty"] = step.get("generalisation_error_standard_error", float("nan"))
+        rows.append(figure_row("amp", "bayes", **base, **found))
+    return rows
+
+
+def _trajectories(profile: Profile) -> list[Computation]:
+    d, runs = profile.trace_dimension, profile.amp_runs
+    return [
+        Computation(
+            trajectory,
+            {"alpha": alpha, "dimension": d, "runs": runs, "seed": SEED},
+            1 + runs * 3e-7 * alpha * d * d,
+        )
+        for alpha in PHASES
+    ]
+
+
+def picture_trajectory(table: pd.DataFrame) -> Picture:
+    """Error against the iteration, one colour for each α."""
+    panel = curves_panel(table.assign(phase=table["alpha"].map(PHASES)), "iteration")
+    title = f"lines: state evolution\nsymbols: AMP, *d = {int(table['dimension'].max())}*"
+    panel = placed(panel, "upper right", (-0.5, STEPS + 0.5), (-0.015, 0.7), title=title)
+    return Picture((replace(panel, x=replace(panel.x, ticks=tuple(range(0, STEPS + 1, 5)))),))
+
+
+TRAJECTORY = FigureSpec(
+    "amp-trajectory",
+    "Message passing against state evolution, k = 3, Rademacher weights",
+    "Error after t iterations: state evolution (lines) predicts message passing (mean over runs, "
+    "with standard errors) step by step. In the hard phase it stops far from the solution that "
+    "exists; in the easy phase it finds it, runs of a finite size a little later than the theory. "
+    "Symbols end where every run has converged.",
+    picture_trajectory,
+    computations=_trajectories,
+)
+
+
+LOW, HIGH = 0.1, 100.0
+SYMBOLS = [0.5, 1.0, 2.0, 4.0]
+
+
+def bayes_curve(n_classes: int, alphas: list[float], tol: float | None) -> list[Row]:
+    """The Bayes-optimal error of Gaussian weights."""
+    return curve_rows(Teacher(n_classes), BayesOptimal(), alphas, tol=tol)
+
+
+def _classes_theory(profile: Profile) -> list[Computation]:
+    alphas = profile.spread(LOW, HIGH, max(profile.line_points // 2, 7), log=True)
+    alphas = sorted({*alphas, *profile.thin(SYMBOLS)})
+    tol = profile.error_tolerance
+    return [
+        Computation(
+            bayes_curve,
+            {"n_classes": k, "alphas": alphas, "tol": tol if k > 3 else 1e-6},
+            0.3 * k**0.5 * (1e-3 / tol) ** 1.5,
+        )
+        for k in profile.classes
+    ]
+
+
+def _classes_runs(profile: Profile) -> list[Grid]:
+    sizes = {
+        "dimension": [profile.amp_classes_dimension],
+        "instances": profile.amp_classes_runs,
+    }
+    return [
+        grid(
+            "amp", "bayes", profile.thin(SYMBOLS), classes=list(profile.amp_classes), **sizes
+        )
+    ]  # fmt: skip
+
+
+def picture_classes(table: pd.DataFrame) -> Picture:
+    """Error against α, one line for each k."""
+    panel = curves_panel(table, log_x=True, log_y=True)
+    return Picture((placed(panel, "lower left", (LOW, HIGH), (4e-3, 1.2)),))
+
+
+CLASSES = FigureSpec(
+    "classes",
+    "Learning curves for 2 to 50 classes",
+    "Bayes-optimal error of Gaussian weights for k = 2 to 50. With plentiful data it is (k − 1) "
+    "times that of two classes, 0.4417/α. Symbols: message passing, with standard errors.",
+    picture_classes,
+    _classes_runs,
+    _classes_theory,
+)
+
+
+def _transitions(profile: Profile) -> list[Computation]:
+    base = {"model": "perceptron", "n_classes": 2, "prior": "rademacher"}
+    found, tol = [Computation(transition_rows, base)], profile.transition_tolerance
+    for k in profile.transition_classes:
+        asked: dict[str, Any] = base | {"model": "argmax", "n_classes": k}
+        asked |= {"tol": tol} if k > 3 else {}
+        seconds = 0.4 * k * max(1.0, (0.01 / tol) ** 2 if k > 3 else 0.0)
+        found.append(Computation(transition_rows, asked, seconds))
+    return found
+
+
+def picture_transitions(table: pd.DataFrame) -> Picture:
+    """α_IT and α_algo against k, the hard phase between them."""
+    argmax = table[table["model"] == "argmax"].sort_values("n_classes")
+    low, high = (argmax[argmax["branch"] == name] for name in TRANSITION_LABELS)
+    k = numbers(low["n_classes"])
+    pairs = list(zip(low["alpha"], high["alpha"], strict=True))
+    band = Trace(
+        k, tuple((a + b) / 2 for a, b in pairs), tuple((b - a) / 2 for a, b in pairs),
+        kind="band", colour="#E69F00", label="hard: possible, not found by AMP",
+    )  # fmt: skip
+    old = table[table["model"] == "perceptron"]
+    looks = {
+        "alpha_algo": (COLOURS["amp"], "square", high),
+        "alpha_IT": (COLOURS["cross-entropy"], "circle", low),
+    }
+    traces = [band]
+    for name, (colour, marker, rows) in looks.items():
+        label = TRANSITION_LABELS[name]
+        traces.append(_points(rows, colour, marker, label))
+        hollow = _points(old[old["branch"] == name], colour, marker, f"{label}, ±1 perceptron")
+        traces.append(replace(hollow, kind="symbols", hollow=True))
+    at = max(2 * len(k) // 3 - 1, 0)
+    x_ticks = tuple(float(t) for t in (2, 3, 5, 10, 20, 50) if t <= max(k))
+    panel = Panel(
+        tuple(traces),
+        Axis(AXES["n_classes"], "log", ticks=x_ticks),
+        Axis(AXES["alpha"], "log", high=pairs[-1][1] * 1.7, ticks=(1, 2, 3, 5, 10, 20)),
+        notes=(
+            Note(k[at], pairs[at][0] * 0.72, "impossible", anchor="left top"),
+            Note(k[at], pairs[at][1] * 1.15, "easy", anchor="right bottom"),
+        ),
+        legend=Legend("upper left"),
+    )
+    return Picture((panel,))
+
+
+def _points(rows: pd.DataFrame, colour: str, marker: str, label: str) -> Trace:
+    x, y = numbers(rows["n_classes"]), numbers(rows["alpha"])
+    error = numbers(rows["alpha_uncertainty"])
+    return Trace(x, y, error, colour=colour, marker=marker, label=label, width=0.8)
+
+
+TRANSITIONS = FigureSpec(
+    "transitions",
+    "Phase transitions against the number of classes",
+    "Rademacher weights: perfect learning is impossible below α_IT, possible but hard up to "
+    "α_algo, easy beyond. Hollow: the classical ±1 perceptron, a different model from the argmax "
+    "of two Rademacher vectors. Bars: uncertainty of the computation.",
+    picture_transitions,
+    computations=_transitions,
+)
