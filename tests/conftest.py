@@ -1,6 +1,7 @@
 """Shared set-up: hypothesis without deadlines, as machines are noisy, and with fixed examples."""
 
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -10,6 +11,8 @@ LONG = (
     "test_figures_claims", "test_docs_build", "test_coverage", "test_explorer_browser",
     "test_explorer_other_origin", "test_amp_state_evolution", "test_cli_verify",
 )  # fmt: skip
+
+sys.path.append(str(Path(__file__).parent.parent / "tools"))  # what made the shipped tables
 
 settings.register_profile(
     "polyceptron",

@@ -161,11 +161,11 @@ MUTATIONS = [
         "tests/unit/theory/test_sign_table.py::test_samples_of_many_classes_go_to_the_limit",
     ),
     Mutation(
-        "finite rows on a lattice: orderings of equal classes",
-        "theory/weights/row_lattice.py",
-        "orders = rows.orders[parent] * (classes + 1) / run",
-        "orders = rows.orders[parent] * (classes + 1)",
-        "tests/unit/theory/test_sign_table.py::test_the_lattice_reproduces_the_sum_over_points",
+        "solution curve: a root that has arrived moves on with the others",
+        "theory/bayes_optimal/curve_shape.py",
+        "x = np.where(going, x1 + (x0 - x1) * share, x1)",
+        "x = x1 + (x0 - x1) * share",
+        "tests/identities/test_rows_alone.py::test_all_rows_at_once_are_the_rows_alone",
     ),
     Mutation(
         "generalisation error: exponent k − 1",

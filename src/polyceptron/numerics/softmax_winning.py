@@ -7,7 +7,7 @@ and residual variance v enter through two numbers,
 
 and in them w √(q + w²) I, the excess of Ψ_out times √(q + w²)/w, and ε/φ are smooth on all of
 0 ≤ t ≤ 1, 0 ≤ φ ≤ π/2: a product of Chebyshev series, good to 1e-10. The coefficients were made by
-`python -m polyceptron.theory.fields.softmax_moments` (seconds), and a test remakes part.
+`tools/softmax_tables.py`, and a test makes a part again.
 
 The chance that one of three classes wins under the softmax, from one table for every slope.
 

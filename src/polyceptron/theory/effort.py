@@ -1,11 +1,10 @@
 """How hard to sample, by the number of classes: the one place where it is decided.
 
 Up to three classes the rules are deterministic. Above, Gaussian weights have a closed form, ±1
-weights a table, four classes of other finite priors a lattice, and labels without noise or of
-Gaussian utilities another table. What is left is sampled: an effort is log2 of the quasi-random
-points of a replicate, of which there are 16, and 0 where nothing is sampled. A point costs about k
-(finite priors) or k² (continuous ones, up to twelve classes), so more classes start lower and stop
-earlier.
+weights a table, and labels without noise or of Gaussian utilities another table. What is left is
+sampled: an effort is log2 of the quasi-random points of a replicate, of which there are 16, and 0
+where nothing is sampled. A point costs about k (finite priors) or k² (continuous ones, up to twelve
+classes), so more classes start lower and stop earlier.
 """
 
 from __future__ import annotations

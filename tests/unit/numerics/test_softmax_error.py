@@ -12,7 +12,7 @@ from polyceptron.numerics.softmax_winning import (
     tabled_moments,
     three_softmax,
 )
-from polyceptron.theory.fields.softmax_moments import direct, make
+from softmax_tables import direct, make
 
 ANGLES = np.array([1e-6, 1e-3, 0.05, 0.5, 1.3, 2.0, 3.0])
 SLOPES = [1e-4, 0.3, 2.0, 50.0, 1e4]

@@ -7,11 +7,12 @@ import math
 import numpy as np
 import pytest
 
+from argmax_entropy import CLASSES, direct
 from polyceptron.model import BayesOptimal, Teacher
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.numerics.special import boundary_density, mean_of_maximum
 from polyceptron.theory.curve import curve_rows
-from polyceptron.theory.fields.entropy_table import CLASSES, direct, entropy_table
+from polyceptron.theory.fields.entropy_table import entropy_table
 from polyceptron.theory.fields.information import gaussian_moments, sampled_moments
 
 MANY = (4, 6, 10, 33, 100, 500, 1000)

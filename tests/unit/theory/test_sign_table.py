@@ -16,18 +16,16 @@ from polyceptron.theory.bayes_optimal.transitions import transitions
 from polyceptron.theory.fields.entropy_table import entropy_table
 from polyceptron.theory.weights.finite_rows import finite_row_variance, point_variance
 from polyceptron.theory.weights.posterior import row_entropy
-from polyceptron.theory.weights.row_lattice import row_lattice_variance
 from polyceptron.theory.weights.sign_table import (
     fitted,
     is_sign,
     leading,
     limit,
-    made,
-    nodes,
     sign_moments,
     sign_table,
     table_rows,
 )
+from sign_rows import made, nodes, row_lattice_variance
 
 SIGNS = as_prior("rademacher")
 

@@ -14,6 +14,7 @@ from polyceptron.errors import ComputationFailed
 from polyceptron.model import PRIORS, Perceptron, Teacher, as_prior, finite_prior
 from polyceptron.model.checks import project
 from polyceptron.numerics.estimate import from_replicates
+from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.weights.finite_rows import (
     finite_row_variance,
     mixture_quantile,
@@ -142,3 +143,14 @@ def test_entropies_of_rows() -> None:
     assert row_entropy(Teacher(3, "laplace")) == math.inf
     with pytest.raises(ComputationFailed, match="fewer classes"):
         row_entropy(Teacher(12, finite_prior([-2, -1, 0, 1, 2], [0.2] * 5)))
+
+
+def test_values_far_apart_do_not_overflow():
+    """Four values at k = 4: a shift by the largest difference has exponents above 1000."""
+    prior = finite_prior([-2, -0.5, 0.5, 2], [0.1, 0.4, 0.4, 0.1])
+    with np.errstate(all="raise", under="ignore"):
+        v = [finite_row_variance(prior, 4, s * s, 6).mean() for s in (3.0, 6.0, 9.0, 12.0)]
+    assert np.all(np.diff(np.log(v)) < 0)
+    assert v[-1] > 0
+    (point,) = fixed_points(Teacher(4, prior), 0.5, branch="optimal")
+    assert 0.4 < point.generalisation_error < 0.75

@@ -82,6 +82,7 @@ def _widest_switch(teacher: AnyTeacher) -> float:
 
 
 _STEP = 0.25
+_LARGEST_EXPONENT = 600.0  # of a product of exponentials that does not overflow
 
 
 def sampled_row_variance(prior: Prior, n_classes: int, q_hat: float, log2_points: int) -> Array:
@@ -120,19 +121,24 @@ def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) ->
     var = var * (1 - 1 / k) ** 2
     kernels = np.hstack([f, f * mu, f * (mu**2 + var)])
     first_weight = location_posterior(y_first, values, p, s)[0] * first_step
-    columns = np.exp(-s * values[:, None] * c)
+    exponent = s * float(np.abs(values).max()) * (float(c[-1]) + float(np.abs(y).max()))
+    columns = np.exp(np.minimum(-s * values[:, None] * c, _LARGEST_EXPONENT))
     result = np.empty(len(y))
     chunk = max(1, 40_000 // (k * c.size))
     m = y_first.size
     for start in range(0, len(y), chunk):
         part = slice(start, start + chunk)
-        # f(y − c) ∝ Σ_i [p_i exp(s v_i y − s²v_i²/2)]·[exp(−s v_i c)]: no exponential of the table.
-        classes = p * np.exp(s * y[part, :, None] * values - 0.5 * q_hat * values**2)
-        total, first, second = ((classes * values**j) @ columns for j in range(3))
-        mean = first / total
-        shift = mean.sum(1) / k
-        spread = (second / total - mean**2).sum(1) / k**2
-        log_w = np.log(total).sum(1) - 0.5 * (k - 1) * c**2 + y[part].sum(1)[:, None] * c
+        if exponent < _LARGEST_EXPONENT:
+            # f(y − c) ∝ Σ_i [p_i exp(s v_i y − s²v_i²/2)]·[exp(−s v_i c)]: no exponential of y − c.
+            classes = p * np.exp(s * y[part, :, None] * values - 0.5 * q_hat * values**2)
+            total, first, second = ((classes * values**j) @ columns for j in range(3))
+            mean = first / total
+            variance = second / total - mean**2
+            log_w = np.log(total).sum(1) - 0.5 * (k - 1) * c**2 + y[part].sum(1)[:, None] * c
+        else:
+            density, mean, variance = location_posterior(y[part, :, None] - c, values, p, s)
+            log_w = np.log(density).sum(1)
+        shift, spread = mean.sum(1) / k, variance.sum(1) / k**2
         w = np.exp(log_w - log_w.max(-1, keepdims=True))
         plain = w @ kernels
         shifted = (w * shift) @ kernels[:, : 2 * m]

@@ -12,8 +12,7 @@ keeps its digits when q → 1 (a sum of positive terms, never 1 − q). Which su
     Gaussian                     1/(1 + q̂)
     finite, r ≤ 2                the points that a row can take, on a grid            `points`
     ±1, r ≥ 3                    a table for every k                                  `sign_table`
-    other finite, r = 3          a lattice up to order and shift                      `row_lattice`
-    other finite, r ≥ 4          k − 1 classes sampled, the last one integrated       `finite_rows`
+    other finite, r ≥ 3          k − 1 classes sampled, the last one integrated       `finite_rows`
     any other, one weight        one integral
     any other, k ≤ 3             a lattice, at large q̂ panels of gaps           `lattice`, `gaps`
     any other, k ≥ 4             the fields sampled                                   `sampled_rows`
@@ -38,11 +37,6 @@ from polyceptron.theory.weights.finite_rows import (
     point_variance,
     sampled_row_variance,
     support_of,
-)
-from polyceptron.theory.weights.row_lattice import (
-    digits_of,
-    lattice_is_quick,
-    row_lattice_variance,
 )
 from polyceptron.theory.weights.shift import (
     FieldTable,
@@ -116,15 +110,7 @@ def residual_variance(teacher: AnyTeacher, q_hat: Any, log2_points: int = 8) -> 
 def rows_sampled(teacher: AnyTeacher) -> bool:
     """Whether v is averaged over random points."""
     prior, k = teacher.prior, teacher.n_classes
-    if k <= 3 or prior.gaussian or is_sign(prior):
-        return False
-    return prior.support is None or not _on_row_lattice(teacher)
-
-
-@lru_cache(maxsize=64)
-def _on_row_lattice(teacher: AnyTeacher) -> bool:
-    """One rule for all q̂ of a teacher: a lattice if it is quick up to the largest."""
-    return lattice_is_quick(teacher.prior, teacher.n_classes, row_reach(teacher) ** 2)
+    return not (k <= 3 or prior.gaussian or is_sign(prior))
 
 
 def row_spacing(teacher: AnyTeacher) -> float:
@@ -144,11 +130,7 @@ def rule_error(teacher: AnyTeacher, q_hat: float) -> float:
     prior, k = teacher.prior, teacher.n_classes
     if k > 3 and is_sign(prior):
         return sign_table(k).error(math.sqrt(q_hat))
-    if prior.support is not None:
-        lattice = k > 3 and _on_row_lattice(teacher)
-        # Where digits change, at a small q̂, a panel carries the lower number to its other end.
-        return 5 * math.exp(-min(digits_of(prior, q_hat), 14.0)) if lattice else 0.0
-    if prior.gaussian or not teacher.common_shift:
+    if prior.support is not None or prior.gaussian or not teacher.common_shift:
         return 0.0
     return _GAP_ERROR.get(k, 1e-5) if not _on_lattice(prior, k, q_hat) else 0.0
 
@@ -160,8 +142,6 @@ def _on_lattice(prior: Prior, k: int, q_hat: float) -> bool:
 def _variance(teacher: AnyTeacher, q_hat: float, log2_points: int) -> Array:
     prior, k = teacher.prior, teacher.n_classes
     if prior.support is not None:
-        if teacher.reduced_rank > 2 and _on_row_lattice(teacher):
-            return np.array([row_lattice_variance(prior, k, q_hat)[0]])
         if teacher.reduced_rank > 2:
             return finite_row_variance(prior, k, q_hat, log2_points)
         return np.array([point_variance(teacher, q_hat)])

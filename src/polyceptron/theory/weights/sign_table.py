@@ -8,28 +8,24 @@ E H(shift | y) = ½ ln(2πe/kJ) + c₁/k + …, fixes the next two terms for man
     ln v = ln m(q̂(1 − 1/k)) − q̂ (q̂m)′/(kJ) + F_k(s)/k²,      J = 1 − q̂m,   c₁ = −q̂²(m′ + m²)/(4J²).
 
 F_k is smooth in s and in 1/k, small for small and bounded for large s, and known at k = ∞. For
-k ≤ 9 it is computed on a lattice (`row_lattice`), for some larger k sampled (`finite_rows`), at
-Chebyshev points of three ranges of s; in k a few functions are fitted with the weights that the
-errors give, and pass their covariance on. `python -m polyceptron.theory.weights.sign_table`
-makes the table again (half an hour) and prints it; a test remakes part.
+k ≤ 9 it was computed on a lattice, for some larger k sampled (`tools/sign_rows.py`), at Chebyshev
+points of three ranges of s; in k a few functions are fitted with the weights that the errors give,
+and pass their covariance on. A test makes a part of the rows again.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from functools import lru_cache
 from importlib.resources import files
 
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from polyceptron.model.priors import Prior, as_prior
+from polyceptron.model.priors import Prior
 from polyceptron.numerics import Array
 from polyceptron.numerics.chebyshev import coefficients, points
-from polyceptron.theory.weights.finite_rows import finite_row_variance
-from polyceptron.theory.weights.row_lattice import row_lattice_variance
 
 PANELS = ((0.0, 1.25, 13), (1.25, 2.6, 11), (2.6, 5.2, 11))  # of s: both ends, points
 EDGES = (0.0, 1.25, 2.6, 5.2)
@@ -146,54 +142,3 @@ def table_rows() -> Array:
 def sign_table(k: int) -> SignTable:
     """The table of k ≥ 4 classes."""
     return SignTable(k, table_rows())
-
-
-def nodes() -> list[float]:
-    """The values of s in the table, 0 apart."""
-    every = {round(float(x), 9) for low, high, n in PANELS for x in points(low, high, n)}
-    return sorted(every - {0.0})
-
-
-# Lattices (k, digits, probability dropped): v is lost in what is dropped the sooner the larger s.
-_FINEST = ((4, 18, 1e-15), (5, 16, 1e-14), (6, 14, 1e-13), (7, 12, 1e-12))
-_FINE = ((4, 18, 1e-14), (5, 16, 1e-13), (6, 14, 1e-12), (7, 12, 1e-11), (8, 12, 3e-11))
-_COARSE = ((4, 16, 1e-14), (5, 14, 1e-13), (6, 12, 1e-11), (7, 11, 1e-10), (8, 9.5, 1e-9))
-_FAR = ((4, 13, 1e-12), (5, 11, 1e-10))
-
-
-def _samples(log2: int, *few: tuple[int, int]) -> tuple[tuple[int, int], ...]:
-    """Samples (k, log2 of their points)."""
-    return (*few, (12, log2), (17, log2), (26, min(log2, 14)))
-
-
-# Up to s: lattices and samples.
-_RECIPE: tuple[tuple[float, tuple[tuple[int, float, float], ...], tuple[tuple[int, int], ...]], ...]
-_RECIPE = (
-    (1.2, _FINEST, _samples(11)),
-    (1.9, (*_FINEST, (8, 12, 3e-12), (9, 11, 1e-11)), _samples(14)),
-    (2.4, (*_FINE, (9, 10, 1e-10)), _samples(15)),
-    (2.5, (*_FINE, (9, 10, 1e-10)), _samples(14)),
-    (2.65, _COARSE, _samples(12)),
-    (3.4, (*_FAR, (6, 10, 1e-9)), _samples(11, (7, 11), (9, 11))),
-    (4.5, _FAR, _samples(11, (6, 12), (7, 11), (9, 11))),
-    (math.inf, (_FAR[0], (5, 10, 1e-9)), _samples(11, (6, 12), (7, 11), (9, 11))),
-)
-
-
-def made(s: float) -> Iterator[tuple[float, int, float, float]]:
-    """The rows of one s, computed anew: s, k, v and its standard error."""
-    signs = as_prior("rademacher")
-    _, lattices, samples = next(recipe for recipe in _RECIPE if s < recipe[0])
-    for k, digits, dropped in lattices:
-        v, missing = row_lattice_variance(signs, k, s * s, digits=digits, dropped=dropped)
-        yield s, k, v, v * (math.exp(-digits) + 0.3 * missing)
-    for k, log2 in samples:
-        found = finite_row_variance(signs, k, s * s, log2)
-        yield s, k, float(found.mean()), float(found.std(ddof=1)) / math.sqrt(found.size)
-
-
-if __name__ == "__main__":
-    import sys
-
-    lines = (f"[{s}, {k}, {v:.11g}, {e:.2g}]" for at in nodes() for s, k, v, e in made(at))
-    sys.stdout.write("[\n" + ",\n".join(lines) + "\n]\n")

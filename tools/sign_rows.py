@@ -1,27 +1,36 @@
-"""A few classes of a finite prior on a lattice of fields, up to order and shift: no sampling.
+"""Makes theory/weights/sign_rows.json: v(q̂) of ±1 weights at a few k and s (half an hour).
 
-As in `finite_rows`, v is the variance of u_1 = w_1 − w̄ (times k/r), class 1 is integrated by a
-matrix product over the unknown common shift c, and the other classes stand for themselves. Here
-they stand on a lattice, y_h = n_h·step: only their order and a common shift change nothing, so that
-one row 0 = n_2 ≤ … ≤ n_k stands for all of its orderings. Everything is analytic in the fields, so
-the rule converges exponentially. Rows grow class by class; those of negligible probability are
-dropped, and the probability that is missing in the end bounds the error.
+    python tools/sign_rows.py > src/polyceptron/theory/weights/sign_rows.json
+
+Up to k = 9 on a lattice of fields, above sampled (`finite_row_variance`). As there v is the
+variance of u_1 = w_1 − w̄ (times k/r), class 1 is integrated by a matrix product over the unknown
+common shift c, and the other classes stand for themselves. On the lattice they are y_h = n_h·step:
+only their order and a common shift change nothing, so that one row 0 = n_2 ≤ … ≤ n_k stands for all
+of its orderings. Everything is analytic in the fields, so the rule converges exponentially. Rows
+grow class by class; those of negligible probability are dropped, and the probability that is
+missing in the end bounds the error.
 """
 
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.model.priors import Prior
+from polyceptron.model.priors import Prior, as_prior
 from polyceptron.numerics import Array
-from polyceptron.theory.weights.finite_rows import location_posterior, support_of
+from polyceptron.numerics.chebyshev import points
+from polyceptron.theory.weights.finite_rows import (
+    finite_row_variance,
+    location_posterior,
+    support_of,
+)
+from polyceptron.theory.weights.sign_table import PANELS
 
-_DIGITS = ((2.0, 20.0), (5.5, 14.0), (math.inf, 9.0))  # by √q̂ times the gap of two values
-_MOST_PLACES = 200
 _AT_ONCE = 20_000  # rows that are grown together
 
 
@@ -154,27 +163,60 @@ def _places(values: Array, k: int, s: float, digits: float) -> tuple[float, int,
     return step, low, math.ceil((s * values.max() + noise) / step) - low + 1
 
 
-def lattice_is_quick(prior: Prior, k: int, q_hat: float) -> bool:
-    """Whether v up to q̂ takes less than a second each: four classes, values not far apart."""
-    if prior.support is None or k != 4:
-        return False
-    return (
-        _places(prior.support[0], k, math.sqrt(q_hat), digits_of(prior, q_hat))[2] <= _MOST_PLACES
-    )
-
-
-def digits_of(prior: Prior, q_hat: float) -> float:
-    """−ln of the relative error of v that is aimed at: less where v has become small."""
-    switch = math.sqrt(q_hat) * float(np.diff(support_of(prior)[0]).max())
-    return next(digits for most, digits in _DIGITS if switch <= most)
-
-
 def row_lattice_variance(
-    prior: Prior, k: int, q_hat: float, *, digits: float | None = None, dropped: float = 1e-12
+    prior: Prior, k: int, q_hat: float, *, digits: float, dropped: float = 1e-12
 ) -> tuple[float, float]:
     """v at q̂, and the probability left out; the lattice's own error is exp(−digits).
 
     Rows less probable than `dropped` are left out.
     """
-    wanted = digits_of(prior, q_hat) if digits is None else digits
-    return RowLattice(prior, k, q_hat, wanted, dropped).variance()
+    return RowLattice(prior, k, q_hat, digits, dropped).variance()
+
+
+def nodes() -> list[float]:
+    """The values of s in the table, 0 apart."""
+    every = {round(float(x), 9) for low, high, n in PANELS for x in points(low, high, n)}
+    return sorted(every - {0.0})
+
+
+# Lattices (k, digits, probability dropped): v is lost in what is dropped the sooner the larger s.
+_FINEST = ((4, 18, 1e-15), (5, 16, 1e-14), (6, 14, 1e-13), (7, 12, 1e-12))
+_FINE = ((4, 18, 1e-14), (5, 16, 1e-13), (6, 14, 1e-12), (7, 12, 1e-11), (8, 12, 3e-11))
+_COARSE = ((4, 16, 1e-14), (5, 14, 1e-13), (6, 12, 1e-11), (7, 11, 1e-10), (8, 9.5, 1e-9))
+_FAR = ((4, 13, 1e-12), (5, 11, 1e-10))
+
+
+def _samples(log2: int, *few: tuple[int, int]) -> tuple[tuple[int, int], ...]:
+    """Samples (k, log2 of their points)."""
+    return (*few, (12, log2), (17, log2), (26, min(log2, 14)))
+
+
+# Up to s: lattices and samples.
+_RECIPE: tuple[tuple[float, tuple[tuple[int, float, float], ...], tuple[tuple[int, int], ...]], ...]
+_RECIPE = (
+    (1.2, _FINEST, _samples(11)),
+    (1.9, (*_FINEST, (8, 12, 3e-12), (9, 11, 1e-11)), _samples(14)),
+    (2.4, (*_FINE, (9, 10, 1e-10)), _samples(15)),
+    (2.5, (*_FINE, (9, 10, 1e-10)), _samples(14)),
+    (2.65, _COARSE, _samples(12)),
+    (3.4, (*_FAR, (6, 10, 1e-9)), _samples(11, (7, 11), (9, 11))),
+    (4.5, _FAR, _samples(11, (6, 12), (7, 11), (9, 11))),
+    (math.inf, (_FAR[0], (5, 10, 1e-9)), _samples(11, (6, 12), (7, 11), (9, 11))),
+)
+
+
+def made(s: float) -> Iterator[tuple[float, int, float, float]]:
+    """The rows of one s, computed anew: s, k, v and its standard error."""
+    signs = as_prior("rademacher")
+    _, lattices, samples = next(recipe for recipe in _RECIPE if s < recipe[0])
+    for k, digits, dropped in lattices:
+        v, missing = row_lattice_variance(signs, k, s * s, digits=digits, dropped=dropped)
+        yield s, k, v, v * (math.exp(-digits) + 0.3 * missing)
+    for k, log2 in samples:
+        found = finite_row_variance(signs, k, s * s, log2)
+        yield s, k, float(found.mean()), float(found.std(ddof=1)) / math.sqrt(found.size)
+
+
+if __name__ == "__main__":
+    lines = (f"[{s}, {k}, {v:.11g}, {e:.2g}]" for at in nodes() for s, k, v, e in made(at))
+    sys.stdout.write("[\n" + ",\n".join(lines) + "\n]\n")

@@ -1,4 +1,6 @@
-"""The tables of `numerics.softmax_tables`, made anew: direct integrals at Chebyshev points.
+"""Makes numerics/softmax_tables.json: direct integrals at Chebyshev points (seconds).
+
+    python tools/softmax_tables.py > src/polyceptron/numerics/softmax_tables.json
 
 At given (t, φ), in units in which w = 1: q = cot²φ, β = 1/t and v = 1 − t². The error's student has
 the angle θ with tan θ = √v/√q, in units in which q + v = 1.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -45,6 +48,4 @@ def make(n: int = N_POINTS) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    import sys
-
     sys.stdout.write(json.dumps(make(), separators=(",", ":")).replace("0.0,", "0,") + "\n")
