@@ -122,7 +122,7 @@ MUTATIONS = [
         "theory/bayes_optimal/channel_table.py",
         "unit = scale * (1 + self.delta)",
         "unit = scale",
-        "tests/references/test_bayes_references.py::test_probit_errors_on_labels_as_drawn",
+        ERRORS,
     ),
     Mutation(
         "common shift on a lattice: the cross term",

@@ -9,6 +9,7 @@ from scipy.special import expit
 
 import polyceptron as pc
 from polyceptron.model.channels import as_channel
+from polyceptron.report.verify.published import LABELS_OF_CHANCE, SEPARABLE
 
 LOGIT_SLOPE = math.sqrt(5)  # of a unit field: softmax of two classes with slope γ/√2
 TEACHER = pc.Teacher(2, noise=f"softmax:{LOGIT_SLOPE / math.sqrt(2)!r}")
@@ -61,37 +62,18 @@ def test_maximum_likelihood_of_two_classes(kappa, factor):
     assert pytest.approx(lam, rel=1e-5) == 2 * point.V
 
 
-@pytest.mark.parametrize(
-    ("noise", "value"),
-    [
-        (f"softmax:{1 / math.sqrt(2)!r}", 0.438939),
-        (f"softmax:{math.sqrt(2)!r}", 0.344930),
-        (f"softmax:{5 / math.sqrt(2)!r}", 0.185052),
-        ("gaussian:0.1", 0.164730),
-        ("gaussian:1", 0.371010),
-        ("flips:0.05", 0.262489),
-    ],
-)
-def test_separability_of_two_classes(noise, value):
+@pytest.mark.parametrize(("noise", "value", "digits"), SEPARABLE)
+def test_separability_of_two_classes(noise, value, digits):
     found = pc.separability(pc.Teacher(2, noise=noise))
     assert found.status == "ok"
-    assert 1 / found.alpha_s == pytest.approx(value, abs=1e-6)
+    assert 1 / found.alpha_s == pytest.approx(value, abs=digits)
 
 
-@pytest.mark.parametrize(("k", "value"), [(2, 2.0), (3, 2.4)])
+@pytest.mark.parametrize(("k", "value"), LABELS_OF_CHANCE)
 def test_labels_of_chance_have_a_known_threshold(k, value):
     for noise in ("gaussian:1e9", "softmax:1e-5"):
         found = pc.separability(pc.Teacher(k, noise=noise))
         assert found.alpha_s == pytest.approx(value, abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("variance", "alpha", "error"),
-    [(0.5, 1, 0.344287), (0.5, 5, 0.247024), (1.0, 1, 0.383151), (1.0, 10, 0.279867)],
-)
-def test_bayes_error_with_gaussian_noise(variance, alpha, error):
-    point = pc.fixed_points(pc.Teacher(2, noise=f"gaussian:{variance}"), alpha)[0]
-    assert point.generalisation_error == pytest.approx(error, abs=1e-6)
 
 
 @pytest.mark.parametrize("k", [2, 3])

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from polyceptron.cli import app
 from polyceptron.report import verify as package
-from polyceptron.report.verify import Check, groups, published
+from polyceptron.report.verify import Check, published
 from polyceptron.report.verify.check import COLUMNS, sampled_check
 from polyceptron.report.verify.identities import bayes_matrix
 
@@ -16,8 +16,7 @@ invoke = CliRunner().invoke
 
 
 def quick(monkeypatch, **chosen):
-    """Only these groups of checks; several modules hold the same table."""
-    monkeypatch.setattr(groups, "GROUPS", chosen)
+    """Only these groups of checks."""
     monkeypatch.setattr(package, "GROUPS", chosen)
 
 
@@ -99,5 +98,5 @@ def test_sampled_checks_allow_four_standard_errors():
 def test_progress_names_every_group(monkeypatch):
     quick(monkeypatch, one=lambda full: iter(()), two=lambda full: iter(()))
     seen = []
-    assert groups.verify(progress=seen.append) == []
+    assert package.verify(progress=seen.append) == []
     assert seen == ["one", "two"]

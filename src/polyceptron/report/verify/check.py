@@ -42,20 +42,14 @@ class Check:
 
 
 def sampled_check(
-    check: str,
-    ours: float,
-    samples: Any,
-    source: str,
-    *,
-    slack: float = 0.0,
-    note: str = "",
+    check: str, ours: float, samples: Any, source: str, *, slack: float = 0.0
 ) -> Check:
     """`ours` against the mean of independent samples: four standard errors, plus `slack`."""
     found = average(float(value) for value in samples)
     mean, error = found.mean, found.standard_error
     if mean is None or error is None:
         return failed_check(check, "fewer than two samples")
-    return Check(check, ours, mean, source, 4 * error + slack, note)
+    return Check(check, ours, mean, source, 4 * error + slack)
 
 
 def failed_check(check: str, reason: object) -> Check:

@@ -1,14 +1,15 @@
-"""Identities that tie the pieces of the theory together, by finite differences.
+"""Identities that tie the pieces of the theory together.
 
-dΦ/dα = Ψ_out along a branch          (free entropy against the channel's entropy)
-dΨ_out/dq = (r/2) I                   (stationarity of Φ in q, with q̂ = αI)
-q̂ = αI(q)                             (the fixed point solves its equation)
-d min_W(…)/dλ = ‖Ŵ‖²/2                (envelope theorem: training loss against norm)
+By finite differences:
 
-The paper's matrix equations at k = 3, by Monte Carlo, must land on the scalar solution.
+    dΦ/dα = Ψ_out along a branch          (free entropy against the channel's entropy)
+    dΨ_out/dq = (r/2) I                   (stationarity of Φ in q, with q̂ = αI)
+    q̂ = αI(q)                             (the fixed point solves its equation)
+    d min_W(…)/dλ = ‖Ŵ‖²/2                (envelope theorem: training loss against norm)
 
-Nothing is assumed symmetric: overlaps are general 2×2 matrices in an orthonormal basis B of 1⊥,
-the start is lopsided, fields and labels are drawn, and expectations are sample means.
+By Monte Carlo, the paper's matrix equations at k = 3 must land on the scalar solution. Nothing is
+assumed symmetric: overlaps are general 2×2 matrices in an orthonormal basis B of 1⊥, the start is
+lopsided, fields and labels are drawn, and expectations are sample means.
 
     Bayes (eq. SE_BO)   q̂ = αE f fᵀ,  q = q̂(I + q̂)⁻¹,  f = ∇ ln Z_y(ω, I − q)
     ERM (eq. SE)        m̂ = αE f sᵀ,  q̂ = αE f fᵀ,  V̂ = −αE ∂f,  f = V⁻¹(prox_V(ω) − ω),
@@ -55,19 +56,14 @@ def entropy_identities(full: bool) -> Iterator[Check]:
         moments = channel_moments(teacher.noise, here.q, here.v, k)
         entropy = known_entropy(teacher.noise, k) + float(moments.excess[0, 0])
         step = 1e-3 * alpha
-        low, high, lower, higher = (
-            p.free_entropy
-            for p in _amp_branch(
-                teacher, [alpha - step, alpha + step, alpha - 2 * step, alpha + 2 * step]
-            )
-        )
+        around = [alpha + i * step for i in (-1, 1, -2, 2)]
+        low, high, lower, higher = (p.free_entropy for p in _amp_branch(teacher, around))
         slope = (8 * (high - low) - (higher - lower)) / (12 * step)
         yield Check(f"dΦ/dα, {name}", slope, entropy, "Ψ_out", 1e-7)
-        reference = 0.5 * (k - 1) * float(moments.information[0, 0])
-        yield Check(
-            f"dΨ_out/dq, {name}", _entropy_slope(teacher.noise, here, k), reference, "(r/2) I", 1e-7
-        )
-        q_hat = alpha * float(moments.information[0, 0])
+        information = float(moments.information[0, 0])
+        slope, half = _entropy_slope(teacher.noise, here, k), 0.5 * (k - 1) * information
+        yield Check(f"dΨ_out/dq, {name}", slope, half, "(r/2) I", 1e-7)
+        q_hat = alpha * information
         yield Check(f"q̂ of the fixed point, {name}", here.q_hat, q_hat, "αI(q)", 1e-8 * q_hat)
 
 
