@@ -16,7 +16,7 @@ from werkzeug.serving import make_server
 
 from polyceptron.report.explorer.server import CALLBACK, RequestGuard, make_app
 from polyceptron.report.explorer.sessions import Sessions
-from polyceptron.report.explorer.theory_queue import TheoryQueue
+from polyceptron.report.explorer.workers import TheoryQueue
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -165,7 +165,7 @@ def test_nothing_starts_for_another_page_but_by_a_press_and_the_visitor_keeps_ev
     link = "/?estimators=square&points=4&k=2&prior=gaussian"
     mine = open_page(context, here.address + link + RUN.partition("gaussian")[2])
     mine.locator("#slot-0").get_by_text("2 of 2, finished").wait_for()
-    (kept,) = next(iter(here.sessions._all.values())).simulations.all
+    (kept,) = next(iter(here.sessions._all.values())).simulations
     pages = set(here.theory.pages)
     assert len(pages) == len(here.sessions) == 1
     assert here.from_elsewhere == []
@@ -177,7 +177,7 @@ def test_nothing_starts_for_another_page_but_by_a_press_and_the_visitor_keeps_ev
     assert {status for _, _, status in here.from_elsewhere} == {"403"}
     assert here.theory.pages == pages
     assert len(here.sessions) == 1
-    assert next(iter(here.sessions._all.values())).simulations.all == [kept]
+    assert next(iter(here.sessions._all.values())).simulations == [kept]
     mine.get_by_role("button", name="Remove").click()  # my page still works
     mine.wait_for_function("document.querySelector('#slot-0').hidden")
 

@@ -16,15 +16,19 @@ from polyceptron.errors import InvalidInput
 
 pytest.importorskip("dash")
 
-from polyceptron.report.explorer.curve_tasks import tasks_of
 from polyceptron.report.explorer.export import python_lines, to_csv
 from polyceptron.report.explorer.page_figures import phase_words
+from polyceptron.report.explorer.page_tasks import tasks_of
 from polyceptron.report.explorer.server import CALLBACK, make_app
 from polyceptron.report.explorer.sessions import Sessions
-from polyceptron.report.explorer.settings import NAMES, PageSettings, make_settings
-from polyceptron.report.explorer.settings_sync import from_query
-from polyceptron.report.explorer.simulation_runs import check_simulation
-from polyceptron.report.explorer.theory_queue import Answer
+from polyceptron.report.explorer.settings import (
+    NAMES,
+    PageSettings,
+    check_simulation,
+    from_query,
+    make_settings,
+)
+from polyceptron.report.explorer.workers import Answer
 
 JUNK = st.recursive(
     st.one_of(st.none(), st.booleans(), st.floats(), st.integers(), st.text(max_size=8)),

@@ -13,20 +13,26 @@ import pandas as pd
 import pytest
 
 import polyceptron as pc
-from polyceptron.report.explorer.curve_tasks import key_of, perform, tasks_of, with_fold
 from polyceptron.report.explorer.export import caption, python_lines, to_csv
 from polyceptron.report.explorer.page_figures import (
     BAND,
+    Simulated,
     landscape_figure,
     learning_figure,
     order_figure,
     phase_words,
     spectrum_picture,
+    without,
 )
-from polyceptron.report.explorer.settings import CHOICES, SCORES, PageSettings, make_settings
-from polyceptron.report.explorer.settings_sync import from_query, to_query
-from polyceptron.report.explorer.simulation_runs import simulate
-from polyceptron.report.explorer.traces import Simulated, without
+from polyceptron.report.explorer.page_tasks import key_of, perform, simulate, tasks_of, with_fold
+from polyceptron.report.explorer.settings import (
+    SCORES,
+    SETTINGS,
+    PageSettings,
+    from_query,
+    make_settings,
+    to_query,
+)
 
 
 def answers(page: PageSettings) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Any]]:
@@ -102,11 +108,11 @@ def test_the_lines_draw_what_has_few_curves(
     assert len(scope["ax"].get_legend().get_texts()) == (3 if "bayes" in page.estimators else 1)
 
 
-@pytest.mark.parametrize("model", CHOICES["model"])
-@pytest.mark.parametrize("prior", CHOICES["prior"])
-@pytest.mark.parametrize("simulation", CHOICES["simulation"])
+@pytest.mark.parametrize("model", SETTINGS["model"].words)
+@pytest.mark.parametrize("prior", SETTINGS["prior"].words)
+@pytest.mark.parametrize("simulation", SETTINGS["simulation"].words)
 def test_the_lines_are_python_for_every_choice(model: str, prior: str, simulation: str) -> None:
-    for rule in CHOICES["ridge_rule"]:
+    for rule in SETTINGS["ridge_rule"].words:
         page = make_settings(
             {
                 "model": model, "prior": prior, "simulation": simulation, "ridge_rule": rule,
@@ -159,7 +165,7 @@ def test_the_figures_are_plain_json_for_everything_that_can_be_shown(hard: Any) 
         for message in simulate(make_settings({"dimension": 30, "places": 2, "high": 2.0}))
     ]
     symbols = [Simulated(page, rows, 0)]
-    for shown in CHOICES["shown"]:
+    for shown in SETTINGS["shown"].words:
         here = make_settings({**page.as_dict(), "shown": shown, "error_scale": "log"})
         figures = [
             learning_figure(here, curves, others["transitions"], symbols),

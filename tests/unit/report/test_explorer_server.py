@@ -34,7 +34,7 @@ class NoTheory:
         return [str(task) for task in tasks]
 
     def answer(self, key: str) -> Any:
-        from polyceptron.report.explorer.theory_queue import Answer
+        from polyceptron.report.explorer.workers import Answer
 
         return Answer()
 
@@ -121,6 +121,15 @@ def test_nothing_is_fetched_from_elsewhere(client: Browser) -> None:
     style = client.get(next(a for a in addresses if "explorer.css" in a)).text
     assert "url(" not in style
     assert "@import" not in style
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["dash/nothing.js", "nothing/x.js", "flask/x.js", "dash/dcc", "dash/../x.js", "dash/%00.js"],
+)
+def test_a_script_that_there_is_not_is_not_found(client: Browser, path: str) -> None:
+    answer = client.get(f"/_dash-component-suites/{path}")
+    assert (answer.status_code, answer.text) == (404, "there is nothing at this address\n")
 
 
 def test_every_setting_has_its_control_on_the_page(client: Browser) -> None:

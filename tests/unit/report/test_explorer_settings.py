@@ -13,15 +13,20 @@ from hypothesis import strategies as st
 from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer.layout import settings_of, shown_values
 from polyceptron.report.explorer.settings import (
-    CHOICES,
-    ESTIMATORS,
-    LIMITS,
+    SETTINGS,
+    Choice,
+    Number,
     PageSettings,
+    check_simulation,
+    from_query,
     level_range,
     make_settings,
+    to_query,
 )
-from polyceptron.report.explorer.settings_sync import from_query, to_query
-from polyceptron.report.explorer.simulation_runs import check_simulation
+
+CHOICES = {n: list(kind.words) for n, kind in SETTINGS.items() if isinstance(kind, Choice)}
+ESTIMATORS = CHOICES.pop("estimators")
+LIMITS = {name: kind for name, kind in SETTINGS.items() if isinstance(kind, Number)}
 
 
 def numbers(name: str) -> st.SearchStrategy[float]:

@@ -11,13 +11,18 @@ import psutil
 import pytest
 
 from polyceptron.errors import InvalidInput
-from polyceptron.report.explorer import simulations as simulations_module
-from polyceptron.report.explorer import theory_queue
-from polyceptron.report.explorer.curve_tasks import tasks_of
-from polyceptron.report.explorer.sessions import ABSENT, FORGOTTEN, Session, Sessions
+from polyceptron.report.explorer import sessions as sessions_module
+from polyceptron.report.explorer import workers
+from polyceptron.report.explorer.page_tasks import tasks_of
+from polyceptron.report.explorer.sessions import (
+    ABSENT,
+    FORGOTTEN,
+    Session,
+    Sessions,
+    Simulation,
+)
 from polyceptron.report.explorer.settings import make_settings
-from polyceptron.report.explorer.simulations import RunningNow, Simulation, Simulations
-from polyceptron.report.explorer.theory_queue import TheoryQueue, WorkerProcess
+from polyceptron.report.explorer.workers import TheoryQueue, WorkerProcess
 
 SHORT = {"dimension": 30, "places": 2, "runs": 2}
 LONG = {"dimension": 1500, "places": 40, "runs": 5}
@@ -74,10 +79,7 @@ def test_a_simulation_that_takes_too_long_is_stopped_and_says_so() -> None:
 
 def test_a_worker_ends_when_its_parent_does() -> None:
     child = WorkerProcess()
-    child.send({"task": {"kind": "nonsense", "k": 3}})
-    answer = None
-    while answer is None:
-        answer = child.receive(1.0)
+    (answer,) = child.work({"kind": "nonsense", "k": 3}, 60, "", lambda spent: True)
     assert "unknown work" in answer["error"]
     assert child.process.stdin is not None
     child.process.stdin.close()  # what the operating system does when the parent dies
@@ -89,12 +91,12 @@ def test_a_worker_that_wants_more_memory_than_allowed_says_so_and_stays_small() 
     """The bound is the operating system's: a request for too much fails inside the worker."""
     code = (
         "import numpy as np\n"
-        "from polyceptron.report.explorer import worker_main\n"
-        "worker_main.limit_memory()\n"
+        "from polyceptron.report.explorer import workers\n"
+        "workers.limit_memory()\n"
         "def greedy(task):\n"
-        "    yield {'result': np.ones(200_000_000).sum(), 'done': 1, 'total': 1}\n"
-        "worker_main.perform = greedy\n"
-        "print(list(worker_main.answers({'task': {}}))[-1]['error'])\n"
+        "    yield {'result': np.ones(200_000_000).sum(), 'done': 1}\n"
+        "workers.perform = greedy\n"
+        "print(list(workers.answers({}))[-1]['error'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "this needs more memory than the 0.8 GB allowed here", done.stderr
@@ -119,43 +121,46 @@ class Pretended(Simulation):
         self.at_end()
 
 
-def test_simulations_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulations_module, "Simulation", Pretended)
-    page, now = make_settings(SHORT), RunningNow()
-    one, two, three = Simulations(), Simulations(), Simulations()
-    mine = [now.add(one, page) for _ in range(3)]
+@pytest.fixture(scope="module")
+def theory() -> Iterator[TheoryQueue]:
+    queue = TheoryQueue()
+    yield queue
+    queue.close()
+
+
+def test_simulations_wait_for_their_turn(
+    theory: TheoryQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions_module, "Simulation", Pretended)
+    page, sessions = make_settings(SHORT), Sessions(theory)
+    one, two, three = (sessions.get("me", name) for name in "123")
+    mine = [sessions.start(one, page) for _ in range(3)]
     assert [s.status for s in mine] == ["running", "running", "waiting"]
-    theirs = [now.add(owner, page) for owner in (two, two, three)]
+    theirs = [sessions.start(owner, page) for owner in (two, two, three)]
     assert [s.status for s in theirs] == ["running", "running", "waiting"]
     mine[0].finish()
     assert (mine[2].status, theirs[2].status) == ("running", "waiting")
     mine[1].finish()
     assert theirs[2].status == "running"
     with pytest.raises(InvalidInput, match="dimension of at most"):
-        now.add(one, make_settings({"dimension": 5000, "high": 100.0}))
+        sessions.start(one, make_settings({"dimension": 5000, "high": 100.0}))
+    sessions._closed.set()
 
 
 def test_a_slot_belongs_to_its_simulation_until_it_is_removed() -> None:
-    kept, page = Simulations(), make_settings(SHORT)
-    all_of_them = [kept.add(page) for _ in range(12)]
+    session, page = Session("me", "page"), make_settings(SHORT)
+    all_of_them = [session.keep(page) for _ in range(12)]
     with pytest.raises(InvalidInput, match="remove one first"):
-        kept.add(page)
-    kept.remove(5)  # it waits: only what is over can be removed
-    assert kept.slots[5] is all_of_them[5]
-    kept.cancel(5)
+        session.keep(page)
+    session.remove(5)  # it waits: only what is over can be removed
+    assert session.slots[5] is all_of_them[5]
+    session.cancel(5)
     assert [one.status for one in all_of_them].count("cancelled") == 1
-    kept.remove(5)
-    assert kept.slots[5] is None
-    assert kept.slots[6] is all_of_them[6]  # the others stay where they are
-    new = kept.add(page)
-    assert kept.slots[5] is new
-
-
-@pytest.fixture(scope="module")
-def theory() -> Iterator[TheoryQueue]:
-    queue = TheoryQueue()
-    yield queue
-    queue.close()
+    session.remove(5)
+    assert session.slots[5] is None
+    assert session.slots[6] is all_of_them[6]  # the others stay where they are
+    new = session.keep(page)
+    assert session.slots[5] is new
 
 
 def test_theory_is_computed_once_and_kept(theory: TheoryQueue) -> None:
@@ -171,7 +176,7 @@ def test_theory_is_computed_once_and_kept(theory: TheoryQueue) -> None:
 def test_what_nobody_wants_any_more_is_stopped_and_the_next_goes_on(
     theory: TheoryQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("polyceptron.report.explorer.theory_queue.PATIENCE", 0.0)
+    monkeypatch.setattr("polyceptron.report.explorer.workers.PATIENCE", 0.0)
     slow = tasks_of(make_settings(SLOW_THEORY))[:1]
     (key,) = theory.request("a", slow)
     until(lambda: bool(theory._children))
@@ -211,34 +216,32 @@ def test_a_worker_full_of_old_tables_is_replaced(monkeypatch: pytest.MonkeyPatch
             made.append(self)
             self.alive, self.sent = True, 0
 
-        def send(self, request: object) -> None:
+        def work(self, *asked: object) -> Iterator[dict[str, object]]:
             self.sent += 1
-
-        def receive(self, timeout: float) -> dict[str, object]:
             full = self.sent > 1 or len(made) > 2
-            return {"error": "no memory", "memory": True} if full else {"end": True}
+            yield {"error": "no memory", "memory": True} if full else {"end": True}
 
         def kill(self) -> None:
             self.alive = False
 
-    monkeypatch.setattr(theory_queue, "WorkerProcess", Worker)
+    monkeypatch.setattr(workers, "WorkerProcess", Worker)
     queue = TheoryQueue()
     tasks = [{"k": 3, "n": n} for n in range(3)]
     for task in tasks:
         assert queue.wait(queue.request("a", [task]), 20)
-    assert [queue.answer(theory_queue.key_of(t)).error for t in tasks] == [None, None, "no memory"]
+    assert [queue.answer(workers.key_of(t)).error for t in tasks] == [None, None, "no memory"]
     queue.close()
 
 
 def test_no_visitor_drops_what_another_keeps(theory: TheoryQueue) -> None:
     sessions = Sessions(theory)
     mine = sessions.get("me", "page")
-    kept = mine.simulations.add(make_settings(SHORT))
+    kept = mine.keep(make_settings(SHORT))
     for number in range(40):
         for page in range(30):
             sessions.get(f"other {number}", f"page {page}")
     assert sessions.get("me", "page") is mine
-    assert mine.simulations.all == [kept]
+    assert mine.simulations == [kept]
     for number in range(23):
         sessions.get(f"another {number}", "page")
     with pytest.raises(InvalidInput, match="64 visitors are here"):
@@ -256,12 +259,12 @@ def test_a_page_that_is_gone_loses_its_work_and_much_later_its_results(
 ) -> None:
     sessions = Sessions(theory)
     mine = sessions.get("me", "page")
-    kept = mine.simulations.add(make_settings(SHORT))
+    kept = mine.keep(make_settings(SHORT))
     sessions.tidy(mine.last_seen + ABSENT - 1)
     assert kept.going_on
     sessions.tidy(mine.last_seen + ABSENT + 1)
     assert kept.status == "cancelled"
-    assert mine.simulations.all == [kept]
+    assert mine.simulations == [kept]
     sessions.tidy(mine.last_seen + FORGOTTEN + 1)
     assert len(sessions) == 0
     sessions._closed.set()
@@ -272,9 +275,9 @@ def test_sessions_do_not_mix(theory: TheoryQueue) -> None:
     one, two = sessions.get("me", "1"), sessions.get("me", "2")
     assert isinstance(one, Session)
     running = sessions.start(one, make_settings(LONG))
-    assert one.simulations.all == [running]
-    assert two.simulations.all == []
-    two.simulations.cancel(0)  # another page's number is no handle on it
+    assert one.simulations == [running]
+    assert two.simulations == []
+    two.cancel(0)  # another page's number is no handle on it
     assert running.running
     running.cancel()
     sessions._closed.set()

@@ -1,99 +1,62 @@
-"""The few lines that run in the browser itself.
+"""What happens when something on the page changes.
 
-What happens when something on the page changes.
-
-`sync` turns controls and address into one checked value; `draw` asks for the theory of that and
-draws what is there, and again at every tick while work is under way; `simulate` starts and stops
-simulations; `download` hands out files. Each is told the page's token, which the server's guard has
-checked before it comes here.
+`sync` turns controls and address into one checked value, and whichever changes, the other follows;
+`draw` asks for the theory of that and draws what is there, and again at every tick while work is
+under way; `simulate` starts and stops simulations; `download` hands out files. Each is told the
+page's token, which the server's guard has checked before it comes here. What runs in the browser
+itself is in assets/explorer.js.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from dash import Dash, Input, Output, State, ctx, html, no_update, set_props
+from dash import ClientsideFunction, Dash, Input, Output, State, ctx, html, no_update, set_props
 
 from polyceptron.errors import InvalidInput
-from polyceptron.report.explorer.export import python_lines, to_csv
-from polyceptron.report.explorer.layout import POLL, control_id, settings_of, slot_content
+from polyceptron.report.explorer.export import caption, python_lines, to_csv
+from polyceptron.report.explorer.layout import (
+    POLL,
+    SLOT_PARTS,
+    control_id,
+    dressing,
+    settings_of,
+    shown_values,
+    slot_content,
+)
 from polyceptron.report.explorer.page_content import mark_of, wanted_content
+from polyceptron.report.explorer.page_tasks import followed_range
 from polyceptron.report.explorer.server import TOKEN_FIELD, RequestGuard
-from polyceptron.report.explorer.sessions import Session, Sessions
-from polyceptron.report.explorer.settings import NAMES, PageSettings, make_settings
-from polyceptron.report.explorer.settings_sync import register_sync, sentence
-from polyceptron.report.explorer.simulation_runs import MAX_KEPT
-from polyceptron.report.explorer.simulations import Simulation
-
-PNG = """
-async function (clicks, settings) {
-    if (clicks) {
-        const graph = document.querySelector('#learning .js-plotly-plot');
-        const title = {text: settings.caption, font: {size: 14}, x: 0.02, xanchor: 'left'};
-        const layout = {...graph.layout, title, margin: {...graph.layout.margin, t: 48}};
-        await window.Plotly.downloadImage({data: graph.data, layout}, {
-            format: 'png', width: 900, height: 620, scale: 2, filename: 'polyceptron-learning'
-        });
-    }
-    return clicks || 0;
-}
-"""
-AT_START = """
-function (token) {
-    // Groups of radio buttons and check boxes are lists of options to Dash; here they are what they
-    // look like, named by their legends.
-    const tidy = () => document.querySelectorAll('fieldset [role="listbox"]').forEach((list) => {
-        list.setAttribute('role', list.querySelector('[type="radio"]') ? 'radiogroup' : 'group');
-        list.setAttribute('aria-label', list.closest('fieldset').querySelector('legend').innerText);
-    });
-    const plain = () => document.querySelectorAll('fieldset label').forEach((label) => {
-        label.removeAttribute('role');
-        label.removeAttribute('aria-selected');
-    });
-    const both = () => { tidy(); plain(); };
-    both();
-    new MutationObserver(both).observe(document.body, {
-        subtree: true, childList: true, attributeFilter: ['aria-selected']
-    });
-    // Dash restores the text cursor of every input that it updates; a slider has none.
-    const restore = HTMLInputElement.prototype.setSelectionRange;
-    HTMLInputElement.prototype.setSelectionRange = function (...range) {
-        return this.type === 'range' ? undefined : restore.apply(this, range);
-    };
-    // The settings are folded on a narrow screen, where the figure comes first.
-    const wide = window.matchMedia('(min-width: 901px)');
-    const fold = () => { document.querySelector('#settings-fold').open = wide.matches; };
-    fold();
-    wide.addEventListener('change', fold);
-    return '';
-}
-"""
-LINK = """
-function (search, key) {
-    const query = key ? '?token=' + key + (search ? '&' + search.slice(1) : '') : search;
-    return window.location.origin + window.location.pathname + query;
-}
-"""
-# What was drawn for other settings is dimmed until its successor is there.
-DIM = """
-function (settings, drawn) {
-    const all = !drawn || (settings && settings.stamp !== drawn.stamp);
-    return ['learning', 'order', 'landscape'].map((name) =>
-        (all || drawn.stale.includes(name)) ? 'plot stale' : 'plot');
-}
-"""
-# The slots of the simulations keep their buttons; only texts change, and what is hidden.
-SLOTS_SCRIPT = """
-function (slots) {
-    const fields = ['name', 'progress', 'total', 'words', 'idle', 'no_cancel', 'no_remove'];
-    return fields.flatMap((field) => slots.map((slot) => slot[field]));
-}
-"""
-
+from polyceptron.report.explorer.sessions import Session, Sessions, Simulation
+from polyceptron.report.explorer.settings import (
+    MAX_KEPT,
+    NAMES,
+    Link,
+    PageSettings,
+    first_level,
+    from_query,
+    make_settings,
+    to_query,
+)
 
 TOKEN = State(TOKEN_FIELD["id"], TOKEN_FIELD["property"])
 SLOTS = range(MAX_KEPT)
 FIGURES = ("learning", "order", "landscape")
+MOVED = ("alpha", "low", "high", "range_rule", "prior", "level")  # by other settings
+SYNCED: dict[str, Any] = {
+    "search": Output("url", "search"),
+    "values": {name: Output(control_id(name), "value") for name in NAMES},
+    "settings": Output("settings", "data"),
+    "message": Output("message", "children"),
+    "dress": {
+        f"{one}.{what}": Output(one, what)
+        for one, parts in dressing(PageSettings()).items()
+        for what in parts
+    },
+}
+SessionOf = Callable[[object], Session]
 
 
 def register(app: Dash, sessions: Sessions, guard: RequestGuard) -> None:
@@ -102,47 +65,137 @@ def register(app: Dash, sessions: Sessions, guard: RequestGuard) -> None:
     def session_of(token: object) -> Session:
         return sessions.get(*guard.read_token(token))
 
-    register_sync(app, sessions, session_of)
-    _draw(app, sessions, session_of)
-    _simulate(app, sessions, session_of)
-    _download(app, sessions, session_of)
+    for attach in (_sync, _draw, _simulate, _download):
+        attach(app, sessions, session_of)
     _in_browser(app)
 
 
 def _in_browser(app: Dash) -> None:
-    attach: Any = app.clientside_callback
-    pressed, held = Input("get-png", "n_clicks"), State("settings", "data")
-    attach(PNG, Output("png-done", "data"), pressed, held)
-    attach(AT_START, Output("page-tidied", "data"), Input(TOKEN_FIELD["id"], "data"))
-    attach(
-        LINK,
-        Output("link", "value"),
-        Input("url", "search"),
-        State("address-key", "data"),
-    )
-    attach(
-        DIM,
-        *(Output(f"{name}-plot", "className") for name in FIGURES),
-        Input("settings", "data"),
-        Input("drawn", "data"),
-    )
-    fields = (  # in the order of the script
-        ("name", "children"), ("progress", "value"), ("progress", "max"), ("words", "children"),
-        ("slot", "hidden"), ("cancel", "hidden"), ("remove", "hidden"),
-    )  # fmt: skip
-    attach(
-        SLOTS_SCRIPT,
-        *(Output(f"{name}-{i}", what) for name, what in fields for i in SLOTS),
-        Input("simulations-shown", "data"),
-        prevent_initial_call=True,
-    )
+    register: Any = app.clientside_callback
+
+    def attach(name: str, *ends: Any, **options: Any) -> None:
+        register(ClientsideFunction("explorer", name), *ends, **options)
+
+    held, drawn = Input("settings", "data"), Input("drawn", "data")
+    plots = [Output(f"{name}-plot", "className") for name in FIGURES]
+    slots = [Output(f"{name}-{i}", what) for name, what in SLOT_PARTS for i in SLOTS]
+    shown = Input("simulations-shown", "data")
+    pressed, settings = Input("get-png", "n_clicks"), State("settings", "data")
+    search, key = Input("url", "search"), State("address-key", "data")
+    attach("png", Output("png-done", "data"), pressed, settings)
+    attach("tidy", Output("page-tidied", "data"), Input(TOKEN_FIELD["id"], "data"))
+    attach("link", Output("link", "value"), search, key)
+    attach("dim", *plots, held, drawn)
+    attach("slots", *slots, shown, prevent_initial_call=True)
 
 
-def _draw(app: Dash, sessions: Sessions, session_of: Any) -> None:
+def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
     @app.callback(
-        Output("learning", "figure"),
-        Output("order", "figure"),
-        Output("landscape", "figure"),
+        output=SYNCED,
+        inputs={
+            "search": Input("url", "search"),
+            "values": {name: Input(control_id(name), "value") for name in NAMES},
+            "followed": Input("followed-range", "data"),
+            "changed": Input("simulations-changed", "data"),
+            "token": TOKEN,
+        },
+    )
+    def sync(
+        search: Any, values: dict[str, Any], followed: Any, changed: Any, token: Any
+    ) -> dict[str, Any]:
+        touched = {one["prop_id"].rsplit(".", 1)[0] for one in ctx.triggered}
+        by_address = not touched - {"url", ""}
+        nothing = {
+            name: dict.fromkeys(one, no_update) if isinstance(one, dict) else no_update
+            for name, one in SYNCED.items()
+        }
+        given = settings_of(values)
+        if control_id("noise") in touched:  # a level that the noise just chosen can have
+            given["level"] = first_level(str(given["noise"]))
+        try:
+            session = session_of(token)
+            if by_address:
+                settings, message = _opened(search, sessions, session)
+            else:
+                settings, message = make_settings(given), ""
+                settings = _ranged(settings, touched, followed, session)
+        except InvalidInput as error:
+            return {**nothing, "message": _sentence(error)}
+        address = to_query(settings, [one.settings for one in session.simulations])
+        if touched == {"simulations-changed"}:
+            return {**nothing, "search": address}
+        plain, shown = settings.as_dict(), shown_values(settings)
+        if not by_address:
+            before = settings_of(values)
+            moved = {name: shown[name] for name in MOVED if plain[name] != before[name]}
+            shown = dict.fromkeys(NAMES, no_update) | moved
+            if plain["prior"] != before["prior"]:
+                message = "Correlated features go with Gaussian weights here."
+        return {
+            "search": no_update if by_address else address,
+            "values": shown,
+            "settings": {
+                "settings": plain, "stamp": session.next_stamp(), "caption": caption(settings),
+            },
+            "message": message,
+            "dress": {
+                f"{one}.{what}": value
+                for one, parts in dressing(settings).items()
+                for what, value in parts.items()
+            },
+        }  # fmt: skip
+
+
+def _opened(search: Any, sessions: Sessions, session: Session) -> tuple[PageSettings, str]:
+    """What the address asks for, and a message if that cannot be shown.
+
+    Its simulations start when the page opens; going back and forth later starts nothing.
+    """
+    link, message = Link(PageSettings()), ""
+    try:
+        link = from_query(search)
+    except InvalidInput as error:
+        message = f"This link cannot be shown: {error}. Here are the defaults instead."
+    if not session.link_is_read:
+        session.link_is_read = True
+        try:
+            for settings in link.simulations:
+                sessions.start(session, settings)
+        except InvalidInput as error:
+            message += _sentence(error)
+    return link.settings, message
+
+
+def _ranged(
+    settings: PageSettings, touched: set[str], followed: Any, session: Session
+) -> PageSettings:
+    """The range of α as somebody has just set it, or as what it follows asks."""
+    if touched & {control_id("low"), control_id("high")}:
+        return replace(settings, range_rule="set")
+    if settings.range_rule != "follow":
+        return settings
+    if not (settings.finite_prior or settings.noisy):
+        low, high = followed_range(settings, {}, {})
+        return settings.changed(low=low, high=high)
+    if touched != {"followed-range"}:
+        return settings
+    if not isinstance(followed, dict) or followed.get("stamp") != session.stamp:
+        return settings  # that of another problem
+    ends = followed.get("range")
+    if not isinstance(ends, list) or len(ends) != 2:
+        raise InvalidInput("a range of α has two ends")
+    return settings.changed(low=ends[0], high=ends[1])
+
+
+def _sentence(error: Exception) -> str:
+    """The reason as a sentence."""
+    text = str(error)
+    return text[:1].upper() + text[1:] + "."
+
+
+def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
+    @app.callback(
+        *(Output(name, "figure") for name in FIGURES),
         Output("status", "children"),
         Output("shown-note", "children"),
         Output("simulations-shown", "data"),
@@ -179,7 +232,6 @@ def _draw(app: Dash, sessions: Sessions, session_of: Any) -> None:
             return nothing
         if content.mark == before.get("mark") and by_clock:
             return (*nothing[:7], not content.busy, no_update, no_update)
-        errors = [html.Div(error, className="trouble") for error in content.errors]
         if content.moved is not None:
             # Beside the outputs, as `sync` and `draw` would be a circle.
             ends = (content.moved.low, content.moved.high)
@@ -188,12 +240,13 @@ def _draw(app: Dash, sessions: Sessions, session_of: Any) -> None:
         marks = {
             name: seen.get(name) if name in stale else mark_of(figures[name]) for name in FIGURES
         }
+        errors = [html.Div(error, className="trouble") for error in content.errors]
         return (
             *(no_update if marks[name] == seen.get(name) else figures[name] for name in FIGURES),
             [html.Div(content.status), *errors],
             content.note,
             [slot_content(one) for one in content.simulations],
-            python_lines(settings, _shown(content.simulations)),
+            python_lines(settings, _drawn(content.simulations)),
             not content.busy,
             POLL[content.slow],
             {"mark": content.mark, "stamp": stamp, "stale": stale, "figures": marks},
@@ -208,11 +261,11 @@ def _held(held: Any) -> tuple[PageSettings, int]:
     return make_settings(held.get("settings")), stamp
 
 
-def _shown(simulations: list[Simulation | None]) -> list[PageSettings]:
+def _drawn(simulations: list[Simulation | None]) -> list[PageSettings]:
     return [one.settings for one in simulations if one is not None and one.rows]
 
 
-def _simulate(app: Dash, sessions: Sessions, session_of: Any) -> None:
+def _simulate(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
     buttons = ["simulate", *(f"{act}-{i}" for act in ("cancel", "remove") for i in SLOTS)]
 
     @app.callback(
@@ -237,15 +290,15 @@ def _simulate(app: Dash, sessions: Sessions, session_of: Any) -> None:
                     settings = settings_of(dict(zip(NAMES, values, strict=True)))
                     sessions.start(session, make_settings(settings))
                 elif act == "cancel":
-                    session.simulations.cancel(int(slot))
+                    session.cancel(int(slot))
                 else:
-                    session.simulations.remove(int(slot))
+                    session.remove(int(slot))
         except InvalidInput as error:
-            return no_update, sentence(error)
+            return no_update, _sentence(error)
         return (changed if isinstance(changed, int) else 0) + 1, ""
 
 
-def _download(app: Dash, sessions: Sessions, session_of: Any) -> None:
+def _download(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
     @app.callback(
         Output("download", "data"),
         Input("get-csv", "n_clicks"),
@@ -263,7 +316,7 @@ def _download(app: Dash, sessions: Sessions, session_of: Any) -> None:
         content = wanted_content(sessions, session, settings, wait=True)
         if ctx.triggered_id == "get-csv":
             return _file("polyceptron.csv", to_csv(content.rows), "text/csv")
-        lines = python_lines(settings, _shown(content.simulations))
+        lines = python_lines(settings, _drawn(content.simulations))
         return _file("polyceptron_curve.py", lines, "text/x-python")
 
 

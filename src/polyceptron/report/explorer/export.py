@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from polyceptron.model import takes_ridge
-from polyceptron.report.explorer.curve_tasks import Row, fold_tolerance, tolerance
-from polyceptron.report.explorer.layout import level_words
+from polyceptron.report.explorer.page_tasks import Row, fold_tolerance, tested, tolerance
 from polyceptron.report.explorer.settings import (
     AMP,
     BAYES,
@@ -16,9 +15,9 @@ from polyceptron.report.explorer.settings import (
     SCORES,
     SPECTRA,
     PageSettings,
+    level_words,
     words_for,
 )
-from polyceptron.report.explorer.simulation_runs import tested
 from polyceptron.rows import frame
 
 _DRAW = """

@@ -8,7 +8,16 @@ from typing import Any
 
 from dash import html
 
-from polyceptron.report.explorer.curve_tasks import (
+from polyceptron.report.explorer.page_figures import (
+    Figure,
+    Simulated,
+    landscape_figure,
+    learning_figure,
+    order_figure,
+    phase_words,
+    without,
+)
+from polyceptron.report.explorer.page_tasks import (
     CHUNK,
     FOLLOWED,
     Task,
@@ -19,89 +28,73 @@ from polyceptron.report.explorer.curve_tasks import (
     tasks_of,
     with_fold,
 )
-from polyceptron.report.explorer.page_figures import (
-    Figure,
-    landscape_figure,
-    learning_figure,
-    order_figure,
-    phase_words,
-)
-from polyceptron.report.explorer.sessions import Session, Sessions
-from polyceptron.report.explorer.settings import BAYES, PageSettings, make_settings
-from polyceptron.report.explorer.settings_sync import to_query
-from polyceptron.report.explorer.simulations import Simulation
-from polyceptron.report.explorer.theory_queue import TheoryQueue
-from polyceptron.report.explorer.traces import Simulated, without
-from polyceptron.report.pictures.style import LABELS
+from polyceptron.report.explorer.sessions import Session, Sessions, Simulation
+from polyceptron.report.explorer.settings import BAYES, PageSettings, to_query
+from polyceptron.report.explorer.workers import TheoryQueue
+from polyceptron.report.pictures.style import label_of
 
-KINDS = {"limits": "floor and separability"}
 QUICK_WAIT, SLOW_WAIT = 0.7, 0.1  # seconds to wait for an answer before showing what there is
 
 
 class PageContent:
-    """What is known for the settings now, and what is still missing."""
+    """What is known for the settings now, and what is still missing.
+
+    `curves` are rows by estimator, `found` is what else was found, by the kind of task.
+    """
 
     def __init__(self, theory: TheoryQueue, settings: PageSettings, tasks: list[Task]) -> None:
         self.settings = settings
         self.simulations: list[Simulation | None] = []
         self.curves: dict[str, list[dict[str, Any]]] = {}
-        self.transitions: dict[str, Any] | None = None
-        self.limits: dict[str, Any] | None = None
-        self.landscape: dict[str, Any] | None = None
-        self.fold: list[dict[str, Any]] = []
-        self.pending: list[str] = []
-        self.errors: list[str] = []
-        self._missing: set[str] = set()
-        self._long = False
-        marks: list[str] = []
+        self.found: dict[str, Any] = {}
+        self.answers = [(task, theory.answer(key_of(task))) for task in tasks]
+        self.missing = {task["kind"] for task, answer in self.answers if not answer.complete}
+        rows: dict[str, list[dict[str, Any]]] = {}
+        for task, answer in self.answers:
+            if task["kind"] != "curve":
+                self.found[task["kind"]] = answer.result
+            elif answer.result is not None:
+                rows.setdefault(task["estimators"], []).extend(answer.result)
+        self.curves = {name: rows[name] for name in settings.estimators if name in rows}
+        if BAYES in self.curves:
+            self.curves[BAYES] = with_fold(self.curves[BAYES], self.found.get("fold") or [])
+
+    @property
+    def pending(self) -> list[str]:
+        """What is being computed, with the number of points that are there."""
         points: dict[str, tuple[int, int, bool]] = {}
-        for task in tasks:
-            key, kind = key_of(task), task["kind"]
-            answer, name = theory.answer(key), task.get("estimators", "")
-            words = str(LABELS.get(name, name) if name else KINDS.get(kind, kind))
-            marks.append(f"{key}{answer.done}{answer.complete}")
-            done, total, missing = points.get(words, (0, 0, False))
-            points[words] = (
-                done + answer.done, total + task.get("points", 1), missing or not answer.complete
-            )  # fmt: skip
-            if not answer.complete:
-                self._missing.add(kind)
-                left = task.get("points", 1) - answer.done
-                self._long |= is_slow(task) and left > CHUNK
-            if answer.error and f"{words}: {answer.error}" not in self.errors:
-                self.errors.append(f"{words}: {answer.error}")
-            if answer.result is None:
-                continue
-            if kind == "curve":
-                self.curves[name] = [*self.curves.get(name, []), *answer.result]
-            else:
-                setattr(self, kind, answer.result)
-        self.pending = [
+        for task, answer in self.answers:
+            done, total, missing = points.get(_words(task), (0, 0, False))
+            total += task.get("points", 1)
+            points[_words(task)] = done + answer.done, total, missing or not answer.complete
+        return [
             words + (f" {done} of {total}" if done else "")
             for words, (done, total, missing) in points.items()
             if missing
         ]
-        self._marks = [to_query(settings), *marks]
-        self.curves = {n: self.curves[n] for n in settings.estimators if n in self.curves}
-        if BAYES in self.curves:
-            self.curves[BAYES] = with_fold(self.curves[BAYES], self.fold)
+
+    @property
+    def errors(self) -> list[str]:
+        """What could not be computed, or not to its end, and why."""
+        failed = [f"{_words(task)}: {one.error}" for task, one in self.answers if one.error]
+        return list(dict.fromkeys(failed))
 
     @property
     def mark(self) -> str:
         """Changes when there is something new to see."""
+        known = [f"{key_of(task)}{one.done}{one.complete}" for task, one in self.answers]
         shown = [
             f"{slot}{one.status}{len(one.rows)}"
             for slot, one in enumerate(self.simulations)
             if one is not None
         ]
-        return "|".join([*self._marks, *shown])
+        return "|".join([to_query(self.settings), *known, *shown])
 
     @property
     def busy(self) -> bool:
         """Whether there is more to come."""
-        return bool(self.pending or self.moved) or any(
-            one.going_on for one in self.simulations if one
-        )
+        simulating = any(one.going_on for one in self.simulations if one)
+        return bool(self.missing or self.moved or simulating)
 
     @property
     def slow(self) -> bool:
@@ -109,18 +102,22 @@ class PageContent:
 
         Each costs the browser a tenth of a second, on the cores that compute.
         """
-        return self._long and not (self.finding_range or self.moved)
+        return not (self.finding_range or self.moved) and any(
+            is_slow(task) and not one.complete and task.get("points", 1) - one.done > CHUNK
+            for task, one in self.answers
+        )
 
     @property
     def stale(self) -> list[str]:
         """The figures for which there is nothing yet: what stands there is of other settings."""
-        missing = [] if self.curves or not (self.pending or self.moved) else ["learning", "order"]
-        return missing + (["landscape"] if self.pending and self.landscape is None else [])
+        coming = bool(self.missing or self.moved)
+        curves = ["learning", "order"] if coming and not self.curves else []
+        return curves + ["landscape"] * bool(self.missing and not self.found.get("landscape"))
 
     @property
     def finding_range(self) -> bool:
         """Whether the range of α waits for what it follows."""
-        return self.settings.range_rule == "follow" and bool(self._missing & {*FOLLOWED})
+        return self.settings.range_rule == "follow" and bool(self.missing & {*FOLLOWED})
 
     @property
     def moved(self) -> PageSettings | None:
@@ -128,14 +125,14 @@ class PageContent:
         settings = self.settings
         if settings.range_rule != "follow" or self.finding_range:
             return None
-        if (settings.finite_prior and self.transitions is None) or (
-            settings.noisy and self.limits is None
-        ):
+        needed = ["transitions"] * settings.finite_prior + ["limits"] * settings.noisy
+        if any(self.found.get(kind) is None for kind in needed):
             return None  # it could not be computed: leave the range
-        low, high = followed_range(settings, self.transitions or {}, self.limits or {})
+        known = (self.found.get(kind) or {} for kind in FOLLOWED)
+        low, high = followed_range(settings, *known)
         if (low, high) == (settings.low, settings.high):
             return None
-        return make_settings({**settings.as_dict(), "low": low, "high": high})
+        return settings.changed(low=low, high=high)
 
     @property
     def simulated(self) -> list[Simulated]:
@@ -149,13 +146,15 @@ class PageContent:
     @property
     def figures(self) -> dict[str, Figure]:
         """The three figures, by the ids of their graphs."""
-        settings, phase = self.settings, phase_words(self.settings, self.transitions)
+        settings, found = self.settings, self.found
+        transitions, limits = found.get("transitions"), found.get("limits")
+        drawn = (settings, self.curves, transitions, self.simulated)
         return {
-            "learning": learning_figure(
-                settings, self.curves, self.transitions, self.simulated, self.limits
+            "learning": learning_figure(*drawn, limits),
+            "order": order_figure(*drawn),
+            "landscape": landscape_figure(
+                settings, found.get("landscape"), phase_words(settings, transitions)
             ),
-            "order": order_figure(settings, self.curves, self.transitions, self.simulated),
-            "landscape": landscape_figure(settings, self.landscape, phase),
         }
 
     @property
@@ -172,14 +171,20 @@ class PageContent:
     @property
     def status(self) -> Any:
         """One line: at work on what, or ready."""
-        if self.pending or self.moved:
+        if self.missing or self.moved:
             words = f"Computing: {', '.join(self.pending) or 'curves'} …"
             return [html.Span(className="spinner"), words]
-        phase = phase_words(self.settings, self.transitions)
+        phase = phase_words(self.settings, self.found.get("transitions"))
         words = f"Ready. At α = {self.settings.alpha:.4g}: {phase}." if phase else "Ready."
-        if self.limits is not None:
-            words += f" Labels can be separated up to α_s = {self.limits['alpha_s']:.4g}."
+        if limits := self.found.get("limits"):
+            words += f" Labels can be separated up to α_s = {limits['alpha_s']:.4g}."
         return words
+
+
+def _words(task: Task) -> str:
+    name = task.get("estimators")
+    kind: str = task["kind"]
+    return label_of(name) if name else "floor and separability" if kind == "limits" else kind
 
 
 def mark_of(figure: Figure) -> str:
@@ -210,17 +215,13 @@ def wanted_content(
         tasks = tasks_of(settings)
         _ask(theory, session, tasks, wait)
         content = PageContent(theory, settings, tasks)
-    content.simulations = list(session.simulations.slots)
+    content.simulations = list(session.slots)
     return content
 
 
 def _ask(theory: TheoryQueue, session: Session, tasks: list[Task], wait: bool) -> None:
     keys = theory.request(session.name, tasks)
     if wait:
-        soon = [
-            key
-            for key, task in zip(keys, tasks, strict=True)
-            if not is_slow(task) or task["kind"] in FOLLOWED
-        ]
-        theory.wait(soon, QUICK_WAIT)
+        soon = [task for task in tasks if not is_slow(task) or task["kind"] in FOLLOWED]
+        theory.wait(map(key_of, soon), QUICK_WAIT)
         theory.wait(keys, SLOW_WAIT)

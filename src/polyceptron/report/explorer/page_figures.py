@@ -1,13 +1,13 @@
-"""The explorer's pictures, each a function of rows, as figures for the page.
+"""The explorer's pictures, each a function of rows.
 
 Theory is drawn as lines and simulations as symbols with standard errors, in the colours of the
-paper's figures; transitions are labelled verticals and the hard phase is a band between them.
+paper's figures; transitions are labelled verticals and the hard phase is a band between them. A
+branch that ends in a jump down has its step where the theory has it, between the points that were
+computed; what was interpolated for that is marked in its hover text.
 
-Pictures that come with the page itself, as `data:` addresses.
-
-The first curves are seen while the browser is still loading the plotting library: drawn as every
-learning curve, behind the live figure, which covers them as soon as it can be drawn. The spectrum
-of the features is a few lines of SVG, so that a page needs no drawing library to be served.
+Two pictures come with the page itself, as `data:` addresses: the first curves (`preview`), seen
+behind the live figure while the browser is still loading the plotting library, and the spectrum of
+the features, a few lines of SVG, so that a page needs no drawing library to be served.
 """
 
 from __future__ import annotations
@@ -17,25 +17,28 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from polyceptron.model import Spectrum, as_spectrum
-from polyceptron.report.explorer.curve_tasks import Row
-from polyceptron.report.explorer.settings import PageSettings, words_for
-from polyceptron.report.explorer.traces import Simulated, branches, derived, line, symbols
+from polyceptron.model import as_spectrum
+from polyceptron.report.explorer.page_tasks import TEST_SAMPLES, Row, averages, tested
+from polyceptron.report.explorer.settings import COLUMNS, SCORES, PageSettings, words_for
 from polyceptron.report.pictures import curves_picture
 from polyceptron.report.pictures.matplotlib_figure import svg_text
 from polyceptron.report.pictures.parts import Axis, Mark, Panel, Picture, Shade, Trace, numbers
 from polyceptron.report.pictures.plotly_figure import INK, render_plotly
-from polyceptron.report.pictures.style import COLOURS, DASHES, colours_of, label_of
+from polyceptron.report.pictures.style import COLOURS, DASHES, MARKERS, colours_of, label_of
 from polyceptron.rows import frame
 
 Figure = dict[str, Any]
+Found = Mapping[str, Any]  # what a task has found
+Curves = Mapping[str, Sequence[Row]]  # rows by estimator
 BAND, QUIET, FAINT = "#f6e3b4", "#5c5c5c", "#9a9a9a"
-ALPHA = "sample complexity α = n/d"
+ALPHA, ERROR = "sample complexity α = n/d", "generalisation_error"
 LEAST_SEEN, CUT = 50.0, 20.0  # a line is seen up to a 50th of the axis, or others are cut
-
-
+JUMPS = ("m", "q", "V", ERROR)
+BETWEEN = "between computed points"
+CHANCE = 0.015  # a calibration error of 0, counted in 15 bins on TEST_SAMPLES samples, at most
+WIDTH, HEIGHT, MARGIN, STEPS = 220, 64, 4, 120  # of the picture of a spectrum
 PHASES = (
     "perfect learning is impossible here",
     "hard phase: perfect learning is best, AMP stays behind",
@@ -48,104 +51,102 @@ NOISY_PHASES = (
 )
 
 
+class Simulated(NamedTuple):
+    """Rows of one simulation, and its number among those of the page."""
+
+    state: PageSettings
+    rows: Sequence[Row]
+    number: int
+
+    @property
+    def label(self) -> str:
+        """The name under which they are drawn."""
+        return f"{label_of(self.state.simulation)}, d = {self.state.dimension}"
+
+
 def learning_figure(
     state: PageSettings,
-    curves: Mapping[str, Sequence[Row]],
-    transitions: Mapping[str, Any] | None,
+    curves: Curves,
+    transitions: Found | None,
     simulations: Sequence[Simulated] = (),
-    limits: Mapping[str, Any] | None = None,
+    limits: Found | None = None,
 ) -> Figure:
     """Generalisation error against α; with noisy labels its floor, and α_s."""
-    traces = [
-        line(part, "generalisation_error", *look) for look, part in _lines(curves, transitions)
-    ]
-    traces += [symbols(one, "generalisation_error") for one in simulations]
+    traces = [line(part, ERROR, *look) for look, part in _lines(curves, transitions)]
+    traces += [symbols(one, ERROR) for one in simulations]
     marks, shades = _transitions(state, transitions)
-    marks = (Mark(state.alpha, colour=FAINT), *marks)
+    marks = [Mark(state.alpha, colour=FAINT), *marks]
     if limits is not None:
-        traces.append(_floor(state, limits["floor"]))
-        if state.low <= limits["alpha_s"] <= state.high:
-            words = f"α_{{s}} = {limits['alpha_s']:.4g}"
-            marks = (*marks, Mark(limits["alpha_s"], words, "right", "dot", QUIET))
+        floor, end = limits["floor"], limits["alpha_s"]
+        traces.append(
+            Trace(
+                (state.low, state.high), (floor, floor), colour=FAINT, dash="dot",
+                label="floor: the teacher itself", hover=f"<br>ε {floor:.6g}",
+            )
+        )  # fmt: skip
+        if state.low <= end <= state.high:
+            marks.append(Mark(end, f"α_{{s}} = {end:.4g}", "right", "dot", QUIET))
     # Short enough for a phone.
-    label = "error ε, labels as drawn" if state.noisy else "generalisation error ε"
-    y = _vertical(label, state)
-    return _figure(Panel(tuple(traces), _across(state, simulations), y, marks, shades), state)
+    y = _vertical("error ε, labels as drawn" if state.noisy else "generalisation error ε", state)
+    x = _across(state, simulations)
+    return _figure(Panel(tuple(traces), x, y, tuple(marks), shades), state)
 
 
 def order_figure(
     state: PageSettings,
-    curves: Mapping[str, Sequence[Row]],
-    transitions: Mapping[str, Any] | None = None,
+    curves: Curves,
+    transitions: Found | None = None,
     simulations: Sequence[Simulated] = (),
 ) -> Figure:
     """Order parameters (or what the page asks for) against α."""
     traces: list[Trace] = []
     both = state.shown == "overlaps"
     for (label, colour, dash), part in _lines(curves, transitions):
-        if both and part[0]["estimator"] != "bayes":
-            traces.append(line(part, "q", label, colour, dash, "q "))
-            traces.append(replace(line(part, "m", label, colour, "dashdot", "m "), in_legend=False))
-        elif both:
+        if not both:
+            part = [row for row in derived(part, state.shown) if row["shown"] is not None]
+            traces += [line(part, "shown", label, colour, dash)] if part else []
+        elif all(row["m"] == row["q"] for row in part):
             traces.append(line(part, "q", label, colour, dash, "q = m "))
         else:
-            part = [row for row in derived(part, state.shown) if row["shown"] is not None]
-            if part:
-                traces.append(line(part, "shown", label, colour, dash))
+            traces.append(line(part, "q", label, colour, dash, "q "))
+            traces.append(replace(line(part, "m", label, colour, "dashdot", "m "), in_legend=False))
     for one in simulations:
+        rows = [] if both else derived(one.rows, state.shown)
         if both:
             traces.append(symbols(one, "q", "q "))
             traces.append(replace(symbols(one, "m", "m ", hollow=True), in_legend=False))
-        else:
-            rows = derived(one.rows, state.shown)
-            if any(row["shown"] is not None for row in rows):
-                traces.append(symbols(Simulated(one.state, rows, one.number), "shown"))
+        elif any(row["shown"] is not None for row in rows):
+            traces.append(symbols(one._replace(rows=rows), "shown"))
     title = "q (solid), m (dash-dotted)" if both else words_for("shown", state.shown)
     y = _cut(_vertical(title, state), traces)
     return _figure(Panel(tuple(traces), _across(state, simulations), y), state)
 
 
-def _cut(axis: Axis, traces: Sequence[Trace]) -> Axis:
-    """A linear axis that ends where one line would hide the others (q of max-margin near α_s).
-
-    The others are judged by the one in their middle, so that at least half of them are seen whole.
-    """
-    tops = sorted(max((y for y in trace.y if y > 0), default=0.0) for trace in traces)
-    middle = tops[(len(tops) - 1) // 2] if tops else 0.0
-    if axis.scale != "linear" or not tops or tops[-1] <= LEAST_SEEN * middle or middle == 0:
-        return axis
-    high = float(f"{CUT * middle:.1g}")
-    return replace(axis, high=high, label=f"{axis.label}, cut at {high:g}")
-
-
-def landscape_figure(state: PageSettings, found: Mapping[str, Any] | None, phase: str) -> Figure:
+def landscape_figure(state: PageSettings, found: Found | None, phase: str) -> Figure:
     """Free entropy against the overlap at the chosen α, with its extrema."""
     x, y = Axis("overlap q", low=-0.03, high=1.03), Axis("free entropy Φ")
     if found is None:
         return _figure(Panel((), x, y), state)
-    curve = Trace(
-        numbers(found["q"]), numbers(found["free_entropy"]), colour=INK,
-        label=f"Φ at α = {found['alpha']:.4g}", hover="<br>q %{x:.4f}<br>Φ %{y:.5f}",
-    )  # fmt: skip
-    looks = {
-        "optimal": ("best: Bayes-optimal", "star", COLOURS["bayes"], 1.9),
-        "amp": ("reached by AMP", "circle", COLOURS["amp"], 1.25),
-        "informed": (
-            "reached from the teacher" if state.noisy else "perfect learning",
-            "diamond-open",
-            COLOURS["cross-entropy"],
-            1.4,
-        ),
-        "unstable": ("barrier", "circle-open", COLOURS["unstable"], 1.25),
+    traces = [
+        Trace(
+            numbers(found["q"]), numbers(found["free_entropy"]), colour=INK,
+            label=f"Φ at α = {found['alpha']:.4g}", hover="<br>q %{x:.4f}<br>Φ %{y:.5f}",
+        )
+    ]  # fmt: skip
+    informed = "reached from the teacher" if state.noisy else "perfect learning"
+    looks = {  # label, marker, whether it is hollow, colour, size
+        "optimal": ("best: Bayes-optimal", "star", False, COLOURS["bayes"], 1.9),
+        "amp": ("reached by AMP", "circle", False, COLOURS["amp"], 1.25),
+        "informed": (informed, "diamond", True, COLOURS["cross-entropy"], 1.4),
+        "unstable": ("barrier", "circle", True, COLOURS["unstable"], 1.25),
     }
-    traces = [curve]
     for point in found["extrema"]:
-        label, symbol, colour, size = looks[point["branch"]]
+        label, marker, hollow, colour, size = looks[point["branch"]]
         traces.append(
             Trace(
                 (point["q"],), (point["free_entropy"],), kind="symbols", colour=colour,
-                marker=symbol.removesuffix("-open"), hollow=symbol.endswith("-open"), label=label,
-                size=size, customdata=((point["generalisation_error"], point["uncertainty"]),),
+                marker=marker, hollow=hollow, label=label, size=size,
+                customdata=((point[ERROR], point["uncertainty"]),),
                 hover="<br>q %{x:.6f}<br>Φ %{y:.6f}"
                 "<br>ε %{customdata[0]:.6g} ± %{customdata[1]:.1g}",
             )
@@ -159,7 +160,7 @@ def landscape_figure(state: PageSettings, found: Mapping[str, Any] | None, phase
     return _figure(Panel(tuple(traces), x, y, title=phase), state)
 
 
-def phase_words(state: PageSettings, transitions: Mapping[str, Any] | None) -> str:
+def phase_words(state: PageSettings, transitions: Found | None) -> str:
     """Where the chosen α lies, in a few words."""
     if not state.finite_prior:
         return "no transition: the error decays smoothly"
@@ -169,27 +170,6 @@ def phase_words(state: PageSettings, transitions: Mapping[str, Any] | None) -> s
         return "no transition at this noise: the error decays smoothly" if state.noisy else ""
     place = (state.alpha >= transitions["alpha_it"]) + (state.alpha >= transitions["alpha_algo"])
     return (NOISY_PHASES if state.noisy else PHASES)[place]
-
-
-def _lines(
-    curves: Mapping[str, Sequence[Row]], transitions: Mapping[str, Any] | None
-) -> list[tuple[tuple[str, str, str], list[Row]]]:
-    """(label, colour, dash) and the rows of each line."""
-    colours = colours_of([*curves, *DASHES])
-    found = []
-    for name, rows in curves.items():
-        for branch, part in branches(rows, transitions):
-            role = branch if branch in DASHES else name
-            found.append(((label_of(role), colours[role], DASHES.get(role, "solid")), part))
-    return found
-
-
-def _floor(state: PageSettings, floor: float) -> Trace:
-    """The error of the teacher itself, below which nobody gets."""
-    return Trace(
-        (state.low, state.high), (floor, floor), colour=FAINT, dash="dot",
-        label="floor: the teacher itself", hover=f"<br>ε {floor:.6g}",
-    )  # fmt: skip
 
 
 def _across(state: PageSettings, simulations: Sequence[Simulated]) -> Axis:
@@ -209,43 +189,201 @@ def _vertical(label: str, state: PageSettings) -> Axis:
     return Axis(label, state.error_scale, 0.0 if state.error_scale == "linear" else None)
 
 
-def _figure(panel: Panel, state: PageSettings) -> Figure:
-    figure = render_plotly(Picture((panel,)))
-    # Zooming survives new results, not a new problem.
-    figure["layout"]["uirevision"] = (
-        f"{state.model}{state.k}{state.prior}{state.noise_name}{state.features}{state.low}{state.high}{state.scale}"
-        f"{state.error_scale}{state.shown}"
-    )
-    return figure
+def _cut(axis: Axis, traces: Sequence[Trace]) -> Axis:
+    """A linear axis that ends where one line would hide the others (q of max-margin near α_s).
+
+    The others are judged by the one in their middle, so that at least half of them are seen whole.
+    """
+    tops = sorted(max((y for y in trace.y if y > 0), default=0.0) for trace in traces)
+    middle = tops[(len(tops) - 1) // 2] if tops else 0.0
+    if axis.scale != "linear" or not tops or tops[-1] <= LEAST_SEEN * middle or middle == 0:
+        return axis
+    high = float(f"{CUT * middle:.1g}")
+    return replace(axis, high=high, label=f"{axis.label}, cut at {high:g}")
 
 
 def _transitions(
-    state: PageSettings, transitions: Mapping[str, Any] | None
-) -> tuple[tuple[Mark, ...], tuple[Shade, ...]]:
+    state: PageSettings, transitions: Found | None
+) -> tuple[list[Mark], tuple[Shade, ...]]:
     """Verticals at the transitions with their names, and the hard phase between."""
     if not transitions or transitions.get("alpha_it") is None:
-        return (), ()
+        return [], ()
     it, algo = transitions["alpha_it"], transitions["alpha_algo"]
-    shades: tuple[Shade, ...] = ()
-    if it < state.high and algo > state.low:
-        shades = (Shade(max(it, state.low), min(algo, state.high), BAND),)
+    hard = Shade(max(it, state.low), min(algo, state.high), BAND)
     marks = [
         Mark(value, f"{name} = {value:.4g}", side, "dash", QUIET)
         for value, name, side in ((it, "α_{IT}", "right"), (algo, "α_{algo}", "left"))
         if state.low <= value <= state.high
     ]
-    return tuple(marks), shades
+    return marks, (hard,) if it < state.high and algo > state.low else ()
 
 
-WIDTH, HEIGHT, MARGIN = 220, 64, 4
-_STEPS = 120
+def _figure(panel: Panel, state: PageSettings) -> Figure:
+    figure = render_plotly(Picture((panel,)))
+    # Zooming survives new results, not a new problem.
+    figure["layout"]["uirevision"] = (
+        f"{state.model}{state.k}{state.prior}{state.noise_name}{state.features}{state.low}"
+        f"{state.high}{state.scale}{state.error_scale}{state.shown}"
+    )
+    return figure
 
 
-def preview(curves: Mapping[str, list[dict[str, Any]]]) -> str:
-    """The curves, rows by estimator."""
+def _lines(
+    curves: Curves, transitions: Found | None
+) -> list[tuple[tuple[str, str, str], list[Row]]]:
+    """(label, colour, dash) and the rows of each line."""
+    colours = colours_of([*curves, *DASHES])
+    found = []
+    for name, rows in curves.items():
+        for branch, part in branches(rows, transitions):
+            role = branch if branch in DASHES else name
+            found.append(((label_of(role), colours[role], DASHES.get(role, "solid")), part))
+    return found
+
+
+def branches(rows: Sequence[Row], transitions: Found | None) -> list[tuple[str, list[Row]]]:
+    """The rows of each branch that is drawn; AMP's only where it differs from the optimal one."""
+    drawn: dict[str, list[Row]] = {}
+    for row in rows:
+        drawn.setdefault(row.get("branch") or "optimal", []).append(row)
+    amp, best = drawn.get("amp", []), drawn.get("optimal", [])
+    if transitions and transitions.get("alpha_it") is not None:
+        barrier, end = drawn.get("unstable", []), float(transitions["alpha_algo"])
+        before = [row for row in amp if row["alpha"] <= end]
+        fold = _fold(before, barrier, end) if len(before) < len(amp) else []
+        drawn["optimal"] = _with_jump(best, [*before, *fold], transitions["alpha_it"])
+        drawn["amp"] = _with_jump(amp, [*before, *fold], end)
+        drawn["unstable"] = [*barrier, *fold]
+    if (
+        amp
+        and len(amp) == len(best)
+        and all(abs(a[ERROR] - b[ERROR]) < 1e-9 for a, b in zip(amp, best, strict=True))
+    ):
+        drawn.pop("amp")
+    drawn.pop("informed", None)
+    return [(branch, part) for branch, part in drawn.items() if part]
+
+
+def _fold(partial: list[Row], barrier: list[Row], at: float) -> list[Row]:
+    """Where AMP's first branch and the barrier meet, α = `at`: half-way between their last points.
+
+    Both approach it as ± √(at − α), so that the mean is right to first order.
+    """
+    if not partial or not barrier:
+        return []
+    a, b = partial[-1], barrier[-1]
+    middle = {name: (a[name] + b[name]) / 2 for name in JUMPS}
+    return [{**a, **middle, "alpha": at, "status": BETWEEN}]
+
+
+def _with_jump(rows: list[Row], lower: list[Row], at: float) -> list[Row]:
+    """The rows with a vertical step at α = `at`, where the error falls.
+
+    The height of the step is that of `lower`, the partly-learnt branch, on the line between its
+    neighbours.
+    """
+    partial = sorted(lower, key=lambda row: float(row["alpha"]))
+    perfect = [row for row in rows if row["alpha"] > at]
+    if not perfect or not partial or not partial[0]["alpha"] < at:
+        return rows
+    before = [row for row in partial if row["alpha"] <= at][-1]
+    after = next((row for row in partial if row["alpha"] > at), before)
+    span = after["alpha"] - before["alpha"]
+    share = (at - before["alpha"]) / span if span else 0.0
+    top = {n: before[n] + share * (after[n] - before[n]) for n in JUMPS}
+    marked = {**before, "alpha": at, "status": BETWEEN}
+    foot = {**marked, **{n: perfect[0][n] for n in JUMPS}}
+    return [
+        *(row for row in rows if row["alpha"] <= at),
+        {**marked, **top},
+        foot,
+        *(row for row in rows if row["alpha"] > at),
+    ]
+
+
+def derived(rows: Sequence[Row], shown: str) -> list[Row]:
+    """The rows with what the page asks for in the column `shown`."""
+
+    def value(row: Row) -> Any:
+        if shown == "correlation":
+            m, q = row.get("m"), row.get("q")
+            return m / q**0.5 if m is not None and q else None
+        if shown == "clean-error":  # without noise the rule is the labels
+            return row.get("clean_error", row.get(ERROR))
+        return row.get(COLUMNS[shown])
+
+    return [{**row, "shown": value(row)} for row in rows]
+
+
+def without(state: PageSettings, curves: Curves, simulations: Sequence[Simulated]) -> str:
+    """Who has nothing of what is shown, and why; for simulations how far chance reaches."""
+    shown, lacking = state.shown, dict[str, list[str]]()
+    known = [(label_of(name), rows, True) for name, rows in curves.items()]
+    known += [(one.label, one.rows, tested(one.state) is not None) for one in simulations]
+    for label, rows, scored in known:
+        if shown != "overlaps" and all(row["shown"] is None for row in derived(rows, shown)):
+            why = "no probabilities" if scored else "started while another was shown: add again"
+            lacking.setdefault(f" ({why})" * (shown in SCORES), []).append(label)
+    words = [
+        f"No {words_for('shown', shown)} of {'; '.join(dict.fromkeys(labels))}{why}."
+        for why, labels in lacking.items()
+    ]
+    if any(scored for _, _, scored in known[len(curves) :]) and shown == "calibration":
+        words.append(
+            f"Symbols are counted on {TEST_SAMPLES:,} new samples: up to {CHANCE} may be chance."
+        )
+    return " ".join(words)
+
+
+def line(
+    rows: Sequence[Row], column: str, label: str, colour: str, dash: Any, symbol: str = ""
+) -> Trace:
+    """Theory; its hover text has uncertainty, ridge and status."""
+    value = symbol + "%{y:.6g}" if column != ERROR else "ε %{y:.6g} ± %{customdata[0]:.1g}"
+    return Trace(
+        numbers(row["alpha"] for row in rows),
+        numbers(row.get(column) for row in rows),
+        kind="line" if len(rows) > 1 else "symbols",
+        colour=colour,
+        dash=dash,
+        label=label,
+        hover=f"<br>α %{{x:.4g}}<br>{value}%{{customdata[2]}}<br>status %{{customdata[1]}}",
+        customdata=tuple(
+            (row.get("uncertainty") or 0.0, row.get("status", ""), _ridge(row)) for row in rows
+        ),
+    )
+
+
+def _ridge(row: Row) -> str:
+    return f"<br>λ {row['ridge']:.4g}" if row.get("ridge") is not None else ""
+
+
+def symbols(one: Simulated, column: str, prefix: str = "", hollow: bool = False) -> Trace:
+    """Simulations: means over runs; their hover text has how many."""
+    points, name = averages(one.rows, column), one.state.simulation
+    errors = [point["error"] for point in points]
+    return Trace(
+        numbers(point["alpha"] for point in points),
+        numbers(point["mean"] for point in points),
+        numbers(errors),
+        kind="symbols",
+        colour=colours_of([name])[name],
+        marker=MARKERS[one.number % len(MARKERS)],
+        hollow=hollow,
+        label=one.label,
+        hover=f"<br>α %{{x:.4g}}<br>{prefix}%{{y:.6g}} %{{customdata[0]}}"
+        "<br>runs %{customdata[1]}",
+        customdata=tuple(
+            ("single run" if error is None else f"± {error:.1g}", point["count"])
+            for error, point in zip(errors, points, strict=True)
+        ),
+    )
+
+
+def preview(curves: Curves) -> str:
+    """The learning curves as a picture."""
     rows = [row for some in curves.values() for row in some if row.get("branch") != "informed"]
-    picture = replace(curves_picture(frame(rows)), width=9.0, height=4.6)
-    return _address(svg_text(picture))
+    return _address(svg_text(replace(curves_picture(frame(rows)), width=9.0, height=4.6)))
 
 
 def _address(svg: str) -> str:
@@ -254,30 +392,25 @@ def _address(svg: str) -> str:
 
 @lru_cache(maxsize=64)
 def spectrum_picture(name: str) -> tuple[str, str]:
-    """Eigenvalues, the largest first, and the same in words."""
+    """Eigenvalues, the largest first, and the same in words, for its caption."""
     spectrum = as_spectrum(name)
-    s, _ = spectrum.at(_STEPS)
+    s, _ = spectrum.at(STEPS)
     seen = s[s > 0]
     low, high = math.log(float(seen.min())), math.log(float(seen.max()))
-    room = max(high - low, 1e-9)
     points = []
     for i, value in enumerate(seen):
-        y = (math.log(float(value)) - low) / room if high > low else 0.5
+        y = (math.log(float(value)) - low) / max(high - low, 1e-9) if high > low else 0.5
         height = HEIGHT - MARGIN - y * (HEIGHT - 2 * MARGIN)
         for end in (i, i + 1):
-            points.append(f"{MARGIN + end / _STEPS * (WIDTH - 2 * MARGIN):.1f},{height:.1f}")
+            points.append(f"{MARGIN + end / STEPS * (WIDTH - 2 * MARGIN):.1f},{height:.1f}")
     picture = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
         f'width="{WIDTH}" height="{HEIGHT}"><polyline points="{" ".join(points)}" fill="none" '
         'stroke="#0072b2" stroke-width="1.5"/></svg>'
     )
-    return _address(picture), spectrum_words(spectrum)
-
-
-def spectrum_words(spectrum: Spectrum) -> str:
-    """What the picture shows, for those who cannot see it and as its caption."""
-    s = spectrum.eigenvalues
     if spectrum.isotropic:
-        return "every eigenvalue is 1"
+        return _address(picture), "every eigenvalue is 1"
+    s = spectrum.eigenvalues
     rest = "" if spectrum.rank == 1 else f", {1 - spectrum.rank:.2g} of them 0"
-    return f"eigenvalues from {s[0]:.3g} down to {s[-1]:.3g} (logarithmic){rest}"
+    words = f"eigenvalues from {s[0]:.3g} down to {s[-1]:.3g} (logarithmic){rest}"
+    return _address(picture), words

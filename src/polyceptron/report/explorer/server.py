@@ -1,11 +1,10 @@
-"""Who may ask for what: this page, in this browser, and in the form that this page uses.
+"""The web server: on this machine, unless another address is asked for; nothing from elsewhere.
 
-Computations start by POST alone, and a POST must come from this page itself: its `Origin` is ours,
-the browser says `Sec-Fetch-Site: same-origin`, and its body holds the token that was put into the
-page for the browser with our (`SameSite`) cookie. A page elsewhere, another port of this machine
-included, can have none of the three. Whatever is refused gets one sentence.
-
-The web server: on this machine, unless another address is asked for; nothing from elsewhere.
+`RequestGuard` decides who may ask for what: this page, in this browser, and in the form that this
+page uses. Computations start by POST alone, and a POST must come from this page itself: its
+`Origin` is ours, the browser sends `Sec-Fetch-Site: same-origin`, and its body holds the token that
+was put into the page for the browser with our (`SameSite`) cookie. A page elsewhere, another port
+of this machine included, can have none of the three. Whatever is refused gets a line of text.
 """
 
 from __future__ import annotations
@@ -42,11 +41,15 @@ ASIDE = (  # a link that another page opened by itself: nothing is computed unti
 
 
 class Refused(Exception):
-    """A request that is not answered: the HTTP status and the sentence."""
+    """A request that is not answered: the HTTP status and the reason."""
 
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
         self.status = status
+
+    def response(self) -> Response:
+        """A line of plain text."""
+        return Response(f"{self}\n", self.status, mimetype="text/plain")
 
 
 class RequestGuard:
@@ -77,7 +80,7 @@ class RequestGuard:
         return self.token(self._visitor(), secrets.token_hex(8))
 
     def read_token(self, token: object) -> tuple[str, str]:
-        """Visitor and page of a token of ours, or a sentence."""
+        """Visitor and page of a token of ours, or an error message."""
         visitor, _, rest = token.partition("-") if isinstance(token, str) else ("", "", "")
         page = rest.partition("-")[0]
         if not hmac.compare_digest(self.token(visitor, page).encode(), str(token).encode()):
@@ -98,7 +101,7 @@ class RequestGuard:
         try:
             return self._check()
         except Refused as refusal:
-            return Response(f"{refusal}\n", refusal.status, mimetype="text/plain")
+            return refusal.response()
 
     def _check(self) -> Response | None:
         name = request.host.rpartition(":")[0] if ":" in request.host else request.host
@@ -244,6 +247,7 @@ INDEX = """<!DOCTYPE html>
 def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Dash:
     """The page as a Dash application; `key` must be in the address if other machines reach it."""
     from dash import Dash
+    from dash.exceptions import DependencyException
     from flask import has_request_context
 
     from polyceptron.report.explorer import callbacks
@@ -281,6 +285,9 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
     app.layout = layout
     callbacks.register(app, sessions, guard)
     app.server.config["MAX_CONTENT_LENGTH"] = MAX_BODY
+    # What Dash answers with a traceback: scripts of packages that it does not serve.
+    nothing = Refused(404, "there is nothing at this address")
+    app.server.register_error_handler(DependencyException, lambda _: nothing.response())
     guard.attach(app.server)
     return app
 
@@ -309,7 +316,7 @@ def serve(
     """
     import logging
 
-    from polyceptron.report.explorer.curve_tasks import tasks_of
+    from polyceptron.report.explorer.page_tasks import tasks_of
     from polyceptron.report.explorer.sessions import Sessions
     from polyceptron.report.explorer.settings import PageSettings
 

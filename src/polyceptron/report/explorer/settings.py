@@ -1,21 +1,23 @@
-"""Every choice that the page offers: its name, its words, and what it stands for.
+"""What the page can show: one table of settings, from which controls, checks and links are made.
 
-The names of losses come from the model's registry; nothing else in the explorer lists a loss, a
-prior or an estimator, so that a new one appears on the page by a line here.
+Each field of `PageSettings` carries what it may be and what the page calls it: a `Choice` or a
+`Number`. Whatever reaches the server from a browser, by a control or by a link, becomes a
+`PageSettings` or ends in an error message; nothing behind this module checks a range again. The
+names of losses, priors, noises and spectra are those of the model's registries.
 
-What the page shows, as one checked value.
-
-Everything that reaches the server from a browser, by a control or by a link, becomes `PageSettings`
-here or ends in a sentence; nothing behind this module needs to check a range again.
+A link is every setting as a query string. A simulation in it is written as
+`run=simulation:amp,dimension:300,…`, with what differs from the page's own settings; who opens the
+link starts the same runs from the same seeds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model import (
@@ -30,188 +32,171 @@ from polyceptron.model import (
     make_estimator,
     takes_ridge,
 )
-from polyceptron.report.pictures.style import LABELS
+from polyceptron.report.pictures.style import label_of
 
 BAYES, AMP = "bayes", "amp"
-LOSS_NAMES: tuple[str, ...] = LOSSES.names
-ESTIMATORS = (BAYES, *LOSS_NAMES)
-SIMULATIONS = (AMP, *LOSS_NAMES)
-FIRST_DRAWN = (BAYES, "cross-entropy", "square")  # when the page opens
-PRIOR_NAMES: tuple[str, ...] = tuple(prior.name for prior in PRIORS.examples())
-NO_NOISE = "none"
-NOISES = tuple(entry for entry in CHANNELS.entries if len(entry.parameters) <= 1)
-ISOTROPIC = "isotropic"
+NO_NOISE, ISOTROPIC, GAUSSIAN = "none", "isotropic", "gaussian"
+NOISES = {entry.name: entry for entry in CHANNELS.entries if len(entry.parameters) <= 1}
 # Spectra as they are shown here, by their kind.
 SPECTRA = {
     entry.name: spectrum.name
     for entry, spectrum in zip(FEATURES.entries, FEATURES.examples(), strict=True)
 }
-_BY_COST = (BAYES, "square", "max-margin")  # tables and closed forms; any other loss is slower
-
-WORDS: dict[str, dict[str, str]] = {
-    "model": {"argmax": "argmax (k classes)", "perceptron": "perceptron (one vector)"},
-    "prior": {name: PRIORS.label(name) for name in PRIOR_NAMES},
-    "noise": {entry.name: entry.label for entry in NOISES},
-    "features": {kind: name.replace(",", ", ") for kind, name in SPECTRA.items()},
-    "estimators": dict.fromkeys(ESTIMATORS, ""),
-    "ridge_rule": {"fixed": "the slider's", "optimal": "optimal at each α"},
-    "range_rule": {"follow": "follows transitions and α_s", "set": "as set here"},
-    "scale": {"linear": "linear", "log": "logarithmic"},
-    "error_scale": {"linear": "linear", "log": "logarithmic"},
-    "shown": {
-        "overlaps": "overlaps m, q",
-        "correlation": "correlation m/√q",
-        "variance": "variance V",
-        "training-error": "training error",
-        "training-loss": "training loss",
-        "clean-error": "error against the noiseless rule",
-        "test-loss": "test loss",
-        "calibration": "calibration error",
-    },
-    "simulation": dict.fromkeys(SIMULATIONS, ""),
-}
-SCORES = ("test-loss", "calibration")  # of those shown: what takes longer
-# The columns of those that stand in a row.
+AXIS = {"linear": "linear", "log": "logarithmic"}
+SCORES = ("test-loss", "calibration")  # of what can be shown: what takes longer
+# The columns of what can be shown, where it stands in a row.
 COLUMNS = {
     "variance": "V", "training-error": "training_error", "training-loss": "training_loss",
     "test-loss": "test_loss", "calibration": "calibration_error",
 }  # fmt: skip
-CHOICES: dict[str, tuple[str, ...]] = {
-    setting: tuple(words) for setting, words in WORDS.items() if setting != "estimators"
+SHOWN = {
+    "overlaps": "overlaps m, q",
+    "correlation": "correlation m/√q",
+    "variance": "variance V",
+    "training-error": "training error",
+    "training-loss": "training loss",
+    "clean-error": "error against the noiseless rule",
+    "test-loss": "test loss",
+    "calibration": "calibration error",
 }
 
-
-def words_for(setting: str, name: str) -> str:
-    """What the page calls a choice; a name without words of its own is its own word."""
-    return WORDS[setting].get(name) or LABELS.get(name, name)
-
-
-def noise_name(kind: str, level: float) -> str:
-    """The noise as it is written everywhere else: its kind, and the level if it has one."""
-    return f"{kind}:{level!r}" if noise_parameter(kind) else kind
+MAX_QUERY = 6000  # characters of a link
+MAX_ENTRIES = 12_000_000  # numbers in the data or in a d × d matrix: 96 MB, 0.45 GB in all
+MAX_INSTANCES = 200  # fits of one simulation
+MAX_KEPT = 12  # simulations of one page
 
 
-def noise_parameter(kind: str) -> str:
-    """What the level of this kind of noise is called; nothing if it has none."""
-    return next(("".join(entry.parameters) for entry in NOISES if entry.name == kind), "")
+@dataclass(frozen=True)
+class Choice:
+    """One of some names, or `several` of them, each with the words that the page has for it.
 
-
-def first_level(kind: str) -> float:
-    """The level at which a kind of noise is first shown."""
-    return next((entry.example[0] for entry in NOISES if entry.name == kind and entry.example), 1.0)
-
-
-@lru_cache(maxsize=64)
-def level_range(kind: str, n_classes: int) -> tuple[float, float]:
-    """The ends of the slider: factors 500 and 50, or as far as there is such a noise.
-
-    >>> level_range("flips", 3)[1] < 2 / 3
-    True
+    `simulated` says whether a simulation depends on it.
     """
-    first = first_level(kind)
-    if not noise_parameter(kind):
-        return first / 500, first * 50
-    low, high = math.log(first), math.log(50 * first)
-    if not _is_noise(kind, math.exp(high), n_classes):
-        for _ in range(12):  # between a level that is one and a level that is none
-            middle = 0.5 * (low + high)
-            is_one = _is_noise(kind, math.exp(middle), n_classes)
-            low, high = (middle, high) if is_one else (low, middle)
-        high = low
-    return first / 500, math.exp(high)
+
+    label: str
+    words: Mapping[str, str]
+    several: bool = False
+    simulated: bool = True
+
+    def read(self, name: str, value: Any) -> Any:
+        """The value if it is one of the names, or an error message."""
+        given = [value]
+        if self.several:
+            listed = value is None or isinstance(value, list | tuple)
+            given = list(value or ()) if listed else str(value).split(",")
+        for one in given:
+            if not isinstance(one, str) or one not in self.words:
+                allowed = f"{'among' if self.several else 'one of'} {', '.join(self.words)}"
+                raise InvalidInput(f"{name} must be {allowed}, got {_brief(one)!r}")
+        if not given:
+            raise InvalidInput("choose at least one estimator")
+        return tuple(one for one in self.words if one in given) if self.several else value
 
 
-def _is_noise(kind: str, level: float, n_classes: int) -> bool:
-    try:
-        CHANNELS.read(noise_name(kind, level)).guess(n_classes)
-    except InvalidInput:
-        return False
-    return True
+@dataclass(frozen=True)
+class Number:
+    """A number from `low` to `high`; error messages call it by its `full` name."""
 
-
-def quick_first(names: tuple[str, ...]) -> list[str]:
-    """The estimators in the order of their cost."""
-    return sorted(names, key=lambda name: _BY_COST.index(name) if name in _BY_COST else 9)
-
-
-def is_tabled(name: str) -> bool:
-    """Whether the curve of an estimator is quick for few classes."""
-    return name in _BY_COST
-
-
-def is_closed_form(name: str) -> bool:
-    """Whether the curve of an estimator is quick for any number of classes."""
-    return name == "square"
-
-
-GAUSSIAN = "gaussian"
-
-
-class Limit(NamedTuple):
-    """The range of a number, and what to call it."""
-
-    words: str
+    label: str
+    full: str
     low: float
     high: float
-    whole: bool
+    whole: bool = False
+    simulated: bool = True
+
+    def read(self, _name: str, value: Any) -> Any:
+        """The value as a number if it is one within the limits, or an error message."""
+        kind = "a whole number" if self.whole else "a number"
+        high = f"{self.high:g}" if self.high < 1e6 else f"{self.high:.0f}"
+        wanted = f"{self.full} must be {kind} from {self.low:g} to {high}"
+        if value is None or value == "":
+            raise InvalidInput(wanted)  # also what a browser sends for a number out of range
+        try:
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        inside = self.low <= number <= self.high and not isinstance(value, bool)
+        if not inside or (self.whole and number != int(number)):
+            raise InvalidInput(f"{wanted}, got {_brief(value)}")
+        return int(number) if self.whole else number
 
 
-LIMITS = {
-    "k": Limit("the number of classes k", 2, 50, True),
-    "level": Limit("the level of the noise", 1e-6, 1e6, False),
-    "ridge": Limit("the ridge λ", 1e-6, 1e4, False),
-    "low": Limit("the smallest α", 0, 1000, False),
-    "high": Limit("the largest α", 0.01, 1000, False),
-    "points": Limit("the number of points", 2, 200, True),
-    "alpha": Limit("the chosen α", 0, 1000, False),
-    "dimension": Limit("the dimension d", 10, 5000, True),
-    "places": Limit("the number of α values of a simulation", 1, 40, True),
-    "runs": Limit("the number of runs", 1, 50, True),
-    "seed": Limit("the seed", 0, 2**31 - 1, True),
-}
+def _setting(default: Any, kind: Choice | Number) -> Any:
+    return field(default=default, metadata={"kind": kind})
 
 
 @dataclass(frozen=True)
 class PageSettings:
     """Everything on the page but the results."""
 
-    model: str = "argmax"
-    k: int = 3
-    prior: str = "rademacher"
-    noise: str = NO_NOISE
-    level: float = 0.25
-    features: str = ISOTROPIC
-    estimators: tuple[str, ...] = FIRST_DRAWN
-    ridge: float = 0.1
-    ridge_rule: str = "fixed"
-    range_rule: str = "follow"
-    low: float = 0.1
-    high: float = 4.0
-    scale: str = "linear"
-    points: int = 30
-    alpha: float = 2.3
-    error_scale: str = "linear"
-    shown: str = "overlaps"
-    simulation: str = "amp"
-    dimension: int = 300
-    places: int = 8
-    runs: int = 2
-    seed: int = 0
+    model: str = _setting(
+        "argmax",
+        Choice("Model", {"argmax": "argmax (k classes)", "perceptron": "perceptron (one vector)"}),
+    )
+    k: int = _setting(3, Number("Classes k", "the number of classes k", 2, 50, whole=True))
+    prior: str = _setting(
+        "rademacher",
+        Choice("Weights of the teacher", {p.name: PRIORS.label(p.name) for p in PRIORS.examples()}),
+    )
+    noise: str = _setting(
+        NO_NOISE, Choice("Noise of the labels", {n: entry.label for n, entry in NOISES.items()})
+    )
+    level: float = _setting(
+        0.25, Number("Level (logarithmic)", "the level of the noise", 1e-6, 1e6)
+    )
+    features: str = _setting(
+        ISOTROPIC,
+        Choice(
+            "Spectrum of the features", {n: name.replace(",", ", ") for n, name in SPECTRA.items()}
+        ),
+    )
+    estimators: tuple[str, ...] = _setting(
+        (BAYES, "cross-entropy", "square"),
+        Choice(
+            "Draw", {n: label_of(n) for n in (BAYES, *LOSSES.names)}, several=True, simulated=False
+        ),
+    )
+    ridge: float = _setting(0.1, Number("Ridge λ (logarithmic)", "the ridge λ", 1e-6, 1e4))
+    ridge_rule: str = _setting(
+        "fixed", Choice("Ridge used", {"fixed": "the slider's", "optimal": "optimal at each α"})
+    )
+    range_rule: str = _setting(
+        "follow",
+        Choice(
+            "Range of α",
+            {"follow": "follows transitions and α_s", "set": "as set here"},
+            simulated=False,
+        ),
+    )
+    low: float = _setting(0.1, Number("α from", "the smallest α", 0, 1000))
+    high: float = _setting(4.0, Number("α to", "the largest α", 0.01, 1000))
+    scale: str = _setting("linear", Choice("α axis", AXIS))
+    points: int = _setting(
+        30, Number("Points", "the number of points", 2, 200, whole=True, simulated=False)
+    )
+    alpha: float = _setting(2.3, Number("Chosen α", "the chosen α", 0, 1000))
+    error_scale: str = _setting("linear", Choice("Vertical axes", AXIS, simulated=False))
+    shown: str = _setting("overlaps", Choice("Show", SHOWN))
+    simulation: str = _setting(
+        AMP, Choice("Method", {n: label_of(n) for n in (AMP, *LOSSES.names)})
+    )
+    dimension: int = _setting(300, Number("Dimension d", "the dimension d", 10, 5000, whole=True))
+    places: int = _setting(
+        8, Number("Values of α", "the number of α values of a simulation", 1, 40, whole=True)
+    )
+    runs: int = _setting(2, Number("Runs at each", "the number of runs", 1, 50, whole=True))
+    seed: int = _setting(0, Number("Seed", "the seed", 0, 2**31 - 1, whole=True))
 
     @property
     def teacher(self) -> AnyTeacher:
-        """The rule to be learnt; the perceptron has two classes whatever k says."""
-        prior: Any = self.prior
-        noise: Any = self.noise_name
-        features: Any = SPECTRA[self.features]
-        if self.model == "perceptron":
-            return Perceptron(prior, noise, features)
-        return Teacher(self.k, prior, noise, features)
+        """The rule to be learnt; the perceptron has two classes whatever k is."""
+        rest: Any = (self.prior, self.noise_name, SPECTRA[self.features])
+        return Perceptron(*rest) if self.model == "perceptron" else Teacher(self.k, *rest)
 
     @property
     def noise_name(self) -> str:
-        """The noise of the labels, as it is written in a row."""
-        return noise_name(self.noise, self.level)
+        """The noise of the labels as it is written in a row: its kind, and its number if any."""
+        return f"{self.noise}:{self.level!r}" if noise_parameter(self.noise) else self.noise
 
     @property
     def noisy(self) -> bool:
@@ -223,27 +208,36 @@ class PageSettings:
         """Whether features are."""
         return self.features != ISOTROPIC
 
+    @property
+    def finite_prior(self) -> bool:
+        """Whether there are transitions."""
+        return self.teacher.prior.support is not None
+
     def estimator(self, name: str) -> Estimator:
         """The estimator of that name at the ridge of the page."""
         if not takes_ridge(name):
             return make_estimator(name)
         return make_estimator(name, "optimal" if self.ridge_rule == "optimal" else self.ridge)
 
-    @property
-    def finite_prior(self) -> bool:
-        """Whether there are transitions."""
-        return self.teacher.prior.support is not None
-
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for the browser's store."""
         return {**asdict(self), "estimators": list(self.estimators)}
 
+    def changed(self, **values: Any) -> PageSettings:
+        """These settings with other values, checked."""
+        return make_settings({**self.as_dict(), **values})
 
-NAMES = tuple(field.name for field in fields(PageSettings))
+
+SETTINGS: dict[str, Choice | Number] = {
+    one.name: one.metadata["kind"] for one in fields(PageSettings)
+}
+NAMES = tuple(SETTINGS)
+# What a simulation depends on, its method first.
+SIMULATED = sorted((n for n in NAMES if SETTINGS[n].simulated), key=lambda n: n != "simulation")
 
 
 def make_settings(values: Mapping[str, Any]) -> PageSettings:
-    """Settings from values of any type, missing ones at their defaults, or a sentence.
+    """Settings from values of any type, missing ones at their defaults, or an error message.
 
     >>> make_settings({"k": "4"}).k
     4
@@ -253,17 +247,7 @@ def make_settings(values: Mapping[str, Any]) -> PageSettings:
     unknown = [name for name in values if name not in NAMES]
     if unknown:
         raise InvalidInput(f"unknown setting {_brief(unknown[0])!r}")
-    checked: dict[str, Any] = {}
-    for name, value in values.items():
-        if name == "estimators":
-            checked[name] = _estimators(value)
-        elif name in CHOICES:
-            if not isinstance(value, str) or value not in CHOICES[name]:
-                allowed = ", ".join(CHOICES[name])
-                raise InvalidInput(f"{name} must be one of {allowed}, got {_brief(value)!r}")
-            checked[name] = value
-        else:
-            checked[name] = _number(value, LIMITS[name])
+    checked = {name: SETTINGS[name].read(name, value) for name, value in values.items()}
     if "range_rule" not in checked and ("low" in checked or "high" in checked):
         checked["range_rule"] = "set"  # who gives a range means it
     settings = PageSettings(**checked)
@@ -279,42 +263,135 @@ def make_settings(values: Mapping[str, Any]) -> PageSettings:
     return replace(settings, alpha=min(max(settings.alpha, settings.low), settings.high))
 
 
-def _estimators(value: Any) -> tuple[str, ...]:
-    if value is None or isinstance(value, list | tuple):
-        names = list(value or ())
-    else:
-        names = str(value).split(",")
-    for name in names:
-        if not isinstance(name, str) or name not in ESTIMATORS:
-            raise InvalidInput(
-                f"estimators must be among {', '.join(ESTIMATORS)}, got {_brief(name)!r}"
-            )
-    if not names:
-        raise InvalidInput("choose at least one estimator")
-    return tuple(name for name in ESTIMATORS if name in names)
-
-
-def _number(value: Any, limit: Limit) -> Any:
-    kind = "a whole number" if limit.whole else "a number"
-    high = f"{limit.high:g}" if limit.high < 1e6 else f"{limit.high:.0f}"
-    sentence = f"{limit.words} must be {kind} from {limit.low:g} to {high}"
-    if value is None or value == "":
-        raise InvalidInput(sentence)  # also what a browser sends for a number out of range
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if isinstance(value, bool) or not limit.low <= number <= limit.high:
-        raise InvalidInput(f"{sentence}, got {_brief(value)}")
-    if limit.whole:
-        if number != int(number):
-            raise InvalidInput(f"{sentence}, got {_brief(value)}")
-        return int(number)
-    return number
-
-
 def _brief(value: Any) -> str:
     try:
         return str(value)[:40]
     except ValueError:  # Python does not write a whole number of thousands of digits
         return "a huge number"
+
+
+def words_for(setting: str, name: str) -> str:
+    """What the page calls a choice."""
+    kind = SETTINGS[setting]
+    return kind.words.get(name, name) if isinstance(kind, Choice) else name
+
+
+def noise_parameter(kind: str) -> str:
+    """What the number of this kind of noise is called; nothing if it has none."""
+    return "".join(NOISES[kind].parameters) if kind in NOISES else ""
+
+
+def level_words(settings: PageSettings) -> str:
+    """The level of the noise with its name."""
+    name = noise_parameter(settings.noise)
+    return f"{name} {settings.level:.3g}" if name else "none"
+
+
+def first_level(kind: str) -> float:
+    """The level at which a kind of noise is first shown."""
+    return NOISES[kind].example[0] if noise_parameter(kind) else 1.0
+
+
+@lru_cache(maxsize=64)
+def level_range(kind: str, n_classes: int) -> tuple[float, float]:
+    """The ends of the slider: factors 500 and 50, or as far as there is such a noise.
+
+    >>> level_range("flips", 3)[1] < 2 / 3
+    True
+    """
+
+    def exists(log_level: float) -> bool:
+        try:
+            CHANNELS.read(f"{kind}:{math.exp(log_level)!r}").guess(n_classes)
+        except InvalidInput:
+            return False
+        return True
+
+    first = first_level(kind)
+    low, high = math.log(first), math.log(50 * first)
+    if noise_parameter(kind) and not exists(high):
+        for _ in range(12):  # between a level that exists and one that does not
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if exists(middle) else (low, middle)
+        high = low
+    return first / 500, math.exp(high)
+
+
+def check_simulation(settings: PageSettings) -> None:
+    """An error message if the simulation that the page describes is too large to run here."""
+    size, fits = max(settings.high, 1.0), settings.places * settings.runs
+    if size * settings.dimension**2 > MAX_ENTRIES:
+        raise InvalidInput(
+            f"α = {settings.high:g} in dimension {settings.dimension} is too much data for this "
+            f"page: choose a dimension of at most {int(math.sqrt(MAX_ENTRIES / size))}, or a "
+            "smaller largest α"
+        )
+    if fits > MAX_INSTANCES:
+        raise InvalidInput(
+            f"{settings.places} values of α with {settings.runs} runs each are {fits} fits: at "
+            f"most {MAX_INSTANCES} are allowed here"
+        )
+    if round(max(settings.low, 1e-9) * settings.dimension) < 1 and settings.places > 1:
+        raise InvalidInput(
+            f"α = {settings.low:g} in dimension {settings.dimension} leaves no sample to learn "
+            f"from: raise the smallest α or the dimension"
+        )
+
+
+class Link(NamedTuple):
+    """What a link asks for."""
+
+    settings: PageSettings
+    simulations: tuple[PageSettings, ...] = ()
+
+
+def to_query(settings: PageSettings, simulations: Iterable[PageSettings] = ()) -> str:
+    """Everything as a query string, with its question mark."""
+    ours = {name: _text(getattr(settings, name)) for name in NAMES}
+    pairs = list(ours.items())
+    for one in simulations:
+        theirs = {name: _text(getattr(one, name)) for name in SIMULATED}
+        told = [n for n in SIMULATED if n == "simulation" or ours[n] != theirs[n]]
+        pairs.append(("run", ",".join(f"{name}:{theirs[name]}" for name in told)))
+    return "?" + urlencode(pairs, safe=",:")
+
+
+def _text(value: Any) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def from_query(search: Any) -> Link:
+    """The settings and simulations that a query string describes, or an error message."""
+    if search is None or search in ("", "?"):
+        return Link(PageSettings())
+    if not isinstance(search, str) or len(search) > MAX_QUERY:
+        raise InvalidInput(f"the link is longer than {MAX_QUERY} characters")
+    text = search.removeprefix("?")
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=60)
+    except ValueError:
+        pairs = []
+    if not pairs:
+        raise InvalidInput("the link cannot be read: it is not a list of name=value")
+    runs = [value for name, value in pairs if name == "run"]
+    values = {name: value for name, value in pairs if name != "run"}
+    if len(values) + len(runs) < len(pairs):
+        raise InvalidInput("the link gives a setting twice")
+    if len(runs) > MAX_KEPT:
+        raise InvalidInput(
+            f"the link asks for {len(runs)} simulations: at most {MAX_KEPT} are kept"
+        )
+    settings = make_settings(values)
+    return Link(settings, tuple(_run(settings, text) for text in runs))
+
+
+def _run(page: PageSettings, text: str) -> PageSettings:
+    values: dict[str, Any] = {}
+    for item in text.split(","):
+        name, _, value = item.partition(":")
+        if name not in SIMULATED or name in values:
+            raise InvalidInput(f"the link has a simulation that cannot be read: {text[:40]!r}")
+        values[name] = value
+    simulation = page.changed(**values)
+    check_simulation(simulation)
+    return simulation

@@ -1,29 +1,29 @@
-"""The theory behind the page as pieces of work: curves, transitions, the free-entropy landscape.
+"""The work behind the page as tasks: curves, transitions, the free-entropy landscape, simulations.
 
-A piece of work is a `Task`: plain JSON, so that it can be sent to another process and be the key of
-a cache. The theory does the deriving; here is only what to ask it for, and in which order.
+A `Task` is plain JSON, so that it can be sent to another process and be the key of a cache. Theory
+and experiments do the deriving; here is only what to ask them for, and in which order. `tasks_of`
+lists what some settings need, `perform` does one task, piece by piece.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model import AnyTeacher, BayesOptimal, takes_ridge
+from polyceptron.experiments.results import Average
+from polyceptron.model import BayesOptimal, takes_ridge
 from polyceptron.report.explorer.settings import (
+    AMP,
     BAYES,
     SCORES,
     PageSettings,
-    is_closed_form,
-    is_tabled,
     make_settings,
-    quick_first,
 )
 from polyceptron.rows import json_ready
 
@@ -35,10 +35,12 @@ FOLLOWED = ("transitions", "limits")  # the work that the range of α follows
 CHUNK = 8  # points of a slow curve that are shown at a time
 HALVED = 12  # points from which a slow curve is the work of two
 FAR = 30.0  # the largest α_s that the range of α is stretched to
+TEST_SAMPLES = 10_000  # of a simulation whose scores are shown
+_BY_COST = (BAYES, "square", "max-margin")  # tables and closed forms; any other loss is slower
 
 
 def tolerance(n_classes: int) -> float:
-    """The accuracy asked for: finer than a pixel, and quick. The hover text says what was met."""
+    """The accuracy asked for: finer than a pixel, and quick. The hover text has what was met."""
     return 1e-4 if n_classes <= 3 else 5e-3
 
 
@@ -80,7 +82,8 @@ def tasks_of(settings: PageSettings) -> list[Task]:
     if settings.shown in SCORES:
         grid["shown"] = settings.shown
     curves: list[Task] = []
-    for name in quick_first(settings.estimators):
+    cost = {name: i for i, name in enumerate(_BY_COST)}
+    for name in sorted(settings.estimators, key=lambda name: cost.get(name, len(cost))):
         ridge: Task = {}
         if takes_ridge(name):
             ridge = {"ridge_rule": settings.ridge_rule}
@@ -91,7 +94,7 @@ def tasks_of(settings: PageSettings) -> list[Task]:
     others.append({"kind": "landscape", "alpha": settings.alpha, **common, "low": 0, "high": 1000})
     if settings.noisy:
         others.append({"kind": "limits", **common})
-    short = [task for task in curves if is_tabled(task["estimators"])]
+    short = [task for task in curves if task["estimators"] in cost]
     tasks = [*short, *others, *(task for task in curves if task not in short)]
     if settings.finite_prior and BAYES in settings.estimators:
         tasks.append({"kind": "fold", **common, **grid})
@@ -154,38 +157,67 @@ def is_slow(task: Task) -> bool:
     return bool(task["k"] > 3 or task.get("ridge_rule") == "optimal")
 
 
+def is_closed_form(name: str) -> bool:
+    """Whether the curve of an estimator is quick for any number of classes."""
+    return name == "square"
+
+
 def perform(task: Task) -> Iterator[dict[str, Any]]:
-    """The answer, in one piece or several: each has the latest `result` and `done` of `total`."""
+    """The answer to a task, in one piece or several.
+
+    Each piece has the latest `result` with the number of points `done`, or one more `row`.
+    """
+    kind = task.get("kind")
     settings = make_settings({name: value for name, value in task.items() if name != "kind"})
-    teacher = settings.teacher
-    if task["kind"] == "curve":
+    if kind == "curve":
         yield from _curve(settings, settings.estimators[0])
-    elif task["kind"] == "fold":
-        yield from _fold(settings)
-    elif task["kind"] == "transitions":
-        from polyceptron.theory.bayes_optimal.transitions import transitions
-
-        tol = 0.01 if teacher.n_classes > 3 else None
-        yield {"result": transitions(teacher, tol).as_dict(), "done": 1, "total": 1}
-    elif task["kind"] == "limits":
-        yield {"result": _limits(teacher), "done": 1, "total": 1}
-    elif task["kind"] == "landscape":
-        from polyceptron.theory.curve import landscape
-
-        found = landscape(teacher, settings.alpha, tolerance(teacher.n_classes))
-        yield {"result": found, "done": 1, "total": 1}
+    elif kind == "simulation":
+        yield from simulate(settings)
+    elif kind in _SINGLE:
+        yield {"result": _SINGLE[kind](settings), "done": 1}
     else:
-        raise InvalidInput(f"unknown work {task['kind']!r}")
+        raise InvalidInput(f"unknown work {kind!r}")
 
 
-def _limits(teacher: AnyTeacher) -> Row:
+def _transitions(settings: PageSettings) -> Row:
+    from polyceptron.theory.bayes_optimal.transitions import transitions
+
+    teacher = settings.teacher
+    return transitions(teacher, 0.01 if teacher.n_classes > 3 else None).as_dict()
+
+
+def _limits(settings: PageSettings) -> Row:
     """The error of the teacher itself, and up to where its labels can be separated."""
     from polyceptron.theory.generalisation import error_floor
     from polyceptron.theory.separability import separability
 
+    teacher = settings.teacher
     floor = error_floor(teacher.channel, teacher.n_classes)
     found = separability(teacher, None if teacher.n_classes <= 3 else 0.02)
     return {"floor": floor, "alpha_s": found.alpha_s}
+
+
+def _landscape(settings: PageSettings) -> Row:
+    from polyceptron.theory.curve import landscape
+
+    teacher = settings.teacher
+    return landscape(teacher, settings.alpha, tolerance(teacher.n_classes))
+
+
+def _fold(settings: PageSettings) -> list[Row]:
+    """The Bayes-optimal rows at the fold, which stand in for those of the curve."""
+    from polyceptron.theory.curve import curve_rows, fold_grid
+
+    teacher = settings.teacher
+    near = fold_grid(teacher, spaced(settings, settings.points))
+    scores = settings.shown in SCORES and teacher.n_classes <= 3
+    ask = partial(curve_rows, branch="all", tol=fold_tolerance(teacher.n_classes), scores=scores)
+    return _ordered(ask(teacher, BayesOptimal(), near) if near else [])
+
+
+_SINGLE = {
+    "transitions": _transitions, "limits": _limits, "landscape": _landscape, "fold": _fold,
+}  # fmt: skip
 
 
 def _curve(settings: PageSettings, name: str) -> Iterator[dict[str, Any]]:
@@ -201,7 +233,6 @@ def _curve(settings: PageSettings, name: str) -> Iterator[dict[str, Any]]:
         [alphas[i] for i in part]
         for part in ([range(len(alphas))] if whole else coarse_to_fine(len(alphas)))
     ]
-    rows: list[Row] = []
     found: Iterator[list[Row]]
     if whole or scores or name == BAYES:
         # Of many classes a score takes seconds: few points have one.
@@ -218,22 +249,11 @@ def _curve(settings: PageSettings, name: str) -> Iterator[dict[str, Any]]:
             rest = [[alpha for alpha in part if alpha not in searched] for part in parts]
             parts = [*([alpha] for alpha in sorted(searched)), *filter(None, rest)]
         found = erm_parts(teacher, estimator, parts, tol, len(searched))
+    rows: list[Row] = []
     done = 0
     for some, part in zip(parts, found, strict=True):
         rows, done = rows + part, done + len(some)
-        yield _part(rows, done, len(alphas))
-
-
-def _fold(settings: PageSettings) -> Iterator[dict[str, Any]]:
-    """The Bayes-optimal rows at the fold, which stand in for those of the curve."""
-    from polyceptron.theory.curve import curve_rows, fold_grid
-
-    teacher = settings.teacher
-    near = fold_grid(teacher, spaced(settings, settings.points))
-    tol, scores = fold_tolerance(teacher.n_classes), settings.shown in SCORES
-    scores &= teacher.n_classes <= 3
-    ask = partial(curve_rows, teacher, BayesOptimal(), branch="all", tol=tol, scores=scores)
-    yield _part(ask(near) if near else [], 1, 1)
+        yield {"result": _ordered(rows), "done": done}
 
 
 def with_fold(rows: list[Row], fold: list[Row]) -> list[Row]:
@@ -243,6 +263,56 @@ def with_fold(rows: list[Row], fold: list[Row]) -> list[Row]:
     return sorted([*kept, *fold], key=lambda row: float(row["alpha"]))
 
 
-def _part(rows: list[Row], done: int, total: int) -> dict[str, Any]:
-    ordered = sorted(rows, key=lambda row: float(row["alpha"]))
-    return {"result": [json_ready(row) for row in ordered], "done": done, "total": total}
+def _ordered(rows: list[Row]) -> list[Row]:
+    return [json_ready(row) for row in sorted(rows, key=lambda row: float(row["alpha"]))]
+
+
+def simulate(settings: PageSettings) -> Iterator[dict[str, Any]]:
+    """Rows of message passing or empirical risk minimisation, one instance at a time."""
+    from polyceptron.experiments.simulate import run_amp, run_erm
+
+    teacher, method = settings.teacher, settings.simulation
+    tests = tested(settings)
+    for i, alpha in enumerate(spaced(settings, settings.places)):
+        ridge = simulated_ridge(settings, alpha)
+        for j in range(settings.runs):
+            seed = settings.seed + i * settings.runs + j
+            if method == AMP:
+                row = run_amp(teacher, alpha, settings.dimension, seed, test_samples=tests)
+            else:
+                (row,) = run_erm(
+                    teacher, method, [ridge], alpha, settings.dimension, seed, test_samples=tests
+                )
+            yield {"row": json_ready(row)}
+
+
+def tested(settings: PageSettings) -> int | None:
+    """How many new samples a run is tried on: some if scores of probabilities are to be shown.
+
+    Otherwise its error is exact, from the weights.
+    """
+    return TEST_SAMPLES if settings.shown in SCORES else None
+
+
+def simulated_ridge(settings: PageSettings, alpha: float) -> float:
+    """The ridge of a fit: the page's, or the theory's best one at this α."""
+    if not takes_ridge(settings.simulation):
+        return 0.0
+    if settings.ridge_rule == "fixed":
+        return settings.ridge
+    from polyceptron.theory.erm.fixed_point import optimal_ridge
+
+    teacher = settings.teacher
+    return optimal_ridge(teacher, settings.simulation, alpha, tolerance(teacher.n_classes))
+
+
+def averages(rows: Iterable[Row], column: str) -> list[dict[str, Any]]:
+    """Mean and standard error over the runs at each α: alpha, mean, error (null for one), count."""
+    groups: dict[float, Average] = {}
+    for row in rows:
+        if row.get(column) is not None:
+            groups.setdefault(row["alpha"], Average()).add(float(row[column]))
+    return [
+        {"alpha": alpha, "mean": one.mean, "error": one.standard_error, "count": one.count}
+        for alpha, one in sorted(groups.items())
+    ]
