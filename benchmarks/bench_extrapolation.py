@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from polyceptron.report.described import described_features, matching_theory
-from polyceptron.report.measured_curve import fit_power_law, measure
+from polyceptron.report.measured_curve import fit_power_law, measure_errors
 from polyceptron.report.predicted import fit_model, theory_errors
 
 SETS = {"digits": load_digits, "breast cancer": load_breast_cancer, "wine": load_wine}
@@ -43,7 +43,7 @@ def compare(name: str, X: Any, y: Any) -> list[dict[str, Any]]:
         pipe = make_pipeline(StandardScaler(), clf)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = measure(pipe, X, y, SIZES, 5, 0, None)
+            found = measure_errors(pipe, X, y, SIZES, 5, 0, None)
         seen = slice(0, min(SEEN, len(found.sizes) - 1))
         Z = described_features(pipe, X, y)
         d, k, least = Z.shape[1], np.unique(y).size, 0.5 / found.fold.size

@@ -146,19 +146,24 @@ def data(
 
     Example: polyceptron data table.csv --target label --html report.html
     """
-    from polyceptron.report.data import as_html, as_text, measure, read_table
-    from polyceptron.report.data import as_json as numbers_of
+    from polyceptron.report.data import (
+        measure,
+        read_samples,
+        report_html,
+        report_json,
+        report_text,
+    )
 
     beside = None if html is None else html.with_suffix(".json")
     check_outputs(html, beside)
-    found = read_table(table, target, drop or ())
+    found = read_samples(table, target, drop or ())
     with waiting(f"reading {table.name}") as update:
         measured = measure(found, seed=seed, say=update)
     if html is not None and beside is not None:
         from polyceptron.files import write_text
 
-        write_text(html, as_html(measured))
-        write_text(beside, numbers_of(measured))
-    sys.stdout.write(numbers_of(measured) if as_json else as_text(measured))
+        write_text(html, report_html(measured))
+        write_text(beside, report_json(measured))
+    sys.stdout.write(report_json(measured) if as_json else report_text(measured))
     if html is not None:
         say(f"page in {html}, numbers in {beside}")

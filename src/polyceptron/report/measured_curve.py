@@ -71,7 +71,7 @@ class MeasuredErrors:
         return found
 
 
-def measure(
+def measure_errors(
     clf: Any,
     X: Array,
     y: NDArray[Any],

@@ -36,7 +36,7 @@ from polyceptron.model import ERM, BayesOptimal, GaussianNoise, Spectrum, Teache
 from polyceptron.numerics import Array
 from polyceptron.report.described import described_features, matching_theory
 from polyceptron.report.learning_curves import curve_html, curve_text
-from polyceptron.report.measured_curve import PowerLaw, fit_power_law, measure
+from polyceptron.report.measured_curve import PowerLaw, fit_power_law, measure_errors
 from polyceptron.report.pictures.curves import curves_panel
 from polyceptron.report.pictures.matplotlib_figure import check_style, draw_panel, notebook_axes
 from polyceptron.report.pictures.parts import Legend, Panel, Picture, Trace, numbers
@@ -231,7 +231,7 @@ def predicted_curve(
     Z = described_features(clf, X, y)
     d = Z.shape[1]
     teacher, estimator = matching_theory(clf, k, d)
-    found = measure(clf, X, y, train_sizes, cv, random_state, n_jobs)
+    found = measure_errors(clf, X, y, train_sizes, cv, random_state, n_jobs)
     least = 0.5 / found.fold.size
     points = found.points()
     alphas = found.sizes / d

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
 from polyceptron.model import Teacher
-from polyceptron.report.data import as_html, as_json, as_text, measure, read_table
-from polyceptron.report.data.sentences import sentences
+from polyceptron.report.data import measure, read_samples, report_html, report_json, report_text
+from polyceptron.report.data.page import sentences
 from polyceptron.report.measured_curve import fit_power_law
 
 
@@ -32,7 +32,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def measured(folder):
-    return measure(read_table(folder / "iris.csv", "target"))
+    return measure(read_samples(folder / "iris.csv", "target"))
 
 
 def test_numbers_of_iris(measured):
@@ -53,7 +53,7 @@ def test_numbers_of_iris(measured):
 
 def test_every_number_of_a_sentence_is_in_the_json(measured):
     """Figures that a reader sees are those of the numbers named, and change with them."""
-    stored = json.loads(as_json(measured))
+    stored = json.loads(report_json(measured))
     for sentence in stored["sentences"]:
         assert sentence["numbers"]
         values = [stored["numbers"][name] for name in sentence["numbers"]]
@@ -74,34 +74,34 @@ def test_every_number_of_a_sentence_is_in_the_json(measured):
 
 
 def test_the_page_needs_nothing_else_and_the_text_fits(measured):
-    page = as_html(measured)
+    page = report_html(measured)
     assert page.count("<svg") == 4
     assert not re.search(r"https?:|//[a-z]|<script|@import|<link", page)
     names = re.findall(r'id="([^"]+)"', page)
     assert len(names) == len(set(names))
-    assert max(map(len, as_text(measured).splitlines())) <= 80
+    assert max(map(len, report_text(measured).splitlines())) <= 80
     for sentence in sentences(measured):
-        assert sentence.section in as_text(measured)
+        assert sentence.section in report_text(measured)
 
 
 def test_a_name_with_markup_is_text(measured, monkeypatch):
     monkeypatch.setattr("polyceptron.report.data.page.draw", lambda measured: [])
     odd = type(measured)("<b>.csv", measured.numbers, measured.tables)
-    assert "<b>.csv" not in as_html(odd)
+    assert "<b>.csv" not in report_html(odd)
 
 
 def test_other_kinds_of_files_hold_the_same(folder):
-    text = read_table(folder / "iris.csv", "target", ["constant"])
+    text = read_samples(folder / "iris.csv", "target", ["constant"])
     for path, target, drop in (
         ("iris.npz", None, ()),
         ("semicolons.csv", "target", ["constant"]),
     ):
-        other = read_table(folder / path, target, drop)
+        other = read_samples(folder / path, target, drop)
         np.testing.assert_allclose(other.X, text.X)
     pytest.importorskip("pyarrow")
     pd.read_csv(folder / "iris.csv").to_parquet(folder / "iris.parquet")
     np.testing.assert_allclose(
-        read_table(folder / "iris.parquet", "target", ["constant"]).X, text.X
+        read_samples(folder / "iris.parquet", "target", ["constant"]).X, text.X
     )
 
 
@@ -132,7 +132,7 @@ def test_bad_tables_are_one_sentence_each_and_exit_code_2(folder):
         path = folder / "bad.csv"
         frame.to_csv(path, index=False)
         with pytest.raises(InvalidInput, match=message):
-            read_table(path, target)
+            read_samples(path, target)
         arguments = ["data", str(path), *(["--target", target] if target else [])]
         result = runner.invoke(app, arguments)
         assert isinstance(result.exception, InvalidInput), name  # main() makes it exit code 2
@@ -145,16 +145,16 @@ def test_bad_tables_are_one_sentence_each_and_exit_code_2(folder):
     ):
         (folder / name).write_bytes(content)
         with pytest.raises(InvalidInput, match=message):
-            read_table(folder / name, "target")
+            read_samples(folder / name, "target")
     with pytest.raises(InvalidInput, match="there is no table"):
-        read_table(folder / "nowhere.csv", "target")
+        read_samples(folder / "nowhere.csv", "target")
 
 
 def test_all_features_constant_is_a_sentence(folder):
     frame = pd.DataFrame({"x": np.ones(20), "y": [0, 1] * 10})
     frame.to_csv(folder / "flat.csv", index=False)
     with pytest.raises(InvalidInput, match="every feature is constant"):
-        measure(read_table(folder / "flat.csv", "y"))
+        measure(read_samples(folder / "flat.csv", "y"))
 
 
 def test_the_command_writes_page_and_numbers(folder, monkeypatch, measured):
@@ -196,7 +196,7 @@ def test_forecasts_of_a_teacher_reach_what_twice_the_data_bring(tmp_path):
     X, y, W = teacher.sample(300, 20, seed=5)
     frame = pd.DataFrame(X).assign(label=y)
     frame.to_csv(tmp_path / "teacher.csv", index=False)
-    v = measure(read_table(tmp_path / "teacher.csv", "label")).numbers
+    v = measure(read_samples(tmp_path / "teacher.csv", "label")).numbers
     assert v["separable"] is False
     assert v["loud_directions"] <= 2
     from polyceptron.algorithms.erm_classifier import ERMClassifier

@@ -20,7 +20,7 @@ from polyceptron.algorithms.erm_classifier import ERMClassifier
 from polyceptron.errors import InvalidInput
 from polyceptron.model import ERM, BayesOptimal, Teacher
 from polyceptron.report.described import matching_theory
-from polyceptron.report.measured_curve import fit_power_law, measure
+from polyceptron.report.measured_curve import fit_power_law, measure_errors
 from polyceptron.report.predicted import predicted_curve
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
@@ -196,7 +196,7 @@ def test_the_measured_curve_is_that_of_scikit_learn_where_every_sample_is_learnt
     X, y = load_iris(return_X_y=True)
     X, y = X[:148], y[:148]  # four folds of one size
     clf, cv = LogisticRegression(C=0.1), KFold(4, shuffle=True, random_state=1)
-    found = measure(clf, X, y, [0.3, 1.0], cv, chances=True)
+    found = measure_errors(clf, X, y, [0.3, 1.0], cv, chances=True)
     assert found.sizes.tolist() == [33, 111]
     _, train, test = learning_curve(clf, X, y, train_sizes=[1.0], cv=cv)
     np.testing.assert_allclose(found.folds[1], 1 - test[0])
@@ -206,4 +206,4 @@ def test_the_measured_curve_is_that_of_scikit_learn_where_every_sample_is_learnt
     np.testing.assert_allclose(found.chances, chances[held_out], atol=1e-4)
     for sizes in ([0.0], [1.5], [200], [], ["half"]):
         with pytest.raises(InvalidInput, match="counts from 1 to 111 or shares"):
-            measure(clf, X, y, sizes, cv)
+            measure_errors(clf, X, y, sizes, cv)

@@ -19,8 +19,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model import Teacher
 from polyceptron.numerics import Array
 from polyceptron.report.data.table import Table
-from polyceptron.report.measured_curve import fit_power_law
-from polyceptron.report.measured_curve import measure as measure_errors
+from polyceptron.report.measured_curve import fit_power_law, measure_errors
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 
 _FOLDS = 5
@@ -60,12 +59,7 @@ def measure(
         "smallest_share": float(counts.min() / y.size), "even_share": 1 / classes.size,
         "samples_per_feature": y.size / A.shape[1],
     }  # fmt: skip
-    tables = {
-        "classes": [
-            {"class": str(name), "samples": int(count)}
-            for name, count in zip(classes, counts, strict=True)
-        ]
-    }
+    tables = {"classes": _rows(**{"class": classes.astype(str), "samples": counts})}
     numbers |= _shape_of_features(A, tables)
     say("can the classes be separated?")
     numbers |= _separability(A, index, classes.size)
@@ -97,9 +91,8 @@ def _shape_of_features(A: Array, tables: dict[str, Any]) -> dict[str, Any]:
     edge = (1 + math.sqrt(d / n)) ** 2  # of independent features
     kurtosis = (A**4).mean(0) - 3
     distinct = np.array([np.unique(column).size for column in A.T])
-    tables["eigenvalues"] = [
-        {"rank": i + 1, "eigenvalue": float(s)} for i, s in enumerate(squares[:50])
-    ]
+    top = squares[:50]
+    tables["eigenvalues"] = _rows(rank=np.arange(1, len(top) + 1), eigenvalue=top)
     return {
         "effective_dimension": float(squares.sum() ** 2 / (squares**2).sum()),
         "largest_eigenvalue": float(squares[0]), "noise_edge": edge,
@@ -122,10 +115,7 @@ def _ridge(A: Array, y: NDArray[np.int64], tables: dict[str, Any]) -> dict[str, 
 
     fit = ERMClassifier(standardise=False).fit(A, y)
     names = ("ridge", "score", "standard_error")
-    tables["ridge"] = [
-        dict(zip(names, map(float, row), strict=True))
-        for row in zip(*(fit.path_[name] for name in names), strict=True)
-    ]
+    tables["ridge"] = _rows(**{name: fit.path_[name] for name in names})
     best = int(fit.path_["score"].argmin())
     return {
         "ridge": fit.ridge_, "ridge_method": fit.method_, "ridges_tried": len(tables["ridge"]),
@@ -154,23 +144,16 @@ def _learning_curve(
     values, (low, high) = law(ahead), law.band(ahead)
     low, high = np.minimum(low, values), np.maximum(high, values)
     error = wrong.mean(1)
-    tables["learning_curve"] = [
-        {"n": int(size), "error": float(e), "standard_error": _binomial(float(e), n)}
-        for size, e in zip(sizes, error, strict=True)
-    ]
-    names = ("n_samples", "value", "low", "high")
-    futures = [
-        dict(zip(names, (int(x), *map(float, rest)), strict=True))
-        for x, *rest in zip(ahead, values, low, high, strict=True)
-    ]
-    tables["forecast"] = futures
+    spread = _binomial(error, n)
+    tables["learning_curve"] = _rows(n=sizes, error=error, standard_error=spread)
+    tables["forecast"] = _rows(n_samples=ahead, value=values, low=low, high=high)
     said: dict[str, Any] = {
         "folds": folds, "training_size": int(sizes[-1]), "error": float(error[-1]),
-        "error_se": _binomial(float(error[-1]), n), "first_size": int(sizes[0]),
+        "error_se": float(spread[-1]), "first_size": int(sizes[0]),
         "first_error": float(error[0]), "guess_error": 1 - numbers["largest_share"],
         "forecast_floor": law.c, "forecast_exponent": law.b,
     }  # fmt: skip
-    for name, future in zip(("now", "double", "tenfold"), futures, strict=True):
+    for name, future in zip(("now", "double", "tenfold"), tables["forecast"], strict=True):
         said[f"error_{name}"] = future["value"]
         said[f"error_{name}_low"], said[f"error_{name}_high"] = future["low"], future["high"]
         said[f"n_{name}"] = future["n_samples"]
@@ -181,26 +164,19 @@ def _calibration(chances: Array, wrong: Array, tables: dict[str, Any]) -> dict[s
     """How often the class is right that a fit is so sure of, in bins of equal size."""
     sure, hit = chances.max(1), 1 - wrong
     bins = np.array_split(np.argsort(sure), min(_BINS, max(1, wrong.size // 10)))
-    tables["calibration"] = [
-        {
-            "confidence": float(sure[part].mean()), "accuracy": float(hit[part].mean()),
-            "standard_error": _binomial(float(hit[part].mean()), part.size), "samples": part.size,
-        }
-        for part in bins
-    ]  # fmt: skip
-    gaps = [
-        abs(row["confidence"] - row["accuracy"]) * row["samples"] for row in tables["calibration"]
-    ]
-    noise = [
-        math.sqrt(2 / math.pi) * math.sqrt(c * (1 - c) / row["samples"]) * row["samples"]
-        for row in tables["calibration"]
-        for c in [row["confidence"]]
-    ]
+    count = np.array([part.size for part in bins])
+    stated, accuracy = (np.array([x[part].mean() for part in bins]) for x in (sure, hit))
+    tables["calibration"] = _rows(
+        confidence=stated, accuracy=accuracy, standard_error=_binomial(accuracy, count),
+        samples=count,
+    )  # fmt: skip
+    noise = np.sqrt(2 / math.pi * stated * (1 - stated) / count)  # of chance alone, on average
     gap = float(sure.mean() - hit.mean())
     return {
         "confidence": float(sure.mean()), "accuracy": float(hit.mean()), "confidence_gap": gap,
-        "accuracy_se": _binomial(float(hit.mean()), wrong.size),
-        "calibration_error": sum(gaps) / wrong.size, "calibration_noise": sum(noise) / wrong.size,
+        "accuracy_se": float(_binomial(hit.mean(), wrong.size)),
+        "calibration_error": float(np.abs(stated - accuracy) @ count) / wrong.size,
+        "calibration_noise": float(noise @ count) / wrong.size,
     }  # fmt: skip
 
 
@@ -211,6 +187,12 @@ def _idealised(numbers: dict[str, Any]) -> dict[str, Any]:
     return {"alpha": alpha, "idealised_error": float(point.generalisation_error)}
 
 
-def _binomial(share: float, n: int) -> float:
-    """The standard error of a share, of one sample at least."""
-    return math.sqrt(max(share * (1 - share), 1 / n) / n)
+def _binomial(share: Any, n: Any) -> Array:
+    """The standard error of a share of n samples, that of one sample at least."""
+    return np.asarray(np.sqrt(np.maximum(share * (1 - share), 1 / n) / n))
+
+
+def _rows(**columns: NDArray[Any]) -> list[dict[str, Any]]:
+    """Columns as rows of plain Python values."""
+    plain = [column.tolist() for column in columns.values()]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*plain, strict=True)]

@@ -1,6 +1,8 @@
-"""The report as text of 80 columns, as JSON, and as one HTML file that needs nothing else.
+"""The report: what the numbers mean, as text of 80 columns, as JSON, and as one HTML file.
 
-The report's pictures as SVG that stands inside a page: no names of hosts, no outside fonts.
+A sentence is a template of numbers, so that each can be traced: it names those that are in it and
+those that chose it. The page needs nothing else: its pictures are SVG inside it, without names of
+hosts and without outside fonts.
 """
 
 from __future__ import annotations
@@ -8,27 +10,183 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
+from itertools import groupby
+from string import Formatter
 from typing import Any
 
 import numpy as np
 
 from polyceptron.report.data.measure import Measured
-from polyceptron.report.data.sentences import Sentence, sentences
-from polyceptron.report.pictures import (
-    Axis,
-    Legend,
-    Mark,
-    Panel,
-    Picture,
-    Trace,
-)
+from polyceptron.report.pictures import Axis, Legend, Mark, Panel, Picture, Trace
 from polyceptron.report.pictures.matplotlib_figure import svg_text
 from polyceptron.report.pictures.parts import numbers
 from polyceptron.report.pictures.style import CYCLE
 from polyceptron.rows import json_ready
 from polyceptron.version import VERSION
+
+Numbers = dict[str, Any]
+Templates = Iterator[tuple[str, ...]]  # a template, then numbers that chose it without being in it
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence, the heading it stands under, and the names of the numbers in it."""
+
+    section: str
+    text: str
+    numbers: tuple[str, ...]
+
+
+def sentences(measured: Measured) -> list[Sentence]:
+    """All sentences of the report, in order."""
+    found = []
+    for section, templates in _SECTIONS.items():
+        for template, *because in templates(measured.numbers):
+            used = dict.fromkeys(name for _, name, _, _ in Formatter().parse(template) if name)
+            text = template.format(**measured.numbers)
+            found.append(Sentence(section, text, (*used, *because)))
+    return found
+
+
+def _data(v: Numbers) -> Templates:
+    yield (
+        "{n} samples of {d} features in {k} classes: {samples_per_feature:.3g} samples a feature.",
+    )
+    if v["n_in_file"] > v["n"]:
+        yield ("The file has {n_in_file} samples; {n} of them, drawn at random, were used.",)
+    if v["constant_features"]:
+        yield ("Not counted: features that are constant, {constant_features} in number.",)
+    yield (
+        "The largest class, {largest_class}, has {largest_share:.1%} of the samples, the smallest, "
+        "{smallest_class}, has {smallest_share:.1%}; even classes would have {even_share:.1%}.",
+    )
+    yield ("Correlations leave an effective dimension of {effective_dimension:.3g} out of {d}.",)
+
+
+def _separability(v: Numbers) -> Templates:
+    said = {
+        True: "A linear rule separates all {n} samples: without a ridge, cross-entropy grows "
+        "without bound and ends in the max-margin rule, with probabilities of 0 and 1.",
+        False: "No linear rule separates the {n} samples: without a ridge, cross-entropy has a "
+        "maximum-likelihood estimate, and there is no max-margin rule.",
+        None: "Whether a linear rule separates the {n} samples was not decided: keep a ridge.",
+    }
+    yield said[v["separable"]], "separable"
+
+
+def _ridge(v: Numbers) -> Templates:
+    yield (
+        "With {ridges_tried} ridges tried, held-out samples are predicted best near {ridge:.3g} "
+        "({ridge_method}): log-loss {log_loss:.4f} ± {log_loss_se:.4f}.",
+    )
+    yield ("In scikit-learn's units, on features of unit variance, it is C = {C:.3g}.",)
+
+
+def _more_data(v: Numbers) -> Templates:
+    yield (
+        "Learning from {training_size} samples, the error on held-out ones is {error:.2%} ± "
+        "{error_se:.2%} ({folds} folds); always naming the largest class would err in "
+        "{guess_error:.1%}.",
+    )
+    yield ("Learning from {first_size} samples it is {first_error:.2%}.",)
+    yield (
+        "If the curve goes on as a power law, {n_double} samples would bring {error_double:.2%} "
+        "(9 of 10 resampled fits: {error_double_low:.2%} to {error_double_high:.2%}) and "
+        "{n_tenfold} samples {error_tenfold:.2%} ({error_tenfold_low:.2%} to "
+        "{error_tenfold_high:.2%}), after {error_now:.2%} with all {n_now} now.",
+    )
+    if v["error_now"] - v["error_tenfold_low"] < v["error_se"]:
+        yield (
+            "Ten times the data would change the error by less than it is known to now "
+            "(± {error_se:.2%}): better features are the way on, not more samples.",
+            "error_now",
+            "error_tenfold_low",
+        )
+    else:
+        yield (
+            "The law has the exponent {forecast_exponent:.2g} and levels off at "
+            "{forecast_floor:.2%}.",
+        )
+
+
+def _trust(v: Numbers) -> Templates:
+    yield (
+        "On held-out samples the class it names has a probability of {confidence:.1%} on average, "
+        "and is right in {accuracy:.1%} ± {accuracy_se:.1%}.",
+    )
+    if abs(v["confidence_gap"]) <= 2 * v["accuracy_se"]:
+        word = "which chance explains"
+    else:
+        word = f"so that it is {'too sure' if v['confidence_gap'] > 0 else 'not sure enough'}"
+    yield (
+        f"The difference is {{confidence_gap:+.1%}}, {word}; over bins it is "
+        "{calibration_error:.1%}, of which sampling alone would give {calibration_noise:.1%}.",
+        "accuracy_se",
+    )
+
+
+def _assumptions(v: Numbers) -> Templates:
+    if v["loud_directions"]:
+        yield (
+            "Independent features: {loud_directions} directions carry {loud_variance:.0%} of the "
+            "variance, each more than independent features could at this size (the largest "
+            "{largest_eigenvalue:.3g}, the edge {noise_edge:.3g}).",
+        )
+    if abs(v["median_excess_kurtosis"]) > 0.5 or v["few_valued_features"]:
+        yield (
+            "Gaussian features: the median excess kurtosis is {median_excess_kurtosis:.2g}, and "
+            "{few_valued_features} of {d} features have ten values or fewer.",
+        )
+    if v["largest_share"] > 1.2 * v["even_share"]:
+        yield ("Classes alike: the largest has {largest_share:.1%} instead of {even_share:.1%}.",)
+    if v["separable"] is False:
+        yield (
+            "Labels without noise: {n} samples that no linear rule separates have some.",
+            "separable",
+        )
+    yield (
+        "If all of it held, the lowest possible error at {alpha:.3g} samples a feature would be "
+        "{idealised_error:.2%}; measured is {error:.2%}. The difference says how far the data are "
+        "from the idealisation, not how good the classifier is.",
+    )
+
+
+_SECTIONS: dict[str, Callable[[Numbers], Templates]] = {
+    "The data": _data,
+    "Separable or not": _separability,
+    "The ridge": _ridge,
+    "What more data would do": _more_data,
+    "Can its probabilities be trusted?": _trust,
+    "What the theory assumes, and these data break": _assumptions,
+}
+
+
+def report_text(measured: Measured, width: int = 80) -> str:
+    """Headings and sentences, for a terminal."""
+    wrap = textwrap.TextWrapper(
+        width, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+    )
+    lines = [measured.source, "=" * min(width, len(measured.source))]
+    for section, part in groupby(sentences(measured), key=lambda one: one.section):
+        lines += ["", section]
+        for sentence in part:
+            lines += wrap.wrap(sentence.text)
+    return "\n".join(lines) + "\n"
+
+
+def report_json(measured: Measured) -> str:
+    """The numbers by name, the curves, and every sentence with the names of its numbers."""
+    said = [vars(sentence) for sentence in sentences(measured)]
+    tables = {name: [json_ready(row) for row in rows] for name, rows in measured.tables.items()}
+    content = {
+        "source": measured.source, "version": VERSION, "numbers": json_ready(measured.numbers),
+        "sentences": said, "tables": tables,
+    }  # fmt: skip
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -49,71 +207,35 @@ td { padding: 0.1rem 0.8rem 0.1rem 0; overflow-wrap: anywhere; }
 """
 
 
-def as_text(measured: Measured, width: int = 80) -> str:
-    """Headings and sentences, for a terminal."""
-    lines = [measured.source, "=" * min(width, len(measured.source))]
-    section = ""
-    for sentence in sentences(measured):
-        if sentence.section != section:
-            section = sentence.section
-            lines += ["", section]
-        lines += textwrap.wrap(
-            sentence.text,
-            width,
-            initial_indent="  ",
-            subsequent_indent="  ",
-            break_on_hyphens=False,
-        )
-    return "\n".join(lines) + "\n"
-
-
-def as_json(measured: Measured) -> str:
-    """The numbers by name, the curves, and every sentence with the names of its numbers."""
-    said = [vars(sentence) for sentence in sentences(measured)]
-    tables = {name: [json_ready(row) for row in rows] for name, rows in measured.tables.items()}
-    content = {
-        "source": measured.source, "version": VERSION, "numbers": json_ready(measured.numbers),
-        "sentences": said, "tables": tables,
-    }  # fmt: skip
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-
-
-def as_html(measured: Measured) -> str:
+def report_html(measured: Measured) -> str:
     """One page with pictures; the names of a sentence's numbers are its tooltip."""
-    said = sentences(measured)
+    parts = []
+    for section, said in groupby(sentences(measured), key=lambda one: one.section):
+        parts.append(f"<h2>{escape(section)}</h2>")
+        for sentence in said:
+            names = escape(", ".join(sentence.numbers), quote=True)
+            parts.append(f'<p title="{names}">{escape(sentence.text)}</p>')
     pictures = "".join(
         f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
         for svg, caption in draw(measured)
     )
-    rows = "".join(
-        f"<tr><td>{escape(name)}</td><td>{escape(_shown(value))}</td></tr>"
+    shown = {
+        name: f"{value:.6g}" if isinstance(value, float) else str(value)
         for name, value in measured.numbers.items()
+    }
+    rows = "".join(
+        f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in shown.items()
     )
     return (
         "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         f"<title>{escape(measured.source)}</title><style>{_STYLE}</style></head><body>"
-        f"<h1>{escape(measured.source)}</h1>{_sections(said)}"
+        f"<h1>{escape(measured.source)}</h1>{''.join(parts)}"
         f"<div class='pictures'>{pictures}</div>"
         f"<details><summary>All numbers</summary><table>{rows}</table></details>"
         f"<p><small>polyceptron {VERSION}. Every sentence is made from the numbers that its "
         "tooltip names; they are in the JSON file beside this page.</small></p></body></html>\n"
     )
-
-
-def _sections(said: list[Sentence]) -> str:
-    parts, section = [], ""
-    for sentence in said:
-        if sentence.section != section:
-            section = sentence.section
-            parts.append(f"<h2>{escape(section)}</h2>")
-        names = escape(", ".join(sentence.numbers), quote=True)
-        parts.append(f'<p title="{names}">{escape(sentence.text)}</p>')
-    return "".join(parts)
-
-
-def _shown(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 _LINE, _MARK, _GREY = CYCLE[0], CYCLE[1], "#7a7a7a"
@@ -122,18 +244,20 @@ Rows = Sequence[dict[str, Any]]
 
 def draw(measured: Measured) -> list[tuple[str, str]]:
     """SVG and caption of each picture."""
-    pictures = [
-        (_ridge, "Log-loss on held-out samples against the ridge, with standard errors; the chosen "
-         "ridge is marked."),
-        (_curve, "Error on held-out samples against the number of samples learnt from, the power "
-         "law through it, and the band of 9 in 10 resampled fits at the samples of now, twice and "
-         "ten times as many."),
-        (_calibration, "How often the named class is right against the probability it was given; "
-         "on the line they agree."),
-        (_eigenvalues, "Eigenvalues of the features' correlations; independent features would stay "
-         "below the line."),
-    ]  # fmt: skip
-    return [(_svg(make(measured), i), caption) for i, (make, caption) in enumerate(pictures)]
+    pictures = {
+        "Log-loss on held-out samples against the ridge, with standard errors; the chosen ridge is "
+        "marked.": _ridge_panel,
+        "Error on held-out samples against the number of samples learnt from, the power law "
+        "through it, and the band of 9 in 10 resampled fits at the samples of now, twice and ten "
+        "times as many.": _curve_panel,
+        "How often the named class is right against the probability it was given; on the line they "
+        "agree.": _calibration_panel,
+        "Eigenvalues of the features' correlations; independent features would stay below the "
+        "line.": _eigenvalue_panel,
+    }
+    return [
+        (_svg(panel(measured), i), caption) for i, (caption, panel) in enumerate(pictures.items())
+    ]
 
 
 def _svg(panel: Panel, number: int) -> str:
@@ -155,14 +279,14 @@ def _points(rows: Rows, x: str, y: str, **look: Any) -> Trace:
     return Trace(xs, ys, bars, **{"kind": "symbols", "marker": "circle", "colour": _LINE} | look)
 
 
-def _ridge(measured: Measured) -> Panel:
+def _ridge_panel(measured: Measured) -> Panel:
     line = _points(measured.tables["ridge"], "ridge", "score", kind="line")
     mark = Mark(measured.numbers["ridge"], dash="dash", colour=_MARK)
     x, y = Axis("ridge *λ*", "log"), Axis("log-loss, held out", "log")
     return Panel((line,), x, y, (mark,))
 
 
-def _curve(measured: Measured) -> Panel:
+def _curve_panel(measured: Measured) -> Panel:
     v, rows = measured.numbers, measured.tables["learning_curve"]
     ahead = measured.tables["forecast"]
     last, b, c = ahead[-1], v["forecast_exponent"], v["forecast_floor"]
@@ -182,7 +306,7 @@ def _curve(measured: Measured) -> Panel:
     return Panel(traces, x, y, legend=Legend())
 
 
-def _calibration(measured: Measured) -> Panel:
+def _calibration_panel(measured: Measured) -> Panel:
     rows = measured.tables["calibration"]
     ends = (min(min(row["confidence"], row["accuracy"]) for row in rows), 1.0)
     line = Trace(ends, ends, colour=_GREY, dash="dash")
@@ -190,7 +314,7 @@ def _calibration(measured: Measured) -> Panel:
     return Panel((line, points), Axis("probability given"), Axis("share that is right"))
 
 
-def _eigenvalues(measured: Measured) -> Panel:
+def _eigenvalue_panel(measured: Measured) -> Panel:
     rows = [row for row in measured.tables["eigenvalues"] if row["eigenvalue"] > 1e-6]
     points = _points(rows, "rank", "eigenvalue", size=0.8)
     edge = (measured.numbers["noise_edge"],) * 2

@@ -1,4 +1,4 @@
-"""A file of samples as features and labels, or one sentence about what is wrong with it."""
+"""A file of samples as features and labels, or an error message about what is wrong with it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _KINDS = (".csv", ".tsv", ".parquet", ".npz")
-_SHOWN = 8  # names of columns in a sentence
+_SHOWN = 8  # names of columns in a message
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Table:
     source: str
 
 
-def read_table(path: Path, target: str | None, drop: Sequence[str] = ()) -> Table:
+def read_samples(path: Path, target: str | None, drop: Sequence[str] = ()) -> Table:
     """Samples from CSV, TSV, Parquet or .npz; `target` names the labels."""
     check_readable(path, "table")
     kind = path.suffix.lower()
@@ -41,7 +41,9 @@ def read_table(path: Path, target: str | None, drop: Sequence[str] = ()) -> Tabl
     if kind == ".npz":
         frame, target = _from_arrays(path, target or "y")
     else:
-        frame = _from_parquet(path) if kind == ".parquet" else _from_text(path, kind)
+        frame = _from_columns(path, kind)
+    if frame.empty:
+        raise InvalidInput(f"{path.name!r} has no rows")
     if target is None:
         raise InvalidInput(f"name the column of the labels with --target; there are {_list(frame)}")
     missing = [name for name in (target, *drop) if name not in frame.columns]
@@ -55,29 +57,21 @@ def read_table(path: Path, target: str | None, drop: Sequence[str] = ()) -> Tabl
     return Table(np.column_stack(columns), y, [str(c) for c in features.columns], path.name)
 
 
-def _from_text(path: Path, kind: str) -> pd.DataFrame:
+def _from_columns(path: Path, kind: str) -> pd.DataFrame:
     import pandas as pd
 
     try:
+        if kind == ".parquet":
+            return pd.read_parquet(path)
         frame = pd.read_csv(path, sep="\t" if kind == ".tsv" else ",")
-        if frame.shape[1] == 1 and kind == ".csv":
-            frame = pd.read_csv(path, sep=";")
-    except (ValueError, pd.errors.ParserError) as error:  # a decoding error is a ValueError
-        raise InvalidInput(f"cannot read {path.name!r} as a table: {_first_line(error)}") from None
-    return _checked(frame, path)
-
-
-def _from_parquet(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    try:
-        return _checked(pd.read_parquet(path), path)
+        return pd.read_csv(path, sep=";") if frame.shape[1] == 1 and kind == ".csv" else frame
     except ImportError:
         raise InvalidInput(
             "reading Parquet needs pyarrow: install it, or polyceptron[export]"
         ) from None
-    except (ValueError, OSError) as error:
-        raise InvalidInput(f"cannot read {path.name!r} as Parquet: {_first_line(error)}") from None
+    except (ValueError, OSError) as error:  # those of parsing and decoding are ValueErrors
+        word = "Parquet" if kind == ".parquet" else "a table"
+        raise InvalidInput(f"cannot read {path.name!r} as {word}: {_first_line(error)}") from None
 
 
 def _from_arrays(path: Path, target: str) -> tuple[pd.DataFrame, str]:
@@ -103,22 +97,20 @@ def _from_arrays(path: Path, target: str) -> tuple[pd.DataFrame, str]:
         raise InvalidInput(f"{target!r} has the shape {y.shape} for {X.shape[0]} rows of {chosen}")
     frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
     frame[target] = y
-    return _checked(frame, path), target
+    return frame, target
 
 
-def _checked(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
-    if frame.empty:
-        raise InvalidInput(f"{path.name!r} has no rows")
-    return frame
-
-
-def _labels(column: pd.Series[Any], name: str) -> NDArray[Any]:
+def _check_complete(column: pd.Series[Any], what: str, cure: str) -> None:
     if column.isna().any():
         row = int(column.isna().to_numpy().argmax())
         raise InvalidInput(
-            f"the target {name!r} has {int(column.isna().sum())} missing values, the first in "
-            f"data row {row + 1}: drop those rows first"
+            f"{what} has {int(column.isna().sum())} missing values, the first in data row "
+            f"{row + 1}: {cure}"
         )
+
+
+def _labels(column: pd.Series[Any], name: str) -> NDArray[Any]:
+    _check_complete(column, f"the target {name!r}", "drop those rows first")
     y = column.to_numpy()
     values, counts = np.unique(y.astype(str), return_counts=True)
     if values.size < 2:
@@ -143,12 +135,8 @@ def _labels(column: pd.Series[Any], name: str) -> NDArray[Any]:
 def _numbers(column: pd.Series[Any], name: str) -> NDArray[np.float64]:
     import pandas as pd
 
-    if column.isna().any():
-        row = int(column.isna().to_numpy().argmax())
-        raise InvalidInput(
-            f"column {name!r} has {int(column.isna().sum())} missing values, the first in data row "
-            f"{row + 1}: fill them, drop those rows, or leave the column out with --drop {name}"
-        )
+    cure = f"fill them, drop those rows, or leave the column out with --drop {name}"
+    _check_complete(column, f"column {name!r}", cure)
     if not (pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column)):
         example = str(column.iloc[0])[:30]
         raise InvalidInput(
