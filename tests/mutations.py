@@ -56,7 +56,7 @@ MUTATIONS = [
     ),
     Mutation(
         "cavity variance with correlated features",
-        "algorithms/message_passing/correlated.py",
+        "algorithms/message_passing/variances.py",
         "new = s / np.maximum(1 - s * D, _FLAT)",
         "new = s",
         f"{CORRELATED}::test_cavity_fields_are_those_of_runs_without_the_sample",
@@ -295,7 +295,7 @@ MUTATIONS = [
     ),
     Mutation(
         "whitening: the precision's scale",
-        "algorithms/message_passing/correlated.py",
+        "algorithms/message_passing/posterior_mean.py",
         "precision * self.scale**2)\n        return RowEstimate",
         "precision * self.scale)\n        return RowEstimate",
         "tests/agreement/test_spectra_simulated.py",
@@ -386,14 +386,14 @@ MUTATIONS = [
     ),
     Mutation(
         "maximum likelihood: the mean of the softmax left in its curvature",
-        "algorithms/erm/maximum_likelihood.py",
-        'inner -= np.einsum("in,jn->nij", mean, mean)',
-        'inner -= 0.0 * np.einsum("in,jn->nij", mean, mean)',
+        "algorithms/erm/objectives.py",
+        'v -= np.einsum("lhn,lhn->ln", self.weights, v)[:, None]',
+        'v -= 0.0 * np.einsum("lhn,lhn->ln", self.weights, v)[:, None]',
         f"{LIKELIHOOD}::test_the_curvature_is_that_of_the_loss",
     ),
     Mutation(
         "maximum likelihood: the ridge taken for none",
-        "algorithms/erm/maximum_likelihood.py",
+        "algorithms/erm/fit.py",
         "slope = float(np.linalg.norm(design.back(found.evaluation.residual[0])))",
         "slope = float(found.gradient_norm[0])",
         f"{LIKELIHOOD}::test_the_minimiser_and_its_bound",

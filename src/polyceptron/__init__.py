@@ -38,7 +38,7 @@ _HOME = {
     "optimal_ridge": "theory.erm.fixed_point",
     "plan": "theory.planner",
     "amp": "algorithms.message_passing.posterior_mean",
-    "AMPResult": "algorithms.message_passing.amp_result",
+    "AMPResult": "algorithms.message_passing.posterior_mean",
     "FitProgress": "algorithms.watching",
     "amp_erm": "algorithms.message_passing.posterior_mean",
     "fit_erm": "algorithms.erm.fit",
@@ -61,8 +61,7 @@ if TYPE_CHECKING:
     from polyceptron.algorithms.amp_classifier import AMPClassifier
     from polyceptron.algorithms.erm.fit import fit_erm, fit_erm_path
     from polyceptron.algorithms.erm_classifier import ERMClassifier
-    from polyceptron.algorithms.message_passing.amp_result import AMPResult
-    from polyceptron.algorithms.message_passing.posterior_mean import amp, amp_erm
+    from polyceptron.algorithms.message_passing.posterior_mean import AMPResult, amp, amp_erm
     from polyceptron.algorithms.overlaps import exact_generalisation_error
     from polyceptron.algorithms.separation import is_separable
     from polyceptron.algorithms.watching import FitProgress

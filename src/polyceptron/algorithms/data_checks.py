@@ -1,4 +1,4 @@
-"""What fits and message passing accept besides X, and the sentences for what they do not."""
+"""What fits and message passing accept besides X, and the error messages for what they do not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.stored_designs import open_design
 from polyceptron.errors import InvalidInput
-from polyceptron.model.checks import as_numbers, check_classes, check_size, check_tolerance, project
+from polyceptron.model.checks import (
+    as_numbers,
+    check_classes,
+    check_size,
+    check_tolerance,
+    difference_basis,
+    project,
+)
+from polyceptron.model.losses import Loss
 from polyceptron.numerics import Array
 
 Labels = NDArray[np.int64]
@@ -131,3 +139,24 @@ def check_stopping(tol: Any, max_iter: Any, dtype: Any) -> tuple[float, int]:
     """The tolerance, which single precision cannot meet below 1e-5, and the most iterations."""
     floor = 1e-5 if dtype == np.float32 else 0.0
     return max(check_tolerance(tol, 1e-8), floor), check_size(max_iter, "max_iter")
+
+
+_ROUNDING = 1e-12
+
+
+def class_coordinates(loss: Loss, n_classes: int) -> Array:
+    """B (k, r) with orthonormal columns: r = k − 1 for a loss of field differences, else r = k.
+
+    The gradient of such a loss sums to zero over the classes, and with a penalty its minimiser then
+    has no part common to all of them: k − 1 columns do instead of k.
+
+    >>> from polyceptron.model import CrossEntropy, SquareLoss
+    >>> class_coordinates(CrossEntropy(), 3).shape, class_coordinates(SquareLoss(), 3).shape
+    ((3, 2), (3, 3))
+    """
+    z = np.random.default_rng(0).standard_normal((2 * n_classes, n_classes))
+    slope = loss.gradient(z, np.arange(2 * n_classes) % n_classes)
+    common = float(np.abs(slope.sum(1)).max())
+    if common <= _ROUNDING * float(np.abs(slope).max(initial=0.0)):
+        return difference_basis(n_classes)
+    return np.eye(n_classes)

@@ -26,7 +26,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -278,8 +278,8 @@ class Design(RowBlocks):
                 wide[rows] = self.times_columns(block * np.float64(self.scale**2))
             return wide
         checkpoint = self.watch.checkpoint
-        saved = None if checkpoint is None else checkpoint.load("gram")
-        out, done = (np.zeros((d, d)), 0) if saved is None else (saved["sum"], int(saved["rows"]))
+        saved = checkpoint.load("gram")
+        out, done = (np.zeros((d, d)), 0) if saved is None else (saved["sum"], saved["rows"])
         for rows, part in (
             self.each_block(
                 products.gram_of, (self.scale,), None, max(BLOCK_BYTES, 8 * d * d), done
@@ -288,9 +288,8 @@ class Design(RowBlocks):
             else ()
         ):
             out += part
-            if checkpoint is not None:
-                state = {"sum": out, "rows": rows.stop}
-                checkpoint.save(lambda state=state: state, "gram", now=rows.stop == n)
+            state: Callable[[], Any] = partial(dict, sum=out, rows=rows.stop)
+            checkpoint.save(state, "gram", now=rows.stop == n)
             size = rows.stop - rows.start
             self.watch.step(-(-rows.stop // size), -(-n // size), math.inf, 0.0)
         return out

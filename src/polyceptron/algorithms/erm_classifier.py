@@ -18,8 +18,8 @@ from sklearn.utils.metaestimators import available_if
 
 from polyceptron.algorithms.block_products import short_products
 from polyceptron.algorithms.data_checks import Labels, Samples, check_choice, check_samples
+from polyceptron.algorithms.erm.erm_fit import stopped_at
 from polyceptron.algorithms.erm.fit import fit_erm
-from polyceptron.algorithms.erm.saved_path import stopped_at
 from polyceptron.algorithms.linear_classifier import LinearClassifier, Scaling, TrainingData
 from polyceptron.algorithms.ridge_choice import (
     Fold,

@@ -17,8 +17,7 @@ import scipy.optimize
 
 from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.message_passing.amp_result import AMPResult
-from polyceptron.algorithms.message_passing.posterior_mean import amp
+from polyceptron.algorithms.message_passing.posterior_mean import AMPResult, amp
 from polyceptron.algorithms.stored_designs import as_design
 from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.model.channels import Channel, GaussianNoise

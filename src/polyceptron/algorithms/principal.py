@@ -2,7 +2,7 @@
 
     features    F = A V/√d, the projections on the eigenvectors of AᵀA/d = V diag(s²) Vᵀ, and 1
     prior       weights along direction i have the variance τ_i² = (s_i²/s̄²)^(−γ); the bias 10
-    posterior   message passing with the covariance of all weights (`message_passing.correlated`)
+    posterior   message passing with the covariance of all weights (`message_passing.variances`)
 
 The noise Δ of the labels and the exponent γ of the prior are chosen by the leave-one-out score,
 which comes with every fixed point. Only Δ relative to the prior matters, so that a search over Δ is
@@ -34,8 +34,8 @@ import scipy.linalg
 from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Design, PerSample
 from polyceptron.algorithms.leave_one_out import best_of, walk
-from polyceptron.algorithms.message_passing.correlated import CorrelatedPosterior, correlated_amp
 from polyceptron.algorithms.message_passing.iteration import Iterate
+from polyceptron.algorithms.message_passing.variances import CorrelatedPosterior, correlated_amp
 from polyceptron.algorithms.stored_designs import BlockwiseDesign, as_design
 from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.model.channels import Channel, GaussianNoise

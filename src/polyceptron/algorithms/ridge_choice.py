@@ -1,9 +1,4 @@
-"""From the minimisers at one λ to those at the next: problems side by side on one path.
-
-Each λ starts from the polynomial in ln λ through the nearest minimisers, and takes Newton steps
-until they change little. Where all weights of a problem are few their Hessian is written out.
-
-Which ridge predicts best: fields of samples that a fit has not seen, along a path of λ.
+"""Which ridge predicts best: fields of samples that a fit has not seen, along a path of λ.
 
 Two ways to the fields z̃_μ of held-out samples, on the same path of λ:
 
@@ -17,8 +12,9 @@ leave-one-out: one fit of all samples, and for each one Newton step without it,
     sample; u is the weight left out, so that a sample of weight 3 is three samples.
 
 The path goes from large λ to small, where fits cost more, and ends early where the score has become
-clearly worse than the best. Each λ starts where the nearest point to. Fits of folds are loose: the
-last Newton step lowers the objective by less than a hundredth.
+clearly worse than the best. Each λ starts from the polynomial in ln λ through the nearest
+minimisers (`Walk`). Fits of folds are loose: the last Newton step lowers the objective by less than
+a hundredth.
 """
 
 from __future__ import annotations
@@ -33,16 +29,17 @@ from numpy.typing import NDArray
 
 from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Design, weights_or_ones
-from polyceptron.algorithms.erm.erm_fit import AtWork
-from polyceptron.algorithms.erm.newton import directions, dots, line_search
-from polyceptron.algorithms.erm.newton_fit import LossObjective
-from polyceptron.algorithms.erm.objectives import Objective, SoftmaxObjective
-from polyceptron.algorithms.erm.whole_hessian import (
+from polyceptron.algorithms.erm.directions import (
     Factors,
+    directions,
     leverages,
     sample_matrices,
     whole_hessian,
 )
+from polyceptron.algorithms.erm.erm_fit import through_nearest
+from polyceptron.algorithms.erm.fit import solver_of
+from polyceptron.algorithms.erm.newton import dots, line_search
+from polyceptron.algorithms.erm.objectives import Objective
 from polyceptron.algorithms.stored_designs import ArrayDesign
 from polyceptron.model.losses import Loss
 from polyceptron.numerics import AnyArray, Array
@@ -72,14 +69,15 @@ class Walk:
         self.past: list[tuple[float, AnyArray]] = []
         small = shape[1] * design.dimension <= DENSE and design.may_be_copied
         self.rows = design.scaled_rows(slice(None)) if small else None
-        self.work = AtWork.begin(np.arange(count), single=large)
+        self.double = np.full(count, not large)
         self.factors = Factors(design, shape, shared=True)
 
     def solve(self, ridge: float) -> None:
         """Move to the minimisers at this λ, loosely."""
         design, objective = self.design, self.objective
         ridges = np.full(len(self.U), ridge)
-        U = self._extrapolate(math.log(ridge))
+        t, begun = math.log(ridge), bool(self.past)
+        U = through_nearest(self.past, t, _NODES) if begun else np.zeros_like(self.U)
         Z = design.fields(U)
         here = objective.evaluate(Z)
         for _ in range(_STEPS):
@@ -95,15 +93,15 @@ class Walk:
             if (gain <= self.enough * total).all():
                 break
         self.U, self.Z, self.here = U, Z, here
-        self.past.append((math.log(ridge), U))
+        self.past.append((t, U))
 
     def _directions(self, ridges: Array, G: AnyArray) -> AnyArray:
         """Newton steps: of the whole matrix where it is small, else by conjugate gradients."""
         if self.rows is None:
             tolerance = np.full(len(G), self.loose)
             return directions(
-                self.design, self.objective, self.here, ridges, G, tolerance, self.work,
-                self.factors,
+                self.design, self.objective, self.here, ridges, G, tolerance,
+                np.arange(len(G)), self.double, self.factors,
             )  # fmt: skip
         whole = [whole_hessian(self.rows, H, ridges[0]) for H in self.matrices()]
         flat = np.linalg.solve(np.array(whole), -G.reshape(len(G), -1, 1))
@@ -113,15 +111,6 @@ class Walk:
         """s_μH_μ of every sample where the walk stands, (L, n, r, r)."""
         bend = self.objective.curvature(self.here, np.float64)
         return sample_matrices(bend, self.here.residual.shape)
-
-    def _extrapolate(self, t: float) -> AnyArray:
-        """The polynomial in ln λ through the nearest minimisers, or 0."""
-        guess = np.zeros_like(self.U)
-        near = sorted(self.past, key=lambda one: abs(one[0] - t))[:_NODES]
-        for i, (node, U) in enumerate(near):
-            others = [other for j, (other, _) in enumerate(near) if j != i]
-            guess += math.prod((t - other) / (node - other) for other in others) * U
-        return guess
 
 
 Fold = NDArray[np.bool_]  # (n,): the samples that are held out
@@ -228,9 +217,7 @@ class _Tried:
 
 
 def _objective(samples: Samples, loss: Loss, weights: Array | None) -> Objective:
-    if loss.solver == "softmax":
-        return SoftmaxObjective(samples.y, samples.n_classes, weights)
-    return LossObjective(loss, samples.y, samples.n_classes, weights)
+    return solver_of(loss).objective(loss, samples.y, samples.n_classes, weights)
 
 
 class _Folds:

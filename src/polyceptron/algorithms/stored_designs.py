@@ -1,29 +1,26 @@
-"""Numpy arrays as designs: X is neither copied nor scaled.
+"""The designs of each kind of data; `open_design` chooses the one that holds the X that was given.
 
-One exception: where eight digits are not needed, a copy of doubles in single precision, of half
-their size, halves the time of a product. It is made of X up to `COPY_BYTES`, and makes fits 1.2 to
-2.1 times as fast (n = 1000 to 10,000, d = 200 to 3000, λ = 1 to 1e-4).
+Numpy arrays (`ArrayDesign`) are neither copied nor scaled, with one exception: where eight digits
+are not needed, a copy of doubles in single precision, of half their size, halves the time of a
+product. It is made of X up to `COPY_BYTES`, and makes fits 1.2 to 2.1 times as fast (n = 1000 to
+10,000, d = 200 to 3000, λ = 1 to 1e-4).
 
-Sparse matrices of scipy as designs: a product costs their non-zero entries.
+Sparse matrices of scipy (`SparseDesign`): a product costs their non-zero entries. What needs rows
+as they are reads them dense in blocks of a few megabytes. Centring would fill X, so it is never
+done.
 
-What needs rows as they are reads them dense in blocks of a few megabytes. Centring would fill X, so
-it is never done: see `mapped_design`.
-
-Memory maps as designs: rows are read from the file, block by block, into one small buffer.
-
+Memory maps (`FileDesign`): rows are read from the file, block by block, into one small buffer.
 Pages of a map that were looked at count as this process's memory until the system wants them back,
-and a file that is cut short under a map ends the program. Reading does neither: a block that is
-not there is a sentence. Both products of an iteration are made while the block is at hand.
+and a file that is cut short under a map ends the program. Reading does neither: a block that is not
+there is an error message. Both products of an iteration are made while the block is at hand.
 
-Features that are scaled, and samples that are weighted, without a copy of X.
+Features that are scaled, and samples that are weighted, without a copy of X:
 
     A = (X − 1mᵀ) diag(1/s),  a constant column behind it if asked:   A uᵀ = X(u/s)ᵀ − m·(u/s)
 
 is a design of its own over any other: a sparse matrix stays sparse and an array is not copied
 (`ScaledDesign`), a file stays on disk and a Dask array on its cluster (`BlockwiseDesign`), where
 each block is scaled as it is read; that loses no digits where m is large against s.
-
-Which design holds the X that was given: one for each kind of data, imported when needed.
 """
 
 from __future__ import annotations
@@ -87,7 +84,7 @@ class ArrayDesign(Design):
         return products.back_of(self._in(small.dtype), small)
 
     def gram(self) -> Array:
-        if self.dtype != np.float64 or self.watch.checkpoint is not None:
+        if self.dtype != np.float64 or self.watch.checkpoint.path is not None:
             return super().gram()
         self.count(np.float64)
         X = self._X
@@ -163,7 +160,7 @@ class SparseDesign(Design):
 
 
 def open_map(X: Any) -> Design:
-    """The design of a memory map (n, d), or a sentence."""
+    """The design of a memory map (n, d), or an error message."""
     if X.ndim == 2 and X.dtype not in (np.float32, np.float64):
         raise InvalidInput(
             f"X is a memory map of {X.dtype} entries, rows 0 to {len(X) - 1}: in double precision "
@@ -350,61 +347,6 @@ class BlockwiseDesign(Design):
         return self._base.each_block(_Then(self._map, work), shared, parts, n_bytes, first)
 
 
-def scaled(
-    base: Design,
-    shift: Array,
-    scale: Array,
-    kept: NDArray[np.bool_] | None = None,
-    constant: float | None = None,
-) -> Design:
-    """(x − shift)/scale of the features `kept` (d,), or all, and a column that is `constant`."""
-    near = not base.reading_is_dear and bool((np.abs(shift) <= _NEAR * scale).all())
-    if near and (kept is None or kept.all()):
-        return ScaledDesign(base, shift, scale, constant)
-    rows = ScaleRows(
-        shift, scale, np.full(base.dimension, True) if kept is None else kept, constant
-    )
-    return BlockwiseDesign(base, rows, rows.dimension)
-
-
-class ScaledDesign(Design):
-    """(x − shift)/scale of every feature of `base`, and behind them a column that is `constant`."""
-
-    def __init__(
-        self, base: Design, shift: Array, scale: Array, constant: float | None = None
-    ) -> None:
-        self._width = base.dimension
-        super().__init__((base.n_samples, self._width + (constant is not None)), np.float64)
-        self._base, self._shift, self._scale = base, shift, scale
-        self._constant = constant
-
-    def read_rows(self, rows: Any) -> AnyArray:
-        part = (self._base.read_rows(rows) - self._shift) / self._scale
-        if self._constant is None:
-            return np.asarray(part)
-        return np.hstack([part, np.full((len(part), 1), self._constant)])
-
-    @property
-    def single_is_quicker(self) -> bool:
-        """Whether it is for the features as they are."""
-        return self._base.single_is_quicker and self._single_is_safe
-
-    def times_columns(self, small: AnyArray) -> AnyArray:
-        scaled = small[:, : self._width] / self._scale
-        out = self._base.times_columns(scaled.astype(small.dtype, copy=False)).astype(np.float64)
-        out -= (scaled @ self._shift)[:, None]
-        if self._constant is not None:
-            out += self._constant * small[:, self._width :]
-        return out.astype(small.dtype, copy=False)
-
-    def times_rows(self, small: AnyArray) -> AnyArray:
-        total = small.sum(1, keepdims=True, dtype=np.float64)
-        out = (self._base.times_rows(small) - total * self._shift) / self._scale
-        if self._constant is not None:
-            out = np.hstack([out, self._constant * total])
-        return out.astype(small.dtype, copy=False)
-
-
 class WeightedRows(Design):
     """Rows of `base` times factors (n,): a sum of squares over them is a weighted sum."""
 
@@ -436,8 +378,77 @@ class WeightedRows(Design):
         return self._base.times_rows((small * self._factors).astype(small.dtype, copy=False))
 
 
+def scaled(
+    base: Design,
+    shift: Array | None,
+    scale: Array,
+    kept: NDArray[np.bool_] | None = None,
+    constant: float | None = None,
+) -> Design:
+    """(x − shift)/scale of the features `kept` (d,), or all, and a column that is `constant`."""
+    move = np.zeros(base.dimension) if shift is None else shift
+    near = not base.reading_is_dear and bool((np.abs(move) <= _NEAR * scale).all())
+    if near and (kept is None or kept.all()):
+        return ScaledDesign(base, shift, scale, constant)
+    rows = ScaleRows(move, scale, np.full(base.dimension, True) if kept is None else kept, constant)
+    return BlockwiseDesign(base, rows, rows.dimension)
+
+
+class ScaledDesign(Design):
+    """(x − shift)/scale of every feature of `base`, and behind them a column that is `constant`."""
+
+    def __init__(
+        self, base: Design, shift: Array | None, scale: Array, constant: float | None = None
+    ) -> None:
+        self._width = base.dimension
+        super().__init__((base.n_samples, self._width + (constant is not None)), np.float64)
+        self._base, self._shift, self._scale = base, shift, scale
+        self._constant = constant
+
+    def read_rows(self, rows: Any) -> AnyArray:
+        part = self._base.read_rows(rows).astype(np.float64)
+        if self._shift is not None:
+            part -= self._shift
+        part /= self._scale
+        if self._constant is None:
+            return np.asarray(part)
+        return np.hstack([part, np.full((len(part), 1), self._constant)])
+
+    @property
+    def single_is_quicker(self) -> bool:
+        """Whether it is for the features as they are."""
+        return self._base.single_is_quicker and self._single_is_safe
+
+    def times_columns(self, small: AnyArray) -> AnyArray:
+        scaled = small[:, : self._width] / self._scale
+        out = self._base.times_columns(scaled.astype(small.dtype, copy=False)).astype(np.float64)
+        if self._shift is not None:
+            out -= (scaled @ self._shift)[:, None]
+        if self._constant is not None:
+            out += self._constant * small[:, self._width :]
+        return out.astype(small.dtype, copy=False)
+
+    def times_rows(self, small: AnyArray) -> AnyArray:
+        total = small.sum(1, keepdims=True, dtype=np.float64)
+        out = self._base.times_rows(small)
+        out = (out if self._shift is None else out - total * self._shift) / self._scale
+        if self._constant is not None:
+            out = np.hstack([out, self._constant * total])
+        return out.astype(small.dtype, copy=False)
+
+    def fields_squared(self, C: Array) -> Array:
+        if self._shift is not None or self._constant is not None:
+            return super().fields_squared(C)
+        return self._base.fields_squared(C / self._scale**2)
+
+    def back_squared(self, H: Array) -> Array:
+        if self._shift is not None or self._constant is not None:
+            return super().back_squared(H)
+        return self._base.back_squared(H) / self._scale**2
+
+
 def as_design(X: Any) -> Design:
-    """The design that holds X, checked, or a sentence.
+    """The design that holds X, checked, or an error message.
 
     >>> as_design([[1.0, 2.0], [3.0, 4.0]]).shape
     (2, 2)

@@ -3,20 +3,39 @@
 A fit tells its `Watch` of every iteration, and a design of every pass over X. A callback sees each
 as a `FitProgress`; to stop the fit it raises KeyboardInterrupt, as Ctrl-C does, and the fit returns
 what there is with the status 'interrupted'.
+
+A checkpoint is one .npz file of plain arrays: the state of the iteration to the last bit, and what
+problem it belongs to. It is written beside its name and moved into place, so there is always a
+whole one. It is written after the first iteration that ends `every` seconds or more after the last,
+at the end, and when the fit is interrupted; a fit that finds it goes on from there. A fit of
+several parts, one after the other, keeps each under its own name (`Kept`). That X is the same is
+judged by the lengths of a thousand of its rows, which the first pass over X has found; tolerance
+and number of iterations may be others than before.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 import time
+import zlib
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from polyceptron.errors import InvalidInput
+from polyceptron.files import check_readable, check_writable, write_atomically
 from polyceptron.rows import Status
+
+State = dict[str, Any]  # of arrays, numbers, words, and states; None is left out
+_FORMAT = 3
+_ROWS = 1000
+_SAME = 1e-5  # relative, of lengths summed in another order or precision
 
 FIRST_SECONDS = 2.0  # without a word
 LINE_SECONDS = 5.0
@@ -62,6 +81,140 @@ class FitProgress:
 Callback = Callable[[FitProgress], object]
 
 
+class Checkpoint:
+    """Where a fit is kept: nowhere, until a file is opened for one problem."""
+
+    path: Path | None = None
+
+    def open(self, path: Any, every: Any, design: Any, y: Any, **settings: Any) -> None:
+        """Keep the fit of this design and labels at a path (None: nowhere), or an error message."""
+        if path is None:
+            return
+        if not isinstance(path, str | Path):
+            raise InvalidInput(f"checkpoint must be the path of a file, got {path!r}")
+        self.path = check_writable(path)
+        self.every = check_seconds(every, "checkpoint_every")
+        self._lengths = design.row_norms[:: -(-design.n_samples // _ROWS)]
+        self._problem = {
+            "format": _FORMAT,
+            "shape": list(design.shape),
+            "labels": zlib.crc32(np.ascontiguousarray(y).tobytes()),
+            **{name: str(value) for name, value in settings.items()},
+        }
+        self._next = time.monotonic() + self.every
+        self._part, self._others = "", State()
+
+    def load(self, part: str = "fit") -> State | None:
+        """What was saved of a part, None where nothing is; an error message for another fit's."""
+        found: State | None = self._read().get(part)
+        return found
+
+    def _read(self) -> State:
+        if self.path is None or not self.path.exists():
+            return {}
+        check_readable(self.path, "checkpoint")
+        try:
+            with np.load(self.path, allow_pickle=False) as file:
+                state = {name: file[name] for name in file.files}
+            problem = json.loads(str(state.pop("problem")))
+            lengths = state.pop("lengths")
+        except Exception as error:  # whatever a damaged file makes of a reader
+            raise InvalidInput(
+                f"{str(self.path)!r} is no checkpoint, or a damaged one ({type(error).__name__}): "
+                "remove it, or give another path"
+            ) from None
+        other = [name for name, value in self._problem.items() if problem.get(name) != value]
+        if not other and not (
+            lengths.shape == self._lengths.shape
+            and np.allclose(lengths, self._lengths, rtol=_SAME, atol=0)
+        ):
+            other = ["X"]
+        if other:
+            raise InvalidInput(
+                f"the checkpoint {str(self.path)!r} is of another fit (not the same: "
+                f"{', '.join(other)}): remove it, or give another path"
+            )
+        return _nested(state)
+
+    def save(self, state: Callable[[], State], part: str = "fit", *, now: bool = False) -> None:
+        """Write the state of a part, beside the others', if the time has come, or now."""
+        if self.path is None or (not now and time.monotonic() < self._next):
+            return
+        if part != self._part:  # what the others have saved stays
+            saved = self._read()
+            self._part, self._others = part, {n: saved[n] for n in saved if n != part}
+        given = _flat(self._others | {part: state()})
+        given |= {"problem": json.dumps(self._problem), "lengths": self._lengths}
+        write_atomically(self.path, lambda path: _write(path, given))
+        self._next = time.monotonic() + self.every
+
+
+def _write(path: Path, arrays: State) -> None:
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+
+
+def _flat(state: State, above: str = "") -> State:
+    """States within states as names with slashes."""
+    out: State = {}
+    for name, value in state.items():
+        if isinstance(value, dict):
+            out |= _flat(value, f"{above}{name}/")
+        elif value is not None:
+            out[above + name] = np.asarray(value)
+    return out
+
+
+def _nested(state: State) -> State:
+    """The inverse of `_flat`; arrays without axes are numbers or words."""
+    out: State = {}
+    for name, value in state.items():
+        *above, own = name.split("/")
+        place = out
+        for part in above:
+            place = place.setdefault(part, {})
+        place[own] = value if value.ndim else value.item()
+    return out
+
+
+class Kept:
+    """A part of a fit that goes in rounds, each a descent: what it knew when the round began
+    (`known`), and how far the descent is. Without a checkpoint it only ends them in good order."""
+
+    def __init__(self, design: Any, part: str = "fit") -> None:
+        self._design, self._part = design, part
+        self._checkpoint: Checkpoint = design.watch.checkpoint
+        self._saved = self._checkpoint.load(part) or {}
+        self.before: float = design.passes - self._saved.get("passes", 0.0)
+        self.known: State = self._saved.get("known", {})
+        self._state: Callable[[], State] = State
+        self._last: Callable[[], State] | None = None
+
+    def begin(self, known: Any) -> Kept:
+        """A round begins, with this dataclass known; itself, to keep its descent."""
+        at_start = replace(known)
+        self._state = lambda: {
+            "known": asdict(at_start),
+            "passes": self._design.passes - self.before,
+        }
+        return self
+
+    def load(self) -> State | None:
+        """The descent of this round, if that is what was at work."""
+        found: State | None = self._saved.pop("descent", None)
+        return found
+
+    def save(self, descent: Callable[[], State], *, now: bool = False) -> None:
+        """Keep the descent, if it is time or now."""
+        self._last = descent
+        self._checkpoint.save(lambda: self._state() | {"descent": descent()}, self._part, now=now)
+
+    def ended(self) -> None:
+        """Keep the last round's descent: the same call finds it, and has little left to do."""
+        descent = {} if self._last is None else {"descent": self._last()}
+        self._checkpoint.save(lambda: self._state() | descent, self._part, now=True)
+
+
 class Watch:
     """Tells callback and reader of a fit's iterations; silent unless asked."""
 
@@ -71,7 +224,7 @@ class Watch:
         if callback is not None and not callable(callback):
             raise InvalidInput(f"callback must be a function of one argument, got {callback!r}")
         self.verbose, self.callback = int(verbose), callback
-        self.checkpoint: Any = None  # a `Checkpoint`, where a fit is kept
+        self.checkpoint = Checkpoint()
         self._begin = time.monotonic()
         self._last = FitProgress(name, 0, 0, math.inf, 0.0, None, 0.0, 0.0, None)
         self._past: deque[tuple[float, int, float]] = deque(maxlen=_WINDOW)

@@ -33,8 +33,7 @@ import numpy as np
 from polyceptron.algorithms.data_checks import check_labels
 from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.erm.fit import fit_erm
-from polyceptron.algorithms.message_passing.amp_result import AMPResult
-from polyceptron.algorithms.message_passing.posterior_mean import amp
+from polyceptron.algorithms.message_passing.posterior_mean import AMPResult, amp
 from polyceptron.algorithms.stored_designs import open_design, scaled
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.results import average

@@ -20,8 +20,7 @@ import numpy as np
 
 from polyceptron.algorithms.data_checks import check_choice
 from polyceptron.algorithms.erm.fit import fit_erm_path
-from polyceptron.algorithms.message_passing.amp_result import AMPResult
-from polyceptron.algorithms.message_passing.posterior_mean import amp
+from polyceptron.algorithms.message_passing.posterior_mean import AMPResult, amp
 from polyceptron.algorithms.overlaps import overlaps
 from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.errors import ComputationFailed, InvalidInput

@@ -18,15 +18,15 @@ def point(x: float | np.ndarray) -> Iterate:
 
 
 def run(step, x0, tol=1e-10, max_iter=500):
-    seen = []
     end = iterate(
         lambda s: point(step(s.weights)),
         point(x0),
         tol=tol,
         max_iter=max_iter,
-        observe=lambda t, s, residual, damping: seen.append((t, s.weights, residual, damping)),
+        observe=lambda s: {"weights": s.weights},
     )
-    return end, seen
+    names = ("iteration", "weights", "residual", "damping")
+    return end, [tuple(entry[name] for name in names) for entry in end.trace]
 
 
 def test_a_contraction_is_left_alone() -> None:

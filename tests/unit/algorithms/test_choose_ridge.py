@@ -15,9 +15,9 @@ from sklearn.preprocessing import StandardScaler
 
 from polyceptron.algorithms import ridge_choice as module
 from polyceptron.algorithms.data_checks import check_samples
+from polyceptron.algorithms.erm.directions import Factors
 from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.erm.objectives import SoftmaxObjective
-from polyceptron.algorithms.erm.whole_hessian import Factors
 from polyceptron.algorithms.erm_classifier import ERMClassifier
 from polyceptron.algorithms.ridge_choice import ridge_path
 from polyceptron.errors import InvalidInput

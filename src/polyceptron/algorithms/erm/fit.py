@@ -1,28 +1,39 @@
 """Empirical risk minimisers: Ŵ = argmin Σ_μ ℓ(Wᵀx_μ/√d, y_μ) + (λ/2)‖W‖²_F  (eq. optimization_ERM).
 
 `fit_erm` fits one λ, `fit_erm_path` many on the same data. Every fit carries its certificate. The
-loss says which solver it wants (`Loss.solver`) and what the limit λ → 0⁺ means
+loss names its solver (`Loss.solver`, an entry of `SOLVERS`) and what the limit λ → 0⁺ means
 (`Loss.without_ridge`): max-margin for cross-entropy (in direction; normalised to a smallest margin
-of 1), least norm for the square loss. Where no weights separate the data, cross-entropy has a
-minimum without a ridge, the maximum-likelihood estimate, and that is fitted.
+of 1), least norm for the square loss.
 
-scikit-learn's own minimisers of the same objectives: a cross-check, and `solver="sklearn"`.
+Where no weights separate the data, cross-entropy has a minimum f without a ridge, the
+maximum-likelihood estimate, and that is fitted: as the limit of ridges that are small against the
+smallest curvature μ of f. There is no ridge to bound the distance, but f is self-concordant: its
+curvature changes by at most a factor e^{R‖Δ‖} over a step Δ, R = √2 max‖x‖/√d. So with g = ‖∇f(W)‖
 
-Features X/√d, C = 1/λ, no intercept. scikit-learn's default tolerance leaves errors of percents
-here, so the tolerance is tightened until the certificate is met.
+    R g < μ   ⇒   there is a minimiser, and ‖W − Ŵ‖ ≤ −ln(1 − R g/μ)/R.
+
+That it exists proves that no weights separate the data, and so do the wrong classes' probabilities:
+as multipliers a they have Σ a x(e_y − e_h)ᵀ = −∇f ≈ 0.
+
+`solver="sklearn"` has scikit-learn's own minimisers of the same objectives (features X/√d, C = 1/λ,
+no intercept), as a cross-check. Its default tolerance leaves errors of percents here, so it is
+tightened until the certificate is met.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from zlib import crc32
 
 import numpy as np
+from scipy.linalg import eigvalsh
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from polyceptron.algorithms.block_products import threads_for
-from polyceptron.algorithms.checkpoints import open_checkpoint
 from polyceptron.algorithms.data_checks import (
     Labels,
     Samples,
@@ -30,31 +41,34 @@ from polyceptron.algorithms.data_checks import (
     check_samples,
     check_weights,
 )
-from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights, require_converged
+from polyceptron.algorithms.design import Design
+from polyceptron.algorithms.erm.directions import sample_matrices, whole_hessian
+from polyceptron.algorithms.erm.erm_fit import (
+    ERMFit,
+    SeparabilityOfData,
+    bound_in_weights,
+    certified,
+    fit_newton,
+    not_begun,
+    require_converged,
+)
 from polyceptron.algorithms.erm.hard_margin import NotSeparable, fit_hard_margin
 from polyceptron.algorithms.erm.least_squares import fit_least_squares
-from polyceptron.algorithms.erm.maximum_likelihood import fit_maximum_likelihood
-from polyceptron.algorithms.erm.newton import rounding_of
-from polyceptron.algorithms.erm.newton_fit import LossObjective, fit_any_loss, fit_softmax
-from polyceptron.algorithms.erm.saved_path import not_begun
-from polyceptron.algorithms.watching import Callback, Watch
+from polyceptron.algorithms.erm.newton import Minimum, minimise
+from polyceptron.algorithms.erm.objectives import LossObjective, Objective, SoftmaxObjective
+from polyceptron.algorithms.watching import Callback, Kept, Watch
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge, check_tolerance
 from polyceptron.model.losses import Loss, as_loss
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
-Solver = Callable[[Samples, Loss, Sequence[float], float, Array | None], list[ERMFit]]
-
-SOLVERS: dict[str, Solver] = {
-    "softmax": fit_softmax,
-    "least-squares": fit_least_squares,
-    "max-margin": fit_hard_margin,
-    "newton": fit_any_loss,
-}
-"""What a loss may name as its solver."""
-
 _TOL = 1e-8
+_TIGHTENINGS = 3
+_ROUNDS = 5
+_DENSE = 600  # unknowns up to which the Hessian is written out; above, Lanczos estimates μ
+_ZERO = 1e-12  # fields as small as this are 0
+_SAFETY = 0.8  # of Lanczos' estimate, which comes from above
 
 
 def fit_erm(
@@ -135,51 +149,83 @@ def fit_erm_path(
     samples = check_samples(X, y, n_classes, sample_weight)
     begin = check_weights(start, "start", samples.design.dimension, samples.n_classes)
     watch = Watch(chosen.name, verbose, callback)
-    if checkpoint is not None:
-        watch.checkpoint = open_checkpoint(
-            checkpoint, checkpoint_every, samples.design, samples.y, loss=chosen.name,
-            ridges=values, solver=solver, classes=samples.n_classes,
-            sample_weight=None if samples.weights is None else crc32(samples.weights.tobytes()),
-        )  # fmt: skip
+    watch.checkpoint.open(
+        checkpoint, checkpoint_every, samples.design, samples.y, loss=chosen.name,
+        ridges=values, solver=solver, classes=samples.n_classes,
+        sample_weight=None if samples.weights is None else crc32(samples.weights.tobytes()),
+    )  # fmt: skip
+    positive = [ridge for ridge in values if ridge > 0 or limit is chosen]
     with threads_for(samples.design), samples.design.watched(watch):
-        if limit is chosen:
-            fits = _solver(chosen, solver)(samples, chosen, values, tol, begin)
-        else:
-            positive = [ridge for ridge in values if ridge > 0]
-            found = _solver(chosen, solver)(samples, chosen, positive, tol, begin)
-            if any(fit.status == Status.INTERRUPTED for fit in found):
-                last = not_begun(found[0], 0.0)
-            else:
-                last = _without_ridge(samples, chosen, limit, solver, tol, begin)
-            first = iter(found)
-            fits = [next(first) if ridge > 0 else last for ridge in values]
-    return [require_converged(fit, tol) for fit in fits] if strict else fits
+        found = iter(_fit(samples, chosen, positive, solver, tol, begin))
+        fits = {ridge: next(found) for ridge in positive}
+        if limit is not chosen:
+            begun = [fit for fit in fits.values() if fit.status == Status.INTERRUPTED]
+            fits[0.0] = (
+                not_begun(begun[0], 0.0)
+                if begun
+                else _without_ridge(samples, chosen, limit, solver, tol, begin)
+            )
+    found_fits = [fits[ridge] for ridge in values]
+    return [require_converged(fit, tol) for fit in found_fits] if strict else found_fits
 
 
-def _solver(loss: Loss, asked: str) -> Solver:
-    """The solver asked for, or the one that the loss names."""
-    if asked == "sklearn":
-        return fit_with_sklearn
-    name = loss.solver if asked == "auto" or loss.scale_free else asked
-    if name not in SOLVERS:
+@dataclass(frozen=True)
+class Solver:
+    """How a kind of loss is fitted at ridges λ, with its certificate.
+
+    `objective` is the sum over samples that it minimises; `unseparated` fits data at λ = 0 that no
+    weights separate, None where some do; `peer` is what scikit-learn makes of scaled rows: weights
+    (d, k) and the number of iterations.
+    """
+
+    fit: Callable[[Samples, Loss, Sequence[float], float, Array | None], list[ERMFit]] | None = None
+    objective: Callable[[Loss, Labels, int, Array | None], Objective] = LossObjective
+    unseparated: Callable[[Samples, Loss, float, Array | None], ERMFit | None] | None = None
+    peer: Callable[[Array, Labels, int, float, float], tuple[Array, int]] | None = None
+
+    def minimise(
+        self, samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, start: Array | None
+    ) -> list[ERMFit]:
+        """One fit per λ, in the order given: in its own way, or by Newton's method."""
+        if self.fit is not None:
+            return self.fit(samples, loss, ridges, tol, start)
+        objective = self.objective(loss, samples.y, samples.n_classes, samples.weights)
+        return fit_newton(samples, objective, loss.name, ridges, tol, start)
+
+
+def solver_of(loss: Loss) -> Solver:
+    """The solver that the loss names."""
+    if loss.solver not in SOLVERS:
         raise InvalidInput(
-            f"the loss {loss.name!r} names the solver {name!r}: allowed are {', '.join(SOLVERS)}"
+            f"the loss {loss.name!r} names the solver {loss.solver!r}: allowed are "
+            f"{', '.join(SOLVERS)}"
         )
-    return SOLVERS[name]
+    return SOLVERS[loss.solver]
+
+
+def _fit(
+    samples: Samples, loss: Loss, ridges: Sequence[float], asked: str, tol: float,
+    start: Array | None,
+) -> list[ERMFit]:  # fmt: skip
+    """By the solver asked for, or the one that the loss names."""
+    if asked == "sklearn":
+        return _fit_with_sklearn(samples, loss, ridges, tol)
+    solver = SOLVERS["newton"] if asked == "newton" and not loss.scale_free else solver_of(loss)
+    return solver.minimise(samples, loss, ridges, tol, start)
 
 
 def _without_ridge(
     samples: Samples, loss: Loss, limit: Loss, solver: str, tol: float, begin: Array | None
 ) -> ERMFit:
     """The minimiser itself where the data cannot be separated; else the fit of the limit."""
-    likely = None
-    if loss.solver == "softmax" and solver != "sklearn":
-        likely = fit_maximum_likelihood(samples, loss, tol, begin)
+    likely, unseparated = None, solver_of(loss).unseparated
+    if unseparated is not None and solver != "sklearn":
+        likely = unseparated(samples, loss, tol, begin)
         stop = likely is not None and likely.status == Status.INTERRUPTED
         if likely is not None and (stop or likely.separability is not None):
             return likely
     try:
-        return _solver(limit, solver)(samples, limit, [0.0], tol, None)[0]
+        return _fit(samples, limit, [0.0], solver, tol, None)[0]
     except NotSeparable:
         if likely is None:
             raise
@@ -187,7 +233,7 @@ def _without_ridge(
 
 
 def _limit(loss: Loss) -> Loss:
-    """What a ridge of 0 means for the loss, or a sentence."""
+    """What a ridge of 0 means for the loss, or an error message."""
     limit = loss.without_ridge()
     if limit is None:
         raise InvalidInput(
@@ -197,7 +243,7 @@ def _limit(loss: Loss) -> Loss:
 
 
 def _check_ridges(ridges: Any) -> list[float]:
-    """Several ridges as a list of numbers, or a sentence."""
+    """Several ridges as a list of numbers, or an error message."""
     try:
         values = [ridges] if isinstance(ridges, str) else list(ridges)
     except TypeError:
@@ -205,47 +251,50 @@ def _check_ridges(ridges: Any) -> list[float]:
     return [float(check_ridge(value)) for value in values]
 
 
-_TIGHTENINGS = 3
-
-
-def fit_with_sklearn(
-    samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, start: Array | None
+def _fit_with_sklearn(
+    samples: Samples, loss: Loss, ridges: Sequence[float], tol: float
 ) -> list[ERMFit]:
     """The minimisers found by scikit-learn, with this package's certificate."""
-    if loss.solver not in ("softmax", "least-squares") or 0 in ridges:
+    peer, (design, y, k) = solver_of(loss).peer, samples
+    if peer is None or 0 in ridges:
         raise InvalidInput(
             f"scikit-learn has no solver for the loss {loss.name!r} at these ridges (it has no "
             "multi-class hard-margin or zero-ridge solver): use solver='auto'"
         )
     if samples.weights is not None:
         raise InvalidInput("solver='sklearn' takes no sample_weight: use solver='auto'")
-    A = samples.design.scaled_rows(slice(None))
-    return [_fit(A, samples, loss, ridge, tol) for ridge in ridges]
+    A, objective = design.scaled_rows(slice(None)), LossObjective(loss, y, k)
+    fits = []
+    for ridge in ridges:
+        for tightened in range(_TIGHTENINGS):
+            W, n_iter = peer(A, y, k, ridge, tol * ridge / 100**tightened)
+            start = (W @ objective.basis).T[None]
+            at = minimise(design, objective, np.array([ridge]), start, target=tol, max_iter=0)
+            fit = certified(samples, objective, loss.name, [ridge], at, math.nan)[0]
+            if fit.status == Status.OK:
+                break
+        fits.append(replace(fit, n_iter=n_iter))
+    return fits
 
 
-def _fit(A: Array, samples: Samples, loss: Loss, ridge: float, tol: float) -> ERMFit:
-    y, k = samples.y, samples.n_classes
-    if loss.solver == "least-squares":
-        from sklearn.linear_model import Ridge
+def _sklearn_ridge(
+    A: Array, y: Labels, n_classes: int, ridge: float, tol: float
+) -> tuple[Array, int]:
+    from sklearn.linear_model import Ridge
 
-        model = Ridge(alpha=ridge, fit_intercept=False).fit(A, np.eye(k)[y])
-        return _certified(samples, loss, ridge, model.coef_.T, 1, tol)
-    if np.unique(y).size != k:
+    model = Ridge(alpha=ridge, fit_intercept=False).fit(A, np.eye(n_classes)[y])
+    return model.coef_.T, 1
+
+
+def _sklearn_logistic(
+    A: Array, y: Labels, n_classes: int, ridge: float, tol: float
+) -> tuple[Array, int]:
+    from sklearn.linear_model import LogisticRegression
+
+    if np.unique(y).size != n_classes:
         raise InvalidInput(
             "scikit-learn's cross-entropy solver needs at least one sample of every class"
         )
-    strictness = tol * ridge
-    for _ in range(_TIGHTENINGS):
-        fit = _certified(samples, loss, ridge, *_logistic(A, y, k, ridge, strictness), tol)
-        if fit.status == Status.OK:
-            break
-        strictness /= 100
-    return fit
-
-
-def _logistic(A: Array, y: Labels, n_classes: int, ridge: float, tol: float) -> tuple[Array, int]:
-    from sklearn.linear_model import LogisticRegression
-
     # With two classes scikit-learn fits the difference w of the two columns: ‖W‖² = ‖w‖²/2.
     strength = 2 / ridge if n_classes == 2 else 1 / ridge
     model = LogisticRegression(
@@ -260,31 +309,132 @@ def _logistic(A: Array, y: Labels, n_classes: int, ridge: float, tol: float) -> 
     return W, int(np.max(model.n_iter_))
 
 
-def _certified(
-    samples: Samples, loss: Loss, ridge: float, W: Array, n_iter: int, tol: float
-) -> ERMFit:
-    """The certificate of weights W (d, k), by the loss's own gradient."""
-    design, y, _ = samples
-    objective = LossObjective(loss, y, samples.n_classes)
-    U = (W @ objective.basis).T[None]
-    Z = design.fields(U)
-    here = objective.evaluate(Z)
-    gradient = design.back(here.residual) + ridge * U
-    norm, size = float(np.linalg.norm(gradient)), float(np.linalg.norm(U))
-    enough = np.array([tol * ridge * size])
-    rounding = float(
-        rounding_of(design, objective, here, Z, np.array([ridge]), np.array([size]), enough)[0]
-    )
-    bound = (norm + rounding) / ridge
+@dataclass
+class _Known:
+    """What is known between two rounds: the last U (k−1, d), the ridge of the next."""
+
+    U: Array
+    ridge: float
+    turn: int = 0
+    n_iter: int = 0
+
+
+def _maximum_likelihood(
+    samples: Samples, loss: Loss, tol: float, start: Array | None
+) -> ERMFit | None:
+    """The minimiser without a ridge, to relative distance `tol`; `start` (d, k).
+
+    None once weights on the way there separate the data: then there is none.
+    """
+    design, y, k = samples
+    rounds = Kept(design, "maximum-likelihood")
+    objective = SoftmaxObjective(y, k, samples.weights)
+    U = np.zeros((k - 1, design.dimension)) if start is None else (start @ objective.basis).T
+    here = _Known(**{"U": U, "ridge": 1e-3 * y.size / design.dimension} | rounds.known)
+    steep = math.sqrt(2) * float(design.row_norms.max())
+    while True:
+        found = minimise(
+            design, objective, np.array([here.ridge]), here.U[None], target=0.5, max_iter=60,
+            keeper=rounds.begin(here),
+        )  # fmt: skip
+        slope, bound, stop = math.nan, math.inf, found.interrupted
+        here.U = found.U[0]
+        here.n_iter += int(found.n_iter[0])
+        mistakes = samples.error_rate(objective.basis @ found.Z[0])
+        if not stop and mistakes == 0:
+            rounds.ended()
+            return None
+        try:
+            if not stop:
+                slope = float(np.linalg.norm(design.back(found.evaluation.residual[0])))
+                curvature = _smallest_curvature(design, objective, found)
+        except KeyboardInterrupt:
+            stop = True
+        here.turn += 1
+        if stop:
+            break
+        doubt = slope + float(found.rounding[0])
+        if steep * doubt < curvature:
+            bound = -math.log1p(-steep * doubt / curvature) / steep
+        if bound <= max(tol * float(np.linalg.norm(here.U)), _ZERO / steep) or here.turn == _ROUNDS:
+            break
+        floor = 0.1 * tol * curvature if curvature > 0 else math.inf
+        here.ridge = min(0.03 * here.ridge, floor)
+    rounds.ended()
+    weights = here.U.T @ objective.basis.T
+    exists = math.isfinite(bound)
+    met = bound <= max(tol * float(np.linalg.norm(here.U)), _ZERO / steep)
+    status = Status.OK if met else Status.TOLERANCE_NOT_MET if exists else Status.NOT_CONVERGED
     return ERMFit(
-        weights=W,
-        gradient_norm=norm,
-        distance_bound=bound_in_weights(bound, W),
-        n_iter=n_iter,
-        matrix_passes=float("nan"),
-        training_loss=float(here.value[0]) / y.size,
-        training_error=samples.error_rate(objective.basis @ Z[0]),
-        status=Status.OK if bound <= tol * size else Status.TOLERANCE_NOT_MET,
-        ridge=ridge,
+        weights=weights,
+        gradient_norm=slope,
+        distance_bound=bound_in_weights(bound, weights),
+        n_iter=here.n_iter,
+        matrix_passes=design.passes - rounds.before,
+        training_loss=float(found.evaluation.value[0]) / samples.total,
+        training_error=mistakes,
+        status=Status.INTERRUPTED if stop else status,
+        ridge=0.0,
         loss=loss.name,
+        separability=_proof(found, samples, slope) if exists else None,
     )
+
+
+def _proof(found: Minimum, samples: Samples, slope: float) -> SeparabilityOfData:
+    """The wrong classes' probabilities as multipliers (n, k)."""
+    a = found.evaluation.source[0].T.copy()
+    a[np.arange(len(a)), samples.y] = 0.0
+    if samples.weights is not None:
+        a *= samples.weights[:, None]
+    total = float(a.sum())
+    residual = slope / total
+    return SeparabilityOfData(
+        False, None, a / total, residual, 1 / residual if residual > 0 else math.inf
+    )
+
+
+def _smallest_curvature(design: Design, objective: SoftmaxObjective, found: Minimum) -> float:
+    """μ of ∂²f at the minimum found."""
+    r, d = found.U[0].shape
+    if r * d > _DENSE:
+        return _lanczos(design, objective, found)
+    bend = objective.curvature(found.evaluation, np.float64)
+    inner = sample_matrices(bend, found.Z.shape)[0]
+    H = np.zeros((r * d, r * d))
+    for rows, block in design.blocks():
+        A = block * np.float64(design.scale)
+        H += whole_hessian(A, inner[rows], 0.0)
+    rounding = 1e-14 * float(np.trace(H))
+    return float(eigvalsh(H, subset_by_index=[0, 0])[0]) - rounding
+
+
+def _lanczos(design: Design, objective: SoftmaxObjective, found: Minimum) -> float:
+    bend = objective.curvature(found.evaluation, np.float64)
+    shape = found.U.shape
+
+    def apply(u: Array) -> Array:
+        return np.asarray(design.through(u.reshape(shape), bend)[0]).ravel()
+
+    size = found.U.size
+    operator = LinearOperator((size, size), matvec=apply, dtype=np.float64)  # type: ignore[call-overload]
+    begin = np.random.default_rng(0).standard_normal(size)
+    try:
+        lowest = eigsh(
+            operator, k=1, which="SA", tol=0.05, v0=begin, return_eigenvectors=False, ncv=40
+        )
+    except ArpackNoConvergence:
+        return 0.0
+    return _SAFETY * float(lowest[0])
+
+
+SOLVERS = {
+    "softmax": Solver(
+        objective=lambda loss, y, k, weights: SoftmaxObjective(y, k, weights),
+        unseparated=_maximum_likelihood,
+        peer=_sklearn_logistic,
+    ),
+    "least-squares": Solver(fit_least_squares, peer=_sklearn_ridge),
+    "max-margin": Solver(fit_hard_margin),
+    "newton": Solver(),
+}
+"""What a loss may name as its solver."""

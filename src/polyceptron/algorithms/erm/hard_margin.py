@@ -1,32 +1,28 @@
-"""Direct solves with the pushed constraints alone, for the shifted hinge.
+"""Hard-margin multi-class SVM: min ½‖W‖²_F with z_y − z_h ≥ 1 for every sample and h ≠ y.
 
-With J the pushed constraints as rows, the Newton step of the hinge has the Hessian I + cJᵀJ, and
-by Woodbury's identity
-
-    D = −(I + cJᵀJ)⁻¹G = −(G − Jᵀ(JJᵀ + I/c)⁻¹JG),
-
-so a penalty c that would stall conjugate gradients costs nothing. Once the right constraints are
-pushed, JJᵀa = 1 gives the multipliers of the max-margin solution itself. A constraint is a sample
-x/√d times a class difference v = e_y − e_h: JJᵀ is the Gram matrix of the samples times that of
-the differences, entry by entry.
-
-Hard-margin multi-class SVM: min ½‖W‖²_F with z_y − z_h ≥ 1 for every sample and h ≠ y.
-
-It is the limit λ → 0⁺ of cross-entropy (in direction) on separable data. With few unknowns an
-interior-point method (`interior_point`) finds the constraints that hold with equality; with many
-they are handled by an augmented Lagrangian,
+It is the limit λ → 0⁺ of cross-entropy (in direction) on separable data. Where its unknowns are few
+against the samples an interior-point method (`interior_point`) finds the constraints that hold with
+equality; elsewhere they are handled by an augmented Lagrangian,
 
     min_W ½‖W‖² + (c/2) Σ (1 + a/c − margin)₊²,     a ← (a + c(1 − margin))₊,
 
-whose inner problems are strongly convex and smooth enough for Newton's method; as soon as the
-constraints it pushes are the right ones, a direct solve on them ends the search. Multipliers a ≥ 0
-are a feasible point of the dual, and dividing W by its smallest margin gives a feasible point of
-the primal, so with W_a = Σ a x(e_y − e_h)ᵀ/√d
+whose inner problems are strongly convex and smooth enough for Newton's method. With J the pushed
+constraints as rows its step has the Hessian I + cJᵀJ, and by Woodbury's identity
+
+    D = −(I + cJᵀJ)⁻¹G = −(G − Jᵀ(JJᵀ + I/c)⁻¹JG),
+
+so a penalty c that would stall conjugate gradients costs nothing. A constraint is a sample x/√d
+times a class difference v = e_y − e_h: JJᵀ is the Gram matrix of the samples times that of the
+differences, entry by entry. Once the right constraints are pushed, a direct solve JJᵀa = 1 ends the
+search, with a bound of its own that goes down to rounding.
+
+Before that, multipliers a ≥ 0 are a feasible point of the dual, and dividing W by its smallest
+margin gives a feasible point of the primal, so with W_a = Σ a x(e_y − e_h)ᵀ/√d
 
     ½‖W − Ŵ‖² ≤ gap = ½‖W − W_a‖² + Σ a (margin − 1),
 
-a sum of terms that are not negative, hence accurate when it is tiny. The root of a gap is known
-to about 1e-7 at best; the direct solve has a bound of its own that goes down to rounding.
+a sum of terms that are not negative, hence accurate when it is tiny. The root of a gap is known to
+about 1e-7 at best.
 """
 
 from __future__ import annotations
@@ -46,7 +42,7 @@ from polyceptron.algorithms.erm.erm_fit import ERMFit, SeparabilityOfData, bound
 from polyceptron.algorithms.erm.interior_point import central_path, suits
 from polyceptron.algorithms.erm.newton import Direction, Minimum, minimise
 from polyceptron.algorithms.erm.objectives import EPS, Evaluation, ShiftedHinge, sum_rounding
-from polyceptron.algorithms.erm.saved_path import SavedRounds
+from polyceptron.algorithms.watching import Kept
 from polyceptron.errors import ComputationFailed
 from polyceptron.model.losses import Loss
 from polyceptron.numerics import Array
@@ -267,17 +263,18 @@ def fit_hard_margin(
 
 def _fit(samples: Samples, loss: Loss, tol: float, start: Array | None) -> ERMFit:
     design, y, k = samples
-    rounds = SavedRounds(design, "max-margin")
+    rounds = Kept(design, "max-margin")
     before = rounds.before
     hinge = ShiftedHinge(y, k, np.zeros((k, y.size)), 1.0)
-    if start is None and not rounds.begun and suits(design, k):
+    if start is None and not rounds.known and suits(design, k):
         seen = SeenRows(design, np.zeros_like(y))
         for steps, multipliers in central_path(design, y, k):
             vertex = _vertex(seen, hinge, multipliers)
             if vertex is not None and vertex.within(tol):
                 return _result(samples, loss, hinge, vertex, tol, before, steps, 0.0)
     U = np.zeros((k - 1, design.dimension)) if start is None else (start @ hinge.basis).T
-    here = rounds.known(_Known(U, hinge.multipliers, U, np.zeros((k - 1, 0)), np.zeros_like(y)))
+    here = _Known(U, hinge.multipliers, U, np.zeros((k - 1, 0)), np.zeros_like(y))
+    here = replace(here, **rounds.known)
     seen = SeenRows(design, here.batch)
     try:
         while here.turn < _MAX_ROUNDS and not _round(samples, seen, here, rounds, tol):
@@ -296,7 +293,7 @@ def _fit(samples: Samples, loss: Loss, tol: float, start: Array | None) -> ERMFi
     return _result(samples, loss, hinge, here.best, tol, before, here.n_iter, here.gradient_norm)
 
 
-def _round(samples: Samples, seen: SeenRows, here: _Known, rounds: SavedRounds, tol: float) -> bool:
+def _round(samples: Samples, seen: SeenRows, here: _Known, rounds: Kept, tol: float) -> bool:
     """One inner problem, and what it says of multipliers and penalty; whether it was the last."""
     design, y, k = samples
     hinge = ShiftedHinge(y, k, here.multipliers, here.penalty)

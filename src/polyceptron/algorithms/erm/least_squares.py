@@ -25,10 +25,19 @@ from numpy.typing import NDArray
 
 from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.erm.erm_fit import ERMFit, bound_in_weights
-from polyceptron.algorithms.erm.newton_fit import fit_any_loss
-from polyceptron.algorithms.erm.objectives import EPS, gradient_rounding, sum_rounding
-from polyceptron.algorithms.erm.saved_path import not_begun, stopped
+from polyceptron.algorithms.erm.erm_fit import (
+    ERMFit,
+    bound_in_weights,
+    fit_newton,
+    not_begun,
+    stopped,
+)
+from polyceptron.algorithms.erm.objectives import (
+    EPS,
+    LossObjective,
+    gradient_rounding,
+    sum_rounding,
+)
 from polyceptron.algorithms.stored_designs import WeightedRows
 from polyceptron.model.losses import Loss
 from polyceptron.numerics import Array
@@ -105,7 +114,8 @@ def fit_least_squares(
     # A matrix of all pairs of rows reads them many times, or brings them here from a cluster.
     large = min(n, d) > _LARGEST_GRAM or (samples.design.reading_is_dear and n < d)
     if large and 0 not in ridges:
-        return fit_any_loss(samples, loss, ridges, tol, start)
+        objective = LossObjective(loss, samples.y, samples.n_classes, samples.weights)
+        return fit_newton(samples, objective, loss.name, ridges, tol, start)
     samples = _rooted(samples)
     products, shape = samples.design.gram(), samples.design.shape
     if len(ridges) == 1 and ridges[0] > 0:

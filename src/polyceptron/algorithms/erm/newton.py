@@ -1,18 +1,9 @@
-"""Steps that lower the objective, without a pass over X: the fields are linear in the weights.
+"""Newton's method by conjugate gradients: min_U Σ_μ ℓ(z_μ) + (λ/2)‖U‖², z = XU/√d, for many λ.
 
-Gradients of many problems side by side, their norms, and what rounding takes of the goal.
-
-Conjugate gradients for Newton's equations of several λ at once: (∂²ℓ-part + λ) D = −G.
-
-The systems do not mix; they share the reads of X in each iteration, and drop out as they reach
-their tolerance.
-
-Newton's method by conjugate gradients: min_U Σ_μ ℓ(z_μ) + (λ/2)‖U‖², z = XU/√d, for many λ.
-
-Each step solves (Hessian) D = −(gradient) by conjugate gradients in single precision, to a
-loose tolerance; gradient and line search are in double precision, so the steps act as iterative
-refinement and the answer has double-precision accuracy. What rounding does to the gradient counts
-against the goal (`rounding`). A line search costs no pass over X, since
+Each step solves (Hessian) D = −(gradient) by conjugate gradients in single precision, to a loose
+tolerance (`directions`); gradient and line search are in double precision, so the steps act as
+iterative refinement and the answer has double-precision accuracy. What rounding does to the
+gradient counts against the goal (`gradient_rounding`). A line search costs no pass over X, since
 the fields are linear in U. Several λ advance side by side: they do not mix, but share every read of
 X, which is what the time goes into. The first axis of all arrays counts the λ.
 """
@@ -20,24 +11,24 @@ X, which is what the time goes into. The first axis of all arrays counts the λ.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.erm.erm_fit import AtWork, Descent
-from polyceptron.algorithms.erm.objectives import (
-    Curvature,
-    Evaluation,
-    Objective,
-    gradient_rounding,
-)
-from polyceptron.algorithms.erm.whole_hessian import Ease, Factors
-from polyceptron.numerics import AnyArray, Array
+from polyceptron.algorithms.erm.directions import Factors, by_feature, directions
+from polyceptron.algorithms.erm.objectives import Evaluation, Objective, gradient_rounding
+from polyceptron.algorithms.watching import Kept, State
+from polyceptron.numerics import Array
+
+Direction = Callable[[Evaluation, Array], Array]
 
 _HALVINGS = 40
+_RESERVE = 0.05  # of the rounding: no gradient need be smaller
+_LOOSE = 0.3  # of the gradient, left by the first solves: far away, an exact Newton step is waste
+_PATIENCE = 3  # slow steps next to the minimum, in double precision
+_REPAIRS = 4  # more steps when fresh fields show that rounding had piled up
 
 
 def line_search(
@@ -79,64 +70,10 @@ def line_search(
     return step, there, new
 
 
-_RESERVE = 0.05  # of the rounding: no gradient need be smaller
-
-
-def gradient(
-    design: Design,
-    objective: Objective,
-    here: Evaluation,
-    Z: Array,
-    ridges: Array,
-    U: Array,
-    target: float,
-) -> tuple[Array, Array, Array]:
-    """Gradients (L, r, d), their norms (L,), and the norms to reach (L,), less what rounding takes.
-
-    Rounding is asked for only where a gradient seems small enough.
-    """
-    G = design.back(here.residual) + ridges[:, None, None] * U
-    norm, size = norms(G), norms(U)
-    goal = target * ridges * size
-    near = np.flatnonzero(norm <= goal)
-    if near.size:
-        part = here if near.size == len(norm) else here.take(near)
-        rounding = rounding_of(
-            design, objective, part, Z[near], ridges[near], size[near], goal[near] - norm[near]
-        )
-        goal[near] = np.maximum(goal[near] - rounding, _RESERVE * rounding)
-    return G, norm, goal
-
-
-def rounding_of(
-    design: Design,
-    objective: Objective,
-    here: Evaluation,
-    Z: Array,
-    ridges: Array,
-    norm: Array,
-    enough: Array,
-) -> Array:
-    """Bounds (L,) on the rounding of the gradients, 0 for an objective that takes no account."""
-    stiffness = objective.stiffness(here)
-    if stiffness is None:
-        return np.zeros(len(norm))
-    sizes = [np.sqrt(np.einsum("lrn,lrn->ln", part, part)) for part in (Z, here.residual)]
-    smoothness = objective.smoothness
-    return gradient_rounding(
-        design, norm, ridges, sizes[0], sizes[1], stiffness, smoothness, enough
-    )
-
-
 def dots(A: Array, B: Array) -> Array:
     """⟨A, B⟩ of each problem, (L,)."""
     result: Array = np.einsum("lij,lij->l", A, B)
     return result
-
-
-def by_feature(ridges: Array) -> Array:
-    """Ridges of each problem (L,), or of each of its features too (L, d), beside U (L, r, d)."""
-    return ridges.reshape(len(ridges), 1, -1)
 
 
 def norms(A: Array) -> Array:
@@ -144,134 +81,54 @@ def norms(A: Array) -> Array:
     return np.sqrt(dots(A, A))
 
 
-_MAX_ITERATIONS = 1000
-_LOUD = 5.0  # times the mean square of a feature
+@dataclass
+class AtWork:
+    """The λ still at work: their number in the batch and how their gradients have fallen."""
+
+    index: NDArray[np.int64]
+    first: Array
+    previous: Array
+    stalled: NDArray[np.int64]
+    double: NDArray[np.bool_]  # whether the inner solves need double precision
+
+    @classmethod
+    def begin(cls, index: NDArray[np.int64], *, single: bool) -> AtWork:
+        """These λ, in single precision or in double from the start."""
+        infinite = np.full(index.size, np.inf)
+        stalled = np.zeros(index.size, np.int64)
+        return cls(index, infinite, infinite.copy(), stalled, np.full(index.size, not single))
+
+    def keep(self, mask: NDArray[np.bool_]) -> None:
+        """Go on with these alone."""
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name)[mask])
 
 
-def solve_newton(
-    design: Design,
-    curvature: Curvature,
-    ridges: Array,
-    gradients: Array,
-    tolerance: Array,
-    dtype: Any,
-    ease: Ease | None = None,
-) -> tuple[Array, int]:
-    """Directions (L, r, d) with residuals below `tolerance` (L,) times the gradients' norms.
+@dataclass
+class Descent:
+    """U (L, r, d) and its fields Z (L, r, n), the steps made and allowed (L,), and who is at work.
 
-    Eased by what is given, else by the diagonal where features are uneven; and the iterations.
-    `ridges` (L,), or (L, d) where those of the features differ.
+    `stage` counts how often the fields were made afresh; `whole` is False while U and Z move. All
+    of it is as it was at the end of a step: an interrupted one has not happened.
     """
-    scale = np.sqrt(np.einsum("lij,lij->l", gradients, gradients))
-    r: AnyArray = (-gradients / scale[:, None, None]).astype(dtype)
-    shift = by_feature(ridges).astype(dtype)
-    out = np.zeros_like(gradients)
-    index = np.arange(len(r))
-    if ease is None:
-        ease = _diagonal(design, curvature, ridges, dtype)
-    D, size = np.zeros_like(r), _squares(r)
-    s = r if ease is None else ease(r, index)
-    p, rho = s.copy(), size if ease is None else _products(r, s)
-    spent = 0
-    while spent < _MAX_ITERATIONS:
-        spent += 1
-        Hp = design.through(p, curvature)[0]
-        Hp += shift * p
-        bend = np.einsum("lij,lij->l", p, Hp, dtype=np.float64)
-        fine = bend > 0  # else rounding only: the Hessian is positive definite
-        step = np.where(fine, rho / np.where(fine, bend, 1.0), 0.0).astype(dtype)[:, None, None]
-        D += step * p
-        r -= step * Hp
-        last, size = rho, _squares(r)
-        going = fine & (size > tolerance[index] ** 2)
-        if not going.all():
-            out[index[~going]] = D[~going]
-            index = index[going]
-            if index.size == 0:
-                break
-            D, r, p, shift = D[going], r[going], p[going], shift[going]
-            last, size, curvature = last[going], size[going], curvature.take(going)
-        s = r if ease is None else ease(r, index)
-        rho = size if ease is None else _products(r, s)
-        p *= (rho / last).astype(dtype)[:, None, None]
-        p += s
-    else:
-        out[index] = D
-    return out * scale[:, None, None], spent
 
+    U: Array
+    Z: Array
+    count: NDArray[np.int64]
+    limit: NDArray[np.int64]
+    stage: int = 0
+    work: AtWork | None = None
+    whole: bool = True
 
-def directions(
-    design: Design,
-    objective: Objective,
-    here: Evaluation,
-    ridges: Array,
-    G: Array,
-    tolerance: Array,
-    work: AtWork,
-    factors: Factors | None,
-) -> Array:
-    """Newton directions (L, r, d) of the problems at work, each in the precision that it needs."""
-    D = np.empty_like(G)
-    due = factors is not None and factors.due
-    if factors is not None:
-        factors.due = False
-    for dtype, chosen in ((np.float32, ~work.double), (np.float64, work.double)):
-        if chosen.any():
-            which, curvature = work.index[chosen], objective.curvature(here.take(chosen), dtype)
-            if factors is not None and due:
-                factors.make(which, curvature, ridges[chosen], G.shape[1])
-            D[chosen], spent = solve_newton(
-                design, curvature, ridges[chosen], G[chosen], tolerance[chosen], dtype,
-                None if factors is None else factors.solver(which),
-            )  # fmt: skip
-            if factors is not None:
-                factors.took(spent)
-    return D
+    def state(self) -> State:
+        """All of it, for a checkpoint."""
+        return asdict(self)
 
-
-def _diagonal(design: Design, curvature: Curvature, ridges: Array, dtype: Any) -> Ease | None:
-    """About the inverse of the Hessian's diagonal where some features are far louder than the rest.
-
-    As the column of an intercept is; alike features need none, and go without, as do features that
-    are dear to read.
-    """
-    if design.reading_is_dear:
-        return None
-    squares = design.column_squares
-    if squares.max() <= _LOUD * squares.mean():
-        return None
-    diagonal = np.maximum(curvature.mean(), 0.0)[:, None] * squares + by_feature(ridges)[:, 0]
-    inverse = (1 / diagonal).astype(dtype)[:, None]
-    return lambda r, at: r * inverse[at]
-
-
-def _squares(a: AnyArray) -> Array:
-    return _products(a, a)
-
-
-def _products(a: AnyArray, b: AnyArray) -> Array:
-    result: Array = np.einsum("lij,lij->l", a, b, dtype=np.float64)
-    return result
-
-
-Direction = Callable[[Evaluation, Array], Array]
-
-
-class DescentKeeper(Protocol):
-    """Where a descent is kept."""
-
-    def load(self) -> Descent | None:
-        """The descent that is there."""
-        ...
-
-    def save(self, at: Descent, *, now: bool = False) -> None:
-        """Keep the descent, if it is time or now."""
-        ...
-
-
-_LOOSE = 0.3  # of the gradient, left by the first solves: far away, an exact Newton step is waste
-_PATIENCE = 3  # slow steps next to the minimum, in double precision
-_REPAIRS = 4  # more steps when fresh fields show that rounding had piled up
+    @classmethod
+    def of(cls, state: State) -> Descent:
+        """The inverse of `state`."""
+        work = AtWork(**state["work"]) if "work" in state else None
+        return cls(**state | {"work": work})
 
 
 @dataclass(frozen=True)
@@ -301,7 +158,7 @@ def minimise(
     target: float,
     direct: Direction | None = None,
     max_iter: int = 100,
-    keeper: DescentKeeper | None = None,
+    keeper: Kept | None = None,
     near: bool = False,
 ) -> Minimum:
     """Minimise from `start` (L, r, d) at each λ until ‖gradient‖ ≤ target·λ‖U‖, rounding included.
@@ -309,157 +166,178 @@ def minimise(
     Strong convexity then gives ‖U − Û‖ ≤ target·‖U‖. `direct` replaces conjugate gradients where
     the Newton step can be had in closed form. With a keeper the descent comes from there and goes
     there, and KeyboardInterrupt ends it where it is. `near`: the start is near the minimum, so that
-    its Hessian may be worth writing down.
+    its Hessian may be worth writing down. With a `max_iter` of 0 it is the certificate of `start`.
     """
-    at = keeper.load() if keeper is not None else None
-    if at is None:
+    saved = keeper.load() if keeper is not None else None
+    if saved is not None:
+        at = Descent.of(saved)
+    else:
         U = np.array(start, dtype=float)
         Z = design.fields(U) if U.any() else np.zeros((*U.shape[:2], design.n_samples))
         at = Descent(U, Z, np.zeros(len(U), dtype=np.int64), np.full(len(U), max_iter))
     try:
         factors = Factors.near(design, objective, ridges, start) if near else None
-        return _minimum(design, objective, ridges, at, target, direct, max_iter, keeper, factors)
+        newton = _Newton(design, objective, ridges, target, direct, max_iter, keeper, factors)
+        return newton.minimum(at)
     except KeyboardInterrupt:
         if keeper is None:
             raise
         if at.whole:
-            keeper.save(at, now=True)
+            keeper.save(at.state, now=True)
         unknown = np.full(len(at.U), np.nan)
         here = objective.evaluate(at.Z)
         no = np.zeros(len(at.U), dtype=bool)
         return Minimum(at.U, at.Z, here, unknown, unknown, at.count, no, interrupted=True)
 
 
-def _minimum(
-    design: Design,
-    objective: Objective,
-    ridges: Array,
-    at: Descent,
-    target: float,
-    direct: Direction | None,
-    max_iter: int,
-    keeper: DescentKeeper | None,
-    factors: Factors | None,
-) -> Minimum:
-    while at.stage < 3:  # fields are updated along the way: the last word is with fresh ones
-        if at.work is None:
-            here = objective.evaluate(at.Z)
-            norm, goal = gradient(design, objective, here, at.Z, ridges, at.U, target)[1:]
-            todo = np.flatnonzero((norm > goal) & (at.count < at.limit))
-            if todo.size == 0:
-                break
-            at.work = AtWork.begin(todo, single=design.single_is_quicker)
-        _descend(design, objective, ridges, at, at.work.copy(), target, direct, keeper, factors)
-        at.limit = np.minimum(at.count + _REPAIRS, max_iter)
-        at.Z = design.fields(at.U)
-        at.stage, at.work = at.stage + 1, None
-    else:
-        here = objective.evaluate(at.Z)
-        norm = gradient(design, objective, here, at.Z, ridges, at.U, target)[1]
-    bound = target * ridges * norms(at.U)
-    rounding = rounding_of(design, objective, here, at.Z, ridges, norms(at.U), bound)
-    found = Minimum(at.U, at.Z, here, norm, rounding, at.count, norm + rounding <= bound)
-    return found if found.converged.all() else _zero_where_minimal(design, objective, ridges, found)
+@dataclass(frozen=True)
+class _Newton:
+    """What does not change on the way down."""
 
+    design: Design
+    objective: Objective
+    ridges: Array
+    target: float
+    direct: Direction | None
+    max_iter: int
+    keeper: Kept | None
+    factors: Factors | None
 
-def _zero_where_minimal(
-    design: Design, objective: Objective, ridges: Array, found: Minimum
-) -> Minimum:
-    """U = 0 where the gradient there is no more than rounding: no relative bound can be met."""
-    Z = np.zeros_like(found.Z[:1])
-    here = objective.evaluate(Z)
-    norm = norms(design.back(here.residual))
-    rounding = rounding_of(design, objective, here, Z, np.ones(1), np.zeros(1), norm)
-    if norm[0] > rounding[0]:
-        return found
-    at = ~found.converged
-    index = np.flatnonzero(at)
-    repeated = here.take(np.zeros(index.size, dtype=np.int64))
-    return Minimum(
-        np.where(at[:, None, None], 0.0, found.U),
-        np.where(at[:, None, None], 0.0, found.Z),
-        found.evaluation.replace(index, repeated),
-        np.where(at, norm, found.gradient_norm),
-        np.where(at, rounding, found.rounding),
-        found.n_iter,
-        np.full(at.size, True),
-    )
-
-
-def _descend(
-    design: Design,
-    objective: Objective,
-    ridges: Array,
-    at: Descent,
-    work: AtWork,
-    target: float,
-    direct: Direction | None,
-    keeper: DescentKeeper | None,
-    factors: Factors | None,
-) -> None:
-    """Newton steps in place, each λ at work until its goal, its patience or its limit."""
-    U, Z, count, limit = at.U, at.Z, at.count, at.limit
-    here = objective.evaluate(Z[work.index])
-    while True:
-        G, norm, goal = gradient(
-            design, objective, here, Z[work.index], ridges[work.index], U[work.index], target
-        )
-        work.first = np.where(np.isinf(work.first), norm, work.first)
-        _tell(design, ridges[work.index], U[work.index], here, norm, count, limit, target)
-        # So close, Newton's method is fast: if not, rounding holds it back, of the inner solve
-        # first (which then goes on in double precision), of the gradient itself in the end.
-        slow = (norm > 0.5 * work.previous) & (norm < 1e-3 * work.first)
-        work.stalled += slow & work.double
-        work.double |= slow
-        going = (norm > goal) & (work.stalled < _PATIENCE) & (count[work.index] < limit[work.index])
-        going &= np.isfinite(norm)
-        work.previous = norm
-        if not going.all():
-            work.keep(going)
-            here, G, norm, goal = here.take(going), G[going], norm[going], goal[going]
-            if work.index.size == 0:
-                return
-        if direct is not None:
-            D = direct(here, G)
+    def minimum(self, at: Descent) -> Minimum:
+        """Descents, each followed by fresh fields: those of the way are updated along it."""
+        design, every = self.design, np.arange(len(at.U))
+        while at.stage < 3:
+            if at.work is None:
+                here = self.objective.evaluate(at.Z)
+                norm, goal = self.gradient(here, at, every)[1:]
+                todo = np.flatnonzero((norm > goal) & (at.count < at.limit))
+                if todo.size == 0:
+                    break
+                at.work = AtWork.begin(todo, single=design.single_is_quicker)
+            self.descend(at, AtWork(**asdict(at.work)))
+            at.limit = np.minimum(at.count + _REPAIRS, self.max_iter)
+            at.Z = design.fields(at.U)
+            at.stage, at.work = at.stage + 1, None
         else:
-            rest = np.minimum(_LOOSE, np.sqrt(norm / work.first))
-            tolerance = np.minimum(_LOOSE, np.maximum(rest, 0.5 * goal / norm))
-            D = directions(design, objective, here, ridges[work.index], G, tolerance, work, factors)
-        chosen = work.index
-        step, there, new = line_search(
-            design, objective, ridges[chosen], U[chosen], Z[chosen], here, G, D
+            here = self.objective.evaluate(at.Z)
+            norm = self.gradient(here, at, every)[1]
+        size = norms(at.U)
+        bound = self.target * self.ridges * size
+        rounding = self.rounding(here, at.Z, self.ridges, size, bound)
+        met = norm + rounding <= bound
+        found = Minimum(at.U, at.Z, here, norm, rounding, at.count, met)
+        return found if met.all() else self.zero_where_minimal(found)
+
+    def zero_where_minimal(self, found: Minimum) -> Minimum:
+        """U = 0 where the gradient there is no more than rounding: no relative bound can be met."""
+        Z = np.zeros_like(found.Z[:1])
+        here = self.objective.evaluate(Z)
+        norm = norms(self.design.back(here.residual))
+        rounding = self.rounding(here, Z, np.ones(1), np.zeros(1), norm)
+        if norm[0] > rounding[0]:
+            return found
+        at = ~found.converged
+        index = np.flatnonzero(at)
+        repeated = here.take(np.zeros(index.size, dtype=np.int64))
+        return Minimum(
+            np.where(at[:, None, None], 0.0, found.U),
+            np.where(at[:, None, None], 0.0, found.Z),
+            found.evaluation.replace(index, repeated),
+            np.where(at, norm, found.gradient_norm),
+            np.where(at, rounding, found.rounding),
+            found.n_iter,
+            np.full(at.size, True),
         )
-        stuck = step == 0
-        if direct is not None:
-            work.stalled[stuck] = _PATIENCE
-        work.stalled[stuck & work.double] = _PATIENCE
-        work.double |= stuck
-        at.whole = False
-        count[chosen] += 1
-        U[chosen] += step[:, None, None] * D
-        Z[chosen] = new
-        at.work, at.whole = work.copy(), True
-        here = there
-        if keeper is not None:
-            keeper.save(at)
 
+    def descend(self, at: Descent, work: AtWork) -> None:
+        """Newton steps in place, each λ at work until its goal, its patience or its limit."""
+        U, Z, count, limit = at.U, at.Z, at.count, at.limit
+        here = self.objective.evaluate(Z[work.index])
+        while True:
+            G, norm, goal = self.gradient(here, at, work.index)
+            work.first = np.where(np.isinf(work.first), norm, work.first)
+            self.tell(here, norm, at, work.index)
+            # So close, Newton's method is fast: if not, rounding holds it back, of the inner solve
+            # first (which then goes on in double precision), of the gradient itself in the end.
+            slow = (norm > 0.5 * work.previous) & (norm < 1e-3 * work.first)
+            work.stalled += slow & work.double
+            work.double |= slow
+            going = (norm > goal) & (work.stalled < _PATIENCE) & np.isfinite(norm)
+            going &= count[work.index] < limit[work.index]
+            work.previous = norm
+            if not going.all():
+                work.keep(going)
+                here, G, norm, goal = here.take(going), G[going], norm[going], goal[going]
+                if work.index.size == 0:
+                    return
+            chosen = work.index
+            ridges = self.ridges[chosen]
+            if self.direct is not None:
+                D = self.direct(here, G)
+            else:
+                rest = np.minimum(_LOOSE, np.sqrt(norm / work.first))
+                tolerance = np.minimum(_LOOSE, np.maximum(rest, 0.5 * goal / norm))
+                D = directions(
+                    self.design, self.objective, here, ridges, G, tolerance, chosen, work.double,
+                    self.factors,
+                )  # fmt: skip
+            step, there, new = line_search(
+                self.design, self.objective, ridges, U[chosen], Z[chosen], here, G, D
+            )
+            stuck = step == 0
+            work.stalled[stuck & (work.double | (self.direct is not None))] = _PATIENCE
+            work.double |= stuck
+            at.whole = False
+            count[chosen] += 1
+            U[chosen] += step[:, None, None] * D
+            Z[chosen] = new
+            at.work, at.whole = AtWork(**asdict(work)), True
+            here = there
+            if self.keeper is not None:
+                self.keeper.save(at.state)
 
-def _tell(
-    design: Design,
-    ridges: Array,
-    U: Array,
-    here: Evaluation,
-    norm: Array,
-    count: NDArray[np.int64],
-    limit: NDArray[np.int64],
-    target: float,
-) -> None:
-    """Report the problem that is furthest from its minimum."""
-    size = norms(U)
-    with np.errstate(divide="ignore"):
-        distance = norm / (ridges * size)
-    worst = int(distance.argmax())
-    total = float(here.value[worst]) + 0.5 * float(ridges[worst] * size[worst] ** 2)
-    design.watch.step(
-        int(count.max()), int(limit.max()), float(distance[worst]), target, total / design.n_samples
-    )
+    def gradient(
+        self, here: Evaluation, at: Descent, index: NDArray[np.int64]
+    ) -> tuple[Array, Array, Array]:
+        """Gradients (L, r, d), their norms (L,), and those to reach (L,), less what rounding takes.
+
+        Rounding is asked for only where a gradient seems small enough.
+        """
+        ridges, U = self.ridges[index], at.U[index]
+        G = self.design.back(here.residual) + ridges[:, None, None] * U
+        norm, size = norms(G), norms(U)
+        goal = self.target * ridges * size
+        near = np.flatnonzero(norm <= goal)
+        if near.size:
+            part = here if near.size == len(norm) else here.take(near)
+            rounding = self.rounding(
+                part, at.Z[index[near]], ridges[near], size[near], goal[near] - norm[near]
+            )
+            goal[near] = np.maximum(goal[near] - rounding, _RESERVE * rounding)
+        return G, norm, goal
+
+    def rounding(
+        self, here: Evaluation, Z: Array, ridges: Array, norm: Array, enough: Array
+    ) -> Array:
+        """Bounds (L,) on the rounding of gradients, 0 for an objective that takes no account."""
+        stiffness = self.objective.stiffness(here)
+        if stiffness is None:
+            return np.zeros(len(norm))
+        z, g = (np.sqrt(np.einsum("lrn,lrn->ln", part, part)) for part in (Z, here.residual))
+        smoothness = self.objective.smoothness
+        return gradient_rounding(self.design, norm, ridges, z, g, stiffness, smoothness, enough)
+
+    def tell(self, here: Evaluation, norm: Array, at: Descent, index: NDArray[np.int64]) -> None:
+        """Report the problem that is furthest from its minimum."""
+        size, ridges = norms(at.U[index]), self.ridges[index]
+        with np.errstate(divide="ignore"):
+            distance = norm / (ridges * size)
+        worst = int(distance.argmax())
+        total = float(here.value[worst]) + 0.5 * float(ridges[worst] * size[worst] ** 2)
+        self.design.watch.step(
+            int(at.count.max()),
+            int(at.limit.max()),
+            float(distance[worst]),
+            self.target,
+            total / self.design.n_samples,
+        )

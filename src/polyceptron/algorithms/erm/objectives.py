@@ -1,12 +1,13 @@
-"""Sums over samples, Σ_μ ℓ(z_μ, y_μ), with the derivatives that a Newton step needs.
+"""Sums over samples, Σ_μ s_μ ℓ(z_μ, y_μ), with the derivatives that a Newton step needs.
 
-    softmax             ℓ = ln Σ_h e^{z_h} − z_y
+    softmax             ℓ = ln Σ_h e^{z_h} − z_y, in O(k) a sample
     shifted hinge       ℓ = (c/2) Σ_{h≠y} (1 + a_h/c − (z_y − z_h))₊²    (augmented Lagrangian of
                         the constraints z_y − z_h ≥ 1 with multipliers a and penalty c)
+    any convex loss     from its own value, gradient and Hessian, in O(k²)
 
-Fields come in coordinates of the class differences, Z (L, r, n) with z = BZ and r = k − 1; the
-first axis counts problems that are solved side by side. Any other loss is in `loss_objective`.
-Samples may have weights, (n,) or those of each problem (L, n).
+Fields come in coordinates Z (L, r, n) with z = BZ: those of the class differences, r = k − 1, where
+the loss sees nothing else (`class_coordinates`), else r = k. The first axis counts problems that
+are solved side by side. Samples may have weights s, (n,) or those of each problem (L, n).
 
 What rounding can do to a computed gradient, so that a certificate holds for the true one.
 
@@ -30,16 +31,20 @@ the difference of the residuals there and here, and G the gradient with the fiel
 
 from __future__ import annotations
 
+import copy
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.block_products import Inner
+from polyceptron.algorithms.data_checks import class_coordinates
 from polyceptron.algorithms.design import Design
 from polyceptron.model.checks import difference_basis
+from polyceptron.model.losses import Loss
 from polyceptron.numerics import AnyArray, Array
 
 Labels = NDArray[np.int64]
@@ -81,28 +86,39 @@ class Curvature(Protocol):
         ...
 
 
-class Objective(Protocol):
-    """A convex sum over samples that Newton's method can minimise."""
+class Objective(ABC):
+    """Σ_μ s_μ ℓ(z_μ, y_μ) of problems side by side; `weights` s (n,), (L, n) or None."""
 
-    basis: Array
-    smoothness: float | None
-    """A bound on ‖∂²ℓ_μ‖ at all fields, if there is one."""
+    smoothness: float | None = None
+    """A bound on the curvature of ℓ, if there is one."""
 
-    def take(self, chosen: Any) -> Objective:
-        """The problems picked by a mask or an index array, where each has weights of its own."""
-        ...
+    def __init__(self, y: Labels, basis: Array, weights: Array | None = None) -> None:
+        self.y, self.basis, self.weights = y, basis, weights
 
+    def take(self, chosen: Any) -> Self:
+        """The problems picked by a mask or an index array."""
+        if self.weights is None or self.weights.ndim == 1:
+            return self
+        part = copy.copy(self)
+        part.weights = self.weights[chosen]
+        return part
+
+    @property
+    def numbers(self) -> int:
+        """How many a problem holds."""
+        return int(self.y.size * len(self.basis))
+
+    @abstractmethod
     def evaluate(self, Z: Array) -> Evaluation:
-        """Values and gradients at the fields Z (L, r, n)."""
-        ...
+        """ℓ, its gradient, and what the curvature is built from."""
 
+    @abstractmethod
     def curvature(self, evaluation: Evaluation, dtype: Any) -> Curvature:
         """The second derivative there, in the given precision."""
-        ...
 
+    @abstractmethod
     def stiffness(self, evaluation: Evaluation) -> Array | None:
         """A bound on ‖∂²ℓ_μ‖ here (L, n), for the rounding of gradients; None: leave that out."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -117,7 +133,8 @@ class RankOneCurvature:
 
     def take(self, chosen: Any) -> RankOneCurvature:
         """The problems picked by a mask."""
-        share = weights_of(self.share, chosen)
+        common = self.share is None or self.share.ndim == 1
+        share = self.share if common else self.share[chosen]  # type: ignore[index]
         return RankOneCurvature(self.weights[chosen], self.basis, self.y, self.hinge, share)
 
     def rows(self, rows: slice) -> Inner:
@@ -157,26 +174,13 @@ def own_places(y: Labels) -> Labels:
     return y * y.size + np.arange(y.size)
 
 
-def weights_of(weights: Any, chosen: Any) -> Any:
-    """Weights (L, n) of the chosen problems; those that all problems share as they are."""
-    return weights if weights is None or weights.ndim == 1 else weights[chosen]
-
-
-class SoftmaxObjective:
+class SoftmaxObjective(Objective):
     """Σ_μ ln Σ_h exp(z_h − z_y): the curvature's source is the softmax (L, k, n)."""
 
     def __init__(self, y: Labels, n_classes: int, weights: Array | None = None) -> None:
-        self.y, self.weights = y, weights
-        self.basis = difference_basis(n_classes)
+        super().__init__(y, difference_basis(n_classes), weights)
         self._own = own_places(y)
-        self.smoothness: float | None = 0.5 if weights is None else 0.5 * float(weights.max())
-
-    def take(self, chosen: Any) -> SoftmaxObjective:
-        """The problems picked by a mask or an index array."""
-        chosen_weights = weights_of(self.weights, chosen)
-        if chosen_weights is self.weights:
-            return self
-        return SoftmaxObjective(self.y, len(self.basis), chosen_weights)
+        self.smoothness = 0.5 if weights is None else 0.5 * float(weights.max())
 
     def evaluate(self, Z: Array) -> Evaluation:
         """ℓ, softmax(z) − y and the softmax, all to full relative precision of Z."""
@@ -218,24 +222,16 @@ class SoftmaxObjective:
         return np.minimum(most, 2 * np.sqrt(np.einsum("lrn,lrn->ln", g, g)))
 
 
-class ShiftedHinge:
+class ShiftedHinge(Objective):
     """(c/2) Σ (1 + a/c − margin)₊²: the curvature's source is c at pushed constraints, else 0.
 
     One problem at a time: multipliers (k, n), and a first axis of length 1 in everything else.
     """
 
-    smoothness: float | None = None
-
     def __init__(self, y: Labels, n_classes: int, multipliers: Array, penalty: float) -> None:
-        self.y = y
-        self.basis = difference_basis(n_classes)
-        self.multipliers = multipliers
-        self.penalty = penalty
+        super().__init__(y, difference_basis(n_classes))
+        self.multipliers, self.penalty = multipliers, penalty
         self._samples = np.arange(y.size)
-
-    def take(self, chosen: Any) -> ShiftedHinge:
-        """One problem has no part."""
-        return self
 
     def margins(self, Z: Array) -> Array:
         """z_y − z_h (k, n) of fields (k−1, n); the true class's own row is 0."""
@@ -270,6 +266,71 @@ class ShiftedHinge:
     def stiffness(self, evaluation: Evaluation) -> Array | None:
         """The hinge is a means: the max-margin solution has certificates of its own."""
         return None
+
+
+@dataclass(frozen=True)
+class MatrixCurvature:
+    """One matrix a sample, (L, n, r, r)."""
+
+    matrices: AnyArray
+
+    def take(self, chosen: Any) -> MatrixCurvature:
+        """The problems picked by a mask."""
+        return MatrixCurvature(self.matrices[chosen])
+
+    def rows(self, rows: slice) -> Inner:
+        """Q (L, r, b) ↦ ∂²ℓ·Q of these samples alone."""
+        return MatrixCurvature(self.matrices[:, rows])
+
+    def __call__(self, Q: AnyArray) -> tuple[AnyArray, None]:
+        """∂²ℓ·Q (L, r, n), in the precision of Q."""
+        return np.einsum("lnij,ljn->lin", self.matrices, Q), None
+
+    def mean(self) -> Array:
+        """The mean over samples and directions of each problem, (L,)."""
+        result: Array = np.einsum("lnii->ln", self.matrices).mean(1) / self.matrices.shape[-1]
+        return result
+
+
+class LossObjective(Objective):
+    """Σ_μ ℓ(z_μ, y_μ) of a `Loss`: the curvature's source is the fields z (L, k, n)."""
+
+    def __init__(self, loss: Loss, y: Labels, n_classes: int, weights: Array | None = None) -> None:
+        super().__init__(y, class_coordinates(loss, n_classes), weights)
+        self.loss = loss
+
+    @property
+    def numbers(self) -> int:
+        return super().numbers * len(self.basis)
+
+    def evaluate(self, Z: Array) -> Evaluation:
+        """ℓ and its gradient; a value that overflows is infinite, and is stepped back from."""
+        z = self.basis @ Z
+        losses, residual = np.empty((len(Z), Z.shape[-1])), np.empty_like(Z)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            for i, fields in enumerate(z):
+                losses[i] = self.loss.value(fields.T, self.y)
+                residual[i] = (self.loss.gradient(fields.T, self.y) @ self.basis).T
+            if self.weights is not None:
+                losses *= self.weights
+                residual *= self.weights[..., None, :]
+            values = losses.sum(1)
+        return Evaluation(np.where(np.isnan(values), np.inf, values), residual, z)
+
+    def curvature(self, evaluation: Evaluation, dtype: Any) -> Curvature:
+        """BᵀHB, sample by sample."""
+        return MatrixCurvature(self._hessians(evaluation).astype(dtype))
+
+    def stiffness(self, evaluation: Evaluation) -> Array | None:
+        """The trace of BᵀHB, which its norm is not above."""
+        return np.einsum("lnii->ln", self._hessians(evaluation))
+
+    def _hessians(self, evaluation: Evaluation) -> Array:
+        H = np.stack([self.loss.hessian(fields.T, self.y) for fields in evaluation.source])
+        result: Array = self.basis.T @ H @ self.basis
+        if self.weights is not None:
+            result *= self.weights[..., None, None]
+        return result
 
 
 EPS = float(np.finfo(float).eps)

@@ -1,13 +1,11 @@
-"""How much to damp: more when steps turn back on themselves and grow, or have stopped shrinking.
-
-Leaving a plateau also grows the steps, but in one direction, and is let go.
-
-A fixed-point iteration x ← x + (1 − δ)(T(x) − x) that chooses its own damping δ.
+"""A fixed-point iteration x ← x + (1 − δ)(T(x) − x) that chooses its own damping δ.
 
 Convergence is judged on T(x) − x, the step that was proposed, not on the damped step that was
 taken: damping slows an iteration down, it does not make it look converged. δ starts at 0, as state
-evolution assumes, and rises when `damping` finds evidence that it must; then the iteration resumes
-from the best point so far.
+evolution assumes, and rises when steps turn back on themselves and grow, or have stopped shrinking
+(`Damper`; leaving a plateau also grows the steps, but in one direction, and is let go); then the
+iteration resumes from the best point so far. A checkpoint keeps every number of a run: one that is
+loaded takes the same steps to the last bit, with the trace of those before it.
 """
 
 from __future__ import annotations
@@ -15,12 +13,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from polyceptron.algorithms.watching import SILENT, Watch
+from polyceptron.algorithms.watching import SILENT, State, Watch
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
@@ -43,7 +41,8 @@ class Damper:
 
     def copy(self) -> Damper:
         """One that can change without this one."""
-        return replace(self, sizes=self.sizes.copy(), turns=self.turns.copy())
+        sizes, turns = deque(self.sizes, _WINDOW), deque(self.turns, _WINDOW)
+        return replace(self, sizes=sizes, turns=turns)
 
     @property
     def value(self) -> float:
@@ -130,6 +129,7 @@ class Iterate:
 
 
 Step = Callable[[Iterate], Iterate]
+Observe = Callable[[Iterate], dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,7 @@ class Ending:
     status: Status
     residual: float
     damping: float
+    trace: tuple[dict[str, float], ...]
 
 
 class Change(NamedTuple):
@@ -155,34 +156,44 @@ class Change(NamedTuple):
         return self.size / self.scale if self.scale > 0 else self.size
 
 
+_NONE = Change(math.inf, 1.0)
+
+
 @dataclass(frozen=True)
 class Run:
-    """Where an iteration is after t steps: its point, the best one and the step that led there."""
+    """Where an iteration is after t steps: its point, the best one and the step that led there.
+
+    `trace` has an entry for each step: what was observed, and residual and damping of the step.
+    """
 
     here: Iterate
     best: Iterate
-    least: Change
-    damper: Damper
+    least: Change = _NONE
+    damper: Damper = field(default_factory=Damper)
     used: float = 0.0
     t: int = 0
     retreats: int = 0
+    trace: tuple[dict[str, float], ...] = ()
+
+    def state(self) -> State:
+        """All of it, for a checkpoint; the trace by columns."""
+        columns = {name: [entry[name] for entry in self.trace] for name in self.trace[0]}
+        return asdict(self) | {"trace": columns}
 
     @classmethod
-    def begin(cls, start: Iterate) -> Run:
-        """Before the first step."""
-        return cls(start, start, Change(math.inf, 1.0), Damper())
-
-
-class Keeping(Protocol):
-    """Where a run is kept."""
-
-    def load(self) -> Run | None:
-        """The run that is there."""
-        ...
-
-    def save(self, run: Run, *, now: bool = False) -> None:
-        """Keep the run, if it is time or now."""
-        ...
+    def of(cls, state: State) -> Run:
+        """The inverse of `state`."""
+        columns = {name: column.tolist() for name, column in state["trace"].items()}
+        parts = {
+            "here": Iterate(**state["here"]),
+            "best": Iterate(**state["best"]),
+            "least": Change(*state["least"].tolist()),
+            "damper": Damper(**state["damper"]).copy(),
+            "trace": tuple(
+                dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+            ),
+        }
+        return cls(**state | parts)
 
 
 def iterate(
@@ -191,75 +202,73 @@ def iterate(
     *,
     tol: float,
     max_iter: int,
-    observe: Callable[[int, Iterate, float, float], None],
+    observe: Observe = lambda point: {},
     watch: Watch = SILENT,
-    keeper: Keeping | None = None,
 ) -> Ending:
     """Apply `step` until it moves the point by less than `tol`, relatively; else the best point.
 
-    `observe(t, point, residual, damping)` sees the point after t steps and the residual of the step
-    that led there (infinite for the start, t = 0). The run comes from the keeper, if it has one,
-    and goes there. KeyboardInterrupt ends it with the best point so far.
+    Entry t of the trace is what `observe` gives of the point after t steps, with the residual of
+    the step that led there (infinite for the start, t = 0). The run comes from the watch's
+    checkpoint, if it has one, and goes there. KeyboardInterrupt ends it with the best point so far.
     """
-    found = keeper.load() if keeper is not None else None
-    run = Run.begin(start) if found is None else found
-    if found is None:
-        observe(0, start, math.inf, 0.0)
+    saved, keep = watch.checkpoint.load(), watch.checkpoint.save
+
+    def seen(run: Run, point: Iterate, residual: float, damping: float) -> Run:
+        entry = {"iteration": run.t, **observe(point), "residual": residual, "damping": damping}
+        return replace(run, trace=(*run.trace, entry))
+
+    run = seen(Run(start, start), start, math.inf, 0.0) if saved is None else Run.of(saved)
     status = Status.NOT_CONVERGED
     try:
         while run.t < max_iter:
-            after, change, last = _advance(run, step, observe, tol)
-            if change is None:
-                run = after
-                break
-            if last is not None:
-                if keeper is not None:  # the same last step can be made again from there
-                    keeper.save(run, now=True)
-                watch.step(run.t + 1, max_iter, change.relative, tol)
-                return Ending(last, run.t + 1, Status.OK, change.relative, run.used)
-            run = after
-            if keeper is not None:
-                keeper.save(run)
+            new = step(run.here)
+            change, t = _change(run.here, new), run.t + 1
+            if not new.is_finite() or not math.isfinite(change.size):
+                if run.retreats == _MAX_RETREATS:
+                    run = replace(run, t=t)
+                    break
+                run, change = _retreat(run), run.least
+                run = seen(run, run.best, change.relative, run.used)
+            elif change.relative < tol:
+                keep(run.state, now=True)  # the same last step can be made again from there
+                watch.step(t, max_iter, change.relative, tol)
+                last = seen(replace(run, t=t), new, change.relative, run.damper.value)
+                return Ending(new, t, Status.OK, change.relative, run.used, last.trace)
+            else:
+                run, change = _advance(run, new, change)
+                run = seen(run, run.here, change.relative, run.damper.value)
+            keep(run.state)
             watch.step(run.t, max_iter, change.relative, tol)
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
-    if keeper is not None:
-        keeper.save(run, now=True)
-    return Ending(run.best, run.t, status, run.least.relative, run.used)
+    keep(run.state, now=True)
+    return Ending(run.best, run.t, status, run.least.relative, run.used, run.trace)
 
 
-def _advance(
-    run: Run, step: Step, observe: Callable[[int, Iterate, float, float], None], tol: float
-) -> tuple[Run, Change | None, Iterate | None]:
-    """One step: the run after it, how it changed (None: give up), and the end if it is reached.
+def _retreat(run: Run) -> Run:
+    """Back to the best point, with more damping."""
+    damper = run.damper.copy()
+    damper.raise_level()
+    return replace(
+        run, here=run.best, damper=damper, used=damper.value, t=run.t + 1, retreats=run.retreats + 1
+    )
+
+
+def _advance(run: Run, new: Iterate, change: Change) -> tuple[Run, Change]:
+    """The run after a step towards `new`, or back to the best point if it is damped more from now.
 
     The run given stays as it is, so that an interrupted step has not happened.
     """
-    here, damper, t = run.here, run.damper.copy(), run.t + 1
-    new = step(here)
-    change = _change(here, new)
-    if not new.is_finite() or not math.isfinite(change.size):
-        if run.retreats == _MAX_RETREATS:
-            return replace(run, t=t), None, None
-        damper.raise_level()
-        observe(t, run.best, run.least.relative, damper.value)
-        after = replace(
-            run, here=run.best, damper=damper, used=damper.value, t=t, retreats=run.retreats + 1
-        )
-        return after, run.least, None
-    best, least, used = run.best, run.least, run.used
+    here, damper, used, t = run.here, run.damper.copy(), run.used, run.t + 1
+    best, least = run.best, run.least
     if change.size < least.size or t == 1:
         best, least = new, change
-    if change.relative < tol:
-        observe(t, new, change.relative, damper.value)
-        return run, change, new
     if damper.judge(change.size, new.weights - here.weights):
         used, here, change = damper.value, best, least
     else:
         here = new if damper.value == 0 else here.towards(new, 1 - damper.value)
-    observe(t, here, change.relative, damper.value)
-    after = replace(run, here=here, best=best, least=least, damper=damper, used=used, t=t)
-    return after, change, None
+    run = replace(run, here=here, best=best, least=least, damper=damper, used=used, t=t)
+    return run, change
 
 
 def _change(old: Iterate, new: Iterate) -> Change:

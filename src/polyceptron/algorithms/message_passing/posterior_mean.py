@@ -1,59 +1,112 @@
-"""Bayes-optimal approximate message passing (Algorithm 1, `alg:amp`), for any number of classes.
+"""Message passing on data, for any number of classes: Bayes-optimal (`amp`), for ERM (`amp_erm`).
 
-`amp` checks its input, chooses the step (`shared_variance` or `full_variance`) with the channel as
-student and a row of the prior as belief, and iterates it (`iteration`). State evolution follows it
-step by step: entry t of the trace is the point after t iterations, entry 0 the start, and its q
-compares with entry t of `theory.state_evolution`.
+Both check their input, choose a step (`variances`) with their denoisers, and iterate it
+(`iteration`). Bayes-optimal (Algorithm 1, `alg:amp`): the channel is the student and a row of the
+prior the belief. State evolution follows it step by step: entry t of the trace is the point after t
+iterations, entry 0 the start, and its q compares with entry t of `theory.state_evolution`.
 
-Message passing for empirical risk minimisation: its fixed point is the minimiser.
+    q = ‖Ŵ‖²/(d r),   m = ⟨Ŵ, PW*⟩/(d r),   ε = ε(ρ),  ρ = m/√(q q*),  q* = ‖PW*‖²/(d r) → 1
+
+with r = k − 1; ε is that of the noiseless rule. Empirical risk minimisation: the denoisers of a
+loss and of a penalty,
 
     f = (prox_{Vℓ}(ω) − ω)/V,      Ŵ = γ/(λ + Λ),      V = 1/(λ + Λ)              (eq. SE, app. D)
 
-the denoisers of a loss and of the ridge, in place of those of a channel and of a prior, in the same
-iteration (`shared_variance`). At a fixed point z = XŴ/√d = prox(ω) and f = −∇ℓ(z), so that
-λŴ = Xᵀf/√d: the gradient of
+At a fixed point z = XŴ/√d = prox(ω) and f = −∇ℓ(z), so that λŴ = Xᵀf/√d: the gradient of
 
     Σ_μ ℓ(Wᵀx_μ/√d, y_μ) + (λ/2)‖W‖²_F
 
 vanishes, whatever V and Λ are. Gaussian data are needed for convergence, not for correctness.
+
+Features of variance s are g = x/√s of variance 1 with weights W̃ = √s W. What is believed of a row
+of W, or paid for it, becomes that of a row u scaled by c (√s for a penalty, √(sθ) for a prior of
+unit variance): W̃ = c·u, u = belief(cγ, c²Λ), Var W̃ = c² Var u. X is not copied: products are
+scaled.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from polyceptron.algorithms.data_checks import (
+    Samples,
     check_choice,
     check_samples,
     check_stopping,
     check_truth,
+    class_coordinates,
 )
-from polyceptron.algorithms.message_passing.amp_result import AMPResult, OverlapTrace
-from polyceptron.algorithms.message_passing.correlated import Scaled, Whitened, unwhitened
-from polyceptron.algorithms.message_passing.iteration import Iterate
-from polyceptron.algorithms.message_passing.saved_run import iterate_watched
+from polyceptron.algorithms.message_passing.iteration import Iterate, Step, inner, iterate
 from polyceptron.algorithms.message_passing.variances import (
-    diagonal_step,
+    NODES,
     final_variance,
-    matrix_step,
+    full_step,
     shared_step,
     start_variance,
 )
+from polyceptron.algorithms.stored_designs import scaled
 from polyceptron.algorithms.watching import Callback, Watch
-from polyceptron.algorithms.weight_coordinates import class_coordinates
+from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels import Channel
 from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge, difference_basis
-from polyceptron.model.features import as_spectrum
-from polyceptron.model.law import Belief
+from polyceptron.model.features import Spectrum, as_spectrum
+from polyceptron.model.law import Belief, RowEstimate
 from polyceptron.model.losses import Loss, as_loss
 from polyceptron.model.penalties import Penalty, Ridge
 from polyceptron.model.teacher import make_teacher
 from polyceptron.numerics import Array
+from polyceptron.rows import Status
+from polyceptron.theory.generalisation import generalisation_error
 
-_NODES = 8  # of the channel's integral for k ≥ 4: far more precise than the 1/√d of an instance
+_LEAST_V = 1e-12
+
+
+@dataclass(frozen=True, repr=False)
+class AMPResult(ShortDisplay):
+    """The estimate, how sure it is, and how it was reached.
+
+    weights (d, k): the posterior mean of the teacher's weights, without the part common to all
+    classes (rows sum to zero); for `amp_erm`, the minimiser.
+    variance: posterior variance of a weight per class direction. A number for shared variances; for
+    full ones the covariances (d, k, k) when k ≤ 3, and (d, k) numbers v, the covariance of
+    coordinate j being P diag(v_j) P with P = I − 11ᵀ/k, when k > 3.
+    status: 'ok', or 'not-converged' with the best iterate. residual: the change, relative to the
+    weights, that one more undamped iteration would make. damping: the largest used, 0 for none.
+    trace: one dict per iteration, ready for `pandas.DataFrame`; entry t is the point after t
+    iterations, entry 0 the start: iteration, q, residual, damping, and if the teacher is known m
+    and generalisation_error. scores (n, k): f of every sample, whose cavity field is XŴ/√d − V f.
+
+    n_iter: how many iterations were made.
+
+    >>> from polyceptron.algorithms.message_passing.posterior_mean import amp
+    >>> from polyceptron.model import Teacher
+    >>> X, y, _ = Teacher(3).sample(n_samples=300, dimension=100, seed=0)
+    >>> result = amp(X, y)
+    >>> result.weights.shape, str(result.status)
+    ((100, 3), 'ok')
+    """
+
+    weights: Array
+    variance: Any
+    n_iter: int
+    status: Status
+    residual: float
+    damping: float = 0.0
+    trace: list[dict[str, float]] = field(default_factory=list)
+    scores: Array = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def _facts(self) -> dict[str, Any]:
+        d, k = self.weights.shape
+        facts: dict[str, Any] = {"status": str(self.status), "dimension": d, "n_classes": k}
+        facts |= {"n_iter": self.n_iter, "residual": self.residual, "damping": self.damping}
+        last = self.trace[-1] if self.trace else {}
+        names = ("q", "m", "generalisation_error")
+        return facts | {name: float(last[name]) for name in names if name in last}
 
 
 class _Quick(NamedTuple):
@@ -62,7 +115,100 @@ class _Quick(NamedTuple):
     channel: Channel
 
     def denoise(self, omega: Any, label: Any, V: Any) -> tuple[Array, Array]:
-        return self.channel.denoise(omega, label, V, _NODES)
+        return self.channel.denoise(omega, label, V, NODES)
+
+
+class _Scaled(NamedTuple):
+    """What is believed of rows c·u (d,) where u is one that `inner` knows."""
+
+    inner: Any
+    scale: Array
+
+    def denoise(self, gamma: Any, precision: Any) -> RowEstimate:
+        found = self.inner.denoise(gamma * self.scale[:, None], precision * self.scale**2)
+        return RowEstimate(found.mean * self.scale[:, None], found.variance * self.scale**2)
+
+    def matrix_posterior(self, gamma: Array, precision: Array, basis: Array) -> tuple[Array, Array]:
+        c = self.scale[:, None]
+        mean, C = self.inner.matrix_posterior(gamma * c, precision * c[..., None] ** 2, basis)
+        return mean * c, C * c[..., None] ** 2
+
+    def diagonal_posterior(self, gamma: Array, precision: Array) -> tuple[Array, Array]:
+        c = self.scale[:, None]
+        mean, diagonal = self.inner.diagonal_posterior(gamma * c, precision * c**2)
+        return mean * c, diagonal * c**2
+
+
+class _Run(NamedTuple):
+    """One run on samples: coordinates (k, r), features, teacher (d, k), and when it ends."""
+
+    samples: Samples
+    basis: Array
+    spectrum: Spectrum
+    truth: Array | None
+    tol: float
+    max_iter: int
+
+    @classmethod
+    def checked(
+        cls, X: Any, y: Any, n_classes: int | None, truth: Any, features: Any, tol: Any,
+        max_iter: Any,
+    ) -> _Run:  # fmt: skip
+        """From what was given; of features with a spectrum, those of unit variance."""
+        samples, spectrum = check_samples(X, y, n_classes), as_spectrum(features)
+        design, _, k = samples
+        weights = check_truth(truth, design.dimension, k)
+        tol, max_iter = check_stopping(tol, max_iter, design.dtype)
+        if not spectrum.isotropic:
+            root = spectrum.deviations(design.dimension)
+            whole = np.where(root > 0, root, np.inf)[:, 0]  # without variance: none of it is seen
+            samples = replace(samples, design=scaled(design, None, whole))
+            weights = None if weights is None else weights * root
+        return cls(samples, difference_basis(k), spectrum, weights, tol, max_iter)
+
+    def result(
+        self, step: Step, begin: Iterate, watch: Watch, checkpoint: Any, every: Any, **settings: Any
+    ) -> AMPResult:
+        """Iterate, told to a watch and kept in a checkpoint if there is one."""
+        design, y, k = self.samples
+        settings |= {"classes": k, "features": self.spectrum.name}
+        watch.checkpoint.open(checkpoint, every, design, y, **settings)
+        truth = None if self.truth is None else np.ascontiguousarray((self.truth @ self.basis).T)
+        size = design.dimension * (k - 1)
+
+        def observe(here: Iterate) -> dict[str, float]:
+            U = here.weights
+            if len(U) == k:  # coordinates that show the common part, which is not counted
+                U = U - U.mean(0)
+            q = {"q": inner(U, U) / size}
+            return q if truth is None else q | {"m": inner(U, truth) / size}
+
+        with design.watched(watch):
+            end = iterate(
+                step, begin, tol=self.tol, max_iter=self.max_iter, observe=observe, watch=watch
+            )
+        weights, scores = (
+            np.ascontiguousarray(part.T @ self.basis.T)
+            for part in (end.last.weights, end.last.scores)
+        )
+        if not self.spectrum.isotropic:
+            root = self.spectrum.deviations(design.dimension)
+            weights = np.where(root > 0, weights / np.where(root > 0, root, 1.0), 0.0)
+        found = end.last.variance
+        variance = float(found) if np.ndim(found) == 0 else final_variance(found, self.basis)
+        trace = list(end.trace)
+        if truth is not None:
+            own = inner(truth, truth) / size
+            scale = [math.sqrt(entry["q"] * own) for entry in trace]
+            rho = [e["m"] / s if s > 0 else 0.0 for e, s in zip(trace, scale, strict=True)]
+            errors = generalisation_error(np.clip(rho, -1.0, 1.0), k)
+            trace = [
+                entry | {"generalisation_error": float(error)}
+                for entry, error in zip(trace, errors, strict=True)
+            ]
+        return AMPResult(
+            weights, variance, end.n_iter, end.status, end.residual, end.damping, trace, scores
+        )
 
 
 def amp(
@@ -112,51 +258,34 @@ def amp(
     check_choice("variances", variances, ("shared", "full"))
     check_choice("start", start, ("uninformed", "informed"))
     check_choice("model", model, ("argmax", "perceptron"))
-    design, y, k = check_samples(X, y, n_classes)
-    truth = check_truth(teacher_weights, design.dimension, k)
+    run = _Run.checked(X, y, n_classes, teacher_weights, features, tol, max_iter)
+    (design, labels, k), truth, basis = run.samples, run.truth, run.basis
     teacher = make_teacher(model, k, prior, noise, features)
-    tol, max_iter = check_stopping(tol, max_iter, design.dtype)
-    channel, basis = teacher.channel, difference_basis(k)
-    n, d = design.shape
-    row: Any = teacher.row
-    power = np.ones(d)
+    channel, row, power = teacher.channel, cast("Any", teacher.row), np.ones(design.dimension)
     if not teacher.features.isotropic:
-        s, theta = teacher.features.at(d)
-        design, power = Whitened(design, np.sqrt(s)), s * theta
-        row = Scaled(row, np.sqrt(power))
-        truth = None if truth is None else truth * np.sqrt(s)[:, None]
+        s, theta = teacher.features.at(design.dimension)
+        power = s * theta
+        row = _Scaled(row, np.sqrt(power))
     # Fewer than a few samples within √V of a boundary would be no information at all.
-    floor = (4 / n) ** 2
-    weights, V = np.zeros((k - 1, d)), 1.0
+    floor = (4 / design.n_samples) ** 2
+    weights, V = np.zeros((k - 1, design.dimension)), 1.0
     if start == "informed":
         if truth is None:
             raise InvalidInput("an informed start needs teacher_weights")
         weights, V = (truth @ basis).T.copy(), floor
-    full = variances == "full"
-    if not full:
-        step = shared_step(design, y, basis, _Quick(channel), row, floor)
-    elif k <= 3:
-        step = matrix_step(design, y, basis, channel, row, floor)
+    spread: Any = V
+    if variances == "full":
+        step = full_step(design, labels, basis, channel, row, floor)
+        spread = start_variance(V, basis, design.dimension) * (
+            power if start == "uninformed" else 1.0
+        )
     else:
-        step = diagonal_step(design, y, basis, channel, row, floor, _NODES)
-    spread = start_variance(V, basis, d) * (power if start == "uninformed" else 1.0)
-    begin = Iterate(weights, spread if full else V, np.zeros((k - 1, n)))
-    trace = OverlapTrace(basis, truth)
-    settings = {
-        "method": "amp", "prior": teacher.prior.name, "noise": channel.name, "model": model,
-        "variances": variances, "start": start, "classes": k, "features": teacher.features.name,
-    }  # fmt: skip
-    end = iterate_watched(
-        design, y, step, begin, trace, tol, max_iter, Watch("message passing", verbose, callback),
-        checkpoint, checkpoint_every, settings,
+        step = shared_step(design, labels, basis, _Quick(channel), row, floor)
+    return run.result(
+        step, Iterate(weights, spread, np.zeros((k - 1, design.n_samples))),
+        Watch("message passing", verbose, callback), checkpoint, checkpoint_every, method="amp",
+        prior=teacher.prior.name, noise=channel.name, model=model, variances=variances, start=start,
     )  # fmt: skip
-    found = end.last.variance
-    variance = final_variance(found, basis) if full else float(found)
-    result = AMPResult.of(end, basis, variance, trace.entries())
-    return result if teacher.features.isotropic else unwhitened(result, teacher.features)
-
-
-_LEAST_V = 1e-12
 
 
 def amp_erm(
@@ -195,31 +324,20 @@ def amp_erm(
     chosen = as_loss(loss)
     if penalty is None:
         chosen, penalty = _penalty_above_zero(chosen, ridge)
-    design, y, k = check_samples(X, y, n_classes)
-    truth = check_truth(teacher_weights, design.dimension, k)
-    tol, max_iter = check_stopping(tol, max_iter, design.dtype)
-    spectrum, belief = as_spectrum(features), cast("Belief", penalty)
-    if not spectrum.isotropic:
-        root = spectrum.deviations(design.dimension)
-        design, belief = Whitened(design, root[:, 0]), Scaled(penalty, root[:, 0])
-        truth = None if truth is None else truth * root
-    basis = class_coordinates(chosen, k)
-    r = basis.shape[1]
+    run = _Run.checked(X, y, n_classes, teacher_weights, features, tol, max_iter)
+    run = run._replace(basis=class_coordinates(chosen, run.samples.n_classes))
+    (design, labels, _), belief = run.samples, cast("Belief", penalty)
+    if not run.spectrum.isotropic:
+        belief = _Scaled(penalty, run.spectrum.deviations(design.dimension)[:, 0])
+    r = run.basis.shape[1]
     begin = Iterate(
         np.zeros((r, design.dimension)), 1 / penalty.strength, np.zeros((r, design.n_samples))
     )
-    step = shared_step(design, y, basis, chosen, belief, _LEAST_V)
-    trace = OverlapTrace(basis, truth)
-    settings = {
-        "method": "amp_erm", "loss": chosen.name, "penalty": penalty.name,
-        "ridge": penalty.strength, "classes": k, "features": spectrum.name,
-    }  # fmt: skip
-    end = iterate_watched(
-        design, y, step, begin, trace, tol, max_iter, Watch("message passing", verbose, callback),
-        checkpoint, checkpoint_every, settings,
+    return run.result(
+        shared_step(design, labels, run.basis, chosen, belief, _LEAST_V), begin,
+        Watch("message passing", verbose, callback), checkpoint, checkpoint_every,
+        method="amp_erm", loss=chosen.name, penalty=penalty.name, ridge=penalty.strength,
     )  # fmt: skip
-    result = AMPResult.of(end, basis, float(end.last.variance), trace.entries())
-    return result if spectrum.isotropic else unwhitened(result, spectrum)
 
 
 def _penalty_above_zero(loss: Loss, ridge: Any) -> tuple[Loss, Penalty]:

@@ -1,4 +1,6 @@
-"""One step of message passing with one shared variance: one pass over X, nothing of its size.
+"""Steps of message passing: what student and belief make of a point, in three kinds of variance.
+
+One shared number V, one pass over X, nothing of its size (`shared_step`):
 
     ω = XŴ/√d − V f,      f, −tr ∂f = student(ω, y, V),      Λ = Σ_ν (−tr ∂f_ν)/(d (k−1))
     γ = Xᵀf/√d + ΛŴ,      Ŵ, V = belief(γ, Λ)                                        (alg. amp)
@@ -8,33 +10,55 @@ between the classes they are multiples of the identity on the class differences.
 r = k − 1 orthonormal coordinates of those differences, so that the products have r columns, not k;
 a loss that also sees the part common to all classes has r = k.
 
-Algorithm 1 as printed: a covariance for every sample and a precision for every coordinate.
+Algorithm 1 as printed, a covariance for every sample and a precision for every coordinate
+(`full_step`; X² is taken by block of rows):
 
     V_ν = Σ_j x²_jν Ĉ_j/d,       ω_ν = Σ_j x_jν ŵ_j/√d − V_ν f_ν
     Λ_j = −Σ_ν x²_jν ∂f_ν/d,     γ_j = Σ_ν x_jν f_ν/√d + Λ_j ŵ_j,    ŵ_j, Ĉ_j = prior(γ_j, Λ_j)
 
 k = 2, 3: exact, with (k−1)×(k−1) matrices in the basis of class differences. A channel takes one
-variance a class; on differences k ≤ 3 of them can stand for any matrix (`class_numbers`).
+variance a class; on differences k ≤ 3 of them can stand for any matrix (`class_numbers`). k > 3:
+matrices P diag(v) P with P = I − 11ᵀ/k, one number per class, chosen to keep the diagonal of the
+exact matrix: for those the channel is still one integral (labels see only differences, on which P
+does nothing), and so is the Gaussian prior.
 
-k > 3: matrices P diag(v) P with P = I − 11ᵀ/k, one number per class, chosen to keep the diagonal of
-the exact matrix: for those the channel is still one integral (labels see only differences, on which
-P does nothing), and so is the Gaussian prior. X² is taken by block of rows.
+Correlated features F (n, m) (`correlated_amp`): the posterior of their weights c is a Gaussian with
+one covariance C (m, m) for every class difference, and every sample has a precision D_μ of its own:
+
+    ω = z − V f,   z = F ĉ,        f, g = −∇, −tr ∂² of −ln Z(ω, V) a direction
+    D = g/(1 − V g),               C = (Fᵀ D F + diag 1/τ²)⁻¹
+    ĉ = C' Fᵀ(D'(ω + V f) + f),    V ← s/(1 − s D),  s_μ = F_μ C F_μᵀ
+
+A label pulls its class against its nearest competitor. Along that one direction of k − 1 the
+curvature is about k/2 times the mean, so the mean moves with D' = kD/2 and its C'; for two classes
+they are D and C. (With D itself ten classes overshoot, and need damping that costs four times the
+steps.) A fixed point satisfies ĉ/τ² = Fᵀf whatever D' is, as that of Algorithm 1 does, and for
+independent inputs V and C are the same for all samples and features: the two agree. ω and V are the
+fields that all *other* samples predict: ln Z(ω, V) is the log-probability of a label that was left
+out.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import scipy.linalg
 
 from polyceptron.algorithms.block_products import Inner
 from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.message_passing.iteration import Iterate, Step
+from polyceptron.algorithms.message_passing.iteration import Ending, Iterate, Step, iterate
 from polyceptron.model.channels import Channel
+from polyceptron.model.checks import difference_basis
 from polyceptron.model.law import Belief, Student
 from polyceptron.model.priors import Row
 from polyceptron.numerics import AnyArray, Array
+
+NODES = 8  # of the channel's integral for k ≥ 4: far more precise than the 1/√d of an instance
+_THIN = 1e-12  # of the trace: the least variance in any direction of differences
+_FLAT = 1e-9
 
 
 @dataclass(frozen=True)
@@ -82,12 +106,13 @@ def shared_step(
     return step
 
 
-_FLAT = 1e-12  # of the trace: the least variance in any direction of differences
-
-
 @dataclass(frozen=True)
-class _MatrixScores:
-    """Fields z and packed variances to scores f and packed −∂f, sample by sample; f_old (r, n)."""
+class _FullScores:
+    """Fields z and variances V to scores f and −∂f, sample by sample; f_old (r, n).
+
+    k ≤ 3: matrices packed as rows (c, ·), the diagonal, then for r = 2 the other entry. k > 3: one
+    number per class (k, ·), of the matrix P diag(v) P.
+    """
 
     scores: Array
     y: Labels
@@ -95,91 +120,55 @@ class _MatrixScores:
     channel: Channel
     floor: float
 
-    def rows(self, rows: slice) -> _MatrixScores:
+    def rows(self, rows: slice) -> _FullScores:
         """For these samples alone."""
         return replace(self, scores=self.scores[:, rows], y=self.y[rows])
 
     def __call__(self, fields: AnyArray, spread: Array) -> tuple[Array, Array, Array]:
-        """f (r, b), packed −∂f (c, b), and f again, to be kept."""
+        """f (r, b), −∂f as the variances are, and f again, to be kept."""
         basis, floor = self.basis, self.floor
-        r = basis.shape[1]
-        V, eye = _unpack(spread, r), np.eye(r)
-        size = np.trace(V, axis1=1, axis2=2)[:, None, None]
-        V = np.where(size < floor * r, floor * eye, V)
-        omega = (fields.T - np.einsum("nij,jn->ni", V, self.scores)) @ basis.T
-        wide = V + _FLAT * np.maximum(size, floor) * eye
-        v = class_numbers(np.einsum("hi,nij,hj->nh", basis, wide, basis))
-        f, hessian = self.channel.score_and_hessian(omega, self.y, v)
+        k, r = basis.shape
+        if k > 3:
+            v = np.maximum(spread.T, floor)
+            # P diag(v) P f; the channel ignores what is common
+            omega = fields.T @ basis.T - v * (self.scores.T @ basis.T)
+            f, diagonal = self.channel.score_and_diagonal(omega, self.y, v, NODES)
+            curvature = class_numbers(diagonal).T
+        else:
+            V, eye = _unpack(spread, r), np.eye(r)
+            size = np.trace(V, axis1=1, axis2=2)[:, None, None]
+            V = np.where(size < floor * r, floor * eye, V)
+            omega = (fields.T - np.einsum("nij,jn->ni", V, self.scores)) @ basis.T
+            wide = V + _THIN * np.maximum(size, floor) * eye
+            v = class_numbers(np.einsum("hi,nij,hj->nh", basis, wide, basis))
+            f, hessian = self.channel.score_and_hessian(omega, self.y, v)
+            curvature = _pack(-(basis.T @ hessian @ basis))
         scores = np.ascontiguousarray((f @ basis).T)
-        return scores, _pack(-(basis.T @ hessian @ basis)), scores
+        return scores, curvature, scores
 
 
-@dataclass(frozen=True)
-class _DiagonalScores:
-    """The same with one variance for each class."""
-
-    scores: Array
-    y: Labels
-    basis: Array
-    channel: Channel
-    floor: float
-    order: int
-
-    def rows(self, rows: slice) -> _DiagonalScores:
-        """For these samples alone."""
-        return replace(self, scores=self.scores[:, rows], y=self.y[rows])
-
-    def __call__(self, fields: AnyArray, spread: Array) -> tuple[Array, Array, Array]:
-        """f (r, b), the numbers (k, b) of −∂f, and f again, to be kept."""
-        v, basis = np.maximum(spread.T, self.floor), self.basis
-        # P diag(v) P f; the channel ignores what is common
-        reaction = v * (self.scores.T @ basis.T)
-        omega = fields.T @ basis.T - reaction
-        f, diagonal = self.channel.score_and_diagonal(omega, self.y, v, self.order)
-        scores = np.ascontiguousarray((f @ basis).T)
-        return scores, class_numbers(diagonal).T, scores
-
-
-def matrix_step(
+def full_step(
     design: Design, y: Labels, basis: Array, channel: Channel, row: Row, floor: float
 ) -> Step:
-    """k ≤ 3. Matrices are packed as rows (c, ·): the diagonal, then for r = 2 the other entry."""
-    r = basis.shape[1]
+    """The same with the variances of `_FullScores`."""
+    k, r = basis.shape
     precise = design.dtype
 
     def step(here: Iterate) -> Iterate:
-        inner = _MatrixScores(here.scores, y, basis, channel, floor)
-        weights = here.weights.astype(precise, copy=False)
-        back, packed, scores = design.through_squared(weights, here.variance, inner)
-        precision = _unpack(packed, r)
-        gamma = back.T + np.einsum("dij,jd->di", precision, here.weights)
-        mean, C = row.matrix_posterior(gamma, precision, basis)
-        return Iterate(np.ascontiguousarray(mean.T), _pack(C), np.hstack(scores))
-
-    return step
-
-
-def diagonal_step(
-    design: Design,
-    y: Labels,
-    basis: Array,
-    channel: Channel,
-    row: Row,
-    floor: float,
-    order: int,
-) -> Step:
-    """k > 3. Variances are (k, ·): one number per class, of the matrix P diag(v) P."""
-    precise = design.dtype
-
-    def step(here: Iterate) -> Iterate:
-        inner = _DiagonalScores(here.scores, y, basis, channel, floor, order)
+        inner = _FullScores(here.scores, y, basis, channel, floor)
         weights = here.weights.astype(precise, copy=False)
         back, found, scores = design.through_squared(weights, here.variance, inner)
-        precision = np.maximum(found.T, 0.0)
-        gamma = back.T @ basis.T + precision * (here.weights.T @ basis.T)
-        mean, diagonal = row.diagonal_posterior(gamma, precision)
-        new = np.ascontiguousarray((mean @ basis).T)
-        return Iterate(new, class_numbers(diagonal).T, np.hstack(scores))
+        if k > 3:
+            precision = np.maximum(found.T, 0.0)
+            gamma = back.T @ basis.T + precision * (here.weights.T @ basis.T)
+            mean, diagonal = row.diagonal_posterior(gamma, precision)
+            mean, variance = mean @ basis, class_numbers(diagonal).T
+        else:
+            precision = _unpack(found, r)
+            gamma = back.T + np.einsum("dij,jd->di", precision, here.weights)
+            mean, C = row.matrix_posterior(gamma, precision, basis)
+            variance = _pack(C)
+        return Iterate(np.ascontiguousarray(mean.T), variance, np.hstack(scores))
 
     return step
 
@@ -228,3 +217,75 @@ def final_variance(variance: Array, basis: Array) -> Array:
         return np.ascontiguousarray(variance.T)
     result: Array = basis @ _unpack(variance, r) @ basis.T
     return result
+
+
+@dataclass(frozen=True)
+class CorrelatedPosterior:
+    """Mean (m, k) and covariance (m, m) of the weights; fields of samples left out.
+
+    cavity (n, k), their variance (n,), and log_chance (n,) of the labels; the end of the iteration.
+    """
+
+    mean: Array
+    covariance: Array
+    cavity: Array
+    variance: Array
+    log_chance: Array
+    end: Ending
+
+
+def correlated_amp(
+    F: Array,
+    y: Labels,
+    n_classes: int,
+    prior: Array,
+    channel: Channel,
+    *,
+    tol: float,
+    max_iter: int,
+    start: Iterate | None = None,
+) -> CorrelatedPosterior:
+    """Posterior of weights with prior variances τ² `prior` (m,), given features F (n, m).
+
+    `start` is where another run ended.
+    """
+    n, m = F.shape
+    k = n_classes
+    basis = difference_basis(k)
+    seen: dict[str, Any] = {}
+
+    def step(here: Iterate) -> Iterate:
+        V = here.variance[0]
+        omega = (F @ here.weights.T - V[:, None] * here.scores.T) @ basis.T
+        found = channel.posterior(omega, y, V, NODES)
+        g = np.maximum(found.curvature / (k - 1), 0.0)
+        rest = np.maximum(1 - V * g, _FLAT)
+        D = g / rest
+        f = found.score @ basis
+        C = _inverse((F * D[:, None]).T @ F, prior)
+        steep = k / 2 * D
+        target = (omega @ basis + V[:, None] * f) * steep[:, None] + f
+        mover = C if k == 2 else _inverse((F * steep[:, None]).T @ F, prior)
+        mean = mover @ (F.T @ target)
+        s = np.einsum("ij,ij->i", F @ C, F)
+        new = s / np.maximum(1 - s * D, _FLAT)
+        seen.update(omega=omega, V=V, log_z=found.log_z, C=C)
+        return Iterate(np.ascontiguousarray(mean.T), new[None], np.ascontiguousarray(f.T))
+
+    if start is None:
+        spread = np.maximum((F * F) @ prior, 1e-300)
+        start = Iterate(np.zeros((k - 1, m)), spread[None], np.zeros((k - 1, n)))
+    end = iterate(step, start, tol=tol, max_iter=max_iter)
+    step(end.last)
+    mean = end.last.weights.T @ basis.T
+    return CorrelatedPosterior(mean, seen["C"], seen["omega"], seen["V"], seen["log_z"], end)
+
+
+def _inverse(H: Array, prior: Array) -> Array:
+    """(H + diag 1/τ²)⁻¹ = τ(τHτ + 1)⁻¹τ."""
+    root = np.sqrt(prior)
+    inner = H * root[:, None] * root
+    inner[np.diag_indices_from(inner)] += 1
+    factor = scipy.linalg.cho_factor(inner, lower=True, overwrite_a=True, check_finite=False)
+    result: Array = scipy.linalg.cho_solve(factor, np.diag(root), check_finite=False)
+    return result * root[:, None]

@@ -1,7 +1,10 @@
-"""The Hessian of all weights written out, Σ_μ x̂_μ x̂_μᵀ ⊗ H_μ + λ with x̂ = x/√d, where it is small.
+"""Newton directions of problems side by side: (Σ_μ x̂_μ x̂_μᵀ ⊗ H_μ + λ) D = −G with x̂ = x/√d.
 
-It gives Newton steps and the leverages of samples; and, made once near the minimum, it makes
-conjugate gradients end in a few iterations ever after.
+`directions` solves by conjugate gradients: the systems do not mix; they share the reads of X in
+each iteration, and drop out as they reach their tolerance. Where the Hessian of all weights is
+small it is written out (`whole_hessian`): it gives Newton steps and the leverages of samples; and,
+made once near the minimum (`Factors`), it makes conjugate gradients end in a few iterations ever
+after.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.erm.objectives import Curvature, Objective
+from polyceptron.algorithms.erm.objectives import Curvature, Evaluation, Objective
 from polyceptron.numerics import AnyArray, Array
 
 Labels = NDArray[np.int64]
@@ -135,3 +138,119 @@ class Factors:
         """With a factor, (r·d,) or columns (r·d, m)."""
         factor = self._found[problem], True
         return np.asarray(scipy.linalg.cho_solve(factor, right, check_finite=False))
+
+
+_MAX_ITERATIONS = 1000
+_LOUD = 5.0  # times the mean square of a feature
+
+
+def solve_newton(
+    design: Design,
+    curvature: Curvature,
+    ridges: Array,
+    gradients: Array,
+    tolerance: Array,
+    dtype: Any,
+    ease: Ease | None = None,
+) -> tuple[Array, int]:
+    """Directions (L, r, d) with residuals below `tolerance` (L,) times the gradients' norms.
+
+    Eased by what is given, else by the diagonal where features are uneven; and the iterations.
+    `ridges` (L,), or (L, d) where those of the features differ.
+    """
+    scale = np.sqrt(np.einsum("lij,lij->l", gradients, gradients))
+    r: AnyArray = (-gradients / scale[:, None, None]).astype(dtype)
+    shift = by_feature(ridges).astype(dtype)
+    out = np.zeros_like(gradients)
+    index = np.arange(len(r))
+    if ease is None:
+        ease = _diagonal(design, curvature, ridges, dtype)
+    D, size = np.zeros_like(r), _squares(r)
+    s = r if ease is None else ease(r, index)
+    p, rho = s.copy(), size if ease is None else _products(r, s)
+    spent = 0
+    while spent < _MAX_ITERATIONS:
+        spent += 1
+        Hp = design.through(p, curvature)[0]
+        Hp += shift * p
+        bend = np.einsum("lij,lij->l", p, Hp, dtype=np.float64)
+        fine = bend > 0  # else rounding only: the Hessian is positive definite
+        step = np.where(fine, rho / np.where(fine, bend, 1.0), 0.0).astype(dtype)[:, None, None]
+        D += step * p
+        r -= step * Hp
+        last, size = rho, _squares(r)
+        going = fine & (size > tolerance[index] ** 2)
+        if not going.all():
+            out[index[~going]] = D[~going]
+            index = index[going]
+            if index.size == 0:
+                break
+            D, r, p, shift = D[going], r[going], p[going], shift[going]
+            last, size, curvature = last[going], size[going], curvature.take(going)
+        s = r if ease is None else ease(r, index)
+        rho = size if ease is None else _products(r, s)
+        p *= (rho / last).astype(dtype)[:, None, None]
+        p += s
+    else:
+        out[index] = D
+    return out * scale[:, None, None], spent
+
+
+def directions(
+    design: Design,
+    objective: Objective,
+    here: Evaluation,
+    ridges: Array,
+    G: Array,
+    tolerance: Array,
+    index: Labels,
+    double: NDArray[np.bool_],
+    factors: Factors | None,
+) -> Array:
+    """Newton directions (L, r, d) of the problems `index` (L,), in single precision or `double`."""
+    D = np.empty_like(G)
+    due = factors is not None and factors.due
+    if factors is not None:
+        factors.due = False
+    for dtype, chosen in ((np.float32, ~double), (np.float64, double)):
+        if chosen.any():
+            which, curvature = index[chosen], objective.curvature(here.take(chosen), dtype)
+            if factors is not None and due:
+                factors.make(which, curvature, ridges[chosen], G.shape[1])
+            D[chosen], spent = solve_newton(
+                design, curvature, ridges[chosen], G[chosen], tolerance[chosen], dtype,
+                None if factors is None else factors.solver(which),
+            )  # fmt: skip
+            if factors is not None:
+                factors.took(spent)
+    return D
+
+
+def _diagonal(design: Design, curvature: Curvature, ridges: Array, dtype: Any) -> Ease | None:
+    """About the inverse of the Hessian's diagonal where some features are far louder than the rest.
+
+    As the column of an intercept is; alike features need none, and go without, as do features that
+    are dear to read.
+    """
+    if design.reading_is_dear:
+        return None
+    squares = design.column_squares
+    if squares.max() <= _LOUD * squares.mean():
+        return None
+    diagonal = np.maximum(curvature.mean(), 0.0)[:, None] * squares + by_feature(ridges)[:, 0]
+    inverse = (1 / diagonal).astype(dtype)[:, None]
+    return lambda r, at: r * inverse[at]
+
+
+def by_feature(ridges: Array) -> Array:
+    """Ridges of each problem (L,), or of each of its features too (L, d), beside U (L, r, d)."""
+    return ridges.reshape(len(ridges), 1, -1)
+
+
+def _squares(a: AnyArray) -> Array:
+    return _products(a, a)
+
+
+def _products(a: AnyArray, b: AnyArray) -> Array:
+    result: Array = np.einsum("lij,lij->l", a, b, dtype=np.float64)
+    return result
