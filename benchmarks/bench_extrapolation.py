@@ -21,9 +21,13 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from polyceptron.report.described import described_features, matching_theory
 from polyceptron.report.measured_curve import fit_power_law, measure_errors
-from polyceptron.report.predicted import fit_model, theory_errors
+from polyceptron.report.predicted import (
+    described_features,
+    fit_model,
+    matching_theory,
+    theory_errors,
+)
 
 SETS = {"digits": load_digits, "breast cancer": load_breast_cancer, "wine": load_wine}
 SIZES = np.geomspace(0.08, 1.0, 7)

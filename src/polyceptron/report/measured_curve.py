@@ -1,11 +1,11 @@
-"""The error of a classifier on samples it has not seen, at growing numbers of training samples.
+"""The error of a classifier on samples it has not seen, and a power law through it.
 
-A plain power law through a measured learning curve, with a band by resampling.
+At growing numbers n of training samples the error is measured by cross-validation, then
 
     ε(n) ≈ a n^(−b) + c,      a > 0, 0 < b ≤ 3, c ≥ 0
 
-by least squares of the relative residuals. Folds are drawn again with replacement, each time the
-law is fitted anew, and the band holds 90 of 100 of what these fits say.
+is fitted by least squares of the relative residuals. Folds are drawn again with replacement, each
+time the law is fitted anew, and the band holds 90 of 100 of these fits.
 """
 
 from __future__ import annotations
@@ -52,22 +52,18 @@ class MeasuredErrors:
         """The mean over the folds, (s,)."""
         return np.asarray(np.nanmean(self.folds, axis=1))
 
-    def points(self) -> list[dict[str, Any]]:
-        """Columns of rows: error, its standard error over the folds, status."""
+    def points(self) -> list[tuple[int, dict[str, Any]]]:
+        """For each size the folds that were fitted, and the columns of a row."""
         found = []
         for n, fold, training in zip(self.sizes, self.folds, self.training, strict=True):
             good = fold[np.isfinite(fold)]
             spread = good.std(ddof=1) / math.sqrt(good.size) if good.size > 1 else math.nan
-            found.append(
-                {
-                    "n_samples": int(n),
-                    "generalisation_error": float(good.mean()),
-                    "uncertainty": float(spread),
-                    "training_error": float(np.nanmean(training)),
-                    "folds": int(good.size),
-                    "status": Status.OK if good.size == fold.size else Status.TOLERANCE_NOT_MET,
-                }
-            )
+            row = {
+                "n_samples": int(n), "generalisation_error": float(good.mean()),
+                "uncertainty": float(spread), "training_error": float(np.nanmean(training)),
+                "status": Status.OK if good.size == fold.size else Status.TOLERANCE_NOT_MET,
+            }  # fmt: skip
+            found.append((good.size, row))
         return found
 
 

@@ -1,23 +1,25 @@
-"""The theory that knows most of a data set: its spectrum, its signal, and one fitted number.
+"""A user's measured learning curve beside the theory that knows most of the data.
 
-The features' eigenvalues and the signal along them come from the data (`Spectrum.from_data`). Then
-one number is fitted, so that theory and measurement agree on average over the measured sizes, in
-the logarithm of the error:
+    measured:   1 − accuracy by cross-validation, at growing numbers n of training samples
+    theory:     the exact error of the matching estimator at the same k and α = n/d, for Gaussian
+                inputs with the data's own spectrum and signal, and one fitted number
+    power law:  a n^(−b) + c through the measured points (`measured_curve`)
+
+Described are linear classifiers with a squared penalty on standardised features, all of them:
+
+    ERMClassifier, LogisticRegression, RidgeClassifier   empirical risk minimisation with its ridge
+    AMPClassifier                                        the Bayes-optimal student
+    a Pipeline that ends in one of them, a GridSearchCV over its ridge: the best one at each n
+
+The number is fitted so that theory and measurement agree on average over the measured sizes, in the
+logarithm of the error:
 
     data harder than the noiseless teacher:   Gaussian noise of the labels, variance Δ
     data easier:                              alignment γ, sθ → sθ·s^γ, more signal where s is large
 
-The rest of the distance is the misfit, the root mean square of ln(theory/measured).
-
-A user's measured learning curve beside the theory for Gaussian inputs of the same covariance.
-
-    measured:   1 − accuracy by cross-validation, at growing numbers n of training samples
-    theory:     the exact error of the matching estimator at the same k and α = n/d, for Gaussian
-                inputs with the data's own spectrum and one fitted number (`model_fit`)
-    power law:  a n^(−b) + c through the measured points (`power_law`)
-
 Data are not Gaussian: classes come in clusters, and on most data sets the theory misses the error
-by more than its own digits. The `misfit` says by how much in one number.
+by more than its own digits. The rest of the distance is the misfit, the root mean square of
+ln(theory/measured).
 """
 
 from __future__ import annotations
@@ -32,9 +34,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model import ERM, BayesOptimal, GaussianNoise, Spectrum, Teacher
+from polyceptron.model import ERM, BayesOptimal, GaussianNoise, Spectrum, Teacher, as_loss
 from polyceptron.numerics import Array
-from polyceptron.report.described import described_features, matching_theory
 from polyceptron.report.learning_curves import curve_html, curve_text
 from polyceptron.report.measured_curve import PowerLaw, fit_power_law, measure_errors
 from polyceptron.report.pictures.curves import curves_panel
@@ -47,6 +48,104 @@ from polyceptron.theory.curve import curve_rows
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+
+
+_RIDGES = ("C", "alpha", "ridge")  # what the squared penalty is called
+_UNIT = 0.02  # how far from 1 a standard deviation may be
+
+
+def matching_theory(clf: Any, n_classes: int, dimension: int) -> tuple[Teacher, ERM | BayesOptimal]:
+    """The teacher and the estimator whose theory describes `clf` on standardised features."""
+    from sklearn.linear_model import LogisticRegression, RidgeClassifier
+
+    from polyceptron.algorithms.amp_classifier import AMPClassifier
+    from polyceptron.algorithms.erm_classifier import ERMClassifier
+
+    last, _, searched = _unwrapped(clf)
+    if isinstance(last, AMPClassifier):
+        return Teacher(n_classes, last.prior), BayesOptimal()
+    if isinstance(last, ERMClassifier):
+        loss, ridge = last.loss, last.ridge
+        if as_loss(loss).scale_free:
+            searched, ridge = False, 0.0
+    elif isinstance(last, LogisticRegression):
+        _check_squared(last)
+        # Its penalty ‖w‖²/2C is on weights w = W/√d; two classes share one w: ‖W‖² = d‖w‖²/2.
+        half = 2 if n_classes == 2 else 1
+        loss, ridge = "cross-entropy", 0.0 if last.penalty is None else half / last.C / dimension
+    elif isinstance(last, RidgeClassifier):
+        loss, ridge = "square", last.alpha / dimension
+    else:
+        raise InvalidInput(
+            f"no theory matches {type(last).__name__}: allowed are AMPClassifier, ERMClassifier, "
+            "LogisticRegression and RidgeClassifier, alone, at the end of a Pipeline or in a "
+            "GridSearchCV over their ridge"
+        )
+    best = searched or ridge == "auto"
+    return Teacher(n_classes), ERM(loss, "optimal" if best else ridge)  # type: ignore[arg-type]
+
+
+def described_features(clf: Any, X: Array, y: Any) -> Array:
+    """The features (n, d) that the last step sees, varying and standardised."""
+    from sklearn.base import clone
+
+    last, before, _ = _unwrapped(clf)
+    seen = X
+    for name, step in before:
+        if step is None or step == "passthrough":
+            continue
+        count = seen.shape[1]
+        seen = np.asarray(clone(step).fit_transform(seen, y), dtype=float)
+        if seen.shape[1] != count:
+            raise InvalidInput(
+                f"the step {name!r} changes the number of features from {count} to "
+                f"{seen.shape[1]}, which the theory does not follow: apply it to X first"
+            )
+    deviation = seen.std(0)
+    varying = deviation > 1e-9 * max(1.0, float(np.abs(seen).max()))
+    if not varying.any():
+        raise InvalidInput("every feature is constant: there is nothing to learn from")
+    seen, deviation = seen[:, varying], deviation[varying]
+    own = getattr(last, "standardise", False)  # our classifiers do it themselves
+    if not own and np.abs(deviation - 1).max() > _UNIT:
+        worst = float(deviation[np.abs(np.log(deviation)).argmax()])
+        raise InvalidInput(
+            f"the features were not standardised (one has a standard deviation of {worst:.3g}), "
+            f"and a ridge means another thing for each of them: put a StandardScaler before "
+            f"{type(last).__name__}"
+        )
+    return np.asarray((seen - seen.mean(0)) / deviation)
+
+
+def _unwrapped(clf: Any) -> tuple[Any, list[tuple[str, Any]], bool]:
+    """The classifier itself, the steps before it, and whether its ridge is searched for."""
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import Pipeline
+
+    searched = isinstance(clf, GridSearchCV)
+    if searched:
+        grids = clf.param_grid if isinstance(clf.param_grid, list) else [clf.param_grid]
+        names = {name for grid in grids for name in grid if name.split("__")[-1] not in _RIDGES}
+        if names:
+            raise InvalidInput(
+                f"the GridSearchCV searches over {min(names)!r}: the theory follows a search over "
+                f"the ridge alone ({', '.join(_RIDGES)})"
+            )
+        clf = clf.estimator
+    if isinstance(clf, Pipeline):
+        return clf.steps[-1][1], clf.steps[:-1], searched
+    return clf, [], searched
+
+
+def _check_squared(clf: Any) -> None:
+    """An L1 part of LogisticRegression's penalty is not described."""
+    ratio = getattr(clf, "l1_ratio", None)
+    mixed = clf.penalty == "elasticnet" and ratio not in (0, 0.0)
+    if clf.penalty == "l1" or mixed or (clf.penalty == "deprecated" and ratio not in (None, 0)):
+        raise InvalidInput(
+            f"LogisticRegression with an L1 penalty (penalty={clf.penalty!r}, l1_ratio={ratio!r}) "
+            "is not described: the theory has a squared one, penalty='l2'"
+        )
 
 
 _MOST_ALIGNED, _MOST_NOISE = 4.0, 100.0
@@ -105,9 +204,15 @@ def own_spectrum(Z: Array, y: object, teacher: Teacher) -> tuple[Spectrum, str]:
 
 def theory_errors(teacher: Teacher, estimator: ERM | BayesOptimal, alphas: Array) -> Array:
     """ε of the theory at each α."""
-    tol = _MANY_CLASSES_TOL if teacher.n_classes > 3 else None
-    rows = curve_rows(teacher, estimator, [float(a) for a in alphas], tol=tol)
+    rows = _theory_rows(teacher, estimator, alphas.tolist())
     return np.array([row["generalisation_error"] for row in rows])
+
+
+def _theory_rows(
+    teacher: Teacher, estimator: ERM | BayesOptimal, alphas: list[float]
+) -> list[dict[str, Any]]:
+    tol = _MANY_CLASSES_TOL if teacher.n_classes > 3 else None
+    return curve_rows(teacher, estimator, alphas, tol=tol)
 
 
 def _teacher(teacher: Teacher, spectrum: Spectrum, noise: float, tilt: float) -> Teacher:
@@ -227,30 +332,24 @@ def predicted_curve(
     k = np.unique(y).size
     if k < 2:
         raise InvalidInput("a learning curve needs labels of at least two classes")
-    matching_theory(clf, k, X.shape[1])  # its sentences before any work
+    matching_theory(clf, k, X.shape[1])  # its error messages before any work
     Z = described_features(clf, X, y)
     d = Z.shape[1]
     teacher, estimator = matching_theory(clf, k, d)
     found = measure_errors(clf, X, y, train_sizes, cv, random_state, n_jobs)
-    least = 0.5 / found.fold.size
-    points = found.points()
-    alphas = found.sizes / d
+    least, alphas = 0.5 / found.fold.size, found.sizes / d
     model = fit_model(Z, y, teacher, estimator, alphas, found.errors, least)
-    folds = [point.pop("folds") for point in points]
+    ridge = getattr(estimator, "ridge", None)
     common = {"n_classes": k, "estimator": estimator.name, "dimension": d}
-    ridge = {"ridge": estimator.ridge} if isinstance(estimator, ERM) else {}
-    ridge = {} if isinstance(ridge.get("ridge"), str) else ridge
+    common |= {} if isinstance(ridge, str) else {"ridge": ridge}
     rows = [
-        make_row(source="measured", alpha=a, **common, **ridge, **point)
-        for a, point in zip(alphas.tolist(), points, strict=True)
+        make_row(source="measured", alpha=float(a), **common, **point) | {"instances": folds}
+        for a, (folds, point) in zip(alphas, found.points(), strict=True)
     ]
     n_grid = _THEORY_POINTS if k <= 3 else 0
-    grid = sorted({*alphas.tolist(), *np.geomspace(alphas[0], alphas[-1], n_grid).tolist()})
-    tol = _MANY_CLASSES_TOL if k > 3 else None
-    theory = curve_rows(model.teacher, estimator, grid, tol=tol)
+    grid = {*alphas.tolist(), *np.geomspace(alphas[0], alphas[-1], n_grid).tolist()}
+    table = frame([*rows, *_theory_rows(model.teacher, estimator, sorted(grid))])
     effective = 1 / float(((Z.T @ Z / len(Z)) ** 2).sum()) * d**2
-    table = frame([*rows, *theory])
-    table["instances"] = pd.Series([*folds, *[None] * len(theory)], dtype="Int64")
     law = fit_power_law(found.sizes, found.folds, least)
     sizes = np.array([times * len(X) for times in MORE])
     low, high = law.band(sizes)

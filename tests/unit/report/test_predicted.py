@@ -19,9 +19,8 @@ from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.erm_classifier import ERMClassifier
 from polyceptron.errors import InvalidInput
 from polyceptron.model import ERM, BayesOptimal, Teacher
-from polyceptron.report.described import matching_theory
 from polyceptron.report.measured_curve import fit_power_law, measure_errors
-from polyceptron.report.predicted import predicted_curve
+from polyceptron.report.predicted import matching_theory, predicted_curve
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 

@@ -81,63 +81,31 @@ class Profile:
         return [values[i] for i in sorted(chosen)]
 
 
-QUICK = Profile(
-    name="quick",
-    amp_dimension=500,
-    trace_dimension=1000,
-    amp_runs=10,
-    erm_dimension=300,
-    erm_instances=20,
-    further_instances=20,
-    line_points=60,
-    symbols=16,
-    classes=(2, 3, 5, 10, 20, 50),
-    amp_classes=(2, 5, 10),
-    amp_classes_dimension=200,
-    amp_classes_runs=5,
-    error_tolerance=1e-3,
-    transition_classes=(2, 3, 4, 5, 7, 10, 14, 20, 30, 50),
-    transition_tolerance=0.02,
+_SIZES: dict[str, tuple[Any, Any, Any]] = {  # quick, paper, tiny
+    "amp_dimension": (500, 1000, 100),
+    "amp_runs": (10, 20, 2),
+    "trace_dimension": (1000, 1000, 100),
+    "erm_dimension": (300, 1000, 60),
+    "erm_instances": (20, 250, 2),
+    "further_instances": (20, 50, 2),
+    "line_points": (60, 120, 12),
+    "symbols": (16, 24, 4),
+    "classes": ((2, 3, 5, 10, 20, 50), (2, 3, 5, 10, 20, 50), (2, 3, 5)),
+    "amp_classes": ((2, 5, 10), (2, 3, 5, 10), (2,)),
+    "amp_classes_dimension": (200, 1000, 60),
+    "amp_classes_runs": (5, 20, 2),
+    "error_tolerance": (1e-3, 2e-4, 0.01),
+    "transition_classes": (
+        (2, 3, 4, 5, 7, 10, 14, 20, 30, 50),
+        (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 25, 30, 40, 50),
+        (2, 3, 4),
+    ),
+    "transition_tolerance": (0.02, 0.005, 0.1),
+}
+QUICK, PAPER, TINY = (
+    Profile(name, **{field: sizes[i] for field, sizes in _SIZES.items()})
+    for i, name in enumerate(("quick", "paper", "tiny"))
 )
-
-PAPER = Profile(
-    name="paper",
-    amp_dimension=1000,
-    trace_dimension=1000,
-    amp_runs=20,
-    erm_dimension=1000,
-    erm_instances=250,
-    further_instances=50,
-    line_points=120,
-    symbols=24,
-    classes=(2, 3, 5, 10, 20, 50),
-    amp_classes=(2, 3, 5, 10),
-    amp_classes_dimension=1000,
-    amp_classes_runs=20,
-    error_tolerance=2e-4,
-    transition_classes=(2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 25, 30, 40, 50),
-    transition_tolerance=0.005,
-)
-
-TINY = Profile(
-    name="tiny",
-    amp_dimension=100,
-    trace_dimension=100,
-    amp_runs=2,
-    erm_dimension=60,
-    erm_instances=2,
-    further_instances=2,
-    line_points=12,
-    symbols=4,
-    classes=(2, 3, 5),
-    amp_classes=(2,),
-    amp_classes_dimension=60,
-    amp_classes_runs=2,
-    error_tolerance=0.01,
-    transition_classes=(2, 3, 4),
-    transition_tolerance=0.1,
-)
-
 PROFILES = {profile.name: profile for profile in (QUICK, PAPER)}
 
 
@@ -283,12 +251,6 @@ class FigureSpec:
     def draw(self, table: pd.DataFrame) -> Figure:
         """The picture by matplotlib."""
         return render_matplotlib(self.picture(table))
-
-    def compute(self, profile: str | Profile = "quick", workers: int | None = None) -> pd.DataFrame:
-        """The table behind the figure, computed anew."""
-        from polyceptron.report.figures.making import compute_tables
-
-        return compute_tables([self], profile, workers=workers)[self.name]
 
     def toml(self, profile: Profile) -> str:
         """Everything that made the figure. A file with grids is a sweep: `polyceptron sweep`."""
