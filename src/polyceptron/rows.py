@@ -47,8 +47,9 @@ COLUMNS: tuple[str, ...] = (
     "prior",
     "noise",  # of the labels; none, or a channel's name
     "features",  # a spectrum's name; absent for independent features of unit variance
-    "estimator",  # bayes, or the name of a loss
+    "estimator",  # a name in ESTIMATORS: bayes, or that of a loss
     "ridge",
+    "penalty",  # with its numbers, where it is not a ridge
     "alpha",  # n / d
     "branch",  # one of BRANCHES (Bayes-optimal only)
     "m",  # overlap of estimate and teacher, per class direction

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import polyceptron as pc
 from polyceptron.experiments.results import average
 from polyceptron.experiments.simulate import run_erm
 from polyceptron.model import ERM, Teacher
@@ -25,7 +26,7 @@ CASES = [
 def test_mean_of_instances_meets_theory(k, loss, ridge, alpha):
     teacher = Teacher(k)
     theory = curve_rows(teacher, ERM(loss, ridge), [alpha])[0]
-    rows = [run_erm(teacher, loss, [ridge], alpha, D, seed)[0] for seed in range(INSTANCES)]
+    rows = [run_erm(teacher, [pc.ERM(loss, ridge)], alpha, D, seed)[0] for seed in range(INSTANCES)]
     for name in ("m", "q", "generalisation_error", "training_loss"):
         found = average(row[name] for row in rows)
         allowed = 4 * found.standard_error + BIAS * abs(theory[name])
@@ -36,7 +37,8 @@ def test_mean_of_instances_meets_theory(k, loss, ridge, alpha):
 def test_a_wrong_ridge_would_be_noticed():
     theory = curve_rows(Teacher(3), ERM("cross-entropy", 0.2), [2.0])[0]
     rows = [
-        run_erm(Teacher(3), "cross-entropy", [0.1], 2.0, D, seed)[0] for seed in range(INSTANCES)
+        run_erm(Teacher(3), [pc.ERM("cross-entropy", 0.1)], 2.0, D, seed)[0]
+        for seed in range(INSTANCES)
     ]
     found = average(row["q"] for row in rows)
     assert abs(found.mean - theory["q"]) > 4 * found.standard_error + BIAS * theory["q"]
@@ -47,7 +49,7 @@ def test_a_wrong_ridge_would_be_noticed():
 @pytest.mark.parametrize(("loss", "ridge"), [("cross-entropy", 0.3), ("square", "optimal")])
 def test_noisy_instances_meet_the_theory_of_their_noise(noise, loss, ridge):
     teacher = Teacher(3, noise=noise)
-    rows = [run_erm(teacher, loss, [ridge], 2.0, D, seed)[0] for seed in range(INSTANCES)]
+    rows = [run_erm(teacher, [pc.ERM(loss, ridge)], 2.0, D, seed)[0] for seed in range(INSTANCES)]
     theory = curve_rows(teacher, ERM(loss, ridge), [2.0])[0]
     clean = curve_rows(Teacher(3), ERM(loss, ridge), [2.0])[0]
     for name in ("m", "q", "generalisation_error", "clean_error", "training_loss"):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,14 +30,15 @@ if TYPE_CHECKING:
 
 def registered_names() -> dict[str, tuple[str, ...]]:
     """What the words in braces stand for."""
-    from polyceptron.model import CHANNELS, FEATURES, LOSSES, PRIORS, estimator_names
+    from polyceptron.model import CHANNELS, ESTIMATORS, FEATURES, LOSSES, PENALTIES, PRIORS
 
     return {
         "features": tuple(entry.form for entry in FEATURES.entries),
         "priors": tuple(entry.form for entry in PRIORS.entries),
         "noises": tuple(entry.form for entry in CHANNELS.entries),
+        "penalties": tuple(entry.form for entry in PENALTIES.entries),
         "losses": LOSSES.names,
-        "estimators": estimator_names(),
+        "estimators": tuple(entry.form for entry in ESTIMATORS.entries),
     }
 
 
@@ -148,6 +149,16 @@ Estimators = Annotated[
         autocompletion=_complete("estimators"),
     ),
 ]
+Penalties = Annotated[
+    list[str],
+    typer.Option(
+        "--penalty", help="In place of a ridge, one of {penalties}; repeat for several.",
+        autocompletion=_complete("penalties"),
+    ),
+]  # fmt: skip
+OnePenalty = Annotated[
+    str | None, typer.Option("--penalty", help="In place of a ridge, one of {penalties}.")
+]
 OneRidge = Annotated[str, typer.Option("--ridge", help="λ: a number, 0, or optimal.")]
 Tolerance = Annotated[
     float | None, typer.Option("--tol", help="Wanted uncertainty of what is computed.")
@@ -181,22 +192,18 @@ def build_teacher(
     return teacher
 
 
-def build_estimator(name: str, ridge: str) -> Estimator:
+def build_estimator(name: str, ridge: str, penalty: str | None = None) -> Estimator:
     """One estimator; a ridge given to one that takes none is refused, unless it is 0 or optimal."""
-    from polyceptron.model import make_estimator, takes_ridge
+    from polyceptron.model import make_estimator
 
-    value = read_ridge(ridge)
-    plain = make_estimator(name)
-    if takes_ridge(name):
-        return make_estimator(name, value)
-    if value not in (0, "optimal"):
-        raise InvalidInput(f"{name} takes no ridge, got --ridge {ridge}")
-    return plain
+    return make_estimator(name, None if penalty else read_ridge(ridge), penalty)
 
 
-def build_estimators(names: list[str], ridges: list[str]) -> list[Estimator]:
-    """Every estimator named, at every ridge given ("optimal" or a number; default optimal)."""
-    from polyceptron.model import make_estimator, takes_ridge
+def build_estimators(
+    names: list[str], ridges: list[str], penalties: Sequence[str] = ()
+) -> list[Estimator]:
+    """Every estimator named, at every ridge and penalty given (default: the optimal ridge)."""
+    from polyceptron.model import make_estimator
 
     values: list[float | str] = []
     for text in ridges:
@@ -204,10 +211,12 @@ def build_estimators(names: list[str], ridges: list[str]) -> list[Estimator]:
     estimators: list[Estimator] = []
     for name in names:
         plain = make_estimator(name)
-        if takes_ridge(name):
-            estimators += [make_estimator(name, ridge) for ridge in values or ["optimal"]]
-        elif values and len(names) == 1:
-            raise InvalidInput(f"{name} takes no ridge, got --ridge {ridges[0]}")
+        if plain.takes_ridge:
+            default = [] if penalties else ["optimal"]
+            estimators += [plain.with_ridge(ridge) for ridge in values or default]
+            estimators += [plain.with_ridge(penalty=penalty) for penalty in penalties]
+        elif (values or penalties) and len(names) == 1:
+            raise InvalidInput(f"{name} takes no ridge, got {[*ridges, *penalties][0]}")
         else:
             estimators.append(plain)
     return estimators

@@ -54,6 +54,7 @@ def curve(
         list[str],
         typer.Option("--ridge", help="A number, a list, 0, or optimal (the default); repeatable."),
     ] = [],  # noqa: B006
+    penalty: options.Penalties = [],  # noqa: B006
     branch: Annotated[
         str, typer.Option(help="Bayes-optimal branch: optimal, amp, informed, unstable, all.")
     ] = "optimal",
@@ -78,7 +79,7 @@ def curve(
         from polyceptron.report.pictures.matplotlib_figure import check_figure_path
 
         check_figure_path(plot)
-    estimators = options.build_estimators(estimator, ridge)
+    estimators = options.build_estimators(estimator, ridge, penalty)
 
     from polyceptron.theory.curve import curve_rows
 
@@ -261,6 +262,7 @@ def asymptotics(
     features: options.Features = "isotropic",
     estimator: options.OneEstimator = "cross-entropy",
     ridge: options.OneRidge = "0",
+    penalty: options.OnePenalty = None,
     alpha_max: Annotated[
         float | None, typer.Option(help="Largest α (1e6 for k <= 3, else 1e4).")
     ] = None,
@@ -275,7 +277,7 @@ def asymptotics(
 
     check_outputs(csv)
     teacher = options.build_teacher(model, classes, prior, noise, features, default=3)
-    chosen = options.build_estimator(estimator, ridge)
+    chosen = options.build_estimator(estimator, ridge, penalty)
     with waiting(f"solving for {chosen.name} at large α"):
         found = find(teacher, chosen, alpha_max)
     row: dict[str, Any] = {
@@ -284,8 +286,8 @@ def asymptotics(
         "prior": teacher.prior.name,
         "noise": teacher.noise.name,
         "features": teacher.features.name,
-        "estimator": chosen.name,
-        "ridge": getattr(chosen, "ridge", None),
+        "ridge": None,
+        **chosen.columns,
         "exponent": found.exponent,
         "exponent_uncertainty": found.exponent_uncertainty,
         "constant": found.constant,
@@ -340,6 +342,7 @@ def plan(
     features: options.Features = "isotropic",
     estimator: options.Estimators = [],  # noqa: B006  # typer copies it
     ridge: options.OneRidge = "optimal",
+    penalty: options.OnePenalty = None,
     as_json: options.Json = False,
     csv: options.Csv = None,
 ) -> None:
@@ -352,13 +355,15 @@ def plan(
 
     polyceptron plan --classes 3 --samples 5000 --dimension 1000
     """
-    from polyceptron.model import takes_ridge
+    from polyceptron.model import ESTIMATORS, takes_ridge
 
     check_outputs(csv)
     teacher = options.build_teacher(model, classes, prior, noise, features, default=3)
-    given = estimator or list(options.registered_names()["estimators"])
+    given = estimator or [e.name for e in ESTIMATORS.entries if not e.parameters]
     specs = [
-        options.build_estimator(name, ridge if estimator or takes_ridge(name) else "0")
+        options.build_estimator(name, ridge, penalty)
+        if estimator or takes_ridge(name)
+        else options.build_estimator(name, "0")
         for name in given
     ]
     problem = options.describe_teacher(teacher)

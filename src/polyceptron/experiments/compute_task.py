@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from polyceptron.experiments.tasks import Content, Task, seed_of
+from polyceptron.model import Estimator, make_estimator
 from polyceptron.rows import Status, make_row
 from polyceptron.version import VERSION
 
@@ -42,7 +43,7 @@ class CaseResult:
 
 def compute_rows(task: Task) -> list[Row]:
     """The rows of a task, one for each case, in order."""
-    compute = {"theory": _theory, "amp": _amp, "erm": _erm}[task.shared["source"]]
+    compute = _theory if task.shared["source"] == "theory" else _drawn
     return compute(task)
 
 
@@ -116,8 +117,8 @@ def _seed(content: Content) -> dict[str, int]:
 def _columns(content: Content) -> Row:
     """The columns of a row that are known before it is computed."""
     names = (
-        "source", "model", "n_classes", "features", "estimator", "ridge", "alpha", "branch",
-        "dimension",
+        "source", "model", "n_classes", "features", "estimator", "ridge", "penalty", "alpha",
+        "branch", "dimension",
     )  # fmt: skip
     row = {name: content[name] for name in names if name in content}
     row |= {"prior": content["prior"], "noise": content.get("noise", "none")}
@@ -137,50 +138,28 @@ def _teacher(content: Content) -> Any:
 
 
 def _theory(task: Task) -> list[Row]:
-    from polyceptron.model import make_estimator
     from polyceptron.theory.curve import curve_rows
 
     content = task.shared
-    estimator = make_estimator(content["estimator"], content.get("ridge"))
     settings = {name: content[name] for name in ("branch", "scores") if name in content}
     rows: list[Row] = curve_rows(
-        _teacher(content), estimator, task.values, tol=content.get("tolerance"), **settings
+        _teacher(content), _student(content), task.values, tol=content.get("tolerance"), **settings
     )
     return rows
 
 
-def _amp(task: Task) -> list[Row]:
-    from polyceptron.experiments.simulate import run_amp
+def _student(content: Content) -> Estimator:
+    return make_estimator(content["estimator"], content.get("ridge"), content.get("penalty"))
 
+
+def _drawn(task: Task) -> list[Row]:
+    """Rows of one data set; settings bear the names that `simulate` knows."""
     content = task.shared
-    row: Row = run_amp(
-        _teacher(content),
-        content["alpha"],
-        content["dimension"],
-        seed_of(content["seed_path"]),
-        start=content["start"],
-        variances=content["variances"],
-        tol=content["tolerance"],
-        max_iter=content["max_iterations"],
-        dtype=content["precision"],
-        test_samples=content.get("test_samples"),
-    )
-    return [row]
-
-
-def _erm(task: Task) -> list[Row]:
-    from polyceptron.experiments.simulate import run_erm
-
-    content = task.shared
-    rows: list[Row] = run_erm(
-        _teacher(content),
-        content["estimator"],
-        task.values,
-        content["alpha"],
-        content["dimension"],
-        seed_of(content["seed_path"]),
-        solver=content["solver"],
-        tol=content["tolerance"],
-        test_samples=content.get("test_samples"),
-    )
-    return rows
+    first, *also = (_student(case.content) for case in task.cases)
+    names = {
+        "tolerance": "tol", "max_iterations": "max_iter", "precision": "dtype", "start": "start",
+        "variances": "variances", "solver": "solver", "test_samples": "test_samples",
+    }  # fmt: skip
+    settings = {short: content[name] for name, short in names.items() if name in content}
+    place = content["alpha"], content["dimension"], seed_of(content["seed_path"])
+    return first.simulate(_teacher(content), *place, also=also, **settings)

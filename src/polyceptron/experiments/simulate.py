@@ -26,7 +26,7 @@ from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments.results import counted_errors, exact_errors
 from polyceptron.experiments.spec_checks import REACHED, values_of
-from polyceptron.model import ERM, LOSSES, AnyTeacher, BayesOptimal, Channel, Dataset, Loss, as_loss
+from polyceptron.model import ERM, LOSSES, AnyTeacher, BayesOptimal, Channel, Dataset, Loss
 from polyceptron.model.checks import check_size
 from polyceptron.numerics import Array
 from polyceptron.rows import make_row
@@ -190,8 +190,7 @@ def _mean_variance(variance: Any, k: int) -> float:
 
 def run_erm(
     teacher: AnyTeacher,
-    loss: Any,
-    ridges: Sequence[float | str | None],
+    estimators: Sequence[ERM],
     alpha: float,
     dimension: int,
     seed: int,
@@ -200,11 +199,11 @@ def run_erm(
     tol: float = 1e-8,
     test_samples: int | None = None,
 ) -> list[dict[str, Any]]:
-    """One row per ridge, on the data `teacher.sample(round(alpha * dimension), dimension, seed)`.
+    """One row for each estimator, on `teacher.sample(round(alpha * dimension), dimension, seed)`.
 
-    `loss` is a `Loss` or its name. A ridge is λ; 'optimal' for the theory's best at this α; or None
-    for the default. `test_samples` replaces the exact generalisation error by the error on that
-    many new samples, and measures the scores of the probabilities there, if the fit gives any.
+    The estimators have one loss. A ridge 'optimal' is the theory's best at this α. `test_samples`
+    replaces the exact generalisation error by the error on that many new samples, and measures the
+    scores of the probabilities there, if the fit gives any.
     """
     d = check_size(dimension, "dimension")
     n = round(alpha * d)
@@ -212,12 +211,12 @@ def run_erm(
         raise InvalidInput(f"alpha = {alpha!r} and dimension = {d} leave no sample to learn from")
     if test_samples is not None:
         check_size(test_samples, "test_samples")
-    chosen = as_loss(loss)
-    values = [ridge_at(teacher, chosen, ridge, float(alpha)) for ridge in ridges]
+    chosen = estimators[0].loss
+    values = [ridge_at(teacher, one, float(alpha)) for one in estimators]
     X, y, truth = teacher.sample(n, d, seed)
     fits = fit_erm_path(X, y, chosen, values, n_classes=teacher.n_classes, solver=solver, tol=tol)
     rows = []
-    for fit in map(uninterrupted, fits):
+    for one, fit in zip(estimators, map(uninterrupted, fits), strict=True):
         order = overlaps(fit.weights, truth, teacher.features)
         if test_samples is None:
             errors = exact_errors(fit.weights, truth, teacher, seed)
@@ -230,8 +229,7 @@ def run_erm(
             make_row(
                 source="erm",
                 **teacher.columns,
-                estimator=chosen.name,
-                ridge=fit.ridge,
+                **{**one.columns, "ridge": fit.ridge},
                 alpha=float(alpha),
                 m=order.m,
                 q=order.q,
@@ -247,9 +245,9 @@ def run_erm(
     return rows
 
 
-def ridge_at(teacher: AnyTeacher, loss: Loss, ridge: float | str | None, alpha: float) -> float:
-    """λ as a number: 'optimal' is the theory's best one at this α, None the default."""
-    meant = ERM(loss, ridge).ridge  # type: ignore[arg-type]
+def ridge_at(teacher: AnyTeacher, estimator: ERM, alpha: float) -> float:
+    """λ as a number: 'optimal' is the theory's best one at this α."""
+    loss, meant = estimator.loss, estimator.ridge
     if not isinstance(meant, str):
         return meant
     values = values_of("loss", loss.name) if loss.name in LOSSES.names else None

@@ -36,6 +36,7 @@ from polyceptron.experiments.spec_checks import (
     Listed,
     Model,
     Noise,
+    Penalty,
     Positive,
     Prior,
     Ranged,
@@ -47,7 +48,7 @@ from polyceptron.experiments.spec_checks import (
     describe_errors,
     no_repeats,
 )
-from polyceptron.experiments.tasks import count_rows, grid_ridges
+from polyceptron.experiments.tasks import count_rows, grid_strengths
 from polyceptron.files import read_text
 from polyceptron.model import estimator_names, make_estimator, make_teacher
 
@@ -106,6 +107,7 @@ class SweepGrid(_Table):
     sources: Annotated[list[Source], Listed, Field(min_length=1)]
     estimators: Annotated[list[Estimator], Listed, Field(min_length=1)] = [BAYES]
     ridge: Annotated[list[Ridge], Ridges] = []
+    penalty: Annotated[list[Penalty], Listed] = []
     alpha: Annotated[list[Positive], Ranged, Field(min_length=1)]
     dimension: Annotated[list[Annotated[int, Field(ge=1, le=MAX_DIMENSION)]], Listed] = []
     instances: int = Field(default=1, ge=1, le=MAX_WHOLE)
@@ -120,18 +122,19 @@ class SweepGrid(_Table):
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
-        risks = [name for name in self.estimators if name != BAYES]
-        if "amp" in self.sources and BAYES not in self.estimators:
-            raise ValueError("the source 'amp' computes the estimator 'bayes', which is not listed")
-        if "erm" in self.sources and not risks:
-            losses = ", ".join(name for name in estimator_names() if name != BAYES)
-            raise ValueError(f"the source 'erm' needs one of the estimators {losses}")
-        for name in risks:
-            ridges = grid_ridges(self.ridge, name)
-            if not ridges:
-                raise ValueError(f"the estimator {name!r} needs ridge = [...]")
-            for ridge in ridges[:1] + [0.0] * (0.0 in ridges):
-                make_estimator(name, ridge)  # a loss may give a ridge of 0 no meaning
+        listed = {make_estimator(name).source for name in self.estimators}
+        for source in {"amp", "erm"} & set(self.sources) - listed:
+            known = [n for n in estimator_names() if make_estimator(n).source == source]
+            raise ValueError(
+                f"the source {source!r} computes one of the estimators {', '.join(known)}, and "
+                "none of them is listed"
+            )
+        for name in self.estimators:
+            strengths = grid_strengths(self, name)
+            if not strengths:
+                raise ValueError(f"the estimator {name!r} needs ridge = [...] or penalty = [...]")
+            for strength in strengths:
+                make_estimator(name, **strength)  # a loss may give a ridge of 0 no meaning
         if {"amp", "erm"} & set(self.sources) and not self.dimension:
             raise ValueError("the sources 'amp' and 'erm' need dimension = [...]")
         if "perceptron" in self.model and self.classes != [2]:

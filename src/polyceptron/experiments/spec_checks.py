@@ -33,15 +33,19 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 
 from polyceptron.model import (
     CHANNELS,
+    ESTIMATORS,
     LOSSES,
+    PENALTIES,
     PRIORS,
     BayesOptimal,
     Entry,
     Registry,
     as_channel,
+    as_penalty,
     as_prior,
     as_spectrum,
-    estimator_names,
+    make_estimator,
+    make_teacher,
 )
 from polyceptron.model.checks import check_classes, check_ridge
 from polyceptron.ranges import cut_text, parse_numbers
@@ -170,12 +174,16 @@ def _features_name(value: Any) -> str:
     return as_spectrum(value).name
 
 
+def _penalty_name(value: Any) -> str:
+    """A penalty as text that reads back to the same one."""
+    return as_penalty(value).name
+
+
 def _estimator_name(value: Any) -> str:
     """One of the estimators that have a name."""
-    name = value.replace("_", "-") if isinstance(value, str) else value
-    if name not in estimator_names():
-        raise ValueError(f"should be one of the estimators {', '.join(estimator_names())}")
-    return str(name)
+    if not ESTIMATORS.knows(value):
+        raise ValueError(f"should be one of the estimators {ESTIMATORS.help}")
+    return make_estimator(value).name
 
 
 def _classes(value: int) -> int:
@@ -193,6 +201,7 @@ def _ridge(value: Any) -> float | str:
 Prior = Annotated[Any, AfterValidator(_prior_name)]
 Noise = Annotated[Any, AfterValidator(_noise_name)]
 Features = Annotated[Any, AfterValidator(_features_name)]
+Penalty = Annotated[Any, AfterValidator(_penalty_name)]
 Estimator = Annotated[Any, AfterValidator(_estimator_name)]
 Classes = Annotated[int, AfterValidator(_classes)]
 Ridge = Annotated[Any, AfterValidator(_ridge)]
@@ -256,7 +265,7 @@ def _blank_strings(text: str) -> str:
 
 
 REGISTRIES: dict[str, Registry[Any]] = {
-    registry.kind: registry for registry in (LOSSES, PRIORS, CHANNELS)
+    registry.kind: registry for registry in (LOSSES, PENALTIES, PRIORS, CHANNELS, ESTIMATORS)
 }
 _LABELS = np.array([0, 1, 2, 0, 1])
 _FIELDS = np.array([[0.3, -1.1, 0.8], [2.0, 0.1, -0.4], [-0.7, 0.9, 1.6], [4, -3, 0], [0, 0, 0]])
@@ -292,7 +301,7 @@ def with_members(runner: Runner) -> Runner:
     members = tuple(
         OwnMember(kind, entry, _hash(registry.kind, entry.make(*entry.example)))
         for kind, registry in REGISTRIES.items()
-        for entry in registry.entries
+        for entry in registry.own
         if _from_outside(entry)
     )
     return WithMembers(runner, members) if members else runner
@@ -300,7 +309,9 @@ def with_members(runner: Runner) -> Runner:
 
 def values_of(kind: str, name: str) -> str | None:
     """A hash of what the member computes; None for the package's own, whose names are enough."""
-    entry = next((e for e in REGISTRIES[kind].entries if e.name == _head(name)), None)
+    if kind == "estimator" and LOSSES.knows(name):
+        kind = "loss"
+    entry = next((e for e in REGISTRIES[kind].own if e.name == _head(name)), None)
     return _values(kind, name, entry) if entry is not None and _from_outside(entry) else None
 
 
@@ -337,10 +348,21 @@ def _of_channel(channel: Any) -> tuple[Any, ...]:
     return tuple(channel.label_law(np.sort(_FIELDS[:, 1:], axis=1).T, 0.5))
 
 
+def _of_penalty(penalty: Any) -> tuple[Any, ...]:
+    return tuple(penalty.denoise(_FIELDS - _FIELDS.mean(1, keepdims=True), 1.5))
+
+
+def _of_estimator(estimator: Any) -> tuple[Any, ...]:
+    rows = estimator.rows(make_teacher("argmax", 3, "gaussian"), [0.7, 3.0])
+    return tuple(row[name] for row in rows for name in ("m", "q", "generalisation_error"))
+
+
 _NUMBERS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
     LOSSES.kind: _of_loss,
     PRIORS.kind: _of_prior,
     CHANNELS.kind: _of_channel,
+    PENALTIES.kind: _of_penalty,
+    ESTIMATORS.kind: _of_estimator,
 }
 
 

@@ -22,8 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from heapq import merge
@@ -33,14 +32,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyceptron.experiments.spec_checks import values_of
-from polyceptron.model import LOSSES, BayesOptimal, as_loss
+from polyceptron.model import make_estimator, takes_ridge
 
 if TYPE_CHECKING:
     from polyceptron.experiments.spec import SweepGrid, SweepSpec
 
 
 KEY_FORMAT = "polyceptron-task-2"
-BAYES = BayesOptimal.name
 NOISELESS, ISOTROPIC = "none", "isotropic"
 THEORY_BATCH = 8  # points of one theory task: they share work, yet a task stays short
 
@@ -151,12 +149,13 @@ def count_rows(spec: SweepSpec) -> int:
     for grid in spec.grid:
         problems = len(grid.model) * len(grid.classes) * len(grid.prior) * len(grid.noise)
         problems *= len(grid.features) * len(grid.alpha)
-        bayes = BAYES in grid.estimators
-        risks = sum(len(grid_ridges(grid.ridge, e)) for e in grid.estimators if e != BAYES)
-        per_point = ("amp" in grid.sources) * bayes * len(grid.start)
-        per_point += ("erm" in grid.sources) * risks
-        total += problems * len(grid.dimension) * grid.instances * per_point
-        total += ("theory" in grid.sources) * problems * (bayes * len(grid.branches) + risks)
+        for name in grid.estimators:
+            kind, strengths = make_estimator(name), len(grid_strengths(grid, name))
+            drawn = (kind.source in grid.sources) * strengths
+            drawn *= len(grid.start) if kind.source == "amp" else 1
+            total += problems * len(grid.dimension) * grid.instances * drawn
+            curves = len(grid.branches) if kind.branches else strengths
+            total += ("theory" in grid.sources) * problems * curves
     return total
 
 
@@ -175,24 +174,24 @@ def _problems(grid: SweepGrid) -> Iterator[Content]:
 
 def _values(content: Content) -> Content:
     """Hashes of the members in the content that are not the package's own."""
-    names = {"loss": "estimator", "prior": "prior", "noise": "noise"}
-    return _present(**{f"{c}_values": values_of(kind, content[c]) for kind, c in names.items()})
+    names = ("estimator", "prior", "noise", "penalty")
+    return _present(**{f"{c}_values": values_of(c, content[c]) for c in names if c in content})
 
 
-def grid_ridges(ridges: Sequence[float | str], estimator: str) -> list[float | str | None]:
-    """The ridges of a grid for an estimator; [None] for a loss that takes none (max-margin)."""
-    return [None] if as_loss(estimator).scale_free else list(ridges)
+def grid_strengths(grid: SweepGrid, estimator: str) -> list[Content]:
+    """Columns `ridge` or `penalty` of a grid for an estimator; one without any if it has none."""
+    if not takes_ridge(estimator):
+        return [{}]
+    return [{"ridge": r} for r in grid.ridge] + [{"penalty": p} for p in grid.penalty]
 
 
 def _theory_tasks(spec: SweepSpec, grid: SweepGrid) -> Iterator[Task]:
     if "theory" not in grid.sources:
         return
     for problem, estimator in product(_problems(grid), grid.estimators):
-        variants: list[Content]
-        if estimator == BAYES:
+        variants = grid_strengths(grid, estimator)
+        if make_estimator(estimator).branches:
             variants = [{"branch": branch} for branch in grid.branches]
-        else:
-            variants = [_present(ridge=ridge) for ridge in grid_ridges(grid.ridge, estimator)]
         for variant in variants:
             base = {"source": "theory", **problem, "estimator": estimator, **variant}
             base |= _present(**spec.theory.model_dump()) | _values(base)
@@ -202,53 +201,39 @@ def _theory_tasks(spec: SweepSpec, grid: SweepGrid) -> Iterator[Task]:
 
 
 def _instance_tasks(spec: SweepSpec, grid: SweepGrid, instance: int) -> Iterator[Task]:
-    amp, erm = spec.amp.model_dump(exclude_none=True), spec.erm.model_dump(exclude_none=True)
+    settings = {name: getattr(spec, name).model_dump(exclude_none=True) for name in ("amp", "erm")}
     for problem, dimension, alpha in product(_problems(grid), grid.dimension, grid.alpha):
         plain = [problem[name] for name in ("model", "n_classes", "prior", "noise")]
         place = (*plain, alpha, dimension, instance, problem.get("features"))
         path = seed_path(spec.sweep.seed, *place)
         point = {**problem, "alpha": alpha, "dimension": dimension, "seed_path": list(path)}
-        if "amp" in grid.sources:
-            for start in grid.start:
-                base = {"source": "amp", **point, "estimator": BAYES, "start": start}
-                yield make_task("alpha", [{**base, **amp, **_values(base)}])
-        if "erm" in grid.sources:
-            for estimator in grid.estimators:
-                if estimator != BAYES:
-                    base = {"source": "erm", **point, "estimator": estimator, **erm}
-                    base |= _values(base)
-                    ridges = grid_ridges(grid.ridge, estimator)
-                    yield make_task("ridge", [{**base, **_present(ridge=r)} for r in ridges])
+        for estimator in grid.estimators:
+            source = make_estimator(estimator).source
+            if source not in grid.sources:
+                continue
+            base = {"source": source, **point, "estimator": estimator, **settings[source]}
+            base |= _values(base)
+            if source == "amp":
+                for start in grid.start:
+                    yield make_task("alpha", [{**base, "start": start}])
+            else:
+                strengths = grid_strengths(grid, estimator)
+                yield make_task("ridge", [{**base, **strength} for strength in strengths])
 
 
 def _present(**values: Any) -> Content:
     return {name: value for name, value in values.items() if value is not None}
 
 
-FLOPS = 5e9  # of one core in tall-thin matrix products, conservatively
-_THEORY = {"least-squares": 0.002, "bayes": 0.08}  # seconds for k = 1; other losses 0.02
-_PASSES = {"softmax": 50}  # reads of X by a fit; other solvers 400
-
-
 def case_cost(content: Content) -> float:
-    """Expected seconds of one row: matrix passes of 4 n d (k − 1) operations each."""
+    """Expected seconds of one row."""
     k = int(content["n_classes"])
-    solver = _solver(content["estimator"])
+    estimator = make_estimator(content["estimator"])
     if content["source"] == "theory":
-        return _THEORY.get(solver, 0.02) * k**2
+        return estimator.point_cost(k)
     d = int(content["dimension"])
     n = round(float(content["alpha"]) * d)
-    one_pass = 4.0 * n * d * max(1, k - 1) / FLOPS
-    if content["source"] == "amp":
-        return 0.1 + 60 * one_pass + 1e-3 * math.sqrt(n)
-    if solver == "least-squares":
-        return 0.03 + 0.4 * n * d * min(n, d) / FLOPS  # one decomposition serves several ridges
-    return 0.03 + _PASSES.get(solver, 400) * one_pass
-
-
-def _solver(estimator: str) -> str:
-    """The solver that the loss names; the estimator itself if it is no loss that is known here."""
-    return as_loss(estimator).solver if estimator in LOSSES.names else estimator
+    return estimator.fit_cost(n, d, k)
 
 
 def cost_kind(content: Content) -> str:

@@ -10,8 +10,10 @@ from polyceptron.model.channels import (
 )
 from polyceptron.model.estimators import (
     ERM,
+    ESTIMATORS,
     BayesOptimal,
     Estimator,
+    as_estimator,
     estimator_names,
     make_estimator,
     takes_ridge,
@@ -19,7 +21,7 @@ from polyceptron.model.estimators import (
 from polyceptron.model.features import FEATURES, Spectrum, as_spectrum
 from polyceptron.model.law import Hats, Law
 from polyceptron.model.losses import LOSSES, CrossEntropy, Loss, MaxMargin, SquareLoss, as_loss
-from polyceptron.model.penalties import PENALTIES, Penalty, Ridge
+from polyceptron.model.penalties import PENALTIES, Penalty, Ridge, as_penalty
 from polyceptron.model.priors import (
     PRIORS,
     FinitePrior,
@@ -36,6 +38,7 @@ from polyceptron.model.teacher import AnyTeacher, Dataset, Perceptron, Teacher, 
 __all__ = [
     "CHANNELS",
     "ERM",
+    "ESTIMATORS",
     "FEATURES",
     "LOSSES",
     "PENALTIES",
@@ -67,7 +70,9 @@ __all__ = [
     "SquareLoss",
     "Teacher",
     "as_channel",
+    "as_estimator",
     "as_loss",
+    "as_penalty",
     "as_prior",
     "as_spectrum",
     "estimator_names",

@@ -67,35 +67,48 @@ class Registry(Generic[T]):
         self._entries.pop(name, None)
         self._single.pop(name, None)
 
+    def _all(self) -> dict[str, Entry[T]]:
+        """Every member by its name."""
+        return self._entries
+
+    @property
+    def own(self) -> tuple[Entry[T], ...]:
+        """The members that were added here, and not through another registry."""
+        return tuple(self._entries.values())
+
     @property
     def names(self) -> tuple[str, ...]:
         """All names."""
-        return tuple(self._entries)
+        return tuple(self._all())
+
+    def knows(self, text: Any) -> bool:
+        """Whether a written name has the form of a member's."""
+        return isinstance(text, str) and self.head(text) in self._all()
 
     @property
     def entries(self) -> tuple[Entry[T], ...]:
         """All members."""
-        return tuple(self._entries.values())
+        return tuple(self._all().values())
 
     @property
     def help(self) -> str:
         """How every member is written, for help texts and error sentences."""
-        return ", ".join(entry.form for entry in self._entries.values())
+        return ", ".join(entry.form for entry in self._all().values())
 
     def label(self, name: str) -> str:
         """What a legend calls the member of this (written) name; the name itself if unknown."""
-        entry = self._entries.get(_head(name))
+        entry = self._all().get(self.head(name))
         return name if entry is None or not entry.label else entry.label + name[len(entry.name) :]
 
     def examples(self) -> list[T]:
         """One object of every kind, as tests and menus use them."""
-        return [e.make(*e.example) for e in self._entries.values() if not e.brackets]
+        return [e.make(*e.example) for e in self._all().values() if not e.brackets]
 
     def read(self, text: Any) -> T:
         """The object that a written name means, or a sentence."""
         if isinstance(text, self.base):
             return text
-        entry = self._entries.get(_head(text)) if isinstance(text, str) else None
+        entry = self._all().get(self.head(text)) if isinstance(text, str) else None
         if entry is None:
             shown = repr(text)
             raise InvalidInput(
@@ -122,7 +135,7 @@ class Registry(Generic[T]):
             self._single[entry.name] = made
         return made
 
-
-def _head(text: str) -> str:
-    """The name before any colon or bracket, with hyphens for underscores."""
-    return text.split(":")[0].split("[")[0].replace("_", "-")
+    @staticmethod
+    def head(text: str) -> str:
+        """The name before any colon or bracket, with hyphens for underscores."""
+        return text.split(":")[0].split("[")[0].replace("_", "-")

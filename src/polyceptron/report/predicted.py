@@ -175,7 +175,7 @@ def fit_model(
     """From standardised features Z (n, d) and labels, and errors measured at α (s,)."""
     spectrum, words = own_spectrum(Z, y, teacher)
     slow = teacher.n_classes > 3 or getattr(estimator, "ridge", 0.0) == "optimal"
-    few = getattr(estimator, "name", "") in ("square", "bayes") or not slow
+    few = estimator.explicit or estimator.branches or not slow
     # Where a point takes seconds one in the middle has to do.
     chosen = slice(None) if few else slice(len(alphas) // 2, len(alphas) // 2 + 1)
     goal = np.log(errors[chosen] + least)
@@ -339,9 +339,8 @@ def predicted_curve(
     found = measure_errors(clf, X, y, train_sizes, cv, random_state, n_jobs)
     least, alphas = 0.5 / found.fold.size, found.sizes / d
     model = fit_model(Z, y, teacher, estimator, alphas, found.errors, least)
-    ridge = getattr(estimator, "ridge", None)
     common = {"n_classes": k, "estimator": estimator.name, "dimension": d}
-    common |= {} if isinstance(ridge, str) else {"ridge": ridge}
+    common |= {n: v for n, v in estimator.columns.items() if n == "ridge" and v != "optimal"}
     rows = [
         make_row(source="measured", alpha=float(a), **common, **point) | {"instances": folds}
         for a, (folds, point) in zip(alphas, found.points(), strict=True)

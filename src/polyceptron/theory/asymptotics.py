@@ -18,22 +18,17 @@ leave a sharp boundary: the excess is linear in θ and p = 1/2, but 1 for Bayes,
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.model.estimators import BayesOptimal, Estimator
+from polyceptron.model.estimators import Estimator, as_estimator
 from polyceptron.model.teacher import AnyTeacher, Teacher, check_teacher
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density
 from polyceptron.rows import Status
-from polyceptron.theory.bayes_optimal.fixed_points import bayes_rows
-from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.erm.risk_rows import erm_row, predict
-from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.generalisation import error_floor
 
 RATIO = 4.0  # between neighbouring α
@@ -63,13 +58,13 @@ class Asymptotics(ShortDisplay):
 
 
 def asymptotics(
-    teacher: AnyTeacher, estimator: Estimator, alpha_max: float | None = None
+    teacher: AnyTeacher, estimator: Estimator | str, alpha_max: float | None = None
 ) -> Asymptotics:
     """Exponent and constant of the error at large α, each with its uncertainty.
 
     `alpha_max` is 1e6 for two and three classes, and 1e4 above or with noise, unless given.
 
-    `teacher` is a `Teacher` or a `Perceptron`, `estimator` is `BayesOptimal()` or an `ERM`.
+    `teacher` is a `Teacher` or a `Perceptron`, `estimator` an `Estimator` or its name.
 
     >>> from polyceptron.model import BayesOptimal, Teacher
     >>> tail = asymptotics(Teacher(2), BayesOptimal())
@@ -77,7 +72,8 @@ def asymptotics(
     (1.0, 0.442)
     """
     check_teacher(teacher)
-    exact = exact_exponent(teacher, estimator)
+    student = as_estimator(estimator)
+    exact = student.decay(teacher)
     few = teacher.n_classes <= 3
     if alpha_max is None:
         clean = few and teacher.channel.noiseless
@@ -85,7 +81,7 @@ def asymptotics(
     if not math.isfinite(alpha_max) or not 100 <= alpha_max <= 1e7:
         raise InvalidInput(f"alpha_max must be between 100 and 1e7, got {alpha_max!r}")
     alpha = np.array([alpha_max * RATIO**i for i in range(1 - N_POINTS, 1)])
-    error, uncertainty, ridge, states = _curve(teacher, estimator, alpha, exact or 1.0)
+    error, uncertainty, ridge, states = _curve(teacher, student, alpha, exact or 1.0)
     floor = error_floor(teacher.channel, teacher.n_classes)
     excess = error - floor
     if not (excess > 0).all():
@@ -108,7 +104,7 @@ def asymptotics(
         constant=constant,
         constant_uncertainty=constant_spread,
         exact_exponent=exact,
-        exact_constant=_exact_constant(teacher, estimator, exact, constant),
+        exact_constant=_exact_constant(teacher, student, exact, constant),
         alpha=alpha,
         generalisation_error=error,
         uncertainty=uncertainty,
@@ -119,53 +115,24 @@ def asymptotics(
     )
 
 
-def exact_exponent(teacher: AnyTeacher, estimator: Estimator) -> float | None:
-    """p in ε − floor ∝ α^(−p), or None where the loss does not say."""
-    if isinstance(estimator, BayesOptimal):
-        if not teacher.prior.gaussian:
-            raise InvalidInput(
-                f"the Bayes-optimal error of a teacher with prior {teacher.prior.name!r} falls "
-                f"faster than any power of alpha: there is no exponent to find"
-            )
-        return 1.0
-    if not teacher.channel.noiseless:
-        return 1.0 if teacher.channel.width(0.0) > 0 else 0.5
-    return estimator.loss.decay(estimator.ridge)
-
-
 def _curve(
     teacher: AnyTeacher, estimator: Estimator, alpha: Array, exponent: float
 ) -> tuple[Array, Array, Array, set[str]]:
     """ε, its uncertainty and the ridge at each α; the tolerance is relative to ε."""
-    rows = []
-    for value, batch in zip(alpha, _batches(teacher, estimator, alpha, exponent), strict=True):
-        if not math.isfinite(batch["generalisation_error"]):
-            raise ComputationFailed(f"no error at alpha {value:g}: {batch['status']}")
-        rows.append(batch)
+    relative = 1e-7 if teacher.n_classes <= 3 else RELATIVE_TOLERANCE_MANY_CLASSES
+    rows, follow = [], estimator.follow(teacher)
+    for value in alpha.tolist():
+        # The constants of all these laws lie within a factor of ten of k − 1.
+        row = follow(value, relative * 0.3 * (teacher.n_classes - 1) * value**-exponent)
+        if not math.isfinite(row["generalisation_error"]):
+            raise ComputationFailed(f"no error at alpha {value:g}: {row['status']}")
+        rows.append(row)
     column = {
         name: np.array([float(row.get(name, math.nan)) for row in rows])
         for name in ("generalisation_error", "uncertainty", "ridge")
     }
     states = {str(row["status"]) for row in rows}
     return column["generalisation_error"], column["uncertainty"], column["ridge"], states
-
-
-def _batches(
-    teacher: AnyTeacher, estimator: Estimator, alpha: Array, exponent: float
-) -> Sequence[dict[str, float]]:
-    if isinstance(estimator, BayesOptimal):
-        return bayes_rows(teacher, list(alpha), "optimal", None)
-    relative = 1e-7 if teacher.n_classes <= 3 else RELATIVE_TOLERANCE_MANY_CLASSES
-    rows: list[dict[str, float]] = []
-    last: list[ErmFixedPoint] = []
-    for value in alpha:
-        # The constants of all these laws lie within a factor of ten of k − 1.
-        tol = relative * 0.3 * (teacher.n_classes - 1) * float(value) ** -exponent
-        start = predict(last, float(value))
-        point = erm_fixed_point(teacher, estimator, float(value), tol, start)
-        last = [*last[-1:], point]
-        rows.append(erm_row(teacher, estimator, point))
-    return rows
 
 
 def _limit(sequence: Array) -> tuple[float, float]:
@@ -185,10 +152,9 @@ def _exact_constant(
     if exponent is None or not (teacher.channel.noiseless and teacher.features.isotropic):
         return None
     k = teacher.n_classes
-    if not isinstance(estimator, BayesOptimal):
-        known = estimator.loss.decay_constant(k, estimator.ridge)
-        if known is not None:
-            return known
+    known = estimator.decay_constant(k)
+    if known is not None:
+        return known
     if k == 2:
         return measured
     two = asymptotics(Teacher(2, teacher.prior), estimator).constant

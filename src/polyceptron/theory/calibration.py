@@ -21,28 +21,23 @@ from typing import Any
 import numpy as np
 
 from polyceptron.display import ShortDisplay
-from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import check_alpha, check_size
-from polyceptron.model.estimators import BayesOptimal
+from polyceptron.model.estimators import as_estimator
 from polyceptron.model.law import Law
 from polyceptron.model.teacher import AnyTeacher, check_teacher
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import Estimate, from_replicates
 from polyceptron.rows import Status
-from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
-from polyceptron.theory.erm.fixed_point import as_erm, erm_fixed_point
 from polyceptron.theory.fresh_scores import (
     N_BINS,
-    Says,
     best_temperature,
     fresh_fields,
     mean_scores,
-    own_says,
     reliability,
     softened,
 )
 from polyceptron.theory.generalisation import error_on_labels
-from polyceptron.theory.ways import loss_at_ridge
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,8 +84,12 @@ def calibration(
     """
     check_teacher(teacher)
     alpha, n_bins = check_alpha(alpha), check_size(n_bins, "n_bins")
-    law, own, name, ridge, width, status = _student(teacher, estimator, alpha)
-    k, channel = teacher.n_classes, teacher.channel
+    if alpha == 0:
+        raise InvalidInput("there is nothing to calibrate at alpha 0, where there are no data")
+    student, k, channel = as_estimator(estimator), teacher.n_classes, teacher.channel
+    law, spread_of_error, status, ridge, scaled = student.law(teacher, alpha)
+    own = student.probabilities(teacher, law) if scaled else None
+    width = _width(teacher, law, spread_of_error)
     best, says = 1.0, own
     if says is None:
         best, says = softened(fresh_fields(channel, k, law))
@@ -109,11 +108,11 @@ def calibration(
     edges = np.linspace(1 / k, 1, n_bins + 1)
     bins = reliability(channel, k, law, says, edges)
     share, confidence, accuracy, accuracy_spread, error = bins
-    exact = isinstance(estimator, BayesOptimal)
+    exact = student.calibrated
     return Calibration(
         n_classes=k,
         noise=channel.name,
-        estimator=name,
+        estimator=student.name,
         ridge=ridge,
         alpha=alpha,
         generalisation_error=float(error_on_labels(channel, law.tau, k)),
@@ -134,33 +133,14 @@ def calibration(
     )
 
 
-def _student(
-    teacher: AnyTeacher, estimator: Any, alpha: float
-) -> tuple[Law, Says | None, str, float | None, float, Status]:
-    """The law, own probabilities, name and ridge, the uncertainty of ln τ, and the status."""
-    if alpha == 0:
-        raise InvalidInput("there is nothing to calibrate at alpha 0, where there are no data")
-    if isinstance(estimator, BayesOptimal):
-        point = fixed_points(teacher, alpha)[0]
-        law, name, ridge, spread = Law.bayes(point.v), estimator.name, None, point.uncertainty
-        says, status = own_says(teacher, estimator, law), point.status
-    else:
-        spec = as_erm(estimator)
-        solved = erm_fixed_point(teacher, spec, alpha)
-        if not math.isfinite(solved.tau):
-            raise ComputationFailed(f"the fixed point at alpha {alpha:g} was not found")
-        law, name, ridge, spread = solved.law, spec.name, solved.ridge, solved.uncertainty
-        says, status = own_says(teacher, spec, law), solved.status
-        hard = loss_at_ridge(spec.loss, solved.ridge, teacher, alpha).scale_free
-        if hard or not math.isfinite(solved.q):  # a direction without a scale
-            law, says = Law(solved.tau, 1.0, 1.0), None
+def _width(teacher: AnyTeacher, law: Law, uncertainty: float) -> float:
+    """The uncertainty of ln τ that belongs to that of the error."""
     step = 1e-4
     errors = error_on_labels(
         teacher.channel, law.tau * np.exp(np.array([-step, step])), teacher.n_classes
     )
     slope = abs(float(errors[1] - errors[0])) / (2 * step)
-    width = spread / slope if slope > 0 else 0.0
-    return law, says, name, ridge, width, status
+    return uncertainty / slope if slope > 0 else 0.0
 
 
 def _nearby(law: Law, width: float) -> tuple[Law, Law]:

@@ -14,15 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.errors import InvalidInput
-from polyceptron.model import ERM, AnyTeacher, BayesOptimal
+from polyceptron.model import AnyTeacher, Estimator, as_estimator
 from polyceptron.model.checks import check_alphas
 from polyceptron.model.law import Law
+from polyceptron.model.teacher import check_teacher
 from polyceptron.numerics import Array
 from polyceptron.rows import make_row
 from polyceptron.theory.bayes_optimal.curve_shape import curve_of
-from polyceptron.theory.bayes_optimal.fixed_points import bayes_rows, fixed_points
-from polyceptron.theory.erm.risk_rows import erm_rows
+from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 
 
 def curve_rows(
@@ -34,22 +33,18 @@ def curve_rows(
     tol: float | None = None,
     scores: bool = False,
 ) -> list[dict[str, Any]]:
-    """Theory rows of `estimator` (BayesOptimal or ERM) at each α; `branch` is for the former.
+    """Theory rows of `estimator` (an `Estimator` or its name) at each α.
 
     With `scores` those of the student's probabilities on fresh samples stand in each row too: test
     loss, Brier score and calibration error, where it has a scale.
     """
-    if scores:
-        plain = curve_rows(teacher, estimator, alpha, branch=branch, tol=tol)
-        return [make_row(**row, **_scores(teacher, estimator, row)) for row in plain]
-    if isinstance(estimator, BayesOptimal):
-        return bayes_rows(teacher, alpha, branch, tol)
-    if isinstance(estimator, ERM):
-        return erm_rows(teacher, estimator, check_alphas(alpha), tol)
-    raise InvalidInput(f"unknown estimator {estimator!r}: allowed are BayesOptimal() and ERM(...)")
+    check_teacher(teacher)
+    student = as_estimator(estimator)
+    rows = student.rows(teacher, check_alphas(alpha), branch=branch, tol=tol)
+    return [make_row(**row, **_scores(teacher, student, row)) for row in rows] if scores else rows
 
 
-def _scores(teacher: AnyTeacher, estimator: Any, row: dict[str, Any]) -> dict[str, float]:
+def _scores(teacher: AnyTeacher, estimator: Estimator, row: dict[str, Any]) -> dict[str, float]:
     """The scores at a row's law; none without data, or where the fields have no scale."""
     from polyceptron.theory.fresh_scores import fresh_scores
 

@@ -23,7 +23,7 @@ from scipy.special import ndtri, softmax
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels import Channel
-from polyceptron.model.estimators import BayesOptimal
+from polyceptron.model.estimators import as_estimator
 from polyceptron.model.law import Law
 from polyceptron.model.teacher import AnyTeacher
 from polyceptron.numerics import Array
@@ -167,28 +167,13 @@ TARGETS = ("error", "test-loss", "calibration")
 N_BINS = 15  # of confidence, even from 1/k to 1
 
 
-def own_says(teacher: AnyTeacher, estimator: Any, law: Law) -> Says | None:
-    """The student's own probabilities of fields (n, k), if it has any."""
-    if isinstance(estimator, BayesOptimal):
-        return lambda omega: label_chances(teacher.channel, omega, law)
-    loss = as_erm(estimator).loss
-    if loss.probabilities(np.zeros((1, teacher.n_classes))) is None or loss.scale_free:
-        return None
-
-    def says(omega: Array) -> Array:
-        found = loss.probabilities(omega)
-        assert found is not None  # asked above
-        return found
-
-    return says
-
-
 def says_of(teacher: AnyTeacher, estimator: Any, law: Law) -> Says:
     """The student's own probabilities of fields (n, k), or a sentence."""
-    says = own_says(teacher, estimator, law)
+    student = as_estimator(estimator)
+    says = student.probabilities(teacher, law)
     if says is None:
         raise InvalidInput(
-            f"the loss {as_erm(estimator).loss.name!r} stands for no probabilities, and through a "
+            f"the loss {student.name!r} stands for no probabilities, and through a "
             f"softmax of the best temperature the ridge of least error is best for them too: ask "
             f"for target 'error'"
         )
@@ -206,12 +191,13 @@ def fresh_scores(teacher: AnyTeacher, estimator: Any, law: Law) -> dict[str, flo
 
     None where the student has no probabilities of its own.
     """
-    says, k = own_says(teacher, estimator, law), teacher.n_classes
+    student, k = as_estimator(estimator), teacher.n_classes
+    says = student.probabilities(teacher, law)
     if says is None:
         return {}
     loss, brier = mean_scores(fresh_fields(teacher.channel, k, law), says)
     error = 0.0
-    if not isinstance(estimator, BayesOptimal):
+    if not student.calibrated:
         edges = np.linspace(1 / k, 1, N_BINS + 1)
         error = float(reliability(teacher.channel, k, law, says, edges)[-1].value)
     return {

@@ -18,18 +18,12 @@ from scipy.optimize import brentq
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import check_size
-from polyceptron.model.estimators import BayesOptimal, Estimator
+from polyceptron.model.estimators import Estimator, as_estimator
+from polyceptron.model.law import Law
 from polyceptron.model.teacher import AnyTeacher, Teacher, check_teacher
 from polyceptron.numerics.special import boundary_density
 from polyceptron.rows import make_row
-from polyceptron.theory.bayes_optimal.fixed_points import bayes_rows
-from polyceptron.theory.bayes_optimal.transitions import transitions
-from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.erm.risk_rows import erm_row
-from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.generalisation import error_floor, error_on_labels
-from polyceptron.theory.sides import erm_sides
-from polyceptron.theory.ways import in_closed_form, separable_up_to
 
 SMALLEST_ALPHA, LARGEST_ALPHA = 1e-3, 1e6
 PRECISION = 1e-4  # of ln α
@@ -54,7 +48,7 @@ class Plan(ShortDisplay):
 
 
 def plan(
-    teacher: AnyTeacher, error: float, estimator: Estimator, dimension: int | None = None
+    teacher: AnyTeacher, error: float, estimator: Estimator | str, dimension: int | None = None
 ) -> Plan:
     """The smallest α (and n = αd, rounded up) at which `estimator` errs at most `error`.
 
@@ -73,21 +67,15 @@ def plan(
             f"less than {floor:.6g}, not even the teacher itself"
         )
     d = None if dimension is None else check_size(dimension, "dimension")
-    if not isinstance(estimator, BayesOptimal):
-        top = LARGEST_ALPHA
-        if estimator.loss.scale_free and not teacher.channel.noiseless:
-            top = (1 - _MARGINLESS) * separable_up_to(teacher)
-        return _answer(_Curve(teacher, estimator), error, None, d, top)
-    jumps = transitions(teacher)
-    if jumps.alpha_it is None or jumps.alpha_algo is None:
-        found = _answer(_Curve(teacher, estimator), error, None, d)
-        return Plan(**{**vars(found), "algorithm": found})
+    student = as_estimator(estimator)
+    jumps = student.jumps(teacher)
+    if not jumps:
+        top = min(LARGEST_ALPHA, (1 - _MARGINLESS) * student.largest_alpha(teacher))
+        found = _answer(_Curve(teacher, student), error, None, d, top)
+        return Plan(**{**vars(found), "algorithm": found}) if student.branches else found
     best, reached = (
-        _answer(_Curve(teacher, estimator, branch), error, (alpha, spread or 0.0), d)
-        for branch, alpha, spread in (
-            ("optimal", jumps.alpha_it, jumps.alpha_it_uncertainty),
-            ("amp", jumps.alpha_algo, jumps.alpha_algo_uncertainty),
-        )
+        _answer(_Curve(teacher, student, jump.branch), error, (jump.alpha, jump.uncertainty), d)
+        for jump in jumps
     )
     return Plan(**{**vars(best), "algorithm": reached})
 
@@ -111,45 +99,30 @@ class _Curve:
     """ε as a function of ln α; each solution starts the search for the next."""
 
     def __init__(self, teacher: AnyTeacher, estimator: Estimator, branch: str = "optimal") -> None:
-        self.teacher, self.estimator, self.branch = teacher, estimator, branch
-        self.near: dict[float, ErmFixedPoint] = {}
+        self.teacher, self.estimator = teacher, estimator
+        self.follow = estimator.follow(teacher, branch)
         self.rows: dict[float, dict[str, Any]] = {}
 
     def row(self, log_alpha: float) -> dict[str, Any]:
         if log_alpha not in self.rows:
-            alpha = math.exp(log_alpha)
-            if isinstance(self.estimator, BayesOptimal):
-                self.rows[log_alpha] = bayes_rows(self.teacher, [alpha], self.branch, None)[0]
-            else:
-                start = self._nearest(log_alpha)
-                point = erm_fixed_point(self.teacher, self.estimator, alpha, start=start)
-                self.near[log_alpha] = point
-                self.rows[log_alpha] = erm_row(self.teacher, self.estimator, point)
+            self.rows[log_alpha] = self.follow(math.exp(log_alpha))
         return self.rows[log_alpha]
 
     def __call__(self, log_alpha: float) -> float:
         return float(self.row(log_alpha)["generalisation_error"])
 
-    def _nearest(self, log_alpha: float) -> ErmFixedPoint | None:
-        if not self.near:
-            return None
-        best = min(self.near, key=lambda other: abs(other - log_alpha))
-        return self.near[best] if abs(best - log_alpha) < 1.5 else None
-
     def guess(self, error: float) -> float | None:
         """ln α from the two-class twin, for the estimators that are slow at this k."""
         k, estimator = self.teacher.n_classes, self.estimator
         plain = self.teacher.channel.noiseless and self.teacher.features.isotropic
-        if k == 2 or isinstance(estimator, BayesOptimal) or not plain:
-            return None
-        if in_closed_form(erm_sides(self.teacher, estimator.loss, 1.0, 1.0)):
+        if k == 2 or estimator.branches or estimator.explicit or not plain:
             return None
         twin = _Curve(Teacher(2), estimator)
         shift = math.log(boundary_density(k) / (k - 1))
 
         def error_of_twin(log_alpha: float) -> float:
-            twin(log_alpha + shift)
-            tau = twin.near[log_alpha + shift].tau
+            row = twin.row(log_alpha + shift)
+            tau = Law.of_overlaps(row["m"], row["q"], 1.0).tau
             return float(error_on_labels(self.teacher.channel, tau, k))
 
         try:

@@ -75,7 +75,7 @@ def test_without_noise_there_is_no_clean_error() -> None:
     row = run_amp(pc.Teacher(3), 1.5, 40, 1)
     assert row["noise"] == "none"
     assert "clean_error" not in row
-    assert "clean_error" not in run_erm(pc.Teacher(3), "square", [1.0], 1.5, 40, 1)[0]
+    assert "clean_error" not in run_erm(pc.Teacher(3), [pc.ERM("square", 1.0)], 1.5, 40, 1)[0]
 
 
 def test_test_inputs_are_not_the_noise_of_training_labels() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import polyceptron as pc
 from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.overlaps import overlaps
 from polyceptron.errors import InvalidInput
@@ -15,7 +16,7 @@ from polyceptron.rows import COLUMNS
 
 def test_rows_hold_the_fit_of_the_stated_seed():
     teacher = Teacher(3)
-    rows = run_erm(teacher, "cross_entropy", [0.1, 1.0], 2.0, 60, seed=4)
+    rows = run_erm(teacher, [pc.ERM("cross_entropy", r) for r in (0.1, 1.0)], 2.0, 60, seed=4)
     data = teacher.sample(120, 60, seed=4)
     for row, ridge in zip(rows, [0.1, 1.0], strict=True):
         assert set(row) <= set(COLUMNS)
@@ -32,8 +33,10 @@ def test_rows_hold_the_fit_of_the_stated_seed():
 @pytest.mark.parametrize("name", ["cross-entropy", "square", "max-margin"])
 def test_a_test_set_agrees_with_the_exact_error(name):
     ridges = [0.0] if name == "max-margin" else [0.5]
-    exact = run_erm(Teacher(3), name, ridges, 1.5, 80, seed=1)[0]
-    tested = run_erm(Teacher(3), name, ridges, 1.5, 80, seed=1, test_samples=40_000)[0]
+    exact = run_erm(Teacher(3), [pc.ERM(name, r) for r in ridges], 1.5, 80, seed=1)[0]
+    tested = run_erm(
+        Teacher(3), [pc.ERM(name, r) for r in ridges], 1.5, 80, seed=1, test_samples=40_000
+    )[0]
     gap = exact["generalisation_error"] - tested["generalisation_error"]
     assert abs(gap) < 4 * tested["uncertainty"]
     assert 0 < tested["uncertainty"] < 0.01
@@ -41,20 +44,20 @@ def test_a_test_set_agrees_with_the_exact_error(name):
 
 
 def test_the_perceptron_is_a_teacher_too():
-    row = run_erm(Perceptron(), "square", [1.0], 3.0, 50, seed=0)[0]
+    row = run_erm(Perceptron(), [pc.ERM("square", 1.0)], 3.0, 50, seed=0)[0]
     assert row["model"] == "perceptron"
     assert 0 < row["generalisation_error"] < 0.5
 
 
 def test_no_samples_is_a_sentence():
     with pytest.raises(InvalidInput, match="no sample"):
-        run_erm(Teacher(3), "square", [1.0], 0.001, 50, seed=0)
+        run_erm(Teacher(3), [pc.ERM("square", 1.0)], 0.001, 50, seed=0)
     with pytest.raises(InvalidInput, match="test_samples"):
-        run_erm(Teacher(3), "square", [1.0], 1.0, 50, seed=0, test_samples=0)
+        run_erm(Teacher(3), [pc.ERM("square", 1.0)], 1.0, 50, seed=0, test_samples=0)
 
 
 def test_same_seed_same_rows():
-    once, again = (run_erm(Teacher(4), "square", [0.3], 1.0, 40, seed=7) for _ in range(2))
+    once, again = (run_erm(Teacher(4), [pc.ERM("square", 0.3)], 1.0, 40, seed=7) for _ in range(2))
     assert once == again
-    other = run_erm(Teacher(4), "square", [0.3], 1.0, 40, seed=8)
+    other = run_erm(Teacher(4), [pc.ERM("square", 0.3)], 1.0, 40, seed=8)
     assert not np.isclose(once[0]["m"], other[0]["m"])

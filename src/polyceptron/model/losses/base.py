@@ -55,6 +55,9 @@ class Loss(ABC):
     solver: ClassVar[str] = "newton"
     """Which solver of `algorithms.erm` fits it."""
 
+    passes: ClassVar[int] = 400
+    """How often a fit reads the data, roughly: what a sweep's plan counts on."""
+
     @property
     def coordinates(self) -> Coordinates:
         """In which the theory of two and three classes integrates over it."""

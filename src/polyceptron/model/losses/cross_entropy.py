@@ -187,6 +187,7 @@ class CrossEntropy(Loss):
 
     name = "cross-entropy"
     solver = "softmax"
+    passes = 50
 
     def value(self, z: Any, y: Any) -> Array:
         z, y, _ = broadcast(z, y, 1.0)

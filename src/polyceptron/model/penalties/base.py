@@ -15,7 +15,9 @@ from polyceptron.model.registry import Registry
 class Penalty(ABC):
     """P(u) of one row u of weights on class differences, unchanged by rotations of them."""
 
-    name: ClassVar[str]
+    name: str
+    """With its numbers, as the registry reads it."""
+
     strength: float
     """How strong it is; the theory starts its search from a ridge of this strength."""
 
@@ -47,6 +49,15 @@ class Penalty(ABC):
             here = self.level(Hats(hats.m * s * root, hats.q * s, hats.V * s), row)
             m, q, V = m + share * s * root * here.m, q + share * s * here.q, V + share * s * here.V
         return Law.of_overlaps(m, q, V)
+
+
+def as_penalty(penalty: Any) -> Penalty:
+    """A penalty, or what its name means.
+
+    >>> as_penalty("ridge:0.1").strength
+    0.1
+    """
+    return PENALTIES.read(penalty)
 
 
 PENALTIES: Registry[Penalty] = Registry("penalty", Penalty)  # type: ignore[type-abstract]

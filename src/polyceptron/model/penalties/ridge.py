@@ -34,11 +34,14 @@ class Ridge(Penalty):
     """
 
     strength: float
-    name: ClassVar[str] = "ridge"
     quadratic: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strength", float(check_ridge(self.strength)))
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"ridge:{self.strength!r}"
 
     def denoise(self, gamma: Any, precision: Any) -> RowEstimate:
         """γ/(λ + Λ), and (k − 1)/(λ + Λ)."""

@@ -76,7 +76,7 @@ def python_lines(settings: PageSettings, simulations: Sequence[PageSettings] = (
         "import pandas as pd",
         "",
         "import polyceptron as pc",
-        *sorted(_imports(settings, folded, simulations)),
+        *sorted(_imports(settings, folded)),
         "",
         f"teacher = {_teacher(settings)}",
         f"alpha = {_alpha(settings, settings.points)}",
@@ -128,17 +128,12 @@ def _curve(settings: PageSettings, name: str, alphas: str, asked: str) -> str:
     return f"pc.learning_curve({what}).frame"
 
 
-def _imports(settings: PageSettings, folded: bool, simulations: Sequence[PageSettings]) -> set[str]:
+def _imports(settings: PageSettings, folded: bool) -> set[str]:
     needed = {"from polyceptron.theory.curve import fold_grid"} if folded else set()
     if settings.noisy:
         needed.add("from polyceptron.theory.generalisation import error_floor")
     if settings.shown in SCORES:
         needed.add("from polyceptron.theory.curve import curve_rows")
-    for one in simulations:
-        kind = "amp" if one.simulation == AMP else "erm"
-        needed.add(f"from polyceptron.experiments.simulate import run_{kind}")
-        if takes_ridge(one.simulation) and one.ridge_rule == "optimal":
-            needed.add("from polyceptron.theory.erm.fixed_point import optimal_ridge")
     return needed
 
 
@@ -200,17 +195,18 @@ def _simulation(settings: PageSettings, name: str) -> list[str]:
             *lines,
             f"    for j in range({settings.runs}):",
             f"        seed = {seed}",
-            f"        rows.append(run_amp(teacher, float(a), {settings.dimension}, seed{asked}))",
+            f"        rows += pc.BayesOptimal().simulate(teacher, float(a), {settings.dimension}, "
+            f"seed{asked})",
         ]
     ridge = repr(settings.ridge) if takes_ridge(method) else "0.0"
     if takes_ridge(method) and settings.ridge_rule == "optimal":
         within = tolerance(settings.teacher.n_classes)
-        ridge = f'optimal_ridge(teacher, "{method}", float(a), {within})'
+        ridge = f'pc.optimal_ridge(teacher, "{method}", float(a), {within})'
     return [
         *lines,
         f"    ridge = {ridge}",
         f"    for j in range({settings.runs}):",
         f"        seed = {seed}",
-        f'        rows += run_erm(teacher, "{method}", [ridge], float(a), '
+        f'        rows += pc.ERM("{method}", ridge).simulate(teacher, float(a), '
         f"{settings.dimension}, seed{asked})",
     ]

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.errors import InvalidInput
+from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.checks import check_alpha, check_tolerance
-from polyceptron.model.estimators import ERM
+from polyceptron.model.estimators import ERM, StudentLaw, as_estimator
 from polyceptron.model.law import Law
 from polyceptron.model.losses import LOSSES, Loss, check_symmetric
 from polyceptron.model.penalties import Penalty
@@ -52,7 +52,10 @@ _WALK = 1e-3  # tolerance of fixed points on the way to another
 
 def as_erm(estimator: Any) -> ERM:
     """An `ERM`, or what a loss or its name means: ERM of that loss."""
-    return estimator if isinstance(estimator, ERM) else ERM(estimator)
+    found = as_estimator(estimator)
+    if not isinstance(found, ERM):
+        raise InvalidInput(f"{found.name} minimises no empirical risk: name a loss, or give an ERM")
+    return found
 
 
 def default_tolerance(n_classes: int) -> float:
@@ -123,6 +126,21 @@ def _with_penalty(
     problem = replace(problem, weights=replace(problem.weights, penalty=penalty))
     start = np.array([math.log(near.tau), math.log(near.q), math.log(near.V)])
     return solve(problem, check_tolerance(tol, default_tolerance(teacher.n_classes)), start)
+
+
+def student_law(
+    teacher: AnyTeacher, estimator: ERM, alpha: float, tol: float | None = None
+) -> StudentLaw:
+    """The law of the fields at α; of a hard margin its direction only."""
+    point = erm_fixed_point(teacher, estimator, alpha, tol)
+    if not math.isfinite(point.tau):
+        raise ComputationFailed(f"the fixed point at alpha {alpha:g} was not found")
+    law, hard = point.law, False
+    if estimator.penalty is None:
+        hard = loss_at_ridge(estimator.loss, point.ridge, teacher, alpha).scale_free
+    scaled = not hard and math.isfinite(point.q)
+    law = law if scaled else Law(point.tau, 1.0, 1.0)
+    return StudentLaw(law, point.uncertainty, point.status, point.ridge, scaled)
 
 
 def optimal_ridge(

@@ -18,6 +18,8 @@ from polyceptron.theory.erm.fixed_point import as_erm, erm_fixed_point, optimal_
 from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.ways import NotSeparableHere
 
+_NEAR = 3.0  # in ln α: farther solutions start nothing
+
 
 def erm_rows(
     teacher: AnyTeacher, estimator: Any, alphas: Iterable[float], tol: float | None = None
@@ -73,6 +75,21 @@ def erm_parts(
         ]
 
 
+class Followed:
+    """Rows at α that come one after the other; solutions nearby start the next."""
+
+    def __init__(self, teacher: AnyTeacher, estimator: ERM) -> None:
+        self.teacher, self.estimator = teacher, estimator
+        self.points: dict[float, ErmFixedPoint] = {}
+
+    def __call__(self, alpha: float, tol: float | None = None) -> dict[str, Any]:
+        close = [p for a, p in self.points.items() if abs(math.log(a / alpha)) < _NEAR]
+        start = predict([p for p in close if p.status != Status.NOT_CONVERGED], alpha)
+        point = erm_fixed_point(self.teacher, self.estimator, alpha, tol, start)
+        self.points[alpha] = point
+        return erm_row(self.teacher, self.estimator, point)
+
+
 def ridge_rows(
     teacher: AnyTeacher,
     estimator: Any,
@@ -124,8 +141,7 @@ def erm_row(teacher: AnyTeacher, estimator: ERM, point: ErmFixedPoint) -> dict[s
     return make_row(
         source="theory",
         **teacher.columns,
-        estimator=estimator.name,
-        ridge=point.ridge,
+        **{**estimator.columns, "ridge": point.ridge},
         alpha=point.alpha,
         m=point.m,
         q=point.q,

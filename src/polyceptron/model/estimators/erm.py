@@ -1,0 +1,165 @@
+"""Empirical risk minimisation: a loss on the fields, a penalty on the weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from polyceptron.errors import InvalidInput
+from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge
+from polyceptron.model.estimators.base import (
+    Estimator,
+    Probabilities,
+    Row,
+    StudentLaw,
+    late,
+    pass_cost,
+)
+from polyceptron.model.law import Law
+from polyceptron.model.losses import Loss, as_loss
+from polyceptron.model.penalties import Penalty, Ridge, as_penalty
+from polyceptron.numerics import Array
+
+if TYPE_CHECKING:
+    from polyceptron.model.teacher import AnyTeacher
+
+
+@dataclass(frozen=True)
+class ERM(Estimator):
+    """argmin_W Σ_μ ℓ(Wᵀx_μ/√d, y_μ) + (λ/2)‖W‖²_F, without intercept (eq. optimization_ERM).
+
+    `loss` is the name of a registered loss or a `Loss`. `ridge` is λ > 0; 0 for the limit λ → 0⁺,
+    where the loss says what it means (max-margin for cross-entropy on separable data, minimum-norm
+    interpolation for the square loss); or 'optimal' for the λ of least generalisation error at each
+    α. Not given, it is 0.1, and 0 for a loss that takes none (max-margin). A `penalty`, by name or
+    as a `Penalty`, takes the place of the ridge; 'ridge:0.1' is the ridge 0.1.
+
+    >>> ERM("cross_entropy", ridge=0.01).name
+    'cross-entropy'
+    >>> ERM("square", penalty="ridge:0.1") == ERM("square", 0.1)
+    True
+    """
+
+    loss: Loss = "cross-entropy"  # type: ignore[assignment]  # see __post_init__
+    ridge: float | str = None  # type: ignore[assignment]
+    penalty: Penalty | None = None
+
+    def __post_init__(self) -> None:
+        loss = as_loss(self.loss)
+        penalty = None if self.penalty is None else as_penalty(self.penalty)
+        default = 0.0 if loss.scale_free else DEFAULT_RIDGE
+        ridge = default if self.ridge is None else check_ridge(self.ridge, optimal=True)
+        if penalty is not None:
+            if self.ridge is not None and self.ridge != penalty.strength:
+                raise InvalidInput(f"give a ridge or a penalty, not both: got {self.ridge!r} too")
+            ridge = penalty.strength
+        if loss.scale_free and (ridge != 0 or penalty is not None):
+            raise InvalidInput(
+                f"{loss.name} takes no ridge (it is the limit of ridge 0), got "
+                f"{self.ridge if penalty is None else penalty.name!r}"
+            )
+        if ridge == 0 and loss.without_ridge() is None and penalty is None:
+            raise InvalidInput(
+                f"the loss {loss.name!r} does not say what a ridge of 0 means: give a ridge above "
+                "0 or 'optimal'"
+            )
+        object.__setattr__(self, "loss", loss)
+        object.__setattr__(self, "ridge", ridge)
+        object.__setattr__(self, "penalty", None if isinstance(penalty, Ridge) else penalty)
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The loss's name."""
+        return self.loss.name
+
+    @property
+    def takes_ridge(self) -> bool:
+        return not self.loss.scale_free
+
+    @property
+    def hard_margin(self) -> bool:
+        return self.loss.scale_free
+
+    @property
+    def explicit(self) -> bool:
+        return self.loss.explicit_averages(Law(1.0, 1.0, 1.0), 1.0, 3) is not None
+
+    @property
+    def columns(self) -> Row:
+        if self.penalty is not None:
+            return {"estimator": self.name, "penalty": self.penalty.name}
+        return {"estimator": self.name, "ridge": self.ridge}
+
+    def with_ridge(self, ridge: Any = None, penalty: Any = None) -> ERM:
+        if penalty is not None:
+            return ERM(self.loss, penalty=penalty)
+        return self if ridge is None else replace(self, ridge=ridge, penalty=None)
+
+    def rows(
+        self, teacher: AnyTeacher, alpha: Any, *, branch: str = "optimal", tol: float | None = None
+    ) -> list[Row]:
+        return late("theory.erm.risk_rows.erm_rows")(teacher, self, alpha, tol)
+
+    def parts(
+        self,
+        teacher: AnyTeacher,
+        parts: Iterable[Iterable[float]],
+        *,
+        branch: str = "optimal",
+        tol: float | None = None,
+        searched: float = math.inf,
+    ) -> Iterator[list[Row]]:
+        found = late("theory.erm.risk_rows.erm_parts")(teacher, self, parts, tol, searched)
+        yield from found
+
+    def follow(self, teacher: AnyTeacher, branch: str = "optimal") -> Callable[..., Row]:
+        return late("theory.erm.risk_rows.Followed")(teacher, self)
+
+    def law(self, teacher: AnyTeacher, alpha: float, tol: float | None = None) -> StudentLaw:
+        return late("theory.erm.fixed_point.student_law")(teacher, self, alpha, tol)
+
+    def probabilities(self, teacher: AnyTeacher, law: Law) -> Probabilities | None:
+        loss = self.loss
+        if loss.scale_free or loss.probabilities(_no_fields(teacher.n_classes)) is None:
+            return None
+        return loss.probabilities  # type: ignore[return-value]  # asked above
+
+    def decay(self, teacher: AnyTeacher) -> float | None:
+        if not teacher.channel.noiseless:
+            return 1.0 if teacher.channel.width(0.0) > 0 else 0.5
+        return None if self.penalty is not None else self.loss.decay(self.ridge)
+
+    def decay_constant(self, n_classes: int) -> float | None:
+        return None if self.penalty is not None else self.loss.decay_constant(n_classes, self.ridge)
+
+    def largest_alpha(self, teacher: AnyTeacher) -> float:
+        """α_s for hard margins with noisy labels."""
+        if not self.hard_margin or teacher.channel.noiseless:
+            return math.inf
+        return float(late("theory.ways.separable_up_to")(teacher))
+
+    def simulate(
+        self,
+        teacher: AnyTeacher,
+        alpha: float,
+        dimension: int,
+        seed: int,
+        *,
+        also: Sequence[Estimator] = (),
+        **settings: Any,
+    ) -> list[Row]:
+        run = late("experiments.simulate.run_erm")
+        return run(teacher, [self, *also], alpha, dimension, seed, **settings)
+
+    def fit_cost(self, n_samples: int, dimension: int, n_classes: int) -> float:
+        if self.explicit:  # one decomposition serves several ridges
+            return 0.03 + 0.1 * min(n_samples, dimension) * pass_cost(n_samples, dimension, 2)
+        return 0.03 + self.loss.passes * pass_cost(n_samples, dimension, n_classes)
+
+
+def _no_fields(n_classes: int) -> Array:
+    import numpy as np
+
+    return np.zeros((1, n_classes))
