@@ -18,7 +18,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from polyceptron.algorithms.overlaps import exact_errors, overlaps
+from polyceptron.algorithms.overlaps import overlaps
+from polyceptron.experiments.results import exact_errors
 from polyceptron.model import ESTIMATORS, Entry, Estimator
 from polyceptron.model.checks import check_alphas
 from polyceptron.rows import Status, make_row
@@ -43,12 +44,11 @@ class Hebb(Estimator):
             m = a * teacher.channel.signal(k)
             q = m * m + a / k
             error = error_on_labels(teacher.channel, m / math.sqrt(a / k) if a else 0.0, k)
-            rows.append(
-                make_row(
-                    source="theory", **teacher.columns, **self.columns, alpha=a, m=m, q=q, V=0.0,
-                    generalisation_error=float(error), uncertainty=1e-12, status=Status.OK,
-                )  # fmt: skip
-            )
+            row = make_row(
+                source="theory", **teacher.columns, **self.columns, alpha=a, m=m, q=q, V=0.0,
+                generalisation_error=float(error), uncertainty=1e-12, status=Status.OK,
+            )  # fmt: skip
+            rows.append(row)
         return rows
 
     def decay(self, teacher: Any) -> float | None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.results import Average
-from polyceptron.model import BayesOptimal, takes_ridge
+from polyceptron.model import BayesOptimal, make_estimator, takes_ridge
 from polyceptron.report.explorer.settings import (
     AMP,
     BAYES,
@@ -269,20 +269,14 @@ def _ordered(rows: list[Row]) -> list[Row]:
 
 def simulate(settings: PageSettings) -> Iterator[dict[str, Any]]:
     """Rows of message passing or empirical risk minimisation, one instance at a time."""
-    from polyceptron.experiments.simulate import run_amp, run_erm
-
     teacher, method = settings.teacher, settings.simulation
     tests = tested(settings)
     for i, alpha in enumerate(spaced(settings, settings.places)):
         ridge = simulated_ridge(settings, alpha)
         for j in range(settings.runs):
             seed = settings.seed + i * settings.runs + j
-            if method == AMP:
-                row = run_amp(teacher, alpha, settings.dimension, seed, test_samples=tests)
-            else:
-                (row,) = run_erm(
-                    teacher, method, [ridge], alpha, settings.dimension, seed, test_samples=tests
-                )
+            student = make_estimator(BAYES if method == AMP else method, ridge)
+            (row,) = student.simulate(teacher, alpha, settings.dimension, seed, test_samples=tests)
             yield {"row": json_ready(row)}
 
 

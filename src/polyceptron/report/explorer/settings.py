@@ -23,18 +23,25 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model import (
     CHANNELS,
     FEATURES,
-    LOSSES,
     PRIORS,
     AnyTeacher,
     Estimator,
     Perceptron,
     Teacher,
+    estimator_names,
     make_estimator,
     takes_ridge,
 )
 from polyceptron.report.pictures.style import label_of
 
 BAYES, AMP = "bayes", "amp"
+
+
+def fitted_names() -> list[str]:
+    """The estimators that are simulated by a fit."""
+    return [name for name in estimator_names() if make_estimator(name).source != AMP]
+
+
 NO_NOISE, ISOTROPIC, GAUSSIAN = "none", "isotropic", "gaussian"
 NOISES = {entry.name: entry for entry in CHANNELS.entries if len(entry.parameters) <= 1}
 # Spectra as they are shown here, by their kind.
@@ -152,9 +159,7 @@ class PageSettings:
     )
     estimators: tuple[str, ...] = _setting(
         (BAYES, "cross-entropy", "square"),
-        Choice(
-            "Draw", {n: label_of(n) for n in (BAYES, *LOSSES.names)}, several=True, simulated=False
-        ),
+        Choice("Draw", {n: label_of(n) for n in estimator_names()}, several=True, simulated=False),
     )
     ridge: float = _setting(0.1, Number("Ridge λ (logarithmic)", "the ridge λ", 1e-6, 1e4))
     ridge_rule: str = _setting(
@@ -178,7 +183,7 @@ class PageSettings:
     error_scale: str = _setting("linear", Choice("Vertical axes", AXIS, simulated=False))
     shown: str = _setting("overlaps", Choice("Show", SHOWN))
     simulation: str = _setting(
-        AMP, Choice("Method", {n: label_of(n) for n in (AMP, *LOSSES.names)})
+        AMP, Choice("Method", {n: label_of(n) for n in (AMP, *fitted_names())})
     )
     dimension: int = _setting(300, Number("Dimension d", "the dimension d", 10, 5000, whole=True))
     places: int = _setting(

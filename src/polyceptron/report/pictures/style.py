@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from polyceptron.model import LOSSES
+from polyceptron.model import ESTIMATORS
 
 # Okabe and Ito's palette, which stays apart for every common kind of colour blindness.
 COLOURS = {
@@ -79,7 +79,7 @@ SHEET: dict[str, Any] = {
 
 def label_of(name: str) -> str:
     """The words for an estimator, a branch or a source."""
-    return LABELS.get(name) or LOSSES.label(name)
+    return LABELS.get(name) or ESTIMATORS.label(name)
 
 
 def axis_label(column: str) -> str:
