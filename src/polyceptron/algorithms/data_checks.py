@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polyceptron.algorithms import block_products as products
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.stored_designs import open_design
+from polyceptron.algorithms.stored_designs import open_design, scaled
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import (
     as_numbers,
@@ -55,6 +57,48 @@ def check_samples(X: Any, y: Any, n_classes: int | None, sample_weight: Any = No
     weights = check_sample_weight(sample_weight, design.n_samples)
     design.check_entries()  # last, since it reads all of X
     return Samples(design, labels, k, weights)
+
+
+_ORDINARY = 10  # |log₂| of row norms and weights that need no unit of their own
+_LARGEST, _SMALLEST = 100, -800  # log₂ of ridges
+
+
+@dataclass(frozen=True)
+class Units:
+    """Powers of two in which data are ordinary: X/2^p has rows of norm √d, weights s/2^q are 1.
+
+    With W̃ = 2^p W the fields are the same and λ̃ = λ/2^(2p+q). A λ̃ far above the curvature of the
+    loss is replaced by 2^100, since W̃ goes as 1/λ̃ there: `shrink` is by how many powers of two.
+    """
+
+    p: int = 0
+    q: int = 0
+
+    def ridge(self, ridge: float) -> tuple[float, int]:
+        """λ̃ and the shrinkage of its weights; the smallest that squares allow stands for less."""
+        if ridge == 0:
+            return 0.0, 0
+        mantissa, power = math.frexp(ridge)
+        power -= 2 * self.p + self.q
+        shrink = max(power - _LARGEST, 0)
+        return math.ldexp(mantissa, max(power - shrink, _SMALLEST)), shrink
+
+
+def in_units(samples: Samples) -> tuple[Samples, Units]:
+    """The samples in units in which nothing overflows, and these; most are as they were."""
+    design, weights = samples.design, samples.weights
+    largest = float(design.row_norms.max())
+    if not largest > 1e-140:  # squares of such entries are lost: look at the entries themselves
+        parts = (part.max() for _, part in design.each_block(products.largest_of))
+        largest = max(map(float, parts))
+    p = math.frexp(largest)[1] if largest > 0 else 0
+    q = 0 if weights is None else math.frexp(float(weights.max()))[1]
+    units = Units(p if abs(p) > _ORDINARY else 0, q if abs(q) > _ORDINARY else 0)
+    if units.p:
+        design = scaled(design, None, np.full(design.dimension, math.ldexp(1.0, units.p)))
+    if weights is not None:
+        weights = np.ldexp(weights, -units.q)
+    return replace(samples, design=design, weights=weights), units
 
 
 def check_sample_weight(weights: Any, n: int) -> Array | None:

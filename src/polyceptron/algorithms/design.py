@@ -167,10 +167,10 @@ class Design(RowBlocks):
     @property
     def single_is_quicker(self) -> bool:
         """Whether a product in single precision is cheaper, and safe for entries of this size."""
-        return self.dtype == np.float32 and self._single_is_safe
+        return self.dtype == np.float32 and self.squares_are_safe
 
     @property
-    def _single_is_safe(self) -> bool:
+    def squares_are_safe(self) -> bool:
         """Whether squares of the entries stay inside single precision."""
         largest = float(self.row_norms.max())  # within a factor √d of the largest entry
         return _SINGLE_RANGE[0] < largest < _SINGLE_RANGE[1] * self.scale

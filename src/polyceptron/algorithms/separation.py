@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog
 
-from polyceptron.algorithms.data_checks import Labels, check_samples
+from polyceptron.algorithms.data_checks import Labels, Samples, check_samples, in_units
 from polyceptron.algorithms.erm.erm_fit import SeparabilityOfData
 from polyceptron.algorithms.erm.newton import minimise
 from polyceptron.algorithms.erm.objectives import ShiftedHinge
@@ -43,10 +43,15 @@ def is_separable(
     >>> is_separable([[1.0], [2.0], [-1.0]], [0, 1, 1]).separable
     False
     """
-    design, labels, k = check_samples(X, y, n_classes)
-    n = labels.size
+    samples, units = in_units(check_samples(X, y, n_classes))
+    return _judged(samples, tol).in_units(units.p)
+
+
+def _judged(samples: Samples, tol: float) -> SeparabilityOfData:
+    """The answer for data in their own units."""
+    (design, labels, k), n = samples, samples.y.size
     if n * design.dimension * (k - 1) ** 2 <= _SMALL:
-        answer = _by_linear_programme(np.asarray(X, dtype=float), labels, k, tol)
+        answer = _by_linear_programme(design.scaled_rows(slice(None)), labels, k, tol)
         if answer is not None:
             return answer
     U = np.zeros((k - 1, design.dimension))
@@ -72,10 +77,9 @@ def is_separable(
     return SeparabilityOfData(None, None, None, residual, least)
 
 
-def _by_linear_programme(X: Array, y: Labels, k: int, tol: float) -> SeparabilityOfData | None:
-    """The answer of a linear programme; None where rounding leaves it open."""
-    n, d = X.shape
-    fields = X / math.sqrt(d)
+def _by_linear_programme(fields: Array, y: Labels, k: int, tol: float) -> SeparabilityOfData | None:
+    """The answer of a linear programme for rows x/√d; None where rounding leaves it open."""
+    n, d = fields.shape
     pairs = np.array([(i, h) for i in range(n) for h in range(k) if h != y[i]])
     rows, row = np.zeros((len(pairs), k, d)), np.arange(len(pairs))
     rows[row, y[pairs[:, 0]]] = -fields[pairs[:, 0]]

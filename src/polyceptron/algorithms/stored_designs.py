@@ -75,7 +75,7 @@ class ArrayDesign(Design):
     def single_is_quicker(self) -> bool:
         """Whether the entries can be squared in single precision, and X be copied to it."""
         small = self.dtype == np.float32 or self._X.nbytes <= COPY_BYTES
-        return small and self._single_is_safe
+        return small and self.squares_are_safe
 
     def times_columns(self, small: AnyArray) -> AnyArray:
         return products.fields_of(self._in(small.dtype), small)
@@ -417,7 +417,7 @@ class ScaledDesign(Design):
     @property
     def single_is_quicker(self) -> bool:
         """Whether it is for the features as they are."""
-        return self._base.single_is_quicker and self._single_is_safe
+        return self._base.single_is_quicker and self.squares_are_safe
 
     def times_columns(self, small: AnyArray) -> AnyArray:
         scaled = small[:, : self._width] / self._scale
@@ -436,13 +436,18 @@ class ScaledDesign(Design):
             out = np.hstack([out, self._constant * total])
         return out.astype(small.dtype, copy=False)
 
+    @property
+    def _squares_scale(self) -> bool:
+        """Whether squares of entries are those of `base`, scaled, and neither over nor under."""
+        return self._shift is None and self._constant is None and self._base.squares_are_safe
+
     def fields_squared(self, C: Array) -> Array:
-        if self._shift is not None or self._constant is not None:
+        if not self._squares_scale:
             return super().fields_squared(C)
         return self._base.fields_squared(C / self._scale**2)
 
     def back_squared(self, H: Array) -> Array:
-        if self._shift is not None or self._constant is not None:
+        if not self._squares_scale:
             return super().back_squared(H)
         return self._base.back_squared(H) / self._scale**2
 

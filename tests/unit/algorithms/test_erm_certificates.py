@@ -7,11 +7,14 @@ import warnings
 import mpmath as mp
 import numpy as np
 import pytest
+import scipy.sparse
 
+import polyceptron as pc
 from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.erm.objectives import sum_rounding
 from polyceptron.algorithms.stored_designs import as_design
 from polyceptron.model import Teacher
+from polyceptron.model.losses import as_loss
 from polyceptron.rows import Status
 
 
@@ -181,3 +184,86 @@ def test_the_bound_of_the_hard_margin_holds_for_features_of_any_size():
             assert distance(fit, exact) <= fit.distance_bound, seed
             seen += 1
     assert seen >= 15
+
+
+def two_sets():
+    """Data that no weights separate, and data that some do."""
+    X, y, _ = pc.Teacher(3).sample(200, 20, 0)
+    S, label, _ = pc.Teacher(3).sample(60, 40, 0)
+    return (X, np.where(np.arange(200) % 2, y, (y + 1) % 3)), (S, label)
+
+
+@pytest.mark.parametrize("power", [-660, -560, -20, 20, 33, 330, 490])
+@pytest.mark.parametrize("loss", ["cross-entropy", "square", "max-margin"])
+def test_without_a_ridge_units_do_not_matter(loss, power):
+    """W goes as the inverse of the unit of X, and so do its bound and the proof."""
+    for X, y in two_sets()[loss == "max-margin" :]:
+        plain, fit = fit_erm(X, y, loss, 0.0), fit_erm(np.ldexp(X, power), y, loss, 0.0)
+        assert fit.status == plain.status == "ok"
+        back = np.ldexp(fit.weights, power)
+        bound = float(np.ldexp(fit.distance_bound, power))
+        assert 0 < bound <= 1.01e-8 * np.linalg.norm(back)
+        assert np.linalg.norm(back - plain.weights) <= bound + plain.distance_bound
+        if plain.separability is not None:
+            assert fit.separability.separable == plain.separability.separable
+
+
+@pytest.mark.parametrize("loss", ["cross-entropy", "square"])
+@pytest.mark.parametrize(
+    ("power", "weight", "ridge"),
+    [(-565, 1.0, 0.1), (-330, 1.0, 0.1), (0, 1e-200, 0.1), (0, 1.0, 1e39), (0, 1.0, 1e100)],
+)
+def test_under_a_large_ridge_weights_are_the_slope_at_zero(loss, power, weight, ridge):
+    (X, y), _ = two_sets()
+    fit = fit_erm(np.ldexp(X, power), y, loss, ridge, sample_weight=np.full(200, weight))
+    slope = as_loss(loss).gradient(np.zeros((200, 3)), y)
+    expected = -X.T @ slope / np.sqrt(20)  # times weight·2^power/ridge
+    scale = float(np.ldexp(weight, power)) / ridge
+    assert fit.status == "ok"
+    np.testing.assert_allclose(fit.weights / scale, expected, rtol=1e-9, atol=1e-9)
+    assert 0 < fit.distance_bound / scale <= 1e-8 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("loss", ["cross-entropy", "square"])
+def test_weights_of_samples_have_units_too(loss):
+    """Huge ones are a ridge of 0 to rounding; a bound that cannot be given is not met."""
+    (X, y), _ = two_sets()
+    fit = fit_erm(X, y, loss, 0.1, sample_weight=np.full(200, 1e200))
+    limit = fit_erm(X, y, loss, 0.0)
+    np.testing.assert_allclose(fit.weights, limit.weights, rtol=1e-6, atol=1e-9)
+    assert (fit.status == "ok") == (fit.distance_bound <= 1e-8 * np.linalg.norm(fit.weights))
+
+
+@pytest.mark.parametrize("shift", [1e10, 1e16])
+@pytest.mark.parametrize("loss", ["cross-entropy", "square"])
+def test_inputs_far_from_zero_are_never_certified_to_more_than_they_hold(loss, shift):
+    for X, y in two_sets():
+        for ridge in (0.1, 0.0) if loss == "cross-entropy" or shift < 1e16 else (0.1,):
+            fit = fit_erm(X + shift, y, loss, ridge)
+            assert np.isfinite(fit.weights).all()
+            assert fit.status in ("tolerance-not-met", "not-converged")
+
+
+def test_inputs_of_zero_have_weights_of_zero():
+    (X, y), _ = two_sets()
+    for ridge in (0.0, 1.0):
+        for loss in ("cross-entropy", "square"):
+            fit = fit_erm(0 * X, y, loss, ridge)
+            assert (fit.status, fit.distance_bound) == ("ok", 0.0)
+            assert not fit.weights.any()
+    assert fit_erm(0 * X, y, ridge=0.0).separability.separable is False
+    with pytest.raises(pc.ComputationFailed, match="separable"):
+        fit_erm(0 * X, y, "max-margin")
+
+
+@pytest.mark.parametrize("power", [-660, -20, 0, 33, 330])
+def test_separability_is_judged_in_the_units_of_the_data(power):
+    for (X, y), answer in zip(two_sets(), (False, True), strict=True):
+        for given in (np.ldexp(X, power), scipy.sparse.csr_array(np.ldexp(X, power))):
+            found = pc.is_separable(given, y)
+            assert found.separable is answer
+            if answer:
+                fields = np.ldexp(X, power) @ found.weights / np.sqrt(X.shape[1])
+                own = fields[np.arange(y.size), y]
+                fields[np.arange(y.size), y] = -np.inf
+                assert (own - fields.max(1)).min() == pytest.approx(1.0, rel=1e-9)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.algorithms.data_checks import Samples
+from polyceptron.algorithms.data_checks import Samples, Units
 from polyceptron.algorithms.erm.newton import Minimum, minimise
 from polyceptron.algorithms.erm.objectives import EPS, Objective
 from polyceptron.algorithms.watching import Kept
@@ -53,6 +53,12 @@ class SeparabilityOfData(ShortDisplay):
     def __bool__(self) -> bool:
         return bool(self.separable)
 
+    def in_units(self, p: int) -> SeparabilityOfData:
+        """The proof for inputs that are larger by 2^p."""
+        weights = None if self.weights is None else np.ldexp(self.weights, -p)
+        residual, least = np.ldexp([self.residual, self.least_norm], [p, -p]).tolist()
+        return replace(self, weights=weights, residual=residual, least_norm=least)
+
 
 @dataclass(frozen=True, repr=False)
 class ERMFit(ShortDisplay):
@@ -87,6 +93,23 @@ class ERMFit(ShortDisplay):
         if self.separability is not None:
             facts["separable"] = self.separability.separable
         return facts | {name: getattr(self, name) for name in names}
+
+
+def in_given_units(fit: ERMFit, units: Units, ridge: float) -> ERMFit:
+    """The fit of data in their units as that of the data given, at the ridge given if any."""
+    ridge = ridge if fit.ridge > 0 else 0.0
+    shrink = units.ridge(ridge)[1]
+    if units == Units() and not shrink:
+        return fit
+    proof, p = fit.separability, units.p
+    return replace(
+        fit,
+        weights=np.ldexp(fit.weights, -p - shrink),
+        distance_bound=float(np.ldexp(fit.distance_bound, -p - shrink)),
+        gradient_norm=float(np.ldexp(fit.gradient_norm, p + units.q)),
+        ridge=ridge,
+        separability=None if proof is None else proof.in_units(p),
+    )
 
 
 def bound_in_weights(bound: float, weights: Array) -> float:

@@ -40,6 +40,7 @@ from polyceptron.algorithms.data_checks import (
     check_choice,
     check_samples,
     check_weights,
+    in_units,
 )
 from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.erm.directions import sample_matrices, whole_hessian
@@ -49,6 +50,7 @@ from polyceptron.algorithms.erm.erm_fit import (
     bound_in_weights,
     certified,
     fit_newton,
+    in_given_units,
     not_begun,
     require_converged,
 )
@@ -154,9 +156,12 @@ def fit_erm_path(
         ridges=values, solver=solver, classes=samples.n_classes,
         sample_weight=None if samples.weights is None else crc32(samples.weights.tobytes()),
     )  # fmt: skip
+    samples, units = in_units(samples)
+    begin = None if begin is None else np.ldexp(begin, units.p)
     positive = [ridge for ridge in values if ridge > 0 or limit is chosen]
+    inner = [units.ridge(ridge)[0] for ridge in positive]
     with threads_for(samples.design), samples.design.watched(watch):
-        found = iter(_fit(samples, chosen, positive, solver, tol, begin))
+        found = iter(_fit(samples, chosen, inner, solver, tol, begin))
         fits = {ridge: next(found) for ridge in positive}
         if limit is not chosen:
             begun = [fit for fit in fits.values() if fit.status == Status.INTERRUPTED]
@@ -165,8 +170,8 @@ def fit_erm_path(
                 if begun
                 else _without_ridge(samples, chosen, limit, solver, tol, begin)
             )
-    found_fits = [fits[ridge] for ridge in values]
-    return [require_converged(fit, tol) for fit in found_fits] if strict else found_fits
+    given = [in_given_units(fits[ridge], units, ridge) for ridge in values]
+    return [require_converged(fit, tol) for fit in given] if strict else given
 
 
 @dataclass(frozen=True)
@@ -354,17 +359,25 @@ def _maximum_likelihood(
         if stop:
             break
         doubt = slope + float(found.rounding[0])
-        if steep * doubt < curvature:
+        enough = max(tol * float(np.linalg.norm(here.U)), _ZERO / max(steep, _ZERO))
+        if steep == 0:  # X is 0, and so are the fields of any weights
+            bound = 0.0
+        elif steep * doubt < curvature:
             bound = -math.log1p(-steep * doubt / curvature) / steep
-        if bound <= max(tol * float(np.linalg.norm(here.U)), _ZERO / steep) or here.turn == _ROUNDS:
+        if bound <= enough or here.turn == _ROUNDS:
             break
         floor = 0.1 * tol * curvature if curvature > 0 else math.inf
         here.ridge = min(0.03 * here.ridge, floor)
     rounds.ended()
     weights = here.U.T @ objective.basis.T
     exists = math.isfinite(bound)
-    met = bound <= max(tol * float(np.linalg.norm(here.U)), _ZERO / steep)
-    status = Status.OK if met else Status.TOLERANCE_NOT_MET if exists else Status.NOT_CONVERGED
+    status = (
+        Status.OK
+        if bound <= enough
+        else Status.TOLERANCE_NOT_MET
+        if exists
+        else Status.NOT_CONVERGED
+    )
     return ERMFit(
         weights=weights,
         gradient_norm=slope,

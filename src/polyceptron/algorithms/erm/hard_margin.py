@@ -124,7 +124,11 @@ def active_set_step(seen: SeenRows, hinge: ShiftedHinge) -> Direction:
         if pushed.samples.size == 0:
             return -G
         matrix = pushed.gram(1 / hinge.penalty)
-        factor = scipy.linalg.cho_factor(matrix, overwrite_a=True, check_finite=False)
+        try:
+            factor = scipy.linalg.cho_factor(matrix, check_finite=False)
+        except np.linalg.LinAlgError:  # rounding of nearly parallel constraints
+            matrix[np.diag_indices_from(matrix)] += len(matrix) * EPS * np.trace(matrix)
+            factor = scipy.linalg.cho_factor(matrix, overwrite_a=True, check_finite=False)
         shares = scipy.linalg.cho_solve(factor, pushed.margins(G[0]), check_finite=False)
         return pushed.combine(shares) - G
 

@@ -45,14 +45,15 @@ from polyceptron.rows import Status
 
 _CORRECTIONS = 4
 _LARGEST_GRAM = 6000  # rows of a matrix to decompose; beyond, conjugate gradients are quicker
+_NOISE = 8.0  # times the rounding of Av, above which v is no null vector
 _BLOCK = 256  # rows treated at once: keeps memory bounded for long lists of λ
 
 
 class _Gram:
     """The eigendecomposition of AᵀA (n ≥ d) or AAᵀ (n < d), and solves with any shift."""
 
-    def __init__(self, gram: Array, shape: tuple[int, int]) -> None:
-        n, d = shape
+    def __init__(self, gram: Array, design: Design) -> None:
+        n, d = design.shape
         self.tall = n >= d
         # What the smallest eigenvalue is known to: of forming the matrix, and of decomposing it.
         doubt = sum_rounding(max(n, d)) * float(np.trace(gram))
@@ -64,6 +65,12 @@ class _Gram:
         self.smallest = (
             max(float(positive[0]) - doubt - 8 * EPS * largest, 0.0) if positive.size else 1.0
         )
+        if self.null.any():  # an eigenvalue is known to ε, but Av to ε too: that is far less
+            v = self.vectors[:, self.null].T
+            size = np.linalg.norm(design.fields(v) if self.tall else design.back(v), axis=1)
+            noise = sum_rounding(max(n, d)) * float(np.linalg.norm(design.row_norms))
+            if size.max() > _NOISE * noise:
+                self.smallest = 0.0
 
     def solve(self, right: Array, shift: Array) -> Array:
         """right (Gram + λ)⁻¹, one λ per row; directions of zero stay zero where λ = 0."""
@@ -124,7 +131,7 @@ def fit_least_squares(
             fits = _fit_block(one, samples, loss, ridges, tol)
             if fits[0].status != Status.TOLERANCE_NOT_MET:
                 return fits
-    gram = _Gram(products, shape)
+    gram = _Gram(products, samples.design)
     per_block = max(1, _BLOCK // samples.n_classes)
     fits = []
     for first in range(0, len(ridges), per_block):

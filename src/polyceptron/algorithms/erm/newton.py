@@ -52,7 +52,7 @@ def line_search(
     noise = 4 * np.finfo(Z.dtype).eps * (np.abs(here.value) + 0.5 * dots(pull * U, U))
     step = np.where(slope < 0, 1.0, 0.0)
     open_, new, there = np.flatnonzero(step), Z.copy(), here
-    for _ in range(_HALVINGS):
+    for _ in range(_HALVINGS if open_.size else 0):
         t = step[open_]
         new[open_] = Z[open_] + t.astype(Z.dtype)[:, None, None] * ZD[open_]
         trial = objective.take(open_).evaluate(new[open_])
