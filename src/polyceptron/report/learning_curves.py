@@ -1,6 +1,6 @@
-"""A learning curve as a short table, for a terminal and for a notebook.
+"""Learning curves as an object: a tidy table, and a plot that is a function of that table.
 
-Learning curves as an object: a tidy table, and a plot that is a function of that table.
+In a terminal and a notebook it is a short table: what all rows share in a line, then what differs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Pictures as data: a tidy table becomes traces, and traces are drawn on paper or on the page.
 
-Reading order: `parts` (what a picture is), `markup` (its words), `series` (which rows make a line),
-`looks`, `curve_traces` and `curves` (from series to a panel), `matplotlib_figure` and
-`plotly_figure` (the two renderers), `overlays` (tables on one pair of axes), `sources` (in files).
+Reading order: `parts` (what a picture is), `style`, `series` (which rows make a line), `curves`
+(from series to a panel), `matplotlib_figure` and `plotly_figure` (the two renderers).
 """
 
 from polyceptron.report.pictures.curves import curves_panel, curves_picture, ridge_picture

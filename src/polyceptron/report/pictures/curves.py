@@ -1,13 +1,8 @@
-"""Series as traces: theory as lines, experiments as symbols.
+"""Any quantity of a tidy table against any other: theory as lines, experiments as symbols.
 
-A line is broken where the theory jumps, and symbols are hollow where runs had not converged.
-
-Tables drawn on the same axes one after another, as if they had been one.
-
-Each time all of them are drawn anew together: colours stay apart, and the legend names what differs
-between them.
-
-Any quantity of a tidy table against any other: theory as lines, experiments as symbols.
+Series of the table become traces (a line is broken where the theory jumps, symbols are hollow where
+runs had not converged), traces a panel with axes and a legend that names what differs. Tables drawn
+on the same axes one after another are each time drawn anew together, as if they had been one.
 """
 
 from __future__ import annotations
@@ -21,7 +16,6 @@ from polyceptron.report.instance_means import error_column
 from polyceptron.report.pictures.matplotlib_figure import check_style, draw_panel, notebook_axes
 from polyceptron.report.pictures.parts import (
     Axis,
-    Dash,
     Legend,
     Mark,
     Panel,
@@ -51,6 +45,7 @@ if TYPE_CHECKING:
 
 
 ERROR = "generalisation_error"
+Rows = Sequence[Mapping[Any, Any]]
 _STEEP = 3.0  # a step this much steeper than both its neighbours is a jump
 
 
@@ -60,20 +55,20 @@ def series_traces(series: Sequence[Series], x: str, y: str) -> tuple[Trace, ...]
     shared = shared_role(series)
     named = {colours[s.estimator, s.role, s.family] for s in series if s.theory}
     mixed = len({s.estimator for s in series}) > 1
-    lines, symbols, markers = [], [], dict[tuple[str, str], str]()
+    lines, symbols, markers = list[Trace](), list[Trace](), dict[tuple[str, str], str]()
     for one in sorted(series, key=lambda s: s.theory and s.role == "bayes"):
         colour = colours[one.estimator, one.role, one.family]
-        label = series_label(one, shared)
+        look: dict[str, Any] = {
+            "colour": colour, "label": series_label(one, shared), "table": one.table
+        }  # fmt: skip
         if one.theory:
             # A curve that the Bayes-optimal one lies on stays visible under its dashes.
-            dash: Any = DASHES.get(one.role, "dash" if mixed and one.role == "bayes" else "solid")
-            lines += line_traces(one.rows, x, y, colour, label, dash, table=one.table)
+            dash = DASHES.get(one.role, "dash" if mixed and one.role == "bayes" else "solid")
+            lines += _line_traces(one.rows, x, y, dash, look)
         else:
             marker = markers.setdefault((colour, one.size), MARKERS[len(markers) % len(MARKERS)])
-            known = colour in named and not one.size
-            symbols += symbol_traces(
-                one.rows, x, y, colour, label, marker, not known, table=one.table
-            )
+            look |= {"marker": marker, "in_legend": colour not in named or bool(one.size)}
+            symbols += _symbol_traces(one.rows, x, y, look)
     # The same line from two tables is named once.
     first = {(t.kind, t.label, t.colour): i for i, t in reversed([*enumerate(lines)])}
     lines = [
@@ -83,15 +78,7 @@ def series_traces(series: Sequence[Series], x: str, y: str) -> tuple[Trace, ...]
     return tuple(lines + symbols)
 
 
-def line_traces(
-    rows: Sequence[Mapping[Any, Any]],
-    x: str,
-    y: str,
-    colour: str,
-    label: str = "",
-    dash: Dash = "solid",
-    **more: Any,
-) -> list[Trace]:
+def _line_traces(rows: Rows, x: str, y: str, dash: Any, look: dict[str, Any]) -> list[Trace]:
     """Theory: a line (a symbol for one point), and crosses where it did not converge."""
     xs, ys = numbers(row[x] for row in rows), numbers(row[y] for row in rows)
     data = [(row.get("uncertainty") or 0.0, text(row.get("status"))) for row in rows]
@@ -100,59 +87,39 @@ def line_traces(
         xs, ys = (*xs[: i + 1], middle, *xs[i + 1 :]), (*ys[: i + 1], math.nan, *ys[i + 1 :])
         data.insert(i + 1, (0.0, "jump"))
     spread = " ± %{customdata[0]:.1g}" if y == ERROR else ""
-    hover = f"<br>%{{x:.4g}}<br>%{{y:.6g}}{spread}<br>status %{{customdata[1]}}"
-    common: dict[str, Any] = {"colour": colour, "hover": hover, **more}
+    look = look | {"hover": f"<br>%{{x:.4g}}<br>%{{y:.6g}}{spread}<br>status %{{customdata[1]}}"}
     kind: Any = "line" if len(xs) > 1 else "symbols"
-    traces = [Trace(xs, ys, kind=kind, dash=dash, label=label, customdata=tuple(data), **common)]
+    traces = [Trace(xs, ys, kind=kind, dash=dash, customdata=tuple(data), **look)]
     bad = [i for i, (_, status) in enumerate(data) if status == Status.NOT_CONVERGED]
     if bad:
-        at: Any = {"x": tuple(xs[i] for i in bad), "y": tuple(ys[i] for i in bad)}
-        crosses: Any = {"kind": "symbols", "marker": "x", "label": label, "in_legend": False}
-        traces.append(Trace(**at, **crosses, **common))
+        x_bad, y_bad = (tuple(values[i] for i in bad) for values in (xs, ys))
+        traces.append(Trace(x_bad, y_bad, kind="symbols", marker="x", in_legend=False, **look))
     return traces
 
 
-def symbol_traces(
-    rows: Sequence[Mapping[Any, Any]],
-    x: str,
-    y: str,
-    colour: str,
-    label: str = "",
-    marker: str = "circle",
-    in_legend: bool = True,
-    **more: Any,
-) -> list[Trace]:
+def _symbol_traces(rows: Rows, x: str, y: str, look: dict[str, Any]) -> list[Trace]:
     """Experiments: symbols with the standard errors of means, hollow where not converged."""
+    hover = "<br>%{x:.4g}<br>%{y:.6g} ± %{customdata[0]:.1g}<br>instances %{customdata[1]}"
     traces: list[Trace] = []
-    hollow = [row.get("status") == Status.NOT_CONVERGED for row in rows]
-    for bad in (False, True):
-        some = [
-            row for row, not_converged in zip(rows, hollow, strict=True) if not_converged == bad
-        ]
+    for hollow in (False, True):
+        some = [row for row in rows if (row.get("status") == Status.NOT_CONVERGED) == hollow]
         if not some:
             continue
         error = numbers(row.get(error_column(y)) for row in some)
         counts = [text(row.get("instances")) or "1" for row in some]
-        traces.append(
-            Trace(
-                numbers(row[x] for row in some),
-                numbers(row[y] for row in some),
-                # One instance has no standard error: its bar has no length.
-                tuple(0.0 if math.isnan(e) else e for e in error),
-                kind="symbols", colour=colour, marker=marker, hollow=bad,
-                label=label, in_legend=in_legend and not traces,
-                hover="<br>%{x:.4g}<br>%{y:.6g} ± %{customdata[0]:.1g}"
-                "<br>instances %{customdata[1]}",
-                customdata=tuple(zip(error, counts, strict=True)),
-                **more,
-            )
+        one = Trace(
+            numbers(row[x] for row in some),
+            numbers(row[y] for row in some),
+            # One instance has no standard error: its bar has no length.
+            tuple(0.0 if math.isnan(e) else e for e in error),
+            kind="symbols", hollow=hollow, hover=hover,
+            customdata=tuple(zip(error, counts, strict=True)), **look,
         )  # fmt: skip
+        traces.append(replace(one, in_legend=one.in_legend and not traces))
     return traces
 
 
-def _jumps(
-    xs: Sequence[float], ys: Sequence[float], rows: Sequence[Mapping[Any, Any]], y: str
-) -> list[int]:
+def _jumps(xs: Sequence[float], ys: Sequence[float], rows: Rows, y: str) -> list[int]:
     """The steps i → i + 1 at which a Bayes-optimal line jumps.
 
     It does where perfect learning begins, and where it is much steeper than on both sides: a smooth
@@ -224,17 +191,9 @@ TRANSITION_LABELS = dict(zip(TRANSITIONS, ("*α_{IT}*", "*α_{algo}*"), strict=T
 MANY, MOST = 8, 20  # entries of a legend that do not fit inside the axes, and not beside them
 
 
-def curves_picture(
-    table: pd.DataFrame,
-    x: str = "alpha",
-    y: str = ERROR,
-    *,
-    log_x: bool | None = None,
-    log_y: bool = False,
-) -> Picture:
+def curves_picture(table: pd.DataFrame, x: str = "alpha", y: str = ERROR, **scales: Any) -> Picture:
     """The panel of `curves_panel` as a picture of its own, with the problem as its title."""
-    panel = curves_panel(table, x, y, log_x=log_x, log_y=log_y)
-    panel = replace(panel, title=problem_words(table))
+    panel = replace(curves_panel(table, x, y, **scales), title=problem_words(table))
     outside = panel.legend is not None and panel.legend.place == "outside"
     return Picture((panel,), *((5.8, 4.4) if outside else (3.6, 2.9)))
 

@@ -131,7 +131,7 @@ def _draw(ax: Axes, trace: Trace, own: Style) -> Any:
 
 
 def check_style(own: Style) -> None:
-    """A sentence unless matplotlib takes these keywords for a line."""
+    """Raise unless matplotlib takes these keywords for a line."""
     from matplotlib import cbook
     from matplotlib.lines import Line2D
 

@@ -1,6 +1,4 @@
-"""Tables from files: a store of results, or a table in CSV or Parquet.
-
-Which rows of a tidy table belong to one line, and the words that tell it from the others.
+"""Which rows of a tidy table belong to one line, and the words and colours that tell it apart.
 
     role      whose look it has: an estimator, or a branch of the Bayes-optimal theory; message
               passing has the look of its branch
@@ -9,9 +7,8 @@ Which rows of a tidy table belong to one line, and the words that tell it from t
     size      the dimension, where experiments have several
 
 Columns are found in the table, not listed here: every column of words that takes several values
-tells lines apart, so that what a user adds is told apart too.
-
-How series look beside one another: their labels and colours.
+tells lines apart, so that what a user adds is told apart too. Tables come from files too: a store
+of results, or a table in CSV or Parquet.
 """
 
 from __future__ import annotations
@@ -44,7 +41,7 @@ def read_tables(paths: Sequence[str | Path]) -> pd.DataFrame:
 
 
 def select_rows(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
-    """The rows that meet every condition, each COLUMN=VALUE; a sentence if none does."""
+    """The rows that meet every condition, each COLUMN=VALUE; at least one."""
     from pandas.api.types import is_numeric_dtype
 
     for condition in conditions:
@@ -65,7 +62,7 @@ def select_rows(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
-    """The rows of a store (as SQLite's first bytes say) or of a table; a sentence otherwise."""
+    """The rows of a store (known by SQLite's first bytes) or of a table."""
     import pandas as pd
 
     source = Path(path)
@@ -141,15 +138,8 @@ def find_series(table: pd.DataFrame, x: str, y: str) -> list[Series]:
         source = text(row.get("source")) or "theory"
         family = tuple(word for word in (*row["_family"], ridge) if word)
         size = fact("dimension", row["dimension"]) if sizes and source != "theory" else ""
-        key = (
-            int(row.get("table", 0)),
-            source,
-            text(row.get("estimator")),
-            _role(row),
-            family,
-            size,
-        )
-        found.setdefault(key, []).append(row)
+        place = int(row.get("table", 0)), source, text(row.get("estimator"))
+        found.setdefault((*place, _role(row), family, size), []).append(row)
     return [
         Series(tuple(_sorted(some, x)), table, source == "theory", source, estimator, *rest)
         for (table, source, estimator, *rest), some in found.items()
@@ -183,7 +173,7 @@ def problem_words(table: pd.DataFrame) -> str:
 
 
 def check_column(table: pd.DataFrame, name: str) -> None:
-    """A sentence unless the table has numbers under this name."""
+    """Raise unless the table has numbers under this name."""
     from pandas.api.types import is_numeric_dtype
 
     numeric = [str(c) for c in table.columns if is_numeric_dtype(table[c]) and c != "table"]

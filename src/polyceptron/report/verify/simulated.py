@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.message_passing.posterior_mean import amp
 from polyceptron.algorithms.overlaps import exact_generalisation_error, overlaps
-from polyceptron.algorithms.watching import uninterrupted
+from polyceptron.experiments.simulate import run_amp_with_result
 from polyceptron.model import ERM, Teacher, as_channel, as_loss, as_prior
 from polyceptron.numerics import Array
 from polyceptron.report.verify.check import Check, sampled_check
@@ -70,14 +69,8 @@ def _runs(
     """The final error of each run and its q at 0, …, STEPS (a run that has ended stays there)."""
     errors, paths = [], []
     for seed in seeds:
-        data = teacher.sample(round(alpha * d), d, seed)
-        found = amp(
-            data.X, data.y, teacher.prior, noise=teacher.noise, n_classes=teacher.n_classes,
-            tol=1e-6, teacher_weights=data.weights,
-        )  # fmt: skip
-        uninterrupted(found)
-        error = exact_generalisation_error(found.weights, data.weights, noise=teacher.noise)
-        errors.append(error.value)
+        row, found = run_amp_with_result(teacher, alpha, d, seed, tol=1e-6)
+        errors.append(row["generalisation_error"])
         path = [entry["q"] for entry in found.trace][: STEPS + 1]
         paths.append(path + path[-1:] * (STEPS + 1 - len(path)))
     return errors, paths
