@@ -22,6 +22,7 @@ from polyceptron.algorithms.linear_classifier import LinearClassifier, Scaling, 
 from polyceptron.algorithms.message_passing.iteration import Ending
 from polyceptron.algorithms.posterior_mean import Asked, Correlated, Independent, check_noise
 from polyceptron.algorithms.principal import MOST_DIRECTIONS, MOST_ENTRIES
+from polyceptron.algorithms.stored_designs import open_design
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels import Channel
 from polyceptron.model.priors import as_prior
@@ -44,7 +45,7 @@ class AMPClassifier(LinearClassifier):
         Of the labels: the name of a registered noise such as 'none', 'gaussian:0.1' or
         'flips:0.05', a `Channel`, or 'auto': Gaussian, its variance chosen by leave-one-out, and
         with it the prior's scale along the principal directions.
-    standardise : bool, default=True
+    scaling : str, default="auto"
         Scale features to mean 0 and variance 1 first, which the prior assumes.
     fit_intercept : bool, default=True
         Learn a bias for each class.
@@ -105,7 +106,7 @@ class AMPClassifier(LinearClassifier):
         variances: str = "auto",
         noise: Any = "auto",
         *,
-        standardise: bool = True,
+        scaling: str = "auto",
         fit_intercept: bool = True,
         compress: bool = True,
         tol: float = 1e-3,
@@ -116,7 +117,7 @@ class AMPClassifier(LinearClassifier):
         self.prior = prior
         self.variances = variances
         self.noise = noise
-        self.standardise = standardise
+        self.scaling = scaling
         self.fit_intercept = fit_intercept
         self.compress = compress
         self.tol = tol
@@ -130,9 +131,11 @@ class AMPClassifier(LinearClassifier):
 
         X: dense, sparse, a memory map or a Dask array, none of which is copied if it is large.
         """
-        X, index, _ = self._check_training_data(X, y)
+        X, index = self._check_training_data(X, y)[:2]
         noise = check_noise(self.noise)
-        self._scaling = Scaling.fit(X, standardise=self.standardise, centre=self.fit_intercept)
+        moments = open_design(X).column_moments()
+        kind = "standard" if self.scaling == "auto" else self.scaling
+        self._scaling = Scaling.of(moments, kind, centre=self.fit_intercept)
         if not self._scaling.varying.any():
             raise ValueError("every feature is constant: there is nothing to learn from")
         self.variances_ = self._kind(X.shape[0])

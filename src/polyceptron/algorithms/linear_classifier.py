@@ -1,15 +1,23 @@
-"""What the scikit-learn classifiers share: input checks, standardising, linear decisions.
+"""What the scikit-learn classifiers share: input checks, scaling, linear decisions, warnings.
 
     decision_function(X) = X·coef_ᵀ + intercept_        (the class fields; one column if k = 2)
 
-Inside, features are centred and scaled to unit variance (the theory's convention) unless asked
-otherwise; `coef_` and `intercept_` are those of the raw features. Parameters are checked by
-`fit`, and arrays are (n_samples, n_features) throughout, as scikit-learn has them.
+Inside, features are centred, if there is an intercept, and divided
+
+    'standard'    each by its own standard deviation (the theory's convention)
+    'global'      all by one number, the root of their mean variance
+    'none'        by the same number, and the ridge with its square: the objective of raw features
+
+`coef_` and `intercept_` are those of the raw features. Parameters are checked by `fit`, and arrays
+are (n_samples, n_features) throughout, as scikit-learn has them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import sys
+import warnings
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -25,8 +33,8 @@ from sklearn.utils.validation import (
 )
 
 from polyceptron.algorithms.block_products import BLOCK_BYTES
-from polyceptron.algorithms.data_checks import check_label_count
-from polyceptron.algorithms.design import Design
+from polyceptron.algorithms.data_checks import Labels, check_label_count
+from polyceptron.algorithms.design import ColumnMoments, Design
 from polyceptron.algorithms.stored_designs import (
     FileDesign,
     ScaledDesign,
@@ -38,32 +46,54 @@ from polyceptron.algorithms.stored_designs import (
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 
+SCALINGS = ("auto", "standard", "global", "none")
+_ALIKE = 1.001  # ratio of deviations up to which one scale is all scales
+
 
 class TrainingData(NamedTuple):
-    """X (n, d), class indices y (n,), and weights (n,) above 0, or None where all are 1."""
+    """X (n, d), class indices y (n,), and weights (n,) above 0, or None where all are 1.
+
+    `kept` (n,) are the rows, of those given, that have a weight; `labels` those of all.
+    """
 
     X: Any
-    y: NDArray[np.int64]
+    y: Labels
     weights: Array | None
+    kept: Labels
+    labels: NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """x ↦ (x − shift)/scale, with scale 1 for constant features."""
+    """x ↦ (x − shift)/scale, with scale 1 for constant features.
+
+    A ridge λ of the classifier is λ/unit² for the scaled features.
+    """
 
     shift: Array
     scale: Array
     varying: NDArray[np.bool_]
+    unit: float = 1.0
 
     @classmethod
-    def fit(cls, X: Any, *, standardise: bool, centre: bool, weights: Array | None = None) -> Self:
-        """Mean and standard deviation of the columns, as far as they are wanted."""
-        mean, spread, largest = open_design(X).column_moments(weights)
+    def of(cls, moments: ColumnMoments, kind: str, *, centre: bool) -> Self:
+        """The scaling of a kind, 'standard', 'global' or 'none'."""
+        mean, spread, largest = moments
         # Below 1e-290 the reciprocal of the scale would overflow: as good as constant.
         varying = (spread > 10 * np.finfo(float).eps * largest) & (spread > 1e-290)
-        ones = np.ones(X.shape[1])
-        scale = np.where(varying, spread, 1.0) if standardise else ones
-        return cls(mean if centre else 0 * ones, scale, varying)
+        shift, scale = mean if centre else 0 * mean, np.where(varying, spread, 1.0)
+        if kind == "standard" or not varying.any():
+            return cls(shift, scale, varying)
+        most = float(spread[varying].max())
+        unit = most * math.sqrt(((spread[varying] / most) ** 2).sum() / mean.size)
+        return cls(shift, np.full(mean.size, unit), varying, unit if kind == "none" else 1.0)
+
+    @staticmethod
+    def kinds(asked: str, moments: ColumnMoments) -> list[str]:
+        """What 'auto' chooses from: one kind where all features have the same deviation."""
+        spread = moments.deviation
+        alike = spread.max() <= _ALIKE * spread.min()
+        return (["standard"] if alike else ["standard", "global"]) if asked == "auto" else [asked]
 
     def varying_design(self, X: Any, *, ones: bool) -> Design:
         """The features that vary, scaled; for `ones`, a column of them behind."""
@@ -72,7 +102,7 @@ class Scaling:
             return as_design(scaled(X, self.shift, self.scale, kept, column))
         if not kept.all():
             X = X[:, np.flatnonzero(kept)]
-        part = Scaling(self.shift[kept], self.scale[kept], kept[kept])
+        part = replace(self, shift=self.shift[kept], scale=self.scale[kept], varying=kept[kept])
         return as_design(part.apply(X, constant=column))
 
     def apply(self, X: Any, stretch: float = 1.0, constant: float | None = None) -> Any:
@@ -121,10 +151,10 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.n_features_in_ = X.dimension
             X.check_entries()
         check_classification_targets(y)
-        weights = None
+        weights, labels, rows = None, y, np.arange(len(y))
         if sample_weight is not None:
-            rows = X if large is None else np.empty((X.n_samples, 0))
-            weights = _check_sample_weight(sample_weight, rows, dtype=np.float64)
+            like = X if large is None else np.empty((X.n_samples, 0))
+            weights = _check_sample_weight(sample_weight, like, dtype=np.float64)
             if not (weights >= 0).all():
                 raise InvalidInput("sample_weight must be 0 or more for every sample")
             kept = weights > 0
@@ -132,7 +162,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise InvalidInput("sample_weight must be above 0 where X is too large to copy")
             if not kept.all():
                 X = X[kept] if large is None else open_design(X.read_rows(kept))
-                y, weights = y[kept], weights[kept]
+                y, weights, rows = y[kept], weights[kept], rows[kept]
             weights = None if (weights == 1).all() else weights
         self.classes_, index = np.unique(y, return_inverse=True)
         if self.classes_.size < 2:
@@ -140,7 +170,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{type(self).__name__} needs samples of at least two classes, got 1 class: "
                 f"{self.classes_[0]}"
             )
-        return TrainingData(X, index.astype(np.int64), weights)
+        return TrainingData(X, index.astype(np.int64), weights, rows, labels)
 
     def _store(self, weights: Array, offset: Array, scaling: Scaling) -> None:
         """Set `coef_` and `intercept_` from weights (d, k) and offset (k,) of scaled features."""
@@ -210,3 +240,14 @@ def _without_copy(X: Any) -> Design | None:
     return (
         open_design(X) if floats or isinstance(X, Design) or hasattr(X, "__dask_graph__") else None
     )
+
+
+_OURS = tuple(f"{name}." for name in ("polyceptron", "sklearn", "joblib"))
+
+
+def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
+    """A warning that points at the line from which the classifier was called."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith(_OURS):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

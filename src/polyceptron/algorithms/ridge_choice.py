@@ -1,38 +1,47 @@
 """Which ridge predicts best: fields of samples that a fit has not seen, along a path of λ.
 
-Two ways to the fields z̃_μ of held-out samples, on the same path of λ:
+    min_U Σ_μ s_μ ℓ(z_μ, y_μ) + (λ/2) Σ_j ρ_j ‖u_j‖²,    z = Ux̂,  x̂ = x/√d
 
-cross-validation: the fits without each fold are problems side by side, which differ in their
-    weights of the samples (0 in the fold) and share every read of X.
-leave-one-out: one fit of all samples, and for each one Newton step without it,
+with x the features scaled by *all* samples and ρ the share of the ridge that each feature bears.
+Samples that are held out must not be seen by the scaling either: dividing a feature by the
+deviation σ_j of the training samples is ρ_j = σ_j², in units of the deviation of all, and centring
+it is the business of the intercept, whose share is next to nothing. Two ways to held-out fields z̃:
 
-    z̃_μ = z_μ + (A_μ⁻¹ − u H_μ)⁻¹ u g_μ,    A_μ = x̂_μᵀ (Σ_ν s_ν x̂_ν x̂_νᵀ ⊗ H_ν + λ)⁻¹ x̂_μ
+folds: the fits to the training rows of each fold are problems side by side, which differ in their
+    weights of the samples and their ρ, and share every read of X.
+leave-one-out: one fit of all samples, and for each a Newton step without it,
 
-    with x̂ = x/√d, g and H the loss's slope and curvature at z_μ, and A_μ the r×r leverage of the
-    sample; u is the weight left out, so that a sample of weight 3 is three samples.
+    z̃_μ = z_μ + (1 − u A_μH_μ)⁻¹ (u A_μg_μ + x̂_μᵀK⁻¹λ(ρ − ρ₋μ)U),   A_μ = x̂_μᵀK⁻¹x̂_μ,
+
+    K = Σ_ν s_ν x̂_νx̂_νᵀ ⊗ H_ν + λρ, with g and H the loss's slope and curvature at z_μ, A_μ the r×r
+    leverage of the sample and ρ₋μ the shares without it; u is the part of the sample's weight that
+    is left out, so that a sample of weight 3 is three samples. The step is right where the fields
+    move little; samples that it moves far are fitted anew without, and where those are too many
+    the answer is left to folds.
 
 The path goes from large λ to small, where fits cost more, and ends early where the score has become
-clearly worse than the best. Each λ starts from the polynomial in ln λ through the nearest
-minimisers (`Walk`). Fits of folds are loose: the last Newton step lowers the objective by less than
-a hundredth.
+clearly worse than the best; with ridges of its own it goes on where the best is at an end. Each λ
+starts from the polynomial in ln λ through the nearest minimisers. Fits of folds are loose: the last
+Newton step lowers the objective by less than a hundredth. A held-out sample whose class the
+training rows do not have is not scored.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from polyceptron.algorithms.data_checks import Samples
+from polyceptron.algorithms.data_checks import Labels, Samples
 from polyceptron.algorithms.design import Design, weights_or_ones
 from polyceptron.algorithms.erm.directions import (
     Factors,
+    by_feature,
     directions,
-    leverages,
     sample_matrices,
     whole_hessian,
 )
@@ -41,52 +50,396 @@ from polyceptron.algorithms.erm.fit import solver_of
 from polyceptron.algorithms.erm.newton import dots, line_search
 from polyceptron.algorithms.erm.objectives import Objective
 from polyceptron.algorithms.stored_designs import ArrayDesign
+from polyceptron.errors import InvalidInput
 from polyceptron.model.losses import Loss
 from polyceptron.numerics import AnyArray, Array
 
+Score = Callable[[Array, Labels], Array]  # fields (m, k) and labels to numbers (m,), low is good
+Split = tuple[Labels, Labels]  # rows to fit, and rows that are held out
+
+RIDGES = tuple(10.0 ** (p / 2) for p in range(6, -11, -1))
+_DOWN = 10**-0.5  # from one ridge to the next where the path goes on
+_ENDS = 0.9e-9, 1.1e6  # how far that may be
+_GAIN = 1e-3  # of the score from one ridge to the next, for which going on is worth while
 DENSE = 120  # d·r up to which a matrix of that size is cheaper than products with X
+INTERCEPT_SHARE = 1e-6  # of the ridge, that the intercept bears
 _STEPS = 20
 _SMALL = 20_000  # numbers in all fields up to which single precision saves nothing
 _NODES = 3  # minimisers through which the next start is extrapolated
+_OUTER = 2_000_000  # numbers in the products of all rows with themselves
+
+# Of the objective, by which the last step lowers it; of the gradient, left by inner solves.
+_FOLDS = 1e-2, 0.25
+_WHOLE = 1e-8, 0.1  # small, and a step without a sample starts from here
+_AGAIN = 1e-4, 0.1  # refits: after a step that gains so little, the next gains next to nothing
+_WORSE = 3.0  # standard errors above the best, of all ridges since then, that end the path
+_FAR = 0.5  # move of a field that is too large for one Newton step
+_REFITS = 3e8  # operations of one Newton step of all refits
+_CHUNK = 4_000_000  # numbers in the curvatures of those made at once
+
+
+class Search(NamedTuple):
+    """What is fitted and how it is judged.
+
+    `samples` have features scaled by all of them, a column of equal entries last if there is an
+    `intercept`, and the weights of the loss. `counts` (n,) say how often each sample is there, for
+    the scaling; `share` (n,) weighs the score. `scaling`: 'standard', 'global' or 'none'.
+    """
+
+    samples: Samples
+    loss: Loss
+    score: Score
+    counts: Array
+    share: Array
+    scaling: str
+    intercept: bool
+
+    @property
+    def features(self) -> int:
+        """How many columns are features."""
+        return self.samples.design.dimension - self.intercept
+
+    def shares(self, first: Array, second: Array) -> Array:
+        """ρ (L, d) from the weighted means of x̂_j (L, d) and of x̂_j² (L, d)."""
+        d, rho = self.features, np.ones(first.shape)
+        spread = self.samples.design.dimension * (second - first**2)[:, :d]
+        if self.intercept:
+            rho[:, d] = INTERCEPT_SHARE
+            spread *= d / (d + 1)  # features are stretched so that x̂ is the same with a column more
+        if self.scaling == "standard":
+            rho[:, :d] = np.where(spread > 1e-10, spread, 1.0)
+        elif self.scaling == "global":
+            rho[:, :d] = np.maximum(spread.mean(1, keepdims=True), 1e-10)
+        return rho
+
+
+@dataclass(frozen=True)
+class RidgePath:
+    """Ridges from large to small (m,), score and its standard error (m,), and the best ridge.
+
+    `weights` (d, k) are near the minimiser at the best ridge: a start for the fit. `method` is
+    'leave-one-out' or 'cross-validation'. `edge` is 'smallest' or 'largest' where the best ridge is
+    that of all tried, and the score still falls.
+    """
+
+    ridge: Array
+    score: Array
+    standard_error: Array
+    best: float
+    weights: Array
+    method: str
+    edge: str = ""
+    interrupted: bool = False
+
+    @property
+    def at_best(self) -> tuple[float, float]:
+        """The lowest score and its standard error."""
+        i = int(self.score.argmin())
+        return float(self.score[i]), float(self.standard_error[i])
+
+
+def choose_ridge(
+    search: Search,
+    ridges: Sequence[float] | None,
+    splits: list[Split] | None,
+    fallback: Callable[[], list[Split]] | None = None,
+    *,
+    between: bool = False,
+    rival: float = math.inf,
+) -> RidgePath:
+    """Scores along the ridges, and the best; leave-one-out without `splits`.
+
+    Without `ridges` they are RIDGES, and more where the best is at an end; with `between` the best
+    may lie between two of them. `fallback` gives splits in place of a leave-one-out that cannot be
+    relied on. Beyond RIDGES a path goes only where its score is not far above a `rival`'s.
+    """
+    values = sorted({float(r) for r in (RIDGES if ridges is None else ridges)}, reverse=True)
+    if not values or min(values) <= 0:
+        raise InvalidInput(f"ridges must be numbers above 0, at least one, got {ridges!r}")
+    way: Folds | LeaveOneOut
+    if splits is None:
+        way = LeaveOneOut(search, math.inf if fallback is None else _REFITS)
+    else:
+        way = Folds(search, splits)
+    path = _walk_down(search, way, values, widest=rival if ridges is None else -math.inf)
+    if path is None and fallback is not None:
+        return choose_ridge(search, ridges, fallback(), between=between, rival=rival)
+    assert path is not None
+    return replace(path, best=_vertex(path)) if between and ridges is None else path
+
+
+def _walk_down(
+    search: Search, way: Folds | LeaveOneOut, ridges: list[float], *, widest: float
+) -> RidgePath | None:
+    """The path; None where the way cannot be relied on at its best ridge."""
+    tried: list[_Tried] = []
+    interrupted, worse = False, 0.0
+
+    def run(ridge: float) -> _Tried:
+        fields, at = way.held_out(ridge)
+        values = search.score(fields, search.samples.y[at])
+        tried.append(_Tried(ridge, values, search.share[at], way.weights(), way.sound))
+        return tried[-1]
+
+    try:
+        for ridge in ridges:
+            here = run(ridge)
+            worse = 0.0 if here is _best(tried) else worse + here.above(_best(tried))
+            if worse > _WORSE:
+                break
+        while (factor := _downhill(tried)) and (best := _best(tried)).lowest < widest:
+            if not _ENDS[0] <= best.ridge * factor <= _ENDS[1]:
+                break
+            run(best.ridge * factor)
+    except KeyboardInterrupt:
+        if not tried:
+            raise
+        interrupted = True
+    best, factor = _best(tried), _downhill(tried)
+    if not (best.sound or interrupted):
+        return None
+    tried.sort(key=lambda one: -one.ridge)
+    columns = np.array([(one.ridge, one.mean, one.standard_error) for one in tried]).T
+    edge = {0.0: "", _DOWN: "smallest", 1 / _DOWN: "largest"}[factor]
+    ridge, score, error = columns
+    return RidgePath(ridge, score, error, best.ridge, best.weights, way.method, edge, interrupted)
+
+
+def _best(tried: list[_Tried]) -> _Tried:
+    """The lowest score; of equals the largest ridge."""
+    return min(tried, key=lambda one: (one.mean, -one.ridge))
+
+
+def _downhill(tried: list[_Tried]) -> float:
+    """The factor to the next ridge where the best is at an end and the score still falls, or 0."""
+    scores = [one.mean for one in sorted(tried, key=lambda one: -one.ridge)]
+    if len(scores) < 2 or abs(scores[0] - scores[1]) < _GAIN > abs(scores[-2] - scores[-1]):
+        return 0.0
+    ends = {0: 1 / _DOWN, len(scores) - 1: _DOWN}
+    i = int(np.argmin(scores))
+    falls = i in ends and scores[1 if i == 0 else -2] - scores[i] > _GAIN
+    return ends[i] if falls else 0.0
+
+
+def _vertex(path: RidgePath) -> float:
+    """The lowest point of the parabola in ln λ through the best ridge and its neighbours."""
+    i = int(path.score.argmin())
+    if not 0 < i < path.score.size - 1 or path.interrupted:
+        return path.best
+    t, s = np.log(path.ridge[i - 1 : i + 2]), path.score[i - 1 : i + 2]
+    bend, slope, _ = np.polyfit(t - t[1], s, 2)
+    move = -slope / (2 * bend) if bend > 0 else 0.0
+    return float(np.exp(t[1] + np.clip(move, t[2] - t[1], t[0] - t[1])))
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A ridge, the scores of held-out samples (m,) and their weights, and weights near the fit."""
+
+    ridge: float
+    values: Array
+    share: Array
+    weights: Array
+    sound: bool
+
+    @cached_property
+    def mean(self) -> float:
+        """The score."""
+        return float(np.average(self.values, weights=self.share))
+
+    @property
+    def standard_error(self) -> float:
+        """Of the score."""
+        return self._error(self.values - self.mean)
+
+    @property
+    def lowest(self) -> float:
+        """The score less its standard error."""
+        return self.mean - self.standard_error
+
+    def above(self, other: _Tried) -> float:
+        """By how many standard errors of the difference, sample by sample, this one is worse."""
+        above = self.mean - other.mean
+        doubt = self._error(self.values - other.values - above)
+        return above / max(doubt, 1e-300)
+
+    def _error(self, off: Array) -> float:
+        return float(np.sqrt((self.share**2 * off**2).sum()) / self.share.sum())
+
+
+class Folds:
+    """Fits to the training rows of each fold in turn."""
+
+    method, sound = "cross-validation", True
+
+    def __init__(self, search: Search, splits: list[Split]) -> None:
+        design, y, k = search.samples
+        rows = np.array([np.bincount(train, minlength=y.size) for train, _ in splits], float)
+        here = rows * search.counts
+        self.tests = [
+            test[np.bincount(y, weights, k)[y[test]] > 0]
+            for (_, test), weights in zip(splits, here, strict=True)
+        ]
+        if not any(test.size for test in self.tests):
+            self.tests = [test for _, test in splits]
+        total = here.sum(1, keepdims=True)
+        if (total == 0).any():
+            raise InvalidInput("cv has a fold without training samples: every fold needs some")
+        if search.scaling == "none":
+            first = second = np.zeros((len(splits), design.dimension))
+        else:
+            first, second = design.back(here) / total, design.back_squared(here) / total
+        weights = rows * weights_or_ones(search.samples.weights, y.size)
+        objective = _objective(search, weights)
+        self.walk = Walk(design, objective, search.shares(first, second), *_FOLDS)
+
+    def held_out(self, ridge: float) -> tuple[Array, Labels]:
+        """Fields (m, k) of the samples (m,) of all folds."""
+        self.walk.solve(ridge)
+        basis = self.walk.objective.basis
+        fields = [Z[:, test].T @ basis.T for Z, test in zip(self.walk.Z, self.tests, strict=True)]
+        return np.vstack(fields), np.concatenate(self.tests)
+
+    def weights(self) -> Array:
+        """The mean over the folds (d, k)."""
+        result: Array = (self.walk.objective.basis @ self.walk.U.mean(0)).T
+        return result
+
+
+class LeaveOneOut:
+    """One fit of all samples, a step without each, and refits where the step is large.
+
+    `sound`: whether all of those that were due could be made, of `budget` operations a step.
+    """
+
+    method = "leave-one-out"
+
+    def __init__(self, search: Search, budget: float) -> None:
+        self.search, self.budget, self.sound = search, budget, True
+        design, y, k = search.samples
+        counts = search.counts
+        self.rest = np.minimum(counts, 1.0) / counts
+        self.whole = weights_or_ones(search.samples.weights, y.size)
+        alone = np.bincount(y, counts, k)[y] <= (1 + 1e-12) * self.rest * counts
+        self.at = np.arange(y.size) if alone.all() else np.flatnonzero(~alone)
+        rows, out = design.scaled_rows(slice(None)), (self.rest * counts)[:, None]
+        first, second, total = counts @ rows, counts @ rows**2, counts.sum()
+        rho = search.shares(first[None] / total, second[None] / total)
+        left = total - out
+        self.rho = search.shares((first - out * rows) / left, (second - out * rows**2) / left)
+        self.turn = np.eye(len(rho[0]))
+        if design.dimension > y.size:  # n directions hold all samples, whose shares do not change
+            root = np.sqrt(rho[0])
+            left_side, values, right = np.linalg.svd(rows / root, full_matrices=False)
+            rows, self.turn = left_side * np.maximum(values, 1e-7 * values[0]), right / root
+            rho, self.rho = np.ones((1, y.size)), np.ones((y.size, y.size))
+        self.rows, self.design = rows, ArrayDesign(rows * math.sqrt(rows.shape[1]))
+        self.walk = Walk(self.design, _objective(search, search.samples.weights), rho, *_WHOLE)
+
+    def held_out(self, ridge: float) -> tuple[Array, Labels]:
+        """Fields (n, k) of every sample, left out."""
+        walk = self.walk
+        walk.solve(ridge)
+        H, U = walk.matrices()[0], walk.U[0]
+        K = np.linalg.inv(whole_hessian(self.rows, H, ridge * walk.shares[0]))
+        K = K.reshape(*U.shape, *U.shape)
+        A = leverages(self.rows, K)
+        g = walk.here.residual[0].T
+        part = self.rest[:, None, None] * H
+        lighter = ridge * (walk.shares[0] - self.rho)[:, None] * U
+        push = np.einsum("nab,nb->na", A, self.rest[:, None] * g) + _seen(self.rows, K, lighter)
+        move = np.linalg.solve(np.eye(H.shape[1]) - A @ part, push[..., None])[..., 0]
+        fields = walk.Z[0].T + move
+        size = np.abs(move).max(1)
+        far = self.at[size[self.at] > _FAR]
+        cost = self.rows.shape[0] * U.size**2
+        most = int(min(self.budget / cost, far.size))
+        self.sound = most == far.size
+        far = far[np.argsort(-size[far], kind="stable")[:most]]
+        for chunk in np.array_split(far, -(-far.size * H.size // _CHUNK) or 1):
+            fields[chunk] = self._refits(ridge, chunk)
+        return (fields @ walk.objective.basis.T)[self.at], self.at
+
+    def _refits(self, ridge: float, chosen: Labels) -> Array:
+        """Fields (m, r) of the chosen samples, each of a fit without it."""
+        if not chosen.size:
+            return np.zeros((0, len(self.walk.U[0])))
+        weights, each = np.tile(self.whole, (chosen.size, 1)), np.arange(chosen.size)
+        weights[each, chosen] *= 1 - self.rest[chosen]
+        refit = Walk(self.design, _objective(self.search, weights), self.rho[chosen], *_AGAIN)
+        refit.rows, refit.outer = self.walk.rows, self.walk.outer
+        refit.past = [(math.log(ridge), np.repeat(self.walk.U, chosen.size, 0))]
+        refit.solve(ridge)
+        return np.asarray(refit.Z[each, :, chosen])
+
+    def weights(self) -> Array:
+        """Of the fit of all samples (d, k)."""
+        result: Array = (self.walk.objective.basis @ (self.walk.U[0] @ self.turn)).T
+        return result
+
+
+def leverages(rows: Array, K: Array) -> Array:
+    """A_μ = x̂ᵀK⁻¹x̂ (n, r, r) of rows x̂ (n, d), given K⁻¹ (r, d, r, d)."""
+    r = len(K)
+    A = np.empty((len(rows), r, r))
+    for a in range(r):
+        for b in range(a, r):
+            A[:, a, b] = A[:, b, a] = np.einsum("ni,ni->n", rows @ K[a, :, b], rows)
+    return A
+
+
+def _seen(rows: Array, K: Array, pushed: Array) -> Array:
+    """x̂ᵀK⁻¹p (n, r) of each sample's own p (n, r, d)."""
+    each = range(len(K))
+    found = [
+        sum(np.einsum("ni,ni->n", rows @ K[a, :, b], pushed[:, b]) for b in each) for a in each
+    ]
+    return np.array(found).T
+
+
+def _objective(search: Search, weights: Array | None) -> Objective:
+    _, y, k = search.samples
+    return solver_of(search.loss).objective(search.loss, y, k, weights)
 
 
 class Walk:
-    """Problems side by side, U (L, r, d), from one λ to the next smaller.
+    """Problems side by side, U (L, r, d), from one λ to the next; `shares` (L, d) are ρ.
 
     `enough`: of the objective, by which the last step lowers it; `loose`: of the gradient, left by
     conjugate gradients.
     """
 
     def __init__(
-        self, design: Design, objective: Objective, count: int, enough: float, loose: float
+        self, design: Design, objective: Objective, shares: Array, enough: float, loose: float
     ) -> None:
-        self.design, self.objective = design, objective
+        self.design, self.objective, self.shares = design, objective, shares
         self.enough, self.loose = enough, loose
-        shape = (count, objective.basis.shape[1], design.dimension)
+        count, shape = len(shares), (len(shares), objective.basis.shape[1], design.dimension)
         large = count * shape[1] * design.n_samples > _SMALL and design.single_is_quicker
-        self.dtype = np.float32 if large else np.float64
+        small = shape[1] * design.dimension <= DENSE and design.may_be_copied
+        self.dtype = np.float32 if large and not small else np.float64
         self.U: AnyArray = np.zeros(shape, self.dtype)
         self.past: list[tuple[float, AnyArray]] = []
-        small = shape[1] * design.dimension <= DENSE and design.may_be_copied
         self.rows = design.scaled_rows(slice(None)) if small else None
-        self.double = np.full(count, not large)
+        self.double = np.full(count, self.dtype == np.float64)
         self.factors = Factors(design, shape, shared=True)
 
     def solve(self, ridge: float) -> None:
         """Move to the minimisers at this λ, loosely."""
         design, objective = self.design, self.objective
-        ridges = np.full(len(self.U), ridge)
+        ridges = ridge * self.shares
+        pull: AnyArray = by_feature(ridges).astype(self.dtype)
         t, begun = math.log(ridge), bool(self.past)
         U = through_nearest(self.past, t, _NODES) if begun else np.zeros_like(self.U)
         Z = design.fields(U)
         here = objective.evaluate(Z)
         for _ in range(_STEPS):
-            G = design.back(here.residual) + ridge * U
+            G = design.back(here.residual) + pull * U
             if not G.any(axis=(1, 2)).all():
                 break
             self.here = here
             D = self._directions(ridges, G)
-            total = here.value + 0.5 * ridge * dots(U, U)
+            total = here.value + 0.5 * dots(pull * U, U)
             gain = -0.5 * dots(G, D)
             step, here, Z = line_search(design, objective, ridges, U, Z, here, G, D)
             U += (step[:, None, None] * D).astype(self.dtype, copy=False)
@@ -103,184 +456,32 @@ class Walk:
                 self.design, self.objective, self.here, ridges, G, tolerance,
                 np.arange(len(G)), self.double, self.factors,
             )  # fmt: skip
-        whole = [whole_hessian(self.rows, H, ridges[0]) for H in self.matrices()]
-        flat = np.linalg.solve(np.array(whole), -G.reshape(len(G), -1, 1))
+        flat = np.linalg.solve(self._hessians(ridges), -G.reshape(len(G), -1, 1))
         return flat.reshape(G.shape)
+
+    def _hessians(self, ridges: Array) -> Array:
+        """All of them, (L, r·d, r·d); as one product with those of the rows where these are few."""
+        H = self.matrices()
+        if self.outer is None:
+            rows: Any = self.rows
+            return np.array([whole_hessian(rows, *one) for one in zip(H, ridges, strict=True)])
+        (count, n, r, _), d = H.shape, self.design.dimension
+        flat = H.transpose(0, 2, 3, 1).reshape(-1, n) @ self.outer
+        whole = flat.reshape(count, r, r, d, d).swapaxes(2, 3).reshape(count, r * d, r * d)
+        each = np.arange(r * d)
+        whole[:, each, each] += np.tile(ridges, r)
+        return whole
+
+    @cached_property
+    def outer(self) -> Array | None:
+        """Products of the rows with themselves (n, d²), if they are few."""
+        n, d = self.design.shape
+        if self.rows is None or n * d * d > _OUTER:
+            return None
+        result: Array = (self.rows[:, :, None] * self.rows[:, None]).reshape(n, d * d)
+        return result
 
     def matrices(self) -> AnyArray:
         """s_μH_μ of every sample where the walk stands, (L, n, r, r)."""
         bend = self.objective.curvature(self.here, np.float64)
         return sample_matrices(bend, self.here.residual.shape)
-
-
-Fold = NDArray[np.bool_]  # (n,): the samples that are held out
-Score = Callable[[Array, NDArray[np.int64]], Array]  # fields (m, k) and labels to numbers (m,)
-
-# Of the objective, by which the last step lowers it; of the gradient, left by inner solves.
-_FOLDS = 1e-2, 0.5
-_WHOLE = 1e-8, 0.1  # small, and a step without a sample starts from here
-_WORSE = 3.0  # standard errors above the best, of all ridges since then, that end the path
-
-
-@dataclass(frozen=True)
-class RidgePath:
-    """Ridges from large to small (m,), score and its standard error (m,), and the best ridge.
-
-    `weights` (d, k) are near the minimiser at the best ridge: a start for the fit. `held_out` (n,)
-    are the scores of all samples there, nan for one that was in no fold. `method` is
-    'leave-one-out' or 'cross-validation'.
-    """
-
-    ridge: Array
-    score: Array
-    standard_error: Array
-    best: float
-    weights: Array
-    held_out: Array
-    method: str
-    interrupted: bool = False
-
-
-def leave_one_out_is_cheaper(design: Design, n_classes: int) -> bool:
-    """Whether a matrix of all weights costs less than fits of folds."""
-    return min(design.shape) * (n_classes - 1) <= DENSE and design.may_be_copied
-
-
-def ridge_path(
-    samples: Samples,
-    loss: Loss,
-    ridges: Sequence[float],
-    score: Score,
-    folds: Sequence[Fold] | None,
-    left_out: Array | None = None,
-) -> RidgePath:
-    """Scores along the ridges; leave-one-out without folds, `left_out` (n,) then being u."""
-    way = _LeaveOneOut(samples, loss, left_out) if folds is None else _Folds(samples, loss, folds)
-    whole = weights_or_ones(samples.weights, samples.y.size)
-    tried: list[_Tried] = []
-    worse = 0.0
-    interrupted = False
-    for ridge in sorted(set(ridges), reverse=True):
-        try:
-            fields, at = way.held_out(ridge)
-        except KeyboardInterrupt:
-            if not tried:
-                raise
-            interrupted = True
-            break
-        here = _Tried(ridge, score(fields, samples.y[at]), whole[at], way.weights(), at)
-        tried.append(here)
-        best = min(tried, key=lambda one: one.mean)  # of equals the largest ridge
-        worse = 0.0 if here is best else worse + here.standard_errors_above(best)
-        if worse > _WORSE:
-            break
-    columns = np.array([(one.ridge, one.mean, one.standard_error) for one in tried]).T
-    method = "leave-one-out" if folds is None else "cross-validation"
-    held_out = np.full(samples.y.size, np.nan)
-    held_out[best.at] = best.values
-    return RidgePath(
-        columns[0], columns[1], columns[2], best.ridge, best.weights, held_out, method, interrupted
-    )
-
-
-@dataclass(frozen=True)
-class _Tried:
-    """A ridge, the scores of held-out samples (m,) and their weights, and weights near the fit.
-
-    `at` (m,) are the samples.
-    """
-
-    ridge: float
-    values: Array
-    share: Array
-    weights: Array
-    at: NDArray[np.int64]
-
-    @cached_property
-    def mean(self) -> float:
-        """The score."""
-        return float(np.average(self.values, weights=self.share))
-
-    @property
-    def standard_error(self) -> float:
-        """Of the score."""
-        return self._error(self.values - self.mean)
-
-    def standard_errors_above(self, other: _Tried) -> float:
-        """By how many standard errors of the difference, sample by sample, this one is worse."""
-        above = self.mean - other.mean
-        doubt = self._error(self.values - other.values - above)
-        return above / max(doubt, 1e-300)
-
-    def _error(self, off: Array) -> float:
-        return float(np.sqrt((self.share**2 * off**2).sum()) / self.share.sum())
-
-
-def _objective(samples: Samples, loss: Loss, weights: Array | None) -> Objective:
-    return solver_of(loss).objective(loss, samples.y, samples.n_classes, weights)
-
-
-class _Folds:
-    """Fits without each fold in turn."""
-
-    def __init__(self, samples: Samples, loss: Loss, folds: Sequence[Fold]) -> None:
-        self.folds, self.y = folds, samples.y
-        weights = np.where(np.array(folds), 0.0, weights_or_ones(samples.weights, samples.y.size))
-        objective = _objective(samples, loss, weights)
-        self.walk = Walk(samples.design, objective, len(folds), *_FOLDS)
-
-    def held_out(self, ridge: float) -> tuple[Array, NDArray[np.int64]]:
-        """Fields (m, k) of the samples (m,) of all folds."""
-        self.walk.solve(ridge)
-        fields = [
-            self.walk.Z[i][:, fold].T @ self.walk.objective.basis.T
-            for i, fold in enumerate(self.folds)
-        ]
-        return np.vstack(fields), np.concatenate([np.flatnonzero(fold) for fold in self.folds])
-
-    def weights(self) -> Array:
-        """The mean over the folds (d, k)."""
-        result: Array = (self.walk.objective.basis @ self.walk.U.mean(0)).T
-        return result
-
-
-class _LeaveOneOut:
-    """One fit of all samples, and a step without each."""
-
-    def __init__(self, samples: Samples, loss: Loss, left_out: Array | None) -> None:
-        self.y = samples.y
-        objective = _objective(samples, loss, samples.weights)
-        share = weights_or_ones(samples.weights, self.y.size)
-        self.rest = np.minimum(share if left_out is None else left_out, share) / share
-        self.design = samples.design
-        self.turn: Array | None = None
-        n, d = self.design.shape
-        inner = self.design
-        if d > n:  # n directions hold all samples: X/√d = R Qᵀ with R (n, n)
-            values, vectors = np.linalg.eigh(self.design.gram())
-            root = np.sqrt(np.maximum(values, 1e-14 * values[-1]))
-            inner, self.turn = ArrayDesign(vectors * (root * math.sqrt(n))), vectors / root
-        self.rows = inner.scaled_rows(slice(None))
-        self.walk = Walk(inner, objective, 1, *_WHOLE)
-
-    def held_out(self, ridge: float) -> tuple[Array, NDArray[np.int64]]:
-        """Fields (n, k) of every sample, left out."""
-        walk = self.walk
-        walk.solve(ridge)
-        H = walk.matrices()[0]
-        A = leverages(self.rows, H, ridge)
-        g = walk.here.residual[0].T
-        part = self.rest[:, None, None] * H
-        move = np.linalg.solve(
-            np.eye(H.shape[1]) - A @ part, (A @ (self.rest[:, None] * g)[..., None])
-        )
-        fields = (walk.Z[0].T + move[..., 0]) @ walk.objective.basis.T
-        return fields, np.arange(self.y.size)
-
-    def weights(self) -> Array:
-        """Of the fit of all samples (d, k)."""
-        U = self.walk.U[0]
-        if self.turn is not None:
-            U = self.design.back(U @ self.turn.T)
-        result: Array = (self.walk.objective.basis @ U).T
-        return result

@@ -106,7 +106,7 @@ def described_features(clf: Any, X: Array, y: Any) -> Array:
     if not varying.any():
         raise InvalidInput("every feature is constant: there is nothing to learn from")
     seen, deviation = seen[:, varying], deviation[varying]
-    own = getattr(last, "standardise", False)  # our classifiers do it themselves
+    own = getattr(last, "scaling", "none") in ("auto", "standard")  # it does so itself
     if not own and np.abs(deviation - 1).max() > _UNIT:
         worst = float(deviation[np.abs(np.log(deviation)).argmax()])
         raise InvalidInput(

@@ -19,7 +19,7 @@ from polyceptron.algorithms.erm.directions import Factors
 from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.erm.objectives import SoftmaxObjective
 from polyceptron.algorithms.erm_classifier import ERMClassifier
-from polyceptron.algorithms.ridge_choice import ridge_path
+from polyceptron.algorithms.ridge_choice import Search, choose_ridge
 from polyceptron.errors import InvalidInput
 from polyceptron.model import CrossEntropy, Teacher
 from polyceptron.model.losses import as_loss
@@ -33,6 +33,13 @@ def tight(monkeypatch):
     monkeypatch.setattr(module, "_FOLDS", (1e-14, 1e-6))
     monkeypatch.setattr(module, "_WHOLE", (1e-14, 1e-6))
     monkeypatch.setattr(module, "_WORSE", np.inf)
+    monkeypatch.setattr(module, "_FAR", np.inf)
+
+
+def search_of(X, y, loss, score):
+    """Features as they are, without an intercept."""
+    ones = np.ones(y.size)
+    return Search(check_samples(X, y, 3), loss, score, ones, ones, "none", intercept=False)
 
 
 def left_out_errors(loss, shape, ridge, monkeypatch):
@@ -53,13 +60,13 @@ def left_out_errors(loss, shape, ridge, monkeypatch):
         seen.append(z)
         return kind.value(z, y)
 
-    def scalar(rows, H, ridge):
-        A = exact(rows, H, ridge)
+    def scalar(rows, K):
+        A = exact(rows, K)
         return np.einsum("nii->n", A)[:, None, None] / A.shape[1] * np.eye(A.shape[1])
 
     for way in (exact, scalar):
         monkeypatch.setattr(module, "leverages", way)
-        ridge_path(check_samples(X, y, 3), kind, [ridge], score, None)
+        choose_ridge(search_of(X, y, kind, score), [ridge], None)
     monkeypatch.setattr(module, "leverages", exact)
     full = np.linalg.norm(X @ whole / np.sqrt(shape[1]) - truth)
     return [np.linalg.norm(z - truth) / full for z in seen]
@@ -78,7 +85,8 @@ def test_leave_one_out_is_that_of_refits(tight, monkeypatch, shape, ridge):
 def test_cross_validation_is_that_of_refits(tight):
     X, y, _ = Teacher(3, noise="gaussian:0.3").sample(80, 20, seed=4)
     folds = [np.arange(80) % 4 == i for i in range(4)]
-    path = ridge_path(check_samples(X, y, 3), CrossEntropy(), GRID, CrossEntropy().value, folds)
+    splits = [(np.flatnonzero(~fold), np.flatnonzero(fold)) for fold in folds]
+    path = choose_ridge(search_of(X, y, CrossEntropy(), CrossEntropy().value), GRID, splits)
     for ridge, score in zip(path.ridge, path.score, strict=True):
         losses = []
         for fold in folds:
@@ -92,13 +100,12 @@ def test_loose_fits_order_the_ridges_as_tight_ones():
     X, y = load_digits(return_X_y=True)
     X, y = X[:600], y[:600]
     cv = StratifiedKFold(3, shuffle=True, random_state=0)
-    ours = ERMClassifier(ridges=GRID, cv=cv).fit(X, y)
-    scaled = StandardScaler().fit_transform(X)
+    ours = ERMClassifier(ridges=GRID, cv=cv, scaling="standard").fit(X, y)
     for ridge, score in list(zip(ours.path_["ridge"], ours.path_["score"], strict=True))[1:]:
         folds = []
         for train, test in cv.split(X, y):
-            fit = ERMClassifier(ridge=ridge, standardise=False).fit(scaled[train], y[train])
-            folds.append(-np.log(fit.predict_proba(scaled[test])[np.arange(test.size), y[test]]))
+            fit = ERMClassifier(ridge=ridge, scaling="standard").fit(X[train], y[train])
+            folds.append(-np.log(fit.predict_proba(X[test])[np.arange(test.size), y[test]]))
         assert score == pytest.approx(np.concatenate(folds).mean(), rel=0.03)
 
 
@@ -108,7 +115,7 @@ def test_the_choice_is_that_of_scikit_learn(load):
     X, y = load(return_X_y=True)
     X = StandardScaler().fit_transform(X)
     cv = StratifiedKFold(5, shuffle=True, random_state=1)
-    ours = ERMClassifier(ridges=GRID, cv=cv, standardise=False).fit(X, y)
+    ours = ERMClassifier(ridges=GRID, cv=cv, scaling="none").fit(X, y)
     theirs = LogisticRegressionCV(
         Cs=np.sort(1 / (GRID * X.shape[1])), cv=cv, scoring="neg_log_loss", tol=1e-8,
         max_iter=10_000, use_legacy_attributes=False, l1_ratios=(0,),
@@ -120,12 +127,13 @@ def test_the_choice_is_that_of_scikit_learn(load):
     assert ours.method_ == "cross-validation"
 
 
-@pytest.mark.parametrize("scoring", ["log-loss", "error"])
+@pytest.mark.parametrize("scoring", ["neg_log_loss", "accuracy"])
 @pytest.mark.parametrize("loss", ["cross-entropy", "square"])
 def test_weights_of_samples_are_repetitions(loss, scoring):
     X, y, _ = Teacher(3, noise="flips:0.1").sample(50, 8, seed=6)
     copies = np.random.default_rng(0).integers(0, 4, 50)
-    options = {"ridges": GRID, "cv": "leave-one-out", "scoring": scoring, "tol": 1e-10}
+    options = {"ridges": GRID[1:], "cv": "leave-one-out", "scoring": scoring, "tol": 1e-10}
+    options["scaling"] = "standard"
     weighted = ERMClassifier(loss, **options).fit(X, y, sample_weight=copies)
     repeated = ERMClassifier(loss, **options).fit(np.repeat(X, copies, 0), np.repeat(y, copies))
     assert weighted.ridge_ == repeated.ridge_
@@ -141,7 +149,7 @@ def test_class_weights_are_those_of_scikit_learn(weight):
     X, y = load_iris(return_X_y=True)
     X, y = StandardScaler().fit_transform(X)[20:], y[20:]
     sample_weight = np.linspace(0.5, 2, y.size)
-    ours = ERMClassifier(ridge=0.3, class_weight=weight, standardise=False, fit_intercept=False)
+    ours = ERMClassifier(ridge=0.3, class_weight=weight, scaling="none", fit_intercept=False)
     theirs = LogisticRegression(
         C=1 / (0.3 * 4), class_weight=weight, fit_intercept=False, tol=1e-10, max_iter=10_000
     )
@@ -182,7 +190,7 @@ def test_bad_choices_are_sentences():
         ({"ridge": "best"}, "ridge must be 'auto' or a number"),
         ({"ridges": []}, "ridges must be numbers above 0"),
         ({"ridges": [0.0, 1.0]}, "ridges must be numbers above 0"),
-        ({"scoring": "accuracy"}, "unknown scoring 'accuracy'"),
+        ({"scoring": "error"}, "unknown scoring 'error'"),
         ({"cv": "folds"}, "cv must be None"),
         ({"cv": 1}, "2 folds or more"),
     ]

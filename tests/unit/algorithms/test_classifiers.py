@@ -176,10 +176,10 @@ def test_pipeline_grid_search_and_learning_curve():
 
 def test_losses_of_the_erm_classifier():
     X, y, _ = Teacher(3).sample(60, 30, seed=2)
-    margin = ERMClassifier("max-margin", fit_intercept=False, standardise=False).fit(X, y)
+    margin = ERMClassifier("max-margin", fit_intercept=False, scaling="none").fit(X, y)
     assert margin.score(X, y) == 1
     assert not hasattr(margin, "predict_proba")
-    square = ERMClassifier("square", ridge=1.0, fit_intercept=False, standardise=False).fit(X, y)
+    square = ERMClassifier("square", ridge=1.0, fit_intercept=False, scaling="none").fit(X, y)
     A = X / np.sqrt(30)
     exact = np.linalg.solve(A.T @ A + np.eye(30), A.T @ np.eye(3)[y]) / np.sqrt(30)
     assert np.allclose(square.coef_.T, exact)
@@ -208,8 +208,8 @@ class Steep(CrossEntropy):
 def test_a_loss_of_ones_own_in_the_classifier(load):
     """Five times the loss is the loss at a fifth of the ridge."""
     X, y = load(return_X_y=True)
-    own = ERMClassifier(Steep(), ridge=0.5, tol=1e-9).fit(X, y)
-    plain = ERMClassifier("cross-entropy", ridge=0.1, tol=1e-9).fit(X, y)
+    own = ERMClassifier(Steep(), ridge=0.5, tol=1e-9, fit_intercept=False).fit(X, y)
+    plain = ERMClassifier(ridge=0.1, tol=1e-9, fit_intercept=False).fit(X, y)
     assert np.allclose(own.coef_, plain.coef_, atol=1e-6)
     assert np.allclose(own.predict_proba(X), plain.predict_proba(X), atol=1e-6)
     assert clone(own).loss.name == "steep"
@@ -241,7 +241,7 @@ def test_every_noise_in_the_classifier(noise):
         p = model.fit(X, y).predict_proba(fresh)
         return -np.log(np.maximum(p[np.arange(3000), truth], 1e-12)).mean()
 
-    options = {"fit_intercept": False, "standardise": False, "compress": False}
+    options = {"fit_intercept": False, "scaling": "none", "compress": False}
     own = AMPClassifier(noise=channel, **options)
     assert log_loss(own) < log_loss(AMPClassifier(noise="gaussian:3", **options))
     assert own.noise_.name == noise

@@ -117,7 +117,7 @@ def test_work_of_many_fits_ends_with_an_interrupted_one(data, monkeypatch):
 @pytest.mark.parametrize("loss", ["cross-entropy", "square"])
 def test_a_search_stops_with_the_best_so_far(data, loss, monkeypatch):
     X, y, _ = data
-    held_out, calls = ridge_choice._LeaveOneOut.held_out, []
+    held_out, calls = ridge_choice.LeaveOneOut.held_out, []
 
     def stop(way, ridge):
         calls.append(ridge)
@@ -125,7 +125,7 @@ def test_a_search_stops_with_the_best_so_far(data, loss, monkeypatch):
             raise KeyboardInterrupt
         return held_out(way, ridge)
 
-    monkeypatch.setattr(ridge_choice._LeaveOneOut, "held_out", stop)
+    monkeypatch.setattr(ridge_choice.LeaveOneOut, "held_out", stop)
     model = pc.ERMClassifier(loss, cv="leave-one-out")
     with pytest.warns(UserWarning, match="interrupted"):
         model.fit(X, y)

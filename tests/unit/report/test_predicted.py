@@ -43,7 +43,7 @@ def test_noise_and_spectrum_are_found_where_the_data_have_them():
     """Labels with noise on correlated features: own spectrum and fitted noise describe them."""
     teacher = Teacher(2, noise="gaussian:0.5", features="levels:6x0.2,0.3x0.8")
     X, y, _ = teacher.sample(2000, 60, seed=5)
-    clf = ERMClassifier("square", ridge=0.5, fit_intercept=False, standardise=False)
+    clf = ERMClassifier("square", ridge=0.5, fit_intercept=False, scaling="none")
     with pytest.raises(InvalidInput, match="not standardised"):
         predicted_curve(clf, X, y)
     # A rotation makes the features alike without removing their correlations.

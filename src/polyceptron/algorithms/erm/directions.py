@@ -2,7 +2,7 @@
 
 `directions` solves by conjugate gradients: the systems do not mix; they share the reads of X in
 each iteration, and drop out as they reach their tolerance. Where the Hessian of all weights is
-small it is written out (`whole_hessian`): it gives Newton steps and the leverages of samples; and,
+small it is written out (`whole_hessian`): it gives Newton steps, also those without one sample; and,
 made once near the minimum (`Factors`), it makes conjugate gradients end in a few iterations ever
 after.
 """
@@ -52,17 +52,6 @@ def whole_hessian(rows: AnyArray, H: AnyArray, ridge: Any) -> AnyArray:
     flat = whole.reshape(r * d, r * d)
     flat[np.diag_indices(r * d)] += np.broadcast_to(ridge, (r, d)).ravel()
     return flat
-
-
-def leverages(rows: Array, H: Array, ridge: Any) -> Array:
-    """A_μ = x̂ᵀ(Σ x̂x̂ᵀ ⊗ H + λ)⁻¹x̂ (n, r, r) of rows x̂ (n, d) and matrices H (n, r, r)."""
-    (n, d), r = rows.shape, H.shape[1]
-    inverse = np.linalg.inv(whole_hessian(rows, H, ridge)).reshape(r, d, r, d)
-    A = np.empty((n, r, r))
-    for a in range(r):
-        for b in range(a, r):
-            A[:, a, b] = A[:, b, a] = np.einsum("ni,ni->n", rows @ inverse[a, :, b], rows)
-    return A
 
 
 class Factors:

@@ -113,7 +113,7 @@ def _separability(A: Array, y: NDArray[np.int64], k: int) -> dict[str, Any]:
 def _ridge(A: Array, y: NDArray[np.int64], tables: dict[str, Any]) -> dict[str, Any]:
     from polyceptron.algorithms.erm_classifier import ERMClassifier
 
-    fit = ERMClassifier(standardise=False).fit(A, y)
+    fit = ERMClassifier(scaling="standard").fit(A, y)
     names = ("ridge", "score", "standard_error")
     tables["ridge"] = _rows(**{name: fit.path_[name] for name in names})
     best = int(fit.path_["score"].argmin())
@@ -137,7 +137,9 @@ def _learning_curve(
     whole = n - math.ceil(n / folds)
     sizes = np.geomspace(max(4 * k, whole / 10), whole, _SIZES).astype(int)
     sizes = sizes[sizes <= whole]
-    found = measure_errors(ERMClassifier(), A, y, sizes, folds, seed, chances=True, say=say)
+    found = measure_errors(
+        ERMClassifier(scaling="standard"), A, y, sizes, folds, seed, chances=True, say=say
+    )
     sizes, wrong = found.sizes, found.wrong
     ahead = np.array([n, 2 * n, 10 * n])
     law = fit_power_law(sizes, wrong, 0.5 / n, seed)
