@@ -2,7 +2,7 @@
 
 `directions` solves by conjugate gradients: the systems do not mix; they share the reads of X in
 each iteration, and drop out as they reach their tolerance. Where the Hessian of all weights is
-small it is written out (`whole_hessian`): it gives Newton steps, also those without one sample; and,
+small it is written out (`whole_hessian`): it gives Newton steps, also without one sample; and,
 made once near the minimum (`Factors`), it makes conjugate gradients end in a few iterations ever
 after.
 """
