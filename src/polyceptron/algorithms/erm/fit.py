@@ -342,7 +342,7 @@ def _maximum_likelihood(
             design, objective, np.array([here.ridge]), here.U[None], target=0.5, max_iter=60,
             keeper=rounds.begin(here),
         )  # fmt: skip
-        slope, bound, stop = math.nan, math.inf, found.interrupted
+        slope, bound, enough, stop = math.nan, math.inf, 0.0, found.interrupted
         here.U = found.U[0]
         here.n_iter += int(found.n_iter[0])
         mistakes = samples.error_rate(objective.basis @ found.Z[0])
@@ -371,13 +371,8 @@ def _maximum_likelihood(
     rounds.ended()
     weights = here.U.T @ objective.basis.T
     exists = math.isfinite(bound)
-    status = (
-        Status.OK
-        if bound <= enough
-        else Status.TOLERANCE_NOT_MET
-        if exists
-        else Status.NOT_CONVERGED
-    )
+    missed = Status.TOLERANCE_NOT_MET if exists else Status.NOT_CONVERGED
+    status = Status.OK if bound <= enough else missed
     return ERMFit(
         weights=weights,
         gradient_norm=slope,
