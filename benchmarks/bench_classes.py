@@ -15,8 +15,8 @@ import numpy as np
 from polyceptron.model import ERM, Teacher
 from polyceptron.theory import generalisation
 from polyceptron.theory.bayes_optimal.channel_table import channel_table
-from polyceptron.theory.bayes_optimal.curve_shape import curve_of
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
+from polyceptron.theory.bayes_optimal.solution_curve import curve_of
 from polyceptron.theory.bayes_optimal.transitions import transitions
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.fields import levels, sums

@@ -91,7 +91,7 @@ MUTATIONS = [
     ),
     Mutation(
         "free entropy Φ: a factor 1/2",
-        "theory/bayes_optimal/curve_points.py",
+        "theory/bayes_optimal/solution_curve.py",
         "0.5 * self.teacher.reduced_rank * q_hat * v + psi",
         "self.teacher.reduced_rank * q_hat * v + psi",
         f"{ENTROPY}::test_entropy_falls_along_the_branch_as_the_channel_says",
@@ -140,7 +140,7 @@ MUTATIONS = [
     ),
     Mutation(
         "sampled uncertainty: ten times too small",
-        "theory/bayes_optimal/curve_points.py",
+        "theory/bayes_optimal/solution_curve.py",
         "(student_quantile(R) / math.sqrt(R))",
         "(0.3 / math.sqrt(R))",
         "tests/agreement/test_sampled_theory_is_honest.py::test_stated_uncertainty_covers_a_long_run",
@@ -162,7 +162,7 @@ MUTATIONS = [
     ),
     Mutation(
         "solution curve: a root that has arrived moves on with the others",
-        "theory/bayes_optimal/curve_shape.py",
+        "theory/bayes_optimal/fixed_points.py",
         "x = np.where(going, x1 + (x0 - x1) * share, x1)",
         "x = x1 + (x0 - x1) * share",
         "tests/identities/test_rows_alone.py::test_all_rows_at_once_are_the_rows_alone",
@@ -274,9 +274,9 @@ MUTATIONS = [
     ),
     Mutation(
         "Bayes, correlated features: sθ or s",
-        "theory/bayes_optimal/channel_table.py",
-        "self.power, self.fraction = teacher.features.power,",
-        "self.power, self.fraction = teacher.features.eigenvalues,",
+        "theory/weights/side.py",
+        "few(features.power, features.fraction)",
+        "few(features.eigenvalues, features.fraction)",
         f"{SPECTRA}::test_bayes_depends_on_the_products_alone_and_a_ridge_does_not",
     ),
     Mutation(

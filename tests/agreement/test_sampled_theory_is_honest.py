@@ -9,8 +9,8 @@ from polyceptron.model import CHANNELS, Teacher, finite_prior
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status
 from polyceptron.theory import effort
-from polyceptron.theory.bayes_optimal.curve_shape import curve_of
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
+from polyceptron.theory.bayes_optimal.solution_curve import curve_of
 from polyceptron.theory.bayes_optimal.state_evolution import state_evolution
 from polyceptron.theory.bayes_optimal.transitions import fine_entropy, fine_fold, transitions
 from polyceptron.theory.fields.information import channel_moments, sampled_moments

@@ -79,6 +79,37 @@ def test_message_passing_follows_state_evolution_in_whitened_coordinates(varianc
     assert np.abs(measured - blind).max() > 0.08
 
 
+@pytest.mark.parametrize(
+    ("k", "prior", "features", "alpha"),
+    [(2, "rademacher", TWO, 2.0), (3, "rademacher", TWO, 3.0), (3, "ternary", "power:0.6:30", 2.0)],
+)
+def test_message_passing_with_any_prior_ends_where_the_theory_does(k, prior, features, alpha):
+    teacher, d, runs = pc.Teacher(k, prior, features=features), 1000, 6
+    errors = []
+    for seed in range(runs):
+        data = teacher.sample(round(alpha * d), d, seed)
+        found = pc.amp(data.X, data.y, prior, features=features, teacher_weights=data.weights)
+        errors.append(found.trace[-1]["generalisation_error"])
+    spread = np.std(errors, ddof=1) / math.sqrt(runs)
+    (expected,) = pc.fixed_points(teacher, alpha, branch="amp")
+    off = abs(np.mean(errors) - expected.generalisation_error)
+    assert off < 4 * spread + 2 / d
+    (blind,) = pc.fixed_points(pc.Teacher(k, prior), alpha, branch="amp")
+    assert abs(np.mean(errors) - blind.generalisation_error) > 4 * spread + 2 / d
+
+
+def test_above_the_transition_message_passing_recovers_every_direction():
+    teacher, d = pc.Perceptron("rademacher", features=TWO), 800
+    at = pc.transitions(teacher).alpha_algo
+    for alpha, weak in ((0.85 * at, False), (1.2 * at, True)):
+        data = teacher.sample(round(alpha * d), d, 1)
+        found = pc.amp(data.X, data.y, "rademacher", features=TWO, model="perceptron")
+        right = np.abs(np.asarray(found.weights) / data.weights - 1).max(1) < 1e-3
+        strong = data.X.std(0) > 1
+        assert right[strong].all()
+        assert right[~strong].all() == weak
+
+
 def test_message_passing_finds_the_minimiser_on_correlated_features():
     teacher = pc.Teacher(3, features=TWO)
     data = teacher.sample(400, 200, seed=1)

@@ -21,9 +21,8 @@ from polyceptron.model import (
 from polyceptron.model.channels.base import UtilityLaw
 from polyceptron.model.law import Law
 from polyceptron.numerics.special import log_cdf_and_mills
-from polyceptron.theory.bayes_optimal.curve_shape import curve_of
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
-from polyceptron.theory.bayes_optimal.solution_curve import solution_curve
+from polyceptron.theory.bayes_optimal.solution_curve import curve_of, solution_curve
 from polyceptron.theory.bayes_optimal.state_evolution import bayes_sides, state_evolution
 from polyceptron.theory.bayes_optimal.transitions import transitions
 from polyceptron.theory.fields.information import (
@@ -34,7 +33,7 @@ from polyceptron.theory.fields.information import (
     known_entropy,
 )
 from polyceptron.theory.loop import iterate
-from polyceptron.theory.weights.posterior import row_entropy
+from polyceptron.theory.weights.rules import row_entropy
 
 SPARSE = finite_prior([-1, 0, 1], [0.05, 0.9, 0.05])
 TEACHERS = [
@@ -166,7 +165,7 @@ def test_tables_and_a_channel_asked_at_every_node_agree(told, asked, k):
 def test_all_information_ends_at_the_entropy_of_the_prior(teacher):
     """(r/2) ∫ v dq̂ = H: what the observations can ever tell is the row's entropy."""
     curve = curve_of(teacher)
-    end = curve.weights.edges[-1]  # v is 1e-12 there
+    end = curve.weights.rows.edges[-1]  # v is 1e-12 there
     _, psi = curve.weights(np.array([end**2 * (1 - 1e-9)]), ZERO)
     assert psi[0] == pytest.approx(-row_entropy(teacher), abs=1e-9)
     # Beyond it v goes on falling without a step.
@@ -292,7 +291,7 @@ def test_almost_no_data_teaches_almost_nothing(teacher):
     for alpha in (1e-12, 1e-9, 1e-6):
         point = fixed_points(teacher, alpha)[1]
         assert point.q == pytest.approx(
-            alpha * curve_of(teacher).information(np.ones(1), ZERO)[0], rel=2e-2, abs=1e-15
+            alpha * curve_of(teacher).channel(np.ones(1), ZERO)[0][0], rel=2e-2, abs=1e-15
         )
         assert point.generalisation_error <= previous + 1e-15
         previous = point.generalisation_error

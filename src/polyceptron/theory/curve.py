@@ -20,8 +20,8 @@ from polyceptron.model.law import Law
 from polyceptron.model.teacher import check_teacher
 from polyceptron.numerics import Array
 from polyceptron.rows import make_row
-from polyceptron.theory.bayes_optimal.curve_shape import curve_of
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
+from polyceptron.theory.bayes_optimal.solution_curve import curve_of
 
 
 def curve_rows(

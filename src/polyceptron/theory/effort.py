@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from polyceptron.model import AnyTeacher
 from polyceptron.model.channels import Channel
-from polyceptron.theory.weights.posterior import rows_sampled
+from polyceptron.theory.weights.rules import row_rule
 
 DETERMINISTIC_TOL = 1e-8
 GAP_TOL = 1e-6  # three classes of a continuous prior: the gap rule is good to that
@@ -25,7 +25,7 @@ def sampled(teacher: AnyTeacher) -> bool:
     """Whether the theory of this teacher is averaged over random points."""
     if teacher.n_classes <= 3:
         return False
-    return rows_sampled(teacher) or not tabled_channel(teacher.noise, teacher.n_classes)
+    return row_rule(teacher).sampled or not tabled_channel(teacher.noise, teacher.n_classes)
 
 
 def tabled_channel(channel: Channel, n_classes: int) -> bool:

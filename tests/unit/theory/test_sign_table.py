@@ -10,12 +10,12 @@ import pytest
 
 from polyceptron.model import Teacher, as_prior, finite_prior
 from polyceptron.numerics.estimate import from_replicates
-from polyceptron.theory.bayes_optimal.curve_shape import curve_of
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
+from polyceptron.theory.bayes_optimal.solution_curve import curve_of
 from polyceptron.theory.bayes_optimal.transitions import transitions
 from polyceptron.theory.fields.entropy_table import entropy_table
 from polyceptron.theory.weights.finite_rows import finite_row_variance, point_variance
-from polyceptron.theory.weights.posterior import row_entropy
+from polyceptron.theory.weights.rules import row_entropy
 from polyceptron.theory.weights.sign_table import (
     fitted,
     is_sign,

@@ -9,16 +9,17 @@ import pytest
 from scipy.optimize import brentq
 
 import polyceptron as pc
-from polyceptron.errors import InvalidInput
 from polyceptron.model import CrossEntropy, Hats, Law, MaxMargin, Penalty, Ridge, Spectrum
 from polyceptron.model.features import isotropic
-from polyceptron.theory.bayes_optimal.channel_table import GaussianWeights
+from polyceptron.theory.bayes_optimal.solution_curve import curve_of
 from polyceptron.theory.erm.coarse_root import coarse_root
 from polyceptron.theory.erm.equations import RidgeEquations
 from polyceptron.theory.erm.refinement import refine
 from polyceptron.theory.erm.square_closed_form import _on_levels, best_square_ridge, solve_square
 from polyceptron.theory.sides import erm_sides
 from polyceptron.theory.ways import equations
+from polyceptron.theory.weights.rules import row_rule
+from polyceptron.theory.weights.side import weights_side
 
 TWO = Spectrum([4.0, 0.25], [0.5, 2.0], [0.3, 0.7])
 ALMOST = Spectrum([1.0 + 1e-9, 1.0])  # two levels: the general code at what is one
@@ -55,7 +56,8 @@ def test_general_equations_at_one_level(loss):
     law, other = (s.law(refine(s, r, 1e-8).root.theta) for s, r in ((better, near), (general, far)))
     assert law.tau == pytest.approx(other.tau, rel=1e-6)
     assert law.q == pytest.approx(other.q, rel=1e-6)
-    weights = GaussianWeights(pc.Teacher(3, features=ALMOST))(np.array([0.3, 2.0]), np.zeros(2))
+    side = weights_side(pc.Teacher(3, features=ALMOST), 0)
+    weights = side(np.array([0.3, 2.0]), np.zeros(2, int))
     np.testing.assert_allclose(weights[0], 1 / (1 + np.array([0.3, 2.0])), rtol=1e-8)
     for ridge in (0.0, 0.2):
         closed, levels = (
@@ -135,25 +137,84 @@ def test_scale_of_inputs_and_fields_changes_nothing():
     np.testing.assert_allclose(scaled.signal, TWO.signal, rtol=1e-14)
 
 
-def test_bayes_overlap_is_the_slope_of_the_free_entropy():
+PRIORS = ["gaussian", "rademacher", "ternary", "laplace"]
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+def test_bayes_overlap_is_the_slope_of_the_free_entropy(prior):
     """2 dψ/dq̂ = −r v with v from its own sum, by differences; and the curve's fixed point."""
-    teacher = pc.Teacher(3, features=TWO)
-    table, q_hat, step = GaussianWeights(teacher), np.array([0.7]), 1e-5
-    v, _ = table(q_hat, np.zeros(1))
-    up, down = (table(q_hat + s, np.zeros(1))[1] for s in (step, -step))
-    assert float((up - down)[0] / step) / 2 == pytest.approx(-float(v[0]), rel=1e-8)
-    direct = sum(
-        f * p * (1 - 0.7 * p / (1 + 0.7 * p)) for f, p in zip(TWO.fraction, TWO.power, strict=True)
-    )
-    assert float(v[0]) == pytest.approx(direct)
+    teacher = pc.Teacher(2 if prior == "laplace" else 3, prior, features=TWO)
+    side, q_hat, step, mean = weights_side(teacher, 0), np.array([0.7]), 1e-5, np.zeros(1, int)
+    v, _ = side(q_hat, mean)
+    up, down = (side(q_hat + s, mean)[1] for s in (step, -step))
+    rank = teacher.reduced_rank
+    assert float((up - down)[0] / step) / rank == pytest.approx(-float(v[0]), rel=1e-8)
+    one = row_rule(teacher)(0.7 * TWO.power)[:, 0]
+    assert float(v[0]) == pytest.approx(float((TWO.fraction * TWO.power) @ one), rel=1e-9)
     steps = pc.state_evolution(teacher, 2.0, 200)
-    assert steps.q[-1] == pytest.approx(pc.fixed_points(teacher, 2.0)[0].q, rel=1e-9)
+    assert steps.q[-1] == pytest.approx(pc.fixed_points(teacher, 2.0, branch="amp")[0].q, rel=1e-9)
 
 
-def test_other_priors_are_refused_where_the_products_differ():
-    with pytest.raises(InvalidInput, match="is for gaussian weights, got the prior 'rademacher'"):
-        pc.fixed_points(pc.Teacher(2, "rademacher", features=TWO), 1.0)
-    whitened = Spectrum([4.0, 0.25], [0.25, 4.0])  # sθ = 1: independent features in disguise
+@pytest.mark.parametrize("prior", ["rademacher", "ternary", "laplace"])
+def test_any_prior_at_one_eigenvalue_is_that_of_independent_features(prior):
+    one, near = (pc.Teacher(2, prior, features=f) for f in ("isotropic", ALMOST))
+    assert not near.features.flat
+    for a, b in zip(*(pc.fixed_points(t, [0.5, 1.6]) for t in (one, near)), strict=True):
+        assert a.branch == b.branch
+        assert b.q == pytest.approx(a.q, abs=1e-8)
+        assert b.free_entropy == pytest.approx(a.free_entropy, abs=1e-8)
+    a, b = pc.transitions(one), pc.transitions(near)
+    assert (a.alpha_it is None) == (b.alpha_it is None) == (prior == "laplace")
+    if a.alpha_it is not None:
+        assert b.alpha_it == pytest.approx(a.alpha_it, rel=1e-7)
+        assert b.alpha_algo == pytest.approx(a.alpha_algo, rel=1e-7)
+
+
+def test_many_eigenvalues_are_averaged_over_a_few():
+    """A finite prior falls as exp(−q̂p): three nodes on short stretches against the whole sum."""
+    teacher = pc.Teacher(2, "rademacher", features="power:1.1:4000")
+    side, mean = weights_side(teacher, 0), np.zeros(1, int)
+    assert len(side.power) < 700
+    for q_hat in (0.1, 3.0, 40.0, 900.0):
+        v, psi = side(np.array([q_hat]), mean)
+        p, f = teacher.features.power, teacher.features.fraction
+        one_v, one_psi = side.rows(q_hat * p, np.zeros(len(p), int))
+        assert float(v[0]) == pytest.approx(float(one_v @ (p * f)), rel=1e-8)
+        assert float(psi[0]) == pytest.approx(float(one_psi @ f), rel=1e-8)
+
+
+def test_perfect_recovery_is_one_jump_of_all_eigenvalues():
+    """Strong directions jump first, to an overlap below 1; the last jump ends at q̂ = ∞."""
+    spectrum = Spectrum([100.0, 1.0], fraction=[0.8, 0.2])
+    teacher = pc.Perceptron("rademacher", features=spectrum)
+    curve, found = curve_of(teacher), pc.transitions(teacher)
+    branches = curve.branches()
+    assert [b.rising for b in branches] == [True, False, True, False]
+    first, last = branches[0].alpha_high, branches[2].alpha_high
+    assert found.alpha_algo == pytest.approx(last, rel=1e-9)
+    assert first < 0.3 * found.alpha_it < found.alpha_algo
+    assert curve.grid(far=False).alpha[-1] < 1e-3  # the curve comes down: no α without v = 0
+    for alpha, strong, weak in ((0.95 * first, (0.4, 0.9), (0.0, 0.1)),
+                                (1.1 * first, (0.999, 1.0), (0.0, 0.3)),
+                                (0.99 * last, (0.999999, 1.0), (0.5, 0.99)),
+                                (1.01 * last, (1.0, 1.0), (1.0, 1.0))):  # fmt: skip
+        (point,) = pc.fixed_points(teacher, alpha, branch="amp")
+        steps = pc.state_evolution(teacher, alpha, 3000)
+        assert steps.q[-1] == pytest.approx(point.q, abs=1e-9)
+        if math.isinf(point.q_hat):
+            recovered = [1.0, 1.0]
+        else:
+            recovered = 1 - row_rule(teacher)(point.q_hat * spectrum.power)[:, 0]
+        assert strong[0] <= recovered[0] <= strong[1]
+        assert weak[0] <= recovered[1] <= weak[1]
+    # Rows without signal stay unknown and count for nothing.
+    half = pc.Perceptron("rademacher", features=Spectrum([1.0, 1.0], [1.0, 0.0]))
+    whole = pc.transitions(pc.Perceptron("rademacher"))
+    assert pc.transitions(half).alpha_it == pytest.approx(0.5 * whole.alpha_it, rel=1e-6)
+
+
+def test_equal_products_are_independent_features_in_disguise():
+    whitened = Spectrum([4.0, 0.25], [0.25, 4.0])
     a, b = (
         pc.fixed_points(t, 1.0)[0].q
         for t in (pc.Teacher(2, "rademacher", features=whitened), pc.Teacher(2, "rademacher"))

@@ -19,10 +19,15 @@ from polyceptron.theory.weights.finite_rows import (
     finite_row_variance,
     mixture_quantile,
     point_variance,
-    sampled_row_variance,
 )
-from polyceptron.theory.weights.posterior import residual_variance, row_entropy, single_variance
-from polyceptron.theory.weights.shift import FieldTable, gap_variance, lattice_variance
+from polyceptron.theory.weights.rules import row_entropy, row_rule
+from polyceptron.theory.weights.shift import (
+    FieldTable,
+    gap_variance,
+    lattice_variance,
+    sampled_shift_variance,
+    single_variance,
+)
 
 SKEWED = finite_prior([-2, 0, 1], [0.2, 0.4, 0.4])
 CONTINUOUS = [as_prior("sparse-gaussian:0.2"), as_prior("laplace")]
@@ -97,9 +102,7 @@ def test_one_weight_against_sums_over_its_own_values() -> None:
         mean, second = joint @ w / f, joint @ w**2 / f
         expected = float((f * (second - mean**2)).sum() * (y[1] - y[0]))
         assert single_variance(as_prior(name), q_hat) == pytest.approx(expected, rel=2e-6)
-        assert residual_variance(Perceptron(name), [q_hat])[0, 0] == pytest.approx(
-            expected, rel=2e-6
-        )
+        assert row_rule(Perceptron(name))([q_hat])[0, 0] == pytest.approx(expected, rel=2e-6)
 
 
 @pytest.mark.parametrize("prior", PRIORS.examples(), ids=lambda p: p.name)
@@ -107,7 +110,7 @@ def test_one_weight_against_sums_over_its_own_values() -> None:
 def test_what_is_left_unknown_is_what_drawn_rows_leave(prior: Any, k: int) -> None:
     """v against posterior variances and errors (Nishimori) of rows drawn from the prior."""
     q_hat = 3.0
-    v, error = from_replicates(residual_variance(Teacher(k, prior), [q_hat], 6)[0])
+    v, error = from_replicates(row_rule(Teacher(k, prior))([q_hat], 6)[0])
     for sample in drawn(prior, k, q_hat, 3000 if prior.support is None else 20_000, k):
         allowed = 4.5 * sample.std() / math.sqrt(sample.size) + 1.5 * error + 1e-12
         assert abs(sample.mean() - v) < allowed
@@ -117,7 +120,7 @@ def test_what_is_left_unknown_is_what_drawn_rows_leave(prior: Any, k: int) -> No
 def test_sampled_rows_cover_the_exact_value() -> None:
     """Both sampling rules at k = 3, where lattices know the truth."""
     for prior in CONTINUOUS:
-        found, error = from_replicates(sampled_row_variance(prior, 3, 5.0, 7))
+        found, error = from_replicates(sampled_shift_variance(prior, 3, 5.0, 7))
         assert abs(found - lattice_variance(prior, 3, 5.0)) < error + 1e-5
         assert error < 0.02 * found
     for prior in (as_prior("rademacher"), SKEWED):

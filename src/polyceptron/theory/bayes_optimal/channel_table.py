@@ -12,8 +12,6 @@ so that one pair (i, e) for each k and guess rate serves every Δ; without guess
 comes with the package for every k ≥ 4 (`fields/entropy_table.py`). Another channel has a pair
 of its own in x = ln(w/w₀), with w = √(v + w₀²) in place of sin θ, w₀ being its width at v = 0: x is
 smooth in v at both ends, and resolves both v ~ w₀² and v ~ 1.
-
-The weights side of Gaussian weights, in closed form for any spectrum of the features.
 """
 
 from __future__ import annotations
@@ -23,13 +21,10 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from numpy.polynomial import chebyshev as C
-from numpy.typing import NDArray
 
-from polyceptron.model import AnyTeacher
 from polyceptron.model.channels import Channel
 from polyceptron.numerics import AnyArray
-from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy, gauss_rule
+from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
 from polyceptron.theory.effort import tabled_channel
 from polyceptron.theory.fields.entropy_table import entropy_table
 from polyceptron.theory.fields.information import (
@@ -38,8 +33,8 @@ from polyceptron.theory.fields.information import (
     gaussian_moments,
     known_entropy,
 )
+from polyceptron.theory.weights.side import Index, with_mean
 
-Index = NDArray[np.int64]
 _THETA_LOW = 1e-3  # below it the proxies are continued: they are smooth at 0
 
 
@@ -80,6 +75,8 @@ class ChannelTable:
 
     def __call__(self, v: AnyArray, column: Index) -> tuple[AnyArray, AnyArray]:
         """I and Ψ_out at residual variance v (n,), each in its column (n,)."""
+        if not self.n_replicates:
+            column = 0 * column
         if self.delta is not None:
             theta = np.arctan2(np.sqrt(v + self.delta), np.sqrt(np.maximum(1 - v, 0.0)))
             scale = np.sqrt((v + self.delta) / (1 + self.delta))
@@ -91,13 +88,13 @@ class ChannelTable:
             theta = 0.5 * np.log1p(v / self.narrow)
             unit = scale = np.sqrt(v + self.narrow)
         information, excess = (
-            at(self.proxy, theta, column),
-            at(self.proxy, theta, column + self.columns),
+            self.proxy.column(theta, column),
+            self.proxy.column(theta, column + self.columns),
         )
         if self.base is not None:
             zero = np.zeros_like(column)
-            information = information * at(self.base, theta, zero)
-            excess = excess * at(self.base, theta, zero + 1)
+            information = information * self.base.column(theta, zero)
+            excess = excess * self.base.column(theta, zero + 1)
         with np.errstate(divide="ignore"):
             return information / unit, self.known_entropy + excess * scale
 
@@ -143,13 +140,6 @@ def _columns(moments: Moments, scale: AnyArray) -> AnyArray:
     return np.hstack([with_mean(information), with_mean(excess)])
 
 
-def with_mean(replicates: AnyArray) -> AnyArray:
-    """(p, R) → (p, 1 + R): the mean before its replicates; one replicate is the mean itself."""
-    if replicates.shape[1] == 1:
-        return replicates
-    return np.hstack([replicates.mean(1, keepdims=True), replicates])
-
-
 def _proxy(
     scaled: Callable[[AnyArray], AnyArray],
     k: int,
@@ -165,35 +155,3 @@ def _proxy(
         start=start if deterministic else 17,
         max_points=257 if deterministic else 17,
     )
-
-
-def at(proxy: ChebyshevProxy, x: AnyArray, column: Index) -> AnyArray:
-    """p_column(x), elementwise over x (n,) and column (n,)."""
-    s = (2 * x - proxy.low - proxy.high) / (proxy.high - proxy.low)
-    value: AnyArray = C.chebval(s, proxy.coefficients[:, column], tensor=False)
-    return value
-
-
-class GaussianWeights:
-    """v = ⟨p/(1 + q̂p)⟩, ψ = −(r/2)⟨ln(1 + q̂p)⟩ with p = sθ over the features' spectrum.
-
-    Whitened, only the products sθ matter; independent features have p = 1.
-    """
-
-    n_replicates = 0
-
-    def __init__(self, teacher: AnyTeacher) -> None:
-        self.teacher = teacher
-        self.power, self.fraction = gauss_rule(teacher.features.power, teacher.features.fraction)
-
-    def __call__(self, q_hat: AnyArray, column: Index) -> tuple[AnyArray, AnyArray]:
-        entropy = np.log1p(q_hat[..., None] * self.power) @ self.fraction
-        return self.variance(q_hat), -0.5 * self.teacher.reduced_rank * entropy
-
-    def variance(self, q_hat: AnyArray) -> AnyArray:
-        """v alone."""
-        return np.asarray((self.power / (1 + q_hat[..., None] * self.power)) @ self.fraction)
-
-    def error(self, q_hat: float) -> float:
-        """Nothing is lost."""
-        return 0.0

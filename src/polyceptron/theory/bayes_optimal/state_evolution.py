@@ -23,7 +23,7 @@ from polyceptron.model.law import Hats, Law
 from polyceptron.model.teacher import check_teacher
 from polyceptron.numerics import AnyArray
 from polyceptron.numerics.estimate import from_replicates
-from polyceptron.theory.bayes_optimal.curve_shape import SolutionCurve, curve_of
+from polyceptron.theory.bayes_optimal.solution_curve import SolutionCurve, curve_of
 from polyceptron.theory.effort import drawn_effort
 from polyceptron.theory.loop import iterate
 
@@ -66,12 +66,12 @@ def bayes_sides(
     which = np.array([column])
 
     def fields(law: Law) -> Hats:
-        information = curve.information(np.array([max(law.V, _CERTAIN)]), which)[0]
+        information = curve.channel(np.array([max(law.V, _CERTAIN)]), which)[0][0]
         q_hat = min(alpha * float(information), _MOST)
         return Hats(q_hat, q_hat, q_hat)
 
     def weights(hats: Hats) -> Law:
-        return _law(float(curve.variance(np.array([hats.q]), which)[0]))
+        return _law(float(curve.weights.variance(np.array([hats.q]), which)[0]))
 
     return fields, weights
 

@@ -1,8 +1,4 @@
-"""Transitions of sampled curves at a known location, with many more points than a whole curve.
-
-Around √q̂ = x a few Chebyshev nodes are enough: α(q̂) there is a smooth function of a narrow range.
-
-Where learning becomes possible and where it becomes easy.
+"""Where learning becomes possible and where it becomes easy.
 
     α_algo   the last fold of the solution curve, a local maximum of α(q̂): above it message passing
              arrives at the state of highest overlap without side knowledge
@@ -14,8 +10,14 @@ The state of highest overlap is perfect learning where a finite prior meets a ch
 folds has no transition: a Gaussian prior, for one. Between the two, the better state exists and is,
 as far as is known, hard to find.
 
-Where a curve is sampled both are read off its mean and then, at their known location, off finer
-points:
+Perfect learning is one jump for all eigenvalues of the features. The recovery of direction i is
+1 − v₁(q̂p_i), and 1 only at q̂ = ∞, where it is 1 for every p_i > 0. Towards there v falls as
+exp(−q̂p_minδ²/8), so that α = q̂/I ~ q̂√v → 0: the curve always comes down, and its highest fold is
+where the last directions are recovered together with all others. Strong directions may jump
+before, at folds of their own, to an overlap below 1.
+
+Where a curve is sampled both are read off its mean and then, at their known location √q̂ = x, off
+finer points; a few Chebyshev nodes are enough, as α(q̂) is smooth over a narrow range:
 
     α_algo   a maximum of noisy numbers lies too high: the maximum is that of the mean, what is left
              of the bias is measured by leaving out one replicate at a time (jackknife) and added
@@ -40,7 +42,7 @@ from polyceptron.numerics import AnyArray
 from polyceptron.numerics.estimate import from_replicates, student_quantile
 from polyceptron.rows import Status
 from polyceptron.theory.bayes_optimal.channel_table import channel_table
-from polyceptron.theory.bayes_optimal.curve_shape import Branch, SolutionCurve, curve_of
+from polyceptron.theory.bayes_optimal.solution_curve import Branch, SolutionCurve, curve_of
 from polyceptron.theory.effort import (
     finest_point,
     first_effort,
@@ -49,7 +51,7 @@ from polyceptron.theory.effort import (
     transition_tolerance,
 )
 from polyceptron.theory.fields.information import Moments, channel_moments
-from polyceptron.theory.weights.posterior import residual_variance, row_entropy
+from polyceptron.theory.weights.rules import row_entropy, row_rule
 
 _HALF = 0.12  # the range of ln √q̂ on each side
 _NODES = np.cos(np.pi * (np.arange(5) + 0.5) / 5)  # Chebyshev points of the first kind
@@ -66,7 +68,7 @@ def fine_fold(
     """
     log_x = math.log(x) + _HALF * _NODES
     q_hat = np.exp(2 * log_x)
-    v = residual_variance(teacher, q_hat, level)  # (5, R)
+    v = row_rule(teacher)(q_hat, level)  # (5, R)
     log_v = np.log(v.mean(1))
     middle, half = 0.5 * (log_v.max() + log_v.min()), 0.5 * (log_v.max() - log_v.min())
     nodes = np.exp(middle + half * _NODES)
@@ -127,7 +129,7 @@ def fine_entropy(teacher: AnyTeacher, x: float, level: int) -> tuple[float, floa
     r = teacher.reduced_rank
     nodes, weights = np.polynomial.legendre.leggauss(10)
     roots = 0.5 * x * (nodes + 1)
-    v = residual_variance(teacher, np.append(roots, x) ** 2, level)
+    v = row_rule(teacher)(np.append(roots, x) ** 2, level)
     psi = -r * (0.5 * x * weights * roots) @ v[:-1]  # ψ(q̂) = −(r/2) ∫ v dq̂
     here = np.array([v[-1].mean()])
     excess = _moments(teacher, here, level).excess[0]
@@ -182,11 +184,10 @@ def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
     if teacher.prior.gaussian:
         return _result(teacher, None, None, Status.OK)
     curve = curve_of(teacher, first_effort(teacher))
-    branches = curve.branches()
-    peaks = [b for b in branches if b.rising and b is not branches[-1]]
-    if not peaks:
+    found = _located(curve)
+    if found is None:
         return _result(teacher, None, None, Status.OK)
-    algo, it = _fold(curve, max(peaks, key=lambda b: b.alpha_high)), _takeover(curve, branches)
+    algo, it = found
     if sampled(teacher):
         algo, it = _sharpened(curve, algo, it, tol)
     worst = max(algo[1], it[1])
@@ -209,6 +210,15 @@ def _result(
         algo_error,
         str(status),
     )
+
+
+def _located(curve: SolutionCurve) -> tuple[Located, Located] | None:
+    """α_algo and α_IT as the curve has them; None without a fold."""
+    branches = curve.branches()
+    peaks = [b for b in branches if b.rising and b is not branches[-1]]
+    if not peaks:
+        return None
+    return _fold(curve, max(peaks, key=lambda b: b.alpha_high)), _takeover(curve, branches)
 
 
 def _fold(curve: SolutionCurve, branch: Branch) -> Located:
@@ -286,8 +296,13 @@ def _where(curve: SolutionCurve, branch: Branch, alpha: float) -> float:
 def _sharpened(
     curve: SolutionCurve, algo: Located, it: Located, tol: float
 ) -> tuple[Located, Located]:
-    """Both at their known locations with more and more points."""
+    """Both at their known locations with more and more points; finer curves over a spectrum."""
     teacher = curve.teacher
+    if not curve.weights.flat:
+        for level in range(first_effort(teacher) + 2, last_effort(teacher) + 1, 2):
+            if max(algo[1], it[1]) > tol:
+                algo, it = _located(curve_of(teacher, level)) or (algo, it)
+        return algo, it
     for level in range(first_effort(teacher) + 2, finest_point(teacher) + 1):
         if algo[1] > tol:
             algo = fine_fold(teacher, algo[2], level)

@@ -1,21 +1,15 @@
-"""Finite priors with one or two class differences: a mixture of Gaussians on a grid.
+"""What a row of a finite prior leaves unknown: a sum over points, or over sampled classes.
 
-y = γ/√q̂ has the density Σ_c p_c N(y; √q̂ u_c) over the points u_c that a row can take, and
+One or two class differences: y = γ/√q̂ has the density Σ_c p_c N(y; √q̂ u_c) over the points u_c that
+a row can take, and on a grid of y
 
     v = (1/r) ∫ dy [ Σ_c w_c(y)‖u_c‖² − ‖Σ_c w_c(y) u_c‖²/Σ_c w_c(y) ],    w_c = p_c N(y; √q̂ u_c).
 
-Any prior and any number of classes: sample the fields of a row, integrate the common shift.
-
-Fields come from their own law f by inverse CDF, one quasi-random coordinate a class, so that they
-move smoothly with q̂; what is left unknown given them is the shift, integrated as in `shift`. The
-nodes of the shift get an offset of their own in each replicate: what they miss shows in the spread.
-
-Finite priors with three or more class differences: sample k − 1 classes, integrate the last.
-
-As in `lattice` the unknown common shift c makes the classes independent. By symmetry v is the
-variance of u_1 = w_1 − w̄ (times k/r): the other classes are sampled (randomised quasi-Monte Carlo)
-by inverse CDF, one coordinate a class, and give weights on a grid of c; the integrals over c, for
-all y_1 at once, are matrix products.
+Three and more: not seeing the common part of a row is seeing y_h = √q̂ w_h + ξ_h + c with an unknown
+shift c, given which the classes are independent. By symmetry v is the variance of u_1 = w_1 − w̄
+(times k/r): the other classes are sampled (randomised quasi-Monte Carlo) by inverse CDF, one
+coordinate a class, and give weights on a grid of c; the integrals over c, for all y_1 at once, are
+matrix products.
 """
 
 from __future__ import annotations
@@ -32,8 +26,7 @@ from polyceptron.model.checks import difference_basis
 from polyceptron.model.priors import Prior
 from polyceptron.model.priors.base import reduced_support
 from polyceptron.numerics import Array
-from polyceptron.numerics.estimate import N_REPLICATES, uniform_replicates
-from polyceptron.theory.weights.shift import FieldTable, shift_moments
+from polyceptron.numerics.estimate import uniform_replicates
 
 
 @lru_cache(maxsize=64)
@@ -81,21 +74,7 @@ def _widest_switch(teacher: AnyTeacher) -> float:
     return gap * math.sqrt(1 - 1 / teacher.n_classes) if teacher.common_shift else gap
 
 
-_STEP = 0.25
 _LARGEST_EXPONENT = 600.0  # of a product of exponentials that does not overflow
-
-
-def sampled_row_variance(prior: Prior, n_classes: int, q_hat: float, log2_points: int) -> Array:
-    """Replicates (R,) of v."""
-    k = n_classes
-    table = FieldTable(prior, q_hat)
-    y = table.quantile(uniform_replicates(k, log2_points, seed=2000 + k))
-    offsets = (np.arange(N_REPLICATES) + 0.5) / N_REPLICATES - 0.5
-    found = [
-        shift_moments(table, rows, _STEP, offset).variance.mean()
-        for rows, offset in zip(y, offsets, strict=True)
-    ]
-    return np.array(found) / (k - 1)
 
 
 def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) -> Array:

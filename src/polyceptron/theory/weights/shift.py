@@ -1,40 +1,29 @@
-"""One class seen through noise, for any prior: y = √q̂ w + ξ.
+"""What a row of any prior leaves unknown: classes seen through noise, up to a common shift.
 
-The prior's tilted law gives the density, and mean and variance of w given y,
+One class is y = √q̂ w + ξ, and the prior's tilted law gives its density and the posterior of w,
 
-    ln f(y) = ln g(√q̂ y, q̂) − y²/2 − ln √2π,     μ(y), var(y)  at b = √q̂ y, Λ = q̂,
+    ln f(y) = ln g(√q̂ y, q̂) − y²/2 − ln √2π,     μ(y), var(y)  at b = √q̂ y, Λ = q̂.
 
-which is all that the sums over an unknown common shift need (`lattice`, `shift`). The mean is kept
-less that of a Gaussian weight, μ̃ = μ − √q̂ y/(1 + q̂): a part linear in y cancels in differences of
-classes, and would hide the rest when q̂ is large.
+Not seeing the common part of a row is seeing all y_h up to a shift c. Given c the classes are
+independent, so with E_c the posterior average over c, of weight ∏_h f(y_h − c),
 
-The unknown common shift by nodes that follow the classes: any k, any signal-to-noise ratio.
+    tr Cov u = E_c[(1 − 1/k) Σ_h var_h] + E_c‖P(μ̃ − E_c μ̃)‖²,       μ̃ = μ − √q̂ y/(1 + q̂),
 
-As in `lattice`, with E_c the posterior average over the shift c,
+two terms that are not negative (a part of μ linear in y cancels in differences of classes, and
+would hide the rest when q̂ is large); v is its mean over the fields, divided by r.
 
-    tr Cov u = E_c[(1 − 1/k) Σ_h var_h] + E_c‖P(μ̃ − E_c μ̃)‖².
+k ≤ 3, on a lattice: f, fμ̃ and f(μ̃² + var) are tabulated once on equal steps, and the sums over c
+for all differences of y at once are products A diag(f) Aᵀ with A_{yc} = f(y − c). Everything is
+entire in y and c: the trapezoidal rule converges faster than any power.
 
-The weight ∏_h f(y_h − c) has features of width 1 where c is close to one of the y_h (a prior's
-spike or kink at 0) and varies over √q̂ elsewhere. So the integral is split by a smooth partition of
+k ≤ 3 at large q̂, on panels of the gaps: in sorted order the fields are 0, g₁ (and g₁ + g₂), with k!
+orderings alike. Features have width 1 where gaps are small (a prior's spike or kink at 0) and vary
+over √q̂ elsewhere: g = λ sinh t on panels of t. The weight of c is split by a smooth partition of
 unity into one part around each class, c = y_i + λ sinh t on equal steps of t.
 
-Two and three classes of a continuous prior at large q̂: panels along the gaps of the fields.
-
-In sorted order the fields are 0, g₁ (and g₁ + g₂), with k! orderings alike. What changes over a
-width of 1 does so where gaps are small, the rest over √q̂: g = λ sinh t on panels of t. The common
-shift is integrated as in `shift`; with three classes by tables, since the fields' differences are
-g₁, g₂ and their sum.
-
-Two and three classes of any prior on a lattice: the common shift as a matrix product.
-
-Not seeing the common part of a row is seeing y_h = √q̂ w_h + ξ_h + c with an unknown shift c. Given
-c the classes are independent, so with E_c the posterior average over c, of weight ∏_h f(y_h − c),
-
-    v = ½ E Var(w₁ − w₂ | y) = ½ E { E_c[var₁ + var₂] + Var_c[μ̃₁ − μ̃₂] },
-
-two terms that are not negative. On a uniform lattice f, fμ̃ and f(μ̃² + var) are tabulated once, and
-the sums over c for all differences of y at once are products A diag(f) Aᵀ with A_{yc} = f(y − c).
-Everything is entire in y and c: the trapezoidal rule converges faster than any power.
+k ≥ 4: fields sampled from their own law by inverse CDF, one quasi-random coordinate a class, so
+that they move smoothly with q̂; the shift as above, its nodes with an offset of their own in each
+replicate, so that what they miss shows in the spread.
 """
 
 from __future__ import annotations
@@ -49,6 +38,7 @@ from scipy.special import ndtri
 
 from polyceptron.model.priors import Prior
 from polyceptron.numerics import Array
+from polyceptron.numerics.estimate import N_REPLICATES, uniform_replicates
 
 _NOISE = 8.5  # |ξ| is larger with probability 1e-17
 _STEP = 0.005  # of the tables in t: cubic pieces are then good to 1e-9
@@ -129,6 +119,7 @@ class FieldTable:
 SCALE = 1.5  # λ: about the width of a class's own feature
 _MANY = 12  # classes above which only the true shift gets nodes
 _CHUNK = 400_000  # table look-ups at once
+_SHIFT_STEP = 0.25  # of t, where fields are sampled
 
 
 class ShiftMoments(NamedTuple):
@@ -283,3 +274,44 @@ def lattice_variance(prior: Prior, n_classes: int, q_hat: float) -> float:
         second = square + square.T - 2 * (G @ (G * here).T)
     share = first**2 / np.maximum(P, 1e-290)
     return 0.5 * float(np.maximum(second - share, 0.0).sum())
+
+
+# Lattice points on each side of 0 up to which it is quick (a tenth of a second); else nodes of a
+# panel of the gaps and the step along the shift, and the relative error that they leave.
+_LARGEST_LATTICE = {2: 700, 3: 230}
+_GAP_RULE = {2: (24, 0.06), 3: (14, 0.14)}
+_GAP_ERROR = {2: 1e-8, 3: 3e-6}
+
+
+def few_shift_variance(prior: Prior, k: int, q_hat: float) -> float:
+    """v at q̂ for k = 2 or 3: the lattice, or where it is too large the gaps."""
+    if lattice_size(prior, q_hat) <= _LARGEST_LATTICE[k]:
+        return lattice_variance(prior, k, q_hat)
+    return gap_variance(FieldTable(prior, q_hat), k, *_GAP_RULE[k])[0]
+
+
+def few_shift_error(prior: Prior, k: int, q_hat: Array) -> Array:
+    """The relative error that this leaves at q̂ (n,)."""
+    gaps = np.array([lattice_size(prior, float(q)) > _LARGEST_LATTICE[k] for q in q_hat])
+    return np.where(gaps, _GAP_ERROR[k], 0.0)
+
+
+def single_variance(prior: Prior, q_hat: float) -> float:
+    """v = E var(w | y) of one weight without a common shift: equal steps of t = asinh y."""
+    end = math.asinh(reach(prior, q_hat))
+    t = np.linspace(-end, end, 2 * math.ceil(end / 0.02) + 1)
+    found = scalar_posterior(prior, q_hat, np.sinh(t))
+    mass = np.exp(found.log_f) * np.cosh(t) * (t[1] - t[0])
+    return float(mass @ found.variance)
+
+
+def sampled_shift_variance(prior: Prior, k: int, q_hat: float, log2_points: int) -> Array:
+    """Replicates (R,) of v for k ≥ 4."""
+    table = FieldTable(prior, q_hat)
+    y = table.quantile(uniform_replicates(k, log2_points, seed=2000 + k))
+    offsets = (np.arange(N_REPLICATES) + 0.5) / N_REPLICATES - 0.5
+    found = [
+        shift_moments(table, rows, _SHIFT_STEP, offset).variance.mean()
+        for rows, offset in zip(y, offsets, strict=True)
+    ]
+    return np.array(found) / (k - 1)

@@ -19,6 +19,7 @@ import json
 import math
 from functools import lru_cache
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -99,9 +100,10 @@ class SignTable:
             F[mask] = chebyshev.chebval(x, self.panels[i])
         return leading(self.k, s) + F / self.k**2
 
-    def error(self, s: float) -> float:
-        """Uncertainty of ln v, in 99 of 100 cases."""
-        return float(np.interp(s, self.nodes, self.error_at)) + _INTERPOLATION * min(1.0, s**2)
+    def error(self, s: Any) -> Array:
+        """Uncertainty of ln v at s, of any shape, in 99 of 100 cases."""
+        near = np.minimum(1.0, np.square(s))
+        return np.asarray(np.interp(s, self.nodes, self.error_at) + _INTERPOLATION * near)
 
 
 def fitted(k: int, rows: Array) -> tuple[Array, Array, Array]:

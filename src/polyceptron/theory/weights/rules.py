@@ -1,0 +1,143 @@
+"""What a row of weights leaves unknown at signal-to-noise ratio q̂: one rule for each prior and k.
+
+One row u = Pw in R^r is seen as γ = q̂u* + √q̂ ξ. With ⟨·⟩ the posterior,
+
+    v(q̂) = 1 − F(q̂) = E tr Cov⟨u⟩ / r,
+
+a sum of positive terms, never 1 − q, so that it keeps its digits when q → 1. Which sum depends on
+the prior and on the number of classes, and is decided in `row_rule` and nowhere else:
+
+    Gaussian                     1/(1 + q̂)
+    finite, r ≤ 2                the points that a row can take, on a grid        `finite_rows.py`
+    ±1, r ≥ 3                    a table for every k                              `sign_table.py`
+    other finite, r ≥ 3          k − 1 classes sampled, the last one integrated   `finite_rows.py`
+    any other, one weight        one integral                                     `shift.py`
+    any other, k ≤ 3             a lattice, at large q̂ panels of gaps             `shift.py`
+    any other, k ≥ 4             the fields sampled                               `shift.py`
+
+For a finite prior the entropy H of a reduced row is what Φ tends to, −H, at perfect learning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.special import xlogy
+
+from polyceptron.errors import ComputationFailed
+from polyceptron.model import AnyTeacher
+from polyceptron.model.priors import Prior
+from polyceptron.model.priors.base import reduced_support
+from polyceptron.numerics import Array
+from polyceptron.theory.weights.finite_rows import finite_row_variance, point_variance, support_of
+from polyceptron.theory.weights.shift import (
+    few_shift_error,
+    few_shift_variance,
+    sampled_shift_variance,
+    single_variance,
+)
+from polyceptron.theory.weights.sign_table import is_sign, sign_table
+
+_MOST_ROWS = 10_000
+_SAMPLED_SHIFT_ERROR = 1e-5  # relative, of v: what the nodes of the shift leave
+
+
+@dataclass(frozen=True)
+class RowRule:
+    """How v is computed: at q̂ with 2**log2_points points a replicate, as an array (replicates,)."""
+
+    at: Callable[[float, int], Array]
+    error: Callable[[Array], Array] = np.zeros_like  # relative, at q̂ (n,), sampling apart
+    sampled: bool = False  # whether v is averaged over random points
+
+    def __call__(self, q_hat: Any, log2_points: int = 8) -> Array:
+        """v at each q̂ (p,): shape (p, replicates)."""
+        q_hat = np.atleast_1d(np.asarray(q_hat, dtype=float))
+        return np.stack([self.at(float(value), log2_points) for value in q_hat])
+
+
+@lru_cache(maxsize=64)
+def row_rule(teacher: AnyTeacher) -> RowRule:
+    """The rule of a teacher's rows."""
+    prior, k = teacher.prior, teacher.n_classes
+    if prior.gaussian:
+        return RowRule(lambda q_hat, _: np.array([1 / (1 + q_hat)]))
+    if prior.support is not None:
+        if teacher.reduced_rank <= 2:
+            return RowRule(lambda q_hat, _: np.array([point_variance(teacher, q_hat)]))
+        if is_sign(prior):
+            table = sign_table(k)
+            return RowRule(
+                lambda q_hat, _: np.exp(table.log_variance(np.sqrt([q_hat]))),
+                lambda q_hat: table.error(np.sqrt(q_hat)),
+            )
+        return RowRule(lambda q_hat, n: finite_row_variance(prior, k, q_hat, n), sampled=True)
+    if not teacher.common_shift:
+        return RowRule(lambda q_hat, _: np.array([single_variance(prior, q_hat)]))
+    if k > 3:
+        return RowRule(
+            lambda q_hat, n: sampled_shift_variance(prior, k, q_hat, n),
+            lambda q_hat: np.full_like(q_hat, _SAMPLED_SHIFT_ERROR),
+            sampled=True,
+        )
+    return RowRule(
+        lambda q_hat, _: np.array([few_shift_variance(prior, k, q_hat)]),
+        lambda q_hat: few_shift_error(prior, k, q_hat),
+    )
+
+
+def row_spacing(teacher: AnyTeacher) -> float:
+    """The smallest distance δ of two rows u of a finite prior, which differ in one class."""
+    spacing = float(np.diff(support_of(teacher.prior)[0]).min())
+    return spacing * math.sqrt(1 - 1 / teacher.n_classes) if teacher.common_shift else spacing
+
+
+def row_reach(teacher: AnyTeacher) -> float:
+    """√q̂ at which v ~ exp(−q̂δ²/8) of a finite prior is negligible."""
+    negligible = 1e-12 if teacher.n_classes <= 3 else 1e-6
+    return math.sqrt(8 * math.log(1 / negligible)) / row_spacing(teacher)
+
+
+@lru_cache(maxsize=64)
+def row_entropy(teacher: AnyTeacher) -> float:
+    """H(u): the entropy of one reduced teacher row; infinite for a continuous prior.
+
+    u forgets the common part of w, which is recovered from u unless the row can be shifted inside
+    the support, so configurations merge only there.
+    """
+    prior, k = teacher.prior, teacher.n_classes
+    if prior.support is None or not teacher.common_shift:
+        return prior.entropy
+    if len(prior.support[0]) ** k <= _MOST_ROWS:
+        log_p = reduced_support(prior, k)[1]
+        return float(-(np.exp(log_p) * log_p).sum())
+    return _large_entropy(prior, k)
+
+
+def _large_entropy(prior: Prior, k: int) -> float:
+    """k H(w) less what merging loses: rows w and w + c·1 share one u.
+
+    Rows merge along chains of equal shape; for many classes this is a tiny correction, computed
+    over the shapes that shift inside the support: those whose values all stay in it.
+    """
+    values, p = support_of(prior)
+    total = k * prior.entropy
+    if len(values) == 2:  # only constant rows merge: all-a with all-b
+        a, b = k * math.log(p[0]), k * math.log(p[1])
+        both = np.logaddexp(a, b)
+        return total - float(xlogy(np.exp(both), np.exp(both)) - np.exp(a) * a - np.exp(b) * b)
+    shifts = {round(float(b - a), 9) for a in values for b in values if b > a}
+    bound = sum(
+        float(p[np.isin(np.round(values + c, 9), np.round(values, 9))].sum()) ** k for c in shifts
+    )
+    if bound * k * math.log(1 / p.min()) > 1e-9:
+        raise ComputationFailed(
+            f"the entropy of a row of {k} classes with {len(values)} equally spaced values is not "
+            "implemented at this size; use fewer classes or values"
+        )
+    return total
