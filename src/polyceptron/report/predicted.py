@@ -34,7 +34,15 @@ import numpy as np
 from scipy.optimize import brentq
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model import ERM, BayesOptimal, GaussianNoise, Spectrum, Teacher, as_loss
+from polyceptron.model import (
+    ERM,
+    BayesOptimal,
+    Estimator,
+    GaussianNoise,
+    Spectrum,
+    Teacher,
+    as_loss,
+)
 from polyceptron.numerics import Array
 from polyceptron.report.learning_curves import curve_html, curve_text
 from polyceptron.report.measured_curve import PowerLaw, fit_power_law, measure_errors
@@ -54,7 +62,7 @@ _RIDGES = ("C", "alpha", "ridge")  # what the squared penalty is called
 _UNIT = 0.02  # how far from 1 a standard deviation may be
 
 
-def matching_theory(clf: Any, n_classes: int, dimension: int) -> tuple[Teacher, ERM | BayesOptimal]:
+def matching_theory(clf: Any, n_classes: int, dimension: int) -> tuple[Teacher, Estimator]:
     """The teacher and the estimator whose theory describes `clf` on standardised features."""
     from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
@@ -167,14 +175,14 @@ def fit_model(
     Z: Array,
     y: object,
     teacher: Teacher,
-    estimator: ERM | BayesOptimal,
+    estimator: Estimator,
     alphas: Array,
     errors: Array,
     least: float,
 ) -> ModelFit:
     """From standardised features Z (n, d) and labels, and errors measured at α (s,)."""
     spectrum, words = own_spectrum(Z, y, teacher)
-    slow = teacher.n_classes > 3 or getattr(estimator, "ridge", 0.0) == "optimal"
+    slow = teacher.n_classes > 3 or estimator.columns.get("ridge") == "optimal"
     few = estimator.explicit or estimator.branches or not slow
     # Where a point takes seconds one in the middle has to do.
     chosen = slice(None) if few else slice(len(alphas) // 2, len(alphas) // 2 + 1)
@@ -202,14 +210,14 @@ def own_spectrum(Z: Array, y: object, teacher: Teacher) -> tuple[Spectrum, str]:
         return Spectrum.from_data(Z), "the spectrum of the data, equal signal"
 
 
-def theory_errors(teacher: Teacher, estimator: ERM | BayesOptimal, alphas: Array) -> Array:
+def theory_errors(teacher: Teacher, estimator: Estimator, alphas: Array) -> Array:
     """ε of the theory at each α."""
     rows = _theory_rows(teacher, estimator, alphas.tolist())
     return np.array([row["generalisation_error"] for row in rows])
 
 
 def _theory_rows(
-    teacher: Teacher, estimator: ERM | BayesOptimal, alphas: list[float]
+    teacher: Teacher, estimator: Estimator, alphas: list[float]
 ) -> list[dict[str, Any]]:
     tol = _MANY_CLASSES_TOL if teacher.n_classes > 3 else None
     return curve_rows(teacher, estimator, alphas, tol=tol)
