@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from polyceptron.model.features import Spectrum
@@ -23,6 +24,13 @@ class Penalty(ABC):
 
     quadratic: ClassVar[bool] = False
     """Whether it is a ridge, for which the equations have forms in which nothing cancels."""
+
+    sparse: ClassVar[bool] = False
+    """Whether it sets whole rows to zero."""
+
+    def path(self) -> Iterable[Penalty]:
+        """Penalties that lead from a ridge to this one, for where the direct way is lost."""
+        return (self,)
 
     @abstractmethod
     def denoise(self, gamma: Any, precision: Any) -> RowEstimate:

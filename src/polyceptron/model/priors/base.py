@@ -27,7 +27,7 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
@@ -97,6 +97,7 @@ PRIORS: Registry[Prior] = Registry("prior", Prior)  # type: ignore[type-abstract
 
 
 MAX_CONFIGURATIONS = 256
+_MOST_NORMS = 20_000
 _CHUNK = 500_000  # numbers of a table held at once
 _STEP = 0.75  # of t: the integrand is a mixture of Gaussians of unit width at least
 
@@ -112,8 +113,32 @@ class RowPosterior(NamedTuple):
 class Row:
     """k independent weights from any prior, seen on class differences; a `Belief`."""
 
+    gaussian: ClassVar[bool] = False
+
     def __init__(self, prior: Prior, n_classes: int) -> None:
         self.prior, self.n_classes = prior, n_classes
+
+    def norms(self) -> tuple[Array, Array] | None:
+        """The values of ‖u‖² (c,) and their probabilities, where there are finitely many.
+
+        ‖Pw‖² = Σw² − (Σw)²/k: class by class, the law of both sums.
+        """
+        support = self.prior.support
+        if support is None:
+            return None
+        law = {(0.0, 0.0): 1.0}
+        for _ in range(self.n_classes):
+            grown: dict[tuple[float, float], float] = {}
+            for (total, squares), share in law.items():
+                for w, p in zip(*(part.tolist() for part in support), strict=True):
+                    at = round(total + w, 9), round(squares + w * w, 9)
+                    grown[at] = grown.get(at, 0.0) + share * p
+            law = grown
+            if len(law) > _MOST_NORMS:
+                return None
+        norms = np.array([squares - total**2 / self.n_classes for total, squares in law])
+        values, place = np.unique(np.round(np.maximum(norms, 0.0), 8), return_inverse=True)
+        return values, np.bincount(place, np.array(list(law.values()))).astype(float)
 
     def denoise(self, gamma: Any, precision: Any) -> RowEstimate:
         """Posterior mean and variance of u at γ (..., k) and scalar precision Λ (...)."""
@@ -171,6 +196,8 @@ class Row:
 class GaussianRow(Row):
     """w ~ N(0, I): u is Gaussian on class differences."""
 
+    gaussian: ClassVar[bool] = True
+
     def posterior(self, gamma: Any, precision: Any) -> RowPosterior:
         gamma, precision = project(gamma), np.asarray(precision, dtype=float)
         k = gamma.shape[-1]
@@ -225,6 +252,14 @@ class SingleRow(Row):
 
     def __init__(self, prior: Prior) -> None:
         super().__init__(prior, 2)
+
+    @property
+    def gaussian(self) -> bool:  # type: ignore[override]
+        return self.prior.gaussian
+
+    def norms(self) -> tuple[Array, Array] | None:
+        support = self.prior.support
+        return None if support is None else (support[0] ** 2, support[1])
 
     def posterior(self, gamma: Any, precision: Any) -> RowPosterior:
         direction = np.array([-1.0, 1.0]) / math.sqrt(2)

@@ -122,10 +122,22 @@ def _with_penalty(
     near = erm_fixed_point(teacher, ERM(loss, penalty.strength), alpha, tol)
     if near.alpha == 0:
         return near
-    problem = erm_sides(teacher, loss, penalty.strength, near.alpha)
-    problem = replace(problem, weights=replace(problem.weights, penalty=penalty))
-    start = np.array([math.log(near.tau), math.log(near.q), math.log(near.V)])
-    return solve(problem, check_tolerance(tol, default_tolerance(teacher.n_classes)), start)
+    tol = check_tolerance(tol, default_tolerance(teacher.n_classes))
+    ridge = erm_sides(teacher, loss, penalty.strength, near.alpha)
+
+    def solved(penalty: Penalty, tol: float, near: ErmFixedPoint) -> ErmFixedPoint:
+        problem = replace(ridge, weights=replace(ridge.weights, penalty=penalty))
+        start = np.array([math.log(near.tau), math.log(near.q), math.log(near.V)])
+        return solve(problem, tol, start)
+
+    found = solved(penalty, tol, near)
+    if found.status == Status.NOT_CONVERGED:
+        for step in penalty.path():
+            found = solved(step, tol if step == penalty else max(tol, _WALK), near)
+            if found.status == Status.NOT_CONVERGED:
+                break
+            near = found
+    return found
 
 
 def student_law(
@@ -199,7 +211,7 @@ def solve(
             return not_converged(problem, root.theta, root.jacobian)
     law, hats = system.solution(refined.root.theta, refined.averages)
     loss, loss_spread = float(refined.averages.loss[0]), refined.loss_uncertainty
-    if math.isnan(loss):
+    if math.isnan(loss) and problem.weights.penalty.quadratic:
         loss = square_training_loss(problem, law)
     elif not problem.loss.scale_free and moves_along_ones(problem.loss, problem.n_classes):
         loss, loss_spread = math.nan, math.nan

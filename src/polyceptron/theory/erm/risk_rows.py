@@ -141,7 +141,7 @@ def erm_row(teacher: AnyTeacher, estimator: ERM, point: ErmFixedPoint) -> dict[s
     return make_row(
         source="theory",
         **teacher.columns,
-        **{**estimator.columns, "ridge": point.ridge},
+        **(estimator.columns if estimator.penalty else {**estimator.columns, "ridge": point.ridge}),
         alpha=point.alpha,
         m=point.m,
         q=point.q,

@@ -1,0 +1,142 @@
+"""A penalty is a name with numbers everywhere; the elastic net shows that one is a file."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import polyceptron as pc
+from polyceptron.cli import main
+from polyceptron.model import PENALTIES, Hats, Ridge, as_penalty, make_estimator
+from polyceptron.model.losses import as_loss
+from polyceptron.model.penalties import ElasticNet
+from polyceptron.theory.curve import curve_rows
+
+
+@pytest.mark.parametrize("penalty", PENALTIES.examples())
+def test_names_read_back(penalty):
+    assert as_penalty(penalty.name) == penalty
+    spec = pc.ERM("cross-entropy", penalty=penalty.name)
+    columns = spec.columns
+    again = make_estimator(columns["estimator"], columns.get("ridge"), columns.get("penalty"))
+    assert again == spec
+
+
+def test_a_ridge_by_name_is_the_ridge():
+    assert pc.ERM("square", penalty="ridge:0.1") == pc.ERM("square", 0.1)
+    (row,) = curve_rows(pc.Teacher(3), pc.ERM("square", penalty="ridge:0.1"), [2.0])
+    assert row["ridge"] == 0.1
+    assert "penalty" not in row
+
+
+def test_rows_of_a_penalty_read_back():
+    spec = pc.ERM("cross-entropy", penalty="elastic-net:0.2:0.1")
+    (row,) = curve_rows(pc.Teacher(2), spec, [2.0])
+    assert row["penalty"] == "elastic-net:0.2:0.1"
+    assert make_estimator(row["estimator"], row.get("ridge"), row["penalty"]) == spec
+
+
+def test_the_elastic_net_minimises_what_it_says():
+    net, rng = ElasticNet(0.7, 0.4), np.random.default_rng(0)
+    for gamma in rng.normal(size=(6, 4)) * 1.5:
+        gamma = gamma - gamma.mean()
+
+        def cost(u, gamma=gamma):
+            size = np.linalg.norm(u)
+            return 0.9 * size**2 / 2 - gamma @ u + 0.7 * size + 0.2 * size**2
+
+        found = net.denoise(gamma[None], 0.9).mean[0]
+        best = minimize(cost, found + 0.1 * rng.normal(size=4), method="Nelder-Mead",
+                        options={"xatol": 1e-9, "fatol": 1e-13, "maxiter": 5000})  # fmt: skip
+        assert cost(found) <= best.fun + 1e-9
+
+
+@pytest.mark.parametrize("prior", ["gaussian", "rademacher", "finite[-2:0.1;0:0.8;2:0.1]"])
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_the_law_is_that_of_drawn_rows(prior, k):
+    """m, q and V as means over a million rows, for each kind of weights."""
+    net, hats, r = ElasticNet(1.3, 0.2), Hats(0.9, 0.8, 0.6), k - 1
+    teacher = pc.Teacher(k, prior)
+    rng = np.random.default_rng(1)
+    u = teacher.prior.sample(rng, (400_000, k))
+    u -= u.mean(1, keepdims=True)
+    noise = rng.normal(size=u.shape)
+    noise -= noise.mean(1, keepdims=True)
+    found = net.denoise(hats.m * u + np.sqrt(hats.q) * noise, hats.V)
+    law = net.level(hats, teacher.row)
+    drawn = [(u * found.mean).sum(1) / r, (found.mean**2).sum(1) / r, found.variance / r]
+    for value, sample in zip((law.m, law.q, law.V), drawn, strict=True):
+        assert abs(value - sample.mean()) < 4.5 * sample.std() / np.sqrt(len(sample))
+
+
+def test_without_l1_it_is_the_ridge():
+    hats, row = Hats(0.9, 0.8, 0.6), pc.Teacher(4).row
+    net, ridge = ElasticNet(0.0, 0.3).level(hats, row), Ridge(0.3)
+    other = ridge.law(hats, pc.Teacher(4).features, row)
+    assert (net.m, net.q, net.V) == pytest.approx((other.m, other.q, other.V), rel=1e-12)
+
+
+def proximal_gradient(X, y, k, loss, l1, l2):
+    """Accelerated proximal gradient: slow, short, and nothing of the package in it but the loss."""
+    A = X / np.sqrt(X.shape[1])
+    bound = np.linalg.norm(A, 2) ** 2 + l2
+    W = Z = np.zeros((X.shape[1], k))
+    t = 1.0
+    for _ in range(4000):
+        step = Z - (A.T @ loss.gradient(A @ Z, y) + l2 * Z) / bound
+        step -= step.mean(1, keepdims=True)
+        size = np.maximum(np.linalg.norm(step, axis=1, keepdims=True), 1e-300)
+        new = step * np.maximum(0, 1 - l1 / bound / size)
+        after = (1 + np.sqrt(1 + 4 * t * t)) / 2
+        Z = new + (t - 1) / after * (new - W)
+        if np.abs(new - W).max() < 1e-9:
+            return new
+        W, t = new, after
+    return W
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("k", "prior", "loss", "l1"),
+    [(2, "gaussian", "square", 0.5), (3, "finite[-2:0.1;0:0.8;2:0.1]", "cross-entropy", 0.3)],
+)
+def test_theory_meets_fits(k, prior, loss, l1):
+    teacher, d = pc.Teacher(k, prior), 400
+    spec = pc.ERM(loss, penalty=f"elastic-net:{l1}:0.1")
+    point = pc.erm_fixed_point(teacher, spec, 2.0)
+    assert point.status == "ok"
+    errors = []
+    for seed in range(6):
+        X, y, truth = teacher.sample(2 * d, d, seed=seed)
+        W = proximal_gradient(X, y, k, as_loss(loss), l1, 0.1)
+        errors.append(pc.exact_generalisation_error(W, truth).value)
+    assert abs(np.mean(errors) - point.generalisation_error) < 4 * np.std(errors) / 5**0.5 + 0.003
+
+
+def test_the_shell_takes_a_penalty(capsys, monkeypatch):
+    words = "curve -k 2 -a 2 -e square --penalty elastic-net:0.5:0.1 --json"
+    monkeypatch.setattr("sys.argv", ["polyceptron", *words.split()])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code in (0, None)
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["penalty"] == "elastic-net:0.5:0.1"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("elastic-net:-1:0", "0 or more"),
+        ("elastic-net:0:0", "above 0"),
+        ("elastic-net:1", "must be written elastic-net:L1:L2"),
+        ("lasso:1", "unknown penalty"),
+    ],
+)
+def test_bad_penalties_are_named(text, words):
+    with pytest.raises(pc.InvalidInput, match=words):
+        pc.ERM("square", penalty=text)
+    with pytest.raises(pc.InvalidInput, match="takes no ridge"):
+        pc.ERM("max-margin", penalty="elastic-net:1:1")
+    with pytest.raises(pc.InvalidInput, match="Gaussian weights or finitely many"):
+        pc.erm_fixed_point(pc.Teacher(3, "laplace"), pc.ERM(penalty="elastic-net:1:1"), 1.0)
