@@ -1,9 +1,8 @@
-"""One door to the theory: rows of a learning curve for any estimator.
+"""One door to the theory: rows of a learning curve for any estimator, and grids made for drawing.
 
-Theory on grids made for drawing: α close together at a fold, Φ over a grid of overlaps.
-
-Near the fold α_algo of the solution curve both its branches go as q − q* ∝ ± √(α_algo − α), so that
-values of α that are even in that root draw the turn round.
+`fold_grid` has α close together where the Bayes-optimal branches turn or jump: near the fold α_algo
+of the solution curve both its branches go as q − q* ∝ ± √(α_algo − α), so that values of α that are
+even in that root draw the turn round. `landscape` is Φ over a grid of overlaps.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from polyceptron.numerics import Array
 from polyceptron.rows import make_row
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.bayes_optimal.solution_curve import curve_of
+from polyceptron.theory.bayes_optimal.transitions import transitions
 
 
 def curve_rows(
@@ -57,29 +57,31 @@ def _scores(teacher: AnyTeacher, estimator: Estimator, row: dict[str, Any]) -> d
 
 FOLD_POINTS = 16
 FOLD_SPAN = 0.12  # of α_algo, below it
+BESIDE = 1e-4  # how close to a jump, relative to its α
 
 
 def fold_grid(teacher: AnyTeacher, alpha: Sequence[float]) -> list[float]:
-    """α_algo (1 − s t²), t = 1/n, …, 1, with what `alpha` (n,) has among them: to look closely at.
+    """The α inside the range of `alpha` (n,) that draw the fold round and both jumps vertical.
 
-    Only inside the range of `alpha`; where there is no fold the list is empty.
+    α_algo (1 − s t²), t = 1/n, …, 1, and points just before and after α_IT and α_algo; none where
+    there is no fold.
 
     >>> from polyceptron.model import Perceptron, Teacher
-    >>> near = fold_grid(Perceptron("rademacher"), [0.5, 1.4, 2.0])
+    >>> near = fold_grid(Perceptron("rademacher"), [0.5, 2.0])
     >>> len(near), round(near[-1], 3)
-    (17, 1.492)
+    (20, 1.493)
     >>> fold_grid(Teacher(3, "gaussian"), [0.5, 2.0])
     []
     """
     given = check_alphas(alpha)
-    folds = [b.alpha_high for b in curve_of(teacher).branches()[:-1] if b.rising]
-    if not folds:
+    found = transitions(teacher, 0.01 if teacher.n_classes > 3 else None)
+    if found.alpha_it is None or found.alpha_algo is None:
         return []
-    at = max(folds)
-    steps = np.arange(FOLD_POINTS, 0, -1) / FOLD_POINTS
-    values = (at * (1 - FOLD_SPAN * steps**2)).tolist()
-    inside = [a for a in given if values[0] <= a <= at]
-    return sorted({*inside, *(a for a in values if min(given) < a < max(given))})
+    steps = np.arange(1, FOLD_POINTS + 1) / FOLD_POINTS
+    values = [float(a) for a in found.alpha_algo * (1 - FOLD_SPAN * steps**2)]
+    for jump in (found.alpha_it, found.alpha_algo):
+        values += [jump * (1 - BESIDE), jump * (1 + BESIDE)]
+    return sorted(a for a in values if min(given) < a < max(given))
 
 
 def landscape(

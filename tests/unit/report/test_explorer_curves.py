@@ -18,7 +18,6 @@ from polyceptron.report.explorer.page_tasks import (
     simulate,
     spaced,
     tasks_of,
-    with_fold,
 )
 from polyceptron.report.explorer.settings import PageSettings, make_settings
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
@@ -30,7 +29,7 @@ def test_every_task_answers_with_plain_json_and_quick_ones_are_known() -> None:
     page = make_settings({"points": 5, "estimators": ["bayes", "square", "max-margin"]})
     tasks = tasks_of(page)
     assert [task["kind"] for task in tasks] == [
-        "curve", "curve", "curve", "transitions", "landscape", "fold",
+        "curve", "curve", "curve", "transitions", "landscape",
     ]  # fmt: skip
     assert not any(is_slow(task) for task in tasks)
     for task in tasks:
@@ -74,20 +73,20 @@ def test_each_point_is_computed_once(count: int) -> None:
     assert {0, count - 1} <= set(parts[0]) or len(parts[0]) == 8
 
 
-def test_the_rows_at_the_fold_stand_in_for_those_of_the_curve() -> None:
+def test_a_curve_with_branches_is_round_at_its_fold_and_steep_at_its_jumps() -> None:
     page = make_settings({"points": 30, "estimators": ["bayes"]})
     answers = {task["kind"]: list(perform(task))[-1]["result"] for task in tasks_of(page)}
-    rows = with_fold(answers["curve"], answers["fold"])
     at = answers["transitions"]["alpha_algo"]
-    amp = [row for row in rows if row["branch"] == "amp"]
+    amp = [row for row in answers["curve"] if row["branch"] == "amp"]
     alphas = [row["alpha"] for row in amp]
     assert alphas == sorted(set(alphas))
-    assert set(alphas) >= {row["alpha"] for row in answers["curve"]}
+    assert set(alphas) >= set(spaced(page, 30))
     # No step of the error up to the fold is long: an eye sees a round curve.
     errors = [row["generalisation_error"] for row in amp if 0.9 * at < row["alpha"] < at]
     assert max(a - b for a, b in pairwise(errors)) < 0.012
     assert len(errors) > 12
-    assert with_fold(answers["curve"], []) == answers["curve"]
+    (fall,) = [(a, b) for a, b in pairwise(amp) if b["generalisation_error"] == 0][:1]
+    assert fall[0]["alpha"] < at < fall[1]["alpha"] < 1.0003 * fall[0]["alpha"]
 
 
 def test_the_range_follows_the_transitions() -> None:

@@ -92,9 +92,10 @@ def test_the_grid_at_the_fold_gives_even_steps_of_the_overlap(
     """q goes as √(α_algo − α) there: no step is much longer than another, and it looks round."""
     at = transitions(teacher).alpha_algo
     assert at is not None
-    near = fold_grid(teacher, [0.5, 4.0])
-    assert near == sorted(near)
-    assert 0.8 * at < near[0] < near[-1] < at
+    grid = fold_grid(teacher, [0.5, 4.0])
+    assert grid == sorted(grid)
+    near = [a for a in grid if 0.87 * at < a < (1 - 2e-4) * at]
+    assert len(near) == 16
     points = fixed_points(teacher, near)
     for branch in ("amp", "unstable"):
         q = [p.q for p in points if p.branch == branch]
@@ -111,7 +112,17 @@ def test_the_grid_adds_nothing_outside_the_range_or_without_a_fold() -> None:
     assert fold_grid(Teacher(3, "gaussian"), [0.5, 4.0]) == []
     assert fold_grid(Teacher(3, "rademacher"), [0.5, 2.0]) == []
     assert fold_grid(Teacher(3, "rademacher"), [3.0, 4.0]) == []
-    among = fold_grid(Teacher(3, "rademacher"), [1.0, 2.7, 4.0])
-    assert 2.7 in among
-    assert among == sorted(set(among))
-    assert len(among) == 17
+
+
+def test_the_grid_has_both_sides_of_both_jumps() -> None:
+    """A line through the rows there is vertical to the eye, where the transitions are."""
+    teacher = Teacher(3, "rademacher")
+    found = transitions(teacher)
+    grid = fold_grid(teacher, [0.5, 4.0])
+    for branch, at in (("optimal", found.alpha_it), ("amp", found.alpha_algo)):
+        assert at is not None
+        sides = [a for a in grid if abs(a / at - 1) < 1.1e-4]
+        before, after = (p for p in fixed_points(teacher, sides) if p.branch == branch)
+        assert before.alpha < at < after.alpha
+        assert before.generalisation_error > 0.13
+        assert after.generalisation_error == 0

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from polyceptron.model import takes_ridge
-from polyceptron.report.explorer.page_tasks import Row, fold_tolerance, tested, tolerance
+from polyceptron.model import Estimator
+from polyceptron.report.explorer.page_tasks import Row, tested, tolerance
 from polyceptron.report.explorer.settings import (
-    AMP,
-    BAYES,
     COLUMNS,
     NO_NOISE,
     SCORES,
@@ -22,22 +20,13 @@ from polyceptron.rows import frame
 
 _DRAW = """
 curves = pd.concat(tables)
+shown = pd.concat([curves, *map(pd.DataFrame, simulations.values())], ignore_index=True)
+shown = shown[~shown.filter(["branch"]).eq("informed").any(axis=1)]
 size = (6.4 * len(columns), 4.8)
 figure, axes = plt.subplots(1, len(columns), squeeze=False, figsize=size)
-parts = [column for column in ("estimator", "branch") if column in curves]
 for ax, column in zip(axes[0], columns):
-    known = curves.dropna(subset=[column]) if column in curves else curves[:0]
-    for names, rows in known.groupby(parts, dropna=False):
-        if "informed" not in names:
-            rows = rows.sort_values("alpha")
-            label = " ".join(filter(pd.notna, names))
-            ax.plot(rows["alpha"], rows[column], label=label)
-    for name, rows in simulations.items():
-        found = pd.DataFrame(rows).reindex(columns=["alpha", column]).dropna()
-        found = found.groupby("alpha")[column]
-        if len(found):
-            ax.errorbar(found.mean().index, found.mean(), found.sem(), fmt="o", label=name)
-ax = axes[0, 0]
+    if column in shown and shown[column].notna().any():
+        pc.LearningCurve(shown).plot(ax, y=column)
 """
 
 
@@ -54,7 +43,7 @@ def caption(settings: PageSettings) -> str:
         parts.append(f"{words_for('noise', settings.noise)}, {level_words(settings)}")
     if settings.correlated:
         parts.append(f"features {SPECTRA[settings.features]}")
-    if any(takes_ridge(name) for name in settings.estimators):
+    if any(settings.estimator(name).takes_ridge for name in settings.estimators):
         optimal = settings.ridge_rule == "optimal"
         parts.append("optimal ridge λ" if optimal else f"ridge λ = {settings.ridge:.4g}")
     return ", ".join(parts)
@@ -65,89 +54,65 @@ def python_lines(settings: PageSettings, simulations: Sequence[PageSettings] = (
 
     It leaves `curves`, a table, and `simulations`, rows by name.
     """
-    k = settings.teacher.n_classes
-    folded = settings.finite_prior and BAYES in settings.estimators
-    columns = ["generalisation_error"]
-    if settings.shown in COLUMNS:
-        columns.append(COLUMNS[settings.shown])
-    lines = [
-        "import matplotlib.pyplot as plt",
-        "import numpy as np",
-        "import pandas as pd",
-        "",
-        "import polyceptron as pc",
-        *sorted(_imports(settings, folded)),
+    k, scores = settings.teacher.n_classes, settings.shown in SCORES
+    students = [settings.estimator(name) for name in settings.estimators]
+    branches = any(one.branches for one in students)
+    columns = ["generalisation_error", *filter(None, [COLUMNS.get(settings.shown)])]
+    lines = ["import matplotlib.pyplot as plt", "import numpy as np", "import pandas as pd", ""]
+    lines.append("import polyceptron as pc")
+    if branches or scores:
+        names = ["curve_rows"] * scores + ["fold_grid"] * branches
+        lines.append(f"from polyceptron.theory.curve import {', '.join(names)}")
+    if settings.noisy:
+        lines.append("from polyceptron.theory.generalisation import error_floor")
+    lines += [
         "",
         f"teacher = {_teacher(settings)}",
         f"alpha = {_alpha(settings, settings.points)}",
         f"columns = {json.dumps(columns)}  # what is drawn",
         "tables = []",
     ]
-    for name in settings.estimators:
-        if folded and name == BAYES:  # close together where the curve turns back
-            parts = f"(np.setdiff1d(alpha, fold), {tolerance(k)}), (fold, {fold_tolerance(k)})"
-            every = 'branch="all", tol=tol'
-            lines += [
-                "fold = fold_grid(teacher, alpha)",
-                f"for some, tol in ({parts}):",
-                "    if len(some):",
-                f"        part = {_curve(settings, name, 'some', every)}",
-                "        tables.append(part)",
-            ]
-        else:
-            asked = f"tol={tolerance(k)}"
-            lines.append(f"tables.append({_curve(settings, name, 'alpha', asked)})")
+    if branches:  # close together where a curve turns back or jumps
+        lines.append("fine = sorted([*alpha, *fold_grid(teacher, alpha)])")
+    for one in students:
+        at = 'fine, branch="all"' if one.branches else "alpha"
+        asked = f"teacher, {_estimator(one)}, {at}, tol={tolerance(k)}"
+        table = f"pc.learning_curve({asked}).frame"
+        if scores:  # only the theory's own rows have them
+            table = f"pd.DataFrame(curve_rows({asked}, scores=True))"
+        lines.append(f"tables.append({table})")
     lines.append("simulations = {}")
     for number, simulation in enumerate(simulations, start=1):
         lines += ["", *_simulation(simulation, f"{simulation.simulation} {number}")]
-    lines += _DRAW.splitlines()
+    return "\n".join([*lines, *_DRAW.splitlines(), *_axes(settings)]) + "\n"
+
+
+def _axes(settings: PageSettings) -> list[str]:
+    """Ranges and scales of the axes, and what is marked on the first."""
+    lines = [
+        f'    ax.set(xlim=({settings.low!r}, {settings.high!r}), xscale="{settings.scale}", '
+        f'yscale="{settings.error_scale}")',
+        "ax = axes[0, 0]",
+    ]
     if settings.noisy:
         lines += [
             "floor = error_floor(teacher.channel, teacher.n_classes)  # the error of the teacher",
-            'ax.axhline(floor, color="grey", linestyle=":", label="floor")',
+            'ax.axhline(floor, color="grey", linestyle=":")',
             "separable = pc.separability(teacher).alpha_s  # up to where labels can be separated",
             f"if {settings.low!r} <= separable <= {settings.high!r}:",
             '    ax.axvline(separable, color="grey", linestyle=":")',
         ]
     if settings.finite_prior:
-        found = f"pc.transitions({_teacher(settings)}{', tol=0.01' if k > 3 else ''})"
+        tol = ", tol=0.01" if settings.teacher.n_classes > 3 else ""
         lines += [
-            f"found = {found}",
+            f"found = pc.transitions(teacher{tol})",
             "for value in (found.alpha_it, found.alpha_algo):",
             "    if value is not None:",
             '        ax.axvline(value, color="grey", linestyle="--")',
         ]
-    return "\n".join([*lines, *_axes(settings, columns)]) + "\n"
-
-
-def _curve(settings: PageSettings, name: str, alphas: str, asked: str) -> str:
-    """The table of one curve; only the theory's own rows have the scores of probabilities."""
-    what = f"teacher, {_estimator(settings, name)}, {alphas}, {asked}"
-    if settings.shown in SCORES:
-        return f"pd.DataFrame(curve_rows({what}, scores=True))"
-    return f"pc.learning_curve({what}).frame"
-
-
-def _imports(settings: PageSettings, folded: bool) -> set[str]:
-    needed = {"from polyceptron.theory.curve import fold_grid"} if folded else set()
-    if settings.noisy:
-        needed.add("from polyceptron.theory.generalisation import error_floor")
-    if settings.shown in SCORES:
-        needed.add("from polyceptron.theory.curve import curve_rows")
-    return needed
-
-
-def _axes(settings: PageSettings, columns: Sequence[str]) -> list[str]:
-    other = f'axes[0, -1].set_ylabel("{words_for("shown", settings.shown)}")'
     return [
-        "for one in axes[0]:",
-        f'    one.set(xlim=({settings.low!r}, {settings.high!r}), xscale="{settings.scale}", '
-        f'yscale="{settings.error_scale}")',
-        '    one.set(xlabel="sample complexity α = n/d")',
-        *([other] if len(columns) > 1 else []),
-        'ax.set_ylabel("generalisation error")',
+        *lines,
         f'ax.set_title("{caption(settings)}")',
-        "ax.legend()",
         'figure.savefig("curves.png", dpi=200)',
         'curves.to_csv("curves.csv", index=False)',
     ]
@@ -171,42 +136,31 @@ def _alpha(settings: PageSettings, count: int) -> str:
     return f"np.{space}({settings.low!r}, {settings.high!r}, {count})"
 
 
-def _estimator(settings: PageSettings, name: str) -> str:
-    if name == BAYES:
-        return "pc.BayesOptimal()"
-    if not takes_ridge(name):
-        return f'pc.ERM("{name}")'
-    ridge = '"optimal"' if settings.ridge_rule == "optimal" else repr(settings.ridge)
-    return f'pc.ERM("{name}", ridge={ridge})'
+def _estimator(one: Estimator, ridge: str = "") -> str:
+    """How it is written: its class, with its name and ridge if it has any."""
+    told = ""
+    if "ridge" in one.columns:
+        told = f'"{one.name}"' + f", ridge={ridge or repr(one.columns['ridge'])}" * one.takes_ridge
+    return f"pc.{type(one).__name__}({told})"
 
 
 def _simulation(settings: PageSettings, name: str) -> list[str]:
     """Lines that run one simulation of the page; its rows go under `name`."""
-    method = settings.simulation
+    student = settings.student
     seed = (f"{settings.seed} + " if settings.seed else "") + f"i * {settings.runs} + j"
-    lines = [
-        f"teacher = {_teacher(settings)}",
+    tests = f", test_samples={tested(settings)}" if tested(settings) else ""
+    best, ridge = [], ""
+    if student.takes_ridge and settings.ridge_rule == "optimal":
+        within = tolerance(settings.teacher.n_classes)
+        best = [f'    ridge = pc.optimal_ridge(chosen, "{student.name}", float(a), {within})']
+        ridge = "ridge"
+    return [
+        f"chosen = {_teacher(settings)}",
         f'simulations["{name}"] = rows = []',
         f"for i, a in enumerate({_alpha(settings, settings.places)}):",
-    ]
-    asked = f", test_samples={tests}" if (tests := tested(settings)) else ""
-    if method == AMP:
-        return [
-            *lines,
-            f"    for j in range({settings.runs}):",
-            f"        seed = {seed}",
-            f"        rows += pc.BayesOptimal().simulate(teacher, float(a), {settings.dimension}, "
-            f"seed{asked})",
-        ]
-    ridge = repr(settings.ridge) if takes_ridge(method) else "0.0"
-    if takes_ridge(method) and settings.ridge_rule == "optimal":
-        within = tolerance(settings.teacher.n_classes)
-        ridge = f'pc.optimal_ridge(teacher, "{method}", float(a), {within})'
-    return [
-        *lines,
-        f"    ridge = {ridge}",
+        *best,
+        f"    student = {_estimator(student, ridge)}",
         f"    for j in range({settings.runs}):",
         f"        seed = {seed}",
-        f'        rows += pc.ERM("{method}", ridge).simulate(teacher, float(a), '
-        f"{settings.dimension}, seed{asked})",
+        f"        rows += student.simulate(chosen, float(a), {settings.dimension}, seed{tests})",
     ]

@@ -26,10 +26,9 @@ from polyceptron.report.explorer.page_tasks import (
     is_slow,
     key_of,
     tasks_of,
-    with_fold,
 )
 from polyceptron.report.explorer.sessions import Session, Sessions, Simulation
-from polyceptron.report.explorer.settings import BAYES, PageSettings, to_query
+from polyceptron.report.explorer.settings import PageSettings, to_query
 from polyceptron.report.explorer.workers import TheoryQueue
 from polyceptron.report.pictures.style import label_of
 
@@ -45,7 +44,6 @@ class PageContent:
     def __init__(self, theory: TheoryQueue, settings: PageSettings, tasks: list[Task]) -> None:
         self.settings = settings
         self.simulations: list[Simulation | None] = []
-        self.curves: dict[str, list[dict[str, Any]]] = {}
         self.found: dict[str, Any] = {}
         self.answers = [(task, theory.answer(key_of(task))) for task in tasks]
         self.missing = {task["kind"] for task, answer in self.answers if not answer.complete}
@@ -56,8 +54,6 @@ class PageContent:
             elif answer.result is not None:
                 rows.setdefault(task["estimators"], []).extend(answer.result)
         self.curves = {name: rows[name] for name in settings.estimators if name in rows}
-        if BAYES in self.curves:
-            self.curves[BAYES] = with_fold(self.curves[BAYES], self.found.get("fold") or [])
 
     @property
     def pending(self) -> list[str]:
@@ -148,10 +144,10 @@ class PageContent:
         """The three figures, by the ids of their graphs."""
         settings, found = self.settings, self.found
         transitions, limits = found.get("transitions"), found.get("limits")
-        drawn = (settings, self.curves, transitions, self.simulated)
+        curves, simulated = self.curves, self.simulated
         return {
-            "learning": learning_figure(*drawn, limits),
-            "order": order_figure(*drawn),
+            "learning": learning_figure(settings, curves, transitions, simulated, limits),
+            "order": order_figure(settings, curves, simulated),
             "landscape": landscape_figure(
                 settings, found.get("landscape"), phase_words(settings, transitions)
             ),

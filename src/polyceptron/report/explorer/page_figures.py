@@ -1,9 +1,7 @@
 """The explorer's pictures, each a function of rows.
 
 Theory is drawn as lines and simulations as symbols with standard errors, in the colours of the
-paper's figures; transitions are labelled verticals and the hard phase is a band between them. A
-branch that ends in a jump down has its step where the theory has it, between the points that were
-computed; what was interpolated for that is marked in its hover text.
+paper's figures; transitions are labelled verticals and the hard phase is a band between them.
 
 Two pictures come with the page itself, as `data:` addresses: the first curves (`preview`), seen
 behind the live figure while the browser is still loading the plotting library, and the spectrum of
@@ -35,8 +33,6 @@ Curves = Mapping[str, Sequence[Row]]  # rows by estimator
 BAND, QUIET, FAINT = "#f6e3b4", "#5c5c5c", "#9a9a9a"
 ALPHA, ERROR = "sample complexity α = n/d", "generalisation_error"
 LEAST_SEEN, CUT = 50.0, 20.0  # a line is seen up to a 50th of the axis, or others are cut
-JUMPS = ("m", "q", "V", ERROR)
-BETWEEN = "between computed points"
 CHANCE = 0.015  # a calibration error of 0, counted in 15 bins on TEST_SAMPLES samples, at most
 WIDTH, HEIGHT, MARGIN, STEPS = 220, 64, 4, 120  # of the picture of a spectrum
 PHASES = (
@@ -72,7 +68,7 @@ def learning_figure(
     limits: Found | None = None,
 ) -> Figure:
     """Generalisation error against α; with noisy labels its floor, and α_s."""
-    traces = [line(part, ERROR, *look) for look, part in _lines(curves, transitions)]
+    traces = [line(part, ERROR, *look) for look, part in _lines(curves)]
     traces += [symbols(one, ERROR) for one in simulations]
     marks, shades = _transitions(state, transitions)
     marks = [Mark(state.alpha, colour=FAINT), *marks]
@@ -93,15 +89,12 @@ def learning_figure(
 
 
 def order_figure(
-    state: PageSettings,
-    curves: Curves,
-    transitions: Found | None = None,
-    simulations: Sequence[Simulated] = (),
+    state: PageSettings, curves: Curves, simulations: Sequence[Simulated] = ()
 ) -> Figure:
     """Order parameters (or what the page asks for) against α."""
     traces: list[Trace] = []
     both = state.shown == "overlaps"
-    for (label, colour, dash), part in _lines(curves, transitions):
+    for (label, colour, dash), part in _lines(curves):
         if not both:
             part = [row for row in derived(part, state.shown) if row["shown"] is not None]
             traces += [line(part, "shown", label, colour, dash)] if part else []
@@ -228,77 +221,27 @@ def _figure(panel: Panel, state: PageSettings) -> Figure:
     return figure
 
 
-def _lines(
-    curves: Curves, transitions: Found | None
-) -> list[tuple[tuple[str, str, str], list[Row]]]:
+def _lines(curves: Curves) -> list[tuple[tuple[str, str, str], list[Row]]]:
     """(label, colour, dash) and the rows of each line."""
     colours = colours_of([*curves, *DASHES])
     found = []
     for name, rows in curves.items():
-        for branch, part in branches(rows, transitions):
+        for branch, part in branches(rows):
             role = branch if branch in DASHES else name
             found.append(((label_of(role), colours[role], DASHES.get(role, "solid")), part))
     return found
 
 
-def branches(rows: Sequence[Row], transitions: Found | None) -> list[tuple[str, list[Row]]]:
+def branches(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     """The rows of each branch that is drawn; AMP's only where it differs from the optimal one."""
     drawn: dict[str, list[Row]] = {}
     for row in rows:
         drawn.setdefault(row.get("branch") or "optimal", []).append(row)
-    amp, best = drawn.get("amp", []), drawn.get("optimal", [])
-    if transitions and transitions.get("alpha_it") is not None:
-        barrier, end = drawn.get("unstable", []), float(transitions["alpha_algo"])
-        before = [row for row in amp if row["alpha"] <= end]
-        fold = _fold(before, barrier, end) if len(before) < len(amp) else []
-        drawn["optimal"] = _with_jump(best, [*before, *fold], transitions["alpha_it"])
-        drawn["amp"] = _with_jump(amp, [*before, *fold], end)
-        drawn["unstable"] = [*barrier, *fold]
-    if (
-        amp
-        and len(amp) == len(best)
-        and all(abs(a[ERROR] - b[ERROR]) < 1e-9 for a, b in zip(amp, best, strict=True))
-    ):
-        drawn.pop("amp")
+    pairs = zip(drawn.get("amp", []), drawn.get("optimal", []), strict=False)
+    if all(abs(amp[ERROR] - best[ERROR]) < 1e-9 for amp, best in pairs):
+        drawn.pop("amp", None)
     drawn.pop("informed", None)
-    return [(branch, part) for branch, part in drawn.items() if part]
-
-
-def _fold(partial: list[Row], barrier: list[Row], at: float) -> list[Row]:
-    """Where AMP's first branch and the barrier meet, α = `at`: half-way between their last points.
-
-    Both approach it as ± √(at − α), so that the mean is right to first order.
-    """
-    if not partial or not barrier:
-        return []
-    a, b = partial[-1], barrier[-1]
-    middle = {name: (a[name] + b[name]) / 2 for name in JUMPS}
-    return [{**a, **middle, "alpha": at, "status": BETWEEN}]
-
-
-def _with_jump(rows: list[Row], lower: list[Row], at: float) -> list[Row]:
-    """The rows with a vertical step at α = `at`, where the error falls.
-
-    The height of the step is that of `lower`, the partly-learnt branch, on the line between its
-    neighbours.
-    """
-    partial = sorted(lower, key=lambda row: float(row["alpha"]))
-    perfect = [row for row in rows if row["alpha"] > at]
-    if not perfect or not partial or not partial[0]["alpha"] < at:
-        return rows
-    before = [row for row in partial if row["alpha"] <= at][-1]
-    after = next((row for row in partial if row["alpha"] > at), before)
-    span = after["alpha"] - before["alpha"]
-    share = (at - before["alpha"]) / span if span else 0.0
-    top = {n: before[n] + share * (after[n] - before[n]) for n in JUMPS}
-    marked = {**before, "alpha": at, "status": BETWEEN}
-    foot = {**marked, **{n: perfect[0][n] for n in JUMPS}}
-    return [
-        *(row for row in rows if row["alpha"] <= at),
-        {**marked, **top},
-        foot,
-        *(row for row in rows if row["alpha"] > at),
-    ]
+    return list(drawn.items())
 
 
 def derived(rows: Sequence[Row], shown: str) -> list[Row]:

@@ -10,21 +10,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.results import Average
-from polyceptron.model import BayesOptimal, make_estimator, takes_ridge
-from polyceptron.report.explorer.settings import (
-    AMP,
-    BAYES,
-    SCORES,
-    PageSettings,
-    make_settings,
-)
+from polyceptron.model import make_estimator
+from polyceptron.report.explorer.settings import SCORES, PageSettings, make_settings
 from polyceptron.rows import json_ready
 
 Row = dict[str, Any]
@@ -36,17 +29,11 @@ CHUNK = 8  # points of a slow curve that are shown at a time
 HALVED = 12  # points from which a slow curve is the work of two
 FAR = 30.0  # the largest α_s that the range of α is stretched to
 TEST_SAMPLES = 10_000  # of a simulation whose scores are shown
-_BY_COST = (BAYES, "square", "max-margin")  # tables and closed forms; any other loss is slower
 
 
 def tolerance(n_classes: int) -> float:
     """The accuracy asked for: finer than a pixel, and quick. The hover text has what was met."""
     return 1e-4 if n_classes <= 3 else 5e-3
-
-
-def fold_tolerance(n_classes: int) -> float:
-    """At a fold sampled curves need more care to look round; with many classes that takes long."""
-    return 1e-4 if n_classes <= 3 else 2e-3 if n_classes <= 12 else 2e-2
 
 
 def spaced(settings: PageSettings, count: int) -> list[float]:
@@ -81,29 +68,32 @@ def tasks_of(settings: PageSettings) -> list[Task]:
     grid: Task = {name: getattr(settings, name) for name in GRID}
     if settings.shown in SCORES:
         grid["shown"] = settings.shown
-    curves: list[Task] = []
-    cost = {name: i for i, name in enumerate(_BY_COST)}
-    for name in sorted(settings.estimators, key=lambda name: cost.get(name, len(cost))):
+
+    def rank(name: str) -> tuple[bool, ...]:  # tables and closed forms before the others
+        one = settings.estimator(name)
+        return not one.branches, not one.explicit, not one.hard_margin
+
+    short: list[Task] = []
+    long: list[Task] = []
+    for name in sorted(settings.estimators, key=rank):
         ridge: Task = {}
-        if takes_ridge(name):
+        if settings.estimator(name).takes_ridge:
             ridge = {"ridge_rule": settings.ridge_rule}
             if settings.ridge_rule == "fixed":
                 ridge["ridge"] = settings.ridge
-        curves += _halves({"kind": "curve", "estimators": name, **common, **grid, **ridge})
+        curve = {"kind": "curve", "estimators": name, **common, **grid, **ridge}
+        (long if all(rank(name)) else short).extend(_halves(curve))
     others: list[Task] = [{"kind": "transitions", **common}] if settings.finite_prior else []
     others.append({"kind": "landscape", "alpha": settings.alpha, **common, "low": 0, "high": 1000})
     if settings.noisy:
         others.append({"kind": "limits", **common})
-    short = [task for task in curves if task["estimators"] in cost]
-    tasks = [*short, *others, *(task for task in curves if task not in short)]
-    if settings.finite_prior and BAYES in settings.estimators:
-        tasks.append({"kind": "fold", **common, **grid})
-    return tasks
+    return [*short, *others, *long]
 
 
 def _halves(task: Task) -> list[Task]:
     """A slow curve as two of half its length, so that two workers share it."""
-    if not is_slow(task) or task["estimators"] == BAYES or task["points"] < HALVED:
+    branches = make_estimator(task["estimators"]).branches  # its points share their tables
+    if not is_slow(task) or branches or task["points"] < HALVED:
         return [task]
     alphas = spaced(make_settings({n: task[n] for n in GRID}), task["points"])
     middle = len(alphas) // 2
@@ -139,7 +129,7 @@ def followed_range(
     """
     algo, separable = transitions.get("alpha_algo"), limits.get("alpha_s") or math.inf
     high = PageSettings.high if algo is None else max(1.0, round(2.8 * algo) / 2)
-    ends = any(name != BAYES and not takes_ridge(name) for name in settings.estimators)
+    ends = any(settings.estimator(name).hard_margin for name in settings.estimators)
     if separable <= (FAR if ends else 2 * high):
         high = max(high, math.ceil(2.5 * separable) / 2)
     return PageSettings.low, high
@@ -152,14 +142,10 @@ def key_of(task: Task) -> str:
 
 def is_slow(task: Task) -> bool:
     """Whether a task may take more than a second, so that it must not hold up the others."""
-    if is_closed_form(task.get("estimators", "")):
+    name = task.get("estimators")
+    if name is not None and make_estimator(name).explicit:
         return False
     return bool(task["k"] > 3 or task.get("ridge_rule") == "optimal")
-
-
-def is_closed_form(name: str) -> bool:
-    """Whether the curve of an estimator is quick for any number of classes."""
-    return name == "square"
 
 
 def perform(task: Task) -> Iterator[dict[str, Any]]:
@@ -204,63 +190,42 @@ def _landscape(settings: PageSettings) -> Row:
     return landscape(teacher, settings.alpha, tolerance(teacher.n_classes))
 
 
-def _fold(settings: PageSettings) -> list[Row]:
-    """The Bayes-optimal rows at the fold, which stand in for those of the curve."""
-    from polyceptron.theory.curve import curve_rows, fold_grid
-
-    teacher = settings.teacher
-    near = fold_grid(teacher, spaced(settings, settings.points))
-    scores = settings.shown in SCORES and teacher.n_classes <= 3
-    ask = partial(curve_rows, branch="all", tol=fold_tolerance(teacher.n_classes), scores=scores)
-    return _ordered(ask(teacher, BayesOptimal(), near) if near else [])
-
-
-_SINGLE = {
-    "transitions": _transitions, "limits": _limits, "landscape": _landscape, "fold": _fold,
-}  # fmt: skip
+_SINGLE = {"transitions": _transitions, "limits": _limits, "landscape": _landscape}
 
 
 def _curve(settings: PageSettings, name: str) -> Iterator[dict[str, Any]]:
-    from polyceptron.theory.curve import curve_rows
-    from polyceptron.theory.erm.risk_rows import erm_parts
+    from polyceptron.theory.curve import curve_rows, fold_grid
 
     alphas = spaced(settings, settings.points)
     teacher, estimator = settings.teacher, settings.estimator(name)
-    tol, scores = tolerance(teacher.n_classes), settings.shown in SCORES
-    # The Bayes-optimal points share their tables: one costs about as much as all of them.
-    whole = (name == BAYES and not scores) or is_closed_form(name)
+    few, scores = teacher.n_classes <= 3, settings.shown in SCORES
+    # Of few classes the points with branches share their tables: one costs as much as all of them.
+    whole = estimator.explicit or (estimator.branches and few and not scores)
     parts = [
         [alphas[i] for i in part]
         for part in ([range(len(alphas))] if whole else coarse_to_fine(len(alphas)))
     ]
-    found: Iterator[list[Row]]
-    if whole or scores or name == BAYES:
-        # Of many classes a score takes seconds: few points have one.
-        scored = [scores and (i == 0 or teacher.n_classes <= 3) for i in range(len(parts))]
-        found = (
-            curve_rows(teacher, estimator, some, branch="all", tol=tol, scores=with_scores)
-            for some, with_scores in zip(parts, scored, strict=True)
+    searched = {alphas[0], alphas[-1]}  # a search takes a second with many classes; between
+    if few or whole:  # the ends of half a curve the error is off by 1e-4 at most
+        searched.update(parts[0])
+    if settings.ridge_rule == "optimal" and estimator.takes_ridge and not (whole or scores):
+        rest = [[alpha for alpha in part if alpha not in searched] for part in parts]
+        parts = [*([alpha] for alpha in sorted(searched)), *filter(None, rest)]
+    if estimator.branches:
+        parts[-1] += fold_grid(teacher, alphas)
+    ask: dict[str, Any] = {"branch": "all", "tol": tolerance(teacher.n_classes)}
+    if scores:  # of many classes a score takes seconds: few points have one
+        found: Iterator[list[Row]] = (
+            curve_rows(teacher, estimator, part, scores=few or part is parts[0], **ask)
+            for part in parts
         )
     else:
-        searched = {alphas[0], alphas[-1]}  # a search takes a second with many classes; between
-        if teacher.n_classes <= 3:  # the ends of half a curve the error is off by 1e-4 at most
-            searched.update(parts[0])
-        if settings.ridge_rule == "optimal" and takes_ridge(name):
-            rest = [[alpha for alpha in part if alpha not in searched] for part in parts]
-            parts = [*([alpha] for alpha in sorted(searched)), *filter(None, rest)]
-        found = erm_parts(teacher, estimator, parts, tol, len(searched))
+        found = estimator.parts(teacher, parts, searched=len(searched), **ask)
     rows: list[Row] = []
     done = 0
     for some, part in zip(parts, found, strict=True):
-        rows, done = rows + part, done + len(some)
+        rows, done = rows + part, min(done + len(some), len(alphas))
         yield {"result": _ordered(rows), "done": done}
-
-
-def with_fold(rows: list[Row], fold: list[Row]) -> list[Row]:
-    """The rows of the curve with those of the fold in their places."""
-    near = {row["alpha"] for row in fold}
-    kept = [row for row in rows if row["alpha"] not in near]
-    return sorted([*kept, *fold], key=lambda row: float(row["alpha"]))
 
 
 def _ordered(rows: list[Row]) -> list[Row]:
@@ -269,14 +234,19 @@ def _ordered(rows: list[Row]) -> list[Row]:
 
 def simulate(settings: PageSettings) -> Iterator[dict[str, Any]]:
     """Rows of message passing or empirical risk minimisation, one instance at a time."""
-    teacher, method = settings.teacher, settings.simulation
-    tests = tested(settings)
+    teacher = settings.teacher
     for i, alpha in enumerate(spaced(settings, settings.places)):
-        ridge = simulated_ridge(settings, alpha)
+        student = settings.student
+        if student.takes_ridge and settings.ridge_rule == "optimal":
+            from polyceptron.theory.erm.fixed_point import optimal_ridge
+
+            within = tolerance(teacher.n_classes)
+            student = student.with_ridge(optimal_ridge(teacher, student.name, alpha, within))
         for j in range(settings.runs):
             seed = settings.seed + i * settings.runs + j
-            student = make_estimator(BAYES if method == AMP else method, ridge)
-            (row,) = student.simulate(teacher, alpha, settings.dimension, seed, test_samples=tests)
+            (row,) = student.simulate(
+                teacher, alpha, settings.dimension, seed, test_samples=tested(settings)
+            )
             yield {"row": json_ready(row)}
 
 
@@ -286,18 +256,6 @@ def tested(settings: PageSettings) -> int | None:
     Otherwise its error is exact, from the weights.
     """
     return TEST_SAMPLES if settings.shown in SCORES else None
-
-
-def simulated_ridge(settings: PageSettings, alpha: float) -> float:
-    """The ridge of a fit: the page's, or the theory's best one at this α."""
-    if not takes_ridge(settings.simulation):
-        return 0.0
-    if settings.ridge_rule == "fixed":
-        return settings.ridge
-    from polyceptron.theory.erm.fixed_point import optimal_ridge
-
-    teacher = settings.teacher
-    return optimal_ridge(teacher, settings.simulation, alpha, tolerance(teacher.n_classes))
 
 
 def averages(rows: Iterable[Row], column: str) -> list[dict[str, Any]]:

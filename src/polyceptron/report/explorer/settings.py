@@ -30,18 +30,14 @@ from polyceptron.model import (
     Teacher,
     estimator_names,
     make_estimator,
-    takes_ridge,
 )
 from polyceptron.report.pictures.style import label_of
 
-BAYES, AMP = "bayes", "amp"
-
-
-def fitted_names() -> list[str]:
-    """The estimators that are simulated by a fit."""
-    return [name for name in estimator_names() if make_estimator(name).source != AMP]
-
-
+# The estimators that can be simulated, by what their runs are called.
+METHODS = {
+    "amp" if one.source == "amp" else name: name
+    for name, one in ((name, make_estimator(name)) for name in estimator_names())
+}
 NO_NOISE, ISOTROPIC, GAUSSIAN = "none", "isotropic", "gaussian"
 NOISES = {entry.name: entry for entry in CHANNELS.entries if len(entry.parameters) <= 1}
 # Spectra as they are shown here, by their kind.
@@ -158,8 +154,8 @@ class PageSettings:
         ),
     )
     estimators: tuple[str, ...] = _setting(
-        (BAYES, "cross-entropy", "square"),
-        Choice("Draw", {n: label_of(n) for n in estimator_names()}, several=True, simulated=False),
+        ("bayes", "cross-entropy", "square"),
+        Choice("Draw", {n: label_of(n) for n in METHODS.values()}, several=True, simulated=False),
     )
     ridge: float = _setting(0.1, Number("Ridge λ (logarithmic)", "the ridge λ", 1e-6, 1e4))
     ridge_rule: str = _setting(
@@ -182,9 +178,7 @@ class PageSettings:
     alpha: float = _setting(2.3, Number("Chosen α", "the chosen α", 0, 1000))
     error_scale: str = _setting("linear", Choice("Vertical axes", AXIS, simulated=False))
     shown: str = _setting("overlaps", Choice("Show", SHOWN))
-    simulation: str = _setting(
-        AMP, Choice("Method", {n: label_of(n) for n in (AMP, *fitted_names())})
-    )
+    simulation: str = _setting("amp", Choice("Method", {n: label_of(n) for n in METHODS}))
     dimension: int = _setting(300, Number("Dimension d", "the dimension d", 10, 5000, whole=True))
     places: int = _setting(
         8, Number("Values of α", "the number of α values of a simulation", 1, 40, whole=True)
@@ -220,9 +214,14 @@ class PageSettings:
 
     def estimator(self, name: str) -> Estimator:
         """The estimator of that name at the ridge of the page."""
-        if not takes_ridge(name):
-            return make_estimator(name)
-        return make_estimator(name, "optimal" if self.ridge_rule == "optimal" else self.ridge)
+        one = make_estimator(name)
+        ridge = "optimal" if self.ridge_rule == "optimal" else self.ridge
+        return one.with_ridge(ridge) if one.takes_ridge else one
+
+    @property
+    def student(self) -> Estimator:
+        """The estimator that is simulated."""
+        return self.estimator(METHODS[self.simulation])
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for the browser's store."""
