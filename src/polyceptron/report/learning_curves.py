@@ -69,13 +69,18 @@ def _short(table: pd.DataFrame) -> tuple[str, pd.DataFrame]:
 
 @dataclass(frozen=True, repr=False)
 class LearningCurve:
-    """Rows of theory, of experiments or of both in `frame`; `plot` draws them.
+    """Rows of theory, of experiments or of both; `plot` draws them.
 
-    A store of experiments on the theory, in four lines:
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        A tidy table, one row for each α, estimator and instance.
 
-        import polyceptron as pc
-        estimator, alpha = pc.ERM("square", 1.0), [0.5, 1, 2, 4]
-        ax = pc.learning_curve(pc.Teacher(3), estimator, alpha).plot()
+    Examples
+    --------
+    A store of experiments on the theory:
+
+        ax = pc.learning_curve(pc.Teacher(3), pc.ERM("square", 1.0), [0.5, 1, 2, 4]).plot()
         pc.LearningCurve.read("runs.sqlite").plot(ax)
 
     >>> import polyceptron as pc
@@ -125,11 +130,24 @@ def learning_curve(
 ) -> LearningCurve:
     """The exact error of one estimator, or of each in a list, at every α.
 
-    `teacher` is a `Teacher` or a `Perceptron`, `estimator` a `BayesOptimal()`, an `ERM`, or a list
-    of them, `alpha` n/d, one number or several. `branch` chooses among the fixed points of the
-    Bayes-optimal theory: 'optimal', 'amp', 'informed', 'unstable' or 'all'. `tol` is the wanted
-    uncertainty of the error.
+    Parameters
+    ----------
+    teacher : Teacher or Perceptron
+    estimator : Estimator, its name, or a list of them
+        For example `BayesOptimal()`, `ERM("square", 1.0)` or "cross-entropy".
+    alpha : float or array_like
+        Samples per dimension, n/d.
+    branch : {'optimal', 'amp', 'informed', 'unstable', 'all'}
+        Which fixed points of the Bayes-optimal theory.
+    tol : float, optional
+        The wanted uncertainty of the error.
 
+    Returns
+    -------
+    LearningCurve
+
+    Examples
+    --------
     >>> import polyceptron as pc
     >>> print(pc.learning_curve(pc.Teacher(3), pc.BayesOptimal(), alpha=[1, 5]))
     bayes, optimal, k = 3, gaussian weights: 2 points

@@ -315,14 +315,27 @@ def predicted_curve(
     random_state: Any = 0,
     n_jobs: int | None = None,
 ) -> PredictedCurve:
-    """Measure the learning curve of `clf` on X (n, d), y (n,) and lay theory and power law beside.
+    """Measure the learning curve of `clf` and lay theory and a power law beside it.
 
-    `clf` is an AMPClassifier, an ERMClassifier, scikit-learn's LogisticRegression or
-    RidgeClassifier, a pipeline that ends in one of them, or a GridSearchCV over its ridge. What the
-    theory does not describe (a step that changes the number of features, an L1 penalty, features
-    that were not standardised) is refused. `train_sizes`, `cv`, `random_state` and `n_jobs` are
-    those of `sklearn.model_selection.learning_curve`. Features that are constant do not count in d.
+    Parameters
+    ----------
+    clf : classifier
+        AMPClassifier, ERMClassifier, scikit-learn's LogisticRegression or RidgeClassifier, a
+        Pipeline that ends in one of them, or a GridSearchCV over its ridge. What the theory does
+        not describe (a step that changes the number of features, an L1 penalty, features that were
+        not standardised) is refused.
+    X : array_like (n, d)
+        Features that are constant do not count in d.
+    y : array_like (n,)
+    train_sizes, cv, random_state, n_jobs
+        As in `sklearn.model_selection.learning_curve`.
 
+    Returns
+    -------
+    PredictedCurve
+
+    Examples
+    --------
     >>> from sklearn.datasets import load_wine
     >>> from polyceptron import ERMClassifier
     >>> X, y = load_wine(return_X_y=True)

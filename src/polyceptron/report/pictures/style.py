@@ -26,15 +26,7 @@ CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000
 MARKERS = ("circle", "square", "triangle", "diamond", "cross", "x")
 DASHES = {"amp": "dash", "unstable": "dot", "informed": "dashdot"}
 
-LABELS = {
-    "bayes": "Bayes-optimal",
-    "amp": "AMP",
-    "square": "square loss",
-    "unstable": "barrier",
-    "informed": "perfect learning",
-    "cross-entropy": "cross-entropy",
-    "max-margin": "max-margin",
-}
+LABELS = {"amp": "AMP", "unstable": "barrier", "informed": "perfect learning"}  # of branches
 AXES = {
     "alpha": "sample complexity *α = n/d*",
     "generalisation_error": "generalisation error *ε_{gen}*",
