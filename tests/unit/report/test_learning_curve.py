@@ -209,11 +209,19 @@ def test_a_store_lies_on_theory_with_symbols_and_standard_errors(tmp_path):
         assert bar == pytest.approx(statistics.stdev(errors) / 3**0.5)
 
 
+def test_an_estimator_may_be_given_by_its_name():
+    named, made = (
+        pc.learning_curve(pc.Teacher(2), one, alpha=[1, 2]).frame
+        for one in (["bayes", "square"], [pc.BayesOptimal(), pc.ERM("square")])
+    )
+    pd.testing.assert_frame_equal(named, made)
+
+
 def test_bad_arguments():
     with pytest.raises(InvalidInput, match="estimator"):
         pc.learning_curve(pc.Teacher(2), [], alpha=[1])
     with pytest.raises(InvalidInput, match="unknown estimator"):
-        pc.learning_curve(pc.Teacher(2), "bayes", alpha=[1])
+        pc.learning_curve(pc.Teacher(2), "bays", alpha=[1])
     with pytest.raises(InvalidInput, match="branch"):
         pc.learning_curve(pc.Teacher(2), pc.BayesOptimal(), alpha=[1], branch="best")
     for alpha in ([], [-1], [np.nan], [np.inf], ["a"], [1e9]):
