@@ -3,13 +3,12 @@
 The model is the paper's: labels are the argmax of linear fields with weights from a prior, here
 with noise of the labels, since real ones are never separable by construction. Class probabilities
 are those of the posterior: the channel's, at the mean and variance of the fields of a new sample.
-`posterior_mean` has the two ways to the weights.
+`noise_search` has the two models of the features that lead to the weights.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -17,14 +16,23 @@ from sklearn.exceptions import ConvergenceWarning
 
 from polyceptron.algorithms.block_products import short_products
 from polyceptron.algorithms.data_checks import check_choice
-from polyceptron.algorithms.leave_one_out import mean_and_error
-from polyceptron.algorithms.linear_classifier import LinearClassifier, Scaling, fields_at
-from polyceptron.algorithms.message_passing.iteration import Ending
-from polyceptron.algorithms.posterior_mean import Asked, Correlated, Independent, check_noise
-from polyceptron.algorithms.principal import MOST_DIRECTIONS, MOST_ENTRIES
+from polyceptron.algorithms.linear_classifier import (
+    SCALINGS,
+    LinearClassifier,
+    Scaling,
+    fields_at,
+    warn_caller,
+)
+from polyceptron.algorithms.noise_search import (
+    MOST_DIRECTIONS,
+    MOST_ENTRIES,
+    Asked,
+    Correlated,
+    Independent,
+)
 from polyceptron.algorithms.stored_designs import open_design
 from polyceptron.errors import InvalidInput
-from polyceptron.model.channels import Channel
+from polyceptron.model.channels import CHANNELS, Channel, as_channel
 from polyceptron.model.priors import as_prior
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
@@ -45,8 +53,9 @@ class AMPClassifier(LinearClassifier):
         Of the labels: the name of a registered noise such as 'none', 'gaussian:0.1' or
         'flips:0.05', a `Channel`, or 'auto': Gaussian, its variance chosen by leave-one-out, and
         with it the prior's scale along the principal directions.
-    scaling : str, default="auto"
-        Scale features to mean 0 and variance 1 first, which the prior assumes.
+    scaling : "auto", "standard", "global" or "none", default="auto"
+        Divide each feature by its standard deviation, all by one number, or none; 'auto' is
+        'standard', which the prior assumes.
     fit_intercept : bool, default=True
         Learn a bias for each class.
     compress : bool, default=True
@@ -56,7 +65,7 @@ class AMPClassifier(LinearClassifier):
     max_iter : int, default=200
         Most iterations of message passing at one noise.
     verbose : int, default=0
-        Say how far message passing is, if it takes longer than 2 seconds.
+        Show how far message passing is, if it takes longer than 2 seconds.
     random_state : int, default=None
         Accepted for pipelines that set it; the fit is deterministic.
 
@@ -132,7 +141,8 @@ class AMPClassifier(LinearClassifier):
         X: dense, sparse, a memory map or a Dask array, none of which is copied if it is large.
         """
         X, index = self._check_training_data(X, y)[:2]
-        noise = check_noise(self.noise)
+        check_choice("scaling", self.scaling, SCALINGS)
+        noise = _check_noise(self.noise)
         moments = open_design(X).column_moments()
         kind = "standard" if self.scaling == "auto" else self.scaling
         self._scaling = Scaling.of(moments, kind, centre=self.fit_intercept)
@@ -153,17 +163,26 @@ class AMPClassifier(LinearClassifier):
         full = np.zeros((X.shape[1], self.classes_.size))
         full[self._scaling.varying] = found.weights
         self._store(full, found.offset, self._scaling)
-        self.variance_, self.noise_ = found.variance, found.channel
-        self.n_iter_ = max(1, found.end.n_iter)
-        self.converged_ = found.end.status == Status.OK
-        self.log_loss_ = mean_and_error(-found.log_chance)
-        self._warn(found.end)
+        self.noise_, posterior = found.trial.channel, found.trial.posterior
+        self.variance_, end, losses = posterior.covariance, posterior.end, -posterior.log_chance
+        self.n_iter_ = max(1, end.n_iter)
+        self.converged_ = end.status == Status.OK
+        self.log_loss_ = float(losses.mean()), float(losses.std() / math.sqrt(losses.size))
+        if end.status == Status.INTERRUPTED:
+            warn_caller("the fit was interrupted: what there was by then is used")
+        elif not self.converged_:
+            warn_caller(
+                f"message passing did not converge in {end.n_iter} iterations, with damping up to "
+                f"{end.damping:g}: the best iterate is used; try a larger noise or max_iter, or "
+                "ERMClassifier",
+                ConvergenceWarning,
+            )
         return self
 
     def _kind(self, n: int) -> str:
-        """The kind of variances meant, or a sentence."""
+        """The kind of variances meant, or an error message."""
         check_choice("variances", self.variances, ("auto", "correlated", "shared", "full"))
-        gaussian = as_prior(self.prior).name == "gaussian"
+        gaussian = as_prior(self.prior).gaussian
         m = min(n, int(self._scaling.varying.sum()))
         if self.variances == "auto":
             small = m <= MOST_DIRECTIONS and n * m <= MOST_ENTRIES
@@ -173,19 +192,6 @@ class AMPClassifier(LinearClassifier):
                 f"variances='correlated' needs the Gaussian prior, got {self.prior!r}: use 'shared'"
             )
         return self.variances
-
-    def _warn(self, end: Ending) -> None:
-        """Say that message passing did not converge, or was interrupted."""
-        if end.status == Status.INTERRUPTED:
-            warnings.warn("the fit was interrupted: what there was by then is used", stacklevel=3)
-        elif not self.converged_:
-            warnings.warn(
-                f"message passing did not converge in {end.n_iter} iterations, with damping up to "
-                f"{end.damping:g}: the best iterate is used; try a larger noise or max_iter, or "
-                "ERMClassifier",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
 
     def decision_function(self, X: Any) -> Array:
         """Class fields in units of the width over which the label is undecided at x, (n, k).
@@ -221,3 +227,17 @@ class AMPClassifier(LinearClassifier):
         design = self._scaling.varying_design(X, ones=self._way.ones)
         variance = self._way.field_variance(design, self.variance_)
         return omega, np.maximum(variance, 1e-300)
+
+
+def _check_noise(noise: Any) -> Channel | None:
+    """The channel meant, None for 'auto', or an error message."""
+    if isinstance(noise, str) and noise == "auto":
+        return None
+    try:
+        return as_channel(noise)
+    except InvalidInput as error:
+        if not isinstance(noise, str):
+            raise InvalidInput(
+                f"noise must be 'auto', a Channel, or one of {CHANNELS.help}; got {noise!r}"
+            ) from None
+        raise InvalidInput(f"{error}, and 'auto'") from None

@@ -17,8 +17,8 @@ from sklearn.preprocessing import StandardScaler
 import polyceptron as pc
 from polyceptron.algorithms.amp_classifier import AMPClassifier
 from polyceptron.algorithms.erm_classifier import ERMClassifier
-from polyceptron.algorithms.leave_one_out import NoiseSearch, run_at
-from polyceptron.algorithms.principal import Compression
+from polyceptron.algorithms.noise_search import Asked, Compression, left_out
+from polyceptron.algorithms.stored_designs import as_design
 from polyceptron.errors import InvalidInput
 from polyceptron.model import CrossEntropy, Teacher, as_channel
 
@@ -252,15 +252,16 @@ def test_every_noise_in_the_classifier(noise):
 def test_cavity_fields_are_those_of_a_fit_without_the_sample(noise):
     X, y, _ = Teacher(3, noise=noise).sample(300, 120, seed=3)
     channel = as_channel(noise)
-    found = run_at(NoiseSearch(X, y, 3, "gaussian", "shared", 1e-8, 300), channel)
-    fields = X @ found.result.weights / np.sqrt(120)
+    asked = Asked(y, 3, channel, False, "gaussian", "shared", 1e-8, 300)
+    found = left_out(as_design(X), asked, channel)
+    fields = X @ found.mean / np.sqrt(120)
     off, naive = [], []
     for i in range(0, 300, 20):
         rest = np.delete(np.arange(300), i)
         without = pc.amp(X[rest], y[rest], noise=channel, n_classes=3).weights
-        left_out = X[i] @ without / np.sqrt(120)
-        off.append(np.linalg.norm(found.cavity[i] - left_out))
-        naive.append(np.linalg.norm(fields[i] - left_out))
+        apart = X[i] @ without / np.sqrt(120)
+        off.append(np.linalg.norm(found.cavity[i] - apart))
+        naive.append(np.linalg.norm(fields[i] - apart))
     assert np.mean(off) < 0.25 * np.mean(naive)
 
 
@@ -308,6 +309,8 @@ def test_bad_parameters_are_sentences():
         AMPClassifier(noise=0.1).fit(X, y)
     with pytest.raises(InvalidInput, match=r"unknown noise 'some'.*'auto'"):
         AMPClassifier(noise="some").fit(X, y)
+    with pytest.raises(InvalidInput, match="unknown scaling 'unit'"):
+        AMPClassifier(scaling="unit").fit(X, y)
     with pytest.raises(InvalidInput, match="unknown loss"):
         ERMClassifier("hinge").fit(X, y)
     with pytest.raises(InvalidInput, match="0 or more"):

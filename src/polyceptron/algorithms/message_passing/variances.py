@@ -49,7 +49,7 @@ import scipy.linalg
 from polyceptron.algorithms.block_products import Inner
 from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.message_passing.iteration import Ending, Iterate, Step, iterate
+from polyceptron.algorithms.message_passing.iteration import Iterate, Step, iterate
 from polyceptron.model.channels import Channel
 from polyceptron.model.checks import difference_basis
 from polyceptron.model.law import Belief, Student
@@ -220,18 +220,18 @@ def final_variance(variance: Array, basis: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class CorrelatedPosterior:
-    """Mean (m, k) and covariance (m, m) of the weights; fields of samples left out.
+class Posterior:
+    """Mean (m, k) and covariance (m, m) of the weights, and the fields of samples left out.
 
-    cavity (n, k), their variance (n,), and log_chance (n,) of the labels; the end of the iteration.
+    cavity (n, k), their variance (n,), and log_chance (n,) of the labels; `end` of the iteration.
     """
 
     mean: Array
-    covariance: Array
+    covariance: Any
     cavity: Array
     variance: Array
     log_chance: Array
-    end: Ending
+    end: Any
 
 
 def correlated_amp(
@@ -244,7 +244,7 @@ def correlated_amp(
     tol: float,
     max_iter: int,
     start: Iterate | None = None,
-) -> CorrelatedPosterior:
+) -> Posterior:
     """Posterior of weights with prior variances τ² `prior` (m,), given features F (n, m).
 
     `start` is where another run ended.
@@ -278,7 +278,7 @@ def correlated_amp(
     end = iterate(step, start, tol=tol, max_iter=max_iter)
     step(end.last)
     mean = end.last.weights.T @ basis.T
-    return CorrelatedPosterior(mean, seen["C"], seen["omega"], seen["V"], seen["log_z"], end)
+    return Posterior(mean, seen["C"], seen["omega"], seen["V"], seen["log_z"], end)
 
 
 def _inverse(H: Array, prior: Array) -> Array:
