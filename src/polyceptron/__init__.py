@@ -43,6 +43,7 @@ _HOME = {
     "amp_erm": "algorithms.message_passing.posterior_mean",
     "fit_erm": "algorithms.erm.fit",
     "is_separable": "algorithms.separation",
+    "separation": "algorithms.separation",
     "fit_erm_path": "algorithms.erm.fit",
     "exact_generalisation_error": "algorithms.overlaps",
     "AMPClassifier": "algorithms.amp_classifier",
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     from polyceptron.algorithms.erm_classifier import ERMClassifier
     from polyceptron.algorithms.message_passing.posterior_mean import AMPResult, amp, amp_erm
     from polyceptron.algorithms.overlaps import exact_generalisation_error
-    from polyceptron.algorithms.separation import is_separable
+    from polyceptron.algorithms.separation import is_separable, separation
     from polyceptron.algorithms.watching import FitProgress
     from polyceptron.errors import ComputationFailed, InvalidInput
     from polyceptron.experiments.spec import load_spec

@@ -72,8 +72,7 @@ class DaskDesign(Design):
         self, n_bytes: int = BLOCK_BYTES, first: int = 0
     ) -> Iterator[tuple[slice, AnyArray]]:
         for i in range(self._chunk_at(first), len(self._rows)):
-            rows, chunk = self._rows[i], self._chunks[i]
-            yield rows, np.asarray(_wait([chunk], self._fault)[0])
+            yield self._rows[i], np.asarray(_wait([self._chunks[i]], self._fault)[0])
 
     def each_block(
         self,

@@ -1,22 +1,17 @@
-"""X (n, d) as rows that are read in blocks, and how often that was done.
-
-A kind of data says how rows are read (`read_rows`), or how work on blocks of rows is done
-(`each_block`); `passes` counts the reads of X, one in single precision being one half, and `watch`
-is told of every one. The first read finds what cannot be used.
-
-X (n, d) as the algorithms see it: products with a thin matrix on either side, and little else.
+"""X (n, d) as the algorithms see it: products with a thin matrix on either side, and little else.
 
     fields(U)          (XUᵀ/√d)ᵀ    directions (..., d) to fields (..., n)
     back(F)            FX/√d        residuals (..., n) to directions (..., d)
     through(U, inner)  both, with F = inner(fields) sample by sample: one read where reading is dear
 
-Directions are rows. The precision of the small operand is that of the product, and `passes` counts
-the reads of X, one in single precision being one half.
+Directions are rows. The precision of the small operand is that of the product. `passes` counts the
+reads of X, one in single precision being one half, and `watch` is told of every one. The first read
+finds what cannot be used.
 
-A kind of data is a subclass that says how rows are read, or how work on blocks of rows is done
+A kind of data is a subclass with `read_rows`, or with its own way to work on blocks of rows
 (`each_block`); everything else follows from that, and may be given anew where there is a faster
-way. `array_design` has numpy arrays, `file_design` memory maps, `sparse_design` sparse matrices,
-`dask_design` arrays over several machines, `mapped_design` features that are scaled on the fly.
+way. `stored_designs` has arrays, files, sparse matrices and features that are scaled on the fly,
+`dask_design` arrays over several machines.
 """
 
 from __future__ import annotations
@@ -37,9 +32,32 @@ from polyceptron.algorithms.watching import SILENT, Watch
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import AnyArray, Array
 
+_COPY_MB = os.environ.get("POLYCEPTRON_COPY_MB", "")
+COPY_BYTES = (int(_COPY_MB) if _COPY_MB.isdigit() else 256) << 20
+"""Of arrays in memory that may be copied where that is quicker; POLYCEPTRON_COPY_MB=0 for none."""
+_POWER = 8  # iterations for the largest singular value
+_UNLUCKY = 0.01  # the chance that a random start misses it
+_SINGLE_RANGE = (1e-12, 1e12)  # entries whose products stay inside single precision
 
-class RowBlocks(ABC):
-    """The rows of X (n, d); see the module's docstring."""
+
+class ColumnMoments(NamedTuple):
+    """Mean, standard deviation and largest absolute value of each column, all (d,)."""
+
+    mean: Array
+    deviation: Array
+    largest: Array
+
+
+class PerSample(Protocol):
+    """A map of fields, sample by sample, that can be cut into rows."""
+
+    def rows(self, rows: slice) -> Callable[..., Any]:
+        """The map for these samples alone: an `Inner`, or its like with squares."""
+        ...
+
+
+class Design(ABC):
+    """X (n, d); see the module's docstring."""
 
     watch: Watch = SILENT
     """Is told of every pass."""
@@ -102,7 +120,7 @@ class RowBlocks(ABC):
         return np.sqrt(out) * self.scale
 
     def check_entries(self) -> None:
-        """Every entry finite and small enough to be squared, or a sentence that names its row."""
+        """Every entry finite and small enough to be squared, or an error message with its row."""
         _ = self.row_norms
 
     def count(self, dtype: Any) -> None:
@@ -118,43 +136,6 @@ class RowBlocks(ABC):
             yield watch
         finally:
             self.watch = before
-
-
-def too_large(row: int, block: slice | None = None) -> InvalidInput:
-    """The sentence for entries that cannot be squared, with the rows of the block they are in."""
-    where = "" if block is None else f" (in the block of rows {block.start} to {block.stop - 1})"
-    return InvalidInput(
-        f"X must be finite with entries below {LARGEST:g} in size; row {row} has NaN, infinite or "
-        f"enormous entries{where}"
-    )
-
-
-_COPY_MB = os.environ.get("POLYCEPTRON_COPY_MB", "")
-COPY_BYTES = (int(_COPY_MB) if _COPY_MB.isdigit() else 256) << 20
-"""Of arrays in memory that may be copied where that is quicker; POLYCEPTRON_COPY_MB=0 for none."""
-_POWER = 8  # iterations for the largest singular value
-_UNLUCKY = 0.01  # the chance that a random start misses it
-_SINGLE_RANGE = (1e-12, 1e12)  # entries whose products stay inside single precision
-
-
-class ColumnMoments(NamedTuple):
-    """Mean, standard deviation and largest absolute value of each column, all (d,)."""
-
-    mean: Array
-    deviation: Array
-    largest: Array
-
-
-class PerSample(Protocol):
-    """A map of fields, sample by sample, that can be cut into rows."""
-
-    def rows(self, rows: slice) -> Callable[..., Any]:
-        """The map for these samples alone: an `Inner`, or its like with squares."""
-        ...
-
-
-class Design(RowBlocks):
-    """X (n, d); see the module's docstring."""
 
     reading_is_dear = False
     """Whether one read for two products is worth more than products over all rows at once."""
@@ -226,33 +207,32 @@ class Design(RowBlocks):
 
     def times_columns(self, small: AnyArray) -> AnyArray:
         """small Xᵀ, (m, d) to (m, n)."""
-        out = np.empty((len(small), self.n_samples), small.dtype)
-        for rows, part in self.each_block(products.fields_of, (small,)):
-            out[:, rows] = part
-        return out
+        return self._by_row(products.fields_of, small, small.dtype)
 
     def times_rows(self, small: AnyArray) -> AnyArray:
         """small X, (m, n) to (m, d)."""
-        out = np.zeros((len(small), self.dimension))
-        for _, part in self.each_block(products.back_of, (), lambda rows: (small[:, rows],)):
-            out += part
-        return out.astype(small.dtype, copy=False)
+        return self._total(products.back_of, small).astype(small.dtype, copy=False)
 
     def fields_squared(self, C: Array) -> Array:
         """C(X²)ᵀ/d, (c, d) to (c, n): squares are taken by block, never of all X at once."""
         small = (C / self.dimension).astype(self.dtype)
-        out = np.empty((len(C), self.n_samples))
-        for rows, part in self.each_block(products.fields_squared_of, (small,)):
-            out[:, rows] = part
-        return out
+        return self._by_row(products.fields_squared_of, small, np.float64)
 
     def back_squared(self, H: Array) -> Array:
         """HX²/d, (c, n) to (c, d)."""
-        small = (H / self.dimension).astype(self.dtype)
-        out = np.zeros((len(H), self.dimension))
-        for _, part in self.each_block(
-            products.back_squared_of, (), lambda rows: (small[:, rows],)
-        ):
+        return self._total(products.back_squared_of, (H / self.dimension).astype(self.dtype))
+
+    def _by_row(self, work: Callable[..., Any], small: AnyArray, dtype: Any) -> AnyArray:
+        """work(block, small) (m, b) of each block, side by side (m, n)."""
+        out = np.empty((len(small), self.n_samples), dtype)
+        for rows, part in self.each_block(work, (small,)):
+            out[:, rows] = part
+        return out
+
+    def _total(self, work: Callable[..., Any], small: AnyArray, *shared: Any) -> Array:
+        """Σ work(block, *shared, small of its rows), for `small` (..., n), in double precision."""
+        out = np.zeros((*small.shape[:-1], self.dimension))
+        for _, part in self.each_block(work, shared, lambda rows: (small[..., rows],)):
             out += part
         return out
 
@@ -270,29 +250,24 @@ class Design(RowBlocks):
         """
         n, d = self.shape
         self.count(np.float64)
+        size = max(BLOCK_BYTES, 8 * min(n, d) ** 2)  # of a block: no larger than the answer
         if n < d:
             wide = np.empty((n, n))
-            for rows, block in self.blocks(
-                max(BLOCK_BYTES, 8 * n * n)
-            ):  # no larger than the answer
+            for rows, block in self.blocks(size):
                 wide[rows] = self.times_columns(block * np.float64(self.scale**2))
             return wide
         checkpoint = self.watch.checkpoint
-        saved = checkpoint.load("gram")
-        out, done = (np.zeros((d, d)), 0) if saved is None else (saved["sum"], saved["rows"])
-        for rows, part in (
-            self.each_block(
-                products.gram_of, (self.scale,), None, max(BLOCK_BYTES, 8 * d * d), done
-            )
-            if done < n
-            else ()
-        ):
+        saved = checkpoint.load("gram") or {"sum": np.zeros((d, d)), "rows": 0}
+        out, done = saved["sum"], saved["rows"]
+        if done == n:
+            return np.asarray(out)
+        for rows, part in self.each_block(products.gram_of, (self.scale,), None, size, done):
             out += part
             state: Callable[[], Any] = partial(dict, sum=out, rows=rows.stop)
             checkpoint.save(state, "gram", now=rows.stop == n)
-            size = rows.stop - rows.start
-            self.watch.step(-(-rows.stop // size), -(-n // size), math.inf, 0.0)
-        return out
+            height = rows.stop - rows.start
+            self.watch.step(-(-rows.stop // height), -(-n // height), math.inf, 0.0)
+        return np.asarray(out)
 
     @cached_property
     def column_squares(self) -> Array:
@@ -325,21 +300,25 @@ class Design(RowBlocks):
 
         `weights` (n,) of the samples are those of mean and deviation.
         """
-        w = weights_or_ones(weights, self.n_samples)
-        largest = np.zeros(self.dimension)
+        w, largest = weights_or_ones(weights, self.n_samples), np.zeros(self.dimension)
         for _, part in self.each_block(products.largest_of):
             np.maximum(largest, part, out=largest)
         unit = np.maximum(largest, np.finfo(float).tiny)
-        mean, square = np.zeros(self.dimension), np.zeros(self.dimension)
-        for _, part in self.each_block(products.sum_of, (unit,), lambda rows: (w[rows],)):
-            mean += part
-        mean /= w.sum()
-        for _, part in self.each_block(products.spread_of, (unit, mean), lambda r: (w[r],)):
-            square += part
+        mean = self._total(products.sum_of, w, unit) / w.sum()
+        square = self._total(products.spread_of, w, unit, mean) / w.sum()
         self.passes += 3
-        return ColumnMoments(mean * unit, np.sqrt(square / w.sum()) * unit, largest)
+        return ColumnMoments(mean * unit, np.sqrt(square) * unit, largest)
 
 
 def weights_or_ones(weights: Array | None, n: int) -> Array:
     """Weights (n,) of samples; all the same where none are given."""
     return np.ones(n) if weights is None else weights
+
+
+def too_large(row: int, block: slice | None = None) -> InvalidInput:
+    """The error message for entries that cannot be squared, with the rows of their block."""
+    where = "" if block is None else f" (in the block of rows {block.start} to {block.stop - 1})"
+    return InvalidInput(
+        f"X must be finite with entries below {LARGEST:g} in size; row {row} has NaN, infinite or "
+        f"enormous entries{where}"
+    )

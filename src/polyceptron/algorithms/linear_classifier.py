@@ -35,14 +35,7 @@ from sklearn.utils.validation import (
 from polyceptron.algorithms.block_products import BLOCK_BYTES
 from polyceptron.algorithms.data_checks import Labels, check_label_count
 from polyceptron.algorithms.design import ColumnMoments, Design
-from polyceptron.algorithms.stored_designs import (
-    FileDesign,
-    ScaledDesign,
-    SparseDesign,
-    as_design,
-    open_design,
-    scaled,
-)
+from polyceptron.algorithms.stored_designs import FileDesign, as_design, open_design, scaled
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 
@@ -112,10 +105,8 @@ class Scaling:
         does the same without being filled, and a design one that is scaled as it is read.
         """
         column = None if constant is None else constant * stretch
-        if issparse(X):
-            return ScaledDesign(SparseDesign(X), self.shift, self.scale / stretch, column)
-        if isinstance(X, Design):
-            return scaled(X, self.shift, self.scale / stretch, constant=column)
+        if issparse(X) or isinstance(X, Design):
+            return scaled(open_design(X), self.shift, self.scale / stretch, constant=column)
         out = (X - self.shift) / self.scale
         if self.shift.any():
             out[:, ~self.varying] = 0.0

@@ -32,7 +32,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -66,7 +66,6 @@ INTERCEPT_SHARE = 1e-6  # of the ridge, that the intercept bears
 _STEPS = 20
 _SMALL = 20_000  # numbers in all fields up to which single precision saves nothing
 _NODES = 3  # minimisers through which the next start is extrapolated
-_OUTER = 2_000_000  # numbers in the products of all rows with themselves
 
 # Of the objective, by which the last step lowers it; of the gradient, left by inner solves.
 _FOLDS = 1e-2, 0.25
@@ -367,7 +366,7 @@ class LeaveOneOut:
         weights, each = np.tile(self.whole, (chosen.size, 1)), np.arange(chosen.size)
         weights[each, chosen] *= 1 - self.rest[chosen]
         refit = Walk(self.design, _objective(self.search, weights), self.rho[chosen], *_AGAIN)
-        refit.rows, refit.outer = self.walk.rows, self.walk.outer
+        refit.rows = self.walk.rows
         refit.past = [(math.log(ridge), np.repeat(self.walk.U, chosen.size, 0))]
         refit.solve(ridge)
         return np.asarray(refit.Z[each, :, chosen])
@@ -456,30 +455,8 @@ class Walk:
                 self.design, self.objective, self.here, ridges, G, tolerance,
                 np.arange(len(G)), self.double, self.factors,
             )  # fmt: skip
-        flat = np.linalg.solve(self._hessians(ridges), -G.reshape(len(G), -1, 1))
-        return flat.reshape(G.shape)
-
-    def _hessians(self, ridges: Array) -> Array:
-        """All of them, (L, r·d, r·d); as one product with those of the rows where these are few."""
-        H = self.matrices()
-        if self.outer is None:
-            rows: Any = self.rows
-            return np.array([whole_hessian(rows, *one) for one in zip(H, ridges, strict=True)])
-        (count, n, r, _), d = H.shape, self.design.dimension
-        flat = H.transpose(0, 2, 3, 1).reshape(-1, n) @ self.outer
-        whole = flat.reshape(count, r, r, d, d).swapaxes(2, 3).reshape(count, r * d, r * d)
-        each = np.arange(r * d)
-        whole[:, each, each] += np.tile(ridges, r)
-        return whole
-
-    @cached_property
-    def outer(self) -> Array | None:
-        """Products of the rows with themselves (n, d²), if they are few."""
-        n, d = self.design.shape
-        if self.rows is None or n * d * d > _OUTER:
-            return None
-        result: Array = (self.rows[:, :, None] * self.rows[:, None]).reshape(n, d * d)
-        return result
+        H = (whole_hessian(self.rows, *one) for one in zip(self.matrices(), ridges, strict=True))
+        return np.linalg.solve(np.array(list(H)), -G.reshape(len(G), -1, 1)).reshape(G.shape)
 
     def matrices(self) -> AnyArray:
         """s_μH_μ of every sample where the walk stands, (L, n, r, r)."""

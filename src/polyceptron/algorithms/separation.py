@@ -1,19 +1,26 @@
 """Whether data can be separated by a linear rule, with a proof either way.
 
-Small problems by a linear programme, max t with margins ≥ t and weights in [−1, 1]: t > 0
-separates; else its dual is a ≥ 0 with Σa = 1. Large ones by the squared hinge with a penalty c,
+With J the constraints as rows, x̂(e_y − e_h)ᵀ for every sample x̂ = x/√d and every h ≠ y, the margins
+of weights W are JW. Small problems are linear programmes over weights in [−1, 1]:
 
-    min_W ½‖W‖² + (c/2) Σ_{μ, h≠y} (1 − margin)₊²,     a = c (1 − margin)₊ ≥ 0,
+    max t,   JW ≥ t         t > 0 separates; else the dual is a ≥ 0 with Σa = 1 and Jᵀa = 0
+    max ΣJW, JW ≥ 0         above 0, W is a direction in which the likelihood rises for ever
+                            (quasi-separation); else the dual is b = 1 + a > 0 with Jᵀb = 0, and
+                            every direction has a margin below 0
 
-that grows. It ends in one of two ways. All margins come out positive: W separates. Or the
-multipliers a balance, R = Σ a x(e_y − e_h)ᵀ/√d → 0: since weights with all margins ≥ 1 would have
-Σa ≤ ⟨W, R⟩, their norm is at least Σa/‖R‖. That is a proof for every W of smaller norm, and for all
-where R = 0.
+Large ones are judged by the squared hinge with a penalty c that grows,
+
+    min_W ½‖W‖² + (c/2) Σ_{μ, h≠y} (1 − margin)₊²,     a = c (1 − margin)₊ ≥ 0.
+
+It ends in one of two ways. All margins come out positive: W separates. Or the multipliers a
+balance, R = Jᵀa → 0: since weights with all margins ≥ 1 would have Σa ≤ ⟨W, R⟩, their norm is at
+least Σa/‖R‖. That is a proof for every W of smaller norm, and for all where R = 0.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,12 +28,32 @@ from scipy.optimize import linprog
 
 from polyceptron.algorithms.data_checks import Labels, Samples, check_samples, in_units
 from polyceptron.algorithms.erm.erm_fit import SeparabilityOfData
+from polyceptron.algorithms.erm.fit import maximum_likelihood
 from polyceptron.algorithms.erm.newton import minimise
 from polyceptron.algorithms.erm.objectives import ShiftedHinge
+from polyceptron.display import ShortDisplay
 from polyceptron.numerics import Array
 
 _SMALL = 1_000_000  # entries of the matrix of a linear programme
 _PENALTIES = tuple(10.0**p for p in range(1, 13))
+
+
+@dataclass(frozen=True, repr=False)
+class Separation(ShortDisplay):
+    """How far classes can be told apart by a linear rule, with the proof.
+
+    `kind` is 'separable', with a `direction` (d, k) of smallest margin 1; 'quasi', with a direction
+    of which no margin is below 0 and the share `positive` is above; 'overlapping', where maximum
+    likelihood exists, with multipliers (n, k) above 0 for every sample and wrong class, of sum 1,
+    whose combination Σ a x(e_y − e_h)ᵀ/√d has the norm `residual`; 'undecided' where neither was
+    found.
+    """
+
+    kind: str
+    direction: Array | None = None
+    multipliers: Array | None = None
+    positive: float = 0.0
+    residual: float = math.nan
 
 
 def is_separable(
@@ -34,10 +61,25 @@ def is_separable(
 ) -> SeparabilityOfData:
     """Whether some W has z_y > z_h for every sample and every h ≠ y, z = Wᵀx/√d.
 
-    The answer is no once weights would have to separate by less than `tol` of the longest input.
+    Parameters
+    ----------
+    X : array, sparse matrix, memory map or Dask array of shape (n, d)
+        Inputs.
+    y : array of int of shape (n,)
+        Class indices.
+    n_classes : int, default=None
+        Their number; by default that of those that occur.
+    tol : float, default=1e-6
+        The answer is no once weights would have to separate by less than this share of the longest
+        input.
 
-    X (n, d) are inputs, y (n,) class indices below `n_classes`, by default those that occur.
+    Returns
+    -------
+    SeparabilityOfData
+        The answer and its proof.
 
+    Examples
+    --------
     >>> is_separable([[1.0], [2.0], [-1.0]], [0, 0, 1]).separable
     True
     >>> is_separable([[1.0], [2.0], [-1.0]], [0, 1, 1]).separable
@@ -47,28 +89,69 @@ def is_separable(
     return _judged(samples, tol).in_units(units.p)
 
 
+def separation(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-6) -> Separation:
+    """Whether data are separable, quasi-separable or overlapping: does maximum likelihood exist?
+
+    Parameters
+    ----------
+    X, y, n_classes, tol
+        Those of `is_separable`. An intercept is a column of ones in X.
+
+    Returns
+    -------
+    Separation
+        The kind and its certificate.
+
+    Examples
+    --------
+    >>> X = [[1.0, 0.0], [0.0, 1.0], [0.0, 2.0], [0.0, -1.0]]
+    >>> separation(X, [0, 0, 1, 1]).kind, separation(X, [0, 1, 1, 0]).kind
+    ('quasi', 'separable')
+    """
+    samples, units = in_units(check_samples(X, y, n_classes))
+    first = _judged(samples, tol)
+    if first.separable:
+        found = Separation("separable", first.weights, None, 1.0)
+    elif _is_small(samples):
+        rows = samples.design.scaled_rows(slice(None))
+        found = _recession(rows, samples.y, samples.n_classes, tol)
+    else:
+        fit = maximum_likelihood(samples, tol)
+        proof = None if fit is None else fit.separability
+        found = Separation("undecided")
+        if proof is not None:
+            found = Separation("overlapping", None, proof.multipliers, 0.0, proof.residual)
+    if found.direction is not None:
+        found = replace(found, direction=np.ldexp(found.direction, -units.p))
+    return replace(found, residual=float(np.ldexp(found.residual, units.p)))
+
+
+def _is_small(samples: Samples) -> bool:
+    design, _, k = samples
+    return bool(design.n_samples * design.dimension * (k - 1) ** 2 <= _SMALL)
+
+
 def _judged(samples: Samples, tol: float) -> SeparabilityOfData:
     """The answer for data in their own units."""
     (design, labels, k), n = samples, samples.y.size
-    if n * design.dimension * (k - 1) ** 2 <= _SMALL:
+    if _is_small(samples):
         answer = _by_linear_programme(design.scaled_rows(slice(None)), labels, k, tol)
         if answer is not None:
             return answer
     U = np.zeros((k - 1, design.dimension))
     longest = math.sqrt(2) * float(design.row_norms.max())
     residual = least = math.nan
-    multipliers = None
     for penalty in _PENALTIES:
         hinge = ShiftedHinge(labels, k, np.zeros((k, n)), penalty)
         found = minimise(design, hinge, np.ones(1), U[None], target=1e-10, max_iter=60)
         U = found.U[0]
         margins = hinge.margins(design.fields(U))
+        multipliers = hinge.push(margins)
         margins[labels, np.arange(n)] = np.inf
         smallest = float(margins.min())
         if smallest > 0 and smallest > 1e-10 * longest * float(np.linalg.norm(U)):
             weights = (U.T @ hinge.basis.T) / smallest
             return SeparabilityOfData(True, weights, None, math.nan, math.nan)
-        multipliers = hinge.push(hinge.margins(design.fields(U)))
         total = float(multipliers.sum())
         residual = float(np.linalg.norm(design.back(hinge.pull(multipliers)))) / total
         least = 1 / residual if residual > 0 else math.inf
@@ -77,36 +160,74 @@ def _judged(samples: Samples, tol: float) -> SeparabilityOfData:
     return SeparabilityOfData(None, None, None, residual, least)
 
 
+class _Programme:
+    """J and the linear programmes over W, for rows x̂ (n, d) and labels; the last class stays at 0.
+
+    A shift of all classes changes nothing.
+    """
+
+    def __init__(self, fields: Array, y: Labels, k: int) -> None:
+        self.fields, self.y, self.k = fields, y, k
+        self.longest = float(np.linalg.norm(fields, axis=1).max())
+        self.place = np.nonzero(np.arange(k) != y[:, None])  # samples, and the wrong classes
+        samples, others = self.place
+        rows, each = np.zeros((samples.size, k, fields.shape[1])), np.arange(samples.size)
+        rows[each, y[samples]] = fields[samples]
+        rows[each, others] = -fields[samples]
+        self.J = rows[:, :-1].reshape(samples.size, -1)
+
+    def solve(self, cost: Array, matrix: Array) -> tuple[Array, Array, Array] | None:
+        """min cost·(W, t) with matrix·(W, t) ≥ 0: weights (d, k), their margins, and the duals."""
+        size = self.J.shape[1]
+        bounds = [(-1.0, 1.0)] * size + [(None, None)] * (cost.size - size)
+        zeros = np.zeros(len(matrix))
+        found = linprog(cost, A_ub=-matrix, b_ub=zeros, bounds=bounds, method="highs")
+        if found.status != 0 or found.x is None:
+            return None
+        weights = np.zeros((self.fields.shape[1], self.k))
+        weights[:, :-1] = found.x[:size].reshape(self.k - 1, -1).T
+        weights -= weights.mean(1, keepdims=True)
+        margins = self.J @ found.x[:size]
+        return weights, margins, np.maximum(-found.ineqlin.marginals, 0.0)
+
+    def proof(self, a: Array) -> tuple[Array, float]:
+        """Multipliers as (n, k), of sum 1, and the norm of their combination."""
+        found = np.zeros((self.y.size, self.k))
+        found[self.place] = a / a.sum()
+        signed = -found
+        signed[np.arange(self.y.size), self.y] = found.sum(1)
+        return found, float(np.linalg.norm(self.fields.T @ signed))
+
+
 def _by_linear_programme(fields: Array, y: Labels, k: int, tol: float) -> SeparabilityOfData | None:
-    """The answer of a linear programme for rows x/√d; None where rounding leaves it open."""
-    n, d = fields.shape
-    pairs = np.array([(i, h) for i in range(n) for h in range(k) if h != y[i]])
-    rows, row = np.zeros((len(pairs), k, d)), np.arange(len(pairs))
-    rows[row, y[pairs[:, 0]]] = -fields[pairs[:, 0]]
-    rows[row, pairs[:, 1]] = fields[pairs[:, 0]]
-    # A shift of all classes changes nothing: the last one stays at 0.
-    matrix = np.hstack([rows[:, :-1].reshape(len(pairs), -1), np.ones((len(pairs), 1))])
-    cost = np.append(np.zeros(d * (k - 1)), -1.0)
-    bounds = [(-1.0, 1.0)] * (d * (k - 1)) + [(None, None)]
-    found = linprog(cost, A_ub=matrix, b_ub=np.zeros(len(pairs)), bounds=bounds, method="highs")
-    if found.status != 0 or found.x is None:
+    """The answer of max t; None where rounding leaves it open."""
+    lp = _Programme(fields, y, k)
+    cost = np.append(np.zeros(lp.J.shape[1]), -1.0)
+    found = lp.solve(cost, np.hstack([lp.J, -np.ones((len(lp.J), 1))]))
+    if found is None:
         return None
-    weights = np.zeros((d, k))
-    weights[:, :-1] = found.x[:-1].reshape(k - 1, d).T
-    weights -= weights.mean(1, keepdims=True)
-    z = fields @ weights
-    margins = z[np.arange(n), y][:, None] - z
-    margins[np.arange(n), y] = np.inf
-    smallest, longest = float(margins.min()), float(np.linalg.norm(fields, axis=1).max())
-    if smallest > tol * longest * float(np.linalg.norm(weights)):
+    weights, margins, a = found
+    smallest = float(margins.min())
+    if smallest > tol * lp.longest * float(np.linalg.norm(weights)):
         return SeparabilityOfData(True, weights / smallest, None, math.nan, math.nan)
-    a = np.zeros((n, k))
-    a[pairs[:, 0], pairs[:, 1]] = np.maximum(-found.ineqlin.marginals, 0.0)
-    a /= a.sum()
-    signed = -a
-    signed[np.arange(n), y] = a.sum(1)
-    residual = float(np.linalg.norm(fields.T @ signed))
-    if residual > tol * longest:
+    multipliers, residual = lp.proof(a)
+    if residual > tol * lp.longest:
         return None
     least = 1 / residual if residual > 0 else math.inf
-    return SeparabilityOfData(False, None, a, residual, least)
+    return SeparabilityOfData(False, None, multipliers, residual, least)
+
+
+def _recession(fields: Array, y: Labels, k: int, tol: float) -> Separation:
+    """Quasi-separable or overlapping, by max ΣJW."""
+    longest = float(np.linalg.norm(fields, axis=1).max())
+    lp = _Programme(fields / longest if longest > 0 else fields, y, k)
+    found = lp.solve(-lp.J.sum(0), lp.J)
+    if found is None:
+        return Separation("undecided")
+    weights, margins, a = found
+    if margins.max() > tol and margins.min() >= -tol * float(np.linalg.norm(weights)):
+        return Separation("quasi", weights, None, float((margins > tol).mean()))
+    multipliers, residual = lp.proof(1 + a)
+    if residual > tol:
+        return Separation("undecided")
+    return Separation("overlapping", None, multipliers, 0.0, residual * longest)

@@ -159,29 +159,26 @@ class SparseDesign(Design):
             raise too_large(row)
 
 
-def open_map(X: Any) -> Design:
-    """The design of a memory map (n, d), or an error message."""
-    if X.ndim == 2 and X.dtype not in (np.float32, np.float64):
-        raise InvalidInput(
-            f"X is a memory map of {X.dtype} entries, rows 0 to {len(X) - 1}: in double precision "
-            "it would be a copy in memory; save it as float32 or float64"
-        )
-    if X.ndim == 2 and X.size and not _rows_are_contiguous(X):
-        raise InvalidInput(
-            f"X is a memory map stored by columns (rows 0 to {len(X) - 1} are scattered over all "
-            "of the file): save it by rows, as numpy.ascontiguousarray makes it"
-        )
-    return FileDesign(X)
-
-
-def _rows_are_contiguous(X: AnyArray) -> bool:
-    return (X.strides[1] == X.itemsize and X.strides[0] >= 0) or X.shape[1] == 1
-
-
 class FileDesign(Design):
     """The rows of a memory map, read from its file; from the map itself where that has none."""
 
     reading_is_dear = True
+
+    @classmethod
+    def of(cls, X: Any) -> FileDesign:
+        """From a memory map (n, d), or an error message."""
+        if X.ndim == 2 and X.dtype not in (np.float32, np.float64):
+            raise InvalidInput(
+                f"X is a memory map of {X.dtype} entries, rows 0 to {len(X) - 1}: in double "
+                "precision it would be a copy in memory; save it as float32 or float64"
+            )
+        contiguous = X.ndim != 2 or (X.strides[1] == X.itemsize and X.strides[0] >= 0)
+        if X.size and X.shape[1:] != (1,) and not contiguous:
+            raise InvalidInput(
+                f"X is a memory map stored by columns (rows 0 to {len(X) - 1} are scattered over "
+                "all of the file): save it by rows, as numpy.ascontiguousarray makes it"
+            )
+        return cls(X)
 
     def __init__(self, X: Any) -> None:
         super().__init__(X.shape, X.dtype)
@@ -330,21 +327,11 @@ class BlockwiseDesign(Design):
     def read_rows(self, rows: Any) -> AnyArray:
         return self._map(self._base.read_rows(rows))
 
-    def blocks(
-        self, n_bytes: int = BLOCK_BYTES, first: int = 0
-    ) -> Iterator[tuple[slice, AnyArray]]:
-        for rows, block in self._base.blocks(n_bytes, first):
-            yield rows, self._map(block)
+    def blocks(self, *given: Any) -> Iterator[tuple[slice, AnyArray]]:
+        return ((rows, self._map(block)) for rows, block in self._base.blocks(*given))
 
-    def each_block(
-        self,
-        work: Callable[..., Any],
-        shared: tuple[Any, ...] = (),
-        parts: Callable[[slice], tuple[Any, ...]] | None = None,
-        n_bytes: int = BLOCK_BYTES,
-        first: int = 0,
-    ) -> Iterator[tuple[slice, Any]]:
-        return self._base.each_block(_Then(self._map, work), shared, parts, n_bytes, first)
+    def each_block(self, work: Callable[..., Any], *given: Any) -> Iterator[tuple[slice, Any]]:
+        return self._base.each_block(_Then(self._map, work), *given)
 
 
 class WeightedRows(Design):
@@ -358,17 +345,12 @@ class WeightedRows(Design):
         return np.asarray(self._base.read_rows(rows) * self._factors[rows][:, None])
 
     def each_block(
-        self,
-        work: Callable[..., Any],
-        shared: tuple[Any, ...] = (),
-        parts: Callable[[slice], tuple[Any, ...]] | None = None,
-        n_bytes: int = BLOCK_BYTES,
-        first: int = 0,
+        self, work: Callable[..., Any], shared: Any = (), parts: Any = None, *size: int
     ) -> Iterator[tuple[slice, Any]]:
         def own(rows: slice) -> tuple[Any, ...]:
             return (self._factors[rows], *(parts(rows) if parts is not None else ()))
 
-        return self._base.each_block(_Weighted(work, len(shared)), shared, own, n_bytes, first)
+        return self._base.each_block(_Weighted(work, len(shared)), shared, own, *size)
 
     def times_columns(self, small: AnyArray) -> AnyArray:
         out = self._base.times_columns(small) * self._factors
@@ -386,33 +368,23 @@ def scaled(
     constant: float | None = None,
 ) -> Design:
     """(x − shift)/scale of the features `kept` (d,), or all, and a column that is `constant`."""
+    every = np.full(base.dimension, True)
     move = np.zeros(base.dimension) if shift is None else shift
-    near = not base.reading_is_dear and bool((np.abs(move) <= _NEAR * scale).all())
-    if near and (kept is None or kept.all()):
-        return ScaledDesign(base, shift, scale, constant)
-    rows = ScaleRows(move, scale, np.full(base.dimension, True) if kept is None else kept, constant)
+    rows = ScaleRows(move, scale, every if kept is None else kept, constant)
+    near = isinstance(base, SparseDesign) or bool((np.abs(move) <= _NEAR * scale).all())
+    if near and rows.kept.all() and not base.reading_is_dear:
+        return ScaledDesign(base, rows)
     return BlockwiseDesign(base, rows, rows.dimension)
 
 
-class ScaledDesign(Design):
-    """(x − shift)/scale of every feature of `base`, and behind them a column that is `constant`."""
+class ScaledDesign(BlockwiseDesign):
+    """Every feature of `base`, scaled, by products with `base` itself."""
 
-    def __init__(
-        self, base: Design, shift: Array | None, scale: Array, constant: float | None = None
-    ) -> None:
-        self._width = base.dimension
-        super().__init__((base.n_samples, self._width + (constant is not None)), np.float64)
-        self._base, self._shift, self._scale = base, shift, scale
-        self._constant = constant
+    reading_is_dear = False
 
-    def read_rows(self, rows: Any) -> AnyArray:
-        part = self._base.read_rows(rows).astype(np.float64)
-        if self._shift is not None:
-            part -= self._shift
-        part /= self._scale
-        if self._constant is None:
-            return np.asarray(part)
-        return np.hstack([part, np.full((len(part), 1), self._constant)])
+    def __init__(self, base: Design, rows: ScaleRows) -> None:
+        super().__init__(base, rows, rows.dimension)
+        self._width, self._by = base.dimension, rows
 
     @property
     def single_is_quicker(self) -> bool:
@@ -420,36 +392,35 @@ class ScaledDesign(Design):
         return self._base.single_is_quicker and self.squares_are_safe
 
     def times_columns(self, small: AnyArray) -> AnyArray:
-        scaled = small[:, : self._width] / self._scale
-        out = self._base.times_columns(scaled.astype(small.dtype, copy=False)).astype(np.float64)
-        if self._shift is not None:
-            out -= (scaled @ self._shift)[:, None]
-        if self._constant is not None:
-            out += self._constant * small[:, self._width :]
+        part = small[:, : self._width] / self._by.scale
+        out = self._base.times_columns(part.astype(small.dtype, copy=False)).astype(np.float64)
+        out -= (part @ self._by.shift)[:, None]
+        if self._by.constant is not None:
+            out += self._by.constant * small[:, self._width :]
         return out.astype(small.dtype, copy=False)
 
     def times_rows(self, small: AnyArray) -> AnyArray:
         total = small.sum(1, keepdims=True, dtype=np.float64)
-        out = self._base.times_rows(small)
-        out = (out if self._shift is None else out - total * self._shift) / self._scale
-        if self._constant is not None:
-            out = np.hstack([out, self._constant * total])
+        out = (self._base.times_rows(small) - total * self._by.shift) / self._by.scale
+        if self._by.constant is not None:
+            out = np.hstack([out, self._by.constant * total])
         return out.astype(small.dtype, copy=False)
 
     @property
     def _squares_scale(self) -> bool:
         """Whether squares of entries are those of `base`, scaled, and neither over nor under."""
-        return self._shift is None and self._constant is None and self._base.squares_are_safe
+        moved = self._by.shift.any() or self._by.constant is not None
+        return not moved and self._base.squares_are_safe
 
     def fields_squared(self, C: Array) -> Array:
         if not self._squares_scale:
             return super().fields_squared(C)
-        return self._base.fields_squared(C / self._scale**2)
+        return self._base.fields_squared(C / self._by.scale**2)
 
     def back_squared(self, H: Array) -> Array:
         if not self._squares_scale:
             return super().back_squared(H)
-        return self._base.back_squared(H) / self._scale**2
+        return self._base.back_squared(H) / self._by.scale**2
 
 
 def as_design(X: Any) -> Design:
@@ -468,7 +439,7 @@ def open_design(X: Any) -> Design:
     if isinstance(X, Design):
         return X
     if isinstance(X, np.memmap):
-        return open_map(X)
+        return FileDesign.of(X)
     if hasattr(X, "__dask_graph__"):
         from polyceptron.algorithms.dask_design import DaskDesign
 

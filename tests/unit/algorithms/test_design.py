@@ -14,7 +14,7 @@ from polyceptron.algorithms.block_products import BLOCK_BYTES
 from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.message_passing.posterior_mean import amp, amp_erm
-from polyceptron.algorithms.stored_designs import ScaledDesign, as_design
+from polyceptron.algorithms.stored_designs import as_design, scaled
 from polyceptron.errors import InvalidInput
 
 dask = pytest.importorskip("dask")
@@ -297,7 +297,7 @@ def test_scaled_features_are_a_design_of_their_own(make):
     X = np.maximum(matrix(60, 25) - 0.8, 0)
     shift, scale = X.mean(0), X.std(0) + 0.1
     for kind in KINDS:
-        design = ScaledDesign(make(kind, X), shift, scale, 2.5)
+        design = scaled(make(kind, X), shift, scale, constant=2.5)
         A = np.hstack([(X - shift) / scale, np.full((60, 1), 2.5)])
         plain = as_design(A)
         U, F = matrix(3, 26), matrix(3, 60)

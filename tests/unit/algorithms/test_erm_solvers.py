@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from scipy.optimize import nnls
 from scipy.special import softmax
 
-from polyceptron.algorithms.erm import hard_margin, interior_point
+from polyceptron.algorithms.erm import hard_margin
 from polyceptron.algorithms.erm.fit import fit_erm, fit_erm_path
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model import Teacher
@@ -244,16 +247,14 @@ def test_bad_input_is_a_sentence(change, message):
         fit_erm(given.pop("X"), given.pop("y"), given.pop("loss"), given.pop("ridge"), **given)
 
 
-def test_a_sample_left_aside_too_soon_is_found_again(monkeypatch):
-    X, y, _ = Teacher(3).sample(90, 10, seed=4)
-    expected = fit_erm(X, y, "max-margin")
-    walks, once = [], interior_point._Path.__init__
-    monkeypatch.setattr(
-        interior_point._Path, "__init__", lambda *given: (walks.append(1), once(*given))[1]
+def test_a_fit_loads_no_theory():
+    program = (
+        "import sys, polyceptron as pc\n"
+        "X, y = [[1.0, 2.0], [-1.0, 1.0], [1.0, 0.2], [0.5, 0.5]], [0, 1, 2, 0]\n"
+        "for loss in ('cross-entropy', 'square', 'max-margin'):\n"
+        "    pc.fit_erm(X, y, loss, 0.1)\n"
+        "pc.fit_erm(X, y, 'cross-entropy', 0.0)\n"
+        "print([name for name in sys.modules if name.startswith('polyceptron.theory')])\n"
     )
-    monkeypatch.setattr(interior_point, "_FAR", 3.0)  # many of the active ones too
-    found = fit_erm(X, y, "max-margin")
-    assert len(walks) == 2
-    assert found.status == "ok"
-    distance = np.linalg.norm(found.weights - expected.weights)
-    assert distance <= found.distance_bound + expected.distance_bound
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert found.stdout.strip() == "[]", found.stderr

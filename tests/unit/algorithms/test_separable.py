@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from scipy.sparse import csr_array
+from sklearn.datasets import load_iris
 
 import polyceptron as pc
 from polyceptron.algorithms import separation as separable
@@ -80,3 +82,56 @@ def test_the_transition_is_where_theory_says():
             drawn = [teacher.sample(int(factor * limit * d), d, seed=seed) for seed in range(4)]
             found = [pc.is_separable(s.X, s.y, n_classes=k).separable for s in drawn]
             assert found.count(expected) >= 3
+
+
+def kind_of(X, y):
+    """The kind, after a check of its certificate by formulas of its own."""
+    found = pc.separation(X, y)
+    rows, longest = np.arange(len(y)), np.linalg.norm(X, axis=1).max() / math.sqrt(X.shape[1])
+    if found.direction is not None:
+        z = X @ found.direction / math.sqrt(X.shape[1])
+        gaps = np.delete((z[rows, y][:, None] - z).ravel(), rows * z.shape[1] + y) / np.linalg.norm(
+            found.direction
+        )
+        assert gaps.min() >= -1e-6 * longest
+        assert (gaps > 1e-6 * longest).mean() == pytest.approx(found.positive, abs=0.01)
+        assert found.kind == "quasi" or gaps.min() > 0
+    else:
+        a = found.multipliers
+        assert np.delete(a.ravel(), rows * a.shape[1] + y).min() > 0
+        assert a.sum() == pytest.approx(1)
+        signed = -a
+        signed[rows, y] = a.sum(1)
+        assert np.linalg.norm(X.T @ signed) / math.sqrt(X.shape[1]) < 1e-6 * longest
+    return found.kind
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-200, 1e100])
+def test_iris_is_quasi_separable(scale):
+    """One class stands apart and the other two overlap: maximum likelihood does not exist."""
+    X, y = load_iris(return_X_y=True)
+    X = scale * np.hstack([X, np.ones((150, 1))])
+    found = pc.separation(X, y)
+    assert found.kind == "quasi"
+    assert 0.5 < found.positive < 1
+    if scale == 1:
+        assert kind_of(X, y) == "quasi"
+        assert kind_of(X, (y > 0).astype(int)) == "separable"
+        assert kind_of(X[50:], y[50:] - 1) == "overlapping"
+
+
+@pytest.mark.parametrize("way", ["small", "large"])
+def test_overlapping_data_have_multipliers_above_zero(way, monkeypatch):
+    if way == "large":
+        monkeypatch.setattr(separable, "_SMALL", 0)
+    X, y, _ = pc.Teacher(3, noise="gaussian:1").sample(200, 10, seed=0)
+    assert kind_of(X, y) == "overlapping"
+    assert pc.separation(csr_array(X), y).kind == "overlapping"
+    X, y, _ = pc.Teacher(3).sample(200, 10, seed=0)
+    assert kind_of(X, y) == "separable"
+    assert str(pc.separation(X, y)).startswith("Separation(kind='separable'")
+
+
+def test_a_repeated_feature_is_no_direction():
+    X, y, _ = pc.Teacher(2, noise="gaussian:1").sample(100, 5, seed=0)
+    assert kind_of(np.hstack([X, X]), y) == "overlapping"

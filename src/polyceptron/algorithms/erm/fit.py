@@ -185,7 +185,7 @@ class Solver:
 
     fit: Callable[[Samples, Loss, Sequence[float], float, Array | None], list[ERMFit]] | None = None
     objective: Callable[[Loss, Labels, int, Array | None], Objective] = LossObjective
-    unseparated: Callable[[Samples, Loss, float, Array | None], ERMFit | None] | None = None
+    unseparated: Callable[[Samples, float, Array | None], ERMFit | None] | None = None
     peer: Callable[[Array, Labels, int, float, float], tuple[Array, int]] | None = None
 
     def minimise(
@@ -225,7 +225,7 @@ def _without_ridge(
     """The minimiser itself where the data cannot be separated; else the fit of the limit."""
     likely, unseparated = None, solver_of(loss).unseparated
     if unseparated is not None and solver != "sklearn":
-        likely = unseparated(samples, loss, tol, begin)
+        likely = unseparated(samples, tol, begin)
         stop = likely is not None and likely.status == Status.INTERRUPTED
         if likely is not None and (stop or likely.separability is not None):
             return likely
@@ -324,9 +324,7 @@ class _Known:
     n_iter: int = 0
 
 
-def _maximum_likelihood(
-    samples: Samples, loss: Loss, tol: float, start: Array | None
-) -> ERMFit | None:
+def maximum_likelihood(samples: Samples, tol: float, start: Array | None = None) -> ERMFit | None:
     """The minimiser without a ridge, to relative distance `tol`; `start` (d, k).
 
     None once weights on the way there separate the data: then there is none.
@@ -383,7 +381,7 @@ def _maximum_likelihood(
         training_error=mistakes,
         status=Status.INTERRUPTED if stop else status,
         ridge=0.0,
-        loss=loss.name,
+        loss="cross-entropy",
         separability=_proof(found, samples, slope) if exists else None,
     )
 
@@ -438,7 +436,7 @@ def _lanczos(design: Design, objective: SoftmaxObjective, found: Minimum) -> flo
 SOLVERS = {
     "softmax": Solver(
         objective=lambda loss, y, k, weights: SoftmaxObjective(y, k, weights),
-        unseparated=_maximum_likelihood,
+        unseparated=maximum_likelihood,
         peer=_sklearn_logistic,
     ),
     "least-squares": Solver(fit_least_squares, peer=_sklearn_ridge),

@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -91,8 +91,8 @@ class Constraints:
     """The constraints z_y − z_h ≥ 1 picked out by `mask` (k, n), as rows of J."""
 
     def __init__(self, seen: SeenRows, hinge: ShiftedHinge, mask: NDArray[Any]) -> None:
-        self.rivals, self.samples = np.nonzero(mask)
-        self.differences = hinge.basis[hinge.y[self.samples]] - hinge.basis[self.rivals]
+        self.others, self.samples = np.nonzero(mask)
+        self.differences = hinge.basis[hinge.y[self.samples]] - hinge.basis[self.others]
         self.position = seen.places(self.samples)
         self.rows, self.products = seen.rows, seen.gram
 
@@ -135,15 +135,20 @@ def active_set_step(seen: SeenRows, hinge: ShiftedHinge) -> Direction:
     return direction
 
 
-class Vertex(NamedTuple):
-    """U (k−1, d), multipliers (k, n), and a bound on ‖U − max-margin solution‖."""
+@dataclass(frozen=True)
+class _Certified:
+    """Weights U (k−1, d), their fields (k−1, n), and a bound on the distance to the solution."""
 
     U: Array
-    multipliers: Array
-    distance_bound: float
+    Z: Array
+    bound: float
+
+    def within(self, tol: float) -> bool:
+        """Whether the distance bound is below the norm of the weights times this."""
+        return self.bound <= tol * float(np.linalg.norm(self.U))
 
 
-def solve_active(seen: SeenRows, hinge: ShiftedHinge, mask: NDArray[Any]) -> Vertex | None:
+def solve_active(seen: SeenRows, hinge: ShiftedHinge, mask: NDArray[Any]) -> _Certified | None:
     """The max-margin solution from a guess of its active constraints, if that is nearly right.
 
     The margins of the mask are set to 1. Constraints with a multiplier below 0 then leave, those
@@ -152,7 +157,7 @@ def solve_active(seen: SeenRows, hinge: ShiftedHinge, mask: NDArray[Any]) -> Ver
     changes = mask.size
     for _ in range(_MAX_EXCHANGES):
         found = _at_equality(seen, hinge, mask)
-        if found is None or isinstance(found, Vertex):
+        if found is None or isinstance(found, _Certified):
             return found
         before, changes = changes, int(np.count_nonzero(found != (mask > 0)))
         if not 0 < changes < before:
@@ -163,7 +168,7 @@ def solve_active(seen: SeenRows, hinge: ShiftedHinge, mask: NDArray[Any]) -> Ver
 
 def _at_equality(
     seen: SeenRows, hinge: ShiftedHinge, mask: NDArray[Any]
-) -> Vertex | NDArray[np.bool_] | None:
+) -> _Certified | NDArray[np.bool_] | None:
     """The point with margin 1 on every constraint of the mask, if that is the solution.
 
     JJᵀa = 1 is solved up to a residual δ. If a > 0 and every other margin exceeds 1 by more than
@@ -196,16 +201,15 @@ def _at_equality(
     # U is Jᵀa up to rounding of its own.
     bound = residual * math.sqrt(inverse)
     bound += (8 * EPS + sum_rounding(size)) * length * float(np.abs(shares).sum())
-    margins = hinge.margins(design.fields(U))
+    Z = design.fields(U)
+    margins = hinge.margins(Z)
     margins[hinge.y, np.arange(hinge.y.size)] = np.inf
-    margins[chosen.rivals, chosen.samples] = np.inf
+    margins[chosen.others, chosen.samples] = np.inf
     if shares.min() <= residual * inverse or margins.min() <= 1 + length * bound + rounding:
         better = margins < 1
-        better[chosen.rivals, chosen.samples] = shares > 0
+        better[chosen.others, chosen.samples] = shares > 0
         return better
-    multipliers = np.zeros(mask.shape)
-    multipliers[chosen.rivals, chosen.samples] = shares
-    return Vertex(U, multipliers, bound)
+    return _Certified(U, Z, bound)
 
 
 _MAX_ROUNDS = 30
@@ -216,19 +220,6 @@ _SEPARABLE = 1e-7  # a relative margin below this is taken as zero
 
 class NotSeparable(ComputationFailed):
     """No weights separate the data."""
-
-
-@dataclass(frozen=True)
-class _Certified:
-    """Weights U (k−1, d), their fields (k−1, n), and a bound on the distance to the solution."""
-
-    U: Array
-    Z: Array
-    bound: float
-
-    def within(self, tol: float) -> bool:
-        """Whether the distance bound is below the norm of the weights times this."""
-        return self.bound <= tol * float(np.linalg.norm(self.U))
 
 
 @dataclass
@@ -273,7 +264,7 @@ def _fit(samples: Samples, loss: Loss, tol: float, start: Array | None) -> ERMFi
     if start is None and not rounds.known and suits(design, k):
         seen = SeenRows(design, np.zeros_like(y))
         for steps, multipliers in central_path(design, y, k):
-            vertex = _vertex(seen, hinge, multipliers)
+            vertex = solve_active(seen, hinge, multipliers)
             if vertex is not None and vertex.within(tol):
                 return _result(samples, loss, hinge, vertex, tol, before, steps, 0.0)
     U = np.zeros((k - 1, design.dimension)) if start is None else (start @ hinge.basis).T
@@ -303,15 +294,10 @@ def _round(samples: Samples, seen: SeenRows, here: _Known, rounds: Kept, tol: fl
     hinge = ShiftedHinge(y, k, here.multipliers, here.penalty)
     rough = 10.0 ** (-2 - min(here.turn, 7))
     found = minimise(
-        design,
-        hinge,
-        np.ones(1),
-        here.U[None],
-        target=max(rough, 1e-14 * here.penalty),
-        direct=active_set_step(seen, hinge) if here.exact else None,
-        max_iter=40,
+        design, hinge, np.ones(1), here.U[None], target=max(rough, 1e-14 * here.penalty),
+        direct=active_set_step(seen, hinge) if here.exact else None, max_iter=40,
         keeper=rounds.begin(here),
-    )
+    )  # fmt: skip
     here.n_iter += int(found.n_iter[0])
     here.U, here.gradient_norm = found.U[0], float(found.gradient_norm[0])
     if found.interrupted:
@@ -319,12 +305,9 @@ def _round(samples: Samples, seen: SeenRows, here: _Known, rounds: Kept, tol: fl
     margins = hinge.margins(found.Z[0])
     multipliers = hinge.push(margins)
     _check_separable(design, found, multipliers)
-    candidates = (
-        _from_gap(design, hinge, found, multipliers),
-        _vertex(seen, hinge, multipliers),
-    )
+    gap = _from_gap(design, hinge, found, multipliers)
     previous = here.best_bound
-    for candidate in candidates:
+    for candidate in (gap, solve_active(seen, hinge, multipliers)):
         if candidate is not None and candidate.bound < here.best_bound:
             here.best_U, here.best_Z, here.best_bound = candidate.U, candidate.Z, candidate.bound
     if here.best is not None:
@@ -346,15 +329,9 @@ def _round(samples: Samples, seen: SeenRows, here: _Known, rounds: Kept, tol: fl
 
 
 def _result(
-    samples: Samples,
-    loss: Loss,
-    hinge: ShiftedHinge,
-    best: _Certified,
-    tol: float,
-    before: float,
-    n_iter: int,
-    gradient_norm: float,
-) -> ERMFit:
+    samples: Samples, loss: Loss, hinge: ShiftedHinge, best: _Certified, tol: float,
+    before: float, n_iter: int, gradient_norm: float,
+) -> ERMFit:  # fmt: skip
     weights = best.U.T @ hinge.basis.T
     return ERMFit(
         weights=weights,
@@ -369,14 +346,6 @@ def _result(
         loss=loss.name,
         separability=SeparabilityOfData(True, weights, None, math.nan, math.nan),
     )
-
-
-def _vertex(seen: SeenRows, hinge: ShiftedHinge, multipliers: Array) -> _Certified | None:
-    """The direct solve on the constraints with a multiplier, if these are nearly right."""
-    found = solve_active(seen, hinge, multipliers)
-    if found is None:
-        return None
-    return _Certified(found.U, seen.design.fields(found.U), found.distance_bound)
 
 
 def _from_gap(

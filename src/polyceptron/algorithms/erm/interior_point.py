@@ -7,9 +7,7 @@ With J the constraints as rows, margin − 1 = s and multipliers a,
 is followed from a∘s = μ to μ → 0 (predictor and corrector of Mehrotra). A step solves with
 I + Jᵀdiag(a/s)J in the k − 1 differences to the last class: a matrix of (k−1)d unknowns, whatever
 the data's conditioning, on which conjugate gradients would stall. A constraint is active where a
-exceeds s in the end: the caller solves with these alone, and certifies. On the way there, samples
-with a ≪ s for every class are left aside; should one of them be wanted after all, the path is
-walked again with all.
+exceeds s in the end: the caller solves with these alone, and certifies.
 """
 
 from __future__ import annotations
@@ -31,8 +29,6 @@ _MAX_STEPS = 40
 _LARGEST = 1e12  # entry of X/√d, or its inverse: squares in single precision hold no more
 _SETTLED = 0.03  # of the active constraints, which may still change
 _ROUGH = 1e-2  # duality gap over ‖W‖² above which single precision will do
-_FAR = 0.01  # of the first a/s, below which a sample may be left aside
-_WORTH = 0.8  # of the samples, that stay at most when some are left aside
 _BACK = 0.99  # of the way to the closest wall
 
 
@@ -52,33 +48,30 @@ def central_path(
     rows = design.scaled_rows(np.arange(y.size))
     if not 1 / _LARGEST < np.abs(rows).max() < _LARGEST:
         return
-    for shrinking in (True, False):
-        path = _Path(rows, y, n_classes)
-        before = np.zeros_like(path.own)
-        for steps in range(1, _MAX_STEPS + 1):
-            if not path.step() or not path.separable():
-                return
-            active = path.a > path.s
-            if np.count_nonzero(active != before) <= _SETTLED * np.count_nonzero(active):
-                if shrinking and path.misses(rows, y):
-                    break
-                multipliers = np.zeros((n_classes, y.size))
-                multipliers[:, path.kept] = np.where(active, path.a, 0.0)
-                yield steps, multipliers
-            before = active[:, path.shrink()] if shrinking else active
-        else:
+    path = _Path(rows, y, n_classes)
+    before = np.zeros_like(path.own)
+    for steps in range(1, _MAX_STEPS + 1):
+        if not path.step() or not path.separable():
             return
+        active = path.a > path.s
+        if np.count_nonzero(active != before) <= _SETTLED * np.count_nonzero(active):
+            yield steps, np.where(active, path.a, 0.0)
+        before = active
 
 
 class _Path:
     """W (k, d), slacks s and multipliers a (k, n); the label's own row of both is idle."""
 
     def __init__(self, rows: Array, y: NDArray[np.int64], k: int) -> None:
-        self.k, self.kept = k, np.arange(y.size)
-        self._take(rows, y)
+        self.rows, self.y, self.k, self.samples = rows, y, k, np.arange(y.size)
+        self.own = np.zeros((k, y.size), dtype=bool)
+        self.own[y, self.samples] = True
+        self.members = [np.flatnonzero(y == c) for c in range(k)]
+        self.parts = [rows[members] for members in self.members]
+        self.rough = [part.astype(np.float32) for part in self.parts]
         self.length = float(np.sqrt((rows**2).sum(1).max()))
         # Least squares on the margins, moved inside.
-        self.unit = unit = 1 / float(np.mean((rows**2).sum(1)))
+        unit = 1 / float(np.mean((rows**2).sum(1)))
         weight = np.where(self.own, 0.0, unit)
         self.W = self._solve(self._factor(weight, self.parts), self.back(weight))
         margins = self.margins(self.W)
@@ -91,34 +84,6 @@ class _Path:
         self.s += 0.5 * product / float(self.a.sum())
         self.a += 0.5 * product / float(self.s.sum(where=~self.own))
         self._idle()
-
-    def _take(self, rows: Array, y: NDArray[np.int64]) -> None:
-        """Go on with these samples."""
-        self.rows, self.y, self.samples = rows, y, np.arange(y.size)
-        self.own = np.zeros((self.k, y.size), dtype=bool)
-        self.own[y, self.samples] = True
-        self.members = [np.flatnonzero(y == c) for c in range(self.k)]
-        self.parts = [rows[members] for members in self.members]
-        self.rough = [part.astype(np.float32) for part in self.parts]
-
-    def shrink(self) -> NDArray[np.bool_]:
-        """Leave aside what is far from active, if it is much; a mask of what stays."""
-        push = np.where(self.own, 0.0, self.a / self.s).max(0)
-        stays = push > _FAR * self.unit
-        if not 0 < np.count_nonzero(stays) <= _WORTH * stays.size:
-            stays[:] = True
-            return stays
-        self.a, self.s, self.kept = self.a[:, stays], self.s[:, stays], self.kept[stays]
-        self._take(self.rows[stays], self.y[stays])
-        return stays
-
-    def misses(self, rows: Array, y: NDArray[np.int64]) -> bool:
-        """Whether a sample that was left aside has a margin below 1."""
-        aside = np.delete(np.arange(y.size), self.kept)
-        z = self.W @ rows[aside].T
-        margins = z[y[aside], np.arange(aside.size)] - z
-        margins[y[aside], np.arange(aside.size)] = np.inf
-        return bool(margins.min(initial=np.inf) < 1)
 
     def _idle(self) -> None:
         self.a[self.own], self.s[self.own] = 0.0, 1.0

@@ -132,13 +132,11 @@ class RankOneCurvature:
     share: AnyArray | None = None  # (n,) or (L, n)
 
     def take(self, chosen: Any) -> RankOneCurvature:
-        """The problems picked by a mask."""
         common = self.share is None or self.share.ndim == 1
         share = self.share if common else self.share[chosen]  # type: ignore[index]
         return RankOneCurvature(self.weights[chosen], self.basis, self.y, self.hinge, share)
 
     def rows(self, rows: slice) -> Inner:
-        """Q (L, r, b) ↦ ∂²ℓ·Q of these samples alone."""
         share = None if self.share is None else self.share[..., rows]
         return RankOneCurvature(
             self.weights[..., rows], self.basis, self.y[rows], self.hinge, share
@@ -252,7 +250,6 @@ class ShiftedHinge(Objective):
         return result
 
     def evaluate(self, Z: Array) -> Evaluation:
-        """ℓ, its gradient and the pushed constraints."""
         pushed = self.push(self.margins(Z[0]))
         value = (pushed**2).sum(keepdims=True)[0] / (2 * self.penalty)
         active = np.where(pushed > 0, self.penalty, 0.0)
@@ -275,19 +272,15 @@ class MatrixCurvature:
     matrices: AnyArray
 
     def take(self, chosen: Any) -> MatrixCurvature:
-        """The problems picked by a mask."""
         return MatrixCurvature(self.matrices[chosen])
 
     def rows(self, rows: slice) -> Inner:
-        """Q (L, r, b) ↦ ∂²ℓ·Q of these samples alone."""
         return MatrixCurvature(self.matrices[:, rows])
 
     def __call__(self, Q: AnyArray) -> tuple[AnyArray, None]:
-        """∂²ℓ·Q (L, r, n), in the precision of Q."""
         return np.einsum("lnij,ljn->lin", self.matrices, Q), None
 
     def mean(self) -> Array:
-        """The mean over samples and directions of each problem, (L,)."""
         result: Array = np.einsum("lnii->ln", self.matrices).mean(1) / self.matrices.shape[-1]
         return result
 
@@ -350,15 +343,9 @@ def sum_rounding(length: int) -> float:
 
 
 def gradient_rounding(
-    design: Design,
-    norm: Array,
-    ridges: Array,
-    fields: Array,
-    residuals: Array,
-    stiffness: Array | float,
-    smoothness: float | None,
-    enough: Array,
-) -> Array:
+    design: Design, norm: Array, ridges: Array, fields: Array, residuals: Array,
+    stiffness: Array | float, smoothness: float | None, enough: Array,
+) -> Array:  # fmt: skip
     """A bound (L,) on what rounding hides of the gradients of L problems, for distances ‖G‖/λ.
 
     norm (L,) of U; ‖z_μ‖, ‖g_μ‖ and s_μ, each (L, n); smoothness: L, if it is known. Where bounds
