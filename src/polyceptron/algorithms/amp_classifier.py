@@ -99,7 +99,7 @@ class AMPClassifier(LinearClassifier):
     -----
     On data drawn from the model (`fit_intercept=False`, its own noise) probabilities are
     calibrated. Where message passing does not converge even with damping, the best iterate is used
-    and a ConvergenceWarning says so.
+    with a ConvergenceWarning.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)

@@ -39,7 +39,7 @@ class DaskDesign(Design):
 
     @classmethod
     def of(cls, X: Any) -> DaskDesign:
-        """From a Dask array or dataframe, or a sentence."""
+        """From a Dask array or dataframe, or an error message."""
         if hasattr(X, "to_dask_array"):
             X = X.to_dask_array(lengths=True)
         if getattr(X, "ndim", 0) != 2 or not hasattr(X, "chunks"):
@@ -109,7 +109,7 @@ class DaskDesign(Design):
             return {}
         try:
             found = futures[0].client.who_has(futures)
-        except Exception as error:  # of whatever kind, the work itself will say it
+        except Exception as error:  # of whatever kind: the work itself will raise it
             logging.getLogger(__name__).debug("asking who holds the blocks: %s", error)
             return {}
         return {str(key): list(held) for key, held in found.items() if held}
@@ -130,7 +130,7 @@ class DaskDesign(Design):
 
 
 def _wait(tasks: list[Any], fault: Callable[[], str]) -> list[Any]:
-    """The results, or a sentence for what kept Dask from them."""
+    """The results, or an error message for what kept Dask from them."""
     dask: Any = import_module("dask")
     try:
         return list(dask.compute(*tasks))

@@ -14,14 +14,7 @@ from polyceptron.algorithms import block_products as products
 from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.stored_designs import open_design, scaled
 from polyceptron.errors import InvalidInput
-from polyceptron.model.checks import (
-    as_numbers,
-    check_classes,
-    check_size,
-    check_tolerance,
-    difference_basis,
-    project,
-)
+from polyceptron.model.checks import as_numbers, check_classes, difference_basis
 from polyceptron.model.losses import Loss
 from polyceptron.numerics import Array
 
@@ -51,7 +44,7 @@ class Samples:
 
 
 def check_samples(X: Any, y: Any, n_classes: int | None, sample_weight: Any = None) -> Samples:
-    """X and y as an algorithm needs them, or a sentence."""
+    """X and y as an algorithm needs them, or an error message."""
     design = open_design(X)
     labels, k = check_labels(y, design.n_samples, n_classes)
     weights = check_sample_weight(sample_weight, design.n_samples)
@@ -102,7 +95,7 @@ def in_units(samples: Samples) -> tuple[Samples, Units]:
 
 
 def check_sample_weight(weights: Any, n: int) -> Array | None:
-    """Weights (n,) above 0, None for None or where all are 1, or a sentence."""
+    """Weights (n,) above 0, None for None or where all are 1, or an error message."""
     if weights is None:
         return None
     found = as_numbers(weights, "sample_weight").astype(float)
@@ -117,7 +110,7 @@ def check_sample_weight(weights: Any, n: int) -> Array | None:
 
 
 def check_label_count(shape: tuple[int, ...], n: int) -> None:
-    """A sentence unless the labels are (n,)."""
+    """An error message unless the labels are (n,)."""
     if shape != (n,):
         few = len(shape) == 1 and 0 < shape[0] < n
         none = f": rows {shape[0]} to {n - 1} of X have none" if few else ""
@@ -153,14 +146,8 @@ def check_labels(y: Any, n: int, n_classes: int | None = None) -> tuple[Labels, 
     return whole, k
 
 
-def check_truth(weights: Any, d: int, k: int) -> Array | None:
-    """Teacher weights (d, k) without the part common to all classes, or None."""
-    truth = check_weights(weights, "teacher_weights", d, k)
-    return None if truth is None else project(truth)
-
-
 def check_weights(weights: Any, name: str, d: int, k: int) -> Array | None:
-    """Finite weights (d, k) in double precision, None for None, or a sentence."""
+    """Finite weights (d, k) in double precision, None for None, or an error message."""
     if weights is None:
         return None
     found = as_numbers(weights, name).astype(float)
@@ -174,15 +161,9 @@ def check_weights(weights: Any, name: str, d: int, k: int) -> Array | None:
 
 
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    """One of a few words, or a sentence that lists them."""
+    """One of a few words, or an error message that lists them."""
     if not isinstance(value, str) or value not in allowed:
         raise InvalidInput(f"unknown {name} {value!r}: allowed are {', '.join(map(repr, allowed))}")
-
-
-def check_stopping(tol: Any, max_iter: Any, dtype: Any) -> tuple[float, int]:
-    """The tolerance, which single precision cannot meet below 1e-5, and the most iterations."""
-    floor = 1e-5 if dtype == np.float32 else 0.0
-    return max(check_tolerance(tol, 1e-8), floor), check_size(max_iter, "max_iter")
 
 
 _ROUNDING = 1e-12

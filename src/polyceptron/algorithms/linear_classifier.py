@@ -214,7 +214,7 @@ def fields_at(X: Any, weights: Array, offset: Array) -> Array:
 
 
 def _whole(X: Any) -> Any:
-    """X, read from its file if it is a map of floats: one that is cut short is a sentence."""
+    """X, read from its file if it is a map of floats: one cut short is an error message."""
     floats = (
         isinstance(X, np.memmap) and X.ndim == 2 and X.size and X.dtype in (np.float32, np.float64)
     )

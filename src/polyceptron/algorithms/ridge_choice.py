@@ -42,12 +42,13 @@ from polyceptron.algorithms.erm.directions import (
     Factors,
     by_feature,
     directions,
+    dots,
     sample_matrices,
     whole_hessian,
 )
 from polyceptron.algorithms.erm.erm_fit import through_nearest
 from polyceptron.algorithms.erm.fit import solver_of
-from polyceptron.algorithms.erm.newton import dots, line_search
+from polyceptron.algorithms.erm.newton import line_search
 from polyceptron.algorithms.erm.objectives import Objective
 from polyceptron.algorithms.stored_designs import ArrayDesign
 from polyceptron.errors import InvalidInput

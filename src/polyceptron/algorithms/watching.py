@@ -93,7 +93,12 @@ class Checkpoint:
         if not isinstance(path, str | Path):
             raise InvalidInput(f"checkpoint must be the path of a file, got {path!r}")
         self.path = check_writable(path)
-        self.every = check_seconds(every, "checkpoint_every")
+        number = isinstance(every, int | float) and not isinstance(every, bool)
+        if not number or not 0 <= every < math.inf:
+            raise InvalidInput(
+                f"checkpoint_every must be a number of seconds, 0 or more, got {every!r}"
+            )
+        self.every = float(every)
         self._lengths = design.row_norms[:: -(-design.n_samples // _ROWS)]
         self._problem = {
             "format": _FORMAT,
@@ -298,10 +303,3 @@ def uninterrupted(found: Any) -> Any:
     if found.status == Status.INTERRUPTED:
         raise KeyboardInterrupt
     return found
-
-
-def check_seconds(value: Any, name: str) -> float:
-    """Seconds of 0 or more, or a sentence."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise InvalidInput(f"{name} must be a number of seconds, 0 or more, got {value!r}")
-    return float(value)

@@ -134,40 +134,35 @@ _LOUD = 5.0  # times the mean square of a feature
 
 
 def solve_newton(
-    design: Design,
-    curvature: Curvature,
-    ridges: Array,
-    gradients: Array,
-    tolerance: Array,
-    dtype: Any,
-    ease: Ease | None = None,
-) -> tuple[Array, int]:
+    design: Design, curvature: Curvature, ridges: Array, gradients: Array, tolerance: Array,
+    dtype: Any, ease: Ease | None = None,
+) -> tuple[Array, int]:  # fmt: skip
     """Directions (L, r, d) with residuals below `tolerance` (L,) times the gradients' norms.
 
     Eased by what is given, else by the diagonal where features are uneven; and the iterations.
     `ridges` (L,), or (L, d) where those of the features differ.
     """
-    scale = np.sqrt(np.einsum("lij,lij->l", gradients, gradients))
+    scale = np.sqrt(dots(gradients, gradients))
     r: AnyArray = (-gradients / scale[:, None, None]).astype(dtype)
     shift = by_feature(ridges).astype(dtype)
     out = np.zeros_like(gradients)
     index = np.arange(len(r))
     if ease is None:
         ease = _diagonal(design, curvature, ridges, dtype)
-    D, size = np.zeros_like(r), _squares(r)
+    D, size = np.zeros_like(r), dots(r, r)
     s = r if ease is None else ease(r, index)
-    p, rho = s.copy(), size if ease is None else _products(r, s)
+    p, rho = s.copy(), size if ease is None else dots(r, s)
     spent = 0
     while spent < _MAX_ITERATIONS:
         spent += 1
         Hp = design.through(p, curvature)[0]
         Hp += shift * p
-        bend = np.einsum("lij,lij->l", p, Hp, dtype=np.float64)
+        bend = dots(p, Hp)
         fine = bend > 0  # else rounding only: the Hessian is positive definite
         step = np.where(fine, rho / np.where(fine, bend, 1.0), 0.0).astype(dtype)[:, None, None]
         D += step * p
         r -= step * Hp
-        last, size = rho, _squares(r)
+        last, size = rho, dots(r, r)
         going = fine & (size > tolerance[index] ** 2)
         if not going.all():
             out[index[~going]] = D[~going]
@@ -177,7 +172,7 @@ def solve_newton(
             D, r, p, shift = D[going], r[going], p[going], shift[going]
             last, size, curvature = last[going], size[going], curvature.take(going)
         s = r if ease is None else ease(r, index)
-        rho = size if ease is None else _products(r, s)
+        rho = size if ease is None else dots(r, s)
         p *= (rho / last).astype(dtype)[:, None, None]
         p += s
     else:
@@ -186,16 +181,9 @@ def solve_newton(
 
 
 def directions(
-    design: Design,
-    objective: Objective,
-    here: Evaluation,
-    ridges: Array,
-    G: Array,
-    tolerance: Array,
-    index: Labels,
-    double: NDArray[np.bool_],
-    factors: Factors | None,
-) -> Array:
+    design: Design, objective: Objective, here: Evaluation, ridges: Array, G: Array,
+    tolerance: Array, index: Labels, double: NDArray[np.bool_], factors: Factors | None,
+) -> Array:  # fmt: skip
     """Newton directions (L, r, d) of the problems `index` (L,), in single precision or `double`."""
     D = np.empty_like(G)
     due = factors is not None and factors.due
@@ -206,12 +194,14 @@ def directions(
             which, curvature = index[chosen], objective.curvature(here.take(chosen), dtype)
             if factors is not None and due:
                 factors.make(which, curvature, ridges[chosen], G.shape[1])
-            D[chosen], spent = solve_newton(
-                design, curvature, ridges[chosen], G[chosen], tolerance[chosen], dtype,
-                None if factors is None else factors.solver(which),
-            )  # fmt: skip
+            with np.errstate(over="ignore", invalid="ignore"):
+                D[chosen], spent = solve_newton(
+                    design, curvature, ridges[chosen], G[chosen], tolerance[chosen], dtype,
+                    None if factors is None else factors.solver(which),
+                )  # fmt: skip
             if factors is not None:
                 factors.took(spent)
+    D[~np.isfinite(D).all(axis=(1, 2))] = 0.0  # beyond single precision: no step, then in double
     return D
 
 
@@ -236,10 +226,7 @@ def by_feature(ridges: Array) -> Array:
     return ridges.reshape(len(ridges), 1, -1)
 
 
-def _squares(a: AnyArray) -> Array:
-    return _products(a, a)
-
-
-def _products(a: AnyArray, b: AnyArray) -> Array:
-    result: Array = np.einsum("lij,lij->l", a, b, dtype=np.float64)
+def dots(A: AnyArray, B: AnyArray) -> Array:
+    """⟨A, B⟩ of each problem, (L,), in double precision."""
+    result: Array = np.einsum("lij,lij->l", A, B, dtype=np.float64)
     return result

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.erm.directions import Factors, by_feature, directions
+from polyceptron.algorithms.erm.directions import Factors, by_feature, directions, dots
 from polyceptron.algorithms.erm.objectives import Evaluation, Objective, gradient_rounding
 from polyceptron.algorithms.watching import Kept, State
 from polyceptron.numerics import Array
@@ -32,15 +32,9 @@ _REPAIRS = 4  # more steps when fresh fields show that rounding had piled up
 
 
 def line_search(
-    design: Design,
-    objective: Objective,
-    ridges: Array,
-    U: Array,
-    Z: Array,
-    here: Evaluation,
-    G: Array,
-    D: Array,
-) -> tuple[Array, Evaluation, Array]:
+    design: Design, objective: Objective, ridges: Array, U: Array, Z: Array, here: Evaluation,
+    G: Array, D: Array,
+) -> tuple[Array, Evaluation, Array]:  # fmt: skip
     """Steps (L,) halved until the objective falls by the Armijo rule, 0 if it never does.
 
     Returns the evaluation there too, and the fields (L, r, n); Z are those at U.
@@ -68,12 +62,6 @@ def line_search(
         new[open_] = Z[open_]
         there = there.replace(open_, here.take(open_))
     return step, there, new
-
-
-def dots(A: Array, B: Array) -> Array:
-    """⟨A, B⟩ of each problem, (L,)."""
-    result: Array = np.einsum("lij,lij->l", A, B)
-    return result
 
 
 def norms(A: Array) -> Array:
@@ -335,9 +323,6 @@ class _Newton:
         worst = int(distance.argmax())
         total = float(here.value[worst]) + 0.5 * float(ridges[worst] * size[worst] ** 2)
         self.design.watch.step(
-            int(at.count.max()),
-            int(at.limit.max()),
-            float(distance[worst]),
-            self.target,
+            int(at.count.max()), int(at.limit.max()), float(distance[worst]), self.target,
             total / self.design.n_samples,
-        )
+        )  # fmt: skip

@@ -36,8 +36,7 @@ from polyceptron.algorithms.data_checks import (
     Samples,
     check_choice,
     check_samples,
-    check_stopping,
-    check_truth,
+    check_weights,
     class_coordinates,
 )
 from polyceptron.algorithms.message_passing.iteration import Iterate, Step, inner, iterate
@@ -53,7 +52,14 @@ from polyceptron.algorithms.watching import Callback, Watch
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels import Channel
-from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge, difference_basis
+from polyceptron.model.checks import (
+    DEFAULT_RIDGE,
+    check_ridge,
+    check_size,
+    check_tolerance,
+    difference_basis,
+    project,
+)
 from polyceptron.model.features import Spectrum, as_spectrum
 from polyceptron.model.law import Belief, RowEstimate
 from polyceptron.model.losses import Loss, as_loss
@@ -64,6 +70,7 @@ from polyceptron.rows import Status
 from polyceptron.theory.generalisation import generalisation_error
 
 _LEAST_V = 1e-12
+_LEAST_TOL = 1e-5  # that single precision can meet
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,8 +164,11 @@ class _Run(NamedTuple):
         """From what was given; of features with a spectrum, those of unit variance."""
         samples, spectrum = check_samples(X, y, n_classes), as_spectrum(features)
         design, _, k = samples
-        weights = check_truth(truth, design.dimension, k)
-        tol, max_iter = check_stopping(tol, max_iter, design.dtype)
+        weights = check_weights(truth, "teacher_weights", design.dimension, k)
+        weights = None if weights is None else project(weights)
+        single = design.dtype == np.float32
+        tol = max(check_tolerance(tol, 1e-8), _LEAST_TOL if single else 0.0)
+        max_iter = check_size(max_iter, "max_iter")
         if not spectrum.isotropic:
             root = spectrum.deviations(design.dimension)
             whole = np.where(root > 0, root, np.inf)[:, 0]  # without variance: none of it is seen
