@@ -3,7 +3,7 @@
     law  →  fields side  →  m̂, q̂, V̂  →  weights side  →  law                              (eq. SE)
 
 Bayes-optimal learning and empirical risk minimisation go round the same way; they differ in what
-the sides are. Faster ways (`theory/ways.py`) end where this one does.
+the sides are. Faster ways (`theory/erm/equations.py`) end where this one does.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from polyceptron.model.losses import check_symmetric
 from polyceptron.model.teacher import AnyTeacher, check_teacher
 from polyceptron.theory.erm.fixed_point import as_erm
 from polyceptron.theory.generalisation import error_on_labels
+from polyceptron.theory.separability import loss_at_ridge
 from polyceptron.theory.sides import erm_sides
-from polyceptron.theory.ways import loss_at_ridge
 
 
 def iterate(

@@ -25,9 +25,11 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from polyceptron.display import ShortDisplay
+from polyceptron.errors import InvalidInput
 from polyceptron.model.channels import Channel
 from polyceptron.model.checks import check_tolerance
 from polyceptron.model.law import Law
+from polyceptron.model.losses import Loss
 from polyceptron.model.losses.max_margin import LabelCone
 from polyceptron.model.teacher import AnyTeacher, Teacher, check_teacher
 from polyceptron.numerics.estimate import from_replicates
@@ -100,6 +102,40 @@ def alpha_s(channel: Channel, n_classes: int) -> float:
     """α_s, remembered: the loop asks for it at every α, however close to it that is."""
     tol = _CLOSE if n_classes <= 3 else None
     return separability(Teacher(n_classes, noise=channel), tol).alpha_s
+
+
+def separable_up_to(teacher: AnyTeacher) -> float:
+    """α_s of the teacher's labels in the features that the student sees."""
+    return alpha_s(teacher.channel, teacher.n_classes) * teacher.features.rank
+
+
+class NotSeparableHere(InvalidInput):
+    """A margin is asked for where no weights separate the labels."""
+
+
+def loss_at_ridge(loss: Loss, ridge: float | str, teacher: AnyTeacher, alpha: float) -> Loss:
+    """The loss that is solved for: itself, or at λ = 0 its limit, or an error message.
+
+    Where hard constraints cannot be met, above α_s, the loss has a minimum of its own.
+    """
+    found = loss.without_ridge() if ridge == 0 else loss
+    if found is None:
+        raise InvalidInput(
+            f"the loss {loss.name!r} does not say what a ridge of 0 means: give a ridge above 0"
+        )
+    if (
+        not found.scale_free
+        or teacher.channel.noiseless
+        or alpha < (limit := separable_up_to(teacher))
+    ):
+        return found
+    if loss.scale_free:
+        raise NotSeparableHere(
+            f"{loss.name} needs classes that can be separated, which is so below alpha_s = "
+            f"{limit:.6g} for {teacher.n_classes} classes with noise {teacher.noise.name}; "
+            f"got alpha {alpha:g}"
+        )
+    return loss
 
 
 def _distance(problem: Any, level: int, t: float) -> Any:

@@ -130,6 +130,12 @@ class Problem:
         """Of the features."""
         return self.weights.spectrum
 
+    @property
+    def closed_form(self) -> bool:
+        """Whether the whole fixed point is explicit, up to one scalar equation for a spectrum."""
+        explicit = self.fields.explicit(Law(1.0, 1.0, 1.0)) is not None
+        return explicit and self.weights.penalty.quadratic
+
     def at(self, *, ridge: float | None = None, **fields: float) -> Problem:
         """The same problem at another λ, or with other numbers of the fields side (α, k)."""
         weights = self.weights

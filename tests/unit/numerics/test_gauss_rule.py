@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from polyceptron.model.features import as_spectrum
-from polyceptron.model.penalties.ridge import level_sums, stiffness
+from polyceptron.model.penalties.ridge import spectrum_sums, stiffness
 from polyceptron.numerics.chebyshev import gauss_rule
 
 
@@ -37,7 +37,7 @@ def test_sums_over_a_thousand_eigenvalues_are_those_over_each(name: str, ridge: 
     s, share = spectrum.eigenvalues, spectrum.fraction
     assert len(spectrum.by_feature[0]) < 50
     for V_hat in (1e-4, 0.3, 20.0, 1e5):
-        found = [float(part[0]) for part in level_sums(ridge, spectrum, np.array([V_hat]))]
+        found = [float(part[0]) for part in spectrum_sums(ridge, spectrum, np.array([V_hat]))]
         x = s / (ridge + V_hat * s)
         mean, kept = math.fsum(share * s * x), math.fsum(share * s * ridge / (ridge + V_hat * s))
         spread = math.fsum(share * s * (x - mean) ** 2)

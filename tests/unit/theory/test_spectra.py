@@ -9,15 +9,14 @@ import pytest
 from scipy.optimize import brentq
 
 import polyceptron as pc
-from polyceptron.model import CrossEntropy, Hats, Law, MaxMargin, Penalty, Ridge, Spectrum
+from polyceptron.model import Hats, Law, MaxMargin, Penalty, Ridge, Spectrum
 from polyceptron.model.features import isotropic
 from polyceptron.theory.bayes_optimal.solution_curve import curve_of
 from polyceptron.theory.erm.coarse_root import coarse_root
-from polyceptron.theory.erm.equations import RidgeEquations
+from polyceptron.theory.erm.equations import RidgeEquations, equations
 from polyceptron.theory.erm.refinement import refine
-from polyceptron.theory.erm.square_closed_form import _on_levels, best_square_ridge, solve_square
+from polyceptron.theory.erm.square_closed_form import best_square_ridge, solve_square
 from polyceptron.theory.sides import erm_sides
-from polyceptron.theory.ways import equations
 from polyceptron.theory.weights.rules import row_rule
 from polyceptron.theory.weights.side import weights_side
 
@@ -46,26 +45,32 @@ def test_equal_eigenvalues_give_the_numbers_of_independent_features():
         assert best[1].free_entropy == pytest.approx(best[0].free_entropy, abs=1e-8)
 
 
-@pytest.mark.parametrize("loss", [CrossEntropy(), MaxMargin()], ids=lambda loss: loss.name)
-def test_general_equations_at_one_level(loss):
-    """`RidgeEquations` on the spectrum that has equations of its own."""
-    problem = erm_sides(pc.Teacher(3), loss, 1.0 if loss.scale_free else 0.01, 3.0)
+def test_equations_of_a_ridge_hold_for_scale_free_losses():
+    """`RidgeEquations` know nothing of f ∝ 1/V."""
+    problem = erm_sides(pc.Teacher(3), MaxMargin(), 1.0, 3.0)
     better, general = equations(problem), RidgeEquations(problem)
     near, far = coarse_root(better), coarse_root(general)
     assert far.converged
     law, other = (s.law(refine(s, r, 1e-8).root.theta) for s, r in ((better, near), (general, far)))
     assert law.tau == pytest.approx(other.tau, rel=1e-6)
     assert law.q == pytest.approx(other.q, rel=1e-6)
+
+
+def test_general_forms_at_one_eigenvalue():
+    """What holds for any spectrum, against the forms of independent features."""
     side = weights_side(pc.Teacher(3, features=ALMOST), 0)
     weights = side(np.array([0.3, 2.0]), np.zeros(2, int))
     np.testing.assert_allclose(weights[0], 1 / (1 + np.array([0.3, 2.0])), rtol=1e-8)
     for ridge in (0.0, 0.2):
-        closed, levels = (
-            solve_square(3, 0.4, 0.7, ridge),
-            _on_levels(3, 0.4, 0.7, ridge, isotropic()),
-        )
-        np.testing.assert_allclose(levels[:2], closed[:2], rtol=1e-12)
-        assert levels.tau == pytest.approx(closed.tau, rel=1e-12)
+        k, c, alpha = 3, 0.4, 0.7
+        V = (1 - ridge - alpha + math.hypot(ridge + alpha - 1, 2 * ridge**0.5)) / (2 * ridge or 1)
+        shrink = V / (1 + V) if ridge else 1.0
+        m, A = alpha * c * shrink, alpha * shrink**2
+        q = (m**2 + A * (1 / k - 2 * m * c)) / (1 - A)
+        for spectrum in (isotropic(), pc.Teacher(3, features=ALMOST).features):
+            found = solve_square(k, c, alpha, ridge, spectrum)
+            np.testing.assert_allclose(found[:2], [m, q], rtol=1e-9)
+            assert found.tau == pytest.approx(m / math.sqrt(q - m**2), rel=1e-9)
 
 
 def random_matrix_risk(spectrum, c, k, alpha, ridge):

@@ -12,10 +12,10 @@ from polyceptron.numerics.threads import thread_count
 from polyceptron.theory.bayes_optimal.state_evolution import state_evolution
 from polyceptron.theory.erm.best_ridge import bracket
 from polyceptron.theory.erm.coarse_root import coarse_root, continue_in_alpha, continue_in_ridge
+from polyceptron.theory.erm.equations import equations
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.root_newton import Root, correct, newton
 from polyceptron.theory.sides import erm_sides
-from polyceptron.theory.ways import equations
 
 
 def system_of(k, loss, ridge, alpha):

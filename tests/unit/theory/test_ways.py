@@ -13,12 +13,12 @@ from polyceptron.model import CrossEntropy, Hats, Law, MaxMargin, Ridge, SquareL
 from polyceptron.model.features import Spectrum, isotropic
 from polyceptron.model.penalties.ridge import stiffness
 from polyceptron.theory.erm.coarse_root import coarse_root
-from polyceptron.theory.erm.equations import LoopEquations
+from polyceptron.theory.erm.equations import Equations, equations
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
 from polyceptron.theory.erm.refinement import refine
 from polyceptron.theory.loop import iterate
+from polyceptron.theory.separability import loss_at_ridge
 from polyceptron.theory.sides import erm_sides
-from polyceptron.theory.ways import equations, in_closed_form, loss_at_ridge
 
 NOISES = ["none", "gaussian:0.5", "flips:0.1"]
 TWO_LEVELS = Spectrum([1.6, 0.4], [0.7, 1.2])
@@ -61,7 +61,7 @@ def test_scale_free_equations():
 def test_closed_form_of_the_square_loss(k, noise):
     teacher = pc.Teacher(k, noise=noise)
     problem = erm_sides(teacher, SquareLoss(), 0.3, 2.5)
-    assert in_closed_form(problem)
+    assert problem.closed_form
     law, point = plain(problem, tol=1e-12), erm_fixed_point(teacher, pc.ERM("square", 0.3), 2.5)
     for name in ("tau", "q", "V"):
         assert getattr(point, name) == pytest.approx(getattr(law, name), rel=1e-9)
@@ -69,10 +69,10 @@ def test_closed_form_of_the_square_loss(k, noise):
 
 @pytest.mark.parametrize("loss", [CrossEntropy(), MaxMargin()], ids=lambda loss: loss.name)
 def test_equations_of_one_round_have_the_same_root(loss):
-    """`LoopEquations`, which hold for any spectrum, at the spectrum that has better ones."""
+    """`Equations`, which hold for any spectrum, at the spectrum that has better ones."""
     ridge = 1.0 if loss.scale_free else 0.05
     problem = erm_sides(pc.Teacher(3), loss, ridge, 3.0)
-    better, general = equations(problem), LoopEquations(problem)
+    better, general = equations(problem), Equations(problem)
     near = coarse_root(better)
     far = coarse_root(general, np.append(near.theta[:2], 0.0))
     assert far.converged
@@ -94,7 +94,7 @@ def test_correlated_features_end_where_the_plain_loop_does(loss):
 
 @pytest.mark.parametrize("alpha", [0.3, 2.0])
 def test_max_margin_with_correlated_features_ends_where_the_plain_loop_does(alpha):
-    """`ScaleFreeLevels` finds V̂ before V; one round of the loop knows no such order."""
+    """`ScaleFreeEquations` find V̂ before V; one round of the loop knows no such order."""
     problem = erm_sides(pc.Teacher(2, features=TWO_LEVELS), MaxMargin(), 1.0, alpha)
     law, point = plain(problem), solve(problem.at(ridge=0.0), 1e-9)
     for name in ("tau", "q", "V"):

@@ -138,7 +138,7 @@ class ERM(Estimator):
         """α_s for hard margins with noisy labels."""
         if not self.hard_margin or teacher.channel.noiseless:
             return math.inf
-        return float(late("theory.ways.separable_up_to")(teacher))
+        return float(late("theory.separability.separable_up_to")(teacher))
 
     def simulate(
         self,

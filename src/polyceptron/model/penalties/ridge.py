@@ -52,25 +52,28 @@ class Ridge(Penalty):
 
     def law(self, hats: Hats, spectrum: Spectrum, row: Row) -> Law:
         """m, q, V as above; q − m² is the noise's part plus the spread of s/(λ + V̂s) under sθ."""
-        sums = level_sums(self.strength, spectrum, np.array([hats.V]))
+        sums = spectrum_sums(self.strength, spectrum, np.array([hats.V]))
         m = hats.m * float(sums.mean[0])
         rest = hats.q * float(sums.norm[0]) + hats.m**2 * float(sums.spread[0])
         V = float(sums.response[0])
         return Law(m / math.sqrt(rest) if rest > 0 else 0.0, m * m + rest, V)
 
 
-class LevelSums(NamedTuple):
+class SpectrumSums(NamedTuple):
     """Sums over the spectrum of x = s/(λ + V̂s), each (n,) for n values of V̂."""
 
     response: Array  # ⟨x⟩
     mean: Array  # ⟨sθ x⟩
     norm: Array  # ⟨x²⟩
     spread: Array  # ⟨sθ x²⟩ − ⟨sθ x⟩²
-    kept: Array  # ⟨sθ λ/(λ + V̂s)⟩ = 1 − V̂⟨sθ x⟩: what the ridge holds back of the signal
+    shrinkage: Array  # ⟨sθ λ/(λ + V̂s)⟩ = 1 − V̂⟨sθ x⟩, of the signal
 
 
-def level_sums(ridge: float, spectrum: Spectrum, V_hat: Array) -> LevelSums:
-    """The sums at V̂ (n,); nothing cancels in the spread or in what is held back."""
+def spectrum_sums(ridge: float, spectrum: Spectrum, V_hat: Array) -> SpectrumSums:
+    """The sums at V̂ (n,); nothing cancels in the spread or in the shrinkage."""
+    if spectrum.isotropic:
+        x = 1 / (ridge + V_hat)
+        return SpectrumSums(x, x, x * x, 0 * x, ridge * x)
     (s, fraction), V = spectrum.by_feature, V_hat[:, None]
     every = s / (ridge + V * s)
     s, signal = spectrum.by_field
@@ -79,25 +82,27 @@ def level_sums(ridge: float, spectrum: Spectrum, V_hat: Array) -> LevelSums:
     apart = (s - middle) * h * (ridge / (ridge + V_hat * middle))[:, None]
     apart = apart - (apart @ signal)[:, None]
     mean, spread = (s * h) @ signal, apart**2 @ signal
-    return LevelSums(every @ fraction, mean, every**2 @ fraction, spread, ridge * (h @ signal))
+    return SpectrumSums(every @ fraction, mean, every**2 @ fraction, spread, ridge * (h @ signal))
 
 
-def stiffness(spectrum: Spectrum, held: Array) -> Array:
-    """V̂ (n,) at λ = 1 for which ln(⟨sθ/(1 + V̂s)⟩ / ⟨sθ V̂s/(1 + V̂s)⟩) is `held` (n,).
+def stiffness(spectrum: Spectrum, log_odds: Array) -> Array:
+    """V̂ (n,) at λ = 1 for which ln(⟨sθ/(1 + V̂s)⟩ / ⟨sθ V̂s/(1 + V̂s)⟩) is `log_odds` (n,).
 
     For one eigenvalue the left side is −ln(V̂s), so that Newton's method in ln V̂ hardly errs.
     """
-    return np.array([_stiffness(*spectrum.by_field, float(value)) for value in held])
+    if spectrum.isotropic:
+        return np.asarray(np.exp(np.clip(-log_odds, -_EDGE, _EDGE)))
+    return np.array([_stiffness(*spectrum.by_field, float(value)) for value in log_odds])
 
 
-def _stiffness(s: Array, signal: Array, held: float) -> float:
-    log_V = min(max(-held - math.log(float(signal @ s)), -_EDGE), _EDGE)
+def _stiffness(s: Array, signal: Array, log_odds: float) -> float:
+    log_V = min(max(-log_odds - math.log(float(signal @ s)), -_EDGE), _EDGE)
     for _ in range(_STEPS):
         x = math.exp(log_V) * s
         free = 1 / (1 + x)
         x *= free
         kept, taken, both = float(free @ signal), float(x @ signal), float((x * free) @ signal)
-        step = (math.log(kept / taken) - held) * kept * taken / both
+        step = (math.log(kept / taken) - log_odds) * kept * taken / both
         log_V = min(max(log_V + min(max(step, -_LONGEST), _LONGEST), -_EDGE), _EDGE)
         if abs(step) < 1e-7:  # the next would be its square
             break

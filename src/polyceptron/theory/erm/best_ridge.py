@@ -17,11 +17,10 @@ from polyceptron.errors import ComputationFailed
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density
 from polyceptron.theory.erm.coarse_root import coarse_root, home, residual_on
-from polyceptron.theory.erm.equations import Equations
+from polyceptron.theory.erm.equations import Equations, equations
 from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.root_newton import Root, correct, jacobian_at
 from polyceptron.theory.sides import Problem
-from polyceptron.theory.ways import equations
 
 SMALLEST, LARGEST = 1e-30, 1e6
 _AHEAD = 1.0  # of ln λ: as far as a tangent is followed

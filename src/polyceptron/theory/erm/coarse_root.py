@@ -24,12 +24,11 @@ from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density
 from polyceptron.rows import Status
-from polyceptron.theory.erm.equations import Equations
+from polyceptron.theory.erm.equations import Equations, equations
 from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.erm.square_closed_form import solve_square
 from polyceptron.theory.root_newton import Residual, Root, jacobian_at, newton
 from polyceptron.theory.sides import Problem
-from polyceptron.theory.ways import equations
 
 _FAR = 0.03  # |α/α_s − 1| from which a start is needed
 _STEP, _LONG, _STRAIGHT = 3.0, 8.0, 1e-3  # of |α/α_s − 1|; longer below the last

@@ -1,6 +1,6 @@
 """Fixed points of empirical risk minimisation: one (α, λ) at a time (eq. SE, corollary 1).
 
-`erm_fixed_point` builds the two sides, picks the way round (`theory/ways.py`), finds the root on
+`erm_fixed_point` builds the two sides, picks the equations, finds the root on
 the coarsest rule (`coarse_root`) and corrects it on finer ones (`refinement`).
 """
 
@@ -24,7 +24,7 @@ from polyceptron.numerics import Array
 from polyceptron.rows import Status
 from polyceptron.theory.erm.best_ridge import best_ridge
 from polyceptron.theory.erm.coarse_root import coarse_root, first_level, tiny_fields, walk_down
-from polyceptron.theory.erm.equations import Equations
+from polyceptron.theory.erm.equations import Equations, equations
 from polyceptron.theory.erm.refinement import Refined, refine
 from polyceptron.theory.erm.solution import ErmFixedPoint, no_data, not_converged
 from polyceptron.theory.erm.square_closed_form import best_square_ridge, square_fixed_point
@@ -36,14 +36,8 @@ from polyceptron.theory.erm.training import (
 )
 from polyceptron.theory.generalisation import error_at_tau
 from polyceptron.theory.root_newton import Root
+from polyceptron.theory.separability import loss_at_ridge, separable_up_to
 from polyceptron.theory.sides import Problem, erm_sides
-from polyceptron.theory.ways import (
-    equations,
-    in_closed_form,
-    loss_at_ridge,
-    otherwise,
-    separable_up_to,
-)
 
 TOLERANCE_FEW_CLASSES = 1e-6
 TOLERANCE_MANY_CLASSES = 1e-4
@@ -96,7 +90,7 @@ def erm_fixed_point(
     problem = erm_sides(teacher, loss, ridge, alpha)
     if alpha == 0:
         return no_data(problem, math.nan if best else ridge)
-    if in_closed_form(problem):
+    if problem.closed_form:
         if best:
             ridge = best_square_ridge(teacher.channel, k, alpha, teacher.features)
         return square_fixed_point(problem.at(ridge=ridge))
@@ -200,7 +194,7 @@ def solve(
     near = start if start is not None and len(start) == system.n_unknowns else None
     root = coarse_root(system, near, jacobian if near is not None else None, level)
     refined = _refined(system, root, tol, level)
-    if refined is None and (other := otherwise(system)) is not None:
+    if refined is None and (other := system.fallback) is not None:
         system, root = other, coarse_root(other, level=level)
         refined = _refined(system, root, tol, level)
     if refined is None or refined.uncertainty > tol:

@@ -33,8 +33,8 @@ from polyceptron.theory.erm.training import margin_density, margin_exceeds
 from polyceptron.theory.fields.few_classes import PanelsThree
 from polyceptron.theory.fields.integrand import field_scales, ordered_density
 from polyceptron.theory.fields.points import sample_gaps
+from polyceptron.theory.separability import loss_at_ridge
 from polyceptron.theory.sides import Problem, erm_sides
-from polyceptron.theory.ways import loss_at_ridge
 
 
 @dataclass(frozen=True, repr=False)

@@ -16,7 +16,7 @@ from polyceptron.model.teacher import AnyTeacher
 from polyceptron.rows import Status, make_row
 from polyceptron.theory.erm.fixed_point import as_erm, erm_fixed_point, optimal_ridge
 from polyceptron.theory.erm.solution import ErmFixedPoint
-from polyceptron.theory.ways import NotSeparableHere
+from polyceptron.theory.separability import NotSeparableHere
 
 _NEAR = 3.0  # in ln α: farther solutions start nothing
 

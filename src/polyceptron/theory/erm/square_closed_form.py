@@ -1,22 +1,17 @@
-"""The square loss in closed form, for any k, channel, α and λ; one scalar equation for a spectrum.
+"""The square loss in closed form, for any k, channel, α, λ and spectrum of the features.
 
-With c the channel's signal (E[max of k normals]/(k−1) without noise), s² = 1/k and σ² = s² − c²
-(the part of the label that no linear rule explains), V solves λV² + (λ + α − 1)V − 1 = 0 and
-
-    m = αcV/(1+V),   A = αV²/(1+V)²,   q = (m² + A(s² − 2mc))/(1 − A).
-
-The best ridge is λ = σ²/c² at every α. As λ → 0⁺ (minimum-norm interpolation below α = 1) the norm
-diverges at α = 1 while m stays finite: there ρ → 0 and the error tends to that of a random guess.
-
-Correlated features: the ridge that is left after n samples, κ = λ(1+V)/α, solves
+With c the channel's signal (E[max of k normals]/(k−1) without noise) and σ² = 1/k − c² the part of
+the label that no linear rule explains, the ridge κ = λ(1+V)/α that is left after n samples solves
 
     λ/κ + ⟨s/(κ+s)⟩ = α,      and with x = s/(κ+s), A = ⟨x²⟩/α,
 
-    m = c⟨sθx⟩,   q − m² = (c²(⟨sθx²⟩ − ⟨sθx⟩²) + A(s² − 2mc + m²))/(1 − A)
+    m = c⟨sθx⟩,   q − m² = (c²(⟨sθx²⟩ − ⟨sθx⟩²) + A(1/k − 2mc + m²))/(1 − A)
 
-in which λ → 0⁺ is an equation like any other: κ > 0 below α = rank, 0 above.
+Independent features (s = θ = 1): a quadratic equation for κ, or λV² + (λ + α − 1)V − 1 = 0, with
+m = αcV/(1+V), and the best ridge is λ = σ²/c² at every α.
 
-The fixed point of the square loss with its errors, all in closed form.
+λ → 0⁺ is an equation like any other: κ > 0 below α = rank, where labels are interpolated with least
+norm, and 0 above. At α = rank q diverges while m stays finite: ρ → 0, the error of a random guess.
 """
 
 from __future__ import annotations
@@ -38,19 +33,18 @@ from polyceptron.theory.sides import Problem
 
 
 class SquareSolution(NamedTuple):
-    """The fixed point; at λ → 0⁺ and α < 1, V is infinite and `scaled_V` = λV stays finite."""
+    """The fixed point; as λ → 0⁺ V is infinite below α = rank, and at α = rank q is."""
 
     m: float
     q: float
     V: float
-    scaled_V: float
     tau: float
 
 
 def best_square_ridge(
     channel: Channel, n_classes: int, alpha: float = 1.0, spectrum: Spectrum | None = None
 ) -> float:
-    """λ = σ²/c² = 1/(k c²) − 1, the same at every α; correlated features need a search in κ.
+    """λ = σ²/c² = 1/(k c²) − 1, the same at every α; correlated features need a search.
 
     There it can be 0: the small eigenvalues regularise the large ones by themselves.
 
@@ -61,14 +55,14 @@ def best_square_ridge(
     c = channel.signal(n_classes)
     if spectrum is None or spectrum.isotropic:
         return 1 / (n_classes * c**2) - 1
-    tau = [0.0, *(10 ** np.linspace(-12, 6, 91))]
-    grid = [-solve_square(n_classes, c, alpha, ridge, spectrum).tau for ridge in tau]
-    best = int(np.argmin(grid))
+    ridges = [0.0, *(10 ** np.linspace(-12, 6, 91))]
+    best = int(np.argmax([solve_square(n_classes, c, alpha, x, spectrum).tau for x in ridges]))
     if best == 0:
         return 0.0
+    low, high = max(ridges[best - 1], 1e-13), ridges[min(best + 1, len(ridges) - 1)]
     found = minimize_scalar(
         lambda x: -math.log(solve_square(n_classes, c, alpha, math.exp(x), spectrum).tau),
-        bounds=(math.log(max(tau[best - 1], 1e-13)), math.log(tau[min(best + 1, len(tau) - 1)])),
+        bounds=(math.log(low), math.log(high)),
         method="bounded",
         options={"xatol": 1e-9},
     )
@@ -76,69 +70,41 @@ def best_square_ridge(
 
 
 def solve_square(
-    n_classes: int, signal: float, alpha: float, ridge: float, spectrum: Spectrum | None = None
+    n_classes: int, signal: float, alpha: float, ridge: float, spectrum: Spectrum
 ) -> SquareSolution:
-    """The fixed point at λ > 0, or its limit λ → 0⁺ (infinite q at α = 1)."""
-    if spectrum is not None and not spectrum.isotropic:
-        return _on_levels(n_classes, signal, alpha, ridge, spectrum)
-    c, s2 = signal, 1 / n_classes
-    if ridge == 0 and alpha <= 1:
-        m = alpha * c
-        q = alpha * (s2 - alpha * c**2) / (1 - alpha) if alpha < 1 else math.inf
-        V, scaled, ratio = math.inf, 1 - alpha, alpha / (1 - alpha) if alpha < 1 else math.inf
-    elif ridge == 0:
-        V, scaled, ratio = 1 / (alpha - 1), 0.0, 1 / (alpha - 1)
-        m, q = c, c**2 + (s2 - c**2) / (alpha - 1)
-    else:
-        b = ridge + alpha - 1
-        root = math.hypot(b, 2 * math.sqrt(ridge))
-        # The root that does not subtract nearly equal numbers.
-        V = 2 / (b + root) if b > 0 else (root - b) / (2 * ridge)
-        m = alpha * c * V / (1 + V)
-        A = alpha * (V / (1 + V)) ** 2
-        # 1 − A from V's equation, α = (1 + V)(1 − λV)/V, without cancellation as α → 1, λ → 0.
-        left = (1 + ridge * V**2) / (1 + V)
-        q, scaled, ratio = (m**2 + A * (s2 - 2 * m * c)) / left, ridge * V, A / left
-    # q − m² without cancellation: (A/(1−A))(s² − 2mc + m²).
-    rest = ratio * (s2 - 2 * m * c + m**2)
-    return SquareSolution(m, q, V, scaled, m / math.sqrt(rest) if rest < math.inf else 0.0)
-
-
-def _on_levels(
-    n_classes: int, c: float, alpha: float, ridge: float, spectrum: Spectrum
-) -> SquareSolution:
-    """The fixed point of a spectrum, from the ridge κ that is left."""
-    rank, kappa = spectrum.rank, remaining_ridge(spectrum, alpha, ridge)
-    s, signal = spectrum.by_field
-    m = c * float(signal @ (s / (kappa + s)))
-    middle = float(signal @ s)
+    """The fixed point at λ > 0, or its limit λ → 0⁺ (infinite q at α = rank)."""
+    c, rank, kappa = signal, spectrum.rank, remaining_ridge(spectrum, alpha, ridge)
+    s, field = spectrum.by_field
+    m = c * float(field @ (s / (kappa + s)))
+    middle = float(field @ s)
     apart = kappa * (s - middle) / ((kappa + s) * (kappa + middle)) if kappa > 0 else 0 * s
-    apart = apart - float(signal @ apart)
-    spread = float(signal @ apart**2)
+    spread = float(field @ (apart - float(field @ apart)) ** 2)
     s, fraction = spectrum.by_feature
     x = s / (kappa + s)
-    norm = float(fraction @ x**2)
+    norm, response = float(fraction @ x**2), float(fraction @ x)
     # α(1 − A) from κ's equation, without cancellation.
     left = (ridge / kappa if ridge > 0 else 0.0) + float(fraction @ (s * kappa / (kappa + s) ** 2))
     left += alpha - rank if kappa == 0 else 0.0
     rest = alpha * c**2 * spread + norm * (1 / n_classes - 2 * m * c + m**2)
     rest = rest / left if left > 0 else math.inf
     if ridge > 0:
-        V = kappa / ridge * float(fraction @ x)
+        V = kappa / ridge * response
     else:
-        V = math.inf if kappa > 0 or alpha <= rank else rank / (alpha - rank)
-    tau = m / math.sqrt(rest) if rest < math.inf else 0.0
-    scaled = kappa * float(fraction @ x) if ridge == 0 else ridge * V
-    return SquareSolution(m, m * m + rest, V, scaled, tau)
+        V = math.inf if alpha <= rank else rank / (alpha - rank)
+    return SquareSolution(m, m * m + rest, V, m / math.sqrt(rest))
 
 
 def remaining_ridge(spectrum: Spectrum, alpha: float, ridge: float) -> float:
     """κ with λ/κ + ⟨s/(κ+s)⟩ = α; 0 at λ = 0 where there are enough samples, α ≥ rank."""
+    if ridge == 0 and alpha >= spectrum.rank:
+        return 0.0
+    if spectrum.isotropic:  # ακ² + bκ − λ = 0: the root that does not subtract equal numbers
+        b = alpha - 1 - ridge
+        root = math.hypot(b, 2 * math.sqrt(alpha * ridge))
+        return 2 * ridge / (b + root) if b > 0 else (root - b) / (2 * alpha)
     s, fraction = spectrum.by_feature
     low, high = ridge / alpha, (ridge + 1) / alpha
     if ridge == 0:
-        if alpha >= spectrum.rank:
-            return 0.0
         low = float(spectrum.eigenvalues.min()) * (spectrum.rank / alpha - 1)
 
     def excess(log_kappa: float) -> float:
@@ -156,7 +122,7 @@ def square_fixed_point(problem: Problem) -> ErmFixedPoint:
     """All that is reported, at the problem's ridge."""
     k, alpha = problem.n_classes, problem.alpha
     signal = problem.channel.signal(k)
-    m, q, V, _, tau = solve_square(k, signal, alpha, problem.ridge, problem.spectrum)
+    m, q, V, tau = solve_square(k, signal, alpha, problem.ridge, problem.spectrum)
     law = Law(tau, q, V)
     hats = Hats(0.0, 0.0, alpha / (1 + V))
     if math.isfinite(V):
