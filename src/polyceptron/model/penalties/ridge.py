@@ -91,7 +91,7 @@ def stiffness(spectrum: Spectrum, log_odds: Array) -> Array:
     For one eigenvalue the left side is −ln(V̂s), so that Newton's method in ln V̂ hardly errs.
     """
     if spectrum.isotropic:
-        return np.asarray(np.exp(np.clip(-log_odds, -_EDGE, _EDGE)))
+        return np.asarray(np.exp(np.maximum(np.minimum(-log_odds, _EDGE), -_EDGE)))
     return np.array([_stiffness(*spectrum.by_field, float(value)) for value in log_odds])
 
 
