@@ -309,7 +309,7 @@ MUTATIONS = [
     ),
     Mutation(
         "signal from data: the bias of estimation",
-        "model/features/estimated.py",
+        "model/features/spectrum.py",
         "_pooled(raw - noise)",
         "_pooled(raw)",
         "tests/unit/model/test_features.py",
@@ -414,7 +414,7 @@ MUTATIONS = [
     ),
     Mutation(
         "what is true of a fresh input: the residual variance",
-        "theory/fresh_scores.py",
+        "theory/calibration.py",
         "channel.label_law(gaps, law.residual).z",
         "channel.label_law(gaps, 0.5 * law.residual).z",
         "tests/unit/theory/test_calibration.py::test_scores_against_drawn_fields",

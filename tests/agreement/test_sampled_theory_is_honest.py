@@ -89,7 +89,7 @@ def test_a_tolerance_out_of_reach_is_said(monkeypatch):
 def test_default_tolerance_is_met(teacher):
     for point in fixed_points(teacher, [0.1, 2.0], branch="optimal"):
         assert point.status == "ok"
-        assert point.uncertainty <= effort.default_tolerance(teacher)
+        assert point.uncertainty <= effort.bayes_tolerance(teacher)
 
 
 def test_a_row_does_not_depend_on_its_neighbours():

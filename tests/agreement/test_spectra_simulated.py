@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 import polyceptron as pc
-from polyceptron.theory.fresh_scores import fresh_loss
+from polyceptron.theory.calibration import fresh_scores
 
 TWO = "levels:4x0.2,0.25x0.8"
 NOISE = "gaussian:0.5"
@@ -47,7 +47,7 @@ def fitted(k: int) -> np.ndarray:
 def predicted(k: int, features: str) -> np.ndarray:
     teacher, student = pc.Teacher(k, noise=NOISE, features=features), pc.ERM(ridge=RIDGE)
     point = pc.erm_fixed_point(teacher, student, ALPHA, tol=2e-3 if k > 3 else None)
-    loss = fresh_loss(teacher, student, point.law)
+    loss = fresh_scores(teacher, student, point.law)["test_loss"]
     return np.array([point.generalisation_error, loss, point.training_error, point.training_loss])
 
 

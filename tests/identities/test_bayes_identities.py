@@ -32,7 +32,7 @@ from polyceptron.theory.fields.information import (
     channel_moments,
     known_entropy,
 )
-from polyceptron.theory.loop import iterate
+from polyceptron.theory.loop import rounds
 from polyceptron.theory.weights.rules import row_entropy
 
 SPARSE = finite_prior([-1, 0, 1], [0.05, 0.9, 0.05])
@@ -187,7 +187,7 @@ def test_the_curve_ends_where_the_plain_loop_does(teacher):
     curve = curve_of(teacher, 6)
     for alpha in (0.4, 2.0):
         found = curve.points(np.array([curve_root(curve, alpha)]))
-        laws = pairwise(iterate(*bayes_sides(curve, alpha, 0), Law.bayes(1 - 1e-9)))
+        laws = pairwise(rounds(*bayes_sides(curve, alpha, 0), Law.bayes(1 - 1e-9)))
         law = next(now for before, now in laws if abs(now.V / before.V - 1) < 1e-12)
         assert pytest.approx(float(found.v[0]), rel=1e-8) == law.V
 

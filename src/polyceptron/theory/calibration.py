@@ -1,12 +1,15 @@
 """Test loss and calibration: how good a student's probabilities are on fresh inputs.
 
-With p the student's probabilities (the softmax of its fields; Bayes: those of the posterior) and t
-the true ones given the same fields (`fresh_fields`),
+Given the student's fields ω ~ N(0, q) the label is l with probability t_l, the channel's Z_l at
+mean (m/q)ω and variance 1 − ρ². With p the student's own probabilities (the softmax of its fields;
+Bayes: those of the posterior)
 
     test loss −E Σ t_l ln p_l,   Brier E Σ t_l ‖p − e_l‖²,   best temperature argmin_T of the loss
     of p(ω/T),   calibration error Σ_b w_b |a_b − c_b| over bins b of the confidence max p
 
 with w, c and a the share, mean confidence and accuracy of a bin: what a reliability diagram shows.
+Classes are alike, so that ω₁ ≥ ω₂ ≥ … is enough. Nodes: panels along one gap (k = 2) or two
+(k = 3), quasi-random replicates above.
 
 Fields that stand for no probabilities (square loss), or have no scale (max-margin, and ridge 0 on
 separable data), are read through a softmax of the best temperature, as users do with held-out data.
@@ -15,29 +18,40 @@ separable data), are read through a softmax of the best temperature, as users do
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import ndtri, softmax
 
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
+from polyceptron.model.channels import Channel
 from polyceptron.model.checks import check_alpha, check_size
-from polyceptron.model.estimators import as_estimator
+from polyceptron.model.estimators import Probabilities, as_erm, as_estimator
 from polyceptron.model.law import Law
 from polyceptron.model.teacher import AnyTeacher, check_teacher
 from polyceptron.numerics import Array
-from polyceptron.numerics.estimate import Estimate, from_replicates
-from polyceptron.rows import Status
-from polyceptron.theory.fresh_scores import (
-    N_BINS,
-    best_temperature,
-    fresh_fields,
-    mean_scores,
-    reliability,
-    softened,
+from polyceptron.numerics.estimate import (
+    N_REPLICATES,
+    Estimate,
+    from_replicates,
+    uniform_replicates,
 )
-from polyceptron.theory.generalisation import error_on_labels
+from polyceptron.numerics.panels import GAUSS_BREAKS, blend_breaks, panel_rule
+from polyceptron.rows import Status
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
+from polyceptron.theory.erm.solution import ErmFixedPoint
+from polyceptron.theory.fields.integrand import field_scales, ordered_density
+from polyceptron.theory.generalisation import error_on_labels, error_slope
+
+TARGETS = ("error", "test-loss", "calibration")
+N_BINS = 15  # of confidence, even from 1/k to 1
+_SEED = 20
+_EVALUATIONS = 3e8  # of a channel's integrand: fewer points where classes are many
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,26 +103,30 @@ def calibration(
     student, k, channel = as_estimator(estimator), teacher.n_classes, teacher.channel
     law, spread_of_error, status, ridge, scaled = student.law(teacher, alpha)
     own = student.probabilities(teacher, law) if scaled else None
-    width = _width(teacher, law, spread_of_error)
-    best, says = 1.0, own
-    if says is None:
-        best, says = softened(fresh_fields(channel, k, law))
     levels = [fresh_fields(channel, k, law, level) for level in ((0, 1) if k <= 3 else (0,))]
-    fresh = levels[-1]
-    scores = [mean_scores(nodes, says) for nodes in levels]
+    best, probabilities = (1.0, own) if own is not None else _softened(levels[0])
+    scores = [mean_scores(nodes, probabilities) for nodes in levels]
     found = [from_replicates(part) for part in scores[-1]]
     if k <= 3:
         found = [
             Estimate(new.mean(), abs(new.mean() - old.mean()) + 1e-12)
             for old, new in zip(*scores, strict=True)
         ]
-    moved = [mean_scores(fresh_fields(channel, k, near, 0), says) for near in _nearby(law, width)]
-    base = scores[0]
-    spread = [sum(abs(float((m[i] - base[i]).mean())) for m in moved) for i in (0, 1)]
+    slope = error_slope(channel, law.tau, k)
+    width = spread_of_error / slope if slope > 0 else 0.0  # of ln τ
+    nearby = (
+        replace(law, tau=law.tau * math.exp(width)),
+        replace(law, q=law.q * math.exp(2 * width)),
+    )
+    moved = [mean_scores(fresh_fields(channel, k, near), probabilities) for near in nearby]
+    spread = [sum(abs(float((m[i] - scores[0][i]).mean())) for m in moved) for i in (0, 1)]
     edges = np.linspace(1 / k, 1, n_bins + 1)
-    bins = reliability(channel, k, law, says, edges)
-    share, confidence, accuracy, accuracy_spread, error = bins
-    exact = student.calibrated
+    bins = reliability(channel, k, law, probabilities, edges)
+    if student.calibrated:
+        best, error = 1.0, Estimate(np.zeros(()), np.zeros(()))
+    else:
+        best = best if own is None else _best_temperature(levels[-1], probabilities)
+        error = Estimate(bins.error.value, bins.error.uncertainty + sum(spread))
     return Calibration(
         n_classes=k,
         noise=channel.name,
@@ -120,29 +138,222 @@ def calibration(
         test_loss_uncertainty=float(found[0].uncertainty) + spread[0],
         brier=float(found[1].value),
         brier_uncertainty=float(found[1].uncertainty) + spread[1],
-        calibration_error=0.0 if exact else float(error.value),
-        calibration_error_uncertainty=0.0 if exact else float(error.uncertainty) + sum(spread),
-        temperature=1.0 if exact else best_temperature(fresh, says) if own is not None else best,
+        calibration_error=float(error.value),
+        calibration_error_uncertainty=float(error.uncertainty),
+        temperature=best,
         own_probabilities=own is not None,
         status=status,
         edges=edges,
-        share=share,
-        confidence=confidence,
-        accuracy=accuracy,
-        accuracy_uncertainty=accuracy_spread,
+        share=bins.share,
+        confidence=bins.confidence,
+        accuracy=bins.accuracy,
+        accuracy_uncertainty=bins.accuracy_uncertainty,
     )
 
 
-def _width(teacher: AnyTeacher, law: Law, uncertainty: float) -> float:
-    """The uncertainty of ln τ that belongs to that of the error."""
-    step = 1e-4
-    errors = error_on_labels(
-        teacher.channel, law.tau * np.exp(np.array([-step, step])), teacher.n_classes
+class Fresh(NamedTuple):
+    """Sorted fields (n, k), weights (R, n/R) that sum to 1 in each replicate, and t (n, k)."""
+
+    omega: Array
+    weight: Array
+    truth: Array
+
+    def mean(self, values: Array) -> Array:
+        """E of values (n,), one for each replicate."""
+        return np.asarray((self.weight * values.reshape(self.weight.shape)).sum(1))
+
+
+def fresh_fields(channel: Channel, n_classes: int, law: Law, level: int = 0) -> Fresh:
+    """Nodes for averages that are smooth in ω; a higher level is a finer rule."""
+    if n_classes > 3:
+        return _sampled_fields(channel, n_classes, law, level)
+    order = 10 + 6 * level
+    scales = field_scales(channel, law, n_classes)
+    lengths = [x * GAUSS_BREAKS for x in (scales.sigma, scales.width, math.sqrt(2))]
+    gap, weight = panel_rule(blend_breaks(lengths, 0.0, scales.high), order)
+    if n_classes == 2:
+        gaps = gap[None]
+    else:
+        first, second = np.meshgrid(gap, gap, indexing="ij")
+        gaps = np.stack([first.ravel(), (first + second).ravel()])
+        weight = np.outer(weight, weight).ravel()
+    weight = weight * ordered_density(gaps, law.q)
+    seen = weight > 1e-18 * weight.max()
+    gaps, weight = gaps[:, seen], weight[seen]
+    omega = np.concatenate([np.zeros((1, gaps.shape[1])), -gaps]).T
+    return Fresh(omega, weight[None], label_chances(channel, omega, law))
+
+
+def _sampled_fields(channel: Channel, n_classes: int, law: Law, level: int = 0) -> Fresh:
+    """Quasi-random fields, any k: also for averages that jump, such as those over bins."""
+    cost = 1.0 if n_classes <= 3 else 14.0 * n_classes**2
+    log2 = int(np.clip(math.log2(_EVALUATIONS / (N_REPLICATES * cost)), 5, 10 + level))
+    points = uniform_replicates(n_classes, log2, _SEED).reshape(-1, n_classes)
+    omega = -np.sort(-math.sqrt(law.q) * ndtri(points), axis=1)
+    n = len(omega) // N_REPLICATES
+    weight = np.full((N_REPLICATES, n), 1 / n)
+    return Fresh(omega, weight, label_chances(channel, omega, law))
+
+
+def label_chances(channel: Channel, omega: Array, law: Law) -> Array:
+    """t (n, k) at the student's fields (n, k), sorted from the largest."""
+    k = omega.shape[1]
+    mean = law.slope * omega.T
+    out = np.empty(omega.shape)
+    for label in range(k):
+        gaps = mean[label] - np.delete(mean, label, axis=0)
+        out[:, label] = channel.label_law(gaps, law.residual).z
+    out = np.clip(out, 1e-300, None)
+    return np.asarray(out / out.sum(1, keepdims=True))
+
+
+class Bins(NamedTuple):
+    """Share, mean confidence and accuracy of each bin (b,), and the calibration error."""
+
+    share: Array
+    confidence: Array
+    accuracy: Array
+    accuracy_uncertainty: Array
+    error: Estimate
+
+
+def reliability(channel: Channel, k: int, law: Law, p: Probabilities, edges: Array) -> Bins:
+    """The bins of confidence between `edges` (b + 1,).
+
+    From quasi-random fields, with the uncertainty that replicates show; two classes need none.
+    """
+    if k == 2:
+        return _bins_of_two(channel, law, p, edges)
+    nodes = _sampled_fields(channel, k, law, 2)
+    confidence = p(nodes.omega)[:, 0]
+    place = np.clip(np.searchsorted(edges, confidence, side="right") - 1, 0, len(edges) - 2)
+    each, hit, said = (
+        np.stack([nodes.mean(np.where(place == b, v, 0.0)) for b in range(len(edges) - 1)])
+        for v in (1.0, nodes.truth[:, 0], confidence)
     )
-    slope = abs(float(errors[1] - errors[0])) / (2 * step)
-    return uncertainty / slope if slope > 0 else 0.0
+    share = each.mean(1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        accuracy, mean = hit.mean(1) / share, said.mean(1) / share
+        spread = from_replicates(hit - accuracy[:, None] * each).uncertainty / share
+    gap = hit - said
+    side = np.sign(gap.mean(1, keepdims=True))
+    error = from_replicates((side * gap).sum(0))
+    return Bins(share, mean, accuracy, np.asarray(spread), error)
 
 
-def _nearby(law: Law, width: float) -> tuple[Law, Law]:
-    """The law with each of its numbers moved by its uncertainty."""
-    return replace(law, tau=law.tau * math.exp(width)), replace(law, q=law.q * math.exp(2 * width))
+def _bins_of_two(channel: Channel, law: Law, p: Probabilities, edges: Array) -> Bins:
+    """Two classes: the confidence rises with the gap, so that bins are intervals of it."""
+
+    def confidence(gap: Any) -> Array:
+        gap = np.atleast_1d(gap)
+        return p(np.stack([np.zeros_like(gap), -gap], 1))[:, 0]
+
+    top = GAUSS_BREAKS[-1] * math.sqrt(2 * law.q)
+    highest = float(confidence(top)[0])
+    inner = [
+        float(brentq(lambda g, e=e: float(confidence(g)[0]) - e, 0.0, top)) if e < highest else top
+        for e in edges[1:-1]
+    ]
+    ends = np.array([0.0, *inner, top])
+    sums = np.zeros((3, len(edges) - 1))
+    for i, (low, high) in enumerate(pairwise(ends)):
+        if high > low:
+            gap, weight = panel_rule(np.linspace(low, high, 9), 12)
+            weight = weight * ordered_density(gap[None], law.q)
+            t = channel.label_law(law.slope * gap[None], law.residual).z
+            sums[:, i] = weight.sum(), weight @ confidence(gap), weight @ t
+    share = sums[0]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean, accuracy = sums[1] / share, sums[2] / share
+    error = float(np.abs(sums[2] - sums[1]).sum())
+    known = Estimate(np.array(error), np.array(1e-9))
+    return Bins(share, mean, accuracy, np.full_like(share, 1e-9), known)
+
+
+def mean_scores(nodes: Fresh, probabilities: Probabilities) -> tuple[Array, Array]:
+    """Test loss and Brier score, one of each for a replicate."""
+    p, t = probabilities(nodes.omega), nodes.truth
+    loss = -(t * np.log(np.maximum(p, 1e-300))).sum(1)
+    brier = (p * p).sum(1) - 2 * (t * p).sum(1) + 1
+    total = nodes.weight.sum(1)
+    return nodes.mean(loss) / total, nodes.mean(brier) / total
+
+
+def _softened(nodes: Fresh) -> tuple[float, Probabilities]:
+    """The temperature of least test loss, and the softmax there."""
+
+    def plain(omega: Array) -> Array:
+        return np.asarray(softmax(omega, axis=1))
+
+    best = _best_temperature(nodes, plain)
+    return best, lambda omega: plain(omega / best)
+
+
+def _best_temperature(nodes: Fresh, probabilities: Probabilities) -> float:
+    def loss(log_t: float) -> float:
+        cooled = nodes._replace(omega=nodes.omega * math.exp(-log_t))
+        return float(mean_scores(cooled, probabilities)[0].mean())
+
+    return _least(loss, -6.0, 6.0, 1e-6)
+
+
+def _least(function: Callable[[float], float], low: float, high: float, xatol: float) -> float:
+    """e^x at the least value of a function of x between `low` and `high`."""
+    found = minimize_scalar(
+        function, bounds=(low, high), method="bounded", options={"xatol": xatol}
+    )
+    return math.exp(float(found.x))
+
+
+def fresh_scores(teacher: AnyTeacher, estimator: Any, law: Law) -> dict[str, float]:
+    """Columns of a row at a law that is known: test loss, Brier score, calibration error.
+
+    None where the student has no probabilities of its own.
+    """
+    student, k = as_estimator(estimator), teacher.n_classes
+    probabilities = student.probabilities(teacher, law)
+    if probabilities is None:
+        return {}
+    loss, brier = mean_scores(fresh_fields(teacher.channel, k, law), probabilities)
+    error = 0.0 if student.calibrated else _calibration_error(teacher, law, probabilities)
+    return {
+        "test_loss": float(loss.mean()),
+        "brier": float(brier.mean()),
+        "calibration_error": error,
+    }
+
+
+def _calibration_error(teacher: AnyTeacher, law: Law, probabilities: Probabilities) -> float:
+    k = teacher.n_classes
+    edges = np.linspace(1 / k, 1, N_BINS + 1)
+    return float(reliability(teacher.channel, k, law, probabilities, edges).error.value)
+
+
+def ridge_for(teacher: AnyTeacher, estimator: Any, alpha: float, target: str) -> float:
+    """The λ of least test loss or least calibration error at α."""
+    spec = as_erm(estimator)
+    probabilities = spec.probabilities(teacher, Law(1.0, 1.0, 1.0))
+    if probabilities is None:
+        raise InvalidInput(
+            f"the loss {spec.name!r} stands for no probabilities, and through a "
+            f"softmax of the best temperature the ridge of least error is best for them too: ask "
+            f"for target 'error'"
+        )
+    near: ErmFixedPoint | None = None
+
+    def score(log_ridge: float) -> float:
+        nonlocal near
+        ridge = math.exp(log_ridge)
+        point = erm_fixed_point(teacher, spec.with_ridge(ridge), alpha, start=near)
+        if not math.isfinite(point.q):
+            return math.inf
+        near = point
+        if target == "calibration":
+            return _calibration_error(teacher, point.law, probabilities)
+        nodes = fresh_fields(teacher.channel, teacher.n_classes, point.law)
+        return float(mean_scores(nodes, probabilities)[0].mean())
+
+    grid = np.log(10.0) * np.arange(-3.0, 2.0)
+    values = [score(x) for x in grid[::-1]][::-1]
+    best = int(np.argmin(values))
+    return _least(score, grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], 1e-3)

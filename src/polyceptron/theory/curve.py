@@ -46,7 +46,7 @@ def curve_rows(
 
 def _scores(teacher: AnyTeacher, estimator: Estimator, row: dict[str, Any]) -> dict[str, float]:
     """The scores at a row's law; none without data, or where the fields have no scale."""
-    from polyceptron.theory.fresh_scores import fresh_scores
+    from polyceptron.theory.calibration import fresh_scores
 
     m, q, V = (float(row.get(name, math.nan)) for name in ("m", "q", "V"))
     hard = row.get("ridge") == 0 and row.get("training_error") == 0  # a direction only

@@ -61,7 +61,7 @@ def finest_point(teacher: AnyTeacher) -> int:
     return last_effort(teacher) + 1 if teacher.n_classes <= 20 else last_effort(teacher)
 
 
-def default_tolerance(teacher: AnyTeacher) -> float:
+def bayes_tolerance(teacher: AnyTeacher) -> float:
     """The uncertainty of an error that is asked for when none is given."""
     prior = teacher.prior
     continuous = prior.support is None and not prior.gaussian

@@ -13,11 +13,20 @@ A = Φ(u) and D = P(U < u, V > v) we integrate the complement, whose integrand i
 
 The integrand is entire, so the trapezoidal rule converges faster than exponentially; and ε/θ is
 smooth in the angle θ = arccos ρ, so one Chebyshev proxy per k answers every later call.
+
+The margin of the label, V − max_h V_h in units of √q, has by the same rule
+
+    P(margin > x) = k ∫∫ φ₂(u, v; ρ) Φ₂(u, v − x; ρ)^{k−1} du dv
+    density(x)    = k(k−1) ∫∫ φ₂(u, v; ρ) Φ₂(u, v − x; ρ)^{k−2} φ(v − x) Φ((u − ρ(v − x))/σ) du dv
+
+with σ = √(1−ρ²). A channel enters by the correlation of the student with its utilities, where these
+are Gaussian, and by its share of guessed labels, ρ = 0.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -32,6 +41,9 @@ from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
 from polyceptron.numerics.orthant_closed import corner_cdf
 
 _ALIGNED = 1e14  # τ that stands for ρ = 1
+_SLOPE_STEP = 1e-4  # of ln τ
+_STEP = 0.16  # of the trapezoidal rule: its error is e^{−2π²/step²} for a Gaussian of unit width
+_N_CLEAR = 1e-17  # weights below leave no trace
 
 
 def generalisation_error(correlation: Any, n_classes: int) -> Any:
@@ -58,18 +70,16 @@ def error_from_angle(theta: Any, n_classes: int) -> AnyArray:
     return theta * _ratio(k)(theta)
 
 
-def error_slope(theta: Any, n_classes: int) -> AnyArray:
-    """dε/dθ, for propagating uncertainties."""
-    k = check_classes(n_classes)
-    theta = np.asarray(theta, dtype=float)
-    if k == 2:
-        return np.full_like(theta, 1 / math.pi)
-    return _ratio(k)(theta) + theta * _ratio(k).derivative()(theta)
-
-
 def error_on_labels(channel: Channel, tau: Any, n_classes: int) -> AnyArray:
     """ε on labels as the channel draws them, at τ = ρ/√(1−ρ²)."""
     return channel.drawn_error(tau, n_classes, lambda t: error_at_tau(t, n_classes))
+
+
+def error_slope(channel: Channel, tau: float, n_classes: int) -> float:
+    """|dε/d ln τ| on labels as drawn."""
+    near = tau * np.exp(np.array([-_SLOPE_STEP, _SLOPE_STEP]))
+    low, high = error_on_labels(channel, near, n_classes)
+    return abs(float(high - low)) / (2 * _SLOPE_STEP)
 
 
 def error_floor(channel: Channel, n_classes: int) -> float:
@@ -124,3 +134,60 @@ def _integral(theta: float, k: int, u: AnyArray, y: AnyArray, weight: AnyArray) 
     with np.errstate(divide="ignore"):
         wrong = -np.expm1((k - 1) * np.log1p(-lost))
     return float(weight @ wrong)
+
+
+def margin_exceeds(channel: Channel, n_classes: int, tau: float, x: float) -> float | None:
+    """P(margin > x), x in units of √q; None where the channel has no form of its own."""
+    if channel.utility_tau(tau) is None:
+        return channel.utility_lead(tau, n_classes, x)
+    return _mixed(channel, n_classes, tau, lambda t: _exceeds(x, t, n_classes))
+
+
+def margin_density(channel: Channel, n_classes: int, tau: float, x: AnyArray) -> AnyArray | None:
+    """The margin's density at each x (n,), in units of √q; None without Gaussian utilities."""
+    return _mixed(channel, n_classes, tau, lambda t: _density(x, t, n_classes))
+
+
+def _mixed(channel: Channel, n_classes: int, tau: float, of_tau: Callable[[float], Any]) -> Any:
+    seen = channel.utility_tau(tau)
+    if seen is None:
+        return None
+    guessed = n_classes * channel.guess(n_classes)
+    if guessed == 0:
+        return of_tau(seen)
+    return (1 - guessed) * of_tau(seen) + guessed * of_tau(0.0)
+
+
+def _plane(tau: float) -> tuple[AnyArray, AnyArray, AnyArray, float, float]:
+    """u, v and the weight of the trapezoidal rule, and ρ, σ."""
+    sigma = 1 / math.hypot(1.0, tau)
+    rho = tau * sigma
+    grid = (np.arange(-54, 54) + 0.37) * _STEP  # never 0, where Owen's form is 0/0
+    u, y = np.meshgrid(grid, grid, indexing="ij")
+    weight = np.exp(-0.5 * (u * u + y * y)) * (_STEP**2 / (2 * math.pi))
+    keep = weight > _N_CLEAR
+    u, y = u[keep], y[keep]
+    return u, rho * u + sigma * y, weight[keep], rho, sigma
+
+
+def _both_below(u: AnyArray, v: AnyArray, tau: float) -> AnyArray:
+    """Φ₂(u, v; ρ), with ρ/σ = τ and 1/σ = √(1+τ²)."""
+    inverse = math.hypot(1.0, tau)
+    return np.clip(corner_cdf(u, v, inverse * v - tau * u, inverse * u - tau * v), 0.0, 1.0)
+
+
+def _exceeds(x: float, tau: float, n_classes: int) -> float:
+    u, v, weight, _, _ = _plane(tau)
+    return float(n_classes * (weight @ _both_below(u, v - x, tau) ** (n_classes - 1)))
+
+
+def _density(x: AnyArray, tau: float, n_classes: int) -> AnyArray:
+    u, v, weight, rho, sigma = _plane(tau)
+    k = n_classes
+    out = np.empty(len(x))
+    for i, shift in enumerate(x):
+        low = v - shift
+        last = np.exp(-0.5 * low * low) / math.sqrt(2 * math.pi) * ndtr((u - rho * low) / sigma)
+        rest = _both_below(u, low, tau) ** (k - 2) if k > 2 else 1.0
+        out[i] = k * (k - 1) * float(weight @ (last * rest))
+    return out

@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import check_alpha
+from polyceptron.model.estimators import as_erm
 from polyceptron.model.law import Hats, Law
 from polyceptron.model.losses import check_symmetric
 from polyceptron.model.teacher import AnyTeacher, check_teacher
-from polyceptron.theory.erm.fixed_point import as_erm
 from polyceptron.theory.generalisation import error_on_labels
 from polyceptron.theory.separability import loss_at_ridge
 from polyceptron.theory.sides import erm_sides
 
 
-def iterate(
+def rounds(
     fields: Callable[[Law], Hats], weights: Callable[[Hats], Law], start: Law
 ) -> Iterator[Law]:
     """The start, and the law after each further round, without end."""
@@ -79,7 +79,7 @@ def erm_state_evolution(
     if not (q >= 0 and V > 0 and abs(m) <= math.sqrt(q) * (1 + 1e-12)):
         raise InvalidInput(f"a start (m, q, V) needs q >= 0, V > 0 and |m| <= √q, got {start!r}")
     problem = erm_sides(teacher, loss, ridge, alpha)
-    laws = iterate(problem.fields, problem.weights, Law.of_overlaps(m, q, V))
+    laws = rounds(problem.fields, problem.weights, Law.of_overlaps(m, q, V))
     return [
         ErmStep(
             count, law.m, law.q, law.V,

@@ -27,9 +27,11 @@ from polyceptron.theory.fields.few_classes import PanelsThree, PanelsTwo
 from polyceptron.theory.fields.integrand import Averages, Averaging, FieldsStudent, Rule
 from polyceptron.theory.fields.points import Points
 from polyceptron.theory.fields.sums import Sums
+from polyceptron.theory.generalisation import margin_exceeds
 
 _FEW: dict[int, Rule] = {2: PanelsTwo(), 3: PanelsThree()}
 _SUMS, _POINTS = Sums(), Points()
+_ROUNDING = 1e-11  # of a probability that is 1 minus a double integral
 _NOTHING = 1e-18  # stands for q = 0, where every loss has a finite limit
 _LEVEL_FEW, _LEVEL_MANY = 2, 1  # of the plain loop: 1e-8 and about 1e-4, as the figures need
 
@@ -135,6 +137,18 @@ class Problem:
         """Whether the whole fixed point is explicit, up to one scalar equation for a spectrum."""
         explicit = self.fields.explicit(Law(1.0, 1.0, 1.0)) is not None
         return explicit and self.weights.penalty.quadratic
+
+    def training_error(self, law: Law) -> float | None:
+        """P(a training sample is mistaken), where the fresh margin decides it alone; else None."""
+        if math.isinf(law.V):
+            return 0.0
+        gap = self.loss.coordinates.mistake_gap(law.V)
+        if gap is None:
+            return None
+        if math.isinf(gap):
+            return 0.0
+        kept = margin_exceeds(self.channel, self.n_classes, law.tau, gap / math.sqrt(law.q))
+        return None if kept is None else 1 - kept if 1 - kept > _ROUNDING else 0.0
 
     def at(self, *, ridge: float | None = None, **fields: float) -> Problem:
         """The same problem at another λ, or with other numbers of the fields side (α, k)."""

@@ -10,8 +10,8 @@ import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.model import Law
 from polyceptron.model.channels import as_channel
+from polyceptron.theory.calibration import fresh_fields, fresh_scores
 from polyceptron.theory.curve import curve_rows
-from polyceptron.theory.fresh_scores import fresh_fields, fresh_loss
 
 LAW = Law.of_overlaps(0.8, 1.5, 0.7)
 
@@ -27,7 +27,7 @@ def test_scores_against_drawn_fields(k, noise):
     z = LAW.m * teacher + rest * rng.standard_normal((n, k))
     y = as_channel(noise).sample(teacher, rng)
     loss = np.log(np.exp(z).sum(1)) - z[np.arange(n), y]
-    found = fresh_loss(pc.Teacher(k, noise=noise), pc.ERM("cross-entropy", 0.1), LAW)
+    found = fresh_scores(pc.Teacher(k, noise=noise), "cross-entropy", LAW)["test_loss"]
     assert abs(found - loss.mean()) < 4 * loss.std() / math.sqrt(n) + (1e-3 if k > 3 else 0)
 
 
@@ -79,7 +79,7 @@ def test_a_temperature_is_undone_by_the_best_one():
     assert found.temperature > 1.5
     point = pc.erm_fixed_point(teacher, pc.ERM("cross-entropy", 1e-2), 4.0)
     losses = [
-        fresh_loss(teacher, "cross-entropy", Law(point.tau, point.q / T**2, 1.0))
+        fresh_scores(teacher, "cross-entropy", Law(point.tau, point.q / T**2, 1.0))["test_loss"]
         for T in (0.97 * found.temperature, found.temperature, 1.03 * found.temperature)
     ]
     assert losses[1] == min(losses) < found.test_loss

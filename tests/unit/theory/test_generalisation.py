@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyceptron.errors import InvalidInput
+from polyceptron.model import as_channel
 from polyceptron.theory.generalisation import (
     angle,
     error_from_angle,
@@ -53,7 +54,9 @@ def test_error_rises_with_the_angle_and_its_slope_is_the_derivative(k, theta):
     step = 1e-5
     rise = (error_from_angle(theta + step, k) - error_from_angle(theta - step, k)) / (2 * step)
     assert rise > 0
-    assert float(error_slope(theta, k)) == pytest.approx(float(rise), rel=1e-5)
+    tau = 1 / math.tan(theta)  # dθ/d ln τ = −τ/(1 + τ²)
+    slope = error_slope(as_channel("none"), tau, k)
+    assert slope == pytest.approx(float(rise) * abs(tau) / (1 + tau**2), rel=1e-5, abs=1e-9)
 
 
 def test_angle_keeps_tiny_complements():

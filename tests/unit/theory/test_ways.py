@@ -16,7 +16,7 @@ from polyceptron.theory.erm.coarse_root import coarse_root
 from polyceptron.theory.erm.equations import Equations, equations
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
 from polyceptron.theory.erm.refinement import refine
-from polyceptron.theory.loop import iterate
+from polyceptron.theory.loop import rounds
 from polyceptron.theory.separability import loss_at_ridge
 from polyceptron.theory.sides import erm_sides
 
@@ -27,7 +27,7 @@ TWO_LEVELS = Spectrum([1.6, 0.4], [0.7, 1.2])
 def plain(problem, tol=1e-9):
     """Where the plain loop comes to rest."""
     before = None
-    for law in islice(iterate(problem.fields, problem.weights, Law(0.5, 1.0, 1.0)), 10_000):
+    for law in islice(rounds(problem.fields, problem.weights, Law(0.5, 1.0, 1.0)), 10_000):
         now = np.array([law.tau, law.q, law.V])
         if before is not None and np.abs(now / before - 1).max() < tol:
             return law

@@ -25,6 +25,7 @@ __all__ = [
     "Jump",
     "Probabilities",
     "StudentLaw",
+    "as_erm",
     "as_estimator",
     "estimator_names",
     "make_estimator",
@@ -67,6 +68,14 @@ def as_estimator(estimator: Any) -> Estimator:
     'square'
     """
     return ESTIMATORS.read(estimator)
+
+
+def as_erm(estimator: Any) -> ERM:
+    """An `ERM`, or what a loss or its name means: ERM of that loss."""
+    found = as_estimator(estimator)
+    if not isinstance(found, ERM):
+        raise InvalidInput(f"{found.name} minimises no empirical risk: name a loss, or give an ERM")
+    return found
 
 
 def make_estimator(name: Any, ridge: Any = None, penalty: Any = None) -> Estimator:

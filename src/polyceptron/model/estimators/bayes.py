@@ -50,7 +50,7 @@ class BayesOptimal(Estimator):
         return StudentLaw(Law.bayes(point.v), point.uncertainty, point.status)
 
     def probabilities(self, teacher: AnyTeacher, law: Law) -> Probabilities | None:
-        chances = late("theory.fresh_scores.label_chances")
+        chances = late("theory.calibration.label_chances")
         return lambda omega: chances(teacher.channel, omega, law)
 
     def decay(self, teacher: AnyTeacher) -> float | None:

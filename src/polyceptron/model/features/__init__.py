@@ -1,18 +1,10 @@
 """Features as they come: the spectrum of their covariance, and where the teacher lies in it.
 
-    spectrum       eigenvalues, signal and fractions, normalised
-    written        spectra that have a name: isotropic, power, levels, marchenko-pastur, ...
-    reading        a spectrum from a name, a CSV file or a list
-    estimated      a spectrum from a data matrix, with the signal from its labels
-
-`as_spectrum` reads any of them.
+spectrum       eigenvalues, signal and fractions, normalised; also estimated from data
+written        a spectrum from a name (power, levels, ...), a CSV file or a list
 """
 
-from polyceptron.model.features import written
-from polyceptron.model.features.estimated import FEATURES, as_spectrum
 from polyceptron.model.features.spectrum import Spectrum, isotropic
+from polyceptron.model.features.written import FEATURES, as_spectrum
 
 __all__ = ["FEATURES", "Spectrum", "as_spectrum", "isotropic"]
-
-for _entry in written.ENTRIES:
-    FEATURES.add(_entry)

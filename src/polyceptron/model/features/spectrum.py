@@ -9,6 +9,16 @@ fraction that is missing to 1. Independent features are one level, s = θ = 1.
 
 A teacher may act on more than the features show: the `hidden` share of the variance of its fields,
 which no linear student can see, acts as Gaussian noise on them.
+
+From data (`Spectrum.from_data`): in the eigenbasis, whitened, the features are uncorrelated in the
+sample, so that the least-squares fit of the one-hot labels has coefficients
+c_ih = (1/n) Σ_μ u_iμ (1[y_μ = h] − p_h). For Gaussian inputs they are proportional to √s_i W*_ih
+(Stein), and
+
+    E Σ_h c_ih² ∝ s_iθ_i + noise,      noise = Σ_h RSS_h / (n(n − d − 1))
+
+The noise is that of estimation and is subtracted. Where a direction is then left with less than
+nothing it is pooled with its neighbours until their sum is positive, which keeps the total.
 """
 
 from __future__ import annotations
@@ -25,8 +35,9 @@ from polyceptron.model.checks import as_numbers
 from polyceptron.numerics import Array
 from polyceptron.numerics.chebyshev import gauss_rule
 
+_NOTHING = 1e-10  # of the largest eigenvalue: rounding of a direction without variance
 _LONGEST_NAME = 40  # levels that a name spells out
-_REMEMBERED: dict[str, Spectrum] = {}  # those too long for a name, by their digest
+REMEMBERED: dict[str, Spectrum] = {}  # those too long for a name, by their digest
 
 
 class Spectrum:
@@ -155,9 +166,7 @@ class Spectrum:
         >>> len(Spectrum.from_data(X).eigenvalues)
         3
         """
-        from polyceptron.model.features.estimated import estimate
-
-        return estimate(X, y)
+        return _estimate(X, y)
 
     def _spelt(self) -> str:
         """A name that reads back: the levels themselves, or a digest of too many of them."""
@@ -167,7 +176,7 @@ class Spectrum:
             rows = zip(self.eigenvalues, self.fraction, self.signal, strict=True)
             return "levels:" + ",".join(f"{s!r}x{f!r}@{t!r}" for s, f, t in _floats(rows))
         name = f"spectrum#{self.digest}"
-        _REMEMBERED[name] = self
+        REMEMBERED[name] = self
         return name
 
     @property
@@ -218,11 +227,6 @@ def isotropic() -> Spectrum:
     return Spectrum(np.ones(1), name="isotropic")
 
 
-def remembered(name: str) -> Spectrum | None:
-    """The spectrum of this process that has this name, for those that are too long to spell."""
-    return _REMEMBERED.get(name)
-
-
 def _checked(values: Any, what: str, size: int | None = None) -> Array:
     array = np.atleast_1d(as_numbers(values, f"the {what} of a spectrum")).astype(float)
     if array.ndim != 1:
@@ -247,3 +251,71 @@ def _merged(s: Array, theta: Array, share: Array) -> tuple[Array, Array, Array]:
 
 def _floats(rows: Any) -> list[tuple[float, ...]]:
     return [tuple(float(x) for x in row) for row in rows]
+
+
+def _estimate(X: Any, y: Any = None) -> Spectrum:
+    """The spectrum of X (n, d), and with y (n,) its signal."""
+    A = as_numbers(X, "X").astype(float)
+    if A.ndim != 2 or A.shape[0] < 2 or A.shape[1] < 1:
+        raise InvalidInput(f"X must be (samples, features) with 2 samples or more, got {A.shape}")
+    if not np.isfinite(A).all():
+        raise InvalidInput("X must be finite")
+    n, d = A.shape
+    A = A - A.mean(0)
+    if d <= n:
+        values, vectors = np.linalg.eigh(A.T @ A / n)
+    else:
+        values = np.concatenate([np.linalg.eigvalsh(A @ A.T / n), np.zeros(d - n)])
+    values = np.where(values > _NOTHING * values.max(), values, 0.0)
+    spread = (
+        f"from {n} samples of {d} features, whose noise widens it by about {2 * (d / n) ** 0.5:.0%}"
+    )
+    if y is None:
+        return Spectrum(values, remark=spread)
+    labels = np.asarray(y)
+    if labels.shape != (n,):
+        raise InvalidInput(f"y must be (samples,), got {labels.shape} for {n} samples")
+    classes, index = np.unique(labels, return_inverse=True)
+    if classes.size < 2:
+        raise InvalidInput("a signal needs labels of at least two classes")
+    if n <= d + 1:
+        raise InvalidInput(
+            f"the signal along {d} features needs more than {d + 1} samples, got {n}"
+        )
+    seen = values > 0
+    U = A @ (vectors[:, seen] / np.sqrt(values[seen]))
+    target = np.eye(classes.size)[index]
+    target -= target.mean(0)
+    power, removed = _debiased(U, target)
+    signal = np.zeros(d)
+    signal[seen] = power / values[seen]
+    remark = f"{spread}; {removed:.1%} of the fitted signal was noise of estimation and is removed"
+    return Spectrum(values, signal, remark=remark)
+
+
+def _debiased(U: Array, target: Array) -> tuple[Array, float]:
+    """sθ (r,) up to scale from scores U (n, r), UᵀU = n, smallest s first; the share removed."""
+    n, r = U.shape
+    c = U.T @ target / n
+    rest = float(((target - U @ c) ** 2).sum())
+    raw = (c**2).sum(1)
+    noise = rest / (n * (n - r - 1))
+    if not raw.sum() > r * noise:
+        raise InvalidInput("the labels show no linear signal beyond the noise of estimation")
+    return _pooled(raw - noise), r * noise / float(raw.sum())
+
+
+def _pooled(values: Array) -> Array:
+    """Neighbours share their mean, from the first on, until it is positive; the last fall back."""
+    blocks: list[list[float]] = []  # sum, count
+    for value in values:
+        if blocks and blocks[-1][0] <= 0:
+            blocks[-1][0] += float(value)
+            blocks[-1][1] += 1
+        else:
+            blocks.append([float(value), 1])
+    while len(blocks) > 1 and blocks[-1][0] <= 0:
+        last = blocks.pop()
+        blocks[-1][0] += last[0]
+        blocks[-1][1] += last[1]
+    return np.concatenate([np.full(int(count), total / count) for total, count in blocks])

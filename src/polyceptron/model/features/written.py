@@ -1,4 +1,4 @@
-"""Spectra that have a name.
+"""A spectrum from whatever says what it is: a name, a CSV file, a list of eigenvalues.
 
     isotropic                      independent features of unit variance
     power:A:D[:B]                  s_i ∝ i^(−A), i = 1 … D; θ equal, or sθ ∝ i^(−B)
@@ -13,18 +13,94 @@ sθ ∝ κ₁²μ/(κ₁²μ + κ_*²) along an eigenvector of FFᵀ with eigenv
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.features.spectrum import Spectrum, isotropic
-from polyceptron.model.registry import Entry
+from polyceptron.files import read_text
+from polyceptron.model.features.spectrum import REMEMBERED, Spectrum, isotropic
+from polyceptron.model.registry import Entry, Registry
 from polyceptron.numerics import Array
 
+FEATURES: Registry[Spectrum] = Registry("features", Spectrum)
 MOST_LEVELS = 100_000
+_REQUIRED, _OPTIONAL = ("eigenvalue", "signal"), "fraction"
 _MP_NODES = 400
+
+
+def as_spectrum(features: Any) -> Spectrum:
+    """A registered name, the path of a CSV file, a list of eigenvalues, or a `Spectrum`.
+
+    >>> as_spectrum([2.0, 1.0]).name
+    'levels:1.3333333333333333x0.5@1.0,0.6666666666666666x0.5@1.0'
+    """
+    if isinstance(features, Spectrum):
+        return features
+    if isinstance(features, Path):
+        return _read_file(str(features))
+    if isinstance(features, np.ndarray | list | tuple):
+        return Spectrum(features)
+    if not isinstance(features, str):
+        return FEATURES.read(features)
+    if "#" in features or features.lower().endswith(".csv"):
+        return _read_file(features)
+    try:
+        return FEATURES.read(features)
+    except ValueError as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(
+            f"cannot read the features {features!r}: allowed are {FEATURES.help}, or the path of "
+            "a CSV file"
+        ) from None
+
+
+def _read_file(text: str) -> Spectrum:
+    """From 'path.csv', or 'path.csv#digest', which must still hold the same numbers."""
+    path, _, digest = text.partition("#")
+    if text in REMEMBERED:
+        return REMEMBERED[text]
+    if path == "spectrum":
+        raise InvalidInput(
+            f"the features {text!r} were made in another process: write them to a CSV file "
+            "(Spectrum.table) and give its path"
+        )
+    found = _parse_table(read_text(path, "spectrum file"), path)
+    if digest and digest != found.digest:
+        raise InvalidInput(
+            f"the spectrum file {path!r} is not the one that was used before ({digest}): its "
+            f"numbers now have the digest {found.digest}"
+        )
+    found.name = f"{path}#{found.digest}"
+    return found
+
+
+def _parse_table(text: str, path: str) -> Spectrum:
+    """Columns eigenvalue, signal and optionally fraction, in any order."""
+    lines = [line for line in csv.reader(text.splitlines()) if line]
+    head = [name.strip().lower() for name in lines[0]] if lines else []
+    missing = [name for name in _REQUIRED if name not in head]
+    if missing:
+        raise InvalidInput(
+            f"the spectrum file {path!r} needs the columns eigenvalue and signal (and may have "
+            f"fraction), but has no {' and no '.join(missing)}"
+        )
+    names = [*_REQUIRED, *([_OPTIONAL] if _OPTIONAL in head else [])]
+    columns: dict[str, list[float]] = {name: [] for name in names}
+    for number, line in enumerate(lines[1:], 2):
+        for name in names:
+            try:
+                columns[name].append(float(line[head.index(name)]))
+            except (ValueError, IndexError):
+                raise InvalidInput(
+                    f"line {number} of the spectrum file {path!r} has no number for {name}"
+                ) from None
+    return Spectrum(columns["eigenvalue"], columns["signal"], columns.get(_OPTIONAL))
 
 
 def power_law(exponent: float, n_features: float, signal_exponent: float | None = None) -> Spectrum:
@@ -53,12 +129,12 @@ def marchenko_pastur(ratio: float) -> Spectrum:
     >>> round(marchenko_pastur(2.0).rank, 6)  # more features than samples
     0.5
     """
-    s, fraction, rank = mp_law(_check_ratio(ratio))
+    s, fraction, rank = _mp_law(_check_ratio(ratio))
     eigenvalues, weights = np.append(s, 0.0), np.append(fraction, 1 - rank)
     return Spectrum(eigenvalues, None, weights, name=f"marchenko-pastur:{_short(ratio)}")
 
 
-def mp_law(ratio: float) -> tuple[Array, Array, float]:
+def _mp_law(ratio: float) -> tuple[Array, Array, float]:
     """Nodes s = 1 + c + 2√c cos φ and their weights 2 sin²φ/(πs)·dφ, and the weight of s > 0."""
     phi = np.arange(1, _MP_NODES + 1) * math.pi / (_MP_NODES + 1)
     s = 1 + ratio + 2 * math.sqrt(ratio) * np.cos(phi)
@@ -86,7 +162,7 @@ def random_features(nonlinearity: str, ratio: float) -> Spectrum:
         )
     ratio = _check_ratio(ratio)
     linear, rest = moments(NONLINEARITIES[nonlinearity])
-    mu, fraction, rank = mp_law(ratio)
+    mu, fraction, rank = _mp_law(ratio)
     mu, fraction = np.append(mu, 0.0), np.append(fraction, 1 - rank)
     s = linear**2 * mu + rest
     seen = linear**2 * mu / s  # of one latent direction
@@ -119,14 +195,14 @@ def _short(value: float) -> str:
     return repr(float(value)).removesuffix(".0")
 
 
-def read_power(rest: str) -> Spectrum:
+def _read_power(rest: str) -> Spectrum:
     numbers = [float(part) for part in rest[1:].split(":")]
     if len(numbers) not in (2, 3):
         raise ValueError
     return power_law(*numbers)
 
 
-def read_levels(rest: str) -> Spectrum:
+def _read_levels(rest: str) -> Spectrum:
     """':10x0.2@1,1x0.8' and the like."""
     s, fraction, theta = [], [], []
     for part in rest[1:].split(","):
@@ -138,32 +214,29 @@ def read_levels(rest: str) -> Spectrum:
     return Spectrum(s, theta, fraction, name=f"levels{rest}")
 
 
-def read_ratio(rest: str) -> Spectrum:
-    return marchenko_pastur(float(rest[1:]))
-
-
-def read_random(rest: str) -> Spectrum:
+def _read_random(rest: str) -> Spectrum:
     nonlinearity, _, ratio = rest[1:].partition(":")
     return random_features(nonlinearity.lower(), float(ratio))
 
 
-ENTRIES: tuple[Entry[Spectrum], ...] = (
+for _entry in (
     Entry("isotropic", "independent features of unit variance", isotropic),
     Entry(
         "power", "eigenvalues i^(-A) of D features", power_law, ("a", "d[:b]"), (1.2, 200),
-        read=read_power,
+        read=_read_power,
     ),
     Entry(
-        "levels", "eigenvalue S of a fraction F, signal T", lambda: read_levels(":4x0.2,0.25x0.8"),
-        ("sxf[@t],...",), read=read_levels,
+        "levels", "eigenvalue S of a fraction F, signal T", lambda: _read_levels(":4x0.2,0.25x0.8"),
+        ("sxf[@t],...",), read=_read_levels,
     ),
     Entry(
         "marchenko-pastur", "a sample covariance of this many features for each sample",
-        marchenko_pastur, ("ratio",), (0.5,), read=read_ratio,
+        marchenko_pastur, ("ratio",), (0.5,),
     ),
     Entry(
         "random-features", "tanh or relu of this many random projections of each latent input",
         lambda ratio: random_features("tanh", ratio), ("tanh|relu", "ratio"), (2.0,),
-        read=read_random,
+        read=_read_random,
     ),
-)  # fmt: skip
+):  # fmt: skip
+    FEATURES.add(_entry)

@@ -36,7 +36,7 @@ from polyceptron.theory.bayes_optimal.solution_curve import (
     SolutionCurve,
     curve_of,
 )
-from polyceptron.theory.effort import default_tolerance, first_effort, last_effort
+from polyceptron.theory.effort import bayes_tolerance, first_effort, last_effort
 
 _TINY = 1e-300
 _STEPS, _CLOSE = 128, 1e-15  # of ln q̂: the most steps, and when two of them are one
@@ -249,7 +249,7 @@ def fixed_points(
     alphas = check_alphas(alpha)
     if branch not in (*BRANCHES, "all"):
         raise InvalidInput(f"unknown branch {branch!r}: allowed are {', '.join(BRANCHES)} and all")
-    tol = check_tolerance(tol, default_tolerance(teacher))
+    tol = check_tolerance(tol, bayes_tolerance(teacher))
     aim = ("optimal", "amp") if branch == "all" else (branch,)
     last = last_effort(teacher)
     effort = dict.fromkeys(alphas, first_effort(teacher))  # each α goes its own way

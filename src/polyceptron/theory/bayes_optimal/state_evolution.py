@@ -25,7 +25,7 @@ from polyceptron.numerics import AnyArray
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.theory.bayes_optimal.solution_curve import SolutionCurve, curve_of
 from polyceptron.theory.effort import drawn_effort
-from polyceptron.theory.loop import iterate
+from polyceptron.theory.loop import rounds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,7 +99,7 @@ def state_evolution(
     curve = curve_of(teacher, drawn_effort(teacher))
     table = np.array(
         [
-            [law.V for law in islice(iterate(*bayes_sides(curve, alpha, c), first), n_steps + 1)]
+            [law.V for law in islice(rounds(*bayes_sides(curve, alpha, c), first), n_steps + 1)]
             for c in range(curve.n_replicates + 1)
         ]
     )

@@ -15,24 +15,23 @@ import numpy as np
 
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.checks import check_alpha, check_tolerance
-from polyceptron.model.estimators import ERM, StudentLaw, as_estimator
+from polyceptron.model.estimators import ERM, StudentLaw, as_erm
 from polyceptron.model.law import Law
 from polyceptron.model.losses import LOSSES, Loss, check_symmetric
 from polyceptron.model.penalties import Penalty
 from polyceptron.model.teacher import AnyTeacher, check_teacher
 from polyceptron.numerics import Array
+from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status
 from polyceptron.theory.erm.best_ridge import best_ridge
 from polyceptron.theory.erm.coarse_root import coarse_root, first_level, tiny_fields, walk_down
 from polyceptron.theory.erm.equations import Equations, equations
 from polyceptron.theory.erm.refinement import Refined, refine
 from polyceptron.theory.erm.solution import ErmFixedPoint, no_data, not_converged
-from polyceptron.theory.erm.square_closed_form import best_square_ridge, square_fixed_point
-from polyceptron.theory.erm.training import (
-    moves_along_ones,
-    sampled_training_error,
+from polyceptron.theory.erm.square_closed_form import (
+    best_square_ridge,
+    square_fixed_point,
     square_training_loss,
-    training_error,
 )
 from polyceptron.theory.generalisation import error_at_tau
 from polyceptron.theory.root_newton import Root
@@ -41,15 +40,8 @@ from polyceptron.theory.sides import Problem, erm_sides
 
 TOLERANCE_FEW_CLASSES = 1e-6
 TOLERANCE_MANY_CLASSES = 1e-4
+_SAMPLED_LEVEL = 1  # of the training error where no other rule knows it
 _WALK = 1e-3  # tolerance of fixed points on the way to another
-
-
-def as_erm(estimator: Any) -> ERM:
-    """An `ERM`, or what a loss or its name means: ERM of that loss."""
-    found = as_estimator(estimator)
-    if not isinstance(found, ERM):
-        raise InvalidInput(f"{found.name} minimises no empirical risk: name a loss, or give an ERM")
-    return found
 
 
 def default_tolerance(n_classes: int) -> float:
@@ -172,7 +164,7 @@ def optimal_ridge(
     if target == "error":
         spec = ERM(as_erm(estimator).loss, "optimal")
         return erm_fixed_point(teacher, spec, alpha, tol).ridge
-    from polyceptron.theory.fresh_scores import TARGETS, ridge_for  # which asks for fixed points
+    from polyceptron.theory.calibration import TARGETS, ridge_for  # which asks for fixed points
 
     if target not in TARGETS:
         allowed = ", ".join(map(repr, TARGETS))
@@ -207,7 +199,7 @@ def solve(
     loss, loss_spread = float(refined.averages.loss[0]), refined.loss_uncertainty
     if math.isnan(loss) and problem.weights.penalty.quadratic:
         loss = square_training_loss(problem, law)
-    elif not problem.loss.scale_free and moves_along_ones(problem.loss, problem.n_classes):
+    elif not problem.loss.scale_free and _moves_along_ones(problem.loss, problem.n_classes):
         loss, loss_spread = math.nan, math.nan
     mistakes, spread = _mistakes(problem, law, refined)
     status = Status.OK if refined.uncertainty <= tol else Status.TOLERANCE_NOT_MET
@@ -248,12 +240,22 @@ def _mistakes(problem: Problem, law: Law, refined: Refined) -> tuple[float, floa
     measured = float(refined.averages.error[0]), refined.mistakes_uncertainty
     if not problem.fields.rule.sampled and not math.isnan(measured[0]):
         return measured
-    value = training_error(problem, law)
+    value = problem.training_error(law)
+    if value is None and not problem.fields.rule.sampled:  # from quasi-random points
+        averages = problem.at(by_points=True).fields.averages(_SAMPLED_LEVEL, law)
+        found = from_replicates(averages(law).error)
+        return float(found.value), float(found.uncertainty)
     if value is None:
-        return measured if problem.fields.rule.sampled else sampled_training_error(problem, law)
+        return measured
     # One step of each unknown by its uncertainty.
     factors = np.exp(refined.theta_uncertainty)
     moved = [law.tau * factors[0], law.q * factors[1], law.V * factors[-1]]
     steps = [replace(law, tau=moved[0]), replace(law, q=moved[1]), replace(law, V=moved[2])]
-    values = [training_error(problem, step) or 0.0 for step in steps]
+    values = [problem.training_error(step) or 0.0 for step in steps]
     return value, sum(abs(other - value) for other in values) + 1e-11
+
+
+def _moves_along_ones(loss: Loss, n_classes: int) -> bool:
+    """Whether the loss acts along (1, …, 1), which no label shows: its mean is not known then."""
+    slope = loss.gradient(np.zeros((1, n_classes)), np.zeros(1, dtype=np.int64))
+    return bool(abs(float(slope.sum())) > 1e-8 * (1 + float(np.abs(slope).max())))

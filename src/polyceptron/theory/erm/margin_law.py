@@ -22,17 +22,17 @@ import numpy as np
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import as_numbers, difference_basis
-from polyceptron.model.estimators import ERM
+from polyceptron.model.estimators import as_erm
 from polyceptron.model.law import Law
 from polyceptron.model.teacher import AnyTeacher
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import panel_rule
-from polyceptron.theory.erm.fixed_point import as_erm, erm_fixed_point
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.erm.solution import ErmFixedPoint
-from polyceptron.theory.erm.training import margin_density, margin_exceeds
 from polyceptron.theory.fields.few_classes import PanelsThree
 from polyceptron.theory.fields.integrand import field_scales, ordered_density
 from polyceptron.theory.fields.points import sample_gaps
+from polyceptron.theory.generalisation import margin_density, margin_exceeds
 from polyceptron.theory.separability import loss_at_ridge
 from polyceptron.theory.sides import Problem, erm_sides
 
@@ -66,7 +66,7 @@ def margin_law(
     >>> bool(abs(np.trapezoid(law.fresh, law.margin) - 1) < 1e-3)
     True
     """
-    spec: ERM = as_erm(estimator)
+    spec = as_erm(estimator)
     point = erm_fixed_point(teacher, spec, alpha, tol)
     if not (math.isfinite(point.q) and point.q > 0):
         raise InvalidInput(

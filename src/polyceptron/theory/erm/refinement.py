@@ -17,7 +17,7 @@ from polyceptron.numerics.estimate import student_quantile
 from polyceptron.theory.erm.coarse_root import residual_on
 from polyceptron.theory.erm.equations import Equations
 from polyceptron.theory.fields.integrand import Averages
-from polyceptron.theory.generalisation import error_on_labels
+from polyceptron.theory.generalisation import error_on_labels, error_slope
 from polyceptron.theory.root_newton import Root, correct
 
 UNBROKEN_LEFT = 1.0  # of the last step, with a loss whose break points are not known
@@ -48,14 +48,6 @@ def mistake_slope(share: float) -> float:
     return LOSS_SLOPE * (1 - math.log(share)) if share > 0 else 0.0
 
 
-def error_slope(system: Equations, log_tau: float) -> float:
-    """|dε/d ln τ| on labels as drawn."""
-    problem, step = system.problem, 1e-4
-    tau = np.exp(log_tau + np.array([-step, step]))
-    low, high = error_on_labels(problem.channel, tau, problem.n_classes)
-    return abs(float(high - low)) / (2 * step)
-
-
 def refine(system: Equations, root: Root, tol: float, level: int = 0) -> Refined:
     """The root of a level on finer ones, until ε is within `tol` or there is none finer."""
     if system.problem.fields.explicit(system.law(root.theta)) is not None:
@@ -68,6 +60,11 @@ def refine(system: Equations, root: Root, tol: float, level: int = 0) -> Refined
 def _error(system: Equations, theta: Array) -> float:
     problem = system.problem
     return float(error_on_labels(problem.channel, math.exp(theta[0]), problem.n_classes))
+
+
+def _slope(system: Equations, theta: Array) -> float:
+    problem = system.problem
+    return error_slope(problem.channel, math.exp(theta[0]), problem.n_classes)
 
 
 def _exact(system: Equations, root: Root) -> Refined:
@@ -94,7 +91,7 @@ def _refine_smooth(system: Equations, root: Root, tol: float, coarse: int) -> Re
             root = correct(walk, root, tol=max(1e-11, 0.02 * floors[level - 1]))
             averages, shift = _step(system, level, root)
         theta = root.theta + shift
-        slope = error_slope(system, float(theta[0]))
+        slope = _slope(system, theta)
         new_error = _error(system, theta)
         moved = float(np.max(np.abs(shift)))
         floor = floors[level - 1] + abs(float(averages.mass[0]) - 1)
@@ -147,7 +144,7 @@ def _refine_sampled(system: Equations, root: Root, tol: float) -> Refined:
             if rest <= 0.05 * spread[0]:
                 break
         width = spread + rest
-        uncertainty = error_slope(system, float(root.theta[0])) * float(width[0]) + ROUNDING
+        uncertainty = _slope(system, root.theta) * float(width[0]) + ROUNDING
         if uncertainty <= tol or level == last:
             break
         # The error falls about as 1/N^0.85, so go straight to the level that will do.

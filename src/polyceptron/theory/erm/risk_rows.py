@@ -11,10 +11,10 @@ import numpy as np
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import check_alpha
-from polyceptron.model.estimators import ERM
+from polyceptron.model.estimators import ERM, as_erm
 from polyceptron.model.teacher import AnyTeacher
 from polyceptron.rows import Status, make_row
-from polyceptron.theory.erm.fixed_point import as_erm, erm_fixed_point, optimal_ridge
+from polyceptron.theory.erm.fixed_point import erm_fixed_point, optimal_ridge
 from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.separability import NotSeparableHere
 
@@ -113,7 +113,7 @@ def ridge_rows(
         spec = ERM(loss, point.ridge)
         found = {**erm_row(teacher, spec, point), "is_best": best}
         if target != "error":
-            from polyceptron.theory.fresh_scores import fresh_scores  # which asks for fixed points
+            from polyceptron.theory.calibration import fresh_scores  # which asks for fixed points
 
             found.update(fresh_scores(teacher, spec, point.law))
         return found

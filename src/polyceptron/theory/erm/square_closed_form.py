@@ -27,7 +27,6 @@ from polyceptron.model.features import Spectrum
 from polyceptron.model.law import Hats, Law
 from polyceptron.rows import Status
 from polyceptron.theory.erm.solution import ErmFixedPoint
-from polyceptron.theory.erm.training import square_training_loss, training_error
 from polyceptron.theory.generalisation import error_at_tau, error_on_labels
 from polyceptron.theory.sides import Problem
 
@@ -129,7 +128,7 @@ def square_fixed_point(problem: Problem) -> ErmFixedPoint:
         shrink = 1 / (1 + V)
         Q = (1 / k - 2 * m * signal + q) * shrink**2
         hats = Hats(alpha * signal * shrink, alpha * Q, alpha * shrink)
-    mistakes = training_error(problem, law)
+    mistakes = problem.training_error(law)
     spread = math.nan if mistakes is None else 1e-11 + problem.channel.accuracy
     return ErmFixedPoint(
         n_classes=k,
@@ -153,3 +152,21 @@ def square_fixed_point(problem: Problem) -> ErmFixedPoint:
         theta=np.zeros(0),
         jacobian=np.eye(0),
     )
+
+
+def square_training_loss(problem: Problem, law: Law) -> float:
+    """E ‖z − e_y‖²/2 over training samples, all k coordinates, at the proximal point.
+
+    On 1⊥ it is r Q/2. Along (1, …, 1) the target is the constant 1/√k: inputs of mean 0 carry
+    nothing of it, so that the equations are the same with c = 0, m₁ = 0 and q₁ = x(1/k + q₁), where
+    x is the norm that unit noise leaves, times α/(1+V)².
+    """
+    if math.isinf(law.V):
+        return 0.0
+    averages = problem.fields.explicit(law)
+    if averages is None:
+        return math.nan
+    k, shrink = problem.n_classes, 1 / (1 + law.V) ** 2
+    noise = problem.weights(Hats(0.0, 1.0, float(averages.C[0]) * problem.alpha)).q
+    along = shrink / (k * (1 - problem.alpha * shrink * noise))
+    return ((k - 1) * float(averages.Q[0]) + along) / 2
