@@ -53,7 +53,8 @@ class Browser:
 
     def __init__(self, sessions: Sessions, **options: Any) -> None:
         self.sessions = sessions
-        self.http = make_app(sessions, **options).server.test_client()
+        self.app = make_app(sessions, **options)
+        self.http = self.app.server.test_client()
         self.get("/")
         layout = self.get("/_dash-layout").get_json()
         self.token = next(
@@ -130,6 +131,18 @@ def test_nothing_is_fetched_from_elsewhere(client: Browser) -> None:
 def test_a_script_that_there_is_not_is_not_found(client: Browser, path: str) -> None:
     answer = client.get(f"/_dash-component-suites/{path}")
     assert (answer.status_code, answer.text) == (404, "there is nothing at this address\n")
+
+
+def test_no_script_that_dash_has_registered_is_an_error(client: Browser) -> None:
+    """Some are registered without being shipped (source maps): they are not found either."""
+    app = client.app
+    known = [f"{package}/{path}" for package, some in app.registered_paths.items() for path in some]
+    assert len(known) > 10
+    found = {path: client.get(f"/_dash-component-suites/{path}").status_code for path in known}
+    assert set(found.values()) <= {200, 404}, found
+    assert found["dash/dcc/dash_core_components.js"] == 200
+    for path in ("dcc/async-mathjax.js.map", "dcc/async-mathjax.v4_4_1m12.js.map"):
+        assert client.get(f"/_dash-component-suites/dash/{path}").status_code == 404
 
 
 def test_every_setting_has_its_control_on_the_page(client: Browser) -> None:

@@ -285,9 +285,11 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
     app.layout = layout
     callbacks.register(app, sessions, guard)
     app.server.config["MAX_CONTENT_LENGTH"] = MAX_BODY
-    # What Dash answers with a traceback: scripts of packages that it does not serve.
+    # What Dash answers with a traceback: scripts of packages that it does not serve, and those that
+    # it has registered but not shipped.
     nothing = Refused(404, "there is nothing at this address")
-    app.server.register_error_handler(DependencyException, lambda _: nothing.response())
+    for error in (DependencyException, FileNotFoundError):
+        app.server.register_error_handler(error, lambda _: nothing.response())
     guard.attach(app.server)
     return app
 
