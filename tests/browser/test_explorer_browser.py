@@ -72,7 +72,7 @@ def test_the_page_opens_with_curves_and_every_control_moves_them(visit: Any) -> 
     assert page.get_by_label("Classes k", exact=True).is_disabled()
 
 
-def test_a_spectrum_and_a_noise_are_chosen_and_its_level_moved(visit: Any) -> None:
+def test_a_spectrum_and_a_noise_are_chosen_and_its_strength_moved(visit: Any) -> None:
     page = visit.page
     visit.open("?k=2&prior=rademacher&estimators=bayes&points=5&low=0.5&high=4")
     flat = page.locator("#spectrum-picture").get_attribute("src")
@@ -87,20 +87,20 @@ def test_a_spectrum_and_a_noise_are_chosen_and_its_level_moved(visit: Any) -> No
     best = visit.wait_for_curve("Bayes-optimal", "t.y.length === 5")
     assert best["y"][-1] < best["y"][0]
 
-    level = page.get_by_label("Level (logarithmic)")
-    assert level.is_disabled()
+    strength = page.get_by_label("Strength (logarithmic)")
+    assert strength.is_disabled()
     page.get_by_label("flipped labels").check()
     visit.wait_for_setting("noise", "flips")
     visit.wait_for_curve("floor: the teacher itself", "Math.abs(t.y[0] - 0.1) < 1e-9")
-    level.focus()
-    level.press("ArrowRight")
-    visit.wait_for_setting("level", "0.102329")
+    strength.focus()
+    strength.press("ArrowRight")
+    visit.wait_for_setting("strength", "0.102329")
     floor = visit.wait_for_curve("floor: the teacher itself", "Math.abs(t.y[0] - 0.102329) < 1e-9")
     noisy = visit.wait_for_curve("Bayes-optimal", "t.y.at(-1) > arg", best["y"][-1])
     assert min(noisy["y"]) > floor["y"][0]
     page.get_by_label("softmax labels").check()
-    visit.wait_for_setting("level", "2.0")
-    assert page.locator("#level-value").inner_text() == "slope 2"
+    visit.wait_for_setting("strength", "2.0")
+    assert page.locator("#strength-value").inner_text() == "slope 2"
 
 
 def test_a_simulation_is_added_and_another_is_cancelled(server: Any, visit: Any) -> None:

@@ -16,7 +16,7 @@ from werkzeug.serving import make_server
 
 from polyceptron.report.explorer.server import CALLBACK, RequestGuard, make_app
 from polyceptron.report.explorer.sessions import Sessions
-from polyceptron.report.explorer.workers import TheoryQueue
+from polyceptron.report.explorer.work_queue import WorkQueue
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -62,7 +62,7 @@ if (window.location.search === '?go') window.location = target + 'RUN';
 """
 
 
-class Watched(TheoryQueue):
+class Watched(WorkQueue):
     """Notes which pages ask for theory."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ from polyceptron.report.explorer.settings import (
     from_query,
     make_settings,
 )
-from polyceptron.report.explorer.workers import Answer
+from polyceptron.report.explorer.work_queue import Job
 
 JUNK = st.recursive(
     st.one_of(st.none(), st.booleans(), st.floats(), st.integers(), st.text(max_size=8)),
@@ -97,14 +97,17 @@ def test_downloads(rows):
 class NoTheory:
     """A queue whose work is never done."""
 
-    def request(self, page, tasks):
-        return [str(task) for task in tasks]
+    def request(self, page, tasks): ...
 
-    def answer(self, key):
-        return Answer()
+    def answer(self, task):
+        return Job(task)
 
-    def wait(self, keys, timeout):
+    def wait(self, tasks, timeout):
         return False
+
+    def add(self, simulation): ...
+
+    def cancel(self, simulation): ...
 
     def forget(self, page): ...
 

@@ -110,7 +110,7 @@ def test_the_range_follows_the_transitions() -> None:
 
 def test_the_range_reaches_beyond_the_end_of_separability() -> None:
     """Where it is near; farther if a curve is shown that ends there, but not to any distance."""
-    noisy = {"prior": "gaussian", "noise": "softmax", "level": 2.0}
+    noisy = {"prior": "gaussian", "noise": "softmax", "strength": 2.0}
     page = make_settings(noisy)
     assert "limits" in [task["kind"] for task in first_tasks(page)]
     end = separability(page.teacher).alpha_s

@@ -181,7 +181,7 @@ def test_noise_is_in_the_figure_the_lines_and_the_caption(
 ) -> None:
     """The floor is drawn, and α_s where it is in range; max-margin ends there."""
     page = make_settings(
-        {"k": 2, "prior": "gaussian", "noise": "flips", "level": 0.1, "low": 1, "high": 4,
+        {"k": 2, "prior": "gaussian", "noise": "flips", "strength": 0.1, "low": 1, "high": 4,
          "points": 4, "estimators": "bayes,max-margin"}
     )  # fmt: skip
     curves, others = answers(page)
@@ -338,5 +338,5 @@ def test_random_features_hide_a_share_that_acts_as_noise() -> None:
     lines = python_lines(page)
     assert 'features="random-features:tanh:2"' in lines
     assert "error_floor(teacher.channel" in lines
-    blurred = make_settings({"features": "random-features", "noise": "softmax", "level": 2})
+    blurred = make_settings({"features": "random-features", "noise": "softmax", "strength": 2})
     assert blurred.teacher.channel.variance > 0

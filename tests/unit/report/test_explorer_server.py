@@ -18,6 +18,7 @@ from polyceptron.report.explorer.layout import shown_values
 from polyceptron.report.explorer.server import CALLBACK, make_app
 from polyceptron.report.explorer.sessions import Sessions
 from polyceptron.report.explorer.settings import NAMES, PageSettings
+from polyceptron.report.explorer.work_queue import Job
 
 HERE = "127.0.0.1:8050"
 FROM_HERE = {"Host": HERE, "Origin": f"http://{HERE}", "Sec-Fetch-Site": "same-origin"}
@@ -29,16 +30,13 @@ class NoTheory:
     def __init__(self) -> None:
         self.asked: list[Any] = []
 
-    def request(self, page: str, tasks: Any) -> list[str]:
+    def request(self, page: str, tasks: Any) -> None:
         self.asked += tasks
-        return [str(task) for task in tasks]
 
-    def answer(self, key: str) -> Any:
-        from polyceptron.report.explorer.workers import Answer
+    def answer(self, task: Any) -> Any:
+        return Job(task)
 
-        return Answer()
-
-    def wait(self, keys: Any, timeout: float) -> bool:
+    def wait(self, tasks: Any, timeout: float) -> bool:
         return False
 
     def wait_for_news(self, timeout: float) -> None: ...

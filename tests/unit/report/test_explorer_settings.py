@@ -19,8 +19,8 @@ from polyceptron.report.explorer.settings import (
     PageSettings,
     check_simulation,
     from_query,
-    level_range,
     make_settings,
+    strength_range,
     to_query,
 )
 
@@ -41,10 +41,10 @@ def pages(draw: st.DrawFn) -> PageSettings:
     values = {name: draw(st.sampled_from(options)) for name, options in CHOICES.items()}
     values |= {name: draw(numbers(name)) for name in LIMITS}
     values["estimators"] = draw(st.lists(st.sampled_from(ESTIMATORS), min_size=1, unique=True))
-    lowest, highest = level_range(
+    lowest, highest = strength_range(
         values["noise"], 2 if values["model"] == "perceptron" else values["k"]
     )
-    values["level"] = draw(st.floats(lowest, highest))
+    values["strength"] = draw(st.floats(lowest, highest))
     low = draw(st.floats(0.01, 100))
     values |= {"low": low, "high": low + draw(st.floats(0.01, 800))}
     return make_settings(values)
@@ -63,8 +63,8 @@ def test_controls_give_back_the_settings_to_the_digits_of_a_slider(page: PageSet
     again = make_settings(settings_of(shown_values(page)))
     assert again.ridge == pytest.approx(page.ridge, rel=1e-4)
     assert again.alpha == pytest.approx(page.alpha, rel=1e-4, abs=1e-9)
-    assert again.level == pytest.approx(page.level, rel=1e-4)
-    rest = {"ridge": 1.0, "alpha": again.alpha, "level": 0.1}
+    assert again.strength == pytest.approx(page.strength, rel=1e-4)
+    rest = {"ridge": 1.0, "alpha": again.alpha, "strength": 0.1}
     assert make_settings({**again.as_dict(), **rest}) == make_settings({**page.as_dict(), **rest})
 
 
@@ -177,8 +177,11 @@ def test_who_gives_a_range_means_it() -> None:
     ("asked", "sentence"),
     [
         ({"noise": "pink"}, "noise must be one of none, gaussian, softmax, flips"),
-        ({"noise": "gaussian", "level": "-1"}, "the level of the noise must be a number from"),
-        ({"noise": "flips", "level": 0.6, "k": 2}, "must be below 0.5"),
+        (
+            {"noise": "gaussian", "strength": "-1"},
+            "the strength of the noise must be a number from",
+        ),
+        ({"noise": "flips", "strength": 0.6, "k": 2}, "must be below 0.5"),
     ],
 )
 def test_a_noise_that_there_is_not(asked: dict[str, Any], sentence: str) -> None:

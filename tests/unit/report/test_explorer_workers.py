@@ -6,23 +6,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from threading import Event
 
 import psutil
 import pytest
 
 from polyceptron.errors import InvalidInput
-from polyceptron.report.explorer import sessions as sessions_module
-from polyceptron.report.explorer import workers
+from polyceptron.report.explorer import work_queue
 from polyceptron.report.explorer.page_tasks import tasks_of
-from polyceptron.report.explorer.sessions import (
-    ABSENT,
-    FORGOTTEN,
-    Session,
-    Sessions,
-    Simulation,
-)
+from polyceptron.report.explorer.sessions import ABSENT, FORGOTTEN, Session, Sessions
 from polyceptron.report.explorer.settings import make_settings
-from polyceptron.report.explorer.workers import TheoryQueue, WorkerProcess
+from polyceptron.report.explorer.work_queue import Simulation, WorkerProcess, WorkQueue
 
 SHORT = {"dimension": 30, "places": 2, "runs": 2}
 LONG = {"dimension": 1500, "places": 40, "runs": 5}
@@ -44,37 +38,55 @@ def gone(pid: int) -> bool:
         return True
 
 
-def started(values: dict[str, object], **options: float) -> Simulation:
-    one = Simulation(make_settings(values), **options)
-    one.start()
+@pytest.fixture(scope="module")
+def work() -> Iterator[WorkQueue]:
+    one = WorkQueue()
+    yield one
+    one.close()
+
+
+def started(work: WorkQueue, values: dict[str, object]) -> Simulation:
+    """A simulation that a process is at work on."""
+    one = Simulation(make_settings(values))
+    work.add(one)
+    until(lambda: one.worker is not None)
     return one
 
 
-def test_a_simulation_runs_to_its_end_and_its_process_goes() -> None:
-    one = started(SHORT)
-    until(lambda: not one.going_on)
-    assert (one.status, one.reason, len(one.rows)) == ("finished", "", 4)
-    until(lambda: gone(one.process_id))
+def pid(one: Simulation) -> int:
+    assert one.worker is not None
+    return one.worker.process.pid
 
 
-def test_cancel_stops_the_process_at_once_and_keeps_what_is_there() -> None:
-    one = started(LONG)
-    assert psutil.Process(one.process_id).is_running()
-    one.cancel()
-    assert gone(one.process_id)
+def test_a_simulation_runs_to_its_end_and_its_process_goes(work: WorkQueue) -> None:
+    one = started(work, SHORT)
+    until(lambda: one.complete)
+    assert (one.status, one.reason, len(one.result)) == ("finished", "", 4)
+    until(lambda: gone(pid(one)))
+
+
+def test_cancel_stops_the_process_at_once_and_keeps_what_is_there(work: WorkQueue) -> None:
+    one = started(work, LONG)
+    assert psutil.Process(pid(one)).is_running()
+    work.cancel(one)
+    assert gone(pid(one))
     assert one.status == "cancelled"
-    rows = len(one.rows)
-    one.cancel()  # twice is once
-    one.start()  # and what is over does not begin again
-    assert (one.status, len(one.rows)) == ("cancelled", rows)
+    rows = len(one.result)
+    work.cancel(one)  # twice is once
+    work.add(one)  # and what is over does not begin again
+    time.sleep(0.3)
+    assert (one.status, len(one.result)) == ("cancelled", rows)
+    assert gone(pid(one))
 
 
 def test_a_simulation_that_takes_too_long_is_stopped_and_says_so() -> None:
-    one = started(LONG, time_limit=0.5)
-    until(lambda: not one.going_on)
+    work = WorkQueue(time_limit=0.5)
+    one = started(work, LONG)
+    until(lambda: one.complete)
     assert one.status == "failed"
     assert "stopped after" in one.reason
-    until(lambda: gone(one.process_id))
+    until(lambda: gone(pid(one)))
+    work.close()
 
 
 def test_a_worker_ends_when_its_parent_does() -> None:
@@ -91,7 +103,7 @@ def test_a_worker_that_wants_more_memory_than_allowed_says_so_and_stays_small() 
     """The bound is the operating system's: a request for too much fails inside the worker."""
     code = (
         "import numpy as np\n"
-        "from polyceptron.report.explorer import workers\n"
+        "from polyceptron.report.explorer import work_queue as workers\n"
         "workers.limit_memory()\n"
         "def greedy(task):\n"
         "    yield {'result': np.ones(200_000_000).sum(), 'done': 1}\n"
@@ -103,108 +115,119 @@ def test_a_worker_that_wants_more_memory_than_allowed_says_so_and_stays_small() 
 
 
 @pytest.mark.parametrize("method", ["amp", "cross-entropy", "square"])
-def test_the_largest_simulation_allowed_fits_into_the_memory_allowed(method: str) -> None:
+def test_the_largest_simulation_allowed_fits_into_the_memory_allowed(
+    work: WorkQueue, method: str
+) -> None:
     page = {"simulation": method, "dimension": 1732, "places": 1, "runs": 1, "alpha": 4.0}
-    one = started(page)
-    until(lambda: not one.going_on, 200)
+    one = started(work, page)
+    until(lambda: one.complete, 200)
     assert (one.status, one.reason) == ("finished", "")
 
 
-class Pretended(Simulation):
-    """At work as long as wanted, without a process."""
+class Pretended:
+    """A worker without a process, at work on a task until it is told to finish."""
 
-    def start(self, at_end: Callable[[], None] | None = None) -> None:
-        self.status, self.at_end = "running", at_end
+    def __init__(self) -> None:
+        self.alive, self.over = True, Event()
 
-    def finish(self) -> None:
-        self.status = "finished"
-        self.at_end()
+    def work(self, *asked: object) -> Iterator[dict[str, object]]:
+        self.over.wait(20)
+        yield {"end": True}
 
-
-@pytest.fixture(scope="module")
-def theory() -> Iterator[TheoryQueue]:
-    queue = TheoryQueue()
-    yield queue
-    queue.close()
+    def kill(self) -> None:
+        self.alive = False
+        self.over.set()
 
 
-def test_simulations_wait_for_their_turn(
-    theory: TheoryQueue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sessions_module, "Simulation", Pretended)
-    page, sessions = make_settings(SHORT), Sessions(theory)
+def test_simulations_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work_queue, "WorkerProcess", Pretended)
+    page, sessions = make_settings(SHORT), Sessions()
     one, two, three = (sessions.get("me", name) for name in "123")
+
+    def finish(simulation: Simulation) -> None:
+        simulation.worker.over.set()
+        until(lambda: simulation.complete)
+
     mine = [sessions.start(one, page) for _ in range(3)]
-    assert [s.status for s in mine] == ["running", "running", "waiting"]
+    until(lambda: [s.worker is not None for s in mine] == [True, True, False])
     theirs = [sessions.start(owner, page) for owner in (two, two, three)]
+    until(lambda: [s.worker is not None for s in theirs] == [True, True, False])
+    assert [s.status for s in mine] == ["running", "running", "waiting"]
     assert [s.status for s in theirs] == ["running", "running", "waiting"]
-    mine[0].finish()
+    finish(mine[0])
+    until(lambda: mine[2].worker is not None)
     assert (mine[2].status, theirs[2].status) == ("running", "waiting")
-    mine[1].finish()
+    finish(mine[1])
+    until(lambda: theirs[2].worker is not None)
     assert theirs[2].status == "running"
     with pytest.raises(InvalidInput, match="dimension of at most"):
         sessions.start(one, make_settings({"dimension": 5000, "high": 100.0}))
-    sessions._closed.set()
+    sessions.close()
 
 
-def test_a_slot_belongs_to_its_simulation_until_it_is_removed() -> None:
-    session, page = Session("me", "page"), make_settings(SHORT)
+def test_a_slot_belongs_to_its_simulation_until_it_is_removed(work: WorkQueue) -> None:
+    sessions, page = Sessions(work), make_settings(SHORT)
+    session = sessions.get("me", "page")
     all_of_them = [session.keep(page) for _ in range(12)]
     with pytest.raises(InvalidInput, match="remove one first"):
         session.keep(page)
     session.remove(5)  # it waits: only what is over can be removed
     assert session.slots[5] is all_of_them[5]
-    session.cancel(5)
+    sessions.cancel(session, 5)
     assert [one.status for one in all_of_them].count("cancelled") == 1
     session.remove(5)
     assert session.slots[5] is None
     assert session.slots[6] is all_of_them[6]  # the others stay where they are
     new = session.keep(page)
     assert session.slots[5] is new
+    sessions._closed.set()
 
 
-def test_theory_is_computed_once_and_kept(theory: TheoryQueue) -> None:
+def test_theory_is_computed_once_and_kept(work: WorkQueue) -> None:
     tasks = tasks_of(make_settings({"points": 4, "estimators": ["square"]}))
-    keys = theory.request("a", tasks)
-    assert theory.wait(keys, 60)
-    answer = theory.answer(keys[0])
-    assert len(answer.result) == 4
-    assert theory.request("b", tasks) == keys
-    assert theory.wait(keys, 0)  # at once
+    work.request("a", tasks)
+    assert work.wait(tasks, 60)
+    assert len(work.answer(tasks[0]).result) == 4
+    work.request("b", tasks)
+    assert work.wait(tasks, 0)  # at once
 
 
 def test_what_nobody_wants_any_more_is_stopped_and_the_next_goes_on(
-    theory: TheoryQueue, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("polyceptron.report.explorer.workers.PATIENCE", 0.0)
+    monkeypatch.setattr("polyceptron.report.explorer.work_queue.PATIENCE", 0.0)
+    work = WorkQueue()
     slow = tasks_of(make_settings(SLOW_THEORY))[:1]
-    (key,) = theory.request("a", slow)
-    until(lambda: bool(theory._children))
-    (worker,) = (child.process.pid for child in theory._children.values())
+    work.request("a", slow)
+    until(lambda: bool(work._workers))
+    (worker,) = (child.process.pid for child in work._workers.values())
     quick = tasks_of(make_settings({"points": 2, "estimators": ["square"], "prior": "gaussian"}))
-    assert theory.wait(theory.request("a", quick), 60)
+    work.request("a", quick)
+    assert work.wait(quick, 60)
     until(lambda: gone(worker))
-    assert not theory.answer(key).complete
+    assert not work.answer(slow[0]).complete
+    work.close()
 
 
 def test_workers_that_wait_for_their_first_question_go_with_the_queue() -> None:
-    queue = TheoryQueue()
-    assert not queue._children
-    queue.prepare()
-    until(lambda: len(queue._children) == 3)
-    waiting = [child.process.pid for child in queue._children.values()]
-    queue.close()
+    work = WorkQueue()
+    assert not work._workers
+    work.prepare()
+    until(lambda: len(work._workers) == 3)
+    waiting = [child.process.pid for child in work._workers.values()]
+    work.close()
     assert all(map(gone, waiting))
 
 
 def test_theory_that_takes_too_long_says_so() -> None:
-    queue = TheoryQueue(time_limit=0.3)
+    work = WorkQueue(time_limit=0.3)
     try:
-        keys = queue.request("a", tasks_of(make_settings(SLOW_THEORY))[:1])
-        assert queue.wait(keys, 60)
-        assert "stopped after" in (queue.answer(keys[0]).error or "")
+        tasks = tasks_of(make_settings(SLOW_THEORY))[:1]
+        work.request("a", tasks)
+        assert work.wait(tasks, 60)
+        assert "stopped after" in work.answer(tasks[0]).reason
     finally:
-        queue.close()
+        work.close()
 
 
 def test_a_worker_full_of_old_tables_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,17 +247,18 @@ def test_a_worker_full_of_old_tables_is_replaced(monkeypatch: pytest.MonkeyPatch
         def kill(self) -> None:
             self.alive = False
 
-    monkeypatch.setattr(workers, "WorkerProcess", Worker)
-    queue = TheoryQueue()
+    monkeypatch.setattr(work_queue, "WorkerProcess", Worker)
+    work = WorkQueue()
     tasks = [{"k": 3, "n": n} for n in range(3)]
     for task in tasks:
-        assert queue.wait(queue.request("a", [task]), 20)
-    assert [queue.answer(workers.key_of(t)).error for t in tasks] == [None, None, "no memory"]
-    queue.close()
+        work.request("a", [task])
+        assert work.wait([task], 20)
+    assert [work.answer(task).reason for task in tasks] == ["", "", "no memory"]
+    work.close()
 
 
-def test_no_visitor_drops_what_another_keeps(theory: TheoryQueue) -> None:
-    sessions = Sessions(theory)
+def test_no_visitor_drops_what_another_keeps(work: WorkQueue) -> None:
+    sessions = Sessions(work)
     mine = sessions.get("me", "page")
     kept = mine.keep(make_settings(SHORT))
     for number in range(40):
@@ -255,13 +279,13 @@ def test_no_visitor_drops_what_another_keeps(theory: TheoryQueue) -> None:
 
 
 def test_a_page_that_is_gone_loses_its_work_and_much_later_its_results(
-    theory: TheoryQueue,
+    work: WorkQueue,
 ) -> None:
-    sessions = Sessions(theory)
+    sessions = Sessions(work)
     mine = sessions.get("me", "page")
     kept = mine.keep(make_settings(SHORT))
     sessions.tidy(mine.last_seen + ABSENT - 1)
-    assert kept.going_on
+    assert not kept.complete
     sessions.tidy(mine.last_seen + ABSENT + 1)
     assert kept.status == "cancelled"
     assert mine.simulations == [kept]
@@ -270,14 +294,15 @@ def test_a_page_that_is_gone_loses_its_work_and_much_later_its_results(
     sessions._closed.set()
 
 
-def test_sessions_do_not_mix(theory: TheoryQueue) -> None:
-    sessions = Sessions(theory)
+def test_sessions_do_not_mix(work: WorkQueue) -> None:
+    sessions = Sessions(work)
     one, two = sessions.get("me", "1"), sessions.get("me", "2")
     assert isinstance(one, Session)
     running = sessions.start(one, make_settings(LONG))
     assert one.simulations == [running]
     assert two.simulations == []
-    two.cancel(0)  # another page's number is no handle on it
-    assert running.running
-    running.cancel()
+    sessions.cancel(two, 0)  # another page's number is no handle on it
+    assert not running.complete
+    sessions.cancel(one, 0)
+    assert running.status == "cancelled"
     sessions._closed.set()

@@ -1,10 +1,10 @@
 """What happens when something on the page changes.
 
 `sync` turns controls and address into one checked value, and whichever changes, the other follows;
-`draw` asks for the theory of that and draws what is there, and again at every tick while work is
-under way; `simulate` starts and stops simulations; `download` hands out files. Each is told the
-page's token, which the server's guard has checked before it comes here. What runs in the browser
-itself is in assets/explorer.js.
+`draw` asks for the theory of that and draws what is there, and again at every
+tick while work is under way; `simulate` starts and stops simulations; `download` hands out files.
+Each is told the page's token, which the server's guard has checked before it comes here. What runs
+in the browser itself is in assets/explorer.js.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Any
 from dash import ClientsideFunction, Dash, Input, Output, State, ctx, html, no_update, set_props
 
 from polyceptron.errors import InvalidInput
-from polyceptron.report.explorer.export import caption, python_lines, to_csv
+from polyceptron.report.explorer.export import caption, to_csv
 from polyceptron.report.explorer.layout import (
+    HEIGHTS,
     POLL,
     SLOT_PARTS,
     control_id,
@@ -26,16 +27,16 @@ from polyceptron.report.explorer.layout import (
     shown_values,
     slot_content,
 )
-from polyceptron.report.explorer.page_content import mark_of, wanted_content
+from polyceptron.report.explorer.page_figures import without
 from polyceptron.report.explorer.page_tasks import followed_range
 from polyceptron.report.explorer.server import TOKEN_FIELD, RequestGuard
-from polyceptron.report.explorer.sessions import Session, Sessions, Simulation
+from polyceptron.report.explorer.sessions import Session, Sessions, wanted_content
 from polyceptron.report.explorer.settings import (
     MAX_KEPT,
     NAMES,
     Link,
     PageSettings,
-    first_level,
+    first_strength,
     from_query,
     make_settings,
     to_query,
@@ -43,18 +44,24 @@ from polyceptron.report.explorer.settings import (
 
 TOKEN = State(TOKEN_FIELD["id"], TOKEN_FIELD["property"])
 SLOTS = range(MAX_KEPT)
-FIGURES = ("learning", "order", "landscape")
-MOVED = ("alpha", "low", "high", "range_rule", "prior", "level")  # by other settings
+FIGURES = tuple(HEIGHTS)
+MOVED = ("alpha", "low", "high", "range_rule", "prior", "strength")  # by other settings
+
+
+def _dress(settings: PageSettings) -> dict[str, Any]:
+    return {
+        f"{one}.{what}": value
+        for one, parts in dressing(settings).items()
+        for what, value in parts.items()
+    }
+
+
 SYNCED: dict[str, Any] = {
     "search": Output("url", "search"),
     "values": {name: Output(control_id(name), "value") for name in NAMES},
     "settings": Output("settings", "data"),
     "message": Output("message", "children"),
-    "dress": {
-        f"{one}.{what}": Output(one, what)
-        for one, parts in dressing(PageSettings()).items()
-        for what in parts
-    },
+    "dress": {name: Output(*name.rsplit(".", 1)) for name in _dress(PageSettings())},
 }
 SessionOf = Callable[[object], Session]
 
@@ -71,22 +78,18 @@ def register(app: Dash, sessions: Sessions, guard: RequestGuard) -> None:
 
 
 def _in_browser(app: Dash) -> None:
-    register: Any = app.clientside_callback
-
     def attach(name: str, *ends: Any, **options: Any) -> None:
-        register(ClientsideFunction("explorer", name), *ends, **options)
+        in_browser: Any = app.clientside_callback
+        in_browser(ClientsideFunction("explorer", name), *ends, **options)
 
-    held, drawn = Input("settings", "data"), Input("drawn", "data")
+    held = ("settings", "data")
     plots = [Output(f"{name}-plot", "className") for name in FIGURES]
     slots = [Output(f"{name}-{i}", what) for name, what in SLOT_PARTS for i in SLOTS]
-    shown = Input("simulations-shown", "data")
-    pressed, settings = Input("get-png", "n_clicks"), State("settings", "data")
-    search, key = Input("url", "search"), State("address-key", "data")
-    attach("png", Output("png-done", "data"), pressed, settings)
+    attach("png", Output("png-done", "data"), Input("get-png", "n_clicks"), State(*held))
     attach("tidy", Output("page-tidied", "data"), Input(TOKEN_FIELD["id"], "data"))
-    attach("link", Output("link", "value"), search, key)
-    attach("dim", *plots, held, drawn)
-    attach("slots", *slots, shown, prevent_initial_call=True)
+    attach("link", Output("link", "value"), Input("url", "search"), State("address-key", "data"))
+    attach("dim", *plots, Input(*held), Input("drawn", "data"))
+    attach("slots", *slots, Input("simulations-shown", "data"), prevent_initial_call=True)
 
 
 def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
@@ -109,9 +112,10 @@ def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             name: dict.fromkeys(one, no_update) if isinstance(one, dict) else no_update
             for name, one in SYNCED.items()
         }
-        given = settings_of(values)
-        if control_id("noise") in touched:  # a level that the noise just chosen can have
-            given["level"] = first_level(str(given["noise"]))
+        before = settings_of(values)
+        given = dict(before)
+        if control_id("noise") in touched:  # a strength that the noise just chosen can have
+            given["strength"] = first_strength(str(given["noise"]))
         try:
             session = session_of(token)
             if by_address:
@@ -126,24 +130,18 @@ def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             return {**nothing, "search": address}
         plain, shown = settings.as_dict(), shown_values(settings)
         if not by_address:
-            before = settings_of(values)
             moved = {name: shown[name] for name in MOVED if plain[name] != before[name]}
-            shown = dict.fromkeys(NAMES, no_update) | moved
+            shown = nothing["values"] | moved
             if plain["prior"] != before["prior"]:
                 message = "Correlated features go with Gaussian weights here."
+        stamp = session.next_stamp()
         return {
             "search": no_update if by_address else address,
             "values": shown,
-            "settings": {
-                "settings": plain, "stamp": session.next_stamp(), "caption": caption(settings),
-            },
+            "settings": {"settings": plain, "stamp": stamp, "caption": caption(settings)},
             "message": message,
-            "dress": {
-                f"{one}.{what}": value
-                for one, parts in dressing(settings).items()
-                for what, value in parts.items()
-            },
-        }  # fmt: skip
+            "dress": _dress(settings),
+        }
 
 
 def _opened(search: Any, sessions: Sessions, session: Session) -> tuple[PageSettings, str]:
@@ -175,15 +173,15 @@ def _ranged(
     if settings.range_rule != "follow":
         return settings
     if not (settings.finite_prior or settings.noisy):
-        low, high = followed_range(settings, {}, {})
-        return settings.changed(low=low, high=high)
-    if touched != {"followed-range"}:
+        ends: Any = followed_range(settings, {}, {})
+    elif touched != {"followed-range"}:
         return settings
-    if not isinstance(followed, dict) or followed.get("stamp") != session.stamp:
+    elif not isinstance(followed, dict) or followed.get("stamp") != session.stamp:
         return settings  # that of another problem
-    ends = followed.get("range")
-    if not isinstance(ends, list) or len(ends) != 2:
-        raise InvalidInput("a range of α has two ends")
+    else:
+        ends = followed.get("range")
+        if not isinstance(ends, list) or len(ends) != 2:
+            raise InvalidInput("a range of α has two ends")
     return settings.changed(low=ends[0], high=ends[1])
 
 
@@ -226,7 +224,7 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         before = drawn if isinstance(drawn, dict) else {}
         content = wanted_content(sessions, session, settings, wait=not by_clock)
         if content.mark == before.get("mark") and by_clock and content.slow:
-            sessions.theory.wait_for_news(POLL[True] / 1500)
+            sessions.work.wait_for_news(POLL[True] / 1500)
             content = wanted_content(sessions, session, settings, wait=False)
         if stamp < session.stamp:
             return nothing
@@ -236,20 +234,24 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             # Beside the outputs, as `sync` and `draw` would be a circle.
             ends = (content.moved.low, content.moved.high)
             set_props("followed-range", {"data": {"range": ends, "stamp": stamp}})
-        stale, figures, seen = content.stale, content.figures, before.get("figures") or {}
-        marks = {
-            name: seen.get(name) if name in stale else mark_of(figures[name]) for name in FIGURES
-        }
-        errors = [html.Div(error, className="trouble") for error in content.errors]
+        seen = before.get("figures") or {}
+        new = content.drawn(stamp, seen)
+        line: Any
+        line, errors = content.status
+        if content.missing or content.moved:
+            line = [html.Span(className="spinner"), line]
         return (
-            *(no_update if marks[name] == seen.get(name) else figures[name] for name in FIGURES),
-            [html.Div(content.status), *errors],
-            content.note,
+            *(
+                no_update if new["figures"][name] == seen.get(name) else content.figures[name]
+                for name in FIGURES
+            ),
+            [html.Div(line), *(html.Div(error, className="trouble") for error in errors)],
+            without(settings, content.curves, content.simulated),
             [slot_content(one) for one in content.simulations],
-            python_lines(settings, _drawn(content.simulations)),
+            content.python,
             not content.busy,
             POLL[content.slow],
-            {"mark": content.mark, "stamp": stamp, "stale": stale, "figures": marks},
+            new,
         )
 
 
@@ -259,10 +261,6 @@ def _held(held: Any) -> tuple[PageSettings, int]:
     if isinstance(stamp, bool) or not isinstance(stamp, int) or not 0 <= stamp < 2**53:
         raise InvalidInput("the page has no settings yet")
     return make_settings(held.get("settings")), stamp
-
-
-def _drawn(simulations: list[Simulation | None]) -> list[PageSettings]:
-    return [one.settings for one in simulations if one is not None and one.rows]
 
 
 def _simulate(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
@@ -290,7 +288,7 @@ def _simulate(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
                     settings = settings_of(dict(zip(NAMES, values, strict=True)))
                     sessions.start(session, make_settings(settings))
                 elif act == "cancel":
-                    session.cancel(int(slot))
+                    sessions.cancel(session, int(slot))
                 else:
                     session.remove(int(slot))
         except InvalidInput as error:
@@ -314,11 +312,9 @@ def _download(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         except InvalidInput:
             return no_update
         content = wanted_content(sessions, session, settings, wait=True)
-        if ctx.triggered_id == "get-csv":
-            return _file("polyceptron.csv", to_csv(content.rows), "text/csv")
-        lines = python_lines(settings, _drawn(content.simulations))
-        return _file("polyceptron_curve.py", lines, "text/x-python")
-
-
-def _file(name: str, content: str, kind: str) -> dict[str, Any]:
-    return {"filename": name, "content": content, "type": kind, "base64": False}
+        csv = ctx.triggered_id == "get-csv"
+        return {
+            "filename": "polyceptron.csv" if csv else "polyceptron_curve.py",
+            "content": to_csv(content.rows) if csv else content.python,
+            "type": "text/csv" if csv else "text/x-python",
+        }

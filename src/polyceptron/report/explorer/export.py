@@ -13,7 +13,7 @@ from polyceptron.report.explorer.settings import (
     SCORES,
     SPECTRA,
     PageSettings,
-    level_words,
+    strength_words,
     words_for,
 )
 from polyceptron.rows import frame
@@ -40,7 +40,7 @@ def caption(settings: PageSettings) -> str:
     what = "perceptron" if settings.model == "perceptron" else f"k = {settings.k}"
     parts = [what, words_for("prior", settings.prior)]
     if settings.noise != NO_NOISE:
-        parts.append(f"{words_for('noise', settings.noise)}, {level_words(settings)}")
+        parts.append(f"{words_for('noise', settings.noise)}, {strength_words(settings)}")
     if settings.correlated:
         parts.append(f"features {SPECTRA[settings.features]}")
     if any(settings.estimator(name).takes_ridge for name in settings.estimators):

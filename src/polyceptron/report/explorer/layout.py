@@ -16,7 +16,6 @@ from dash import dcc, html
 
 from polyceptron.report.explorer.page_figures import spectrum_picture
 from polyceptron.report.explorer.server import TOKEN_FIELD
-from polyceptron.report.explorer.sessions import MAX_RUNNING, SIMULATION_SECONDS, Simulation
 from polyceptron.report.explorer.settings import (
     MAX_INSTANCES,
     MAX_KEPT,
@@ -26,13 +25,20 @@ from polyceptron.report.explorer.settings import (
     Choice,
     Number,
     PageSettings,
-    level_range,
-    level_words,
+    strength_range,
+    strength_words,
     words_for,
 )
-from polyceptron.report.explorer.workers import MEMORY_LIMIT, TIME_LIMIT
+from polyceptron.report.explorer.work_queue import (
+    LIMITS,
+    MAX_RUNNING,
+    MEMORY_LIMIT,
+    SIMULATION,
+    SLOW,
+    Simulation,
+)
 
-LOGARITHMIC = ("ridge", "level")
+LOGARITHMIC = ("ridge", "strength")
 SLIDERS = (*LOGARITHMIC, "alpha")
 POLL = {True: 1200, False: 250}  # milliseconds between two looks at work, by whether it is slow
 HEARTBEAT = 30_000  # and between two signs of life
@@ -73,7 +79,7 @@ def dressing(settings: PageSettings) -> dict[str, dict[str, Any]]:
 
     The ends of sliders, their values in words, which controls rest, the picture of the spectrum.
     """
-    low, high = level_range(settings.noise, settings.teacher.n_classes)
+    low, high = strength_range(settings.noise, settings.teacher.n_classes)
     limit, optimal = SETTINGS["ridge"], settings.ridge_rule == "optimal"
     assert isinstance(limit, Number)
     picture, words = spectrum_picture(SPECTRA[settings.features])
@@ -83,7 +89,7 @@ def dressing(settings: PageSettings) -> dict[str, dict[str, Any]]:
             "max": settings.high,
             "step": float(f"{(settings.high - settings.low) / 400:.3g}"),
         },
-        control_id("level"): {
+        control_id("strength"): {
             "min": round(math.log10(low), 2),
             "max": math.floor(100 * math.log10(high)) / 100,
             "step": 0.01,
@@ -97,7 +103,7 @@ def dressing(settings: PageSettings) -> dict[str, dict[str, Any]]:
         },
         control_id("k"): {"disabled": settings.model == "perceptron"},
         "alpha-value": {"children": f"{settings.alpha:.4g}"},
-        "level-value": {"children": level_words(settings)},
+        "strength-value": {"children": strength_words(settings)},
         "ridge-value": {"children": "optimal" if optimal else f"{settings.ridge:.4g}"},
         "spectrum-picture": {"src": picture, "alt": words},
         "spectrum-words": {"children": words},
@@ -216,7 +222,7 @@ def _controls(settings: PageSettings) -> Any:
     return html.Section(
         [
             html.H2("Problem"),
-            *some("model", "k", "prior", "noise", "level", "features"),
+            *some("model", "k", "prior", "noise", "strength", "features"),
             html.Figure(spectrum, style={"margin": "0"}),
             html.H2("Estimators"),
             *some("estimators", "ridge", "ridge_rule"),
@@ -225,7 +231,7 @@ def _controls(settings: PageSettings) -> Any:
             html.Div(some("low", "high"), className="pair"),
             *some("points", "scale", "error_scale"),
             _hint(
-                f"A curve may take {TIME_LIMIT:.0f} s and {GIGABYTES} of memory, and is then "
+                f"A curve may take {LIMITS[SLOW][0]:.0f} s and {GIGABYTES} of memory, and is then "
                 "stopped with a word."
             ),
         ],
@@ -257,8 +263,8 @@ def _simulation_card(settings: PageSettings) -> Any:
             _hint(
                 "Draw data from the teacher, fit, and put the measured errors on the figure: "
                 "symbols are means over the runs, bars their standard errors. A simulation may "
-                f"have {MAX_INSTANCES} fits, {SIMULATION_SECONDS:.0f} s and {GIGABYTES} of memory; "
-                f"{MAX_RUNNING} run at a time and others wait."
+                f"have {MAX_INSTANCES} fits, {LIMITS[SIMULATION][0]:.0f} s and {GIGABYTES} of "
+                f"memory; {MAX_RUNNING} run at a time and others wait."
             ),
             _control(settings, "simulation"),
             html.Div(sizes, className="row"),
@@ -290,16 +296,16 @@ def slot_content(one: Simulation | None) -> list[Any]:
     """What the place of a simulation shows, in the order of SLOT_PARTS."""
     if one is None:
         return ["", "0", "1", "", True, True, True]
-    settings, done = one.settings, len(one.rows)
+    settings, done = one.settings, len(one.result)
     name = (
         f"{words_for('simulation', settings.simulation)}, k = {settings.teacher.n_classes}, "
         f"d = {settings.dimension}"
         + f", {settings.noise_name}" * (settings.noise != NO_NOISE)
         + f", {settings.features}" * settings.correlated
     )
-    words = f"{done} of {one.total}" + ("" if one.running else f", {one.status}")
+    words = f"{done} of {one.total}" + ("" if one.status == "running" else f", {one.status}")
     words += f": {one.reason}" if one.reason else ""
-    return [name, str(done), str(one.total), words, False, not one.going_on, one.going_on]
+    return [name, str(done), str(one.total), words, False, one.complete, not one.complete]
 
 
 def _take_away(key: str | None) -> Any:

@@ -62,7 +62,7 @@ def tasks_of(settings: PageSettings) -> list[Task]:
     """Everything the page needs for these settings: quick things first, then the longest."""
     common = {"model": settings.model, "k": settings.teacher.n_classes, "prior": settings.prior}
     if settings.noisy:
-        common |= {"noise": settings.noise, "level": settings.level}
+        common |= {"noise": settings.noise, "strength": settings.strength}
     if settings.correlated:
         common |= {"features": settings.features}
     grid: Task = {name: getattr(settings, name) for name in GRID}

@@ -252,7 +252,8 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
 
     from polyceptron.report.explorer import callbacks
     from polyceptron.report.explorer.layout import page
-    from polyceptron.report.explorer.page_content import kept_content, mark_of
+    from polyceptron.report.explorer.page_tasks import tasks_of
+    from polyceptron.report.explorer.sessions import PageContent
     from polyceptron.report.explorer.settings import PageSettings
 
     app = Dash(
@@ -273,14 +274,11 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
         if not has_request_context():  # Dash looks at the layout once when it starts
             return page("", key, PageSettings(), {}, None)
         settings, token = PageSettings(), guard.new_token()
-        content = kept_content(sessions, settings)
+        content = PageContent(sessions.work, settings, tasks_of(settings))
         if not content.curves:
             return page(token, key, settings, {}, None)
-        figures = content.figures
-        marks = {name: mark_of(figure) for name, figure in figures.items()}
-        drawn = {"mark": content.mark, "stamp": 0, "stale": content.stale, "figures": marks}
-        picture = sessions.preview(content.curves)
-        return page(token, key, settings, {**figures, "preview": picture}, drawn)
+        figures = {**content.figures, "preview": sessions.preview(content.curves)}
+        return page(token, key, settings, figures, content.drawn(0))
 
     app.layout = layout
     callbacks.register(app, sessions, guard)
@@ -326,7 +324,7 @@ def serve(
     sessions = Sessions()
     try:
         # The first curves are computed while the web framework loads.
-        sessions.theory.request("first page", tasks_of(PageSettings()))
+        sessions.work.request("first page", tasks_of(PageSettings()))
         from werkzeug.serving import WSGIRequestHandler, make_server
 
         class Handler(WSGIRequestHandler):
@@ -337,7 +335,7 @@ def serve(
             host, here.getsockname()[1], app.server, threaded=True, request_handler=Handler,
             fd=here.fileno(),
         )  # fmt: skip
-        sessions.theory.prepare()
+        sessions.work.prepare()
         ready()
         server.serve_forever()
     finally:

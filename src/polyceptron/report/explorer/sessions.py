@@ -1,96 +1,56 @@
-"""Visitors, their pages, and the simulations that they run; two people never see each other's work.
+"""Visitors, their pages, and what there is to see on each; nobody sees another's work.
 
 A browser is a visitor, and each page that it opens a `Session`. What one visitor keeps is never
 dropped to make room for another: only its own oldest pages go, and what was left alone for half a
-day. A `Simulation` has a process of its own, with progress, a time limit, and a cancel that ends
-it; it waits for its turn, first come first served, within a page's and everybody's bounds.
+day. `PageContent` is what is known for some settings now, drawn, and what is still missing;
+`wanted_content` asks for what is missing.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from hashlib import sha1
 from typing import Any
 
 from polyceptron.errors import InvalidInput
-from polyceptron.report.explorer.page_figures import preview
-from polyceptron.report.explorer.settings import MAX_KEPT, PageSettings, check_simulation
-from polyceptron.report.explorer.workers import TheoryQueue, WorkerProcess
+from polyceptron.report.explorer.export import python_lines
+from polyceptron.report.explorer.page_figures import (
+    Curves,
+    Figure,
+    Simulated,
+    landscape_figure,
+    learning_figure,
+    order_figure,
+    phase_words,
+    preview,
+)
+from polyceptron.report.explorer.page_tasks import (
+    CHUNK,
+    FOLLOWED,
+    Row,
+    Task,
+    first_tasks,
+    followed_range,
+    is_slow,
+    key_of,
+    tasks_of,
+)
+from polyceptron.report.explorer.settings import MAX_KEPT, PageSettings, check_simulation, to_query
+from polyceptron.report.explorer.work_queue import Simulation, WorkQueue
+from polyceptron.report.pictures.style import label_of
 
-SIMULATION_SECONDS = 300.0
-MAX_RUNNING = 2  # simulations of one page
-MAX_RUNNING_IN_ALL = 4
 MAX_PAGES = 16  # of one visitor
 MAX_VISITORS = 64
 ABSENT = 150.0  # seconds without a sign of a page before its work is stopped
 FORGOTTEN = 12 * 3600.0  # and before its results are
-
-
-class Simulation:
-    """A simulation that runs in a process of its own once it is started."""
-
-    def __init__(self, settings: PageSettings, time_limit: float = SIMULATION_SECONDS) -> None:
-        self.settings, self.time_limit = settings, time_limit
-        self.rows: list[dict[str, Any]] = []
-        self.total = settings.places * settings.runs
-        self.status = "waiting"  # then running, then finished, cancelled or failed
-        self.reason = ""
-        self._lock = threading.Lock()
-        self._worker: WorkerProcess | None = None
-
-    @property
-    def running(self) -> bool:
-        """Whether a process is at work on it."""
-        return self.status == "running"
-
-    @property
-    def going_on(self) -> bool:
-        """Whether there is more to come."""
-        return self.status in ("waiting", "running")
-
-    @property
-    def process_id(self) -> int:
-        """Of the process that does the work; 0 before it starts."""
-        return self._worker.process.pid if self._worker else 0
-
-    def start(self, at_end: Callable[[], object] = bool) -> None:
-        """Begin, if it waits; `at_end` is called when it is over, whatever the end."""
-        with self._lock:
-            if self.status != "waiting":
-                return
-            self.status = "running"
-            self._worker = WorkerProcess()
-        threading.Thread(target=self._follow, args=(self._worker, at_end), daemon=True).start()
-
-    def cancel(self) -> None:
-        """End the process; the rows that are there stay. Returns when the process is gone."""
-        self._end("cancelled")
-        if self._worker is not None:
-            self._worker.kill()
-
-    def _follow(self, worker: WorkerProcess, at_end: Callable[[], object]) -> None:
-        task = {"kind": "simulation", **self.settings.as_dict()}
-        cure = "choose fewer runs or a smaller dimension"
-        try:
-            for message in worker.work(task, self.time_limit, cure, lambda _: self.running):
-                if "row" in message:
-                    with self._lock:
-                        if self.running:
-                            self.rows = [*self.rows, message["row"]]
-                else:
-                    error = message.get("error", "")
-                    self._end("failed" if error else "finished", error)
-        finally:
-            worker.kill()
-            at_end()
-
-    def _end(self, status: str, reason: str = "") -> None:
-        with self._lock:
-            if self.going_on:
-                self.status, self.reason = status, reason
+Slots = Sequence[Simulation | None]
+QUICK_WAIT, SLOW_WAIT = 0.7, 0.1  # seconds to wait for an answer before showing what there is
 
 
 class Session:
@@ -121,37 +81,25 @@ class Session:
         with self._lock:
             if None not in self.slots:
                 raise InvalidInput(f"{MAX_KEPT} simulations are kept: remove one first")
-            new = Simulation(settings)
+            new = Simulation(settings, self.name)
             self.slots[self.slots.index(None)] = new
         return new
-
-    def cancel(self, slot: int) -> None:
-        """End the simulation in that slot, if any."""
-        one = self.slots[slot]
-        if one is not None:
-            one.cancel()
 
     def remove(self, slot: int) -> None:
         """Forget the simulation in that slot, if it is over."""
         with self._lock:
             one = self.slots[slot]
-            if one is not None and not one.going_on:
+            if one is not None and one.complete:
                 self.slots[slot] = None
-
-    def stop(self) -> None:
-        """End them all."""
-        for one in self.simulations:
-            one.cancel()
 
 
 class Sessions:
-    """All of them, with the theory that they share, and whose turn it is to simulate."""
+    """All of them, with the queue of work that they share."""
 
-    def __init__(self, theory: TheoryQueue | None = None) -> None:
-        self.theory = theory or TheoryQueue()
+    def __init__(self, work: WorkQueue | None = None) -> None:
+        self.work = work or WorkQueue()
         self._lock = threading.Lock()
         self._all: OrderedDict[tuple[str, str], Session] = OrderedDict()
-        self._turns: list[tuple[Session, Simulation]] = []
         self._closed = threading.Event()
         self._previews: dict[tuple[tuple[str, int], ...], str] = {}
         threading.Thread(target=self._sweep, daemon=True).start()
@@ -159,7 +107,7 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._all)
 
-    def preview(self, curves: Mapping[str, list[dict[str, Any]]]) -> str:
+    def preview(self, curves: Curves) -> str:
         """The picture of the page's first curves, drawn once for each state of completion."""
         key = tuple((name, len(rows)) for name, rows in curves.items())
         with self._lock:
@@ -181,28 +129,23 @@ class Sessions:
     def start(self, session: Session, settings: PageSettings) -> Simulation:
         """A simulation for this page, started now or when there is room; or an error message."""
         new = session.keep(settings)
-        with self._lock:
-            self._turns.append((session, new))
-        self._advance()
+        self.work.add(new)
         return new
 
-    def _advance(self) -> None:
-        """Start the simulations that can start."""
-        with self._lock:
-            self._turns = [turn for turn in self._turns if turn[1].going_on]
-            for owner, one in self._turns:
-                if sum(other.running for _, other in self._turns) >= MAX_RUNNING_IN_ALL:
-                    break
-                if sum(other.running for other in owner.simulations) < MAX_RUNNING:
-                    one.start(self._advance)
+    def cancel(self, session: Session, *slots: int) -> None:
+        """End the simulations in these slots, in all of them if none is named."""
+        for slot in slots or range(MAX_KEPT):
+            one = session.slots[slot]
+            if one is not None:
+                self.work.cancel(one)
 
     def close(self) -> None:
         """End everything that runs."""
         self._closed.set()
         with self._lock:
             for session in self._all.values():
-                session.stop()
-        self.theory.close()
+                self.cancel(session)
+        self.work.close()
 
     def _make_room(self, visitor: str) -> None:
         own = [one for one in self._all.values() if one.visitor == visitor]
@@ -217,8 +160,8 @@ class Sessions:
         del self._all[session.visitor, session.page]
 
     def _rest(self, session: Session) -> None:
-        session.stop()
-        self.theory.forget(session.name)
+        self.cancel(session)
+        self.work.forget(session.name)
 
     def _sweep(self) -> None:
         """Stop the work of pages that were closed."""
@@ -233,3 +176,179 @@ class Sessions:
                     self._drop(session)
                 elif now - session.last_seen > ABSENT:
                     self._rest(session)
+
+
+class PageContent:
+    """What there is to see for some settings now, and what is still missing.
+
+    `curves` are rows by estimator, `found` is what else was found, by the kind of task.
+    """
+
+    def __init__(
+        self, work: WorkQueue, settings: PageSettings, tasks: list[Task], slots: Slots = ()
+    ) -> None:
+        self.settings, self.simulations = settings, list(slots)
+        self.answers = [work.answer(task) for task in tasks]
+        self.missing = {one.task["kind"] for one in self.answers if not one.complete}
+        self.found: dict[str, Any] = {}
+        rows: dict[str, list[Row]] = {}
+        for one in self.answers:
+            if one.task["kind"] != "curve":
+                self.found[one.task["kind"]] = one.result
+            elif one.result is not None:
+                rows.setdefault(one.task["estimators"], []).extend(one.result)
+        self.curves = {name: rows[name] for name in settings.estimators if name in rows}
+        self.simulated = [
+            Simulated(one.settings, one.result, slot)
+            for slot, one in enumerate(self.simulations)
+            if one is not None and one.result
+        ]
+        # Whether the range of α waits for what it follows.
+        self.finding_range = settings.range_rule == "follow" and bool(self.missing & {*FOLLOWED})
+
+    @cached_property
+    def moved(self) -> PageSettings | None:
+        """The settings with the range of α that the page should show instead, if another."""
+        settings = self.settings
+        if settings.range_rule != "follow" or self.finding_range:
+            return None
+        needed = ["transitions"] * settings.finite_prior + ["limits"] * settings.noisy
+        if any(self.found.get(kind) is None for kind in needed):
+            return None  # it could not be computed: leave the range
+        known = (self.found.get(kind) or {} for kind in FOLLOWED)
+        low, high = followed_range(settings, *known)
+        if (low, high) == (settings.low, settings.high):
+            return None
+        return settings.changed(low=low, high=high)
+
+    @property
+    def status(self) -> tuple[str, list[str]]:
+        """At work on what, with the number of points that are there, or ready.
+
+        And what could not be computed, or not to its end, and why.
+        """
+        points: dict[str, list[int]] = {}
+        errors: list[str] = []
+        for one in self.answers:
+            name, kind = one.task.get("estimators"), one.task["kind"]
+            words = label_of(name) if name else {"limits": "floor and separability"}.get(kind, kind)
+            so_far = points.setdefault(words, [0, 0, 0])
+            for i, more in enumerate((one.done, one.task.get("points", 1), not one.complete)):
+                so_far[i] += more
+            if one.reason:
+                errors.append(f"{words}: {one.reason}")
+        phase = phase_words(self.settings, self.found.get("transitions"))
+        line = f"Ready. At α = {self.settings.alpha:.4g}: {phase}." if phase else "Ready."
+        if self.missing or self.moved:
+            pending = [
+                words + (f" {done} of {total}" if done else "")
+                for words, (done, total, missing) in points.items()
+                if missing
+            ]
+            line = f"Computing: {', '.join(pending) or 'curves'} …"
+        elif limits := self.found.get("limits"):
+            line += f" Labels can be separated up to α_s = {limits['alpha_s']:.4g}."
+        return line, list(dict.fromkeys(errors))
+
+    @property
+    def mark(self) -> str:
+        """Changes when there is something new to see."""
+        known = [f"{key_of(one.task)}{one.done}{one.complete}" for one in self.answers]
+        shown = [
+            f"{slot}{one.status}{len(one.result)}"
+            for slot, one in enumerate(self.simulations)
+            if one is not None
+        ]
+        return "|".join([to_query(self.settings), *known, *shown])
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is more to come."""
+        simulating = any(not one.complete for one in self.simulations if one)
+        return bool(self.missing or self.moved or simulating)
+
+    @property
+    def slow(self) -> bool:
+        """Whether there is far to go, so that fewer and larger steps are better.
+
+        Each costs the browser a tenth of a second, on the cores that compute.
+        """
+        return not (self.finding_range or self.moved) and any(
+            is_slow(one.task) and not one.complete and one.task.get("points", 1) - one.done > CHUNK
+            for one in self.answers
+        )
+
+    @property
+    def stale(self) -> list[str]:
+        """The figures for which there is nothing yet: what stands there is of other settings."""
+        coming = bool(self.missing or self.moved)
+        curves = ["learning", "order"] if coming and not self.curves else []
+        return curves + ["landscape"] * bool(self.missing and not self.found.get("landscape"))
+
+    @cached_property
+    def figures(self) -> dict[str, Figure]:
+        """The three figures, by the ids of their graphs."""
+        settings, curves, simulated = self.settings, self.curves, self.simulated
+        transitions, limits, landscape = map(self.found.get, (*FOLLOWED, "landscape"))
+        phase = phase_words(settings, transitions)
+        return {
+            "learning": learning_figure(settings, curves, transitions, simulated, limits),
+            "order": order_figure(settings, curves, simulated),
+            "landscape": landscape_figure(settings, landscape, phase),
+        }
+
+    @property
+    def rows(self) -> list[Row]:
+        """Everything as one table."""
+        parts = [*self.curves.values(), *(one.rows for one in self.simulated)]
+        return [row for rows in parts for row in rows]
+
+    @property
+    def python(self) -> str:
+        """A script that draws it."""
+        return python_lines(self.settings, [one.state for one in self.simulated])
+
+    def drawn(self, stamp: int, before: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """What the page keeps of it: a short string for each figure, so that none is drawn twice.
+
+        A stale one stays as it was `before`.
+        """
+        marks = {
+            name: (before or {}).get(name)
+            if name in self.stale
+            else sha1(
+                json.dumps(figure, sort_keys=True).encode(), usedforsecurity=False
+            ).hexdigest()
+            for name, figure in self.figures.items()
+        }
+        return {"mark": self.mark, "stamp": stamp, "stale": self.stale, "figures": marks}
+
+
+def wanted_content(
+    sessions: Sessions, session: Session, settings: PageSettings, wait: bool
+) -> PageContent:
+    """Ask for what the settings need, and give it a moment if `wait`.
+
+    Where the range of α follows what is found, the curves are asked for when that is known.
+    """
+
+    def content(tasks: list[Task]) -> PageContent:
+        return PageContent(sessions.work, settings, tasks, session.slots)
+
+    def ask(tasks: list[Task]) -> PageContent:
+        sessions.work.request(session.name, tasks)
+        if wait:
+            soon = [task for task in tasks if not is_slow(task) or task["kind"] in FOLLOWED]
+            sessions.work.wait(soon, QUICK_WAIT)
+            sessions.work.wait(tasks, SLOW_WAIT)
+        return content(tasks)
+
+    tasks = first_tasks(settings)
+    found = content(tasks)
+    if found.finding_range:
+        found = ask(tasks)
+    if found.moved is not None:  # the page asks for it in a moment: begin now
+        sessions.work.request(session.name, tasks_of(found.moved))
+    elif not found.finding_range:
+        found = ask(tasks_of(settings))
+    return found

@@ -144,8 +144,8 @@ class PageSettings:
     noise: str = _setting(
         NO_NOISE, Choice("Noise of the labels", {n: entry.label for n, entry in NOISES.items()})
     )
-    level: float = _setting(
-        0.25, Number("Level (logarithmic)", "the level of the noise", 1e-6, 1e6)
+    strength: float = _setting(
+        0.25, Number("Strength (logarithmic)", "the strength of the noise", 1e-6, 1e6)
     )
     features: str = _setting(
         ISOTROPIC,
@@ -195,7 +195,7 @@ class PageSettings:
     @property
     def noise_name(self) -> str:
         """The noise of the labels as it is written in a row: its kind, and its number if any."""
-        return f"{self.noise}:{self.level!r}" if noise_parameter(self.noise) else self.noise
+        return f"{self.noise}:{self.strength!r}" if noise_parameter(self.noise) else self.noise
 
     @property
     def noisy(self) -> bool:
@@ -263,7 +263,7 @@ def make_settings(values: Mapping[str, Any]) -> PageSettings:
         )
     if settings.scale == "log" and settings.low <= 0:
         raise InvalidInput("a logarithmic α axis must start above 0")
-    _ = settings.teacher.channel  # a noise may not exist at this level, k and features
+    _ = settings.teacher.channel  # a noise may not exist at this strength, k and features
     return replace(settings, alpha=min(max(settings.alpha, settings.low), settings.high))
 
 
@@ -285,36 +285,36 @@ def noise_parameter(kind: str) -> str:
     return "".join(NOISES[kind].parameters) if kind in NOISES else ""
 
 
-def level_words(settings: PageSettings) -> str:
-    """The level of the noise with its name."""
+def strength_words(settings: PageSettings) -> str:
+    """The strength of the noise with its name."""
     name = noise_parameter(settings.noise)
-    return f"{name} {settings.level:.3g}" if name else "none"
+    return f"{name} {settings.strength:.3g}" if name else "none"
 
 
-def first_level(kind: str) -> float:
-    """The level at which a kind of noise is first shown."""
+def first_strength(kind: str) -> float:
+    """The strength at which a kind of noise is first shown."""
     return NOISES[kind].example[0] if noise_parameter(kind) else 1.0
 
 
 @lru_cache(maxsize=64)
-def level_range(kind: str, n_classes: int) -> tuple[float, float]:
+def strength_range(kind: str, n_classes: int) -> tuple[float, float]:
     """The ends of the slider: factors 500 and 50, or as far as there is such a noise.
 
-    >>> level_range("flips", 3)[1] < 2 / 3
+    >>> strength_range("flips", 3)[1] < 2 / 3
     True
     """
 
-    def exists(log_level: float) -> bool:
+    def exists(log_strength: float) -> bool:
         try:
-            CHANNELS.read(f"{kind}:{math.exp(log_level)!r}").guess(n_classes)
+            CHANNELS.read(f"{kind}:{math.exp(log_strength)!r}").guess(n_classes)
         except InvalidInput:
             return False
         return True
 
-    first = first_level(kind)
+    first = first_strength(kind)
     low, high = math.log(first), math.log(50 * first)
     if noise_parameter(kind) and not exists(high):
-        for _ in range(12):  # between a level that exists and one that does not
+        for _ in range(12):  # between a strength that exists and one that does not
             middle = 0.5 * (low + high)
             low, high = (middle, high) if exists(middle) else (low, middle)
         high = low

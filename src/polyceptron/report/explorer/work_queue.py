@@ -1,0 +1,361 @@
+"""One queue for all work of the page, in processes of our own that can be killed at any time.
+
+A `Job` is a task with what is known of it so far. Theory is shared by all visitors and kept; a
+`Simulation` belongs to one page. Each kind has workers of its own, so that a slow curve never holds
+up a slider: one for quick theory, two for slow theory, four for simulations, of which one page has
+two at most. Who came first is served first. A page wants the theory of its latest settings only:
+what nobody wants any more is not begun, and stopped if it is running for long.
+
+Parent and child speak JSON, one message a line: a task goes to the child's standard input, pieces
+of its answer come from its standard output, the last of them {"end": true} or {"error": message}.
+A child ends by itself when its input closes, so that nothing is left behind if this process dies,
+and the operating system bounds the memory that it may take, where it has such a bound (Linux).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import math
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import Any
+
+from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.report.explorer.page_tasks import Task, is_slow, key_of, perform
+from polyceptron.report.explorer.settings import PageSettings
+
+Message = dict[str, Any]
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+MEMORY_LIMIT = 800_000_000  # bytes that a worker may hold
+ENDED: Message = {"error": "the worker process has ended"}
+
+QUICK, SLOW, SIMULATION = "quick", "slow", "simulation"
+LANES = (QUICK, SLOW, SLOW, *[SIMULATION] * 4)  # the kind of work of each worker
+LIMITS = {  # seconds that a task of this kind may take, and what to do about it
+    QUICK: (180.0, "choose fewer points or classes"),
+    SLOW: (180.0, "choose fewer points or classes"),
+    SIMULATION: (300.0, "choose fewer runs or a smaller dimension"),
+}
+MAX_RUNNING = 2  # simulations of one page
+MAX_CACHED = 400  # answers of the theory
+PATIENCE = 3.0  # seconds an unwanted task may run on, as its tables may serve the next one
+
+
+class WorkerProcess:
+    """A running worker; start it by making one."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "polyceptron.report.explorer.work_queue"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            encoding="utf-8",
+            env={**os.environ, **ONE_THREAD},
+            start_new_session=True,  # a Ctrl-C at the terminal is ours to handle
+        )
+        self._messages: queue.Queue[Message] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with contextlib.suppress(ValueError, OSError):
+            for line in self.process.stdout:
+                self._messages.put(json.loads(line))
+        self._messages.put(ENDED)
+
+    def work(
+        self, task: Task, seconds: float, cure: str, wanted: Callable[[float], bool]
+    ) -> Iterator[Message]:
+        """The pieces of a task's answer as they come, the last one with `end` or `error`.
+
+        The process is killed after so many `seconds`, with an error message that names the `cure`;
+        and, without a message, as soon as `wanted` is false of the seconds that it has taken.
+        """
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError, ValueError):  # it has ended, as its last message says
+            self.process.stdin.write(json.dumps(task) + "\n")
+            self.process.stdin.flush()
+        start = time.monotonic()
+        while True:
+            message = None
+            with contextlib.suppress(queue.Empty):
+                message = self._messages.get(timeout=0.1)
+            spent = time.monotonic() - start
+            if not wanted(spent):
+                self.kill()
+                return
+            if spent > seconds:
+                self.kill()
+                message = {"error": f"stopped after {seconds:.0f} s: {cure}"}
+            if message is not None:
+                yield message
+                if "end" in message or "error" in message:
+                    return
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process is still there."""
+        return self.process.poll() is None
+
+    def kill(self) -> None:
+        """End the process now, whatever it is doing, and wait until it is gone."""
+        with contextlib.suppress(OSError):
+            self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout):
+            with contextlib.suppress(OSError, ValueError):
+                if stream is not None:
+                    stream.close()
+
+
+def answers(task: Task) -> Iterator[Message]:
+    """The messages for one task; a failure is a message too."""
+    try:
+        yield from perform(task)
+        yield {"end": True}
+    except (InvalidInput, ComputationFailed) as error:
+        yield {"error": str(error)}
+    except MemoryError:
+        words = f"this needs more memory than the {MEMORY_LIMIT / 1e9:.1f} GB allowed here"
+        yield {"error": words, "memory": True}
+    except Exception as error:  # a defect must not end the worker without a word
+        yield {"error": f"{type(error).__name__}: {error}"}
+
+
+def limit_memory(limit: int = MEMORY_LIMIT) -> None:
+    """Ask the operating system to refuse this process more than `limit` bytes."""
+    try:
+        import resource
+    except ImportError:  # not on this system
+        return
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+def answer_tasks() -> None:
+    """The child's side: answer until the input ends; what is asked for most is loaded before."""
+    limit_memory()
+    tasks: queue.Queue[Task] = queue.Queue()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            tasks.put(json.loads(line))
+        os._exit(0)  # the parent is gone, and so are we, in the middle of whatever
+
+    threading.Thread(target=listen, daemon=True).start()
+    for name in ("theory.curve", "theory.separability"):
+        import_module(f"polyceptron.{name}")
+    out, sys.stdout = sys.stdout, sys.stderr  # nothing else may write among the messages
+    while True:
+        for message in answers(tasks.get()):
+            out.write(json.dumps(message) + "\n")
+            out.flush()
+
+
+@dataclass(eq=False)
+class Job:
+    """A task, how far it is, a part of its result or all of it, and why there is no more."""
+
+    task: Task
+    page: str = ""  # whose it is, if it is not everybody's
+    status: str = "waiting"  # then running, then finished, failed or cancelled
+    result: Any = None
+    done: int = 0
+    reason: str = ""
+    number: int = field(default_factory=itertools.count().__next__)
+    worker: WorkerProcess | None = None
+
+    @property
+    def kind(self) -> str:
+        """Which workers do it."""
+        if self.task.get("kind") == SIMULATION:
+            return SIMULATION
+        return SLOW if is_slow(self.task) else QUICK
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing more is to come."""
+        return self.status not in ("waiting", "running")
+
+
+class Simulation(Job):
+    """A job of one page; its result is a list of rows."""
+
+    def __init__(self, settings: PageSettings, page: str = "") -> None:
+        super().__init__({"kind": SIMULATION, **settings.as_dict()}, page, result=[])
+        self.settings, self.total = settings, settings.places * settings.runs
+
+
+class WorkQueue:
+    """Ask for theory with `request`, look with `answer`, wait with `wait`; `add` simulations.
+
+    No task takes longer than `time_limit` seconds; `close` ends the workers.
+    """
+
+    def __init__(self, time_limit: float = math.inf) -> None:
+        self.time_limit = time_limit
+        self._changed = threading.Condition()
+        self._theory: OrderedDict[str, Job] = OrderedDict()
+        self._simulations: list[Simulation] = []
+        self._wanted: dict[str, set[str]] = {}
+        self._workers: dict[int, WorkerProcess] = {}
+        self._closed = self._prepared = False
+        self._threads = [
+            threading.Thread(target=self._serve, args=lane, daemon=True)
+            for lane in enumerate(LANES)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def prepare(self) -> None:
+        """Start the workers of the theory that rest, so that no question waits for them."""
+        with self._changed:
+            self._prepared = True
+            self._changed.notify_all()
+
+    def request(self, page: str, tasks: Iterable[Task]) -> None:
+        """Replace what `page` wants of the theory."""
+        asked = {key_of(task): task for task in tasks}
+        with self._changed:
+            self._wanted[page] = set(asked)
+            for key, task in asked.items():
+                self._theory.setdefault(key, Job(task))
+                self._theory.move_to_end(key)
+            spare = [key for key in self._theory if not self._is_wanted(key)]
+            for key in spare[: max(0, len(self._theory) - MAX_CACHED)]:
+                del self._theory[key]
+            self._changed.notify_all()
+
+    def forget(self, page: str) -> None:
+        """The page is gone."""
+        with self._changed:
+            self._wanted.pop(page, None)
+
+    def answer(self, task: Task) -> Job:
+        """What is known now."""
+        with self._changed:
+            return replace(self._theory.get(key_of(task), Job(task)))
+
+    def wait(self, tasks: Sequence[Task], timeout: float) -> bool:
+        """Until all of `tasks` are complete or the time is up; returns whether they are."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: all(self.answer(task).complete for task in tasks), timeout
+            )
+
+    def wait_for_news(self, timeout: float) -> None:
+        """Until a worker has answered anything or the time is up."""
+        with self._changed:
+            self._changed.wait(timeout)
+
+    def add(self, simulation: Simulation) -> None:
+        """Begin as soon as it is its turn."""
+        with self._changed:
+            going_on = [one for one in self._simulations if not one.complete]
+            self._simulations = [*going_on, simulation]
+            self._changed.notify_all()
+
+    def cancel(self, simulation: Simulation) -> None:
+        """End its process; the rows that are there stay. Returns when the process is gone."""
+        with self._changed:
+            if not simulation.complete:
+                simulation.status = "cancelled"
+            self._changed.notify_all()
+        if simulation.worker is not None:
+            simulation.worker.kill()
+
+    def close(self) -> None:
+        """End the workers."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for worker in list(self._workers.values()):
+            worker.kill()
+        for thread in self._threads:
+            thread.join(timeout=10)
+
+    def _serve(self, lane: int, kind: str) -> None:
+        """What the thread of one worker does."""
+
+        def has_work() -> bool:
+            prepare = self._prepared and kind != SIMULATION and lane not in self._workers
+            return self._closed or prepare or self._next(kind) is not None
+
+        while True:
+            with self._changed:
+                self._changed.wait_for(has_work)
+                if self._closed:
+                    return
+                job = self._next(kind)
+                if job is not None:
+                    job.status = "running"
+            fresh = lane not in self._workers or not self._workers[lane].alive
+            if fresh:
+                self._workers[lane] = WorkerProcess()
+            if job is not None and not self._work(job, self._workers[lane], fresh):
+                self._workers.pop(lane).kill()
+            elif self._closed:
+                self._workers[lane].kill()
+
+    def _next(self, kind: str) -> Job | None:
+        """The first to come of the jobs of this kind that wait, if one may start."""
+        wanted = (job for key, job in self._theory.items() if self._is_wanted(key))
+        busy = [one.page for one in self._simulations if one.status == "running"]
+        ready = (
+            job
+            for job in itertools.chain(wanted, self._simulations)
+            if job.status == "waiting" and job.kind == kind and busy.count(job.page) < MAX_RUNNING
+        )
+        return min(ready, key=lambda job: job.number, default=None)
+
+    def _work(self, job: Job, worker: WorkerProcess, fresh: bool) -> bool:
+        """Have the worker do the job; returns whether it can do another."""
+        job.worker = worker
+        seconds, cure = LIMITS[job.kind]
+        key = key_of(job.task)
+
+        def wanted(spent: float) -> bool:
+            with self._changed:
+                kept = job.kind == SIMULATION or spent <= PATIENCE or self._is_wanted(key)
+                return kept and not job.complete and not self._closed
+
+        full = False
+        for message in worker.work(job.task, min(seconds, self.time_limit), cure, wanted):
+            full = "memory" in message
+            if fresh or not full:  # else its tables of earlier tasks take the place: do it again
+                self._record(job, message)
+        with self._changed:
+            if job.status == "running":
+                job.status = "waiting"
+            self._changed.notify_all()
+        return worker.alive and not full and job.kind != SIMULATION
+
+    def _is_wanted(self, key: str) -> bool:
+        return any(key in keys for keys in self._wanted.values())
+
+    def _record(self, job: Job, message: Message) -> None:
+        """A piece of an answer; what came before an error stays."""
+        with self._changed:
+            if job.status == "running":
+                rows = [*job.result, message["row"]] if "row" in message else job.result
+                job.result, job.done = message.get("result", rows), message.get("done", job.done)
+                job.reason = message.get("error", "")
+                if "end" in message or job.reason:
+                    job.status = "failed" if job.reason else "finished"
+            self._changed.notify_all()
+
+
+if __name__ == "__main__":
+    answer_tasks()
