@@ -48,20 +48,16 @@ FIGURES = tuple(HEIGHTS)
 MOVED = ("alpha", "low", "high", "range_rule", "prior", "strength")  # by other settings
 
 
-def _dress(settings: PageSettings) -> dict[str, Any]:
-    return {
-        f"{one}.{what}": value
-        for one, parts in dressing(settings).items()
-        for what, value in parts.items()
-    }
-
-
 SYNCED: dict[str, Any] = {
     "search": Output("url", "search"),
     "values": {name: Output(control_id(name), "value") for name in NAMES},
     "settings": Output("settings", "data"),
     "message": Output("message", "children"),
-    "dress": {name: Output(*name.rsplit(".", 1)) for name in _dress(PageSettings())},
+    "dress": {
+        f"{one}.{what}": Output(one, what)
+        for one, parts in dressing(PageSettings()).items()
+        for what in parts
+    },
 }
 SessionOf = Callable[[object], Session]
 
@@ -108,7 +104,7 @@ def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
     ) -> dict[str, Any]:
         touched = {one["prop_id"].rsplit(".", 1)[0] for one in ctx.triggered}
         by_address = not touched - {"url", ""}
-        nothing = {
+        nothing: dict[str, Any] = {
             name: dict.fromkeys(one, no_update) if isinstance(one, dict) else no_update
             for name, one in SYNCED.items()
         }
@@ -140,7 +136,11 @@ def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             "values": shown,
             "settings": {"settings": plain, "stamp": stamp, "caption": caption(settings)},
             "message": message,
-            "dress": _dress(settings),
+            "dress": {
+                f"{one}.{what}": value
+                for one, parts in dressing(settings).items()
+                for what, value in parts.items()
+            },
         }
 
 

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Sequence
 from polyceptron.model import Estimator
 from polyceptron.report.explorer.page_tasks import Row, tested, tolerance
 from polyceptron.report.explorer.settings import (
-    COLUMNS,
     NO_NOISE,
     SCORES,
+    SHOWN,
     SPECTRA,
     PageSettings,
-    strength_words,
     words_for,
 )
 from polyceptron.rows import frame
@@ -40,7 +39,7 @@ def caption(settings: PageSettings) -> str:
     what = "perceptron" if settings.model == "perceptron" else f"k = {settings.k}"
     parts = [what, words_for("prior", settings.prior)]
     if settings.noise != NO_NOISE:
-        parts.append(f"{words_for('noise', settings.noise)}, {strength_words(settings)}")
+        parts.append(f"{words_for('noise', settings.noise)}, {settings.strength_words}")
     if settings.correlated:
         parts.append(f"features {SPECTRA[settings.features]}")
     if any(settings.estimator(name).takes_ridge for name in settings.estimators):
@@ -57,7 +56,7 @@ def python_lines(settings: PageSettings, simulations: Sequence[PageSettings] = (
     k, scores = settings.teacher.n_classes, settings.shown in SCORES
     students = [settings.estimator(name) for name in settings.estimators]
     branches = any(one.branches for one in students)
-    columns = ["generalisation_error", *filter(None, [COLUMNS.get(settings.shown)])]
+    columns = ["generalisation_error", *filter(None, [SHOWN[settings.shown][1]])]
     lines = ["import matplotlib.pyplot as plt", "import numpy as np", "import pandas as pd", ""]
     lines.append("import polyceptron as pc")
     if branches or scores:

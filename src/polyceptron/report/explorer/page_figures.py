@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from polyceptron.model import as_spectrum
 from polyceptron.report.explorer.page_tasks import TEST_SAMPLES, Row, averages, tested
-from polyceptron.report.explorer.settings import COLUMNS, SCORES, PageSettings, words_for
+from polyceptron.report.explorer.settings import SCORES, SHOWN, PageSettings, words_for
 from polyceptron.report.pictures import curves_picture
 from polyceptron.report.pictures.matplotlib_figure import svg_text
 from polyceptron.report.pictures.parts import Axis, Mark, Panel, Picture, Shade, Trace, numbers
@@ -253,7 +253,7 @@ def derived(rows: Sequence[Row], shown: str) -> list[Row]:
             return m / q**0.5 if m is not None and q else None
         if shown == "clean-error":  # without noise the rule is the labels
             return row.get("clean_error", row.get(ERROR))
-        return row.get(COLUMNS[shown])
+        return row.get(SHOWN[shown][1])
 
     return [{**row, "shown": value(row)} for row in rows]
 

@@ -30,9 +30,21 @@ if TYPE_CHECKING:
     from polyceptron.report.explorer.sessions import Sessions
 
 
+HOST = "127.0.0.1"
+LOOPBACK = (HOST, "localhost", "[::1]")
+TITLE = "polyceptron explorer"
+MAX_BODY = 200_000  # bytes of a request; the page's own are far smaller
+PATIENCE = 30.0  # seconds that a browser may take to send its request
 CALLBACK = "/_dash-update-component"
 TOKEN_FIELD = {"id": "page-token", "property": "data"}
 COOKIE, KEY_COOKIE = "polyceptron-visitor", "polyceptron-key"
+HEADERS = {
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
 ASIDE = (  # a link that another page opened by itself: nothing is computed until it is pressed
     '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>polyceptron explorer</title>'
     "</head><body><p>Another page has sent you here. "
@@ -67,8 +79,9 @@ class RequestGuard:
 
     def attach(self, server: Flask) -> None:
         """Let every request of this server pass by here."""
-        server.before_request(self._before)
+        server.before_request(self._check)
         server.after_request(self._after)
+        server.register_error_handler(Refused, Refused.response)
 
     def token(self, visitor: str, page: str) -> str:
         """visitor-page-signature: what a page must show to be listened to."""
@@ -96,12 +109,6 @@ class RequestGuard:
         # Cookies do not know of ports: two explorers on one machine must not share one.
         port = request.host.rpartition(":")[2]
         return f"{name}-{port if port.isascii() and port.isdigit() else 80}"
-
-    def _before(self) -> Response | None:
-        try:
-            return self._check()
-        except Refused as refusal:
-            return refusal.response()
 
     def _check(self) -> Response | None:
         name = request.host.rpartition(":")[0] if ":" in request.host else request.host
@@ -153,9 +160,13 @@ class RequestGuard:
             raise Refused(403, "computations start from this server's own page only")
         if request.mimetype != "application/json":
             raise Refused(400, "a request of this page is JSON")
-        token = check_body(_json(request.get_data()), self.callbacks)
         try:
-            visitor, _ = self.read_token(token)
+            body = json.loads(request.get_data(), parse_constant=int)  # an error for NaN
+            json.dumps(body, ensure_ascii=False).encode()  # text that cannot be written is no text
+        except (ValueError, RecursionError):
+            raise Refused(400, "the request is not JSON") from None
+        try:
+            visitor, _ = self.read_token(check_body(body, self.callbacks))
         except InvalidInput as error:
             raise Refused(403, str(error)) from None
         if not visitor or visitor != self._visitor():
@@ -167,25 +178,8 @@ class RequestGuard:
             response.set_cookie(name, secrets.token_hex(16), httponly=True, samesite="Lax")
         if response.mimetype in ("text/html", "application/json"):
             response.headers["Cache-Control"] = "no-store"
-        response.headers["X-Frame-Options"] = "DENY"
-        response.headers["Content-Security-Policy"] = "frame-ancestors 'none'"
-        response.headers["X-Content-Type-Options"] = "nosniff"
-        response.headers["Referrer-Policy"] = "same-origin"
-        response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+        response.headers.update(HEADERS)
         return response
-
-
-def _json(data: bytes) -> Any:
-    try:
-        body = json.loads(data, parse_constant=_no_constant)
-        json.dumps(body, ensure_ascii=False).encode()  # text that cannot be written is no text
-    except (ValueError, RecursionError):
-        raise Refused(400, "the request is not JSON") from None
-    return body
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def check_body(body: Any, callbacks: Mapping[str, Mapping[str, Any]]) -> Any:
@@ -195,53 +189,25 @@ def check_body(body: Any, callbacks: Mapping[str, Mapping[str, Any]]) -> Any:
     if declared is None or not isinstance(output, str):
         raise Refused(400, "the request names nothing that this page does")
     values: dict[str, Any] = {}
+    wanted = {"outputs": output.strip(".").split("...")}
     for part in ("inputs", "state"):
-        wanted = [(one["id"], one["property"]) for one in declared[part]]
-        values |= _values(body.get(part, []), wanted, part)
-    ids = [tuple(one.rsplit(".", 1)) for one in output.strip(".").split("...")]
-    given = body.get("outputs")
-    given = given if isinstance(given, list) else [given]
-    if [_pair(one) for one in given] != ids:
-        raise Refused(400, "the outputs of the request are not those of this page")
+        wanted[part] = [f"{one['id']}.{one['property']}" for one in declared[part]]
+    for part, names in wanted.items():
+        given = body.get(part, [])
+        given = [given] if part == "outputs" and not isinstance(given, list) else given
+        if not isinstance(given, list) or [_name(one) for one in given] != names:
+            raise Refused(400, f"the {part} of the request are not those of this page")
+        values |= {name: one.get("value") for name, one in zip(names, given, strict=True)}
     changed = body.get("changedPropIds")
-    names = {f"{one['id']}.{one['property']}" for one in declared["inputs"]}
-    if not isinstance(changed, list) or not all(
-        isinstance(one, str) and one in names for one in changed
-    ):
+    if not isinstance(changed, list) or any(one not in wanted["inputs"] for one in changed):
         raise Refused(400, "the request says that something changed which this page has not")
     return values.get(f"{TOKEN_FIELD['id']}.{TOKEN_FIELD['property']}")
 
 
-def _pair(one: Any) -> tuple[Any, Any]:
-    return (one.get("id"), one.get("property")) if isinstance(one, dict) else (None, None)
-
-
-def _values(given: Any, wanted: list[tuple[str, str]], part: str) -> dict[str, Any]:
-    if not isinstance(given, list) or [_pair(one) for one in given] != wanted:
-        raise Refused(400, f"the {part} of the request are not those of this page")
-    return {f"{one['id']}.{one['property']}": one.get("value") for one in given}
-
-
-HOST = "127.0.0.1"
-LOOPBACK = (HOST, "localhost", "[::1]")
-TITLE = "polyceptron explorer"
-MAX_BODY = 200_000  # bytes of a request; the page's own are far smaller
-PATIENCE = 30.0  # seconds that a browser may take to send its request
-
-INDEX = """<!DOCTYPE html>
-<html lang="en">
-    <head>
-        {%metas%}
-        <title>{%title%}</title>
-        {%favicon%}
-        {%css%}
-    </head>
-    <body>
-        {%app_entry%}
-        <footer>{%config%}{%scripts%}{%renderer%}</footer>
-    </body>
-</html>
-"""
+def _name(one: Any) -> str | None:
+    """What a part of a body is about: element.property."""
+    parts: list[Any] = [one.get("id"), one.get("property")] if isinstance(one, dict) else [None]
+    return ".".join(parts) if all(isinstance(part, str) for part in parts) else None
 
 
 def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Dash:
@@ -261,24 +227,24 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
         title=TITLE,
         update_title="",
         serve_locally=True,
-        index_string=INDEX,
         meta_tags=[
             {"name": "viewport", "content": "width=device-width, initial-scale=1"},
             {"name": "description", "content": "Learning curves of multi-class classifiers."},
         ],
     )
+    app.index_string = app.index_string.replace("<html>", '<html lang="en">')
     guard = RequestGuard(_names(host), key, app.callback_map)
 
     def layout() -> Any:
         """The page with the first figures where they are known; it starts no computation."""
+        settings = PageSettings()
         if not has_request_context():  # Dash looks at the layout once when it starts
-            return page("", key, PageSettings(), {}, None)
-        settings, token = PageSettings(), guard.new_token()
+            return page("", key, settings, {}, None)
         content = PageContent(sessions.work, settings, tasks_of(settings))
         if not content.curves:
-            return page(token, key, settings, {}, None)
+            return page(guard.new_token(), key, settings, {}, None)
         figures = {**content.figures, "preview": sessions.preview(content.curves)}
-        return page(token, key, settings, figures, content.drawn(0))
+        return page(guard.new_token(), key, settings, figures, content.drawn(0))
 
     app.layout = layout
     callbacks.register(app, sessions, guard)
@@ -294,16 +260,12 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
 
 def _names(host: str) -> tuple[str, ...]:
     """What a browser may call this server; a name elsewhere that points here is none of them."""
-    if _is_everywhere(host):
-        return ()  # any: the key in the address keeps strangers out
-    return (*LOOPBACK, f"[{host}]" if ":" in host else host)
-
-
-def _is_everywhere(host: str) -> bool:
     try:
-        return ipaddress.ip_address(host).is_unspecified
+        if ipaddress.ip_address(host).is_unspecified:
+            return ()  # any: the key in the address keeps strangers out
     except ValueError:
-        return False
+        pass
+    return (*LOOPBACK, f"[{host}]" if ":" in host else host)
 
 
 def serve(

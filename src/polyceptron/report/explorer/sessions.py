@@ -19,28 +19,9 @@ from hashlib import sha1
 from typing import Any
 
 from polyceptron.errors import InvalidInput
+from polyceptron.report.explorer import page_figures as drawing
+from polyceptron.report.explorer import page_tasks as asking
 from polyceptron.report.explorer.export import python_lines
-from polyceptron.report.explorer.page_figures import (
-    Curves,
-    Figure,
-    Simulated,
-    landscape_figure,
-    learning_figure,
-    order_figure,
-    phase_words,
-    preview,
-)
-from polyceptron.report.explorer.page_tasks import (
-    CHUNK,
-    FOLLOWED,
-    Row,
-    Task,
-    first_tasks,
-    followed_range,
-    is_slow,
-    key_of,
-    tasks_of,
-)
 from polyceptron.report.explorer.settings import MAX_KEPT, PageSettings, check_simulation, to_query
 from polyceptron.report.explorer.work_queue import Simulation, WorkQueue
 from polyceptron.report.pictures.style import label_of
@@ -107,12 +88,12 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._all)
 
-    def preview(self, curves: Curves) -> str:
+    def preview(self, curves: drawing.Curves) -> str:
         """The picture of the page's first curves, drawn once for each state of completion."""
         key = tuple((name, len(rows)) for name, rows in curves.items())
         with self._lock:
             if key not in self._previews:
-                self._previews[key] = preview(curves)
+                self._previews[key] = drawing.preview(curves)
             return self._previews[key]
 
     def get(self, visitor: str, page: str) -> Session:
@@ -185,13 +166,13 @@ class PageContent:
     """
 
     def __init__(
-        self, work: WorkQueue, settings: PageSettings, tasks: list[Task], slots: Slots = ()
+        self, work: WorkQueue, settings: PageSettings, tasks: list[asking.Task], slots: Slots = ()
     ) -> None:
         self.settings, self.simulations = settings, list(slots)
         self.answers = [work.answer(task) for task in tasks]
         self.missing = {one.task["kind"] for one in self.answers if not one.complete}
         self.found: dict[str, Any] = {}
-        rows: dict[str, list[Row]] = {}
+        rows: dict[str, list[asking.Row]] = {}
         for one in self.answers:
             if one.task["kind"] != "curve":
                 self.found[one.task["kind"]] = one.result
@@ -199,12 +180,14 @@ class PageContent:
                 rows.setdefault(one.task["estimators"], []).extend(one.result)
         self.curves = {name: rows[name] for name in settings.estimators if name in rows}
         self.simulated = [
-            Simulated(one.settings, one.result, slot)
+            drawing.Simulated(one.settings, one.result, slot)
             for slot, one in enumerate(self.simulations)
             if one is not None and one.result
         ]
         # Whether the range of α waits for what it follows.
-        self.finding_range = settings.range_rule == "follow" and bool(self.missing & {*FOLLOWED})
+        self.finding_range = settings.range_rule == "follow" and bool(
+            self.missing & {*asking.FOLLOWED}
+        )
 
     @cached_property
     def moved(self) -> PageSettings | None:
@@ -215,8 +198,8 @@ class PageContent:
         needed = ["transitions"] * settings.finite_prior + ["limits"] * settings.noisy
         if any(self.found.get(kind) is None for kind in needed):
             return None  # it could not be computed: leave the range
-        known = (self.found.get(kind) or {} for kind in FOLLOWED)
-        low, high = followed_range(settings, *known)
+        known = (self.found.get(kind) or {} for kind in asking.FOLLOWED)
+        low, high = asking.followed_range(settings, *known)
         if (low, high) == (settings.low, settings.high):
             return None
         return settings.changed(low=low, high=high)
@@ -231,13 +214,14 @@ class PageContent:
         errors: list[str] = []
         for one in self.answers:
             name, kind = one.task.get("estimators"), one.task["kind"]
-            words = label_of(name) if name else {"limits": "floor and separability"}.get(kind, kind)
+            words: str = "floor and separability" if kind == "limits" else kind
+            words = label_of(name) if name else words
             so_far = points.setdefault(words, [0, 0, 0])
             for i, more in enumerate((one.done, one.task.get("points", 1), not one.complete)):
                 so_far[i] += more
             if one.reason:
                 errors.append(f"{words}: {one.reason}")
-        phase = phase_words(self.settings, self.found.get("transitions"))
+        phase = drawing.phase_words(self.settings, self.found.get("transitions"))
         line = f"Ready. At α = {self.settings.alpha:.4g}: {phase}." if phase else "Ready."
         if self.missing or self.moved:
             pending = [
@@ -253,7 +237,7 @@ class PageContent:
     @property
     def mark(self) -> str:
         """Changes when there is something new to see."""
-        known = [f"{key_of(one.task)}{one.done}{one.complete}" for one in self.answers]
+        known = [f"{asking.key_of(one.task)}{one.done}{one.complete}" for one in self.answers]
         shown = [
             f"{slot}{one.status}{len(one.result)}"
             for slot, one in enumerate(self.simulations)
@@ -274,7 +258,9 @@ class PageContent:
         Each costs the browser a tenth of a second, on the cores that compute.
         """
         return not (self.finding_range or self.moved) and any(
-            is_slow(one.task) and not one.complete and one.task.get("points", 1) - one.done > CHUNK
+            asking.is_slow(one.task)
+            and not one.complete
+            and one.task.get("points", 1) - one.done > asking.CHUNK
             for one in self.answers
         )
 
@@ -286,19 +272,19 @@ class PageContent:
         return curves + ["landscape"] * bool(self.missing and not self.found.get("landscape"))
 
     @cached_property
-    def figures(self) -> dict[str, Figure]:
+    def figures(self) -> dict[str, drawing.Figure]:
         """The three figures, by the ids of their graphs."""
         settings, curves, simulated = self.settings, self.curves, self.simulated
-        transitions, limits, landscape = map(self.found.get, (*FOLLOWED, "landscape"))
-        phase = phase_words(settings, transitions)
+        transitions, limits, landscape = map(self.found.get, (*asking.FOLLOWED, "landscape"))
+        phase = drawing.phase_words(settings, transitions)
         return {
-            "learning": learning_figure(settings, curves, transitions, simulated, limits),
-            "order": order_figure(settings, curves, simulated),
-            "landscape": landscape_figure(settings, landscape, phase),
+            "learning": drawing.learning_figure(settings, curves, transitions, simulated, limits),
+            "order": drawing.order_figure(settings, curves, simulated),
+            "landscape": drawing.landscape_figure(settings, landscape, phase),
         }
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[asking.Row]:
         """Everything as one table."""
         parts = [*self.curves.values(), *(one.rows for one in self.simulated)]
         return [row for rows in parts for row in rows]
@@ -332,23 +318,27 @@ def wanted_content(
     Where the range of α follows what is found, the curves are asked for when that is known.
     """
 
-    def content(tasks: list[Task]) -> PageContent:
+    def content(tasks: list[asking.Task]) -> PageContent:
         return PageContent(sessions.work, settings, tasks, session.slots)
 
-    def ask(tasks: list[Task]) -> PageContent:
+    def ask(tasks: list[asking.Task]) -> PageContent:
         sessions.work.request(session.name, tasks)
         if wait:
-            soon = [task for task in tasks if not is_slow(task) or task["kind"] in FOLLOWED]
+            soon = [
+                task
+                for task in tasks
+                if not asking.is_slow(task) or task["kind"] in asking.FOLLOWED
+            ]
             sessions.work.wait(soon, QUICK_WAIT)
             sessions.work.wait(tasks, SLOW_WAIT)
         return content(tasks)
 
-    tasks = first_tasks(settings)
+    tasks = asking.first_tasks(settings)
     found = content(tasks)
     if found.finding_range:
         found = ask(tasks)
     if found.moved is not None:  # the page asks for it in a moment: begin now
-        sessions.work.request(session.name, tasks_of(found.moved))
+        sessions.work.request(session.name, asking.tasks_of(found.moved))
     elif not found.finding_range:
-        found = ask(tasks_of(settings))
+        found = ask(asking.tasks_of(settings))
     return found

@@ -35,8 +35,7 @@ from polyceptron.report.pictures.style import label_of
 
 # The estimators that can be simulated, by what their runs are called.
 METHODS = {
-    "amp" if one.source == "amp" else name: name
-    for name, one in ((name, make_estimator(name)) for name in estimator_names())
+    "amp" if make_estimator(name).source == "amp" else name: name for name in estimator_names()
 }
 NO_NOISE, ISOTROPIC, GAUSSIAN = "none", "isotropic", "gaussian"
 NOISES = {entry.name: entry for entry in CHANNELS.entries if len(entry.parameters) <= 1}
@@ -45,23 +44,19 @@ SPECTRA = {
     entry.name: spectrum.name
     for entry, spectrum in zip(FEATURES.entries, FEATURES.examples(), strict=True)
 }
-AXIS = {"linear": "linear", "log": "logarithmic"}
-SCORES = ("test-loss", "calibration")  # of what can be shown: what takes longer
-# The columns of what can be shown, where it stands in a row.
-COLUMNS = {
-    "variance": "V", "training-error": "training_error", "training-loss": "training_loss",
-    "test-loss": "test_loss", "calibration": "calibration_error",
-}  # fmt: skip
+# What can be shown: in words, and its column where it stands in a row.
 SHOWN = {
-    "overlaps": "overlaps m, q",
-    "correlation": "correlation m/√q",
-    "variance": "variance V",
-    "training-error": "training error",
-    "training-loss": "training loss",
-    "clean-error": "error against the noiseless rule",
-    "test-loss": "test loss",
-    "calibration": "calibration error",
+    "overlaps": ("overlaps m, q", ""),
+    "correlation": ("correlation m/√q", ""),
+    "variance": ("variance V", "V"),
+    "training-error": ("training error", "training_error"),
+    "training-loss": ("training loss", "training_loss"),
+    "clean-error": ("error against the noiseless rule", ""),
+    "test-loss": ("test loss", "test_loss"),
+    "calibration": ("calibration error", "calibration_error"),
 }
+SCORES = ("test-loss", "calibration")  # of it: what takes longer
+AXIS = {"linear": "linear", "log": "logarithmic"}
 
 MAX_QUERY = 6000  # characters of a link
 MAX_ENTRIES = 12_000_000  # numbers in the data or in a d × d matrix: 96 MB, 0.45 GB in all
@@ -124,67 +119,65 @@ class Number:
         return int(number) if self.whole else number
 
 
-def _setting(default: Any, kind: Choice | Number) -> Any:
-    return field(default=default, metadata={"kind": kind})
+def _one_of(default: Any, label: str, words: Mapping[str, str], **more: bool) -> Any:
+    return field(default=default, metadata={"kind": Choice(label, words, **more)})
+
+
+def _number(default: float, label: str, full: str, low: float, high: float, **more: bool) -> Any:
+    return field(default=default, metadata={"kind": Number(label, full, low, high, **more)})
+
+
+def _count(default: int, label: str, full: str, low: int, high: int, **more: bool) -> Any:
+    return _number(default, label, full, low, high, whole=True, **more)
 
 
 @dataclass(frozen=True)
 class PageSettings:
     """Everything on the page but the results."""
 
-    model: str = _setting(
-        "argmax",
-        Choice("Model", {"argmax": "argmax (k classes)", "perceptron": "perceptron (one vector)"}),
+    model: str = _one_of(
+        "argmax", "Model",
+        {"argmax": "argmax (k classes)", "perceptron": "perceptron (one vector)"},
+    )  # fmt: skip
+    k: int = _count(3, "Classes k", "the number of classes k", 2, 50)
+    prior: str = _one_of(
+        "rademacher", "Weights of the teacher",
+        {prior.name: PRIORS.label(prior.name) for prior in PRIORS.examples()},
+    )  # fmt: skip
+    noise: str = _one_of(
+        NO_NOISE, "Noise of the labels", {name: entry.label for name, entry in NOISES.items()}
     )
-    k: int = _setting(3, Number("Classes k", "the number of classes k", 2, 50, whole=True))
-    prior: str = _setting(
-        "rademacher",
-        Choice("Weights of the teacher", {p.name: PRIORS.label(p.name) for p in PRIORS.examples()}),
+    strength: float = _number(
+        0.25, "Strength (logarithmic)", "the strength of the noise", 1e-6, 1e6
     )
-    noise: str = _setting(
-        NO_NOISE, Choice("Noise of the labels", {n: entry.label for n, entry in NOISES.items()})
+    features: str = _one_of(
+        ISOTROPIC, "Spectrum of the features",
+        {kind: name.replace(",", ", ") for kind, name in SPECTRA.items()},
+    )  # fmt: skip
+    estimators: tuple[str, ...] = _one_of(
+        ("bayes", "cross-entropy", "square"), "Draw",
+        {name: label_of(name) for name in METHODS.values()}, several=True, simulated=False,
+    )  # fmt: skip
+    ridge: float = _number(0.1, "Ridge λ (logarithmic)", "the ridge λ", 1e-6, 1e4)
+    ridge_rule: str = _one_of(
+        "fixed", "Ridge used", {"fixed": "the slider's", "optimal": "optimal at each α"}
     )
-    strength: float = _setting(
-        0.25, Number("Strength (logarithmic)", "the strength of the noise", 1e-6, 1e6)
-    )
-    features: str = _setting(
-        ISOTROPIC,
-        Choice(
-            "Spectrum of the features", {n: name.replace(",", ", ") for n, name in SPECTRA.items()}
-        ),
-    )
-    estimators: tuple[str, ...] = _setting(
-        ("bayes", "cross-entropy", "square"),
-        Choice("Draw", {n: label_of(n) for n in METHODS.values()}, several=True, simulated=False),
-    )
-    ridge: float = _setting(0.1, Number("Ridge λ (logarithmic)", "the ridge λ", 1e-6, 1e4))
-    ridge_rule: str = _setting(
-        "fixed", Choice("Ridge used", {"fixed": "the slider's", "optimal": "optimal at each α"})
-    )
-    range_rule: str = _setting(
-        "follow",
-        Choice(
-            "Range of α",
-            {"follow": "follows transitions and α_s", "set": "as set here"},
-            simulated=False,
-        ),
-    )
-    low: float = _setting(0.1, Number("α from", "the smallest α", 0, 1000))
-    high: float = _setting(4.0, Number("α to", "the largest α", 0.01, 1000))
-    scale: str = _setting("linear", Choice("α axis", AXIS))
-    points: int = _setting(
-        30, Number("Points", "the number of points", 2, 200, whole=True, simulated=False)
-    )
-    alpha: float = _setting(2.3, Number("Chosen α", "the chosen α", 0, 1000))
-    error_scale: str = _setting("linear", Choice("Vertical axes", AXIS, simulated=False))
-    shown: str = _setting("overlaps", Choice("Show", SHOWN))
-    simulation: str = _setting("amp", Choice("Method", {n: label_of(n) for n in METHODS}))
-    dimension: int = _setting(300, Number("Dimension d", "the dimension d", 10, 5000, whole=True))
-    places: int = _setting(
-        8, Number("Values of α", "the number of α values of a simulation", 1, 40, whole=True)
-    )
-    runs: int = _setting(2, Number("Runs at each", "the number of runs", 1, 50, whole=True))
-    seed: int = _setting(0, Number("Seed", "the seed", 0, 2**31 - 1, whole=True))
+    range_rule: str = _one_of(
+        "follow", "Range of α",
+        {"follow": "follows transitions and α_s", "set": "as set here"}, simulated=False,
+    )  # fmt: skip
+    low: float = _number(0.1, "α from", "the smallest α", 0, 1000)
+    high: float = _number(4.0, "α to", "the largest α", 0.01, 1000)
+    scale: str = _one_of("linear", "α axis", AXIS)
+    points: int = _count(30, "Points", "the number of points", 2, 200, simulated=False)
+    alpha: float = _number(2.3, "Chosen α", "the chosen α", 0, 1000)
+    error_scale: str = _one_of("linear", "Vertical axes", AXIS, simulated=False)
+    shown: str = _one_of("overlaps", "Show", {name: words for name, (words, _) in SHOWN.items()})
+    simulation: str = _one_of("amp", "Method", {name: label_of(name) for name in METHODS})
+    dimension: int = _count(300, "Dimension d", "the dimension d", 10, 5000)
+    places: int = _count(8, "Values of α", "the number of α values of a simulation", 1, 40)
+    runs: int = _count(2, "Runs at each", "the number of runs", 1, 50)
+    seed: int = _count(0, "Seed", "the seed", 0, 2**31 - 1)
 
     @property
     def teacher(self) -> AnyTeacher:
@@ -195,7 +188,13 @@ class PageSettings:
     @property
     def noise_name(self) -> str:
         """The noise of the labels as it is written in a row: its kind, and its number if any."""
-        return f"{self.noise}:{self.strength!r}" if noise_parameter(self.noise) else self.noise
+        return f"{self.noise}:{self.strength!r}" if NOISES[self.noise].parameters else self.noise
+
+    @property
+    def strength_words(self) -> str:
+        """The strength of the noise with its name."""
+        name = "".join(NOISES[self.noise].parameters)
+        return f"{name} {self.strength:.3g}" if name else "none"
 
     @property
     def noisy(self) -> bool:
@@ -280,20 +279,9 @@ def words_for(setting: str, name: str) -> str:
     return kind.words.get(name, name) if isinstance(kind, Choice) else name
 
 
-def noise_parameter(kind: str) -> str:
-    """What the number of this kind of noise is called; nothing if it has none."""
-    return "".join(NOISES[kind].parameters) if kind in NOISES else ""
-
-
-def strength_words(settings: PageSettings) -> str:
-    """The strength of the noise with its name."""
-    name = noise_parameter(settings.noise)
-    return f"{name} {settings.strength:.3g}" if name else "none"
-
-
 def first_strength(kind: str) -> float:
     """The strength at which a kind of noise is first shown."""
-    return NOISES[kind].example[0] if noise_parameter(kind) else 1.0
+    return NOISES[kind].example[0] if kind in NOISES and NOISES[kind].parameters else 1.0
 
 
 @lru_cache(maxsize=64)
@@ -313,7 +301,7 @@ def strength_range(kind: str, n_classes: int) -> tuple[float, float]:
 
     first = first_strength(kind)
     low, high = math.log(first), math.log(50 * first)
-    if noise_parameter(kind) and not exists(high):
+    if NOISES[kind].parameters and not exists(high):
         for _ in range(12):  # between a strength that exists and one that does not
             middle = 0.5 * (low + high)
             low, high = (middle, high) if exists(middle) else (low, middle)
