@@ -235,7 +235,8 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             ends = (content.moved.low, content.moved.high)
             set_props("followed-range", {"data": {"range": ends, "stamp": stamp}})
         seen = before.get("figures") or {}
-        new = content.drawn(stamp, seen)
+        # Before the rest: what changes meanwhile is seen at the next look.
+        busy, new = content.busy, content.drawn(stamp, seen)
         line: Any
         line, errors = content.status
         if content.missing or content.moved:
@@ -249,7 +250,7 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             without(settings, content.curves, content.simulated),
             [slot_content(one) for one in content.simulations],
             content.python,
-            not content.busy,
+            not busy,
             POLL[content.slow],
             new,
         )

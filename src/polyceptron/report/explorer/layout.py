@@ -106,11 +106,11 @@ def page(
 
     `key` opens this server to those who have the link, if other machines can reach it.
     """
-    stores = {
-        TOKEN_FIELD["id"]: token, "address-key": key, "drawn": drawn, "simulations-changed": 0,
-        "settings": None, "followed-range": None, "simulations-shown": None, "png-done": None,
-        "page-tidied": None,
+    known = {
+        TOKEN_FIELD["id"]: token, "address-key": key, "drawn": drawn, "simulations-changed": 0
     }  # fmt: skip
+    # A null would be news to those who listen: these have no value at first.
+    unknown = ("settings", "followed-range", "simulations-shown", "png-done", "page-tidied")
     intro = (
         "How well can a linear classifier learn a k-class rule from n = αd examples? Exact curves "
         "for large d, and simulations beside them."
@@ -129,7 +129,8 @@ def page(
     return html.Div(
         [
             dcc.Location(id="url", refresh=False),
-            *(dcc.Store(id=name, data=data) for name, data in stores.items()),
+            *(dcc.Store(id=name, data=data) for name, data in known.items()),
+            *(dcc.Store(id=name) for name in unknown),
             dcc.Interval(id="poll", interval=POLL[False], disabled=True),
             dcc.Interval(id="heartbeat", interval=HEARTBEAT),
             dcc.Download(id="download"),
