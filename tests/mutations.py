@@ -407,7 +407,7 @@ MUTATIONS = [
     ),
     Mutation(
         "fresh samples: the Brier score without the label's own square",
-        "experiments/results.py",
+        "experiments/simulate.py",
         "1 + scores[1] / n_samples",
         "scores[1] / n_samples",
         "tests/unit/experiments/test_noise.py::test_scores_are_measured_on_fresh_samples",

@@ -1,28 +1,65 @@
 """Files that are read and written: regular ones only, and a reader never sees half of one.
 
 Output goes to a new name or replaces a regular file; through a link, the regular file it points to.
-A folder, a device, a named pipe, a socket or a link to nothing is refused in one sentence, before
-any work: moving a new file over `/dev/null` would destroy it for every program of the machine, and
-opening a pipe would wait for ever.
+A folder, a device, a named pipe, a socket or a link to nothing is refused before any work: moving a
+new file over `/dev/null` would destroy it for every program of the machine, and opening a pipe
+would wait for ever. An output is never an input, whatever name or link leads there.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 import tempfile
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 from polyceptron.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MAX_TEXT_BYTES = 2**24  # of a text file that is read whole
 
 
 def check_writable(path: str | Path) -> Path:
-    """The path, if a file can be written there; a sentence otherwise. Call it before long work."""
+    """The path, if a file can be written there; it raises otherwise. Call it before long work."""
     _destination(Path(path))
     return Path(path)
+
+
+def check_outputs(*outputs: str | Path | None, inputs: Iterable[str | Path | None] = ()) -> None:
+    """Raise unless every output can be written, and is neither an input nor another output.
+
+    A link of either kind to an input is that input; so is what lies in a folder that is one.
+    """
+    taken = [Path(path) for path in inputs if path is not None]
+    for output in outputs:
+        if output is None:
+            continue
+        target = check_writable(output)
+        for other in taken:
+            if _same_file(target, other) or Path(os.path.realpath(other)) in _folders(target):
+                raise InvalidInput(
+                    f"cannot write {str(output)!r}: it is the same file as {str(other)!r}, which "
+                    "would be lost: choose another name"
+                )
+        taken.append(target)
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    """Also of two files that are not there yet, and of the names (hard links) of one file."""
+    try:
+        return os.path.samefile(one, other)
+    except (OSError, ValueError):
+        return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _folders(path: Path) -> tuple[Path, ...]:
+    return tuple(Path(os.path.realpath(path)).parents)
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
@@ -53,7 +90,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def check_readable(path: str | Path, what: str) -> None:
-    """Raise a sentence unless the path is a regular file, or a link to one. It is not opened."""
+    """Raise unless the path is a regular file, or a link to one. It is not opened."""
     name = str(path)
     try:
         mode = os.stat(path).st_mode
@@ -66,7 +103,7 @@ def check_readable(path: str | Path, what: str) -> None:
 
 
 def read_text(path: str | Path, what: str) -> str:
-    """The text of a regular file; `what` names it in a sentence if it cannot be read."""
+    """The text of a regular file, a byte-order mark left out; `what` names it in an error."""
     check_readable(path, what)
     try:
         with Path(path).open("rb") as file:
@@ -75,9 +112,43 @@ def read_text(path: str | Path, what: str) -> str:
             raise InvalidInput(
                 f"cannot read the {what} {str(path)!r}: it has more than {MAX_TEXT_BYTES:,} bytes"
             )
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"cannot read the {what} {str(path)!r}: {_reason(error)}") from None
+
+
+def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and type of the array that begins here, as .npy; the file is then at its numbers."""
+    from numpy.lib import format as npy
+
+    first = npy.read_magic(file) == (1, 0)
+    shape, _, dtype = (npy.read_array_header_1_0 if first else npy.read_array_header_2_0)(file)
+    return shape, dtype
+
+
+def check_archive(path: str | Path, what: str, share: float = 0.5) -> None:
+    """Raise if the arrays of a .npz file would fill more than this share of the machine's memory.
+
+    Only the headers are read: a file of a few megabytes may unpack to any size.
+    """
+    check_readable(path, what)
+    allowed = share * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    size = 0
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                size += member.file_size
+                if member.filename.endswith(".npy"):
+                    with archive.open(member) as file:
+                        shape, dtype = read_npy_header(file)
+                    size += max(0, math.prod(shape) * dtype.itemsize - member.file_size)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, RuntimeError) as error:
+        raise InvalidInput(f"{str(path)!r} is no .npz file, or a damaged one: {error}") from None
+    if size > allowed:
+        raise InvalidInput(
+            f"unpacked, the {what} {str(path)!r} would take {size / 1e9:.3g} GB, and this "
+            f"machine's memory allows {allowed / 1e9:.3g} GB: keep fewer rows or columns"
+        )
 
 
 def _destination(path: Path) -> Path:

@@ -17,6 +17,8 @@ from polyceptron.version import VERSION
 if TYPE_CHECKING:
     import pandas as pd
 
+Row = dict[str, Any]
+
 SOURCES: dict[str, str] = {
     "theory": "the limit of large dimension",
     "amp": "one run of message passing on drawn data",
@@ -31,15 +33,6 @@ BRANCHES: dict[str, str] = {
     "informed": "the one reached from the teacher itself",
     "unstable": "the barrier between the two",
 }
-MARKS: dict[str, str] = {  # stand in the column `branch` of the figures' tables too
-    "best-ridge": "the row at the ridge of least error, among others",
-    "alpha_it": "the transition to possible perfect learning, itself a row",
-    "alpha_algo": "the transition to easy perfect learning",
-    "floor": "the error of knowing the teacher, at the threshold of separability",
-    "no-ridge": "cross-entropy without a ridge",
-    "closing": "the noise at which the hard phase closes",
-}
-
 COLUMNS: tuple[str, ...] = (
     "source",  # one of SOURCES
     "model",  # argmax or perceptron
@@ -51,7 +44,7 @@ COLUMNS: tuple[str, ...] = (
     "ridge",
     "penalty",  # with its numbers, where it is not a ridge
     "alpha",  # n / d
-    "branch",  # one of BRANCHES (Bayes-optimal only)
+    "branch",  # one of BRANCHES (Bayes-optimal only); a figure may mark a transition here
     "m",  # overlap of estimate and teacher, per class direction
     "q",  # squared norm of the estimate, per class direction
     "V",  # its variance (Bayes) or rescaled susceptibility (ERM)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import polyceptron as pc
-from polyceptron.experiments.results import average
+from polyceptron.experiments.results import Average
 from polyceptron.experiments.simulate import run_erm
 from polyceptron.model import ERM, Teacher
 from polyceptron.theory.curve import curve_rows
@@ -28,7 +28,7 @@ def test_mean_of_instances_meets_theory(k, loss, ridge, alpha):
     theory = curve_rows(teacher, ERM(loss, ridge), [alpha])[0]
     rows = [run_erm(teacher, [pc.ERM(loss, ridge)], alpha, D, seed)[0] for seed in range(INSTANCES)]
     for name in ("m", "q", "generalisation_error", "training_loss"):
-        found = average(row[name] for row in rows)
+        found = Average.of(row[name] for row in rows)
         allowed = 4 * found.standard_error + BIAS * abs(theory[name])
         allowed += theory.get("uncertainty", 0.0)
         assert abs(found.mean - theory[name]) < allowed, name
@@ -40,7 +40,7 @@ def test_a_wrong_ridge_would_be_noticed():
         run_erm(Teacher(3), [pc.ERM("cross-entropy", 0.1)], 2.0, D, seed)[0]
         for seed in range(INSTANCES)
     ]
-    found = average(row["q"] for row in rows)
+    found = Average.of(row["q"] for row in rows)
     assert abs(found.mean - theory["q"]) > 4 * found.standard_error + BIAS * theory["q"]
 
 
@@ -53,7 +53,7 @@ def test_noisy_instances_meet_the_theory_of_their_noise(noise, loss, ridge):
     theory = curve_rows(teacher, ERM(loss, ridge), [2.0])[0]
     clean = curve_rows(Teacher(3), ERM(loss, ridge), [2.0])[0]
     for name in ("m", "q", "generalisation_error", "clean_error", "training_loss"):
-        found = average(row[name] for row in rows)
+        found = Average.of(row[name] for row in rows)
         allowed = 4 * found.standard_error + BIAS * abs(theory[name])
         assert abs(found.mean - theory[name]) < allowed, name
         if name == "generalisation_error":  # the control: without noise it would not be met

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.compute_task import CaseResult
-from polyceptron.experiments.schema import decode_row
 from polyceptron.experiments.spec import load_spec, parse_spec
-from polyceptron.experiments.store import Store, merge_stores
+from polyceptron.experiments.store import Store, decode_row, merge_stores
+from polyceptron.experiments.tasks import CaseResult
 from polyceptron.rows import make_row
 
 KEYS = st.sampled_from(

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from polyceptron.algorithms.overlaps import overlaps
-from polyceptron.experiments.results import exact_errors
+from polyceptron.experiments.simulate import exact_errors
 from polyceptron.model import ESTIMATORS, Entry, Estimator
 from polyceptron.model.checks import check_alphas
 from polyceptron.rows import Status, make_row

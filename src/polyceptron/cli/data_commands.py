@@ -1,23 +1,22 @@
-"""Message passing at the shell: amp.
-
-Certified fits to a user's files at the shell: fit.
-
-A user's own data at the shell: data.
-"""
+"""Data at the shell: amp (drawn or a user's own), fit and data (a user's own)."""
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from polyceptron.cli import options
-from polyceptron.cli import options as data_options
-from polyceptron.cli.printing import check_outputs, emit, say, waiting
+from polyceptron.cli.printing import emit, say, waiting
 from polyceptron.errors import InvalidInput
+from polyceptron.files import check_outputs, write_text
 from polyceptron.ranges import parse_numbers
+from polyceptron.rows import json_ready
 
 COLUMNS = (
     "source", "alpha", "m", "q", "generalisation_error", "uncertainty", "clean_error", "status",
@@ -25,6 +24,25 @@ COLUMNS = (
 TRACE_COLUMNS = (
     "iteration", "m", "q", "theory_q", "generalisation_error", "theory_generalisation_error",
 )  # fmt: skip
+REPORTED = ("n_samples", "dimension", "n_classes", "n_iter", "passes", "seconds", "status")
+
+Data = Annotated[
+    Path | None, typer.Option(help="Samples X (n, d): .npy, .npz (sparse), .zarr or .parquet.")
+]
+Labels = Annotated[Path | None, typer.Option(help="Labels 0, 1, ... (n,) of the samples: .npy.")]
+Out = Annotated[
+    Path, typer.Option(help="Weights (d, k), as .npy; the report is a .json beside it.")
+]
+Standardise = Annotated[
+    bool, typer.Option("--standardise", help="Centre and scale features as they are read.")
+]
+CheckpointFile = Annotated[
+    Path | None, typer.Option("--checkpoint", help="Keep the fit here, and go on from it.")
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(help="Address of a Dask scheduler whose workers read .zarr or .parquet."),
+]
 
 
 def amp(
@@ -47,12 +65,12 @@ def amp(
     trace: Annotated[
         bool, typer.Option("--trace", help="Overlaps by iteration, beside state evolution.")
     ] = False,
-    data: data_options.Data = None,
-    labels: data_options.Labels = None,
-    standardise: data_options.Standardise = False,
-    checkpoint: data_options.CheckpointFile = None,
-    cluster: data_options.Cluster = None,
-    out: data_options.Out = Path("weights.npy"),
+    data: Data = None,
+    labels: Labels = None,
+    standardise: Standardise = False,
+    checkpoint: CheckpointFile = None,
+    cluster: Cluster = None,
+    out: Out = Path("weights.npy"),
     as_json: options.Json = False,
     csv: options.Csv = None,
 ) -> None:
@@ -68,33 +86,27 @@ def amp(
 
     Example: polyceptron amp --classes 3 --alpha 1.5 --runs 5
     """
-    from polyceptron.experiments.data_runs import amp_rows, trace_rows
+    from polyceptron.experiments.data_runs import amp_of_files, amp_rows, trace_rows
 
+    settings: dict[str, Any] = {"variances": variances, "tol": tol, "max_iter": max_iter}
     if data is not None or labels is not None:
-        from polyceptron.experiments.data_runs import amp_of_files
-
-        data_options.run_on_files(
+        _run_on_files(
             "message passing", amp_of_files, data, labels, out, as_json, cluster,
             standardise=standardise, prior=prior, noise=noise, model=model, features=features,
-            n_classes=classes, variances=variances, tol=tol, max_iter=max_iter,
-            checkpoint=checkpoint,
+            n_classes=classes, checkpoint=checkpoint, **settings,
         )  # fmt: skip
         return
     teacher = options.build_teacher(model, classes, prior, noise, features, default=3)
     alphas = parse_numbers(alpha, "--alpha")
-    check_outputs(csv)
+    check_outputs(csv, inputs=[features])
     if trace and len(alphas) != 1:
         raise InvalidInput(f"--trace takes one alpha, got {len(alphas)}")
-    settings: dict[str, Any] = {
-        "runs": runs, "seed": seed, "start": start, "variances": variances, "tol": tol,
-        "max_iter": max_iter, "dtype": precision,
-    }  # fmt: skip
+    settings |= {"runs": runs, "seed": seed, "start": start, "dtype": precision}
     rows: list[dict[str, Any]] = []
     with waiting("message passing") as show:
         for value in alphas:
             show(f"message passing in dimension {dimension} at α = {value:g}")
-            found = (trace_rows if trace else amp_rows)(teacher, value, dimension, **settings)
-            rows += found
+            rows += (trace_rows if trace else amp_rows)(teacher, value, dimension, **settings)
     columns = TRACE_COLUMNS if trace else COLUMNS
     optional = ("m",) if trace else ("clean_error", "m", "alpha")
     title = f"{options.describe_teacher(teacher)}, d = {dimension}"
@@ -102,15 +114,15 @@ def amp(
 
 
 def fit(
-    data: data_options.Data = None,
-    labels: data_options.Labels = None,
+    data: Data = None,
+    labels: Labels = None,
     estimator: options.OneLoss = "cross-entropy",
     ridge: Annotated[float, typer.Option(help="λ, 0 or more.")] = 0.1,
-    standardise: data_options.Standardise = False,
+    standardise: Standardise = False,
     tol: Annotated[float, typer.Option(help="Relative distance to the minimiser.")] = 1e-8,
-    checkpoint: data_options.CheckpointFile = None,
-    cluster: data_options.Cluster = None,
-    out: data_options.Out = Path("weights.npy"),
+    checkpoint: CheckpointFile = None,
+    cluster: Cluster = None,
+    out: Out = Path("weights.npy"),
     as_json: options.Json = False,
 ) -> None:
     """Fit a loss with a ridge to samples in files, which may be larger than memory.
@@ -119,10 +131,63 @@ def fit(
     """
     from polyceptron.experiments.data_runs import fit_of_files
 
-    data_options.run_on_files(
+    _run_on_files(
         estimator, fit_of_files, data, labels, out, as_json, cluster, standardise=standardise,
         loss=estimator, ridge=ridge, tol=tol, checkpoint=checkpoint,
     )  # fmt: skip
+
+
+def _run_on_files(
+    name: str,
+    run: Callable[..., dict[str, Any]],
+    data: Path | None,
+    labels: Path | None,
+    out: Path,
+    as_json: bool,
+    cluster: str | None,
+    **settings: Any,
+) -> None:
+    """Check where to write, fit with progress shown, write weights and report, print the report."""
+    if data is None or labels is None:
+        raise InvalidInput("--data and --labels go together: a file of samples, a file of labels")
+    if out.suffix != ".npy":
+        raise InvalidInput(f"weights are written as .npy, got --out {str(out)!r}")
+    beside = out.with_suffix(".json")
+    check_outputs(
+        out, beside, settings["checkpoint"], inputs=[data, labels, settings.get("features")]
+    )
+    with _connected(cluster, data), waiting(f"{name}: the first pass over {data.name}") as show:
+        report = run(data, labels, callback=lambda now: show(str(now)), **settings)
+
+    from polyceptron.experiments.data_runs import save_weights
+
+    save_weights(out, report.pop("weights"))
+    write_text(beside, json.dumps(json_ready(report), indent=2) + "\n")
+    del report["offset"]
+    optional = ("n_classes", "passes", "dimension", "n_samples")
+    emit([report], REPORTED, optional=optional, as_json=as_json, title=f"{name} of {data.name}")
+    say(f"weights in {out}, report in {beside}")
+    if report["status"] == "interrupted":
+        sys.exit(130)
+
+
+@contextmanager
+def _connected(cluster: str | None, data: Path) -> Iterator[None]:
+    """Dask's work on the cluster, if one is named."""
+    if cluster is None:
+        yield
+        return
+    if data.suffix not in (".zarr", ".parquet"):
+        raise InvalidInput(
+            f"--cluster reads .zarr or .parquet in chunks where its workers are, got {data.name!r}"
+        )
+    from polyceptron.experiments.cluster import connect_cluster
+
+    client = connect_cluster(cluster)
+    try:
+        yield
+    finally:
+        client.close(timeout=2)
 
 
 def data(
@@ -155,13 +220,11 @@ def data(
     )
 
     beside = None if html is None else html.with_suffix(".json")
-    check_outputs(html, beside)
+    check_outputs(html, beside, inputs=[table])
     found = read_samples(table, target, drop or ())
     with waiting(f"reading {table.name}") as update:
         measured = measure(found, seed=seed, say=update)
     if html is not None and beside is not None:
-        from polyceptron.files import write_text
-
         write_text(html, report_html(measured))
         write_text(beside, report_json(measured))
     sys.stdout.write(report_json(measured) if as_json else report_text(measured))

@@ -1,28 +1,21 @@
 """Options that several commands share, declared once, and what they mean together.
 
 Where a help text lists names, it holds a word in braces that stands for a registry: the names are
-filled in when help is shown (`NamesInHelp`), since reading them takes longer than parsing.
-
-What the commands that fit a user's files share: their options, and what they write.
-"""
+filled in when help is shown (`NamesInHelp`), since reading them takes longer than parsing."""
 
 from __future__ import annotations
 
-import json
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from polyceptron.cli.printing import check_outputs, emit, say, waiting
+from polyceptron.cli.printing import say
 from polyceptron.errors import InvalidInput
 from polyceptron.ranges import parse_numbers
-from polyceptron.rows import json_ready
 
 if TYPE_CHECKING:
     from polyceptron.model import AnyTeacher, Estimator
@@ -95,6 +88,12 @@ def _complete(word: str) -> Any:
     return names
 
 
+def _listed(word: str, help: str, *flags: str) -> Any:
+    """An option whose help lists, and whose values complete to, what the word stands for."""
+    return typer.Option(*flags, help=help, autocompletion=_complete(word))
+
+
+_ESTIMATOR = ("--estimator", "-e")
 Classes = Annotated[
     int | None, typer.Option("--classes", "-k", help="Number of classes k (2 for the perceptron).")
 ]
@@ -104,61 +103,26 @@ ClassesOrThree = Annotated[
         "--classes", "-k", help="Number of classes k (default: 3, or 2 for the perceptron)."
     ),
 ]
-Prior = Annotated[
-    str,
-    typer.Option(
-        "--prior", help="Teacher's weights: {priors}.", autocompletion=_complete("priors")
-    ),
-]
+Prior = Annotated[str, _listed("priors", "Teacher's weights: {priors}.", "--prior")]
 Model = Annotated[
     str, typer.Option("--model", help="argmax, or perceptron (one vector, two classes).")
 ]
-Noise = Annotated[
-    str,
-    typer.Option(
-        "--noise", help="Noise of the labels: {noises}.", autocompletion=_complete("noises")
-    ),
-]
-Features = Annotated[
-    str,
-    typer.Option(
-        "--features",
-        help="Spectrum of the inputs: {features}, or a CSV file with columns eigenvalue, signal.",
-        autocompletion=_complete("features"),
-    ),
-]
+Noise = Annotated[str, _listed("noises", "Noise of the labels: {noises}.", "--noise")]
+_FEATURES = "Spectrum of the inputs: {features}, or a CSV file with columns eigenvalue, signal."
+Features = Annotated[str, _listed("features", _FEATURES, "--features")]
 Alpha = Annotated[
     str, typer.Option("--alpha", "-a", help="n/d: 0.5,1,2 or a range start:stop:count[:log].")
 ]
-OneEstimator = Annotated[
-    str,
-    typer.Option(
-        "--estimator", "-e", help="One of {estimators}.", autocompletion=_complete("estimators")
-    ),
-]
-OneLoss = Annotated[
-    str,
-    typer.Option("--estimator", "-e", help="One of {losses}.", autocompletion=_complete("losses")),
-]
+OneEstimator = Annotated[str, _listed("estimators", "One of {estimators}.", *_ESTIMATOR)]
+OneLoss = Annotated[str, _listed("losses", "One of {losses}.", *_ESTIMATOR)]
 Estimators = Annotated[
-    list[str],
-    typer.Option(
-        "--estimator",
-        "-e",
-        help="One of {estimators}; repeat for several.",
-        autocompletion=_complete("estimators"),
-    ),
+    list[str], _listed("estimators", "One of {estimators}; repeat for several.", *_ESTIMATOR)
 ]
+_PENALTY = "In place of a ridge, one of {penalties}"
 Penalties = Annotated[
-    list[str],
-    typer.Option(
-        "--penalty", help="In place of a ridge, one of {penalties}; repeat for several.",
-        autocompletion=_complete("penalties"),
-    ),
-]  # fmt: skip
-OnePenalty = Annotated[
-    str | None, typer.Option("--penalty", help="In place of a ridge, one of {penalties}.")
+    list[str], _listed("penalties", f"{_PENALTY}; repeat for several.", "--penalty")
 ]
+OnePenalty = Annotated[str | None, _listed("penalties", f"{_PENALTY}.", "--penalty")]
 OneRidge = Annotated[str, typer.Option("--ridge", help="λ: a number, 0, or optimal.")]
 Tolerance = Annotated[
     float | None, typer.Option("--tol", help="Wanted uncertainty of what is computed.")
@@ -179,7 +143,6 @@ def build_teacher(
 
     What was done to make the spectrum a unit one goes to standard error.
     """
-    from polyceptron.cli.printing import say
     from polyceptron.model import make_teacher
 
     if classes is None:
@@ -242,79 +205,3 @@ def describe_teacher(teacher: AnyTeacher) -> str:
     return (
         f"{teacher.model}, k = {teacher.n_classes}, {teacher.prior.name} weights{noise}{features}"
     )
-
-
-Data = Annotated[
-    Path | None, typer.Option(help="Samples X (n, d): .npy, .npz (sparse), .zarr or .parquet.")
-]
-Labels = Annotated[Path | None, typer.Option(help="Labels 0, 1, ... (n,) of the samples: .npy.")]
-Out = Annotated[
-    Path, typer.Option(help="Weights (d, k), as .npy; the report is a .json beside it.")
-]
-Standardise = Annotated[
-    bool, typer.Option("--standardise", help="Centre and scale features as they are read.")
-]
-CheckpointFile = Annotated[
-    Path | None, typer.Option("--checkpoint", help="Keep the fit here, and go on from it.")
-]
-Cluster = Annotated[
-    str | None,
-    typer.Option(help="Address of a Dask scheduler whose workers read .zarr or .parquet."),
-]
-
-
-def run_on_files(
-    name: str,
-    run: Callable[..., dict[str, Any]],
-    data: Path | None,
-    labels: Path | None,
-    out: Path,
-    as_json: bool,
-    cluster: str | None,
-    **settings: Any,
-) -> None:
-    """Check where to write, fit with progress shown, write weights and report, print the report."""
-    if data is None or labels is None:
-        raise InvalidInput("--data and --labels go together: a file of samples, a file of labels")
-    if out.suffix != ".npy":
-        raise InvalidInput(f"weights are written as .npy, got --out {str(out)!r}")
-    beside = out.with_suffix(".json")
-    check_outputs(out, beside)
-    with _connected(cluster, data), waiting(f"{name}: the first pass over {data.name}") as show:
-        report = run(data, labels, callback=lambda now: show(str(now)), **settings)
-    _write(out, beside, report)
-    shown = {key: value for key, value in report.items() if key not in ("weights", "offset")}
-    columns = ("n_samples", "dimension", "n_classes", "n_iter", "passes", "seconds", "status")
-    optional = ("n_classes", "passes", "dimension", "n_samples")
-    emit([shown], columns, optional=optional, as_json=as_json, title=f"{name} of {data.name}")
-    say(f"weights in {out}, report in {beside}")
-    if report["status"] == "interrupted":
-        sys.exit(130)
-
-
-def _write(out: Path, beside: Path, report: dict[str, Any]) -> None:
-    from polyceptron.experiments.data_runs import save_weights
-    from polyceptron.files import write_text
-
-    save_weights(out, report["weights"])
-    told = json_ready({key: value for key, value in report.items() if key != "weights"})
-    write_text(beside, json.dumps(told, indent=2) + "\n")
-
-
-@contextmanager
-def _connected(cluster: str | None, data: Path) -> Iterator[None]:
-    """Dask's work on the cluster, if one is named."""
-    if cluster is None:
-        yield
-        return
-    if data.suffix not in (".zarr", ".parquet"):
-        raise InvalidInput(
-            f"--cluster reads .zarr or .parquet in chunks where its workers are, got {data.name!r}"
-        )
-    from polyceptron.experiments.cluster import connect
-
-    client = connect(cluster)
-    try:
-        yield
-    finally:
-        client.close(timeout=2)

@@ -1,11 +1,7 @@
-"""Rows on standard output as a table or JSON, and in a CSV file.
+"""Rows on standard output as a table or JSON, and in a CSV file; on standard error what goes on.
 
 A table chooses its columns: every number in it is whole, and what the terminal has no room for is
 named below it and is in --json and --csv.
-
-What a command is doing, on standard error, when it takes long.
-
-On a terminal a spinner; elsewhere a line after two seconds, and one every half minute.
 """
 
 from __future__ import annotations
@@ -22,7 +18,7 @@ from typing import Any
 
 import typer
 
-from polyceptron.files import check_writable, write_atomically
+from polyceptron.files import write_atomically
 from polyceptron.rows import json_ready
 
 GAP = "  "
@@ -140,11 +136,12 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def check_outputs(*paths: Path | None) -> None:
-    """Fail before the work, not after it, when an output cannot be written."""
-    for path in paths:
-        if path is not None:
-            check_writable(path)
+def check_plot(path: Path | None) -> None:
+    """Raise before the work, not after it, when a figure cannot be written."""
+    if path is not None:
+        from polyceptron.report.pictures.matplotlib_figure import check_figure_path
+
+        check_figure_path(path)
 
 
 def say(text: str) -> None:
@@ -158,7 +155,10 @@ LINE_SECONDS = 30.0
 
 @contextmanager
 def waiting(message: str) -> Iterator[Callable[[str], None]]:
-    """Say `message` while the block runs; the function that is given changes what is said."""
+    """Show `message` while the block runs; the function that is given changes it.
+
+    On a terminal a spinner; elsewhere a line after two seconds, and one every half minute.
+    """
     if sys.stderr.isatty():
         from rich.console import Console
 

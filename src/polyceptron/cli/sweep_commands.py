@@ -1,16 +1,11 @@
-"""Experiments at the shell: sweep, merge.
-
-What a store holds at the shell: results.
-
-Any results as a picture at the shell: plot.
-"""
+"""Experiments at the shell: sweep, merge, results, plot."""
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,12 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from polyceptron.cli import options
-from polyceptron.cli.printing import check_outputs, echo, print_json, print_table, say, waiting
+from polyceptron.cli.printing import check_plot, echo, print_json, print_table, say, waiting
+from polyceptron.files import check_outputs
 
 if TYPE_CHECKING:
     from polyceptron.experiments.spec import SweepSpec
     from polyceptron.experiments.store import Store
-    from polyceptron.experiments.sweep import SweepPlan, SweepReport
+    from polyceptron.experiments.sweep import SweepReport
 
 
 def sweep(
@@ -46,11 +42,10 @@ def sweep(
     from polyceptron.experiments.spec import load_spec
     from polyceptron.experiments.sweep import SweepStopped, run_sweep
 
+    check_outputs(store, inputs=[spec])
     loaded = load_spec(spec)
     if dry_run:
-        with waiting("planning"):
-            plan = _plan(loaded, store)
-        _show_plan(plan, workers)
+        _show_plan(loaded, store, workers)
         return
     try:
         report = run_sweep(loaded, store, workers=workers, cluster=cluster, progress=True)
@@ -91,35 +86,19 @@ def named(keys: Sequence[str], what: str) -> str:
     return f"{len(keys)} {what}{'s' if len(keys) > 1 else ''} ({shown})"
 
 
-def _plan(spec: SweepSpec, store: Path) -> SweepPlan:
+def _show_plan(spec: SweepSpec, store: Path, workers: int | None) -> None:
+    from polyceptron.experiments.engine import available_workers
     from polyceptron.experiments.store import Store
     from polyceptron.experiments.sweep import make_plan
-    from polyceptron.files import check_writable
-
-    check_writable(store)
-    if not store.exists():
-        return make_plan(spec)
-    with Store(store) as opened:
-        return make_plan(spec, opened)
-
-
-def _show_plan(plan: SweepPlan, workers: int | None) -> None:
-    from polyceptron.experiments.engine import available_workers
     from polyceptron.experiments.tasks import describe_seconds
 
-    parts = [
-        {
-            "source": source,
-            "estimator": estimator,
-            "dimension": dimension,
-            "rows": part.rows,
-            "stored": part.stored,
-            "to_do": part.rows - part.stored,
-            "one_core": describe_seconds(part.seconds),
-        }
-        for (source, estimator, dimension), part in plan.parts.items()
-    ]
+    with waiting("planning"), Store(store) if store.exists() else nullcontext() as opened:
+        plan = make_plan(spec, opened)
     columns = ("source", "estimator", "dimension", "rows", "stored", "to_do", "one_core")
+    parts = []
+    for place, part in plan.parts.items():
+        work = part.rows, part.stored, part.rows - part.stored, describe_seconds(part.seconds)
+        parts.append(dict(zip(columns, (*place, *work), strict=True)))
     print_table(parts, columns, "the grid", optional=("stored", "dimension"))
     count = workers or available_workers()
     echo(
@@ -154,7 +133,8 @@ def _command(spec: Path, store: Path, workers: int | None, cluster: str | None) 
 
 
 _SUMMARY = {  # columns of a table, and how they are shown
-    "ridge": ("ridge", ".6g"), "alpha": ("alpha", ".6g"), "dimension": ("d", "d"),
+    "ridge": ("ridge", ".6g"), "penalty": ("penalty", "s"), "alpha": ("alpha", ".6g"),
+    "dimension": ("d", "d"),
     "branch": ("branch", "s"), "instances": ("runs", "d"), "mean": ("mean", ".6g"),
     "standard_error": ("s.e.", ".1e"), "theory": ("theory", ".6g"), "deviation": ("z", "+.1f"),
     "not_converged": ("not conv.", "d"), "failed": ("failed", "d"),
@@ -185,9 +165,9 @@ def results(
     from polyceptron.experiments.results import check_parquet
     from polyceptron.experiments.spec import load_spec
     from polyceptron.experiments.store import Store
+    from polyceptron.experiments.store_file import BESIDE
 
-    check_outputs(csv, parquet)
-    check_distinct(store, spec, csv, parquet)
+    check_outputs(csv, parquet, inputs=[store, *(f"{store}{end}" for end in BESIDE), spec])
     if parquet is not None:
         check_parquet()
     loaded = load_spec(spec) if spec else None
@@ -205,18 +185,6 @@ def results(
             "the sweep again to compute what is missing, or merge the rest into a new store"
         )
         raise typer.Exit(1)
-
-
-def check_distinct(*paths: Path | None) -> None:
-    """An output must not replace an input, nor another output."""
-    from polyceptron.errors import InvalidInput
-
-    seen: dict[Path, Path] = {}
-    for path in paths:
-        if path is not None:
-            other = seen.setdefault(Path(os.path.realpath(path)), path)
-            if other is not path:
-                raise InvalidInput(f"{str(path)!r} and {str(other)!r} are the same file")
 
 
 def list_failures(store: Store, *, as_json: bool) -> None:
@@ -320,13 +288,13 @@ def plot(
 ) -> None:
     """Draw any store or table: theory as lines, experiments as symbols with standard errors."""
     from polyceptron.report.pictures import curves_picture, render_matplotlib
-    from polyceptron.report.pictures.matplotlib_figure import check_figure_path, save_figure
+    from polyceptron.report.pictures.matplotlib_figure import save_figure
     from polyceptron.report.pictures.series import read_tables, select_rows
 
-    if out is not None:
-        check_figure_path(out)
+    target = Path(sources[0].stem + ".pdf") if out is None else out
+    check_plot(target)
+    check_outputs(target, inputs=sources)
     table = select_rows(read_tables(sources), where)
     picture = curves_picture(table, x, y, log_x=log_x, log_y=log_y)
-    target = Path(sources[0].stem + ".pdf") if out is None else out
     save_figure(render_matplotlib(picture), target)
     sys.stderr.write(f"drawn in {target}\n")

@@ -1,25 +1,16 @@
-"""Learning curves at the shell: curve.
-
-The choice of the ridge at the shell: ridge.
-
-Where learning changes at the shell: transitions, separability.
-
-Plentiful data at the shell: asymptotics.
-
-How much data at the shell: plan.
-"""
+"""Theory at the shell: curve, ridge, transitions, separability, asymptotics, plan."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from polyceptron.cli import options
 from polyceptron.cli.printing import (
-    check_outputs,
+    check_plot,
     echo,
     emit,
     format_value,
@@ -29,7 +20,12 @@ from polyceptron.cli.printing import (
     waiting,
 )
 from polyceptron.errors import InvalidInput
+from polyceptron.files import check_outputs
 from polyceptron.ranges import parse_numbers
+from polyceptron.rows import Row
+
+if TYPE_CHECKING:
+    from polyceptron.model import AnyTeacher, Estimator
 
 COLUMNS = (
     "estimator", "ridge", "alpha", "branch", "q", "generalisation_error", "uncertainty",
@@ -74,11 +70,8 @@ def curve(
     """
     teacher = options.build_teacher(model, classes, prior, noise, features)
     alphas = parse_numbers(alpha, "--alpha")
-    check_outputs(csv)
-    if plot is not None:
-        from polyceptron.report.pictures.matplotlib_figure import check_figure_path
-
-        check_figure_path(plot)
+    check_plot(plot)
+    check_outputs(csv, plot, inputs=[features])
     estimators = options.build_estimators(estimator, ridge, penalty)
 
     from polyceptron.theory.curve import curve_rows
@@ -106,16 +99,9 @@ def curve(
 
 
 RIDGE_COLUMNS = (
-    "alpha",
-    "ridge",
-    "best",
-    "generalisation_error",
-    "uncertainty",
-    "clean_error",
-    "test_loss",
-    "calibration_error",
-    "status",
-)
+    "alpha", "ridge", "best", "generalisation_error", "uncertainty", "clean_error", "test_loss",
+    "calibration_error", "status",
+)  # fmt: skip
 RIDGE_OPTIONAL = ("clean_error", "test_loss", "calibration_error")
 
 
@@ -146,11 +132,8 @@ def ridge(
     """
     from polyceptron.theory.erm.risk_rows import ridge_rows
 
-    check_outputs(csv)
-    if plot is not None:
-        from polyceptron.report.pictures.matplotlib_figure import check_figure_path
-
-        check_figure_path(plot)
+    check_plot(plot)
+    check_outputs(csv, plot, inputs=[features])
     teacher = options.build_teacher(model, classes, prior, noise, features, default=3)
     alphas = parse_numbers(alpha, "--alpha")
     values = parse_numbers(ridges, "--ridge", log=True)
@@ -184,7 +167,7 @@ def transitions(
     Example: polyceptron transitions --classes 3
     """
     teacher = options.build_teacher(model, classes, prior, noise, features)
-    check_outputs(csv)
+    check_outputs(csv, inputs=[features])
 
     from polyceptron.theory.bayes_optimal.transitions import transitions as find
 
@@ -197,26 +180,18 @@ def transitions(
     if found.alpha_it is None or found.alpha_algo is None:
         echo(f"none: with {title} the error decays smoothly")
         return
-    meanings = (
-        ("alpha_IT", "alpha_it", "perfect learning possible"),
-        ("alpha_algo", "alpha_algo", "and easy (message passing does it)"),
+    meanings = ("the best error jumps down", "and message passing gets there")
+    if teacher.noise.noiseless:
+        meanings = ("perfect learning possible", "and easy (message passing does it)")
+    rows = (
+        ("alpha_IT", found.alpha_it, found.alpha_it_uncertainty, meanings[0]),
+        ("alpha_algo", found.alpha_algo, found.alpha_algo_uncertainty, meanings[1]),
     )
-    if not teacher.noise.noiseless:
-        meanings = (
-            ("alpha_IT", "alpha_it", "the best error jumps down"),
-            ("alpha_algo", "alpha_algo", "and message passing gets there"),
-        )
-    rows: list[dict[str, Any]] = [
-        {
-            "transition": label,
-            "alpha": f"{getattr(found, name):.8g}",
-            "uncertainty": getattr(found, f"{name}_uncertainty"),
-            "meaning": meaning,
-        }
-        for label, name, meaning in meanings
-    ]
     columns = ("transition", "alpha", "uncertainty", "meaning")
-    print_table(rows, columns, f"{title} ({found.status})", optional=("meaning",))
+    shown = [
+        dict(zip(columns, (name, f"{at:.8g}", *more), strict=True)) for name, at, *more in rows
+    ]
+    print_table(shown, columns, f"{title} ({found.status})", optional=("meaning",))
     echo(f"hard phase: {found.alpha_it:.6g} < α < {found.alpha_algo:.6g}")
 
 
@@ -236,7 +211,7 @@ def separability(
     Example: polyceptron separability --classes 3 --noise softmax:2
     """
     teacher = options.build_teacher(model, classes, "gaussian", noise, features)
-    check_outputs(csv)
+    check_outputs(csv, inputs=[features])
 
     from polyceptron.theory.separability import separability as find
 
@@ -275,11 +250,15 @@ def asymptotics(
     """
     from polyceptron.theory.asymptotics import asymptotics as find
 
-    check_outputs(csv)
+    check_outputs(csv, inputs=[features])
     teacher = options.build_teacher(model, classes, prior, noise, features, default=3)
     chosen = options.build_estimator(estimator, ridge, penalty)
     with waiting(f"solving for {chosen.name} at large α"):
         found = find(teacher, chosen, alpha_max)
+    measured = (
+        "exponent", "exponent_uncertainty", "constant", "constant_uncertainty", "exact_exponent",
+        "exact_constant", "floor",
+    )  # fmt: skip
     row: dict[str, Any] = {
         "model": teacher.model,
         "n_classes": teacher.n_classes,
@@ -288,13 +267,7 @@ def asymptotics(
         "features": teacher.features.name,
         "ridge": None,
         **chosen.columns,
-        "exponent": found.exponent,
-        "exponent_uncertainty": found.exponent_uncertainty,
-        "constant": found.constant,
-        "constant_uncertainty": found.constant_uncertainty,
-        "exact_exponent": found.exact_exponent,
-        "exact_constant": found.exact_constant,
-        "floor": found.floor,
+        **{name: getattr(found, name) for name in measured},
         "alpha_max": float(found.alpha[-1]),
         "status": str(found.status),
     }
@@ -306,13 +279,9 @@ def asymptotics(
     if as_json or csv is not None:
         return
     lines = [
-        {
-            "of": name,
-            "measured": row[name],
-            "uncertainty": row[f"{name}_uncertainty"],
-            "exact": row[f"exact_{name}"],
-        }
-        for name in ("exponent", "constant")
+        {"of": of, "measured": row[of], "uncertainty": row[f"{of}_uncertainty"]}
+        | {"exact": row[f"exact_{of}"]}
+        for of in ("exponent", "constant")
     ]
     ridge_text = "" if row["ridge"] is None else f", ridge {row['ridge']}"
     title = f"{options.describe_teacher(teacher)}, {chosen.name}{ridge_text} ({found.status})"
@@ -357,10 +326,10 @@ def plan(
     """
     from polyceptron.model import ESTIMATORS, takes_ridge
 
-    check_outputs(csv)
+    check_outputs(csv, inputs=[features])
     teacher = options.build_teacher(model, classes, prior, noise, features, default=3)
     given = estimator or [e.name for e in ESTIMATORS.entries if not e.parameters]
-    specs = [
+    students = [
         options.build_estimator(name, ridge, penalty)
         if estimator or takes_ridge(name)
         else options.build_estimator(name, "0")
@@ -374,62 +343,63 @@ def plan(
             raise InvalidInput("--error is missing: which error is to be reached?")
         if dimension is None:
             raise InvalidInput("--samples needs --dimension: alpha is n/d")
-        rows = _errors(teacher, specs, samples, dimension)
+        rows = _errors(teacher, students, samples, dimension)
         title = (
             f"{problem}, n = {samples}, d = {dimension}: the error at α = {samples / dimension:g}"
         )
         emit(rows, REACHED, optional=("clean_error",), as_json=as_json, csv=csv, title=title)
         return
-    rows = _needs(teacher, specs, error, dimension)
+    rows = _needs(teacher, students, error, dimension)
     title = f"{problem}: the data for an error of {error:g}"
     title += "" if dimension is None else f", d = {dimension}"
     emit(rows, NEEDED, optional=("status",), as_json=as_json, csv=csv, title=title)
 
 
 def _needs(
-    teacher: Any, specs: list[Any], error: float, dimension: int | None
-) -> list[dict[str, Any]]:
+    teacher: AnyTeacher, students: list[Estimator], error: float, dimension: int | None
+) -> list[Row]:
     """One row for each estimator, at the smallest α that reaches the error."""
     from polyceptron.theory.planner import check_target
     from polyceptron.theory.planner import plan as find
 
     check_target(error, teacher.n_classes)
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     missed: list[InvalidInput] = []
     with waiting("planning") as show:
-        for spec in specs:
-            show(f"planning with {spec.name}")
+        for student in students:
+            show(f"planning with {student.name}")
             try:
-                found = find(teacher, error, spec, dimension)
+                found = find(teacher, error, student, dimension)
             except InvalidInput as reason:
                 missed.append(reason)
-                rows.append({"estimator": spec.name, "status": "out of reach"})
+                rows.append({"estimator": student.name, "status": "out of reach"})
                 continue
             answers = [found]
             if found.algorithm is not None and found.algorithm.alpha != found.alpha:
                 answers.append(found.algorithm)
-            rows += [
-                {**one.row, "alpha_uncertainty": one.alpha_uncertainty, "at_jump": one.at_jump}
-                for one in answers
-            ]
-    if len(missed) == len(specs):
+            for one in answers:
+                more = {"alpha_uncertainty": one.alpha_uncertainty, "at_jump": one.at_jump}
+                rows.append(one.row | more)
+    if len(missed) == len(students):
         raise missed[0]
     return rows
 
 
-def _errors(teacher: Any, specs: list[Any], samples: int, dimension: int) -> list[dict[str, Any]]:
+def _errors(
+    teacher: AnyTeacher, students: list[Estimator], samples: int, dimension: int
+) -> list[Row]:
     """One row for each estimator at α = n/d; both branches of the Bayes-optimal one."""
     from polyceptron.model.checks import check_size
     from polyceptron.theory.curve import curve_rows
 
     n, d = check_size(samples, "samples"), check_size(dimension, "dimension")
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     with waiting("computing") as show:
-        for spec in specs:
-            show(f"computing {spec.name} at α = {n / d:g}")
-            found = curve_rows(teacher, spec, [n / d])
-            if any(row.get("branch") for row in found):
-                reached = curve_rows(teacher, spec, [n / d], branch="amp")
+        for student in students:
+            show(f"computing {student.name} at α = {n / d:g}")
+            found = curve_rows(teacher, student, [n / d])
+            if student.branches:
+                reached = curve_rows(teacher, student, [n / d], branch="amp")
                 found += [row for row in reached if row["q"] != found[0]["q"]]
             rows += [{**row, "dimension": d, "n_samples": n} for row in found]
     return rows

@@ -1,8 +1,8 @@
 """The same tasks on a Dask cluster: `polyceptron sweep ... --cluster tcp://host:8786`.
 
 Dask moves a task of a lost worker to another one; this engine adds what a sweep needs beyond that:
-a bounded window, a sentence when the scheduler goes away, and a failed row for a task that keeps
-killing its workers. Only this process writes to the store; workers need no access to it.
+a bounded window, one clear error when the scheduler goes away, and a failed row for a task that
+keeps killing its workers. Only this process writes to the store; workers need no access to it.
 """
 
 from __future__ import annotations
@@ -13,22 +13,28 @@ import time
 from typing import Any
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.experiments.compute_task import CaseResult, Runner, attempt, environment, failure
-from polyceptron.experiments.tasks import Task
+from polyceptron.experiments.tasks import (
+    CaseResult,
+    Runner,
+    Task,
+    attempt,
+    environment,
+    failure,
+)
 
 CONNECT_SECONDS = 10.0
 WORKER_SECONDS = 60.0  # a batch system may take a while to start the first worker
 REFRESH_SECONDS = 2.0
 
 
-def connect(address: str, *, default: bool = True) -> Any:
+def connect_cluster(address: str, *, default: bool = True) -> Any:
     """A client of the scheduler at `address`, to which Dask sends its work if it is the default."""
     try:
         import distributed
     except ImportError:
         raise InvalidInput("a cluster needs Dask: pip install 'polyceptron[cluster]'") from None
     for name in ("distributed.client", "distributed.core", "distributed.comm"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # we say it in one sentence instead
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # it is reported once, by an error
     make: Any = distributed.Client
     try:
         return make(address, timeout=CONNECT_SECONDS, set_as_default=default)
@@ -47,7 +53,7 @@ class DaskEngine:
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._places = 0
         self._next_refresh = 0.0
-        self._client: Any = connect(address, default=False)
+        self._client: Any = connect_cluster(address, default=False)
         try:
             self._check_workers()
         except BaseException:

@@ -1,22 +1,17 @@
-"""Samples and labels in files: opened, not read, and a sentence for what cannot be.
+"""Fits to samples in files, and message passing on several drawn instances.
 
-| ending | X |
+| ending | X, opened and not read |
 | --- | --- |
 | .npy | a memory map, read block by block |
 | .npz | a sparse matrix, as `scipy.sparse.save_npz` writes it |
 | .zarr, .parquet | a Dask array, in chunks of rows |
 
-A fit to samples in files: weights to one file, a report to another, both or none.
+With `standardise`, features are centred and scaled as they are read; the weights are those of the
+features as they are in the file, with what centring adds to the fields as offset.
 
-With `standardise`, features are centred and scaled as they are read; the weights that are written
-are those of the features as they are in the file, with what centring adds to the fields as offset.
-
-Message passing over several instances, with the theory beside it.
-
-    mean ± standard error over the runs        against        the theory at d = ∞
-
-The difference has two parts: chance, of the size of the standard error (of order 1/√(d·runs)), and
-a bias of order 1/d that no number of runs removes.
+Instances are compared with theory: mean ± standard error over the runs against d = ∞. The
+difference has two parts: chance, of the size of the standard error (of order 1/√(d·runs)), and a
+bias of order 1/d that no number of runs removes.
 """
 
 from __future__ import annotations
@@ -26,22 +21,26 @@ import time
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from polyceptron.algorithms.data_checks import check_labels
-from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.message_passing.posterior_mean import AMPResult, amp
 from polyceptron.algorithms.stored_designs import open_design, scaled
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.results import average
-from polyceptron.experiments.simulate import Row, as_int, run_amp_with_result
-from polyceptron.files import check_readable, write_atomically
+from polyceptron.experiments.results import Average
+from polyceptron.experiments.simulate import as_int, run_amp
+from polyceptron.files import (
+    check_archive,
+    check_readable,
+    read_npy_header,
+    write_atomically,
+)
 from polyceptron.model import AnyTeacher, BayesOptimal
 from polyceptron.model.checks import check_size
-from polyceptron.rows import Status, make_row
+from polyceptron.rows import Row, Status, make_row
 from polyceptron.theory.bayes_optimal.state_evolution import state_evolution
 from polyceptron.theory.curve import curve_rows
 from polyceptron.version import VERSION
@@ -59,7 +58,7 @@ def open_samples(path: str | Path) -> Any:
     if ending == ".npy":
         return _open_array(place, "samples")
     if ending == ".npz":
-        check_readable(place, "samples")
+        check_archive(place, "samples")
         try:
             return import_module("scipy.sparse").load_npz(place)
         except Exception as error:
@@ -88,75 +87,60 @@ def read_labels(path: str | Path) -> Any:
 
 def _open_array(path: Path, what: str) -> Any:
     check_readable(path, what)
-    _check_length(path, what)
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise InvalidInput(f"{str(path)!r} is no array of numpy: {error}") from None
-
-
-def _check_length(path: Path, what: str) -> None:
-    """A sentence with the missing rows if the file is shorter than its own header says."""
-    read = np.lib.format
     try:
         with path.open("rb") as file:
-            version = read.read_magic(file)
-            header = read.read_array_header_1_0 if version == (1, 0) else read.read_array_header_2_0
-            shape, _, dtype = header(file)
-            begin = file.tell()
+            shape, dtype = read_npy_header(file)
+            held = path.stat().st_size - file.tell()
+        rows, row = shape[0] if shape else 1, math.prod(shape[1:]) * dtype.itemsize
+        whole = held // max(row, 1)
+        if whole < rows and not dtype.hasobject:
+            raise InvalidInput(
+                f"the {what} {str(path)!r} are cut short: of {rows} rows, {whole} to {rows - 1} "
+                "are missing"
+            )
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except InvalidInput:
+        raise
     except (ValueError, OSError, EOFError) as error:
         raise InvalidInput(f"{str(path)!r} is no array of numpy: {error}") from None
-    row = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
-    rows = shape[0] if shape else 1
-    held = (path.stat().st_size - begin) // max(row, 1)
-    if held < rows and not dtype.hasobject:
-        raise InvalidInput(
-            f"the {what} {str(path)!r} are cut short: of {rows} rows, {held} to {rows - 1} are "
-            "missing"
-        )
-
-
-Fit = Callable[[Design, Any], Any]  # of a design and labels
 
 
 def amp_of_files(data: Path, labels: Path, *, standardise: bool, **more: Any) -> dict[str, Any]:
     """Message passing on files: a report with weights (d, k) and offset (k,)."""
-    k = more.get("n_classes")
-    report, found = _fit(data, labels, k, standardise, lambda X, y: amp(X, y, **more))
+    report, found = _fit(amp, data, labels, standardise, more)
     return report | {"residual": found.residual, "damping": found.damping}
 
 
 def fit_of_files(data: Path, labels: Path, *, standardise: bool, **more: Any) -> dict[str, Any]:
     """A certified fit to files: a report with weights (d, k) and offset (k,)."""
-    k = more.get("n_classes")
-    report, found = _fit(data, labels, k, standardise, lambda X, y: fit_erm(X, y, **more))
-    names = ("distance_bound", "training_loss", "training_error", "matrix_passes")
-    return report | {"ridge": found.ridge} | {name: getattr(found, name) for name in names}
+    report, found = _fit(fit_erm, data, labels, standardise, more)
+    names = ("ridge", "distance_bound", "training_loss", "training_error", "matrix_passes")
+    return report | {name: getattr(found, name) for name in names}
 
 
 def _fit(
-    data: Path, labels: Path, n_classes: int | None, standardise: bool, fit: Fit
+    fit: Callable[..., Any], data: Path, labels: Path, standardise: bool, more: dict[str, Any]
 ) -> tuple[dict[str, Any], Any]:
     y = read_labels(labels)
     design = open_design(open_samples(data))
-    check_labels(y, design.n_samples, n_classes)  # before anything of X is read
+    check_labels(y, design.n_samples, more.get("n_classes"))  # before anything of X is read
     begin = time.monotonic()
     n, d = design.shape
-    X, shift, scale = design, np.zeros(d), np.ones(d)
+    X: Any = design
+    shift, scale = np.zeros(d), np.ones(d)
     if standardise:
         design.check_entries()
         shift, deviation, largest = design.column_moments()
         scale = np.where(deviation > 10 * np.finfo(float).eps * largest, deviation, 1.0)
         X = scaled(design, shift, scale)
-    found = fit(X, y)
+    found = fit(X, y, **more)
     weights = found.weights / scale[:, None]
     offset = -(shift @ weights) / math.sqrt(d)
+    passes = design.passes + (X.passes if X is not design else 0.0)
     report = {
         "data": str(data), "labels": str(labels), "n_samples": n, "dimension": d,
         "n_classes": weights.shape[1], "precision": str(design.dtype), "standardise": standardise,
-        "status": str(found.status), "n_iter": found.n_iter, "passes": design.passes + (
-            X.passes if X is not design else 0.0
-        ),
+        "status": str(found.status), "n_iter": found.n_iter, "passes": passes,
         "seconds": time.monotonic() - begin, "version": VERSION, "weights": weights,
         "offset": offset.tolist(),
     }  # fmt: skip
@@ -165,12 +149,7 @@ def _fit(
 
 def save_weights(path: Path, weights: Any) -> None:
     """Weights (d, k) as a .npy file, in one piece."""
-    write_atomically(path, lambda place: _save(place.open("wb"), weights))
-
-
-def _save(file: BinaryIO, weights: Any) -> None:
-    with file:
-        np.save(file, weights, allow_pickle=False)
+    write_atomically(path, lambda place: np.save(place, weights, allow_pickle=False))
 
 
 AVERAGED = ("m", "q", "V", "generalisation_error", "clean_error", "training_error")
@@ -187,7 +166,7 @@ def run_many(
     check_size(runs, "runs")
     root = as_int(seed)
     seeds = [np.random.SeedSequence(root, spawn_key=(i,)) for i in range(runs)]
-    return [run_amp_with_result(teacher, alpha, dimension, s, **settings) for s in seeds]
+    return [run_amp(teacher, alpha, dimension, s, **settings) for s in seeds]
 
 
 def amp_rows(
@@ -202,21 +181,14 @@ def amp_rows(
     """
     results = run_many(teacher, alpha, dimension, runs=runs, seed=seed, **settings)
     rows = [row for row, _ in results]
-    branch = rows[0]["branch"]
-    theory = theory_row(teacher, alpha, branch)
+    (theory,) = curve_rows(teacher, BayesOptimal(), [alpha], branch=rows[0]["branch"])
     return [*rows, summarise(rows, theory), theory]
-
-
-def theory_row(teacher: AnyTeacher, alpha: float, branch: str) -> Row:
-    """What the theory predicts for message passing from this start."""
-    row: Row = curve_rows(teacher, BayesOptimal(), [alpha], branch=branch)[0]
-    return row
 
 
 def summarise(rows: list[Row], theory: Row) -> Row:
     """Means and standard errors of rows that differ in their seed alone, beside the theory."""
     first = rows[0]
-    found = {name: average(row[name] for row in rows) for name in AVERAGED if name in first}
+    found = {name: Average.of(row[name] for row in rows) for name in AVERAGED if name in first}
     spread = {n: a.standard_error for n, a in found.items() if a.standard_error is not None}
     converged = sum(row["status"] == Status.OK for row in rows)
     summary = make_row(
@@ -249,7 +221,7 @@ def trace_rows(
         entries = [trace[min(t, len(trace) - 1)] for trace in traces]
         row: Row = {"source": "amp-trace", "iteration": t}
         for name in ("m", "q", "generalisation_error"):
-            over_runs = average(entry[name] for entry in entries)
+            over_runs = Average.of(entry[name] for entry in entries)
             row[name] = over_runs.mean
             if over_runs.standard_error is not None:
                 row[f"{name}_standard_error"] = over_runs.standard_error

@@ -1,7 +1,7 @@
 """Where tasks run: processes of this machine (here) or a Dask cluster (`cluster`).
 
 An engine takes tasks while it has `free` places and hands back what is finished. Both engines run
-the same function, `compute_task.attempt`, so that a row does not depend on where it was computed.
+the same function, `tasks.attempt`, so that a row does not depend on where it was computed.
 
 The local engine is joblib's loky pool, with one BLAS thread in each process. What it adds:
 
@@ -24,11 +24,16 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Protocol
 
-from polyceptron.experiments.compute_task import CaseResult, Runner, attempt, failure
-from polyceptron.experiments.tasks import Task, describe_seconds
+from polyceptron.experiments.tasks import (
+    CaseResult,
+    Runner,
+    Task,
+    attempt,
+    describe_seconds,
+    failure,
+)
 
 MAX_DEATHS = 2  # a task that kills this many workers when alone has failed
 PARENT_CHECK_SECONDS = 0.5
@@ -236,27 +241,16 @@ class ProgressBar:
         self._next_line = time.monotonic() + self.FIRST_SECONDS
 
     def __enter__(self) -> ProgressBar:
+        import rich.progress as rich
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-        )
 
         console = Console(stderr=True)
         if console.is_terminal:
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[rate]}"),
-                TimeElapsedColumn(),
-                TextColumn("{task.fields[left]}"),
-                TextColumn("[red]{task.fields[failures]}"),
-                console=console,
-            )
+            self._bar = rich.Progress(
+                "{task.description}", rich.BarColumn(), rich.MofNCompleteColumn(),
+                "{task.fields[rate]}", rich.TimeElapsedColumn(), "{task.fields[left]}",
+                "[red]{task.fields[failures]}", console=console,
+            )  # fmt: skip
             self._bar.start()
         return self
 
@@ -278,11 +272,6 @@ class ProgressBar:
             parts = [f"{now.done} of {now.rows} rows", rate, remaining, failures]
             sys.stderr.write(f"{now.name}: {', '.join(part for part in parts if part)}\n")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.stop()

@@ -1,18 +1,19 @@
-"""One instance of message passing against its teacher, as a row.
+"""One finite instance against its teacher, as rows: draw teacher and data, learn, measure.
 
-The teacher is drawn, the data from it, and the weights that message passing finds are compared with
-the truth: overlaps m and q, and the exact generalisation error of those very weights.
+    generalisation_error   P(argmax Ŵᵀx ≠ y), y as the teacher draws it, noise included
+    clean_error            the same against argmax W*ᵀx; only where labels are noisy
 
-One finite instance of empirical risk minimisation: draw a teacher and data, fit, measure.
+Both follow from the overlaps of the weights with the teacher's, without a test set; on one, if
+asked, they are counted. Only there are a student's probabilities p measured,
 
-All ridges of a call see the same data. The generalisation error comes from the overlaps of the
-fitted weights with the teacher's, without a test set, unless one is asked for.
+    test_loss              −mean ln p_y            brier   mean ‖p − e_y‖²
+    calibration_error      Σ_b |hits − confidence| / n over 15 even bins b of max p
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -21,20 +22,22 @@ import numpy as np
 from polyceptron.algorithms.data_checks import check_choice
 from polyceptron.algorithms.erm.fit import fit_erm_path
 from polyceptron.algorithms.message_passing.posterior_mean import AMPResult, amp
-from polyceptron.algorithms.overlaps import overlaps
+from polyceptron.algorithms.overlaps import exact_generalisation_error, overlaps
 from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.experiments.results import counted_errors, exact_errors
-from polyceptron.experiments.spec_checks import REACHED, values_of
+from polyceptron.experiments.own_members import values_of
+from polyceptron.experiments.tasks import REACHED
 from polyceptron.model import ERM, LOSSES, AnyTeacher, BayesOptimal, Channel, Dataset, Loss
 from polyceptron.model.checks import check_size
 from polyceptron.numerics import Array
-from polyceptron.rows import make_row
+from polyceptron.rows import Row, make_row
 from polyceptron.theory.erm.fixed_point import optimal_ridge
 
-Row = dict[str, Any]
 Seed = int | np.random.SeedSequence
-_BLOCK_NUMBERS = 2_000_000
+Columns = dict[str, float]
+_BLOCK_NUMBERS = 2_000_000  # of samples held in double precision at once
+_QUANTILE = 2.576  # standard deviations of a normal that hold 99 of 100 cases
+_N_BINS = 15
 
 
 def run_amp(
@@ -49,60 +52,21 @@ def run_amp(
     max_iter: int = 200,
     dtype: str = "float64",
     test_samples: int | None = None,
-) -> Row:
-    """One row: message passing on round(αd) samples of `teacher` in d dimensions.
+) -> tuple[Row, AMPResult]:
+    """Message passing on round(αd) samples of `teacher` in d dimensions: a row, and the run itself.
 
     `teacher.sample(n_samples, dimension, seed)` draws the same data again from the row's columns.
     `test_samples` replaces the exact error by that on so many new samples, with the scores there.
     """
-    row, _ = run_amp_with_result(
-        teacher,
-        alpha,
-        dimension,
-        seed,
-        start=start,
-        variances=variances,
-        tol=tol,
-        max_iter=max_iter,
-        dtype=dtype,
-        test_samples=test_samples,
-    )
-    return row
-
-
-def run_amp_with_result(
-    teacher: AnyTeacher,
-    alpha: float,
-    dimension: int,
-    seed: Seed,
-    *,
-    start: str = "uninformed",
-    variances: str = "shared",
-    tol: float = 1e-8,
-    max_iter: int = 200,
-    dtype: str = "float64",
-    test_samples: int | None = None,
-) -> tuple[Row, AMPResult]:
-    """As `run_amp`, with the weights and the trace."""
     check_choice("precision", dtype, ("float32", "float64"))
     d, n, number = check_size(dimension, "dimension"), n_samples(alpha, dimension), as_int(seed)
     try:
         draw = teacher.sample if dtype == "float64" else partial(draw_single, teacher)
         X, y, truth = draw(n, d, number)
         result = amp(
-            X,
-            y,
-            teacher.prior,
-            variances,
-            tol,
-            max_iter,
-            truth,
-            start=start,
-            model=teacher.model,
-            n_classes=teacher.n_classes,
-            noise=teacher.noise,
-            features=teacher.features,
-        )
+            X, y, teacher.prior, variances, tol, max_iter, truth, start=start, model=teacher.model,
+            n_classes=teacher.n_classes, noise=teacher.noise, features=teacher.features,
+        )  # fmt: skip
         uninterrupted(result)
         wrong = float(np.mean(np.argmax(X @ result.weights.astype(X.dtype), axis=1) != y))
     except MemoryError:
@@ -110,33 +74,66 @@ def run_amp_with_result(
             f"{n} samples in dimension {d} need {np.dtype(dtype).itemsize * n * d / 1e9:.3g} GB: "
             "choose a smaller dimension or alpha"
         ) from None
-    found = overlaps(result.weights, truth, teacher.features)
     V = _mean_variance(result.variance, teacher.n_classes)
     if test_samples is None:
         errors = exact_errors(result.weights, truth, teacher)
     else:
-        says = partial(_posterior_chances, teacher.channel, V)
-        errors = counted_errors(
-            result.weights, truth, teacher, check_size(test_samples, "test_samples"), number,
-            says,
-        )  # fmt: skip
+        chances = partial(_posterior_chances, teacher.channel, V)
+        errors = counted_errors(result.weights, truth, teacher, test_samples, number, chances)
+    found = overlaps(result.weights, truth, teacher.features)
     row = make_row(
-        source="amp",
-        **teacher.columns,
-        estimator=BayesOptimal.name,
-        alpha=alpha,
-        branch=REACHED[start],  # type: ignore[index]  # checked by `amp`
-        m=found.m,
-        q=found.q,
-        V=V,
-        **errors,
-        training_error=wrong,
-        status=result.status,
-        dimension=d,
-        n_samples=n,
-        seed=number,
-    )
+        source="amp", **teacher.columns, estimator=BayesOptimal.name, alpha=alpha,
+        branch=REACHED[start], m=found.m, q=found.q, V=V, **errors,  # type: ignore[index]
+        training_error=wrong, status=result.status, dimension=d, n_samples=n, seed=number,
+    )  # fmt: skip
     return row, result
+
+
+def run_erm(
+    teacher: AnyTeacher,
+    estimators: Sequence[ERM],
+    alpha: float,
+    dimension: int,
+    seed: int,
+    *,
+    solver: str = "auto",
+    tol: float = 1e-8,
+    test_samples: int | None = None,
+) -> list[Row]:
+    """One row for each estimator, on `teacher.sample(round(alpha * dimension), dimension, seed)`.
+
+    The estimators have one loss. A ridge 'optimal' is the theory's best at this α. `test_samples`
+    replaces the exact generalisation error by the error on that many new samples, and measures the
+    scores of the probabilities there, if the fit gives any.
+    """
+    n, loss = n_samples(alpha, dimension), estimators[0].loss
+    for one in estimators:
+        if one.penalty is not None:
+            raise InvalidInput(
+                f"a fit on drawn data takes a ridge, not the penalty {one.penalty.name!r}: theory "
+                "and amp_erm do"
+            )
+    ridges = [ridge_at(teacher, one, float(alpha)) for one in estimators]
+    X, y, truth = teacher.sample(n, dimension, seed)
+    fits = fit_erm_path(X, y, loss, ridges, n_classes=teacher.n_classes, solver=solver, tol=tol)
+    rows = []
+    for one, fit in zip(estimators, map(uninterrupted, fits), strict=True):
+        if test_samples is None:
+            errors = exact_errors(fit.weights, truth, teacher, seed)
+        else:
+            chances: Any = loss.probabilities
+            if fit.loss != loss.name or chances(np.zeros((1, teacher.n_classes))) is None:
+                chances = None  # a direction has no scale
+            errors = counted_errors(fit.weights, truth, teacher, test_samples, seed, chances)
+        found = overlaps(fit.weights, truth, teacher.features)
+        row = make_row(
+            source="erm", **teacher.columns, **{**one.columns, "ridge": fit.ridge},
+            alpha=float(alpha), m=found.m, q=found.q, **errors, training_error=fit.training_error,
+            training_loss=fit.training_loss, status=fit.status, dimension=dimension, n_samples=n,
+            seed=seed,
+        )  # fmt: skip
+        rows.append(row)
+    return rows
 
 
 def draw_single(teacher: AnyTeacher, n: int, d: int, seed: int) -> Dataset:
@@ -172,6 +169,21 @@ def as_int(seed: Seed) -> int:
     return int(seed)
 
 
+def ridge_at(teacher: AnyTeacher, estimator: ERM, alpha: float) -> float:
+    """λ as a number: 'optimal' is the theory's best one at this α."""
+    loss, meant = estimator.loss, estimator.ridge
+    if not isinstance(meant, str):
+        return meant
+    values = values_of("loss", loss.name) if loss.name in LOSSES.names else None
+    return _best_ridge(teacher, loss.name if loss.name in LOSSES.names else loss, alpha, values)
+
+
+@lru_cache(maxsize=4096)
+def _best_ridge(teacher: AnyTeacher, loss: Loss | str, alpha: float, values: str | None) -> float:
+    """Once for a problem in a process: all of its instances are fitted at the same ridge."""
+    return optimal_ridge(teacher, loss, alpha)
+
+
 def _posterior_chances(noise: Channel, V: float, fields: Array) -> Array:
     """The posterior's probabilities (n, k) of the labels of fields (n, k) known to variance V."""
     classes = range(fields.shape[1])
@@ -188,73 +200,64 @@ def _mean_variance(variance: Any, k: int) -> float:
     return float(v.mean())
 
 
-def run_erm(
+def exact_errors(weights: Any, truth: Any, teacher: AnyTeacher, seed: int = 0) -> Columns:
+    """Of weights (d, k) and the teacher's (d, k); `seed` is for integrals that need points."""
+    noise, features = teacher.channel, teacher.features
+    error = exact_generalisation_error(weights, truth, noise=noise, features=features, seed=seed)
+    columns = {"generalisation_error": error.value, "uncertainty": error.uncertainty}
+    if not noise.noiseless:
+        clean = exact_generalisation_error(weights, truth, features=features, seed=seed)
+        columns["clean_error"] = clean.value
+    return columns
+
+
+def counted_errors(
+    weights: Array,
+    truth: Array,
     teacher: AnyTeacher,
-    estimators: Sequence[ERM],
-    alpha: float,
-    dimension: int,
+    n_samples: int,
     seed: int,
-    *,
-    solver: str = "auto",
-    tol: float = 1e-8,
-    test_samples: int | None = None,
-) -> list[dict[str, Any]]:
-    """One row for each estimator, on `teacher.sample(round(alpha * dimension), dimension, seed)`.
+    chances: Callable[[Array], Array] | None = None,
+) -> Columns:
+    """On `n_samples` new samples, which follow from the seed of the training data.
 
-    The estimators have one loss. A ridge 'optimal' is the theory's best at this α. `test_samples`
-    replaces the exact generalisation error by the error on that many new samples, and measures the
-    scores of the probabilities there, if the fit gives any.
+    `chances` turns the student's fields (n, k) into its probabilities (n, k).
+
+    Children of the seed: 0 draws the noise of training labels (`teacher.label_generator`), or the
+    new inputs where there is no noise; otherwise 1 draws the new inputs and 2 their labels.
     """
-    d = check_size(dimension, "dimension")
-    n = round(alpha * d)
-    if n < 1:
-        raise InvalidInput(f"alpha = {alpha!r} and dimension = {d} leave no sample to learn from")
-    if test_samples is not None:
-        check_size(test_samples, "test_samples")
-    chosen = estimators[0].loss
-    values = [ridge_at(teacher, one, float(alpha)) for one in estimators]
-    X, y, truth = teacher.sample(n, d, seed)
-    fits = fit_erm_path(X, y, chosen, values, n_classes=teacher.n_classes, solver=solver, tol=tol)
-    rows = []
-    for one, fit in zip(estimators, map(uninterrupted, fits), strict=True):
-        order = overlaps(fit.weights, truth, teacher.features)
-        if test_samples is None:
-            errors = exact_errors(fit.weights, truth, teacher, seed)
-        else:
-            says: Any = chosen.probabilities
-            if fit.loss != chosen.name or says(np.zeros((1, teacher.n_classes))) is None:
-                says = None  # a direction has no scale
-            errors = counted_errors(fit.weights, truth, teacher, test_samples, seed, says)
-        rows.append(
-            make_row(
-                source="erm",
-                **teacher.columns,
-                **{**one.columns, "ridge": fit.ridge},
-                alpha=float(alpha),
-                m=order.m,
-                q=order.q,
-                **errors,
-                training_error=fit.training_error,
-                training_loss=fit.training_loss,
-                status=fit.status,
-                dimension=d,
-                n_samples=n,
-                seed=seed,
-            )
-        )
-    return rows
-
-
-def ridge_at(teacher: AnyTeacher, estimator: ERM, alpha: float) -> float:
-    """λ as a number: 'optimal' is the theory's best one at this α."""
-    loss, meant = estimator.loss, estimator.ridge
-    if not isinstance(meant, str):
-        return meant
-    values = values_of("loss", loss.name) if loss.name in LOSSES.names else None
-    return _best_ridge(teacher, loss.name if loss.name in LOSSES.names else loss, alpha, values)
-
-
-@lru_cache(maxsize=4096)
-def _best_ridge(teacher: AnyTeacher, loss: Loss | str, alpha: float, values: str | None) -> float:
-    """Once for a problem in a process: all of its instances are fitted at the same ridge."""
-    return optimal_ridge(teacher, loss, alpha)
+    check_size(n_samples, "test_samples")
+    noise = teacher.channel
+    children = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(3)]
+    inputs, labels = (children[0], None) if noise.noiseless else children[1:]
+    d, k = truth.shape
+    root = teacher.features.deviations(d).T
+    scores, bins = np.zeros(2), np.zeros(_N_BINS)
+    chunk = max(1, _BLOCK_NUMBERS // d)
+    wrong = np.zeros(2, dtype=np.int64)
+    for start in range(0, n_samples, chunk):
+        X = inputs.standard_normal((min(chunk, n_samples - start), d)) * root
+        own, fields = X @ weights / math.sqrt(d), X @ truth / math.sqrt(d)
+        answer, drawn = own.argmax(1), noise.sample(fields, labels)
+        wrong += [(answer != drawn).sum(), (answer != fields.argmax(1)).sum()]
+        if chances is not None:
+            p = chances(own)
+            chance, top = p[np.arange(len(p)), drawn], p.max(1)
+            scores += [
+                -np.log(np.maximum(chance, 1e-300)).sum(),
+                ((p * p).sum(1) - 2 * chance).sum(),
+            ]
+            place = np.clip((top - 1 / k) / (1 - 1 / k) * _N_BINS, 0, _N_BINS - 1).astype(int)
+            bins += np.bincount(place, (answer == drawn) - top, _N_BINS)
+    # Half a count more keeps the uncertainty positive when no error, or no success, was seen.
+    smoothed = (wrong[0] + 0.5) / (n_samples + 1)
+    columns = {
+        "generalisation_error": wrong[0] / n_samples,
+        "uncertainty": _QUANTILE * math.sqrt(smoothed * (1 - smoothed) / n_samples),
+    }
+    if not noise.noiseless:
+        columns["clean_error"] = wrong[1] / n_samples
+    if chances is not None:
+        columns["test_loss"], columns["brier"] = scores[0] / n_samples, 1 + scores[1] / n_samples
+        columns["calibration_error"] = float(np.abs(bins).sum()) / n_samples
+    return columns

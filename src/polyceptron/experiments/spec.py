@@ -11,13 +11,18 @@ A mistake is reported with the line and the field it stands in.
 
 from __future__ import annotations
 
+import re
 import tomllib
+from collections import Counter
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -26,35 +31,76 @@ from pydantic import (
 )
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.spec_checks import (
-    BAYES,
-    REACHED,
-    Branch,
-    Classes,
-    Estimator,
-    Features,
-    Listed,
-    Model,
-    Noise,
-    Penalty,
-    Positive,
-    Prior,
-    Ranged,
-    Ridge,
-    Ridges,
-    Source,
-    Start,
-    Tolerance,
-    describe_errors,
-    no_repeats,
-)
-from polyceptron.experiments.tasks import count_rows, grid_strengths
+from polyceptron.experiments.tasks import REACHED, count_rows, grid_strengths
 from polyceptron.files import read_text
-from polyceptron.model import estimator_names, make_estimator, make_teacher
+from polyceptron.model import (
+    ESTIMATORS,
+    BayesOptimal,
+    as_channel,
+    as_penalty,
+    as_prior,
+    as_spectrum,
+    estimator_names,
+    make_estimator,
+    make_teacher,
+)
+from polyceptron.model.checks import MAX_CLASSES, check_ridge
+from polyceptron.ranges import cut_text, parse_numbers
 
 MAX_ROWS = 10_000_000
 MAX_DIMENSION = 10**9
 MAX_WHOLE = 2**53  # an integer that every column and file keeps exactly
+
+# The closed sets of words. Other names are those of the registries, read when a file is: a member
+# that was registered a moment ago is allowed.
+Source = Literal["theory", "amp", "erm"]
+Model = Literal["argmax", "perceptron"]
+Branch = Literal["optimal", "amp", "informed"]
+Start = Literal["uninformed", "informed"]
+
+
+def _as_list(value: Any) -> Any:
+    """One value stands for a list of one."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _as_range(value: Any) -> Any:
+    """A list of numbers, one number, or a range 'start:stop:count'; or the word 'optimal'."""
+    ranged = isinstance(value, str) and value != "optimal"
+    return parse_numbers(value, "a range") if ranged else _as_list(value)
+
+
+def _named(read: Callable[[Any], Any]) -> AfterValidator:
+    """What `read` reads, as text that reads back to the same to the last bit."""
+    return AfterValidator(lambda value: read(value).name)
+
+
+def _prior(value: Any) -> Any:
+    if isinstance(value, dict):
+        if set(value) != {"values", "probabilities"}:
+            raise ValueError("a prior table has exactly the keys values and probabilities")
+        value = (value["values"], value["probabilities"])
+    try:
+        return as_prior(value)
+    except OverflowError:
+        raise ValueError("a value or probability of the prior is too large") from None
+
+
+def _estimator(value: Any) -> Any:
+    if not ESTIMATORS.knows(value):
+        raise ValueError(f"should be one of the estimators {ESTIMATORS.help}")
+    return make_estimator(value)
+
+
+def _ridge(value: Any) -> float | str:
+    if isinstance(value, str) and value != "optimal":
+        raise ValueError("should be a number of 0 or more, or 'optimal'")
+    return check_ridge(value, optimal=True)
+
+
+_LISTED, _RANGED = BeforeValidator(_as_list), BeforeValidator(_as_range)
+_SOME = Field(min_length=1)
+Tolerance = Annotated[float, Field(gt=0, lt=1)]
 
 
 class _Table(BaseModel):
@@ -99,26 +145,33 @@ class ErmSettings(_Table):
 class SweepGrid(_Table):
     """[[grid]]: every combination of the lists; instances are numbered 0, 1, 2, ..."""
 
-    model: Annotated[list[Model], Listed, Field(min_length=1)] = ["argmax"]
-    classes: Annotated[list[Classes], Listed, Field(min_length=1)] = [2]
-    prior: Annotated[list[Prior], Listed, Field(min_length=1)] = ["gaussian"]
-    noise: Annotated[list[Noise], Listed, Field(min_length=1)] = ["none"]
-    features: Annotated[list[Features], Listed, Field(min_length=1)] = ["isotropic"]
-    sources: Annotated[list[Source], Listed, Field(min_length=1)]
-    estimators: Annotated[list[Estimator], Listed, Field(min_length=1)] = [BAYES]
-    ridge: Annotated[list[Ridge], Ridges] = []
-    penalty: Annotated[list[Penalty], Listed] = []
-    alpha: Annotated[list[Positive], Ranged, Field(min_length=1)]
-    dimension: Annotated[list[Annotated[int, Field(ge=1, le=MAX_DIMENSION)]], Listed] = []
+    model: Annotated[list[Model], _LISTED, _SOME] = ["argmax"]
+    classes: Annotated[list[Annotated[int, Field(ge=2, le=MAX_CLASSES)]], _LISTED, _SOME] = [2]
+    prior: Annotated[list[Annotated[Any, _named(_prior)]], _LISTED, _SOME] = ["gaussian"]
+    noise: Annotated[list[Annotated[Any, _named(as_channel)]], _LISTED, _SOME] = ["none"]
+    features: Annotated[list[Annotated[Any, _named(as_spectrum)]], _LISTED, _SOME] = ["isotropic"]
+    sources: Annotated[list[Source], _LISTED, _SOME]
+    estimators: Annotated[list[Annotated[Any, _named(_estimator)]], _LISTED, _SOME] = [
+        BayesOptimal.name
+    ]
+    ridge: Annotated[list[Annotated[Any, AfterValidator(_ridge)]], _RANGED] = []
+    penalty: Annotated[list[Annotated[Any, _named(as_penalty)]], _LISTED] = []
+    alpha: Annotated[list[Annotated[float, Field(gt=0, allow_inf_nan=False)]], _RANGED, _SOME]
+    dimension: Annotated[list[Annotated[int, Field(ge=1, le=MAX_DIMENSION)]], _LISTED] = []
     instances: int = Field(default=1, ge=1, le=MAX_WHOLE)
     first_instance: int = Field(default=0, ge=0, le=MAX_WHOLE)
-    branch: Annotated[list[Branch], Listed] = []
-    start: Annotated[list[Start], Listed, Field(min_length=1)] = ["uninformed"]
+    branch: Annotated[list[Branch], _LISTED] = []
+    start: Annotated[list[Start], _LISTED, _SOME] = ["uninformed"]
 
     @field_validator("*")
     @classmethod
     def _check_repeats(cls, value: Any) -> Any:
-        return no_repeats(value) if isinstance(value, list) else value
+        counts = Counter(value if isinstance(value, list) else ()).items()
+        repeated = sorted(str(one) for one, count in counts if count > 1)
+        if repeated:
+            shown = ", ".join(repeated[:5]) + (", ..." if len(repeated) > 5 else "")
+            raise ValueError(f"every value may stand only once, repeated: {shown}")
+        return value
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
@@ -151,10 +204,10 @@ class SweepGrid(_Table):
         return self
 
     @property
-    def branches(self) -> list[Branch]:
+    def branches(self) -> list[str]:
         """Of the theory of 'bayes': those asked for, or else those that message passing reaches."""
         if self.branch:
-            return self.branch
+            return list(self.branch)
         return [REACHED[start] for start in self.start] if "amp" in self.sources else ["optimal"]
 
 
@@ -206,3 +259,105 @@ def parse_spec(text: str, name: str = "sweep") -> SweepSpec:
         return SweepSpec.model_validate(values)
     except ValidationError as error:
         raise InvalidInput(describe_errors(error, text, name, SweepSpec)) from None
+
+
+MAX_SHOWN = 80  # characters of a wrong value that is quoted
+MAX_MISTAKES = 20
+MAX_LENGTH = 400  # characters of its description
+
+
+def describe_errors(error: ValidationError, text: str, name: str, model: type[BaseModel]) -> str:
+    """One line for each mistake in the text of a file of this name that should fit the model."""
+    lines = field_lines(text)
+    items = error.errors(include_url=False)
+    mistakes = [_describe(item, lines, name, model) for item in items[:MAX_MISTAKES]]
+    if len(items) > MAX_MISTAKES:
+        mistakes.append(f"{name}: and {len(items) - MAX_MISTAKES} more")
+    return "\n".join(mistakes)
+
+
+def _describe(item: Any, lines: dict[Place, int], name: str, model: type[BaseModel]) -> str:
+    path = tuple(item["loc"])
+    line = nearest_line(lines, path)
+    field = ""
+    for part in path:
+        field += f"[{part + 1}]" if isinstance(part, int) else f".{part}"
+    what = str(item["msg"]).removeprefix("Value error, ")
+    if item["type"] == "extra_forbidden":
+        what = f"unknown field; allowed are {', '.join(_allowed(path, model))}"
+    elif item["type"] == "missing":
+        what = "this field is required"
+    elif not isinstance(item["input"], dict) and "got" not in what:
+        what = f"{what[:1].lower()}{what[1:]}, got {_quote(item['input'])}"
+    place = f", line {line}" if line else ""
+    where = cut_text(f"{place}{', ' if field else ''}{field.lstrip('.')}", MAX_SHOWN)
+    return f"{name}{where}: {cut_text(what, MAX_LENGTH)}"
+
+
+def _allowed(path: Place, model: type[BaseModel]) -> list[str]:
+    """The fields of the table that the path points into: the top, or one or a list of models."""
+    if len(path) > 1:
+        annotation: Any = model.model_fields[str(path[0])].annotation
+        model = next(iter(get_args(annotation)), annotation)
+    return list(model.model_fields)
+
+
+def _quote(value: Any) -> str:
+    """The value as it could be typed, cut where it would fill the screen."""
+    try:
+        return cut_text(repr(value), MAX_SHOWN)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, lists in lists
+        return "a value too long to show"
+
+
+# Where each field of a TOML file stands: `tomllib` gives values without positions. This follows
+# headers and `key =` lines only; it skips comments, strings and the inside of multi-line arrays.
+Place = tuple[str | int, ...]
+_HEADER = re.compile(r"^\s*(\[{1,2})\s*([^\[\]]+?)\s*\]{1,2}\s*(?:#.*)?$")
+_KEY = re.compile(r"""^\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*[A-Za-z0-9_-]+)*)\s*=""")
+_STRING = re.compile(
+    r'"""(?:.|\n)*?"""|\'\'\'(?:.|\n)*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*'
+)
+
+
+def field_lines(text: str) -> dict[Place, int]:
+    """The line (from 1) of every table and key, by path: ('grid', 0, 'alpha').
+
+    >>> field_lines("[sweep]\\nseed = 1\\n[[grid]]\\nalpha = [1,\\n 2]\\n")[("grid", 0, "alpha")]
+    4
+    """
+    lines: dict[Place, int] = {}
+    counts: dict[Place, int] = {}
+    table: Place = ()
+    depth = 0
+    blanked = _blank_strings(text).splitlines()
+    for number, (raw, clean) in enumerate(zip(text.splitlines(), blanked, strict=True), start=1):
+        header = _HEADER.match(clean) if depth == 0 else None
+        key = _KEY.match(raw) if depth == 0 and "=" in clean else None
+        if header:
+            table = _parts(header[2])
+            if header[1] == "[[":
+                counts[table] = counts.get(table, -1) + 1
+                table = (*table, counts[table])
+            lines.setdefault(table, number)
+        elif key:
+            lines.setdefault((*table, *_parts(key[1])), number)
+        depth += sum(clean.count(c) for c in "[{") - sum(clean.count(c) for c in "]}")
+    return lines
+
+
+def nearest_line(lines: dict[Place, int], path: Place) -> int | None:
+    """The line of the path, or of the closest table around it."""
+    for length in range(len(path), 0, -1):
+        if path[:length] in lines:
+            return lines[path[:length]]
+    return None
+
+
+def _parts(dotted: str) -> tuple[str, ...]:
+    return tuple(part.strip().strip("\"'") for part in dotted.split("."))
+
+
+def _blank_strings(text: str) -> str:
+    """Strings and comments become spaces, so that brackets and = inside them do not count."""
+    return _STRING.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)

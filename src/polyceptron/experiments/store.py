@@ -16,49 +16,49 @@ Several stores into one, as when parts of a sweep ran on several machines.
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.experiments.compute_task import CaseResult
-from polyceptron.experiments.lock import StoreLock, enter, identity_of, leave
-from polyceptron.experiments.schema import (
+from polyceptron.experiments.store_file import (
     DAMAGED,
+    FIELDS,
     INTACT,
-    Row,
+    StoreLock,
     check_integrity,
     check_links,
-    connect,
     create_store,
-    decode_row,
-    encode_result,
+    enter,
+    identity_of,
     inspect_store,
+    leave,
+    open_connection,
     row_checksum,
-    sort_key,
-    tidy_table,
 )
-from polyceptron.experiments.tasks import case_cost, cost_kind
-from polyceptron.files import check_readable, check_writable
-from polyceptron.rows import Status
+from polyceptron.experiments.tasks import CaseResult, case_cost, cost_kind
+from polyceptron.files import check_outputs, check_readable, check_writable
+from polyceptron.rows import Row, Status, frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+_Item = TypeVar("_Item")
 _BATCH = 500  # keys in one query, below SQLite's limit on parameters
-_NAMES = ("key", "task", "row", "status", "reason", "provenance")
+_SELECT = f"SELECT {', '.join(FIELDS)} FROM results WHERE {INTACT}"
 _UPSERT = (
-    "INSERT INTO results (key, task, row, status, reason, provenance, checksum) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET task = excluded.task, "
-    "row = excluded.row, status = excluded.status, reason = excluded.reason, "
-    "provenance = excluded.provenance, checksum = excluded.checksum "
-    "WHERE results.status = 'failed' OR NOT " + INTACT
+    f"INSERT INTO results ({', '.join(FIELDS)}, checksum) VALUES (?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (key) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in (*FIELDS[1:], "checksum"))
+    + f" WHERE results.status = 'failed' OR NOT {INTACT}"
 )
 
 
@@ -85,7 +85,7 @@ class Store:
         self._open = True
         try:
             with self._readable():
-                self._connection = connect(file)
+                self._connection = open_connection(file)
         except BaseException:
             leave(self._identity)
             raise
@@ -97,15 +97,21 @@ class Store:
         """
         results = list(results)
         with self.transaction():
-            self.upsert([encode_result(result) for result in results])
+            self.upsert(
+                (
+                    one.key, json.dumps(one.content, sort_keys=True), encode_row(one.row),
+                    one.row["status"], one.reason, json.dumps(one.provenance, sort_keys=True),
+                )
+                for one in results
+            )  # fmt: skip
             self._connection.executemany(
                 "INSERT INTO timings (kind, rows, expected, seconds) VALUES (?, 1, ?, ?) "
                 "ON CONFLICT (kind) DO UPDATE SET rows = rows + 1, "
                 "expected = expected + excluded.expected, seconds = seconds + excluded.seconds",
                 [
-                    (cost_kind(result.content), case_cost(result.content), result.seconds)
-                    for result in results
-                    if not result.failed
+                    (cost_kind(one.content), case_cost(one.content), one.seconds)
+                    for one in results
+                    if not one.failed
                 ],
             )
 
@@ -116,13 +122,13 @@ class Store:
             found = self._connection.execute(query).fetchall()
         return {str(kind): ratio for kind, ratio in found if isinstance(ratio, float)}
 
-    def upsert(self, rows: Sequence[tuple[Any, ...]]) -> None:
+    def upsert(self, rows: Iterable[tuple[Any, ...]]) -> None:
         """Insert raw rows in a transaction; what is there gives way if it failed or is damaged."""
         self._connection.executemany(_UPSERT, [(*row, row_checksum(*row)) for row in rows])
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing; a full disk becomes a sentence."""
+        """All or nothing; a full disk is reported as what it is."""
         self._check_in_place()
         try:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -156,38 +162,35 @@ class Store:
 
     def rows(self, keys: Iterable[str] | None = None) -> Iterator[Row]:
         """All tidy rows, in the order of their keys; or those of `keys` that are there, in turn."""
-        for record in self.records() if keys is None else self.records_of(keys):
-            yield decode_row(record["row"])
+        return (decode_row(record["row"]) for record in self.records(keys))
 
     def frame(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
         """The tidy table: all rows, sorted by problem, estimator and numbers, or those of `keys`.
 
         A row that failed has its reason in a column of its own.
         """
-        rows = []
-        for record in self.records() if keys is None else self.records_of(keys):
+        rows: list[Row] = []
+        for record in self.records(keys):
             reason = {} if record["reason"] is None else {"reason": record["reason"]}
             rows.append(decode_row(record["row"]) | reason)
-        return tidy_table(sorted(rows, key=sort_key) if keys is None else rows)
+        return frame(rows if keys is not None else sorted(rows, key=sort_key))
 
-    def records_of(self, keys: Iterable[str]) -> Iterator[dict[str, Any]]:
-        """Everything stored about the results of these keys; a key is given back once."""
-        query = f"SELECT {', '.join(_NAMES)} FROM results WHERE " + INTACT + " AND key IN "
-        pending = iter(dict.fromkeys(keys))
-        while batch := list(islice(pending, _BATCH)):
-            found = {row[0]: row for row in self._select(query, batch)}
-            for key in batch:
-                if key in found:
-                    yield dict(zip(_NAMES, found[key], strict=True))
+    def records(
+        self, keys: Iterable[str] | None = None, *, status: str | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Everything stored about every result, as raw columns, in the order of the keys.
 
-    def records(self, status: str | None = None) -> Iterator[dict[str, Any]]:
-        """Everything stored about every result, as raw columns, in the order of the keys."""
-        query = f"SELECT {', '.join(_NAMES)} FROM results WHERE (? IS NULL OR status = ?) AND "
-        with self._readable():
-            for record in self._connection.execute(
-                query + INTACT + " ORDER BY key", (status, status)
-            ):
-                yield dict(zip(_NAMES, record, strict=True))
+        Or about those of `keys` that are there, each once, in turn; `status`: only such results.
+        """
+        if keys is None:
+            query = f"{_SELECT} AND (? IS NULL OR status = ?) ORDER BY key"
+            with self._readable():
+                for record in self._connection.execute(query, (status, status)):
+                    yield dict(zip(FIELDS, record, strict=True))
+            return
+        for batch in _batches(dict.fromkeys(keys)):
+            found = {row[0]: row for row in self._select(_SELECT + " AND key IN ", batch)}
+            yield from (dict(zip(FIELDS, found[k], strict=True)) for k in batch if k in found)
 
     def counts(self) -> dict[str, int]:
         """How many results have each status."""
@@ -209,8 +212,7 @@ class Store:
 
     def _select(self, query: str, keys: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """What the query, which ends in `key IN `, finds for the keys, a batch at a time."""
-        for i in range(0, len(keys), _BATCH):
-            batch = keys[i : i + _BATCH]
+        for batch in _batches(keys):
             marks = ",".join("?" * len(batch))
             with self._readable():
                 found = self._connection.execute(query + "(" + marks + ")", batch).fetchall()
@@ -250,9 +252,6 @@ class Store:
         self.close()
 
 
-_COLUMNS = ("key", "task", "row", "status", "reason", "provenance")
-
-
 @dataclass(frozen=True)
 class MergeReport:
     """What a merge did: rows added, rows the target had already, and those that differ there.
@@ -273,36 +272,68 @@ def merge_stores(target: str | Path, sources: Sequence[str | Path]) -> MergeRepo
     The sources are only read. One source is copied in one transaction: all of it or nothing. A good
     result replaces a failed or damaged one, never the other way round.
     """
-    check_writable(target)
-    path = Path(target).resolve()
-    for source in sources:
-        if Path(source).resolve() == path:
-            raise InvalidInput(f"cannot merge {str(source)!r} into itself")
+    check_outputs(target, inputs=sources)
     with ExitStack() as stack:
         opened = [stack.enter_context(Store(source)) for source in sources]
-        into = stack.enter_context(Store(stack.enter_context(StoreLock(path))))
+        into = stack.enter_context(Store(stack.enter_context(StoreLock(target))))
         added = already = differing = 0
         damaged: list[str] = []
         for store in opened:
             damaged += store.damaged()
             with into.transaction():
                 for batch in _batches(store.records()):
-                    there = {r["key"]: r for r in into.records_of([r["key"] for r in batch])}
+                    there = {r["key"]: r for r in into.records(r["key"] for r in batch)}
                     kept = [_same(record, there.get(record["key"])) for record in batch]
                     added += kept.count(None)
                     already += len(kept) - kept.count(None)
                     differing += kept.count(False)
-                    into.upsert([tuple(record[name] for name in _COLUMNS) for record in batch])
+                    into.upsert(tuple(record[name] for name in FIELDS) for record in batch)
     return MergeReport(added, already, differing, tuple(damaged))
 
 
 def _same(record: dict[str, Any], mine: dict[str, Any] | None) -> bool | None:
-    """None if the record is taken, else whether the row that is kept says the same."""
+    """None if the record is taken, else whether the row that is kept has the same numbers."""
     if mine is None or (mine["status"] == Status.FAILED and record["status"] != Status.FAILED):
         return None
     return bool(record["status"] == Status.FAILED or mine["row"] == record["row"])
 
 
-def _batches(records: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    while batch := list(islice(records, _BATCH)):
+def _batches(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    pending = iter(items)
+    while batch := list(islice(pending, _BATCH)):
         yield batch
+
+
+def encode_row(row: Row) -> str:
+    """JSON that keeps every bit: floats by their shortest exact form, non-finite ones as text."""
+    plain = {
+        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in row.items()
+    }
+    return json.dumps(plain, allow_nan=False)
+
+
+def decode_row(text: str) -> Row:
+    """The row that `encode_row` wrote.
+
+    >>> decode_row(encode_row({"q": float("inf"), "alpha": 0.1}))
+    {'q': inf, 'alpha': 0.1}
+    """
+    try:
+        row: Row = dict(json.loads(text))
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidInput("the store holds a damaged row: restore a copy of it") from None
+    return {k: float(v) if v in ("inf", "-inf", "nan") else v for k, v in row.items()}
+
+
+def sort_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """By problem, estimator and source, then by the numbers; absent values first."""
+    names = ("prior", "noise", "features", "estimator", "source", "start", "branch")
+    texts = (row.get(name) for name in names)
+    numbers = (row.get(name) for name in ("ridge", "alpha", "dimension", "seed"))
+    return (
+        str(row.get("model") or ""),
+        row.get("n_classes") or 0,
+        *(str(text or "") for text in texts),
+        *(-1.0 if number is None else float(number) for number in numbers),
+    )

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.compute_task import Runner, compute_rows
 from polyceptron.experiments.engine import (
     Engine,
     Listener,
@@ -33,14 +32,16 @@ from polyceptron.experiments.engine import (
     ProgressBar,
     available_workers,
 )
-from polyceptron.experiments.lock import StoreLock
+from polyceptron.experiments.own_members import with_members
 from polyceptron.experiments.spec import SweepSpec, load_spec
-from polyceptron.experiments.spec_checks import with_members
 from polyceptron.experiments.store import Store
+from polyceptron.experiments.store_file import StoreLock
 from polyceptron.experiments.tasks import (
     Content,
+    Runner,
     Task,
     case_cost,
+    compute_rows,
     cost_kind,
     expand,
     instance_bytes,

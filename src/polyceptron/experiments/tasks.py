@@ -1,4 +1,4 @@
-"""The grid as tasks: what each row asks for, its key, its seed, and its expected cost.
+"""A sweep's grid as tasks, and what a worker does with one.
 
 A *case* is one row to compute, described by a flat dict (its content); its key is a hash of that
 content, so that the same question has the same key in every sweep, order and machine. A *task* is
@@ -8,39 +8,44 @@ theory.
     seed path  = (sweep seed, hash of (model, k, prior, α, d[, noise, features]), instance number)
     seed       = first 53 bits of SeedSequence(sweep seed, spawn_key = the rest)
 
-The noise of the labels and the features are in the hash where there is anything to say. An instance
-therefore depends on nothing else in the grid, and all estimators see the same data:
+The noise of the labels and the features are in the hash where there are any. An instance therefore
+depends on nothing else in the grid, and all estimators see the same data:
 `teacher.sample(round(alpha * d), d, seed)` draws it again from the `seed` column of a row.
 
-How long a row should take: floating-point operations at a rough rate of one core.
-
-Only the proportions matter much: a store remembers how its rows compared with these figures, and a
-plan scales them by that (`Store.time_scale`).
+A worker calls theory, message passing or a solver, and never raises: the answer is one `CaseResult`
+for each case, a row or the reason there is none. If a task of several cases fails, its cases are
+tried one by one, so that one bad ridge does not cost the others.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
-from functools import lru_cache
+import platform
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
 from heapq import merge
 from itertools import product, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyceptron.experiments.spec_checks import values_of
-from polyceptron.model import make_estimator, takes_ridge
+from polyceptron.experiments.own_members import values_of
+from polyceptron.model import Estimator, make_estimator, make_teacher, takes_ridge
+from polyceptron.rows import Row, Status, make_row
+from polyceptron.version import VERSION
 
 if TYPE_CHECKING:
     from polyceptron.experiments.spec import SweepGrid, SweepSpec
 
-
 KEY_FORMAT = "polyceptron-task-2"
 NOISELESS, ISOTROPIC = "none", "isotropic"
+# The branch of the theory that message passing is compared with, by its start.
+REACHED = {"uninformed": "amp", "informed": "informed"}
 THEORY_BATCH = 8  # points of one theory task: they share work, yet a task stays short
+MAX_REASON = 2000
 
 Content = dict[str, Any]
 
@@ -49,28 +54,31 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fals
 
 @dataclass(frozen=True)
 class Case:
-    """One row to compute: its content and the key of that content."""
+    """One row to compute, described by its content."""
 
     content: Content
-    key: str
+
+    @cached_property
+    def key(self) -> str:
+        """The hash of the content: 32 hexadecimal digits."""
+        return hashlib.sha256((KEY_FORMAT + _encode(self.content)).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
 class Task:
-    """Cases that are computed together and differ in `varies` alone ('ridge' or 'alpha')."""
+    """Cases that are computed together: they differ in their α, or in their ridge or penalty."""
 
-    varies: str
     cases: tuple[Case, ...]
+
+    @classmethod
+    def of(cls, *contents: Content) -> Task:
+        """A task from the contents of its cases."""
+        return cls(tuple(map(Case, contents)))
 
     @property
     def shared(self) -> Content:
-        """What all cases ask for (with the first one's value of what varies)."""
+        """What all cases ask for (with the first one's value of what they differ in)."""
         return self.cases[0].content
-
-    @property
-    def values(self) -> list[Any]:
-        """The values of what varies, one for each case."""
-        return [case.content.get(self.varies) for case in self.cases]
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -79,24 +87,12 @@ class Task:
 
     def only(self, keys: Collection[str]) -> Task:
         """The same task with these cases alone."""
-        return replace(self, cases=tuple(case for case in self.cases if case.key in keys))
-
-    def split(self) -> list[Task]:
-        """One task for each case."""
-        return [replace(self, cases=(case,)) for case in self.cases]
+        return Task(tuple(case for case in self.cases if case.key in keys))
 
 
-def content_key(content: Content) -> str:
-    """The hash of a content: 32 hexadecimal digits."""
-    return hashlib.sha256((KEY_FORMAT + _encode(content)).encode()).hexdigest()[:32]
+Runner = Callable[[Task], list[Row]]
 
 
-def make_task(varies: str, contents: list[Content]) -> Task:
-    """A task from the contents of its cases."""
-    return Task(varies, tuple(Case(content, content_key(content)) for content in contents))
-
-
-@lru_cache(maxsize=4096)
 def seed_path(
     seed: int,
     model: str,
@@ -197,7 +193,7 @@ def _theory_tasks(spec: SweepSpec, grid: SweepGrid) -> Iterator[Task]:
             base |= _present(**spec.theory.model_dump()) | _values(base)
             for i in range(0, len(grid.alpha), THEORY_BATCH):
                 batch = grid.alpha[i : i + THEORY_BATCH]
-                yield make_task("alpha", [{**base, "alpha": alpha} for alpha in batch])
+                yield Task.of(*({**base, "alpha": alpha} for alpha in batch))
 
 
 def _instance_tasks(spec: SweepSpec, grid: SweepGrid, instance: int) -> Iterator[Task]:
@@ -215,10 +211,10 @@ def _instance_tasks(spec: SweepSpec, grid: SweepGrid, instance: int) -> Iterator
             base |= _values(base)
             if source == "amp":
                 for start in grid.start:
-                    yield make_task("alpha", [{**base, "start": start}])
+                    yield Task.of({**base, "start": start})
             else:
                 strengths = grid_strengths(grid, estimator)
-                yield make_task("ridge", [{**base, **strength} for strength in strengths])
+                yield Task.of(*({**base, **strength} for strength in strengths))
 
 
 def _present(**values: Any) -> Content:
@@ -226,7 +222,7 @@ def _present(**values: Any) -> Content:
 
 
 def case_cost(content: Content) -> float:
-    """Expected seconds of one row."""
+    """Expected seconds of one row, roughly: a store corrects them by what its rows took."""
     k = int(content["n_classes"])
     estimator = make_estimator(content["estimator"])
     if content["source"] == "theory":
@@ -260,3 +256,117 @@ def describe_seconds(seconds: float) -> str:
     if seconds < 172_800:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds / 86400:.1f} days"
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """One case done: its row (status 'failed' and a reason if it could not be computed)."""
+
+    key: str
+    content: Content
+    row: Row
+    reason: str | None
+    provenance: dict[str, Any]
+    seconds: float
+
+    @property
+    def failed(self) -> bool:
+        """No number: a later run of the sweep tries again."""
+        return bool(self.row["status"] == Status.FAILED)
+
+
+def compute_rows(task: Task) -> list[Row]:
+    """The rows of a task, one for each case, in order."""
+    content = task.shared
+    names = ("model", "n_classes", "prior", "noise", "features")
+    teacher = make_teacher(**{name: content[name] for name in names if name in content})
+    if content["source"] == "theory":
+        from polyceptron.theory.curve import curve_rows
+
+        more = {name: content[name] for name in ("branch", "scores") if name in content}
+        alphas = [case.content["alpha"] for case in task.cases]
+        tol = content.get("tolerance")
+        return curve_rows(teacher, _student(content), alphas, tol=tol, **more)
+    first, *also = (_student(case.content) for case in task.cases)
+    names_there = {  # of settings, as `simulate` knows them
+        "tolerance": "tol", "max_iterations": "max_iter", "precision": "dtype", "start": "start",
+        "variances": "variances", "solver": "solver", "test_samples": "test_samples",
+    }  # fmt: skip
+    settings = {there: content[name] for name, there in names_there.items() if name in content}
+    place = content["alpha"], content["dimension"], seed_of(content["seed_path"])
+    return first.simulate(teacher, *place, also=also, **settings)
+
+
+def _student(content: Content) -> Estimator:
+    return make_estimator(content["estimator"], content.get("ridge"), content.get("penalty"))
+
+
+def attempt(runner: Runner, task: Task) -> list[CaseResult]:
+    """Run a task with one BLAS thread and turn whatever happens into results."""
+    one_blas_thread()
+    start = time.perf_counter()
+    try:
+        rows = runner(task)
+        if len(rows) != len(task.cases):
+            raise RuntimeError(f"{len(task.cases)} rows were asked for, {len(rows)} came back")
+        seconds = (time.perf_counter() - start) / len(task.cases)
+        pairs = zip(task.cases, rows, strict=True)
+        results = [_result(case, row, None, seconds) for case, row in pairs]
+        json.dumps([result.row for result in results])  # a row that cannot be stored fails here
+        return results
+    except Exception as error:
+        if len(task.cases) > 1:
+            return [found for case in task.cases for found in attempt(runner, Task((case,)))]
+        return failure(task, f"{type(error).__name__}: {error}", time.perf_counter() - start)
+
+
+def failure(task: Task, reason: str, seconds: float = 0.0) -> list[CaseResult]:
+    """A row of status 'failed' and its reason, for every case of the task."""
+    names = (
+        "source", "model", "n_classes", "prior", "features", "estimator", "ridge", "penalty",
+        "alpha", "branch", "dimension",
+    )  # fmt: skip
+    results = []
+    for case in task.cases:
+        row = {name: case.content[name] for name in names if name in case.content}
+        row["noise"] = case.content.get("noise", NOISELESS)
+        if row.get("ridge") == "optimal":  # the number is not known
+            del row["ridge"]
+        if "dimension" in row:
+            row["n_samples"] = round(row["alpha"] * row["dimension"])
+        row["status"] = Status.FAILED
+        results.append(_result(case, row, reason[:MAX_REASON], seconds))
+    return results
+
+
+def _result(case: Case, row: Row, reason: str | None, seconds: float) -> CaseResult:
+    content, provenance = case.content, {"versions": environment()}
+    provenance |= {name: content[name] for name in ("tolerance", "seed_path") if name in content}
+    if "seed_path" in content:
+        row = {**row, "seed": seed_of(content["seed_path"])}
+    if reason is None and row.get("status") == Status.FAILED:
+        reason = "the computation gave no number"
+    return CaseResult(case.key, content, make_row(**row), reason, provenance, seconds)
+
+
+@cache
+def one_blas_thread() -> object:
+    """One thread in this process from now on: the sweep itself uses the cores."""
+    import scipy.linalg  # noqa: F401  # loads the BLAS that is to be limited
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    return threadpool_limits(1)
+
+
+@cache
+def environment() -> dict[str, str]:
+    """What can change a number and is not the machine: the versions of the code."""
+    import scipy
+
+    major, minor, _ = platform.python_version_tuple()
+    return {
+        "polyceptron": VERSION,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "python": f"{major}.{minor}",
+    }

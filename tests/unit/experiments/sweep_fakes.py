@@ -77,7 +77,7 @@ def forever(task: Task) -> list[dict[str, Any]]:
 
 def fail(task: Task) -> list[dict[str, Any]]:
     """Raises for one ridge of the ERM rows."""
-    if task.shared["source"] == "erm" and POISON in task.values:
+    if task.shared["source"] == "erm" and POISON in [c.content["ridge"] for c in task.cases]:
         raise ZeroDivisionError("no minimum at this ridge")
     return draw(task)
 

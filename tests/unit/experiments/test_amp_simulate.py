@@ -14,9 +14,9 @@ from polyceptron.rows import COLUMNS
 
 def test_a_row_and_the_same_row_again() -> None:
     teacher = pc.Teacher(3)
-    row = run_amp(teacher, 1.5, 120, 11)
+    row, _ = run_amp(teacher, 1.5, 120, 11)
     assert set(row) <= set(COLUMNS)
-    assert row == run_amp(teacher, 1.5, 120, 11)
+    assert row == run_amp(teacher, 1.5, 120, 11)[0]
     assert (row["source"], row["estimator"], row["branch"]) == ("amp", "bayes", "amp")
     data = teacher.sample(row["n_samples"], row["dimension"], row["seed"])
     weights = amp(data.X, data.y).weights
@@ -29,9 +29,9 @@ def test_a_row_and_the_same_row_again() -> None:
 def test_seed_sequences_and_precisions() -> None:
     teacher = pc.Perceptron("gaussian")
     child = np.random.SeedSequence(3, spawn_key=(2,))
-    row = run_amp(teacher, 2.0, 100, child, variances="full")
-    assert row == run_amp(teacher, 2.0, 100, row["seed"], variances="full")
-    single = run_amp(teacher, 2.0, 100, row["seed"], dtype="float32", variances="full")
+    row, _ = run_amp(teacher, 2.0, 100, child, variances="full")
+    assert row == run_amp(teacher, 2.0, 100, row["seed"], variances="full")[0]
+    single, _ = run_amp(teacher, 2.0, 100, row["seed"], dtype="float32", variances="full")
     assert single["q"] == pytest.approx(row["q"], rel=1e-3)
     assert row["V"] == pytest.approx(1 - row["q"], abs=0.15)
 

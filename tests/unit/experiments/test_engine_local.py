@@ -12,12 +12,11 @@ import pytest
 import sweep_fakes as fakes
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.compute_task import attempt, failure
 from polyceptron.experiments.engine import LocalEngine, Progress, ProgressBar
 from polyceptron.experiments.spec import load_spec, parse_spec
 from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import run_sweep, sweep_rows
-from polyceptron.experiments.tasks import Task, expand
+from polyceptron.experiments.tasks import Task, attempt, expand, failure
 
 
 def stored(path: Path) -> list[dict[str, Any]]:

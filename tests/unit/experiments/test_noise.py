@@ -11,8 +11,14 @@ from typer.testing import CliRunner
 
 import polyceptron as pc
 from polyceptron.cli import app
-from polyceptron.experiments.results import counted_errors, exact_errors, summary
-from polyceptron.experiments.simulate import draw_single, run_amp, run_erm
+from polyceptron.experiments.results import summary
+from polyceptron.experiments.simulate import (
+    counted_errors,
+    draw_single,
+    exact_errors,
+    run_amp,
+    run_erm,
+)
 from polyceptron.experiments.spec import parse_spec
 from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import run_sweep
@@ -72,7 +78,7 @@ def test_the_error_on_labels_as_drawn_is_what_a_test_set_counts(noise: str, k: i
 
 
 def test_without_noise_there_is_no_clean_error() -> None:
-    row = run_amp(pc.Teacher(3), 1.5, 40, 1)
+    row, _ = run_amp(pc.Teacher(3), 1.5, 40, 1)
     assert row["noise"] == "none"
     assert "clean_error" not in row
     assert "clean_error" not in run_erm(pc.Teacher(3), [pc.ERM("square", 1.0)], 1.5, 40, 1)[0]

@@ -152,7 +152,7 @@ def test_a_results_file_never_replaces_the_store(path: Path, spec: Path, tmp_pat
         ("--csv", spec, "--spec", spec),
         ("--csv", tmp_path / "a", "--parquet", tmp_path / "a"),
     ):
-        with pytest.raises(InvalidInput, match="are the same file"):
+        with pytest.raises(InvalidInput, match="the same file"):
             shell("results", path, *arguments)
     assert path.read_bytes() == before
 

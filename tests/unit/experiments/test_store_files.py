@@ -15,13 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.experiments.compute_task import CaseResult, attempt
-from polyceptron.experiments.lock import StoreLock
-from polyceptron.experiments.schema import APPLICATION_ID, SCHEMA_VERSION, decode_row, encode_row
 from polyceptron.experiments.spec import load_spec
-from polyceptron.experiments.store import Store, merge_stores
+from polyceptron.experiments.store import Store, decode_row, encode_row, merge_stores
+from polyceptron.experiments.store_file import APPLICATION_ID, SCHEMA_VERSION, StoreLock
 from polyceptron.experiments.sweep import run_sweep
-from polyceptron.experiments.tasks import expand
+from polyceptron.experiments.tasks import CaseResult, attempt, expand
 
 
 def some_results(folder: Path, runner: object = fakes.draw) -> list[CaseResult]:
@@ -344,5 +342,5 @@ def test_merge_unites_stores_of_several_machines(tmp_path: Path) -> None:
         )
     again = merge_stores(both, [here])
     assert (again.added, again.already, again.differing) == (0, 10, 0)
-    with pytest.raises(InvalidInput, match="into itself"):
+    with pytest.raises(InvalidInput, match="the same file"):
         merge_stores(both, [both])

@@ -16,13 +16,12 @@ import pytest
 import sweep_fakes as fakes
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.experiments.compute_task import attempt
 from polyceptron.experiments.engine import Progress
-from polyceptron.experiments.lock import StoreLock
 from polyceptron.experiments.spec import load_spec
 from polyceptron.experiments.store import Store, merge_stores
+from polyceptron.experiments.store_file import StoreLock
 from polyceptron.experiments.sweep import run_sweep
-from polyceptron.experiments.tasks import expand
+from polyceptron.experiments.tasks import attempt, expand
 
 
 def listing(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -165,8 +164,8 @@ sys.path.insert(0, {helpers!r})
 import sweep_fakes as fakes
 from polyceptron.experiments.store import Store
 from polyceptron.experiments.spec import load_spec
-from polyceptron.experiments.compute_task import attempt
-from polyceptron.experiments.lock import StoreLock
+from polyceptron.experiments.tasks import attempt
+from polyceptron.experiments.store_file import StoreLock
 from polyceptron.experiments.tasks import expand
 results = [r for task in expand(load_spec({spec!r})) for r in attempt(fakes.draw, task)]
 writer = Store({path!r}, create=True)

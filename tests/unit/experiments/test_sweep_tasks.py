@@ -10,12 +10,12 @@ import pytest
 import sweep_fakes as fakes
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.compute_task import attempt
 from polyceptron.experiments.spec import SweepSpec, parse_spec
 from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import make_plan
 from polyceptron.experiments.tasks import (
     Task,
+    attempt,
     case_cost,
     count_rows,
     expand,
@@ -88,7 +88,7 @@ def test_a_larger_grid_contains_the_smaller_one(change: dict[str, object]) -> No
 def test_one_more_ridge_is_that_ridge_alone() -> None:
     new = keys(spec(ridge=[0.1, 1.0, 5.0])) - keys(spec())
     grown = [t.only(new) for t in expand(spec(ridge=[0.1, 1.0, 5.0])) if set(t.keys) & new]
-    assert {value for task in grown if task.varies == "ridge" for value in task.values} == {5.0}
+    assert {case.content["ridge"] for task in grown for case in task.cases} == {5.0}
     assert len(new) == 2 * 2 * 3 * (1 + 2 * 2)
 
 

@@ -82,7 +82,7 @@ class BayesOptimal(Estimator):
         **settings: Any,
     ) -> list[Row]:
         run = late("experiments.simulate.run_amp")
-        return [run(teacher, alpha, dimension, seed, **settings) for _ in (self, *also)]
+        return [run(teacher, alpha, dimension, seed, **settings)[0] for _ in (self, *also)]
 
     def point_cost(self, n_classes: int) -> float:
         return 0.08 * n_classes**2

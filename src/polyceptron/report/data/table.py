@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.errors import InvalidInput
-from polyceptron.files import check_readable
+from polyceptron.files import check_archive, check_readable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,6 +80,7 @@ def _from_arrays(path: Path, target: str) -> tuple[pd.DataFrame, str]:
 
     import pandas as pd
 
+    check_archive(path, "table", share=1 / 8)  # it is copied several times
     try:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}

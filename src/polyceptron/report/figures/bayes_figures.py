@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyceptron.experiments.data_runs import trace_rows
-from polyceptron.experiments.simulate import run_amp_with_result
+from polyceptron.experiments.simulate import run_amp
 from polyceptron.experiments.tasks import seed_of, seed_path
 from polyceptron.model import BayesOptimal, Teacher, make_teacher
 from polyceptron.report.figures.figure_spec import (
@@ -78,7 +78,7 @@ def amp_instances(prior: str, alpha: float, dimension: int, seeds: list[int]) ->
     teacher = make_teacher("argmax", 3, prior)
     rows = []
     for seed in seeds:
-        row, result = run_amp_with_result(teacher, alpha, dimension, seed)
+        row, result = run_amp(teacher, alpha, dimension, seed)
         reduced = result.weights[:, :2] - result.weights[:, 2:]
         q = reduced.T @ reduced / dimension
         rows.append(row | {"q00": float(q[0, 0] + q[1, 1]) / 2, "q01": float(q[0, 1])})

@@ -19,7 +19,7 @@ import numpy as np
 
 from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.watching import uninterrupted
-from polyceptron.experiments.results import average
+from polyceptron.experiments.results import Average
 from polyceptron.model import ERM, Teacher
 from polyceptron.report.figures.figure_spec import (
     SEED,
@@ -280,7 +280,7 @@ def margin_rows(
 
 def _averaged(name: str, values: Any) -> Row:
     """The columns of a mean over instances."""
-    found = average(values)
+    found = Average.of(values)
     return {name: found.mean, f"{name}_standard_error": found.standard_error}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.experiments.results import average
+from polyceptron.experiments.results import Average
 
 COLUMNS = ("check", "ours", "reference", "source", "difference", "allowed", "verdict")
 
@@ -45,7 +45,7 @@ def sampled_check(
     check: str, ours: float, samples: Any, source: str, *, slack: float = 0.0
 ) -> Check:
     """`ours` against the mean of independent samples: four standard errors, plus `slack`."""
-    found = average(float(value) for value in samples)
+    found = Average.of(float(value) for value in samples)
     mean, error = found.mean, found.standard_error
     if mean is None or error is None:
         return failed_check(check, "fewer than two samples")

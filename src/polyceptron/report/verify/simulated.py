@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.overlaps import exact_generalisation_error, overlaps
-from polyceptron.experiments.simulate import run_amp_with_result
+from polyceptron.experiments.simulate import run_amp
 from polyceptron.model import ERM, Teacher, as_channel, as_loss, as_prior
 from polyceptron.numerics import Array
 from polyceptron.report.verify.check import Check, sampled_check
@@ -69,7 +69,7 @@ def _runs(
     """The final error of each run and its q at 0, …, STEPS (a run that has ended stays there)."""
     errors, paths = [], []
     for seed in seeds:
-        row, found = run_amp_with_result(teacher, alpha, d, seed, tol=1e-6)
+        row, found = run_amp(teacher, alpha, d, seed, tol=1e-6)
         errors.append(row["generalisation_error"])
         path = [entry["q"] for entry in found.trace][: STEPS + 1]
         paths.append(path + path[-1:] * (STEPS + 1 - len(path)))

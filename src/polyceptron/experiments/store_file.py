@@ -1,6 +1,9 @@
-"""The tables of a store, how an older one is brought up to date, and what is not a store at all.
+"""The file of a store: its tables, how it is made, upgraded, opened and locked.
 
-One result as a store keeps it: exact JSON, and a checksum that shows any later change.
+Nothing but SQLite opens a database that is not ours, and nothing here closes a handle of one that
+SQLite has open: SQLite guards a database by record locks, and POSIX drops *all* record locks of a
+process on a file when the process closes *any* handle of it. Another process could then remove the
+journal that this one still writes to.
 
     checksum = SHA-256 of (key, task, row, status, reason, provenance), the first 32 digits
 
@@ -10,33 +13,30 @@ it too.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
-import math
 import os
 import sqlite3
 import stat
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from polyceptron.errors import InvalidInput
-from polyceptron.files import write_atomically
-from polyceptron.rows import COLUMNS
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from polyceptron.experiments.compute_task import CaseResult
-
+from polyceptron.files import check_readable, check_writable, write_atomically
 
 APPLICATION_ID = 0x706F6C79  # "poly"
 SCHEMA_VERSION = 3
+FIELDS = ("key", "task", "row", "status", "reason", "provenance")  # of the table `results`
 BESIDE = ("-wal", "-shm", "-journal", "-lock")  # files that belong to a store while it is in use
 DAMAGED = (
     "the store {name!r} is damaged and cannot be read ({error}): restore a copy, or give a new "
     "store"
 )
+# Text travels as bytes: a damaged one may not be text any more.
+_BLOBS = ", ".join(f"CAST(results.{name} AS BLOB)" for name in FIELDS)
+INTACT = f"results.checksum IS row_checksum({_BLOBS})"  # a row that is as it was written
 
 _TABLES = (
     "CREATE TABLE results (key TEXT PRIMARY KEY, task TEXT NOT NULL, row TEXT NOT NULL, "
@@ -52,9 +52,7 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
     ),
     2: (
         "ALTER TABLE results ADD COLUMN checksum TEXT NOT NULL DEFAULT ''",
-        "UPDATE results SET checksum = first_checksum(CAST(key AS BLOB), CAST(task AS BLOB), "
-        "CAST(row AS BLOB), CAST(status AS BLOB), CAST(reason AS BLOB), "
-        "CAST(provenance AS BLOB))",
+        f"UPDATE results SET checksum = first_checksum({_BLOBS})",
     ),
 }
 
@@ -89,7 +87,7 @@ def _fill(temporary: Path) -> None:
 
 
 def inspect_store(path: Path) -> None:
-    """Raise a sentence unless the file is a store, from its first bytes alone.
+    """Raise unless the file is a store, from its first bytes alone.
 
     Nothing is opened by SQLite here: it would leave files beside a database that is not ours.
     """
@@ -147,7 +145,7 @@ def check_links(path: Path) -> None:
         )
 
 
-def connect(path: Path) -> sqlite3.Connection:
+def open_connection(path: Path) -> sqlite3.Connection:
     """Open a store; where nothing can be written beside it, as an archive that cannot change."""
     if os.access(path.parent, os.W_OK) or path.with_name(path.name + "-wal").exists():
         connection = sqlite3.connect(path, timeout=30, isolation_level=None)
@@ -212,18 +210,6 @@ def _has_content(path: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
 
 
-Row = dict[str, Any]
-
-# True of a row of the table `results` that is as it was written. Text travels as bytes: a damaged
-# one may not be text any more.
-INTACT = (
-    "results.checksum IS row_checksum(CAST(results.key AS BLOB), CAST(results.task AS BLOB), "
-    "CAST(results.row AS BLOB), CAST(results.status AS BLOB), CAST(results.reason AS BLOB), "
-    "CAST(results.provenance AS BLOB))"
-)
-_WHOLE = ("n_classes", "dimension", "n_samples", "seed")  # columns of integers
-
-
 def row_checksum(*values: bytes | str | None) -> str:
     """The checksum of the six columns of a result.
 
@@ -251,62 +237,153 @@ def first_checksum(*values: bytes | None) -> str:
 def teach_checksums(connection: sqlite3.Connection) -> None:
     """Let SQL statements of this connection use the two functions."""
     for function in (row_checksum, first_checksum):
-        connection.create_function(function.__name__, 6, function, deterministic=True)
+        connection.create_function(function.__name__, len(FIELDS), function, deterministic=True)
 
 
-def encode_result(result: CaseResult) -> tuple[str | None, ...]:
-    """The six columns of a result."""
-    return (
-        result.key,
-        json.dumps(result.content, sort_keys=True),
-        encode_row(result.row),
-        result.row["status"],
-        result.reason,
-        json.dumps(result.provenance, sort_keys=True),
-    )
+Identity = tuple[int, int]
+
+_guard = threading.Lock()
+_connections: dict[Identity, int] = {}
+_handles: dict[Identity, list[int]] = {}
 
 
-def encode_row(row: Row) -> str:
-    """JSON that keeps every bit: floats by their shortest exact form, non-finite ones as text."""
-    plain = {
-        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in row.items()
-    }
-    return json.dumps(plain, allow_nan=False)
+def identity_of(info: os.stat_result) -> Identity:
+    """What a file is, whatever its name: device and inode."""
+    return info.st_dev, info.st_ino
 
 
-def decode_row(text: str) -> Row:
-    """The row that `encode_row` wrote.
+def enter(identity: Identity, inspect: Callable[[], object]) -> None:
+    """Count a connection; `inspect` may open and close the file, and runs for the first alone."""
+    with _guard:
+        if not _connections.get(identity):
+            inspect()
+        _connections[identity] = _connections.get(identity, 0) + 1
 
-    >>> decode_row(encode_row({"q": float("inf"), "alpha": 0.1}))
-    {'q': inf, 'alpha': 0.1}
+
+def leave(identity: Identity) -> None:
+    """The connection is closed; with the last one, the handles that waited for it."""
+    with _guard:
+        _connections[identity] -= 1
+        if not _connections[identity]:
+            del _connections[identity]
+            for handle in _handles.pop(identity, []):
+                os.close(handle)
+
+
+def close_handle(handle: int) -> None:
+    """Close a handle of a store now, or when the last connection of this process is closed."""
+    identity = identity_of(os.fstat(handle))
+    with _guard:
+        if _connections.get(identity):
+            _handles.setdefault(identity, []).append(handle)
+        else:
+            os.close(handle)
+
+
+class StoreLock:
+    """One sweep at a time writes to a store: held until `release` or the death of the process.
+
+    A missing store is made. Two locks are taken. One is on a small file beside the store
+    (`runs.sqlite-lock`), so that only one process makes the store. The other
+    is on the store itself, on what it *is* (device and inode): a store that was renamed while a
+    sweep writes to it is still locked.
     """
+
+    def __init__(self, store: str | Path) -> None:
+        self._given = store
+        self._store = self._beside = Path(store)
+        self._name: int | None = None
+        self._file: int | None = None
+
+    def acquire(self) -> Path:
+        """Take the lock, or raise with who has it; returns the name of the store without links."""
+        check_writable(self._given)
+        self._store = Path(os.path.realpath(self._given))
+        self._beside = self._store.with_name(self._store.name + "-lock")
+        check_beside(self._store)
+        try:
+            self._lock_name()
+            if not self._store.exists() or self._store.stat().st_size == 0:
+                create_store(self._store)
+            self._lock_file()
+        except BaseException:
+            self.release()
+            raise
+        return self._store
+
+    def release(self) -> None:
+        """Let go and remove the lock file; nothing happens if it is not held."""
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+            close_handle(self._file)
+            self._file = None
+        if self._name is not None:
+            if _is_at(self._name, self._beside):
+                self._beside.unlink(missing_ok=True)
+            os.close(self._name)
+            self._name = None
+
+    def _lock_name(self) -> None:
+        while self._name is None:
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+            try:
+                handle = os.open(self._beside, flags, 0o666)
+            except OSError as error:
+                raise InvalidInput(
+                    f"cannot write {str(self._beside)!r}: {error.strerror}"
+                ) from None
+            try:
+                if not stat.S_ISREG(os.fstat(handle).st_mode):
+                    raise InvalidInput(f"{str(self._beside)!r} is in the way: move it")
+                if not _try_flock(handle):
+                    holder = os.read(handle, 100).decode(errors="replace").strip()
+                    raise InvalidInput(self._busy(f" (process {holder})" if holder else ""))
+                if _is_at(handle, self._beside):
+                    self._name, handle = handle, -1
+                    os.truncate(self._name, 0)
+                    os.write(self._name, str(os.getpid()).encode())
+                # else the previous holder removed the file between our open and our lock
+            finally:
+                if handle >= 0:
+                    os.close(handle)
+
+    def _lock_file(self) -> None:
+        check_readable(self._store, "store")
+        self._file = os.open(self._store, os.O_RDONLY | os.O_NOFOLLOW)
+        if not _try_flock(self._file):
+            raise InvalidInput(self._busy(" under another name"))
+        check_links(self._store)
+        if not _is_at(self._file, self._store):
+            raise InvalidInput(f"the store {str(self._store)!r} was replaced just now: try again")
+
+    def _busy(self, who: str) -> str:
+        return (
+            f"another sweep{who} is writing to {str(self._store)!r}: wait until it ends, "
+            "or give this one its own store and merge them afterwards"
+        )
+
+    def __enter__(self) -> Path:
+        return self.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+
+def _try_flock(handle: int) -> bool:
+    """Whether nobody else had the lock."""
     try:
-        row: Row = dict(json.loads(text))
-    except (TypeError, ValueError, RecursionError):
-        raise InvalidInput("the store holds a damaged row: restore a copy of it") from None
-    return {k: float(v) if v in ("inf", "-inf", "nan") else v for k, v in row.items()}
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise InvalidInput(
+            f"files cannot be locked here ({error.strerror}): keep the store on a local disk"
+        ) from None
+    return True
 
 
-def tidy_table(rows: Iterable[Row]) -> pd.DataFrame:
-    """Rows as a table with the columns that at least one has; integers stay integers."""
-    import pandas as pd
-
-    rows = list(rows)
-    named = set[str]().union(*rows)
-    present = [name for name in (*COLUMNS, "reason") if name in named]
-    table = pd.DataFrame(rows, columns=present)
-    return table.astype({name: "Int64" for name in _WHOLE if name in present})
-
-
-def sort_key(row: Row) -> tuple[Any, ...]:
-    """By problem, estimator and source, then by the numbers; absent values first."""
-    names = ("prior", "noise", "features", "estimator", "source", "start", "branch")
-    texts = (row.get(name) for name in names)
-    numbers = (row.get(name) for name in ("ridge", "alpha", "dimension", "seed"))
-    return (
-        str(row.get("model") or ""),
-        row.get("n_classes") or 0,
-        *(str(text or "") for text in texts),
-        *(-1.0 if number is None else float(number) for number in numbers),
-    )
+def _is_at(handle: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.lstat(path))
+    except FileNotFoundError:
+        return False
