@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.references.make_coverage import draw
 
-from polyceptron.report.verify.coverage import ALLOWED, Held, answer, compare, records, share
+from polyceptron.report.verify.references import ALLOWED, Held, answer, compare, records, share
 
 Answers = list[tuple[dict[str, Any], dict[str, Any]]]
 

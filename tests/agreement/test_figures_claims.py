@@ -25,9 +25,10 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from polyceptron.experiments.spec import parse_spec
-from polyceptron.report.figures import FIGURES, make_figures, verdict
 from polyceptron.report.figures.figure_spec import TINY
-from polyceptron.report.pictures import render_plotly
+from polyceptron.report.figures.making import FIGURES, make_figures
+from polyceptron.report.figures.symbol_agreement import verdict
+from polyceptron.report.pictures.plotly_figure import render_plotly
 from polyceptron.rows import COLUMNS
 
 pytestmark = pytest.mark.slow
@@ -40,6 +41,7 @@ SMALL = dataclasses.replace(
     erm_dimension=120,
     erm_instances=8,
     further_instances=8,
+    noisy_instances=8,
     symbols=5,
     amp_classes_dimension=200,
     amp_classes_runs=6,

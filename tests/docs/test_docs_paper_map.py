@@ -10,7 +10,7 @@ import pytest
 from blocks import ROOT
 
 import polyceptron
-from polyceptron.report.figures import FIGURES
+from polyceptron.report.figures.making import FIGURES
 
 TEXT = (ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8")
 NAMES = sorted(set(re.findall(r"\{py:obj\}`(polyceptron(?:\.\w+)+)`", TEXT)))

@@ -70,7 +70,7 @@ def light(monkeypatch, tmp_path):
         ("theory.asymptotics", "asymptotics"),
         ("theory.planner", "plan"),
         ("experiments.data_runs", "amp_rows", "trace_rows"),
-        ("report.figures", "make_figures"),
+        ("report.figures.making", "make_figures"),
         ("report.explorer.server", "serve"),
         ("report.verify", "verify"),
     ):

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from polyceptron.files import write_text
-from polyceptron.report.verify import coverage
-from polyceptron.report.verify.coverage import QUANTITIES, Record, answer, records
+from polyceptron.report.verify import references
+from polyceptron.report.verify.references import QUANTITIES, Record, answer, records
 
-PLACE = Path(coverage.__file__).with_name(coverage.DATA)
+PLACE = Path(references.__file__).with_name(references.DATA)
 
 
 def draw() -> list[Record]:

@@ -3,7 +3,7 @@
 import pytest
 
 from polyceptron.model import Teacher
-from polyceptron.report.verify.published import BAYES, NOISY_BAYES, THRESHOLD_DIGITS, THRESHOLDS
+from polyceptron.report.verify.references import BAYES, NOISY_BAYES, THRESHOLD_DIGITS, THRESHOLDS
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.bayes_optimal.transitions import transitions
 

@@ -46,17 +46,11 @@ def figures(
     """
     from polyceptron.experiments.engine import available_workers
     from polyceptron.experiments.tasks import describe_seconds
-    from polyceptron.report.figures import (
-        choose_figures,
-        make_figures,
-        read_agreement,
-        verdict,
-        work_ahead,
-    )
-    from polyceptron.report.figures.making import STORE, make_folder
+    from polyceptron.report.figures import making
+    from polyceptron.report.figures.symbol_agreement import verdict
 
-    chosen = choose_figures(only)
-    work = work_ahead(chosen, profile, make_folder(out) / STORE)
+    chosen = making.choose_figures(only)
+    work = making.work_ahead(chosen, profile, making.make_folder(out))
     count = workers or available_workers()
     sys.stderr.write(
         f"{len(chosen)} figures, profile {profile}: {work.rows} rows and {work.computations} other "
@@ -64,11 +58,11 @@ def figures(
         + (f" ({work.stored} are there from an earlier run)\n" if work.stored else "\n")
     )
     try:
-        written = make_figures(out, only, profile, workers=workers, progress=True)
+        written = making.make_figures(out, only, profile, workers=workers, progress=True)
     except KeyboardInterrupt as stop:
         sys.stderr.write("stopped: the same command goes on from here\n")
         raise typer.Exit(128 + getattr(stop, "signal_number", 2)) from None
-    sys.stderr.write(f"{verdict(read_agreement(out))}\n")
+    sys.stderr.write(f"{verdict(making.read_agreement(out))}\n")
     sys.stderr.write(f"{len(written)} files in {out}; open {out / 'index.html'}\n")
 
 

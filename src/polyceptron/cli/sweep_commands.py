@@ -287,8 +287,8 @@ def plot(
     log_y: bool = typer.Option(False, "--log-y", help="A logarithmic scale up."),
 ) -> None:
     """Draw any store or table: theory as lines, experiments as symbols with standard errors."""
-    from polyceptron.report.pictures import curves_picture, render_matplotlib
-    from polyceptron.report.pictures.matplotlib_figure import save_figure
+    from polyceptron.report.pictures.curves import curves_picture
+    from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
     from polyceptron.report.pictures.series import read_tables, select_rows
 
     target = Path(sources[0].stem + ".pdf") if out is None else out

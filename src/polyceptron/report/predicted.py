@@ -49,7 +49,7 @@ from polyceptron.report.measured_curve import PowerLaw, fit_power_law, measure_e
 from polyceptron.report.pictures.curves import curves_panel
 from polyceptron.report.pictures.matplotlib_figure import check_style, draw_panel, notebook_axes
 from polyceptron.report.pictures.parts import Legend, Panel, Picture, Trace, numbers
-from polyceptron.report.pictures.style import style as house_style
+from polyceptron.report.pictures.parts import style as house_style
 from polyceptron.rows import frame, make_row
 from polyceptron.theory.curve import curve_rows
 

@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from polyceptron.cli import app
 from polyceptron.report import verify as package
-from polyceptron.report.verify import Check, published
+from polyceptron.report.verify import Check, references
 from polyceptron.report.verify.check import COLUMNS, sampled_check
-from polyceptron.report.verify.identities import bayes_matrix
+from polyceptron.report.verify.consistency import bayes_matrix
 
 invoke = CliRunner().invoke
 
@@ -35,14 +35,14 @@ def test_everything_holds_on_this_machine():
 
 def test_a_wrong_number_is_off_and_the_exit_code_is_one(monkeypatch):
     """The same check as in the table, with a teacher's threshold moved by a hundredth."""
-    original = published.transitions
+    original = references.transitions
 
     def moved(teacher):
         found = original(teacher)
         return type(found)(**{**found.as_dict(), "alpha_it": found.alpha_it + 0.01})
 
-    quick(monkeypatch, thresholds=published.thresholds)
-    monkeypatch.setattr(published, "transitions", moved)
+    quick(monkeypatch, thresholds=references.thresholds)
+    monkeypatch.setattr(references, "transitions", moved)
     result = invoke(app, ["verify", "--json"])
     rows = json.loads(result.stdout)
     assert result.exit_code == 1
@@ -54,7 +54,7 @@ def test_a_wrong_number_is_off_and_the_exit_code_is_one(monkeypatch):
 
 def test_a_wrong_theory_is_seen_by_the_matrix_equations(monkeypatch):
     """Negative control: the scalar solution at a slightly different α does not pass."""
-    from polyceptron.report.verify import identities as matrix
+    from polyceptron.report.verify import consistency as matrix
 
     original = matrix.fixed_points
     monkeypatch.setattr(

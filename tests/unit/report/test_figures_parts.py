@@ -13,14 +13,22 @@ from typer.testing import CliRunner
 from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.spec import parse_spec
-from polyceptron.report.figures import FIGURES, PROFILES, choose_figures, make_figures, work_ahead
-from polyceptron.report.figures.figure_spec import TINY, Computation, as_profile, run_computations
+from polyceptron.report.figures.figure_spec import (
+    PROFILES,
+    TINY,
+    Computation,
+    as_profile,
+    merged_sweep,
+    run_computations,
+)
 from polyceptron.report.figures.making import (
     COMPUTED,
-    STORE,
+    FIGURES,
+    choose_figures,
     gallery_html,
+    make_figures,
     make_folder,
-    merged_sweep,
+    work_ahead,
 )
 
 NAMES = [
@@ -146,7 +154,7 @@ def test_one_figure_alone_and_again(tmp_path: Path) -> None:
         "index.html", "agreement.csv",
     }  # fmt: skip
     before = {path.name: path.read_bytes() for path in written}
-    assert work_ahead([FIGURES["amp-trajectory"]], TINY, out / STORE).computations == 0
+    assert work_ahead([FIGURES["amp-trajectory"]], TINY, out).computations == 0
     assert len(list((out / COMPUTED).iterdir())) == 3
     make_figures(out, ["amp-trajectory"], TINY, workers=1)
     assert {path.name: path.read_bytes() for path in written} == before, "not reproducible"

@@ -20,10 +20,17 @@ from typing import Any
 import numpy as np
 
 from polyceptron.report.data.measure import Measured
-from polyceptron.report.pictures import Axis, Legend, Mark, Panel, Picture, Trace
 from polyceptron.report.pictures.matplotlib_figure import svg_text
-from polyceptron.report.pictures.parts import numbers
-from polyceptron.report.pictures.style import CYCLE
+from polyceptron.report.pictures.parts import (
+    CYCLE,
+    Axis,
+    Legend,
+    Mark,
+    Panel,
+    Picture,
+    Trace,
+    numbers,
+)
 from polyceptron.rows import json_ready
 from polyceptron.version import VERSION
 

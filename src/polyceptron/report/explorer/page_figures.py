@@ -20,11 +20,23 @@ from typing import Any, NamedTuple
 from polyceptron.model import as_spectrum
 from polyceptron.report.explorer.page_tasks import TEST_SAMPLES, Row, averages, tested
 from polyceptron.report.explorer.settings import SCORES, SHOWN, PageSettings, words_for
-from polyceptron.report.pictures import curves_picture
+from polyceptron.report.pictures.curves import curves_picture
 from polyceptron.report.pictures.matplotlib_figure import svg_text
-from polyceptron.report.pictures.parts import Axis, Mark, Panel, Picture, Shade, Trace, numbers
+from polyceptron.report.pictures.parts import (
+    COLOURS,
+    DASHES,
+    MARKERS,
+    Axis,
+    Mark,
+    Panel,
+    Picture,
+    Shade,
+    Trace,
+    colours_of,
+    label_of,
+    numbers,
+)
 from polyceptron.report.pictures.plotly_figure import INK, render_plotly
-from polyceptron.report.pictures.style import COLOURS, DASHES, MARKERS, colours_of, label_of
 from polyceptron.rows import frame
 
 Figure = dict[str, Any]

@@ -24,7 +24,7 @@ from polyceptron.report.explorer import page_tasks as asking
 from polyceptron.report.explorer.export import python_lines
 from polyceptron.report.explorer.settings import MAX_KEPT, PageSettings, check_simulation, to_query
 from polyceptron.report.explorer.work_queue import Simulation, WorkQueue
-from polyceptron.report.pictures.style import label_of
+from polyceptron.report.pictures.parts import label_of
 
 MAX_PAGES = 16  # of one visitor
 MAX_VISITORS = 64

@@ -31,7 +31,7 @@ from polyceptron.model import (
     estimator_names,
     make_estimator,
 )
-from polyceptron.report.pictures.style import label_of
+from polyceptron.report.pictures.parts import label_of
 
 # The estimators that can be simulated, by what their runs are called.
 METHODS = {

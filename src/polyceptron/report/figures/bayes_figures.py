@@ -20,10 +20,11 @@ import numpy as np
 from polyceptron.experiments.data_runs import trace_rows
 from polyceptron.experiments.simulate import run_amp
 from polyceptron.experiments.tasks import seed_of, seed_path
-from polyceptron.model import BayesOptimal, Teacher, make_teacher
+from polyceptron.model import make_estimator, make_teacher
 from polyceptron.report.figures.figure_spec import (
     SEED,
     Computation,
+    Curves,
     FigureSpec,
     Grid,
     Profile,
@@ -33,6 +34,8 @@ from polyceptron.report.figures.figure_spec import (
 )
 from polyceptron.report.pictures.curves import TRANSITION_LABELS, curves_panel, transition_marks
 from polyceptron.report.pictures.parts import (
+    AXES,
+    COLOURS,
     Axis,
     Legend,
     Mark,
@@ -43,7 +46,6 @@ from polyceptron.report.pictures.parts import (
     numbers,
     placed,
 )
-from polyceptron.report.pictures.style import AXES, COLOURS
 from polyceptron.rows import Status
 from polyceptron.theory.bayes_optimal.state_evolution import state_evolution
 from polyceptron.theory.bayes_optimal.transitions import transitions
@@ -54,16 +56,33 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-LARGEST_ALPHA = {"rademacher": 4.0, "gaussian": 6.0}
+RADEMACHER = ("argmax", 3, "rademacher")
+MARKS = {
+    "rademacher": tuple(0.25 * i for i in range(1, 17)),
+    "gaussian": (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0),
+}
+LARGEST_ALPHA = {prior: marks[-1] for prior, marks in MARKS.items()}
 RANGE_2 = (0, LARGEST_ALPHA["rademacher"] + 0.08)  # of α in figures 2a and 2b
-ENTRIES = {"q00": "*q_{00}*", "q01": "*q_{01}*"}
+ENTRIES = {"q00": (2, "*q_{00}*"), "q01": (1, "*q_{01}*")}  # in units of the theory's q
 
 
-def transition_rows(model: str, n_classes: int, prior: str, tol: float | None = None) -> list[Row]:
-    """α_IT and α_algo as two rows: branch says which, alpha_uncertainty how sure."""
-    found = transitions(make_teacher(model, n_classes, prior), tol)
+def theory_rows(
+    estimator: str, ridge: Any, alphas: list[float], *, n_classes: int = 3, branch: str = "",
+    tol: float | None = None,
+) -> list[Row]:  # fmt: skip
+    """A curve of theory with Gaussian weights; `branch` names its rows."""
+    teacher = make_teacher("argmax", n_classes, "gaussian")
+    rows = curve_rows(teacher, make_estimator(estimator, ridge), alphas, tol=tol)
+    return [row | {"branch": branch} for row in rows] if branch else rows
+
+
+def transition_rows(
+    model: str, n_classes: int, prior: str, noise: str = "none", tol: float | None = None
+) -> list[Row]:
+    """α_IT and α_algo as two rows: `branch` names them, alpha_uncertainty is how sure they are."""
+    found = transitions(make_teacher(model, n_classes, prior, noise), tol)
     base = figure_row(
-        "theory", "bayes", model=model, n_classes=n_classes, prior=prior,
+        "theory", "bayes", model=model, n_classes=n_classes, prior=prior, noise=noise,
         status=str(found.status), version=VERSION,
     )  # fmt: skip
     it, algo = found.alpha_it_uncertainty, found.alpha_algo_uncertainty
@@ -87,27 +106,21 @@ def amp_instances(prior: str, alpha: float, dimension: int, seeds: list[int]) ->
 
 def branch_rows(points: int, marks: list[float]) -> list[Row]:
     """Every branch (at `marks` too, and close to the jumps), then the transitions themselves."""
-    found = transition_rows("argmax", 3, "rademacher")
+    found = transition_rows(*RADEMACHER)
     jumps = [float(row["alpha"]) for row in found]
     alphas = {*np.linspace(0.05, LARGEST_ALPHA["rademacher"], points), *marks}
     for jump in jumps:
         alphas |= {jump - 1e-4, jump + 1e-4}
     # Near its end the branch moves as the root of the distance, so the points crowd there.
     alphas |= {jumps[1] - 0.1 * (i / 12) ** 2 for i in range(1, 12)}
-    teacher = make_teacher("argmax", 3, "rademacher")
-    return curve_rows(teacher, BayesOptimal(), sorted(alphas), branch="all") + found
-
-
-def _marks(prior: str, profile: Profile) -> list[float]:
-    if prior == "rademacher":
-        return profile.thin(profile.spread(0.25, LARGEST_ALPHA[prior], 16))
-    return profile.thin([0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0])
+    teacher, bayes = make_teacher(*RADEMACHER), make_estimator("bayes")
+    return curve_rows(teacher, bayes, sorted(alphas), branch="all") + found
 
 
 def _runs(prior: str, profile: Profile) -> list[Computation]:
     d, runs = profile.amp_dimension, profile.amp_runs
     found = []
-    for alpha in _marks(prior, profile):
+    for alpha in profile.thin(MARKS[prior]):
         place = ("argmax", 3, prior, "none", alpha, d)
         seeds = [seed_of(seed_path(SEED, *place, i)) for i in range(runs)]
         asked = {"prior": prior, "alpha": alpha, "dimension": d, "seeds": seeds}
@@ -116,13 +129,8 @@ def _runs(prior: str, profile: Profile) -> list[Computation]:
 
 
 def _rademacher(profile: Profile) -> list[Computation]:
-    asked = {"points": profile.line_points, "marks": _marks("rademacher", profile)}
+    asked = {"points": profile.line_points, "marks": profile.thin(MARKS["rademacher"])}
     return [Computation(branch_rows, asked, 2.0), *_runs("rademacher", profile)]
-
-
-def _gaussian_theory(profile: Profile) -> list[Grid]:
-    alphas = profile.line(0.05, LARGEST_ALPHA["gaussian"], _marks("gaussian", profile))
-    return [grid("theory", "bayes", alphas, prior=["gaussian"])]
 
 
 def _entries(table: pd.DataFrame, branch: str) -> Panel:
@@ -130,26 +138,23 @@ def _entries(table: pd.DataFrame, branch: str) -> Panel:
     import pandas as pd
 
     table = table[(table["branch"] == branch) | (table["source"] == "amp")]
-    theory = table["source"] == "theory"
     parts = []
-    for factor, (name, word) in zip((2, 1), ENTRIES.items(), strict=True):
-        value = table[name].mask(theory, factor * table["q"])
+    for name, (factor, word) in ENTRIES.items():
+        value = table[name].mask(table["source"] == "theory", factor * table["q"])
         error = table[f"{name}_standard_error"]
         parts.append(table.assign(entry=word, overlap=value, overlap_standard_error=error))
     panel = curves_panel(pd.concat(parts, ignore_index=True), "alpha", "overlap")
-    traces = tuple(replace(trace, dash="solid") for trace in panel.traces)
-    return replace(panel, traces=traces)
+    return replace(panel, traces=tuple(replace(trace, dash="solid") for trace in panel.traces))
 
 
 def picture_2a(table: pd.DataFrame) -> Picture:
     """Errors against α, free entropies in the inset."""
-    marks = transition_marks(table)
     shown = table[~table["branch"].isin(["informed", "unstable"])]
     corner = (0.575, 1.0)  # left of both verticals
     panel = placed(
         curves_panel(shown, log_x=False), "upper right", RANGE_2, (-0.015, 0.7), corner=corner
     )
-    return Picture((replace(panel, inset=_free_entropies(table, *marks)),))
+    return Picture((replace(panel, inset=_free_entropies(table, *transition_marks(table))),))
 
 
 def _free_entropies(table: pd.DataFrame, it: Mark, algo: Mark) -> Panel:
@@ -190,8 +195,8 @@ def picture_3(table: pd.DataFrame) -> Picture:
         Axis("*α*", low=0, high=LARGEST_ALPHA["gaussian"] + 0.2),
         Axis("overlaps", low=0, high=2.05),
         notes=(
-            Note(2.3, 1.75, ENTRIES["q00"], traces[0].colour, "right middle"),
-            Note(2.6, 0.5, ENTRIES["q01"], traces[1].colour),
+            Note(2.3, 1.75, ENTRIES["q00"][1], traces[0].colour, "right middle"),
+            Note(2.6, 0.5, ENTRIES["q01"][1], traces[1].colour),
         ),
         box=(0.5, 0.5, 0.48, 0.45),
     )
@@ -227,7 +232,7 @@ FIG3 = FigureSpec(
     "attains the Bayes-optimal error (line). Inset: entries of its 2 × 2 overlap matrix, "
     "measured, on the theory's q00 = 2q and q01 = q.",
     picture_3,
-    _gaussian_theory,
+    Curves(0.05, LARGEST_ALPHA["gaussian"], MARKS["gaussian"]),
     lambda profile: _runs("gaussian", profile),
 )
 
@@ -238,34 +243,27 @@ STEPS = 20
 
 def trajectory(alpha: float, dimension: int, runs: int, seed: int) -> list[Row]:
     """Rows of state evolution (source theory) and of message passing (source amp), by iteration."""
-    teacher = make_teacher("argmax", 3, "rademacher")
-    base: Row = {"prior": "rademacher", "alpha": alpha, "version": VERSION}
-    evolution = state_evolution(teacher, alpha, STEPS)
+    teacher, evolution = make_teacher(*RADEMACHER), ("iteration", "q", "generalisation_error")
+    base = figure_row("theory", "bayes", prior="rademacher", alpha=alpha, version=VERSION)
+    found = state_evolution(teacher, alpha, STEPS)
+    steps = zip(range(STEPS + 1), found.q, found.generalisation_error, strict=True)
     rows = [
-        figure_row("theory", "bayes", **base, iteration=t, q=float(q),
-                   generalisation_error=float(error), status=str(Status.OK))
-        for t, (q, error) in enumerate(
-            zip(evolution.q, evolution.generalisation_error, strict=True)
-        )
-    ]  # fmt: skip
-    base |= {"dimension": dimension, "n_samples": round(alpha * dimension), "instances": runs}
-    kept = ("iteration", "m", "q", "generalisation_error", "m_standard_error", "q_standard_error",
-            "damping")  # fmt: skip
+        base | dict(zip(evolution, map(float, step), strict=True)) | {"status": str(Status.OK)}
+        for step in steps
+    ]
+    base |= {"source": "amp", "dimension": dimension, "n_samples": round(alpha * dimension)}
     for step in trace_rows(teacher, alpha, dimension, runs=runs, seed=seed, max_iter=STEPS):
-        found = {name: step[name] for name in kept if name in step}
-        found["uncertainty"] = step.get("generalisation_error_standard_error", float("nan"))
-        rows.append(figure_row("amp", "bayes", **base, **found))
+        row = {name: value for name, value in step.items() if "theory" not in name} | base
+        error = row.pop("generalisation_error_standard_error", float("nan"))
+        rows.append(row | {"instances": runs, "uncertainty": error})
     return rows
 
 
 def _trajectories(profile: Profile) -> list[Computation]:
     d, runs = profile.trace_dimension, profile.amp_runs
+    sizes = {"dimension": d, "runs": runs, "seed": SEED}
     return [
-        Computation(
-            trajectory,
-            {"alpha": alpha, "dimension": d, "runs": runs, "seed": SEED},
-            1 + runs * 3e-7 * alpha * d * d,
-        )
+        Computation(trajectory, {"alpha": alpha, **sizes}, 1 + runs * 3e-7 * alpha * d * d)
         for alpha in PHASES
     ]
 
@@ -291,22 +289,16 @@ TRAJECTORY = FigureSpec(
 
 
 LOW, HIGH = 0.1, 100.0
-SYMBOLS = [0.5, 1.0, 2.0, 4.0]
-
-
-def bayes_curve(n_classes: int, alphas: list[float], tol: float | None) -> list[Row]:
-    """The Bayes-optimal error of Gaussian weights."""
-    return curve_rows(Teacher(n_classes), BayesOptimal(), alphas, tol=tol)
+SYMBOLS = (0.5, 1.0, 2.0, 4.0)
 
 
 def _classes_theory(profile: Profile) -> list[Computation]:
-    alphas = profile.spread(LOW, HIGH, max(profile.line_points // 2, 7), log=True)
-    alphas = sorted({*alphas, *profile.thin(SYMBOLS)})
-    tol = profile.error_tolerance
+    alphas = profile.spread(LOW, HIGH, log=True, marks=profile.thin(SYMBOLS))
+    tol, asked = profile.error_tolerance, {"estimator": "bayes", "ridge": None, "alphas": alphas}
     return [
         Computation(
-            bayes_curve,
-            {"n_classes": k, "alphas": alphas, "tol": tol if k > 3 else 1e-6},
+            theory_rows,
+            {**asked, "n_classes": k, "tol": tol if k > 3 else 1e-6},
             0.3 * k**0.5 * (1e-3 / tol) ** 1.5,
         )
         for k in profile.classes
@@ -315,14 +307,11 @@ def _classes_theory(profile: Profile) -> list[Computation]:
 
 def _classes_runs(profile: Profile) -> list[Grid]:
     sizes = {
+        "classes": list(profile.amp_classes),
         "dimension": [profile.amp_classes_dimension],
         "instances": profile.amp_classes_runs,
     }
-    return [
-        grid(
-            "amp", "bayes", profile.thin(SYMBOLS), classes=list(profile.amp_classes), **sizes
-        )
-    ]  # fmt: skip
+    return [grid("amp", "bayes", profile.thin(SYMBOLS), **sizes)]
 
 
 def picture_classes(table: pd.DataFrame) -> Picture:

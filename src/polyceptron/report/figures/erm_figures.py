@@ -11,6 +11,7 @@ z_y − max_{h≠y} z_h of three losses, on training and on fresh samples.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,21 +20,22 @@ import numpy as np
 
 from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.watching import uninterrupted
-from polyceptron.experiments.results import Average
-from polyceptron.model import ERM, Teacher
+from polyceptron.model import AnyTeacher, Dataset, Teacher, make_estimator
+from polyceptron.report.figures.bayes_figures import theory_rows
 from polyceptron.report.figures.figure_spec import (
     SEED,
     Computation,
+    Curves,
     FigureSpec,
     Grid,
     Profile,
     Row,
     figure_row,
     grid,
-    with_fits,
 )
-from polyceptron.report.pictures.curves import curves_panel, star_trace
+from polyceptron.report.pictures.curves import ERROR, curves_panel, star_trace
 from polyceptron.report.pictures.parts import (
+    AXES,
     Axis,
     Legend,
     Mark,
@@ -41,11 +43,10 @@ from polyceptron.report.pictures.parts import (
     Panel,
     Picture,
     Trace,
+    label_of,
     placed,
 )
-from polyceptron.report.pictures.series import fact
-from polyceptron.report.pictures.style import AXES, label_of
-from polyceptron.theory.curve import curve_rows
+from polyceptron.report.pictures.series import ridge_words
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.erm.margin_law import default_grid, margin_law
 from polyceptron.version import VERSION
@@ -54,30 +55,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# A loss with its ridge; none for max-margin.
-RISKS_4A = (("cross-entropy", 0.01), ("square", 1.0), ("max-margin", None))
-RISKS_4B = (("square", 1.0), ("cross-entropy", 1.0))
-SLOPES = {"bayes": (1.0, "−1"), "cross-entropy": (2 / 3, "−2/3"), "square": (0.5, "−1/2")}
-LARGEST_ALPHA_4A, LARGEST_ALPHA_4B = 5.0, 1e4
 PEAK = (0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1)  # of the square loss without ridge, at α = 1
-
-
-def _grids_4a(profile: Profile) -> list[Grid]:
-    marks = profile.thin([0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0])
-    lines = profile.line(0.05, LARGEST_ALPHA_4A, marks)
-    bare = with_fits([("square", 0.0)], sorted({*lines, *PEAK}), marks, profile.fits())
-    return [
-        grid("theory", "bayes", lines),
-        *with_fits(RISKS_4A, lines, marks, profile.fits()),
-        *bare,
-    ]
-
-
-def _grids_4b(profile: Profile) -> list[Grid]:
-    marks = profile.thin([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
-    lines = profile.spread(1.0, LARGEST_ALPHA_4B, max(profile.line_points // 2, 9), log=True)
-    lines = sorted({*lines, *marks})
-    return [grid("theory", "bayes", lines), *with_fits(RISKS_4B, lines, marks, profile.fits())]
+CURVES_4A = Curves(
+    0.05, 5.0, (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0), also=PEAK,
+    fits=(("cross-entropy", 0.01), ("square", 1.0), ("max-margin", None), ("square", 0.0)),
+)  # fmt: skip
+CURVES_4B = Curves(
+    1.0, 1e4, (1.0, 2.0, 4.0, 8.0, 16.0, 32.0), (("square", 1.0), ("cross-entropy", 1.0)), log=True
+)
+SLOPES = {"bayes": (1.0, "−1"), "cross-entropy": (2 / 3, "−2/3"), "square": (0.5, "−1/2")}
 
 
 def in_one_line(panel: Panel) -> Panel:
@@ -88,18 +74,18 @@ def in_one_line(panel: Panel) -> Panel:
 
 def picture_4a(table: pd.DataFrame) -> Picture:
     """Errors against α."""
-    across = (0, LARGEST_ALPHA_4A + 0.1)
+    across = (0, CURVES_4A.high + 0.1)
     return Picture((placed(curves_panel(table, log_x=False), "upper right", across, (0.1, 0.7)),))
 
 
 def picture_4b(table: pd.DataFrame) -> Picture:
     """Errors at large α with their slopes: grey pieces below the curves, named at their ends."""
-    across = (0.85, 9 * LARGEST_ALPHA_4B)
+    across = (0.85, 9 * CURVES_4B.high)
     panel = placed(curves_panel(table, log_x=True, log_y=True), "lower left", across, (5e-5, 1.0))
     slopes, notes = [], []
     theory = table[table["source"] == "theory"].sort_values("alpha")
     for name, some in theory.groupby("estimator"):
-        last, error = (float(some[c].iloc[-1]) for c in ("alpha", "generalisation_error"))
+        last, error = (float(some[c].iloc[-1]) for c in ("alpha", ERROR))
         exponent, word = SLOPES[str(name)]
         x = (last / 60, last)
         y = tuple(0.7 * error * (last / a) ** exponent for a in x)
@@ -116,7 +102,7 @@ FIG4A = FigureSpec(
     "ridge (max-margin, and minimum norm with its peak at α = 1), against the Bayes-optimal error. "
     "Lines: theory. Symbols: fits, with standard errors.",
     picture_4a,
-    _grids_4a,
+    CURVES_4A,
 )
 
 FIG4B = FigureSpec(
@@ -126,43 +112,35 @@ FIG4B = FigureSpec(
     "(the paper says −1/2), against α^(−1) for Bayes. Lines: theory; grey: these slopes; symbols: "
     "fits, with standard errors.",
     picture_4b,
-    _grids_4b,
+    CURVES_4B,
 )
 
 
-ALPHAS = (1.0, 2.0, 3.0, 5.0)
+ALPHAS = [1.0, 2.0, 3.0, 5.0]
 RANGES = {"cross-entropy": (1e-4, 10.0), "square": (1e-3, 100.0)}  # of the ridge
 
 
-def best_ridge_rows(estimator: str, alpha: float) -> list[Row]:
-    """The theory's row at the best ridge; branch 'best-ridge' marks it."""
-    rows = curve_rows(Teacher(3), ERM(estimator, "optimal"), [alpha])  # type: ignore[arg-type]
-    return [row | {"branch": "best-ridge"} for row in rows]
-
-
 def _ridges(estimator: str, profile: Profile) -> list[Grid]:
-    low, high = RANGES[estimator]
-    marks = profile.thin(profile.spread(low, high, 11, log=True))
-    lines = profile.spread(low, high, max(profile.line_points // 2, 9), log=True)
+    marks = profile.thin(profile.spread(*RANGES[estimator], 11, log=True))
+    lines = profile.spread(*RANGES[estimator], log=True, marks=marks)
+    sizes = {"dimension": [profile.erm_dimension], "instances": profile.erm_instances}
     return [
-        grid("theory", estimator, list(ALPHAS)) | {"ridge": sorted({*lines, *marks})},
-        grid("erm", estimator, list(ALPHAS), **profile.fits()) | {"ridge": marks},
+        grid("theory", estimator, ALPHAS, lines),
+        grid("erm", estimator, ALPHAS, marks, **sizes),
     ]
 
 
 def _optima(estimator: str, profile: Profile) -> list[Computation]:
-    return [
-        Computation(best_ridge_rows, {"estimator": estimator, "alpha": alpha}, 2)
-        for alpha in ALPHAS
-    ]
+    asked = {"estimator": estimator, "ridge": "optimal", "branch": "best-ridge"}
+    return [Computation(theory_rows, {**asked, "alphas": [alpha]}, 2) for alpha in ALPHAS]
 
 
-def picture_ridge(estimator: str, table: pd.DataFrame) -> Picture:
+def picture_ridge(table: pd.DataFrame) -> Picture:
     """Error against λ, one colour for each α, the best λ marked."""
-    best = table[table["branch"] == "best-ridge"]
+    best, errors = table[table["branch"] == "best-ridge"], table[ERROR]
     panel = curves_panel(table[table["branch"] != "best-ridge"], "ridge")
-    (low, high), errors = RANGES[estimator], table["generalisation_error"]
-    across, bottom, top = (low / 1.3, high * 1.3), errors.min() - 0.02, errors.max()
+    across = (table["ridge"].min() / 1.3, table["ridge"].max() * 1.3)
+    bottom, top = errors.min() - 0.02, errors.max()
     if best["ridge"].max() < 1.001 * best["ridge"].min():  # the same λ at every α
         value = float(best["ridge"].iloc[0])
         panel = placed(panel, "upper right", across, (bottom, top + 0.02))
@@ -172,39 +150,35 @@ def picture_ridge(estimator: str, table: pd.DataFrame) -> Picture:
     return Picture((replace(panel, traces=(*panel.traces, star_trace(best, "ridge"))),))
 
 
-FIG4C = FigureSpec(
+def _ridge_figure(name: str, title: str, caption: str, estimator: str) -> FigureSpec:
+    grids, optima = partial(_ridges, estimator), partial(_optima, estimator)
+    return FigureSpec(name, title, caption, picture_ridge, grids, optima)
+
+
+FIG4C = _ridge_figure(
     "fig4c",
     "Figure 4c: cross-entropy against its ridge, k = 3",
     "Error of cross-entropy against λ. Lines: theory; symbols: fits, with standard errors; stars: "
     "the best λ at each α, which falls with α.",
-    partial(picture_ridge, "cross-entropy"),
-    partial(_ridges, "cross-entropy"),
-    partial(_optima, "cross-entropy"),
+    "cross-entropy",
 )
-
-FIG4D = FigureSpec(
+FIG4D = _ridge_figure(
     "fig4d",
     "Figure 4d: square loss against its ridge, k = 3",
     "Error of the square loss against λ. Lines: theory; symbols: fits, with standard errors. The "
     "best λ is the same at every α.",
-    partial(picture_ridge, "square"),
-    partial(_ridges, "square"),
-    partial(_optima, "square"),
+    "square",
 )
 
 
-DESCENTS = (("square", 0.0), ("square", 0.01), ("square", 1.0), ("cross-entropy", 0.01))
+CURVES_DESCENT = Curves(
+    0.05, 4.0, (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0), also=PEAK,
+    fits=(("square", 0.0), ("square", 0.01), ("square", 1.0), ("cross-entropy", 0.01)), lines=(),
+    instances="further_instances",
+)  # fmt: skip
 QUANTITIES = {
-    "generalisation_error": "*ε_{gen}*", "training_error": "training error",
-    "training_loss": "training loss",
+    ERROR: "*ε_{gen}*", "training_error": "training error", "training_loss": "training loss",
 }  # fmt: skip
-LARGEST_ALPHA = 4.0
-
-
-def _grids_descent(profile: Profile) -> list[Grid]:
-    marks = profile.thin([0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0])
-    lines = sorted({*profile.line(0.05, LARGEST_ALPHA, marks), *PEAK})
-    return with_fits(DESCENTS, lines, marks, profile.fits(further=True))
 
 
 def picture_descent(table: pd.DataFrame) -> Picture:
@@ -216,7 +190,7 @@ def picture_descent(table: pd.DataFrame) -> Picture:
         panel = replace(
             in_one_line(placed(panel, "upper right", columns=2)) if first
             else replace(panel, legend=None),
-            x=Axis(AXES["alpha"] if last else "", low=0, high=LARGEST_ALPHA + 0.05),
+            x=Axis(AXES["alpha"] if last else "", low=0, high=CURVES_DESCENT.high + 0.05),
             y=Axis(label, low=0.15, high=1.05) if first else replace(panel.y, label=label),
             marks=(Mark(1.0, "*α = 1*" if first else ""),),
         )  # fmt: skip
@@ -231,7 +205,7 @@ DOUBLE_DESCENT = FigureSpec(
     "removes the peak. Cross-entropy can always separate the samples and has none. Top: test "
     "error; middle: training error; bottom: mean training loss. Lines: theory; symbols: fits.",
     picture_descent,
-    _grids_descent,
+    CURVES_DESCENT,
 )
 
 
@@ -242,78 +216,70 @@ BINS = 24
 _AT_ATOM = 1e-4  # a fitted margin this close to 1 is on the margin
 
 
-def margin_rows(
-    loss: str, ridge: float, alpha: float, dimension: int, instances: int, seed: int
-) -> list[Row]:
-    """Densities: theory on a fine grid, instances as a histogram with standard errors."""
+def fits(
+    teacher: AnyTeacher, loss: str, ridge: float, dimension: int, instances: int
+) -> Iterator[tuple[Dataset, Any, Any, Any]]:
+    """Of each instance at ALPHA: its data, its weights (d, k), fresh samples (4n, d), their labels.
+
+    The samples have the scale 1/√d.
+    """
+    for i in range(instances):
+        seeds = np.random.SeedSequence(SEED, spawn_key=(i,)).spawn(2)
+        data = teacher.sample(round(ALPHA * dimension), dimension, seeds[0])
+        fitted = uninterrupted(fit_erm(data.X, data.y, loss, ridge, n_classes=3))
+        rng = np.random.default_rng(seeds[1])
+        X = rng.standard_normal((4 * len(data.y), dimension)) / math.sqrt(dimension)
+        yield data, fitted.weights, X, teacher.channel.sample(X @ data.weights, rng)
+
+
+def margin_rows(loss: str, ridge: float, dimension: int, instances: int) -> list[Row]:
+    """Densities: theory on a fine grid, a histogram of each fit; the atom where there is one."""
     # Above two classes cross-entropy's law is a sampled one: wider cells make it smoother.
-    estimator = ERM(loss, ridge)  # type: ignore[arg-type]
-    points = default_grid(erm_fixed_point(Teacher(3), estimator, alpha))[::4]
-    if loss == "max-margin":  # its training density jumps here
+    estimator, teacher = make_estimator(loss, ridge), Teacher(3)
+    points = default_grid(erm_fixed_point(teacher, estimator, ALPHA))[::4]
+    if estimator.hard_margin:  # its training density jumps here
         points = np.sort(np.append(points, [1.0, 1.0 + 1e-6]))
-    law = margin_law(Teacher(3), estimator, alpha, points)
-    base: Row = {"ridge": ridge, "alpha": alpha, "version": VERSION}
-    theory = figure_row("theory", loss, **base, status=str(law.point.status))
-    rows = [
-        {**theory, "samples": kind, "margin": float(x), "density": float(y)}
-        for kind in KINDS
-        for x, y in zip(law.margin, getattr(law, kind), strict=True)
-    ]
+    law = margin_law(teacher, estimator, ALPHA, points)
+    row = figure_row("theory", loss, ridge=ridge, alpha=ALPHA, version=VERSION)
+    rows = _densities(row | {"status": str(law.point.status)}, law.margin, law.training, law.fresh)
+    atom = {"samples": "training", "margin": law.atom_at}
     edges = np.linspace(law.margin[0], law.margin[-1], BINS + 1)
     if law.atom > 0:
-        rows.append({**theory, "samples": "training", "margin": law.atom_at, "atom": law.atom})
+        rows.append(row | atom | {"atom": law.atom})
         edges += law.atom_at - edges[np.argmin(np.abs(edges - law.atom_at))]  # an edge at the atom
-    seeds = [np.random.SeedSequence(seed, spawn_key=(i,)) for i in range(instances)]
-    measured = [_instance(loss, ridge, alpha, dimension, one, edges, law.atom > 0) for one in seeds]
-    sizes = {"dimension": dimension, "n_samples": round(alpha * dimension), "instances": instances}
-    fits = figure_row("erm", loss, **base, **sizes)
-    centres = 0.5 * (edges[1:] + edges[:-1])
-    for n, kind in enumerate(KINDS):
-        for x, density in zip(centres, zip(*(m[n] for m in measured), strict=True), strict=True):
-            found = {"margin": float(x), **_averaged("density", density)}
-            rows.append({**fits, "samples": kind, **found})
-    if law.atom > 0:
-        found = {"margin": law.atom_at, **_averaged("atom", [m[2] for m in measured])}
-        rows.append({**fits, "samples": "training", **found})
+    for i, (data, weights, X, y) in enumerate(fits(teacher, loss, ridge, dimension, instances)):
+        training = _margins(data.X / math.sqrt(dimension) @ weights, data.y)
+        on = (np.abs(training - 1) < _AT_ATOM) & (law.atom > 0)
+        sizes = {"source": "erm", "dimension": dimension, "n_samples": len(on), "seed": i}
+        fresh = _margins(X @ weights, y)
+        histograms = [
+            np.histogram(part, edges)[0] / (count * (edges[1] - edges[0]))
+            for part, count in ((training[~on], len(on)), (fresh, len(fresh)))
+        ]
+        rows += _densities(row | sizes, 0.5 * (edges[1:] + edges[:-1]), *histograms)
+        rows += [row | sizes | atom | {"atom": float(on.mean())}] if law.atom > 0 else []
     return rows
 
 
-def _averaged(name: str, values: Any) -> Row:
-    """The columns of a mean over instances."""
-    found = Average.of(values)
-    return {name: found.mean, f"{name}_standard_error": found.standard_error}
+def _densities(row: Row, margin: Any, *densities: Any) -> list[Row]:
+    """A row for each point of the densities of training and fresh samples."""
+    return [
+        row | {"samples": kind, "margin": float(x), "density": float(y)}
+        for kind, density in zip(KINDS, densities, strict=True)
+        for x, y in zip(margin, density, strict=True)
+    ]
 
 
-def _instance(
-    loss: str, ridge: float, alpha: float, dimension: int, seed: Any, edges: Any, atomic: bool
-) -> tuple[Any, Any, float]:
-    """Histograms (BINS,) of training and fresh margins of one fit, and the share on the margin."""
-    data_seed, fresh_seed = seed.spawn(2)
-    n = round(alpha * dimension)
-    data = Teacher(3).sample(n, dimension, data_seed)
-    fit = uninterrupted(fit_erm(data.X, data.y, loss, ridge, n_classes=3))
-    training = _margins(data.X, data.y, fit.weights)
-    X = np.random.default_rng(fresh_seed).standard_normal((4 * n, dimension))
-    fresh = _margins(X, (X @ data.weights).argmax(1), fit.weights)
-    on = np.abs(training - 1) < _AT_ATOM if atomic else np.zeros(n, dtype=bool)
-    width = edges[1] - edges[0]
-    return (
-        np.histogram(training[~on], edges)[0] / (n * width),
-        np.histogram(fresh, edges)[0] / (fresh.size * width),
-        float(on.mean()),
-    )
-
-
-def _margins(X: Any, y: Any, weights: Any) -> Any:
-    z = X @ weights / math.sqrt(X.shape[1])
-    own = z[np.arange(len(y)), y]
-    z[np.arange(len(y)), y] = -np.inf
+def _margins(z: Any, y: Any) -> Any:
+    """z_y − max_{h≠y} z_h of fields (n, k)."""
+    own = np.take_along_axis(z, y[:, None], 1)[:, 0]
+    np.put_along_axis(z, y[:, None], -np.inf, 1)
     return own - z.max(1)
 
 
 def _laws(profile: Profile) -> list[Computation]:
     d, n = profile.erm_dimension, profile.further_instances
-    base = {"alpha": ALPHA, "dimension": d, "instances": n, "seed": SEED}
+    base = {"dimension": d, "instances": n}
     return [
         Computation(margin_rows, {"loss": loss, "ridge": ridge, **base}, 3 + n * 1.2e-6 * d * d)
         for loss, ridge in LOSSES.items()
@@ -336,7 +302,7 @@ def picture_margins(table: pd.DataFrame) -> Picture:
             x=Axis(label, low=seen.min(), high=seen.max()),
             y=Axis("density", low=0.0, high=1.08 * rows["density"].max()),
             marks=(Mark(0.0, dash="solid", colour="#999999"),),
-            title=f"{label_of(loss)}, {fact('ridge', ridge) if ridge else '*λ → 0^{+}*'}",
+            title=f"{label_of(loss)}, {ridge_words(ridge)}",
             legend=None,
         )
         panels.append(_with_atom(panel, rows) if rows["atom"].notna().any() else panel)

@@ -1,10 +1,10 @@
 """What a figure is: a name and words, what to compute for it, and its picture of the table.
 
-A `Profile` says how large the experiments are: quick (minutes), paper (hours), tiny (tests). Rows
-of a sweep are asked for by grids (`grid`, `with_fits`); everything else (transitions, trajectories,
-margins) is a `Computation`: a function of this package with plain arguments, so that it can be
-written down, run in any process and shared by figures that ask for the same. What it gives is kept
-in a file named by a hash of what was asked, so that a run that was stopped goes on from there.
+A `Profile` states how large the experiments are: quick (minutes), paper (hours), tiny (tests). Rows
+of a sweep are asked for by grids, mostly those of `Curves`; everything else (transitions,
+trajectories, margins) is a `Computation`: a function of this package with plain arguments, so that
+it can be written down, run in any process and shared by figures that ask for the same. Its rows are
+kept in a file named by a hash of what was asked, so that a run that was stopped goes on from there.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.engine import Listener, Progress
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 SEED = 0
 Row = dict[str, Any]
 Grid = dict[str, Any]
+Values = Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Profile:
     erm_dimension: int
     erm_instances: int
     further_instances: int  # the same for the figures that the paper does not have
+    noisy_instances: int
     line_points: int
     symbols: int
     classes: tuple[int, ...]
@@ -56,29 +60,18 @@ class Profile:
     transition_classes: tuple[int, ...]
     transition_tolerance: float  # for k ≥ 4
 
-    def spread(self, low: float, high: float, count: int, *, log: bool = False) -> list[float]:
-        """`count` values from low to high, rounded so that tables and seeds read well."""
-        steps = [i / max(count - 1, 1) for i in range(count)]
-        if log:
-            return [float(f"{low * (high / low) ** s:.4g}") for s in steps]
-        return [float(f"{low + (high - low) * s:.4g}") for s in steps]
+    def spread(
+        self, low: float, high: float, count: int = 0, *, log: bool = False, marks: Values = ()
+    ) -> list[float]:
+        """`count` values from low to high (those of a line for 0), rounded, and the `marks`."""
+        count = count or (max(self.line_points // 2, 9) if log else self.line_points)
+        values = (np.geomspace if log else np.linspace)(low, high, count)
+        return sorted({*(float(f"{value:.4g}") for value in values), *marks})
 
-    def line(self, low: float, high: float, marks: list[float]) -> list[float]:
-        """α of a line of theory, which has a value at every symbol too."""
-        return sorted({*self.spread(low, high, self.line_points), *marks})
-
-    def fits(self, *, further: bool = False) -> Grid:
-        """Dimension and instances of fits; `further` for figures that the paper does not have."""
-        instances = self.further_instances if further else self.erm_instances
-        return {"dimension": [self.erm_dimension], "instances": instances}
-
-    def thin(self, values: list[float]) -> list[float]:
+    def thin(self, values: Values) -> list[float]:
         """At most `symbols` of the values, ends included."""
-        if len(values) <= self.symbols:
-            return values
-        last = len(values) - 1
-        chosen = {round(i * last / (self.symbols - 1)) for i in range(self.symbols)}
-        return [values[i] for i in sorted(chosen)]
+        count = min(len(values), self.symbols)
+        return [values[round(i * (len(values) - 1) / max(count - 1, 1))] for i in range(count)]
 
 
 _SIZES: dict[str, tuple[Any, Any, Any]] = {  # quick, paper, tiny
@@ -88,6 +81,7 @@ _SIZES: dict[str, tuple[Any, Any, Any]] = {  # quick, paper, tiny
     "erm_dimension": (300, 1000, 60),
     "erm_instances": (20, 250, 2),
     "further_instances": (20, 50, 2),
+    "noisy_instances": (5, 50, 2),
     "line_points": (60, 120, 12),
     "symbols": (16, 24, 4),
     "classes": ((2, 3, 5, 10, 20, 50), (2, 3, 5, 10, 20, 50), (2, 3, 5)),
@@ -120,7 +114,7 @@ def as_profile(profile: str | Profile) -> Profile:
 
 @dataclass(frozen=True)
 class Computation:
-    """`function(**arguments)` gives rows; `seconds` is about what it takes on one core."""
+    """`function(**arguments)` returns rows; `seconds` is about what it takes on one core."""
 
     function: Callable[..., list[Row]]
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -151,28 +145,31 @@ class Computation:
             return None
         return rows if isinstance(rows, list) else None
 
-    def keep(self, rows: list[Row], folder: Path) -> None:
-        """Write the rows and what they answer, in one piece."""
+    def run(self, folder: Path) -> tuple[str, list[Row]]:
+        """Compute, and write the rows beside the question, in one piece; with the key."""
+        rows = self.function(**self.arguments)
         asked = {"function": self.name, "arguments": self.arguments, "version": VERSION}
         write_text(folder / f"{self.key}.json", json.dumps({**asked, "rows": rows}, default=float))
+        return self.key, rows
 
 
 def run_computations(
-    asked: Sequence[Computation], folder: Path, workers: int, tell: Listener | None = None
+    asked: Iterable[Computation], folder: Path, workers: int, tell: Listener | None = None
 ) -> dict[str, list[Row]]:
     """The rows of each by its key, kept in the folder; equal ones run once, long ones first."""
+    from joblib import Parallel, delayed
+
     folder.mkdir(exist_ok=True)
-    results, todo = dict[str, list[Row]](), dict[str, Computation]()
-    for one in asked:
-        rows = results.get(one.key) or one.kept(folder)
-        if rows is None:
-            todo[one.key] = one
-        else:
-            results[one.key] = rows
-    now = Progress("lines and laws", len(todo) + len(results), len(results))
+    every = {one.key: one for one in asked}
+    results = {key: rows for key, one in every.items() if (rows := one.kept(folder)) is not None}
+    todo = [one for key, one in every.items() if key not in results]
+    todo.sort(key=lambda one: -one.seconds)
+    now = Progress("lines and laws", len(every), len(results))
     begin = time.monotonic()
-    for key, rows in _finished(sorted(todo.values(), key=lambda one: -one.seconds), workers):
-        todo[key].keep(rows, folder)
+    pool = Parallel(
+        max(min(workers, len(todo)), 1), return_as="generator_unordered", batch_size=1
+    )  # loky gives each process one BLAS thread
+    for key, rows in pool(delayed(one.run)(folder) for one in todo):
         results[key] = rows
         now.done += 1
         now.computed += 1
@@ -182,49 +179,50 @@ def run_computations(
     return results
 
 
-def _finished(todo: list[Computation], workers: int) -> Iterable[tuple[str, list[Row]]]:
-    if workers == 1 or len(todo) < 2:
-        return map(_run, todo)
-    from joblib import Parallel, delayed
-
-    pool = Parallel(
-        n_jobs=min(workers, len(todo)), return_as="generator_unordered", batch_size=1
-    )  # loky gives each process one BLAS thread
-    return pool(delayed(_run)(one) for one in todo)  # type: ignore[no-any-return]
-
-
-def _run(one: Computation) -> tuple[str, list[Row]]:
-    return one.key, one.function(**one.arguments)
-
-
 def figure_row(source: str, estimator: str, **more: Any) -> Row:
-    """A row of a computation; at k = 3 with Gaussian weights unless `more` says otherwise."""
+    """A row of a computation; at k = 3 with Gaussian weights unless `more` states otherwise."""
     base = {"model": "argmax", "n_classes": 3, "prior": "gaussian", "estimator": estimator}
     return {"source": source, **base, **more}
 
 
-def grid(source: str, estimator: str, alphas: list[float], ridge: Any = None, **more: Any) -> Grid:
-    """A grid of one estimator at k = 3 (or what `more` says); no ridge for max-margin and Bayes."""
+def grid(source: str, estimator: str, alphas: Values, ridge: Any = None, **more: Any) -> Grid:
+    """A grid of one estimator at k = 3; no ridge (or ridges) for max-margin and Bayes."""
     found = {"sources": [source], "estimators": [estimator], "classes": [3], "alpha": alphas}
-    return found | ({} if ridge is None else {"ridge": [ridge]}) | more
+    ridges = {} if ridge is None else {"ridge": ridge if isinstance(ridge, list) else [ridge]}
+    return found | ridges | more
 
 
-def with_fits(
-    risks: Iterable[tuple[str, float | None]],
-    lines: list[float],
-    marks: list[float],
-    sizes: Grid,
-    **more: Any,
-) -> list[Grid]:
-    """For each (loss, ridge) theory at the α of `lines` and fits at those of `marks`."""
-    return [
-        one
-        for name, ridge in risks
-        for one in (
-            grid("theory", name, lines, ridge, **more),
-            grid("erm", name, marks, ridge, **more, **sizes),
-        )
-    ]  # fmt: skip
+@dataclass(frozen=True)
+class Curves:
+    """Learning curves: theory of all at α from low to high, data of `fits` at `marks`.
+
+    An estimator is a name and a ridge, None for those that have none. `also` are further α of the
+    lines, `instances` the field of the profile with the number of fits.
+    """
+
+    low: float
+    high: float
+    marks: tuple[float, ...]
+    fits: tuple[tuple[str, float | None], ...] = ()
+    lines: tuple[tuple[str, float | None], ...] = (("bayes", None),)
+    log: bool = False
+    also: tuple[float, ...] = ()
+    noise: str = "none"
+    instances: str = "erm_instances"
+
+    def __call__(self, profile: Profile) -> list[Grid]:
+        """The grids of the sweep."""
+        marks, noise = profile.thin(self.marks), {"noise": [self.noise]}
+        alphas = profile.spread(self.low, self.high, log=self.log, marks=[*marks, *self.also])
+        sizes = {
+            "dimension": [profile.erm_dimension],
+            "instances": getattr(profile, self.instances),
+        }
+        drawn = self.lines + self.fits
+        return [
+            *(grid("theory", name, alphas, ridge, **noise) for name, ridge in drawn),
+            *(grid("erm", name, marks, ridge, **noise, **sizes) for name, ridge in self.fits),
+        ]
 
 
 def nothing(profile: Profile) -> list[Any]:
@@ -234,7 +232,7 @@ def nothing(profile: Profile) -> list[Any]:
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """`grids` and `computations` say what to compute, `picture` is a function of the table."""
+    """`grids` and `computations` are what to compute, `picture` is a function of the table."""
 
     name: str
     title: str
@@ -245,8 +243,7 @@ class FigureSpec:
 
     def sweep(self, profile: Profile) -> SweepSpec | None:
         """The sweep behind the figure, if any."""
-        grids = self.grids(profile)
-        return parse_spec(sweep_toml(self.name, grids), self.name) if grids else None
+        return merged_sweep([self], profile, self.name)
 
     def draw(self, table: pd.DataFrame) -> Figure:
         """The picture by matplotlib."""
@@ -262,12 +259,20 @@ class FigureSpec:
         if grids:
             text += (
                 f"# Its rows alone: polyceptron sweep {self.name}.toml --store DIR/store.sqlite\n"
+                f"\n{sweep_toml(self.name, grids)}"
             )
-            text += f"\n{sweep_toml(self.name, grids)}"
         before = "# " if grids else ""
         for one in self.computations(profile):
             text += "\n" + "".join(f"{before}{line}\n" for line in one.toml().splitlines())
         return text
+
+
+def merged_sweep(
+    figures: Iterable[FigureSpec], profile: Profile, name: str = "rows of the figures"
+) -> SweepSpec | None:
+    """The grids of all figures as one sweep; a row that several ask for is computed once."""
+    grids = [grid for figure in figures for grid in figure.grids(profile)]
+    return parse_spec(sweep_toml(name, grids), name) if grids else None
 
 
 def sweep_toml(name: str, grids: Sequence[Grid]) -> str:

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, nullcontext
 from html import escape
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments.engine import ProgressBar, available_workers
-from polyceptron.experiments.spec import SweepSpec, parse_spec
 from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import make_plan, run_sweep, sweep_rows
 from polyceptron.files import check_writable, write_atomically, write_text
@@ -29,8 +26,8 @@ from polyceptron.report.figures.figure_spec import (
     FigureSpec,
     Profile,
     as_profile,
+    merged_sweep,
     run_computations,
-    sweep_toml,
 )
 from polyceptron.report.figures.symbol_agreement import agreement
 from polyceptron.report.instance_means import count_failures, tidy
@@ -61,16 +58,6 @@ def choose_figures(names: Sequence[str] = ()) -> list[FigureSpec]:
     return [figure for figure in FIGURES.values() if not names or figure.name in names]
 
 
-@dataclass(frozen=True)
-class WorkAhead:
-    """Rows to compute, other computations, how many of both are stored, seconds of one core."""
-
-    rows: int
-    computations: int
-    stored: int
-    seconds: float
-
-
 def make_figures(
     out: str | Path,
     names: Sequence[str] = (),
@@ -85,17 +72,24 @@ def make_figures(
     agreement.csv has the z of every symbol against its line. What is behind the means is in
     store.sqlite and in `computed`, from which a stopped run resumes.
     """
-    figures, profile = choose_figures(names), as_profile(profile)
-    folder = make_folder(out)
+    figures, profile, folder = choose_figures(names), as_profile(profile), make_folder(out)
     store = folder / STORE
-    tables = compute_tables(figures, profile, store, workers=workers, progress=progress)
-    written = []
+    if (sweep := merged_sweep(figures, profile)) is not None:
+        run_sweep(sweep, store, workers=workers, progress=progress)
+    asked = [one for figure in figures for one in figure.computations(profile)]
+    with ProgressBar() if progress else nullcontext() as tell:
+        count = workers or available_workers()
+        computed = run_computations(asked, folder / COMPUTED, count, tell)
+    written, failed = list[Path](), 0
     for figure in figures:
-        written += write_figure(figure, tables[figure.name], folder, profile)
-    path, table = folder / "agreement.csv", read_agreement(folder)
-    write_atomically(path, lambda part: table.to_csv(part, index=False))
-    written += [path, write_gallery(folder)]
-    failed = sum(count_failures(table) for table in tables.values())
+        part = figure.sweep(profile)
+        rows = sweep_rows(part, store) if part is not None else []
+        rows += [row for one in figure.computations(profile) for row in computed[one.key]]
+        table = tidy(rows)
+        failed += count_failures(table)
+        written += write_figure(figure, table, folder, profile)
+    written += [_write_table(folder / "agreement.csv", read_agreement(folder))]
+    written += [write_gallery(folder)]
     if failed:
         raise ComputationFailed(
             f"the figures are drawn, but {failed} of their rows failed; for the reasons: "
@@ -112,63 +106,32 @@ def read_agreement(folder: Path) -> pd.DataFrame:
     return agreement({name: pd.read_csv(path) for name, path in paths.items() if path.exists()})
 
 
-def compute_tables(
-    figures: Sequence[FigureSpec],
-    profile: str | Profile = "quick",
-    store: str | Path | None = None,
-    *,
-    workers: int | None = None,
-    progress: bool = False,
-) -> dict[str, pd.DataFrame]:
-    """The table behind each figure. Without a store, a temporary one is used."""
-    profile = as_profile(profile)
-    count = workers or available_workers()
-    with ExitStack() as stack:
-        if store is None:
-            folder = stack.enter_context(TemporaryDirectory(prefix="polyceptron-"))
-            store = Path(folder) / STORE
-        sweep = merged_sweep(figures, profile)
-        if sweep is not None:
-            run_sweep(sweep, store, workers=workers, progress=progress)
-        asked = [one for figure in figures for one in figure.computations(profile)]
-        with ExitStack() as bar:
-            tell = bar.enter_context(ProgressBar()) if progress else None
-            computed = run_computations(asked, Path(store).parent / COMPUTED, count, tell)
-        tables = {}
-        for figure in figures:
-            part = figure.sweep(profile)
-            rows = sweep_rows(part, store) if part is not None else []
-            for one in figure.computations(profile):
-                rows += computed[one.key]
-            tables[figure.name] = tidy(rows)
-    return tables
+class WorkAhead(NamedTuple):
+    """Rows to compute, other computations, how many of both are stored, seconds of one core."""
 
-
-def merged_sweep(figures: Sequence[FigureSpec], profile: Profile) -> SweepSpec | None:
-    """The grids of all figures as one sweep; a row that several ask for is computed once."""
-    grids = [grid for figure in figures for grid in figure.grids(profile)]
-    return parse_spec(sweep_toml("rows of the figures", grids)) if grids else None
+    rows: int
+    computations: int
+    stored: int
+    seconds: float
 
 
 def work_ahead(
-    figures: Sequence[FigureSpec], profile: str | Profile, store: str | Path | None = None
+    figures: Sequence[FigureSpec], profile: str | Profile, folder: Path | None = None
 ) -> WorkAhead:
-    """What is to be done, before doing it."""
+    """What is to be done, before doing it; `folder` has what an earlier run has left."""
     profile = as_profile(profile)
     asked = {one.key: one for figure in figures for one in figure.computations(profile)}
-    todo = list(asked.values())
-    if store is not None:
-        folder = Path(store).parent / COMPUTED
-        todo = [one for one in todo if one.kept(folder) is None]
-    stored, seconds = len(asked) - len(todo), sum(one.seconds for one in todo)
-    sweep = merged_sweep(figures, profile)
-    if sweep is None:
-        return WorkAhead(0, len(todo), stored, seconds)
+    todo, known = list(asked.values()), None
     with ExitStack() as stack:
-        known = None
-        if store is not None and Path(store).exists():
-            known = stack.enter_context(Store(store))
-        plan = make_plan(sweep, known)
+        if folder is not None:
+            todo = [one for one in todo if one.kept(folder / COMPUTED) is None]
+            if (folder / STORE).exists():
+                known = stack.enter_context(Store(folder / STORE))
+        sweep = merged_sweep(figures, profile)
+        plan = make_plan(sweep, known) if sweep is not None else None
+    stored, seconds = len(asked) - len(todo), sum(one.seconds for one in todo)
+    if plan is None:
+        return WorkAhead(0, len(todo), stored, seconds)
     # The sweep's figure for theory is for hard cases; these rows come in warm-started batches.
     theory = sum(part.seconds for name, part in plan.parts.items() if name[0] == "theory")
     seconds += plan.seconds - 0.9 * theory
@@ -179,13 +142,17 @@ def write_figure(
     figure: FigureSpec, table: pd.DataFrame, folder: Path, profile: Profile
 ) -> list[Path]:
     """NAME.csv, NAME.toml, NAME.pdf and NAME.png, each in one piece."""
-    paths = {kind: folder / f"{figure.name}.{kind}" for kind in ("csv", "toml", "pdf", "png")}
-    write_atomically(paths["csv"], lambda part: table.to_csv(part, index=False))
-    write_text(paths["toml"], figure.toml(profile))
+    csv, toml, *drawn = (folder / f"{figure.name}.{kind}" for kind in ("csv", "toml", "pdf", "png"))
+    write_text(toml, figure.toml(profile))
     picture = figure.draw(table)
-    for kind in ("pdf", "png"):
-        save_figure(picture, paths[kind])
-    return list(paths.values())
+    for path in drawn:
+        save_figure(picture, path)
+    return [_write_table(csv, table), toml, *drawn]
+
+
+def _write_table(path: Path, table: pd.DataFrame) -> Path:
+    write_atomically(path, lambda part: table.to_csv(part, index=False))
+    return path
 
 
 def make_folder(out: str | Path) -> Path:
@@ -226,15 +193,10 @@ def write_gallery(folder: Path) -> Path:
 def gallery_html(figures: list[FigureSpec], *, store: bool = False) -> str:
     """The page: picture, what it shows, and links to the PDF, the data and the specification."""
     contents = "\n".join(f'  <a href="#{f.name}">{escape(f.name)}</a>' for f in figures)
-    blocks = "\n".join(_block(figure) for figure in figures)
-    rows = (
-        '<p>The instances behind the means are in <a href="store.sqlite">store.sqlite</a>: '
-        "<code>polyceptron results store.sqlite</code>; those of message passing in figures 2 and "
-        "3 are in <code>computed/</code>. How far each symbol is from its line: "
-        '<a href="agreement.csv">agreement.csv</a>.</p>'
-        if store
-        else ""
-    )
+    rows = """<p>The instances behind the means are in <a href="store.sqlite">store.sqlite</a>:
+<code>polyceptron results store.sqlite</code>; those of message passing in figures 2 and 3 are in
+<code>computed/</code>. How far each symbol is from its line:
+<a href="agreement.csv">agreement.csv</a>.</p>"""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -248,13 +210,12 @@ def gallery_html(figures: list[FigureSpec], *, store: bool = False) -> str:
 <p>Lines are theory in the limit of large dimension; symbols are experiments, with standard errors.
 Each table has the numbers behind its figure with their uncertainties, each specification what made
 them. Made by polyceptron {VERSION}.</p>
-{rows}
+{rows if store else ""}
 <nav aria-label="Figures">
 {contents}
 </nav>
 <main>
-{blocks}
-</main>
+{"".join(map(_block, figures))}</main>
 </body>
 </html>
 """
@@ -268,16 +229,14 @@ def _words(caption: str) -> str:
 
 def _block(figure: FigureSpec) -> str:
     name = figure.name
-    links = "".join(
-        f'<a href="{name}.{ending}">{text}</a>'
-        for ending, text in (("pdf", "PDF"), ("csv", "data (CSV)"), ("toml", "specification"))
-    )
     return f"""<figure id="{name}">
 <h2>{escape(figure.title)}</h2>
 <a href="{name}.png"><img src="{name}.png" alt="{escape(figure.caption, quote=True)}"
  loading="lazy"></a>
 <figcaption>
 <p>{_words(figure.caption)}</p>
-<nav aria-label="Files of {name}">{links}</nav>
+<nav aria-label="Files of {name}"><a href="{name}.pdf">PDF</a><a href="{name}.csv">data (CSV)</a>
+<a href="{name}.toml">specification</a></nav>
 </figcaption>
-</figure>"""
+</figure>
+"""

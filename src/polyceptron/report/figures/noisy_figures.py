@@ -6,28 +6,29 @@ classes can be separated, and what a student's probabilities are worth.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from scipy.special import softmax
 
-from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.separation import is_separable
-from polyceptron.algorithms.watching import uninterrupted
-from polyceptron.model import CrossEntropy, make_estimator, make_teacher
+from polyceptron.experiments.results import Average
+from polyceptron.model import AnyTeacher, make_estimator, make_teacher
+from polyceptron.report.figures.bayes_figures import RADEMACHER, transition_rows
+from polyceptron.report.figures.erm_figures import ALPHA, fits
 from polyceptron.report.figures.figure_spec import (
     Computation,
+    Curves,
     FigureSpec,
-    Grid,
     Profile,
     Row,
     figure_row,
-    grid,
-    with_fits,
 )
-from polyceptron.report.pictures.curves import curves_panel
+from polyceptron.report.pictures.curves import ERROR, TRANSITION_LABELS, curves_panel
 from polyceptron.report.pictures.parts import (
+    AXES,
+    COLOURS,
     Axis,
     Legend,
     Mark,
@@ -38,10 +39,7 @@ from polyceptron.report.pictures.parts import (
     numbers,
     placed,
 )
-from polyceptron.report.pictures.style import AXES, COLOURS, CYCLE
-from polyceptron.theory.bayes_optimal.transitions import transitions
 from polyceptron.theory.calibration import calibration
-from polyceptron.theory.curve import curve_rows
 from polyceptron.theory.erm.fixed_point import optimal_ridge
 from polyceptron.theory.generalisation import error_floor
 from polyceptron.theory.separability import separability
@@ -49,15 +47,23 @@ from polyceptron.theory.separability import separability
 if TYPE_CHECKING:
     import pandas as pd
 
+
 NOISE = "softmax:3"
-LARGEST_ALPHA = 12.0
-RIDGES: dict[str, float | None] = {"cross-entropy": 0.1, "square": 1.0}
-NEAR = (0.85, 0.93, 0.97, 0.995, 1.005, 1.03, 1.07, 1.15)  # of α_s: the line bends there
+CURVES_NOISY = Curves(
+    0.1, 12.0, (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0), noise=NOISE, instances="noisy_instances",
+    fits=(("cross-entropy", 0.1), ("square", 1.0)),
+    lines=(("bayes", None), ("cross-entropy", 0.0)),
+)  # fmt: skip
+
+
+def noisy(n_classes: int, noise: str = NOISE) -> AnyTeacher:
+    """The teacher of Gaussian weights."""
+    return make_teacher("argmax", n_classes, "gaussian", noise)
 
 
 def floor_rows(noise: str) -> list[Row]:
     """The floor and α_s of the noise at k = 3, in one row."""
-    teacher = make_teacher("argmax", 3, "gaussian", noise)
+    teacher = noisy(3, noise)
     return [
         figure_row(
             "theory", "bayes", branch="floor", noise=noise, alpha=separability(teacher).alpha_s,
@@ -66,49 +72,18 @@ def floor_rows(noise: str) -> list[Row]:
     ]  # fmt: skip
 
 
-def bare_rows(noise: str, alphas: list[float]) -> list[Row]:
-    """Cross-entropy without ridge, up to α_s and beyond."""
-    teacher = make_teacher("argmax", 3, "gaussian", noise)
-    threshold = separability(teacher).alpha_s
-    values = sorted({*alphas, *(round(x * threshold, 4) for x in NEAR)})
-    rows = curve_rows(teacher, make_estimator("cross-entropy", 0.0), values)
-    return [row | {"branch": "no-ridge"} for row in rows]
-
-
-def _noisy_grids(profile: Profile) -> list[Grid]:
-    marks = profile.thin([0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0])[:8]
-    lines = profile.line(0.1, LARGEST_ALPHA, marks)
-    sizes = profile.fits(further=True) | ({"instances": 5} if profile.name == "quick" else {})
-    bayes = grid("theory", "bayes", lines, noise=[NOISE])
-    return [bayes, *with_fits(RIDGES.items(), lines, marks, sizes, noise=[NOISE])]
-
-
-def _noisy_computations(profile: Profile) -> list[Computation]:
-    alphas = profile.spread(0.2, LARGEST_ALPHA, max(profile.line_points // 2, 8))
-    return [
-        Computation(floor_rows, {"noise": NOISE}, 2),
-        Computation(bare_rows, {"noise": NOISE, "alphas": alphas}, 8),
-    ]
-
-
 def picture_noisy_curves(table: pd.DataFrame) -> Picture:
     """All estimators, the floor, and α_s."""
-    branch = table["branch"]
-    floor, bare = table[branch == "floor"].iloc[0], table[branch == "no-ridge"]
-    lowest, threshold = float(floor["generalisation_error"]), float(floor["alpha"])
-    extra = (
-        Trace(numbers(bare["alpha"]), numbers(bare["generalisation_error"]),
-              colour=COLOURS["max-margin"], label="cross-entropy, no ridge"),
-        Trace((0.0, LARGEST_ALPHA), (lowest, lowest), colour=COLOURS["unstable"], dash="dot",
-              label="floor", in_legend=False),
-    )  # fmt: skip
-    panel = curves_panel(table[~branch.isin(["floor", "no-ridge"])], log_x=False)
-    limits = (0, LARGEST_ALPHA), (lowest - 0.04, 0.68)
+    known = table["branch"] == "floor"
+    threshold, lowest = (float(table.loc[known, c].iloc[0]) for c in ("alpha", ERROR))
+    grey, high = COLOURS["unstable"], CURVES_NOISY.high
+    floor = Trace((0.0, high), (lowest, lowest), colour=grey, dash="dot", in_legend=False)
+    panel = curves_panel(table[~known], log_x=False)
     panel = replace(
-        placed(panel, "upper right", *limits, title=""),
-        traces=(*panel.traces, *extra),
+        placed(panel, "upper right", (0, high), (lowest - 0.04, 0.68), title=""),
+        traces=(*panel.traces, floor),
         marks=(Mark(threshold, f"*α_s* = {threshold:.2f}"),),
-        notes=(Note(0.15, lowest - 0.022, "floor: the teacher itself", COLOURS["unstable"]),),
+        notes=(Note(0.15, lowest - 0.022, "floor: the teacher itself", grey),),
     )
     return Picture((panel,))
 
@@ -120,8 +95,8 @@ NOISY_CURVES = FigureSpec(
     "cross-entropy is max-margin below α_s, where the classes can be separated, and the maximum-"
     "likelihood estimate above. Lines: theory; symbols: fits, with standard errors.",
     picture_noisy_curves,
-    _noisy_grids,
-    _noisy_computations,
+    CURVES_NOISY,
+    lambda profile: [Computation(floor_rows, {"noise": NOISE}, 2)],
 )
 
 
@@ -134,7 +109,7 @@ class Noises(NamedTuple):
     closes: bool = True
 
 
-PHASES = {
+NOISES = {
     "gaussian": Noises("variance of the noise *Δ*", (0.0, 0.0015, 0.003, 0.006, 0.009, 0.012)),
     "softmax": Noises("softmax labels, 1/*β*", (0.0, 0.01, 0.025, 0.04, 0.055, 0.07), True),
     "flips": Noises("share of flipped labels *η*", (0.0, 0.05, 0.1, 0.15, 0.2), closes=False),
@@ -142,66 +117,34 @@ PHASES = {
 
 
 def noisy_transition_rows(kind: str, size: float) -> list[Row]:
-    """α_IT and α_algo of the Rademacher teacher of three classes; the size of softmax is 1/β."""
-    noise = f"{kind}:{1 / size if PHASES[kind].inverse else size!r}" if size > 0 else "none"
-    found = transitions(make_teacher("argmax", 3, "rademacher", noise))
-    return [
-        figure_row(
-            "theory", "bayes", prior="rademacher", noise=noise, noise_kind=kind, noise_size=size,
-            alpha=found.alpha_it, alpha_it=found.alpha_it, alpha_algo=found.alpha_algo,
-        )
-    ]  # fmt: skip
+    """The transitions of Rademacher weights with such a noise; the size of softmax is 1/β."""
+    noise = f"{kind}:{1 / size if NOISES[kind].inverse else size!r}" if size > 0 else "none"
+    place = {"noise_kind": kind, "noise_size": size}
+    return [row | place for row in transition_rows(*RADEMACHER, noise)]
 
 
 def closing_rows(kind: str, low: float, high: float, steps: int) -> list[Row]:
     """The size at which the hard phase closes, in a cusp: its width to the 2/3 falls linearly."""
     points: list[tuple[float, float]] = []
-    size = low
-    for step in range(steps + 2):
-        found = noisy_transition_rows(kind, size)[0]
-        if found["alpha_it"] is None:
+    size, end = low, high
+    for _ in range(steps + 2):
+        found = noisy_transition_rows(kind, size)
+        it, algo = (row["alpha"] for row in found)
+        if it is None:
             break
-        row = found
-        points.append((size, (row["alpha_algo"] - row["alpha_it"]) ** (2 / 3)))
-        if step == 0:
-            size = high
-            continue
-        (x0, w0), (x1, w1) = points[-2:]
-        end = x1 + w1 * (x1 - x0) / (w0 - w1)
-        size = x1 + 0.8 * (end - x1)
-    alpha = 0.5 * (row["alpha_it"] + row["alpha_algo"])
-    both = {"alpha": alpha, "alpha_it": alpha, "alpha_algo": alpha}
-    return [row | both | {"noise_size": end, "branch": "closing"}]
+        rows, middle = found, 0.5 * (it + algo)
+        points.append((size, (algo - it) ** (2 / 3)))
+        size = high
+        if len(points) > 1:
+            (x0, w0), (x1, w1) = points[-2:]
+            end = x1 + w1 * (x1 - x0) / (w0 - w1)
+            size = x1 + 0.8 * (end - x1)
+    return [row | {"alpha": middle, "noise_size": end, "closing": True} for row in rows]
 
 
-def picture_phases(table: pd.DataFrame) -> Picture:
-    """α_IT and α_algo against each noise: between them the hard phase."""
-    return Picture(tuple(_phase_panel(table, kind) for kind in PHASES), height=7.2)
-
-
-def _phase_panel(table: pd.DataFrame, kind: str) -> Panel:
-    rows = table[table["noise_kind"] == kind].sort_values("noise_size")
-    x = numbers(rows["noise_size"])
-    it, algo = numbers(rows["alpha_it"]), numbers(rows["alpha_algo"])
-    end = rows[rows["branch"] == "closing"]
-    wide = 1 if len(end) else -1  # where there is room between the lines
-    notes = [Note(x[wide], 0.5 * (it[wide] + algo[wide]), "hard", anchor="right middle")]
-    notes += [
-        Note(at, alpha - 0.3, f"closes at {at:.3g}", anchor="right top")
-        for at, alpha in zip(end["noise_size"], end["alpha"], strict=True)
-    ]
-    traces = (
-        Trace(x, it, colour=COLOURS["bayes"], marker="circle", label="*α_{IT}*"),
-        Trace(x, algo, colour=COLOURS["amp"], dash="dash", marker="circle", label="*α_{algo}*"),
-    )
-    legend = None if PHASES[kind].closes else Legend("upper left")
-    across, up = Axis(PHASES[kind].label, low=0), Axis(AXES["alpha"], low=2.2)
-    return Panel(traces, across, up, notes=tuple(notes), legend=legend)
-
-
-def _phases(profile: Profile) -> list[Computation]:
+def _noisy_transitions(profile: Profile) -> list[Computation]:
     tiny, found = profile.name == "tiny", []
-    for kind, noises in PHASES.items():
+    for kind, noises in NOISES.items():
         for size in noises.sizes[:2] if tiny else noises.sizes:
             found.append(Computation(noisy_transition_rows, {"kind": kind, "size": size}, 1))
         if noises.closes:
@@ -211,6 +154,32 @@ def _phases(profile: Profile) -> list[Computation]:
     return found
 
 
+def picture_phases(table: pd.DataFrame) -> Picture:
+    """α_IT and α_algo against each noise: between them the hard phase."""
+    return Picture(tuple(_phase_panel(table, kind) for kind in NOISES), height=7.2)
+
+
+def _phase_panel(table: pd.DataFrame, kind: str) -> Panel:
+    rows = table[table["noise_kind"] == kind].sort_values("noise_size")
+    it, algo = (rows[rows["branch"] == name] for name in TRANSITION_LABELS)
+    x = numbers(it["noise_size"])
+    lows, highs = numbers(it["alpha"]), numbers(algo["alpha"])
+    names = TRANSITION_LABELS.values()
+    solid, dashed = (
+        Trace(x, alphas, colour=COLOURS[role], label=label, marker="circle")
+        for alphas, role, label in zip((lows, highs), ("bayes", "amp"), names, strict=True)
+    )
+    traces = (solid, replace(dashed, dash="dash"))
+    closes = NOISES[kind].closes
+    wide = 1 if closes else -1  # where there is room between the lines
+    notes = [Note(x[wide], 0.5 * (lows[wide] + highs[wide]), "hard", anchor="right middle")]
+    if closes:
+        notes.append(Note(x[-1], lows[-1] - 0.3, f"closes at {x[-1]:.3g}", anchor="right top"))
+    across, up = Axis(NOISES[kind].label, low=0), Axis(AXES["alpha"], low=2.2)
+    legend = None if closes else Legend("upper left")
+    return Panel(traces, across, up, notes=tuple(notes), legend=legend)
+
+
 NOISY_PHASES = FigureSpec(
     "noisy-phases",
     "The hard phase of Rademacher weights with noisy labels, k = 3",
@@ -218,7 +187,7 @@ NOISY_PHASES = FigureSpec(
     "Noise on the teacher's fields, Gaussian or that of the softmax, narrows this phase until it "
     "closes. Flips leave perfect learning a state of its own, and the phase stays open.",
     picture_phases,
-    computations=_phases,
+    computations=_noisy_transitions,
 )
 
 
@@ -229,29 +198,29 @@ CHECKED = (0.1, 0.4, 1.6)  # by data, at k = 2 and 3
 
 def threshold_rows(n_classes: int, variance: float) -> list[Row]:
     """α_s in theory."""
-    teacher = make_teacher("argmax", n_classes, "gaussian", f"gaussian:{variance!r}")
+    teacher = noisy(n_classes, f"gaussian:{variance!r}")
     alpha = separability(teacher, None if n_classes <= 3 else 1e-2).alpha_s
     place = {"n_classes": n_classes, "noise_variance": variance}
     return [figure_row("theory", "cross-entropy", **place, alpha=alpha)]
 
 
 def separable_share_rows(
-    n_classes: int, variance: float, dimension: int, seeds: list[int]
+    n_classes: int, variance: float, dimension: int, instances: int
 ) -> list[Row]:
-    """The largest n/d at which drawn samples can be separated, its mean over the seeds."""
-    found = np.array([_largest(n_classes, variance, dimension, seed) for seed in seeds])
+    """The largest n/d at which drawn samples can be separated, its mean over the instances."""
+    found = Average.of(_largest(n_classes, variance, dimension, i) for i in range(instances))
     return [
         figure_row(
             "erm", "cross-entropy", n_classes=n_classes, noise_variance=variance,
-            dimension=dimension, instances=len(seeds), alpha=float(found.mean()),
-            alpha_standard_error=float(found.std(ddof=1) / math.sqrt(len(seeds))),
+            dimension=dimension, instances=instances, alpha=found.mean,
+            alpha_standard_error=found.standard_error,
         )
     ]  # fmt: skip
 
 
 def _largest(n_classes: int, variance: float, dimension: int, seed: int) -> float:
     """n/d up to which the first n samples can be separated: doubled, then halved in on."""
-    teacher = make_teacher("argmax", n_classes, "gaussian", f"gaussian:{variance!r}")
+    teacher = noisy(n_classes, f"gaussian:{variance!r}")
     X, y, _ = teacher.sample(12 * dimension, dimension, seed=seed)
     low, high, last = dimension, 2 * dimension, 12 * dimension
     while high < last and is_separable(X[:high], y[:high], n_classes=n_classes).separable:
@@ -272,16 +241,15 @@ def picture_separability(table: pd.DataFrame) -> Picture:
 
 
 def _thresholds(profile: Profile) -> list[Computation]:
-    tiny = profile.name == "tiny"
-    seeds = list(range(2 if tiny else 5))
-    d = min(profile.erm_dimension, 300 if profile.name == "paper" else 40)
+    few, paper = profile.name == "tiny", profile.name == "paper"
     lines = [(k, v) for k in CLASSES for v in VARIANCES[:: 1 if k <= 3 else 2]]
-    symbols = [(k, v) for k in CLASSES[:2] for v in (CHECKED[:1] if tiny else CHECKED)]
-    sizes: dict[str, Any] = {"dimension": d, "seeds": seeds}
+    symbols = [(k, v) for k in CLASSES[:2] for v in CHECKED[: 1 if few else None]]
+    d, n = min(profile.erm_dimension, 300 if paper else 40), 2 if few else 5
+    sizes = {"dimension": d, "instances": n}
     return [
         *(Computation(threshold_rows, {"n_classes": k, "variance": v}, 1 + k) for k, v in lines),
         *(
-            Computation(separable_share_rows, {"n_classes": k, "variance": v, **sizes}, len(seeds))
+            Computation(separable_share_rows, {"n_classes": k, "variance": v, **sizes}, n)
             for k, v in symbols
         ),
     ]
@@ -297,82 +265,66 @@ SEPARABILITY = FigureSpec(
 )
 
 
-ALPHA, STRENGTHS = 3.0, (0.01, 0.1, 1.0)  # of the reliability curves, with their ridges
+STRENGTHS = (0.01, 0.1, 1.0)  # ridges of the reliability curves
 SCORES = {"error": "*ε_{gen}*", "test-loss": "test loss", "calibration": "calibration error"}
-BINS = 15
+CELLS = 15  # of confidence
 
 
 def reliability_rows(ridge: float) -> list[Row]:
     """Accuracy against confidence in theory."""
-    teacher = make_teacher("argmax", 3, "gaussian", NOISE)
-    found = calibration(teacher, make_estimator("cross-entropy", ridge), ALPHA)
+    found = calibration(noisy(3), make_estimator("cross-entropy", ridge), ALPHA, CELLS)
     base = figure_row("theory", "cross-entropy", alpha=ALPHA, ridge=ridge)
-    return [
-        base | {"confidence": c, "accuracy": a, "share": s}
-        for c, a, s in zip(found.confidence, found.accuracy, found.share, strict=True)
-        if s > 1e-4
-    ]
+    bins = zip(found.confidence, found.accuracy, found.share, strict=True)
+    return [base | {"confidence": c, "accuracy": a} for c, a, share in bins if share > 1e-4]
 
 
-def measured_rows(ridge: float, dimension: int, runs: int) -> list[Row]:
-    """The same on fresh samples of fits."""
-    teacher, edges = make_teacher("argmax", 3, "gaussian", NOISE), np.linspace(1 / 3, 1, BINS + 1)
-    sums = np.zeros((runs, 3, BINS))
-    for run in range(runs):
-        rng = np.random.default_rng([11, run])
-        X, y, W = teacher.sample(int(ALPHA * dimension), dimension, seed=rng)
-        fitted = uninterrupted(fit_erm(X, y, "cross-entropy", ridge)).weights
-        fresh = rng.standard_normal((6000, dimension)) / math.sqrt(dimension)
-        label = teacher.channel.sample(fresh @ W, rng)
-        p = CrossEntropy().probabilities(fresh @ fitted)
-        assert p is not None
-        place = np.clip(np.digitize(p.max(1), edges) - 1, 0, BINS - 1)
-        for i, part in enumerate((np.ones(len(p)), p.max(1), p.argmax(1) == label)):
-            sums[run, i] = np.bincount(place, part, BINS)
-    count, sure, right = sums.sum(0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        spread = (sums[:, 2] / sums[:, 0]).std(0, ddof=1) / math.sqrt(runs)
+def measured_rows(ridge: float, dimension: int, instances: int) -> list[Row]:
+    """The same on fresh samples of fits, in even cells of confidence."""
+    import pandas as pd
+
+    runs = []
+    for _, weights, X, y in fits(noisy(3), "cross-entropy", ridge, dimension, instances):
+        p = softmax(X @ weights, axis=1)
+        run = pd.DataFrame({"confidence": p.max(1), "accuracy": p.argmax(1) == y, "count": 1.0})
+        cells = run.groupby(np.ceil((1.5 * run["confidence"] - 0.5) * CELLS))
+        runs.append(cells.agg({"confidence": "mean", "accuracy": "mean", "count": "sum"}))
     base = figure_row("erm", "cross-entropy", alpha=ALPHA, ridge=ridge, dimension=dimension)
     return [
-        base | {"instances": runs, "share": count[b] / count.sum(),
-                "confidence": sure[b] / count[b], "accuracy": right[b] / count[b],
-                "accuracy_standard_error": float(spread[b])}
-        for b in range(BINS)
-        if count[b] > 50 * runs
+        base | {"instances": instances, "accuracy_standard_error": cell["accuracy"].sem(),
+                "confidence": cell["confidence"].mean(), "accuracy": cell["accuracy"].mean()}
+        for _, cell in pd.concat(runs).groupby(level=0)
+        if len(cell) == instances and cell["count"].mean() > 50
     ]  # fmt: skip
 
 
 def best_rows(alpha: float) -> list[Row]:
     """The best ridge for the error, the test loss and the calibration error."""
-    teacher, base = make_teacher("argmax", 2, "gaussian", NOISE), {"n_classes": 2, "alpha": alpha}
+    teacher, place = noisy(2), {"n_classes": 2, "alpha": alpha}
     best = {score: optimal_ridge(teacher, "cross-entropy", alpha, target=score) for score in SCORES}
     return [
-        figure_row("theory", "cross-entropy", **base, target=score, ridge=ridge)
+        figure_row("theory", "cross-entropy", **place, target=score, ridge=ridge)
         for score, ridge in best.items()
     ]
 
 
 def picture_calibration(table: pd.DataFrame) -> Picture:
     """Above: accuracy against confidence; below: the best ridge for each score."""
-    equal = Trace((1 / 3, 1.0), (1 / 3, 1.0), colour=COLOURS["unstable"], dash="dot",
-                  label="calibrated")  # fmt: skip
-    reliability = table[table["confidence"].notna()].drop(columns="target")
-    above = curves_panel(reliability, "confidence", "accuracy")
+    ends = (1 / 3, 1.0)
+    equal = Trace(ends, ends, colour=COLOURS["unstable"], dash="dot", label="calibrated")
+    known = table["confidence"].notna()
+    above = curves_panel(table[known].drop(columns="target"), "confidence", "accuracy")
     # The ridge alone tells these lines apart.
     named = (replace(trace, label=trace.label.split(", ")[-1]) for trace in above.traces)
     above = replace(above, traces=(equal, *named), y=Axis("accuracy"))
-    below = []
-    for (target, label), colour in zip(SCORES.items(), CYCLE, strict=False):
-        rows = table[table["target"] == target].sort_values("alpha")
-        xs, ys = numbers(rows["alpha"]), numbers(rows["ridge"])
-        below.append(Trace(xs, ys, colour=colour, label=label))
-    x, y = Axis(AXES["alpha"], "log"), Axis("best ridge *λ*", low=0)
-    best = Panel(tuple(below), x, y, legend=Legend("best", "best for"))
-    return Picture((placed(above, "upper left", title=""), best), height=5.2)
+    words = table["target"].map(SCORES)
+    below = curves_panel(table[~known].assign(target=words[~known]), "alpha", "ridge", log_x=True)
+    below = replace(below, y=Axis("best ridge *λ*", low=0), legend=Legend("best", "best for"))
+    return Picture((placed(above, "upper left", title=""), below), height=5.2)
 
 
 def _scores(profile: Profile) -> list[Computation]:
-    size = {"dimension": min(profile.erm_dimension, 500), "runs": min(profile.erm_instances, 6)}
+    d, instances = min(profile.erm_dimension, 500), min(profile.erm_instances, 6)
+    size = {"dimension": d, "instances": instances}
     alphas = (1.0, 4.0) if profile.name == "tiny" else (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
     return [
         *(Computation(reliability_rows, {"ridge": ridge}, 2) for ridge in STRENGTHS),

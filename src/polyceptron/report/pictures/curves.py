@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from polyceptron.report.instance_means import error_column
 from polyceptron.report.pictures.matplotlib_figure import check_style, draw_panel, notebook_axes
 from polyceptron.report.pictures.parts import (
+    DASHES,
+    MARKERS,
     Axis,
     Legend,
     Mark,
@@ -22,8 +24,11 @@ from polyceptron.report.pictures.parts import (
     Picture,
     Trace,
     as_mathtext,
+    axis_label,
+    label_of,
     numbers,
 )
+from polyceptron.report.pictures.parts import style as house_style
 from polyceptron.report.pictures.series import (
     TRANSITIONS,
     Series,
@@ -35,8 +40,6 @@ from polyceptron.report.pictures.series import (
     shared_role,
     text,
 )
-from polyceptron.report.pictures.style import DASHES, MARKERS, axis_label, label_of
-from polyceptron.report.pictures.style import style as house_style
 from polyceptron.rows import Status
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ import numpy as np
 
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_writable, write_atomically
-from polyceptron.report.pictures.parts import Axis, Panel, Picture, Trace, as_mathtext
-from polyceptron.report.pictures.style import SHEET, style
+from polyceptron.report.pictures.parts import SHEET, Axis, Panel, Picture, Trace, as_mathtext, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -22,8 +22,15 @@ from typing import TYPE_CHECKING, Any
 
 from polyceptron.errors import InvalidInput
 from polyceptron.report.instance_means import PLACES, average_instances
-from polyceptron.report.pictures.parts import missing
-from polyceptron.report.pictures.style import COLOURS, CYCLE, DASHES, colours_of, label_of, shades
+from polyceptron.report.pictures.parts import (
+    COLOURS,
+    CYCLE,
+    DASHES,
+    colours_of,
+    label_of,
+    missing,
+    shades,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -229,8 +236,13 @@ def _ridge_words(rows: Sequence[Row], x: str) -> list[str]:
         elif row["ridge"] in moving[key]:
             words.append(BEST)
         else:
-            words.append(f"*λ = {row['ridge']:.3g}*" if row["ridge"] else "*λ → 0^{+}*")
+            words.append(ridge_words(row["ridge"]))
     return words
+
+
+def ridge_words(ridge: float) -> str:
+    """*λ = 1*, or its limit of zero."""
+    return f"*λ = {ridge:.3g}*" if ridge else "*λ → 0^{+}*"
 
 
 def _moving(ridges: dict[float, set[float]]) -> set[float]:

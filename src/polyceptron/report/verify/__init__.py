@@ -1,49 +1,36 @@
 """Checks of the package's promises on this machine: `verify` returns one `Check` per line.
 
-Published values and closed forms (`published`), identities of the free entropy and of the risk and
-the paper's matrix equations by Monte Carlo (`identities`), message passing and scikit-learn fits
-against the theory (`simulated`), stated uncertainties against the truth (`coverage`). Seeds are
-fixed, so that a verdict does not depend on luck.
+`references`: published values, closed forms, and stated uncertainties against finer answers.
+`consistency`: identities of the theory, the paper's matrix equations by Monte Carlo, message
+passing and scikit-learn fits against the theory. Seeds are fixed, so that a verdict does not depend
+on luck.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from polyceptron.report.verify import consistency, references
 from polyceptron.report.verify.check import Check, failed_check
-from polyceptron.report.verify.coverage import coverage, error_bars
-from polyceptron.report.verify.identities import (
-    bayes_matrix,
-    entropy_identities,
-    erm_matrix,
-    risk_identity,
-)
-from polyceptron.report.verify.published import closed_forms, errors, noisy_values, thresholds
-from polyceptron.report.verify.simulated import (
-    message_passing,
-    monte_carlo_errors,
-    noisy_message_passing,
-    scikit_learn,
-)
 
 __all__ = ["GROUPS", "Check", "verify"]
 
 # A new group of checks: its function, and its line here.
 GROUPS: dict[str, Callable[[bool], Iterator[Check]]] = {
-    "phase transitions": thresholds,
-    "learning curves": errors,
-    "closed forms": closed_forms,
-    "free-entropy identities": entropy_identities,
-    "risk identity": risk_identity,
-    "Bayes matrix equations": bayes_matrix,
-    "ERM matrix equations": erm_matrix,
-    "message passing": message_passing,
-    "scikit-learn fits": scikit_learn,
-    "noisy labels": noisy_values,
-    "message passing with noise": noisy_message_passing,
-    "error bars": error_bars,
-    "coverage": coverage,
-    "Monte Carlo errors": monte_carlo_errors,
+    "phase transitions": references.thresholds,
+    "learning curves": references.errors,
+    "closed forms": references.closed_forms,
+    "free-entropy identities": consistency.entropy_identities,
+    "risk identity": consistency.risk_identity,
+    "Bayes matrix equations": consistency.bayes_matrix,
+    "ERM matrix equations": consistency.erm_matrix,
+    "message passing": consistency.message_passing,
+    "scikit-learn fits": consistency.scikit_learn,
+    "noisy labels": references.noisy_values,
+    "message passing with noise": consistency.noisy_message_passing,
+    "error bars": references.error_bars,
+    "coverage": references.coverage,
+    "Monte Carlo errors": consistency.monte_carlo_errors,
 }
 
 
