@@ -43,22 +43,22 @@ class Profile:
     """Sizes of the simulations, and how many points lines and series of symbols have."""
 
     name: str
-    amp_dimension: int
-    amp_runs: int
-    trace_dimension: int  # of the runs that are followed step by step
-    erm_dimension: int
-    erm_instances: int
-    further_instances: int  # the same for the figures that the paper does not have
-    noisy_instances: int
-    line_points: int
-    symbols: int
-    classes: tuple[int, ...]
-    amp_classes: tuple[int, ...]  # those of `classes` that message passing runs for
-    amp_classes_dimension: int
-    amp_classes_runs: int
-    error_tolerance: float  # of the Bayes-optimal error for k ≥ 4
-    transition_classes: tuple[int, ...]
-    transition_tolerance: float  # for k ≥ 4
+    amp_dimension: int = 500
+    amp_runs: int = 10
+    trace_dimension: int = 1000  # of the runs that are followed step by step
+    erm_dimension: int = 300
+    erm_instances: int = 20
+    further_instances: int = 20  # the same for the figures that the paper does not have
+    noisy_instances: int = 5
+    line_points: int = 60
+    symbols: int = 16
+    classes: tuple[int, ...] = (2, 3, 5, 10, 20, 50)
+    amp_classes: tuple[int, ...] = (2, 5, 10)  # those of `classes` that message passing runs for
+    amp_classes_dimension: int = 200
+    amp_classes_runs: int = 5
+    error_tolerance: float = 1e-3  # of the Bayes-optimal error for k ≥ 4
+    transition_classes: tuple[int, ...] = (2, 3, 4, 5, 7, 10, 14, 20, 30, 50)
+    transition_tolerance: float = 0.02  # for k ≥ 4
 
     def spread(
         self, low: float, high: float, count: int = 0, *, log: bool = False, marks: Values = ()
@@ -74,32 +74,20 @@ class Profile:
         return [values[round(i * (len(values) - 1) / max(count - 1, 1))] for i in range(count)]
 
 
-_SIZES: dict[str, tuple[Any, Any, Any]] = {  # quick, paper, tiny
-    "amp_dimension": (500, 1000, 100),
-    "amp_runs": (10, 20, 2),
-    "trace_dimension": (1000, 1000, 100),
-    "erm_dimension": (300, 1000, 60),
-    "erm_instances": (20, 250, 2),
-    "further_instances": (20, 50, 2),
-    "noisy_instances": (5, 50, 2),
-    "line_points": (60, 120, 12),
-    "symbols": (16, 24, 4),
-    "classes": ((2, 3, 5, 10, 20, 50), (2, 3, 5, 10, 20, 50), (2, 3, 5)),
-    "amp_classes": ((2, 5, 10), (2, 3, 5, 10), (2,)),
-    "amp_classes_dimension": (200, 1000, 60),
-    "amp_classes_runs": (5, 20, 2),
-    "error_tolerance": (1e-3, 2e-4, 0.01),
-    "transition_classes": (
-        (2, 3, 4, 5, 7, 10, 14, 20, 30, 50),
-        (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 25, 30, 40, 50),
-        (2, 3, 4),
-    ),
-    "transition_tolerance": (0.02, 0.005, 0.1),
-}
-QUICK, PAPER, TINY = (
-    Profile(name, **{field: sizes[i] for field, sizes in _SIZES.items()})
-    for i, name in enumerate(("quick", "paper", "tiny"))
-)
+QUICK = Profile("quick")
+PAPER = Profile(
+    "paper", amp_dimension=1000, amp_runs=20, erm_dimension=1000, erm_instances=250,
+    further_instances=50, noisy_instances=50, line_points=120, symbols=24,
+    amp_classes=(2, 3, 5, 10), amp_classes_dimension=1000, amp_classes_runs=20,
+    error_tolerance=2e-4, transition_tolerance=0.005,
+    transition_classes=(2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 25, 30, 40, 50),
+)  # fmt: skip
+TINY = Profile(
+    "tiny", amp_dimension=100, amp_runs=2, trace_dimension=100, erm_dimension=60, erm_instances=2,
+    further_instances=2, noisy_instances=2, line_points=12, symbols=4, classes=(2, 3, 5),
+    amp_classes=(2,), amp_classes_dimension=60, amp_classes_runs=2, error_tolerance=0.01,
+    transition_tolerance=0.1, transition_classes=(2, 3, 4),
+)  # fmt: skip
 PROFILES = {profile.name: profile for profile in (QUICK, PAPER)}
 
 

@@ -316,8 +316,10 @@ def picture_calibration(table: pd.DataFrame) -> Picture:
     # The ridge alone tells these lines apart.
     named = (replace(trace, label=trace.label.split(", ")[-1]) for trace in above.traces)
     above = replace(above, traces=(equal, *named), y=Axis("accuracy"))
-    words = table["target"].map(SCORES)
-    below = curves_panel(table[~known].assign(target=words[~known]), "alpha", "ridge", log_x=True)
+    best = (
+        table[~known].assign(target=table["target"].map(SCORES)).rename(columns={"ridge": "best"})
+    )
+    below = curves_panel(best, "alpha", "best", log_x=True)
     below = replace(below, y=Axis("best ridge *λ*", low=0), legend=Legend("best", "best for"))
     return Picture((placed(above, "upper left", title=""), below), height=5.2)
 

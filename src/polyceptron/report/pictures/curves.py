@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from polyceptron.model import BayesOptimal
 from polyceptron.report.instance_means import error_column
 from polyceptron.report.pictures.matplotlib_figure import check_style, draw_panel, notebook_axes
 from polyceptron.report.pictures.parts import (
@@ -47,27 +49,26 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-ERROR = "generalisation_error"
+ERROR, BAYES = "generalisation_error", BayesOptimal.name
 Rows = Sequence[Mapping[Any, Any]]
 _STEEP = 3.0  # a step this much steeper than both its neighbours is a jump
 
 
 def series_traces(series: Sequence[Series], x: str, y: str) -> tuple[Trace, ...]:
     """Lines first, the Bayes-optimal ones above the others, then symbols."""
-    colours = series_colours(series)
-    shared = shared_role(series)
-    named = {colours[s.estimator, s.role, s.family] for s in series if s.theory}
+    colours, shared = series_colours(series), shared_role(series)
+    named = {colours[s.look] for s in series if s.theory}
     mixed = len({s.estimator for s in series}) > 1
     lines, symbols, markers = list[Trace](), list[Trace](), dict[tuple[str, str], str]()
-    for one in sorted(series, key=lambda s: s.theory and s.role == "bayes"):
-        colour = colours[one.estimator, one.role, one.family]
+    for one in sorted(series, key=lambda s: s.theory and s.role == BAYES):
+        colour = colours[one.look]
         look: dict[str, Any] = {
             "colour": colour, "label": series_label(one, shared), "table": one.table
         }  # fmt: skip
         if one.theory:
             # A curve that the Bayes-optimal one lies on stays visible under its dashes.
-            dash = DASHES.get(one.role, "dash" if mixed and one.role == "bayes" else "solid")
-            lines += _line_traces(one.rows, x, y, dash, look)
+            dash = DASHES.get(one.role, "dash" if mixed and one.role == BAYES else "solid")
+            lines += _line_traces(one.rows, x, y, look | {"dash": dash})
         else:
             marker = markers.setdefault((colour, one.size), MARKERS[len(markers) % len(MARKERS)])
             look |= {"marker": marker, "in_legend": colour not in named or bool(one.size)}
@@ -81,48 +82,39 @@ def series_traces(series: Sequence[Series], x: str, y: str) -> tuple[Trace, ...]
     return tuple(lines + symbols)
 
 
-def _line_traces(rows: Rows, x: str, y: str, dash: Any, look: dict[str, Any]) -> list[Trace]:
+def _line_traces(rows: Rows, x: str, y: str, look: dict[str, Any]) -> list[Trace]:
     """Theory: a line (a symbol for one point), and crosses where it did not converge."""
-    xs, ys = numbers(row[x] for row in rows), numbers(row[y] for row in rows)
-    data = [(row.get("uncertainty") or 0.0, text(row.get("status"))) for row in rows]
-    for i in reversed(_jumps(xs, ys, rows, y)):
-        middle = math.sqrt(xs[i] * xs[i + 1]) if xs[i] > 0 else (xs[i] + xs[i + 1]) / 2
-        xs, ys = (*xs[: i + 1], middle, *xs[i + 1 :]), (*ys[: i + 1], math.nan, *ys[i + 1 :])
-        data.insert(i + 1, (0.0, "jump"))
-    spread = " ± %{customdata[0]:.1g}" if y == ERROR else ""
-    look = look | {"hover": f"<br>%{{x:.4g}}<br>%{{y:.6g}}{spread}<br>status %{{customdata[1]}}"}
-    kind: Any = "line" if len(xs) > 1 else "symbols"
-    traces = [Trace(xs, ys, kind=kind, dash=dash, customdata=tuple(data), **look)]
-    bad = [i for i, (_, status) in enumerate(data) if status == Status.NOT_CONVERGED]
+    points = [(float(row[x]), float(row[y])) for row in rows]
+    statuses = [row.get("status") for row in rows]
+    bad = [p for p, s in zip(points, statuses, strict=True) if s == Status.NOT_CONVERGED]
+    for i in reversed(_jumps(points, rows, y)):
+        a, b = points[i][0], points[i + 1][0]
+        points.insert(i + 1, (math.sqrt(a * b) if a > 0 else (a + b) / 2, math.nan))
+    xs, ys = zip(*points, strict=True)
+    traces = [Trace(xs, ys, kind="line" if len(xs) > 1 else "symbols", **look)]
     if bad:
-        x_bad, y_bad = (tuple(values[i] for i in bad) for values in (xs, ys))
-        traces.append(Trace(x_bad, y_bad, kind="symbols", marker="x", in_legend=False, **look))
+        xs, ys = zip(*bad, strict=True)
+        look = look | {"kind": "symbols", "marker": "x", "in_legend": False}
+        traces.append(Trace(xs, ys, **look))
     return traces
 
 
 def _symbol_traces(rows: Rows, x: str, y: str, look: dict[str, Any]) -> list[Trace]:
     """Experiments: symbols with the standard errors of means, hollow where not converged."""
-    hover = "<br>%{x:.4g}<br>%{y:.6g} ± %{customdata[0]:.1g}<br>instances %{customdata[1]}"
     traces: list[Trace] = []
     for hollow in (False, True):
         some = [row for row in rows if (row.get("status") == Status.NOT_CONVERGED) == hollow]
-        if not some:
-            continue
-        error = numbers(row.get(error_column(y)) for row in some)
-        counts = [text(row.get("instances")) or "1" for row in some]
-        one = Trace(
-            numbers(row[x] for row in some),
-            numbers(row[y] for row in some),
+        if some:
+            error = numbers(row.get(error_column(y)) for row in some)
             # One instance has no standard error: its bar has no length.
-            tuple(0.0 if math.isnan(e) else e for e in error),
-            kind="symbols", hollow=hollow, hover=hover,
-            customdata=tuple(zip(error, counts, strict=True)), **look,
-        )  # fmt: skip
-        traces.append(replace(one, in_legend=one.in_legend and not traces))
+            bars = tuple(0.0 if math.isnan(e) else e for e in error)
+            xs, ys = (numbers(row[name] for row in some) for name in (x, y))
+            one = Trace(xs, ys, bars, kind="symbols", hollow=hollow, **look)
+            traces.append(replace(one, in_legend=one.in_legend and not traces))
     return traces
 
 
-def _jumps(xs: Sequence[float], ys: Sequence[float], rows: Rows, y: str) -> list[int]:
+def _jumps(points: Sequence[tuple[float, float]], rows: Rows, y: str) -> list[int]:
     """The steps i → i + 1 at which a Bayes-optimal line jumps.
 
     It does where perfect learning begins, and where it is much steeper than on both sides: a smooth
@@ -131,11 +123,11 @@ def _jumps(xs: Sequence[float], ys: Sequence[float], rows: Rows, y: str) -> list
     if y == "free_entropy" or not any(text(row.get("branch")) for row in rows):
         return []
     perfect = [row.get(ERROR) == 0 for row in rows]
-    slopes = [abs(ys[i + 1] - ys[i]) / (xs[i + 1] - xs[i]) for i in range(len(xs) - 1)]
+    slopes = [abs((b[1] - a[1]) / (b[0] - a[0])) for a, b in pairwise(points)]
     return [
-        i for i in range(len(slopes))
+        i for i, slope in enumerate(slopes)
         if perfect[i] != perfect[i + 1]
-        or (0 < i < len(slopes) - 1 and slopes[i] > _STEEP * max(slopes[i - 1], slopes[i + 1]))
+        or (0 < i < len(slopes) - 1 and slope > _STEEP * max(slopes[i - 1], slopes[i + 1]))
     ]  # fmt: skip
 
 
@@ -151,8 +143,9 @@ def overlay(ax: Axes | None, table: pd.DataFrame, x: str, y: str, style: dict[st
     ax = notebook_axes(curves_picture(table, x, y)) if ax is None else ax
     held = getattr(ax, "_polyceptron", {})  # goes with the axes, whenever they go
     calls, drawn = held.get((x, y), ([], []))
-    if not all(_lives_on(ax, one) for one in drawn):
-        calls, drawn = [], []  # the axes were cleared since
+    # Of error bars, their symbols tell whether the axes were cleared since.
+    if any((one[0] if isinstance(one, tuple) else one).axes is not ax for one in drawn):
+        calls, drawn = [], []
     calls = [*calls, (table, style)]
     together = pd.concat([one.assign(table=i) for i, (one, _) in enumerate(calls)])
     panel = curves_panel(together.reset_index(drop=True), x, y)
@@ -168,11 +161,6 @@ def overlay(ax: Axes | None, table: pd.DataFrame, x: str, y: str, style: dict[st
             title = ""  # the user's own stays
     ax._polyceptron = {**held, (x, y): (calls, drawn), "title": title}  # type: ignore[attr-defined]
     return ax
-
-
-def _lives_on(ax: Axes, artist: Any) -> bool:
-    """Whether the axes still have what was drawn (of error bars, their symbols)."""
-    return getattr(artist[0] if isinstance(artist, tuple) else artist, "axes", None) is ax
 
 
 def _relabel(panel: Panel, labels: list[Any]) -> Panel:
@@ -203,11 +191,11 @@ def curves_picture(table: pd.DataFrame, x: str = "alpha", y: str = ERROR, **scal
 
 def ridge_picture(table: pd.DataFrame) -> Picture:
     """Error against the ridge, one line for each α; a star where the column `is_best` says so."""
-    best = table["is_best"].astype(bool) if "is_best" in table else table["ridge"] != table["ridge"]
+    best = table["is_best"].astype(bool) if "is_best" in table else table["ridge"].isna()
     picture = curves_picture(table, "ridge")
-    star = star_trace(table[best], "ridge")
-    panel = picture.panels[0]
-    return replace(picture, panels=(replace(panel, traces=(*panel.traces, star)),))
+    (panel,) = picture.panels
+    traces = (*panel.traces, star_trace(table[best], "ridge"))
+    return replace(picture, panels=(replace(panel, traces=traces),))
 
 
 def star_trace(rows: pd.DataFrame, x: str, label: str = "best *λ*") -> Trace:
@@ -254,14 +242,16 @@ def curves_panel(
 
 def transition_marks(table: pd.DataFrame) -> tuple[Mark, ...]:
     """Verticals at α_IT and α_algo, if the table has one row for each."""
-    if "branch" not in table or any((table["branch"] == name).sum() != 1 for name in TRANSITIONS):
+    if "branch" not in table:
         return ()
-    found = {
-        name: float(table.loc[table["branch"] == name, "alpha"].iloc[0]) for name in TRANSITIONS
-    }
+    found = [table.loc[table["branch"] == name, "alpha"] for name in TRANSITIONS]
+    if any(len(rows) != 1 for rows in found):
+        return ()
     return tuple(
-        Mark(value, f"{TRANSITION_LABELS[name]} = {value:.3f}", side)
-        for (name, value), side in zip(found.items(), ("right", "left"), strict=True)
+        Mark(float(rows.iloc[0]), f"{label} = {rows.iloc[0]:.3f}", side)
+        for rows, label, side in zip(
+            found, TRANSITION_LABELS.values(), ("right", "left"), strict=True
+        )
     )
 
 

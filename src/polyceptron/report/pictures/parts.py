@@ -21,6 +21,8 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, Literal
 
+import numpy as np
+
 from polyceptron.model import ESTIMATORS
 
 Kind = Literal["line", "symbols", "band"]
@@ -279,13 +281,12 @@ def colours_of(names: Iterable[str]) -> dict[str, str]:
 
 def shades(count: int) -> list[str]:
     """`count` colours of one scale, dark to light, for values in order."""
-    found = []
-    for i in range(count):
-        place = i / max(count - 1, 1) * (len(_SCALE) - 1)
-        low = min(int(place), len(_SCALE) - 2)
-        pair = zip(_SCALE[low], _SCALE[low + 1], strict=True)
-        found.append("#" + "".join(f"{round(a + (place - low) * (b - a)):02x}" for a, b in pair))
-    return found
+    place = np.linspace(0, len(_SCALE) - 1, count)
+    parts = (np.interp(place, range(len(_SCALE)), part) for part in zip(*_SCALE, strict=True))
+    return [
+        "#" + "".join(f"{round(part):02x}" for part in colour)
+        for colour in zip(*parts, strict=True)
+    ]
 
 
 @contextmanager

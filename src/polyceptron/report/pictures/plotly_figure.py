@@ -7,8 +7,6 @@ from typing import Any
 
 from polyceptron.report.pictures.parts import (
     Axis,
-    Mark,
-    Note,
     Numbers,
     Panel,
     Picture,
@@ -18,6 +16,7 @@ from polyceptron.report.pictures.parts import (
 
 INK, GRID = "#222222", "#e3e3e3"
 MARKERS = {"triangle": "triangle-up"}  # where plotly has another name
+_SHIFT = {"right": -3, "left": 3}  # of a label beside its vertical, in pixels
 Box = tuple[float, float, float, float]
 
 
@@ -80,10 +79,13 @@ def _add_panel(data: list[dict[str, Any]], layout: dict[str, Any], panel: Panel,
         line = {"type": "line", **vertical, "x0": mark.x, "x1": mark.x, **span, "line": stroke}
         layout["shapes"].append(line)
         if mark.label:
-            layout["annotations"].append(_mark_label(mark, panel.x.scale) | vertical)
+            words = _words_at(_place(mark.x, panel.x.scale), 1, mark.label, f"{mark.side} top")
+            aside = {"xshift": _SHIFT.get(mark.side, 0), "bgcolor": "rgba(255,255,255,0.75)"}
+            layout["annotations"].append(words | aside | vertical)
     for note in panel.notes:
+        x, y = _place(note.x, panel.x.scale), _place(note.y, panel.y.scale)
         where = {"xref": f"x{suffix}", "yref": f"y{suffix}"}
-        layout["annotations"].append(_note(note, panel) | where)
+        layout["annotations"].append(_words_at(x, y, note.text, note.anchor, note.colour) | where)
 
 
 def _axis(axis: Axis) -> dict[str, Any]:
@@ -135,21 +137,11 @@ def _traces(trace: Trace) -> list[dict[str, Any]]:
     return [entry | {"hovertemplate": f"{words}<extra></extra>"}]
 
 
-def _mark_label(mark: Mark, scale: str) -> dict[str, Any]:
+def _words_at(x: float, y: float, text: str, anchor: str, colour: str = INK) -> dict[str, Any]:
+    across, up = anchor.split()
     return {
-        "x": _place(mark.x, scale), "y": 1, "text": as_html(mark.label), "showarrow": False,
-        "xanchor": mark.side, "yanchor": "top", "font": {"size": 12, "color": INK},
-        "xshift": {"right": -3, "left": 3}.get(mark.side, 0),
-        "bgcolor": "rgba(255,255,255,0.75)",
-    }  # fmt: skip
-
-
-def _note(note: Note, panel: Panel) -> dict[str, Any]:
-    across, up = note.anchor.split()
-    return {
-        "x": _place(note.x, panel.x.scale), "y": _place(note.y, panel.y.scale),
-        "text": as_html(note.text), "showarrow": False, "xanchor": across, "yanchor": up,
-        "font": {"size": 12, "color": note.colour},
+        "x": x, "y": y, "text": as_html(text), "showarrow": False, "xanchor": across,
+        "yanchor": up, "font": {"size": 12, "color": colour},
     }  # fmt: skip
 
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyceptron.errors import InvalidInput
+from polyceptron.files import check_readable
 from polyceptron.report.instance_means import PLACES, average_instances
 from polyceptron.report.pictures.parts import (
     COLOURS,
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_SQLITE = b"SQLite format 3\x00"
-
-
 def read_tables(paths: Sequence[str | Path]) -> pd.DataFrame:
     """The rows of several files as one table; its column `table` says which file each is from."""
     import pandas as pd
@@ -47,10 +44,32 @@ def read_tables(paths: Sequence[str | Path]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
+def read_table(path: str | Path) -> pd.DataFrame:
+    """The rows of a store or of a table, known by their first bytes."""
+    import pandas as pd
+
+    check_readable(path, "file")
+    try:
+        with open(path, "rb") as file:
+            start = file.read(16)
+        if start == b"SQLite format 3\x00":
+            from polyceptron.experiments.store import Store
+
+            with Store(path) as store:
+                table = store.frame()
+        else:
+            table = (pd.read_parquet if start[:4] == b"PAR1" else pd.read_csv)(path)
+    except (OSError, ImportError) as error:
+        raise InvalidInput(f"cannot read {str(path)!r}: {error}") from None
+    except ValueError:  # pandas' own errors are ValueErrors, and so are those of Unicode
+        raise InvalidInput(f"{str(path)!r} is neither a store nor a table in CSV") from None
+    if table.empty:
+        raise InvalidInput(f"there is nothing to draw: {str(path)!r} has no rows")
+    return table
+
+
 def select_rows(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
     """The rows that meet every condition, each COLUMN=VALUE; at least one."""
-    from pandas.api.types import is_numeric_dtype
-
     for condition in conditions:
         name, equals, value = condition.partition("=")
         if not equals or name not in table:
@@ -59,7 +78,7 @@ def select_rows(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
                 f"got {condition!r}"
             )
         try:
-            wanted = float(value) if is_numeric_dtype(table[name]) else value
+            wanted = float(value) if name in numeric_columns(table) else value
         except ValueError:
             raise InvalidInput(f"{name} is a number, got {condition!r}") from None
         table = table[(table[name] == wanted).fillna(False).astype(bool)]
@@ -68,40 +87,29 @@ def select_rows(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
     return table.reset_index(drop=True)
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
-    """The rows of a store (known by SQLite's first bytes) or of a table."""
-    import pandas as pd
+def numeric_columns(table: pd.DataFrame) -> list[str]:
+    """The names of the columns of numbers."""
+    return [str(name) for name in table.select_dtypes(["number", "bool"]).columns]
 
-    source = Path(path)
-    if not source.exists():
-        raise InvalidInput(f"there is no file {str(source)!r}")
-    if not source.is_file():  # a folder, or a device that never ends
-        raise InvalidInput(f"{str(source)!r} is not a file: a store or a CSV table is needed")
-    try:
-        with source.open("rb") as file:
-            start = file.read(16)
-        if start == _SQLITE:
-            from polyceptron.experiments.store import Store
 
-            with Store(source) as store:
-                table = store.frame()
-        elif start[:4] == b"PAR1":
-            table = pd.read_parquet(source)
-        else:
-            table = pd.read_csv(source)
-    except (OSError, ImportError) as error:
-        raise InvalidInput(f"cannot read {str(source)!r}: {error}") from None
-    except (ValueError, UnicodeDecodeError):  # pandas' own errors are ValueErrors
-        raise InvalidInput(f"{str(source)!r} is neither a store nor a table in CSV") from None
-    if table.empty:
-        raise InvalidInput(f"there is nothing to draw: {str(source)!r} has no rows")
-    return table
+def check_column(table: pd.DataFrame, name: str) -> None:
+    """Raise unless the table has numbers under this name."""
+    numeric = [one for one in numeric_columns(table) if one != "table"]
+    if name not in numeric:
+        raise InvalidInput(
+            f"{name!r} is not a column of numbers of this table: it has {', '.join(numeric)}"
+            if numeric
+            else f"there is nothing to draw: the table has no numbers, and no {name!r}"
+        )
 
 
 Row = dict[Hashable, Any]
 BEST = "best *λ*"
-TRANSITIONS = ("alpha_IT", "alpha_algo")  # branches of rows that say where a transition is
-_WORDS = {"n_classes": "*k = {:g}*", "alpha": "*α = {:g}*", "prior": "{} weights"}
+TRANSITIONS = ("alpha_IT", "alpha_algo")  # branches of rows that tell where a transition is
+_WORDS = {
+    "n_classes": "*k = {:g}*", "alpha": "*α = {:g}*", "prior": "{} weights",
+    "ridge": "*λ = {:.3g}*", "dimension": "*d = {:.4g}*", "n_samples": "*n = {:.4g}*",
+}  # fmt: skip
 _NO_FAMILY = (
     "source", "estimator", "branch", "ridge", "dimension", "n_samples", "status", "version",
     "reason", "table",
@@ -114,12 +122,21 @@ class Series:
 
     rows: tuple[Row, ...]
     table: int
-    theory: bool
     source: str
     estimator: str
     role: str
     family: tuple[str, ...]
     size: str
+
+    @property
+    def theory(self) -> bool:
+        """Whether it is a line, not symbols."""
+        return self.source == "theory"
+
+    @property
+    def look(self) -> tuple[str, str, tuple[str, ...]]:
+        """What its colour depends on."""
+        return self.estimator, self.role, self.family
 
 
 def find_series(table: pd.DataFrame, x: str, y: str) -> list[Series]:
@@ -137,30 +154,31 @@ def find_series(table: pd.DataFrame, x: str, y: str) -> list[Series]:
     telling = _telling(table, x)
     sizes = x != "dimension" and "dimension" in table and table["dimension"].nunique() > 1
     rows = table.to_dict("records")
-    for row in rows:
-        row["_family"] = tuple(fact(name, row[name]) for name in telling)
-    ridges = _ridge_words(rows, x)
-    found: dict[tuple[Any, ...], list[Row]] = {}
-    for row, ridge in zip(rows, ridges, strict=True):
+    families = [tuple(fact(name, row[name]) for name in telling) for row in rows]
+    ridges = _ridges(rows, families, x)
+    found: dict[tuple[Any, ...], dict[float, Row]] = {}
+    for row, family, ridge in zip(rows, families, ridges, strict=True):
         source = text(row.get("source")) or "theory"
-        family = tuple(word for word in (*row["_family"], ridge) if word)
-        size = fact("dimension", row["dimension"]) if sizes and source != "theory" else ""
-        place = int(row.get("table", 0)), source, text(row.get("estimator"))
-        found.setdefault((*place, _role(row), family, size), []).append(row)
-    return [
-        Series(tuple(_sorted(some, x)), table, source == "theory", source, estimator, *rest)
-        for (table, source, estimator, *rest), some in found.items()
-    ]
+        key = (
+            int(row.get("table", 0)), source, text(row.get("estimator")), _role(row),
+            tuple(word for word in (*family, ridge) if word),
+            fact("dimension", row["dimension"]) if sizes and source != "theory" else "",
+        )  # fmt: skip
+        found.setdefault(key, {}).setdefault(float(row[x]), row)  # one row for each x
+    return [Series(tuple(at[value] for value in sorted(at)), *key) for key, at in found.items()]
 
 
 def fact(name: str, value: Any) -> str:
     """A value in words: *k = 3*."""
     if text(value) in ("", "none", "isotropic"):  # these go without saying
         return ""
-    if isinstance(value, str):
-        return _WORDS.get(name, "{}").format(value)
-    letters = {"ridge": "λ", "dimension": "d", "n_samples": "n"}
-    return _WORDS.get(name, f"*{letters.get(name, name)} = {{:.4g}}*").format(value)
+    plain = "{}" if isinstance(value, str) else f"*{name} = {{:.4g}}*"
+    return _WORDS.get(name, plain).format(value)
+
+
+def ridge_words(ridge: float) -> str:
+    """*λ = 1*, or its limit of zero."""
+    return fact("ridge", ridge) if ridge else "*λ → 0^{+}*"
 
 
 def text(value: Any) -> str:
@@ -179,30 +197,14 @@ def problem_words(table: pd.DataFrame) -> str:
     return ", ".join(dict.fromkeys(words))
 
 
-def check_column(table: pd.DataFrame, name: str) -> None:
-    """Raise unless the table has numbers under this name."""
-    from pandas.api.types import is_numeric_dtype
-
-    numeric = [str(c) for c in table.columns if is_numeric_dtype(table[c]) and c != "table"]
-    if name not in numeric:
-        raise InvalidInput(
-            f"{name!r} is not a column of numbers of this table: it has {', '.join(numeric)}"
-            if numeric
-            else f"there is nothing to draw: the table has no numbers, and no {name!r}"
-        )
-
-
 def _telling(table: pd.DataFrame, x: str) -> list[str]:
     """The columns, besides the ridge, that tell lines apart."""
-    from pandas.api.types import is_numeric_dtype
-
-    places = [name for name in PLACES if name != x]
-    if x not in PLACES or x == "n_samples":  # α moves along such an axis
-        places.remove("alpha") if "alpha" in places else None
+    # α moves along an axis of what is measured, or of the number of samples.
+    aside = {*_NO_FAMILY, x} | ({"alpha"} if x not in PLACES or x == "n_samples" else set())
+    aside |= set(numeric_columns(table)) - set(PLACES)
     return [
         str(name) for name in table.columns
-        if name not in _NO_FAMILY and name != x and table[name].nunique(dropna=False) > 1
-        and (name in places or not is_numeric_dtype(table[name]))
+        if name not in aside and table[name].nunique(dropna=False) > 1
     ]  # fmt: skip
 
 
@@ -213,51 +215,30 @@ def _role(row: Row) -> str:
     return branch if branch in DASHES else text(row.get("estimator"))
 
 
-def _ridge_words(rows: Sequence[Row], x: str) -> list[str]:
+def _ridges(rows: Sequence[Row], families: Sequence[tuple[str, ...]], x: str) -> list[str]:
     """λ of each row: a number, `BEST` where it moves with x, nothing where there is none.
 
-    A ridge that stands at one x only, while others do so elsewhere, is the best one there.
+    Ridges that stand at one x each, and at different ones, are the best ones there.
     """
     if x == "ridge":
         return [""] * len(rows)
-    places: dict[Any, dict[float, set[float]]] = {}
     without = {row.get("estimator") for row in rows if not text(row.get("ridge"))}
     keys = [
-        (row.get("table"), row.get("source"), row.get("estimator"), row["_family"]) for row in rows
+        (row.get("table"), row.get("source"), row.get("estimator"), family)
+        for row, family in zip(rows, families, strict=True)
     ]
+    places: dict[Any, dict[float, set[float]]] = {}
     for row, key in zip(rows, keys, strict=True):
-        if text(row.get("ridge")):
-            places.setdefault(key, {}).setdefault(row["ridge"], set()).add(row[x])
-    moving = {key: _moving(ridges) for key, ridges in places.items()}
+        places.setdefault(key, {}).setdefault(row.get("ridge", 0.0), set()).add(row[x])
     words = []
     for row, key in zip(rows, keys, strict=True):
         if row.get("estimator") in without:  # it has none: a 0 in some rows means the same
             words.append("")
-        elif row["ridge"] in moving[key]:
-            words.append(BEST)
-        else:
-            words.append(ridge_words(row["ridge"]))
+            continue
+        once = [next(iter(at)) for at in places[key].values() if len(at) == 1]
+        moves = len(set(once)) == len(once) > 1 and len(places[key][row["ridge"]]) == 1
+        words.append(BEST if moves else ridge_words(row["ridge"]))
     return words
-
-
-def ridge_words(ridge: float) -> str:
-    """*λ = 1*, or its limit of zero."""
-    return f"*λ = {ridge:.3g}*" if ridge else "*λ → 0^{+}*"
-
-
-def _moving(ridges: dict[float, set[float]]) -> set[float]:
-    """The ridges of a best-ridge line among those found, with the x that each has."""
-    once = {ridge: next(iter(at)) for ridge, at in ridges.items() if len(at) == 1}
-    return set(once) if len(set(once.values())) == len(once) > 1 else set()
-
-
-def _sorted(rows: list[Row], x: str) -> list[Row]:
-    """By rising x, one row for each."""
-    ordered = sorted(rows, key=lambda row: float(row[x]))
-    return [next(same) for _, same in groupby(ordered, key=lambda row: row[x])]
-
-
-_NUMBER = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?")
 
 
 def shared_role(series: Sequence[Series]) -> str:
@@ -274,32 +255,27 @@ def series_label(one: Series, shared: str) -> str:
 
 
 def series_colours(series: Sequence[Series]) -> dict[tuple[str, str, tuple[str, ...]], str]:
-    """The colour of each (estimator, role, family).
+    """The colour of each look.
 
     An estimator with one family has the colours of its roles; of several families each has a colour
     of its own, one scale for many.
     """
-    families: dict[str, list[tuple[str, ...]]] = {}
+    families: dict[str, dict[tuple[str, ...], str]] = {}
     for s in series:
-        if s.family not in families.setdefault(s.estimator, []):
-            families[s.estimator].append(s.family)
+        families.setdefault(s.estimator, {})[s.family] = ""
     single = [s.role for s in series if len(families[s.estimator]) == 1]
     own = colours_of([*single, *families])
     used = {own[role] for role in single}
-    chosen: dict[tuple[str, tuple[str, ...]], str] = {}
     for estimator, some in families.items():
         if len(some) > 4:
-            some.sort(
-                key=lambda family: [float(n) for word in family for n in _NUMBER.findall(word)]
-            )
-            chosen |= {(estimator, f): c for f, c in zip(some, shades(len(some)), strict=True)}
+            some |= zip(sorted(some, key=_numbers_in), shades(len(some)), strict=True)
         elif len(some) > 1:
             for family in some:
                 free = [own[estimator], *(c for c in CYCLE if c not in own.values()), *CYCLE]
-                colour = next((c for c in free if c not in used), COLOURS["unstable"])
-                used.add(colour)
-                chosen[estimator, family] = colour
-    return {
-        (s.estimator, s.role, s.family): chosen.get((s.estimator, s.family)) or own[s.role]
-        for s in series
-    }
+                some[family] = next((c for c in free if c not in used), COLOURS["unstable"])
+                used.add(some[family])
+    return {s.look: families[s.estimator][s.family] or own[s.role] for s in series}
+
+
+def _numbers_in(family: tuple[str, ...]) -> list[float]:
+    return [float(n) for word in family for n in re.findall(r"\d[\d.]*(?:e[+-]?\d+)?", word)]

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from scipy.integrate import quad
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtr
+from scipy.stats import norm
 
 from polyceptron.model import AnyTeacher, BayesOptimal, Teacher, make_estimator, make_teacher
 from polyceptron.numerics.estimate import from_replicates
@@ -169,22 +170,16 @@ def closed_forms(full: bool) -> Iterator[Check]:
 def _two_class_overlap(alpha: float) -> float:
     """q of two classes, from its own integral: q = αI/(1 + αI), Z = Φ(a/√2), a = Δ/√v."""
 
-    def information(q: float) -> float:
-        v = 1 - q
+    def excess(q: float) -> float:
         # With Δ = ω₁ − ω₂ ~ N(0, 2q): I = Σ_l E (∂Z)²/Z · 2, the two components being equal.
-        scale = math.sqrt(2 * q)
+        ratio = math.sqrt(q / (1 - q))
+        reach = min(38.0, 38.0 / ratio)  # beyond it the density underflows
 
         def integrand(x: float) -> float:
-            a = scale * x / math.sqrt(2 * v)
-            density = math.exp(-0.5 * a * a) / math.sqrt(2 * math.pi)
-            weight = math.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
-            return weight * density**2 / max(float(ndtr(a)), 1e-300) / (2 * v)
+            return norm.pdf(x) * norm.pdf(ratio * x) ** 2 / max(ndtr(ratio * x), 1e-300)
 
-        reach = min(38.0, 38.0 * math.sqrt(v / q))  # beyond it the density underflows
-        return 4 * quad(integrand, -reach, reach, epsabs=1e-13, epsrel=1e-12, limit=400)[0]
-
-    def excess(q: float) -> float:
-        q_hat = alpha * information(q)
+        total = quad(integrand, -reach, reach, epsabs=1e-13, epsrel=1e-12, limit=400)[0]
+        q_hat = alpha * 2 * total / (1 - q)
         return q_hat / (1 + q_hat) - q
 
     return float(brentq(excess, 1e-9, 1 - 1e-9, xtol=1e-14, rtol=1e-14))
@@ -192,11 +187,7 @@ def _two_class_overlap(alpha: float) -> float:
 
 def _expected_maximum(k: int) -> float:
     """E of the largest of k standard normals."""
-
-    def integrand(x: float) -> float:
-        return x * k * math.exp(-0.5 * x * x) / math.sqrt(2 * math.pi) * float(ndtr(x)) ** (k - 1)
-
-    return float(quad(integrand, -12.0, 12.0, epsabs=1e-13, limit=200)[0])
+    return float(k * norm.expect(lambda x: x * ndtr(x) ** (k - 1), epsabs=1e-13))
 
 
 DATA = "coverage.json"
