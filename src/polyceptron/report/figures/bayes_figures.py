@@ -208,10 +208,10 @@ def picture_3(table: pd.DataFrame) -> Picture:
 FIG2A = FigureSpec(
     "fig2a",
     "Figure 2a: error with Rademacher weights, k = 3",
-    "Error of the Bayes-optimal classifier (which jumps to zero at α_IT) and of message passing "
-    "(zero only beyond α_algo): lines are theory, symbols are runs with standard errors. Near "
-    "α_algo some runs of a finite size succeed and some do not. Inset: the free entropies cross at "
-    "α_IT.",
+    "Error of the Bayes-optimal classifier (which jumps to zero at *α_{IT}*) and of message "
+    "passing (zero only beyond *α_{algo}*): lines are theory, symbols are runs with standard "
+    "errors. Near *α_{algo}* some runs of a finite size succeed and some do not. Inset: the free "
+    "entropies cross at *α_{IT}*.",
     picture_2a,
     computations=_rademacher,
 )
@@ -220,7 +220,8 @@ FIG2B = FigureSpec(
     "fig2b",
     "Figure 2b: overlaps with Rademacher weights, k = 3",
     "Diagonal and off-diagonal entries of the 2 × 2 overlap matrix of message passing. Theory: "
-    "q00 = 2q and q01 = q. Symbols: each entry measured on its own, with standard errors.",
+    "*q_{00}* = 2q and *q_{01}* = q. Symbols: each entry measured on its own, with standard "
+    "errors.",
     picture_2b,
     computations=_rademacher,
 )
@@ -228,9 +229,9 @@ FIG2B = FigureSpec(
 FIG3 = FigureSpec(
     "fig3",
     "Figure 3: message passing with Gaussian weights, k = 3",
-    "With Gaussian weights there is no hard phase: message passing (symbols, with standard errors) "
-    "attains the Bayes-optimal error (line). Inset: entries of its 2 × 2 overlap matrix, "
-    "measured, on the theory's q00 = 2q and q01 = q.",
+    "With Gaussian weights there is no hard phase: message passing (symbols, with standard "
+    "errors) attains the Bayes-optimal error (line). Inset: entries of its 2 × 2 overlap matrix, "
+    "measured, on the theory's *q_{00}* = 2q and *q_{01}* = q.",
     picture_3,
     Curves(0.05, LARGEST_ALPHA["gaussian"], MARKS["gaussian"]),
     lambda profile: _runs("gaussian", profile),
@@ -387,9 +388,9 @@ def _points(rows: pd.DataFrame, colour: str, marker: str, label: str) -> Trace:
 TRANSITIONS = FigureSpec(
     "transitions",
     "Phase transitions against the number of classes",
-    "Rademacher weights: perfect learning is impossible below α_IT, possible but hard up to "
-    "α_algo, easy beyond. Hollow: the classical ±1 perceptron, a different model from the argmax "
-    "of two Rademacher vectors. Bars: uncertainty of the computation.",
+    "Rademacher weights: perfect learning is impossible below *α_{IT}*, possible but hard up to "
+    "*α_{algo}*, easy beyond. Hollow: the classical ±1 perceptron, a different model from the "
+    "argmax of two Rademacher vectors. Bars: uncertainty of the computation.",
     picture_transitions,
     computations=_transitions,
 )

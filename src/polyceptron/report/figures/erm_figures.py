@@ -99,8 +99,8 @@ FIG4A = FigureSpec(
     "fig4a",
     "Figure 4a: empirical risk minimisation, k = 3",
     "Error of cross-entropy (λ = 0.01) and square loss (λ = 1) near their best ridge, and without "
-    "ridge (max-margin, and minimum norm with its peak at α = 1), against the Bayes-optimal error. "
-    "Lines: theory. Symbols: fits, with standard errors.",
+    "ridge (max-margin, and minimum norm with its peak at α = 1), against the Bayes-optimal "
+    "error. Lines: theory. Symbols: fits, with standard errors.",
     picture_4a,
     CURVES_4A,
 )
@@ -108,9 +108,9 @@ FIG4A = FigureSpec(
 FIG4B = FigureSpec(
     "fig4b",
     "Figure 4b: plentiful data, k = 3",
-    "At λ = 1 the error falls as α^(−1/2) for the square loss and as α^(−2/3) for cross-entropy "
-    "(the paper says −1/2), against α^(−1) for Bayes. Lines: theory; grey: these slopes; symbols: "
-    "fits, with standard errors.",
+    "At λ = 1 the error falls as *α^{−1/2}* for the square loss and as *α^{−2/3}* for "
+    "cross-entropy (the paper says −1/2), against *α^{−1}* for Bayes. Lines: theory; grey: these "
+    "slopes; symbols: fits, with standard errors.",
     picture_4b,
     CURVES_4B,
 )
@@ -341,9 +341,9 @@ MARGINS = FigureSpec(
     "margins",
     "Margin laws at α = 3, k = 3",
     "Density of the margin on training samples and on fresh ones: the proximal map at the fixed "
-    "point gives the first, the fields alone the second. A negative margin is an error. Max-margin "
-    "puts a finite share of its training samples exactly on the margin (arrow). Lines: theory; "
-    "symbols: fits, with standard errors.",
+    "point gives the first, the fields alone the second. A negative margin is an error. "
+    "Max-margin puts a finite share of its training samples exactly on the margin (arrow). Lines: "
+    "theory; symbols: fits, with standard errors.",
     picture_margins,
     computations=_laws,
 )

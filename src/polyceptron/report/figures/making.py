@@ -7,7 +7,6 @@ The gallery is one static page with every figure of a folder, needing nothing fr
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from html import escape
@@ -32,6 +31,7 @@ from polyceptron.report.figures.figure_spec import (
 from polyceptron.report.figures.symbol_agreement import agreement
 from polyceptron.report.instance_means import count_failures, tidy
 from polyceptron.report.pictures.matplotlib_figure import save_figure
+from polyceptron.report.pictures.parts import as_html, as_plain
 from polyceptron.version import VERSION
 
 if TYPE_CHECKING:
@@ -221,20 +221,14 @@ them. Made by polyceptron {VERSION}.</p>
 """
 
 
-def _words(caption: str) -> str:
-    """The caption with its indices and powers set as such."""
-    text = re.sub(r"(α|q)_?(IT|algo|00|01)\b", r"\1<sub>\2</sub>", escape(caption))
-    return re.sub(r"\^\(([^)]*)\)", r"<sup>\1</sup>", text)
-
-
 def _block(figure: FigureSpec) -> str:
     name = figure.name
     return f"""<figure id="{name}">
 <h2>{escape(figure.title)}</h2>
-<a href="{name}.png"><img src="{name}.png" alt="{escape(figure.caption, quote=True)}"
+<a href="{name}.png"><img src="{name}.png" alt="{escape(as_plain(figure.caption))}"
  loading="lazy"></a>
 <figcaption>
-<p>{_words(figure.caption)}</p>
+<p>{as_html(figure.caption)}</p>
 <nav aria-label="Files of {name}"><a href="{name}.pdf">PDF</a><a href="{name}.csv">data (CSV)</a>
 <a href="{name}.toml">specification</a></nav>
 </figcaption>

@@ -92,8 +92,8 @@ NOISY_CURVES = FigureSpec(
     "noisy-curves",
     "Learning with softmax labels, k = 3, slope 3",
     "Error on labels as drawn. The floor is the error of the teacher itself. Without a ridge "
-    "cross-entropy is max-margin below α_s, where the classes can be separated, and the maximum-"
-    "likelihood estimate above. Lines: theory; symbols: fits, with standard errors.",
+    "cross-entropy is max-margin below *α_{s}*, where the classes can be separated, and the "
+    "maximum-likelihood estimate above. Lines: theory; symbols: fits, with standard errors.",
     picture_noisy_curves,
     CURVES_NOISY,
     lambda profile: [Computation(floor_rows, {"noise": NOISE}, 2)],
@@ -183,9 +183,9 @@ def _phase_panel(table: pd.DataFrame, kind: str) -> Panel:
 NOISY_PHASES = FigureSpec(
     "noisy-phases",
     "The hard phase of Rademacher weights with noisy labels, k = 3",
-    "Between the two lines perfect knowledge of the posterior errs less than message passing does. "
-    "Noise on the teacher's fields, Gaussian or that of the softmax, narrows this phase until it "
-    "closes. Flips leave perfect learning a state of its own, and the phase stays open.",
+    "Between the two lines perfect knowledge of the posterior errs less than message passing "
+    "does. Noise on the teacher's fields, Gaussian or that of the softmax, narrows this phase "
+    "until it closes. Flips leave perfect learning a state of its own, and the phase stays open.",
     picture_phases,
     computations=_noisy_transitions,
 )
@@ -258,8 +258,9 @@ def _thresholds(profile: Profile) -> list[Computation]:
 SEPARABILITY = FigureSpec(
     "separability",
     "Up to where classes can be separated",
-    "α_s against the variance of Gaussian noise on the teacher's fields. Lines: theory; symbols: "
-    "the largest n/d at which drawn samples were separable, with standard errors, at finite d.",
+    "*α_{s}* against the variance of Gaussian noise on the teacher's fields. Lines: theory; "
+    "symbols: the largest n/d at which drawn samples were separable, with standard errors, at "
+    "finite d.",
     picture_separability,
     computations=_thresholds,
 )
@@ -316,9 +317,7 @@ def picture_calibration(table: pd.DataFrame) -> Picture:
     # The ridge alone tells these lines apart.
     named = (replace(trace, label=trace.label.split(", ")[-1]) for trace in above.traces)
     above = replace(above, traces=(equal, *named), y=Axis("accuracy"))
-    best = (
-        table[~known].assign(target=table["target"].map(SCORES)).rename(columns={"ridge": "best"})
-    )
+    best = table[~known].rename(columns={"ridge": "best"}).replace({"target": SCORES})
     below = curves_panel(best, "alpha", "best", log_x=True)
     below = replace(below, y=Axis("best ridge *λ*", low=0), legend=Legend("best", "best for"))
     return Picture((placed(above, "upper left", title=""), below), height=5.2)
@@ -338,9 +337,9 @@ def _scores(profile: Profile) -> list[Computation]:
 CALIBRATION = FigureSpec(
     "calibration",
     "Calibration of cross-entropy with softmax labels, slope 3",
-    "Above: accuracy against confidence at k = 3 and α = 3; too little ridge is overconfident, too "
-    "much underconfident. Lines: theory; symbols: fits, on fresh samples. Below: the best ridge "
-    "for the error, the test loss and the calibration error at k = 2; they differ.",
+    "Above: accuracy against confidence at k = 3 and α = 3; too little ridge is overconfident, "
+    "too much underconfident. Lines: theory; symbols: fits, on fresh samples. Below: the best "
+    "ridge for the error, the test loss and the calibration error at k = 2; they differ.",
     picture_calibration,
     computations=_scores,
 )
