@@ -291,7 +291,7 @@ def plot(
     from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
     from polyceptron.report.pictures.series import read_tables, select_rows
 
-    target = Path(sources[0].stem + ".pdf") if out is None else out
+    target = Path((sources[0].stem or "plot") + ".pdf") if out is None else out
     check_plot(target)
     check_outputs(target, inputs=sources)
     table = select_rows(read_tables(sources), where)
