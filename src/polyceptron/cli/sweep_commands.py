@@ -291,10 +291,10 @@ def plot(
     from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
     from polyceptron.report.pictures.series import read_tables, select_rows
 
-    target = Path((sources[0].stem or "plot") + ".pdf") if out is None else out
+    table = select_rows(read_tables(sources), where)
+    target = Path(sources[0].stem + ".pdf") if out is None else out
     check_plot(target)
     check_outputs(target, inputs=sources)
-    table = select_rows(read_tables(sources), where)
     picture = curves_picture(table, x, y, log_x=log_x, log_y=log_y)
     save_figure(render_matplotlib(picture), target)
     sys.stderr.write(f"drawn in {target}\n")
