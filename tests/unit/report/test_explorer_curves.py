@@ -161,14 +161,12 @@ def test_the_best_ridge_of_a_fit_is_the_theory_s() -> None:
 
 def test_averages_give_standard_errors() -> None:
     rows = [{"alpha": 1.0, "x": value} for value in (1.0, 2.0, 3.0)] + [{"alpha": 2.0, "x": 5.0}]
-    first, second = averages(rows, "x")
-    assert first == {
-        "alpha": 1.0,
-        "mean": 2.0,
-        "error": pytest.approx(1 / math.sqrt(3)),
-        "count": 3,
-    }
-    assert second["error"] is None
+    found = averages(rows, "x")
+    assert list(found) == [1.0, 2.0]
+    first, second = found.values()
+    assert (first.mean, first.count) == (2.0, 3)
+    assert first.standard_error == pytest.approx(1 / math.sqrt(3))
+    assert second.standard_error is None
 
 
 def test_spacing_follows_the_axis() -> None:

@@ -11,11 +11,12 @@ the features, a few lines of SVG, so that a page needs no drawing library to be 
 from __future__ import annotations
 
 import base64
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from polyceptron.model import as_spectrum
 from polyceptron.report.explorer.page_tasks import TEST_SAMPLES, Row, averages, tested
@@ -104,25 +105,23 @@ def order_figure(
     state: PageSettings, curves: Curves, simulations: Sequence[Simulated] = ()
 ) -> Figure:
     """Order parameters (or what the page asks for) against α."""
-    traces: list[Trace] = []
-    both = state.shown == "overlaps"
-    for (label, colour, dash), part in _lines(curves):
-        if not both:
-            part = [row for row in derived(part, state.shown) if row["shown"] is not None]
-            traces += [line(part, "shown", label, colour, dash)] if part else []
-        elif all(row["m"] == row["q"] for row in part):
-            traces.append(line(part, "q", label, colour, dash, "q = m "))
-        else:
-            traces.append(line(part, "q", label, colour, dash, "q "))
-            traces.append(replace(line(part, "m", label, colour, "dashdot", "m "), in_legend=False))
-    for one in simulations:
-        rows = [] if both else derived(one.rows, state.shown)
-        if both:
-            traces.append(symbols(one, "q", "q "))
-            traces.append(replace(symbols(one, "m", "m ", hollow=True), in_legend=False))
-        elif any(row["shown"] is not None for row in rows):
-            traces.append(symbols(one._replace(rows=rows), "shown"))
-    title = "q (solid), m (dash-dotted)" if both else words_for("shown", state.shown)
+    if state.shown == "overlaps":
+        title, traces = "q (solid), m (dash-dotted)", list[Trace]()
+        for (label, colour, dash), part in _lines(curves):
+            same = all(row["m"] == row["q"] for row in part)
+            traces.append(line(part, "q", label, colour, dash, "q = m " if same else "q "))
+            if not same:
+                m = line(part, "m", label, colour, "dashdot", "m ")
+                traces.append(replace(m, in_legend=False))
+        for one in simulations:
+            m = replace(symbols(one, "m", "m ", hollow=True), in_legend=False)
+            traces += [symbols(one, "q", "q "), m]
+    else:
+        title = words_for("shown", state.shown)
+        parts = [(look, derived(part, state.shown)) for look, part in _lines(curves)]
+        traces = [line(part, "shown", *look) for look, part in parts if part]
+        runs = [one._replace(rows=derived(one.rows, state.shown)) for one in simulations]
+        traces += [symbols(one, "shown") for one in runs if one.rows]
     y = _cut(_vertical(title, state), traces)
     return _figure(Panel(tuple(traces), _across(state, simulations), y), state)
 
@@ -234,30 +233,28 @@ def _figure(panel: Panel, state: PageSettings) -> Figure:
 
 
 def _lines(curves: Curves) -> list[tuple[tuple[str, str, str], list[Row]]]:
-    """(label, colour, dash) and the rows of each line."""
+    """(label, colour, dash) and the rows of each line: one for each branch that is drawn.
+
+    AMP's only where it differs from the optimal one.
+    """
     colours = colours_of([*curves, *DASHES])
     found = []
     for name, rows in curves.items():
-        for branch, part in branches(rows):
+        drawn: dict[str, list[Row]] = {}
+        for row in rows:
+            drawn.setdefault(row.get("branch") or "optimal", []).append(row)
+        pairs = zip(drawn.get("amp", []), drawn.get("optimal", []), strict=False)
+        if all(abs(amp[ERROR] - best[ERROR]) < 1e-9 for amp, best in pairs):
+            drawn.pop("amp", None)
+        drawn.pop("informed", None)
+        for branch, part in drawn.items():
             role = branch if branch in DASHES else name
             found.append(((label_of(role), colours[role], DASHES.get(role, "solid")), part))
     return found
 
 
-def branches(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """The rows of each branch that is drawn; AMP's only where it differs from the optimal one."""
-    drawn: dict[str, list[Row]] = {}
-    for row in rows:
-        drawn.setdefault(row.get("branch") or "optimal", []).append(row)
-    pairs = zip(drawn.get("amp", []), drawn.get("optimal", []), strict=False)
-    if all(abs(amp[ERROR] - best[ERROR]) < 1e-9 for amp, best in pairs):
-        drawn.pop("amp", None)
-    drawn.pop("informed", None)
-    return list(drawn.items())
-
-
 def derived(rows: Sequence[Row], shown: str) -> list[Row]:
-    """The rows with what the page asks for in the column `shown`."""
+    """The rows that have what the page asks for, with it in the column `shown`."""
 
     def value(row: Row) -> Any:
         if shown == "correlation":
@@ -267,7 +264,8 @@ def derived(rows: Sequence[Row], shown: str) -> list[Row]:
             return row.get("clean_error", row.get(ERROR))
         return row.get(SHOWN[shown][1])
 
-    return [{**row, "shown": value(row)} for row in rows]
+    found = [{**row, "shown": value(row)} for row in rows]
+    return [row for row in found if row["shown"] is not None]
 
 
 def without(state: PageSettings, curves: Curves, simulations: Sequence[Simulated]) -> str:
@@ -276,7 +274,7 @@ def without(state: PageSettings, curves: Curves, simulations: Sequence[Simulated
     known = [(label_of(name), rows, True) for name, rows in curves.items()]
     known += [(one.label, one.rows, tested(one.state) is not None) for one in simulations]
     for label, rows, scored in known:
-        if shown != "overlaps" and all(row["shown"] is None for row in derived(rows, shown)):
+        if shown != "overlaps" and not derived(rows, shown):
             why = "no probabilities" if scored else "started while another was shown: add again"
             lacking.setdefault(f" ({why})" * (shown in SCORES), []).append(label)
     words = [
@@ -294,6 +292,8 @@ def line(
     rows: Sequence[Row], column: str, label: str, colour: str, dash: Any, symbol: str = ""
 ) -> Trace:
     """Theory; its hover text has uncertainty, ridge and status."""
+    known = [row.get("ridge") for row in rows]
+    ridges = ["" if ridge is None else f"<br>λ {ridge:.4g}" for ridge in known]
     value = symbol + "%{y:.6g}" if column != ERROR else "ε %{y:.6g} ± %{customdata[0]:.1g}"
     return Trace(
         numbers(row["alpha"] for row in rows),
@@ -304,22 +304,19 @@ def line(
         label=label,
         hover=f"<br>α %{{x:.4g}}<br>{value}%{{customdata[2]}}<br>status %{{customdata[1]}}",
         customdata=tuple(
-            (row.get("uncertainty") or 0.0, row.get("status", ""), _ridge(row)) for row in rows
+            (row.get("uncertainty") or 0.0, row.get("status", ""), ridge)
+            for row, ridge in zip(rows, ridges, strict=True)
         ),
     )
-
-
-def _ridge(row: Row) -> str:
-    return f"<br>λ {row['ridge']:.4g}" if row.get("ridge") is not None else ""
 
 
 def symbols(one: Simulated, column: str, prefix: str = "", hollow: bool = False) -> Trace:
     """Simulations: means over runs; their hover text has how many."""
     points, name = averages(one.rows, column), one.state.simulation
-    errors = [point["error"] for point in points]
+    errors = [point.standard_error for point in points.values()]
     return Trace(
-        numbers(point["alpha"] for point in points),
-        numbers(point["mean"] for point in points),
+        numbers(points),
+        numbers(point.mean for point in points.values()),
         numbers(errors),
         kind="symbols",
         colour=colours_of([name])[name],
@@ -329,8 +326,8 @@ def symbols(one: Simulated, column: str, prefix: str = "", hollow: bool = False)
         hover=f"<br>α %{{x:.4g}}<br>{prefix}%{{y:.6g}} %{{customdata[0]}}"
         "<br>runs %{customdata[1]}",
         customdata=tuple(
-            ("single run" if error is None else f"± {error:.1g}", point["count"])
-            for error, point in zip(errors, points, strict=True)
+            ("single run" if error is None else f"± {error:.1g}", point.count)
+            for error, point in zip(errors, points.values(), strict=True)
         ),
     )
 
@@ -350,22 +347,21 @@ def spectrum_picture(name: str) -> tuple[str, str]:
     """Eigenvalues, the largest first, and the same in words, for its caption."""
     spectrum = as_spectrum(name)
     s, _ = spectrum.at(STEPS)
-    seen = s[s > 0]
-    low, high = math.log(float(seen.min())), math.log(float(seen.max()))
-    points = []
-    for i, value in enumerate(seen):
-        y = (math.log(float(value)) - low) / max(high - low, 1e-9) if high > low else 0.5
-        height = HEIGHT - MARGIN - y * (HEIGHT - 2 * MARGIN)
-        for end in (i, i + 1):
-            points.append(f"{MARGIN + end / STEPS * (WIDTH - 2 * MARGIN):.1f},{height:.1f}")
+    heights = np.log(s[s > 0])
+    span = float(np.ptp(heights))
+    heights = (heights - heights.min()) / span if span > 0 else np.full(len(heights), 0.5)
+    x = np.repeat(np.arange(len(heights) + 1) / STEPS, 2)[1:-1]  # a step for each
+    points = " ".join(
+        f"{MARGIN + a * (WIDTH - 2 * MARGIN):.1f},{HEIGHT - MARGIN - b * (HEIGHT - 2 * MARGIN):.1f}"
+        for a, b in zip(x, np.repeat(heights, 2), strict=True)
+    )
     picture = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-        f'width="{WIDTH}" height="{HEIGHT}"><polyline points="{" ".join(points)}" fill="none" '
+        f'width="{WIDTH}" height="{HEIGHT}"><polyline points="{points}" fill="none" '
         'stroke="#0072b2" stroke-width="1.5"/></svg>'
     )
-    if spectrum.isotropic:
-        return _address(picture), "every eigenvalue is 1"
-    s = spectrum.eigenvalues
-    rest = "" if spectrum.rank == 1 else f", {1 - spectrum.rank:.2g} of them 0"
-    words = f"eigenvalues from {s[0]:.3g} down to {s[-1]:.3g} (logarithmic){rest}"
+    words, s = "every eigenvalue is 1", spectrum.eigenvalues
+    if not spectrum.isotropic:
+        rest = "" if spectrum.rank == 1 else f", {1 - spectrum.rank:.2g} of them 0"
+        words = f"eigenvalues from {s[0]:.3g} down to {s[-1]:.3g} (logarithmic){rest}"
     return _address(picture), words

@@ -258,13 +258,10 @@ def tested(settings: PageSettings) -> int | None:
     return TEST_SAMPLES if settings.shown in SCORES else None
 
 
-def averages(rows: Iterable[Row], column: str) -> list[dict[str, Any]]:
-    """Mean and standard error over the runs at each α: alpha, mean, error (null for one), count."""
+def averages(rows: Iterable[Row], column: str) -> dict[float, Average]:
+    """Mean and standard error over the runs at each α, by rising α."""
     groups: dict[float, Average] = {}
     for row in rows:
         if row.get(column) is not None:
             groups.setdefault(row["alpha"], Average()).add(float(row[column]))
-    return [
-        {"alpha": alpha, "mean": one.mean, "error": one.standard_error, "count": one.count}
-        for alpha, one in sorted(groups.items())
-    ]
+    return dict(sorted(groups.items()))
