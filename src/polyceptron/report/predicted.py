@@ -48,7 +48,7 @@ from polyceptron.report.learning_curves import curve_html, curve_text
 from polyceptron.report.measured_curve import PowerLaw, fit_power_law, measure_errors
 from polyceptron.report.pictures.curves import curves_panel
 from polyceptron.report.pictures.matplotlib_figure import check_style, draw_panel, notebook_axes
-from polyceptron.report.pictures.parts import Legend, Panel, Picture, Trace, numbers
+from polyceptron.report.pictures.parts import Legend, Picture, Trace, numbers
 from polyceptron.report.pictures.parts import style as house_style
 from polyceptron.rows import frame, make_row
 from polyceptron.theory.curve import curve_rows
@@ -60,6 +60,11 @@ if TYPE_CHECKING:
 
 _RIDGES = ("C", "alpha", "ridge")  # what the squared penalty is called
 _UNIT = 0.02  # how far from 1 a standard deviation may be
+_MOST_ALIGNED, _MOST_NOISE = 4.0, 100.0
+_MANY_CLASSES_TOL = 2e-3  # enough for a plot; the theory of k ≥ 4 samples
+_FAR = 0.25  # misfit from which the data are called far from the model
+_THEORY_POINTS = 12
+_MORE = (2, 10)  # times the data
 
 
 def matching_theory(clf: Any, n_classes: int, dimension: int) -> tuple[Teacher, Estimator]:
@@ -77,7 +82,13 @@ def matching_theory(clf: Any, n_classes: int, dimension: int) -> tuple[Teacher, 
         if as_loss(loss).scale_free:
             searched, ridge = False, 0.0
     elif isinstance(last, LogisticRegression):
-        _check_squared(last)
+        ratio = getattr(last, "l1_ratio", None)
+        mixed = {"l1": True, "elasticnet": ratio != 0, "deprecated": ratio not in (None, 0)}
+        if mixed.get(str(last.penalty)):
+            raise InvalidInput(
+                f"LogisticRegression with an L1 penalty (penalty={last.penalty!r}, "
+                f"l1_ratio={ratio!r}) is not described: the theory has a squared one, penalty='l2'"
+            )
         # Its penalty ‖w‖²/2C is on weights w = W/√d; two classes share one w: ‖W‖² = d‖w‖²/2.
         half = 2 if n_classes == 2 else 1
         loss, ridge = "cross-entropy", 0.0 if last.penalty is None else half / last.C / dimension
@@ -145,22 +156,6 @@ def _unwrapped(clf: Any) -> tuple[Any, list[tuple[str, Any]], bool]:
     return clf, [], searched
 
 
-def _check_squared(clf: Any) -> None:
-    """An L1 part of LogisticRegression's penalty is not described."""
-    ratio = getattr(clf, "l1_ratio", None)
-    mixed = clf.penalty == "elasticnet" and ratio not in (0, 0.0)
-    if clf.penalty == "l1" or mixed or (clf.penalty == "deprecated" and ratio not in (None, 0)):
-        raise InvalidInput(
-            f"LogisticRegression with an L1 penalty (penalty={clf.penalty!r}, l1_ratio={ratio!r}) "
-            "is not described: the theory has a squared one, penalty='l2'"
-        )
-
-
-_MOST_ALIGNED, _MOST_NOISE = 4.0, 100.0
-_MANY_CLASSES_TOL = 2e-3  # enough for a plot; the theory of k ≥ 4 samples
-FAR = 0.25  # misfit from which the data are called far from the model
-
-
 class ModelFit(NamedTuple):
     """The teacher with its fitted number, in words, and the misfit on the measured sizes."""
 
@@ -181,33 +176,36 @@ def fit_model(
     least: float,
 ) -> ModelFit:
     """From standardised features Z (n, d) and labels, and errors measured at α (s,)."""
-    spectrum, words = own_spectrum(Z, y, teacher)
+    spectrum, words = Teacher(2).features, "independent features"
+    if teacher.prior.gaussian:
+        try:
+            spectrum, words = Spectrum.from_data(Z, y), "the spectrum and the signal of the data"
+        except InvalidInput:  # too few samples, or no linear signal to be seen
+            spectrum, words = Spectrum.from_data(Z), "the spectrum of the data, equal signal"
     slow = teacher.n_classes > 3 or estimator.columns.get("ridge") == "optimal"
     few = estimator.explicit or estimator.branches or not slow
     # Where a point takes seconds one in the middle has to do.
     chosen = slice(None) if few else slice(len(alphas) // 2, len(alphas) // 2 + 1)
-    goal = np.log(errors[chosen] + least)
 
-    def gap(noise: float, tilt: float) -> float:
-        found = theory_errors(_teacher(teacher, spectrum, noise, tilt), estimator, alphas[chosen])
-        return float(np.mean(np.log(found + least) - goal))
+    def made(noise: float, tilt: float) -> Teacher:
+        tilted = spectrum
+        if tilt:
+            s, share = spectrum.eigenvalues, np.append(spectrum.fraction, 1 - spectrum.rank)
+            tilted = Spectrum(np.append(s, 0.0), np.append(spectrum.signal * s**tilt, 0.0), share)
+        return Teacher(teacher.n_classes, teacher.prior, GaussianNoise(noise), tilted)
 
-    noise, tilt = _balance(gap, tilts=not spectrum.isotropic)
-    fitted = _teacher(teacher, spectrum, noise, tilt)
-    distance = np.log(theory_errors(fitted, estimator, alphas) + least) - np.log(errors + least)
+    def distance(noise: float, tilt: float, at: slice = chosen) -> Array:
+        """ln(theory/measured) at the chosen sizes, or at others."""
+        found = theory_errors(made(noise, tilt), estimator, alphas[at])
+        return np.log(found + least) - np.log(errors[at] + least)
+
+    noise, tilt = _balance(
+        lambda *parts: float(np.mean(distance(*parts))), tilts=not spectrum.isotropic
+    )
+    misfit = float(np.sqrt(np.mean(distance(noise, tilt, slice(None)) ** 2)))
     words += f", noise of variance {noise:.3g}" if noise else ", no noise"
     words += f", alignment {tilt:.2g}" if tilt else ""
-    return ModelFit(fitted, noise, tilt, float(np.sqrt(np.mean(distance**2))), words)
-
-
-def own_spectrum(Z: Array, y: object, teacher: Teacher) -> tuple[Spectrum, str]:
-    """The spectrum that the data themselves show, as far as they and the prior allow."""
-    if not teacher.prior.gaussian:
-        return Teacher(2).features, "independent features"
-    try:
-        return Spectrum.from_data(Z, y), "the spectrum and the signal of the data"
-    except InvalidInput:  # too few samples, or no linear signal to be seen
-        return Spectrum.from_data(Z), "the spectrum of the data, equal signal"
+    return ModelFit(made(noise, tilt), noise, tilt, misfit, words)
 
 
 def theory_errors(teacher: Teacher, estimator: Estimator, alphas: Array) -> Array:
@@ -223,16 +221,6 @@ def _theory_rows(
     return curve_rows(teacher, estimator, alphas, tol=tol)
 
 
-def _teacher(teacher: Teacher, spectrum: Spectrum, noise: float, tilt: float) -> Teacher:
-    s = spectrum.eigenvalues
-    tilted = spectrum
-    if tilt:
-        eigenvalues, signal = np.append(s, 0.0), np.append(spectrum.signal * s**tilt, 0.0)
-        fraction = np.append(spectrum.fraction, 1 - spectrum.rank)
-        tilted = Spectrum(eigenvalues, signal, fraction)
-    return Teacher(teacher.n_classes, teacher.prior, GaussianNoise(noise), tilted)
-
-
 def _balance(gap: Callable[[float, float], float], *, tilts: bool) -> tuple[float, float]:
     """Noise Δ and tilt γ, one of them 0, at which the mean gap vanishes, or their end."""
     here = gap(0.0, 0.0)
@@ -245,10 +233,6 @@ def _balance(gap: Callable[[float, float], float], *, tilts: bool) -> tuple[floa
     top = math.log1p(_MOST_NOISE)
     root = brentq(lambda x: gap(math.expm1(x), 0.0), 0.0, top, xtol=0.002)
     return math.expm1(float(root)), 0.0
-
-
-_THEORY_POINTS = 12
-MORE = (2, 10)  # times the data
 
 
 @dataclass(frozen=True, repr=False)
@@ -279,7 +263,18 @@ class PredictedCurve:
         Without `ax`, on a new figure of pyplot, which a notebook shows; `style` is matplotlib's.
         """
         check_style(style)
-        panel = _panel(self)
+        # The teacher is the theory's alone: it does not tell what was measured from it.
+        alone = ["model", "prior", "noise", "features", "ridge"]
+        panel = curves_panel(self.frame.drop(columns=alone, errors="ignore"), log_x=True)
+        theory, measured = panel.traces
+        theory = replace(theory, label="theory, own spectrum")
+        measured = replace(measured, label="measured (cross-validation)", in_legend=True)
+        n = np.geomspace(measured.x[0], measured.x[-1], 40)
+        values = self.power_law(n * float(self.frame["dimension"].dropna().iloc[0]))
+        look: Any = {"colour": "#737373", "dash": "dot", "label": "power law *a n^{−b} + c*"}
+        traces = (theory, measured, Trace(numbers(n), numbers(values), **look))
+        title = textwrap.fill(self.assumption, 58)
+        panel = replace(panel, traces=traces, legend=Legend(), title=title)
         ax = notebook_axes(Picture((panel,))) if ax is None else ax
         with house_style():
             draw_panel(ax, panel, [style])
@@ -371,10 +366,10 @@ def predicted_curve(
     table = frame([*rows, *_theory_rows(model.teacher, estimator, sorted(grid))])
     effective = 1 / float(((Z.T @ Z / len(Z)) ** 2).sum()) * d**2
     law = fit_power_law(found.sizes, found.folds, least)
-    sizes = np.array([times * len(X) for times in MORE])
+    sizes = np.array([times * len(X) for times in _MORE])
     low, high = law.band(sizes)
     outlook = pd.DataFrame(
-        {"times": MORE, "n_samples": sizes, "power_law": law(sizes), "low": low, "high": high}
+        {"times": _MORE, "n_samples": sizes, "power_law": law(sizes), "low": low, "high": high}
         | {"theory": theory_errors(model.teacher, estimator, sizes / d)}
     )
     return PredictedCurve(
@@ -389,22 +384,6 @@ def _assumption(k: int, d: int, effective: float, model: ModelFit) -> str:
         f"Misfit {model.misfit:.2g}: theory and measurement differ by a factor of about "
         f"{math.exp(model.misfit):.3g}."
     )
-    if model.misfit > FAR:
+    if model.misfit > _FAR:
         text += " The data are far from this model: do not read its curve as a prediction."
     return text
-
-
-def _panel(curve: PredictedCurve) -> Panel:
-    """Symbols for what was measured, lines for theory and power law, words as the title."""
-    # The teacher is the theory's alone: it does not tell what was measured from it.
-    alone = ["model", "prior", "noise", "features", "ridge"]
-    panel = curves_panel(curve.frame.drop(columns=alone, errors="ignore"), log_x=True)
-    theory, measured = panel.traces
-    theory = replace(theory, label="theory, own spectrum")
-    measured = replace(measured, label="measured (cross-validation)", in_legend=True)
-    n = np.geomspace(measured.x[0], measured.x[-1], 40)
-    d = float(curve.frame["dimension"].dropna().iloc[0])
-    law, name = curve.power_law, "power law *a n^{−b} + c*"
-    line = Trace(numbers(n), numbers(law(n * d)), colour="#737373", dash="dot", label=name)
-    title = textwrap.fill(curve.assumption, 58)
-    return replace(panel, traces=(theory, measured, line), legend=Legend(), title=title)

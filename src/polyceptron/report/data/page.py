@@ -246,25 +246,65 @@ def report_html(measured: Measured) -> str:
 
 
 _LINE, _MARK, _GREY = CYCLE[0], CYCLE[1], "#7a7a7a"
-Rows = Sequence[dict[str, Any]]
 
 
 def draw(measured: Measured) -> list[tuple[str, str]]:
     """SVG and caption of each picture."""
+    v, tables = measured.numbers, measured.tables
+    mark = Mark(v["ridge"], dash="dash", colour=_MARK)
+    ridge = _points(tables["ridge"], "ridge", "score", kind="line")
+    bins = tables["calibration"]
+    ends = (min(min(row["confidence"], row["accuracy"]) for row in bins), 1.0)
+    agree = Trace(ends, ends, colour=_GREY, dash="dash")
+    seen = [row for row in tables["eigenvalues"] if row["eigenvalue"] > 1e-6]
+    eigenvalues = _points(seen, "rank", "eigenvalue", size=0.8)
+    across = (eigenvalues.x[0], eigenvalues.x[-1])
+    edge = Trace(across, (v["noise_edge"],) * 2, colour=_MARK, dash="dash")
     pictures = {
         "Log-loss on held-out samples against the ridge, with standard errors; the chosen ridge is "
-        "marked.": _ridge_panel,
+        "marked.": Panel(
+            (ridge,), Axis("ridge *λ*", "log"), Axis("log-loss, held out", "log"), (mark,)
+        ),
         "Error on held-out samples against the number of samples learnt from, the power law "
         "through it, and the band of 9 in 10 resampled fits at the samples of now, twice and ten "
-        "times as many.": _curve_panel,
+        "times as many.": _curve_panel(measured),
         "How often the named class is right against the probability it was given; on the line they "
-        "agree.": _calibration_panel,
+        "agree.": Panel(
+            (agree, _points(bins, "confidence", "accuracy")),
+            Axis("probability given"),
+            Axis("share that is right"),
+        ),
         "Eigenvalues of the features' correlations; independent features would stay below the "
-        "line.": _eigenvalue_panel,
+        "line.": Panel((eigenvalues, edge), Axis("direction"), Axis("eigenvalue", "log")),
     }
-    return [
-        (_svg(panel(measured), i), caption) for i, (caption, panel) in enumerate(pictures.items())
-    ]
+    return [(_svg(panel, i), caption) for i, (caption, panel) in enumerate(pictures.items())]
+
+
+def _curve_panel(measured: Measured) -> Panel:
+    v, rows, ahead = (
+        measured.numbers, measured.tables["learning_curve"], measured.tables["forecast"]
+    )  # fmt: skip
+    last, b, c = ahead[-1], v["forecast_exponent"], v["forecast_floor"]
+    n = np.geomspace(rows[0]["n"], last["n_samples"], 100)
+    law = (last["value"] - c) * (n / last["n_samples"]) ** -b + c
+    low, high, future = (
+        np.array([row[name] for row in ahead]) for name in ("low", "high", "n_samples")
+    )
+    middle, half = numbers((low + high) / 2), numbers((high - low) / 2)
+    traces = (
+        Trace(numbers(n), numbers(law), colour=_LINE, label="power law"),
+        Trace(numbers(future), middle, half, kind="band", colour=_LINE, label="9 of 10 fits"),
+        _points(rows, "n", "error", label="measured"),
+    )
+    x, y = Axis("samples learnt from", "log"), Axis("error, held out", low=0.0)
+    return Panel(traces, x, y, legend=Legend())
+
+
+def _points(rows: Sequence[dict[str, Any]], x: str, y: str, **look: Any) -> Trace:
+    """Symbols with standard errors where the rows have them."""
+    bars = numbers(row["standard_error"] for row in rows if "standard_error" in row)
+    xs, ys = (numbers(row[name] for row in rows) for name in (x, y))
+    return Trace(xs, ys, bars, **{"kind": "symbols", "marker": "circle", "colour": _LINE} | look)
 
 
 def _svg(panel: Panel, number: int) -> str:
@@ -275,55 +315,6 @@ def _svg(panel: Panel, number: int) -> str:
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
     # Names are shared by all pictures of a page: each gets its own.
     text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>p{number}-", text)
-    return re.sub(r'(<svg[^>]*?)\swidth="[^"]*"', r"\1", re.sub(
-        r'(<svg[^>]*?)\sheight="[^"]*"', r"\1", text, count=1), count=1)  # fmt: skip
-
-
-def _points(rows: Rows, x: str, y: str, **look: Any) -> Trace:
-    """Symbols with standard errors where the rows have them."""
-    bars = numbers(row["standard_error"] for row in rows if "standard_error" in row)
-    xs, ys = (numbers(row[name] for row in rows) for name in (x, y))
-    return Trace(xs, ys, bars, **{"kind": "symbols", "marker": "circle", "colour": _LINE} | look)
-
-
-def _ridge_panel(measured: Measured) -> Panel:
-    line = _points(measured.tables["ridge"], "ridge", "score", kind="line")
-    mark = Mark(measured.numbers["ridge"], dash="dash", colour=_MARK)
-    x, y = Axis("ridge *λ*", "log"), Axis("log-loss, held out", "log")
-    return Panel((line,), x, y, (mark,))
-
-
-def _curve_panel(measured: Measured) -> Panel:
-    v, rows = measured.numbers, measured.tables["learning_curve"]
-    ahead = measured.tables["forecast"]
-    last, b, c = ahead[-1], v["forecast_exponent"], v["forecast_floor"]
-    n = np.geomspace(rows[0]["n"], last["n_samples"], 100)
-    law = (last["value"] - c) * (n / last["n_samples"]) ** -b + c
-    low, high, future = (
-        numbers(row[name] for row in ahead) for name in ("low", "high", "n_samples")
-    )
-    middle = numbers((a + b) / 2 for a, b in zip(low, high, strict=True))
-    half = numbers((b - a) / 2 for a, b in zip(low, high, strict=True))
-    traces = (
-        Trace(numbers(n), numbers(law), colour=_LINE, label="power law"),
-        Trace(future, middle, half, kind="band", colour=_LINE, label="9 of 10 fits"),
-        _points(rows, "n", "error", label="measured"),
-    )
-    x, y = Axis("samples learnt from", "log"), Axis("error, held out", low=0.0)
-    return Panel(traces, x, y, legend=Legend())
-
-
-def _calibration_panel(measured: Measured) -> Panel:
-    rows = measured.tables["calibration"]
-    ends = (min(min(row["confidence"], row["accuracy"]) for row in rows), 1.0)
-    line = Trace(ends, ends, colour=_GREY, dash="dash")
-    points = _points(rows, "confidence", "accuracy")
-    return Panel((line, points), Axis("probability given"), Axis("share that is right"))
-
-
-def _eigenvalue_panel(measured: Measured) -> Panel:
-    rows = [row for row in measured.tables["eigenvalues"] if row["eigenvalue"] > 1e-6]
-    points = _points(rows, "rank", "eigenvalue", size=0.8)
-    edge = (measured.numbers["noise_edge"],) * 2
-    line = Trace((points.x[0], points.x[-1]), edge, colour=_MARK, dash="dash")
-    return Panel((points, line), Axis("direction"), Axis("eigenvalue", "log"))
+    for size in ("height", "width"):
+        text = re.sub(rf'(<svg[^>]*?)\s{size}="[^"]*"', r"\1", text, count=1)
+    return text
