@@ -40,11 +40,10 @@ _FEW_VALUES = 10
 
 @dataclass(frozen=True)
 class Table:
-    """Features X (n, d) with their names, and labels y (n,)."""
+    """Features X (n, d) and labels y (n,)."""
 
     X: NDArray[np.float64]
     y: NDArray[Any]
-    names: list[str]
     source: str
 
 
@@ -72,7 +71,7 @@ def read_samples(path: Path, target: str | None, drop: Sequence[str] = ()) -> Ta
     if features.shape[1] == 0:
         raise InvalidInput("there are no features: every column is the target or dropped")
     columns = [_numbers(features[name], str(name)) for name in features.columns]
-    return Table(np.column_stack(columns), y, [str(c) for c in features.columns], path.name)
+    return Table(np.column_stack(columns), y, path.name)
 
 
 def _from_columns(path: Path, kind: str) -> pd.DataFrame:

@@ -16,17 +16,8 @@ from typing import Any
 from dash import ClientsideFunction, Dash, Input, Output, State, ctx, html, no_update, set_props
 
 from polyceptron.errors import InvalidInput
+from polyceptron.report.explorer import layout
 from polyceptron.report.explorer.export import caption, to_csv
-from polyceptron.report.explorer.layout import (
-    HEIGHTS,
-    POLL,
-    SLOT_PARTS,
-    control_id,
-    dressing,
-    settings_of,
-    shown_values,
-    slot_content,
-)
 from polyceptron.report.explorer.page_figures import without
 from polyceptron.report.explorer.page_tasks import followed_range
 from polyceptron.report.explorer.server import TOKEN_FIELD, RequestGuard
@@ -44,18 +35,18 @@ from polyceptron.report.explorer.settings import (
 
 TOKEN = State(TOKEN_FIELD["id"], TOKEN_FIELD["property"])
 SLOTS = range(MAX_KEPT)
-FIGURES = tuple(HEIGHTS)
+FIGURES = tuple(layout.HEIGHTS)
 MOVED = ("alpha", "low", "high", "range_rule", "prior", "strength")  # by other settings
 
 
 SYNCED: dict[str, Any] = {
     "search": Output("url", "search"),
-    "values": {name: Output(control_id(name), "value") for name in NAMES},
+    "values": {name: Output(layout.control_id(name), "value") for name in NAMES},
     "settings": Output("settings", "data"),
     "message": Output("message", "children"),
     "dress": {
         f"{one}.{what}": Output(one, what)
-        for one, parts in dressing(PageSettings()).items()
+        for one, parts in layout.dressing(PageSettings()).items()
         for what in parts
     },
 }
@@ -80,7 +71,7 @@ def _in_browser(app: Dash) -> None:
 
     held = ("settings", "data")
     plots = [Output(f"{name}-plot", "className") for name in FIGURES]
-    slots = [Output(f"{name}-{i}", what) for name, what in SLOT_PARTS for i in SLOTS]
+    slots = [Output(f"{name}-{i}", what) for name, what in layout.SLOT_PARTS for i in SLOTS]
     attach("png", Output("png-done", "data"), Input("get-png", "n_clicks"), State(*held))
     attach("tidy", Output("page-tidied", "data"), Input(TOKEN_FIELD["id"], "data"))
     attach("link", Output("link", "value"), Input("url", "search"), State("address-key", "data"))
@@ -93,7 +84,7 @@ def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         output=SYNCED,
         inputs={
             "search": Input("url", "search"),
-            "values": {name: Input(control_id(name), "value") for name in NAMES},
+            "values": {name: Input(layout.control_id(name), "value") for name in NAMES},
             "followed": Input("followed-range", "data"),
             "changed": Input("simulations-changed", "data"),
             "token": TOKEN,
@@ -108,9 +99,9 @@ def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             name: dict.fromkeys(one, no_update) if isinstance(one, dict) else no_update
             for name, one in SYNCED.items()
         }
-        before = settings_of(values)
+        before = layout.settings_of(values)
         given = dict(before)
-        if control_id("noise") in touched:  # a strength that the noise just chosen can have
+        if layout.control_id("noise") in touched:  # a strength that the noise just chosen can have
             given["strength"] = first_strength(str(given["noise"]))
         try:
             session = session_of(token)
@@ -124,7 +115,7 @@ def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         address = to_query(settings, [one.settings for one in session.simulations])
         if touched == {"simulations-changed"}:
             return {**nothing, "search": address}
-        plain, shown = settings.as_dict(), shown_values(settings)
+        plain, shown = settings.as_dict(), layout.shown_values(settings)
         if not by_address:
             moved = {name: shown[name] for name in MOVED if plain[name] != before[name]}
             shown = nothing["values"] | moved
@@ -138,7 +129,7 @@ def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             "message": message,
             "dress": {
                 f"{one}.{what}": value
-                for one, parts in dressing(settings).items()
+                for one, parts in layout.dressing(settings).items()
                 for what, value in parts.items()
             },
         }
@@ -168,7 +159,7 @@ def _ranged(
     settings: PageSettings, touched: set[str], followed: Any, session: Session
 ) -> PageSettings:
     """The range of α as somebody has just set it, or as what it follows asks."""
-    if touched & {control_id("low"), control_id("high")}:
+    if touched & {layout.control_id("low"), layout.control_id("high")}:
         return replace(settings, range_rule="set")
     if settings.range_rule != "follow":
         return settings
@@ -224,7 +215,7 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         before = drawn if isinstance(drawn, dict) else {}
         content = wanted_content(sessions, session, settings, wait=not by_clock)
         if content.mark == before.get("mark") and by_clock and content.slow:
-            sessions.work.wait_for_news(POLL[True] / 1500)
+            sessions.work.wait_for_news(layout.POLL[True] / 1500)
             content = wanted_content(sessions, session, settings, wait=False)
         if stamp < session.stamp:
             return nothing
@@ -248,10 +239,10 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             ),
             [html.Div(line), *(html.Div(error, className="trouble") for error in errors)],
             without(settings, content.curves, content.simulated),
-            [slot_content(one) for one in content.simulations],
+            [layout.slot_content(one) for one in content.simulations],
             content.python,
             not busy,
-            POLL[content.slow],
+            layout.POLL[content.slow],
             new,
         )
 
@@ -273,7 +264,7 @@ def _simulate(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         *(Input(button, "n_clicks") for button in buttons),
         TOKEN,
         State("simulations-changed", "data"),
-        *(State(control_id(name), "value") for name in NAMES),
+        *(State(layout.control_id(name), "value") for name in NAMES),
         prevent_initial_call=True,
     )
     def simulate(*given: Any) -> tuple[Any, Any]:
@@ -286,7 +277,7 @@ def _simulate(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             for button in pressed:
                 act, _, slot = button.partition("-")
                 if act == "simulate":
-                    settings = settings_of(dict(zip(NAMES, values, strict=True)))
+                    settings = layout.settings_of(dict(zip(NAMES, values, strict=True)))
                     sessions.start(session, make_settings(settings))
                 elif act == "cancel":
                     sessions.cancel(session, int(slot))

@@ -7,14 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from polyceptron.model import Estimator
 from polyceptron.report.explorer.page_tasks import Row, tested, tolerance
-from polyceptron.report.explorer.settings import (
-    NO_NOISE,
-    SCORES,
-    SHOWN,
-    SPECTRA,
-    PageSettings,
-    words_for,
-)
+from polyceptron.report.explorer.settings import NO_NOISE, SCORES, SHOWN, PageSettings
 from polyceptron.rows import frame
 
 _DRAW = """
@@ -37,11 +30,11 @@ def to_csv(rows: Iterable[Row]) -> str:
 def caption(settings: PageSettings) -> str:
     """The problem in a line, for a picture that leaves the page."""
     what = "perceptron" if settings.model == "perceptron" else f"k = {settings.k}"
-    parts = [what, words_for("prior", settings.prior)]
+    parts = [what, settings.words("prior")]
     if settings.noise != NO_NOISE:
-        parts.append(f"{words_for('noise', settings.noise)}, {settings.strength_words}")
+        parts.append(f"{settings.words('noise')}, {settings.strength_words}")
     if settings.correlated:
-        parts.append(f"features {SPECTRA[settings.features]}")
+        parts.append(f"features {settings.spectrum}")
     if any(settings.estimator(name).takes_ridge for name in settings.estimators):
         optimal = settings.ridge_rule == "optimal"
         parts.append("optimal ridge λ" if optimal else f"ridge λ = {settings.ridge:.4g}")
@@ -122,7 +115,7 @@ def _teacher(settings: PageSettings) -> str:
     if settings.noise != NO_NOISE:
         words += f', "{settings.noise_name}"'
     if settings.correlated:
-        words += f', features="{SPECTRA[settings.features]}"'
+        words += f', features="{settings.spectrum}"'
     if settings.model == "perceptron":
         return f"pc.Perceptron({words})"
     return f"pc.Teacher({settings.k}, {words})"

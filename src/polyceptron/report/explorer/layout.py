@@ -22,11 +22,9 @@ from polyceptron.report.explorer.settings import (
     MAX_KEPT,
     NO_NOISE,
     SETTINGS,
-    SPECTRA,
     Choice,
     PageSettings,
     strength_range,
-    words_for,
 )
 
 LOGARITHMIC = ("ridge", "strength")
@@ -79,7 +77,7 @@ def dressing(settings: PageSettings) -> dict[str, dict[str, Any]]:
     low, high = (math.log10(x) for x in strength_range(settings.noise, settings.teacher.n_classes))
     step = float(f"{(settings.high - settings.low) / 400:.3g}")
     quiet, optimal = settings.noise == NO_NOISE, settings.ridge_rule == "optimal"
-    picture, words = spectrum_picture(SPECTRA[settings.features])
+    picture, words = spectrum_picture(settings.spectrum)
     return {
         control_id("alpha"): slider(settings.low, settings.high, step),
         control_id("strength"): slider(
@@ -256,7 +254,7 @@ def slot_content(one: work.Simulation | None) -> list[Any]:
         return ["", "0", "1", "", True, True, True]
     settings, done = one.settings, len(one.result)
     name = (
-        f"{words_for('simulation', settings.simulation)}, k = {settings.teacher.n_classes}, "
+        f"{settings.words('simulation')}, k = {settings.teacher.n_classes}, "
         f"d = {settings.dimension}"
         + f", {settings.noise_name}" * (settings.noise != NO_NOISE)
         + f", {settings.features}" * settings.correlated

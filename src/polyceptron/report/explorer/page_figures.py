@@ -20,7 +20,7 @@ import numpy as np
 
 from polyceptron.model import as_spectrum
 from polyceptron.report.explorer.page_tasks import TEST_SAMPLES, Row, averages, tested
-from polyceptron.report.explorer.settings import SCORES, SHOWN, PageSettings, words_for
+from polyceptron.report.explorer.settings import SCORES, SHOWN, PageSettings
 from polyceptron.report.pictures.curves import curves_picture
 from polyceptron.report.pictures.matplotlib_figure import svg_text
 from polyceptron.report.pictures.parts import (
@@ -117,7 +117,7 @@ def order_figure(
             m = replace(symbols(one, "m", "m ", hollow=True), in_legend=False)
             traces += [symbols(one, "q", "q "), m]
     else:
-        title = words_for("shown", state.shown)
+        title = state.words("shown")
         parts = [(look, derived(part, state.shown)) for look, part in _lines(curves)]
         traces = [line(part, "shown", *look) for look, part in parts if part]
         runs = [one._replace(rows=derived(one.rows, state.shown)) for one in simulations]
@@ -278,7 +278,7 @@ def without(state: PageSettings, curves: Curves, simulations: Sequence[Simulated
             why = "no probabilities" if scored else "started while another was shown: add again"
             lacking.setdefault(f" ({why})" * (shown in SCORES), []).append(label)
     words = [
-        f"No {words_for('shown', shown)} of {'; '.join(dict.fromkeys(labels))}{why}."
+        f"No {state.words('shown')} of {'; '.join(dict.fromkeys(labels))}{why}."
         for why, labels in lacking.items()
     ]
     if any(scored for _, _, scored in known[len(curves) :]) and shown == "calibration":

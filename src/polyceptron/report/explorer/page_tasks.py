@@ -225,11 +225,8 @@ def _curve(settings: PageSettings, name: str) -> Iterator[dict[str, Any]]:
     done = 0
     for some, part in zip(parts, found, strict=True):
         rows, done = rows + part, min(done + len(some), len(alphas))
-        yield {"result": _ordered(rows), "done": done}
-
-
-def _ordered(rows: list[Row]) -> list[Row]:
-    return [json_ready(row) for row in sorted(rows, key=lambda row: float(row["alpha"]))]
+        ordered = sorted(rows, key=lambda row: float(row["alpha"]))
+        yield {"result": [json_ready(row) for row in ordered], "done": done}
 
 
 def simulate(settings: PageSettings) -> Iterator[dict[str, Any]]:

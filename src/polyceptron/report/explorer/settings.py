@@ -182,8 +182,13 @@ class PageSettings:
     @property
     def teacher(self) -> AnyTeacher:
         """The rule to be learnt; the perceptron has two classes whatever k is."""
-        rest: Any = (self.prior, self.noise_name, SPECTRA[self.features])
+        rest: Any = (self.prior, self.noise_name, self.spectrum)
         return Perceptron(*rest) if self.model == "perceptron" else Teacher(self.k, *rest)
+
+    @property
+    def spectrum(self) -> str:
+        """The spectrum of the features as it is written in a row."""
+        return SPECTRA[self.features]
 
     @property
     def noise_name(self) -> str:
@@ -221,6 +226,11 @@ class PageSettings:
     def student(self) -> Estimator:
         """The estimator that is simulated."""
         return self.estimator(METHODS[self.simulation])
+
+    def words(self, name: str) -> str:
+        """What the page calls the choice made for this setting."""
+        kind, value = SETTINGS[name], getattr(self, name)
+        return kind.words[value] if isinstance(kind, Choice) else str(value)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for the browser's store."""
@@ -271,12 +281,6 @@ def _brief(value: Any) -> str:
         return str(value)[:40]
     except ValueError:  # Python does not write a whole number of thousands of digits
         return "a huge number"
-
-
-def words_for(setting: str, name: str) -> str:
-    """What the page calls a choice."""
-    kind = SETTINGS[setting]
-    return kind.words.get(name, name) if isinstance(kind, Choice) else name
 
 
 def first_strength(kind: str) -> float:
