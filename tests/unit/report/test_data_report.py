@@ -139,7 +139,7 @@ def test_bad_tables_are_one_sentence_each_and_exit_code_2(folder):
     for name, content, message in (
         ("empty.csv", b"", "cannot read 'empty.csv' as a table"),
         ("binary.csv", bytes(range(256)) * 20, "cannot read 'binary.csv' as a table"),
-        ("binary.npz", b"nothing of the kind", "as .npz"),
+        ("binary.npz", b"nothing of the kind", "no .npz file"),
         ("table.xlsx", b"", "ends in .csv"),
         ("broken.parquet", b"PAR1", "as Parquet|needs pyarrow"),
     ):
