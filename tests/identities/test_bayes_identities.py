@@ -308,3 +308,14 @@ def test_branches_meet_at_the_fold_and_not_before():
     # Square-root singularity: the two part as the square root of the distance.
     assert rates == pytest.approx([rates[0]] * 3, rel=1e-3)
     assert {p.branch for p in fixed_points(teacher, fold + 1e-9)} == {"optimal", "amp", "informed"}
+
+
+@pytest.mark.parametrize(
+    "noise", ["none", "flips:0.1", "gaussian:0.003", "softmax:100", "softmax:25"]
+)
+def test_free_entropies_are_equal_where_the_better_state_takes_over(noise):
+    """At α_IT, also where the better state is near perfect learning and far out on the curve."""
+    teacher = Teacher(3, "rademacher", noise)
+    found = {p.branch: p for p in fixed_points(teacher, transitions(teacher).alpha_it)}
+    assert found["amp"].q < found["informed"].q - 0.05
+    assert found["amp"].free_entropy == pytest.approx(found["informed"].free_entropy, abs=1e-8)

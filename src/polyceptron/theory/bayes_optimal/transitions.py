@@ -218,7 +218,10 @@ def _located(curve: SolutionCurve) -> tuple[Located, Located] | None:
     peaks = [b for b in branches if b.rising and b is not branches[-1]]
     if not peaks:
         return None
-    return _fold(curve, max(peaks, key=lambda b: b.alpha_high)), _takeover(curve, branches)
+    last = max(peaks, key=lambda b: b.alpha_high)
+    if not curve.near_enough(last.alpha_high):  # the top state at this α lies further out
+        branches = curve.branches(far=True)
+    return _fold(curve, last), _takeover(curve, branches)
 
 
 def _fold(curve: SolutionCurve, branch: Branch) -> Located:
