@@ -58,43 +58,50 @@ _HOME = {
 
 __all__ = [*_HOME, "__version__"]
 
-if TYPE_CHECKING:
-    from polyceptron.algorithms.amp_classifier import AMPClassifier
-    from polyceptron.algorithms.erm.fit import fit_erm, fit_erm_path
-    from polyceptron.algorithms.erm_classifier import ERMClassifier
-    from polyceptron.algorithms.message_passing.posterior_mean import AMPResult, amp, amp_erm
-    from polyceptron.algorithms.overlaps import exact_generalisation_error
-    from polyceptron.algorithms.separation import is_separable, separation
-    from polyceptron.algorithms.watching import FitProgress
-    from polyceptron.errors import ComputationFailed, InvalidInput
-    from polyceptron.experiments.spec import load_spec
-    from polyceptron.experiments.store import Store
-    from polyceptron.experiments.sweep import run_sweep
-    from polyceptron.model import (
-        ERM,
-        BayesOptimal,
-        Channel,
-        Loss,
-        Perceptron,
-        Prior,
-        Spectrum,
-        Teacher,
-        finite_prior,
+if TYPE_CHECKING:  # `as`: re-exported for type checkers, which cannot read __all__
+    from polyceptron.algorithms.amp_classifier import AMPClassifier as AMPClassifier
+    from polyceptron.algorithms.erm.fit import fit_erm as fit_erm
+    from polyceptron.algorithms.erm.fit import fit_erm_path as fit_erm_path
+    from polyceptron.algorithms.erm_classifier import ERMClassifier as ERMClassifier
+    from polyceptron.algorithms.message_passing.posterior_mean import AMPResult as AMPResult
+    from polyceptron.algorithms.message_passing.posterior_mean import amp as amp
+    from polyceptron.algorithms.message_passing.posterior_mean import amp_erm as amp_erm
+    from polyceptron.algorithms.overlaps import (
+        exact_generalisation_error as exact_generalisation_error,
     )
-    from polyceptron.report.learning_curves import LearningCurve, learning_curve
-    from polyceptron.report.predicted import predicted_curve
-    from polyceptron.theory.asymptotics import asymptotics
-    from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
-    from polyceptron.theory.bayes_optimal.solution_curve import solution_curve
-    from polyceptron.theory.bayes_optimal.state_evolution import state_evolution
-    from polyceptron.theory.bayes_optimal.transitions import transitions
-    from polyceptron.theory.calibration import calibration
-    from polyceptron.theory.erm.fixed_point import erm_fixed_point, optimal_ridge
-    from polyceptron.theory.erm.margin_law import margin_law
-    from polyceptron.theory.generalisation import generalisation_error
-    from polyceptron.theory.loop import erm_state_evolution
-    from polyceptron.theory.planner import plan
-    from polyceptron.theory.separability import separability
+    from polyceptron.algorithms.separation import is_separable as is_separable
+    from polyceptron.algorithms.separation import separation as separation
+    from polyceptron.algorithms.watching import FitProgress as FitProgress
+    from polyceptron.errors import ComputationFailed as ComputationFailed
+    from polyceptron.errors import InvalidInput as InvalidInput
+    from polyceptron.experiments.spec import load_spec as load_spec
+    from polyceptron.experiments.store import Store as Store
+    from polyceptron.experiments.sweep import run_sweep as run_sweep
+    from polyceptron.model import ERM as ERM
+    from polyceptron.model import BayesOptimal as BayesOptimal
+    from polyceptron.model import Channel as Channel
+    from polyceptron.model import Loss as Loss
+    from polyceptron.model import Perceptron as Perceptron
+    from polyceptron.model import Prior as Prior
+    from polyceptron.model import Spectrum as Spectrum
+    from polyceptron.model import Teacher as Teacher
+    from polyceptron.model import finite_prior as finite_prior
+    from polyceptron.report.learning_curves import LearningCurve as LearningCurve
+    from polyceptron.report.learning_curves import learning_curve as learning_curve
+    from polyceptron.report.predicted import predicted_curve as predicted_curve
+    from polyceptron.theory.asymptotics import asymptotics as asymptotics
+    from polyceptron.theory.bayes_optimal.fixed_points import fixed_points as fixed_points
+    from polyceptron.theory.bayes_optimal.solution_curve import solution_curve as solution_curve
+    from polyceptron.theory.bayes_optimal.state_evolution import state_evolution as state_evolution
+    from polyceptron.theory.bayes_optimal.transitions import transitions as transitions
+    from polyceptron.theory.calibration import calibration as calibration
+    from polyceptron.theory.erm.fixed_point import erm_fixed_point as erm_fixed_point
+    from polyceptron.theory.erm.fixed_point import optimal_ridge as optimal_ridge
+    from polyceptron.theory.erm.margin_law import margin_law as margin_law
+    from polyceptron.theory.generalisation import generalisation_error as generalisation_error
+    from polyceptron.theory.loop import erm_state_evolution as erm_state_evolution
+    from polyceptron.theory.planner import plan as plan
+    from polyceptron.theory.separability import separability as separability
 
 
 def __getattr__(name: str) -> Any:

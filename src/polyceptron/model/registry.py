@@ -19,6 +19,23 @@ from polyceptron.errors import InvalidInput
 T = TypeVar("T")
 
 
+class Parsed(Generic[T]):
+    """A field of a dataclass that may be given as anything that `read` turns into its object."""
+
+    def __init__(self, read: Callable[[Any], T], default: Any) -> None:
+        self.read, self.default = read, default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> T:
+        found: T = self.default if instance is None else instance.__dict__[self.name]
+        return found
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__[self.name] = self.read(value)
+
+
 @dataclass(frozen=True)
 class Entry(Generic[T]):
     """A name, one line about it, how it is made, and the words for its numbers.

@@ -15,7 +15,7 @@ its fields, so that labels are drawn, and learnt from, through `channel` = noise
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -27,6 +27,7 @@ from polyceptron.model.channels import Channel, as_channel
 from polyceptron.model.checks import check_classes, check_size
 from polyceptron.model.features import Spectrum, as_spectrum
 from polyceptron.model.priors import Prior, Row, as_prior
+from polyceptron.model.registry import Parsed
 from polyceptron.numerics import Array
 
 
@@ -47,9 +48,9 @@ class _Rule:
 
     model: ClassVar[str]
     n_classes: int
-    prior: Prior
-    noise: Channel
-    features: Spectrum
+    prior: Parsed[Prior]
+    noise: Parsed[Channel]
+    features: Parsed[Spectrum]
 
     def draw_standard_weights(self, rng: np.random.Generator, dimension: int) -> Array:
         """W* (d, k) of independent features."""
@@ -117,18 +118,15 @@ class Teacher(_Rule):
     """
 
     n_classes: int
-    prior: Prior = field(default="gaussian")  # type: ignore[assignment]  # see __post_init__
-    noise: Channel = field(default="none")  # type: ignore[assignment]
-    features: Spectrum = field(default="isotropic")  # type: ignore[assignment]
+    prior: Parsed[Prior] = Parsed(as_prior, "gaussian")
+    noise: Parsed[Channel] = Parsed(as_channel, "none")
+    features: Parsed[Spectrum] = Parsed(as_spectrum, "isotropic")
 
     model: ClassVar[str] = "argmax"
     common_shift: ClassVar[bool] = True  # a shift of all classes' weights changes no label
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_classes", check_classes(self.n_classes))
-        object.__setattr__(self, "prior", as_prior(self.prior))
-        object.__setattr__(self, "noise", as_channel(self.noise))
-        object.__setattr__(self, "features", as_spectrum(self.features))
         self.channel.guess(self.n_classes)  # says so when the noise leaves no rule
 
     @property
@@ -152,18 +150,15 @@ class Perceptron(_Rule):
     2
     """
 
-    prior: Prior = field(default="rademacher")  # type: ignore[assignment]  # see __post_init__
-    noise: Channel = field(default="none")  # type: ignore[assignment]
-    features: Spectrum = field(default="isotropic")  # type: ignore[assignment]
+    prior: Parsed[Prior] = Parsed(as_prior, "rademacher")
+    noise: Parsed[Channel] = Parsed(as_channel, "none")
+    features: Parsed[Spectrum] = Parsed(as_spectrum, "isotropic")
 
     model: ClassVar[str] = "perceptron"
     common_shift: ClassVar[bool] = False
     n_classes: ClassVar[int] = 2  # type: ignore[misc]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "prior", as_prior(self.prior))
-        object.__setattr__(self, "noise", as_channel(self.noise))
-        object.__setattr__(self, "features", as_spectrum(self.features))
         self.channel.guess(2)
 
     @property

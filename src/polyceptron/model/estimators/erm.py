@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge
 from polyceptron.model.estimators.base import (
@@ -20,10 +22,14 @@ from polyceptron.model.estimators.base import (
 from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss, as_loss
 from polyceptron.model.penalties import Penalty, Ridge, as_penalty
-from polyceptron.numerics import Array
+from polyceptron.model.registry import Parsed
 
 if TYPE_CHECKING:
     from polyceptron.model.teacher import AnyTeacher
+
+
+def _penalty_or_none(penalty: Any) -> Penalty | None:
+    return None if penalty is None else as_penalty(penalty)
 
 
 @dataclass(frozen=True)
@@ -42,13 +48,12 @@ class ERM(Estimator):
     True
     """
 
-    loss: Loss = "cross-entropy"  # type: ignore[assignment]  # see __post_init__
-    ridge: float | str = None  # type: ignore[assignment]
-    penalty: Penalty | None = None
+    loss: Parsed[Loss] = Parsed(as_loss, "cross-entropy")
+    ridge: float | str = None  # type: ignore[assignment]  # see __post_init__
+    penalty: Parsed[Penalty | None] = Parsed(_penalty_or_none, None)
 
     def __post_init__(self) -> None:
-        loss = as_loss(self.loss)
-        penalty = None if self.penalty is None else as_penalty(self.penalty)
+        loss, penalty = self.loss, self.penalty
         default = 0.0 if loss.scale_free else DEFAULT_RIDGE
         ridge = default if self.ridge is None else check_ridge(self.ridge, optimal=True)
         if penalty is not None:
@@ -65,7 +70,6 @@ class ERM(Estimator):
                 f"the loss {loss.name!r} does not say what a ridge of 0 means: give a ridge above "
                 "0 or 'optimal'"
             )
-        object.__setattr__(self, "loss", loss)
         object.__setattr__(self, "ridge", ridge)
         object.__setattr__(self, "penalty", None if isinstance(penalty, Ridge) else penalty)
 
@@ -121,8 +125,8 @@ class ERM(Estimator):
         return late("theory.erm.fixed_point.student_law")(teacher, self, alpha, tol)
 
     def probabilities(self, teacher: AnyTeacher, law: Law) -> Probabilities | None:
-        loss = self.loss
-        if loss.scale_free or loss.probabilities(_no_fields(teacher.n_classes)) is None:
+        loss, no_fields = self.loss, np.zeros((1, teacher.n_classes))
+        if loss.scale_free or loss.probabilities(no_fields) is None:
             return None
         return loss.probabilities  # type: ignore[return-value]  # asked above
 
@@ -157,9 +161,3 @@ class ERM(Estimator):
         if self.explicit:  # one decomposition serves several ridges
             return 0.03 + 0.1 * min(n_samples, dimension) * pass_cost(n_samples, dimension, 2)
         return 0.03 + self.loss.passes * pass_cost(n_samples, dimension, n_classes)
-
-
-def _no_fields(n_classes: int) -> Array:
-    import numpy as np
-
-    return np.zeros((1, n_classes))
