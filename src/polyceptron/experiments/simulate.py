@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from polyceptron.algorithms.data_checks import check_choice
-from polyceptron.algorithms.erm.fit import fit_erm_path
+from polyceptron.algorithms.erm.fit import fit_erm, fit_erm_path
 from polyceptron.algorithms.message_passing.posterior_mean import AMPResult, amp
 from polyceptron.algorithms.overlaps import exact_generalisation_error, overlaps
 from polyceptron.algorithms.watching import uninterrupted
@@ -107,15 +107,17 @@ def run_erm(
     scores of the probabilities there, if the fit gives any.
     """
     n, loss = n_samples(alpha, dimension), estimators[0].loss
-    for one in estimators:
-        if one.penalty is not None:
-            raise InvalidInput(
-                f"a fit on drawn data takes a ridge, not the penalty {one.penalty.name!r}: theory "
-                "and amp_erm do"
-            )
-    ridges = [ridge_at(teacher, one, float(alpha)) for one in estimators]
+    k, plain = teacher.n_classes, [one for one in estimators if one.penalty is None]
+    ridges = [ridge_at(teacher, one, float(alpha)) for one in plain]
     X, y, truth = teacher.sample(n, dimension, seed)
-    fits = fit_erm_path(X, y, loss, ridges, n_classes=teacher.n_classes, solver=solver, tol=tol)
+    path = iter(
+        fit_erm_path(X, y, loss, ridges, n_classes=k, solver=solver, tol=tol) if ridges else ()
+    )
+    fits = (
+        next(path) if one.penalty is None
+        else fit_erm(X, y, loss, penalty=one.penalty, n_classes=k, tol=tol)
+        for one in estimators
+    )  # fmt: skip
     rows = []
     for one, fit in zip(estimators, map(uninterrupted, fits), strict=True):
         if test_samples is None:
@@ -126,8 +128,9 @@ def run_erm(
                 chances = None  # a direction has no scale
             errors = counted_errors(fit.weights, truth, teacher, test_samples, seed, chances)
         found = overlaps(fit.weights, truth, teacher.features)
+        ridge = {} if one.penalty else {"ridge": fit.ridge}
         row = make_row(
-            source="erm", **teacher.columns, **{**one.columns, "ridge": fit.ridge},
+            source="erm", **teacher.columns, **{**one.columns, **ridge},
             alpha=float(alpha), m=found.m, q=found.q, **errors, training_error=fit.training_error,
             training_loss=fit.training_loss, status=fit.status, dimension=dimension, n_samples=n,
             seed=seed,

@@ -64,7 +64,7 @@ def test_the_law_is_that_of_drawn_rows(prior, k):
     noise = rng.normal(size=u.shape)
     noise -= noise.mean(1, keepdims=True)
     found = net.denoise(hats.m * u + np.sqrt(hats.q) * noise, hats.V)
-    law = net.level(hats, teacher.row)
+    law = net.isotropic_law(hats, teacher.row)
     drawn = [(u * found.mean).sum(1) / r, (found.mean**2).sum(1) / r, found.variance / r]
     for value, sample in zip((law.m, law.q, law.V), drawn, strict=True):
         assert abs(value - sample.mean()) < 4.5 * sample.std() / np.sqrt(len(sample))
@@ -72,28 +72,9 @@ def test_the_law_is_that_of_drawn_rows(prior, k):
 
 def test_without_l1_it_is_the_ridge():
     hats, row = Hats(0.9, 0.8, 0.6), pc.Teacher(4).row
-    net, ridge = ElasticNet(0.0, 0.3).level(hats, row), Ridge(0.3)
+    net, ridge = ElasticNet(0.0, 0.3).isotropic_law(hats, row), Ridge(0.3)
     other = ridge.law(hats, pc.Teacher(4).features, row)
     assert (net.m, net.q, net.V) == pytest.approx((other.m, other.q, other.V), rel=1e-12)
-
-
-def proximal_gradient(X, y, k, loss, l1, l2):
-    """Accelerated proximal gradient: slow, short, and nothing of the package in it but the loss."""
-    A = X / np.sqrt(X.shape[1])
-    bound = np.linalg.norm(A, 2) ** 2 + l2
-    W = Z = np.zeros((X.shape[1], k))
-    t = 1.0
-    for _ in range(4000):
-        step = Z - (A.T @ loss.gradient(A @ Z, y) + l2 * Z) / bound
-        step -= step.mean(1, keepdims=True)
-        size = np.maximum(np.linalg.norm(step, axis=1, keepdims=True), 1e-300)
-        new = step * np.maximum(0, 1 - l1 / bound / size)
-        after = (1 + np.sqrt(1 + 4 * t * t)) / 2
-        Z = new + (t - 1) / after * (new - W)
-        if np.abs(new - W).max() < 1e-9:
-            return new
-        W, t = new, after
-    return W
 
 
 @pytest.mark.slow
@@ -109,9 +90,48 @@ def test_theory_meets_fits(k, prior, loss, l1):
     errors = []
     for seed in range(6):
         X, y, truth = teacher.sample(2 * d, d, seed=seed)
-        W = proximal_gradient(X, y, k, as_loss(loss), l1, 0.1)
-        errors.append(pc.exact_generalisation_error(W, truth).value)
+        fit = pc.fit_erm(X, y, loss, penalty=spec.penalty)
+        assert fit.status == "ok"
+        errors.append(pc.exact_generalisation_error(fit.weights, truth).value)
+    passed = pc.amp_erm(X, y, loss, penalty=spec.penalty.name)
+    passed = passed.weights - passed.weights.mean(1, keepdims=True)
+    np.testing.assert_allclose(passed, fit.weights, atol=1e-6)
     assert abs(np.mean(errors) - point.generalisation_error) < 4 * np.std(errors) / 5**0.5 + 0.003
+
+
+@pytest.mark.parametrize("loss", ["square", "cross-entropy"])
+@pytest.mark.parametrize("l1", [0.3, 100.0])
+def test_a_fit_is_certified_and_sparse(loss, l1):
+    """Subgradient conditions, row by row: ∇f + L₂w + L₁w/‖w‖ = 0, or ‖∇f‖ ≤ L₁ where w = 0."""
+    X, y, _ = pc.Teacher(3, "finite[-2:0.1;0:0.8;2:0.1]").sample(120, 60, seed=0)
+    weight = np.linspace(0.5, 1.5, 120)
+    fit = pc.fit_erm(X, y, loss, penalty=f"elastic-net:{l1}:0.1", sample_weight=weight)
+    assert fit.status == "ok"
+    W, A = fit.weights, X / np.sqrt(60)
+    slope = A.T @ (weight[:, None] * as_loss(loss).gradient(A @ W, y))
+    slope -= slope.mean(1, keepdims=True)
+    size = np.maximum(np.linalg.norm(W, axis=1, keepdims=True), 1e-300)
+    kept = W.any(1)
+    assert kept.any() == (l1 < 1)
+    assert not kept.all()
+    np.testing.assert_allclose((slope + 0.1 * W + l1 * W / size)[kept], 0, atol=1e-6)
+    assert (np.linalg.norm(slope[~kept], axis=1) <= l1).all()
+    further = pc.fit_erm(
+        X, y, loss, penalty=f"elastic-net:{l1}:0.1", sample_weight=weight, tol=1e-11, start=W + 0.1
+    )
+    assert np.linalg.norm(further.weights - W) <= fit.distance_bound + further.distance_bound
+    ridge = pc.fit_erm(X, y, loss, penalty="ridge:0.1")
+    np.testing.assert_array_equal(ridge.weights, pc.fit_erm(X, y, loss, 0.1).weights)
+    with pytest.raises(pc.InvalidInput, match="one solver"):
+        pc.fit_erm(X, y, loss, penalty="elastic-net:1:1", solver="sklearn")
+
+
+def test_rows_of_simulated_fits_name_their_penalty():
+    spec = pc.ERM("square", penalty="elastic-net:0.2:0.1")
+    rows = spec.simulate(pc.Teacher(2), 2.0, 50, 0, also=[pc.ERM("square", 0.1)])
+    assert [row.get("penalty") for row in rows] == ["elastic-net:0.2:0.1", None]
+    assert [row.get("ridge") for row in rows] == [None, 0.1]
+    assert all(row["status"] == "ok" for row in rows)
 
 
 def test_the_shell_takes_a_penalty(capsys, monkeypatch):

@@ -305,7 +305,7 @@ class ByLevels(Penalty):
     def denoise(self, gamma, precision):
         raise NotImplementedError
 
-    def level(self, hats, row):
+    def isotropic_law(self, hats, row):
         V = 1 / (self.strength + hats.V)
         return Law.of_overlaps(hats.m * V, (hats.m**2 + hats.q) * V**2, V)
 

@@ -84,12 +84,15 @@ class ERMFit(ShortDisplay):
     ridge: float
     loss: str
     separability: SeparabilityOfData | None = None
+    penalty: str | None = None  # in place of the ridge
 
     def _facts(self) -> dict[str, Any]:
         d, k = self.weights.shape
         names = ("distance_bound", "training_loss", "training_error", "n_iter", "matrix_passes")
         facts: dict[str, Any] = {"loss": self.loss, "ridge": self.ridge, "status": str(self.status)}
         facts |= {"dimension": d, "n_classes": k}
+        if self.penalty is not None:
+            facts["penalty"] = self.penalty
         if self.separability is not None:
             facts["separable"] = self.separability.separable
         return facts | {name: getattr(self, name) for name in names}

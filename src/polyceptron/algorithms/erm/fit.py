@@ -58,10 +58,13 @@ from polyceptron.algorithms.erm.hard_margin import NotSeparable, fit_hard_margin
 from polyceptron.algorithms.erm.least_squares import fit_least_squares
 from polyceptron.algorithms.erm.newton import Minimum, minimise
 from polyceptron.algorithms.erm.objectives import LossObjective, Objective, SoftmaxObjective
+from polyceptron.algorithms.erm.proximal import fit_penalised
 from polyceptron.algorithms.watching import Callback, Kept, Watch
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge, check_tolerance
+from polyceptron.model.estimators import ERM
 from polyceptron.model.losses import Loss, as_loss
+from polyceptron.model.penalties import as_penalty
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
@@ -79,6 +82,7 @@ def fit_erm(
     loss: Any = "cross-entropy",
     ridge: float = DEFAULT_RIDGE,
     *,
+    penalty: Any = None,
     n_classes: int | None = None,
     solver: str = "auto",
     tol: float = _TOL,
@@ -98,7 +102,8 @@ def fit_erm(
     weights to begin from. With `strict`, missing the tolerance raises ComputationFailed. A ridge of
     0 says in `separability` what it found: separable data and their max-margin weights, or data
     that cannot be separated and the maximum-likelihood estimate.
-    `sample_weight` (n,), above 0, multiplies each sample's loss.
+    `sample_weight` (n,), above 0, multiplies each sample's loss. A `penalty`, such as
+    'elastic-net:0.1:0.5', takes the place of the ridge (`algorithms/erm/proximal.py`).
 
     X may also be a memory map, a sparse matrix or a Dask array. With `verbose` a fit over 2 seconds
     shows how far it is; `callback` is given a `FitProgress` after every step. With a `checkpoint`,
@@ -108,6 +113,22 @@ def fit_erm(
     >>> fit_erm([[1.0], [-1.0]], [0, 1], "square", 1.0).weights.round(3).tolist()
     [[0.333, -0.333]]
     """
+    paid = None if penalty is None else as_penalty(penalty)
+    if paid is not None and paid.quadratic:
+        ridge = paid.strength
+    elif paid is not None:
+        chosen = ERM(loss, penalty=paid).loss  # says which losses take one
+        if solver != "auto" or checkpoint is not None:
+            raise InvalidInput(
+                f"a fit with the penalty {paid.name!r} has one solver and no checkpoint"
+            )
+        tol = check_tolerance(tol, _TOL)
+        samples = check_samples(X, y, n_classes, sample_weight)
+        begin = check_weights(start, "start", samples.design.dimension, samples.n_classes)
+        watch = Watch(chosen.name, verbose, callback)
+        with threads_for(samples.design), samples.design.watched(watch):
+            fit = fit_penalised(samples, chosen, paid, tol, begin)
+        return require_converged(fit, tol) if strict else fit
     return fit_erm_path(
         X, y, loss, [ridge], n_classes=n_classes, solver=solver, tol=tol, start=start,
         strict=strict, sample_weight=sample_weight, verbose=verbose, callback=callback,

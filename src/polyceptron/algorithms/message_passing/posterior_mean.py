@@ -63,7 +63,7 @@ from polyceptron.model.checks import (
 from polyceptron.model.features import Spectrum, as_spectrum
 from polyceptron.model.law import Belief, RowEstimate
 from polyceptron.model.losses import Loss, as_loss
-from polyceptron.model.penalties import Penalty, Ridge
+from polyceptron.model.penalties import Penalty, Ridge, as_penalty
 from polyceptron.model.teacher import make_teacher
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
@@ -304,7 +304,7 @@ def amp_erm(
     loss: Any = "cross-entropy",
     ridge: float = DEFAULT_RIDGE,
     *,
-    penalty: Penalty | None = None,
+    penalty: Any = None,
     tol: float = 1e-9,
     max_iter: int = 500,
     teacher_weights: Any = None,
@@ -320,9 +320,9 @@ def amp_erm(
     X (n, d) with entries of unit variance, or with `features` the variances of that spectrum, y
     (n,) class indices; `loss` a name or a `Loss`. A
     `ridge` of 0 is what the loss says (max-margin for cross-entropy); for max-margin any ridge
-    gives the same weights. A `penalty` replaces the ridge. `variance` in the result is V, the
-    rescaled susceptibility 1/(λ + Λ); the trace is that of `amp`, and so are `verbose`, `callback`,
-    `checkpoint`, `checkpoint_every` and what X may be.
+    gives the same weights. A `penalty`, by name or as a `Penalty`, replaces the ridge. `variance`
+    in the result is V, the rescaled susceptibility 1/(λ + Λ); the trace is that of `amp`, and so
+    are `verbose`, `callback`, `checkpoint`, `checkpoint_every` and what X may be.
 
     `tol`, `max_iter`, `teacher_weights` and `n_classes` are those of `amp`.
 
@@ -332,10 +332,12 @@ def amp_erm(
     'ok'
     """
     chosen = as_loss(loss)
+    penalty = None if penalty is None else as_penalty(penalty)
     if penalty is None:
         chosen, penalty = _penalty_above_zero(chosen, ridge)
     run = _Run.checked(X, y, n_classes, teacher_weights, features, tol, max_iter)
-    run = run._replace(basis=class_coordinates(chosen, run.samples.n_classes))
+    if penalty.quadratic:  # any other one is of weights on class differences
+        run = run._replace(basis=class_coordinates(chosen, run.samples.n_classes))
     (design, labels, _), belief = run.samples, cast("Belief", penalty)
     if not run.spectrum.isotropic:
         belief = _Scaled(penalty, run.spectrum.deviations(design.dimension)[:, 0])

@@ -25,6 +25,9 @@ class Penalty(ABC):
     quadratic: ClassVar[bool] = False
     """Whether it is a ridge, for which the equations have forms in which nothing cancels."""
 
+    convexity: float = 0.0
+    """μ of its strong convexity, P(u) − μ‖u‖²/2 convex: what certifies a fit."""
+
     sparse: ClassVar[bool] = False
     """Whether it sets whole rows to zero."""
 
@@ -36,9 +39,9 @@ class Penalty(ABC):
     def denoise(self, gamma: Any, precision: Any) -> RowEstimate:
         """argmin_u Λ‖u‖²/2 − γ·u + P(u) at γ (..., k), and the trace of its derivative in γ."""
 
-    def level(self, hats: Hats, row: Row) -> Law:
+    def isotropic_law(self, hats: Hats, row: Row) -> Law:
         """The weights side of independent features: m, q, V of a row of the teacher."""
-        raise NotImplementedError(f"the penalty {self.name!r} says neither level() nor law()")
+        raise NotImplementedError(f"the penalty {self.name!r} has neither isotropic_law nor law")
 
     def law(self, hats: Hats, spectrum: Spectrum, row: Row) -> Law:
         """The weights side over the features' spectrum.
@@ -47,14 +50,14 @@ class Penalty(ABC):
         V̂s; its m, q and V count s√θ, s and s times.
         """
         if spectrum.isotropic:
-            return self.level(hats, row)
+            return self.isotropic_law(hats, row)
         m = q = V = 0.0
         for s, theta, share in zip(
             *(part.tolist() for part in (spectrum.eigenvalues, spectrum.signal, spectrum.fraction)),
             strict=True,
         ):
             root = math.sqrt(theta)
-            here = self.level(Hats(hats.m * s * root, hats.q * s, hats.V * s), row)
+            here = self.isotropic_law(Hats(hats.m * s * root, hats.q * s, hats.V * s), row)
             m, q, V = m + share * s * root * here.m, q + share * s * here.q, V + share * s * here.V
         return Law.of_overlaps(m, q, V)
 

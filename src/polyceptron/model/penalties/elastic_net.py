@@ -71,6 +71,10 @@ class ElasticNet(Penalty):
         """Of the ridge from which the theory begins."""
         return self.l2 + self.l1
 
+    @property
+    def convexity(self) -> float:  # type: ignore[override]
+        return self.l2
+
     def path(self) -> Iterator[ElasticNet]:
         """Penalties that lead here from a ridge."""
         for part in (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0):
@@ -87,7 +91,7 @@ class ElasticNet(Penalty):
         trace = np.where(kept, r - (r - 1) * ratio, 0.0) * scale
         return RowEstimate(gamma * shrinkage[..., None], trace)
 
-    def level(self, hats: Hats, row: Row) -> Law:
+    def isotropic_law(self, hats: Hats, row: Row) -> Law:
         r, scale = row.n_classes - 1, 1 / (hats.V + self.l2)
         m = q = V = 0.0
         for kind in _kinds(hats, row, r):

@@ -43,6 +43,10 @@ class Ridge(Penalty):
     def name(self) -> str:  # type: ignore[override]
         return f"ridge:{self.strength!r}"
 
+    @property
+    def convexity(self) -> float:  # type: ignore[override]
+        return self.strength
+
     def denoise(self, gamma: Any, precision: Any) -> RowEstimate:
         """γ/(λ + Λ), and (k − 1)/(λ + Λ)."""
         gamma = np.asarray(gamma, dtype=float)
