@@ -89,6 +89,12 @@ def measure_errors(
     from sklearn.utils import check_random_state
 
     if isinstance(cv, int):
+        rare = int(np.unique(y, return_counts=True)[1].min())
+        if not 2 <= cv <= rare:
+            raise InvalidInput(
+                f"cv must be from 2 to the number of samples of the rarest class, {rare} of "
+                f"{len(y)}, got {cv}: give more samples, or fewer folds"
+            )
         cv = StratifiedKFold(cv, shuffle=True, random_state=random_state)
     splits = list(check_cv(cv, y, classifier=True).split(X, y))
     sizes = _sizes(train_sizes, min(len(train) for train, _ in splits))

@@ -206,3 +206,10 @@ def test_the_measured_curve_is_that_of_scikit_learn_where_every_sample_is_learnt
     for sizes in ([0.0], [1.5], [200], [], ["half"]):
         with pytest.raises(InvalidInput, match="counts from 1 to 111 or shares"):
             measure_errors(clf, X, y, sizes, cv)
+
+
+@pytest.mark.parametrize("n", [2, 4, 9])
+def test_too_few_samples_for_the_folds_are_one_clear_error(n: int) -> None:
+    X = np.random.default_rng(0).standard_normal((n, 3))
+    with pytest.raises(InvalidInput, match=rf"rarest class, {n // 2} of {n}, got 5"):
+        predicted_curve(ERMClassifier(), X, np.arange(n) % 2)
