@@ -6,7 +6,7 @@ filled in when help is shown (`NamesInHelp`), since reading them takes longer th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from polyceptron.cli.printing import say
 from polyceptron.errors import InvalidInput
-from polyceptron.ranges import parse_numbers
+from polyceptron.ranges import cut_text, parse_numbers
 
 if TYPE_CHECKING:
     from polyceptron.model import AnyTeacher, Estimator
@@ -199,9 +199,15 @@ def read_ridge(text: str) -> float | str:
 
 def describe_teacher(teacher: AnyTeacher) -> str:
     """The problem in words, for the title of a table."""
-    noise = "" if teacher.noise.noiseless else f", noise {teacher.noise.name}"
-    name = teacher.features.name
-    features = "" if name == "isotropic" else f", features {name if len(name) < 40 else name[:37]}"
-    return (
-        f"{teacher.model}, k = {teacher.n_classes}, {teacher.prior.name} weights{noise}{features}"
-    )
+    return describe_row(teacher.columns | {"prior": f"{teacher.prior.name} weights"})
+
+
+def describe_row(row: Mapping[str, Any]) -> str:
+    """What a row is about, without its numbers: problem, estimator, source and start."""
+    noise, features = row.get("noise", "none"), row.get("features") or "isotropic"
+    parts = [row["model"], f"k = {row['n_classes']}", row["prior"]]
+    parts += [f"noise {noise}"] if noise != "none" else []
+    parts += [f"features {cut_text(features, 40)}"] if features != "isotropic" else []
+    parts += [row[name] for name in ("estimator", "source") if row.get(name)]
+    parts += [f"{row['start']} start"] if row.get("start") else []
+    return ", ".join(parts)

@@ -1,11 +1,7 @@
-"""All figures at the shell: figures.
+"""Reports at the shell: figures, verify, explore.
 
-The package's promises, checked, at the shell: verify.
-
-The explorer at the shell: explore.
-
-The address is taken and printed before anything heavy is imported, the `report` room included; a
-browser that comes early waits in line.
+The explorer's address is taken and printed before anything heavy is imported, the `report` room
+included; a browser that comes early waits in line.
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from polyceptron.cli import options
-from polyceptron.cli.printing import waiting
+from polyceptron.cli.printing import print_json, say, waiting
 from polyceptron.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -52,18 +48,18 @@ def figures(
     chosen = making.choose_figures(only)
     work = making.work_ahead(chosen, profile, making.make_folder(out))
     count = workers or available_workers()
-    sys.stderr.write(
+    there = f" ({work.stored} are there from an earlier run)" if work.stored else ""
+    say(
         f"{len(chosen)} figures, profile {profile}: {work.rows} rows and {work.computations} other "
-        f"computations, about {describe_seconds(work.seconds / count)} on {count} cores"
-        + (f" ({work.stored} are there from an earlier run)\n" if work.stored else "\n")
+        f"computations, about {describe_seconds(work.seconds / count)} on {count} cores{there}"
     )
     try:
         written = making.make_figures(out, only, profile, workers=workers, progress=True)
     except KeyboardInterrupt as stop:
-        sys.stderr.write("stopped: the same command goes on from here\n")
+        say("stopped: the same command goes on from here")
         raise typer.Exit(128 + getattr(stop, "signal_number", 2)) from None
-    sys.stderr.write(f"{verdict(making.read_agreement(out))}\n")
-    sys.stderr.write(f"{len(written)} files in {out}; open {out / 'index.html'}\n")
+    say(str(verdict(making.read_agreement(out))))
+    say(f"{len(written)} files in {out}; open {out / 'index.html'}")
 
 
 def verify(
@@ -75,6 +71,9 @@ def verify(
     Published values, closed forms, identities, matrix equations, message passing, scikit-learn
     fits and stated error bars, each with what is allowed. Under two minutes on two cores.
     """
+    import sklearn
+
+    from polyceptron.experiments.tasks import environment
     from polyceptron.report.verify import GROUPS
     from polyceptron.report.verify import verify as run
 
@@ -85,23 +84,23 @@ def verify(
             full, lambda name: show(f"checking {name} ({names.index(name) + 1} of {len(names)})")
         )
     off = [check for check in checks if check.verdict != "ok"]
-    _show(checks, as_json)
+    if as_json:
+        print_json(check.as_row() for check in checks)
+    else:
+        _show(checks)
     seconds = time.perf_counter() - begin
+    named = environment() | {"scikit-learn": sklearn.__version__}
+    versions = ", ".join(f"{name} {version}" for name, version in named.items())
     sys.stderr.write(
-        f"{len(checks)} checks, {len(off)} off, {seconds:.0f} s ({_machine()})\n"
+        f"{len(checks)} checks, {len(off)} off, {seconds:.0f} s ({versions})\n"
         + "".join(f"off: {check.check}: {check.note or check.source}\n" for check in off)
     )
     if off:
         raise typer.Exit(1)
 
 
-def _show(checks: list[Check], as_json: bool) -> None:
+def _show(checks: list[Check]) -> None:
     """Two lines a check: its name and verdict, then the two numbers and what is allowed."""
-    from polyceptron.cli.printing import print_json
-
-    if as_json:
-        print_json(check.as_row() for check in checks)
-        return
     for check in checks:
         typer.secho(f"{check.verdict:4}{check.check}", bold=check.verdict != "ok")
         difference, allowed = (f"{abs(x):.0e}" for x in (check.difference, check.allowed))
@@ -110,22 +109,6 @@ def _show(checks: list[Check], as_json: bool) -> None:
             f"    {check.ours:.7g} against {check.reference:.7g}, {check.source}: "
             f"{difference} {sign} {allowed}"
         )
-
-
-def _machine() -> str:
-    """The versions that the numbers depend on."""
-    import platform
-
-    import numpy
-    import scipy
-    import sklearn
-
-    from polyceptron.version import VERSION
-
-    return (
-        f"polyceptron {VERSION}, python {platform.python_version()}, numpy {numpy.__version__}, "
-        f"scipy {scipy.__version__}, scikit-learn {sklearn.__version__}"
-    )
 
 
 LOOPBACK = "127.0.0.1"
@@ -161,14 +144,16 @@ def explore(
 
 
 def _open(address: str) -> None:
-    if _has_screen():
-        import webbrowser
+    """In a browser with a window; without a screen Python would start one in text."""
+    import webbrowser
 
+    graphical = sys.platform in ("win32", "darwin")
+    if graphical or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         webbrowser.open(address)
 
 
 def require_dash() -> None:
-    """A sentence if the web extra is not installed."""
+    """Raise if the web extra is not installed."""
     if importlib.util.find_spec("dash") is None:
         raise InvalidInput(
             "the explorer needs dash: install it with pip install 'polyceptron[web]'"
@@ -176,7 +161,7 @@ def require_dash() -> None:
 
 
 def listen(port: Any, host: str = LOOPBACK) -> socket.socket:
-    """A socket that listens there (port 0: any free one), or a sentence."""
+    """A socket that listens there (port 0: any free one)."""
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
         raise InvalidInput(f"the port must be a whole number from 0 to 65535, got {port!r}")
     try:
@@ -211,10 +196,3 @@ def address_of(here: socket.socket, host: str, key: str | None) -> str:
     name = socket.gethostname() if everywhere else host
     name = f"[{name}]" if ":" in name else name
     return f"http://{name}:{here.getsockname()[1]}/" + (f"?token={key}" if key else "")
-
-
-def _has_screen() -> bool:
-    """Whether a browser would have a window to open; without, Python would start one in text."""
-    if sys.platform in ("win32", "darwin"):
-        return True
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import groupby
@@ -52,7 +51,10 @@ def sweep(
     except SweepStopped as stopped:
         done = stopped.report
         say(f"stopped: {done.already + done.computed - done.failed} of {done.rows} rows are stored")
-        say(f"resume with: {_command(spec, store, workers, cluster)}")
+        command = ["polyceptron", "sweep", str(spec), "--store", str(store)]
+        command += ["--workers", str(workers)] if workers else []
+        command += ["--cluster", cluster] if cluster else []
+        say(f"resume with: {shlex.join(command)}")
         raise typer.Exit(128 + stopped.signal_number) from None
     _show_report(report, store)
     if report.failed:
@@ -125,13 +127,6 @@ def _show_report(report: SweepReport, store: Path) -> None:
         say("the same command tries the failed rows again")
 
 
-def _command(spec: Path, store: Path, workers: int | None, cluster: str | None) -> str:
-    parts = ["polyceptron", "sweep", str(spec), "--store", str(store)]
-    parts += ["--workers", str(workers)] if workers else []
-    parts += ["--cluster", cluster] if cluster else []
-    return shlex.join(parts)
-
-
 _SUMMARY = {  # columns of a table, and how they are shown
     "ridge": ("ridge", ".6g"), "penalty": ("penalty", "s"), "alpha": ("alpha", ".6g"),
     "dimension": ("d", "d"),
@@ -162,23 +157,37 @@ def results(
 
     Example: polyceptron results runs.sqlite --csv rows.csv
     """
-    from polyceptron.experiments.results import check_parquet
+    from polyceptron.experiments import results as found
     from polyceptron.experiments.spec import load_spec
     from polyceptron.experiments.store import Store
     from polyceptron.experiments.store_file import BESIDE
+    from polyceptron.experiments.tasks import sweep_keys
 
     check_outputs(csv, parquet, inputs=[store, *(f"{store}{end}" for end in BESIDE), spec])
     if parquet is not None:
-        check_parquet()
-    loaded = load_spec(spec) if spec else None
+        found.check_parquet()
+    sweep = load_spec(spec) if spec else None
     with Store(store) as opened, waiting(f"reading {store}"):
         damaged = opened.damaged()
         if failures:
-            list_failures(opened, as_json=as_json)
+            _list_failures(opened, as_json)
         elif csv is None and parquet is None:
-            print_summary(opened, quantity, loaded, as_json=as_json)
+            lines = found.summary(opened, quantity=quantity, spec=sweep)
+            if as_json:
+                print_json(lines)
+            else:
+                typer.echo(f"{quantity} in {store}: {len(opened)} rows")
+                _show_summary(lines)
         else:
-            write_tables(opened, quantity if summary else None, loaded, csv, parquet)
+            table = (
+                found.summary_frame(opened, quantity=quantity, spec=sweep)
+                if summary
+                else opened.frame(sweep_keys(sweep) if sweep else None)
+            )
+            for path, write in ((csv, found.write_csv), (parquet, found.write_parquet)):
+                if path is not None:
+                    write(table, path)
+                    say(f"{len(table)} rows in {path}")
     if damaged:
         say(
             f"left out, as changed after being written: {named(damaged, 'row')} of {store}; run "
@@ -187,8 +196,7 @@ def results(
         raise typer.Exit(1)
 
 
-def list_failures(store: Store, *, as_json: bool) -> None:
-    """The rows that failed, with their reasons."""
+def _list_failures(store: Store, as_json: bool) -> None:
     from polyceptron.experiments.results import failures
 
     names = ("source", "estimator", "n_classes", "noise", "ridge", "alpha", "dimension", "seed")
@@ -201,42 +209,9 @@ def list_failures(store: Store, *, as_json: bool) -> None:
         say(f"no row failed in {store.path}")
 
 
-def print_summary(store: Store, quantity: str, spec: SweepSpec | None, *, as_json: bool) -> None:
-    """Means over instances with theory beside them."""
-    from polyceptron.experiments.results import summary
-
-    lines = summary(store, quantity=quantity, spec=spec)
-    if as_json:
-        print_json(lines)
-    else:
-        typer.echo(f"{quantity} in {store.path}: {len(store)} rows")
-        _show_summary(lines)
-
-
-def write_tables(
-    store: Store,
-    quantity: str | None,
-    spec: SweepSpec | None,
-    csv: Path | None,
-    parquet: Path | None,
-) -> None:
-    """Every row, or the means of a quantity."""
-    from polyceptron.experiments.results import summary_frame, write_csv, write_parquet
-    from polyceptron.experiments.tasks import sweep_keys
-
-    if quantity is not None:
-        table = summary_frame(store, quantity=quantity, spec=spec)
-    else:
-        table = store.frame(sweep_keys(spec) if spec else None)
-    for path, write in ((csv, write_csv), (parquet, write_parquet)):
-        if path is not None:
-            write(table, path)
-            say(f"{len(table)} rows in {path}")
-
-
 def _show_summary(lines: list[dict[str, Any]]) -> None:
     """One table for each problem and estimator, so that all of it fits in 80 columns."""
-    for title, group in groupby(lines, key=_heading):
+    for title, group in groupby(lines, key=options.describe_row):
         shown = [
             {
                 short: None if line.get(name) is None else format(line[name], style)
@@ -253,15 +228,6 @@ def _show_summary(lines: list[dict[str, Any]]) -> None:
             title += f", branch {shown[0]['branch']}"
         typer.echo()
         print_table(shown, columns, title, optional=_OPTIONAL)
-
-
-def _heading(line: dict[str, Any]) -> str:
-    noise = "" if line["noise"] == "none" else f"noise {line['noise']}"
-    features = f"features {line['features']}" if line.get("features") else ""
-    parts = [line["model"], f"k = {line['n_classes']}", line["prior"], noise, features]
-    parts.append(line["estimator"])
-    parts += [line["source"], f"{line['start']} start" if line.get("start") else ""]
-    return ", ".join(part for part in parts if part)
 
 
 def plot(
@@ -297,4 +263,4 @@ def plot(
     check_outputs(target, inputs=sources)
     picture = curves_picture(table, x, y, log_x=log_x, log_y=log_y)
     save_figure(render_matplotlib(picture), target)
-    sys.stderr.write(f"drawn in {target}\n")
+    say(f"drawn in {target}")

@@ -21,6 +21,7 @@ import sqlite3
 import stat
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from polyceptron.errors import InvalidInput
@@ -67,20 +68,16 @@ def create_store(path: Path) -> None:
 
 
 def _fill(temporary: Path) -> None:
+    statements = (
+        "PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", "BEGIN",
+        f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {SCHEMA_VERSION}",
+        *_TABLES, *(s for version in sorted(MIGRATIONS) for s in MIGRATIONS[version]), "COMMIT",
+    )  # fmt: skip
     try:
-        connection = sqlite3.connect(temporary, isolation_level=None)
-        try:
+        with closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
             teach_checksums(connection)
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("BEGIN")
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            for statement in (*_TABLES, *(s for v in sorted(MIGRATIONS) for s in MIGRATIONS[v])):
+            for statement in statements:
                 connection.execute(statement)
-            connection.execute("COMMIT")
-        finally:
-            connection.close()
     finally:
         for suffix in BESIDE:
             temporary.with_name(temporary.name + suffix).unlink(missing_ok=True)
@@ -107,14 +104,17 @@ def inspect_store(path: Path) -> None:
         raise InvalidInput(f"{name!r} is an SQLite file, but not a store of polyceptron results")
     version = int.from_bytes(header[60:64], "big")
     if version > SCHEMA_VERSION:
-        raise InvalidInput(_newer(path, version))
-    page = int.from_bytes(header[16:18], "big")
-    pages = int.from_bytes(header[28:32], "big")
+        raise InvalidInput(
+            f"the store {name!r} has version {version}, made by a newer polyceptron; this one "
+            f"reads versions up to {SCHEMA_VERSION}: update polyceptron"
+        )
+    page, pages = (int.from_bytes(header[i:j], "big") for i, j in ((16, 18), (28, 32)))
+    whole = (65536 if page == 1 else page) * pages
     journal = path.with_name(path.name + "-wal")
     # A crash during a checkpoint leaves a short file *and* its journal: SQLite repairs it.
-    if size < (65536 if page == 1 else page) * pages and not _has_content(journal):
+    if size < whole and not (journal.exists() and journal.stat().st_size):
         raise InvalidInput(
-            f"the store {name!r} is cut short ({size} bytes of {page * pages}) and cannot be read; "
+            f"the store {name!r} is cut short ({size} bytes of {whole}) and cannot be read; "
             "restore a copy, or give a new store"
         )
 
@@ -165,8 +165,6 @@ def open_connection(path: Path) -> sqlite3.Connection:
 def upgrade(connection: sqlite3.Connection, path: Path) -> None:
     """Bring an older store to the current version, in one transaction, unless it is damaged."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > SCHEMA_VERSION:
-        raise InvalidInput(_newer(path, version))
     if version == SCHEMA_VERSION:
         return
     check_integrity(connection, path)  # before checksums are made of what it holds
@@ -197,17 +195,6 @@ def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
     answer = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if answer != "ok":
         raise InvalidInput(DAMAGED.format(name=str(path), error=answer))
-
-
-def _newer(path: Path, version: int) -> str:
-    return (
-        f"the store {str(path)!r} has version {version}, made by a newer polyceptron; this one "
-        f"reads versions up to {SCHEMA_VERSION}: update polyceptron"
-    )
-
-
-def _has_content(path: Path) -> bool:
-    return path.exists() and path.stat().st_size > 0
 
 
 def row_checksum(*values: bytes | str | None) -> str:

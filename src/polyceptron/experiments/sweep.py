@@ -6,9 +6,8 @@ One process writes. A bounded number of tasks is in flight and results go to the
 arrive, so memory does not grow with the sweep. Whatever ends the run, running it again computes
 what is missing, failed rows included.
 
-Before the work: how much there is, how much is stored already, how long it should take.
-
-Seconds are of one core; timings of rows already stored correct the figures of their kind.
+A plan tells before the work how much there is, how much is stored already, and how long it should
+take, in seconds of one core; timings of rows already stored correct the figures of their kind.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -70,7 +69,7 @@ class SweepReport:
 
 
 class SweepStopped(KeyboardInterrupt):
-    """The run was asked to stop (Ctrl-C or SIGTERM) and did so cleanly; `report` says how far."""
+    """The run was asked to stop (Ctrl-C or SIGTERM) and did so cleanly; `report` tells how far."""
 
     def __init__(self, report: SweepReport, signal_number: int) -> None:
         super().__init__("stopped")
@@ -87,35 +86,44 @@ def run_sweep(
     progress: bool | Listener = False,
     runner: Runner = compute_rows,
 ) -> SweepReport:
-    """Compute every row of `spec` that the store does not have.
+    """Compute every row of a sweep that the store does not have.
 
-    `workers`: processes of this machine (default: all processors); `cluster`: address of a Dask
-    scheduler instead. `progress`: True for a bar on standard error, or a function that receives
-    `Progress`. `runner` computes the rows of one task; the default does the real work.
     Losses, priors and noises that this program has registered go along to the workers.
 
-    `store_path` is the SQLite file that keeps the rows, made if it is missing.
+    Parameters
+    ----------
+    spec : SweepSpec or path
+        The sweep, or the TOML file that describes it.
+    store_path : path
+        The SQLite file that keeps the rows, made if it is missing.
+    workers : int, optional
+        Processes of this machine; all processors if not given.
+    cluster : str, optional
+        Address of a Dask scheduler, in place of workers.
+    progress : bool or callable
+        True for a bar on standard error, or a function that receives `Progress`.
+    runner : callable
+        Computes the rows of one task; the default does the real work.
 
+    Returns
+    -------
+    SweepReport
+
+    Examples
+    --------
     >>> import tempfile
     >>> from polyceptron.experiments.spec import parse_spec
-    >>> spec = parse_spec('''
-    ... [sweep]
-    ... name = "example"
-    ... seed = 0
-    ... [[grid]]
-    ... classes = [2]
-    ... prior = ["gaussian"]
-    ... sources = ["theory"]
-    ... estimators = ["bayes"]
-    ... alpha = [1, 2]
-    ... ''')
+    >>> spec = parse_spec("[[grid]]\\nsources = 'theory'\\nalpha = [1, 2]")
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     report = run_sweep(spec, folder + "/runs.sqlite", workers=1)
     >>> report.computed, report.failed
     (2, 0)
     """
     spec = spec if isinstance(spec, SweepSpec) else load_spec(spec)
-    _check_workers(workers, cluster)
+    if workers is not None and cluster is not None:
+        raise InvalidInput("give either workers or a cluster, not both")
+    if workers is not None and (isinstance(workers, bool) or not 1 <= workers <= MAX_WORKERS):
+        raise InvalidInput(f"workers must be between 1 and {MAX_WORKERS}, got {workers!r}")
     with ExitStack() as stack:
         path = stack.enter_context(StoreLock(store_path))
         store = stack.enter_context(Store(path))
@@ -123,7 +131,9 @@ def run_sweep(
             store.check()
         plan = make_plan(spec, store)
         now = Progress(spec.sweep.name, plan.rows, plan.stored, work=plan.seconds)
-        tell = stack.enter_context(_listener(progress))
+        listener = (lambda now: None) if isinstance(progress, bool) else progress
+        shown = ProgressBar() if progress is True else nullcontext(listener)
+        tell: Listener = stack.enter_context(shown)  # type: ignore[arg-type]
         stop = stack.enter_context(_stop_requests())
         start = time.monotonic()
         if plan.to_do:
@@ -155,32 +165,15 @@ def sweep_rows(spec: SweepSpec | str | Path, store_path: str | Path) -> list[dic
 
 def _run(spec: SweepSpec, store: Store, engine: Engine, stop: list[int]) -> Iterator[list[Any]]:
     """Keep the engine's window full, and yield results as they arrive until done or stopped."""
-    pending = _pending(spec, store)
-    in_flight: set[str] = set()
-    more = True
-    while (more or engine.busy) and not stop:
-        while more and engine.free > 0 and not stop:
+    pending = (task.only(missing) for task, missing in missing_cases(spec, store) if missing)
+    task = next(pending, None)
+    while (task or engine.busy) and not stop:
+        while task and engine.free > 0 and not stop:
+            engine.submit(task)
             task = next(pending, None)
-            if task is None:
-                more = False
-            else:
-                keys = set(task.keys) - in_flight  # the same row asked for by two grids
-                if keys:
-                    in_flight |= keys
-                    engine.submit(task.only(keys))
-        results = engine.finished(POLL_SECONDS) if engine.busy else []
-        in_flight.difference_update(result.key for result in results)
-        yield results
+        yield engine.finished(POLL_SECONDS) if engine.busy else []
     if engine.busy:  # stopped: keep what is ready
         yield engine.finished(0)
-
-
-def _pending(spec: SweepSpec, store: Store) -> Iterator[Task]:
-    for task, missing in missing_cases(expand(spec), store):
-        if len(spec.grid) > 1:  # another grid may have asked for the same row since the look-up
-            missing -= store.done(task.keys)
-        if missing:
-            yield task.only(missing)
 
 
 def _make_engine(workers: int | None, cluster: str | None, tasks: int, runner: Runner) -> Engine:
@@ -189,19 +182,6 @@ def _make_engine(workers: int | None, cluster: str | None, tasks: int, runner: R
 
         return DaskEngine(cluster, with_members(runner))
     return LocalEngine(min(workers or available_workers(), tasks), with_members(runner))
-
-
-def _check_workers(workers: int | None, cluster: str | None) -> None:
-    if workers is not None and cluster is not None:
-        raise InvalidInput("give either workers or a cluster, not both")
-    if workers is not None and (isinstance(workers, bool) or not 1 <= workers <= MAX_WORKERS):
-        raise InvalidInput(f"workers must be between 1 and {MAX_WORKERS}, got {workers!r}")
-
-
-def _listener(progress: bool | Listener) -> AbstractContextManager[Listener]:
-    if progress is True:
-        return ProgressBar()
-    return nullcontext(progress or (lambda now: None))
 
 
 @contextmanager
@@ -247,20 +227,20 @@ class SweepPlan:
     """The work of a sweep. `parts` is keyed by (source, estimator, dimension or None).
 
     `damaged` has the keys of stored rows that do not fit their checksums; they are to be computed
-    again and count as not stored.
+    again and count as not stored. `scale` corrects expected seconds by what the store has seen.
     """
 
+    scale: dict[str, float]
     rows: int = 0
     stored: int = 0
     tasks_to_do: int = 0
     seconds: float = 0.0
     largest_bytes: int = 0
     parts: dict[tuple[str, str, int | None], SweepPart] = field(default_factory=dict)
-    scale: dict[str, float] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
 
     def cost(self, content: Content) -> float:
-        """Expected seconds of one row, corrected by what the store has seen of its kind."""
+        """Expected seconds of one row."""
         return case_cost(content) * self.scale.get(cost_kind(content), 1.0)
 
     @property
@@ -271,23 +251,17 @@ class SweepPlan:
 
 def make_plan(spec: SweepSpec, store: Store | None = None) -> SweepPlan:
     """Walk the whole grid once and count."""
-    plan = SweepPlan(scale={} if store is None else store.time_scale())
-    seen: set[str] | None = set() if len(spec.grid) > 1 else None  # one grid repeats nothing
-    for task, missing in missing_cases(expand(spec), store):
-        keys = task.keys if seen is None else tuple(k for k in task.keys if k not in seen)
-        if seen is not None:
-            seen.update(keys)
+    plan = SweepPlan({} if store is None else store.time_scale())
+    for task, missing in missing_cases(spec, store):
         content = task.shared
         name = (content["source"], content["estimator"], content.get("dimension"))
         part = plan.parts.setdefault(name, SweepPart())
-        to_do = set(keys) & missing
-        part.rows += len(keys)
-        part.stored += len(keys) - len(to_do)
-        if to_do:
-            if store is not None:
-                plan.damaged += store.damaged(list(to_do))
-            plan.tasks_to_do += 1
-            part.seconds += sum(plan.cost(case.content) for case in task.only(to_do).cases)
+        part.rows += len(task.cases)
+        part.stored += len(task.cases) - len(missing)
+        part.seconds += sum(plan.cost(case.content) for case in task.only(missing).cases)
+        if missing and store is not None:
+            plan.damaged += store.damaged(list(missing))
+        plan.tasks_to_do += bool(missing)
         plan.largest_bytes = max(plan.largest_bytes, instance_bytes(content))
     for part in plan.parts.values():
         plan.rows += part.rows
@@ -296,10 +270,18 @@ def make_plan(spec: SweepSpec, store: Store | None = None) -> SweepPlan:
     return plan
 
 
-def missing_cases(tasks: Iterator[Task], store: Store | None) -> Iterator[tuple[Task, set[str]]]:
-    """Every task with those of its keys that have no result yet, looked up a few at a time."""
+def missing_cases(spec: SweepSpec, store: Store | None) -> Iterator[tuple[Task, set[str]]]:
+    """Every task with those of its keys that have no result yet, looked up a few at a time.
+
+    A row that several grids ask for stands in the first task alone.
+    """
+    tasks, seen = expand(spec), set[str]()
     while batch := list(islice(tasks, _LOOK_UP)):
         keys = [key for task in batch for key in task.keys]
         done = set() if store is None else store.done(keys)
         for task in batch:
-            yield task, set(task.keys) - done
+            if len(spec.grid) > 1:  # one grid repeats nothing
+                task = task.only(set(task.keys) - seen)
+                seen.update(task.keys)
+            if task.cases:
+                yield task, set(task.keys) - done
