@@ -1,7 +1,7 @@
 """Figures of empirical risk minimisation at k = 3 with Gaussian weights.
 
 Figures 4a and 4b: the error against α beside the Bayes-optimal one. Figure 4b draws the slopes that
-the theory has: Bayes α^−1, cross-entropy at fixed λ α^(−2/3) (the paper says −1/2), square loss
+the theory has: Bayes α^−1, cross-entropy at fixed λ α^(−2/3) (the paper has −1/2), square loss
 α^(−1/2). Figures 4c and 4d: the error against the ridge.
 
 Two more: the double descent of the square loss around α = 1, and the law of the margin

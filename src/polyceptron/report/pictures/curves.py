@@ -190,7 +190,7 @@ def curves_picture(table: pd.DataFrame, x: str = "alpha", y: str = ERROR, **scal
 
 
 def ridge_picture(table: pd.DataFrame) -> Picture:
-    """Error against the ridge, one line for each α; a star where the column `is_best` says so."""
+    """Error against the ridge, one line for each α; a star where the column `is_best` is true."""
     best = table["is_best"].astype(bool) if "is_best" in table else table["ridge"].isna()
     picture = curves_picture(table, "ridge")
     (panel,) = picture.panels
@@ -213,7 +213,7 @@ def curves_panel(
     log_x: bool | None = None,
     log_y: bool = False,
 ) -> Panel:
-    """Traces, axes, a legend that says what lines and symbols are, and transitions if known."""
+    """Traces, axes, a legend of what lines and symbols are, and transitions if known."""
     check_column(table, x)
     above = table[table[x] > 0]
     if log_x is None:

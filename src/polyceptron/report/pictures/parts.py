@@ -88,7 +88,7 @@ class Shade:
 
 @dataclass(frozen=True)
 class Note:
-    """Words at a point; `anchor` says which of their sides is there, as in "left top"."""
+    """Words at a point; `anchor` is which of their sides is there, as in "left top"."""
 
     x: float
     y: float

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def read_tables(paths: Sequence[str | Path]) -> pd.DataFrame:
-    """The rows of several files as one table; its column `table` says which file each is from."""
+    """The rows of several files as one table; its column `table` is the number of the file."""
     import pandas as pd
 
     tables = [read_table(path).assign(table=i) for i, path in enumerate(paths)]
