@@ -33,7 +33,7 @@ from polyceptron.files import check_readable, check_writable, write_atomically
 from polyceptron.rows import Status
 
 State = dict[str, Any]  # of arrays, numbers, words, and states; None is left out
-_FORMAT = 3
+_FORMAT = 4
 _ROWS = 1000
 _SAME = 1e-5  # relative, of lengths summed in another order or precision
 
@@ -45,13 +45,24 @@ _WINDOW = 8  # iterations from which the time left is judged
 
 @dataclass(frozen=True)
 class FitProgress:
-    """A fit at one moment: its name, the iteration, max_iter that it may take, and so many seconds.
+    """A fit at one moment.
 
-    change: what convergence is judged on, `target` being where it ends: the relative change of the
-    weights in message passing, the certified relative distance to the minimiser in a fit.
-    objective: the mean loss of a sample with its share of the ridge, in a fit. passes: reads of X.
-    seconds_left: from how fast the change has fallen; None while that is not known.
+    Attributes
+    ----------
+    name, iteration, max_iter
+        What is fitted, the iteration, and the most that it may take.
+    change, target : float
+        What convergence is judged on, and where it ends: the relative change of the weights in
+        message passing, the certified relative distance to the minimiser in a fit.
+    objective : float or None
+        In a fit, the mean loss of a sample with its share of the ridge.
+    passes, seconds : float
+        Reads of X, and the time since the begin.
+    seconds_left : float or None
+        From how fast the change has fallen; None while that is not known.
 
+    Examples
+    --------
     >>> print(FitProgress("amp", 7, 200, 0.01, 1e-8, None, 8.0, 3.0, 10.4))
     amp: iteration 7, change 0.01 (to 1e-08), 8 passes over X, 3 s, about 10 s left
     """

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from polyceptron.algorithms.message_passing.iteration import Iterate, iterate
+from polyceptron.algorithms.message_passing.iteration import Iterate, damped_iteration
 from polyceptron.rows import Status
 
 
@@ -18,7 +18,7 @@ def point(x: float | np.ndarray) -> Iterate:
 
 
 def run(step, x0, tol=1e-10, max_iter=500):
-    end = iterate(
+    end = damped_iteration(
         lambda s: point(step(s.weights)),
         point(x0),
         tol=tol,
@@ -35,7 +35,7 @@ def test_a_contraction_is_left_alone() -> None:
     assert end.damping == 0
     np.testing.assert_allclose(end.last.weights, 2, rtol=1e-9)
     assert [t for t, *_ in seen] == list(range(end.n_iter + 1))
-    np.testing.assert_allclose(seen[1][1], 0.5 * seen[0][1] + 1)  # entry t is the t-th iterate
+    np.testing.assert_allclose(seen[1][1], 0.5 * seen[0][1] + 1)  # entry t is the t-th point
 
 
 def test_an_oscillation_is_damped_to_its_fixed_point() -> None:

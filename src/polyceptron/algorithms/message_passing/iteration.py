@@ -32,7 +32,7 @@ _WINDOW = 30  # steps over which to see whether they still shrink
 class Damper:
     """The damping, and the evidence for raising it."""
 
-    level: int = 0
+    stage: int = 0  # place in the list of dampings
     strikes: int = 0
     least: float = math.inf
     direction: Array | None = None
@@ -47,7 +47,7 @@ class Damper:
     @property
     def value(self) -> float:
         """δ."""
-        return _DAMPING[self.level]
+        return _DAMPING[self.stage]
 
     def judge(self, size: float, step: Array) -> bool:
         """Whether to damp more, having seen a proposed step (r, d) of this size."""
@@ -60,7 +60,7 @@ class Damper:
         self.strikes = self.strikes + 1 if growing else 0
         if self.strikes < _PATIENCE and not self._stagnates():
             return False
-        self.raise_level()
+        self.increase()
         return True
 
     def _stagnates(self) -> bool:
@@ -80,9 +80,9 @@ class Damper:
         seen = inner(step, last) / square if square > 0 else 1.0
         return (seen - self.value) / (1 - self.value)
 
-    def raise_level(self) -> None:
+    def increase(self) -> None:
         """More damping, judged afresh."""
-        self.level = min(self.level + 1, len(_DAMPING) - 1)
+        self.stage = min(self.stage + 1, len(_DAMPING) - 1)
         self.strikes, self.least, self.direction = 0, math.inf, None
         self.sizes.clear()
         self.turns.clear()
@@ -196,7 +196,7 @@ class Run:
         return cls(**state | parts)
 
 
-def iterate(
+def damped_iteration(
     step: Step,
     start: Iterate,
     *,
@@ -248,7 +248,7 @@ def iterate(
 def _retreat(run: Run) -> Run:
     """Back to the best point, with more damping."""
     damper = run.damper.copy()
-    damper.raise_level()
+    damper.increase()
     return replace(
         run, here=run.best, damper=damper, used=damper.value, t=run.t + 1, retreats=run.retreats + 1
     )

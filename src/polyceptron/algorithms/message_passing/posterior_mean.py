@@ -39,13 +39,12 @@ from polyceptron.algorithms.data_checks import (
     check_weights,
     class_coordinates,
 )
-from polyceptron.algorithms.message_passing.iteration import Iterate, Step, inner, iterate
+from polyceptron.algorithms.message_passing.iteration import Iterate, Step, damped_iteration, inner
 from polyceptron.algorithms.message_passing.variances import (
     NODES,
     final_variance,
     full_step,
     shared_step,
-    start_variance,
 )
 from polyceptron.algorithms.stored_designs import scaled
 from polyceptron.algorithms.watching import Callback, Watch
@@ -75,21 +74,33 @@ _LEAST_TOL = 1e-5  # that single precision can meet
 
 @dataclass(frozen=True, repr=False)
 class AMPResult(ShortDisplay):
-    """The estimate, how sure it is, and how it was reached.
+    """The estimate, its variance, and how it was reached.
 
-    weights (d, k): the posterior mean of the teacher's weights, without the part common to all
-    classes (rows sum to zero); for `amp_erm`, the minimiser.
-    variance: posterior variance of a weight per class direction. A number for shared variances; for
-    full ones the covariances (d, k, k) when k ≤ 3, and (d, k) numbers v, the covariance of
-    coordinate j being P diag(v_j) P with P = I − 11ᵀ/k, when k > 3.
-    status: 'ok', or 'not-converged' with the best iterate. residual: the change, relative to the
-    weights, that one more undamped iteration would make. damping: the largest used, 0 for none.
-    trace: one dict per iteration, ready for `pandas.DataFrame`; entry t is the point after t
-    iterations, entry 0 the start: iteration, q, residual, damping, and if the teacher is known m
-    and generalisation_error. scores (n, k): f of every sample, whose cavity field is XŴ/√d − V f.
+    Attributes
+    ----------
+    weights : ndarray of shape (d, k)
+        Posterior mean of the teacher's weights, without the part common to all classes (rows sum to
+        zero); for `amp_erm`, the minimiser.
+    variance : float or ndarray
+        Posterior variance of a weight per class direction: a number for shared variances; for full
+        ones covariances (d, k, k) when k ≤ 3, and (d, k) numbers v, the covariance of coordinate j
+        being P diag(v_j) P with P = I − 11ᵀ/k, when k > 3.
+    n_iter : int
+        Iterations made.
+    status : Status
+        'ok', or 'not-converged' with the best iterate.
+    residual : float
+        The change, relative to the weights, that one more undamped iteration would make.
+    damping : float
+        The largest used, 0 for none.
+    trace : list of dict
+        Entry t is the point after t iterations, entry 0 the start: iteration, q, residual, damping,
+        and if the teacher is known m and generalisation_error.
+    scores : ndarray of shape (n, k)
+        f of every sample, whose cavity field is XŴ/√d − V f.
 
-    n_iter: how many iterations were made.
-
+    Examples
+    --------
     >>> from polyceptron.algorithms.message_passing.posterior_mean import amp
     >>> from polyceptron.model import Teacher
     >>> X, y, _ = Teacher(3).sample(n_samples=300, dimension=100, seed=0)
@@ -134,11 +145,6 @@ class _Scaled(NamedTuple):
     def denoise(self, gamma: Any, precision: Any) -> RowEstimate:
         found = self.inner.denoise(gamma * self.scale[:, None], precision * self.scale**2)
         return RowEstimate(found.mean * self.scale[:, None], found.variance * self.scale**2)
-
-    def matrix_posterior(self, gamma: Array, precision: Array, basis: Array) -> tuple[Array, Array]:
-        c = self.scale[:, None]
-        mean, C = self.inner.matrix_posterior(gamma * c, precision * c[..., None] ** 2, basis)
-        return mean * c, C * c[..., None] ** 2
 
     def diagonal_posterior(self, gamma: Array, precision: Array) -> tuple[Array, Array]:
         c = self.scale[:, None]
@@ -194,7 +200,7 @@ class _Run(NamedTuple):
             return q if truth is None else q | {"m": inner(U, truth) / size}
 
         with design.watched(watch):
-            end = iterate(
+            end = damped_iteration(
                 step, begin, tol=self.tol, max_iter=self.max_iter, observe=observe, watch=watch
             )
         weights, scores = (
@@ -205,7 +211,7 @@ class _Run(NamedTuple):
             root = self.spectrum.deviations(design.dimension)
             weights = np.where(root > 0, weights / np.where(root > 0, root, 1.0), 0.0)
         found = end.last.variance
-        variance = float(found) if np.ndim(found) == 0 else final_variance(found, self.basis)
+        variance = float(found) if np.ndim(found) == 0 else final_variance(found)
         trace = list(end.trace)
         if truth is not None:
             own = inner(truth, truth) / size
@@ -240,26 +246,46 @@ def amp(
     checkpoint: Any = None,
     checkpoint_every: float = 60.0,
 ) -> AMPResult:
-    """Posterior mean of the teacher's weights given X (n, d) and class indices y (n,).
+    """Posterior mean of the teacher's weights, by Bayes-optimal approximate message passing.
 
-    X has entries of unit variance, or with `features` the variances of that spectrum, largest first
-    (float32 or float64; it is neither copied nor scaled), y holds
-    0..k−1, each class at least once unless `n_classes` is given. `prior`: the name of a registered
-    prior, a pair (values, probabilities) or a `Prior`. `noise`: the name of a registered noise of
-    the labels ('none', 'gaussian:0.25', 'flips:0.1', ...) or a `Channel`. `variances`: 'shared',
-    one number by self-averaging; or 'full', a matrix for every sample and coordinate. `start`:
-    'uninformed', or 'informed' at `teacher_weights` (d, k). `model`: 'argmax', or 'perceptron' for
-    one weight vector w, of which the weights are (−w, w)/√2. Converged when weights and scores
-    would change by less than `tol` (1e-5 at least in float32); otherwise the best iterate is
-    returned with the status 'not-converged', or 'interrupted' after Ctrl-C.
+    Parameters
+    ----------
+    X : array, memory map, sparse matrix or Dask array of shape (n, d)
+        Inputs with entries of unit variance, or with the variances of `features`, largest first. It
+        is neither copied nor scaled.
+    y : array of int of shape (n,)
+        Class indices 0..k−1, each at least once unless `n_classes` is given.
+    prior : str, tuple or Prior, default="gaussian"
+        Of the weights: a registered name, a pair (values, probabilities) or a `Prior`.
+    variances : "shared" or "full", default="shared"
+        One number, by self-averaging, or a matrix for every sample and coordinate.
+    tol : float, default=1e-8
+        Relative change of weights and scores at which it has converged, 1e-5 at least in float32.
+    max_iter : int, default=200
+        Most iterations.
+    teacher_weights : array of shape (d, k), default=None
+        With these the trace has overlap and error.
+    start : "uninformed" or "informed", default="uninformed"
+        Where to begin: from nothing, or at `teacher_weights`.
+    model : "argmax" or "perceptron", default="argmax"
+        The latter has one weight vector w, of which the weights are (−w, w)/√2.
+    n_classes : int, default=None
+        k, where not every class has a sample.
+    noise : str or Channel, default="none"
+        Of the labels: a registered name such as 'gaussian:0.25' or 'flips:0.1', or a `Channel`.
+    features : str or Spectrum, default="isotropic"
+        Variances of the inputs.
+    verbose, callback, checkpoint, checkpoint_every
+        Those of `fit_erm`.
 
-    With `verbose` a run over 2 seconds shows how far it is; `callback` is given a `FitProgress`
-    after every iteration. A run with a `checkpoint`, the path of a file, is kept there every
-    `checkpoint_every` seconds and goes on from it. X may also be a memory map, a sparse matrix or a
-    Dask array.
+    Returns
+    -------
+    AMPResult
+        Where it does not converge, the best iterate with the status 'not-converged'; after Ctrl-C
+        that with 'interrupted'.
 
-    `max_iter` bounds the iterations. With `teacher_weights` the trace has overlap and error.
-
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X, W = rng.standard_normal((60, 30)), rng.standard_normal((30, 3))
     >>> amp(X, (X @ W).argmax(1)).weights.shape
@@ -286,9 +312,7 @@ def amp(
     spread: Any = V
     if variances == "full":
         step = full_step(design, labels, basis, channel, row, floor)
-        spread = start_variance(V, basis, design.dimension) * (
-            power if start == "uninformed" else 1.0
-        )
+        spread = np.tile(V * power if start == "uninformed" else V + 0 * power, (k, 1))
     else:
         step = shared_step(design, labels, basis, _Quick(channel), row, floor)
     return run.result(
@@ -317,15 +341,27 @@ def amp_erm(
 ) -> AMPResult:
     """The minimiser of the regularised empirical risk, by message passing.
 
-    X (n, d) with entries of unit variance, or with `features` the variances of that spectrum, y
-    (n,) class indices; `loss` a name or a `Loss`. A
-    `ridge` of 0 is what the loss says (max-margin for cross-entropy); for max-margin any ridge
-    gives the same weights. A `penalty`, by name or as a `Penalty`, replaces the ridge. `variance`
-    in the result is V, the rescaled susceptibility 1/(λ + Λ); the trace is that of `amp`, and so
-    are `verbose`, `callback`, `checkpoint`, `checkpoint_every` and what X may be.
+    Parameters
+    ----------
+    X, y, tol, max_iter, teacher_weights, n_classes, features
+        Those of `amp`.
+    loss : str or Loss, default="cross-entropy"
+        A registered loss, or one of your own.
+    ridge : float, default=0.1
+        λ; 0 is the limit that the loss defines (max-margin for cross-entropy), and max-margin has
+        the same weights at any ridge.
+    penalty : str or Penalty, default=None
+        In place of the ridge: a registered name such as 'elastic-net:0.1:0.5', or a `Penalty`.
+    verbose, callback, checkpoint, checkpoint_every
+        Those of `fit_erm`.
 
-    `tol`, `max_iter`, `teacher_weights` and `n_classes` are those of `amp`.
+    Returns
+    -------
+    AMPResult
+        Its `variance` is V, the rescaled susceptibility 1/(λ + Λ).
 
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X, W = rng.standard_normal((80, 40)), rng.standard_normal((40, 3))
     >>> str(amp_erm(X, (X @ W).argmax(1), "square", ridge=0.5).status)

@@ -16,11 +16,10 @@ Algorithm 1 as printed, a covariance for every sample and a precision for every 
     V_ν = Σ_j x²_jν Ĉ_j/d,       ω_ν = Σ_j x_jν ŵ_j/√d − V_ν f_ν
     Λ_j = −Σ_ν x²_jν ∂f_ν/d,     γ_j = Σ_ν x_jν f_ν/√d + Λ_j ŵ_j,    ŵ_j, Ĉ_j = prior(γ_j, Λ_j)
 
-k = 2, 3: exact, with (k−1)×(k−1) matrices in the basis of class differences. A channel takes one
-variance a class; on differences k ≤ 3 of them can stand for any matrix (`class_numbers`). k > 3:
-matrices P diag(v) P with P = I − 11ᵀ/k, one number per class, chosen to keep the diagonal of the
-exact matrix: for those the channel is still one integral (labels see only differences, on which P
-does nothing), and so is the Gaussian prior.
+Matrices are P diag(v) P with P = I − 11ᵀ/k, one number per class, chosen to keep the diagonal of
+the exact matrix (`class_numbers`); on the differences of k ≤ 3 classes these are all matrices. For
+them the channel is one integral (labels see only differences, on which P does nothing), and so is
+the Gaussian prior.
 
 Correlated features F (n, m) (`correlated_amp`): the posterior of their weights c is a Gaussian with
 one covariance C (m, m) for every class difference, and every sample has a precision D_μ of its own:
@@ -49,7 +48,7 @@ import scipy.linalg
 from polyceptron.algorithms.block_products import Inner
 from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.message_passing.iteration import Iterate, Step, iterate
+from polyceptron.algorithms.message_passing.iteration import Iterate, Step, damped_iteration
 from polyceptron.model.channels import Channel
 from polyceptron.model.checks import difference_basis
 from polyceptron.model.law import Belief, Student
@@ -57,7 +56,6 @@ from polyceptron.model.priors import Row
 from polyceptron.numerics import AnyArray, Array
 
 NODES = 8  # of the channel's integral for k ≥ 4: far more precise than the 1/√d of an instance
-_THIN = 1e-12  # of the trace: the least variance in any direction of differences
 _FLAT = 1e-9
 
 
@@ -108,11 +106,7 @@ def shared_step(
 
 @dataclass(frozen=True)
 class _FullScores:
-    """Fields z and variances V to scores f and −∂f, sample by sample; f_old (r, n).
-
-    k ≤ 3: matrices packed as rows (c, ·), the diagonal, then for r = 2 the other entry. k > 3: one
-    number per class (k, ·), of the matrix P diag(v) P.
-    """
+    """Fields (r, b) and class numbers v (k, b) to scores f and −∂f of each sample; f_old (r, n)."""
 
     scores: Array
     y: Labels
@@ -126,49 +120,29 @@ class _FullScores:
 
     def __call__(self, fields: AnyArray, spread: Array) -> tuple[Array, Array, Array]:
         """f (r, b), −∂f as the variances are, and f again, to be kept."""
-        basis, floor = self.basis, self.floor
-        k, r = basis.shape
-        if k > 3:
-            v = np.maximum(spread.T, floor)
-            # P diag(v) P f; the channel ignores what is common
-            omega = fields.T @ basis.T - v * (self.scores.T @ basis.T)
-            f, diagonal = self.channel.score_and_diagonal(omega, self.y, v, NODES)
-            curvature = class_numbers(diagonal).T
-        else:
-            V, eye = _unpack(spread, r), np.eye(r)
-            size = np.trace(V, axis1=1, axis2=2)[:, None, None]
-            V = np.where(size < floor * r, floor * eye, V)
-            omega = (fields.T - np.einsum("nij,jn->ni", V, self.scores)) @ basis.T
-            wide = V + _THIN * np.maximum(size, floor) * eye
-            v = class_numbers(np.einsum("hi,nij,hj->nh", basis, wide, basis))
-            f, hessian = self.channel.score_and_hessian(omega, self.y, v)
-            curvature = _pack(-(basis.T @ hessian @ basis))
+        basis, v = self.basis, np.maximum(spread.T, self.floor)
+        # P diag(v) P f; the channel ignores what is common
+        omega = fields.T @ basis.T - v * (self.scores.T @ basis.T)
+        f, diagonal = self.channel.score_and_diagonal(omega, self.y, v, NODES)
         scores = np.ascontiguousarray((f @ basis).T)
-        return scores, curvature, scores
+        return scores, class_numbers(diagonal).T, scores
 
 
 def full_step(
     design: Design, y: Labels, basis: Array, channel: Channel, row: Row, floor: float
 ) -> Step:
     """The same with the variances of `_FullScores`."""
-    k, r = basis.shape
     precise = design.dtype
 
     def step(here: Iterate) -> Iterate:
         inner = _FullScores(here.scores, y, basis, channel, floor)
         weights = here.weights.astype(precise, copy=False)
         back, found, scores = design.through_squared(weights, here.variance, inner)
-        if k > 3:
-            precision = np.maximum(found.T, 0.0)
-            gamma = back.T @ basis.T + precision * (here.weights.T @ basis.T)
-            mean, diagonal = row.diagonal_posterior(gamma, precision)
-            mean, variance = mean @ basis, class_numbers(diagonal).T
-        else:
-            precision = _unpack(found, r)
-            gamma = back.T + np.einsum("dij,jd->di", precision, here.weights)
-            mean, C = row.matrix_posterior(gamma, precision, basis)
-            variance = _pack(C)
-        return Iterate(np.ascontiguousarray(mean.T), variance, np.hstack(scores))
+        precision = np.maximum(found.T, 0.0)
+        gamma = back.T @ basis.T + precision * (here.weights.T @ basis.T)
+        mean, diagonal = row.diagonal_posterior(gamma, precision)
+        variance = class_numbers(diagonal).T
+        return Iterate(np.ascontiguousarray((mean @ basis).T), variance, np.hstack(scores))
 
     return step
 
@@ -187,36 +161,13 @@ def class_numbers(diagonal: Array) -> Array:
     return result
 
 
-def _pack(matrices: Array) -> Array:
-    """Symmetric (m, r, r), r ≤ 2, to rows (c, m)."""
-    if matrices.shape[-1] == 1:
-        return np.ascontiguousarray(matrices[:, 0, 0])[None]
-    return np.stack([matrices[:, 0, 0], matrices[:, 1, 1], matrices[:, 0, 1]])
-
-
-def _unpack(rows: Array, r: int) -> Array:
-    """The inverse of `_pack`."""
-    if r == 1:
-        return rows.reshape(-1, 1, 1)
-    a, b, c = rows
-    return np.stack([np.stack([a, c], -1), np.stack([c, b], -1)], -2)
-
-
-def start_variance(V: float, basis: Array, d: int) -> Array:
-    """The packed variances of an isotropic start."""
-    k, r = basis.shape
+def final_variance(variance: Array) -> Array:
+    """(d, k, k) covariances P diag(v) P for k ≤ 3, else the numbers v (d, k)."""
+    k, v = len(variance), variance.T
     if k > 3:
-        return np.full((k, d), V)
-    return _pack(np.broadcast_to(V * np.eye(r), (d, r, r)))
-
-
-def final_variance(variance: Array, basis: Array) -> Array:
-    """(d, k, k) covariances for k ≤ 3; (d, k) numbers v of P diag(v) P for k > 3."""
-    k, r = basis.shape
-    if k > 3:
-        return np.ascontiguousarray(variance.T)
-    result: Array = basis @ _unpack(variance, r) @ basis.T
-    return result
+        return np.ascontiguousarray(v)
+    P = np.eye(k) - 1 / k
+    return np.einsum("gh,dh,hi->dgi", P, v, P)
 
 
 @dataclass(frozen=True)
@@ -275,7 +226,7 @@ def correlated_amp(
     if start is None:
         spread = np.maximum((F * F) @ prior, 1e-300)
         start = Iterate(np.zeros((k - 1, m)), spread[None], np.zeros((k - 1, n)))
-    end = iterate(step, start, tol=tol, max_iter=max_iter)
+    end = damped_iteration(step, start, tol=tol, max_iter=max_iter)
     step(end.last)
     mean = end.last.weights.T @ basis.T
     return Posterior(mean, seen["C"], seen["omega"], seen["V"], seen["log_z"], end)

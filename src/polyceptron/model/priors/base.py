@@ -176,15 +176,6 @@ class Row:
             log_z.reshape(shape), mean.reshape(gamma.shape), variance.reshape(shape)
         )
 
-    def matrix_posterior(self, gamma: Array, precision: Array, basis: Array) -> tuple[Array, Array]:
-        """Mean (d, r) and covariance (d, r, r) at precisions (d, r, r) and γ (d, r) in `basis`.
-
-        Any prior: one precision a row, the mean of the matrix's diagonal.
-        """
-        r = basis.shape[1]
-        found = self.posterior(gamma @ basis.T, np.trace(precision, axis1=1, axis2=2) / r)
-        return found.mean @ basis, (found.variance / r)[:, None, None] * np.eye(r)
-
     def diagonal_posterior(self, gamma: Array, precision: Array) -> tuple[Array, Array]:
         """Mean (d, k) and its covariance's diagonal (d, k), at precisions P diag(λ) P, λ (d, k)."""
         k = gamma.shape[-1]
@@ -206,10 +197,6 @@ class GaussianRow(Row):
         variance = np.broadcast_to((k - 1) * scale, log_z.shape)
         return RowPosterior(log_z, gamma * scale[..., None], variance)
 
-    def matrix_posterior(self, gamma: Array, precision: Array, basis: Array) -> tuple[Array, Array]:
-        C = np.linalg.inv(np.eye(basis.shape[1]) + precision).astype(float, copy=False)
-        return np.einsum("dij,dj->di", C, gamma), C
-
     def diagonal_posterior(self, gamma: Array, precision: Array) -> tuple[Array, Array]:
         """The inverse of D = 1 + λ on differences: D⁻¹ − D⁻¹11ᵀD⁻¹/(1ᵀD⁻¹1)."""
         inverse = 1 / (1 + precision)
@@ -227,18 +214,6 @@ class PointRow(Row):
 
     def posterior(self, gamma: Any, precision: Any) -> RowPosterior:
         return denoise_points(*self.points(), project(gamma), np.asarray(precision, dtype=float))
-
-    def matrix_posterior(self, gamma: Array, precision: Array, basis: Array) -> tuple[Array, Array]:
-        points, log_p = self.points()
-        u = points @ basis
-        energy = 0.5 * np.einsum("ci,dij,cj->dc", u, precision, u, optimize=True)
-        p = shares(gamma @ u.T + log_p - energy)
-        mean = p @ u
-        C = np.empty((*mean.shape, mean.shape[1]))
-        for i, j in np.ndindex(C.shape[1:]):  # centred first: a certain weight has variance 0
-            spread = (u[:, i] - mean[:, i, None]) * (u[:, j] - mean[:, j, None])
-            C[:, i, j] = (p * spread).sum(-1)
-        return mean, C
 
     def diagonal_posterior(self, gamma: Array, precision: Array) -> tuple[Array, Array]:
         u, log_p = self.points()
