@@ -39,7 +39,7 @@ import numpy as np
 from polyceptron.algorithms.data_checks import Labels, Samples
 from polyceptron.algorithms.design import Design, weights_or_ones
 from polyceptron.algorithms.erm.directions import (
-    Factors,
+    SharedFactor,
     by_feature,
     directions,
     dots,
@@ -422,7 +422,7 @@ class Walk:
         self.past: list[tuple[float, AnyArray]] = []
         self.rows = design.scaled_rows(slice(None)) if small else None
         self.double = np.full(count, self.dtype == np.float64)
-        self.factors = Factors(design, shape, shared=True)
+        self.factor = SharedFactor(design, shape)
 
     def solve(self, ridge: float) -> None:
         """Move to the minimisers at this λ, loosely."""
@@ -453,8 +453,8 @@ class Walk:
         if self.rows is None:
             tolerance = np.full(len(G), self.loose)
             return directions(
-                self.design, self.objective, self.here, ridges, G, tolerance,
-                np.arange(len(G)), self.double, self.factors,
+                self.design, self.objective, self.here, ridges, G, tolerance, self.double,
+                self.factor,
             )  # fmt: skip
         H = (whole_hessian(self.rows, *one) for one in zip(self.matrices(), ridges, strict=True))
         return np.linalg.solve(np.array(list(H)), -G.reshape(len(G), -1, 1)).reshape(G.shape)

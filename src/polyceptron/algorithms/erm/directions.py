@@ -2,9 +2,8 @@
 
 `directions` solves by conjugate gradients: the systems do not mix; they share the reads of X in
 each iteration, and drop out as they reach their tolerance. Where the Hessian of all weights is
-small it is written out (`whole_hessian`): it gives Newton steps, also without one sample; and,
-made once near the minimum (`Factors`), it makes conjugate gradients end in a few iterations ever
-after.
+small it is written out (`whole_hessian`): it gives Newton steps, also without one sample; and one
+of problems that differ little (`SharedFactor`) makes conjugate gradients end in a few iterations.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ Ease = Callable[[AnyArray, Labels], AnyArray]
 _UNKNOWNS = 1200  # r·d: a factor is then a tenth of a second
 _NUMBERS = 20_000_000  # of all factors
 _QUICKER = 0.3  # an operation of large products against one of thin ones
-_FIT = 100  # iterations that a fit to many digits takes at least, without a factor
 _DEAR = 0.1  # of the price of a factor, that a solve may take without one: there will be ten
 
 
@@ -54,17 +52,17 @@ def whole_hessian(rows: AnyArray, H: AnyArray, ridge: Any) -> AnyArray:
     return flat
 
 
-class Factors:
-    """Cholesky factors of problems' Hessians in single precision, made once solves get long.
+class SharedFactor:
+    """A Cholesky factor in single precision, made once solves get long.
 
-    `shared`: of their mean, for problems that differ little.
+    It is that of the mean Hessian of problems that differ little, `shape` (L, r, d).
     """
 
-    def __init__(self, design: Design, shape: tuple[int, ...], *, shared: bool = False) -> None:
+    def __init__(self, design: Design, shape: tuple[int, ...]) -> None:
         (n, d), (count, r) = design.shape, shape[:2]
-        self.design, self.shared, self.due = design, shared, False
-        self._found: dict[int, AnyArray] = {}
-        numbers = max((1 if shared else count) * (r * d) ** 2, count * n * r * r)
+        self.design, self._shape, self._due = design, (count, r, n), False
+        self._factor: AnyArray | None = None
+        numbers = max((r * d) ** 2, count * n * r * r)
         small = r * d <= _UNKNOWNS and numbers <= _NUMBERS and design.may_be_copied
         price = _QUICKER * (d * (r + 1) / 4 + (r * d) ** 2 / (12 * n))  # in iterations
         self._patience = _DEAR * price if small else np.inf
@@ -73,60 +71,30 @@ class Factors:
     def _rows(self) -> AnyArray:
         return self.design.scaled_rows(slice(None)).astype(np.float32)
 
-    @classmethod
-    def near(
-        cls, design: Design, objective: Objective, ridges: Array, start: Array
-    ) -> Factors | None:
-        """At `start` (L, r, d) for good, or None where a fit would hardly pay for them.
-
-        They depend on nothing else: a fit that is resumed has the same.
-        """
-        found = cls(design, start.shape)
-        if found._patience > _DEAR * _FIT or not design.single_is_quicker:
-            return None
-        curvature = objective.curvature(objective.evaluate(design.fields(start)), np.float32)
-        found.make(np.arange(len(start)), curvature, ridges, start.shape[1])
-        found._patience = np.inf
-        return found
-
     def took(self, iterations: int) -> None:
-        """A solve's iterations: after a long one, new factors are due."""
+        """A solve's iterations: after a long one, a new factor is due."""
         if iterations > self._patience and self.design.single_is_quicker:
-            self.due = True
+            self._due = True
 
-    def make(self, which: Labels, curvature: Curvature, ridges: Array, r: int) -> None:
-        """Of these problems where they are now."""
-        H = sample_matrices(curvature, (which.size, r, self.design.n_samples)).astype(np.float32)
-        if self.shared:
-            which, H = np.zeros(1, np.int64), H.mean(0, keepdims=True)
-        try:
-            for problem, part, ridge in zip(which, H, ridges, strict=False):
-                whole = whole_hessian(self._rows, part, ridge)
-                self._found[problem] = scipy.linalg.cholesky(
+    def at(self, curvature: Curvature, ridges: Array) -> Ease | None:
+        """What replaces the inverse Hessians, made anew here if that is due."""
+        if self._due:
+            self._due = False
+            H = sample_matrices(curvature, self._shape).astype(np.float32).mean(0)
+            whole = whole_hessian(self._rows, H, ridges[0])
+            try:
+                self._factor = scipy.linalg.cholesky(
                     whole, lower=True, overwrite_a=True, check_finite=False
                 )
-        except np.linalg.LinAlgError:  # more digits are needed: never mind
-            self._found, self._patience = {}, np.inf
+            except np.linalg.LinAlgError:  # more digits are needed: never mind
+                self._factor, self._patience = None, np.inf
+        return None if self._factor is None else self._solve
 
-    def solver(self, which: Labels) -> Ease | None:
-        """What replaces the inverse Hessians of these problems, if there are factors of all."""
-        which = 0 * which if self.shared else which
-        if not all(problem in self._found for problem in which):
-            return None
-
-        def ease(r: AnyArray, at: Labels) -> AnyArray:
-            flat = r.reshape(len(r), -1).astype(np.float32, copy=False)
-            if self.shared:
-                return self._solve(0, flat.T).T.astype(r.dtype, copy=False).reshape(r.shape)
-            solved = [self._solve(p, v) for p, v in zip(which[at], flat, strict=True)]
-            return np.array(solved, r.dtype).reshape(r.shape)
-
-        return ease
-
-    def _solve(self, problem: int, right: AnyArray) -> AnyArray:
-        """With a factor, (r·d,) or columns (r·d, m)."""
-        factor = self._found[problem], True
-        return np.asarray(scipy.linalg.cho_solve(factor, right, check_finite=False))
+    def _solve(self, r: AnyArray, at: Labels) -> AnyArray:
+        """Residuals (m, r, d), each times about the inverse Hessian."""
+        flat = r.reshape(len(r), -1).astype(np.float32, copy=False)
+        solved = scipy.linalg.cho_solve((self._factor, True), flat.T, check_finite=False)
+        return np.asarray(solved.T.astype(r.dtype, copy=False)).reshape(r.shape)
 
 
 _MAX_ITERATIONS = 1000
@@ -182,25 +150,20 @@ def solve_newton(
 
 def directions(
     design: Design, objective: Objective, here: Evaluation, ridges: Array, G: Array,
-    tolerance: Array, index: Labels, double: NDArray[np.bool_], factors: Factors | None,
+    tolerance: Array, double: NDArray[np.bool_], factor: SharedFactor | None = None,
 ) -> Array:  # fmt: skip
-    """Newton directions (L, r, d) of the problems `index` (L,), in single precision or `double`."""
+    """Newton directions (L, r, d), in single precision or `double`; a factor is of all problems."""
     D = np.empty_like(G)
-    due = factors is not None and factors.due
-    if factors is not None:
-        factors.due = False
     for dtype, chosen in ((np.float32, ~double), (np.float64, double)):
         if chosen.any():
-            which, curvature = index[chosen], objective.curvature(here.take(chosen), dtype)
-            if factors is not None and due:
-                factors.make(which, curvature, ridges[chosen], G.shape[1])
+            curvature = objective.curvature(here.take(chosen), dtype)
+            ease = None if factor is None else factor.at(curvature, ridges[chosen])
             with np.errstate(over="ignore", invalid="ignore"):
                 D[chosen], spent = solve_newton(
-                    design, curvature, ridges[chosen], G[chosen], tolerance[chosen], dtype,
-                    None if factors is None else factors.solver(which),
-                )  # fmt: skip
-            if factors is not None:
-                factors.took(spent)
+                    design, curvature, ridges[chosen], G[chosen], tolerance[chosen], dtype, ease
+                )
+            if factor is not None:
+                factor.took(spent)
     D[~np.isfinite(D).all(axis=(1, 2))] = 0.0  # beyond single precision: no step, then in double
     return D
 

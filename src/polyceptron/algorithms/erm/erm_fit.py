@@ -196,7 +196,7 @@ def fit_newton(
             known = _Known(np.array(block), {str(r): fit for r, fit in done.items()})
             minimum = minimise(
                 design, objective, known.ridges, begin, target=tol, max_iter=_MAX_ITER,
-                keeper=kept.begin(known), near=start is not None,
+                keeper=kept.begin(known),
             )  # fmt: skip
             passes = (design.passes - kept.before) / len(block)
             fits = certified(samples, objective, loss, block, minimum, passes)
