@@ -67,9 +67,9 @@ class ERMClassifier(LinearClassifier):
     ridge : "auto" or float, default="auto"
         λ of the scaled features; in scikit-learn's convention C = 1/(λ·n_features), for two classes
         C = 2/(λ·n_features). 'auto' chooses the one of `ridges` that predicts held-out samples
-        best. 0 is what the loss says it is (least norm for the square loss; for cross-entropy
-        max-margin if the data can be separated, else maximum likelihood: `separability_` has the
-        answer with its proof).
+        best. 0 is the limit that the loss defines: least norm for the square loss; for
+        cross-entropy max-margin if the data can be separated, else maximum likelihood
+        (`separability_` has the answer with its proof).
     ridges : list of float, default=None
         What 'auto' chooses from, tried from large to small until the score is clearly worse than
         the best. None: 1000 to 1e-5, two a decade, in units of the features' variance, and further
@@ -389,11 +389,13 @@ def _score(loss: Loss, scoring: str, shift: Array) -> Score:
     """Errors, or −ln of the label's probability; where there is none, the loss itself."""
     if scoring == "accuracy":
         return lambda z, y: ((z + shift).argmax(1) != y).astype(float)
-    if loss.solver == "softmax" or loss.probabilities(np.zeros((1, 2))) is None:
-        return lambda z, y: loss.value(z + shift, y)
 
     def log_loss(z: Array, y: Labels) -> Array:
-        p = np.asarray(loss.probabilities(z + shift))[np.arange(y.size), y]
+        p = np.asarray(loss.probabilities(z))[np.arange(y.size), y]
         return -np.log(np.maximum(p, np.finfo(float).tiny))
 
-    return log_loss
+    y = np.arange(shift.size)
+    z = np.random.default_rng(0).standard_normal((y.size, y.size))
+    itself = loss.probabilities(z) is None or np.allclose(loss.value(z, y), log_loss(z, y))
+    value = loss.value if itself else log_loss  # exact also where probabilities underflow
+    return lambda z, y: value(z + shift, y)

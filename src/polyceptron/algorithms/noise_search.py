@@ -32,7 +32,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import scipy.linalg
 import scipy.optimize
 
 from polyceptron.algorithms.data_checks import Labels
@@ -327,12 +326,9 @@ class Compression:
         edge = _SLACK * (math.sqrt(n) + math.sqrt(d))
         if min(n, d) > _LARGE and _loudest(design) < edge:  # some passes instead of a Gram matrix
             return cls.none(d)
-        low = edge**2 / d
-        squares, vectors = scipy.linalg.eigh(design.gram(), subset_by_value=(low, np.inf))
-        loud = np.sqrt(squares)
-        if n < d:
-            vectors = design.back(np.ascontiguousarray(vectors.T)).T / loud
-        return cls(vectors, edge / (loud * math.sqrt(d)))
+        principal = Principal.fit(design)
+        loud = principal.squares > edge**2 / d
+        return cls(principal.directions[:, loud], edge / np.sqrt(principal.squares[loud] * d))
 
     def apply(self, A: Array) -> Array:
         """Compressed features, (n, d)."""

@@ -94,22 +94,47 @@ def fit_erm(
     checkpoint: Any = None,
     checkpoint_every: float = 60.0,
 ) -> ERMFit:
-    """Fit X (n, d) and class indices y (n,) to relative distance `tol` of the minimiser.
+    """The minimiser of the regularised empirical risk, certified to relative distance `tol`.
 
-    `loss` is the name of a registered loss or a `Loss`; max-margin takes any ridge and ignores it.
-    y holds 0..k−1, each class at least once unless `n_classes` is given. `solver`: 'auto', the one
-    that the loss names; 'newton', which serves any smooth loss; or 'sklearn'. `start` (d, k) are
-    weights to begin from. With `strict`, missing the tolerance raises ComputationFailed. A ridge of
-    0 says in `separability` what it found: separable data and their max-margin weights, or data
-    that cannot be separated and the maximum-likelihood estimate.
-    `sample_weight` (n,), above 0, multiplies each sample's loss. A `penalty`, such as
-    'elastic-net:0.1:0.5', takes the place of the ridge (`algorithms/erm/proximal.py`).
+    Parameters
+    ----------
+    X : array, memory map, sparse matrix or Dask array of shape (n, d)
+        Inputs.
+    y : array of int of shape (n,)
+        Class indices 0..k−1, each at least once unless `n_classes` is given.
+    loss : str or Loss, default="cross-entropy"
+        A registered loss, or one of your own.
+    ridge : float, default=0.1
+        λ; max-margin ignores it. At 0 the fit is that of separable data's max-margin weights or of
+        maximum likelihood, and `separability` of the result has the proof.
+    penalty : str or Penalty, default=None
+        In place of the ridge, such as 'elastic-net:0.1:0.5' (`algorithms/erm/proximal.py`).
+    n_classes : int, default=None
+        k, where not every class has a sample.
+    solver : "auto", "newton" or "sklearn", default="auto"
+        The one that the loss names, Newton's method for any smooth loss, or scikit-learn's.
+    tol : float, default=1e-8
+        Relative distance of the weights to the minimiser.
+    start : array of shape (d, k), default=None
+        Weights to begin from.
+    strict : bool, default=False
+        Raise ComputationFailed where the tolerance is missed.
+    sample_weight : array of shape (n,), default=None
+        Factors above 0 of the samples' losses.
+    verbose, callback
+        Show how far a fit of over 2 seconds is; a function that is given a `FitProgress` after
+        every step.
+    checkpoint, checkpoint_every
+        The path of a file that keeps the fit every so many seconds, and from which it goes on.
 
-    X may also be a memory map, a sparse matrix or a Dask array. With `verbose` a fit over 2 seconds
-    shows how far it is; `callback` is given a `FitProgress` after every step. With a `checkpoint`,
-    the path of a file, the fit is kept there every `checkpoint_every` seconds and goes on from it.
-    Ctrl-C returns what there is, with the status 'interrupted'; before there are weights it raises.
+    Returns
+    -------
+    ERMFit
+        Weights and certificate. After Ctrl-C, what there is, with the status 'interrupted'; before
+        there are weights it raises.
 
+    Examples
+    --------
     >>> fit_erm([[1.0], [-1.0]], [0, 1], "square", 1.0).weights.round(3).tolist()
     [[0.333, -0.333]]
     """
@@ -155,9 +180,21 @@ def fit_erm_path(
 ) -> list[ERMFit]:
     """One fit per λ, in the order given; work on the data is shared between them.
 
-    `ridges` are the λ; `loss`, `n_classes`, `solver`, `tol`, `start`, `strict`, `sample_weight`,
-    `verbose`, `callback`, `checkpoint` and `checkpoint_every` are those of `fit_erm`.
+    Parameters
+    ----------
+    X, y, loss, n_classes, solver, tol, start, strict, sample_weight
+        Those of `fit_erm`.
+    ridges : list of float
+        λ of the fits.
+    verbose, callback, checkpoint, checkpoint_every
+        Those of `fit_erm`.
 
+    Returns
+    -------
+    list of ERMFit
+
+    Examples
+    --------
     >>> from polyceptron.model import Teacher
     >>> X, y, _ = Teacher(3).sample(n_samples=200, dimension=50, seed=0)
     >>> fits = fit_erm_path(X, y, "cross-entropy", [0.1, 1.0])
@@ -327,7 +364,7 @@ def _sklearn_logistic(
         C=strength, fit_intercept=False, solver="newton-cg", tol=tol, max_iter=1000
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the certificate says how good it is
+        warnings.simplefilter("ignore")  # the certificate tells how good it is
         model.fit(A, y)
     W = model.coef_.T
     if n_classes == 2:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.separation import is_separable
+from polyceptron.algorithms.separation import separation
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_archive, check_readable
 from polyceptron.model import Teacher
@@ -254,9 +254,10 @@ def _shape_of_features(A: Array, tables: dict[str, Any]) -> dict[str, Any]:
 
 def _separability(A: Array, y: NDArray[np.int64], k: int) -> dict[str, Any]:
     if A.size * k > _PROVABLE:
-        return {"separable": None}
-    found = is_separable(np.hstack([A, np.ones((len(A), 1))]), y, n_classes=k)
-    return {"separable": found.separable}
+        return {"separable": None, "separation": "undecided"}
+    kind = separation(np.hstack([A, np.ones((len(A), 1))]), y, n_classes=k).kind
+    known = {"separable": True, "quasi": False, "overlapping": False}
+    return {"separable": known.get(kind), "separation": kind}
 
 
 def _ridge(A: Array, y: NDArray[np.int64], tables: dict[str, Any]) -> dict[str, Any]:

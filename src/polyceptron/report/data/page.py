@@ -75,13 +75,17 @@ def _data(v: Numbers) -> Templates:
 
 def _separability(v: Numbers) -> Templates:
     said = {
-        True: "A linear rule separates all {n} samples: without a ridge, cross-entropy grows "
-        "without bound and ends in the max-margin rule, with probabilities of 0 and 1.",
-        False: "No linear rule separates the {n} samples: without a ridge, cross-entropy has a "
-        "maximum-likelihood estimate, and there is no max-margin rule.",
-        None: "Whether a linear rule separates the {n} samples was not decided: keep a ridge.",
+        "separable": "A linear rule separates all {n} samples: without a ridge, cross-entropy "
+        "grows without bound and ends in the max-margin rule, with probabilities of 0 and 1.",
+        "quasi": "No linear rule separates all {n} samples, but one separates some of them and "
+        "has the others on its boundary: without a ridge, the weights of cross-entropy grow "
+        "without bound, and there is no maximum-likelihood estimate. Keep a ridge.",
+        "overlapping": "No linear rule separates the {n} samples: without a ridge, cross-entropy "
+        "has a maximum-likelihood estimate, and there is no max-margin rule.",
+        "undecided": "Whether a linear rule separates the {n} samples was not decided: keep a "
+        "ridge.",
     }
-    yield said[v["separable"]], "separable"
+    yield said[v["separation"]], "separation"
 
 
 def _ridge(v: Numbers) -> Templates:
