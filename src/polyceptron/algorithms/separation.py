@@ -55,6 +55,9 @@ class Separation(ShortDisplay):
     positive: float = 0.0
     residual: float = math.nan
 
+    def _facts(self) -> dict[str, Any]:
+        return {name: v for name, v in super()._facts().items() if v == v}
+
 
 def is_separable(
     X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-6

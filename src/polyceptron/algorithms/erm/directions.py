@@ -61,7 +61,7 @@ class SharedFactor:
     def __init__(self, design: Design, shape: tuple[int, ...]) -> None:
         (n, d), (count, r) = design.shape, shape[:2]
         self.design, self._shape, self._due = design, (count, r, n), False
-        self._factor: AnyArray | None = None
+        self._factor: Any = None
         numbers = max((r * d) ** 2, count * n * r * r)
         small = r * d <= _UNKNOWNS and numbers <= _NUMBERS and design.may_be_copied
         price = _QUICKER * (d * (r + 1) / 4 + (r * d) ** 2 / (12 * n))  # in iterations
