@@ -143,7 +143,7 @@ def _judged(samples: Samples, tol: float) -> SeparabilityOfData:
             return answer
     U = np.zeros((k - 1, design.dimension))
     longest = math.sqrt(2) * float(design.row_norms.max())
-    residual = least = math.nan
+    residual = math.nan
     for penalty in _PENALTIES:
         hinge = ShiftedHinge(labels, k, np.zeros((k, n)), penalty)
         found = minimise(design, hinge, np.ones(1), U[None], target=1e-10, max_iter=60)
@@ -154,13 +154,12 @@ def _judged(samples: Samples, tol: float) -> SeparabilityOfData:
         smallest = float(margins.min())
         if smallest > 0 and smallest > 1e-10 * longest * float(np.linalg.norm(U)):
             weights = (U.T @ hinge.basis.T) / smallest
-            return SeparabilityOfData(True, weights, None, math.nan, math.nan)
+            return SeparabilityOfData(True, weights)
         total = float(multipliers.sum())
         residual = float(np.linalg.norm(design.back(hinge.pull(multipliers)))) / total
-        least = 1 / residual if residual > 0 else math.inf
         if residual <= tol * longest:
-            return SeparabilityOfData(False, None, multipliers.T / total, residual, least)
-    return SeparabilityOfData(None, None, None, residual, least)
+            return SeparabilityOfData(False, None, multipliers.T / total, residual)
+    return SeparabilityOfData(None, residual=residual)
 
 
 class _Programme:
@@ -212,12 +211,11 @@ def _by_linear_programme(fields: Array, y: Labels, k: int, tol: float) -> Separa
     weights, margins, a = found
     smallest = float(margins.min())
     if smallest > tol * lp.longest * float(np.linalg.norm(weights)):
-        return SeparabilityOfData(True, weights / smallest, None, math.nan, math.nan)
+        return SeparabilityOfData(True, weights / smallest)
     multipliers, residual = lp.proof(a)
     if residual > tol * lp.longest:
         return None
-    least = 1 / residual if residual > 0 else math.inf
-    return SeparabilityOfData(False, None, multipliers, residual, least)
+    return SeparabilityOfData(False, None, multipliers, residual)
 
 
 def _recession(fields: Array, y: Labels, k: int, tol: float) -> Separation:

@@ -42,13 +42,18 @@ class SeparabilityOfData(ShortDisplay):
     """
 
     separable: bool | None
-    weights: Array | None
-    multipliers: Array | None
-    residual: float  # ‖R‖ at Σa = 1
-    least_norm: float  # of weights with all margins at least 1
+    weights: Array | None = None
+    multipliers: Array | None = None
+    residual: float = math.nan  # ‖R‖ at Σa = 1
+
+    @property
+    def least_norm(self) -> float:
+        """Of weights with all margins at least 1."""
+        return 1 / self.residual if self.residual else math.inf
 
     def _facts(self) -> dict[str, Any]:
-        return {name: v for name, v in super()._facts().items() if v == v}  # a proof has its own
+        facts = super()._facts() | {"least_norm": self.least_norm}
+        return {name: v for name, v in facts.items() if v == v}  # a proof has its own
 
     def __bool__(self) -> bool:
         return bool(self.separable)
@@ -56,8 +61,7 @@ class SeparabilityOfData(ShortDisplay):
     def in_units(self, p: int) -> SeparabilityOfData:
         """The proof for inputs that are larger by 2^p."""
         weights = None if self.weights is None else np.ldexp(self.weights, -p)
-        residual, least = np.ldexp([self.residual, self.least_norm], [p, -p]).tolist()
-        return replace(self, weights=weights, residual=residual, least_norm=least)
+        return replace(self, weights=weights, residual=float(np.ldexp(self.residual, p)))
 
 
 @dataclass(frozen=True, repr=False)

@@ -451,37 +451,24 @@ def _proof(found: Minimum, samples: Samples, slope: float) -> SeparabilityOfData
     if samples.weights is not None:
         a *= samples.weights[:, None]
     total = float(a.sum())
-    residual = slope / total
-    return SeparabilityOfData(
-        False, None, a / total, residual, 1 / residual if residual > 0 else math.inf
-    )
+    return SeparabilityOfData(False, None, a / total, slope / total)
 
 
 def _smallest_curvature(design: Design, objective: SoftmaxObjective, found: Minimum) -> float:
-    """μ of ∂²f at the minimum found."""
-    r, d = found.U[0].shape
-    if r * d > _DENSE:
-        return _lanczos(design, objective, found)
-    bend = objective.curvature(found.evaluation, np.float64)
-    inner = sample_matrices(bend, found.Z.shape)[0]
-    H = np.zeros((r * d, r * d))
-    for rows, block in design.blocks():
-        A = block * np.float64(design.scale)
-        H += whole_hessian(A, inner[rows], 0.0)
-    rounding = 1e-14 * float(np.trace(H))
-    return float(eigvalsh(H, subset_by_index=[0, 0])[0]) - rounding
-
-
-def _lanczos(design: Design, objective: SoftmaxObjective, found: Minimum) -> float:
-    bend = objective.curvature(found.evaluation, np.float64)
-    shape = found.U.shape
+    """μ of ∂²f at the minimum found: of the whole matrix where it is small, else by Lanczos."""
+    (_, r, d), bend = found.U.shape, objective.curvature(found.evaluation, np.float64)
+    if r * d <= _DENSE:
+        inner, H = sample_matrices(bend, found.Z.shape)[0], np.zeros((r * d, r * d))
+        for rows, block in design.blocks():
+            H += whole_hessian(block * np.float64(design.scale), inner[rows], 0.0)
+        rounding = 1e-14 * float(np.trace(H))
+        return float(eigvalsh(H, subset_by_index=[0, 0])[0]) - rounding
 
     def apply(u: Array) -> Array:
-        return np.asarray(design.through(u.reshape(shape), bend)[0]).ravel()
+        return np.asarray(design.through(u.reshape(found.U.shape), bend)[0]).ravel()
 
-    size = found.U.size
-    operator = LinearOperator((size, size), matvec=apply, dtype=np.float64)  # type: ignore[call-overload]
-    begin = np.random.default_rng(0).standard_normal(size)
+    operator = LinearOperator((r * d, r * d), matvec=apply, dtype=np.float64)  # type: ignore[call-overload]
+    begin = np.random.default_rng(0).standard_normal(r * d)
     try:
         lowest = eigsh(
             operator, k=1, which="SA", tol=0.05, v0=begin, return_eigenvectors=False, ncv=40

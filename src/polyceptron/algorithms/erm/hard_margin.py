@@ -344,7 +344,7 @@ def _result(
         status=Status.OK if best.within(tol) else Status.TOLERANCE_NOT_MET,
         ridge=0.0,
         loss=loss.name,
-        separability=SeparabilityOfData(True, weights, None, math.nan, math.nan),
+        separability=SeparabilityOfData(True, weights),
     )
 
 
