@@ -14,18 +14,17 @@ import numpy as np
 
 from polyceptron.model import ERM, Teacher
 from polyceptron.theory import generalisation
-from polyceptron.theory.bayes_optimal.channel_table import channel_table
+from polyceptron.theory.bayes_optimal.channel_table import argmax_table, channel_table
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.bayes_optimal.solution_curve import curve_of
 from polyceptron.theory.bayes_optimal.transitions import transitions
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.fields import levels, sums
-from polyceptron.theory.fields.entropy_table import entropy_table
 from polyceptron.theory.weights.sign_table import sign_table
 
 CLASSES = (4, 7, 10, 20, 50, 100)
 CACHES = (
-    *(curve_of, channel_table, entropy_table, sign_table, generalisation._ratio),
+    *(curve_of, channel_table, argmax_table, sign_table, generalisation._ratio),
     *(levels.winning_levels, sums._searched, sums._frames, sums._averages),
 )
 

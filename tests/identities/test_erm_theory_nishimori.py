@@ -9,9 +9,9 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.model import CHANNELS, Law, Loss
+from polyceptron.theory.bayes_optimal.channel_table import channel_table
 from polyceptron.theory.curve import curve_rows
 from polyceptron.theory.fields.few_classes import PanelsThree, PanelsTwo
-from polyceptron.theory.fields.information import channel_moments, known_entropy
 from polyceptron.theory.fields.integrand import BayesStudent
 from polyceptron.theory.fields.points import Points
 from polyceptron.theory.sides import FieldsSide
@@ -53,7 +53,7 @@ def averages(k, q, channel):
 def test_three_averages_are_the_information(k, tolerance, channel):
     q = 0.6
     found = averages(k, q, channel)
-    information = float(channel_moments(channel, q, 1 - q, k, 5).information.mean())
+    information = float(channel_table(channel, k)(np.array([1 - q]))[0][0])
     assert found == pytest.approx([information] * 3, rel=tolerance)
 
 
@@ -62,12 +62,13 @@ def test_three_averages_are_the_information(k, tolerance, channel):
 def test_the_channel_itself_may_be_the_student(k, tolerance, channel):
     """Its score and its entropy through the rules of the losses."""
     law = Law.bayes(0.4)
-    found = FieldsSide(channel, BayesStudent(channel), k, 1.0).averages(2, law)(law)
-    true = channel_moments(channel, law.q, law.V, k, 6)
+    found = FieldsSide(channel, BayesStudent(channel, k), k, 1.0).averages(2, law)(law)
+    table = channel_table(channel, k)
+    information, entropy = (float(part[0]) for part in table(np.array([law.V])))
     for part in (found.M, found.Q, found.C):
-        assert part.mean() == pytest.approx(true.information.mean(), rel=tolerance)
-    entropy = known_entropy(channel, k) + true.excess.mean()
-    assert -found.loss.mean() == pytest.approx(entropy, rel=tolerance)
+        assert part.mean() == pytest.approx(information, rel=tolerance)
+    excess = entropy - table.known_entropy
+    assert -found.loss.mean() == pytest.approx(excess, rel=tolerance)
 
 
 def test_another_channel_is_seen():

@@ -1,16 +1,15 @@
 """How hard to sample, by the number of classes: the one place where it is decided.
 
-Up to three classes the rules are deterministic. Above, Gaussian weights have a closed form, ±1
-weights a table, and labels without noise or of Gaussian utilities another table. What is left is
-sampled: an effort is log2 of the quasi-random points of a replicate, of which there are 16, and 0
-where nothing is sampled. A point costs about k (finite priors) or k² (continuous ones, up to twelve
-classes), so more classes start lower and stop earlier.
+Channels are computed without chance, and so are rows of weights up to three classes. Above,
+Gaussian weights have a closed form and ±1 weights a table. What is left is sampled: an effort is
+log2 of the quasi-random points of a replicate, of which there are 16, and 0 where nothing is
+sampled. A point costs about k (finite priors) or k² (continuous ones, up to twelve classes), so
+more classes start lower and stop earlier.
 """
 
 from __future__ import annotations
 
 from polyceptron.model import AnyTeacher
-from polyceptron.model.channels import Channel
 from polyceptron.theory.weights.rules import row_rule
 
 DETERMINISTIC_TOL = 1e-8
@@ -23,14 +22,7 @@ EXACT_TRANSITION_TOL, TABLE_TRANSITION_TOL, SAMPLED_TRANSITION_TOL = 1e-6, 1e-3,
 
 def sampled(teacher: AnyTeacher) -> bool:
     """Whether the theory of this teacher is averaged over random points."""
-    if teacher.n_classes <= 3:
-        return False
-    return row_rule(teacher).sampled or not tabled_channel(teacher.noise, teacher.n_classes)
-
-
-def tabled_channel(channel: Channel, n_classes: int) -> bool:
-    """Whether the table of the argmax channel serves it: Gaussian utilities, no guesses."""
-    return n_classes > 3 and channel.utility_variance is not None and channel.guess(n_classes) == 0
+    return row_rule(teacher).sampled
 
 
 def first_effort(teacher: AnyTeacher) -> int:
@@ -54,11 +46,6 @@ def drawn_effort(teacher: AnyTeacher) -> int:
     if not sampled(teacher):
         return 0
     return 8 if teacher.n_classes <= 20 else 5
-
-
-def finest_point(teacher: AnyTeacher) -> int:
-    """For single points of a curve, such as a fold: one more than a whole curve can have."""
-    return last_effort(teacher) + 1 if teacher.n_classes <= 20 else last_effort(teacher)
 
 
 def bayes_tolerance(teacher: AnyTeacher) -> float:

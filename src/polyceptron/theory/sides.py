@@ -23,13 +23,12 @@ from polyceptron.model.losses import Loss
 from polyceptron.model.penalties import Penalty, Ridge
 from polyceptron.model.priors import Row
 from polyceptron.model.teacher import AnyTeacher
-from polyceptron.theory.fields.few_classes import PanelsThree, PanelsTwo
+from polyceptron.theory.fields.few_classes import FEW
 from polyceptron.theory.fields.integrand import Averages, Averaging, FieldsStudent, Rule
 from polyceptron.theory.fields.points import Points
 from polyceptron.theory.fields.sums import Sums
 from polyceptron.theory.generalisation import margin_exceeds
 
-_FEW: dict[int, Rule] = {2: PanelsTwo(), 3: PanelsThree()}
 _SUMS, _POINTS = Sums(), Points()
 _ROUNDING = 1e-11  # of a probability that is 1 minus a double integral
 _NOTHING = 1e-18  # stands for q = 0, where every loss has a finite limit
@@ -49,8 +48,8 @@ class FieldsSide:
     @property
     def rule(self) -> Rule:
         """What places nodes: by the number of classes, above three by student and channel."""
-        if self.n_classes in _FEW:
-            return _FEW[self.n_classes]
+        if self.n_classes in FEW:
+            return FEW[self.n_classes]
         serves = not self.by_points and _SUMS.serves(self.student, self.channel)
         return _SUMS if serves else _POINTS
 

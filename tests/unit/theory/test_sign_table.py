@@ -10,10 +10,10 @@ import pytest
 
 from polyceptron.model import Teacher, as_prior, finite_prior
 from polyceptron.numerics.estimate import from_replicates
+from polyceptron.theory.bayes_optimal.channel_table import channel_table
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.bayes_optimal.solution_curve import curve_of
 from polyceptron.theory.bayes_optimal.transitions import transitions
-from polyceptron.theory.fields.entropy_table import entropy_table
 from polyceptron.theory.weights.finite_rows import finite_row_variance, point_variance
 from polyceptron.theory.weights.rules import row_entropy
 from polyceptron.theory.weights.sign_table import (
@@ -132,7 +132,7 @@ def test_transitions_of_a_thousand_classes_are_those_of_independent_signs() -> N
     """Without the common shift, which is one unknown in a thousand: α_IT and α_algo by hand."""
     k, s = 1000, np.linspace(0.01, 3.0, 3000)
     m = sign_moments(s)[0]
-    information, entropy = entropy_table(k)(np.arctan2(np.sqrt(m), np.sqrt(1 - m)))
+    information, entropy = channel_table(Teacher(k).channel, k)(m)
     alpha = s**2 / information
     told = np.concatenate([[0.0], np.cumsum(0.5 * (s[1:] * m[1:] + s[:-1] * m[:-1]) * np.diff(s))])
     phi = 0.5 * k * s**2 * m - k * told + alpha * entropy
@@ -157,7 +157,7 @@ def test_many_classes_at_the_scale_of_their_limit() -> None:
     )
     shares = []
     for n in (100, 300, 1000):
-        information, _ = entropy_table(n)(np.array([math.pi / 4]))
+        information, _ = channel_table(Teacher(n).channel, n)(np.array([0.5]))
         shares.append(n * float(information[0]) / (2 * math.log(n)))
     assert 0.7 < shares[0] < shares[1] < shares[2] < 1
 

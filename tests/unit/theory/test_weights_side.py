@@ -13,6 +13,7 @@ from scipy.stats import binom
 from polyceptron.errors import ComputationFailed
 from polyceptron.model import PRIORS, Perceptron, Teacher, as_prior, finite_prior
 from polyceptron.model.checks import project
+from polyceptron.model.priors.base import reduced_support
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.weights.finite_rows import (
@@ -142,10 +143,13 @@ def test_entropies_of_rows() -> None:
     for k in (4, 9, 15):  # only the two constant rows merge
         expected = k * math.log(2) - 2 * 2.0**-k * math.log(2)
         assert row_entropy(Teacher(k, "rademacher")) == pytest.approx(expected, rel=1e-12)
+    for k, prior in ((6, "ternary"), (5, finite_prior([-3, 0, 1, 2], [0.25] * 4))):
+        log_p = reduced_support(as_prior(prior), k)[1]  # every point
+        assert row_entropy(Teacher(k, prior)) == pytest.approx(-np.exp(log_p) @ log_p, rel=1e-12)
     assert row_entropy(Perceptron("ternary")) == pytest.approx(1.5 * math.log(2))
     assert row_entropy(Teacher(3, "laplace")) == math.inf
     with pytest.raises(ComputationFailed, match="fewer classes"):
-        row_entropy(Teacher(12, finite_prior([-2, -1, 0, 1, 2], [0.2] * 5)))
+        row_entropy(Teacher(30, finite_prior(np.arange(-3, 4), [1 / 7] * 7)))
 
 
 def test_values_far_apart_do_not_overflow():

@@ -89,7 +89,7 @@ class Channel(ABC):
         return None
 
     def utility_law(self, variance: float) -> UtilityLaw | None:
-        """The law of one utility at residual variance v, where it is a table; else None."""
+        """The law of one utility at residual variance v, from which theory of k ≥ 4 is made."""
         return None
 
     def tabled_moments(self, q: Array, v: Array, n_classes: int) -> tuple[Array, Array] | None:
@@ -109,11 +109,6 @@ class Channel(ABC):
 
     def utility_tau(self, tau: float) -> float | None:
         """τ of the student's fields with the utilities where these are Gaussian, else None."""
-        return None
-
-    @property
-    def gaussian_variance(self) -> float | None:
-        """Δ if all the channel does is to add Δ to the variance of the fields, else None."""
         return None
 
     def behind(self, hidden: float) -> Channel:

@@ -34,10 +34,6 @@ class Flips(GaussianNoise):
     def noiseless(self) -> bool:
         return False
 
-    @property
-    def gaussian_variance(self) -> float | None:
-        return None
-
     def behind(self, hidden: float) -> Channel:
         return Flips(self.rate, hidden / (1 - hidden)) if hidden > 0 else self
 

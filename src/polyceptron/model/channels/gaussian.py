@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.special import log_ndtr
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.channels.base import Channel
+from polyceptron.model.channels.base import Channel, UtilityLaw
 from polyceptron.model.registry import Entry
 from polyceptron.numerics import Array, orthant_closed
 from polyceptron.numerics.orthant import (
@@ -22,8 +23,10 @@ from polyceptron.numerics.orthant import (
     argmax_hessian,
     argmax_orthant,
 )
-from polyceptron.numerics.special import mean_of_maximum
+from polyceptron.numerics.special import mean_of_maximum, mills_ratio
 from polyceptron.numerics.winning import Winning, winning_chance
+
+_REACH = 9.5  # standard deviations beyond which a normal variable is never found
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,6 @@ class GaussianNoise(Channel):
     @property
     def noiseless(self) -> bool:
         return self.variance == 0
-
-    @property
-    def gaussian_variance(self) -> float | None:
-        return self.variance
 
     @property
     def utility_variance(self) -> float | None:
@@ -95,6 +94,15 @@ class GaussianNoise(Channel):
 
     def utility_gaps(self, gaps: Array, variance: float) -> Winning:
         return winning_chance(gaps, self.width(variance))
+
+    def utility_law(self, variance: float) -> UtilityLaw:
+        width = self.width(variance)
+
+        def values(y: Array) -> tuple[Array, Array]:
+            z = y / width
+            return np.asarray(log_ndtr(z)), mills_ratio(z) / width
+
+        return UtilityLaw(-_REACH * width, _REACH * width, values)
 
     def utility_signal(self, n_classes: int) -> float:
         """E[max of k normals]/(k−1), less the noise's share of the maximum."""

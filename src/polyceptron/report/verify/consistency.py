@@ -38,11 +38,11 @@ from polyceptron.experiments.simulate import run_amp
 from polyceptron.model import AnyTeacher, Channel, Teacher, make_estimator, make_teacher
 from polyceptron.numerics import Array
 from polyceptron.report.verify.check import Check, sampled_check
+from polyceptron.theory.bayes_optimal.channel_table import channel_table
 from polyceptron.theory.bayes_optimal.fixed_points import FixedPoint, fixed_points
 from polyceptron.theory.bayes_optimal.state_evolution import state_evolution
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.erm.solution import ErmFixedPoint
-from polyceptron.theory.fields.information import channel_moments, known_entropy
 from polyceptron.theory.generalisation import generalisation_error
 
 
@@ -57,13 +57,12 @@ def entropy_identities(full: bool) -> Iterator[Check]:
         teacher = make_teacher("argmax", k, prior, noise)
         name = f"k = {k}, {prior}{'' if noise == 'none' else ', ' + noise}, α = {alpha:g}"
         here = _amp_branch(teacher, [alpha])[0]
-        moments = channel_moments(teacher.channel, here.q, here.v, k)
-        entropy = known_entropy(teacher.channel, k) + float(moments.excess[0, 0])
+        found = channel_table(teacher.channel, k)(np.array([here.v]))
+        information, entropy = (float(part[0]) for part in found)
         step = 1e-3 * alpha
         around = [alpha + i * step for i in (-2, -1, 1, 2)]
         slope = _slope(step, *(p.free_entropy for p in _amp_branch(teacher, around)))
         yield Check(f"dΦ/dα, {name}", slope, entropy, "Ψ_out", 1e-7)
-        information = float(moments.information[0, 0])
         slope, half = _entropy_slope(teacher.channel, here, k), 0.5 * (k - 1) * information
         yield Check(f"dΨ_out/dq, {name}", slope, half, "(r/2) I", 1e-7)
         q_hat = alpha * information
@@ -79,7 +78,7 @@ def _entropy_slope(noise: Channel, point: FixedPoint, k: int) -> float:
     """dΨ_out/dq at v = 1 − q."""
     h = 1e-3 * point.v
     shifts = np.array([-2, -1, 1, 2]) * h
-    return _slope(h, *channel_moments(noise, point.q + shifts, point.v - shifts, k).excess[:, 0])
+    return _slope(h, *channel_table(noise, k)(point.v - shifts)[1])
 
 
 def _slope(h: float, far: float, near: float, after: float, beyond: float) -> float:

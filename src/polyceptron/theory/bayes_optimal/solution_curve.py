@@ -69,13 +69,13 @@ class SolutionCurve:
     def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
         self.teacher, self.log2_points = teacher, log2_points
         self.weights = weights_side(teacher, log2_points)
-        self.channel = channel_table(teacher.channel, teacher.n_classes, log2_points)
+        self.channel = channel_table(teacher.channel, teacher.n_classes)
         self.perfect = teacher.prior.support is not None and teacher.channel.width(0.0) == 0
 
     @property
     def n_replicates(self) -> int:
         """R, or 0 where everything is deterministic."""
-        return max(self.channel.n_replicates, self.weights.n_replicates)
+        return self.weights.n_replicates
 
     # The curve itself.
 
@@ -83,7 +83,7 @@ class SolutionCurve:
         """The curve at q̂ (n,): of the mean (column 0), or of replicates 1 to R (n,)."""
         column = np.zeros(q_hat.shape, dtype=np.int64) if column is None else column
         v, psi = self.weights(q_hat, column)
-        information, entropy = self.channel(v, column)
+        information, entropy = self.channel(v)
         with np.errstate(divide="ignore", invalid="ignore"):
             alpha = q_hat / information
         rest = 0.5 * self.teacher.reduced_rank * q_hat * v + psi
@@ -93,7 +93,7 @@ class SolutionCurve:
         """α(q̂) (n,) of the mean, and nothing else."""
         column = np.zeros(q_hat.shape, dtype=np.int64)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(q_hat / self.channel(self.weights.variance(q_hat, column), column)[0])
+            return np.asarray(q_hat / self.channel(self.weights(q_hat, column)[0])[0])
 
     def errors(self, v: AnyArray) -> AnyArray:
         """Generalisation error on labels as drawn, at residual variance v."""
@@ -117,11 +117,7 @@ class SolutionCurve:
         """Relative errors of v and of I at q̂ (n,) from rules and proxies, sampling apart."""
         floor = _SAMPLED_FLOOR if self.n_replicates else _FLOOR
         v = self.weights.error(q_hat)
-        return v, np.full(q_hat.shape, floor + self._channel_error + self.teacher.channel.accuracy)
-
-    @cached_property
-    def _channel_error(self) -> float:
-        return self.channel.error
+        return v, np.full(q_hat.shape, floor + self.channel.error + self.teacher.channel.accuracy)
 
     def alpha_uncertainty(self, at: CurvePoints) -> AnyArray:
         """Relative uncertainty (n,) of α at fixed q̂."""
@@ -168,9 +164,7 @@ class SolutionCurve:
         n, R = at.q_hat.size, self.n_replicates
         column = np.tile(np.arange(1, R + 1), n)
         psi = self.weights(np.repeat(at.q_hat, R), column)[1]
-        entropy = self.channel(np.repeat(at.v, R), column)[1]
-        replicates = psi.reshape(n, R) + at.alpha[:, None] * entropy.reshape(n, R)
-        return total + self._spread(replicates)
+        return total + self._spread(psi.reshape(n, R))
 
     def _replicates(self, at: CurvePoints) -> CurvePoints:
         """Every replicate's point at the same q̂: (n, R), or (n, 1) of the mean."""

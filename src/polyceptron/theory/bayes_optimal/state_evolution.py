@@ -66,12 +66,12 @@ def bayes_sides(
     which = np.array([column])
 
     def fields(law: Law) -> Hats:
-        information = curve.channel(np.array([max(law.V, _CERTAIN)]), which)[0][0]
+        information = curve.channel(np.array([max(law.V, _CERTAIN)]))[0][0]
         q_hat = min(alpha * float(information), _MOST)
         return Hats(q_hat, q_hat, q_hat)
 
     def weights(hats: Hats) -> Law:
-        return _law(float(curve.weights.variance(np.array([hats.q]), which)[0]))
+        return _law(float(curve.weights(np.array([hats.q]), which)[0][0]))
 
     return fields, weights
 

@@ -80,3 +80,6 @@ class PanelsThree(Rule):
             return average(channel, law, gaps, weight, pull, n_classes=3)
 
         return averages
+
+
+FEW: dict[int, Rule] = {2: PanelsTwo(), 3: PanelsThree()}

@@ -19,7 +19,7 @@ smallest first. With slopes of Z in the teacher's mean gaps
 This integrand is the same for every number of classes, student and channel (`average`). Where its
 nodes sit, and what each weighs, is a `Rule`: it follows the spread of the gaps and the width of the
 label's transition in them (`field_scales`), and the student's own coordinates. The student is a
-loss, or the channel itself (`BayesStudent`), whose mean loss is then the entropy −E Σ_l Z_l ln Z_l.
+loss, or the channel itself (`BayesStudent`), whose mean loss is then that of the entropy Ψ_out.
 """
 
 from __future__ import annotations
@@ -71,13 +71,15 @@ class Averages:
 
 @dataclass(frozen=True)
 class BayesStudent(Coordinates):
-    """The Bayes-optimal student, f = ∇ ln Z and ℓ = −ln Z: the channel's own score at its v = V.
+    """The Bayes-optimal student, f = ∇ ln Z: the channel's own score at its v = V.
 
     On the Nishimori line m = q, V = 1 − q, where M = Q = C is the information of the channel; C is
-    given as E‖f‖² from the start.
+    given as E‖f‖² from the start. Its loss is −ln Z, less what that is on average where the
+    utilities are known, so that the mean loss is −excess of Ψ_out (`information`).
     """
 
     channel: Channel
+    n_classes: int
 
     @property
     def coordinates(self) -> Coordinates:
@@ -92,11 +94,16 @@ class BayesStudent(Coordinates):
         return None
 
     def at_gaps(self, gaps: Array, V: float) -> Pull:
-        z, slopes = self.channel.label_law(gaps, V)
+        k = self.n_classes
+        z, slopes = self.channel.label_law(gaps, V, k)
         seen = z > _UNSEEN
         z = np.where(seen, z, 1.0)
         f = np.where(seen, -slopes / z, 0.0)
-        return Pull(f, f.sum(0) ** 2 + (f * f).sum(0), -np.log(z), gaps[0])
+        loss, a = -np.log(z), self.channel.guess(k)
+        if a > 0:
+            P, top = (z - a) / (1 - k * a), 1 - (k - 1) * a
+            loss += (P * (top * math.log(top)) + (1 - P) * (a * math.log(a))) / z
+        return Pull(f, f.sum(0) ** 2 + (f * f).sum(0), loss, gaps[0])
 
     def line_breaks(self, breaks: Array, V: float) -> Array:
         """Those that follow the channel's width serve its score."""

@@ -23,7 +23,6 @@ from polyceptron.model.channels import Channel
 from polyceptron.model.channels.base import UtilityLaw
 from polyceptron.model.law import Law
 from polyceptron.numerics import Array
-from polyceptron.numerics.special import mills_ratio
 
 _NEGLIGIBLE = 14.0  # e^−14 of the largest is left out
 _FARTHEST = 8.0  # no level of a thousand classes is beyond
@@ -71,19 +70,6 @@ class Utilities:
             return np.asarray(log_cdf + np.log(hazard))
 
 
-def utility_law(channel: Channel, variance: float) -> UtilityLaw | None:
-    """The law of one utility at residual variance v; None where the channel has no such law."""
-    if channel.utility_variance is None:
-        return channel.utility_law(variance)
-    width = math.sqrt(variance + channel.utility_variance)
-
-    def values(y: Array) -> tuple[Array, Array]:
-        z = y / width
-        return np.asarray(log_ndtr(z)), mills_ratio(z) / width
-
-    return UtilityLaw(-math.inf, math.inf, values)
-
-
 @lru_cache(maxsize=128)
 def winning_levels(channel: Channel, n_classes: int, n: int) -> Levels:
     """Nodes for the level of the largest of k utilities, φ(g)Φ(g)^{k−1} in its normal score g.
@@ -100,7 +86,7 @@ def winning_levels(channel: Channel, n_classes: int, n: int) -> Levels:
     seen = grid[log_p > log_p.max() - _NEGLIGIBLE]
     g = np.linspace(seen[0], seen[-1], n)
     log_phi = -0.5 * g**2 - 0.5 * math.log(2 * math.pi)
-    law = utility_law(channel, 1.0)
+    law = channel.utility_law(1.0)
     assert law is not None
     if channel.utility_variance is not None:
         C = g * math.sqrt(1 + channel.utility_variance)
@@ -123,7 +109,7 @@ def ways_to_win(
     C, weight, below = winning_levels(channel, n_classes, n)
     blur = channel.utility_variance
     spread = None if blur is None else math.sqrt(law.residual + blur)
-    utilities = Utilities(law.rho, utility_law(channel, law.residual), spread)
+    utilities = Utilities(law.rho, channel.utility_law(law.residual), spread)
     found = [(utilities, Levels(C, (1 - n_classes * guess) * weight, below))]
     if guess > 0:
         free = Levels(np.array([_GUESSED]), np.array([n_classes * guess]), np.ones(1))

@@ -27,7 +27,7 @@ from polyceptron.model.channels import Channel
 from polyceptron.model.law import Law
 from polyceptron.numerics import Array
 from polyceptron.theory.fields.integrand import Averages, Averaging, FieldsStudent, Rule
-from polyceptron.theory.fields.levels import Levels, utility_law, ways_to_win
+from polyceptron.theory.fields.levels import Levels, ways_to_win
 from polyceptron.theory.fields.sum_nodes import (
     SEARCHED,
     Complex,
@@ -76,7 +76,7 @@ class Sums(Rule):
     @staticmethod
     def serves(student: FieldsStudent, channel: Channel) -> bool:
         """Whether the pull is such a sum, and utilities have a law of their own."""
-        return student.additive(1.0) is not None and utility_law(channel, 1.0) is not None
+        return student.additive(1.0) is not None and channel.utility_law(1.0) is not None
 
     def place(
         self, student: FieldsStudent, channel: Channel, n_classes: int, law: Law, level: int

@@ -24,15 +24,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy.special import xlogy
+from scipy.special import gammaln
 
 from polyceptron.errors import ComputationFailed
 from polyceptron.model import AnyTeacher
-from polyceptron.model.priors import Prior
-from polyceptron.model.priors.base import reduced_support
 from polyceptron.numerics import Array
 from polyceptron.theory.weights.finite_rows import finite_row_variance, point_variance, support_of
 from polyceptron.theory.weights.shift import (
@@ -43,7 +42,7 @@ from polyceptron.theory.weights.shift import (
 )
 from polyceptron.theory.weights.sign_table import is_sign, sign_table
 
-_MOST_ROWS = 10_000
+_MOST_COUNTS = 500_000
 _SAMPLED_SHIFT_ERROR = 1e-5  # relative, of v: what the nodes of the shift leave
 
 
@@ -107,37 +106,29 @@ def row_reach(teacher: AnyTeacher) -> float:
 def row_entropy(teacher: AnyTeacher) -> float:
     """H(u): the entropy of one reduced teacher row; infinite for a continuous prior.
 
-    u forgets the common part of w, which is recovered from u unless the row can be shifted inside
-    the support, so configurations merge only there.
+    u forgets the common part of w: rows that differ by a shift inside the support are one u. Rows
+    are counted by how often they have each value.
     """
     prior, k = teacher.prior, teacher.n_classes
     if prior.support is None or not teacher.common_shift:
         return prior.entropy
-    if len(prior.support[0]) ** k <= _MOST_ROWS:
-        log_p = reduced_support(prior, k)[1]
-        return float(-(np.exp(log_p) * log_p).sum())
-    return _large_entropy(prior, k)
-
-
-def _large_entropy(prior: Prior, k: int) -> float:
-    """k H(w) less what merging loses: rows w and w + c·1 share one u.
-
-    Rows merge along chains of equal shape; for many classes this is a tiny correction, computed
-    over the shapes that shift inside the support: those whose values all stay in it.
-    """
-    values, p = support_of(prior)
-    total = k * prior.entropy
-    if len(values) == 2:  # only constant rows merge: all-a with all-b
-        a, b = k * math.log(p[0]), k * math.log(p[1])
-        both = np.logaddexp(a, b)
-        return total - float(xlogy(np.exp(both), np.exp(both)) - np.exp(a) * a - np.exp(b) * b)
-    shifts = {round(float(b - a), 9) for a in values for b in values if b > a}
-    bound = sum(
-        float(p[np.isin(np.round(values + c, 9), np.round(values, 9))].sum()) ** k for c in shifts
-    )
-    if bound * k * math.log(1 / p.min()) > 1e-9:
+    values, p = prior.support
+    m = len(values)
+    if math.comb(k + m - 1, m - 1) > _MOST_COUNTS:
         raise ComputationFailed(
-            f"the entropy of a row of {k} classes with {len(values)} equally spaced values is not "
-            "implemented at this size; use fewer classes or values"
+            f"the entropy of a row of {k} classes with {m} values is not implemented at this size; "
+            "use fewer classes or values"
         )
-    return total
+    bars = np.array(list(combinations(range(k + m - 1), m - 1))).reshape(-1, m - 1)
+    ends = np.pad(bars, ((0, 0), (1, 1)), constant_values=((0, 0), (-1, k + m - 1)))
+    counts = np.diff(ends) - 1  # (n, m)
+    log_row = counts @ np.log(p)
+    log_u = log_row.copy()
+    for shift in np.unique(np.round(np.subtract.outer(values, values), 9)):
+        place = np.abs(values + shift - values[:, None])  # (target, value)
+        stays = place.min(0) < 1e-8
+        fits = ~counts[:, ~stays].any(1) & (shift != 0)
+        moved = counts[fits] @ np.where(stays, np.log(p[place.argmin(0)]), 0.0)
+        log_u[fits] = np.logaddexp(log_u[fits], moved)
+    ways = gammaln(k + 1) - gammaln(counts + 1).sum(1)
+    return float(-(np.exp(ways + log_row) @ log_u))

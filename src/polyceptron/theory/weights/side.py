@@ -88,10 +88,6 @@ class WeightsSide:
             psi[part] = one_psi @ self.fraction
         return v, psi
 
-    def variance(self, q_hat: AnyArray, column: Index) -> AnyArray:
-        """v alone."""
-        return self(q_hat, column)[0]
-
     def error(self, q_hat: AnyArray) -> AnyArray:
         """Relative error of v at q̂ (n,) from panels and rules, sampling apart."""
         if self.flat or isinstance(self.rows, GaussianRows):
