@@ -223,7 +223,7 @@ def data(
     check_outputs(html, beside, inputs=[table])
     found = read_samples(table, target, drop or ())
     with waiting(f"reading {table.name}") as update:
-        measured = measure(found, seed=seed, say=update)
+        measured = measure(found, seed=seed, progress=update)
     if html is not None and beside is not None:
         write_text(html, report_html(measured))
         write_text(beside, report_json(measured))

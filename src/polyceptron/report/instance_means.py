@@ -17,7 +17,7 @@ from polyceptron.rows import COLUMNS, Status
 if TYPE_CHECKING:
     import pandas as pd
 
-# Numbers that say which point a row belongs to; every other number is measured there.
+# Numbers that tell which point a row belongs to; every other number is measured there.
 PLACES = ("n_classes", "ridge", "alpha", "dimension", "n_samples", "iteration", "margin", "table")
 _ASIDE = ("seed", "uncertainty", "status", "version", "reason")
 _WHOLE = ("n_classes", "dimension", "n_samples", "instances", "not_converged", "failed")

@@ -109,7 +109,7 @@ class LearningCurve:
         return overlay(ax, self.frame, x, y, style)
 
     def save(self, path: str | Path, *, x: str = "alpha", y: str = ERROR) -> None:
-        """Draw to a file; the ending says how: pdf, png or svg."""
+        """Draw to a file; its ending is the format: pdf, png or svg."""
         check_figure_path(path)
         save_figure(render_matplotlib(curves_picture(self.frame, x, y)), path)
 

@@ -77,12 +77,12 @@ def measure_errors(
     n_jobs: int | None = None,
     *,
     chances: bool = False,
-    say: Callable[[str], None] = lambda text: None,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> MeasuredErrors:
     """Fit parts of the training samples of each fold, each part in the next, every class in it.
 
     `train_sizes` are counts, or shares of the largest that there is. Sizes at which nothing could
-    be fitted (one class only, say) are left out.
+    be fitted (of one class only, for example) are left out.
     """
     from joblib import Parallel, delayed
     from sklearn.model_selection import StratifiedKFold, check_cv
@@ -107,7 +107,7 @@ def measure_errors(
     found = []
     for one in Parallel(n_jobs=n_jobs, return_as="generator")(work):
         found.append(one)
-        say(f"measuring the learning curve, {len(found)} of {len(splits)} parts done")
+        progress(f"measuring the learning curve, {len(found)} of {len(splits)} parts done")
     wrong, training, given = (list(part) for part in zip(*found, strict=True))
     held_out = np.repeat(np.arange(len(splits)), [test.size for _, test in splits])
     everything = np.concatenate(wrong, axis=1)

@@ -240,7 +240,7 @@ class PredictedCurve:
     """Measured and theoretical errors in `frame`, and in `assumption` what the latter presumes.
 
     `model` is the fitted teacher with its misfit, `power_law` the law through the measured points,
-    `outlook` what both say of twice and ten times the data, with the band of the power law.
+    `outlook` what both predict for twice and ten times the data, with the band of the power law.
     `effective_dimension` is (Σλ)²/Σλ² of the features' correlation matrix: d for independent
     features, less for correlated ones.
     """
@@ -291,7 +291,7 @@ class PredictedCurve:
         return self.frame.drop(columns=["noise", "features"], errors="ignore")
 
     def answers(self) -> str:
-        """Twice and ten times the data, in a sentence each."""
+        """Twice and ten times the data, in words."""
         return "\n".join(
             f"{row.times:g} times the data ({row.n_samples} samples): error {row.power_law:.3g} "
             f"by the power law (90 % of resampled fits between {row.low:.3g} and {row.high:.3g}), "

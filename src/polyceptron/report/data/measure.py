@@ -1,4 +1,4 @@
-"""A file of samples, and everything that the report says of it as numbers.
+"""A file of samples, and everything that the report states of it, as numbers.
 
 `read_samples` turns a file into features and labels, or an error message about what is wrong with
 it; `measure` turns those into numbers, which are kept. Errors and probabilities are those of
@@ -189,9 +189,9 @@ class Measured:
 
 
 def measure(
-    table: Table, *, seed: int = 0, say: Callable[[str], None] = lambda text: None
+    table: Table, *, seed: int = 0, progress: Callable[[str], None] = lambda text: None
 ) -> Measured:
-    """All numbers of the report; `say` hears what is being done."""
+    """All numbers of the report; `progress` is told what is being done."""
     X, y, drawn = _drawn(table, seed)
     varying = X.std(0) > 0
     if not varying.any():
@@ -210,13 +210,13 @@ def measure(
     }  # fmt: skip
     tables = {"classes": _rows(**{"class": classes.astype(str), "samples": counts})}
     numbers |= _shape_of_features(A, tables)
-    say("can the classes be separated?")
+    progress("can the classes be separated?")
     numbers |= _separability(A, index, classes.size)
-    say("choosing the ridge")
+    progress("choosing the ridge")
     numbers |= _ridge(A, index, tables)
-    say("measuring the learning curve")
-    numbers |= _learning_curve(A, index, numbers, tables, seed, say)
-    say("what the theory would say")
+    progress("measuring the learning curve")
+    numbers |= _learning_curve(A, index, numbers, tables, seed, progress)
+    progress("what the theory predicts")
     numbers |= _idealised(numbers)
     return Measured(table.source, numbers, tables)
 
@@ -277,7 +277,7 @@ def _ridge(A: Array, y: NDArray[np.int64], tables: dict[str, Any]) -> dict[str, 
 
 def _learning_curve(
     A: Array, y: NDArray[np.int64], numbers: dict[str, Any], tables: dict[str, Any], seed: int,
-    say: Callable[[str], None],
+    progress: Callable[[str], None],
 ) -> dict[str, Any]:  # fmt: skip
     """Held-out errors at growing training sizes, the forecast, and the calibration at the last."""
     from polyceptron.algorithms.erm_classifier import ERMClassifier
@@ -288,7 +288,7 @@ def _learning_curve(
     sizes = np.geomspace(max(4 * k, whole / 10), whole, _SIZES).astype(int)
     sizes = sizes[sizes <= whole]
     found = measure_errors(
-        ERMClassifier(scaling="standard"), A, y, sizes, folds, seed, chances=True, say=say
+        ERMClassifier(scaling="standard"), A, y, sizes, folds, seed, chances=True, progress=progress
     )
     sizes, wrong = found.sizes, found.wrong
     ahead = np.array([n, 2 * n, 10 * n])

@@ -160,7 +160,7 @@ def _assumptions(v: Numbers) -> Templates:
         )
     yield (
         "If all of it held, the lowest possible error at {alpha:.3g} samples a feature would be "
-        "{idealised_error:.2%}; measured is {error:.2%}. The difference says how far the data are "
+        "{idealised_error:.2%}; measured is {error:.2%}. The difference shows how far the data are "
         "from the idealisation, not how good the classifier is.",
     )
 

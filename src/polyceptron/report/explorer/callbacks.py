@@ -177,7 +177,7 @@ def _ranged(
 
 
 def _sentence(error: Exception) -> str:
-    """The reason as a sentence."""
+    """The error message with a capital and a full stop."""
     text = str(error)
     return text[:1].upper() + text[1:] + "."
 
@@ -190,7 +190,6 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         Output("simulations-shown", "data"),
         Output("python", "children"),
         Output("poll", "disabled"),
-        Output("poll", "interval"),
         Output("drawn", "data"),
         Input("settings", "data"),
         Input("poll", "n_intervals"),
@@ -202,7 +201,7 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
     def draw(
         held: Any, _ticks: Any, _beats: Any, _changed: Any, token: Any, drawn: Any
     ) -> tuple[Any, ...]:
-        nothing = (no_update,) * 10
+        nothing = (no_update,) * 9
         try:
             session = session_of(token)
             settings, stamp = _held(held)
@@ -214,13 +213,13 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         by_clock = ctx.triggered_id in ("poll", "heartbeat")
         before = drawn if isinstance(drawn, dict) else {}
         content = wanted_content(sessions, session, settings, wait=not by_clock)
-        if content.mark == before.get("mark") and by_clock and content.slow:
-            sessions.work.wait_for_news(layout.POLL[True] / 1500)
+        if content.mark == before.get("mark") and by_clock and content.busy:
+            sessions.work.wait_for_news(layout.POLL / 1500)  # news is seen before the next look
             content = wanted_content(sessions, session, settings, wait=False)
         if stamp < session.stamp:
             return nothing
         if content.mark == before.get("mark") and by_clock:
-            return (*nothing[:7], not content.busy, no_update, no_update)
+            return (*nothing[:7], not content.busy, no_update)
         if content.moved is not None:
             # Beside the outputs, as `sync` and `draw` would be a circle.
             ends = (content.moved.low, content.moved.high)
@@ -242,7 +241,6 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             [layout.slot_content(one) for one in content.simulations],
             content.python,
             not busy,
-            layout.POLL[content.slow],
             new,
         )
 

@@ -29,7 +29,7 @@ from polyceptron.report.explorer.settings import (
 
 LOGARITHMIC = ("ridge", "strength")
 SLIDERS = (*LOGARITHMIC, "alpha")
-POLL = {True: 1200, False: 250}  # milliseconds between two looks at work, by whether it is slow
+POLL = 500  # milliseconds between two looks at work
 HEARTBEAT = 30_000  # and between two signs of life
 HEIGHTS = {"learning": "460px", "order": "380px", "landscape": "380px"}
 GIGABYTES = f"{work.MEMORY_LIMIT / 1e9:.1f} GB"
@@ -129,7 +129,7 @@ def page(
             dcc.Location(id="url", refresh=False),
             *(dcc.Store(id=name, data=data) for name, data in known.items()),
             *(dcc.Store(id=name) for name in unknown),
-            dcc.Interval(id="poll", interval=POLL[False], disabled=True),
+            dcc.Interval(id="poll", interval=POLL, disabled=True),
             dcc.Interval(id="heartbeat", interval=HEARTBEAT),
             dcc.Download(id="download"),
             html.A("Skip to the settings", href="#settings-fold", className="skip"),

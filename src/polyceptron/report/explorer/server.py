@@ -200,7 +200,7 @@ def check_body(body: Any, callbacks: Mapping[str, Mapping[str, Any]]) -> Any:
         values |= {name: one.get("value") for name, one in zip(names, given, strict=True)}
     changed = body.get("changedPropIds")
     if not isinstance(changed, list) or any(one not in wanted["inputs"] for one in changed):
-        raise Refused(400, "the request says that something changed which this page has not")
+        raise Refused(400, "the request reports a change of something that this page has not")
     return values.get(f"{TOKEN_FIELD['id']}.{TOKEN_FIELD['property']}")
 
 

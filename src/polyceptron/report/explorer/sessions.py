@@ -252,19 +252,6 @@ class PageContent:
         return bool(self.missing or self.moved or simulating)
 
     @property
-    def slow(self) -> bool:
-        """Whether there is far to go, so that fewer and larger steps are better.
-
-        Each costs the browser a tenth of a second, on the cores that compute.
-        """
-        return not (self.finding_range or self.moved) and any(
-            asking.is_slow(one.task)
-            and not one.complete
-            and one.task.get("points", 1) - one.done > asking.CHUNK
-            for one in self.answers
-        )
-
-    @property
     def stale(self) -> list[str]:
         """The figures for which there is nothing yet: what stands there is of other settings."""
         coming = bool(self.missing or self.moved)

@@ -68,7 +68,7 @@ MAX_KEPT = 12  # simulations of one page
 class Choice:
     """One of some names, or `several` of them, each with the words that the page has for it.
 
-    `simulated` says whether a simulation depends on it.
+    `simulated`: whether a simulation depends on it.
     """
 
     label: str

@@ -84,7 +84,7 @@ class WorkerProcess:
         and, without a message, as soon as `wanted` is false of the seconds that it has taken.
         """
         assert self.process.stdin is not None
-        with contextlib.suppress(OSError, ValueError):  # it has ended, as its last message says
+        with contextlib.suppress(OSError, ValueError):  # it has ended, as its last message tells
             self.process.stdin.write(json.dumps(task) + "\n")
             self.process.stdin.flush()
         start = time.monotonic()

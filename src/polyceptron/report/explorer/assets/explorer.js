@@ -1,4 +1,4 @@
-// What runs in the browser itself; callbacks.py says when.
+// What runs in the browser itself; callbacks.py registers it.
 window.dash_clientside = Object.assign({}, window.dash_clientside, {
     explorer: {
         // The learning figure as a PNG, with the problem as its title.
