@@ -87,7 +87,7 @@ def test_a_spectrum_and_a_noise_are_chosen_and_its_strength_moved(visit: Any) ->
     best = visit.wait_for_curve("Bayes-optimal", "t.y.length === 5")
     assert best["y"][-1] < best["y"][0]
 
-    strength = page.get_by_label("Strength (logarithmic)")
+    strength = page.get_by_label("Strength (log scale)")
     assert strength.is_disabled()
     page.get_by_label("flipped labels").check()
     visit.wait_for_setting("noise", "flips")

@@ -147,9 +147,7 @@ class PageSettings:
     noise: str = _one_of(
         NO_NOISE, "Noise of the labels", {name: entry.label for name, entry in NOISES.items()}
     )
-    strength: float = _number(
-        0.25, "Strength (logarithmic)", "the strength of the noise", 1e-6, 1e6
-    )
+    strength: float = _number(0.25, "Strength (log scale)", "the strength of the noise", 1e-6, 1e6)
     features: str = _one_of(
         ISOTROPIC, "Spectrum of the features",
         {kind: name.replace(",", ", ") for kind, name in SPECTRA.items()},
