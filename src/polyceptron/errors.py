@@ -1,7 +1,7 @@
 """The two ways a call can end other than with an answer.
 
-`InvalidInput` says in one sentence what was given and what is allowed; the command line prints
-that sentence and exits with code 2. `ComputationFailed` means the input was fine and the result
+The message of `InvalidInput` states what was given and what is allowed; the command line prints it
+and exits with code 2. `ComputationFailed` means the input was fine and the result
 could not be produced (exit code 1). A result that exists but is less accurate than asked is not an
 error: it carries a status (see `polyceptron.rows.Status`).
 """

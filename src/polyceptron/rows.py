@@ -69,19 +69,19 @@ COLUMNS: tuple[str, ...] = (
 
 
 class Status(StrEnum):
-    """How far a number can be trusted, with a sentence for the reader and what to try.
+    """How far a number can be trusted, what that means, and what to try.
 
     >>> Status.TOLERANCE_NOT_MET.remedy
     'ask for a larger tolerance'
     """
 
-    sentence: str
+    meaning: str
     remedy: str
 
-    def __new__(cls, value: str, sentence: str, remedy: str) -> Self:
+    def __new__(cls, value: str, meaning: str, remedy: str) -> Self:
         member = str.__new__(cls, value)
         member._value_ = value
-        member.sentence, member.remedy = sentence, remedy
+        member.meaning, member.remedy = meaning, remedy
         return member
 
     OK = "ok", "converged, and the stated uncertainty is within the asked tolerance", ""

@@ -1,7 +1,7 @@
 """The command line: parse, call, print. Nothing is computed here.
 
 Exit codes: 0 done, 1 the computation failed or a check is off, 2 the input is wrong, 130 stopped.
-One file a command; what they share is in `options`, `printing` and `waiting`. Heavy imports stay
+What the commands share is in `options` and `printing`. Heavy imports stay
 inside the commands, so that `polyceptron --help` answers at once.
 """
 
@@ -51,7 +51,7 @@ for command in (
 
 
 def main() -> None:
-    """Run the command line; every failure ends in one sentence and an exit code."""
+    """Run the command line; every failure ends in one error message and an exit code."""
     try:
         app()
     except InvalidInput as error:

@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.experiments.engine import Engine
 from polyceptron.experiments.tasks import (
     CaseResult,
     Runner,
@@ -43,13 +44,12 @@ def connect_cluster(address: str, *, default: bool = True) -> Any:
         raise InvalidInput(f"no Dask scheduler answers at {address!r}: {reason}") from None
 
 
-class DaskEngine:
+class DaskEngine(Engine):
     """Tasks on the workers of the Dask scheduler at `address`."""
 
     def __init__(self, address: str, runner: Runner) -> None:
+        super().__init__(runner)
         self._address = address
-        self._runner = runner
-        self._running: dict[Any, Task] = {}
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._places = 0
         self._next_refresh = 0.0
@@ -68,13 +68,7 @@ class DaskEngine:
             self._places = 2 * self._threads()
         return self._places - len(self._running)
 
-    @property
-    def busy(self) -> bool:
-        """Whether any task is not yet handed back."""
-        return bool(self._running)
-
     def submit(self, task: Task) -> None:
-        """Take a task."""
         self._check_connection()
         future = self._client.submit(attempt, self._runner, task, pure=False)
         self._running[future] = task

@@ -19,12 +19,13 @@ import signal
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from polyceptron.experiments.tasks import (
     CaseResult,
@@ -43,35 +44,43 @@ _THREAD_VARIABLES = (
 )  # fmt: skip
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """What a sweep needs of the place where its tasks run."""
 
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._running: dict[Any, Task] = {}  # by their futures
+
     @property
+    @abstractmethod
     def free(self) -> int:
         """How many more tasks to submit now; the window keeps the parent's memory bounded."""
 
     @property
     def busy(self) -> bool:
         """Whether any task is not yet handed back."""
+        return bool(self._running)
 
+    @abstractmethod
     def submit(self, task: Task) -> None:
         """Take a task."""
 
+    @abstractmethod
     def finished(self, timeout: float) -> list[CaseResult]:
         """What has finished, after waiting up to `timeout` seconds for the first."""
 
+    @abstractmethod
     def close(self) -> None:
         """Stop now; what is not finished is dropped."""
 
 
-class LocalEngine:
+class LocalEngine(Engine):
     """`workers` processes of this machine."""
 
     def __init__(self, workers: int, runner: Runner) -> None:
+        super().__init__(runner)
         self._workers = workers
-        self._runner = runner
         self._pool: Any = None
-        self._running: dict[Future[list[CaseResult]], Task] = {}
         self._suspects: deque[tuple[Task, int]] = deque()  # (task, deaths when alone)
         self._alone: int | None = None  # deaths so far of the suspect that runs now
 
@@ -84,11 +93,9 @@ class LocalEngine:
 
     @property
     def busy(self) -> bool:
-        """Whether any task is not yet handed back."""
         return bool(self._running or self._suspects)
 
     def submit(self, task: Task) -> None:
-        """Take a task."""
         try:
             future = self._ready_pool().submit(attempt, self._runner, task)
         except BrokenProcessPool:  # a worker died while nobody looked

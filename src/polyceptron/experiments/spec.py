@@ -231,8 +231,17 @@ class SweepSpec(_Table):
 def load_spec(path: str | Path) -> SweepSpec:
     """Read a sweep from a TOML file; a mistake in it is reported with its line and field.
 
-    `path` is that file; `parse_spec` takes its text.
+    Parameters
+    ----------
+    path : path
+        That file; `parse_spec` takes its text.
 
+    Returns
+    -------
+    SweepSpec
+
+    Examples
+    --------
     >>> load_spec("nowhere.toml")
     Traceback (most recent call last):
         ...

@@ -65,8 +65,15 @@ _UPSERT = (
 class Store:
     """A store of results, opened for reading or (`create=True`) also made if it is missing.
 
-    `path` is the SQLite file.
+    Parameters
+    ----------
+    path : path
+        The SQLite file.
+    create : bool
+        Make an empty store if there is none.
 
+    Examples
+    --------
     >>> import tempfile
     >>> with Store(Path(tempfile.mkdtemp()) / "runs.sqlite", create=True) as store:
     ...     len(store)
