@@ -3,13 +3,13 @@
 Three systems with the same roots; `equations` chooses:
 
 - `Equations`: ln(law after a round) − ln(law before), for any penalty and spectrum.
-- `RidgeEquations`: a ridge. With x = s/(λ + V̂s) and m = m̂⟨sθx⟩ after integration by parts
+- `RidgeEquations`: a ridge. With x = s/(λ + V̂s), m = m̂⟨sθx⟩ is after integration by parts
 
-      ⟨sθ λ/(λ + V̂s)⟩ = 1 − ρ² + Dm/M,
+      ⟨sθ λ/(λ + V̂s)⟩ m/(m̂⟨sθx⟩) = 1 − ρ² + Dm/M,
 
   the ridge's shrinkage of the signal; τ and V are those after a round. For small λ or large α both
-  sides of m = m̂⟨sθx⟩ nearly cancel and λ drowns, here nothing does. The stronger the shrinkage the
-  more of m = m̂⟨sθx⟩ is mixed in: both have the sign of ln(m/m̂⟨sθx⟩), so that no root is added.
+  sides of m = m̂⟨sθx⟩ nearly cancel and λ drowns, here nothing does. The right side is 1 − Cm/M, so
+  that m = m̂⟨sθx⟩ is the only root. For one eigenvalue it reads λ = α(M(1−ρ²)/m + D), without C.
 - `ScaleFreeEquations`: a loss with f ∝ 1/V (max-margin). V drops out, two unknowns remain, and the
   averages are taken at V = 1. The shrinkage gives V̂ at λ = 1,
 
@@ -80,11 +80,9 @@ class RidgeEquations(Equations):
         law, a, p = self.law(theta), averages, self.problem
         sums = spectrum_sums(p.ridge, p.spectrum, p.alpha * a.C)
         slope = law.m / np.maximum(a.M, _FLOOR)
-        balance = _log(sums.shrinkage + slope * a.D_minus) - _log(law.residual + slope * a.D_plus)
-        # A large ridge shrinks nearly all, which says nothing of m: there m = m̂⟨sθx⟩ does.
-        size = math.log(law.m) - _log(p.alpha * a.M * sums.mean)
-        second = sums.shrinkage * size + (1 - sums.shrinkage) * balance
-        return np.stack([_direction(theta, a, p, sums), second, theta[2] - _log(sums.response)])
+        shrinkage = sums.shrinkage * slope / (p.alpha * sums.mean)
+        balance = _log(shrinkage + slope * a.D_minus) - _log(law.residual + slope * a.D_plus)
+        return np.stack([_direction(theta, a, p, sums), balance, theta[2] - _log(sums.response)])
 
 
 @dataclass(frozen=True)
