@@ -62,10 +62,10 @@ def argmax_orthant(omega: Any, label: Any, variance: Any = 1.0, *, order: int = 
 
     def work(rows: slice) -> None:
         if k <= 3:
-            form = closed.per_class if v.ndim == 2 else closed.isotropic
+            form = closed.per_class if v.ndim == 2 else closed.one_variance
             parts = form(omega[rows], label[rows], v if v.ndim == 0 else v[rows])
             log_z[rows], curvature[rows] = parts.log_z, closed.curvature(parts)
-            score[rows] = closed.score(parts, label[rows])
+            score[rows] = closed.closed_score(parts, label[rows])
         else:
             nodes, unit = _integrate(omega[rows], label[rows], v, rows, order)
             losers, winner = quadrature.curvature_terms(nodes)
@@ -88,9 +88,9 @@ def argmax_hessian(omega: Any, label: Any, variance: Any = 1.0, *, order: int = 
 
     def work(rows: slice) -> None:
         if k <= 3:
-            form = closed.per_class if v.ndim == 2 else closed.isotropic
+            form = closed.per_class if v.ndim == 2 else closed.one_variance
             parts = form(omega[rows], label[rows], v if v.ndim == 0 else v[rows])
-            out[rows] = closed.hessian(parts, label[rows])
+            out[rows] = closed.closed_hessian(parts, label[rows])
         else:
             nodes, unit = _integrate(omega[rows], label[rows], v, rows, order)
             out[rows] = quadrature.hessian(nodes, label[rows]) / unit[..., None, None] ** 2

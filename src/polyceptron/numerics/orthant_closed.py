@@ -181,7 +181,7 @@ def others(label: Labels, k: int) -> Labels:
     return result
 
 
-def isotropic(omega: Array, label: Labels, variance: float | Array) -> Differences:
+def one_variance(omega: Array, label: Labels, variance: float | Array) -> Differences:
     """ω (n, k) and one variance, a number or (n,)."""
     s = np.sqrt(2 * np.asarray(variance, dtype=float))
     delta = _deltas(omega, label)
@@ -197,7 +197,7 @@ def per_class(omega: Array, label: Labels, variance: Array) -> Differences:
     return _closed(_deltas(omega, label), s, rho)
 
 
-def score(parts: Differences, label: Labels) -> Array:
+def closed_score(parts: Differences, label: Labels) -> Array:
     """∇_ω ln Z (n, k)."""
     k = len(parts.slopes) + 1
     rows, losers = np.arange(len(label)), others(label, k)
@@ -214,7 +214,7 @@ def curvature(parts: Differences) -> Array:
     return total if parts.cross is None else total + 2 * parts.cross
 
 
-def hessian(parts: Differences, label: Labels) -> Array:
+def closed_hessian(parts: Differences, label: Labels) -> Array:
     """∂²_ω ln Z (n, k, k); rows and columns sum to zero."""
     k = len(parts.slopes) + 1
     rows, losers = np.arange(len(label)), others(label, k)

@@ -81,7 +81,9 @@ class GaussianNoise(Channel):
         if k > 3 or np.ndim(variance) != 2 or self.guess(k) > 0:
             return super().score_and_hessian(omega, label, variance, order)
         parts = orthant_closed.per_class(omega, label, variance + self.variance)
-        return orthant_closed.score(parts, label), orthant_closed.hessian(parts, label)
+        return orthant_closed.closed_score(parts, label), orthant_closed.closed_hessian(
+            parts, label
+        )
 
     def score_and_diagonal(
         self, omega: Any, label: Any, variance: Any, order: int = 20

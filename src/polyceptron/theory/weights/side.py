@@ -50,7 +50,7 @@ _RATIO = 1.006  # of neighbouring q̂ where rows of many strengths are resolved 
 _AT_ONCE = 2_000_000
 
 
-class WeightsSide:
+class PriorSide:
     """v, ψ and what is known of their error; build with `weights_side`."""
 
     def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
@@ -123,9 +123,9 @@ SMALLEST, LARGEST = 1e-30, 1e22  # of q̂: α from 1e-12 to 1e8 for every channe
 
 
 @lru_cache(maxsize=64)
-def weights_side(teacher: AnyTeacher, log2_points: int) -> WeightsSide:
+def weights_side(teacher: AnyTeacher, log2_points: int) -> PriorSide:
     """The weights side of a teacher; `log2_points` matters where rows are sampled."""
-    return WeightsSide(teacher, log2_points)
+    return PriorSide(teacher, log2_points)
 
 
 class GaussianRows:
