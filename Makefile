@@ -13,11 +13,11 @@ PROFILE ?= quick
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help setup figures test check bench docs browser clean
+.PHONY: help setup figures test suite quick check bench docs browser clean
 
 help:
 	@sed -n '1,5p' Makefile
-	@echo "also: setup, check (lint, types, import rules), bench (SIZE=8: a file of 8 GB), docs, clean"
+	@echo "also: setup, quick (tests of 90 seconds), check (lint, types, import rules), bench (SIZE=8: a file of 8 GB), docs, clean"
 
 setup: $(STAMP)
 
@@ -30,8 +30,16 @@ $(STAMP): pyproject.toml constraints.txt
 figures: setup
 	$(BIN)/polyceptron figures --out $(OUT) --profile $(PROFILE)
 
-test: setup browser check
+# Lint and types run beside the suite: one of two cores would be idle meanwhile.
+test: setup browser
+	@$(MAKE) --no-print-directory -j 2 check suite
+
+suite: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# What a change should run while it is made: no browser, no other processes, no figures.
+quick: setup
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not process and not browser"
 
 # The explorer's tests drive Debian's Chromium; without root and apt they skip and say why.
 browser:

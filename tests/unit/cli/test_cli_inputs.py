@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -19,20 +20,28 @@ SAMPLES = ("--data", "X.npy", "--labels", "y.npy", "--out")
 CURVE = ("curve", "-k", "3", "-a", "1", "--features", "spectrum.csv")
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The files that are read, made once: a sweep takes a second."""
+    place = tmp_path_factory.mktemp("inputs")
     X, y, _ = pc.Teacher(3).sample(60, 8, 0)
-    np.save("X.npy", X)
-    np.save("y.npy", y)
-    Path("t.csv").write_text(
+    np.save(place / "X.npy", X)
+    np.save(place / "y.npy", y)
+    (place / "t.csv").write_text(
         "a,b,label\n" + "".join(f"{r[0]},{r[1]},{k}\n" for r, k in zip(X, y, strict=True))
     )
-    Path("t.json").write_text("{}")
-    Path("spectrum.csv").write_text("eigenvalue,signal\n1.5,0.5\n0.5,0.5\n")
-    Path("spec.toml").write_text(SPEC)
-    pc.run_sweep("spec.toml", "runs.sqlite", workers=1)
-    Path("rows.pdf").write_text("alpha,generalisation_error\n1,0.3\n2,0.2\n")
+    (place / "t.json").write_text("{}")
+    (place / "spectrum.csv").write_text("eigenvalue,signal\n1.5,0.5\n0.5,0.5\n")
+    (place / "spec.toml").write_text(SPEC)
+    pc.run_sweep(place / "spec.toml", place / "runs.sqlite", workers=1)
+    (place / "rows.pdf").write_text("alpha,generalisation_error\n1,0.3\n2,0.2\n")
+    return place
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, made):
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
     for name, ending in (("X", "npy"), ("t", "csv"), ("spectrum", "csv"), ("rows", "pdf")):
         os.symlink(f"{name}.{ending}", f"{name}-symlink.{ending}")
         os.link(f"{name}.{ending}", f"{name}-hard.{ending}")
