@@ -27,6 +27,7 @@ from polyceptron.rows import Status
 from polyceptron.theory.erm.equations import Equations, equations
 from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.erm.square_closed_form import solve_square
+from polyceptron.theory.fields.sums import TINY_FIELD, TINY_V
 from polyceptron.theory.root_newton import Residual, Root, jacobian_at, newton
 from polyceptron.theory.sides import Problem
 
@@ -70,7 +71,6 @@ _TIGHT = (1e-7, 1e-9, 1e-11, 1e-12, 1e-13)  # and at the end, by level: up to th
 _TIGHT_MANY = 1e-4  # and above
 _WEIGHTLESS = 1e-2  # λV from which the last step of a continuation goes to a ridge of 0
 _TINY = 1e-30  # and the ridge from which it goes there anyway
-_TINY_FIELD, _TINY_V = 1e-3, 1e-6  # √q and V below which rules without chance lose digits
 _EDGE = 500.0  # e^±500 covers every ridge that can be given
 
 
@@ -212,7 +212,7 @@ def tiny_fields(problem: Problem) -> bool:
     if not problem.fields.rule.follows or problem.loss.scale_free or problem.ridge == 0:
         return False
     _, log_q, log_V = quadratic_guess(problem, 3)
-    return bool(log_q < 2 * math.log(_TINY_FIELD) or log_V < math.log(_TINY_V))
+    return bool(log_q < 2 * math.log(TINY_FIELD) or log_V < math.log(TINY_V))
 
 
 def continue_in_ridge(system: Equations) -> Root:

@@ -64,6 +64,12 @@ class Averages:
             return self
         return self.map(lambda value: value.mean(keepdims=True))
 
+    def doubt(self, law: Law, by_parts: float = 1.0) -> float:
+        """What one replicate misses: of the mass, and of C = (m/q)M − D, relative to C and D."""
+        D = self.D_plus - self.D_minus
+        parts = np.abs(self.C + D - self.M * (law.m / law.q)) / (self.C + np.abs(D) + 1e-300)
+        return float((np.abs(self.mass - 1) + by_parts * parts)[0])
+
     def items(self) -> list[tuple[str, Array]]:
         """Names and arrays."""
         return [(field.name, getattr(self, field.name)) for field in fields(self)]
@@ -133,6 +139,9 @@ class Rule(ABC):
 
     loss_floor: ClassVar[float] = 1.0
     """Times as much for the mean loss."""
+
+    by_parts: ClassVar[float] = 0.0
+    """How much of a defect of the integration by parts counts as its error."""
 
     left: ClassVar[float] = 0.2
     """Of the change from one level to the next, at most that is left: geometric convergence."""

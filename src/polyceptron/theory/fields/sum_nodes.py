@@ -32,9 +32,12 @@ _LABEL = 26.0  # a label's density is followed down to e^−26 of its peak
 _LOSER = 17.0  # and the losers' to e^−17
 SEARCHED = 5  # levels at which the search is made
 _NEAR_END = 1 - 1e-6  # of the largest P
+_CLIMB = 60  # steps of Newton's method
 _BISECTIONS = 12
 _SCAN = 24  # values of L at which the bound is tried, and of the label's field there
 _TILTS, _STRONGEST = np.linspace(-1, 1, 17), 20.0  # signs and logarithms of tilts
+_DEAD = 14.0  # all losers' p together are e^−14 of one at its knee, or less: nothing
+_FAR = 12  # nodes there
 _HELD = 15.0  # what L weighs is followed down to e^−15 of its peak
 
 
@@ -50,7 +53,8 @@ class Frame(NamedTuple):
     """The same at each level (n,) for laws nearby, and the range of L.
 
     The label's fields are in spreads around their mean; an L is known by the P (2, n) of a label
-    there, and where none would do by how far (2, n) that one is off, in spreads.
+    there, stretched and in units of `Contest.balance`, and where none would do by how far (2, n)
+    that one is off, in spreads.
     """
 
     low: Array
@@ -91,6 +95,23 @@ class Contest(NamedTuple):
         window = (edges.low - mean) / spread, (edges.high - mean) / spread, edges.top
         return np.stack([*window, *(end - self.root * mean for end in ends)])
 
+    def balance(self) -> float:
+        """P at the L where classes of field 0 balance, Σ p = P, as −ln(1 − P); 1 without an end.
+
+        By Newton's method, which climbs to it from L = 0: P − Σ p is concave in L.
+        """
+        pull, L = self.pull, np.zeros(1)
+        if math.isinf(pull.largest):
+            return 1.0
+        for _ in range(_CLIMB):
+            p, a = pull.loser(-L)
+            label = pull.label(-L)
+            step = (self.n_losers * p - label.P) / (label.a + self.n_losers * a)
+            L = L + step
+            if step[0] < 1e-9 * (1 + L[0]):
+                break
+        return float(_stretched(self.n_losers * p, pull.largest)[0])
+
     def frame(self, found: Array) -> Frame:
         """From a search at the same law on fewer levels."""
         n, places = len(self.C), np.linspace(0, 1, found.shape[1])
@@ -98,14 +119,22 @@ class Contest(NamedTuple):
         d = -np.stack(ends)
         P = np.clip(self.pull.label(d).P, 0.0, _NEAR_END * self.pull.largest)
         off = (d - self.pull.label_at(P)[0]) / (self.root * self.label()[1])
-        return Frame(low, high, top, P, off)
+        return Frame(low, high, top, _stretched(P, self.pull.largest) / self.balance(), off)
 
     def framed(self, frame: Frame) -> tuple[Contest, Array]:
         """With the edges of a frame, and the range (2, c) of L."""
         mean, spread = self.label()
         edges = Window(mean + spread * frame.low, mean + spread * frame.high, frame.top)
-        d = self.pull.label_at(frame.P)[0] + self.root * spread * frame.off
+        P, largest = frame.P * self.balance(), self.pull.largest
+        if math.isfinite(largest):
+            P = np.minimum(-largest * np.expm1(-P / largest), _NEAR_END * largest)
+        d = self.pull.label_at(P)[0] + self.root * spread * frame.off
         return self._replace(edges=edges), self.root * mean - d
+
+
+def _stretched(P: Array, largest: float) -> Array:
+    """−ln(1 − P) in units of the largest; P itself where it has no end."""
+    return P if math.isinf(largest) else np.asarray(-largest * np.log1p(-P / largest))
 
 
 def _window(contest: Contest, mean: Array, spread: float) -> Window:
@@ -168,9 +197,9 @@ class Losers(NamedTuple):
 def loser_nodes(contest: Contest, L: Array, n: int) -> Losers:
     """Nodes of one loser at L (c, l); n of them where p counts, in p itself.
 
-    Below, where p is next to nothing, they follow the field: up to the turn of its factor F, up to
-    the knee of p, and until p is a twentieth of its largest. Losers whose p alone is too much for
-    the label are left out.
+    Below they follow the field: where p falls as e^t, with a break at the turn of its factor F, up
+    to the knee of p, and until p is a twentieth of its largest. Where p is nothing all fields are
+    one node. Losers whose p alone is too much for the label are left out.
     """
     pull, utilities, width, root, n_losers, C, edges = contest
     low, _, top = (edge[:, None] for edge in edges)
@@ -184,18 +213,32 @@ def loser_nodes(contest: Contest, L: Array, n: int) -> Losers:
     p_start = floor + 0.05 * (p_top - floor)
     start = np.clip((L + pull.loser_at(np.maximum(p_start, 1e-300))[0]) / root, bottom, highest)
     knee = np.clip((L + pull.knee) / root, bottom, start)
-    turn = (np.where(np.isfinite(C), C, 0.0)[:, None] - 4 * width) / max(utilities.rho, 1e-3)
-    turn = np.clip(turn + 0 * L, bottom, knee)
-    nodes = [gauss(bottom, turn, 10), gauss(turn, knee, 10), gauss(knee, start, 6)]
-    below, steps = (np.concatenate(part, -1) for part in zip(*nodes, strict=True))
-    p_below, a_below = pull.loser(root * below - L[..., None])
+    dead = np.maximum(knee - (_DEAD + math.log(n_losers)) / root, bottom)
+    middle = np.where(np.isfinite(C), C, 0.0)[:, None] / max(utilities.rho, 1e-3)
+    turn = middle - 4 * width / max(utilities.rho, 1e-3) + 0 * L
+    n_below = 6 + n // 6
+    x, weight = _joined(
+        gauss(bottom, np.clip(turn, bottom, dead), _FAR),
+        gauss(np.clip(turn, bottom, dead), dead, _FAR),
+        gauss(dead, np.clip(turn, dead, knee), n_below),
+        gauss(np.clip(turn, dead, knee), knee, n_below),
+        gauss(knee, start, 2 + n // 5),
+    )
     p, step = gauss(np.minimum(p_start, p_top), p_top, n)
     t, a = pull.loser_at(np.maximum(p, 1e-300))
-    x = np.concatenate([below, (t + L[..., None]) / root], -1)
-    weight = np.concatenate([steps, step / (root * np.maximum(a, 1e-300))], -1)
-    p, a = np.concatenate([p_below, p], -1), np.concatenate([a_below, a], -1)
+    x, weight = _joined(
+        (x, weight), ((t + L[..., None]) / root, step / (root * np.maximum(a, 1e-300)))
+    )
     F, hazard = utilities.losing(C[:, None, None], x)
     weight = weight * F * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+    far = 2 * _FAR
+    away = weight[..., :far].sum(-1, keepdims=True)
+    pressed = (weight * hazard)[..., :far].sum(-1, keepdims=True) / np.maximum(away, 1e-300)
+    x = np.concatenate([bottom[..., None], x[..., far:]], -1)
+    weight = np.concatenate([away, weight[..., far:]], -1)
+    hazard = np.concatenate([pressed, hazard[..., far:]], -1)
+    p_below, a_below = pull.loser(root * x[..., :-n] - L[..., None])
+    p, a = np.concatenate([p_below, p], -1), np.concatenate([a_below, a], -1)
     mass = np.maximum(weight.sum(-1), 1e-300)
     above = p - floor[..., None]
     mean = (weight * above).sum(-1) / mass
@@ -204,6 +247,11 @@ def loser_nodes(contest: Contest, L: Array, n: int) -> Losers:
         (weight * power).sum(-1) / mass for power in (above**2, apart, apart**2)
     )
     return Losers(x, weight, p, a, hazard, highest, floor, mean, second, central, fourth)
+
+
+def _joined(*rules: tuple[Array, Array]) -> tuple[Array, Array]:
+    nodes, weights = zip(*rules, strict=True)
+    return np.concatenate(nodes, -1), np.concatenate(weights, -1)
 
 
 def _held_range(contest: Contest) -> tuple[Array, Array]:

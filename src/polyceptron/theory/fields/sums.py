@@ -18,6 +18,7 @@ losers is the N-th power of one loser's: the cost does not depend on k.
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -59,6 +60,8 @@ SIZES = (
     Size(19, 26, 26, 48),
     Size(24, 34, 32, 66),
 )
+TINY_FIELD, TINY_V = 1e-3, 1e-6  # √q and V below which sums lose digits
+_NO_LAW = 1e20  # τ, 1/q or 1/V of a step that went astray
 _LATTICE = 0.16  # of ln τ, ln q, ln V: where the search for what counts is made
 _FAR = 0.12  # and as far from there as nodes are carried
 _CHUNK = 8  # levels at once: what a cache holds
@@ -69,9 +72,10 @@ class Sums(Rule):
 
     n_levels = len(SIZES)
     follows = True
-    floors = (3e-4, 1e-4, 5e-5, 3e-5)
+    floors = (2e-4, 6e-5, 2e-5, 1e-5)
     loss_floor = 10.0  # the loss lives where P is near its end
-    left = 0.36
+    left = 0.5
+    by_parts = 0.5
 
     @staticmethod
     def serves(student: FieldsStudent, channel: Channel) -> bool:
@@ -90,10 +94,13 @@ class Sums(Rule):
 
         def averages(law: Law) -> Averages:
             nonlocal corner
+            if not (law.q > 1 / _NO_LAW and law.V > 1 / _NO_LAW and law.tau < _NO_LAW):
+                return Averages(*(np.full(1, math.nan) for _ in fields(Averages)))
             if np.abs(_logarithms(law) - corner).max() > _FAR:
                 corner = _corner(law)
             near = Law(*np.exp(corner).tolist())
-            return _averages(student, channel, n_classes, level, near, law)
+            with np.errstate(all="ignore"):
+                return _averages(student, channel, n_classes, level, near, law)
 
         return averages
 
