@@ -234,6 +234,23 @@ def check_loss(loss: Loss, n_classes: int = 3) -> None:
         )
 
 
+def check_proximal(loss: Loss, n_classes: int) -> None:
+    """Newton's method must find the proximal points of a loss that does not give its own."""
+    if type(loss).prox is not Loss.prox or type(loss).denoise is not Loss.denoise:
+        return
+    omega, y = _points(n_classes)
+    for V in (0.1, 1.0, 10.0):
+        z = loss.prox(omega, y, V)
+        slope = loss.gradient(z, y)
+        off = np.abs((z - omega) / V + slope)
+        if not off.max() <= 1e-5 * (1 + float(np.abs(slope).max())):
+            raise InvalidInput(
+                f"the loss {loss.name!r} seems not to be smooth: Newton's method misses its "
+                f"proximal point by a slope of {off.max():.2g} at V = {V:g}; give the loss a "
+                f"method `prox(omega, y, V)` of its own (and `denoise`), or smooth its kinks"
+            )
+
+
 def check_symmetric(loss: Loss, n_classes: int) -> None:
     """The scalar theory needs a loss of field differences that treats the classes alike.
 
@@ -261,6 +278,7 @@ def check_symmetric(loss: Loss, n_classes: int) -> None:
             raise InvalidInput(
                 f"the theory needs a loss that treats the classes alike, {loss.name!r} does not"
             )
+    check_proximal(loss, n_classes)
 
 
 @lru_cache(maxsize=16)

@@ -41,6 +41,7 @@ from polyceptron.theory.sides import Problem, erm_sides
 TOLERANCE_FEW_CLASSES = 1e-6
 TOLERANCE_MANY_CLASSES = 1e-4
 _SAMPLED_LEVEL = 1  # of the training error where no other rule knows it
+_ABSURD = 230.0  # ln q of 1e100: a search that went astray
 _WALK = 1e-3  # tolerance of fixed points on the way to another
 
 
@@ -231,7 +232,9 @@ def _refined(system: Equations, root: Root, tol: float, level: int) -> Refined |
     """Finer levels, unless there is no root or a finer one has its root elsewhere."""
     if root.converged:
         with contextlib.suppress(ArithmeticError, np.linalg.LinAlgError):
-            return refine(system, root, tol, level)
+            found = refine(system, root, tol, level)
+            if found.root.theta[1] < _ABSURD:
+                return found
     return None
 
 

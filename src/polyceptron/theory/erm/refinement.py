@@ -8,6 +8,7 @@ replicates' spread does. What was reached is the stated uncertainty, which holds
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,8 @@ from polyceptron.theory.fields.integrand import Averages
 from polyceptron.theory.generalisation import error_on_labels, error_slope
 from polyceptron.theory.root_newton import Root, correct
 
-UNBROKEN_LEFT = 1.0  # of the last step, with a loss whose break points are not known
+UNBROKEN_LEFT = 1.0  # of the last step, with a loss that bends where no node is placed for it
+CHANCE = 0.1  # of the change before the last: two levels may agree by chance
 ROUNDING = 1e-14
 # |d ln(training loss)/dθ| is at most 1 for ln V (the proximal point moves by at most its own pull),
 # and 1/2 and 2 for ln q and ln τ (powers of the width of the boundary layer that holds the loss).
@@ -54,7 +56,10 @@ def refine(system: Equations, root: Root, tol: float, level: int = 0) -> Refined
         return _exact(system, root)
     if system.problem.fields.rule.sampled:
         return _refine_sampled(system, root, tol)
-    return _refine_smooth(system, root, tol, level)
+    for refined in smooth_levels(system, root, level):
+        if refined.uncertainty <= tol:
+            break
+    return refined
 
 
 def _error(system: Equations, theta: Array) -> float:
@@ -76,12 +81,21 @@ def _exact(system: Equations, root: Root) -> Refined:
     return Refined(root, averages, width, _error(system, root.theta), 1e-12, 1e-12, 1e-12)
 
 
-def _refine_smooth(system: Equations, root: Root, tol: float, coarse: int) -> Refined:
+def smooth_levels(system: Equations, root: Root, coarse: int) -> Iterator[Refined]:
+    """The answer on each level finer than `coarse`, from the root there.
+
+    What is left after a level is a share of the last difference of two levels, or of the one
+    before, should the last be small by chance; to it comes what the rule sees of its own error.
+    """
     rule = system.problem.fields.rule
-    error, before = _error(system, root.theta), None
     floors, left = rule.floors, rule.left
-    if not system.problem.loss.coordinates.resolved:
+    loss = system.problem.loss
+    if not loss.coordinates.resolved or (rule.follows and loss.scale_free):
         left = UNBROKEN_LEFT
+    # The coarse root is known to the digits of its search: the level's own is a step away.
+    theta = root.theta - np.linalg.solve(root.jacobian, root.residual)
+    error, before = _error(system, theta), None
+    last = 0.0
     for level in range(coarse + 1, rule.n_levels):
         # Nodes sit at the root itself: a loss may be broken at gaps that move with V.
         averages, shift = _step(system, level, root)
@@ -90,29 +104,27 @@ def _refine_smooth(system: Equations, root: Root, tol: float, coarse: int) -> Re
             walk = residual_on(system, level, root.theta)
             root = correct(walk, root, tol=max(1e-11, 0.02 * floors[level - 1]))
             averages, shift = _step(system, level, root)
-        theta = root.theta + shift
-        slope = _slope(system, theta)
-        new_error = _error(system, theta)
-        moved = float(np.max(np.abs(shift)))
-        floor = floors[level - 1] + abs(float(averages.mass[0]) - 1)
-        uncertainty = max(left * abs(new_error - error), 0.5 * left * slope * moved)
-        uncertainty += slope * floor + system.problem.channel.accuracy + ROUNDING
-        loss, mistakes = float(averages.loss[0]), float(averages.error[0])
-        change = (0.0, 0.0) if before is None else (loss - before[0], mistakes - before[1])
+        doubt = averages.doubt(system.law(root.theta), rule.by_parts)
+        root = root._replace(theta=root.theta + shift)
+        slope = _slope(system, root.theta)
+        new_error = _error(system, root.theta)
+        moved = float(np.max(np.abs(root.theta - theta)))
+        change = max(abs(new_error - error), 0.5 * slope * moved)
+        floor = floors[level - 1] + doubt
+        uncertainty = left * max(change, CHANCE * last) + slope * floor
+        cost, mistakes = float(averages.loss[0]), float(averages.error[0])
+        turn = (0.0, 0.0) if before is None else (cost - before[0], mistakes - before[1])
         rest = LOSS_SLOPE * moved + rule.loss_floor * floor
-        refined = Refined(
-            root._replace(theta=theta),
+        yield Refined(
+            root,
             averages,
             np.full(len(theta), left * moved + floor),
             new_error,
-            uncertainty,
-            0.2 * abs(change[0]) + rest * abs(loss) + ROUNDING,
-            abs(change[1]) + mistake_slope(mistakes) * (moved + floor) * mistakes + ROUNDING,
+            uncertainty + system.problem.channel.accuracy + ROUNDING,
+            0.2 * abs(turn[0]) + rest * abs(cost) + ROUNDING,
+            abs(turn[1]) + mistake_slope(mistakes) * (moved + floor) * mistakes + ROUNDING,
         )
-        root, error, before = refined.root, new_error, (loss, mistakes)
-        if uncertainty <= tol:
-            break
-    return refined
+        theta, error, before, last = root.theta, new_error, (cost, mistakes), change
 
 
 def _step(system: Equations, level: int, root: Root) -> tuple[Averages, Array]:

@@ -1,0 +1,93 @@
+"""Sums over the other classes see all of the mass, and C = (m/q)M − D, at laws of real problems."""
+
+import math
+
+import numpy as np
+import pytest
+
+from polyceptron import Teacher
+from polyceptron.errors import InvalidInput
+from polyceptron.model import ERM, as_channel
+from polyceptron.model.law import Law
+from polyceptron.model.losses import Loss, as_loss
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
+from polyceptron.theory.fields.sums import Sums
+
+LAWS = [  # k, noise, τ, q, V: fixed points at much and at few data
+    (4, "none", 39.5, 912.0, 1.455),
+    (4, "none", 45.8, 869.0, 1.042),
+    (10, "none", 39.5, 914.0, 1.461),
+    (4, "none", 43.9, 4165.0, 5.845),
+    (100, "gaussian:1", 0.0416, 0.0218, 30.1),
+    (50, "none", 0.114, 0.305, 2.98e4),
+    (1000, "softmax:3", 0.211, 0.567, 113.0),
+    (1000, "none", 0.141, 830.0, 358.0),
+    (1000, "none", 2.18, 61.5, 136.0),
+]
+
+
+@pytest.mark.parametrize("case", LAWS)
+def test_no_mass_is_lost_and_parts_agree(case: tuple) -> None:
+    k, noise, *numbers = case
+    law, channel = Law(*numbers), as_channel(noise)
+    averages = Sums().place(as_loss("cross-entropy"), channel, k, law, 3)(law)
+    assert averages.doubt(law) < 1e-4
+
+
+def test_a_law_that_no_problem_has_gives_no_numbers() -> None:
+    law = Law(0.04, 1e-28, 1e-50)
+    averages = Sums().place(as_loss("cross-entropy"), as_channel("softmax:3"), 100, law, 0)(law)
+    assert np.isnan(averages.M).all()
+
+
+# Known from random points (`by_points`) at a tolerance of 1e-5.
+KNOWN = [
+    ((4, "none", "isotropic"), 1e-3, 100.0, 0.0146132, 2e-6),
+    ((4, "none", "isotropic"), 1.31185e-3, 123.489, 0.0125829, 2e-6),
+    ((4, "none", "isotropic"), 1e-4, 100.0, 0.0132050, 2e-6),
+    ((10, "none", "isotropic"), 1e-3, 200.0, 0.0217752, 7e-6),
+    ((4, "none", "power:1.04:300"), 1.6571635e-4, 50.135558, 0.0259708, 5e-6),
+    ((7, "softmax:6.107", "power:1.7:50"), 8.7028e-4, 5.446984, 0.285804, 9e-6),
+]
+
+
+@pytest.mark.parametrize("case", KNOWN)
+def test_the_truth_is_within_the_bar(case: tuple) -> None:
+    (k, noise, features), ridge, alpha, truth, doubt = case
+    teacher = Teacher(k, noise=noise, features=features)
+    found = erm_fixed_point(teacher, ERM("cross-entropy", ridge), alpha)
+    assert abs(found.generalisation_error - truth) <= found.uncertainty + doubt
+
+
+class Hinge(Loss):
+    """Crammer and Singer's, without a proximal map of its own."""
+
+    name = "hinge"
+
+    def _worst(self, z, y):
+        z = np.asarray(z, dtype=float)
+        y = np.broadcast_to(y, len(z))
+        lifted = z + 1.0 - np.take_along_axis(z, y[:, None], 1)
+        np.put_along_axis(lifted, y[:, None], -math.inf, 1)
+        return z, y, lifted
+
+    def value(self, z, y):
+        return np.maximum(self._worst(z, y)[2].max(1), 0.0)
+
+    def gradient(self, z, y):
+        z, y, lifted = self._worst(z, y)
+        rows, active = np.arange(len(z)), (lifted.max(1) > 0).astype(float)
+        slope = np.zeros_like(z)
+        slope[rows, lifted.argmax(1)] += active
+        slope[rows, y] -= active
+        return slope
+
+    def hessian(self, z, y):
+        z = np.asarray(z, dtype=float)
+        return np.zeros((*z.shape, z.shape[1]))
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 10])
+def test_a_loss_that_is_not_smooth_is_refused_at_once(k: int) -> None:
+    with pytest.raises(InvalidInput, match="not to be smooth"):
+        erm_fixed_point(Teacher(k), ERM(Hinge(), 0.1), 4.0)
