@@ -60,23 +60,3 @@ def test_results_show_themselves_in_a_line():
         assert len(repr(one)) < 200, one
         assert " at 0x" not in repr(one)
     assert "alpha_it=2.394895" in str(results[0])
-
-
-@pytest.mark.slow
-def test_names_written_as_text_pass_a_strict_type_checker(tmp_path):
-    """The package says that it is typed: what the documentation writes must be accepted."""
-    mypy = pytest.importorskip("mypy.api")
-    script = tmp_path / "script.py"
-    script.write_text(
-        "from polyceptron import ERM, Perceptron, Teacher, learning_curve, plan\n"
-        'teacher = Teacher(3, prior="rademacher", noise="flips:0.1", features="power:1.2:100")\n'
-        'other = Perceptron("gaussian", noise="softmax:2")\n'
-        'best, sparse = ERM("cross-entropy", "optimal"), ERM(penalty="elastic-net:0.1:0.5")\n'
-        'curve = learning_curve(teacher, "bayes", [1, 2])\n'
-        "again = learning_curve(other, best, [0.5])\n"
-        'needed: float = plan(teacher, 0.3, "square").alpha\n'
-        "name: str = teacher.prior.name + teacher.noise.name + sparse.loss.name\n"
-    )
-    # Only this file is judged, with what it imports.
-    out, err, code = mypy.run(["--strict", "--cache-dir", str(tmp_path), str(script)])
-    assert code == 0, out + err

@@ -270,7 +270,7 @@ def test_the_search_for_a_noise_goes_on_until_message_passing_converges():
     X, y = load_breast_cancer(return_X_y=True)
     model = AMPClassifier().fit(X[:, :10], y)
     assert model.converged_
-    assert model.noise_.gaussian_variance > 0.05
+    assert model.noise_.utility_variance > 0.05
 
 
 def test_erm_classifier_is_logistic_regression_in_other_units():

@@ -95,7 +95,7 @@ def test_random_features_have_the_stated_covariance_and_hide_the_stated_share(ki
 def test_hidden_share_is_noise_of_the_fields():
     teacher = pc.Teacher(3, noise="gaussian:0.5", features="random-features:tanh:2")
     hidden = teacher.features.hidden
-    assert teacher.channel.gaussian_variance == pytest.approx((0.5 + hidden) / (1 - hidden))
+    assert teacher.channel.utility_variance == pytest.approx((0.5 + hidden) / (1 - hidden))
     assert teacher.noise.name == "gaussian:0.5"
     flips = pc.Teacher(3, noise="flips:0.1", features="random-features:tanh:2").channel
     assert flips.utility_variance == pytest.approx(hidden / (1 - hidden))
