@@ -18,3 +18,9 @@ def test_between_points_the_ridge_is_interpolated_and_the_error_hardly_knows():
         excess = row["generalisation_error"] - true["generalisation_error"]
         assert row["ridge"] != pytest.approx(true["ridge"], rel=1e-3)  # it was not searched for
         assert 0 < excess < 1e-4  # and the best one is better
+
+
+def test_the_best_of_four_classes_is_no_zero_of_a_coarse_level():
+    """A coarse level's slope vanishes at 6e-4 too, where the error is 0.064004."""
+    best = pc.erm_fixed_point(pc.Teacher(4), pc.ERM("cross-entropy", "optimal"), 20.0)
+    assert best.generalisation_error < 0.0638

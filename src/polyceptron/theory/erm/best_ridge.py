@@ -25,7 +25,7 @@ from polyceptron.theory.sides import Problem
 SMALLEST, LARGEST = 1e-30, 1e6
 _AHEAD = 1.0  # of ln λ: as far as a tangent is followed
 _SHARE = 0.3  # of the tolerance: twice what a ridge that is off may cost, over |dε/d ln τ|
-_FINER, _NEAR = 2, 3e-3  # level of sums, and the step of θ with which a root is near enough
+_FINER, _NEAR = 3, 3e-4  # level of sums, and the step of θ with which a root is near enough
 _STEP = 1e-4  # of ln λ, for the equations' own dependence on it
 
 
