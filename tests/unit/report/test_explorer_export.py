@@ -231,11 +231,11 @@ def test_the_phase_in_words() -> None:
 
 def test_correlated_features_are_in_curves_lines_caption_and_picture() -> None:
     settings = make_settings({"k": 2, "prior": "rademacher", "features": "power", "points": 3})
-    assert settings.prior == "gaussian"  # the only weights that go with them
-    assert settings.teacher.features.name.startswith("power:")
+    assert settings.prior == "rademacher"
+    assert settings.teacher.features.name == "power:1.2:200"
     tasks = tasks_of(settings)
     assert all(task["features"] == "power" for task in tasks)
-    plain = tasks_of(make_settings({"k": 2, "prior": "gaussian", "points": 3}))
+    plain = tasks_of(make_settings({"k": 2, "points": 3}))
     assert {key_of(task) for task in tasks}.isdisjoint({key_of(task) for task in plain})
     assert f'features="{settings.teacher.features.name}"' in python_lines(settings)
     assert settings.teacher.features.name in caption(settings)
@@ -245,6 +245,32 @@ def test_correlated_features_are_in_curves_lines_caption_and_picture() -> None:
     assert spectrum_picture("isotropic")[1] == "every eigenvalue is 1"
     again = from_query(to_query(settings)).settings
     assert again == settings
+    (bayes,) = (task for task in tasks if task.get("estimators") == "bayes")
+    *_, last = perform(bayes)
+    assert {row["features"] for row in last["result"]} == {"power:1.2:200"}
+    drawn = learning_figure(settings, {"bayes": last["result"]}, None)["data"]
+    assert drawn[0]["name"] == "Bayes-optimal"
+    assert drawn[0]["y"] == sorted(drawn[0]["y"], reverse=True)
+
+
+def test_a_penalty_is_in_curves_lines_caption_simulation_and_link() -> None:
+    asked = {"penalty": "elastic-net", "l1": 0.2, "ridge": 0.5, "ridge_rule": "optimal"}
+    settings = make_settings({"k": 2, "estimators": "square,max-margin", "points": 2, **asked})
+    assert settings.ridge_rule == "fixed"  # only a ridge is searched for
+    name = "elastic-net:0.2:0.5"
+    square, margin = (settings.estimator(one).columns for one in settings.estimators)
+    assert square == {"estimator": "square", "penalty": name}
+    assert "penalty" not in margin
+    assert name in caption(settings)
+    assert f'pc.ERM("square", penalty="{name}")' in python_lines(settings)
+    assert from_query(to_query(settings)).settings == settings
+    (task,) = (task for task in tasks_of(settings) if task.get("estimators") == "square")
+    *_, last = perform(task)
+    theory = pc.learning_curve(settings.teacher, pc.ERM("square", penalty=name), [0.1, 4.0]).frame
+    found = [row["generalisation_error"] for row in last["result"]]
+    assert found == pytest.approx(theory["generalisation_error"].tolist(), abs=1e-4)
+    ridge = tasks_of(make_settings({"k": 2, "estimators": "square", "points": 2}))
+    assert not any("penalty" in task for task in ridge)
 
 
 def test_one_line_does_not_hide_the_others_and_the_axis_says_where_it_is_cut() -> None:

@@ -88,7 +88,8 @@ class ERM(Estimator):
 
     @property
     def explicit(self) -> bool:
-        return self.loss.explicit_averages(Law(1.0, 1.0, 1.0), 1.0, 3) is not None
+        averages = self.loss.explicit_averages(Law(1.0, 1.0, 1.0), 1.0, 3)
+        return self.penalty is None and averages is not None
 
     @property
     def columns(self) -> Row:

@@ -36,7 +36,7 @@ from polyceptron.report.explorer.settings import (
 TOKEN = State(TOKEN_FIELD["id"], TOKEN_FIELD["property"])
 SLOTS = range(MAX_KEPT)
 FIGURES = tuple(layout.HEIGHTS)
-MOVED = ("alpha", "low", "high", "range_rule", "prior", "strength")  # by other settings
+MOVED = ("alpha", "low", "high", "range_rule", "ridge_rule", "strength")  # by other settings
 
 
 SYNCED: dict[str, Any] = {
@@ -119,8 +119,8 @@ def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         if not by_address:
             moved = {name: shown[name] for name in MOVED if plain[name] != before[name]}
             shown = nothing["values"] | moved
-            if plain["prior"] != before["prior"]:
-                message = "Correlated features go with Gaussian weights here."
+            if plain["ridge_rule"] != before["ridge_rule"]:
+                message = "An optimal λ is found for the ridge alone, not for another penalty."
         stamp = session.next_stamp()
         return {
             "search": no_update if by_address else address,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from polyceptron.model import Estimator
 from polyceptron.report.explorer.page_tasks import Row, tested, tolerance
-from polyceptron.report.explorer.settings import NO_NOISE, SCORES, SHOWN, PageSettings
+from polyceptron.report.explorer.settings import NO_NOISE, RIDGE, SCORES, SHOWN, PageSettings
 from polyceptron.rows import frame
 
 _DRAW = """
@@ -37,7 +37,8 @@ def caption(settings: PageSettings) -> str:
         parts.append(f"features {settings.spectrum}")
     if any(settings.estimator(name).takes_ridge for name in settings.estimators):
         optimal = settings.ridge_rule == "optimal"
-        parts.append("optimal ridge λ" if optimal else f"ridge λ = {settings.ridge:.4g}")
+        words = "optimal ridge λ" if optimal else f"ridge λ = {settings.ridge:.4g}"
+        parts.append(words if settings.penalty == RIDGE else settings.penalty_name)
     return ", ".join(parts)
 
 
@@ -129,11 +130,12 @@ def _alpha(settings: PageSettings, count: int) -> str:
 
 
 def _estimator(one: Estimator, ridge: str = "") -> str:
-    """How it is written: its class, with its name and ridge if it has any."""
-    told = ""
-    if "ridge" in one.columns:
-        told = f'"{one.name}"' + f", ridge={ridge or repr(one.columns['ridge'])}" * one.takes_ridge
-    return f"pc.{type(one).__name__}({told})"
+    """How it is written: its class, with its name and ridge or penalty if it has any."""
+    chosen = {name: value for name, value in one.columns.items() if name != "estimator"}
+    words = [f'"{one.name}"'] if chosen else []
+    if one.takes_ridge:
+        words += [f"{name}={ridge or json.dumps(value)}" for name, value in chosen.items()]
+    return f"pc.{type(one).__name__}({', '.join(words)})"
 
 
 def _simulation(settings: PageSettings, name: str) -> list[str]:

@@ -21,6 +21,7 @@ from polyceptron.report.explorer.settings import (
     MAX_INSTANCES,
     MAX_KEPT,
     NO_NOISE,
+    RIDGE,
     SETTINGS,
     Choice,
     PageSettings,
@@ -85,6 +86,7 @@ def dressing(settings: PageSettings) -> dict[str, dict[str, Any]]:
         ),
         control_id("ridge"): slider(RIDGES[0], RIDGES[1], 0.01, disabled=optimal),
         control_id("k"): {"disabled": settings.model == "perceptron"},
+        control_id("l1"): {"disabled": settings.penalty == RIDGE},
         "alpha-value": {"children": f"{settings.alpha:.4g}"},
         "strength-value": {"children": settings.strength_words},
         "ridge-value": {"children": "optimal" if optimal else f"{settings.ridge:.4g}"},
@@ -192,7 +194,7 @@ def _controls(settings: PageSettings) -> Any:
         *some("model", "k", "prior", "noise", "strength", "features"),
         html.Figure(spectrum, style={"margin": "0"}),
         html.H2("Estimators"),
-        *some("estimators", "ridge", "ridge_rule"),
+        *some("estimators", "penalty", "l1", "ridge", "ridge_rule"),
         html.H2("Axes"),
         *some("range_rule"),
         _div("pair", *some("low", "high")),
@@ -258,6 +260,7 @@ def slot_content(one: work.Simulation | None) -> list[Any]:
         f"d = {settings.dimension}"
         + f", {settings.noise_name}" * (settings.noise != NO_NOISE)
         + f", {settings.features}" * settings.correlated
+        + f", {settings.penalty_name}" * ("penalty" in settings.student.columns)
     )
     words = f"{done} of {one.total}" + ("" if one.status == "running" else f", {one.status}")
     words += f": {one.reason}" if one.reason else ""

@@ -17,7 +17,7 @@ import numpy as np
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.results import Average
 from polyceptron.model import make_estimator
-from polyceptron.report.explorer.settings import SCORES, PageSettings, make_settings
+from polyceptron.report.explorer.settings import RIDGE, SCORES, PageSettings, make_settings
 from polyceptron.rows import json_ready
 
 Row = dict[str, Any]
@@ -81,6 +81,8 @@ def tasks_of(settings: PageSettings) -> list[Task]:
             ridge = {"ridge_rule": settings.ridge_rule}
             if settings.ridge_rule == "fixed":
                 ridge["ridge"] = settings.ridge
+            if settings.penalty != RIDGE:
+                ridge |= {"penalty": settings.penalty, "l1": settings.l1}
         curve = {"kind": "curve", "estimators": name, **common, **grid, **ridge}
         (long if all(rank(name)) else short).extend(_halves(curve))
     others: list[Task] = [{"kind": "transitions", **common}] if settings.finite_prior else []
@@ -143,9 +145,9 @@ def key_of(task: Task) -> str:
 def is_slow(task: Task) -> bool:
     """Whether a task may take more than a second, so that it must not hold up the others."""
     name = task.get("estimators")
-    if name is not None and make_estimator(name).explicit:
+    if name is not None and "penalty" not in task and make_estimator(name).explicit:
         return False
-    return bool(task["k"] > 3 or task.get("ridge_rule") == "optimal")
+    return bool(task["k"] > 3 or "penalty" in task or task.get("ridge_rule") == "optimal")
 
 
 def perform(task: Task) -> Iterator[dict[str, Any]]:

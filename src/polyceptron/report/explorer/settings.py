@@ -23,6 +23,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model import (
     CHANNELS,
     FEATURES,
+    PENALTIES,
     PRIORS,
     AnyTeacher,
     Estimator,
@@ -37,8 +38,12 @@ from polyceptron.report.pictures.parts import label_of
 METHODS = {
     "amp" if make_estimator(name).source == "amp" else name: name for name in estimator_names()
 }
-NO_NOISE, ISOTROPIC, GAUSSIAN = "none", "isotropic", "gaussian"
+NO_NOISE, ISOTROPIC, RIDGE = "none", "isotropic", "ridge"
 NOISES = {entry.name: entry for entry in CHANNELS.entries if len(entry.parameters) <= 1}
+# The last number of a penalty is λ, one before it L₁.
+PENALTY_FORMS = {
+    entry.name: entry for entry in PENALTIES.entries if 1 <= len(entry.parameters) <= 2
+}
 # Spectra as they are shown here, by their kind.
 SPECTRA = {
     entry.name: spectrum.name
@@ -156,6 +161,11 @@ class PageSettings:
         ("bayes", "cross-entropy", "square"), "Draw",
         {name: label_of(name) for name in METHODS.values()}, several=True, simulated=False,
     )  # fmt: skip
+    penalty: str = _one_of(
+        RIDGE, "Penalty",
+        {name: entry.label or name for name, entry in PENALTY_FORMS.items()},
+    )  # fmt: skip
+    l1: float = _number(0.1, "L₁ of the elastic net", "L₁", 0, 1e4)
     ridge: float = _number(0.1, "Ridge λ (logarithmic)", "the ridge λ", 1e-6, 1e4)
     ridge_rule: str = _one_of(
         "fixed", "Ridge used", {"fixed": "the slider's", "optimal": "optimal at each α"}
@@ -215,10 +225,19 @@ class PageSettings:
         return self.teacher.prior.support is not None
 
     def estimator(self, name: str) -> Estimator:
-        """The estimator of that name at the ridge of the page."""
+        """The estimator of that name with the penalty of the page."""
         one = make_estimator(name)
-        ridge = "optimal" if self.ridge_rule == "optimal" else self.ridge
-        return one.with_ridge(ridge) if one.takes_ridge else one
+        if not one.takes_ridge:
+            return one
+        if self.penalty != RIDGE:
+            return one.with_ridge(penalty=self.penalty_name)
+        return one.with_ridge("optimal" if self.ridge_rule == "optimal" else self.ridge)
+
+    @property
+    def penalty_name(self) -> str:
+        """The penalty as it is written in a row, L₁ before λ where it has both."""
+        numbers = (self.l1, self.ridge)[-len(PENALTY_FORMS[self.penalty].parameters) :]
+        return ":".join([self.penalty, *map(repr, numbers)])
 
     @property
     def student(self) -> Estimator:
@@ -262,8 +281,8 @@ def make_settings(values: Mapping[str, Any]) -> PageSettings:
     if "range_rule" not in checked and ("low" in checked or "high" in checked):
         checked["range_rule"] = "set"  # who gives a range means it
     settings = PageSettings(**checked)
-    if settings.correlated:  # the only weights whose Bayes-optimal theory is known there
-        settings = replace(settings, prior=GAUSSIAN)
+    if settings.penalty != RIDGE:  # only a ridge is searched for
+        settings = replace(settings, ridge_rule="fixed")
     if settings.low >= settings.high:
         raise InvalidInput(
             f"the range of α must go upwards, got {settings.low:g} to {settings.high:g}"
