@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polyceptron.cli import options
-from polyceptron.cli.printing import (
-    check_plot,
-    echo,
-    emit,
-    format_value,
-    print_json,
-    print_table,
-    say,
-    waiting,
-)
+from polyceptron.cli import options, printing
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_outputs
 from polyceptron.ranges import parse_numbers
@@ -70,14 +60,14 @@ def curve(
     """
     teacher = options.build_teacher(model, classes, prior, noise, features)
     alphas = parse_numbers(alpha, "--alpha")
-    check_plot(plot)
+    printing.check_plot(plot)
     check_outputs(csv, plot, inputs=[features])
     estimators = options.build_estimators(estimator, ridge, penalty)
 
     from polyceptron.theory.curve import curve_rows
 
     rows = []
-    with waiting("computing") as show:
+    with printing.waiting("computing") as show:
         for one in estimators:
             show(f"computing {one.name} at {len(alphas)} value{'s' * (len(alphas) > 1)} of α")
             rows += curve_rows(teacher, one, alphas, branch=branch, tol=tol, scores=scores)
@@ -89,13 +79,13 @@ def curve(
         [options.describe_teacher(teacher), *(str(rows[0][c]) for c in shared if rows[0].get(c))]
     )
     columns = [c for c in COLUMNS if c not in shared]
-    emit(rows, columns, optional=OPTIONAL, as_json=as_json, csv=csv, title=title)
+    printing.emit(rows, columns, optional=OPTIONAL, as_json=as_json, csv=csv, title=title)
     if plot is not None:
         from polyceptron.report.learning_curves import LearningCurve
         from polyceptron.rows import frame
 
         LearningCurve(frame(rows)).save(plot)
-        say(f"drawn in {plot}")
+        printing.say(f"drawn in {plot}")
 
 
 RIDGE_COLUMNS = (
@@ -132,12 +122,12 @@ def ridge(
     """
     from polyceptron.theory.erm.risk_rows import ridge_rows
 
-    check_plot(plot)
+    printing.check_plot(plot)
     check_outputs(csv, plot, inputs=[features])
     teacher = options.build_teacher(model, classes, prior, noise, features, default=3)
     alphas = parse_numbers(alpha, "--alpha")
     values = parse_numbers(ridges, "--ridge", log=True)
-    with waiting(f"solving at {len(values)} ridges and the best one"):
+    with printing.waiting(f"solving at {len(values)} ridges and the best one"):
         rows = ridge_rows(teacher, estimator, alphas, values, tol, target=target)
     if plot is not None:
         from polyceptron.report.pictures.curves import ridge_picture
@@ -149,7 +139,9 @@ def ridge(
     if not as_json and csv is None:
         shown = [{**row, "best": "*" if row["is_best"] else ""} for row in rows]
     title = f"{options.describe_teacher(teacher)}, {estimator}"
-    emit(shown, RIDGE_COLUMNS, optional=RIDGE_OPTIONAL, as_json=as_json, csv=csv, title=title)
+    printing.emit(
+        shown, RIDGE_COLUMNS, optional=RIDGE_OPTIONAL, as_json=as_json, csv=csv, title=title
+    )
 
 
 def transitions(
@@ -171,14 +163,14 @@ def transitions(
 
     from polyceptron.theory.bayes_optimal.transitions import transitions as find
 
-    with waiting(f"computing the transitions of {teacher.n_classes} classes"):
+    with printing.waiting(f"computing the transitions of {teacher.n_classes} classes"):
         found = find(teacher, tol)
     if as_json or csv is not None:
-        emit([found.as_dict()], (), as_json=as_json, csv=csv)
+        printing.emit([found.as_dict()], (), as_json=as_json, csv=csv)
         return
     title = options.describe_teacher(teacher)
     if found.alpha_it is None or found.alpha_algo is None:
-        echo(f"none: with {title} the error decays smoothly")
+        printing.echo(f"none: with {title} the error decays smoothly")
         return
     meanings = ("the best error jumps down", "and message passing gets there")
     if teacher.noise.noiseless:
@@ -191,8 +183,8 @@ def transitions(
     shown = [
         dict(zip(columns, (name, f"{at:.8g}", *more), strict=True)) for name, at, *more in rows
     ]
-    print_table(shown, columns, f"{title} ({found.status})", optional=("meaning",))
-    echo(f"hard phase: {found.alpha_it:.6g} < α < {found.alpha_algo:.6g}")
+    printing.print_table(shown, columns, f"{title} ({found.status})", optional=("meaning",))
+    printing.echo(f"hard phase: {found.alpha_it:.6g} < α < {found.alpha_algo:.6g}")
 
 
 def separability(
@@ -215,15 +207,15 @@ def separability(
 
     from polyceptron.theory.separability import separability as find
 
-    with waiting(f"computing the separability of {teacher.n_classes} classes"):
+    with printing.waiting(f"computing the separability of {teacher.n_classes} classes"):
         found = find(teacher, tol)
     if as_json or csv is not None:
-        emit([found.as_dict()], (), as_json=as_json, csv=csv)
+        printing.emit([found.as_dict()], (), as_json=as_json, csv=csv)
     elif math.isinf(found.alpha_s):
-        echo("alpha_s is infinite: labels without noise can be separated at every alpha")
+        printing.echo("alpha_s is infinite: labels without noise can be separated at every alpha")
     else:
-        spread = format_value(found.alpha_s_uncertainty, "uncertainty")
-        echo(
+        spread = printing.format_value(found.alpha_s_uncertainty, "uncertainty")
+        printing.echo(
             f"{teacher.model}, k = {teacher.n_classes}, noise {teacher.noise.name}: "
             f"alpha_s = {found.alpha_s:.7g} ± {spread} ({found.status})"
         )
@@ -253,7 +245,7 @@ def asymptotics(
     check_outputs(csv, inputs=[features])
     teacher = options.build_teacher(model, classes, prior, noise, features, default=3)
     chosen = options.build_estimator(estimator, ridge, penalty)
-    with waiting(f"solving for {chosen.name} at large α"):
+    with printing.waiting(f"solving for {chosen.name} at large α"):
         found = find(teacher, chosen, alpha_max)
     measured = (
         "exponent", "exponent_uncertainty", "constant", "constant_uncertainty", "exact_exponent",
@@ -273,9 +265,11 @@ def asymptotics(
     }
     if as_json:
         curve = ("alpha", "generalisation_error", "uncertainty")
-        print_json([row | {name: [float(x) for x in getattr(found, name)] for name in curve}])
+        printing.print_json(
+            [row | {name: [float(x) for x in getattr(found, name)] for name in curve}]
+        )
     if csv is not None:
-        emit([row], (), csv=csv)
+        printing.emit([row], (), csv=csv)
     if as_json or csv is not None:
         return
     lines = [
@@ -285,9 +279,11 @@ def asymptotics(
     ]
     ridge_text = "" if row["ridge"] is None else f", ridge {row['ridge']}"
     title = f"{options.describe_teacher(teacher)}, {chosen.name}{ridge_text} ({found.status})"
-    print_table(lines, ("of", "measured", "uncertainty", "exact"), title)
+    printing.print_table(lines, ("of", "measured", "uncertainty", "exact"), title)
     floor = f"{found.floor:.6g} + " if found.floor > 0 else ""
-    echo(f"error ≈ {floor}constant · α^(−exponent), measured up to α = {row['alpha_max']:g}")
+    printing.echo(
+        f"error ≈ {floor}constant · α^(−exponent), measured up to α = {row['alpha_max']:g}"
+    )
 
 
 NEEDED = ("estimator", "branch", "alpha", "alpha_uncertainty", "ridge", "n_samples", "status")
@@ -347,12 +343,14 @@ def plan(
         title = (
             f"{problem}, n = {samples}, d = {dimension}: the error at α = {samples / dimension:g}"
         )
-        emit(rows, REACHED, optional=("clean_error",), as_json=as_json, csv=csv, title=title)
+        printing.emit(
+            rows, REACHED, optional=("clean_error",), as_json=as_json, csv=csv, title=title
+        )
         return
     rows = _needs(teacher, students, error, dimension)
     title = f"{problem}: the data for an error of {error:g}"
     title += "" if dimension is None else f", d = {dimension}"
-    emit(rows, NEEDED, optional=("status",), as_json=as_json, csv=csv, title=title)
+    printing.emit(rows, NEEDED, optional=("status",), as_json=as_json, csv=csv, title=title)
 
 
 def _needs(
@@ -365,7 +363,7 @@ def _needs(
     check_target(error, teacher.n_classes)
     rows: list[Row] = []
     missed: list[InvalidInput] = []
-    with waiting("planning") as show:
+    with printing.waiting("planning") as show:
         for student in students:
             show(f"planning with {student.name}")
             try:
@@ -394,7 +392,7 @@ def _errors(
 
     n, d = check_size(samples, "samples"), check_size(dimension, "dimension")
     rows: list[Row] = []
-    with waiting("computing") as show:
+    with printing.waiting("computing") as show:
         for student in students:
             show(f"computing {student.name} at α = {n / d:g}")
             found = curve_rows(teacher, student, [n / d])

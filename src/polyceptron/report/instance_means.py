@@ -8,14 +8,12 @@ A mean has the columns of any row, and `instances`, `not_converged`, `failed`: h
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from polyceptron.rows import COLUMNS, Status
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # Numbers that tell which point a row belongs to; every other number is measured there.
 PLACES = ("n_classes", "ridge", "alpha", "dimension", "n_samples", "iteration", "margin", "table")
@@ -30,7 +28,6 @@ def error_column(name: str) -> str:
 
 def average_instances(table: pd.DataFrame) -> pd.DataFrame:
     """Rows of theory and means unchanged, then one row for each point that has instances."""
-    import pandas as pd
     from pandas.api.types import is_numeric_dtype
 
     raw = table.get("source", pd.Series("theory", table.index)) != "theory"
@@ -68,8 +65,6 @@ def average_instances(table: pd.DataFrame) -> pd.DataFrame:
 
 def tidy(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows as a table of means: the columns of every row first, then those of this figure."""
-    import pandas as pd
-
     table = average_instances(pd.DataFrame(list(rows)))
     table = table.drop(columns="seed") if "seed" in table and table["seed"].isna().all() else table
     known = [name for name in COLUMNS if name in table]

@@ -10,6 +10,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher
 from polyceptron.report.instance_means import average_instances
@@ -25,7 +27,6 @@ from polyceptron.rows import frame
 from polyceptron.theory.curve import curve_rows
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 
@@ -48,8 +49,6 @@ def curve_html(table: pd.DataFrame) -> str:
 
 def _short(table: pd.DataFrame) -> tuple[str, pd.DataFrame]:
     """One line of what all rows share, and the few columns that differ, with α and the error."""
-    import pandas as pd
-
     means = average_instances(table)
     vary = [name for name in _FACTS if name in means and means[name].nunique(dropna=False) > 1]
     same = [name for name in ("estimator", "ridge", "branch") if name in means and name not in vary]

@@ -31,6 +31,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy.optimize import brentq
 
 from polyceptron.errors import InvalidInput
@@ -54,7 +55,6 @@ from polyceptron.rows import frame, make_row
 from polyceptron.theory.curve import curve_rows
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 
@@ -338,8 +338,6 @@ def predicted_curve(
     >>> sorted(set(curve.frame["source"])), list(curve.outlook["times"])
     (['measured', 'theory'], [2, 10])
     """
-    import pandas as pd
-
     X, y = np.asarray(X, dtype=float), np.asarray(y)
     if X.ndim != 2 or y.shape != (X.shape[0],):
         raise InvalidInput(

@@ -12,9 +12,10 @@ import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.separation import separation
@@ -24,9 +25,6 @@ from polyceptron.model import Teacher
 from polyceptron.numerics import Array
 from polyceptron.report.measured_curve import fit_power_law, measure_errors
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _KINDS = (".csv", ".tsv", ".parquet", ".npz")
 _SHOWN = 8  # names of columns in a message
@@ -75,8 +73,6 @@ def read_samples(path: Path, target: str | None, drop: Sequence[str] = ()) -> Ta
 
 
 def _from_columns(path: Path, kind: str) -> pd.DataFrame:
-    import pandas as pd
-
     try:
         if kind == ".parquet":
             return pd.read_parquet(path)
@@ -93,8 +89,6 @@ def _from_columns(path: Path, kind: str) -> pd.DataFrame:
 
 def _from_arrays(path: Path, target: str) -> tuple[pd.DataFrame, str]:
     """The array `X`, or the only matrix of the file, and the labels `target`."""
-    import pandas as pd
-
     check_archive(path, "table", share=1 / 8)  # it is copied several times
     try:
         with np.load(path, allow_pickle=False) as stored:
@@ -149,8 +143,6 @@ def _labels(column: pd.Series[Any], name: str) -> NDArray[Any]:
 
 
 def _numbers(column: pd.Series[Any], name: str) -> NDArray[np.float64]:
-    import pandas as pd
-
     cure = f"fill them, drop those rows, or leave the column out with --drop {name}"
     _check_complete(column, f"column {name!r}", cure)
     if not (pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column)):

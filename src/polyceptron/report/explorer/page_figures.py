@@ -21,22 +21,9 @@ import numpy as np
 from polyceptron.model import as_spectrum
 from polyceptron.report.explorer.page_tasks import TEST_SAMPLES, Row, averages, tested
 from polyceptron.report.explorer.settings import SCORES, SHOWN, PageSettings
+from polyceptron.report.pictures import parts as pic
 from polyceptron.report.pictures.curves import curves_picture
 from polyceptron.report.pictures.matplotlib_figure import svg_text
-from polyceptron.report.pictures.parts import (
-    COLOURS,
-    DASHES,
-    MARKERS,
-    Axis,
-    Mark,
-    Panel,
-    Picture,
-    Shade,
-    Trace,
-    colours_of,
-    label_of,
-    numbers,
-)
 from polyceptron.report.pictures.plotly_figure import INK, render_plotly
 from polyceptron.rows import frame
 
@@ -70,7 +57,7 @@ class Simulated(NamedTuple):
     @property
     def label(self) -> str:
         """The name under which they are drawn."""
-        return f"{label_of(self.state.simulation)}, d = {self.state.dimension}"
+        return f"{pic.label_of(self.state.simulation)}, d = {self.state.dimension}"
 
 
 def learning_figure(
@@ -84,21 +71,21 @@ def learning_figure(
     traces = [line(part, ERROR, *look) for look, part in _lines(curves)]
     traces += [symbols(one, ERROR) for one in simulations]
     marks, shades = _transitions(state, transitions)
-    marks = [Mark(state.alpha, colour=FAINT), *marks]
+    marks = [pic.Mark(state.alpha, colour=FAINT), *marks]
     if limits is not None:
         floor, end = limits["floor"], limits["alpha_s"]
         traces.append(
-            Trace(
+            pic.Trace(
                 (state.low, state.high), (floor, floor), colour=FAINT, dash="dot",
                 label="floor: the teacher itself", hover=f"<br>ε {floor:.6g}",
             )
         )  # fmt: skip
         if state.low <= end <= state.high:
-            marks.append(Mark(end, f"α_{{s}} = {end:.4g}", "right", "dot", QUIET))
+            marks.append(pic.Mark(end, f"α_{{s}} = {end:.4g}", "right", "dot", QUIET))
     # Short enough for a phone.
     y = _vertical("error ε, labels as drawn" if state.noisy else "generalisation error ε", state)
     x = _across(state, simulations)
-    return _figure(Panel(tuple(traces), x, y, tuple(marks), shades), state)
+    return _figure(pic.Panel(tuple(traces), x, y, tuple(marks), shades), state)
 
 
 def order_figure(
@@ -106,7 +93,7 @@ def order_figure(
 ) -> Figure:
     """Order parameters (or what the page asks for) against α."""
     if state.shown == "overlaps":
-        title, traces = "q (solid), m (dash-dotted)", list[Trace]()
+        title, traces = "q (solid), m (dash-dotted)", list[pic.Trace]()
         for (label, colour, dash), part in _lines(curves):
             same = all(row["m"] == row["q"] for row in part)
             traces.append(line(part, "q", label, colour, dash, "q = m " if same else "q "))
@@ -123,31 +110,31 @@ def order_figure(
         runs = [one._replace(rows=derived(one.rows, state.shown)) for one in simulations]
         traces += [symbols(one, "shown") for one in runs if one.rows]
     y = _cut(_vertical(title, state), traces)
-    return _figure(Panel(tuple(traces), _across(state, simulations), y), state)
+    return _figure(pic.Panel(tuple(traces), _across(state, simulations), y), state)
 
 
 def landscape_figure(state: PageSettings, found: Found | None, phase: str) -> Figure:
     """Free entropy against the overlap at the chosen α, with its extrema."""
-    x, y = Axis("overlap q", low=-0.03, high=1.03), Axis("free entropy Φ")
+    x, y = pic.Axis("overlap q", low=-0.03, high=1.03), pic.Axis("free entropy Φ")
     if found is None:
-        return _figure(Panel((), x, y), state)
+        return _figure(pic.Panel((), x, y), state)
     traces = [
-        Trace(
-            numbers(found["q"]), numbers(found["free_entropy"]), colour=INK,
+        pic.Trace(
+            pic.numbers(found["q"]), pic.numbers(found["free_entropy"]), colour=INK,
             label=f"Φ at α = {found['alpha']:.4g}", hover="<br>q %{x:.4f}<br>Φ %{y:.5f}",
         )
     ]  # fmt: skip
     informed = "reached from the teacher" if state.noisy else "perfect learning"
     looks = {  # label, marker, whether it is hollow, colour, size
-        "optimal": ("best: Bayes-optimal", "star", False, COLOURS["bayes"], 1.9),
-        "amp": ("reached by AMP", "circle", False, COLOURS["amp"], 1.25),
-        "informed": (informed, "diamond", True, COLOURS["cross-entropy"], 1.4),
-        "unstable": ("barrier", "circle", True, COLOURS["unstable"], 1.25),
+        "optimal": ("best: Bayes-optimal", "star", False, pic.COLOURS["bayes"], 1.9),
+        "amp": ("reached by AMP", "circle", False, pic.COLOURS["amp"], 1.25),
+        "informed": (informed, "diamond", True, pic.COLOURS["cross-entropy"], 1.4),
+        "unstable": ("barrier", "circle", True, pic.COLOURS["unstable"], 1.25),
     }
     for point in found["extrema"]:
         label, marker, hollow, colour, size = looks[point["branch"]]
         traces.append(
-            Trace(
+            pic.Trace(
                 (point["q"],), (point["free_entropy"],), kind="symbols", colour=colour,
                 marker=marker, hollow=hollow, label=label, size=size,
                 customdata=((point[ERROR], point["uncertainty"]),),
@@ -161,7 +148,7 @@ def landscape_figure(state: PageSettings, found: Found | None, phase: str) -> Fi
     depth = max(3 * (top - start), top - min(p["free_entropy"] for p in found["extrema"]), 0.02)
     low = max(min(heights), top - 1.15 * depth)
     y = replace(y, low=low - 0.08 * (top - low), high=top + 0.12 * (top - low))
-    return _figure(Panel(tuple(traces), x, y, title=phase), state)
+    return _figure(pic.Panel(tuple(traces), x, y, title=phase), state)
 
 
 def phase_words(state: PageSettings, transitions: Found | None) -> str:
@@ -176,7 +163,7 @@ def phase_words(state: PageSettings, transitions: Found | None) -> str:
     return (NOISY_PHASES if state.noisy else PHASES)[place]
 
 
-def _across(state: PageSettings, simulations: Sequence[Simulated]) -> Axis:
+def _across(state: PageSettings, simulations: Sequence[Simulated]) -> pic.Axis:
     """The horizontal axis: the page's range, with room for whole symbols but none below 0."""
     seen = [row["alpha"] for one in simulations for row in one.rows]
     low, high = min([state.low, *seen]), max([state.high, *seen])
@@ -185,15 +172,15 @@ def _across(state: PageSettings, simulations: Sequence[Simulated]) -> Axis:
     elif seen:
         room = 0.02 * (high - low)
         low, high = max(low - room, min(low, 0.0)), high + room
-    return Axis(ALPHA, state.scale, low, high)
+    return pic.Axis(ALPHA, state.scale, low, high)
 
 
-def _vertical(label: str, state: PageSettings) -> Axis:
+def _vertical(label: str, state: PageSettings) -> pic.Axis:
     """The vertical axis as the page asks for it."""
-    return Axis(label, state.error_scale, 0.0 if state.error_scale == "linear" else None)
+    return pic.Axis(label, state.error_scale, 0.0 if state.error_scale == "linear" else None)
 
 
-def _cut(axis: Axis, traces: Sequence[Trace]) -> Axis:
+def _cut(axis: pic.Axis, traces: Sequence[pic.Trace]) -> pic.Axis:
     """A linear axis that ends where one line would hide the others (q of max-margin near α_s).
 
     The others are judged by the one in their middle, so that at least half of them are seen whole.
@@ -208,22 +195,22 @@ def _cut(axis: Axis, traces: Sequence[Trace]) -> Axis:
 
 def _transitions(
     state: PageSettings, transitions: Found | None
-) -> tuple[list[Mark], tuple[Shade, ...]]:
+) -> tuple[list[pic.Mark], tuple[pic.Shade, ...]]:
     """Verticals at the transitions with their names, and the hard phase between."""
     if not transitions or transitions.get("alpha_it") is None:
         return [], ()
     it, algo = transitions["alpha_it"], transitions["alpha_algo"]
-    hard = Shade(max(it, state.low), min(algo, state.high), BAND)
+    hard = pic.Shade(max(it, state.low), min(algo, state.high), BAND)
     marks = [
-        Mark(value, f"{name} = {value:.4g}", side, "dash", QUIET)
+        pic.Mark(value, f"{name} = {value:.4g}", side, "dash", QUIET)
         for value, name, side in ((it, "α_{IT}", "right"), (algo, "α_{algo}", "left"))
         if state.low <= value <= state.high
     ]
     return marks, (hard,) if it < state.high and algo > state.low else ()
 
 
-def _figure(panel: Panel, state: PageSettings) -> Figure:
-    figure = render_plotly(Picture((panel,)))
+def _figure(panel: pic.Panel, state: PageSettings) -> Figure:
+    figure = render_plotly(pic.Picture((panel,)))
     # Zooming survives new results, not a new problem.
     figure["layout"]["uirevision"] = (
         f"{state.model}{state.k}{state.prior}{state.noise_name}{state.features}{state.low}"
@@ -237,7 +224,7 @@ def _lines(curves: Curves) -> list[tuple[tuple[str, str, str], list[Row]]]:
 
     AMP's only where it differs from the optimal one.
     """
-    colours = colours_of([*curves, *DASHES])
+    colours = pic.colours_of([*curves, *pic.DASHES])
     found = []
     for name, rows in curves.items():
         drawn: dict[str, list[Row]] = {}
@@ -248,8 +235,8 @@ def _lines(curves: Curves) -> list[tuple[tuple[str, str, str], list[Row]]]:
             drawn.pop("amp", None)
         drawn.pop("informed", None)
         for branch, part in drawn.items():
-            role = branch if branch in DASHES else name
-            found.append(((label_of(role), colours[role], DASHES.get(role, "solid")), part))
+            role = branch if branch in pic.DASHES else name
+            found.append(((pic.label_of(role), colours[role], pic.DASHES.get(role, "solid")), part))
     return found
 
 
@@ -271,7 +258,7 @@ def derived(rows: Sequence[Row], shown: str) -> list[Row]:
 def without(state: PageSettings, curves: Curves, simulations: Sequence[Simulated]) -> str:
     """Who has nothing of what is shown, and why; for simulations how far chance reaches."""
     shown, lacking = state.shown, dict[str, list[str]]()
-    known = [(label_of(name), rows, True) for name, rows in curves.items()]
+    known = [(pic.label_of(name), rows, True) for name, rows in curves.items()]
     known += [(one.label, one.rows, tested(one.state) is not None) for one in simulations]
     for label, rows, scored in known:
         if shown != "overlaps" and not derived(rows, shown):
@@ -290,14 +277,14 @@ def without(state: PageSettings, curves: Curves, simulations: Sequence[Simulated
 
 def line(
     rows: Sequence[Row], column: str, label: str, colour: str, dash: Any, symbol: str = ""
-) -> Trace:
+) -> pic.Trace:
     """Theory; its hover text has uncertainty, ridge and status."""
     known = [row.get("ridge") for row in rows]
     ridges = ["" if ridge is None else f"<br>λ {ridge:.4g}" for ridge in known]
     value = symbol + "%{y:.6g}" if column != ERROR else "ε %{y:.6g} ± %{customdata[0]:.1g}"
-    return Trace(
-        numbers(row["alpha"] for row in rows),
-        numbers(row.get(column) for row in rows),
+    return pic.Trace(
+        pic.numbers(row["alpha"] for row in rows),
+        pic.numbers(row.get(column) for row in rows),
         kind="line" if len(rows) > 1 else "symbols",
         colour=colour,
         dash=dash,
@@ -310,17 +297,17 @@ def line(
     )
 
 
-def symbols(one: Simulated, column: str, prefix: str = "", hollow: bool = False) -> Trace:
+def symbols(one: Simulated, column: str, prefix: str = "", hollow: bool = False) -> pic.Trace:
     """Simulations: means over runs; their hover text has how many."""
     points, name = averages(one.rows, column), one.state.simulation
     errors = [point.standard_error for point in points.values()]
-    return Trace(
-        numbers(points),
-        numbers(point.mean for point in points.values()),
-        numbers(errors),
+    return pic.Trace(
+        pic.numbers(points),
+        pic.numbers(point.mean for point in points.values()),
+        pic.numbers(errors),
         kind="symbols",
-        colour=colours_of([name])[name],
-        marker=MARKERS[one.number % len(MARKERS)],
+        colour=pic.colours_of([name])[name],
+        marker=pic.MARKERS[one.number % len(pic.MARKERS)],
         hollow=hollow,
         label=one.label,
         hover=f"<br>α %{{x:.4g}}<br>{prefix}%{{y:.6g}} %{{customdata[0]}}"

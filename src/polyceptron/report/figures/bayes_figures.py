@@ -13,48 +13,23 @@ to 50 classes; the transitions of Rademacher weights against k.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from polyceptron.experiments.data_runs import trace_rows
 from polyceptron.experiments.simulate import run_amp
 from polyceptron.experiments.tasks import seed_of, seed_path
 from polyceptron.model import make_estimator, make_teacher
-from polyceptron.report.figures.figure_spec import (
-    SEED,
-    Computation,
-    Curves,
-    FigureSpec,
-    Grid,
-    Profile,
-    Row,
-    figure_row,
-    grid,
-)
+from polyceptron.report.figures import figure_spec as spec
+from polyceptron.report.pictures import parts as pic
 from polyceptron.report.pictures.curves import TRANSITION_LABELS, curves_panel, transition_marks
-from polyceptron.report.pictures.parts import (
-    AXES,
-    COLOURS,
-    Axis,
-    Legend,
-    Mark,
-    Note,
-    Panel,
-    Picture,
-    Trace,
-    numbers,
-    placed,
-)
 from polyceptron.rows import Status
 from polyceptron.theory.bayes_optimal.state_evolution import state_evolution
 from polyceptron.theory.bayes_optimal.transitions import transitions
 from polyceptron.theory.curve import curve_rows
 from polyceptron.version import VERSION
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 RADEMACHER = ("argmax", 3, "rademacher")
 MARKS = {
@@ -69,7 +44,7 @@ ENTRIES = {"q00": (2, "*q_{00}*"), "q01": (1, "*q_{01}*")}  # in units of the th
 def theory_rows(
     estimator: str, ridge: Any, alphas: list[float], *, n_classes: int = 3, branch: str = "",
     tol: float | None = None,
-) -> list[Row]:  # fmt: skip
+) -> list[spec.Row]:  # fmt: skip
     """A curve of theory with Gaussian weights; `branch` names its rows."""
     teacher = make_teacher("argmax", n_classes, "gaussian")
     rows = curve_rows(teacher, make_estimator(estimator, ridge), alphas, tol=tol)
@@ -78,10 +53,10 @@ def theory_rows(
 
 def transition_rows(
     model: str, n_classes: int, prior: str, noise: str = "none", tol: float | None = None
-) -> list[Row]:
+) -> list[spec.Row]:
     """α_IT and α_algo as two rows: `branch` names them, alpha_uncertainty is how sure they are."""
     found = transitions(make_teacher(model, n_classes, prior, noise), tol)
-    base = figure_row(
+    base = spec.figure_row(
         "theory", "bayes", model=model, n_classes=n_classes, prior=prior, noise=noise,
         status=str(found.status), version=VERSION,
     )  # fmt: skip
@@ -92,7 +67,7 @@ def transition_rows(
     ]
 
 
-def amp_instances(prior: str, alpha: float, dimension: int, seeds: list[int]) -> list[Row]:
+def amp_instances(prior: str, alpha: float, dimension: int, seeds: list[int]) -> list[spec.Row]:
     """A row for each run of message passing at k = 3, with the entries q00 and q01 it measured."""
     teacher = make_teacher("argmax", 3, prior)
     rows = []
@@ -104,7 +79,7 @@ def amp_instances(prior: str, alpha: float, dimension: int, seeds: list[int]) ->
     return rows
 
 
-def branch_rows(points: int, marks: list[float]) -> list[Row]:
+def branch_rows(points: int, marks: list[float]) -> list[spec.Row]:
     """Every branch (at `marks` too, and close to the jumps), then the transitions themselves."""
     found = transition_rows(*RADEMACHER)
     jumps = [float(row["alpha"]) for row in found]
@@ -117,26 +92,24 @@ def branch_rows(points: int, marks: list[float]) -> list[Row]:
     return curve_rows(teacher, bayes, sorted(alphas), branch="all") + found
 
 
-def _runs(prior: str, profile: Profile) -> list[Computation]:
+def _runs(prior: str, profile: spec.Profile) -> list[spec.Computation]:
     d, runs = profile.amp_dimension, profile.amp_runs
     found = []
     for alpha in profile.thin(MARKS[prior]):
         place = ("argmax", 3, prior, "none", alpha, d)
-        seeds = [seed_of(seed_path(SEED, *place, i)) for i in range(runs)]
+        seeds = [seed_of(seed_path(spec.SEED, *place, i)) for i in range(runs)]
         asked = {"prior": prior, "alpha": alpha, "dimension": d, "seeds": seeds}
-        found.append(Computation(amp_instances, asked, runs * 4e-7 * alpha * d * d))
+        found.append(spec.Computation(amp_instances, asked, runs * 4e-7 * alpha * d * d))
     return found
 
 
-def _rademacher(profile: Profile) -> list[Computation]:
+def _rademacher(profile: spec.Profile) -> list[spec.Computation]:
     asked = {"points": profile.line_points, "marks": profile.thin(MARKS["rademacher"])}
-    return [Computation(branch_rows, asked, 2.0), *_runs("rademacher", profile)]
+    return [spec.Computation(branch_rows, asked, 2.0), *_runs("rademacher", profile)]
 
 
-def _entries(table: pd.DataFrame, branch: str) -> Panel:
+def _entries(table: pd.DataFrame, branch: str) -> pic.Panel:
     """q00 and q01 as two lines with their symbols."""
-    import pandas as pd
-
     table = table[(table["branch"] == branch) | (table["source"] == "amp")]
     parts = []
     for name, (factor, word) in ENTRIES.items():
@@ -147,65 +120,67 @@ def _entries(table: pd.DataFrame, branch: str) -> Panel:
     return replace(panel, traces=tuple(replace(trace, dash="solid") for trace in panel.traces))
 
 
-def picture_2a(table: pd.DataFrame) -> Picture:
+def picture_2a(table: pd.DataFrame) -> pic.Picture:
     """Errors against α, free entropies in the inset."""
     shown = table[~table["branch"].isin(["informed", "unstable"])]
     corner = (0.575, 1.0)  # left of both verticals
-    panel = placed(
+    panel = pic.placed(
         curves_panel(shown, log_x=False), "upper right", RANGE_2, (-0.015, 0.7), corner=corner
     )
-    return Picture((replace(panel, inset=_free_entropies(table, *transition_marks(table))),))
+    return pic.Picture((replace(panel, inset=_free_entropies(table, *transition_marks(table))),))
 
 
-def _free_entropies(table: pd.DataFrame, it: Mark, algo: Mark) -> Panel:
+def _free_entropies(table: pd.DataFrame, it: pic.Mark, algo: pic.Mark) -> pic.Panel:
     """They cross at α_IT."""
     theory = table[table["source"] == "theory"].sort_values("alpha")
     amp = theory[(theory["branch"] == "amp") & (theory["alpha"] < algo.x)]
     full = theory[theory["branch"] == "informed"]
     perfect = float(full["free_entropy"].iloc[0])
     low, flat = (
-        Trace(numbers(some["alpha"]), numbers(some["free_entropy"]), colour=colour, width=0.8)
-        for some, colour in ((amp, COLOURS["amp"]), (full, "#4d4d4d"))
+        pic.Trace(
+            pic.numbers(some["alpha"]), pic.numbers(some["free_entropy"]), colour=colour, width=0.8
+        )
+        for some, colour in ((amp, pic.COLOURS["amp"]), (full, "#4d4d4d"))
     )
-    return Panel(
+    return pic.Panel(
         (replace(low, dash="dash"), flat),
-        Axis("*α*", low=1.5, high=3.0),
-        Axis("*Φ*", low=perfect - 0.3, high=perfect + 0.55),
+        pic.Axis("*α*", low=1.5, high=3.0),
+        pic.Axis("*Φ*", low=perfect - 0.3, high=perfect + 0.55),
         marks=(replace(it, label=""),),
         notes=(
-            Note(1.55, perfect - 0.06, "perfect learning", "#4d4d4d", "left top"),
-            Note(1.8, perfect + 0.42, "AMP branch", COLOURS["amp"]),
+            pic.Note(1.55, perfect - 0.06, "perfect learning", "#4d4d4d", "left top"),
+            pic.Note(1.8, perfect + 0.42, "AMP branch", pic.COLOURS["amp"]),
         ),
         box=(0.155, 0.14, 0.4, 0.36),
     )
 
 
-def picture_2b(table: pd.DataFrame) -> Picture:
+def picture_2b(table: pd.DataFrame) -> pic.Picture:
     """q00 and q01 against α."""
-    panel = placed(_entries(table, "amp"), "upper left", RANGE_2)
-    up = Axis("overlap of AMP", low=0, high=2.1)
-    return Picture((replace(panel, y=up, marks=transition_marks(table)),))
+    panel = pic.placed(_entries(table, "amp"), "upper left", RANGE_2)
+    up = pic.Axis("overlap of AMP", low=0, high=2.1)
+    return pic.Picture((replace(panel, y=up, marks=transition_marks(table)),))
 
 
-def picture_3(table: pd.DataFrame) -> Picture:
+def picture_3(table: pd.DataFrame) -> pic.Picture:
     """Errors against α, overlaps in the inset."""
     traces = _entries(table, "optimal").traces
-    inset = Panel(
+    inset = pic.Panel(
         tuple(replace(trace, label="", size=0.6, width=0.8) for trace in traces),
-        Axis("*α*", low=0, high=LARGEST_ALPHA["gaussian"] + 0.2),
-        Axis("overlaps", low=0, high=2.05),
+        pic.Axis("*α*", low=0, high=LARGEST_ALPHA["gaussian"] + 0.2),
+        pic.Axis("overlaps", low=0, high=2.05),
         notes=(
-            Note(2.3, 1.75, ENTRIES["q00"][1], traces[0].colour, "right middle"),
-            Note(2.6, 0.5, ENTRIES["q01"][1], traces[1].colour),
+            pic.Note(2.3, 1.75, ENTRIES["q00"][1], traces[0].colour, "right middle"),
+            pic.Note(2.6, 0.5, ENTRIES["q01"][1], traces[1].colour),
         ),
         box=(0.5, 0.5, 0.48, 0.45),
     )
     across = (0, LARGEST_ALPHA["gaussian"] + 0.1)
-    panel = placed(curves_panel(table, log_x=False), "lower left", across, (0, 0.7))
-    return Picture((replace(panel, inset=inset),))
+    panel = pic.placed(curves_panel(table, log_x=False), "lower left", across, (0, 0.7))
+    return pic.Picture((replace(panel, inset=inset),))
 
 
-FIG2A = FigureSpec(
+FIG2A = spec.FigureSpec(
     "fig2a",
     "Figure 2a: error with Rademacher weights, k = 3",
     "Error of the Bayes-optimal classifier (which jumps to zero at *α_{IT}*) and of message "
@@ -216,7 +191,7 @@ FIG2A = FigureSpec(
     computations=_rademacher,
 )
 
-FIG2B = FigureSpec(
+FIG2B = spec.FigureSpec(
     "fig2b",
     "Figure 2b: overlaps with Rademacher weights, k = 3",
     "Diagonal and off-diagonal entries of the 2 × 2 overlap matrix of message passing. Theory: "
@@ -226,14 +201,14 @@ FIG2B = FigureSpec(
     computations=_rademacher,
 )
 
-FIG3 = FigureSpec(
+FIG3 = spec.FigureSpec(
     "fig3",
     "Figure 3: message passing with Gaussian weights, k = 3",
     "With Gaussian weights there is no hard phase: message passing (symbols, with standard "
     "errors) attains the Bayes-optimal error (line). Inset: entries of its 2 × 2 overlap matrix, "
     "measured, on the theory's *q_{00}* = 2q and *q_{01}* = q.",
     picture_3,
-    Curves(0.05, LARGEST_ALPHA["gaussian"], MARKS["gaussian"]),
+    spec.Curves(0.05, LARGEST_ALPHA["gaussian"], MARKS["gaussian"]),
     lambda profile: _runs("gaussian", profile),
 )
 
@@ -242,10 +217,10 @@ PHASES = {1.5: "impossible", 2.5: "hard", 4.0: "easy"}
 STEPS = 20
 
 
-def trajectory(alpha: float, dimension: int, runs: int, seed: int) -> list[Row]:
+def trajectory(alpha: float, dimension: int, runs: int, seed: int) -> list[spec.Row]:
     """Rows of state evolution (source theory) and of message passing (source amp), by iteration."""
     teacher, evolution = make_teacher(*RADEMACHER), ("iteration", "q", "generalisation_error")
-    base = figure_row("theory", "bayes", prior="rademacher", alpha=alpha, version=VERSION)
+    base = spec.figure_row("theory", "bayes", prior="rademacher", alpha=alpha, version=VERSION)
     found = state_evolution(teacher, alpha, STEPS)
     steps = zip(range(STEPS + 1), found.q, found.generalisation_error, strict=True)
     rows = [
@@ -260,24 +235,24 @@ def trajectory(alpha: float, dimension: int, runs: int, seed: int) -> list[Row]:
     return rows
 
 
-def _trajectories(profile: Profile) -> list[Computation]:
+def _trajectories(profile: spec.Profile) -> list[spec.Computation]:
     d, runs = profile.trace_dimension, profile.amp_runs
-    sizes = {"dimension": d, "runs": runs, "seed": SEED}
+    sizes = {"dimension": d, "runs": runs, "seed": spec.SEED}
     return [
-        Computation(trajectory, {"alpha": alpha, **sizes}, 1 + runs * 3e-7 * alpha * d * d)
+        spec.Computation(trajectory, {"alpha": alpha, **sizes}, 1 + runs * 3e-7 * alpha * d * d)
         for alpha in PHASES
     ]
 
 
-def picture_trajectory(table: pd.DataFrame) -> Picture:
+def picture_trajectory(table: pd.DataFrame) -> pic.Picture:
     """Error against the iteration, one colour for each α."""
     panel = curves_panel(table.assign(phase=table["alpha"].map(PHASES)), "iteration")
     title = f"lines: state evolution\nsymbols: AMP, *d = {int(table['dimension'].max())}*"
-    panel = placed(panel, "upper right", (-0.5, STEPS + 0.5), (-0.015, 0.7), title=title)
-    return Picture((replace(panel, x=replace(panel.x, ticks=tuple(range(0, STEPS + 1, 5)))),))
+    panel = pic.placed(panel, "upper right", (-0.5, STEPS + 0.5), (-0.015, 0.7), title=title)
+    return pic.Picture((replace(panel, x=replace(panel.x, ticks=tuple(range(0, STEPS + 1, 5)))),))
 
 
-TRAJECTORY = FigureSpec(
+TRAJECTORY = spec.FigureSpec(
     "amp-trajectory",
     "Message passing against state evolution, k = 3, Rademacher weights",
     "Error after t iterations: state evolution (lines) predicts message passing (mean over runs, "
@@ -293,11 +268,11 @@ LOW, HIGH = 0.1, 100.0
 SYMBOLS = (0.5, 1.0, 2.0, 4.0)
 
 
-def _classes_theory(profile: Profile) -> list[Computation]:
+def _classes_theory(profile: spec.Profile) -> list[spec.Computation]:
     alphas = profile.spread(LOW, HIGH, log=True, marks=profile.thin(SYMBOLS))
     tol, asked = profile.error_tolerance, {"estimator": "bayes", "ridge": None, "alphas": alphas}
     return [
-        Computation(
+        spec.Computation(
             theory_rows,
             {**asked, "n_classes": k, "tol": tol if k > 3 else 1e-6},
             0.3 * k**0.5 * (1e-3 / tol) ** 1.5,
@@ -306,22 +281,22 @@ def _classes_theory(profile: Profile) -> list[Computation]:
     ]
 
 
-def _classes_runs(profile: Profile) -> list[Grid]:
+def _classes_runs(profile: spec.Profile) -> list[spec.Grid]:
     sizes = {
         "classes": list(profile.amp_classes),
         "dimension": [profile.amp_classes_dimension],
         "instances": profile.amp_classes_runs,
     }
-    return [grid("amp", "bayes", profile.thin(SYMBOLS), **sizes)]
+    return [spec.grid("amp", "bayes", profile.thin(SYMBOLS), **sizes)]
 
 
-def picture_classes(table: pd.DataFrame) -> Picture:
+def picture_classes(table: pd.DataFrame) -> pic.Picture:
     """Error against α, one line for each k."""
     panel = curves_panel(table, log_x=True, log_y=True)
-    return Picture((placed(panel, "lower left", (LOW, HIGH), (4e-3, 1.2)),))
+    return pic.Picture((pic.placed(panel, "lower left", (LOW, HIGH), (4e-3, 1.2)),))
 
 
-CLASSES = FigureSpec(
+CLASSES = spec.FigureSpec(
     "classes",
     "Learning curves for 2 to 50 classes",
     "Bayes-optimal error of Gaussian weights for k = 2 to 50. With plentiful data it is (k − 1) "
@@ -332,31 +307,31 @@ CLASSES = FigureSpec(
 )
 
 
-def _transitions(profile: Profile) -> list[Computation]:
+def _transitions(profile: spec.Profile) -> list[spec.Computation]:
     base = {"model": "perceptron", "n_classes": 2, "prior": "rademacher"}
-    found, tol = [Computation(transition_rows, base)], profile.transition_tolerance
+    found, tol = [spec.Computation(transition_rows, base)], profile.transition_tolerance
     for k in profile.transition_classes:
         asked: dict[str, Any] = base | {"model": "argmax", "n_classes": k}
         asked |= {"tol": tol} if k > 3 else {}
         seconds = 0.4 * k * max(1.0, (0.01 / tol) ** 2 if k > 3 else 0.0)
-        found.append(Computation(transition_rows, asked, seconds))
+        found.append(spec.Computation(transition_rows, asked, seconds))
     return found
 
 
-def picture_transitions(table: pd.DataFrame) -> Picture:
+def picture_transitions(table: pd.DataFrame) -> pic.Picture:
     """α_IT and α_algo against k, the hard phase between them."""
     argmax = table[table["model"] == "argmax"].sort_values("n_classes")
     low, high = (argmax[argmax["branch"] == name] for name in TRANSITION_LABELS)
-    k = numbers(low["n_classes"])
+    k = pic.numbers(low["n_classes"])
     pairs = list(zip(low["alpha"], high["alpha"], strict=True))
-    band = Trace(
+    band = pic.Trace(
         k, tuple((a + b) / 2 for a, b in pairs), tuple((b - a) / 2 for a, b in pairs),
         kind="band", colour="#E69F00", label="hard: possible, not found by AMP",
     )  # fmt: skip
     old = table[table["model"] == "perceptron"]
     looks = {
-        "alpha_algo": (COLOURS["amp"], "square", high),
-        "alpha_IT": (COLOURS["cross-entropy"], "circle", low),
+        "alpha_algo": (pic.COLOURS["amp"], "square", high),
+        "alpha_IT": (pic.COLOURS["cross-entropy"], "circle", low),
     }
     traces = [band]
     for name, (colour, marker, rows) in looks.items():
@@ -366,26 +341,26 @@ def picture_transitions(table: pd.DataFrame) -> Picture:
         traces.append(replace(hollow, kind="symbols", hollow=True))
     at = max(2 * len(k) // 3 - 1, 0)
     x_ticks = tuple(float(t) for t in (2, 3, 5, 10, 20, 50) if t <= max(k))
-    panel = Panel(
+    panel = pic.Panel(
         tuple(traces),
-        Axis(AXES["n_classes"], "log", ticks=x_ticks),
-        Axis(AXES["alpha"], "log", high=pairs[-1][1] * 1.7, ticks=(1, 2, 3, 5, 10, 20)),
+        pic.Axis(pic.AXES["n_classes"], "log", ticks=x_ticks),
+        pic.Axis(pic.AXES["alpha"], "log", high=pairs[-1][1] * 1.7, ticks=(1, 2, 3, 5, 10, 20)),
         notes=(
-            Note(k[at], pairs[at][0] * 0.72, "impossible", anchor="left top"),
-            Note(k[at], pairs[at][1] * 1.15, "easy", anchor="right bottom"),
+            pic.Note(k[at], pairs[at][0] * 0.72, "impossible", anchor="left top"),
+            pic.Note(k[at], pairs[at][1] * 1.15, "easy", anchor="right bottom"),
         ),
-        legend=Legend("upper left"),
+        legend=pic.Legend("upper left"),
     )
-    return Picture((panel,))
+    return pic.Picture((panel,))
 
 
-def _points(rows: pd.DataFrame, colour: str, marker: str, label: str) -> Trace:
-    x, y = numbers(rows["n_classes"]), numbers(rows["alpha"])
-    error = numbers(rows["alpha_uncertainty"])
-    return Trace(x, y, error, colour=colour, marker=marker, label=label, width=0.8)
+def _points(rows: pd.DataFrame, colour: str, marker: str, label: str) -> pic.Trace:
+    x, y = pic.numbers(rows["n_classes"]), pic.numbers(rows["alpha"])
+    error = pic.numbers(rows["alpha_uncertainty"])
+    return pic.Trace(x, y, error, colour=colour, marker=marker, label=label, width=0.8)
 
 
-TRANSITIONS = FigureSpec(
+TRANSITIONS = spec.FigureSpec(
     "transitions",
     "Phase transitions against the number of classes",
     "Rademacher weights: perfect learning is impossible below *α_{IT}*, possible but hard up to "

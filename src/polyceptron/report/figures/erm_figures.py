@@ -14,74 +14,54 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.model import AnyTeacher, Dataset, Teacher, make_estimator
+from polyceptron.report.figures import figure_spec as spec
 from polyceptron.report.figures.bayes_figures import theory_rows
-from polyceptron.report.figures.figure_spec import (
-    SEED,
-    Computation,
-    Curves,
-    FigureSpec,
-    Grid,
-    Profile,
-    Row,
-    figure_row,
-    grid,
-)
+from polyceptron.report.pictures import parts as pic
 from polyceptron.report.pictures.curves import ERROR, curves_panel, star_trace
-from polyceptron.report.pictures.parts import (
-    AXES,
-    Axis,
-    Legend,
-    Mark,
-    Note,
-    Panel,
-    Picture,
-    Trace,
-    label_of,
-    placed,
-)
 from polyceptron.report.pictures.series import ridge_words
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.erm.margin_law import default_grid, margin_law
 from polyceptron.version import VERSION
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
 PEAK = (0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1)  # of the square loss without ridge, at α = 1
-CURVES_4A = Curves(
+CURVES_4A = spec.Curves(
     0.05, 5.0, (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0), also=PEAK,
     fits=(("cross-entropy", 0.01), ("square", 1.0), ("max-margin", None), ("square", 0.0)),
 )  # fmt: skip
-CURVES_4B = Curves(
+CURVES_4B = spec.Curves(
     1.0, 1e4, (1.0, 2.0, 4.0, 8.0, 16.0, 32.0), (("square", 1.0), ("cross-entropy", 1.0)), log=True
 )
 SLOPES = {"bayes": (1.0, "−1"), "cross-entropy": (2 / 3, "−2/3"), "square": (0.5, "−1/2")}
 
 
-def in_one_line(panel: Panel) -> Panel:
+def in_one_line(panel: pic.Panel) -> pic.Panel:
     """The panel with the title of its legend in one line."""
-    legend = panel.legend or Legend()
+    legend = panel.legend or pic.Legend()
     return replace(panel, legend=replace(legend, title=legend.title.replace("\n", "; ")))
 
 
-def picture_4a(table: pd.DataFrame) -> Picture:
+def picture_4a(table: pd.DataFrame) -> pic.Picture:
     """Errors against α."""
     across = (0, CURVES_4A.high + 0.1)
-    return Picture((placed(curves_panel(table, log_x=False), "upper right", across, (0.1, 0.7)),))
+    return pic.Picture(
+        (pic.placed(curves_panel(table, log_x=False), "upper right", across, (0.1, 0.7)),)
+    )
 
 
-def picture_4b(table: pd.DataFrame) -> Picture:
+def picture_4b(table: pd.DataFrame) -> pic.Picture:
     """Errors at large α with their slopes: grey pieces below the curves, named at their ends."""
     across = (0.85, 9 * CURVES_4B.high)
-    panel = placed(curves_panel(table, log_x=True, log_y=True), "lower left", across, (5e-5, 1.0))
+    panel = pic.placed(
+        curves_panel(table, log_x=True, log_y=True), "lower left", across, (5e-5, 1.0)
+    )
     slopes, notes = [], []
     theory = table[table["source"] == "theory"].sort_values("alpha")
     for name, some in theory.groupby("estimator"):
@@ -89,13 +69,13 @@ def picture_4b(table: pd.DataFrame) -> Picture:
         exponent, word = SLOPES[str(name)]
         x = (last / 60, last)
         y = tuple(0.7 * error * (last / a) ** exponent for a in x)
-        slopes.append(Trace(x, y, colour="#737373", dash="dash", width=0.7))
+        slopes.append(pic.Trace(x, y, colour="#737373", dash="dash", width=0.7))
         colour = next(t.colour for t in panel.traces if t.kind == "line" and error in t.y)
-        notes.append(Note(1.25 * last, 0.85 * error, f"*∝ α^{{{word}}}*", colour))
-    return Picture((replace(panel, traces=(*panel.traces, *slopes), notes=tuple(notes)),))
+        notes.append(pic.Note(1.25 * last, 0.85 * error, f"*∝ α^{{{word}}}*", colour))
+    return pic.Picture((replace(panel, traces=(*panel.traces, *slopes), notes=tuple(notes)),))
 
 
-FIG4A = FigureSpec(
+FIG4A = spec.FigureSpec(
     "fig4a",
     "Figure 4a: empirical risk minimisation, k = 3",
     "Error of cross-entropy (λ = 0.01) and square loss (λ = 1) near their best ridge, and without "
@@ -105,7 +85,7 @@ FIG4A = FigureSpec(
     CURVES_4A,
 )
 
-FIG4B = FigureSpec(
+FIG4B = spec.FigureSpec(
     "fig4b",
     "Figure 4b: plentiful data, k = 3",
     "At λ = 1 the error falls as *α^{−1/2}* for the square loss and as *α^{−2/3}* for "
@@ -120,22 +100,22 @@ ALPHAS = [1.0, 2.0, 3.0, 5.0]
 RANGES = {"cross-entropy": (1e-4, 10.0), "square": (1e-3, 100.0)}  # of the ridge
 
 
-def _ridges(estimator: str, profile: Profile) -> list[Grid]:
+def _ridges(estimator: str, profile: spec.Profile) -> list[spec.Grid]:
     marks = profile.thin(profile.spread(*RANGES[estimator], 11, log=True))
     lines = profile.spread(*RANGES[estimator], log=True, marks=marks)
     sizes = {"dimension": [profile.erm_dimension], "instances": profile.erm_instances}
     return [
-        grid("theory", estimator, ALPHAS, lines),
-        grid("erm", estimator, ALPHAS, marks, **sizes),
+        spec.grid("theory", estimator, ALPHAS, lines),
+        spec.grid("erm", estimator, ALPHAS, marks, **sizes),
     ]
 
 
-def _optima(estimator: str, profile: Profile) -> list[Computation]:
+def _optima(estimator: str, profile: spec.Profile) -> list[spec.Computation]:
     asked = {"estimator": estimator, "ridge": "optimal", "branch": "best-ridge"}
-    return [Computation(theory_rows, {**asked, "alphas": [alpha]}, 2) for alpha in ALPHAS]
+    return [spec.Computation(theory_rows, {**asked, "alphas": [alpha]}, 2) for alpha in ALPHAS]
 
 
-def picture_ridge(table: pd.DataFrame) -> Picture:
+def picture_ridge(table: pd.DataFrame) -> pic.Picture:
     """Error against λ, one colour for each α, the best λ marked."""
     best, errors = table[table["branch"] == "best-ridge"], table[ERROR]
     panel = curves_panel(table[table["branch"] != "best-ridge"], "ridge")
@@ -143,16 +123,16 @@ def picture_ridge(table: pd.DataFrame) -> Picture:
     bottom, top = errors.min() - 0.02, errors.max()
     if best["ridge"].max() < 1.001 * best["ridge"].min():  # the same λ at every α
         value = float(best["ridge"].iloc[0])
-        panel = placed(panel, "upper right", across, (bottom, top + 0.02))
-        mark = Mark(value, f"best *λ* = {value:.3f} at every *α*")
-        return Picture((replace(panel, marks=(mark,)),))
-    panel = placed(in_one_line(panel), "upper center", across, (bottom, top + 0.075), columns=5)
-    return Picture((replace(panel, traces=(*panel.traces, star_trace(best, "ridge"))),))
+        panel = pic.placed(panel, "upper right", across, (bottom, top + 0.02))
+        mark = pic.Mark(value, f"best *λ* = {value:.3f} at every *α*")
+        return pic.Picture((replace(panel, marks=(mark,)),))
+    panel = pic.placed(in_one_line(panel), "upper center", across, (bottom, top + 0.075), columns=5)
+    return pic.Picture((replace(panel, traces=(*panel.traces, star_trace(best, "ridge"))),))
 
 
-def _ridge_figure(name: str, title: str, caption: str, estimator: str) -> FigureSpec:
+def _ridge_figure(name: str, title: str, caption: str, estimator: str) -> spec.FigureSpec:
     grids, optima = partial(_ridges, estimator), partial(_optima, estimator)
-    return FigureSpec(name, title, caption, picture_ridge, grids, optima)
+    return spec.FigureSpec(name, title, caption, picture_ridge, grids, optima)
 
 
 FIG4C = _ridge_figure(
@@ -171,7 +151,7 @@ FIG4D = _ridge_figure(
 )
 
 
-CURVES_DESCENT = Curves(
+CURVES_DESCENT = spec.Curves(
     0.05, 4.0, (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0), also=PEAK,
     fits=(("square", 0.0), ("square", 0.01), ("square", 1.0), ("cross-entropy", 0.01)), lines=(),
     instances="further_instances",
@@ -181,24 +161,24 @@ QUANTITIES = {
 }  # fmt: skip
 
 
-def picture_descent(table: pd.DataFrame) -> Picture:
+def picture_descent(table: pd.DataFrame) -> pic.Picture:
     """Three panels above one another."""
-    panels: list[Panel] = []
+    panels: list[pic.Panel] = []
     for name, label in QUANTITIES.items():
         panel = curves_panel(table, y=name)
         first, last = not panels, len(panels) == len(QUANTITIES) - 1
         panel = replace(
-            in_one_line(placed(panel, "upper right", columns=2)) if first
+            in_one_line(pic.placed(panel, "upper right", columns=2)) if first
             else replace(panel, legend=None),
-            x=Axis(AXES["alpha"] if last else "", low=0, high=CURVES_DESCENT.high + 0.05),
-            y=Axis(label, low=0.15, high=1.05) if first else replace(panel.y, label=label),
-            marks=(Mark(1.0, "*α = 1*" if first else ""),),
+            x=pic.Axis(pic.AXES["alpha"] if last else "", low=0, high=CURVES_DESCENT.high + 0.05),
+            y=pic.Axis(label, low=0.15, high=1.05) if first else replace(panel.y, label=label),
+            marks=(pic.Mark(1.0, "*α = 1*" if first else ""),),
         )  # fmt: skip
         panels.append(panel)
-    return Picture(tuple(panels), height=5.2)
+    return pic.Picture(tuple(panels), height=5.2)
 
 
-DOUBLE_DESCENT = FigureSpec(
+DOUBLE_DESCENT = spec.FigureSpec(
     "double-descent",
     "Double descent and the training error, k = 3",
     "Without ridge the square loss fits every label up to α = 1, where its error peaks; a ridge "
@@ -224,7 +204,7 @@ def fits(
     The samples have the scale 1/√d.
     """
     for i in range(instances):
-        seeds = np.random.SeedSequence(SEED, spawn_key=(i,)).spawn(2)
+        seeds = np.random.SeedSequence(spec.SEED, spawn_key=(i,)).spawn(2)
         data = teacher.sample(round(ALPHA * dimension), dimension, seeds[0])
         fitted = uninterrupted(fit_erm(data.X, data.y, loss, ridge, n_classes=3))
         rng = np.random.default_rng(seeds[1])
@@ -232,7 +212,7 @@ def fits(
         yield data, fitted.weights, X, teacher.channel.sample(X @ data.weights, rng)
 
 
-def margin_rows(loss: str, ridge: float, dimension: int, instances: int) -> list[Row]:
+def margin_rows(loss: str, ridge: float, dimension: int, instances: int) -> list[spec.Row]:
     """Densities: theory on a fine grid, a histogram of each fit; the atom where there is one."""
     # Above two classes cross-entropy's law is a sampled one: wider cells make it smoother.
     estimator, teacher = make_estimator(loss, ridge), Teacher(3)
@@ -240,7 +220,7 @@ def margin_rows(loss: str, ridge: float, dimension: int, instances: int) -> list
     if estimator.hard_margin:  # its training density jumps here
         points = np.sort(np.append(points, [1.0, 1.0 + 1e-6]))
     law = margin_law(teacher, estimator, ALPHA, points)
-    row = figure_row("theory", loss, ridge=ridge, alpha=ALPHA, version=VERSION)
+    row = spec.figure_row("theory", loss, ridge=ridge, alpha=ALPHA, version=VERSION)
     rows = _densities(row | {"status": str(law.point.status)}, law.margin, law.training, law.fresh)
     atom = {"samples": "training", "margin": law.atom_at}
     edges = np.linspace(law.margin[0], law.margin[-1], BINS + 1)
@@ -261,7 +241,7 @@ def margin_rows(loss: str, ridge: float, dimension: int, instances: int) -> list
     return rows
 
 
-def _densities(row: Row, margin: Any, *densities: Any) -> list[Row]:
+def _densities(row: spec.Row, margin: Any, *densities: Any) -> list[spec.Row]:
     """A row for each point of the densities of training and fresh samples."""
     return [
         row | {"samples": kind, "margin": float(x), "density": float(y)}
@@ -277,18 +257,20 @@ def _margins(z: Any, y: Any) -> Any:
     return own - z.max(1)
 
 
-def _laws(profile: Profile) -> list[Computation]:
+def _laws(profile: spec.Profile) -> list[spec.Computation]:
     d, n = profile.erm_dimension, profile.further_instances
     base = {"dimension": d, "instances": n}
     return [
-        Computation(margin_rows, {"loss": loss, "ridge": ridge, **base}, 3 + n * 1.2e-6 * d * d)
+        spec.Computation(
+            margin_rows, {"loss": loss, "ridge": ridge, **base}, 3 + n * 1.2e-6 * d * d
+        )
         for loss, ridge in LOSSES.items()
     ]
 
 
-def picture_margins(table: pd.DataFrame) -> Picture:
+def picture_margins(table: pd.DataFrame) -> pic.Picture:
     """One panel for each loss."""
-    panels: list[Panel] = []
+    panels: list[pic.Panel] = []
     for loss, ridge in LOSSES.items():
         rows = table[table["estimator"] == loss]
         words = rows["samples"] + " samples"
@@ -299,19 +281,19 @@ def picture_margins(table: pd.DataFrame) -> Picture:
         panel = replace(
             panel,
             traces=_told_apart(panel),
-            x=Axis(label, low=seen.min(), high=seen.max()),
-            y=Axis("density", low=0.0, high=1.08 * rows["density"].max()),
-            marks=(Mark(0.0, dash="solid", colour="#999999"),),
-            title=f"{label_of(loss)}, {ridge_words(ridge)}",
+            x=pic.Axis(label, low=seen.min(), high=seen.max()),
+            y=pic.Axis("density", low=0.0, high=1.08 * rows["density"].max()),
+            marks=(pic.Mark(0.0, dash="solid", colour="#999999"),),
+            title=f"{pic.label_of(loss)}, {ridge_words(ridge)}",
             legend=None,
         )
         panels.append(_with_atom(panel, rows) if rows["atom"].notna().any() else panel)
     title = f"lines: theory\nsymbols: fits, *d = {int(table['dimension'].max())}*"
-    panels[1] = placed(panels[1], "upper right", title=title)
-    return Picture(tuple(panels), height=5.2)
+    panels[1] = pic.placed(panels[1], "upper right", title=title)
+    return pic.Picture(tuple(panels), height=5.2)
 
 
-def _told_apart(panel: Panel) -> tuple[Trace, ...]:
+def _told_apart(panel: pic.Panel) -> tuple[pic.Trace, ...]:
     """Training samples dashed and hollow, so that fresh ones are seen where both lie."""
     traces = []
     for trace in panel.traces:
@@ -322,22 +304,22 @@ def _told_apart(panel: Panel) -> tuple[Trace, ...]:
     return tuple(sorted(traces, key=lambda trace: trace.hollow))
 
 
-def _with_atom(panel: Panel, rows: pd.DataFrame) -> Panel:
+def _with_atom(panel: pic.Panel, rows: pd.DataFrame) -> pic.Panel:
     """The share of training samples that lie on the margin, as a spike with both numbers."""
     atoms = rows[rows["atom"].notna()]
     share = dict(zip(atoms["source"], atoms["atom"], strict=True))
     at, top = float(atoms["margin"].iloc[0]), 0.95 * (panel.y.high or 1.0)
     colour = KINDS["training"]
     spike = (
-        Trace((at, at), (0.0, top), colour=colour),
-        Trace((at,), (top,), kind="symbols", marker="triangle", colour=colour),
+        pic.Trace((at, at), (0.0, top), colour=colour),
+        pic.Trace((at,), (top,), kind="symbols", marker="triangle", colour=colour),
     )
     words = f"training samples at 1:\ntheory {share['theory']:.3f}, fits {share['erm']:.3f}"
-    note = Note(panel.x.high or 0.0, top, words, anchor="right top")
+    note = pic.Note(panel.x.high or 0.0, top, words, anchor="right top")
     return replace(panel, traces=(*panel.traces, *spike), notes=(note,))
 
 
-MARGINS = FigureSpec(
+MARGINS = spec.FigureSpec(
     "margins",
     "Margin laws at α = 3, k = 3",
     "Density of the margin on training samples and on fresh ones: the proximal map at the fixed "

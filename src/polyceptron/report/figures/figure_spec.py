@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.engine import Listener, Progress
@@ -28,7 +29,6 @@ from polyceptron.report.pictures.parts import Picture
 from polyceptron.version import VERSION
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 

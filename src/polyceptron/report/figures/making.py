@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import pandas as pd
 
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments.engine import ProgressBar, available_workers
@@ -33,9 +35,6 @@ from polyceptron.report.instance_means import count_failures, tidy
 from polyceptron.report.pictures.matplotlib_figure import save_figure
 from polyceptron.report.pictures.parts import as_html, as_plain
 from polyceptron.version import VERSION
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 STORE, COMPUTED = "store.sqlite", "computed"
 
@@ -100,8 +99,6 @@ def make_figures(
 
 def read_agreement(folder: Path) -> pd.DataFrame:
     """The agreement of every figure whose table is in the folder."""
-    import pandas as pd
-
     paths = {name: folder / f"{name}.csv" for name in FIGURES}
     return agreement({name: pd.read_csv(path) for name, path in paths.items() if path.exists()})
 

@@ -7,49 +7,27 @@ classes can be separated, and what a student's probabilities are worth.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy.special import softmax
 
 from polyceptron.algorithms.separation import is_separable
 from polyceptron.experiments.results import Average
 from polyceptron.model import AnyTeacher, make_estimator, make_teacher
+from polyceptron.report.figures import figure_spec as spec
 from polyceptron.report.figures.bayes_figures import RADEMACHER, transition_rows
 from polyceptron.report.figures.erm_figures import ALPHA, fits
-from polyceptron.report.figures.figure_spec import (
-    Computation,
-    Curves,
-    FigureSpec,
-    Profile,
-    Row,
-    figure_row,
-)
+from polyceptron.report.pictures import parts as pic
 from polyceptron.report.pictures.curves import ERROR, TRANSITION_LABELS, curves_panel
-from polyceptron.report.pictures.parts import (
-    AXES,
-    COLOURS,
-    Axis,
-    Legend,
-    Mark,
-    Note,
-    Panel,
-    Picture,
-    Trace,
-    numbers,
-    placed,
-)
 from polyceptron.theory.calibration import calibration
 from polyceptron.theory.erm.fixed_point import optimal_ridge
 from polyceptron.theory.generalisation import error_floor
 from polyceptron.theory.separability import separability
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
 NOISE = "softmax:3"
-CURVES_NOISY = Curves(
+CURVES_NOISY = spec.Curves(
     0.1, 12.0, (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0), noise=NOISE, instances="noisy_instances",
     fits=(("cross-entropy", 0.1), ("square", 1.0)),
     lines=(("bayes", None), ("cross-entropy", 0.0)),
@@ -61,34 +39,34 @@ def noisy(n_classes: int, noise: str = NOISE) -> AnyTeacher:
     return make_teacher("argmax", n_classes, "gaussian", noise)
 
 
-def floor_rows(noise: str) -> list[Row]:
+def floor_rows(noise: str) -> list[spec.Row]:
     """The floor and α_s of the noise at k = 3, in one row."""
     teacher = noisy(3, noise)
     return [
-        figure_row(
+        spec.figure_row(
             "theory", "bayes", branch="floor", noise=noise, alpha=separability(teacher).alpha_s,
             generalisation_error=error_floor(teacher.channel, 3), status="ok",
         )
     ]  # fmt: skip
 
 
-def picture_noisy_curves(table: pd.DataFrame) -> Picture:
+def picture_noisy_curves(table: pd.DataFrame) -> pic.Picture:
     """All estimators, the floor, and α_s."""
     known = table["branch"] == "floor"
     threshold, lowest = (float(table.loc[known, c].iloc[0]) for c in ("alpha", ERROR))
-    grey, high = COLOURS["unstable"], CURVES_NOISY.high
-    floor = Trace((0.0, high), (lowest, lowest), colour=grey, dash="dot", in_legend=False)
+    grey, high = pic.COLOURS["unstable"], CURVES_NOISY.high
+    floor = pic.Trace((0.0, high), (lowest, lowest), colour=grey, dash="dot", in_legend=False)
     panel = curves_panel(table[~known], log_x=False)
     panel = replace(
-        placed(panel, "upper right", (0, high), (lowest - 0.04, 0.68), title=""),
+        pic.placed(panel, "upper right", (0, high), (lowest - 0.04, 0.68), title=""),
         traces=(*panel.traces, floor),
-        marks=(Mark(threshold, f"*α_s* = {threshold:.2f}"),),
-        notes=(Note(0.15, lowest - 0.022, "floor: the teacher itself", grey),),
+        marks=(pic.Mark(threshold, f"*α_s* = {threshold:.2f}"),),
+        notes=(pic.Note(0.15, lowest - 0.022, "floor: the teacher itself", grey),),
     )
-    return Picture((panel,))
+    return pic.Picture((panel,))
 
 
-NOISY_CURVES = FigureSpec(
+NOISY_CURVES = spec.FigureSpec(
     "noisy-curves",
     "Learning with softmax labels, k = 3, slope 3",
     "Error on labels as drawn. The floor is the error of the teacher itself. Without a ridge "
@@ -96,7 +74,7 @@ NOISY_CURVES = FigureSpec(
     "maximum-likelihood estimate above. Lines: theory; symbols: fits, with standard errors.",
     picture_noisy_curves,
     CURVES_NOISY,
-    lambda profile: [Computation(floor_rows, {"noise": NOISE}, 2)],
+    lambda profile: [spec.Computation(floor_rows, {"noise": NOISE}, 2)],
 )
 
 
@@ -116,14 +94,14 @@ NOISES = {
 }
 
 
-def noisy_transition_rows(kind: str, size: float) -> list[Row]:
+def noisy_transition_rows(kind: str, size: float) -> list[spec.Row]:
     """The transitions of Rademacher weights with such a noise; the size of softmax is 1/β."""
     noise = f"{kind}:{1 / size if NOISES[kind].inverse else size!r}" if size > 0 else "none"
     place = {"noise_kind": kind, "noise_size": size}
     return [row | place for row in transition_rows(*RADEMACHER, noise)]
 
 
-def closing_rows(kind: str, low: float, high: float, steps: int) -> list[Row]:
+def closing_rows(kind: str, low: float, high: float, steps: int) -> list[spec.Row]:
     """The size at which the hard phase closes, in a cusp: its width to the 2/3 falls linearly."""
     points: list[tuple[float, float]] = []
     size, end = low, high
@@ -142,45 +120,45 @@ def closing_rows(kind: str, low: float, high: float, steps: int) -> list[Row]:
     return [row | {"alpha": middle, "noise_size": end, "closing": True} for row in rows]
 
 
-def _noisy_transitions(profile: Profile) -> list[Computation]:
+def _noisy_transitions(profile: spec.Profile) -> list[spec.Computation]:
     tiny, found = profile.name == "tiny", []
     for kind, noises in NOISES.items():
         for size in noises.sizes[:2] if tiny else noises.sizes:
-            found.append(Computation(noisy_transition_rows, {"kind": kind, "size": size}, 1))
+            found.append(spec.Computation(noisy_transition_rows, {"kind": kind, "size": size}, 1))
         if noises.closes:
             low, high = noises.sizes[-2:]
             asked = {"kind": kind, "low": low, "high": high, "steps": 0 if tiny else 3}
-            found.append(Computation(closing_rows, asked, 2))
+            found.append(spec.Computation(closing_rows, asked, 2))
     return found
 
 
-def picture_phases(table: pd.DataFrame) -> Picture:
+def picture_phases(table: pd.DataFrame) -> pic.Picture:
     """α_IT and α_algo against each noise: between them the hard phase."""
-    return Picture(tuple(_phase_panel(table, kind) for kind in NOISES), height=7.2)
+    return pic.Picture(tuple(_phase_panel(table, kind) for kind in NOISES), height=7.2)
 
 
-def _phase_panel(table: pd.DataFrame, kind: str) -> Panel:
+def _phase_panel(table: pd.DataFrame, kind: str) -> pic.Panel:
     rows = table[table["noise_kind"] == kind].sort_values("noise_size")
     it, algo = (rows[rows["branch"] == name] for name in TRANSITION_LABELS)
-    x = numbers(it["noise_size"])
-    lows, highs = numbers(it["alpha"]), numbers(algo["alpha"])
+    x = pic.numbers(it["noise_size"])
+    lows, highs = pic.numbers(it["alpha"]), pic.numbers(algo["alpha"])
     names = TRANSITION_LABELS.values()
     solid, dashed = (
-        Trace(x, alphas, colour=COLOURS[role], label=label, marker="circle")
+        pic.Trace(x, alphas, colour=pic.COLOURS[role], label=label, marker="circle")
         for alphas, role, label in zip((lows, highs), ("bayes", "amp"), names, strict=True)
     )
     traces = (solid, replace(dashed, dash="dash"))
     closes = NOISES[kind].closes
     wide = 1 if closes else -1  # where there is room between the lines
-    notes = [Note(x[wide], 0.5 * (lows[wide] + highs[wide]), "hard", anchor="right middle")]
+    notes = [pic.Note(x[wide], 0.5 * (lows[wide] + highs[wide]), "hard", anchor="right middle")]
     if closes:
-        notes.append(Note(x[-1], lows[-1] - 0.3, f"closes at {x[-1]:.3g}", anchor="right top"))
-    across, up = Axis(NOISES[kind].label, low=0), Axis(AXES["alpha"], low=2.2)
-    legend = None if closes else Legend("upper left")
-    return Panel(traces, across, up, notes=tuple(notes), legend=legend)
+        notes.append(pic.Note(x[-1], lows[-1] - 0.3, f"closes at {x[-1]:.3g}", anchor="right top"))
+    across, up = pic.Axis(NOISES[kind].label, low=0), pic.Axis(pic.AXES["alpha"], low=2.2)
+    legend = None if closes else pic.Legend("upper left")
+    return pic.Panel(traces, across, up, notes=tuple(notes), legend=legend)
 
 
-NOISY_PHASES = FigureSpec(
+NOISY_PHASES = spec.FigureSpec(
     "noisy-phases",
     "The hard phase of Rademacher weights with noisy labels, k = 3",
     "Between the two lines perfect knowledge of the posterior errs less than message passing "
@@ -196,21 +174,21 @@ VARIANCES = tuple(round(0.05 * 2 ** (i / 2), 4) for i in range(13))  # every oth
 CHECKED = (0.1, 0.4, 1.6)  # by data, at k = 2 and 3
 
 
-def threshold_rows(n_classes: int, variance: float) -> list[Row]:
+def threshold_rows(n_classes: int, variance: float) -> list[spec.Row]:
     """α_s in theory."""
     teacher = noisy(n_classes, f"gaussian:{variance!r}")
     alpha = separability(teacher, None if n_classes <= 3 else 1e-2).alpha_s
     place = {"n_classes": n_classes, "noise_variance": variance}
-    return [figure_row("theory", "cross-entropy", **place, alpha=alpha)]
+    return [spec.figure_row("theory", "cross-entropy", **place, alpha=alpha)]
 
 
 def separable_share_rows(
     n_classes: int, variance: float, dimension: int, instances: int
-) -> list[Row]:
+) -> list[spec.Row]:
     """The largest n/d at which drawn samples can be separated, its mean over the instances."""
     found = Average.of(_largest(n_classes, variance, dimension, i) for i in range(instances))
     return [
-        figure_row(
+        spec.figure_row(
             "erm", "cross-entropy", n_classes=n_classes, noise_variance=variance,
             dimension=dimension, instances=instances, alpha=found.mean,
             alpha_standard_error=found.standard_error,
@@ -232,30 +210,33 @@ def _largest(n_classes: int, variance: float, dimension: int, seed: int) -> floa
     return 0.5 * (low + high) / dimension
 
 
-def picture_separability(table: pd.DataFrame) -> Picture:
+def picture_separability(table: pd.DataFrame) -> pic.Picture:
     """α_s against the noise, a colour for each k; symbols: data."""
     panel = curves_panel(table, "noise_variance", "alpha", log_x=True)
-    x = Axis("variance of the noise *Δ*", "log")
-    y = Axis("largest *α* that can be separated, *α_s*", low=0)
-    return Picture((replace(panel, x=x, y=y, legend=Legend("upper right")),))
+    x = pic.Axis("variance of the noise *Δ*", "log")
+    y = pic.Axis("largest *α* that can be separated, *α_s*", low=0)
+    return pic.Picture((replace(panel, x=x, y=y, legend=pic.Legend("upper right")),))
 
 
-def _thresholds(profile: Profile) -> list[Computation]:
+def _thresholds(profile: spec.Profile) -> list[spec.Computation]:
     few, paper = profile.name == "tiny", profile.name == "paper"
     lines = [(k, v) for k in CLASSES for v in VARIANCES[:: 1 if k <= 3 else 2]]
     symbols = [(k, v) for k in CLASSES[:2] for v in CHECKED[: 1 if few else None]]
     d, n = min(profile.erm_dimension, 300 if paper else 40), 2 if few else 5
     sizes = {"dimension": d, "instances": n}
     return [
-        *(Computation(threshold_rows, {"n_classes": k, "variance": v}, 1 + k) for k, v in lines),
         *(
-            Computation(separable_share_rows, {"n_classes": k, "variance": v, **sizes}, n)
+            spec.Computation(threshold_rows, {"n_classes": k, "variance": v}, 1 + k)
+            for k, v in lines
+        ),
+        *(
+            spec.Computation(separable_share_rows, {"n_classes": k, "variance": v, **sizes}, n)
             for k, v in symbols
         ),
     ]
 
 
-SEPARABILITY = FigureSpec(
+SEPARABILITY = spec.FigureSpec(
     "separability",
     "Up to where classes can be separated",
     "*α_{s}* against the variance of Gaussian noise on the teacher's fields. Lines: theory; "
@@ -271,25 +252,23 @@ SCORES = {"error": "*ε_{gen}*", "test-loss": "test loss", "calibration": "calib
 CELLS = 15  # of confidence
 
 
-def reliability_rows(ridge: float) -> list[Row]:
+def reliability_rows(ridge: float) -> list[spec.Row]:
     """Accuracy against confidence in theory."""
     found = calibration(noisy(3), make_estimator("cross-entropy", ridge), ALPHA, CELLS)
-    base = figure_row("theory", "cross-entropy", alpha=ALPHA, ridge=ridge)
+    base = spec.figure_row("theory", "cross-entropy", alpha=ALPHA, ridge=ridge)
     bins = zip(found.confidence, found.accuracy, found.share, strict=True)
     return [base | {"confidence": c, "accuracy": a} for c, a, share in bins if share > 1e-4]
 
 
-def measured_rows(ridge: float, dimension: int, instances: int) -> list[Row]:
+def measured_rows(ridge: float, dimension: int, instances: int) -> list[spec.Row]:
     """The same on fresh samples of fits, in even cells of confidence."""
-    import pandas as pd
-
     runs = []
     for _, weights, X, y in fits(noisy(3), "cross-entropy", ridge, dimension, instances):
         p = softmax(X @ weights, axis=1)
         run = pd.DataFrame({"confidence": p.max(1), "accuracy": p.argmax(1) == y, "count": 1.0})
         cells = run.groupby(np.ceil((1.5 * run["confidence"] - 0.5) * CELLS))
         runs.append(cells.agg({"confidence": "mean", "accuracy": "mean", "count": "sum"}))
-    base = figure_row("erm", "cross-entropy", alpha=ALPHA, ridge=ridge, dimension=dimension)
+    base = spec.figure_row("erm", "cross-entropy", alpha=ALPHA, ridge=ridge, dimension=dimension)
     return [
         base | {"instances": instances, "accuracy_standard_error": cell["accuracy"].sem(),
                 "confidence": cell["confidence"].mean(), "accuracy": cell["accuracy"].mean()}
@@ -298,43 +277,45 @@ def measured_rows(ridge: float, dimension: int, instances: int) -> list[Row]:
     ]  # fmt: skip
 
 
-def best_rows(alpha: float) -> list[Row]:
+def best_rows(alpha: float) -> list[spec.Row]:
     """The best ridge for the error, the test loss and the calibration error."""
     teacher, place = noisy(2), {"n_classes": 2, "alpha": alpha}
     best = {score: optimal_ridge(teacher, "cross-entropy", alpha, target=score) for score in SCORES}
     return [
-        figure_row("theory", "cross-entropy", **place, target=score, ridge=ridge)
+        spec.figure_row("theory", "cross-entropy", **place, target=score, ridge=ridge)
         for score, ridge in best.items()
     ]
 
 
-def picture_calibration(table: pd.DataFrame) -> Picture:
+def picture_calibration(table: pd.DataFrame) -> pic.Picture:
     """Above: accuracy against confidence; below: the best ridge for each score."""
     ends = (1 / 3, 1.0)
-    equal = Trace(ends, ends, colour=COLOURS["unstable"], dash="dot", label="calibrated")
+    equal = pic.Trace(ends, ends, colour=pic.COLOURS["unstable"], dash="dot", label="calibrated")
     known = table["confidence"].notna()
     above = curves_panel(table[known].drop(columns="target"), "confidence", "accuracy")
     # The ridge alone tells these lines apart.
     named = (replace(trace, label=trace.label.split(", ")[-1]) for trace in above.traces)
-    above = replace(above, traces=(equal, *named), y=Axis("accuracy"))
+    above = replace(above, traces=(equal, *named), y=pic.Axis("accuracy"))
     best = table[~known].rename(columns={"ridge": "best"}).replace({"target": SCORES})
     below = curves_panel(best, "alpha", "best", log_x=True)
-    below = replace(below, y=Axis("best ridge *λ*", low=0), legend=Legend("best", "best for"))
-    return Picture((placed(above, "upper left", title=""), below), height=5.2)
+    below = replace(
+        below, y=pic.Axis("best ridge *λ*", low=0), legend=pic.Legend("best", "best for")
+    )
+    return pic.Picture((pic.placed(above, "upper left", title=""), below), height=5.2)
 
 
-def _scores(profile: Profile) -> list[Computation]:
+def _scores(profile: spec.Profile) -> list[spec.Computation]:
     d, instances = min(profile.erm_dimension, 500), min(profile.erm_instances, 6)
     size = {"dimension": d, "instances": instances}
     alphas = (1.0, 4.0) if profile.name == "tiny" else (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
     return [
-        *(Computation(reliability_rows, {"ridge": ridge}, 2) for ridge in STRENGTHS),
-        *(Computation(measured_rows, {"ridge": ridge, **size}, 3) for ridge in STRENGTHS),
-        *(Computation(best_rows, {"alpha": alpha}, 2) for alpha in alphas),
+        *(spec.Computation(reliability_rows, {"ridge": ridge}, 2) for ridge in STRENGTHS),
+        *(spec.Computation(measured_rows, {"ridge": ridge, **size}, 3) for ridge in STRENGTHS),
+        *(spec.Computation(best_rows, {"alpha": alpha}, 2) for alpha in alphas),
     ]
 
 
-CALIBRATION = FigureSpec(
+CALIBRATION = spec.FigureSpec(
     "calibration",
     "Calibration of cross-entropy with softmax labels, slope 3",
     "Above: accuracy against confidence at k = 3 and α = 3; too little ridge is overconfident, "

@@ -19,15 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from polyceptron.experiments.results import deviation
 from polyceptron.report.instance_means import error_column
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 ALLOWANCE = 2.0  # of an error or an overlap, times d
 FALSE_ALARM = 1e-3
@@ -71,8 +69,6 @@ class Verdict:
 
 def agreement(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """A row for every symbol of these figures that has a line, with its z and p."""
-    import pandas as pd
-
     rows = [row for name, table in tables.items() for row in _of_figure(name, table)]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 

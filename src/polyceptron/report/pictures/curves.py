@@ -13,24 +13,12 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from polyceptron.model import BayesOptimal
 from polyceptron.report.instance_means import error_column
+from polyceptron.report.pictures import parts as pic
 from polyceptron.report.pictures.matplotlib_figure import check_style, draw_panel, notebook_axes
-from polyceptron.report.pictures.parts import (
-    DASHES,
-    MARKERS,
-    Axis,
-    Legend,
-    Mark,
-    Panel,
-    Picture,
-    Trace,
-    as_mathtext,
-    axis_label,
-    label_of,
-    numbers,
-)
-from polyceptron.report.pictures.parts import style as house_style
 from polyceptron.report.pictures.series import (
     TRANSITIONS,
     Series,
@@ -45,7 +33,6 @@ from polyceptron.report.pictures.series import (
 from polyceptron.rows import Status
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 
@@ -54,12 +41,12 @@ Rows = Sequence[Mapping[Any, Any]]
 _STEEP = 3.0  # a step this much steeper than both its neighbours is a jump
 
 
-def series_traces(series: Sequence[Series], x: str, y: str) -> tuple[Trace, ...]:
+def series_traces(series: Sequence[Series], x: str, y: str) -> tuple[pic.Trace, ...]:
     """Lines first, the Bayes-optimal ones above the others, then symbols."""
     colours, shared = series_colours(series), shared_role(series)
     named = {colours[s.look] for s in series if s.theory}
     mixed = len({s.estimator for s in series}) > 1
-    lines, symbols, markers = list[Trace](), list[Trace](), dict[tuple[str, str], str]()
+    lines, symbols, markers = list[pic.Trace](), list[pic.Trace](), dict[tuple[str, str], str]()
     for one in sorted(series, key=lambda s: s.theory and s.role == BAYES):
         colour = colours[one.look]
         look: dict[str, Any] = {
@@ -67,10 +54,12 @@ def series_traces(series: Sequence[Series], x: str, y: str) -> tuple[Trace, ...]
         }  # fmt: skip
         if one.theory:
             # A curve that the Bayes-optimal one lies on stays visible under its dashes.
-            dash = DASHES.get(one.role, "dash" if mixed and one.role == BAYES else "solid")
+            dash = pic.DASHES.get(one.role, "dash" if mixed and one.role == BAYES else "solid")
             lines += _line_traces(one.rows, x, y, look | {"dash": dash})
         else:
-            marker = markers.setdefault((colour, one.size), MARKERS[len(markers) % len(MARKERS)])
+            marker = markers.setdefault(
+                (colour, one.size), pic.MARKERS[len(markers) % len(pic.MARKERS)]
+            )
             look |= {"marker": marker, "in_legend": colour not in named or bool(one.size)}
             symbols += _symbol_traces(one.rows, x, y, look)
     # The same line from two tables is named once.
@@ -82,7 +71,7 @@ def series_traces(series: Sequence[Series], x: str, y: str) -> tuple[Trace, ...]
     return tuple(lines + symbols)
 
 
-def _line_traces(rows: Rows, x: str, y: str, look: dict[str, Any]) -> list[Trace]:
+def _line_traces(rows: Rows, x: str, y: str, look: dict[str, Any]) -> list[pic.Trace]:
     """Theory: a line (a symbol for one point), and crosses where it did not converge."""
     points = [(float(row[x]), float(row[y])) for row in rows]
     statuses = [row.get("status") for row in rows]
@@ -91,25 +80,25 @@ def _line_traces(rows: Rows, x: str, y: str, look: dict[str, Any]) -> list[Trace
         a, b = points[i][0], points[i + 1][0]
         points.insert(i + 1, (math.sqrt(a * b) if a > 0 else (a + b) / 2, math.nan))
     xs, ys = zip(*points, strict=True)
-    traces = [Trace(xs, ys, kind="line" if len(xs) > 1 else "symbols", **look)]
+    traces = [pic.Trace(xs, ys, kind="line" if len(xs) > 1 else "symbols", **look)]
     if bad:
         xs, ys = zip(*bad, strict=True)
         look = look | {"kind": "symbols", "marker": "x", "in_legend": False}
-        traces.append(Trace(xs, ys, **look))
+        traces.append(pic.Trace(xs, ys, **look))
     return traces
 
 
-def _symbol_traces(rows: Rows, x: str, y: str, look: dict[str, Any]) -> list[Trace]:
+def _symbol_traces(rows: Rows, x: str, y: str, look: dict[str, Any]) -> list[pic.Trace]:
     """Experiments: symbols with the standard errors of means, hollow where not converged."""
-    traces: list[Trace] = []
+    traces: list[pic.Trace] = []
     for hollow in (False, True):
         some = [row for row in rows if (row.get("status") == Status.NOT_CONVERGED) == hollow]
         if some:
-            error = numbers(row.get(error_column(y)) for row in some)
+            error = pic.numbers(row.get(error_column(y)) for row in some)
             # One instance has no standard error: its bar has no length.
             bars = tuple(0.0 if math.isnan(e) else e for e in error)
-            xs, ys = (numbers(row[name] for row in some) for name in (x, y))
-            one = Trace(xs, ys, bars, kind="symbols", hollow=hollow, **look)
+            xs, ys = (pic.numbers(row[name] for row in some) for name in (x, y))
+            one = pic.Trace(xs, ys, bars, kind="symbols", hollow=hollow, **look)
             traces.append(replace(one, in_legend=one.in_legend and not traces))
     return traces
 
@@ -136,8 +125,6 @@ def overlay(ax: Axes | None, table: pd.DataFrame, x: str, y: str, style: dict[st
 
     Without axes, on new ones of pyplot, with what all rows share as their title.
     """
-    import pandas as pd
-
     check_style(style)
     new = ax is None
     ax = notebook_axes(curves_picture(table, x, y)) if ax is None else ax
@@ -152,9 +139,9 @@ def overlay(ax: Axes | None, table: pd.DataFrame, x: str, y: str, style: dict[st
     for one in drawn:
         one.remove()
     looks = [{name: value for name, value in look.items() if name != "label"} for _, look in calls]
-    with house_style():
+    with pic.style():
         drawn = draw_panel(ax, _relabel(panel, [look.get("label") for _, look in calls]), looks)
-        title = as_mathtext(problem_words(together))
+        title = pic.as_mathtext(problem_words(together))
         if new or ax.get_title(loc="left") == held.get("title"):
             ax.set_title(title, loc="left", fontsize=7)
         else:
@@ -163,9 +150,9 @@ def overlay(ax: Axes | None, table: pd.DataFrame, x: str, y: str, style: dict[st
     return ax
 
 
-def _relabel(panel: Panel, labels: list[Any]) -> Panel:
+def _relabel(panel: pic.Panel, labels: list[Any]) -> pic.Panel:
     """The user's label instead of ours; before ours where a table has several lines."""
-    traces: list[Trace] = []
+    traces: list[pic.Trace] = []
     for trace in panel.traces:
         if (label := labels[trace.table]) is not None:
             own = [one for one in panel.traces if one.table == trace.table]
@@ -182,14 +169,16 @@ TRANSITION_LABELS = dict(zip(TRANSITIONS, ("*α_{IT}*", "*α_{algo}*"), strict=T
 MANY, MOST = 8, 20  # entries of a legend that do not fit inside the axes, and not beside them
 
 
-def curves_picture(table: pd.DataFrame, x: str = "alpha", y: str = ERROR, **scales: Any) -> Picture:
+def curves_picture(
+    table: pd.DataFrame, x: str = "alpha", y: str = ERROR, **scales: Any
+) -> pic.Picture:
     """The panel of `curves_panel` as a picture of its own, with the problem as its title."""
     panel = replace(curves_panel(table, x, y, **scales), title=problem_words(table))
     outside = panel.legend is not None and panel.legend.place == "outside"
-    return Picture((panel,), *((5.8, 4.4) if outside else (3.6, 2.9)))
+    return pic.Picture((panel,), *((5.8, 4.4) if outside else (3.6, 2.9)))
 
 
-def ridge_picture(table: pd.DataFrame) -> Picture:
+def ridge_picture(table: pd.DataFrame) -> pic.Picture:
     """Error against the ridge, one line for each α; a star where the column `is_best` is true."""
     best = table["is_best"].astype(bool) if "is_best" in table else table["ridge"].isna()
     picture = curves_picture(table, "ridge")
@@ -198,11 +187,10 @@ def ridge_picture(table: pd.DataFrame) -> Picture:
     return replace(picture, panels=(replace(panel, traces=traces),))
 
 
-def star_trace(rows: pd.DataFrame, x: str, label: str = "best *λ*") -> Trace:
+def star_trace(rows: pd.DataFrame, x: str) -> pic.Trace:
     """Black stars at points that matter."""
-    return Trace(
-        numbers(rows[x]), numbers(rows[ERROR]), kind="symbols", marker="star", label=label, size=1.5
-    )
+    xs, ys = pic.numbers(rows[x]), pic.numbers(rows[ERROR])
+    return pic.Trace(xs, ys, kind="symbols", marker="star", label="best *λ*", size=1.5)
 
 
 def curves_panel(
@@ -212,7 +200,7 @@ def curves_panel(
     *,
     log_x: bool | None = None,
     log_y: bool = False,
-) -> Panel:
+) -> pic.Panel:
     """Traces, axes, a legend of what lines and symbols are, and transitions if known."""
     check_column(table, x)
     above = table[table[x] > 0]
@@ -231,16 +219,16 @@ def curves_panel(
         title += f"\n{len(named)} lines, {MOST} of them named:"
         kept = {named[i * (len(named) - 1) // (MOST - 1)] for i in range(MOST)}
         traces = tuple(replace(t, in_legend=i in kept) for i, t in enumerate(traces))
-    return Panel(
+    return pic.Panel(
         traces,
-        Axis(axis_label(x), "log" if log_x else "linear"),
-        Axis(axis_label(y), "log" if log_y else "linear", bottom),
+        pic.Axis(pic.axis_label(x), "log" if log_x else "linear"),
+        pic.Axis(pic.axis_label(y), "log" if log_y else "linear", bottom),
         marks=transition_marks(table) if x == "alpha" else (),
-        legend=Legend("best" if len(named) < MANY else "outside", title.strip()),
+        legend=pic.Legend("best" if len(named) < MANY else "outside", title.strip()),
     )
 
 
-def transition_marks(table: pd.DataFrame) -> tuple[Mark, ...]:
+def transition_marks(table: pd.DataFrame) -> tuple[pic.Mark, ...]:
     """Verticals at α_IT and α_algo, if the table has one row for each."""
     if "branch" not in table:
         return ()
@@ -248,7 +236,7 @@ def transition_marks(table: pd.DataFrame) -> tuple[Mark, ...]:
     if any(len(rows) != 1 for rows in found):
         return ()
     return tuple(
-        Mark(float(rows.iloc[0]), f"{label} = {rows.iloc[0]:.3f}", side)
+        pic.Mark(float(rows.iloc[0]), f"{label} = {rows.iloc[0]:.3f}", side)
         for rows, label, side in zip(
             found, TRANSITION_LABELS.values(), ("right", "left"), strict=True
         )
@@ -263,7 +251,7 @@ def _explain(series: Sequence[Series]) -> str:
     names = " and ".join(dict.fromkeys(SYMBOLS.get(s.source, s.source) for s in runs))
     if theory and (runs or shared):
         words.append(
-            "lines: " + ("theory" if label_of(shared) in ("", names) else label_of(shared))
+            "lines: " + ("theory" if pic.label_of(shared) in ("", names) else pic.label_of(shared))
         )
     if runs:
         sizes = {text(row.get("dimension")) for s in runs for row in s.rows} - {""}

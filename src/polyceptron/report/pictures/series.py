@@ -17,7 +17,9 @@ import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_readable
@@ -32,22 +34,15 @@ from polyceptron.report.pictures.parts import (
     shades,
 )
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 def read_tables(paths: Sequence[str | Path]) -> pd.DataFrame:
     """The rows of several files as one table; its column `table` is the number of the file."""
-    import pandas as pd
-
     tables = [read_table(path).assign(table=i) for i, path in enumerate(paths)]
     return pd.concat(tables, ignore_index=True)
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
     """The rows of a store or of a table, known by their first bytes."""
-    import pandas as pd
-
     check_readable(path, "file")
     try:
         with open(path, "rb") as file:
