@@ -252,10 +252,7 @@ def asymptotics(
         "exact_constant", "floor",
     )  # fmt: skip
     row: dict[str, Any] = {
-        "model": teacher.model,
-        "n_classes": teacher.n_classes,
-        "prior": teacher.prior.name,
-        "noise": teacher.noise.name,
+        **teacher.columns,
         "features": teacher.features.name,
         "ridge": None,
         **chosen.columns,

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from itertools import pairwise
 
 import pytest
 
 from polyceptron.report.explorer.page_tasks import (
-    averages,
     coarse_to_fine,
     first_tasks,
     followed_range,
@@ -157,16 +155,6 @@ def test_the_best_ridge_of_a_fit_is_the_theory_s() -> None:
     (message,) = simulate(page)
     assert message["row"]["ridge"] == pytest.approx(0.8617, abs=1e-4)
     assert message["row"]["alpha"] == page.alpha
-
-
-def test_averages_give_standard_errors() -> None:
-    rows = [{"alpha": 1.0, "x": value} for value in (1.0, 2.0, 3.0)] + [{"alpha": 2.0, "x": 5.0}]
-    found = averages(rows, "x")
-    assert list(found) == [1.0, 2.0]
-    first, second = found.values()
-    assert (first.mean, first.count) == (2.0, 3)
-    assert first.standard_error == pytest.approx(1 / math.sqrt(3))
-    assert second.standard_error is None
 
 
 def test_spacing_follows_the_axis() -> None:

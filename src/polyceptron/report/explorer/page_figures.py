@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polyceptron.model import as_spectrum
-from polyceptron.report.explorer.page_tasks import TEST_SAMPLES, Row, averages, tested
+from polyceptron.report.explorer.page_tasks import TEST_SAMPLES, Row, tested
 from polyceptron.report.explorer.settings import SCORES, SHOWN, PageSettings
+from polyceptron.report.instance_means import average_instances, error_column
 from polyceptron.report.pictures import parts as pic
 from polyceptron.report.pictures.curves import curves_picture
 from polyceptron.report.pictures.matplotlib_figure import svg_text
@@ -299,12 +300,13 @@ def line(
 
 def symbols(one: Simulated, column: str, prefix: str = "", hollow: bool = False) -> pic.Trace:
     """Simulations: means over runs; their hover text has how many."""
-    points, name = averages(one.rows, column), one.state.simulation
-    errors = [point.standard_error for point in points.values()]
+    means, name = average_instances(frame(one.rows)).sort_values("alpha"), one.state.simulation
+    errors = pic.numbers(means[error_column(column)])
+    spread = ("single run" if error != error else f"± {error:.1g}" for error in errors)
     return pic.Trace(
-        pic.numbers(points),
-        pic.numbers(point.mean for point in points.values()),
-        pic.numbers(errors),
+        pic.numbers(means["alpha"]),
+        pic.numbers(means[column]),
+        errors,
         kind="symbols",
         colour=pic.colours_of([name])[name],
         marker=pic.MARKERS[one.number % len(pic.MARKERS)],
@@ -312,10 +314,7 @@ def symbols(one: Simulated, column: str, prefix: str = "", hollow: bool = False)
         label=one.label,
         hover=f"<br>α %{{x:.4g}}<br>{prefix}%{{y:.6g}} %{{customdata[0]}}"
         "<br>runs %{customdata[1]}",
-        customdata=tuple(
-            ("single run" if error is None else f"± {error:.1g}", point.count)
-            for error, point in zip(errors, points.values(), strict=True)
-        ),
+        customdata=tuple(zip(spread, means["instances"].tolist(), strict=True)),
     )
 
 

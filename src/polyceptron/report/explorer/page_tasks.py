@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.results import Average
 from polyceptron.model import make_estimator
 from polyceptron.report.explorer.settings import RIDGE, SCORES, PageSettings, make_settings
 from polyceptron.rows import json_ready
@@ -255,12 +254,3 @@ def tested(settings: PageSettings) -> int | None:
     Otherwise its error is exact, from the weights.
     """
     return TEST_SAMPLES if settings.shown in SCORES else None
-
-
-def averages(rows: Iterable[Row], column: str) -> dict[float, Average]:
-    """Mean and standard error over the runs at each α, by rising α."""
-    groups: dict[float, Average] = {}
-    for row in rows:
-        if row.get(column) is not None:
-            groups.setdefault(row["alpha"], Average()).add(float(row[column]))
-    return dict(sorted(groups.items()))

@@ -26,19 +26,18 @@ DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (4, 2)), "dot": ":", "dashdo
 Style = Mapping[str, Any]
 
 
-def render_matplotlib(picture: Picture, axes: Sequence[Axes] | None = None) -> Figure:
-    """Draw each panel on its axes; without axes, on a new figure that pyplot knows nothing of."""
+def render_matplotlib(picture: Picture) -> Figure:
+    """The panels on a new figure that pyplot knows nothing of."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     with style():
-        if axes is None:
-            figure = Figure(figsize=(picture.width, picture.height))
-            FigureCanvasAgg(figure)
-            axes = list(figure.subplots(len(picture.panels), 1, squeeze=False)[:, 0])
+        figure = Figure(figsize=(picture.width, picture.height))
+        FigureCanvasAgg(figure)
+        axes = figure.subplots(len(picture.panels), 1, squeeze=False)[:, 0]
         for ax, panel in zip(axes, picture.panels, strict=True):
             draw_panel(ax, panel)
-    return axes[0].get_figure()  # type: ignore[return-value]
+    return figure
 
 
 def notebook_axes(picture: Picture) -> Axes:
