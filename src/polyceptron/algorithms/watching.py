@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -161,12 +161,12 @@ class Checkpoint:
             self._part, self._others = part, {n: saved[n] for n in saved if n != part}
         given = _flat(self._others | {part: state()})
         given |= {"problem": json.dumps(self._problem), "lengths": self._lengths}
-        write_atomically(self.path, lambda path: _write(path, given))
+        write_atomically(self.path, lambda path: _write(path.open("wb"), given))
         self._next = time.monotonic() + self.every
 
 
-def _write(path: Path, arrays: State) -> None:
-    with path.open("wb") as file:
+def _write(file: IO[bytes], arrays: State) -> None:
+    with file:
         np.savez(file, **arrays)
 
 

@@ -27,6 +27,7 @@ Ease = Callable[[AnyArray, Labels], AnyArray]
 _UNKNOWNS = 1200  # r·d: a factor is then a tenth of a second
 _NUMBERS = 20_000_000  # of all factors
 _QUICKER = 0.3  # an operation of large products against one of thin ones
+_FIT = 100  # iterations that a fit to many digits takes at least, without a factor
 _DEAR = 0.1  # of the price of a factor, that a solve may take without one: there will be ten
 
 
@@ -66,6 +67,14 @@ class SharedFactor:
         small = r * d <= _UNKNOWNS and numbers <= _NUMBERS and design.may_be_copied
         price = _QUICKER * (d * (r + 1) / 4 + (r * d) ** 2 / (12 * n))  # in iterations
         self._patience = _DEAR * price if small else np.inf
+
+    @classmethod
+    def near(cls, design: Design, shape: tuple[int, ...]) -> SharedFactor | None:
+        """Made at a fit's start and kept; None where the fit would hardly pay for it."""
+        found = cls(design, shape)
+        found._due = found._patience <= _DEAR * _FIT and design.single_is_quicker
+        found._patience = np.inf
+        return found if found._due else None
 
     @cached_property
     def _rows(self) -> AnyArray:

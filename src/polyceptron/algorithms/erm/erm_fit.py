@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from polyceptron.algorithms.data_checks import Samples, Units
+from polyceptron.algorithms.erm.directions import SharedFactor
 from polyceptron.algorithms.erm.newton import Minimum, minimise
 from polyceptron.algorithms.erm.objectives import EPS, Objective
 from polyceptron.algorithms.watching import Kept
@@ -198,9 +199,11 @@ def fit_newton(
                 kept.load()
                 kept.before = design.passes
             known = _Known(np.array(block), {str(r): fit for r, fit in done.items()})
+            near = len(ridges) == 1 and start is not None and design.watch.checkpoint.path is None
             minimum = minimise(
                 design, objective, known.ridges, begin, target=tol, max_iter=_MAX_ITER,
                 keeper=kept.begin(known),
+                factor=SharedFactor.near(design, begin.shape) if near else None,
             )  # fmt: skip
             passes = (design.passes - kept.before) / len(block)
             fits = certified(samples, objective, loss, block, minimum, passes)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.erm.directions import by_feature, directions, dots
+from polyceptron.algorithms.erm.directions import SharedFactor, by_feature, directions, dots
 from polyceptron.algorithms.erm.objectives import Evaluation, Objective, gradient_rounding
 from polyceptron.algorithms.watching import Kept, State
 from polyceptron.numerics import Array
@@ -147,13 +147,14 @@ def minimise(
     direct: Direction | None = None,
     max_iter: int = 100,
     keeper: Kept | None = None,
+    factor: SharedFactor | None = None,
 ) -> Minimum:
     """Minimise from `start` (L, r, d) at each λ until ‖gradient‖ ≤ target·λ‖U‖, rounding included.
 
     Strong convexity then gives ‖U − Û‖ ≤ target·‖U‖. `direct` replaces conjugate gradients where
     the Newton step can be had in closed form. With a keeper the descent comes from there and goes
     there, and KeyboardInterrupt ends it where it is. With a `max_iter` of 0 it is the certificate
-    of `start`.
+    of `start`. `factor` eases the conjugate gradients.
     """
     saved = keeper.load() if keeper is not None else None
     if saved is not None:
@@ -163,7 +164,8 @@ def minimise(
         Z = design.fields(U) if U.any() else np.zeros((*U.shape[:2], design.n_samples))
         at = Descent(U, Z, np.zeros(len(U), dtype=np.int64), np.full(len(U), max_iter))
     try:
-        return _Newton(design, objective, ridges, target, direct, max_iter, keeper).minimum(at)
+        newton = _Newton(design, objective, ridges, target, direct, max_iter, keeper, factor)
+        return newton.minimum(at)
     except KeyboardInterrupt:
         if keeper is None:
             raise
@@ -186,6 +188,7 @@ class _Newton:
     direct: Direction | None
     max_iter: int
     keeper: Kept | None
+    factor: SharedFactor | None
 
     def minimum(self, at: Descent) -> Minimum:
         """Descents, each followed by fresh fields: those of the way are updated along it."""
@@ -261,7 +264,10 @@ class _Newton:
             else:
                 rest = np.minimum(_LOOSE, np.sqrt(norm / work.first))
                 tolerance = np.minimum(_LOOSE, np.maximum(rest, 0.5 * goal / norm))
-                D = directions(self.design, self.objective, here, ridges, G, tolerance, work.double)
+                D = directions(
+                    self.design, self.objective, here, ridges, G, tolerance, work.double,
+                    self.factor,
+                )  # fmt: skip
             step, there, new = line_search(
                 self.design, self.objective, ridges, U[chosen], Z[chosen], here, G, D
             )
