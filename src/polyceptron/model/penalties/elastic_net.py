@@ -89,7 +89,7 @@ class ElasticNet(Penalty):
         kept = ratio < 1
         shrinkage = np.where(kept, 1 - ratio, 0.0) * scale
         trace = np.where(kept, r - (r - 1) * ratio, 0.0) * scale
-        return RowEstimate(gamma * shrinkage[..., None], trace)
+        return RowEstimate(gamma * shrinkage[..., None] + 0.0, trace)  # + 0.0: no −0.0
 
     def isotropic_law(self, hats: Hats, row: Row) -> Law:
         r, scale = row.n_classes - 1, 1 / (hats.V + self.l2)
