@@ -126,6 +126,26 @@ def test_a_fit_is_certified_and_sparse(loss, l1):
         pc.fit_erm(X, y, loss, penalty="elastic-net:1:1", solver="sklearn")
 
 
+@pytest.mark.parametrize("scale", [1e-170, 1e-20])
+def test_tiny_data_are_fitted_as_with_a_ridge(scale):
+    X, y, _ = pc.Teacher(3).sample(120, 60, seed=0)
+    plain = pc.fit_erm(scale * X, y, penalty="elastic-net:0:0.1")  # a ridge by another name
+    ridge = pc.fit_erm(scale * X, y, ridge=0.1)
+    assert plain.status == ridge.status == "ok"
+    size = np.abs(ridge.weights).max()
+    np.testing.assert_allclose(plain.weights / size, ridge.weights / size, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e5, 1e10])
+def test_a_penalty_scales_with_the_data(scale):
+    X, y, _ = pc.Teacher(3, noise="gaussian:0.3").sample(120, 60, seed=0)
+    l2 = min(0.1 * scale**2, 1e12)  # the largest that there is
+    one = pc.fit_erm(X, y, penalty=f"elastic-net:0.3:{l2 / scale**2!r}")
+    many = pc.fit_erm(scale * X, y, penalty=f"elastic-net:{0.3 * scale!r}:{l2!r}")
+    assert one.status == many.status == "ok" or l2 == 1e12  # so weak that rounding hides it
+    np.testing.assert_allclose(many.weights * scale, one.weights, atol=1e-6)
+
+
 def test_rows_of_simulated_fits_name_their_penalty():
     spec = pc.ERM("square", penalty="elastic-net:0.2:0.1")
     rows = spec.simulate(pc.Teacher(2), 2.0, 50, 0, also=[pc.ERM("square", 0.1)])

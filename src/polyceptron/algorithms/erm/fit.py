@@ -50,6 +50,7 @@ from polyceptron.algorithms.erm.erm_fit import (
     bound_in_weights,
     certified,
     fit_newton,
+    fit_penalised,
     in_given_units,
     not_begun,
     require_converged,
@@ -58,7 +59,6 @@ from polyceptron.algorithms.erm.hard_margin import NotSeparable, fit_hard_margin
 from polyceptron.algorithms.erm.least_squares import fit_least_squares
 from polyceptron.algorithms.erm.newton import Minimum, minimise
 from polyceptron.algorithms.erm.objectives import LossObjective, Objective, SoftmaxObjective
-from polyceptron.algorithms.erm.proximal import fit_penalised
 from polyceptron.algorithms.watching import Callback, Kept, Watch
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge, check_tolerance
@@ -108,7 +108,7 @@ def fit_erm(
         λ; max-margin ignores it. At 0 the fit is that of separable data's max-margin weights or of
         maximum likelihood, and `separability` of the result has the proof.
     penalty : str or Penalty, default=None
-        In place of the ridge, such as 'elastic-net:0.1:0.5' (`algorithms/erm/proximal.py`).
+        In place of the ridge, such as 'elastic-net:0.1:0.5' (`fit_penalised`).
     n_classes : int, default=None
         k, where not every class has a sample.
     solver : "auto", "newton" or "sklearn", default="auto"
@@ -150,9 +150,11 @@ def fit_erm(
         tol = check_tolerance(tol, _TOL)
         samples = check_samples(X, y, n_classes, sample_weight)
         begin = check_weights(start, "start", samples.design.dimension, samples.n_classes)
+        samples, units = in_units(samples)
+        begin = None if begin is None else np.ldexp(begin, units.p)
         watch = Watch(chosen.name, verbose, callback)
         with threads_for(samples.design), samples.design.watched(watch):
-            fit = fit_penalised(samples, chosen, paid, tol, begin)
+            fit = fit_penalised(samples, units, chosen, paid, tol, begin)
         return require_converged(fit, tol) if strict else fit
     return fit_erm_path(
         X, y, loss, [ridge], n_classes=n_classes, solver=solver, tol=tol, start=start,
