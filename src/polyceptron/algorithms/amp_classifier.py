@@ -9,6 +9,7 @@ are those of the posterior: the channel's, at the mean and variance of the field
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -38,6 +39,7 @@ from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
 
+@dataclass(eq=False, repr=False)  # scikit-learn has its own
 class AMPClassifier(LinearClassifier):
     """Posterior-mean classifier by approximate message passing.
 
@@ -107,32 +109,17 @@ class AMPClassifier(LinearClassifier):
     True
     """
 
-    noise_: Channel
-
-    def __init__(
-        self,
-        prior: Any = "gaussian",
-        variances: str = "auto",
-        noise: Any = "auto",
-        *,
-        scaling: str = "auto",
-        fit_intercept: bool = True,
-        compress: bool = True,
-        tol: float = 1e-3,
-        max_iter: int = 200,
-        verbose: int = 0,
-        random_state: Any = None,
-    ) -> None:
-        self.prior = prior
-        self.variances = variances
-        self.noise = noise
-        self.scaling = scaling
-        self.fit_intercept = fit_intercept
-        self.compress = compress
-        self.tol = tol
-        self.max_iter = max_iter
-        self.verbose = verbose
-        self.random_state = random_state
+    prior: Any = "gaussian"
+    variances: str = "auto"
+    noise: Any = "auto"
+    _: KW_ONLY
+    scaling: str = "auto"
+    fit_intercept: bool = True
+    compress: bool = True
+    tol: float = 1e-3
+    max_iter: int = 200
+    verbose: int = 0
+    random_state: Any = None
 
     @short_products
     def fit(self, X: Any, y: Any) -> Self:
@@ -214,11 +201,6 @@ class AMPClassifier(LinearClassifier):
         chances = np.exp(log_chances - log_chances.max(1, keepdims=True))
         result: Array = chances / chances.sum(1, keepdims=True)
         return result
-
-    def predict_log_proba(self, X: Any) -> Array:
-        """Logarithm of `predict_proba`."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
 
     def _predictive(self, X: Any) -> tuple[Array, Array]:
         """Mean (n, k) and variance (n,) of the fields of new samples."""

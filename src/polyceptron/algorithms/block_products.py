@@ -72,15 +72,13 @@ def through_of(
 
 
 class AsItIs:
-    """F = fields."""
+    """F = fields, of any rows."""
 
     def rows(self, rows: slice) -> Inner:
-        return as_it_is
+        return self
 
-
-def as_it_is(fields: AnyArray) -> tuple[AnyArray, None]:
-    """Fields as residuals."""
-    return fields, None
+    def __call__(self, fields: AnyArray) -> tuple[AnyArray, None]:
+        return fields, None
 
 
 def fields_squared_of(block: AnyArray, small: AnyArray) -> Array:

@@ -2,7 +2,7 @@
 
     fields(U)          (XUᵀ/√d)ᵀ    directions (..., d) to fields (..., n)
     back(F)            FX/√d        residuals (..., n) to directions (..., d)
-    through(U, inner)  both, with F = inner(fields) sample by sample: one read where reading is dear
+    through(U, inner)  both, with F = inner.rows(rows)(fields): one read where reading is dear
 
 Directions are rows. The precision of the small operand is that of the product. `passes` counts the
 reads of X, one in single precision being one half, and `watch` is told of every one. The first read
@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,14 +46,6 @@ class ColumnMoments(NamedTuple):
     mean: Array
     deviation: Array
     largest: Array
-
-
-class PerSample(Protocol):
-    """A map of fields, sample by sample, that can be cut into rows."""
-
-    def rows(self, rows: slice) -> Callable[..., Any]:
-        """The map for these samples alone: an `Inner`, or its like with squares."""
-        ...
 
 
 class Design(ABC):
@@ -168,7 +160,7 @@ class Design(ABC):
         small = (F * F.dtype.type(self.scale)).reshape(-1, self.n_samples)
         return self.times_rows(small).reshape(*F.shape[:-1], self.dimension)
 
-    def through(self, U: AnyArray, inner: PerSample) -> tuple[AnyArray, list[Any]]:
+    def through(self, U: AnyArray, inner: Any) -> tuple[AnyArray, list[Any]]:
         """FX/√d (..., d) with F = inner(XUᵀ/√d), and what else `inner` gave, block by block."""
         if not self.reading_is_dear:
             F, rest = inner.rows(slice(0, self.n_samples))(self.fields(U))
@@ -186,7 +178,7 @@ class Design(ABC):
         return out.astype(U.dtype, copy=False).reshape(*shape, self.dimension), found
 
     def through_squared(
-        self, U: AnyArray, C: Array, inner: PerSample
+        self, U: AnyArray, C: Array, inner: Any
     ) -> tuple[AnyArray, Array, list[Any]]:
         """FX/√d (r, d) and HX²/d (c, d) with F, H = inner(UXᵀ/√d, C(X²)ᵀ/d), and what else."""
         if not self.reading_is_dear:

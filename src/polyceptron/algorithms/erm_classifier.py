@@ -10,6 +10,7 @@ is decided here (`_splits`); how they are predicted along the ridges in `ridge_c
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -56,6 +57,7 @@ def _has_probabilities(classifier: Any) -> bool:
     raise AttributeError(f"the {loss.name} loss has no class probabilities; use cross-entropy")
 
 
+@dataclass(eq=False, repr=False)  # scikit-learn has its own
 class ERMClassifier(LinearClassifier):
     """argmin_W Σ s ℓ(Wᵀx/√d + b, y) + (λ/2)‖W‖², with the minimiser certified to `tol`.
 
@@ -146,39 +148,19 @@ class ERMClassifier(LinearClassifier):
     (True, 'leave-one-out', True)
     """
 
-    ridge_: float
-    scaling_: str
-    path_: dict[str, Array]
-    method_: str
-
-    def __init__(
-        self,
-        loss: Any = "cross-entropy",
-        ridge: float | str = "auto",
-        *,
-        ridges: Any = None,
-        scaling: str = "auto",
-        scoring: str = "neg_log_loss",
-        cv: Any = None,
-        class_weight: Any = None,
-        priors: Any = None,
-        fit_intercept: bool = True,
-        tol: float = 1e-8,
-        verbose: int = 0,
-        random_state: Any = None,
-    ) -> None:
-        self.loss = loss
-        self.ridge = ridge
-        self.ridges = ridges
-        self.scaling = scaling
-        self.scoring = scoring
-        self.cv = cv
-        self.class_weight = class_weight
-        self.priors = priors
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.verbose = verbose
-        self.random_state = random_state
+    loss: Any = "cross-entropy"
+    ridge: float | str = "auto"
+    _: KW_ONLY
+    ridges: Any = None
+    scaling: str = "auto"
+    scoring: str = "neg_log_loss"
+    cv: Any = None
+    class_weight: Any = None
+    priors: Any = None
+    fit_intercept: bool = True
+    tol: float = 1e-8
+    verbose: int = 0
+    random_state: Any = None
 
     @short_products
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
@@ -364,13 +346,6 @@ class ERMClassifier(LinearClassifier):
         """Class probabilities (n, k) that the loss reads from the class fields."""
         found = as_loss(self.loss).probabilities(self._class_fields(X))
         return np.asarray(found)
-
-    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any) -> Array:
-        """Logarithm of `predict_proba`."""
-        with np.errstate(divide="ignore"):
-            result: Array = np.log(self.predict_proba(X))
-        return result
 
 
 def _even_splits(y: Labels, count: Any, seed: Any) -> list[Split]:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -202,6 +203,13 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scores = self.decision_function(X)
         index = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(1)
         result: NDArray[Any] = self.classes_[index]
+        return result
+
+    @available_if(lambda self: self.predict_proba)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithm of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            result: Array = np.log(self.predict_proba(X))  # type: ignore[attr-defined]
         return result
 
 

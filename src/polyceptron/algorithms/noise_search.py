@@ -35,7 +35,7 @@ import numpy as np
 import scipy.optimize
 
 from polyceptron.algorithms.data_checks import Labels
-from polyceptron.algorithms.design import Design, PerSample
+from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.message_passing.posterior_mean import amp
 from polyceptron.algorithms.message_passing.variances import Posterior, correlated_amp
 from polyceptron.algorithms.stored_designs import BlockwiseDesign, as_design
@@ -354,7 +354,7 @@ class _Compressed(BlockwiseDesign):
     def times_columns(self, small: AnyArray) -> AnyArray:
         return self._base.times_columns(self._map(small).astype(small.dtype, copy=False))
 
-    def through(self, U: AnyArray, inner: PerSample) -> tuple[AnyArray, list[Any]]:
+    def through(self, U: AnyArray, inner: Any) -> tuple[AnyArray, list[Any]]:
         self.count(U.dtype)
         back, rest = self._base.through(self._map(U).astype(U.dtype, copy=False), inner)
         return self._map(back).astype(U.dtype, copy=False), rest

@@ -35,7 +35,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,22 +70,6 @@ class Evaluation:
         return Evaluation(*parts)
 
 
-class Curvature(Protocol):
-    """The map Q (L, r, n) ↦ ∂²ℓ·Q, sample by sample."""
-
-    def take(self, chosen: Any) -> Curvature:
-        """The problems picked by a mask."""
-        ...
-
-    def rows(self, rows: slice) -> Inner:
-        """Q (L, r, b) ↦ ∂²ℓ·Q of these samples alone."""
-        ...
-
-    def mean(self) -> Array:
-        """The mean over samples and directions of each problem, (L,)."""
-        ...
-
-
 class Objective(ABC):
     """Σ_μ s_μ ℓ(z_μ, y_μ) of problems side by side; `weights` s (n,), (L, n) or None."""
 
@@ -116,9 +100,9 @@ class Objective(ABC):
     def curvature(self, evaluation: Evaluation, dtype: Any) -> Curvature:
         """The second derivative there, in the given precision."""
 
-    @abstractmethod
     def stiffness(self, evaluation: Evaluation) -> Array | None:
         """A bound on ‖∂²ℓ_μ‖ here (L, n), for the rounding of gradients; None: leave that out."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -223,7 +207,8 @@ class SoftmaxObjective(Objective):
 class ShiftedHinge(Objective):
     """(c/2) Σ (1 + a/c − margin)₊²: the curvature's source is c at pushed constraints, else 0.
 
-    One problem at a time: multipliers (k, n), and a first axis of length 1 in everything else.
+    One problem at a time: multipliers (k, n), and a first axis of length 1 in everything else. It
+    has no `stiffness`: the max-margin solution has certificates of its own.
     """
 
     def __init__(self, y: Labels, n_classes: int, multipliers: Array, penalty: float) -> None:
@@ -260,10 +245,6 @@ class ShiftedHinge(Objective):
         active = evaluation.source.astype(dtype, copy=False)
         return RankOneCurvature(active, self.basis.astype(dtype), self.y, hinge=True)
 
-    def stiffness(self, evaluation: Evaluation) -> Array | None:
-        """The hinge is a means: the max-margin solution has certificates of its own."""
-        return None
-
 
 @dataclass(frozen=True)
 class MatrixCurvature:
@@ -283,6 +264,10 @@ class MatrixCurvature:
     def mean(self) -> Array:
         result: Array = np.einsum("lnii->ln", self.matrices).mean(1) / self.matrices.shape[-1]
         return result
+
+
+Curvature = RankOneCurvature | MatrixCurvature
+"""Q (L, r, n) ↦ ∂²ℓ·Q, sample by sample; some problems, some rows, and the mean (L,) of each."""
 
 
 class LossObjective(Objective):
