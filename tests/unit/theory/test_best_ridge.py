@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 import polyceptron as pc
-from polyceptron.theory.erm.risk_rows import erm_parts
+from polyceptron.numerics.special import boundary_density
+from polyceptron.theory.erm.risk_rows import erm_parts, erm_rows
 
 
 def test_between_points_the_ridge_is_interpolated_and_the_error_hardly_knows():
@@ -24,3 +27,27 @@ def test_the_best_of_four_classes_is_no_zero_of_a_coarse_level():
     """A coarse level's slope vanishes at 6e-4 too, where the error is 0.064004."""
     best = pc.erm_fixed_point(pc.Teacher(4), pc.ERM("cross-entropy", "optimal"), 20.0)
     assert best.generalisation_error < 0.0638
+
+
+@pytest.mark.slow
+def test_a_best_ridge_does_not_depend_on_its_company():
+    """Of many classes: alone, and with neighbours that start it, λ is the same to its digits."""
+    estimator = pc.ERM("cross-entropy", "optimal")
+    together = {row["alpha"]: row for row in erm_rows(pc.Teacher(5), estimator, [10.0, 30.0, 60.0])}
+    (alone,) = erm_rows(pc.Teacher(5), estimator, [30.0])
+    company = together[30.0]
+    assert abs(math.log(alone["ridge"] / company["ridge"])) < 4e-2
+    off = abs(alone["generalisation_error"] - company["generalisation_error"])
+    assert off < alone["uncertainty"] + company["uncertainty"]
+
+
+@pytest.mark.slow
+def test_many_data_have_a_best_ridge_for_many_classes():
+    """Where only pairs of classes meet, it is that of two at as many samples per boundary."""
+    alpha = 1e4
+    point = pc.erm_fixed_point(pc.Teacher(5), pc.ERM("cross-entropy", "optimal"), alpha)
+    twin = pc.erm_fixed_point(
+        pc.Teacher(2), pc.ERM("cross-entropy", "optimal"), alpha * boundary_density(5) / 4
+    )
+    assert point.status == "ok"
+    assert abs(math.log(point.ridge / twin.ridge)) < 0.03

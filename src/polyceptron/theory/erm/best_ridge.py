@@ -94,6 +94,8 @@ def best_ridge(problem: Problem, tol: float, start: ErmFixedPoint | None = None)
         if sums and root.converged:
             root = correct(residual_on(system, _FINER, root.theta), root, tol=_NEAR)
         if not root.converged:
+            if sums:
+                raise _SumsFailed
             raise ComputationFailed(
                 f"no fixed point at alpha {problem.alpha:g} and ridge {math.exp(x):.3g} on the way "
                 f"to the optimal ridge; give a ridge instead of 'optimal'"
@@ -103,19 +105,34 @@ def best_ridge(problem: Problem, tol: float, start: ErmFixedPoint | None = None)
         seen[x] = tangent, root._replace(jacobian=jacobian)
         return float(tangent[0])
 
-    if start is None or not start.ridge > 0:
-        x, bend = chords(slope, *bracket(slope, guess_log_ridge(problem)), close)
-    else:
-        x, bend = math.log(start.ridge), start.bend
-        step = -slope(x) / bend if bend < 0 else math.inf
-        if abs(step) <= 2 * close(bend):
-            x += step
-        else:
-            x, bend = chords(slope, *bracket(slope, x, 0.2), close)
+    try:
+        x, bend = _stationary(slope, close, start, guess_log_ridge(problem))
+    except _SumsFailed:
+        return best_ridge(problem.at(by_points=True), tol, start)
     near = min(seen, key=lambda other: abs(other - x))
     tangent, known = seen[near]
     root = known._replace(theta=known.theta + (x - near) * tangent)
     return BestRidge(problem.at(ridge=math.exp(x)), root, bend)
+
+
+class _SumsFailed(Exception):
+    """At fields of enormous spread the sums have no root: random points serve instead."""
+
+
+def _stationary(
+    slope: Callable[[float], float],
+    close: Callable[[float], float],
+    start: ErmFixedPoint | None,
+    guess: float,
+) -> tuple[float, float]:
+    """ln λ where the slope of ln τ vanishes, and its bend there."""
+    if start is None or not start.ridge > 0:
+        return chords(slope, *bracket(slope, guess), close)
+    x, bend = math.log(start.ridge), start.bend
+    step = -slope(x) / bend if bend < 0 else math.inf
+    if abs(step) <= 2 * close(bend):
+        return x + step, bend
+    return chords(slope, *bracket(slope, x, 0.2), close)
 
 
 def guess_log_ridge(problem: Problem) -> float:
