@@ -98,6 +98,35 @@ def test_message_passing_with_any_prior_ends_where_the_theory_does(k, prior, fea
     assert abs(np.mean(errors) - blind.generalisation_error) > 4 * spread + 2 / d
 
 
+@pytest.mark.parametrize(
+    ("k", "prior", "alpha", "spread"),  # spread of one instance's error, from 16 other instances
+    [
+        (2, "ternary", 1.0, 0.009),
+        (3, "ternary", 1.0, 0.008),
+        (2, "sparse-gaussian:0.3", 0.7, 0.016),
+        (3, "sparse-gaussian:0.3", 0.7, 0.015),
+        (3, "rademacher", 1.0, 0.008),
+    ],
+)
+def test_one_table_of_a_prior_serves_a_steep_spectrum(k, prior, alpha, spread):
+    """A hundred eigenvalues over a factor of 250: q = ⟨p q₁(q̂p)⟩ against message passing."""
+    d, features, seeds = 1500, "power:1.2:100", range(3)
+    errors = []
+    for seed in seeds:
+        data = pc.Teacher(k, prior, features=features).sample(round(alpha * d), d, seed)
+        found = pc.amp(
+            data.X, data.y, prior, features=features, teacher_weights=data.weights, tol=1e-3
+        )
+        errors.append(found.trace[-1]["generalisation_error"])
+
+    def z(features):
+        end = pc.state_evolution(pc.Teacher(k, prior, features=features), alpha, 40)
+        return (np.mean(errors) - end.generalisation_error[-1]) * math.sqrt(len(seeds)) / spread
+
+    assert abs(z(features)) < 3.3
+    assert abs(z("isotropic")) > 6  # a control that must fail
+
+
 def test_above_the_transition_message_passing_recovers_every_direction():
     teacher, d = pc.Perceptron("rademacher", features=TWO), 800
     at = pc.transitions(teacher).alpha_algo

@@ -99,6 +99,7 @@ PRIORS: Registry[Prior] = Registry("prior", Prior)  # type: ignore[type-abstract
 MAX_CONFIGURATIONS = 256
 _MOST_NORMS = 20_000
 _CHUNK = 500_000  # numbers of a table held at once
+_ALIKE = 1.2  # ratio of the ranges of t within which rows share nodes
 _STEP = 0.75  # of t: the integrand is a mixture of Gaussians of unit width at least
 
 
@@ -153,12 +154,19 @@ class Row:
         lam = np.broadcast_to(np.asarray(precision, dtype=float), gamma.shape[:-1]).ravel()
         n = len(flat)
         log_z, mean, variance = np.empty(n), np.empty((n, k)), np.empty(n)
-        reach = math.sqrt(float(lam.max(initial=0.0)) * k) * self.prior.extent + 9
-        t = np.linspace(-reach, reach, 2 * math.ceil(reach / _STEP) + 1)
-        log_weight = -0.5 * t**2 + math.log((t[1] - t[0]) / math.sqrt(2 * math.pi))
-        chunk = max(1, _CHUNK // (t.size * k))
-        for start in range(0, n, chunk):
-            part = slice(start, start + chunk)
+        # t reaches as far as √Λ lets it: rows of alike precision share their nodes.
+        reach = np.sqrt(lam * k) * self.prior.extent + 9
+        order = np.argsort(reach, kind="stable")
+        start = 0
+        while start < n:
+            first = float(reach[order[start]])
+            alike = int(np.searchsorted(reach[order], _ALIKE * first, side="right"))
+            size = max(1, int(_CHUNK * _STEP / (2 * first * k)))
+            part = order[start : min(alike, start + size)]
+            start += len(part)
+            last = float(reach[part[-1]])
+            t = np.linspace(-last, last, 2 * math.ceil(last / _STEP) + 1)
+            log_weight = -0.5 * t**2 + math.log((t[1] - t[0]) / math.sqrt(2 * math.pi))
             scale = lam[part, None, None]
             tilted = self.prior.tilted(flat[part, None, :] + t[:, None] * np.sqrt(scale / k), scale)
             log_f = tilted.log_g.sum(-1) + log_weight

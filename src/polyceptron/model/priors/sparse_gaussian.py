@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.priors.base import Prior, Tilted
@@ -41,14 +40,17 @@ class SparseGaussianPrior(Prior):
 
     def tilted(self, b: Any, precision: Any) -> Tilted:
         """The slab's posterior N(μ, σ²), taken with probability π, else 0."""
-        b, precision = np.broadcast_arrays(np.asarray(b, float), np.asarray(precision, float))
+        b, precision = np.asarray(b, float), np.asarray(precision, float)
         wide = 1 / self.density
         sigma2 = wide / (1 + precision * wide)
         mu = b * sigma2
         spike = math.log1p(-self.density)
-        slab = math.log(self.density) + 0.5 * b * mu - 0.5 * np.log1p(precision * wide)
-        p = expit(slab - spike)
-        return Tilted(np.logaddexp(spike, slab), p * mu, p * sigma2 + p * (1 - p) * mu**2)
+        # ln of the odds of the slab; one exponential serves π and ln g.
+        odds = 0.5 * b * mu + (math.log(self.density) - spike - 0.5 * np.log1p(precision * wide))
+        small = np.exp(-np.abs(odds))
+        p = np.where(odds > 0, 1.0, small) / (1 + small)
+        log_g = np.maximum(odds, 0.0) + np.log1p(small) + spike
+        return Tilted(log_g, p * mu, p * (sigma2 + (1 - p) * mu**2))
 
 
 ENTRY: Entry[Prior] = Entry(
