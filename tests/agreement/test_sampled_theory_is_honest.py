@@ -178,7 +178,7 @@ def test_continuous_priors_and_noise_work_with_many_classes(monkeypatch):
 def test_trajectories_say_how_far_they_can_be_trusted():
     found = state_evolution(FIVE, 2.0, 30)
     assert (found.uncertainty[1:] > 0).all()
-    assert found.uncertainty.max() < 1e-2
+    assert found.uncertainty.max() < 1e-3
     end = fixed_points(FIVE, 2.0, branch="amp")[0]
     assert abs(found.q[-1] - end.q) < 3 * found.uncertainty[-1] + 1e-4
 

@@ -20,6 +20,7 @@ from polyceptron.numerics.panels import blend_breaks, resolve
 
 if TYPE_CHECKING:
     from polyceptron.model.losses.base import Loss
+    from polyceptron.numerics.winning import Winning
 
 
 class Pull(NamedTuple):
@@ -29,6 +30,7 @@ class Pull(NamedTuple):
     trace: Array  # −tr_⊥ ∂f (n,)
     value: Array  # ℓ at the proximal point (n,)
     margin: Array  # gap of the proximal point to the best of the others (n,)
+    label: Winning | None = None  # the label's law there, if the student computed it
 
 
 class Placed(NamedTuple):

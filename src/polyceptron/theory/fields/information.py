@@ -46,7 +46,7 @@ from polyceptron.numerics.panels import legendre_rule
 from polyceptron.theory.fields.few_classes import FEW
 from polyceptron.theory.fields.integrand import BayesStudent
 
-_FEW_LEVEL = 4  # of the panels: 2e-11 or better
+_OFTEN, _LEVELS = 0.005, (4, 3)  # of the panels, by whether guesses soften them: 3e-11 or better
 _SURE = 1e-12  # stands for no overlap
 _LEAST = 1e-300
 _ALMOST_ONE = 1 - 1e-15
@@ -63,7 +63,8 @@ def few_moments(channel: Channel, v: float, n_classes: int) -> tuple[float, floa
     """I and the excess of two or three classes at residual variance v."""
     law = Law.bayes(min(max(v, 1e-20), 1 - _SURE))
     student = BayesStudent(channel, n_classes)
-    found = FEW[n_classes].place(student, channel, n_classes, law, _FEW_LEVEL)(law)
+    level = _LEVELS[channel.guess(n_classes) >= _OFTEN]
+    found = FEW[n_classes].place(student, channel, n_classes, law, level)(law)
     return float(found.Q[0]), -float(found.loss[0])
 
 

@@ -101,7 +101,8 @@ class BayesStudent(Coordinates):
 
     def at_gaps(self, gaps: Array, V: float) -> Pull:
         k = self.n_classes
-        z, slopes = self.channel.label_law(gaps, V, k)
+        label = self.channel.label_law(gaps, V, k)
+        z, slopes = label
         seen = z > _UNSEEN
         z = np.where(seen, z, 1.0)
         f = np.where(seen, -slopes / z, 0.0)
@@ -109,7 +110,7 @@ class BayesStudent(Coordinates):
         if a > 0:
             P, top = (z - a) / (1 - k * a), 1 - (k - 1) * a
             loss += (P * (top * math.log(top)) + (1 - P) * (a * math.log(a))) / z
-        return Pull(f, f.sum(0) ** 2 + (f * f).sum(0), loss, gaps[0])
+        return Pull(f, f.sum(0) ** 2 + (f * f).sum(0), loss, gaps[0], label)
 
     def line_breaks(self, breaks: Array, V: float) -> Array:
         """Those that follow the channel's width serve its score."""
@@ -204,9 +205,9 @@ def average(
 ) -> Averages:
     """The averages from gaps (c, n), weights (n,) and the pull there, n = replicates × nodes.
 
-    c is k − 1, or less where the other classes are left out of the race.
+    c is k − 1, or less where the other classes cannot have the largest utility.
     """
-    label = channel.label_law(gaps * law.slope, law.residual, n_classes)
+    label = pull.label or channel.label_law(gaps * law.slope, law.residual, n_classes)
     others, rank = pull.others, n_classes - 1
     first = -others.sum(0)
     joint = weight * label.z
