@@ -78,13 +78,10 @@ def test_a_spectrum_and_a_noise_are_chosen_and_its_strength_moved(visit: Any) ->
     flat = page.locator("#spectrum-picture").get_attribute("src")
     page.get_by_label("power:1.2:200").check()
     visit.wait_for_setting("features", "power")
-    visit.wait_for_setting("prior", "gaussian")
-    page.wait_for_function(
-        "document.querySelector('#message')?.innerText.includes('Gaussian weights')"
-    )
+    assert visit.settings()["prior"] == "rademacher"  # any weights go with any features
     assert page.locator("#spectrum-picture").get_attribute("src") != flat
     assert "eigenvalues from" in page.locator("#spectrum-words").inner_text()
-    best = visit.wait_for_curve("Bayes-optimal", "t.y.length === 5")
+    best = visit.wait_for_curve("Bayes-optimal", "t.y.length >= 5 && t.y.at(-1) > 0")
     assert best["y"][-1] < best["y"][0]
 
     strength = page.get_by_label("Strength (log scale)")

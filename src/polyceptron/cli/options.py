@@ -129,6 +129,7 @@ Tolerance = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, with every column.")]
 Csv = Annotated[Path | None, typer.Option("--csv", help="Write every column to this CSV file.")]
+Plot = Annotated[Path | None, typer.Option("--plot", help="Draw to a .pdf, .png or .svg file.")]
 
 
 def build_teacher(

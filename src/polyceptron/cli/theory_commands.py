@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -50,9 +49,7 @@ def curve(
     tol: options.Tolerance = None,
     as_json: options.Json = False,
     csv: options.Csv = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", help="Draw to a .pdf, .png or .svg file.")
-    ] = None,
+    plot: options.Plot = None,
 ) -> None:
     """Learning curve: the exact error of one or several estimators against α = n/d.
 
@@ -112,7 +109,7 @@ def ridge(
     tol: options.Tolerance = None,
     as_json: options.Json = False,
     csv: options.Csv = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the curves (pdf, png, svg).")] = None,
+    plot: options.Plot = None,
 ) -> None:
     """Error against the ridge, with the optimum of each α marked.
 

@@ -194,6 +194,15 @@ def test_the_ridge_slider_rests_under_the_optimal_rule(client: Browser) -> None:
     assert client.sync("")["control-ridge"]["disabled"] is False
 
 
+def test_another_penalty_has_no_optimal_ridge_and_the_page_says_so(client: Browser) -> None:
+    asked = {"penalty": "elastic-net", "ridge_rule": "optimal"}
+    found = client.sync("", asked, by="penalty")
+    assert found["control-ridge_rule"]["value"] == "fixed"
+    assert "ridge alone" in found["message"]["children"]
+    assert found["control-l1"]["disabled"] is False
+    assert client.sync("")["control-l1"]["disabled"] is True
+
+
 def test_loading_starts_no_computation_whatever_the_address_says() -> None:
     theory = NoTheory()
     sessions = Sessions(theory)  # type: ignore[arg-type]
