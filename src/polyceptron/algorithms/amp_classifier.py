@@ -199,8 +199,7 @@ class AMPClassifier(LinearClassifier):
             [self.noise_.posterior(omega, label, variance).log_z for label in range(omega.shape[1])]
         )
         chances = np.exp(log_chances - log_chances.max(1, keepdims=True))
-        result: Array = chances / chances.sum(1, keepdims=True)
-        return result
+        return np.asarray(chances / chances.sum(1, keepdims=True))
 
     def _predictive(self, X: Any) -> tuple[Array, Array]:
         """Mean (n, k) and variance (n,) of the fields of new samples."""

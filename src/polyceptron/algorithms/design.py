@@ -232,8 +232,7 @@ class Design(ABC):
         """Rows of X/√d, in double precision."""
         part = self.read_rows(rows)
         self.passes += len(part) / self.n_samples
-        result: Array = part * np.float64(self.scale)
-        return result
+        return np.asarray(part * np.float64(self.scale))
 
     def gram(self) -> Array:
         """XᵀX/d (d, d) if n ≥ d, else XXᵀ/d (n, n), in double precision.

@@ -233,8 +233,7 @@ class Correlated:
     def field_variance(self, design: Design, covariance: Any) -> Array:
         """F C Fᵀ, sample by sample (n,)."""
         F = self.principal.features(design, self.bias)
-        result: Array = np.einsum("ij,ij->i", F @ covariance, F)
-        return result
+        return np.asarray(np.einsum("ij,ij->i", F @ covariance, F))
 
 
 @dataclass(frozen=True)
@@ -332,8 +331,7 @@ class Compression:
 
     def apply(self, A: Array) -> Array:
         """Compressed features, (n, d)."""
-        result: Array = A + ((A @ self.directions) * (self.factors - 1)) @ self.directions.T
-        return result
+        return np.asarray(A + ((A @ self.directions) * (self.factors - 1)) @ self.directions.T)
 
     def design(self, base: Design) -> Design:
         """The design of the compressed features, none of which is written down."""

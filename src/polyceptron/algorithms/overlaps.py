@@ -304,8 +304,7 @@ def _normal_points(dimension: int, log2_points: int, seed: int) -> tuple[Array, 
 def _root(covariance: Array) -> Array:
     """The symmetric square root of a covariance, rounding below 0 cut off."""
     values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
-    result: Array = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    return result
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
 
 
 def _label_chance(
@@ -316,8 +315,7 @@ def _label_chance(
     g = points @ student.T
     if noise == 0:
         return np.asarray(np.take_along_axis(chances, g.argmax(1)[:, None], 1)[:, 0])
-    result: Array = (win_probabilities(g / math.sqrt(noise)) * chances).sum(1)
-    return result
+    return np.asarray((win_probabilities(g / math.sqrt(noise)) * chances).sum(1))
 
 
 def _common_first(joint: Array, noise: float) -> Array:
@@ -332,8 +330,7 @@ def _common_first(joint: Array, noise: float) -> Array:
     mixed = G[r:, :r] @ np.linalg.pinv(shared, rcond=1e-12, hermitian=True)
     rest = _root(G[r:, r:] - mixed @ mixed.T)
     L = np.block([[shared, np.zeros((r, r))], [mixed, rest]])
-    result: Array = turn @ L
-    return result
+    return np.asarray(turn @ L)
 
 
 def _smooth_agreement(points: Array, lift: Array, twin: Array) -> Array:
@@ -366,8 +363,7 @@ def win_probabilities(fields: Array) -> Array:
     product = below.prod(1)
     ratio = np.exp(-0.5 * x * x) / below
     chances = np.einsum("nx,nkx->nk", product, ratio)
-    result: Array = chances / chances.sum(1, keepdims=True)
-    return result
+    return np.asarray(chances / chances.sum(1, keepdims=True))
 
 
 def _line_agreement(points: Array, teacher: Array, student: Array) -> Array:
@@ -375,8 +371,7 @@ def _line_agreement(points: Array, teacher: Array, student: Array) -> Array:
     low_t, high_t = _winning(points[:, 1 : teacher.shape[1]] @ teacher[:, 1:].T, teacher[:, 0])
     low_s, high_s = _winning(points[:, 1:] @ student[:, 1:].T, student[:, 0])
     both = ndtr(np.minimum(high_s, high_t)) - ndtr(np.maximum(low_s, low_t))
-    result: Array = np.maximum(both, 0.0).sum(1)
-    return result
+    return np.asarray(np.maximum(both, 0.0).sum(1))
 
 
 def _winning(base: Array, slope: Array) -> tuple[Array, Array]:

@@ -303,8 +303,7 @@ class Folds:
 
     def weights(self) -> Array:
         """The mean over the folds (d, k)."""
-        result: Array = (self.walk.objective.basis @ self.walk.U.mean(0)).T
-        return result
+        return np.asarray((self.walk.objective.basis @ self.walk.U.mean(0)).T)
 
 
 class LeaveOneOut:
@@ -375,8 +374,7 @@ class LeaveOneOut:
 
     def weights(self) -> Array:
         """Of the fit of all samples (d, k)."""
-        result: Array = (self.walk.objective.basis @ (self.walk.U[0] @ self.turn)).T
-        return result
+        return np.asarray((self.walk.objective.basis @ (self.walk.U[0] @ self.turn)).T)
 
 
 def leverages(rows: Array, K: Array) -> Array:
@@ -479,8 +477,7 @@ class Walk:
         n, d = self.design.shape
         if self.rows is None or n * d * d > _OUTER:
             return None
-        result: Array = (self.rows[:, :, None] * self.rows[:, None]).reshape(n, d * d)
-        return result
+        return np.asarray((self.rows[:, :, None] * self.rows[:, None]).reshape(n, d * d))
 
     def matrices(self) -> AnyArray:
         """s_μH_μ of every sample where the walk stands, (L, n, r, r)."""

@@ -135,8 +135,7 @@ class SparseDesign(Design):
     def row_norms(self) -> Array:  # type: ignore[override]
         """‖x_μ‖/√d, (n,)."""
         squares = np.asarray(self._squares.sum(1, dtype=np.float64)).ravel()
-        result: Array = np.sqrt(squares) * self.scale
-        return result
+        return np.asarray(np.sqrt(squares) * self.scale)
 
     def column_moments(self, weights: Array | None = None) -> ColumnMoments:
         w = weights_or_ones(weights, self.n_samples)

@@ -82,14 +82,6 @@ class Hats:
     V: float
 
 
-class Student(Protocol):
-    """What is done with a label."""
-
-    def denoise(self, omega: Any, label: Any, V: Any) -> tuple[Array, Array]:
-        """f (n, k) and −tr_⊥ ∂f (n,) at fields ω (n, k), labels (n,) and uncertainty V."""
-        ...
-
-
 class RowEstimate(NamedTuple):
     """Mean of the row on class differences (..., k) and the trace of its covariance there (...)."""
 

@@ -200,5 +200,4 @@ def by_feature(ridges: Array) -> Array:
 
 def dots(A: AnyArray, B: AnyArray) -> Array:
     """⟨A, B⟩ of each problem, (L,), in double precision."""
-    result: Array = np.einsum("lij,lij->l", A, B, dtype=np.float64)
-    return result
+    return np.asarray(np.einsum("lij,lij->l", A, B, dtype=np.float64))

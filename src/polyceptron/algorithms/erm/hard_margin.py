@@ -112,8 +112,7 @@ class Constraints:
         """Jᵀ·shares, shape (k−1, d)."""
         per_sample = np.zeros((self.rows.shape[0], self.differences.shape[1]))
         np.add.at(per_sample, self.position, shares[:, None] * self.differences)
-        result: Array = per_sample.T @ self.rows
-        return result
+        return np.asarray(per_sample.T @ self.rows)
 
 
 def active_set_step(seen: SeenRows, hinge: ShiftedHinge) -> Direction:

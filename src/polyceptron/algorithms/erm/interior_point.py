@@ -91,15 +91,13 @@ class _Path:
     def margins(self, W: Array) -> Array:
         """z_y − z_h (k, n)."""
         z = W @ self.rows.T
-        result: Array = z[self.y, self.samples] - z
-        return result
+        return np.asarray(z[self.y, self.samples] - z)
 
     def back(self, a: Array) -> Array:
         """Jᵀa (k, d)."""
         pull = -a
         pull[self.y, self.samples] = a.sum(0)
-        result: Array = pull @ self.rows
-        return result
+        return np.asarray(pull @ self.rows)
 
     def separable(self) -> bool:
         """False when a convex combination of the constraints is all but zero."""

@@ -76,8 +76,7 @@ class _Gram:
         """right (Gram + λ)⁻¹, one λ per row; directions of zero stay zero where λ = 0."""
         total = self.values + shift[:, None]
         inner = (right @ self.vectors) / np.where(total > 0, total, np.inf)
-        result: Array = inner @ self.vectors.T
-        return result
+        return np.asarray(inner @ self.vectors.T)
 
     def convexity(self, ridge: float) -> float:
         """The least curvature of the objective among the weights that a solve can return."""
@@ -97,8 +96,7 @@ class _ShiftedGram:
 
     def solve(self, right: Array, shift: Array) -> Array:
         """right (Gram + λ)⁻¹."""
-        result: Array = scipy.linalg.cho_solve(self.factor, right.T, check_finite=False).T
-        return result
+        return np.asarray(scipy.linalg.cho_solve(self.factor, right.T, check_finite=False).T)
 
     def convexity(self, ridge: float) -> float:
         """λ."""
@@ -260,12 +258,10 @@ def _zero_where_minimal(
 def _sizes(rows: Array, count: int) -> Array:
     """Frobenius norm (L,) of each consecutive group of rows."""
     squares = np.einsum("ij,ij->i", rows, rows)
-    result: Array = np.sqrt(squares.reshape(count, -1).sum(1))
-    return result
+    return np.asarray(np.sqrt(squares.reshape(count, -1).sum(1)))
 
 
 def _columns(rows: Array, count: int) -> Array:
     """Norm of each column (L, n) in each consecutive group of rows."""
     grouped = rows.reshape(count, -1, rows.shape[1])
-    result: Array = np.sqrt(np.einsum("lkn,lkn->ln", grouped, grouped))
-    return result
+    return np.asarray(np.sqrt(np.einsum("lkn,lkn->ln", grouped, grouped)))

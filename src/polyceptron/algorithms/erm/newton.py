@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,13 +109,9 @@ class Descent:
     work: AtWork | None = None
     whole: bool = True
 
-    def state(self) -> State:
-        """All of it, for a checkpoint."""
-        return asdict(self)
-
     @classmethod
     def of(cls, state: State) -> Descent:
-        """The inverse of `state`."""
+        """From what a checkpoint kept of its `asdict`."""
         work = AtWork(**state["work"]) if "work" in state else None
         return cls(**state | {"work": work})
 
@@ -170,7 +167,7 @@ def minimise(
         if keeper is None:
             raise
         if at.whole:
-            keeper.save(at.state, now=True)
+            keeper.save(partial(asdict, at), now=True)
         unknown = np.full(len(at.U), np.nan)
         here = objective.evaluate(at.Z)
         no = np.zeros(len(at.U), dtype=bool)
@@ -281,7 +278,7 @@ class _Newton:
             at.work, at.whole = AtWork(**asdict(work)), True
             here = there
             if self.keeper is not None:
-                self.keeper.save(at.state)
+                self.keeper.save(partial(asdict, at))
 
     def gradient(
         self, here: Evaluation, at: Descent, index: NDArray[np.int64]

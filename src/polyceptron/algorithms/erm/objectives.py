@@ -34,7 +34,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -118,13 +118,11 @@ class RankOneCurvature:
     def take(self, chosen: Any) -> RankOneCurvature:
         common = self.share is None or self.share.ndim == 1
         share = self.share if common else self.share[chosen]  # type: ignore[index]
-        return RankOneCurvature(self.weights[chosen], self.basis, self.y, self.hinge, share)
+        return replace(self, weights=self.weights[chosen], share=share)
 
     def rows(self, rows: slice) -> Inner:
         share = None if self.share is None else self.share[..., rows]
-        return RankOneCurvature(
-            self.weights[..., rows], self.basis, self.y[rows], self.hinge, share
-        )
+        return replace(self, weights=self.weights[..., rows], y=self.y[rows], share=share)
 
     def __call__(self, Q: AnyArray) -> tuple[AnyArray, None]:
         """∂²ℓ·Q, in the precision of Q."""
@@ -147,8 +145,7 @@ class RankOneCurvature:
         trace = 2 * w.sum(1) if self.hinge else w.sum(1) - np.einsum("lhn,lhn->ln", w, w)
         if self.share is not None:
             trace = trace * self.share
-        result: Array = trace.mean(1, dtype=np.float64) / (w.shape[1] - 1)
-        return result
+        return np.asarray(trace.mean(1, dtype=np.float64) / (w.shape[1] - 1))
 
 
 def own_places(y: Labels) -> Labels:
@@ -231,8 +228,7 @@ class ShiftedHinge(Objective):
         """Σ_h a_h (e_h − e_y) in the coordinates of the class differences, (k−1, n)."""
         residual = multipliers.copy()
         residual[self.y, self._samples] = -multipliers.sum(0)
-        result: Array = self.basis.T @ residual
-        return result
+        return np.asarray(self.basis.T @ residual)
 
     def evaluate(self, Z: Array) -> Evaluation:
         pushed = self.push(self.margins(Z[0]))
@@ -262,8 +258,7 @@ class MatrixCurvature:
         return np.einsum("lnij,ljn->lin", self.matrices, Q), None
 
     def mean(self) -> Array:
-        result: Array = np.einsum("lnii->ln", self.matrices).mean(1) / self.matrices.shape[-1]
-        return result
+        return np.asarray(np.einsum("lnii->ln", self.matrices).mean(1) / self.matrices.shape[-1])
 
 
 Curvature = RankOneCurvature | MatrixCurvature
@@ -346,5 +341,4 @@ def gradient_rounding(
     rest = sum_rounding(design.n_samples) * (residuals @ a) + _FEW * EPS * ridges * norm
     if (through + rest > enough).any():
         through = np.minimum(through, design.stretch * np.sqrt(np.einsum("ln,ln->l", bent, bent)))
-    result: Array = through + rest
-    return result
+    return np.asarray(through + rest)

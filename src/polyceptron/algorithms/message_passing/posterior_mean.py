@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -50,7 +51,6 @@ from polyceptron.algorithms.stored_designs import scaled
 from polyceptron.algorithms.watching import Callback, Watch
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
-from polyceptron.model.channels import Channel
 from polyceptron.model.checks import (
     DEFAULT_RIDGE,
     check_ridge,
@@ -125,15 +125,6 @@ class AMPResult(ShortDisplay):
         last = self.trace[-1] if self.trace else {}
         names = ("q", "m", "generalisation_error")
         return facts | {name: float(last[name]) for name in names if name in last}
-
-
-class _Quick(NamedTuple):
-    """The channel as a student that spends few nodes on its integral."""
-
-    channel: Channel
-
-    def denoise(self, omega: Any, label: Any, V: Any) -> tuple[Array, Array]:
-        return self.channel.denoise(omega, label, V, NODES)
 
 
 class _Scaled(NamedTuple):
@@ -314,7 +305,7 @@ def amp(
         step = full_step(design, labels, basis, channel, row, floor)
         spread = np.tile(V * power if start == "uninformed" else V + 0 * power, (k, 1))
     else:
-        step = shared_step(design, labels, basis, _Quick(channel), row, floor)
+        step = shared_step(design, labels, basis, partial(channel.denoise, order=NODES), row, floor)
     return run.result(
         step, Iterate(weights, spread, np.zeros((k - 1, design.n_samples))),
         Watch("message passing", verbose, callback), checkpoint, checkpoint_every, method="amp",
@@ -382,7 +373,7 @@ def amp_erm(
         np.zeros((r, design.dimension)), 1 / penalty.strength, np.zeros((r, design.n_samples))
     )
     return run.result(
-        shared_step(design, labels, run.basis, chosen, belief, _LEAST_V), begin,
+        shared_step(design, labels, run.basis, chosen.denoise, belief, _LEAST_V), begin,
         Watch("message passing", verbose, callback), checkpoint, checkpoint_every,
         method="amp_erm", loss=chosen.name, penalty=penalty.name, ridge=penalty.strength,
     )  # fmt: skip

@@ -39,6 +39,7 @@ out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,9 +52,12 @@ from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.message_passing.iteration import Iterate, Step, damped_iteration
 from polyceptron.model.channels import Channel
 from polyceptron.model.checks import difference_basis
-from polyceptron.model.law import Belief, Student
+from polyceptron.model.law import Belief
 from polyceptron.model.priors import Row
 from polyceptron.numerics import AnyArray, Array
+
+Student = Callable[[Any, Any, Any], tuple[Array, Array]]
+"""f (n, k) and −tr_⊥ ∂f (n,) at fields ω (n, k), labels (n,) and uncertainty V."""
 
 NODES = 8  # of the channel's integral for k ≥ 4: far more precise than the 1/√d of an instance
 _FLAT = 1e-9
@@ -70,13 +74,12 @@ class _Scores:
     student: Student
 
     def rows(self, rows: slice) -> Inner:
-        """For these samples alone."""
-        return _Scores(self.scores[:, rows], self.y[rows], self.V, self.basis, self.student)
+        return replace(self, scores=self.scores[:, rows], y=self.y[rows])
 
     def __call__(self, fields: AnyArray) -> tuple[AnyArray, tuple[Array, float]]:
         """Scores (r, b) in the precision of the fields; in full, with the sum of −tr ∂f."""
         omega = fields - self.V * self.scores
-        f, curvature = self.student.denoise(omega.T @ self.basis.T, self.y, self.V)
+        f, curvature = self.student(omega.T @ self.basis.T, self.y, self.V)
         scores = np.ascontiguousarray((f @ self.basis).T)
         return scores.astype(fields.dtype, copy=False), (scores, float(curvature.sum()))
 
@@ -115,7 +118,6 @@ class _FullScores:
     floor: float
 
     def rows(self, rows: slice) -> _FullScores:
-        """For these samples alone."""
         return replace(self, scores=self.scores[:, rows], y=self.y[rows])
 
     def __call__(self, fields: AnyArray, spread: Array) -> tuple[Array, Array, Array]:
@@ -157,8 +159,7 @@ def class_numbers(diagonal: Array) -> Array:
     if k == 2:
         return 2 * diagonal
     total = diagonal.sum(-1, keepdims=True) * (k / (k - 1))
-    result: Array = (diagonal - total / k**2) / (1 - 2 / k)
-    return result
+    return np.asarray((diagonal - total / k**2) / (1 - 2 / k))
 
 
 def final_variance(variance: Array) -> Array:
