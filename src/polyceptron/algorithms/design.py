@@ -165,17 +165,11 @@ class Design(ABC):
         if not self.reading_is_dear:
             F, rest = inner.rows(slice(0, self.n_samples))(self.fields(U))
             return self.back(F), [rest]
-        self.count(U.dtype)
         shape = U.shape[:-1]
         small = (U * U.dtype.type(self.scale)).reshape(-1, self.dimension)
-        out, found = np.zeros((len(small), self.dimension)), []
-        for _, (part, rest) in self.each_block(
-            products.through_of, (small, shape), lambda rows: (inner.rows(rows),)
-        ):
-            out += part
-            found.append(rest)
-        out *= self.scale
-        return out.astype(U.dtype, copy=False).reshape(*shape, self.dimension), found
+        (out,), found = self._one_read(products.through_of, (small, shape), inner, [len(small)])
+        out = (out * self.scale).astype(U.dtype, copy=False)
+        return out.reshape(*shape, self.dimension), found
 
     def through_squared(
         self, U: AnyArray, C: Array, inner: Any
@@ -185,17 +179,22 @@ class Design(ABC):
             whole = inner.rows(slice(0, self.n_samples))
             F, H, rest = whole(self.fields(U), self.fields_squared(C))
             return self.back(F.astype(U.dtype, copy=False)), self.back_squared(H), [rest]
-        self.count(U.dtype)
         given = (U * U.dtype.type(self.scale), (C / self.dimension).astype(self.dtype))
-        first, second = np.zeros(U.shape), np.zeros(C.shape)
-        found = []
-        for _, (part, squared, rest) in self.each_block(
-            products.through_squared_of, given, lambda rows: (inner.rows(rows),)
-        ):
-            first += part
-            second += squared
-            found.append(rest)
+        work = products.through_squared_of
+        (first, second), found = self._one_read(work, given, inner, [len(U), len(C)])
         return (first * self.scale).astype(U.dtype, copy=False), second / self.dimension, found
+
+    def _one_read(
+        self, work: Callable[..., Any], given: tuple[Any, ...], inner: Any, rows: list[int]
+    ) -> tuple[list[Array], list[Any]]:
+        """Sums (rows, d) over the blocks of what `work` makes of each, and what else it gave."""
+        self.count(given[0].dtype)
+        sums, found = [np.zeros((m, self.dimension)) for m in rows], []
+        for _, (*parts, rest) in self.each_block(work, given, lambda at: (inner.rows(at),)):
+            for total, part in zip(sums, parts, strict=True):
+                total += part
+            found.append(rest)
+        return sums, found
 
     def times_columns(self, small: AnyArray) -> AnyArray:
         """small Xᵀ, (m, d) to (m, n)."""

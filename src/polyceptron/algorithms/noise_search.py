@@ -85,7 +85,6 @@ class Trial:
 
     @property
     def converged(self) -> bool:
-        """Whether message passing did."""
         return bool(self.posterior.end.status == Status.OK)
 
     @property
@@ -245,7 +244,6 @@ class Independent:
 
     @classmethod
     def fit(cls, design: Design, asked: Asked, *, compress: bool) -> tuple[Self, Fitted]:
-        """The same; the last column of the design is that of the bias."""
         d = design.dimension
         compression = Compression.fit(design) if compress else Compression.none(d)
         inside = compression.design(design)
@@ -314,7 +312,6 @@ class Compression:
 
     @classmethod
     def none(cls, d: int) -> Compression:
-        """The identity."""
         return cls(np.zeros((d, 0)), np.zeros(0))
 
     @classmethod

@@ -97,7 +97,6 @@ class Search(NamedTuple):
 
     @property
     def features(self) -> int:
-        """How many columns are features."""
         return self.samples.design.dimension - self.intercept
 
     def shares(self, first: Array, second: Array) -> Array:
@@ -245,17 +244,14 @@ class _Tried:
 
     @cached_property
     def mean(self) -> float:
-        """The score."""
         return float(np.average(self.values, weights=self.share))
 
     @property
     def standard_error(self) -> float:
-        """Of the score."""
         return self._error(self.values - self.mean)
 
     @property
     def lowest(self) -> float:
-        """The score less its standard error."""
         return self.mean - self.standard_error
 
     def above(self, other: _Tried) -> float:

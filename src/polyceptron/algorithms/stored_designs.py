@@ -133,7 +133,6 @@ class SparseDesign(Design):
 
     @cached_property
     def row_norms(self) -> Array:  # type: ignore[override]
-        """‖x_μ‖/√d, (n,)."""
         squares = np.asarray(self._squares.sum(1, dtype=np.float64)).ravel()
         return np.asarray(np.sqrt(squares) * self.scale)
 
@@ -151,7 +150,6 @@ class SparseDesign(Design):
         return ColumnMoments(mean * unit, np.sqrt(square / total) * unit, largest)
 
     def check_entries(self) -> None:
-        """As for any design; only the entries that are stored are looked at."""
         bad = ~usable(self._X.data)
         if bad.any():
             row = int(np.searchsorted(self._X.indptr, int(bad.argmax()), side="right")) - 1
@@ -277,7 +275,6 @@ class ScaleRows:
 
     @property
     def dimension(self) -> int:
-        """The number of columns it makes."""
         return int(self.kept.sum()) + (self.constant is not None)
 
     def __call__(self, block: AnyArray) -> AnyArray:
@@ -387,7 +384,6 @@ class ScaledDesign(BlockwiseDesign):
 
     @property
     def single_is_quicker(self) -> bool:
-        """Whether it is for the features as they are."""
         return self._base.single_is_quicker and self.squares_are_safe
 
     def times_columns(self, small: AnyArray) -> AnyArray:

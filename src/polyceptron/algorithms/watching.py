@@ -250,7 +250,6 @@ class Watch:
         self, iteration: int, max_iter: int, change: float, target: float,
         objective: float | None = None,
     ) -> None:  # fmt: skip
-        """One more iteration is done."""
         if self.callback is None and not self.verbose:
             return
         now = self._seconds()
@@ -266,7 +265,6 @@ class Watch:
         self._tell(whole=True)
 
     def read(self, passes: float) -> None:
-        """X has been read so many times."""
         if self.callback is None and not self.verbose:
             return
         now = self._seconds()

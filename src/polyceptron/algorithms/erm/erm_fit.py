@@ -234,7 +234,6 @@ def fit_newton(
 
 
 def _restored(state: Any) -> ERMFit:
-    """A fit from a checkpoint."""
     return ERMFit(**state | {"status": next(s for s in Status if s == state["status"])})
 
 

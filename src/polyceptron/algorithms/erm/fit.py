@@ -259,7 +259,6 @@ class Solver:
 
 
 def solver_of(loss: Loss) -> Solver:
-    """The solver that the loss names."""
     if loss.solver not in SOLVERS:
         raise InvalidInput(
             f"the loss {loss.name!r} names the solver {loss.solver!r}: allowed are "

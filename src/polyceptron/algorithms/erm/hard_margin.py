@@ -244,7 +244,6 @@ class _Known:
 
     @property
     def best(self) -> _Certified | None:
-        """The best so far."""
         return _Certified(self.best_U, self.best_Z, self.best_bound) if self.best_Z.size else None
 
 

@@ -95,11 +95,9 @@ class _ShiftedGram:
         self.factor = scipy.linalg.cho_factor(shifted, overwrite_a=True, check_finite=False)
 
     def solve(self, right: Array, shift: Array) -> Array:
-        """right (Gram + λ)⁻¹."""
         return np.asarray(scipy.linalg.cho_solve(self.factor, right.T, check_finite=False).T)
 
     def convexity(self, ridge: float) -> float:
-        """λ."""
         return ridge
 
 

@@ -88,7 +88,6 @@ class AtWork:
         return cls(index, infinite, infinite.copy(), stalled, np.full(index.size, not single))
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
-        """Go on with these alone."""
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name)[mask])
 

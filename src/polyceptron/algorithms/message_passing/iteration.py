@@ -40,13 +40,11 @@ class Damper:
     turns: deque[bool] = field(default_factory=lambda: deque(maxlen=_WINDOW))
 
     def copy(self) -> Damper:
-        """One that can change without this one."""
         sizes, turns = deque(self.sizes, _WINDOW), deque(self.turns, _WINDOW)
         return replace(self, sizes=sizes, turns=turns)
 
     @property
     def value(self) -> float:
-        """δ."""
         return _DAMPING[self.stage]
 
     def judge(self, size: float, step: Array) -> bool:
@@ -123,7 +121,6 @@ class Iterate:
         return float(np.mean(self.variance[: len(self.weights)]))
 
     def is_finite(self) -> bool:
-        """Whether every number is."""
         parts = (self.weights, self.variance, self.scores)
         return all(bool(np.isfinite(part).all()) for part in parts)
 
@@ -152,7 +149,6 @@ class Change(NamedTuple):
 
     @property
     def relative(self) -> float:
-        """What convergence is judged on."""
         return self.size / self.scale if self.scale > 0 else self.size
 
 
