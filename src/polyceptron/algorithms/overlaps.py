@@ -288,17 +288,12 @@ def _sampled_error(
             own = basis @ np.hstack([B, _root(rest)])
             integrand = partial(_line_agreement, teacher=basis @ A, student=own)
     for log2_points in range(*_LOG2_POINTS):
-        samples = _normal_points(2 * k - 2, log2_points, seed)
+        samples = ndtri(uniform_replicates(2 * k - 2, log2_points, seed, _REPLICATES))
         found = from_replicates(np.array([integrand(points).mean() for points in samples]))
         if found.uncertainty <= tol:
             break
     error = min(1.0, max(0.0, 1 - known - float(found.value)))
     return ErrorEstimate(error, float(found.uncertainty))
-
-
-def _normal_points(dimension: int, log2_points: int, seed: int) -> tuple[Array, ...]:
-    """Independent scramblings of a Sobol sequence, mapped to normal numbers (points, dim)."""
-    return tuple(ndtri(uniform_replicates(dimension, log2_points, seed, _REPLICATES)))
 
 
 def _root(covariance: Array) -> Array:

@@ -257,7 +257,7 @@ class Watch:
             self._past.clear()  # another part of the work
         if change > 0:
             self._past.append((now, iteration, math.log(change)))
-        left = self._left(now, iteration, max_iter, change, target)
+        left = self._left(iteration, max_iter, change, target)
         self._last = replace(
             self._last, iteration=iteration, max_iter=max_iter, change=change, target=target,
             objective=objective, seconds=now, seconds_left=left,
@@ -278,9 +278,7 @@ class Watch:
     def _seconds(self) -> float:
         return time.monotonic() - self._begin
 
-    def _left(
-        self, now: float, iteration: int, max_iter: int, change: float, target: float
-    ) -> float | None:
+    def _left(self, iteration: int, max_iter: int, change: float, target: float) -> float | None:
         """From the slope of ln(change) over the last iterations; no more than max_iter allows."""
         if len(self._past) < 2:
             return None

@@ -198,7 +198,8 @@ def fit_newton(
     first = [r for i, r in enumerate(ordered) if i % _STRIDE == 0 or i == len(ordered) - 1]
     kept = Kept(design)
     at_work = kept.known.get("ridges", ())
-    found = (_restored(state) for state in kept.known.get("fits", {}).values())
+    saved = kept.known.get("fits", {}).values()
+    found = [ERMFit(**state | {"status": Status(state["status"])}) for state in saved]
     done = {fit.ridge: fit for fit in found}
     size = max(1, _MEMORY // objective.numbers)
     for wave in (first, [r for r in ordered if r not in first]):
@@ -231,10 +232,6 @@ def fit_newton(
             known.fits = {str(r): fit for r, fit in done.items()}
             kept.begin(known).ended()
     return [done[ridge] for ridge in ridges]
-
-
-def _restored(state: Any) -> ERMFit:
-    return ERMFit(**state | {"status": next(s for s in Status if s == state["status"])})
 
 
 def certified(
