@@ -88,16 +88,16 @@ class Noises(NamedTuple):
 
 
 NOISES = {
-    "gaussian": Noises("variance of the noise *Δ*", (0.0, 0.0015, 0.003, 0.006, 0.009, 0.012)),
-    "softmax": Noises("softmax labels, 1/*β*", (0.0, 0.01, 0.025, 0.04, 0.055, 0.07), True),
-    "flips": Noises("share of flipped labels *η*", (0.0, 0.05, 0.1, 0.15, 0.2), closes=False),
+    "gaussian:": Noises("variance of the noise *Δ*", (0.0, 0.0015, 0.003, 0.006, 0.009, 0.012)),
+    "softmax:": Noises("softmax labels, 1/*β*", (0.0, 0.01, 0.025, 0.04, 0.055, 0.07), True),
+    "flips:": Noises("share of flipped labels *η*", (0.0, 0.05, 0.1, 0.15, 0.2), closes=False),
 }
 
 
 def noisy_transition_rows(kind: str, size: float) -> list[spec.Row]:
     """The transitions of Rademacher weights with such a noise; the size of softmax is 1/β."""
-    noise = f"{kind}:{1 / size if NOISES[kind].inverse else size!r}" if size > 0 else "none"
-    place = {"noise_kind": kind, "noise_size": size}
+    noise = f"{kind}{1 / size if NOISES[kind].inverse else size!r}" if size > 0 else "none"
+    place = {"noise_kind": kind.rstrip(":"), "noise_size": size}
     return [row | place for row in transition_rows(*RADEMACHER, noise)]
 
 
@@ -138,7 +138,7 @@ def picture_phases(table: pd.DataFrame) -> pic.Picture:
 
 
 def _phase_panel(table: pd.DataFrame, kind: str) -> pic.Panel:
-    rows = table[table["noise_kind"] == kind].sort_values("noise_size")
+    rows = table[table["noise_kind"] == kind.rstrip(":")].sort_values("noise_size")
     it, algo = (rows[rows["branch"] == name] for name in TRANSITION_LABELS)
     x = pic.numbers(it["noise_size"])
     lows, highs = pic.numbers(it["alpha"]), pic.numbers(algo["alpha"])
