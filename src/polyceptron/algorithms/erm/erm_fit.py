@@ -199,7 +199,10 @@ def fit_newton(
     kept = Kept(design)
     at_work = kept.known.get("ridges", ())
     saved = kept.known.get("fits", {}).values()
-    found = [ERMFit(**state | {"status": Status(state["status"])}) for state in saved]
+    found = [
+        ERMFit(**state | {"status": next(s for s in Status if s == state["status"])})
+        for state in saved
+    ]
     done = {fit.ridge: fit for fit in found}
     size = max(1, _MEMORY // objective.numbers)
     for wave in (first, [r for r in ordered if r not in first]):
