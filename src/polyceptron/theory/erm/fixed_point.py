@@ -42,6 +42,7 @@ TOLERANCE_FEW_CLASSES = 1e-6
 TOLERANCE_MANY_CLASSES = 1e-4
 _SAMPLED_LEVEL = 1  # of the training error where no other rule knows it
 _ABSURD = 230.0  # ln q of 1e100: a search that went astray
+_RESOLVED = 5e-11  # |α/α_s − 1|: closer, the rules' error of α_s decides how far q has diverged
 _WALK = 1e-3  # tolerance of fixed points on the way to another
 
 
@@ -87,7 +88,7 @@ def erm_fixed_point(
         if best:
             ridge = best_square_ridge(teacher.channel, k, alpha, teacher.features)
         return square_fixed_point(problem.at(ridge=ridge))
-    level = 0
+    level, limit = 0, math.inf
     if (ridge == 0 or loss.scale_free) and not teacher.noise.noiseless:
         limit = separable_up_to(teacher)
         level = first_level(limit, alpha, k)
@@ -99,7 +100,10 @@ def erm_fixed_point(
     if best:
         problem, near, bend = best_ridge(problem, tol, start)
         return replace(solve(problem, tol, near.theta, near.jacobian), bend=bend)
-    return solve(problem, tol, theta, jacobian, level)
+    found = solve(problem, tol, theta, jacobian, level)
+    if abs(alpha / limit - 1) < _RESOLVED and found.status == Status.OK:
+        return replace(found, status=Status.TOLERANCE_NOT_MET)
+    return found
 
 
 def _with_penalty(
