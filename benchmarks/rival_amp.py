@@ -32,8 +32,8 @@ def pdf(x: float) -> float:
 
 def channel(omega: Array, V: Array, label: int) -> tuple[Array, Array]:
     """f (2,) and ∂f (2, 2) at ω (2,), V (2, 2), in the coordinates of BASIS."""
-    losers = [h for h in range(3) if h != label]
-    D = BASIS[label] - BASIS[losers]  # rows: z_label − z_h in these coordinates
+    competitors = [h for h in range(3) if h != label]
+    D = BASIS[label] - BASIS[competitors]  # rows: z_label − z_h in these coordinates
     S = D @ V @ D.T
     s = np.sqrt(np.diag(S))
     a, b = D @ omega / s

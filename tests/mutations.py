@@ -322,7 +322,7 @@ MUTATIONS = [
         "tests/unit/theory/test_erm_theory.py::test_best_square_ridge_is_a_minimum_at_every_alpha",
     ),
     Mutation(
-        "argmax score: sign of the losers",
+        "argmax score: sign of the competitors",
         "numerics/orthant_closed.py",
         "out[rows, h] = -slope",
         "out[rows, h] = slope",

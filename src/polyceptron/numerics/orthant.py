@@ -68,10 +68,10 @@ def argmax_orthant(omega: Any, label: Any, variance: Any = 1.0, *, order: int = 
             score[rows] = closed.closed_score(parts, label[rows])
         else:
             nodes, unit = _integrate(omega[rows], label[rows], v, rows, order)
-            losers, winner = quadrature.curvature_terms(nodes)
+            competitors, winner = quadrature.curvature_terms(nodes)
             log_z[rows] = nodes.log_z
             score[rows] = quadrature.score(nodes, label[rows]) / unit[..., None]
-            total = losers.sum(-1) + winner
+            total = competitors.sum(-1) + winner
             if v.ndim < 2:  # no more than the Gaussian's own curvature, where rounding says so
                 np.minimum(total, k - 1.0, out=total)
             curvature[rows] = total / unit**2
@@ -110,9 +110,9 @@ def argmax_diagonal(
     def work(rows: slice) -> None:
         y = label[rows]
         nodes, unit = _integrate(omega[rows], y, v, rows, order)
-        losers, winner = quadrature.curvature_terms(nodes)
+        competitors, winner = quadrature.curvature_terms(nodes)
         score[rows] = quadrature.score(nodes, y) / unit[..., None]
-        np.put_along_axis(diagonal[rows], nodes.losers, losers, -1)
+        np.put_along_axis(diagonal[rows], nodes.competitors, competitors, -1)
         np.put_along_axis(diagonal[rows], y[:, None], winner[:, None], -1)
         diagonal[rows] /= unit[..., None] ** 2
 

@@ -19,7 +19,7 @@ Fields z_h ~ N(ω_h, v_h); class l wins with probability P(z_l − z_h > 0 for a
     δ_h = ω_l − ω_h,    s_h² = v_l + v_h,    ρ = corr(z_l − z_h, z_l − z_j)
 
 this is Φ(δ/s) for k = 2 and a bivariate orthant (`numerics.bivariate`) for k = 3. Derivatives in
-ω follow by the chain rule: those of the losers are −∂_δ, the winner's is their sum.
+ω follow by the chain rule: those of the competitors are −∂_δ, the winner's is their sum.
 """
 
 from __future__ import annotations
@@ -190,9 +190,9 @@ def one_variance(omega: Array, label: Labels, variance: float | Array) -> Differ
 
 def per_class(omega: Array, label: Labels, variance: Array) -> Differences:
     """ω (n, k) and a variance for each class (n, k)."""
-    rows, losers = np.arange(len(label)), others(label, omega.shape[-1])
+    rows, competitors = np.arange(len(label)), others(label, omega.shape[-1])
     v_l = variance[rows, label]
-    s = tuple(np.sqrt(v_l + variance[rows, h]) for h in losers.T)
+    s = tuple(np.sqrt(v_l + variance[rows, h]) for h in competitors.T)
     rho: float | Array = v_l / (s[0] * s[-1]) if len(s) == 2 else 0.0
     return _closed(_deltas(omega, label), s, rho)
 
@@ -200,9 +200,9 @@ def per_class(omega: Array, label: Labels, variance: Array) -> Differences:
 def closed_score(parts: Differences, label: Labels) -> Array:
     """∇_ω ln Z (n, k)."""
     k = len(parts.slopes) + 1
-    rows, losers = np.arange(len(label)), others(label, k)
+    rows, competitors = np.arange(len(label)), others(label, k)
     out = np.empty((len(label), k))
-    for h, slope in zip(losers.T, parts.slopes, strict=True):
+    for h, slope in zip(competitors.T, parts.slopes, strict=True):
         out[rows, h] = -slope
     out[rows, label] = sum(parts.slopes)
     return out
@@ -217,24 +217,24 @@ def curvature(parts: Differences) -> Array:
 def closed_hessian(parts: Differences, label: Labels) -> Array:
     """∂²_ω ln Z (n, k, k); rows and columns sum to zero."""
     k = len(parts.slopes) + 1
-    rows, losers = np.arange(len(label)), others(label, k)
+    rows, competitors = np.arange(len(label)), others(label, k)
     out = np.zeros((len(label), k, k))
-    for h, diagonal in zip(losers.T, parts.diagonal, strict=True):
+    for h, diagonal in zip(competitors.T, parts.diagonal, strict=True):
         out[rows, h, h] = -diagonal
     if parts.cross is not None:
-        first, second = losers.T
+        first, second = competitors.T
         out[rows, first, second] = out[rows, second, first] = -parts.cross
     border = -out.sum(-1)
-    for h in losers.T:
+    for h in competitors.T:
         out[rows, label, h] = out[rows, h, label] = border[rows, h]
     out[rows, label, label] = -border.sum(-1)
     return out
 
 
 def _deltas(omega: Array, label: Labels) -> tuple[Array, ...]:
-    rows, losers = np.arange(len(label)), others(label, omega.shape[-1])
+    rows, competitors = np.arange(len(label)), others(label, omega.shape[-1])
     winner = omega[rows, label]
-    return tuple(winner - omega[rows, h] for h in losers.T)
+    return tuple(winner - omega[rows, h] for h in competitors.T)
 
 
 def _closed(delta: tuple[Array, ...], s: tuple[Array, ...], rho: float | Array) -> Differences:

@@ -31,14 +31,14 @@ _MAX_SKEW = 0.085  # the substitution begins at t₀ − w/2a: six widths left o
 
 
 class Quadrature(NamedTuple):
-    """ln Z (n,), weights p (n, t), A and −∂A/∂δ (n, t, k−1), ⟨A⟩ (n, 1, k−1), losers (n, k−1)."""
+    """ln Z (n,), weights p (n, t), A and −∂A/∂δ (n, t, k−1), ⟨A⟩ (n, 1, k−1), others (n, k−1)."""
 
     log_z: Array
     p: Array
     A: Array
     slope: Array
     mean: Array
-    losers: Labels
+    competitors: Labels
 
 
 @lru_cache(maxsize=16)
@@ -53,13 +53,13 @@ def integrate(omega: Array, label: Labels, s: Array | None, order: int) -> Quadr
 
     The (n, t, k−1) arrays of the result are scratch: the next call on this thread takes them back.
     """
-    losers = np.arange(omega.shape[-1] - 1)
-    losers = losers + (losers >= label[:, None])
+    competitors = np.arange(omega.shape[-1] - 1)
+    competitors = competitors + (competitors >= label[:, None])
     winner = label[:, None]
-    a = np.take_along_axis(omega, winner, -1) - np.take_along_axis(omega, losers, -1)
+    a = np.take_along_axis(omega, winner, -1) - np.take_along_axis(omega, competitors, -1)
     ratio = inverse = None
     if s is not None:
-        s_h = np.take_along_axis(s, losers, -1)
+        s_h = np.take_along_axis(s, competitors, -1)
         a /= s_h
         ratio, inverse = np.take_along_axis(s, winner, -1) / s_h, 1 / s_h[:, None, :]
     T, log_weight, scale = _nodes(a, ratio, order)
@@ -82,7 +82,7 @@ def integrate(omega: Array, label: Labels, s: Array | None, order: int) -> Quadr
         slope *= inverse**2
         r *= inverse
     log_z = np.minimum((peak + np.log(total))[:, 0] + scale, 0.0)
-    return Quadrature(log_z, p, r, slope, _average(p, r), losers)
+    return Quadrature(log_z, p, r, slope, _average(p, r), competitors)
 
 
 def _nodes(a: Array, ratio: Array | None, order: int) -> tuple[Array, Array, Array]:
@@ -120,13 +120,13 @@ def score(parts: Quadrature, label: Labels) -> Array:
     """∇_ω ln Z (n, k)."""
     mean = parts.mean[:, 0]
     out = np.empty((len(label), mean.shape[-1] + 1))
-    np.put_along_axis(out, parts.losers, -mean, -1)
+    np.put_along_axis(out, parts.competitors, -mean, -1)
     np.put_along_axis(out, label[:, None], mean.sum(-1, keepdims=True), -1)
     return out
 
 
 def curvature_terms(parts: Quadrature) -> tuple[Array, Array]:
-    """Diagonal of −∂²_ω ln Z: the losers' (n, k−1) and the winner's (n,).
+    """Diagonal of −∂²_ω ln Z: the competitors' (n, k−1) and the winner's (n,).
 
     Each is a mean slope minus a variance under p; variances are of centred numbers, which keeps
     them accurate when A is large.
@@ -136,23 +136,23 @@ def curvature_terms(parts: Quadrature) -> tuple[Array, Array]:
     total = centred.sum(-1)
     winner = slope.sum(-1) - (parts.p * total * total).sum(-1)
     np.square(centred, out=centred)
-    losers = slope - _average(parts.p, centred)[:, 0]
+    competitors = slope - _average(parts.p, centred)[:, 0]
     # ln Z is log-concave: what is below zero is rounding.
-    return np.maximum(losers, 0.0, out=losers), np.maximum(winner, 0.0, out=winner)
+    return np.maximum(competitors, 0.0, out=competitors), np.maximum(winner, 0.0, out=winner)
 
 
 def hessian(parts: Quadrature, label: Labels) -> Array:
     """∂²_ω ln Z (n, k, k); rows and columns sum to zero."""
     n, k = len(label), parts.A.shape[-1] + 1
-    rows, losers = np.arange(n), parts.losers
+    rows, competitors = np.arange(n), parts.competitors
     centred = parts.A - parts.mean
     inner = np.matmul((centred * parts.p[..., None]).swapaxes(1, 2), centred)
     index = np.arange(k - 1)
     inner[:, index, index] -= _average(parts.p, parts.slope)[:, 0]
     out = np.zeros((n, k, k))
-    out[rows[:, None, None], losers[:, :, None], losers[:, None, :]] = inner
+    out[rows[:, None, None], competitors[:, :, None], competitors[:, None, :]] = inner
     border = -inner.sum(-1)
-    out[rows[:, None], losers, label[:, None]] = border
-    out[rows[:, None], label[:, None], losers] = border
+    out[rows[:, None], competitors, label[:, None]] = border
+    out[rows[:, None], label[:, None], competitors] = border
     out[rows, label, label] = -border.sum(-1)
     return out

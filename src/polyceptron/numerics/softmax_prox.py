@@ -35,7 +35,7 @@ def softmax_prox(omega: Array, y: Labels, V: Array) -> tuple[Array, Array]:
 
 
 def softmax_curvature(p: Array, p_y: Array, V: Array) -> Array:
-    """tr_⊥ H(I + VH)⁻¹ for H = diag(p) − ppᵀ, from p of the losers (n, k−1) and of y (n,).
+    """tr_⊥ H(I + VH)⁻¹ for H = diag(p) − ppᵀ, from p of the competitors (n, k−1) and of y (n,).
 
     With a_h = p_h/(1 + V p_h) it is (S² − Σa²)/S, S = Σa: Sherman–Morrison, without cancellation.
     """
@@ -49,7 +49,7 @@ def softmax_curvature(p: Array, p_y: Array, V: Array) -> Array:
 
 
 def solve_softmax(gap: Array, V: Array, max_iter: int = 100) -> tuple[Array, Array]:
-    """ln p_h of the losers (n, k−1) and u = logit(1 − p_y) (n,), from ω_h − ω_y and V > 0."""
+    """ln p_h of the competitors (n, k−1) and u = logit(1 − p_y) (n,), from ω_h − ω_y and V > 0."""
     log_V = np.log(V)
     peak = gap.max(1)
     high = peak + np.log(np.exp(gap - peak[:, None]).sum(1))  # u at V = 0

@@ -46,10 +46,10 @@ _U = np.arange(-25, 36) * _U_STEP
 def integrate_utilities(omega: Array, label: Labels, table: UtilityTable) -> Quadrature:
     """ln Z (n,) and the averages behind its derivatives, ω (n, k) in units of 1/β."""
     n, k = omega.shape
-    losers = np.arange(k - 1)
-    losers = losers + (losers >= label[:, None])
+    competitors = np.arange(k - 1)
+    competitors = competitors + (competitors >= label[:, None])
     own = omega[np.arange(n), label]
-    fields = np.column_stack([own, np.take_along_axis(omega, losers, 1)])  # the label's first
+    fields = np.column_stack([own, np.take_along_axis(omega, competitors, 1)])  # the label's first
     level, width = _mode(fields, table)
     skew = _SKEW / (1 + table.s**2) ** 1.5
     C = level[:, None] + width[:, None] * (np.expm1(2 * skew * _U) / (2 * skew))
@@ -63,7 +63,7 @@ def integrate_utilities(omega: Array, label: Labels, table: UtilityTable) -> Qua
     log_z = (peak + np.log(total))[:, 0] + np.log(width * _U_STEP)
     A, slope = found.hazard[..., 1:], found.slope[..., 1:]
     mean = np.matmul(p[:, None, :], A)
-    return Quadrature(np.minimum(log_z, 0.0), p, A, slope, mean, losers)
+    return Quadrature(np.minimum(log_z, 0.0), p, A, slope, mean, competitors)
 
 
 def _mode(omega: Array, table: UtilityTable) -> tuple[Array, Array]:

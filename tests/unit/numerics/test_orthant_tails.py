@@ -54,8 +54,8 @@ def test_log_z_and_score_match_mpmath(u: float, v: float, label: int) -> None:
         mp.npdf(x) * mp.ncdf((y - x / 2) / root) / z / mp.sqrt(2),
         mp.npdf(y) * mp.ncdf((x - y / 2) / root) / z / mp.sqrt(2),
     ]
-    losers = [h for h in range(3) if h != label]
-    for h, value in zip(losers, exact, strict=True):
+    competitors = [h for h in range(3) if h != label]
+    for h, value in zip(competitors, exact, strict=True):
         assert abs(-ours.score[0, h] - value) <= 1e-11 * max(1, value)
     assert ours.score[0].sum() == pytest.approx(0, abs=1e-11 * (1 + float(max(exact))))
     assert np.isfinite(ours.curvature[0])

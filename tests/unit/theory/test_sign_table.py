@@ -163,15 +163,17 @@ def test_many_classes_at_the_scale_of_their_limit() -> None:
 
 
 def test_labels_of_chance_are_separated_up_to_k_over_two_ln_k() -> None:
-    """α_s = r/E dist²: the common level c of label and best losers, one sample at a time."""
+    """α_s = r/E dist²: the common level c of label and best competitors, one sample at a time."""
     k, n = 1000, 1500
     rng = np.random.default_rng(0)
-    own, losers = rng.standard_normal(n), -np.sort(-rng.standard_normal((n, k - 1)), axis=1)
-    levels = (own[:, None] + np.cumsum(losers, axis=1)) / np.arange(2, k + 1)
-    lowered = np.argmax(np.append(losers[:, 1:] <= levels[:, :-1], np.full((n, 1), True), 1), 1)
+    own, competitors = rng.standard_normal(n), -np.sort(-rng.standard_normal((n, k - 1)), axis=1)
+    levels = (own[:, None] + np.cumsum(competitors, axis=1)) / np.arange(2, k + 1)
+    lowered = np.argmax(
+        np.append(competitors[:, 1:] <= levels[:, :-1], np.full((n, 1), True), 1), 1
+    )
     c = levels[np.arange(n), lowered]
-    distance = (c - own) ** 2 + (np.maximum(losers - c[:, None], 0) ** 2).sum(1)
-    distance[own >= losers[:, 0]] = 0
+    distance = (c - own) ** 2 + (np.maximum(competitors - c[:, None], 0) ** 2).sum(1)
+    distance[own >= competitors[:, 0]] = 0
     sampled = (k - 1) / distance.mean()
     grid = np.linspace(0.5, 4, 3501)
     g = np.linspace(-8, 9, 3401)

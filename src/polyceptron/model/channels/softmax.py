@@ -90,11 +90,11 @@ class SoftmaxNoise(Channel):
             for s, share in weights:
                 for part in _chunks(rows, k):
                     nodes = integrate_utilities(flat[part], y[part], utility_table(s))
-                    losers, winner = quadrature.curvature_terms(nodes)
+                    competitors, winner = quadrature.curvature_terms(nodes)
                     own = share if np.ndim(share) == 0 else share[np.searchsorted(rows, part)]
                     log_z[part] += own * nodes.log_z
                     score[part] += np.reshape(own, (-1, 1)) * quadrature.score(nodes, y[part])
-                    curvature[part] += own * (losers.sum(-1) + winner)
+                    curvature[part] += own * (competitors.sum(-1) + winner)
         b = self.slope
         return Orthant(
             log_z.reshape(shape), b * score.reshape(*shape, k), b * b * curvature.reshape(shape)

@@ -1,15 +1,15 @@
-"""Pulls that are sums over the losers once one number is held still.
+"""Pulls that are sums over the competitors once one number is held still.
 
 For cross-entropy and the hard margin there is a variable L (the log-normaliser at the proximal
-point; the labelled class's own field there) given which the losers act alone:
+point; the labelled class's own field there) given which the competitors act alone:
 
     f_h = −p(ω_h − L),     f_1 = P = Σ_h p(ω_h − L),     ω_1 = L + d(P)
 
-With a = p′ of each loser, a_1 = −1/d′ and S = a_1 + Σ a, differentiating ω_1 − L = d(P) gives
+With a = p′ of each competitor, a_1 = −1/d′ and S = a_1 + Σ a, differentiating ω_1 − L = d(P) gives
 
     ∂ω_1/∂L = S/a_1,     −tr ∂f = (S² − a_1² − Σ a²)/S
 
-so that, integrated over L instead of ω_1, every average is a polynomial in sums over the losers
+so that, integrated over L instead of ω_1, every average is a polynomial in sums over the others
 (`theory/fields/sums.py`).
 """
 
@@ -44,7 +44,7 @@ class AdditivePull(Protocol):
     scale: float
     """p is this many times the pull."""
 
-    def loser(self, t: Array) -> tuple[Array, Array]:
+    def competitor(self, t: Array) -> tuple[Array, Array]:
         """p and a = p′ at t = ω_h − L."""
         ...
 
@@ -52,7 +52,7 @@ class AdditivePull(Protocol):
         """At d = ω_1 − L; d > 0, where no fields are, continues smoothly to P < 0."""
         ...
 
-    def loser_at(self, p: Array) -> tuple[Array, Array]:
+    def competitor_at(self, p: Array) -> tuple[Array, Array]:
         """t of p, and a there."""
         ...
 
@@ -65,8 +65,8 @@ class SoftmaxPull:
     """Cross-entropy: V p = W(V exp t), and p_1 = 1 − P with d = ln p_1 − VP.
 
     >>> pull = SoftmaxPull(2.0)
-    >>> p, _ = pull.loser(np.array([0.3]))
-    >>> bool(abs(pull.loser_at(p)[0][0] - 0.3) < 1e-9)
+    >>> p, _ = pull.competitor(np.array([0.3]))
+    >>> bool(abs(pull.competitor_at(p)[0][0] - 0.3) < 1e-9)
     True
     """
 
@@ -77,7 +77,7 @@ class SoftmaxPull:
         self.V, self.log_V = V, math.log(V)
         self.knee = -math.log(max(V, 1.0)) - 4
 
-    def loser(self, t: Array) -> tuple[Array, Array]:
+    def competitor(self, t: Array) -> tuple[Array, Array]:
         y = wright_omega(t + self.log_V)
         p = y / self.V
         return p, p / (1 + y)
@@ -92,7 +92,7 @@ class SoftmaxPull:
             value = np.where(np.abs(P) < 0.5, -np.log1p(-P), -(d + self.V * P))
         return LabelPull(P, p / (1 + y), value)
 
-    def loser_at(self, p: Array) -> tuple[Array, Array]:
+    def competitor_at(self, p: Array) -> tuple[Array, Array]:
         return np.log(p) + self.V * p, p / (1 + self.V * p)
 
     def label_at(self, P: Array) -> tuple[Array, Array, Array]:
@@ -109,13 +109,13 @@ class MarginPull:
     def __init__(self, V: float, margin: float) -> None:
         self.scale, self.margin, self.knee = V, margin, -margin
 
-    def loser(self, t: Array) -> tuple[Array, Array]:
+    def competitor(self, t: Array) -> tuple[Array, Array]:
         return np.maximum(t + self.margin, 0.0), (t >= self.knee).astype(float)
 
     def label(self, d: Array) -> LabelPull:
         return LabelPull(-d, np.ones_like(d), np.zeros_like(d))
 
-    def loser_at(self, p: Array) -> tuple[Array, Array]:
+    def competitor_at(self, p: Array) -> tuple[Array, Array]:
         return p - self.margin, np.ones_like(p)
 
     def label_at(self, P: Array) -> tuple[Array, Array, Array]:

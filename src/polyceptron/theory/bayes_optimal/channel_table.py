@@ -44,7 +44,7 @@ _FEW_ERROR = 3e-11  # of the panels
 _TOP = 2 * (1 - 2 * _THETA_LOW / math.pi) ** 2 - 1  # y there
 
 
-class Table(NamedTuple):
+class EntropyTable(NamedTuple):
     """The pair of functions in one coordinate, and the relative error of both."""
 
     pair: ChebyshevProxy
@@ -94,7 +94,7 @@ def _angle(y: AnyArray) -> AnyArray:
 
 
 @lru_cache(maxsize=64)
-def argmax_table(k: int, guess: float) -> Table:
+def argmax_table(k: int, guess: float) -> EntropyTable:
     """y ↦ (sin θ · I, excess/sin θ) of Gaussian utilities.
 
     >>> pair = argmax_table(10, 0.0).pair  # without overlap I = k E_max²/(k − 1)²
@@ -122,7 +122,7 @@ def argmax_table(k: int, guess: float) -> Table:
         rate = G - (8 / math.pi) * np.sin(_angle(y)) * slope(y) * ratio  # Ψ′/cos θ
         return np.stack([-rate / (k - 1), G], -1)
 
-    return Table(chebyshev_proxy(both, -1.0, entropy.high, max_points=65), error)
+    return EntropyTable(chebyshev_proxy(both, -1.0, entropy.high, max_points=65), error)
 
 
 def few_pair(channel: Channel, k: int) -> ChebyshevProxy:
@@ -136,9 +136,9 @@ def few_pair(channel: Channel, k: int) -> ChebyshevProxy:
     return chebyshev_proxy(few, -1.0, _TOP, tol=1e-10, start=33, max_points=129)
 
 
-def _shipped_pair(k: int) -> Table:
+def _shipped_pair(k: int) -> EntropyTable:
     """What `few_pair` gave without guesses."""
-    return Table(
+    return EntropyTable(
         ChebyshevProxy(-1.0, _TOP, np.array(_shipped()["few"][str(k)]), np.zeros(2)), _FEW_ERROR
     )
 
@@ -163,7 +163,7 @@ def _shipped_entropy(k: int) -> tuple[ChebyshevProxy, float]:
     return ChebyshevProxy(-1.0, 1.0, through(math.log(k)), np.array(error)), error
 
 
-def _smooth_table(channel: Channel, k: int, narrow: float) -> Table:
+def _smooth_table(channel: Channel, k: int, narrow: float) -> EntropyTable:
     """x = ln(1 + v/w₀²)/2 ↦ (w I, excess/w), w² = v + w₀²."""
     top = 0.5 * math.log1p(1 / narrow)
 
@@ -195,7 +195,7 @@ def _smooth_table(channel: Channel, k: int, narrow: float) -> Table:
         scale = np.sqrt(variance(x) + narrow)
         return np.stack([-slope(x) / ((k - 1) * scale), entropy(x) / scale], -1)
 
-    return Table(chebyshev_proxy(both, 0.0, top), _many_error(entropy, k))
+    return EntropyTable(chebyshev_proxy(both, 0.0, top), _many_error(entropy, k))
 
 
 def _many_error(entropy: ChebyshevProxy, k: int) -> float:
@@ -204,7 +204,7 @@ def _many_error(entropy: ChebyshevProxy, k: int) -> float:
     return _MANY_ERROR * max(1.0, k / 100) + left_out / abs(float(entropy(entropy.high)))
 
 
-def _of_proxy(pair: ChebyshevProxy) -> Table:
+def _of_proxy(pair: ChebyshevProxy) -> EntropyTable:
     """With the error that the series itself leaves."""
     values = np.abs(pair(np.linspace(pair.low, pair.high, 50))).min(-1)
-    return Table(pair, _FEW_ERROR + float((pair.error / values).max()))
+    return EntropyTable(pair, _FEW_ERROR + float((pair.error / values).max()))

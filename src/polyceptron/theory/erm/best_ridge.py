@@ -65,8 +65,8 @@ class BestRidge(NamedTuple):
 def best_ridge(problem: Problem, tol: float, start: ErmFixedPoint | None = None) -> BestRidge:
     """The best ridge; `start` is the answer at a nearby α, at whose ridge the search begins.
 
-    A chord of that answer serves again, where it is not followed far. The coarsest sums over many
-    losers err by more than τ changes with λ: there all but the first root are on a finer level.
+    A chord of that answer serves again, where it is not followed far. The coarsest sums over the
+    other classes err by more than τ changes with λ: all but the first root are on a finer level.
     """
     seen: dict[float, tuple[Array, Root]] = {}
     sums = problem.fields.rule.follows

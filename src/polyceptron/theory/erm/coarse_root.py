@@ -205,7 +205,7 @@ def quadratic_guess(problem: Problem, n_unknowns: int) -> Array:
 
 
 def tiny_fields(problem: Problem) -> bool:
-    """Whether the student's fields or V are so small that sums over losers lose them in rounding.
+    """Whether the student's fields or V are so small that sums lose them in rounding.
 
     Then the quadratic expansion of the loss says how small.
     """

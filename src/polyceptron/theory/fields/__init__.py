@@ -1,7 +1,6 @@
-"""The fields side: what one sample contributes, averaged over teacher and student fields.
+"""The fields side: averages over a student's fields.
 
-`averages` names what is averaged, `integrand` writes it once for every k, loss and channel; `line`,
-`plane` and `points` only place nodes, at the scales of `scales`. Losses whose pull is a sum over
-the losers (cross-entropy, max-margin) have a rule without sampling from four classes on: `sums`,
-with `levels`, `sum_nodes` and `sum_modes`.
+`integrand` has what is averaged, for every student, channel and k; `few_classes` (panels), `sums`
+(without sampling, for losses whose pull is a sum over the other classes) and `points` (randomised)
+only place nodes; `information` is the Bayes student's short cut for four classes and more.
 """

@@ -4,7 +4,7 @@ With F the law of a utility around its field and C the level of the label's own,
 
     Z_1 = ∫ dC F′(C − μ_1) ∏_h F(C − μ_h)
 
-so that at a given C each loser carries a factor F of its own. Over all fields the level is the
+so that at a given C each competitor carries a factor F of its own. Over all fields the level is the
 largest of k utilities; its nodes are equal steps of the normal score of one utility, and know
 nothing of the student.
 """

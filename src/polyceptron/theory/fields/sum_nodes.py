@@ -1,9 +1,9 @@
-"""Nodes for averages at a held variable L and a level C: the label's field, a loser's, and L.
+"""Nodes for averages at a held variable L and a level C: the label's field, a competitor's, and L.
 
 What counts is searched for at one law (`frame`), and carried to laws nearby by smooth functions of
 them (`contest`): averages are smooth in (τ, q, V), and Newton's method may differentiate them.
 
-Functions of P = Σ p over the losers, as Fourier series on a window that holds them.
+Functions of P = Σ p over the competitors, as Fourier series on a window that holds them.
 
 The window reaches from below the law of P to the largest P that the label can meet; a factor
 e^{−σP} keeps sums above it from coming back below. Where P has an end (P → 1 as the label falls far
@@ -29,20 +29,20 @@ from polyceptron.theory.fields.levels import Utilities
 
 BOTTOM = -7.0  # of a student's field in its standard deviations
 _LABEL = 26.0  # a label's density is followed down to e^−26 of its peak
-_LOSER = 17.0  # and the losers' to e^−17
+_COMPETITOR = 17.0  # and the competitors' to e^−17
 SEARCHED = 5  # levels at which the search is made
 _NEAR_END = 1 - 1e-6  # of the largest P
 _CLIMB = 60  # steps of Newton's method
 _BISECTIONS = 12
 _SCAN = 24  # values of L at which the bound is tried, and of the label's field there
 _TILTS, _STRONGEST = np.linspace(-1, 1, 17), 20.0  # signs and logarithms of tilts
-_DEAD = 14.0  # all losers' p together are e^−14 of one at its knee, or less: nothing
+_DEAD = 14.0  # all competitors' p together are e^−14 of one at its knee, or less: nothing
 _FAR = 12  # nodes there
 _HELD = 15.0  # what L weighs is followed down to e^−15 of its peak
 
 
 class Window(NamedTuple):
-    """At each level (n,): the label's lowest and highest field, and the losers' highest."""
+    """At each level (n,): the label's lowest and highest field, and the competitors' highest."""
 
     low: Array
     high: Array
@@ -65,13 +65,13 @@ class Frame(NamedTuple):
 
 
 class Contest(NamedTuple):
-    """A label and n_losers others at levels C (c,): pull, utilities of some width, √q, window."""
+    """A label and its competitors at levels C (c,): pull, utilities of some width, √q, window."""
 
     pull: AdditivePull
     utilities: Utilities
     width: float
     root: float
-    n_losers: int
+    n_competitors: int
     C: Array
     edges: Window
 
@@ -104,13 +104,13 @@ class Contest(NamedTuple):
         if math.isinf(pull.largest):
             return 1.0
         for _ in range(_CLIMB):
-            p, a = pull.loser(-L)
+            p, a = pull.competitor(-L)
             label = pull.label(-L)
-            step = (self.n_losers * p - label.P) / (label.a + self.n_losers * a)
+            step = (self.n_competitors * p - label.P) / (label.a + self.n_competitors * a)
             L = L + step
             if step[0] < 1e-9 * (1 + L[0]):
                 break
-        return float(_stretched(self.n_losers * p, pull.largest)[0])
+        return float(_stretched(self.n_competitors * p, pull.largest)[0])
 
     def frame(self, found: Array) -> Frame:
         """From a search at the same law on fewer levels."""
@@ -138,13 +138,13 @@ def _stretched(P: Array, largest: float) -> Array:
 
 
 def _window(contest: Contest, mean: Array, spread: float) -> Window:
-    """Where label and losers are not negligible, in units of √q."""
+    """Where label and competitors are not negligible, in units of √q."""
     utilities, C = contest.utilities, contest.C
 
     def label(x: Array) -> Array:
         return np.asarray(utilities.winning(C, x) - 0.5 * x * x)
 
-    def loser(x: Array) -> Array:
+    def competitor(x: Array) -> Array:
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(utilities.losing(C, x)[0]) - 0.5 * x * x)
 
@@ -153,9 +153,9 @@ def _window(contest: Contest, mean: Array, spread: float) -> Window:
     floor = label(peak_at) - _LABEL
     low = _edge(label, floor, peak_at, peak_at - 22 * spread)
     high = _edge(label, floor, peak_at, peak_at + 14 * spread)
-    least = np.full(len(C), -_LOSER - math.log(contest.n_losers))
+    least = np.full(len(C), -_COMPETITOR - math.log(contest.n_competitors))
     inside = np.minimum(low, 0.0)
-    top = _edge(loser, least, inside, np.full(len(C), 9.0))
+    top = _edge(competitor, least, inside, np.full(len(C), 9.0))
     return Window(low, high, np.maximum(top, BOTTOM + 1))
 
 
@@ -175,8 +175,8 @@ def gauss(low: Array, high: Array, n: int) -> tuple[Array, Array]:
     return low[..., None] + span * x, span * w
 
 
-class Losers(NamedTuple):
-    """One loser at each L (…): fields x, weights, p, a and F′/F (…, nodes), and their moments (…).
+class Competitors(NamedTuple):
+    """One competitor at each L (…): x, weights, p, a and F′/F (…, nodes), and their moments (…).
 
     `top` is the highest field kept, `floor` the least p; p is measured from there in the moments.
     """
@@ -194,26 +194,28 @@ class Losers(NamedTuple):
     fourth: Array
 
 
-def loser_nodes(contest: Contest, L: Array, n: int) -> Losers:
-    """Nodes of one loser at L (c, l); n of them where p counts, in p itself.
+def competitor_nodes(contest: Contest, L: Array, n: int) -> Competitors:
+    """Nodes of one competitor at L (c, l); n of them where p counts, in p itself.
 
     Below they follow the field: where p falls as e^t, with a break at the turn of its factor F, up
     to the knee of p, and until p is a twentieth of its largest. Where p is nothing all fields are
-    one node. Losers whose p alone is too much for the label are left out.
+    one node. Competitors whose p alone is too much for the label are left out.
     """
-    pull, utilities, width, root, n_losers, C, edges = contest
+    pull, utilities, width, root, n_competitors, C, edges = contest
     low, _, top = (edge[:, None] for edge in edges)
-    floor = pull.loser(root * BOTTOM - L)[0]
+    floor = pull.competitor(root * BOTTOM - L)[0]
     most = pull.label(root * low - L).P
-    cut = floor + 1.5 * np.maximum(most - n_losers * floor, 1e-3 * np.abs(most))
+    cut = floor + 1.5 * np.maximum(most - n_competitors * floor, 1e-3 * np.abs(most))
     bottom = np.full_like(L, BOTTOM)
-    highest = np.minimum(top, (L + pull.loser_at(np.maximum(cut, 1e-300))[0]) / root)
+    highest = np.minimum(top, (L + pull.competitor_at(np.maximum(cut, 1e-300))[0]) / root)
     highest = np.maximum(highest, bottom + 1e-9)
-    p_top = pull.loser(root * highest - L)[0]
+    p_top = pull.competitor(root * highest - L)[0]
     p_start = floor + 0.05 * (p_top - floor)
-    start = np.clip((L + pull.loser_at(np.maximum(p_start, 1e-300))[0]) / root, bottom, highest)
+    start = np.clip(
+        (L + pull.competitor_at(np.maximum(p_start, 1e-300))[0]) / root, bottom, highest
+    )
     knee = np.clip((L + pull.knee) / root, bottom, start)
-    dead = np.maximum(knee - (_DEAD + math.log(n_losers)) / root, bottom)
+    dead = np.maximum(knee - (_DEAD + math.log(n_competitors)) / root, bottom)
     middle = np.where(np.isfinite(C), C, 0.0)[:, None] / max(utilities.rho, 1e-3)
     turn = middle - 4 * width / max(utilities.rho, 1e-3) + 0 * L
     n_below = 6 + n // 6
@@ -225,7 +227,7 @@ def loser_nodes(contest: Contest, L: Array, n: int) -> Losers:
         gauss(knee, start, 2 + n // 5),
     )
     p, step = gauss(np.minimum(p_start, p_top), p_top, n)
-    t, a = pull.loser_at(np.maximum(p, 1e-300))
+    t, a = pull.competitor_at(np.maximum(p, 1e-300))
     x, weight = _joined(
         (x, weight), ((t + L[..., None]) / root, step / (root * np.maximum(a, 1e-300)))
     )
@@ -237,7 +239,7 @@ def loser_nodes(contest: Contest, L: Array, n: int) -> Losers:
     x = np.concatenate([bottom[..., None], x[..., far:]], -1)
     weight = np.concatenate([away, weight[..., far:]], -1)
     hazard = np.concatenate([pressed, hazard[..., far:]], -1)
-    p_below, a_below = pull.loser(root * x[..., :-n] - L[..., None])
+    p_below, a_below = pull.competitor(root * x[..., :-n] - L[..., None])
     p, a = np.concatenate([p_below, p], -1), np.concatenate([a_below, a], -1)
     mass = np.maximum(weight.sum(-1), 1e-300)
     above = p - floor[..., None]
@@ -246,7 +248,7 @@ def loser_nodes(contest: Contest, L: Array, n: int) -> Losers:
     second, central, fourth = (
         (weight * power).sum(-1) / mass for power in (above**2, apart, apart**2)
     )
-    return Losers(x, weight, p, a, hazard, highest, floor, mean, second, central, fourth)
+    return Competitors(x, weight, p, a, hazard, highest, floor, mean, second, central, fourth)
 
 
 def _joined(*rules: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -257,10 +259,10 @@ def _joined(*rules: tuple[Array, Array]) -> tuple[Array, Array]:
 def _held_range(contest: Contest) -> tuple[Array, Array]:
     """The least and largest L (c,) that count at each level.
 
-    At first with all losers at the bottom or all at the top; then where Chernoff's bound on what L
+    At first with all others at the bottom or all at the top; then where Chernoff's bound on what L
     weighs, found on a few values of it, has not fallen far below its peak.
     """
-    pull, root, N = contest.pull, contest.root, contest.n_losers
+    pull, root, N = contest.pull, contest.root, contest.n_competitors
     low, high, top = contest.edges
     least = _held(pull, root * low, np.full_like(low, BOTTOM * root), N)
     least = np.maximum(least, root * low)
@@ -285,22 +287,24 @@ def _crossing(f: Array) -> Array:
 
 
 def _held_bound(contest: Contest, L: Array) -> Array:
-    """A bound on ln ∫ over label and losers at L (c, l), sharp up to factors of order 1.
+    """A bound on ln ∫ over label and competitors at L (c, l), sharp up to factors of order 1.
 
     For every tilt t, E g(P) ≤ max_P [g(P) e^{−tP}] · (E e^{tp})^N.
     """
-    pull, root, N = contest.pull, contest.root, contest.n_losers
-    losers = loser_nodes(contest, L, 12)
+    pull, root, N = contest.pull, contest.root, contest.n_competitors
+    competitors = competitor_nodes(contest, L, 12)
     low, high, _ = (edge[:, None, None] for edge in contest.edges)
     x = low + (high - low) * np.linspace(0, 1, _SCAN)
     P, a, _ = pull.label(root * x - L[..., None])
     log_g = contest.utilities.winning(contest.C[:, None, None], x) - 0.5 * x * x
-    mean_a = (losers.weight * losers.a).sum(-1) / np.maximum(losers.weight.sum(-1), 1e-300)
-    spread = np.sqrt(N * losers.central + 1e-300)[..., None]
+    mean_a = (competitors.weight * competitors.a).sum(-1) / np.maximum(
+        competitors.weight.sum(-1), 1e-300
+    )
+    spread = np.sqrt(N * competitors.central + 1e-300)[..., None]
     log_g = log_g + np.log((a + N * mean_a[..., None]) / np.maximum(a, spread))
-    label = P - (N * losers.floor)[..., None]
-    above = losers.p - losers.floor[..., None]
-    log_weight = np.log(np.maximum(losers.weight, 1e-300))
+    label = P - (N * competitors.floor)[..., None]
+    above = competitors.p - competitors.floor[..., None]
+    log_weight = np.log(np.maximum(competitors.weight, 1e-300))
     best = np.full_like(L, math.inf)
     weakest = np.log(1 / np.maximum(above.max(-1, keepdims=True), 1e-300))
     strongest = np.maximum(np.log(_STRONGEST / spread), weakest + 1)
@@ -309,19 +313,19 @@ def _held_bound(contest: Contest, L: Array) -> Array:
         of_label = (log_g - t * label).max(-1)
         grown = log_weight + t * above
         peak = grown.max(-1)
-        of_losers = peak + np.log(np.exp(grown - peak[..., None]).sum(-1))
-        best = np.minimum(best, of_label + N * of_losers)
+        of_competitors = peak + np.log(np.exp(grown - peak[..., None]).sum(-1))
+        best = np.minimum(best, of_label + N * of_competitors)
     return best
 
 
-def _held(pull: AdditivePull, label: Array, loser: Array, n_losers: int) -> Array:
-    """L at which the label's field is `label` and all losers' are `loser`."""
-    low = np.minimum(label, loser) - 1.0
-    high = np.maximum(label, loser) + 40.0 + math.log(n_losers) + abs(pull.knee)
-    narrow = math.log2(1 / min(float(np.abs(label - loser).max()) + 1e-12, 1.0))
+def _held(pull: AdditivePull, label: Array, competitor: Array, n_competitors: int) -> Array:
+    """L at which the label's field is `label` and all competitors' are `competitor`."""
+    low = np.minimum(label, competitor) - 1.0
+    high = np.maximum(label, competitor) + 40.0 + math.log(n_competitors) + abs(pull.knee)
+    narrow = math.log2(1 / min(float(np.abs(label - competitor).max()) + 1e-12, 1.0))
     for _ in range(_BISECTIONS + math.ceil(narrow)):
         L = (low + high) / 2
-        P = n_losers * pull.loser(loser - L)[0]
+        P = n_competitors * pull.competitor(competitor - L)[0]
         allowed = pull.largest > P
         short = ~allowed | (L + pull.label_at(np.where(allowed, P, 0.0))[0] < label)
         low, high = np.where(short, L, low), np.where(short, high, L)
@@ -350,26 +354,26 @@ class ModeSeries(NamedTuple):
     coefficients: Complex
 
 
-def label_series(contest: Contest, L: Array, losers: Losers, n: int) -> ModeSeries:
-    """The series at L (c, l), P measured from n_losers times its floor."""
-    pull, _, _, root, n_losers, _, edges = contest
+def label_series(contest: Contest, L: Array, competitors: Competitors, n: int) -> ModeSeries:
+    """The series at L (c, l), P measured from n_competitors times its floor."""
+    pull, _, _, root, n_competitors, _, edges = contest
     low, high, _ = (edge[:, None] for edge in edges)
     # The smoothing is as wide in P as in modes: as many widths are kept on each side.
     reach = _DECAY * math.sqrt(n)
     unit = reach / (2 * math.pi * n)  # width of the smoothing in windows
     ends = math.isfinite(pull.largest)
     free, damping = (reach * unit, 2 * reach) if ends else _NO_END
-    base = n_losers * losers.floor
+    base = n_competitors * competitors.floor
     most, least = (pull.label(root * edge - L).P for edge in (low, high))
-    start = n_losers * losers.mean - np.sqrt(_REACH * n_losers * losers.second)
+    start = n_competitors * competitors.mean - np.sqrt(_REACH * n_competitors * competitors.second)
     start = np.maximum(start, 0.0)  # the law of P is nothing below
     alive = most - base > start
     room = np.maximum(most - base, start + 1e-9)
     field = root * contest.label()[1]
     typical = np.minimum((low + high) / 2, L / root)
     spread = field * pull.label(root * typical - L).a
-    ratio = losers.fourth / np.maximum(losers.central, 1e-300)
-    grain = np.sqrt(ratio + n_losers * losers.central)
+    ratio = competitors.fourth / np.maximum(competitors.central, 1e-300)
+    grain = np.sqrt(ratio + n_competitors * competitors.central)
     to_end = most > 0.9 * pull.largest
     below = np.where(
         to_end,

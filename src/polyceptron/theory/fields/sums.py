@@ -1,18 +1,18 @@
-"""Four classes or more, for losses whose pull is a sum over the losers: exact in k, no sampling.
+"""Four classes or more, for losses whose pull is a sum over the others: exact in k, no sampling.
 
-At a held variable L and a level C of the winning utility the N = k − 1 losers are independent, and
+At a held variable L and a level C of the winning utility the N = k − 1 others are independent, and
 what the label needs to know of them is the sum P = Σ p(ω_h − L) (`model/losses/additive.py`): its
 own field is ω_1 = L + d(P). So with φ and F′ the label's densities
 
-    E g = k ∫dC ∫dL E_losers[ (φF′/a_1)(P) · S g ],      S = a_1 + Σ a,
+    E g = k ∫dC ∫dL E_competitors[ (φF′/a_1)(P) · S g ],      S = a_1 + Σ a,
 
-and S g is a polynomial in sums over the losers for every g that the fields side averages:
+and S g is a polynomial in sums over the competitors for every g that the fields side averages:
 
     rM   P Σ h + Σ p h   with h = F′/F,          rQ   P² + Σ p²,        rqD   ω_1 P − Σ ω p,
     rC·S   2 a_1 Σ a + Σ_{h≠h'} a_h a_h',        and functions of P: the loss, 1.
 
 Functions of P are short Fourier series on a window (`sum_modes`), and of a mode the mean over the
-losers is the N-th power of one loser's: the cost does not depend on k.
+competitors is the N-th power of one competitor's: the cost does not depend on k.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from polyceptron.theory.fields.integrand import Averages, Averaging, FieldsStude
 from polyceptron.theory.fields.levels import Levels, ways_to_win
 from polyceptron.theory.fields.sum_nodes import (
     SEARCHED,
+    Competitors,
     Complex,
     Contest,
     Frame,
-    Losers,
     ModeSeries,
     Window,
+    competitor_nodes,
     gauss,
     label_series,
-    loser_nodes,
     modes,
 )
 
@@ -169,21 +169,21 @@ def _logarithms(law: Law) -> Array:
 def _averaged(contest: Contest, levels: Levels, held: tuple[Array, Array], size: Size) -> Array:
     """Sums over nodes of rM, rQ, rC, rqD, the loss and 1, (6,)."""
     L, step = held
-    N = contest.n_losers
+    N = contest.n_competitors
     n = size.modes if math.isinf(contest.pull.largest) else size.modes_to_end
-    losers = loser_nodes(contest, L, 5 * n // 4)
-    series = label_series(contest, L, losers, n)
-    one, fa, fpp, fop, fppa, fopa, fh, fhp, fha, fhpa = _loser_modes(
-        contest, levels, losers, series, n
+    competitors = competitor_nodes(contest, L, 5 * n // 4)
+    series = label_series(contest, L, competitors, n)
+    one, fa, fpp, fop, fppa, fopa, fh, fhp, fha, fhpa = _competitor_modes(
+        contest, levels, competitors, series, n
     )
     power = np.where(series.alive, levels.weight[:, None] * step, 0.0)[..., None] * one ** (N - 2)
     pair, single, none = N * (N - 1) * power, N * power * one, power * one * one
 
-    def mean(i: int, of_losers: Complex) -> float:
-        return float(np.vdot(of_losers, series.coefficients[i]).real)
+    def mean(i: int, of_competitors: Complex) -> float:
+        return float(np.vdot(of_competitors, series.coefficients[i]).real)
 
     def with_one(f: Complex, f_a: Complex, i: int) -> float:
-        """Of Σ f over the losers times S, and the label's function i (and i + 5, with a_1)."""
+        """Of Σ f over the competitors times S, and the label's function i (and i + 5, with a_1)."""
         return mean(i + 5, single * f) + mean(i, single * f_a + pair * f * fa)
 
     def alone(i: int) -> float:
@@ -201,15 +201,15 @@ def _averaged(contest: Contest, levels: Levels, held: tuple[Array, Array], size:
     return np.array(table)
 
 
-def _loser_modes(
-    contest: Contest, levels: Levels, losers: Losers, series: ModeSeries, n: int
+def _competitor_modes(
+    contest: Contest, levels: Levels, competitors: Competitors, series: ModeSeries, n: int
 ) -> Complex:
-    """⟨function · e^{−(σ + im·angle)p̃}⟩ of one loser for m = 0..n: (10, c, l, n + 1)."""
-    x, p, a, h = losers.x, losers.p, losers.a, losers.hazard
-    above = p - losers.floor[..., None]
+    """⟨function · e^{−(σ + im·angle)p̃}⟩ of one competitor for m = 0..n: (10, c, l, n + 1)."""
+    x, p, a, h = competitors.x, competitors.p, competitors.a, competitors.hazard
+    above = p - competitors.floor[..., None]
     functions = np.empty((10, *p.shape))
     one, fa, fpp, fop, _, _, fh, fhp, _, _ = functions
-    np.multiply(losers.weight, np.exp(-series.sigma[..., None] * above), out=one)
+    np.multiply(competitors.weight, np.exp(-series.sigma[..., None] * above), out=one)
     np.multiply(one, a, out=fa)
     np.multiply(one, p, out=fpp)
     np.multiply(fpp, contest.root * x, out=fop)
@@ -220,11 +220,11 @@ def _loser_modes(
     np.multiply(functions[6:8], a, out=functions[8:10])
     f = modes(series.angle[..., None] * above, functions, n)
     # What the nodes miss of the mass that is kept is far below, where p is nothing.
-    C, top = levels.C[:, None], np.maximum(contest.edges.top[:, None], losers.top)
+    C, top = levels.C[:, None], np.maximum(contest.edges.top[:, None], competitors.top)
     middle = np.where(np.isfinite(C), C, 0.0) / max(contest.utilities.rho, 1e-3)
-    middle = np.clip(middle, losers.top, top)
-    left = levels.below[:, None] - losers.weight.sum(-1)
-    for low, high in ((losers.top, middle), (middle, top)):
+    middle = np.clip(middle, competitors.top, top)
+    left = levels.below[:, None] - competitors.weight.sum(-1)
+    for low, high in ((competitors.top, middle), (middle, top)):
         field, weight = gauss(low, high, 10)
         F = contest.utilities.losing(C[..., None], field)[0]
         left = left - (weight * F * np.exp(-0.5 * field**2)).sum(-1) / math.sqrt(2 * math.pi)
