@@ -30,8 +30,12 @@ def convert(lines: list[str]) -> list[str]:
             result.append("")
         elif state == "parameters":
             name, colon, meaning = text.partition(" : ")
-            entry = f"- ``{name}``: {escape_line(meaning)}" if colon else f"  {escape_line(text)}"
-            result.append(entry)
+            if colon:
+                result.append(f"- ``{name}``: {escape_line(meaning)}")
+            elif line.startswith(" "):
+                result.append(f"  {escape_line(text)}")
+            else:  # several names at once, or a type that is returned
+                result.append(f"- {escape_line(text)}")
         elif line.startswith(" ") and (state == "formula" or not "".join(lines[i - 1 : i]).strip()):
             result += [] if state == "formula" else ["::", ""]
             state = "formula"

@@ -175,9 +175,9 @@ def test_docstrings_become_restructured_text() -> None:
     from plain_docstrings import convert
 
     lines = ["|m| of `x_` and W*.", "", "    q = m", "", ">>> a*b", "", "Heads", "-----", "n : |k|"]
-    assert convert(lines) == [
+    assert convert([*lines, "X, y", "    Those."]) == [
         r"\|m\| of ``x_`` and W\*.", "", "::", "", "    q = m", "", ">>> a*b", "", "**Heads**", "",
-        r"- ``n``: \|k\|",
+        r"- ``n``: \|k\|", "- X, y", "  Those.",
     ]  # fmt: skip
 
 

@@ -280,7 +280,7 @@ def test_what_is_no_teacher(thing):
             call(thing)
 
 
-@pytest.mark.parametrize("thing", [None, "bayes", 3, [], [3], pc.BayesOptimal], ids=repr)
+@pytest.mark.parametrize("thing", [None, "nothing", 3, [], [3], pc.BayesOptimal], ids=repr)
 def test_what_is_no_estimator(thing):
     with pytest.raises(InvalidInput):
         pc.learning_curve(pc.Teacher(2), thing, 1.0)
