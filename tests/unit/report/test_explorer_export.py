@@ -366,3 +366,10 @@ def test_random_features_hide_a_share_that_acts_as_noise() -> None:
     assert "error_floor(teacher.channel" in lines
     blurred = make_settings({"features": "random-features", "noise": "softmax", "strength": 2})
     assert blurred.teacher.channel.variance > 0
+
+
+def test_a_simulation_without_a_row_yet_has_no_symbols() -> None:
+    page = make_settings({})
+    waiting = [Simulated(page, [], 0)]
+    for figure in (learning_figure(page, {}, None, waiting), order_figure(page, {}, waiting)):
+        assert not figure["data"]

@@ -70,7 +70,7 @@ def learning_figure(
 ) -> Figure:
     """Generalisation error against α; with noisy labels its floor, and α_s."""
     traces = [line(part, ERROR, *look) for look, part in _lines(curves)]
-    traces += [symbols(one, ERROR) for one in simulations]
+    traces += [symbols(one, ERROR) for one in simulations if one.rows]
     marks, shades = _transitions(state, transitions)
     marks = [pic.Mark(state.alpha, colour=FAINT), *marks]
     if limits is not None:
@@ -101,7 +101,7 @@ def order_figure(
             if not same:
                 m = line(part, "m", label, colour, "dashdot", "m ")
                 traces.append(replace(m, in_legend=False))
-        for one in simulations:
+        for one in (one for one in simulations if one.rows):
             m = replace(symbols(one, "m", "m ", hollow=True), in_legend=False)
             traces += [symbols(one, "q", "q "), m]
     else:
