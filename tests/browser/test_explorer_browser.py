@@ -136,7 +136,7 @@ def test_a_simulation_is_added_and_another_is_cancelled(server: Any, visit: Any)
 def test_no_press_on_cancel_is_lost_while_the_list_changes(visit: Any) -> None:
     """Each is pressed once, at some moment among hundreds of changes of the list."""
     page = visit.page
-    visit.open(LIGHT.replace("dimension=60", "dimension=200").replace("runs=1", "runs=50"))
+    visit.open(LIGHT.replace("dimension=60", "dimension=800").replace("runs=1", "runs=50"))
     for slot in range(3):
         page.get_by_role("button", name="Add simulation").click()
         one = page.locator(f"#slot-{slot}")
