@@ -168,7 +168,9 @@ class PageContent:
     def __init__(
         self, work: WorkQueue, settings: PageSettings, tasks: list[asking.Task], slots: Slots = ()
     ) -> None:
-        self.settings, self.simulations = settings, list(slots)
+        self.settings = settings
+        # As they are now: rows that come while this is drawn are the next look's.
+        self.simulations = [None if one is None else one.snapshot() for one in slots]
         self.answers = [work.answer(task) for task in tasks]
         self.missing = {one.task["kind"] for one in self.answers if not one.complete}
         self.found: dict[str, Any] = {}

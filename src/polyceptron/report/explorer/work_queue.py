@@ -15,6 +15,7 @@ and the operating system bounds the memory that it may take, where it has such a
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
 import json
 import math
@@ -196,6 +197,12 @@ class Simulation(Job):
     def __init__(self, settings: PageSettings, page: str = "") -> None:
         super().__init__({"kind": SIMULATION, **settings.as_dict()}, page, result=[])
         self.settings, self.total = settings, settings.places * settings.runs
+
+    def snapshot(self) -> Simulation:
+        """As it is now: the status first, so that rows are never fewer than it tells."""
+        now = copy.copy(self)
+        now.result = list(self.result)
+        return now
 
 
 class WorkQueue:
