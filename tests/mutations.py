@@ -324,16 +324,16 @@ MUTATIONS = [
     Mutation(
         "argmax score: sign of the competitors",
         "numerics/orthant_closed.py",
-        "out[rows, h] = -slope",
-        "out[rows, h] = slope",
-        "tests/unit/numerics/test_orthant_identities.py::test_score_and_hessian_are_derivatives",
+        "= -slopes, slopes.sum(0)",
+        "= slopes, slopes.sum(0)",
+        "tests/unit/numerics/test_orthant_identities.py::test_score_and_curvature_are_derivatives",
     ),
     Mutation(
         "argmax curvature: the cross term once",
         "numerics/orthant_closed.py",
-        "total + 2 * parts.cross",
-        "total + parts.cross",
-        "tests/unit/numerics/test_orthant_identities.py::test_score_and_hessian_are_derivatives",
+        "bends.sum(0) + 2 * cross",
+        "bends.sum(0) + cross",
+        "tests/unit/numerics/test_orthant_identities.py::test_score_and_curvature_are_derivatives",
     ),
     Mutation(
         "AMP: the Onsager term dropped",

@@ -62,7 +62,7 @@ def test_penalty(penalty: Any) -> None:
 class DoubledScore(GaussianNoise):
     def utility(self, omega: Any, label: Any, variance: Any, order: int) -> Orthant:
         found = super().utility(omega, label, variance, order)
-        return Orthant(found.log_z, 2 * found.score, found.curvature)
+        return Orthant(found.log_z, 2 * found.score, found.diagonal)
 
 
 class WrongLabels(GaussianNoise):

@@ -125,9 +125,9 @@ class _FullScores:
         basis, v = self.basis, np.maximum(spread.T, self.floor)
         # P diag(v) P f; the channel ignores what is common
         omega = fields.T @ basis.T - v * (self.scores.T @ basis.T)
-        f, diagonal = self.channel.score_and_diagonal(omega, self.y, v, NODES)
-        scores = np.ascontiguousarray((f @ basis).T)
-        return scores, class_numbers(diagonal).T, scores
+        found = self.channel.posterior(omega, self.y, v, NODES)
+        scores = np.ascontiguousarray((found.score @ basis).T)
+        return scores, class_numbers(found.diagonal).T, scores
 
 
 def full_step(

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from polyceptron.errors import InvalidInput
 from polyceptron.model.registry import Registry
 from polyceptron.numerics import Array
-from polyceptron.numerics.orthant import Orthant
-from polyceptron.numerics.winning import Winning
+from polyceptron.numerics.orthant import Orthant, Winning
 
 Labels = NDArray[np.int64]
 SHARP = 1e-12  # variance of fields that are known
@@ -59,10 +58,6 @@ class Channel(ABC):
     @abstractmethod
     def utility(self, omega: Array, label: Any, variance: Any, order: int) -> Orthant:
         """ln P(utility of the label is the largest), its score and curvature, in every tail."""
-
-    @abstractmethod
-    def utility_hessian(self, omega: Array, label: Any, variance: Any, order: int) -> Array:
-        """Its Hessian in ω, (n, k, k), or with variances (n, k) for each class."""
 
     @abstractmethod
     def utility_gaps(self, gaps: Array, variance: float) -> Winning:
@@ -153,7 +148,7 @@ class Channel(ABC):
         return np.asarray(a + (1 - k * a) * self.utility_chances(fields))
 
     def posterior(self, omega: Any, label: Any, variance: Any, order: int = 20) -> Orthant:
-        """ln Z_y (n,), score (n, k) and −tr Hessian (n,) at ω (n, k) and variance v.
+        """ln Z_y (n,), score (n, k) and −∂²_h ln Z_y (n, k) at ω (n, k) and variance v.
 
         v is a number, (n,), or one for each class (n, k).
         """
@@ -162,40 +157,12 @@ class Channel(ABC):
         a = self.guess(omega.shape[-1])
         if a == 0:
             return inner
-        log_z, share = self._mixed(inner.log_z, omega.shape[-1])
-        squared = (inner.score**2).sum(-1)
-        return Orthant(
-            log_z,
-            share[..., None] * inner.score,
-            share * inner.curvature - share * (1 - share) * squared,
-        )
-
-    def hessian(self, omega: Any, label: Any, variance: Any, order: int = 20) -> Array:
-        """∂²_ω ln Z_y (n, k, k)."""
-        omega = np.asarray(omega, dtype=float)
-        inner = self.utility_hessian(omega, label, variance, order)
-        if self.guess(omega.shape[-1]) == 0:
-            return inner
-        values = self.utility(omega, label, variance, order)
-        share = self._mixed(values.log_z, omega.shape[-1])[1]
-        outer = values.score[..., :, None] * values.score[..., None, :]
-        weight = share[..., None, None]
-        result: Array = weight * inner + weight * (1 - weight) * outer
-        return result
-
-    def score_and_hessian(
-        self, omega: Any, label: Any, variance: Any, order: int = 20
-    ) -> tuple[Array, Array]:
-        """∂_ω ln Z_y (n, k) and ∂²_ω ln Z_y (n, k, k); v as in `posterior`."""
-        found = self.posterior(omega, label, variance, order)
-        return found.score, self.hessian(omega, label, variance, order)
-
-    def score_and_diagonal(
-        self, omega: Any, label: Any, variance: Any, order: int = 20
-    ) -> tuple[Array, Array]:
-        """∂_ω ln Z_y (n, k) and the diagonal (n, k) of −∂²_ω ln Z_y; v as in `posterior`."""
-        score, hessian = self.score_and_hessian(omega, label, variance, order)
-        return score, -np.einsum("nhh->nh", hessian)
+        # ln(η' + (1 − kη')Z), and the share of it that the utilities explain.
+        log_z = np.log1p(-omega.shape[-1] * a) + inner.log_z
+        total = np.logaddexp(np.log(a), log_z)
+        share = np.exp(log_z - total)[..., None]
+        diagonal = share * inner.diagonal - share * (1 - share) * inner.score**2
+        return Orthant(total, share * inner.score, diagonal)
 
     def denoise(self, omega: Any, label: Any, V: Any, order: int = 20) -> tuple[Array, Array]:
         """The Bayes-optimal student: f = ∇ ln Z (n, k) and −tr ∂f (n,)."""
@@ -222,13 +189,6 @@ class Channel(ABC):
         share = n_classes * self.guess(n_classes)
         error = self.utility_error(np.asarray(tau, dtype=float), n_classes, clean)
         return np.asarray((1 - share) * error + share * (1 - 1 / n_classes))
-
-    def _mixed(self, log_z: Array, k: int) -> tuple[Array, Array]:
-        """ln(η' + (1 − kη')Z), and the share of it that the utilities explain."""
-        a = self.guess(k)
-        inner = np.log1p(-k * a) + log_z
-        total = np.logaddexp(np.log(a), inner)
-        return total, np.exp(inner - total)
 
 
 CHANNELS: Registry[Channel] = Registry("noise", Channel)  # type: ignore[type-abstract]

@@ -16,15 +16,9 @@ from scipy.special import log_ndtr
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels.base import Channel, UtilityLaw
 from polyceptron.model.registry import Entry
-from polyceptron.numerics import Array, orthant_closed
-from polyceptron.numerics.orthant import (
-    Orthant,
-    argmax_diagonal,
-    argmax_hessian,
-    argmax_orthant,
-)
+from polyceptron.numerics import Array
+from polyceptron.numerics.orthant import Orthant, Winning, argmax_orthant, winning_chance
 from polyceptron.numerics.special import mean_of_maximum, mills_ratio
-from polyceptron.numerics.winning import Winning, winning_chance
 
 _REACH = 9.5  # standard deviations beyond which a normal variable is never found
 
@@ -69,30 +63,6 @@ class GaussianNoise(Channel):
 
     def utility(self, omega: Array, label: Any, variance: Any, order: int) -> Orthant:
         return argmax_orthant(omega, label, variance + self.variance, order=order)
-
-    def utility_hessian(self, omega: Array, label: Any, variance: Any, order: int) -> Array:
-        return argmax_hessian(omega, label, variance + self.variance, order=order)
-
-    def score_and_hessian(
-        self, omega: Any, label: Any, variance: Any, order: int = 20
-    ) -> tuple[Array, Array]:
-        """One closed form gives both, for k ≤ 3 and a variance for each class (n, k)."""
-        k = np.shape(omega)[-1]
-        if k > 3 or np.ndim(variance) != 2 or self.guess(k) > 0:
-            return super().score_and_hessian(omega, label, variance, order)
-        parts = orthant_closed.per_class(omega, label, variance + self.variance)
-        return orthant_closed.closed_score(parts, label), orthant_closed.closed_hessian(
-            parts, label
-        )
-
-    def score_and_diagonal(
-        self, omega: Any, label: Any, variance: Any, order: int = 20
-    ) -> tuple[Array, Array]:
-        """One integral a sample gives both, for k ≥ 4."""
-        k = np.shape(omega)[-1]
-        if k <= 3 or self.guess(k) > 0:
-            return super().score_and_diagonal(omega, label, variance, order)
-        return argmax_diagonal(omega, label, variance + self.variance, order=order)
 
     def utility_gaps(self, gaps: Array, variance: float) -> Winning:
         return winning_chance(gaps, self.width(variance))

@@ -23,9 +23,13 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model.channels.base import Channel, UtilityLaw
 from polyceptron.model.registry import Entry
 from polyceptron.numerics import Array
-from polyceptron.numerics import orthant_quadrature as quadrature
-from polyceptron.numerics.gumbel import utility_grid, utility_table, utility_values
-from polyceptron.numerics.orthant import Orthant
+from polyceptron.numerics.gumbel import (
+    integrate_utilities,
+    utility_grid,
+    utility_table,
+    utility_values,
+)
+from polyceptron.numerics.orthant import Orthant, Winning
 from polyceptron.numerics.softmax_winning import (
     CLASSES,
     disagreement,
@@ -33,7 +37,6 @@ from polyceptron.numerics.softmax_winning import (
     tabled_moments,
     three_softmax,
 )
-from polyceptron.numerics.winning import Winning, integrate_utilities
 
 _CHUNK = 400_000  # numbers of a table of levels held at once
 _RATIO = 1.06  # between neighbouring s, where every sample has a variance of its own
@@ -84,34 +87,18 @@ class SoftmaxNoise(Channel):
         shape, k = omega.shape[:-1], omega.shape[-1]
         flat = self.slope * omega.reshape(-1, k)
         y = np.broadcast_to(np.asarray(label, dtype=np.int64), shape).ravel()
-        log_z, score, curvature = np.empty(len(flat)), np.empty((len(flat), k)), np.empty(len(flat))
-        for rows, weights in self._variances(variance, omega.shape):
-            log_z[rows], score[rows], curvature[rows] = 0.0, 0.0, 0.0
-            for s, share in weights:
-                for part in _chunks(rows, k):
-                    nodes = integrate_utilities(flat[part], y[part], utility_table(s))
-                    competitors, winner = quadrature.curvature_terms(nodes)
-                    own = share if np.ndim(share) == 0 else share[np.searchsorted(rows, part)]
-                    log_z[part] += own * nodes.log_z
-                    score[part] += np.reshape(own, (-1, 1)) * quadrature.score(nodes, y[part])
-                    curvature[part] += own * (competitors.sum(-1) + winner)
-        b = self.slope
-        return Orthant(
-            log_z.reshape(shape), b * score.reshape(*shape, k), b * b * curvature.reshape(shape)
-        )
-
-    def utility_hessian(self, omega: Array, label: Any, variance: Any, order: int) -> Array:
-        shape, k = omega.shape[:-1], omega.shape[-1]
-        flat = self.slope * omega.reshape(-1, k)
-        y = np.broadcast_to(np.asarray(label, dtype=np.int64), shape).ravel()
-        out = np.zeros((len(flat), k, k))
+        log_z, score, diagonal = np.zeros(len(flat)), np.zeros(flat.shape), np.zeros(flat.shape)
         for rows, weights in self._variances(variance, omega.shape):
             for s, share in weights:
                 for part in _chunks(rows, k):
-                    nodes = integrate_utilities(flat[part], y[part], utility_table(s))
+                    found = integrate_utilities(flat[part], y[part], utility_table(s))
+                    at = found.orthant(y[part])
                     own = share if np.ndim(share) == 0 else share[np.searchsorted(rows, part)]
-                    out[part] += np.reshape(own, (-1, 1, 1)) * quadrature.hessian(nodes, y[part])
-        return self.slope**2 * out.reshape(*shape, k, k)
+                    log_z[part] += own * at.log_z
+                    score[part] += np.reshape(own, (-1, 1)) * at.score
+                    diagonal[part] += np.reshape(own, (-1, 1)) * at.diagonal
+        score, diagonal = self.slope * score, self.slope**2 * diagonal
+        return Orthant(log_z.reshape(shape), score.reshape(*shape, k), diagonal.reshape(*shape, k))
 
     def _variances(self, variance: Any, shape: tuple[int, ...]) -> list[tuple[Any, list[Any]]]:
         """Rows that share tables, each with the s of its tables and their shares.

@@ -20,7 +20,7 @@ from polyceptron.numerics.panels import blend_breaks, resolve
 
 if TYPE_CHECKING:
     from polyceptron.model.losses.base import Loss
-    from polyceptron.numerics.winning import Winning
+    from polyceptron.numerics.orthant import Winning
 
 
 class Pull(NamedTuple):
