@@ -59,13 +59,14 @@ class RowLattice:
     """The sums of one (prior, k, q̂); call `variance`."""
 
     def __init__(self, prior: Prior, k: int, q_hat: float, digits: float, dropped: float) -> None:
-        values, p = support_of(prior)
+        values = support_of(prior)[0]
         s = math.sqrt(q_hat)
         self.k, self.dropped = k, dropped
         self.step, low, self.size = _places(values, k, s, digits)
         # f, μ and var at the place n + c of the lattice; outside f is nothing.
         place = np.arange(low, low + 2 * self.size, dtype=np.float64) * self.step
-        f, mean, variance = location_posterior(place, values, p, s)
+        log_f, mean, variance = location_posterior(prior, q_hat, place)
+        f = np.exp(log_f)
         f[self.size :] = 0.0
         with np.errstate(divide="ignore"):
             log_f = np.log(f * self.step)

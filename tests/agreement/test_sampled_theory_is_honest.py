@@ -9,7 +9,6 @@ from polyceptron.model import CHANNELS, Teacher, finite_prior
 from polyceptron.model.law import Law
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status
-from polyceptron.theory import effort
 from polyceptron.theory.bayes_optimal.channel_table import channel_table
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.bayes_optimal.solution_curve import curve_of
@@ -17,7 +16,7 @@ from polyceptron.theory.bayes_optimal.state_evolution import state_evolution
 from polyceptron.theory.bayes_optimal.transitions import transitions
 from polyceptron.theory.fields.integrand import BayesStudent
 from polyceptron.theory.fields.points import Points
-from polyceptron.theory.weights.rules import row_rule
+from polyceptron.theory.weights.rules import effort, row_rule
 
 # Unequal chances: no table serves these signs, and no lattice five classes.
 # α_IT is about 2.92, α_algo about 3.515.
@@ -49,8 +48,8 @@ def test_uncertainty_falls_faster_than_monte_carlo():
 
 def at_effort(monkeypatch, teacher, level, alphas, tol=1e-4, branch="optimal"):
     module = importlib.import_module("polyceptron.theory.bayes_optimal.fixed_points")
-    for name in ("first_effort", "last_effort"):
-        monkeypatch.setattr(module, name, lambda teacher: level)
+    there = effort(teacher)._replace(first=level, last=level)
+    monkeypatch.setattr(module, "effort", lambda teacher: there)
     return fixed_points(teacher, alphas, tol, branch=branch)
 
 
@@ -89,7 +88,7 @@ def test_a_tolerance_out_of_reach_is_said(monkeypatch):
 def test_default_tolerance_is_met(teacher):
     for point in fixed_points(teacher, [0.1, 2.0], branch="optimal"):
         assert point.status == "ok"
-        assert point.uncertainty <= effort.bayes_tolerance(teacher)
+        assert point.uncertainty <= effort(teacher).tolerance
 
 
 def test_a_row_does_not_depend_on_its_neighbours():

@@ -16,11 +16,7 @@ from polyceptron.model.checks import project
 from polyceptron.model.priors.base import reduced_support
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
-from polyceptron.theory.weights.finite_rows import (
-    finite_row_variance,
-    mixture_quantile,
-    point_variance,
-)
+from polyceptron.theory.weights.finite_rows import finite_row_variance, point_variance
 from polyceptron.theory.weights.rules import row_entropy, row_rule
 from polyceptron.theory.weights.shift import (
     FieldTable,
@@ -132,8 +128,9 @@ def test_sampled_rows_cover_the_exact_value() -> None:
 
 def test_fields_are_drawn_from_their_own_law() -> None:
     shares = np.linspace(0.001, 0.999, 501)
-    y = mixture_quantile(shares, np.array([-1.0, 1.0]), np.array([0.3, 0.7]), 4.0)
-    np.testing.assert_allclose(0.3 * ndtr(y + 4) + 0.7 * ndtr(y - 4), shares, atol=1e-6)
+    y, s = FieldTable(SKEWED, 16.0).quantile(shares), 4 * np.array(SKEWED.values)
+    law = np.array(SKEWED.probabilities) @ ndtr(y - s[:, None])
+    np.testing.assert_allclose(law, shares, atol=1e-6)
     table = FieldTable(as_prior("gaussian"), 8.0)
     np.testing.assert_allclose(ndtr(table.quantile(shares) / 3), shares, atol=1e-6)
 

@@ -36,7 +36,7 @@ from polyceptron.theory.bayes_optimal.solution_curve import (
     SolutionCurve,
     curve_of,
 )
-from polyceptron.theory.effort import bayes_tolerance, first_effort, last_effort
+from polyceptron.theory.weights.rules import effort
 
 _TINY = 1e-300
 _STEPS, _CLOSE = 128, 1e-15  # of ln q̂: the most steps, and when two of them are one
@@ -249,14 +249,14 @@ def fixed_points(
     alphas = check_alphas(alpha)
     if branch not in (*BRANCHES, "all"):
         raise InvalidInput(f"unknown branch {branch!r}: allowed are {', '.join(BRANCHES)} and all")
-    tol = check_tolerance(tol, bayes_tolerance(teacher))
+    work = effort(teacher)
+    tol = check_tolerance(tol, work.tolerance)
     aim = ("optimal", "amp") if branch == "all" else (branch,)
-    last = last_effort(teacher)
-    effort = dict.fromkeys(alphas, first_effort(teacher))  # each α goes its own way
+    last, level_of = work.last, dict.fromkeys(alphas, work.first)  # each α goes its own way
     done: dict[float, list[FixedPoint]] = {}
-    while len(done) < len(effort):
-        level = min(effort[a] for a in effort if a not in done)
-        here = [a for a in effort if a not in done and effort[a] == level]
+    while len(done) < len(level_of):
+        level = min(level_of[a] for a in level_of if a not in done)
+        here = [a for a in level_of if a not in done and level_of[a] == level]
         curve = curve_of(teacher, level)
         for a, found in zip(here, _at(curve, here), strict=True):
             chosen = [p for p in found if branch in ("all", p.branch)]
@@ -269,7 +269,7 @@ def fixed_points(
                 more = math.log2(worst / tol) / 0.7 if worst < math.inf else 1
                 if any(p.status is Status.UNDECIDED for p in chosen):
                     more = 2
-                effort[a] = min(level + max(1, math.ceil(more)), last)
+                level_of[a] = min(level + max(1, math.ceil(more)), last)
     return [p for a in alphas for p in done[a]]
 
 

@@ -25,9 +25,9 @@ from polyceptron.model.teacher import check_teacher
 from polyceptron.numerics import AnyArray
 from polyceptron.numerics.estimate import student_quantile
 from polyceptron.theory.bayes_optimal.channel_table import channel_table
-from polyceptron.theory.effort import drawn_effort, first_effort
 from polyceptron.theory.generalisation import angle, error_from_angle, error_on_labels
-from polyceptron.theory.weights.side import Index, weights_side
+from polyceptron.theory.weights.rules import effort
+from polyceptron.theory.weights.side import Index, PriorSide
 from polyceptron.theory.weights.sign_table import is_sign
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class SolutionCurve:
 
     def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
         self.teacher, self.log2_points = teacher, log2_points
-        self.weights = weights_side(teacher, log2_points)
+        self.weights = PriorSide(teacher, log2_points)
         self.channel = channel_table(teacher.channel, teacher.n_classes)
         self.perfect = teacher.prior.support is not None and teacher.channel.width(0.0) == 0
 
@@ -279,7 +279,7 @@ class SolutionCurve:
 @lru_cache(maxsize=32)
 def curve_of(teacher: AnyTeacher, log2_points: int | None = None) -> SolutionCurve:
     """The solution curve of `teacher`; `log2_points` matters for k ≥ 4 only."""
-    first = first_effort(teacher)
+    first = effort(teacher).first
     return SolutionCurve(teacher, first if log2_points is None or first == 0 else log2_points)
 
 
@@ -298,7 +298,7 @@ def solution_curve(teacher: AnyTeacher, n_points: int = 400) -> pd.DataFrame:
     if isinstance(n_points, bool) or not isinstance(n_points, int) or not 2 <= n_points <= 100_000:
         raise InvalidInput(f"n_points must be a whole number from 2 to 100000, got {n_points!r}")
     check_teacher(teacher)
-    curve = curve_of(teacher, drawn_effort(teacher))
+    curve = curve_of(teacher, effort(teacher).drawn)
     grid = curve.grid(far=False)
     sensible = grid.q_hat[(grid.q_hat > 1e-4) & (grid.alpha < 1e6)]
     points = curve.points(np.geomspace(sensible[0], sensible[-1], n_points))

@@ -24,8 +24,8 @@ from polyceptron.model.teacher import check_teacher
 from polyceptron.numerics import AnyArray
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.theory.bayes_optimal.solution_curve import SolutionCurve, curve_of
-from polyceptron.theory.effort import drawn_effort
 from polyceptron.theory.loop import rounds
+from polyceptron.theory.weights.rules import effort
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +96,7 @@ def state_evolution(
     if isinstance(n_steps, bool) or not isinstance(n_steps, int) or not 0 <= n_steps <= 1_000_000:
         raise InvalidInput(f"n_steps must be a whole number from 0 to 1000000, got {n_steps!r}")
     first = _law(_start(start))
-    curve = curve_of(teacher, drawn_effort(teacher))
+    curve = curve_of(teacher, effort(teacher).drawn)
     table = np.array(
         [
             [law.V for law in islice(rounds(*bayes_sides(curve, alpha, c), first), n_steps + 1)]

@@ -34,11 +34,7 @@ from polyceptron.model.checks import check_tolerance
 from polyceptron.model.teacher import check_teacher
 from polyceptron.rows import Status
 from polyceptron.theory.bayes_optimal.solution_curve import Branch, SolutionCurve, curve_of
-from polyceptron.theory.effort import (
-    first_effort,
-    last_effort,
-    transition_tolerance,
-)
+from polyceptron.theory.weights.rules import effort
 
 Located = tuple[float, float]  # α and its uncertainty
 
@@ -82,11 +78,12 @@ def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
     True
     """
     check_teacher(teacher)
-    tol = check_tolerance(tol, transition_tolerance(teacher))
+    work = effort(teacher)
+    tol = check_tolerance(tol, work.transition)
     if teacher.prior.gaussian:
         return _result(teacher, None, Status.OK)
     status = Status.TOLERANCE_NOT_MET
-    for level in range(first_effort(teacher), last_effort(teacher) + 1, 2):
+    for level in range(work.first, work.last + 1, 2):
         found = _located(curve_of(teacher, level))
         if found is None or max(uncertainty for _, uncertainty in found) <= tol:
             status = Status.OK

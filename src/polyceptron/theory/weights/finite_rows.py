@@ -18,8 +18,6 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
-from scipy.special import ndtr, ndtri
 
 from polyceptron.model import AnyTeacher
 from polyceptron.model.checks import difference_basis
@@ -27,16 +25,15 @@ from polyceptron.model.priors import Prior
 from polyceptron.model.priors.base import reduced_support
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import uniform_replicates
+from polyceptron.theory.weights.shift import FieldTable, scalar_posterior
 
 
 @lru_cache(maxsize=64)
 def reduced_points(teacher: AnyTeacher) -> tuple[Array, Array]:
     """The values of u in r orthonormal coordinates (c, r) and their log-probabilities (c,)."""
-    support = teacher.prior.support
-    if support is None:
-        raise TypeError(f"the prior {teacher.prior.name} has no finite support")
+    values, p = support_of(teacher.prior)
     if not teacher.common_shift:
-        return support[0][:, None], np.log(support[1])
+        return values[:, None], np.log(p)
     points, log_p = reduced_support(teacher.prior, teacher.n_classes)
     return points @ difference_basis(teacher.n_classes), log_p
 
@@ -47,7 +44,9 @@ def point_variance(teacher: AnyTeacher, q_hat: float) -> float:
     c, r = points.shape
     centres = math.sqrt(q_hat) * points
     # Half-way between rows δ apart the switch has poles at iπ/(√q̂ δ): error exp(−2π²/0.6).
-    step = min(0.3, 0.6 / (_widest_switch(teacher) * math.sqrt(q_hat) + 1e-300))
+    gap = float(np.diff(support_of(teacher.prior)[0]).max())
+    gap *= math.sqrt(1 - 1 / teacher.n_classes) if teacher.common_shift else 1.0
+    step = min(0.3, 0.6 / (gap * math.sqrt(q_hat) + 1e-300))
     weights = np.exp(log_p) * (step / math.sqrt(2 * math.pi)) ** r
     tables = []
     for i in range(r):
@@ -67,13 +66,6 @@ def point_variance(teacher: AnyTeacher, q_hat: float) -> float:
     return variance / r
 
 
-def _widest_switch(teacher: AnyTeacher) -> float:
-    """The largest distance of two rows that differ in one class, from a value to the next."""
-    assert teacher.prior.support is not None
-    gap = float(np.diff(teacher.prior.support[0]).max())
-    return gap * math.sqrt(1 - 1 / teacher.n_classes) if teacher.common_shift else gap
-
-
 _LARGEST_EXPONENT = 600.0  # of a product of exponentials that does not overflow
 
 
@@ -81,7 +73,8 @@ def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) ->
     """Replicates (R,) of v for a finite prior."""
     values, p = support_of(prior)
     s = math.sqrt(q_hat)
-    y = mixture_quantile(uniform_replicates(k - 1, log2_points, seed=1000 + k), values, p, s)
+    uniform = uniform_replicates(k - 1, log2_points, seed=1000 + k)
+    y = FieldTable(prior, q_hat).quantile(uniform)
     replicates, n, _ = y.shape
     y = y.reshape(-1, k - 1)
     width = s * (values.max() - values.min())
@@ -89,17 +82,20 @@ def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) ->
     reach = width + 7
     if p.max() ** (k - 1) < 1e-7:
         # No shift by a difference of values can pass unnoticed: only the local peak matters.
-        reach = min(reach, 8 / math.sqrt((k - 1) * _location_information(values, p, s)))
+        place = np.linspace(s * values.min() - 8, s * values.max() + 8, 400)
+        log_f, mean, _ = location_posterior(prior, q_hat, place)
+        information = float((np.exp(log_f) * (place - s * mean) ** 2).sum() * (place[1] - place[0]))
+        reach = min(reach, 8 / math.sqrt((k - 1) * information))  # J = E (d ln f/dy)²
     c = np.arange(-math.ceil(reach / step), math.ceil(reach / step) + 1) * step
     # Half-way between values δ apart the switch has poles at iπ/(sδ): error exp(−2π²/1.1).
     first_step = min(0.5, 1.1 / (s * float(np.diff(values).max()) + 1e-300))
     low, high = s * values.min() - 8, s * values.max() + 8
     y_first = np.arange(math.floor(low / first_step), math.ceil(high / first_step) + 1) * first_step
-    f, mu, var = location_posterior(y_first - c[:, None], values, p, s)
-    mu = mu * (1 - 1 / k)
+    log_f, mu, var = location_posterior(prior, q_hat, y_first - c[:, None])
+    f, mu = np.exp(log_f), mu * (1 - 1 / k)
     var = var * (1 - 1 / k) ** 2
     kernels = np.hstack([f, f * mu, f * (mu**2 + var)])
-    first_weight = location_posterior(y_first, values, p, s)[0] * first_step
+    first_weight = np.exp(location_posterior(prior, q_hat, y_first)[0]) * first_step
     exponent = s * float(np.abs(values).max()) * (float(c[-1]) + float(np.abs(y).max()))
     columns = np.exp(np.minimum(-s * values[:, None] * c, _LARGEST_EXPONENT))
     result = np.empty(len(y))
@@ -115,8 +111,8 @@ def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) ->
             variance = second / total - mean**2
             log_w = np.log(total).sum(1) - 0.5 * (k - 1) * c**2 + y[part].sum(1)[:, None] * c
         else:
-            density, mean, variance = location_posterior(y[part, :, None] - c, values, p, s)
-            log_w = np.log(density).sum(1)
+            log_f, mean, variance = location_posterior(prior, q_hat, y[part, :, None] - c)
+            log_w = log_f.sum(1)
         shift, spread = mean.sum(1) / k, variance.sum(1) / k**2
         w = np.exp(log_w - log_w.max(-1, keepdims=True))
         plain = w @ kernels
@@ -131,37 +127,11 @@ def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) ->
 
 def support_of(prior: Prior) -> tuple[Array, Array]:
     """Values and probabilities of a finite prior."""
-    if prior.support is None:
-        raise TypeError(f"the prior {prior.name} has no finite support")
+    assert prior.support is not None, prior.name
     return prior.support
 
 
-def _location_information(values: Array, p: Array, s: float) -> float:
-    """J = E (d ln f/dy)², how sharply one field y locates the common shift."""
-    y = np.linspace(s * values.min() - 8, s * values.max() + 8, 400)
-    f, mean, _ = location_posterior(y, values, p, s)
-    return float((f * (y - s * mean) ** 2).sum() * (y[1] - y[0]))
-
-
-def location_posterior(y: Array, values: Array, p: Array, s: float) -> tuple[Array, Array, Array]:
-    """Density f(y) = Σ p_i N(y; s v_i, 1), and the posterior mean and variance of the value."""
-    parts = [a * np.exp(-0.5 * (y - s * v) ** 2) for v, a in zip(values, p, strict=True)]
-    total = np.maximum(sum(parts), 1e-300)
-    mean = sum(w * v for w, v in zip(parts, values, strict=True)) / total
-    variance = sum(w * (v - mean) ** 2 for w, v in zip(parts, values, strict=True)) / total
-    return total / math.sqrt(2 * math.pi), mean, variance
-
-
-def mixture_quantile(uniform: Array, values: Array, p: Array, s: float) -> Array:
-    """y at the given shares of its law Σ p_i N(s v_i, 1): moves smoothly with s.
-
-    Interpolated in normal quantiles, where both tails are smooth and keep their digits.
-    """
-    nodes = np.unique((s * values[:, None] + np.arange(-180, 181) * 0.05).ravel())
-    below = np.minimum(p @ ndtr(nodes - s * values[:, None]), 1.0)
-    above = np.minimum(p @ ndtr(s * values[:, None] - nodes), 1.0)
-    z = np.where(below < 0.5, ndtri(below), -ndtri(above))
-    rising = np.concatenate([[True], np.diff(np.maximum.accumulate(z)) > 1e-12])
-    z, nodes = z[rising], nodes[rising]
-    found: Array = PchipInterpolator(z, nodes)(np.clip(ndtri(uniform), z[0], z[-1]))
-    return found
+def location_posterior(prior: Prior, q_hat: float, y: Array) -> tuple[Array, Array, Array]:
+    """ln f(y), f(y) = Σ p_i N(y; √q̂ v_i, 1), and the posterior mean and variance of the value."""
+    log_f, apart, variance = scalar_posterior(prior, q_hat, y)
+    return log_f, apart + math.sqrt(q_hat) / (1 + q_hat) * y, variance

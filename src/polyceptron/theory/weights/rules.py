@@ -16,6 +16,10 @@ the prior and on the number of classes, and is decided in `row_rule` and nowhere
     any other, k ≥ 4             the fields sampled                               `shift.py`
 
 For a finite prior the entropy H of a reduced row is what Φ tends to, −H, at perfect learning.
+
+How hard to sample is decided in `effort`, by the number of classes: log2 of the quasi-random points
+of a replicate, of which there are 16. A point costs about k (finite priors) or k² (continuous ones,
+up to twelve classes), so more classes start lower and stop earlier.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
@@ -88,6 +92,29 @@ def row_rule(teacher: AnyTeacher) -> RowRule:
         lambda q_hat, _: np.array([few_shift_variance(prior, k, q_hat)]),
         lambda q_hat: few_shift_error(prior, k, q_hat),
     )
+
+
+class Effort(NamedTuple):
+    """log2 of the points of the first, a drawn and the finest curve, and the default tolerances."""
+
+    first: int  # a few seconds; 0 where nothing is sampled
+    drawn: int  # for whole trajectories and curves, which are looked at rather than read off
+    last: int  # minutes
+    tolerance: float  # of the error
+    transition: float  # of α_IT and α_algo
+
+
+def effort(teacher: AnyTeacher) -> Effort:
+    """How hard to sample for a teacher, and what uncertainty to ask for where none is given."""
+    k, prior = teacher.n_classes, teacher.prior
+    continuous = prior.support is None and not prior.gaussian
+    if k <= 3:  # the gap rule of three classes is good to 1e-6
+        return Effort(0, 0, 0, 1e-6 if continuous and k == 3 else 1e-8, 1e-6)
+    tolerance = 1e-4 if prior.gaussian else 2e-3 if continuous else 3e-4
+    if not row_rule(teacher).sampled:
+        return Effort(0, 0, 0, tolerance, 1e-3)
+    last = (11 if k <= 20 else 10 if k <= 50 else 8) - 2 * continuous
+    return Effort(6 if k <= 20 else 4, 8 if k <= 20 else 5, last, tolerance, 3e-3)
 
 
 def row_spacing(teacher: AnyTeacher) -> float:

@@ -39,6 +39,7 @@ from scipy.special import ndtri
 from polyceptron.model.priors import Prior
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import N_REPLICATES, uniform_replicates
+from polyceptron.numerics.panels import panel_rule
 
 _NOISE = 8.5  # |ξ| is larger with probability 1e-17
 _STEP = 0.005  # of the tables in t: cubic pieces are then good to 1e-9
@@ -117,6 +118,8 @@ class FieldTable:
         # In normal quantiles both tails are smooth and keep their digits.
         z = np.concatenate([ndtri(low[seen_low]), -ndtri(above[seen_high])])
         t = np.concatenate([self.t[:middle][seen_low], self.t[middle:][seen_high]])
+        rising = np.concatenate([[True], np.diff(np.maximum.accumulate(z)) > 1e-12])
+        z, t = z[rising], t[rising]
         found: Array = np.sinh(PchipInterpolator(z, t)(np.clip(ndtri(uniform), z[0], z[-1])))
         return found
 
@@ -179,7 +182,6 @@ def shift_moments(table: FieldTable, y: Array, step: float, offset: float = 0.0)
     return ShiftMoments(log_density, variance)
 
 
-Parts = tuple[Array, Array, Array]
 _PANEL = 1.5
 
 
@@ -188,7 +190,9 @@ def gap_variance(table: FieldTable, n_classes: int, order: int, step: float) -> 
 
     `order` is the number of nodes of a panel of the gaps, `step` that of t along the shift.
     """
-    g, weight = _gaps(table, order)
+    end = math.asinh(2 * table.reach / SCALE)
+    t, weight = panel_rule(np.linspace(0.0, end, math.ceil(end / _PANEL) + 1), order)
+    g, weight = SCALE * np.sinh(t), SCALE * np.cosh(t) * weight
     if n_classes == 2:
         found = shift_moments(table, np.stack([np.zeros_like(g), g], -1), step)
         chance = 2 * weight * np.exp(found.log_density)
@@ -229,16 +233,6 @@ def gap_variance(table: FieldTable, n_classes: int, order: int, step: float) -> 
         variance += float(node @ np.maximum(second - squared / np.maximum(P, 1e-290), 0.0))
         mass += float(node @ P)
     return variance / 2, mass
-
-
-def _gaps(table: FieldTable, order: int) -> tuple[Array, Array]:
-    """Gaps λ sinh t on Gauss–Legendre panels of t, and their weights."""
-    end = math.asinh(2 * table.reach / SCALE)
-    edges = np.linspace(0.0, end, math.ceil(end / _PANEL) + 1)
-    nodes, weights = np.polynomial.legendre.leggauss(order)
-    half = 0.5 * np.diff(edges)[:, None]
-    t = (edges[:-1, None] + half * (nodes + 1)).ravel()
-    return SCALE * np.sinh(t), SCALE * np.cosh(t) * (half * weights).ravel()
 
 
 def lattice_step(prior: Prior, q_hat: float) -> float:

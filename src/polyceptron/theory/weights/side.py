@@ -9,13 +9,13 @@ the mean over features, ⟨p⟩ = 1,
 ψ = E ln Z_w − rq̂/2, and Φ = (r/2) q̂v + ψ + αΨ_out has no large terms that cancel. A finite prior
 ends at q̂ = ∞ with all rows known, whatever their p > 0: v = 0 and ψ = −H times their fraction.
 
-v₁ and ψ₁ are functions of one variable, in closed form for Gaussian weights, else on panels that
-are built when first needed:
+v₁ and ψ₁ are functions of one variable, in closed form for Gaussian weights, else proxies of ln v₁
+on panels that are built when first needed:
 
-    finite        ln v₁ in x = √q̂, up to where v₁ is negligible: it falls as exp(−q̂δ²/8)/√q̂, δ the
+    finite        in x = √q̂, up to where v₁ is negligible: it falls as exp(−q̂δ²/8)/√q̂, δ the
                   smallest distance of two rows, and is continued so; ±1 weights of four classes and
                   more have a table with panels of its own (`sign_table.py`)
-    continuous    v₁(1 + q̂) in x = ln(1 + q̂): v₁ falls as 1/q̂, and is continued beyond q̂ = 1e8 as
+    continuous    in x = ln(1 + q̂): v₁ falls as 1/q̂, and is continued beyond q̂ = 1e8 as
                   q̂v₁ = A + B/√q̂
 
 Column 0 is the mean over replicates, columns 1 to R the replicates themselves.
@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -51,7 +50,7 @@ _AT_ONCE = 2_000_000
 
 
 class PriorSide:
-    """v, ψ and what is known of their error; build with `weights_side`."""
+    """v, ψ and what is known of their error; `log2_points` matters where rows are sampled."""
 
     def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
         self.teacher = teacher
@@ -122,12 +121,6 @@ class PriorSide:
 SMALLEST, LARGEST = 1e-30, 1e22  # of q̂: α from 1e-12 to 1e8 for every channel
 
 
-@lru_cache(maxsize=64)
-def weights_side(teacher: AnyTeacher, log2_points: int) -> PriorSide:
-    """The weights side of a teacher; `log2_points` matters where rows are sampled."""
-    return PriorSide(teacher, log2_points)
-
-
 class GaussianRows:
     """v₁ = 1/(1 + q̂), ψ₁ = −(r/2) ln(1 + q̂)."""
 
@@ -149,58 +142,31 @@ class GaussianRows:
         yield np.geomspace(start, self.end, 130)[1:]
 
 
-class PanelRows(ABC):
-    """v₁ and ψ₁ of a prior that is not Gaussian."""
-
-    edges: list[float]
-    end: float  # q̂ of the last stage
+class PanelRows:
+    """v₁ and ψ₁ of a prior that is not Gaussian, from proxies of ln v₁ on panels of x."""
 
     def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
         self.teacher, self.log2_points = teacher, log2_points
-        self.rule = row_rule(teacher)
+        self.rule, self.finite = row_rule(teacher), teacher.prior.support is not None
         self.panels: list[tuple[ChebyshevProxy, ChebyshevProxy]] = []
         self.errors: list[float] = []  # of ln v, one a panel
         self.start: AnyArray = np.zeros(1)  # ψ at the end of the last panel
         self._building = threading.RLock()  # panels follow one another
+        if self.finite:
+            signs = teacher.n_classes > 3 and is_sign(teacher.prior)
+            self.edges = list(EDGES) if signs else [row_reach(teacher) * i / 5 for i in range(6)]
+        else:
+            self.edges = [math.log1p(_LAST) * i / 8 for i in range(9)]
+        self.end = self.edges[-1] ** 2 if self.finite else _FIRST_STAGE  # q̂ of the last stage
 
     @property
     def n_replicates(self) -> int:
         """R, or 0 where the rule is deterministic."""
         return self._panel(0)[0].coefficients.shape[1] - 1
 
-    # The coordinate of the panels, and what is proxied in it.
-
-    @abstractmethod
     def coordinate(self, q_hat: AnyArray) -> AnyArray:
-        """x at q̂."""
-
-    @abstractmethod
-    def proxied(self, x: AnyArray) -> AnyArray:
-        """(p, columns): ln v, or v(1 + q̂)."""
-
-    @abstractmethod
-    def variance(self, x: AnyArray, proxied: AnyArray) -> AnyArray:
-        """v from what is proxied."""
-
-    @abstractmethod
-    def rate(self, x: AnyArray) -> AnyArray:
-        """dq̂/dx."""
-
-    @abstractmethod
-    def relative_error(self, proxy: ChebyshevProxy) -> float:
-        """That of v, from what the panel's coefficients leave."""
-
-    @abstractmethod
-    def beyond(self, q_hat: AnyArray, column: Index) -> tuple[AnyArray, AnyArray]:
-        """v and ψ past the last panel."""
-
-    @abstractmethod
-    def tolerance(self, low: float, high: float) -> float:
-        """What to ask of a deterministic panel."""
-
-    @abstractmethod
-    def stages(self, start: float) -> Iterator[AnyArray]:
-        """q̂ from `start` on, for one row alone."""
+        """x at q̂: √q̂ for a finite prior, else ln(1 + q̂)."""
+        return np.sqrt(q_hat) if self.finite else np.log1p(q_hat)
 
     def error(self, q_hat: AnyArray) -> AnyArray:
         """Relative error of v₁ at q̂ (n,) from panels and rules, sampling apart.
@@ -220,39 +186,46 @@ class PanelRows(ABC):
 
     def _build(self) -> None:
         low, high = self.edges[len(self.panels) : len(self.panels) + 2]
-        sampled = self.rule.sampled
-        proxy = chebyshev_proxy(
-            self._checked,
-            low,
-            high,
-            tol=3e-6 if sampled else self.tolerance(low, high),
-            start=11 if sampled else 17,
-            max_points=11 if sampled else 129,
-        )
+        if self.rule.sampled:
+            proxy = chebyshev_proxy(self._log_v, low, high, tol=3e-6, start=11, max_points=11)
+        else:
+            proxy = chebyshev_proxy(
+                self._log_v, low, high, tol=self._tolerance(high), max_points=129
+            )
         half = 0.5 * self.teacher.reduced_rank
-        slope = chebyshev_proxy(
-            lambda x: -half * self.rate(x[:, None]) * self.variance(x[:, None], proxy(x).T),
-            low,
-            high,
-            tol=1e-14,
-            start=33,
-        )
+
+        def rate(x: AnyArray) -> AnyArray:
+            """dψ/dx = −(r/2) v dq̂/dx."""
+            q_slope = 2 * x if self.finite else np.exp(x)
+            return np.asarray(-half * q_slope[:, None] * np.exp(proxy(x).T))
+
+        slope = chebyshev_proxy(rate, low, high, tol=1e-14, start=33)
         integral = C.chebint(slope.coefficients, scl=0.5 * (high - low), axis=0)
         integral[0] += self.start - C.chebval(-1.0, integral)
         psi = ChebyshevProxy(low, high, integral, slope.error)
         self.start = np.asarray(C.chebval(1.0, integral))
-        self.errors.append(self.relative_error(proxy))
+        self.errors.append(float(proxy.error[0]))
         self.panels.append((proxy, psi))
 
-    def _checked(self, x: AnyArray) -> AnyArray:
-        """What is proxied, mean first; a number that is none never becomes a curve."""
-        found = self.proxied(x)
+    def _tolerance(self, high: float) -> float:
+        """What to ask of ln v on a deterministic panel that ends at x = `high`."""
+        q_hat = high**2 if self.finite else math.expm1(high)
+        least = 1e-11
+        if self.finite:  # the sum behind v is good to about 1e-15 in absolute terms
+            least = max(1e-13, 3e-15 / float(self.rule(q_hat, 2).min() + 1e-300))
+        return min(max(least, 0.1 * float(self.rule.error(np.array([q_hat]))[0])), 1e-3)
+
+    def _log_v(self, x: AnyArray) -> AnyArray:
+        """ln v (p, 1 + R) of the mean and of its replicates; one replicate is the mean itself."""
+        found = self.rule(x**2 if self.finite else np.expm1(x), self.log2_points)
         if not np.isfinite(found).all():
             raise ComputationFailed(
                 f"the posterior of weights {self.teacher.prior.name!r} at k = "
                 f"{self.teacher.n_classes} is not a number: use another prior or fewer classes"
             )
-        return found
+        if found.shape[1] > 1:
+            found = np.hstack([found.mean(1, keepdims=True), found])
+        return np.asarray(np.log(np.maximum(found, 1e-200)))
 
     def __call__(self, q_hat: AnyArray, column: Index) -> tuple[AnyArray, AnyArray]:
         """v₁ and ψ₁ at q̂ (n,), each in its column (n,)."""
@@ -263,87 +236,21 @@ class PanelRows(ABC):
         for i in np.unique(where[~out]):
             mask = (where == i) & ~out
             proxy, psi_proxy = self._panel(int(i))
-            v[mask] = self.variance(x[mask], proxy.column(x[mask], column[mask]))
+            v[mask] = np.exp(proxy.column(x[mask], column[mask]))
             psi[mask] = psi_proxy.column(x[mask], column[mask])
         if out.any():
-            v[out], psi[out] = self.beyond(q_hat[out], column[out])
+            v[out], psi[out] = self._beyond(q_hat[out], column[out])
         return v, psi
 
-
-class FiniteRows(PanelRows):
-    """A finite prior: recovered perfectly in the end."""
-
-    def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
-        super().__init__(teacher, log2_points)
-        self.spacing = row_spacing(teacher)
-        signs = teacher.n_classes > 3 and is_sign(teacher.prior)
-        self.edges = list(EDGES) if signs else [row_reach(teacher) * i / 5 for i in range(6)]
-        self.end = self.edges[-1] ** 2
-
-    def coordinate(self, q_hat: AnyArray) -> AnyArray:
-        return np.sqrt(q_hat)
-
-    def proxied(self, x: AnyArray) -> AnyArray:
-        found = with_mean(self.rule(x**2, self.log2_points))
-        return np.log(np.maximum(found, 1e-200))
-
-    def variance(self, x: AnyArray, proxied: AnyArray) -> AnyArray:
-        return np.exp(proxied)
-
-    def rate(self, x: AnyArray) -> AnyArray:
-        return 2 * x
-
-    def tolerance(self, low: float, high: float) -> float:
-        # The sum behind v is good to about 1e-15 in absolute terms: ask for no more of ln v.
-        noise = 3e-15 / float(self.rule(high**2, 2).min() + 1e-300)
-        return min(max(1e-13, noise, 0.1 * float(self.rule.error(np.array([high**2]))[0])), 1e-3)
-
-    def relative_error(self, proxy: ChebyshevProxy) -> float:
-        return float(proxy.error[0])
-
-    def beyond(self, q_hat: AnyArray, column: Index) -> tuple[AnyArray, AnyArray]:
-        proxy = self._panel(len(self.edges) - 2)[0]
-        last = np.exp(proxy.column(np.full_like(q_hat, self.edges[-1]), column))
-        rate = self.spacing**2 / 8
-        v = last * np.exp(-rate * (q_hat - self.end)) * np.sqrt(self.end / q_hat)
-        psi = 0.5 * self.teacher.reduced_rank / rate * v - row_entropy(self.teacher)
-        return v, psi
-
-    def stages(self, start: float) -> Iterator[AnyArray]:
-        """Panel after panel: those of many classes are dear."""
-        for low, high in pairwise(self.edges):
-            yield np.linspace(max(low, math.sqrt(start)), high, 102)[1:] ** 2
-
-
-class ContinuousRows(PanelRows):
-    """A continuous prior: never recovered perfectly."""
-
-    end = _FIRST_STAGE
-
-    def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
-        super().__init__(teacher, log2_points)
-        self.edges = [math.log1p(_LAST) * i / 8 for i in range(9)]
-
-    def coordinate(self, q_hat: AnyArray) -> AnyArray:
-        return np.log1p(q_hat)
-
-    def proxied(self, x: AnyArray) -> AnyArray:
-        return with_mean(self.rule(np.expm1(x), self.log2_points)) * np.exp(x)[:, None]
-
-    def variance(self, x: AnyArray, proxied: AnyArray) -> AnyArray:
-        return proxied * np.exp(-x)
-
-    def rate(self, x: AnyArray) -> AnyArray:
-        return np.exp(x)
-
-    def tolerance(self, low: float, high: float) -> float:
-        return max(1e-11, 0.3 * float(self.rule.error(np.expm1([high]))[0]))
-
-    def relative_error(self, proxy: ChebyshevProxy) -> float:
-        ends = proxy(np.array([proxy.low, proxy.high]))[0]
-        return float(proxy.error[0] / ends.min())
-
-    def beyond(self, q_hat: AnyArray, column: Index) -> tuple[AnyArray, AnyArray]:
+    def _beyond(self, q_hat: AnyArray, column: Index) -> tuple[AnyArray, AnyArray]:
+        """v and ψ past the last panel."""
+        half = 0.5 * self.teacher.reduced_rank
+        if self.finite:
+            proxy = self._panel(len(self.edges) - 2)[0]
+            last = np.exp(proxy.column(np.full_like(q_hat, self.edges[-1]), column))
+            fall = row_spacing(self.teacher) ** 2 / 8
+            v = last * np.exp(-fall * (q_hat - self.end)) * np.sqrt(self.end / q_hat)
+            return v, half / fall * v - row_entropy(self.teacher)
         low, high = (
             q * self(np.full_like(q_hat, q), column)[0] for q in (_LAST / 64, _LAST * (1 - 1e-9))
         )
@@ -351,11 +258,15 @@ class ContinuousRows(PanelRows):
         limit = high - slope / math.sqrt(_LAST)
         root = 1 / np.sqrt(q_hat)
         steps = limit * np.log(q_hat / _LAST) + 2 * slope * (1 / math.sqrt(_LAST) - root)
-        psi = self.start[column] - 0.5 * self.teacher.reduced_rank * steps
-        return (limit + slope * root) / q_hat, psi
+        return (limit + slope * root) / q_hat, self.start[column] - half * steps
 
     def stages(self, start: float) -> Iterator[AnyArray]:
-        yield np.geomspace(start, self.end, 300)[1:]
+        """q̂ from `start` on, for one row alone; panel after panel where they are dear."""
+        if not self.finite:
+            yield np.geomspace(start, self.end, 300)[1:]
+            return
+        for low, high in pairwise(self.edges):
+            yield np.linspace(max(low, math.sqrt(start)), high, 102)[1:] ** 2
 
 
 @lru_cache(maxsize=32)
@@ -363,12 +274,4 @@ def _row_table(teacher: AnyTeacher, log2_points: int) -> GaussianRows | PanelRow
     """One table for all noises and features: neither is a matter of one row."""
     if teacher.prior.gaussian:
         return GaussianRows(teacher.reduced_rank)
-    kind = ContinuousRows if teacher.prior.support is None else FiniteRows
-    return kind(teacher, log2_points)
-
-
-def with_mean(replicates: AnyArray) -> AnyArray:
-    """(p, R) → (p, 1 + R): the mean before its replicates; one replicate is the mean itself."""
-    if replicates.shape[1] == 1:
-        return replicates
-    return np.hstack([replicates.mean(1, keepdims=True), replicates])
+    return PanelRows(teacher, log2_points)
