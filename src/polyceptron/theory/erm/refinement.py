@@ -23,6 +23,7 @@ from polyceptron.theory.root_newton import Root, correct
 
 UNBROKEN_LEFT = 1.0  # of the last step, with a loss that bends where no node is placed for it
 CHANCE = 0.1  # of the change before the last: two levels may agree by chance
+DOUBT = 4.0  # an average may be off by so many times what the checks of a level are off
 ROUNDING = 1e-14
 # |d ln(training loss)/dθ| is at most 1 for ln V (the proximal point moves by at most its own pull),
 # and 1/2 and 2 for ln q and ln τ (powers of the width of the boundary layer that holds the loss).
@@ -110,7 +111,7 @@ def smooth_levels(system: Equations, root: Root, coarse: int) -> Iterator[Refine
         new_error = _error(system, root.theta)
         moved = float(np.max(np.abs(root.theta - theta)))
         change = max(abs(new_error - error), 0.5 * slope * moved)
-        floor = floors[level - 1] + doubt
+        floor = floors[level - 1] + DOUBT * doubt
         uncertainty = left * max(change, CHANCE * last) + slope * floor
         cost, mistakes = float(averages.loss[0]), float(averages.error[0])
         turn = (0.0, 0.0) if before is None else (cost - before[0], mistakes - before[1])
