@@ -131,21 +131,16 @@ class LocalEngine(Engine):
     def close(self) -> None:
         """Kill the workers: what they hold is computed again by the next run."""
         if self._pool is not None:
-            self._wait_for_handover()
+            # Until loky has passed on every task it was given, some milliseconds: its manager
+            # thread stops with a KeyError if it is shut down before it has seen a new task.
+            deadline = time.monotonic() + 1.0
+            while time.monotonic() < deadline and not all(
+                future.running() or future.done() for future in self._running
+            ):
+                time.sleep(0.002)
             self._pool.shutdown(wait=True, kill_workers=True)
             self._pool = None
         self._running.clear()
-
-    def _wait_for_handover(self) -> None:
-        """Until loky has passed on every task it was given, a matter of milliseconds.
-
-        Its manager thread stops with a KeyError if it is shut down before it has seen a new task.
-        """
-        deadline = time.monotonic() + 1.0
-        while time.monotonic() < deadline:
-            if all(future.running() or future.done() for future in self._running):
-                return
-            time.sleep(0.002)
 
     def _recover(self, lost: list[Task]) -> list[CaseResult]:
         """After the death of a worker: a new pool, and a retrial for whatever was running."""
@@ -193,14 +188,14 @@ def available_workers() -> int:
 
 def _start_worker(parent: int) -> None:
     """Leave Ctrl-C to the parent, and end when the parent does."""
+
+    def follow() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_CHECK_SECONDS)
+        os._exit(1)
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_follow_parent, args=(parent,), daemon=True).start()
-
-
-def _follow_parent(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(PARENT_CHECK_SECONDS)
-    os._exit(1)
+    threading.Thread(target=follow, daemon=True).start()
 
 
 @dataclass

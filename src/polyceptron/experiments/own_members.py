@@ -59,7 +59,12 @@ class WithMembers:
 
     def __call__(self, task: Task) -> list[Row]:
         for member in self.members:
-            _take_in(member)
+            place, registry = (member.kind, member.entry.name), REGISTRIES[member.kind]
+            with _guard:
+                if _here.get(place) != member.values:  # that very one is not there
+                    registry.remove(member.entry.name)
+                    registry.add(member.entry)
+                    _here[place] = member.values
         return self.runner(task)
 
 
@@ -99,31 +104,16 @@ def _hash(kind: str, member: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _of_loss(loss: Any) -> tuple[Any, ...]:
-    return tuple(f(_FIELDS, _LABELS) for f in (loss.value, loss.gradient, loss.hessian))
-
-
-def _of_estimator(estimator: Any) -> tuple[Any, ...]:
-    rows = estimator.rows(make_teacher("argmax", 3, "gaussian"), [0.7, 3.0])
-    return tuple(row[name] for row in rows for name in ("m", "q", "generalisation_error"))
-
-
 _NUMBERS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
-    LOSSES.kind: _of_loss,
+    LOSSES.kind: lambda loss: tuple(
+        part(_FIELDS, _LABELS) for part in (loss.value, loss.gradient, loss.hessian)
+    ),
     PRIORS.kind: lambda prior: prior.tilted(np.array([-2.0, 0.0, 0.3, 1.0, 5.0]), 1.5),
     CHANNELS.kind: lambda noise: noise.label_law(np.sort(_FIELDS[:, 1:], axis=1).T, 0.5),
     PENALTIES.kind: lambda one: one.denoise(_FIELDS - _FIELDS.mean(1, keepdims=True), 1.5),
-    ESTIMATORS.kind: _of_estimator,
+    ESTIMATORS.kind: lambda one: tuple(
+        row[name]
+        for row in one.rows(make_teacher("argmax", 3, "gaussian"), [0.7, 3.0])
+        for name in ("m", "q", "generalisation_error")
+    ),
 }
-
-
-def _take_in(member: OwnMember) -> None:
-    """Register the member in this process, unless that very one is there."""
-    place = member.kind, member.entry.name
-    with _guard:
-        if _here.get(place) == member.values:
-            return
-        registry = REGISTRIES[member.kind]
-        registry.remove(member.entry.name)
-        registry.add(member.entry)
-        _here[place] = member.values

@@ -19,12 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 from scipy.special import ndtri, stdtr
 
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.spec import SweepSpec
 from polyceptron.experiments.store import Store, decode_row, sort_key
-from polyceptron.experiments.tasks import NOISELESS, REACHED, sweep_keys
+from polyceptron.experiments.tasks import REACHED, sweep_keys
 from polyceptron.files import write_atomically
 from polyceptron.rows import Row, Status
 
@@ -45,53 +46,29 @@ QUANTITIES = (
 )  # fmt: skip
 
 
-@dataclass
+@dataclass(frozen=True)
 class Average:
-    """Mean and standard error of the numbers added so far.
+    """Mean (None of no number) and standard error (None of fewer than two) of the finite numbers.
 
-    A value that is no finite number (None, NaN, ±∞) has no place in a mean: it is counted in
-    `missing`. One value at a time (Welford's recurrence): a million rows need no memory, and no two
-    large sums are subtracted.
+    What is no finite number (None, NaN, ±∞) is counted in `missing`.
 
     >>> found = Average.of([1.0, 2.0, None, 6.0])
     >>> found.count, found.missing, found.mean, round(found.standard_error, 6)
     (3, 1, 3.0, 1.527525)
     """
 
-    count: int = 0
-    missing: int = 0
-    _mean: float = 0.0
-    _squares: float = 0.0  # Σ (xᵢ − x̄)²
+    count: int
+    missing: int
+    mean: float | None
+    standard_error: float | None
 
     @classmethod
     def of(cls, values: Iterable[float | None]) -> Self:
         """The average of these values."""
-        found = cls()
-        for value in values:
-            found.add(value)
-        return found
-
-    def add(self, value: float | None) -> None:
-        """Take one more value."""
-        if value is None or not math.isfinite(value):
-            self.missing += 1
-            return
-        self.count += 1
-        step = float(value) - self._mean
-        self._mean += step / self.count
-        self._squares += step * (float(value) - self._mean)
-
-    @property
-    def mean(self) -> float | None:
-        """The mean; None of no number."""
-        return self._mean if self.count else None
-
-    @property
-    def standard_error(self) -> float | None:
-        """The standard error of the mean; None of fewer than two numbers."""
-        if self.count < 2:
-            return None
-        return math.sqrt(self._squares / (self.count - 1) / self.count)
+        given = np.array([math.nan if value is None else value for value in values], dtype=float)
+        x = given[np.isfinite(given)]
+        error = float(x.std(ddof=1)) / math.sqrt(x.size) if x.size > 1 else None
+        return cls(x.size, given.size - x.size, float(x.mean()) if x.size else None, error)
 
 
 @dataclass
@@ -100,7 +77,7 @@ class _Group:
 
     content: Mapping[str, Any]
     row: Row
-    value: Average = field(default_factory=Average)
+    values: list[float | None] = field(default_factory=list)
     statuses: Counter[str] = field(default_factory=Counter)
 
 
@@ -120,15 +97,13 @@ def summary(
     groups: dict[str, _Group] = {}
     theory: dict[tuple[Any, ...], Row] = {}
     for record in store.records(None if spec is None else sweep_keys(spec)):
-        # Rows from before there was noise have none.
-        content = {"noise": NOISELESS} | json.loads(record["task"])
-        row: Row = {"noise": NOISELESS} | decode_row(record["row"])
+        content, row = json.loads(record["task"]), decode_row(record["row"])
         if content["source"] == "theory":
             theory[_place(content, content.get("branch", ""))] = row
             continue
         content.pop("seed_path")
         group = groups.setdefault(json.dumps(content, sort_keys=True), _Group(content, row))
-        group.value.add(row.get(quantity))
+        group.values.append(row.get(quantity))
         group.statuses[row["status"]] += 1
     lines, compared = [], set()
     for group in groups.values():
@@ -137,7 +112,8 @@ def summary(
         place = _place(group.content, "" if start is None else REACHED[start])
         compared.add(place)
         line = _line(group.row, group.statuses, theory.get(place, {}), quantity)
-        mean, error, count = group.value.mean, group.value.standard_error, group.value.count
+        found = Average.of(group.values)
+        mean, error, count = found.mean, found.standard_error, found.count
         expected, uncertainty = line["theory"], line["theory_uncertainty"]
         lines.append(
             line

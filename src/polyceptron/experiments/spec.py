@@ -287,36 +287,26 @@ def describe_errors(error: ValidationError, text: str, name: str, model: type[Ba
 
 def _describe(item: Any, lines: dict[Place, int], name: str, model: type[BaseModel]) -> str:
     path = tuple(item["loc"])
-    line = nearest_line(lines, path)
-    field = ""
-    for part in path:
-        field += f"[{part + 1}]" if isinstance(part, int) else f".{part}"
+    around = (path[:length] for length in range(len(path), 0, -1))
+    line = next((lines[place] for place in around if place in lines), None)
+    field = "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in path)
     what = str(item["msg"]).removeprefix("Value error, ")
     if item["type"] == "extra_forbidden":
-        what = f"unknown field; allowed are {', '.join(_allowed(path, model))}"
+        if len(path) > 1:  # into a table, or one of a list of tables
+            annotation: Any = model.model_fields[str(path[0])].annotation
+            model = next(iter(get_args(annotation)), annotation)
+        what = f"unknown field; allowed are {', '.join(model.model_fields)}"
     elif item["type"] == "missing":
         what = "this field is required"
     elif not isinstance(item["input"], dict) and "got" not in what:
-        what = f"{what[:1].lower()}{what[1:]}, got {_quote(item['input'])}"
+        try:
+            given = cut_text(repr(item["input"]), MAX_SHOWN)
+        except (ValueError, RecursionError):  # an integer of thousands of digits, lists in lists
+            given = "a value too long to show"
+        what = f"{what[:1].lower()}{what[1:]}, got {given}"
     place = f", line {line}" if line else ""
     where = cut_text(f"{place}{', ' if field else ''}{field.lstrip('.')}", MAX_SHOWN)
     return f"{name}{where}: {cut_text(what, MAX_LENGTH)}"
-
-
-def _allowed(path: Place, model: type[BaseModel]) -> list[str]:
-    """The fields of the table that the path points into: the top, or one or a list of models."""
-    if len(path) > 1:
-        annotation: Any = model.model_fields[str(path[0])].annotation
-        model = next(iter(get_args(annotation)), annotation)
-    return list(model.model_fields)
-
-
-def _quote(value: Any) -> str:
-    """The value as it could be typed, cut where it would fill the screen."""
-    try:
-        return cut_text(repr(value), MAX_SHOWN)
-    except (ValueError, RecursionError):  # an integer of thousands of digits, lists in lists
-        return "a value too long to show"
 
 
 # Where each field of a TOML file stands: `tomllib` gives values without positions. This follows
@@ -339,7 +329,8 @@ def field_lines(text: str) -> dict[Place, int]:
     counts: dict[Place, int] = {}
     table: Place = ()
     depth = 0
-    blanked = _blank_strings(text).splitlines()
+    # Strings and comments become spaces: brackets and = inside them do not count.
+    blanked = _STRING.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text).splitlines()
     for number, (raw, clean) in enumerate(zip(text.splitlines(), blanked, strict=True), start=1):
         header = _HEADER.match(clean) if depth == 0 else None
         key = _KEY.match(raw) if depth == 0 and "=" in clean else None
@@ -355,18 +346,5 @@ def field_lines(text: str) -> dict[Place, int]:
     return lines
 
 
-def nearest_line(lines: dict[Place, int], path: Place) -> int | None:
-    """The line of the path, or of the closest table around it."""
-    for length in range(len(path), 0, -1):
-        if path[:length] in lines:
-            return lines[path[:length]]
-    return None
-
-
 def _parts(dotted: str) -> tuple[str, ...]:
     return tuple(part.strip().strip("\"'") for part in dotted.split("."))
-
-
-def _blank_strings(text: str) -> str:
-    """Strings and comments become spaces, so that brackets and = inside them do not count."""
-    return _STRING.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)

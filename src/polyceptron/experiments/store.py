@@ -33,7 +33,6 @@ from polyceptron.experiments.store_file import (
     FIELDS,
     INTACT,
     StoreLock,
-    check_integrity,
     check_links,
     create_store,
     enter,
@@ -208,7 +207,9 @@ class Store:
     def check(self) -> None:
         """Raise unless SQLite's `integrity_check` finds nothing."""
         with self._readable():
-            check_integrity(self._connection, self.path)
+            answer = self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if answer != "ok":
+            raise InvalidInput(DAMAGED.format(name=str(self.path), error=answer))
 
     def close(self) -> None:
         """Close the file; what was added is on the disk already."""

@@ -1,4 +1,4 @@
-"""The file of a store: its tables, how it is made, upgraded, opened and locked.
+"""The file of a store: its tables, how it is made, opened and locked.
 
 Nothing but SQLite opens a database that is not ours, and nothing here closes a handle of one that
 SQLite has open: SQLite guards a database by record locks, and POSIX drops *all* record locks of a
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import sqlite3
 import stat
@@ -41,21 +40,12 @@ INTACT = f"results.checksum IS row_checksum({_BLOBS})"  # a row that is as it wa
 
 _TABLES = (
     "CREATE TABLE results (key TEXT PRIMARY KEY, task TEXT NOT NULL, row TEXT NOT NULL, "
-    "status TEXT NOT NULL, reason TEXT, provenance TEXT NOT NULL)",
+    "status TEXT NOT NULL, reason TEXT, provenance TEXT NOT NULL, "
+    "checksum TEXT NOT NULL DEFAULT '')",
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE timings (kind TEXT PRIMARY KEY, rows INTEGER NOT NULL, expected REAL NOT NULL, "
+    "seconds REAL NOT NULL)",
 )
-
-# Statements that bring a store of version n to version n + 1.
-MIGRATIONS: dict[int, tuple[str, ...]] = {
-    1: (
-        "CREATE TABLE timings (kind TEXT PRIMARY KEY, rows INTEGER NOT NULL, "
-        "expected REAL NOT NULL, seconds REAL NOT NULL)",
-    ),
-    2: (
-        "ALTER TABLE results ADD COLUMN checksum TEXT NOT NULL DEFAULT ''",
-        f"UPDATE results SET checksum = first_checksum({_BLOBS})",
-    ),
-}
 
 
 def create_store(path: Path) -> None:
@@ -71,11 +61,10 @@ def _fill(temporary: Path) -> None:
     statements = (
         "PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", "BEGIN",
         f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {SCHEMA_VERSION}",
-        *_TABLES, *(s for version in sorted(MIGRATIONS) for s in MIGRATIONS[version]), "COMMIT",
+        *_TABLES, "COMMIT",
     )  # fmt: skip
     try:
         with closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
-            teach_checksums(connection)
             for statement in statements:
                 connection.execute(statement)
     finally:
@@ -103,10 +92,12 @@ def inspect_store(path: Path) -> None:
     if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
         raise InvalidInput(f"{name!r} is an SQLite file, but not a store of polyceptron results")
     version = int.from_bytes(header[60:64], "big")
-    if version > SCHEMA_VERSION:
+    if version != SCHEMA_VERSION:
+        newer = version > SCHEMA_VERSION
+        cure = "a newer polyceptron: update this one" if newer else "an older polyceptron than 0.2"
         raise InvalidInput(
-            f"the store {name!r} has version {version}, made by a newer polyceptron; this one "
-            f"reads versions up to {SCHEMA_VERSION}: update polyceptron"
+            f"the store {name!r} has version {version} where {SCHEMA_VERSION} can be read; it was "
+            f"made by {cure}"
         )
     page, pages = (int.from_bytes(header[i:j], "big") for i, j in ((16, 18), (28, 32)))
     whole = (65536 if page == 1 else page) * pages
@@ -154,47 +145,11 @@ def open_connection(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(address, uri=True, isolation_level=None)
     try:
         connection.execute("PRAGMA synchronous = FULL")
-        teach_checksums(connection)
-        upgrade(connection, path)
+        connection.create_function("row_checksum", len(FIELDS), row_checksum, deterministic=True)
     except BaseException:
         connection.close()
         raise
     return connection
-
-
-def upgrade(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring an older store to the current version, in one transaction, unless it is damaged."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version == SCHEMA_VERSION:
-        return
-    check_integrity(connection, path)  # before checksums are made of what it holds
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-        (version,) = connection.execute("PRAGMA user_version").fetchone()  # now under the lock
-        for old in range(version, SCHEMA_VERSION):
-            if old not in MIGRATIONS:
-                raise InvalidInput(
-                    f"the store {str(path)!r} has version {old}, which can no longer be upgraded"
-                )
-            for statement in MIGRATIONS[old]:
-                connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        connection.execute("COMMIT")
-    except sqlite3.OperationalError as error:
-        raise InvalidInput(
-            f"the store {str(path)!r} has version {version} and must be brought to version "
-            f"{SCHEMA_VERSION} where it can be written ({error}): copy it there"
-        ) from None
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-
-
-def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise unless SQLite's `integrity_check` finds nothing."""
-    answer = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-    if answer != "ok":
-        raise InvalidInput(DAMAGED.format(name=str(path), error=answer))
 
 
 def row_checksum(*values: bytes | str | None) -> str:
@@ -209,22 +164,6 @@ def row_checksum(*values: bytes | str | None) -> str:
         digest.update(b"none;" if content is None else b"%d;" % len(content))
         digest.update(content or b"")
     return digest.hexdigest()[:32]
-
-
-def first_checksum(*values: bytes | None) -> str:
-    """The checksum of a row written before rows had one, or nothing if it cannot be read."""
-    _, task, row, *_ = values
-    try:
-        readable = all(isinstance(json.loads(text or b""), dict) for text in (task, row))
-    except (ValueError, RecursionError):
-        readable = False
-    return row_checksum(*values) if readable else ""
-
-
-def teach_checksums(connection: sqlite3.Connection) -> None:
-    """Let SQL statements of this connection use the two functions."""
-    for function in (row_checksum, first_checksum):
-        connection.create_function(function.__name__, len(FIELDS), function, deterministic=True)
 
 
 Identity = tuple[int, int]

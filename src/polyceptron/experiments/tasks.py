@@ -94,16 +94,9 @@ Runner = Callable[[Task], list[Row]]
 
 
 def seed_path(
-    seed: int,
-    model: str,
-    n_classes: int,
-    prior: str,
-    noise: str,
-    alpha: float,
-    dimension: int,
-    instance: int,
-    features: str | None = None,
-) -> tuple[int, ...]:
+    seed: int, model: str, n_classes: int, prior: str, noise: str, alpha: float, dimension: int,
+    instance: int, features: str | None = None,
+) -> tuple[int, ...]:  # fmt: skip
     """(entropy, four words of the problem's hash, instance): the place of an instance's seed."""
     problem = [model, n_classes, prior, float(alpha), dimension]
     if noise != NOISELESS or features is not None:
@@ -111,8 +104,7 @@ def seed_path(
     if features is not None:
         problem.append(features)
     digest = hashlib.sha256(_encode(problem).encode()).digest()[:16]
-    words = (int.from_bytes(digest[i : i + 4], "big") for i in range(0, 16, 4))
-    return (seed, *words, instance)
+    return seed, *(int.from_bytes(digest[i : i + 4], "big") for i in range(0, 16, 4)), instance
 
 
 def seed_of(path: tuple[int, ...] | list[int]) -> int:
@@ -323,13 +315,12 @@ def attempt(runner: Runner, task: Task) -> list[CaseResult]:
 def failure(task: Task, reason: str, seconds: float = 0.0) -> list[CaseResult]:
     """A row of status 'failed' and its reason, for every case of the task."""
     names = (
-        "source", "model", "n_classes", "prior", "features", "estimator", "ridge", "penalty",
-        "alpha", "branch", "dimension",
+        "source", "model", "n_classes", "prior", "noise", "features", "estimator", "ridge",
+        "penalty", "alpha", "branch", "dimension",
     )  # fmt: skip
     results = []
     for case in task.cases:
         row = {name: case.content[name] for name in names if name in case.content}
-        row["noise"] = case.content.get("noise", NOISELESS)
         if row.get("ridge") == "optimal":  # the number is not known
             del row["ridge"]
         if "dimension" in row:

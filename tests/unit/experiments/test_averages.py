@@ -39,7 +39,7 @@ def test_what_is_no_number_is_counted_and_left_out(
 
 
 def test_too_few_numbers_have_no_error() -> None:
-    empty = Average()
+    empty = Average.of([])
     assert (empty.mean, empty.standard_error) == (None, None)
     one = Average.of([2])
     assert (one.mean, one.standard_error, type(one.mean)) == (2.0, None, float)

@@ -1,4 +1,4 @@
-"""What a store accepts, refuses, upgrades and never loses."""
+"""What a store accepts, refuses and never loses."""
 
 from __future__ import annotations
 
@@ -29,14 +29,6 @@ def some_results(folder: Path, runner: object = fakes.draw) -> list[CaseResult]:
 
 def snapshot(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-
-
-def tamper(path: Path, statement: str, *values: object) -> None:
-    """Change a store behind the program's back."""
-    connection = sqlite3.connect(path)
-    connection.execute(statement, values)
-    connection.commit()
-    connection.close()
 
 
 @given(value=st.floats(), seed=st.integers(0, 2**53))
@@ -105,6 +97,14 @@ def _newer(path: Path) -> str:
     return "newer polyceptron"
 
 
+def _older(path: Path) -> str:
+    Store(path, create=True).close()
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION - 1}")
+    connection.close()
+    return "older polyceptron than 0.2"
+
+
 def _scrambled(path: Path) -> str:
     with Store(path, create=True) as store:
         store.add(some_results(path.parent))
@@ -113,7 +113,9 @@ def _scrambled(path: Path) -> str:
     return "damaged"
 
 
-@pytest.mark.parametrize("spoil", [_text, _cut_header, _cut_page, _foreign, _newer, _scrambled])
+@pytest.mark.parametrize(
+    "spoil", [_text, _cut_header, _cut_page, _foreign, _newer, _older, _scrambled]
+)
 def test_what_is_no_store_is_refused_and_left_alone(tmp_path: Path, spoil: object) -> None:
     path = tmp_path / "runs.sqlite"
     sentence = spoil(path)  # type: ignore[operator]
@@ -137,82 +139,6 @@ def test_a_missing_store_or_folder_is_a_sentence(tmp_path: Path) -> None:
         run_sweep(spec, tmp_path / "nowhere" / "runs.sqlite", runner=fakes.draw)
     with pytest.raises(InvalidInput, match="it is a folder"):
         run_sweep(spec, tmp_path, runner=fakes.draw)
-
-
-def make_old(path: Path, version: int) -> None:
-    """Take away what later versions added."""
-    old = sqlite3.connect(path)
-    old.execute("ALTER TABLE results DROP COLUMN checksum")
-    if version == 1:
-        old.execute("DROP TABLE timings")
-    old.execute(f"PRAGMA user_version = {version}")
-    old.commit()
-    old.close()
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_older_store_is_upgraded(tmp_path: Path, version: int) -> None:
-    path, results = tmp_path / "runs.sqlite", some_results(tmp_path)
-    with Store(path, create=True) as store:
-        store.add(results)
-        records = list(store.records())
-    make_old(path, version)
-    with Store(path) as store:
-        assert list(store.records()) == records
-        assert store.damaged() == []
-        assert bool(store.time_scale()) == (version == 2)
-        store.add(results)
-        assert set(store.time_scale()) == {"theory/cross-entropy", "erm/cross-entropy"}
-        store.check()
-    tamper(path, "UPDATE results SET reason = 'x' WHERE key = ?", results[0].key)
-    with Store(path) as store:  # the upgraded rows are guarded as the new ones
-        assert store.damaged() == [results[0].key]
-
-
-def test_an_upgrade_does_not_vouch_for_rows_that_cannot_be_read(tmp_path: Path) -> None:
-    path, results = tmp_path / "runs.sqlite", some_results(tmp_path)
-    with Store(path, create=True) as store:
-        store.add(results)
-    make_old(path, 2)
-    tamper(path, "UPDATE results SET row = substr(row, 1, 50) WHERE key = ?", results[3].key)
-    with Store(path) as store:
-        assert store.damaged() == [results[3].key]
-        assert len(list(store.records())) == len(results) - 1
-
-
-def test_a_damaged_store_is_not_upgraded(tmp_path: Path) -> None:
-    """Not even where the upgrade itself would succeed: only the index of the keys is broken."""
-    path = tmp_path / "runs.sqlite"
-    with Store(path, create=True) as store:
-        store.add(some_results(tmp_path))
-    make_old(path, 2)
-    connection = sqlite3.connect(path)
-    query = "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_results_1'"
-    (page,) = connection.execute(query).fetchone()
-    (size,) = connection.execute("PRAGMA page_size").fetchone()
-    connection.close()
-    content = bytearray(path.read_bytes())
-    content[(page - 1) * size + 200 : page * size] = bytes(size - 200)
-    path.write_bytes(content)
-    before = snapshot(tmp_path)
-    with pytest.raises(InvalidInput, match="is damaged and cannot be read") as caught:
-        Store(path)
-    assert "left as it is" not in str(caught.value)  # SQLite may write what it recovers
-    assert snapshot(tmp_path) == before
-
-
-def test_an_archive_that_cannot_be_upgraded_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "runs.sqlite"
-    with Store(path, create=True) as store:
-        store.add(some_results(tmp_path))
-    make_old(path, 2)
-    before = snapshot(tmp_path)
-    monkeypatch.setattr("os.access", lambda *arguments: False)
-    with pytest.raises(InvalidInput, match="has version 2 and must be brought to version 3 where"):
-        Store(path)
-    assert snapshot(tmp_path) == before
 
 
 def test_a_store_in_a_folder_that_cannot_be_written_is_readable(
