@@ -86,12 +86,13 @@ def amp(
 
     Example: polyceptron amp --classes 3 --alpha 1.5 --runs 5
     """
-    from polyceptron.experiments.data_runs import amp_of_files, amp_rows, trace_rows
+    from polyceptron.algorithms.message_passing import posterior_mean
+    from polyceptron.experiments.data_runs import amp_rows, trace_rows
 
     settings: dict[str, Any] = {"variances": variances, "tol": tol, "max_iter": max_iter}
     if data is not None or labels is not None:
         _run_on_files(
-            "message passing", amp_of_files, data, labels, out, as_json, cluster,
+            "message passing", posterior_mean.amp, data, labels, out, as_json, cluster,
             standardise=standardise, prior=prior, noise=noise, model=model, features=features,
             n_classes=classes, checkpoint=checkpoint, **settings,
         )  # fmt: skip
@@ -129,17 +130,17 @@ def fit(
 
     Example: polyceptron fit --data X.npy --labels y.npy --ridge 1 --out weights.npy
     """
-    from polyceptron.experiments.data_runs import fit_of_files
+    from polyceptron.algorithms.erm.fit import fit_erm
 
     _run_on_files(
-        estimator, fit_of_files, data, labels, out, as_json, cluster, standardise=standardise,
+        estimator, fit_erm, data, labels, out, as_json, cluster, standardise=standardise,
         loss=estimator, ridge=ridge, tol=tol, checkpoint=checkpoint,
     )  # fmt: skip
 
 
 def _run_on_files(
     name: str,
-    run: Callable[..., dict[str, Any]],
+    run: Callable[..., Any],
     data: Path | None,
     labels: Path | None,
     out: Path,
@@ -148,6 +149,8 @@ def _run_on_files(
     **settings: Any,
 ) -> None:
     """Check where to write, fit with progress shown, write weights and report, print the report."""
+    from polyceptron.experiments.data_runs import fit_of_files, save_weights
+
     if data is None or labels is None:
         raise InvalidInput("--data and --labels go together: a file of samples, a file of labels")
     if out.suffix != ".npy":
@@ -157,10 +160,7 @@ def _run_on_files(
         out, beside, settings["checkpoint"], inputs=[data, labels, settings.get("features")]
     )
     with _connected(cluster, data), waiting(f"{name}: the first pass over {data.name}") as show:
-        report = run(data, labels, callback=lambda now: show(str(now)), **settings)
-
-    from polyceptron.experiments.data_runs import save_weights
-
+        report = fit_of_files(run, data, labels, callback=lambda now: show(str(now)), **settings)
     save_weights(out, report.pop("weights"))
     write_text(beside, json.dumps(json_ready(report), indent=2) + "\n")
     del report["offset"]
@@ -181,7 +181,7 @@ def _connected(cluster: str | None, data: Path) -> Iterator[None]:
         raise InvalidInput(
             f"--cluster reads .zarr or .parquet in chunks where its workers are, got {data.name!r}"
         )
-    from polyceptron.experiments.cluster import connect_cluster
+    from polyceptron.experiments.engine import connect_cluster
 
     client = connect_cluster(cluster)
     try:

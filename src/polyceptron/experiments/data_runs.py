@@ -26,8 +26,7 @@ from typing import Any
 import numpy as np
 
 from polyceptron.algorithms.data_checks import check_labels
-from polyceptron.algorithms.erm.fit import fit_erm
-from polyceptron.algorithms.message_passing.posterior_mean import AMPResult, amp
+from polyceptron.algorithms.message_passing.posterior_mean import AMPResult
 from polyceptron.algorithms.stored_designs import open_design, scaled
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.results import Average
@@ -45,6 +44,10 @@ from polyceptron.theory.bayes_optimal.state_evolution import state_evolution
 from polyceptron.theory.curve import curve_rows
 from polyceptron.version import VERSION
 
+_REPORTED = (
+    "residual", "damping", "ridge", "distance_bound", "training_loss", "training_error",
+    "matrix_passes",
+)  # fmt: skip
 ENDINGS = (".npy", ".npz", ".zarr", ".parquet")
 
 
@@ -105,22 +108,13 @@ def _open_array(path: Path, what: str) -> Any:
         raise InvalidInput(f"{str(path)!r} is no array of numpy: {error}") from None
 
 
-def amp_of_files(data: Path, labels: Path, *, standardise: bool, **more: Any) -> dict[str, Any]:
-    """Message passing on files: a report with weights (d, k) and offset (k,)."""
-    report, found = _fit(amp, data, labels, standardise, more)
-    return report | {"residual": found.residual, "damping": found.damping}
+def fit_of_files(
+    fit: Callable[..., Any], data: Path, labels: Path, *, standardise: bool, **more: Any
+) -> dict[str, Any]:
+    """Message passing (`amp`) or a certified fit (`fit_erm`) to files.
 
-
-def fit_of_files(data: Path, labels: Path, *, standardise: bool, **more: Any) -> dict[str, Any]:
-    """A certified fit to files: a report with weights (d, k) and offset (k,)."""
-    report, found = _fit(fit_erm, data, labels, standardise, more)
-    names = ("ridge", "distance_bound", "training_loss", "training_error", "matrix_passes")
-    return report | {name: getattr(found, name) for name in names}
-
-
-def _fit(
-    fit: Callable[..., Any], data: Path, labels: Path, standardise: bool, more: dict[str, Any]
-) -> tuple[dict[str, Any], Any]:
+    A report with weights (d, k) and offset (k,), and what else the result has.
+    """
     y = read_labels(labels)
     design = open_design(open_samples(data))
     check_labels(y, design.n_samples, more.get("n_classes"))  # before anything of X is read
@@ -137,14 +131,14 @@ def _fit(
     weights = found.weights / scale[:, None]
     offset = -(shift @ weights) / math.sqrt(d)
     passes = design.passes + (X.passes if X is not design else 0.0)
-    report = {
+    return {
         "data": str(data), "labels": str(labels), "n_samples": n, "dimension": d,
         "n_classes": weights.shape[1], "precision": str(design.dtype), "standardise": standardise,
         "status": str(found.status), "n_iter": found.n_iter, "passes": passes,
         "seconds": time.monotonic() - begin, "version": VERSION, "weights": weights,
         "offset": offset.tolist(),
+        **{name: getattr(found, name) for name in _REPORTED if hasattr(found, name)},
     }  # fmt: skip
-    return report, found
 
 
 def save_weights(path: Path, weights: Any) -> None:

@@ -1,4 +1,4 @@
-"""Where tasks run: processes of this machine (here) or a Dask cluster (`cluster`).
+"""Where tasks run: processes of this machine (`LocalEngine`) or a Dask cluster (`DaskEngine`).
 
 An engine takes tasks while it has `free` places and hands back what is finished. Both engines run
 the same function, `tasks.attempt`, so that a row does not depend on where it was computed.
@@ -9,12 +9,18 @@ The local engine is joblib's loky pool, with one BLAS thread in each process. Wh
   again, one at a time, and only a task that kills a worker when alone is recorded as failed;
 - a worker whose parent has died ends itself, so that no process is left behind.
 
-How far a sweep is, for people: rows done, rate, time left, failures.
+Dask moves a task of a lost worker to another one. What the other engine adds: a bounded window, one
+clear error when the scheduler goes away, and a failed row for a task that keeps killing its
+workers. Only this process writes to the store; workers need no access to it.
+
+`Progress` and its bar tell people how far a sweep is: rows done, rate, time left, failures.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import queue
 import signal
 import sys
 import threading
@@ -27,12 +33,14 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any
 
+from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments.tasks import (
     CaseResult,
     Runner,
     Task,
     attempt,
     describe_seconds,
+    environment,
     failure,
 )
 
@@ -277,3 +285,136 @@ class ProgressBar:
     def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+CONNECT_SECONDS = 10.0
+WORKER_SECONDS = 60.0  # a batch system may take a while to start the first worker
+REFRESH_SECONDS = 2.0
+
+
+def connect_cluster(address: str, *, default: bool = True) -> Any:
+    """A client of the scheduler at `address`, to which Dask sends its work if it is the default."""
+    try:
+        import distributed
+    except ImportError:
+        raise InvalidInput("a cluster needs Dask: pip install 'polyceptron[cluster]'") from None
+    for name in ("distributed.client", "distributed.core", "distributed.comm"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # it is reported once, by an error
+    make: Any = distributed.Client
+    try:
+        return make(address, timeout=CONNECT_SECONDS, set_as_default=default)
+    except (OSError, ValueError, TimeoutError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InvalidInput(f"no Dask scheduler answers at {address!r}: {reason}") from None
+
+
+class DaskEngine(Engine):
+    """Tasks on the workers of the Dask scheduler at `address`."""
+
+    def __init__(self, address: str, runner: Runner) -> None:
+        super().__init__(runner)
+        self._address = address
+        self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._places = 0
+        self._next_refresh = 0.0
+        self._client: Any = connect_cluster(address, default=False)
+        try:
+            self._check_workers()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def free(self) -> int:
+        """Two tasks for each thread of the cluster as it is now; workers may come and go."""
+        if time.monotonic() >= self._next_refresh:
+            self._next_refresh = time.monotonic() + REFRESH_SECONDS
+            try:
+                self._places = 2 * int(sum(self._client.nthreads().values()))
+            except Exception as error:
+                raise self._lost() from error
+        return self._places - len(self._running)
+
+    def submit(self, task: Task) -> None:
+        self._check_connection()
+        future = self._client.submit(attempt, self._runner, task, pure=False)
+        self._running[future] = task
+        future.add_done_callback(self._ended.put)
+
+    def finished(self, timeout: float) -> list[CaseResult]:
+        """What has finished; a task lost on the way is submitted again."""
+        done = []
+        try:
+            done.append(self._ended.get(timeout=max(timeout, 1e-3)))
+            while True:
+                done.append(self._ended.get_nowait())
+        except queue.Empty:
+            pass
+        self._check_connection()
+        ready, answers = [future for future in done if future.status == "finished"], {}
+        try:
+            answers = dict(zip(ready, self._client.gather(ready), strict=True))
+        except Exception as error:  # lost on the way
+            logging.getLogger(__name__).debug("fetching results: %s", error)
+            time.sleep(0.5)  # a connection breaks a moment before the client notices
+            self._check_connection()
+        results: list[CaseResult] = []
+        for future in done:
+            task = self._running.pop(future)
+            if future in answers:
+                results += answers[future]
+            elif future.status == "error":
+                results += failure(task, _reason(future.exception()))
+            else:  # cancelled, or lost with the worker that had it
+                self.submit(task)
+        return results
+
+    def close(self) -> None:
+        """Take back what has not started; what runs on a worker ends there and is dropped."""
+        try:
+            if self._client.status == "running" and self._running:
+                self._client.cancel(list(self._running), force=True)
+            self._running.clear()
+            self._client.close(timeout=2)
+        except Exception as error:  # the cluster is gone: nothing is left to take back
+            logging.getLogger(__name__).debug("closing the client: %s", error)
+
+    def _check_workers(self) -> None:
+        """Wait for a worker, and make sure that workers run this version of the code."""
+        try:
+            self._client.wait_for_workers(1, timeout=WORKER_SECONDS)
+        except TimeoutError:
+            raise InvalidInput(
+                f"the Dask scheduler at {self._address!r} has no workers "
+                f"(waited {WORKER_SECONDS:.0f} s)"
+            ) from None
+        try:
+            versions = self._client.run(environment)
+        except Exception as error:
+            raise InvalidInput(
+                f"the workers of {self._address!r} cannot run polyceptron: {error}"
+            ) from None
+        ours = environment()["polyceptron"]
+        for worker, theirs in versions.items():
+            if theirs["polyceptron"] != ours:
+                raise InvalidInput(
+                    f"the worker {worker} has polyceptron {theirs['polyceptron']}, this is {ours}: "
+                    "install the same version everywhere"
+                )
+
+    def _check_connection(self) -> None:
+        if self._client.status != "running":
+            raise self._lost()
+
+    def _lost(self) -> ComputationFailed:
+        return ComputationFailed(
+            f"lost the Dask scheduler at {self._address!r}; every result that arrived is stored: "
+            "when a scheduler is back, run the same command again"
+        )
+
+
+def _reason(problem: BaseException | None) -> str:
+    name = type(problem).__name__
+    if name == "KilledWorker":  # Dask's own text names addresses, which mean nothing in a store
+        return "several worker processes died while computing this task (killed, or out of memory?)"
+    return f"{name}: {problem}"

@@ -25,8 +25,7 @@ from polyceptron.algorithms.message_passing.posterior_mean import AMPResult, amp
 from polyceptron.algorithms.overlaps import exact_generalisation_error, overlaps
 from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.experiments.own_members import values_of
-from polyceptron.experiments.tasks import REACHED
+from polyceptron.experiments.tasks import REACHED, values_of
 from polyceptron.model import ERM, LOSSES, AnyTeacher, BayesOptimal, Channel, Dataset, Loss
 from polyceptron.model.checks import check_size
 from polyceptron.numerics import Array
@@ -74,17 +73,16 @@ def run_amp(
             f"{n} samples in dimension {d} need {np.dtype(dtype).itemsize * n * d / 1e9:.3g} GB: "
             "choose a smaller dimension or alpha"
         ) from None
-    V = _mean_variance(result.variance, teacher.n_classes)
-    if test_samples is None:
-        errors = exact_errors(result.weights, truth, teacher)
-    else:
-        chances = partial(_posterior_chances, teacher.channel, V)
-        errors = counted_errors(result.weights, truth, teacher, test_samples, number, chances)
-    found = overlaps(result.weights, truth, teacher.features)
+    v = np.asarray(result.variance)  # per class direction, averaged over coordinates
+    if v.ndim == 3:  # covariances in k coordinates, of rank k − 1
+        v = np.trace(v, axis1=1, axis2=2) / (teacher.n_classes - 1)
+    V = float(v.mean())
+    chances = partial(_posterior_chances, teacher.channel, V)
     row = make_row(
-        source="amp", **teacher.columns, estimator=BayesOptimal.name, alpha=alpha,
-        branch=REACHED[start], m=found.m, q=found.q, V=V, **errors,  # type: ignore[index]
-        training_error=wrong, status=result.status, dimension=d, n_samples=n, seed=number,
+        source="amp", **teacher.columns, estimator=BayesOptimal.name, alpha=alpha, V=V,
+        branch=REACHED[start], training_error=wrong, status=result.status, dimension=d,
+        n_samples=n, seed=number,
+        **_measured(result.weights, truth, teacher, test_samples, number, chances, seed=0),
     )  # fmt: skip
     return row, result
 
@@ -120,23 +118,31 @@ def run_erm(
     )  # fmt: skip
     rows = []
     for one, fit in zip(estimators, map(uninterrupted, fits), strict=True):
-        if test_samples is None:
-            errors = exact_errors(fit.weights, truth, teacher, seed)
-        else:
-            chances: Any = loss.probabilities
-            if fit.loss != loss.name or chances(np.zeros((1, teacher.n_classes))) is None:
-                chances = None  # a direction has no scale
-            errors = counted_errors(fit.weights, truth, teacher, test_samples, seed, chances)
-        found = overlaps(fit.weights, truth, teacher.features)
-        ridge = {} if one.penalty else {"ridge": fit.ridge}
+        chances: Any = loss.probabilities
+        if fit.loss != loss.name or chances(np.zeros((1, k))) is None:
+            chances = None  # a direction has no scale
         row = make_row(
-            source="erm", **teacher.columns, **{**one.columns, **ridge},
-            alpha=float(alpha), m=found.m, q=found.q, **errors, training_error=fit.training_error,
-            training_loss=fit.training_loss, status=fit.status, dimension=dimension, n_samples=n,
-            seed=seed,
+            source="erm", **teacher.columns, alpha=float(alpha),
+            **one.columns | ({} if one.penalty else {"ridge": fit.ridge}),
+            training_error=fit.training_error, training_loss=fit.training_loss, status=fit.status,
+            dimension=dimension, n_samples=n, seed=seed,
+            **_measured(fit.weights, truth, teacher, test_samples, seed, chances, seed=seed),
         )  # fmt: skip
         rows.append(row)
     return rows
+
+
+def _measured(
+    weights: Array, truth: Array, teacher: AnyTeacher, test_samples: int | None, drawn: int,
+    chances: Any, *, seed: int,
+) -> Columns:  # fmt: skip
+    """Overlaps and errors: exact ones, with a seed, or on new samples of data `drawn` with one."""
+    found = overlaps(weights, truth, teacher.features)
+    if test_samples is None:
+        errors = exact_errors(weights, truth, teacher, seed)
+    else:
+        errors = counted_errors(weights, truth, teacher, test_samples, drawn, chances)
+    return {"m": found.m, "q": found.q, **errors}
 
 
 def draw_single(teacher: AnyTeacher, n: int, d: int, seed: int) -> Dataset:
@@ -193,14 +199,6 @@ def _posterior_chances(noise: Channel, V: float, fields: Array) -> Array:
     gaps = [np.sort(fields[:, [y]] - np.delete(fields, y, 1), axis=1).T for y in classes]
     p = np.stack([noise.label_law(gap, max(V, 1e-12)).z for gap in gaps], 1)
     return np.asarray(p / p.sum(1, keepdims=True))
-
-
-def _mean_variance(variance: Any, k: int) -> float:
-    """The posterior variance per class direction, averaged over coordinates."""
-    v = np.asarray(variance)
-    if v.ndim == 3:  # covariances in k coordinates, of rank k − 1
-        return float(np.trace(v, axis1=1, axis2=2).mean()) / (k - 1)
-    return float(v.mean())
 
 
 def exact_errors(weights: Any, truth: Any, teacher: AnyTeacher, seed: int = 0) -> Columns:

@@ -31,7 +31,6 @@ from polyceptron.experiments.engine import (
     ProgressBar,
     available_workers,
 )
-from polyceptron.experiments.own_members import with_members
 from polyceptron.experiments.spec import SweepSpec, load_spec
 from polyceptron.experiments.store import Store
 from polyceptron.experiments.store_file import StoreLock
@@ -45,6 +44,7 @@ from polyceptron.experiments.tasks import (
     expand,
     instance_bytes,
     sweep_keys,
+    with_members,
 )
 
 POLL_SECONDS = 0.2
@@ -178,7 +178,7 @@ def _run(spec: SweepSpec, store: Store, engine: Engine, stop: list[int]) -> Iter
 
 def _make_engine(workers: int | None, cluster: str | None, tasks: int, runner: Runner) -> Engine:
     if cluster is not None:
-        from polyceptron.experiments.cluster import DaskEngine
+        from polyceptron.experiments.engine import DaskEngine
 
         return DaskEngine(cluster, with_members(runner))
     return LocalEngine(min(workers or available_workers(), tasks), with_members(runner))

@@ -201,7 +201,7 @@ def test_a_killed_sweep_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def test_no_scheduler_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyceptron.experiments.cluster.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("polyceptron.experiments.engine.CONNECT_SECONDS", 0.5)
     spec, start = fakes.write_spec(tmp_path, instances=1), time.monotonic()
     for address in ("tcp://127.0.0.1:9", "nonsense://x"):
         with pytest.raises(InvalidInput, match="no Dask scheduler answers at"):
