@@ -15,8 +15,8 @@ from typing import Any, Self
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from polyceptron.algorithms.block_products import short_products
 from polyceptron.algorithms.data_checks import check_choice
+from polyceptron.algorithms.design import short_products
 from polyceptron.algorithms.linear_classifier import (
     SCALINGS,
     LinearClassifier,
@@ -33,7 +33,7 @@ from polyceptron.algorithms.noise_search import (
 )
 from polyceptron.algorithms.stored_designs import open_design
 from polyceptron.errors import InvalidInput
-from polyceptron.model.channels import CHANNELS, Channel, as_channel
+from polyceptron.model.channels import CHANNELS, as_channel
 from polyceptron.model.priors import as_prior
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
@@ -103,6 +103,8 @@ class AMPClassifier(LinearClassifier):
     calibrated. Where message passing does not converge even with damping, the best iterate is used
     with a ConvergenceWarning.
 
+    Examples
+    --------
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
     >>> AMPClassifier(noise="gaussian:0.1").fit(X, y).score(X, y) > 0.9
@@ -129,7 +131,16 @@ class AMPClassifier(LinearClassifier):
         """
         X, index = self._check_training_data(X, y)[:2]
         check_choice("scaling", self.scaling, SCALINGS)
-        noise = _check_noise(self.noise)
+        noise = None
+        if not (isinstance(self.noise, str) and self.noise == "auto"):
+            try:
+                noise = as_channel(self.noise)
+            except InvalidInput as error:
+                message = f"{error}, and 'auto'"
+                if not isinstance(self.noise, str):
+                    allowed = f"'auto', a Channel, or one of {CHANNELS.help}"
+                    message = f"noise must be {allowed}; got {self.noise!r}"
+                raise InvalidInput(message) from None
         moments = open_design(X).column_moments()
         kind = "standard" if self.scaling == "auto" else self.scaling
         self._scaling = Scaling.of(moments, kind, centre=self.fit_intercept)
@@ -144,13 +155,15 @@ class AMPClassifier(LinearClassifier):
         )  # fmt: skip
         self._way: Correlated | Independent
         if correlated:
-            self._way, found = Correlated.fit(design, asked)
+            self._way, weights, offset, trial = Correlated.fit(design, asked)
         else:
-            self._way, found = Independent.fit(design, asked, compress=self.compress)
+            self._way, weights, offset, trial = Independent.fit(
+                design, asked, compress=self.compress
+            )
         full = np.zeros((X.shape[1], self.classes_.size))
-        full[self._scaling.varying] = found.weights
-        self._store(full, found.offset, self._scaling)
-        self.noise_, posterior = found.trial.channel, found.trial.posterior
+        full[self._scaling.varying] = weights
+        self._store(full, offset, self._scaling)
+        self.noise_, posterior = trial.channel, trial.posterior
         self.variance_, end, losses = posterior.covariance, posterior.end, -posterior.log_chance
         self.n_iter_ = max(1, end.n_iter)
         self.converged_ = end.status == Status.OK
@@ -208,17 +221,3 @@ class AMPClassifier(LinearClassifier):
         design = self._scaling.varying_design(X, ones=self._way.ones)
         variance = self._way.field_variance(design, self.variance_)
         return omega, np.maximum(variance, 1e-300)
-
-
-def _check_noise(noise: Any) -> Channel | None:
-    """The channel meant, None for 'auto', or an error message."""
-    if isinstance(noise, str) and noise == "auto":
-        return None
-    try:
-        return as_channel(noise)
-    except InvalidInput as error:
-        if not isinstance(noise, str):
-            raise InvalidInput(
-                f"noise must be 'auto', a Channel, or one of {CHANNELS.help}; got {noise!r}"
-            ) from None
-        raise InvalidInput(f"{error}, and 'auto'") from None

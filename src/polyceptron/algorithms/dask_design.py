@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.algorithms.block_products import BLOCK_BYTES
-from polyceptron.algorithms.design import Design
+from polyceptron.algorithms.design import BLOCK_BYTES, Design
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.numerics import AnyArray
 
+_LOST = ("CommClosedError", "FutureCancelledError", "CancelledError", "TimeoutError")
 _AT_ONCE = 512  # chunks whose results are waited for together: bounds what is held here
 
 
@@ -66,13 +66,13 @@ class DaskDesign(Design):
         return cls(X)
 
     def read_rows(self, rows: Any) -> AnyArray:
-        return np.asarray(_wait([self._X[rows]], self._fault)[0])
+        return np.asarray(self._wait([self._X[rows]])[0])
 
     def blocks(
         self, n_bytes: int = BLOCK_BYTES, first: int = 0
     ) -> Iterator[tuple[slice, AnyArray]]:
         for i in range(self._chunk_at(first), len(self._rows)):
-            yield self._rows[i], np.asarray(_wait([self._chunks[i]], self._fault)[0])
+            yield self._rows[i], np.asarray(self._wait([self._chunks[i]])[0])
 
     def each_block(
         self,
@@ -98,7 +98,7 @@ class DaskDesign(Design):
                 place = {"workers": held, "allow_other_workers": True} if held else {}
                 with dask.annotate(**place):
                     tasks.append(do(self._chunks[i], *given, *map(send, own)))
-            for i, found in zip(some, _wait(tasks, self._fault), strict=True):
+            for i, found in zip(some, self._wait(tasks), strict=True):
                 yield self._rows[i], found
 
     def _places(self) -> dict[str, list[str]]:
@@ -118,38 +118,31 @@ class DaskDesign(Design):
         """The chunk that begins with a row."""
         return next(i for i, rows in enumerate(self._rows) if rows.start >= row)
 
-    def _fault(self) -> str:
-        """Which rows cannot be read, found by trying; empty if all can."""
+    def _wait(self, tasks: list[Any]) -> list[Any]:
+        """The results, or an error message for what kept Dask from them."""
         dask: Any = import_module("dask")
-        for rows, chunk in zip(self._rows, self._chunks, strict=True):
-            try:
-                dask.compute(dask.delayed(np.shape)(chunk))
-            except Exception:
-                return f"rows {rows.start} to {rows.stop - 1} of X cannot be read"
-        return ""
-
-
-def _wait(tasks: list[Any], fault: Callable[[], str]) -> list[Any]:
-    """The results, or an error message for what kept Dask from them."""
-    dask: Any = import_module("dask")
-    try:
-        return list(dask.compute(*tasks))
-    except (InvalidInput, ComputationFailed):
-        raise
-    except Exception as error:
-        name = type(error).__name__
-        logging.getLogger(__name__).debug("computing on blocks: %s", error)
-        if name == "KilledWorker":
-            raise ComputationFailed(
-                "several workers of the cluster died while working on one block of X (killed, or "
-                "out of memory?): use smaller chunks of rows"
-            ) from None
-        if name in ("CommClosedError", "FutureCancelledError", "CancelledError", "TimeoutError"):
-            raise ComputationFailed(
-                "lost the Dask scheduler; with a checkpoint the same call goes on from there when "
-                "a scheduler is back"
-            ) from None
-        where = fault()
-        if where:
-            raise InvalidInput(f"{where}: {name}: {error}") from None
-        raise
+        try:
+            return list(dask.compute(*tasks))
+        except (InvalidInput, ComputationFailed):
+            raise
+        except Exception as error:
+            name = type(error).__name__
+            logging.getLogger(__name__).debug("computing on blocks: %s", error)
+            if name == "KilledWorker":
+                raise ComputationFailed(
+                    "several workers of the cluster died while working on one block of X (killed, "
+                    "or out of memory?): use smaller chunks of rows"
+                ) from None
+            if name in _LOST:
+                raise ComputationFailed(
+                    "lost the Dask scheduler; with a checkpoint the same call goes on from there "
+                    "when a scheduler is back"
+                ) from None
+            for rows, chunk in zip(self._rows, self._chunks, strict=True):  # which cannot be read?
+                try:
+                    dask.compute(dask.delayed(np.shape)(chunk))
+                except Exception:
+                    raise InvalidInput(
+                        f"rows {rows.start} to {rows.stop - 1} of X cannot be read: {name}: {error}"
+                    ) from None
+            raise

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.algorithms import block_products as products
-from polyceptron.algorithms.design import Design
+from polyceptron.algorithms.design import Design, largest_of
 from polyceptron.algorithms.stored_designs import open_design, scaled
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import as_numbers, check_classes, difference_basis
@@ -47,7 +46,19 @@ def check_samples(X: Any, y: Any, n_classes: int | None, sample_weight: Any = No
     """X and y as an algorithm needs them, or an error message."""
     design = open_design(X)
     labels, k = check_labels(y, design.n_samples, n_classes)
-    weights = check_sample_weight(sample_weight, design.n_samples)
+    weights = None
+    if sample_weight is not None:
+        weights = as_numbers(sample_weight, "sample_weight").astype(float)
+        if weights.shape != labels.shape:
+            raise InvalidInput(
+                f"sample_weight must have one number for each of the {labels.size} samples, got "
+                f"shape {weights.shape}"
+            )
+        if not (np.isfinite(weights).all() and (weights > 0).all()):
+            raise InvalidInput(
+                "sample_weight must be finite and above 0: leave out what has weight 0"
+            )
+        weights = None if (weights == 1).all() else weights
     design.check_entries()  # last, since it reads all of X
     return Samples(design, labels, k, weights)
 
@@ -82,7 +93,7 @@ def in_units(samples: Samples) -> tuple[Samples, Units]:
     design, weights = samples.design, samples.weights
     largest = float(design.row_norms.max())
     if not largest > 1e-140:  # squares of such entries are lost: look at the entries themselves
-        parts = (part.max() for _, part in design.each_block(products.largest_of))
+        parts = (part.max() for _, part in design.each_block(largest_of))
         largest = max(map(float, parts))
     p = math.frexp(largest)[1] if largest > 0 else 0
     q = 0 if weights is None else math.frexp(float(weights.max()))[1]
@@ -92,21 +103,6 @@ def in_units(samples: Samples) -> tuple[Samples, Units]:
     if weights is not None:
         weights = np.ldexp(weights, -units.q)
     return replace(samples, design=design, weights=weights), units
-
-
-def check_sample_weight(weights: Any, n: int) -> Array | None:
-    """Weights (n,) above 0, None for None or where all are 1, or an error message."""
-    if weights is None:
-        return None
-    found = as_numbers(weights, "sample_weight").astype(float)
-    if found.shape != (n,):
-        raise InvalidInput(
-            f"sample_weight must have one number for each of the {n} samples, got shape "
-            f"{found.shape}"
-        )
-    if not (np.isfinite(found).all() and (found > 0).all()):
-        raise InvalidInput("sample_weight must be finite and above 0: leave out what has weight 0")
-    return None if (found == 1).all() else found
 
 
 def check_label_count(shape: tuple[int, ...], n: int) -> None:

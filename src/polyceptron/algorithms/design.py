@@ -8,10 +8,16 @@ Directions are rows. The precision of the small operand is that of the product. 
 reads of X, one in single precision being one half, and `watch` is told of every one. The first read
 finds what cannot be used.
 
-A kind of data is a subclass with `read_rows`, or with its own way to work on blocks of rows
-(`each_block`); everything else follows from that, and may be given anew where there is a faster
-way. `stored_designs` has arrays, files, sparse matrices and features that are scaled on the fly,
-`dask_design` arrays over several machines.
+A kind of data is a subclass of `Design` with `read_rows`, or with its own way to work on blocks of
+rows (`each_block`); everything else follows from that, and may be given anew where there is a
+faster way. `stored_designs` has arrays, files, sparse matrices and features that are scaled on the
+fly, `dask_design` arrays over several machines.
+
+What is done to one block (b, d) are plain functions, so that they can be sent to where a block is.
+For a few directions a matrix product spends its time packing the block; matrix-vector products over
+rows that stay in the cache read it from memory once. Another precision than the block's own is made
+in such parts too. Small data get one thread (`threads_for`): threads of the linear algebra wait for
+each other by spinning, and on scikit-learn's digits two of them took five times as long as one.
 """
 
 from __future__ import annotations
@@ -20,17 +26,189 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cached_property, partial
-from typing import Any, NamedTuple
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property, lru_cache, partial, wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from polyceptron.algorithms import block_products as products
-from polyceptron.algorithms.block_products import BLOCK_BYTES, LARGEST
 from polyceptron.algorithms.watching import SILENT, Watch
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import AnyArray, Array
+from polyceptron.numerics.threads import thread_count
+
+Inner = Callable[[AnyArray], tuple[AnyArray, Any]]
+"""Fields (..., b) to residuals (..., b), and whatever else is wanted of the samples."""
+
+BLOCK_BYTES = 1 << 22  # stays in the cache
+LARGEST = 1e150  # squares of larger entries overflow
+_FEW = 4  # up to so many directions, matrix-vector products by part win
+
+
+def fields_of(block: AnyArray, small: AnyArray) -> AnyArray:
+    """small blockᵀ, (m, d) to (m, b), in the precision of `small`."""
+    few = len(small) <= _FEW
+    if not few and block.dtype == small.dtype:
+        return np.asarray(small @ block.T)
+    out = np.empty((len(small), len(block)), small.dtype)
+    for rows, part in _parts(block, small.dtype):
+        if few:
+            for u, z in zip(small, out, strict=True):
+                z[rows] = part @ u
+        else:
+            out[:, rows] = small @ part.T
+    return out
+
+
+def back_of(block: AnyArray, small: AnyArray) -> AnyArray:
+    """small block, (m, b) to (m, d); parts are added in double precision."""
+    few = len(small) <= _FEW
+    if not few and block.dtype == small.dtype:
+        # On one thread F @ X is the faster form; on several it waits for the slowest at every
+        # block, and a busy machine makes it wait for long.
+        return np.asarray(small @ block if thread_count() == 1 else (block.T @ small.T).T)
+    out = np.zeros((len(small), block.shape[1]))
+    for rows, part in _parts(block, small.dtype):
+        if few:
+            for f, g in zip(small, out, strict=True):
+                g += f[rows] @ part
+        else:
+            out += small[:, rows] @ part
+    return out.astype(small.dtype, copy=False)
+
+
+def through_of(
+    block: AnyArray, small: AnyArray, shape: tuple[int, ...], inner: Inner
+) -> tuple[AnyArray, Any]:
+    """f block with f = inner(small blockᵀ), fields in the given leading shape; and what else."""
+    f, rest = inner(fields_of(block, small).reshape(*shape, len(block)))
+    return back_of(block, f.reshape(-1, len(block))), rest
+
+
+class AsItIs:
+    """F = fields, of any rows."""
+
+    def rows(self, rows: slice) -> Inner:
+        return self
+
+    def __call__(self, fields: AnyArray) -> tuple[AnyArray, None]:
+        return fields, None
+
+
+def fields_squared_of(block: AnyArray, small: AnyArray) -> Array:
+    """small (block²)ᵀ, (c, d) to (c, b)."""
+    out = np.empty((len(small), len(block)))
+    for rows, part in _parts(block, block.dtype):
+        out[:, rows] = small @ np.square(part).T
+    return out
+
+
+def back_squared_of(block: AnyArray, small: AnyArray) -> Array:
+    """small block², (c, b) to (c, d)."""
+    out = np.zeros((len(small), block.shape[1]))
+    for rows, part in _parts(block, block.dtype):
+        out += small[:, rows] @ np.square(part)
+    return out
+
+
+def square_sums(block: AnyArray) -> tuple[tuple[int, ...], Array, int | None]:
+    """The block's shape, the sum of squares of each row (b,), and the first row not to be used."""
+    if block.ndim != 2:
+        return block.shape, np.zeros(0), None
+    sums = np.empty(len(block))
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums[:] = np.einsum("ij,ij->i", block, block)
+        if block.dtype == np.float32 and not np.isfinite(sums).all():  # of larger range
+            for rows, part in _parts(block, np.float64):
+                sums[rows] = np.einsum("ij,ij->i", part, part)
+    if sums.size and not float(sums.max()) < LARGEST**2:
+        bad = ~usable(block).all(1)
+        if bad.any():
+            return block.shape, sums, int(bad.argmax())
+    return block.shape, sums, None
+
+
+def usable(entries: AnyArray) -> NDArray[np.bool_]:
+    """Which entries are finite and can be squared, of the same shape."""
+    if entries.dtype == np.float32:  # none is too large
+        return np.isfinite(entries)
+    return np.abs(entries) < LARGEST
+
+
+def largest_of(block: AnyArray) -> AnyArray:
+    """The largest absolute value of each column, (d,)."""
+    return np.asarray(np.abs(block).max(0))
+
+
+def sum_of(block: AnyArray, unit: Array, weights: Array) -> Array:
+    """Σ w x/unit of each column, (d,)."""
+    out = np.zeros(block.shape[1])
+    for rows, part in _parts(block, np.float64):
+        out += weights[rows] @ (part / unit)
+    return out
+
+
+def spread_of(block: AnyArray, unit: Array, mean: Array, weights: Array) -> Array:
+    """Σ w (x/unit − mean)² of each column, (d,)."""
+    out = np.zeros(block.shape[1])
+    for rows, part in _parts(block, np.float64):
+        off = part / unit
+        off -= mean
+        out += weights[rows] @ np.square(off, out=off)
+    return out
+
+
+def gram_of(block: AnyArray, scale: float) -> Array:
+    """blockᵀblock·scale², (d, d), in double precision."""
+    A = block * np.float64(scale)
+    return np.asarray(A.T @ A)
+
+
+def _parts(block: AnyArray, dtype: Any) -> Iterator[tuple[slice, AnyArray]]:
+    """Rows that stay in the cache, in this precision; all at once where rows are not contiguous."""
+    n, d = block.shape
+    same = block.dtype == dtype
+    share = BLOCK_BYTES if same else BLOCK_BYTES // 4  # the last part and the next are both held
+    step = max(16, share // max(1, d * np.dtype(dtype).itemsize))
+    if same and not block.flags.c_contiguous:
+        step = n
+    for first in range(0, n, step):
+        rows = slice(first, min(first + step, n))
+        yield rows, block[rows].astype(dtype, copy=False)
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SMALL = 1_000_000  # numbers in X
+
+
+@lru_cache(maxsize=1)
+def _controller() -> Any:
+    import scipy.linalg  # noqa: F401  # loads the BLAS that is to be limited
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+    return ThreadpoolController()
+
+
+def threads_for(X: Any) -> AbstractContextManager[Any]:
+    """A limit of one thread while X (n, d) is small."""
+    shape: tuple[Any, ...] = getattr(X, "shape", ())  # what has none is a list, and small
+    rows, columns = shape if len(shape) == 2 else (0, 0)
+    return _controller().limit(limits=1) if rows * columns <= _SMALL else nullcontext()
+
+
+def short_products(fit: Callable[P, T]) -> Callable[P, T]:
+    """A method `fit(self, X, ...)` that uses as many threads as X is worth."""
+
+    @wraps(fit)
+    def fitted(*args: P.args, **options: P.kwargs) -> T:
+        with threads_for(args[1] if len(args) > 1 else options.get("X")):
+            return fit(*args, **options)
+
+    return fitted
+
 
 _COPY_MB = os.environ.get("POLYCEPTRON_COPY_MB", "")
 COPY_BYTES = (int(_COPY_MB) if _COPY_MB.isdigit() else 256) << 20
@@ -98,7 +276,7 @@ class Design(ABC):
     def row_norms(self) -> Array:
         """‖x_μ‖/√d, (n,); the first read of X, which finds what cannot be used."""
         out = np.empty(self.n_samples)
-        for rows, (shape, squares, bad) in self.each_block(products.square_sums):
+        for rows, (shape, squares, bad) in self.each_block(square_sums):
             expected = (rows.stop - rows.start, self.dimension)
             if tuple(shape) != expected:
                 raise InvalidInput(
@@ -165,53 +343,32 @@ class Design(ABC):
         if not self.reading_is_dear:
             F, rest = inner.rows(slice(0, self.n_samples))(self.fields(U))
             return self.back(F), [rest]
-        shape = U.shape[:-1]
+        shape, found = U.shape[:-1], []
         small = (U * U.dtype.type(self.scale)).reshape(-1, self.dimension)
-        (out,), found = self._one_read(products.through_of, (small, shape), inner, [len(small)])
-        out = (out * self.scale).astype(U.dtype, copy=False)
-        return out.reshape(*shape, self.dimension), found
-
-    def through_squared(
-        self, U: AnyArray, C: Array, inner: Any
-    ) -> tuple[AnyArray, Array, list[Any]]:
-        """FX/√d (r, d) and HX²/d (c, d) with F, H = inner(UXᵀ/√d, C(X²)ᵀ/d), and what else."""
-        if not self.reading_is_dear:
-            whole = inner.rows(slice(0, self.n_samples))
-            F, H, rest = whole(self.fields(U), self.fields_squared(C))
-            return self.back(F.astype(U.dtype, copy=False)), self.back_squared(H), [rest]
-        given = (U * U.dtype.type(self.scale), (C / self.dimension).astype(self.dtype))
-        work = products.through_squared_of
-        (first, second), found = self._one_read(work, given, inner, [len(U), len(C)])
-        return (first * self.scale).astype(U.dtype, copy=False), second / self.dimension, found
-
-    def _one_read(
-        self, work: Callable[..., Any], given: tuple[Any, ...], inner: Any, rows: list[int]
-    ) -> tuple[list[Array], list[Any]]:
-        """Sums (rows, d) over the blocks of what `work` makes of each, and what else it gave."""
-        self.count(given[0].dtype)
-        sums, found = [np.zeros((m, self.dimension)) for m in rows], []
-        for _, (*parts, rest) in self.each_block(work, given, lambda at: (inner.rows(at),)):
-            for total, part in zip(sums, parts, strict=True):
-                total += part
+        out = np.zeros(small.shape)
+        self.count(U.dtype)
+        work, own = through_of, lambda rows: (inner.rows(rows),)
+        for _, (part, rest) in self.each_block(work, (small, shape), own):
+            out += part
             found.append(rest)
-        return sums, found
+        return (out * self.scale).astype(U.dtype, copy=False).reshape(U.shape), found
 
     def times_columns(self, small: AnyArray) -> AnyArray:
         """small Xᵀ, (m, d) to (m, n)."""
-        return self._by_row(products.fields_of, small, small.dtype)
+        return self._by_row(fields_of, small, small.dtype)
 
     def times_rows(self, small: AnyArray) -> AnyArray:
         """small X, (m, n) to (m, d)."""
-        return self._total(products.back_of, small).astype(small.dtype, copy=False)
+        return self._total(back_of, small).astype(small.dtype, copy=False)
 
     def fields_squared(self, C: Array) -> Array:
         """C(X²)ᵀ/d, (c, d) to (c, n): squares are taken by block, never of all X at once."""
         small = (C / self.dimension).astype(self.dtype)
-        return self._by_row(products.fields_squared_of, small, np.float64)
+        return self._by_row(fields_squared_of, small, np.float64)
 
     def back_squared(self, H: Array) -> Array:
         """HX²/d, (c, n) to (c, d)."""
-        return self._total(products.back_squared_of, (H / self.dimension).astype(self.dtype))
+        return self._total(back_squared_of, (H / self.dimension).astype(self.dtype))
 
     def _by_row(self, work: Callable[..., Any], small: AnyArray, dtype: Any) -> AnyArray:
         """work(block, small) (m, b) of each block, side by side (m, n)."""
@@ -251,7 +408,7 @@ class Design(ABC):
         out, done = saved["sum"], saved["rows"]
         if done == n:
             return np.asarray(out)
-        for rows, part in self.each_block(products.gram_of, (self.scale,), None, size, done):
+        for rows, part in self.each_block(gram_of, (self.scale,), None, size, done):
             out += part
             state: Callable[[], Any] = partial(dict, sum=out, rows=rows.stop)
             checkpoint.save(state, "gram", now=rows.stop == n)
@@ -276,7 +433,7 @@ class Design(ABC):
         v /= np.linalg.norm(v)
         log_length = 0.0
         for _ in range(_POWER):
-            v = self.through(v[None], products.AsItIs())[0][0]
+            v = self.through(v[None], AsItIs())[0][0]
             length = float(np.linalg.norm(v))
             if length == 0:
                 return 0.0
@@ -291,11 +448,11 @@ class Design(ABC):
         `weights` (n,) of the samples are those of mean and deviation.
         """
         w, largest = weights_or_ones(weights, self.n_samples), np.zeros(self.dimension)
-        for _, part in self.each_block(products.largest_of):
+        for _, part in self.each_block(largest_of):
             np.maximum(largest, part, out=largest)
         unit = np.maximum(largest, np.finfo(float).tiny)
-        mean = self._total(products.sum_of, w, unit) / w.sum()
-        square = self._total(products.spread_of, w, unit, mean) / w.sum()
+        mean = self._total(sum_of, w, unit) / w.sum()
+        square = self._total(spread_of, w, unit, mean) / w.sum()
         self.passes += 3
         return ColumnMoments(mean * unit, np.sqrt(square) * unit, largest)
 

@@ -18,9 +18,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 
-from polyceptron.algorithms.block_products import short_products
 from polyceptron.algorithms.data_checks import Labels, check_choice, check_samples
-from polyceptron.algorithms.design import ColumnMoments, Design, weights_or_ones
+from polyceptron.algorithms.design import ColumnMoments, Design, short_products, weights_or_ones
 from polyceptron.algorithms.erm.erm_fit import stopped_at
 from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.linear_classifier import (
@@ -28,6 +27,7 @@ from polyceptron.algorithms.linear_classifier import (
     LinearClassifier,
     Scaling,
     TrainingData,
+    fields_at,
     warn_caller,
 )
 from polyceptron.algorithms.ridge_choice import (
@@ -141,6 +141,8 @@ class ERMClassifier(LinearClassifier):
     A sample of weight 3 is three samples, also in leave-one-out, where one of them is left out.
     `predict_proba` exists where the loss models probabilities, as cross-entropy does.
 
+    Examples
+    --------
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
     >>> found = ERMClassifier().fit(X, y)
@@ -174,7 +176,14 @@ class ERMClassifier(LinearClassifier):
         loss = as_loss(self.loss)
         check_choice("scaling", self.scaling, SCALINGS)
         check_choice("scoring", self.scoring, ("neg_log_loss", "accuracy"))
-        counts, factors = weights_or_ones(data.weights, data.y.size), self._class_factors(data)
+        counts = weights_or_ones(data.weights, data.y.size)
+        factors = np.ones(data.y.size)
+        if self.class_weight is not None:
+            found = compute_class_weight(
+                self.class_weight, classes=self.classes_, y=self.classes_[data.y],
+                sample_weight=data.weights,
+            )  # fmt: skip
+            factors = np.asarray(found, dtype=float)[data.y]
         shift, share = self._prior_shift(data.y, counts, factors, loss)
         weights = None if data.weights is None and self.class_weight is None else counts * factors
         moments = open_design(data.X).column_moments(data.weights)
@@ -193,7 +202,9 @@ class ERMClassifier(LinearClassifier):
             self.ridge_ = 0.0 if self.ridge == "auto" else float(check_ridge(self.ridge))
         scaling = Scaling.of(moments, self.scaling_, centre=self.fit_intercept)
         ridge, d, k = self.ridge_ / scaling.unit**2, data.X.shape[1], self.classes_.size
-        reach = self._reach(ridge, float(counts.sum()))
+        low, high, reach = _REACH  # the entries c of the intercept's column, whose ridge is λ/c²
+        if ridge > 0:
+            reach = min(max(math.sqrt(ridge / (_FREE * float(counts.sum()))), low), high)
         samples = check_samples(self._scaled(data.X, scaling, reach), data.y, k, weights)
         start = None if path is None else path.weights.copy()
         if start is not None and self.fit_intercept:
@@ -220,11 +231,6 @@ class ERMClassifier(LinearClassifier):
             )
         return self
 
-    def _reach(self, ridge: float, count: float) -> float:
-        """The entries c of the intercept's column, whose ridge is λ/c²."""
-        low, high, without = _REACH
-        return without if ridge == 0 else min(max(math.sqrt(ridge / (_FREE * count)), low), high)
-
     def _scaled(self, X: Any, scaling: Scaling, reach: float = 1.0) -> Any:
         """The scaled features and a column for the intercept; a design where X is sparse."""
         d = X.shape[1]
@@ -232,16 +238,6 @@ class ERMClassifier(LinearClassifier):
             return scaling.apply(X)
         stretch = math.sqrt((d + 1) / d)  # the solver divides by √(d + 1)
         return scaling.apply(X, stretch, reach * math.sqrt(d))
-
-    def _class_factors(self, data: TrainingData) -> Array:
-        """Factors (n,) of the samples from the weights of their classes."""
-        if self.class_weight is None:
-            return np.ones(data.y.size)
-        names = self.classes_[data.y]
-        found = compute_class_weight(
-            self.class_weight, classes=self.classes_, y=names, sample_weight=data.weights
-        )
-        return np.asarray(found, dtype=float)[data.y]
 
     def _prior_shift(
         self, y: Labels, counts: Array, factors: Array, loss: Loss
@@ -344,7 +340,7 @@ class ERMClassifier(LinearClassifier):
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities (n, k) that the loss reads from the class fields."""
-        found = as_loss(self.loss).probabilities(self._class_fields(X))
+        found = as_loss(self.loss).probabilities(fields_at(self._features(X), *self._class_weights))
         return np.asarray(found)
 
 

@@ -33,9 +33,8 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from polyceptron.algorithms.block_products import BLOCK_BYTES
 from polyceptron.algorithms.data_checks import Labels, check_label_count
-from polyceptron.algorithms.design import ColumnMoments, Design
+from polyceptron.algorithms.design import BLOCK_BYTES, ColumnMoments, Design
 from polyceptron.algorithms.stored_designs import FileDesign, as_design, open_design, scaled
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
@@ -133,11 +132,11 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_training_data(self, X: Any, y: Any, sample_weight: Any = None) -> TrainingData:
         """X (n, d) as doubles or a design, classes' indices and weights; sets `classes_`."""
-        large = _without_copy(X)
-        if large is None:
-            X, y = validate_data(self, _whole(X), y, dtype=np.float64, accept_sparse="csr")
+        X, large = _opened(X)
+        if not large:
+            X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")
         else:
-            X, y = large, column_or_1d(np.asarray(y), warn=True)
+            y = column_or_1d(np.asarray(y), warn=True)
             check_label_count(y.shape, X.n_samples)
             assert_all_finite(y)
             self.n_features_in_ = X.dimension
@@ -145,7 +144,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_classification_targets(y)
         weights, labels, rows = None, y, np.arange(len(y))
         if sample_weight is not None:
-            like = X if large is None else np.empty((X.n_samples, 0))
+            like = np.empty((X.n_samples, 0)) if large else X
             weights = _check_sample_weight(sample_weight, like, dtype=np.float64)
             if not (weights >= 0).all():
                 raise InvalidInput("sample_weight must be 0 or more for every sample")
@@ -153,7 +152,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if isinstance(X, Design) and X.reading_is_dear and not kept.all():
                 raise InvalidInput("sample_weight must be above 0 where X is too large to copy")
             if not kept.all():
-                X = X[kept] if large is None else open_design(X.read_rows(kept))
+                X = open_design(X.read_rows(kept)) if large else X[kept]
                 y, weights, rows = y[kept], weights[kept], rows[kept]
             weights = None if (weights == 1).all() else weights
         self.classes_, index = np.unique(y, return_inverse=True)
@@ -176,22 +175,16 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _features(self, X: Any) -> Any:
         """New samples (n, d) as doubles, sparse, or a design if they are many."""
         check_is_fitted(self)
-        large = _without_copy(X)
-        if large is None:
-            return validate_data(
-                self, _whole(X), reset=False, dtype=np.float64, accept_sparse="csr"
-            )
-        if large.dimension != self.n_features_in_:
+        X, large = _opened(X)
+        if not large:
+            return validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
+        if X.dimension != self.n_features_in_:
             raise InvalidInput(
-                f"X has {large.dimension} features, but {type(self).__name__} was fitted to "
+                f"X has {X.dimension} features, but {type(self).__name__} was fitted to "
                 f"{self.n_features_in_}"
             )
-        large.check_entries()
-        return large
-
-    def _class_fields(self, X: Any) -> Array:
-        """X·weights + offset (n, k), one column a class even where there are two."""
-        return fields_at(self._features(X), *self._class_weights)
+        X.check_entries()
+        return X
 
     def decision_function(self, X: Any) -> Array:
         """The class fields (n, k); for two classes the difference (n,) of second and first."""
@@ -221,24 +214,18 @@ def fields_at(X: Any, weights: Array, offset: Array) -> Array:
     return fields
 
 
-def _whole(X: Any) -> Any:
-    """X, read from its file if it is a map of floats: one cut short is an error message."""
-    floats = (
-        isinstance(X, np.memmap) and X.ndim == 2 and X.size and X.dtype in (np.float32, np.float64)
-    )
-    return FileDesign(X).read_rows(slice(None)) if floats else X
+def _opened(X: Any) -> tuple[Any, bool]:
+    """The design of an X that is not to be copied (read from elsewhere, or large), and that it is.
 
-
-def _without_copy(X: Any) -> Design | None:
-    """The design of an X that is not to be copied, or None: what is read from elsewhere, or large.
-
-    What is small is read into memory as scikit-learn does it.
+    What is small is read into memory as scikit-learn does it; a map of floats from its file, so
+    that one cut short is an error message.
     """
-    array = isinstance(X, np.ndarray) and X.ndim == 2 and X.nbytes > BLOCK_BYTES
-    floats = array and (isinstance(X, np.memmap) or X.dtype in (np.float32, np.float64))
-    return (
-        open_design(X) if floats or isinstance(X, Design) or hasattr(X, "__dask_graph__") else None
-    )
+    matrix = isinstance(X, np.ndarray) and X.ndim == 2 and X.size > 0
+    floats, mapped = matrix and X.dtype in (np.float32, np.float64), isinstance(X, np.memmap)
+    large = matrix and X.nbytes > BLOCK_BYTES and (floats or mapped)
+    if large or isinstance(X, Design) or hasattr(X, "__dask_graph__"):
+        return open_design(X), True
+    return FileDesign(X).read_rows(slice(None)) if floats and mapped else X, False
 
 
 _OURS = tuple(f"{name}." for name in ("polyceptron", "sklearn", "joblib"))

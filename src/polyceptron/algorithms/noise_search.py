@@ -67,14 +67,6 @@ class Asked(NamedTuple):
     verbose: int = 0
 
 
-class Fitted(NamedTuple):
-    """Weights (d, k) and offset (k,) of scaled features, and the trial that they are from."""
-
-    weights: Array
-    offset: Array
-    trial: Trial
-
-
 @dataclass(frozen=True)
 class Trial:
     """The posterior at one noise and one exponent γ of the prior."""
@@ -112,8 +104,14 @@ _INDEPENDENT = Grid((0.0, 0.01, 0.05, 0.2, 1.0, 5.0), 2, (0.0,), 0.0)
 
 
 def best_trial(run: Run, asked: Asked, grid: Grid) -> Trial:
-    """At the noise asked for, or that of the best score; of those tried, if it is interrupted."""
+    """At the noise asked for, or that of the best score; of those tried, if it is interrupted.
+
+    The search goes over the noise, then over the exponent, from γ = 0: the same scale in all
+    directions.
+    """
     tried: list[Trial] = []
+    variances, first, exponents, _ = grid
+    quick = max(asked.tol, grid.quick)
 
     def at(channel: Channel, exponent: float, tol: float, near: Trial | None) -> Trial:
         tried.append(Trial(channel, exponent, run(channel, exponent, tol, near)))
@@ -124,32 +122,23 @@ def best_trial(run: Run, asked: Asked, grid: Grid) -> Trial:
     if asked.noise is not None:
         return at(asked.noise, 0.0, asked.tol, None)
     try:
-        return _search(at, grid, asked.tol)
+        best = at(GaussianNoise(variances[first]), 0.0, quick, None)
+        best = walk(best, variances, first, lambda v, near: at(GaussianNoise(v), 0.0, quick, near))
+        channel, middle = best.channel, len(exponents) // 2
+        tilted = walk(best, exponents, middle, lambda e, near: at(channel, e, quick, near))
+        gain = tilted.posterior.log_chance - best.posterior.log_chance
+        if gain.mean() > _CLEAR * gain.std() / math.sqrt(gain.size):
+            best = tilted
+        if quick == asked.tol:
+            return best
+        last = at(best.channel, best.exponent, asked.tol, best)
+        return last if last.converged or not best.converged else best
     except KeyboardInterrupt:
         if not tried:
             raise
         best = max(tried, key=lambda one: one.rank)
         end = replace(best.posterior.end, status=Status.INTERRUPTED)
         return replace(best, posterior=replace(best.posterior, end=end))
-
-
-def _search(
-    at: Callable[[Channel, float, float, Trial | None], Trial], grid: Grid, tol: float
-) -> Trial:
-    """Over the noise, then over the exponent, from γ = 0: the same scale in all directions."""
-    variances, first, exponents, _ = grid
-    quick = max(tol, grid.quick)
-    begin = at(GaussianNoise(variances[first]), 0.0, quick, None)
-    best = walk(begin, variances, first, lambda v, near: at(GaussianNoise(v), 0.0, quick, near))
-    channel, middle = best.channel, len(exponents) // 2
-    tilted = walk(best, exponents, middle, lambda e, near: at(channel, e, quick, near))
-    gain = tilted.posterior.log_chance - best.posterior.log_chance
-    if gain.mean() > _CLEAR * gain.std() / math.sqrt(gain.size):
-        best = tilted
-    if quick == tol:
-        return best
-    last = at(best.channel, best.exponent, tol, best)
-    return last if last.converged or not best.converged else best
 
 
 def walk(
@@ -211,8 +200,8 @@ class Correlated:
     ones = False
 
     @classmethod
-    def fit(cls, design: Design, asked: Asked) -> tuple[Self, Fitted]:
-        """The model of the features, and the posterior."""
+    def fit(cls, design: Design, asked: Asked) -> tuple[Self, Array, Array, Trial]:
+        """The model of the features, weights (d, k) and offset (k,), and the trial they are of."""
         principal, bias = Principal.fit(design), asked.bias
         F = principal.features(design, bias)
 
@@ -227,7 +216,7 @@ class Correlated:
         mean, m = best.posterior.mean, principal.squares.size
         weights = principal.directions @ mean[:m] / math.sqrt(design.dimension)
         offset = mean[m] if bias else np.zeros(asked.n_classes)
-        return cls(principal, bias), Fitted(weights, offset, best)
+        return cls(principal, bias), weights, offset, best
 
     def field_variance(self, design: Design, covariance: Any) -> Array:
         """F C Fᵀ, sample by sample (n,)."""
@@ -243,7 +232,10 @@ class Independent:
     ones: bool
 
     @classmethod
-    def fit(cls, design: Design, asked: Asked, *, compress: bool) -> tuple[Self, Fitted]:
+    def fit(
+        cls, design: Design, asked: Asked, *, compress: bool
+    ) -> tuple[Self, Array, Array, Trial]:
+        """As that of `Correlated`."""
         d = design.dimension
         compression = Compression.fit(design) if compress else Compression.none(d)
         inside = compression.design(design)
@@ -252,7 +244,7 @@ class Independent:
         offset = np.zeros(asked.n_classes)
         if asked.bias:
             offset, weights = weights[-1] + best_intercept(best, asked.y), weights[:-1]
-        return cls(compression, asked.bias), Fitted(weights, offset, best)
+        return cls(compression, asked.bias), weights, offset, best
 
     def field_variance(self, design: Design, variance: Any) -> Array:
         """Of independent weights (n,)."""

@@ -160,7 +160,13 @@ def _utility_error(W: Array, T: Array, added: float, tol: float, seed: int) -> E
     if added == 0 and np.abs(W - T).max() <= _SAME:
         return ErrorEstimate(0.0, _SAME)
     if k == 2:
-        return ErrorEstimate(_angle(W, T, added) / math.pi if W.any() else 0.5, 1e-15)
+        # The angle between unit vectors, the teacher's lengthened by noise in another direction;
+        # without noise, half of it is atan2(‖u − v‖, ‖u + v‖): accurate near 0.
+        angle = 2 * math.atan2(float(np.linalg.norm(W - T)), float(np.linalg.norm(W + T)))
+        if added > 0:
+            rho = float(np.vdot(W, T))
+            angle = math.atan2(math.sqrt(max(1 + added - rho * rho, 0.0)), rho)
+        return ErrorEstimate(angle / math.pi if W.any() else 0.5, 1e-15)
     noise = added * (np.eye(k) - 1 / k)
     student, teacher, cross = W.T @ W, T.T @ T + noise, W.T @ T
     if k == 3 and _distinct(student) and _distinct(teacher):
@@ -172,21 +178,13 @@ def _utility_error(W: Array, T: Array, added: float, tol: float, seed: int) -> E
     return _sampled_error(student, teacher, cross, None, tol, seed)
 
 
-def _angle(W: Array, T: Array, added: float) -> float:
-    """The angle between unit vectors u, v, v lengthened by noise in another direction.
-
-    Without noise, half of it is atan2(‖u − v‖, ‖u + v‖): accurate near 0.
-    """
-    if added == 0:
-        return 2 * math.atan2(float(np.linalg.norm(W - T)), float(np.linalg.norm(W + T)))
-    rho = float(np.vdot(W, T))
-    return math.atan2(math.sqrt(max(1 + added - rho * rho, 0.0)), rho)
-
-
 def _differences(weights: Any, teacher_weights: Any) -> tuple[Array, Array]:
     """Both weights without their part common to all classes."""
-    W = as_numbers(_dense(weights), "weights").astype(float)
-    T = as_numbers(_dense(teacher_weights), "teacher weights").astype(float)
+    given = {"weights": weights, "teacher weights": teacher_weights}  # thin: sparse ones are filled
+    W, T = (
+        as_numbers(one.toarray() if hasattr(one, "toarray") else one, name).astype(float)
+        for name, one in given.items()
+    )
     if W.ndim != 2 or W.shape != T.shape or W.shape[1] < 2:
         raise InvalidInput(
             f"weights and teacher weights must both be (dimension, classes), got {W.shape} "
@@ -195,11 +193,6 @@ def _differences(weights: Any, teacher_weights: Any) -> tuple[Array, Array]:
     if not (np.isfinite(W).all() and np.isfinite(T).all()):
         raise InvalidInput("weights must be finite")
     return W - W.mean(1, keepdims=True), T - T.mean(1, keepdims=True)
-
-
-def _dense(weights: Any) -> Any:
-    """Sparse weights filled: they are thin."""
-    return weights.toarray() if hasattr(weights, "toarray") else weights
 
 
 def _unit(W: Array) -> Array:

@@ -38,17 +38,17 @@ import numpy as np
 
 from polyceptron.algorithms.data_checks import Labels, Samples
 from polyceptron.algorithms.design import Design, weights_or_ones
-from polyceptron.algorithms.erm.directions import (
+from polyceptron.algorithms.erm.erm_fit import through_nearest
+from polyceptron.algorithms.erm.fit import solver_of
+from polyceptron.algorithms.erm.newton import (
     SharedFactor,
     by_feature,
     directions,
     dots,
+    line_search,
     sample_matrices,
     whole_hessian,
 )
-from polyceptron.algorithms.erm.erm_fit import through_nearest
-from polyceptron.algorithms.erm.fit import solver_of
-from polyceptron.algorithms.erm.newton import line_search
 from polyceptron.algorithms.erm.objectives import Objective
 from polyceptron.algorithms.stored_designs import ArrayDesign
 from polyceptron.errors import InvalidInput
@@ -95,13 +95,9 @@ class Search(NamedTuple):
     scaling: str
     intercept: bool
 
-    @property
-    def features(self) -> int:
-        return self.samples.design.dimension - self.intercept
-
     def shares(self, first: Array, second: Array) -> Array:
         """ρ (L, d) from the weighted means of x̂_j (L, d) and of x̂_j² (L, d)."""
-        d, rho = self.features, np.ones(first.shape)
+        d, rho = self.samples.design.dimension - self.intercept, np.ones(first.shape)
         spread = self.samples.design.dimension * (second - first**2)[:, :d]
         if self.intercept:
             rho[:, d] = INTERCEPT_SHARE
@@ -165,7 +161,14 @@ def choose_ridge(
     if path is None and fallback is not None:
         return choose_ridge(search, ridges, fallback(), between=between, rival=rival)
     assert path is not None
-    return replace(path, best=_vertex(path)) if between and ridges is None else path
+    i = int(path.score.argmin())
+    if not between or ridges is not None or path.interrupted or not 0 < i < path.score.size - 1:
+        return path
+    # The lowest point of the parabola in ln λ through the best ridge and its neighbours.
+    t, s = np.log(path.ridge[i - 1 : i + 2]), path.score[i - 1 : i + 2]
+    bend, slope, _ = np.polyfit(t - t[1], s, 2)
+    move = -slope / (2 * bend) if bend > 0 else 0.0
+    return replace(path, best=float(np.exp(t[1] + np.clip(move, t[2] - t[1], t[0] - t[1]))))
 
 
 def _walk_down(
@@ -219,17 +222,6 @@ def _downhill(tried: list[_Tried]) -> float:
     i = int(np.argmin(scores))
     falls = i in ends and scores[1 if i == 0 else -2] - scores[i] > _GAIN
     return ends[i] if falls else 0.0
-
-
-def _vertex(path: RidgePath) -> float:
-    """The lowest point of the parabola in ln λ through the best ridge and its neighbours."""
-    i = int(path.score.argmin())
-    if not 0 < i < path.score.size - 1 or path.interrupted:
-        return path.best
-    t, s = np.log(path.ridge[i - 1 : i + 2]), path.score[i - 1 : i + 2]
-    bend, slope, _ = np.polyfit(t - t[1], s, 2)
-    move = -slope / (2 * bend) if bend > 0 else 0.0
-    return float(np.exp(t[1] + np.clip(move, t[2] - t[1], t[0] - t[1])))
 
 
 @dataclass(frozen=True)
@@ -433,7 +425,12 @@ class Walk:
             if not G.any(axis=(1, 2)).all():
                 break
             self.here = here
-            D = self._directions(ridges, G)
+            if self.rows is None:
+                loose = np.full(len(G), self.loose)
+                D = directions(design, objective, here, ridges, G, loose, self.double, self.factor)
+            else:  # the whole matrix is small
+                whole = self._hessians(ridges)
+                D = np.linalg.solve(whole, -G.reshape(len(G), -1, 1)).reshape(G.shape)
             total = here.value + 0.5 * dots(pull * U, U)
             gain = -0.5 * dots(G, D)
             step, here, Z = line_search(design, objective, ridges, U, Z, here, G, D)
@@ -442,17 +439,6 @@ class Walk:
                 break
         self.U, self.Z, self.here = U, Z, here
         self.past.append((t, U))
-
-    def _directions(self, ridges: Array, G: AnyArray) -> AnyArray:
-        """Newton steps: of the whole matrix where it is small, else by conjugate gradients."""
-        if self.rows is None:
-            tolerance = np.full(len(G), self.loose)
-            return directions(
-                self.design, self.objective, self.here, ridges, G, tolerance, self.double,
-                self.factor,
-            )  # fmt: skip
-        flat = np.linalg.solve(self._hessians(ridges), -G.reshape(len(G), -1, 1))
-        return flat.reshape(G.shape)
 
     def _hessians(self, ridges: Array) -> Array:
         """All of them, (L, r·d, r·d), as one product with those of the rows where these are few."""

@@ -10,17 +10,15 @@ as they are reads them dense in blocks of a few megabytes. Centring would fill X
 done.
 
 Memory maps (`FileDesign`): rows are read from the file, block by block, into one small buffer.
-Pages of a map that were looked at count as this process's memory until the system wants them back,
-and a file that is cut short under a map ends the program. Reading does neither: a block that is not
-there is an error message. Both products of an iteration are made while the block is at hand.
+Pages of a map would count as this process's memory, and a file cut short under a map would end the
+program. Both products of an iteration are made while the block is at hand.
 
 Features that are scaled, and samples that are weighted, without a copy of X:
 
     A = (X − 1mᵀ) diag(1/s),  a constant column behind it if asked:   A uᵀ = X(u/s)ᵀ − m·(u/s)
 
 is a design of its own over any other: a sparse matrix stays sparse and an array is not copied
-(`ScaledDesign`), a file stays on disk and a Dask array on its cluster (`BlockwiseDesign`), where
-each block is scaled as it is read; that loses no digits where m is large against s.
+(`ScaledDesign`), a file stays on disk and a Dask array on its cluster (`BlockwiseDesign`).
 """
 
 from __future__ import annotations
@@ -35,13 +33,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.algorithms import block_products as products
-from polyceptron.algorithms.block_products import BLOCK_BYTES, usable
 from polyceptron.algorithms.design import (
+    BLOCK_BYTES,
     COPY_BYTES,
     ColumnMoments,
     Design,
+    back_of,
+    fields_of,
     too_large,
+    usable,
     weights_or_ones,
 )
 from polyceptron.errors import InvalidInput
@@ -50,19 +50,12 @@ from polyceptron.numerics import AnyArray, Array
 
 
 class ArrayDesign(Design):
-    """An array (n, d) of single or double precision, in memory."""
+    """An array (n, d) in memory, of whatever numpy reads as numbers; floats are not converted."""
 
-    def __init__(self, X: AnyArray) -> None:
-        super().__init__(X.shape, X.dtype)  # type: ignore[arg-type]  # two axes, checked there
-        self._X = X
-
-    @classmethod
-    def of(cls, X: Any) -> ArrayDesign:
-        """From whatever numpy can read as numbers; only other types than its own are converted."""
+    def __init__(self, X: Any) -> None:
         array = as_numbers(X, "X")
-        if array.dtype not in (np.float32, np.float64):
-            array = array.astype(np.float64)
-        return cls(array)
+        self._X = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+        super().__init__(array.shape, self._X.dtype)  # type: ignore[arg-type]  # two axes, checked
 
     def read_rows(self, rows: Any) -> AnyArray:
         return np.asarray(self._X[rows])
@@ -78,10 +71,10 @@ class ArrayDesign(Design):
         return small and self.squares_are_safe
 
     def times_columns(self, small: AnyArray) -> AnyArray:
-        return products.fields_of(self._in(small.dtype), small)
+        return fields_of(self._in(small.dtype), small)
 
     def times_rows(self, small: AnyArray) -> AnyArray:
-        return products.back_of(self._in(small.dtype), small)
+        return back_of(self._in(small.dtype), small)
 
     def gram(self) -> Array:
         if self.dtype != np.float64 or self.watch.checkpoint.path is not None:
@@ -191,7 +184,10 @@ class FileDesign(Design):
 
     def _open(self) -> None:
         """Find the map's file, unless it has none or another file has taken its name."""
-        self._first = _position(self._X)
+        base = np.frombuffer(self._X._mmap, np.uint8).ctypes.data
+        before = int(self._X.__array_interface__["data"][0]) - base
+        pages = int(self._X.offset) // mmap.ALLOCATIONGRANULARITY
+        self._first = pages * mmap.ALLOCATIONGRANULARITY + before
         try:
             self._file = os.open(self._name, os.O_RDONLY)
             size = os.fstat(self._file).st_size
@@ -250,14 +246,6 @@ class FileDesign(Design):
         return InvalidInput(
             f"rows {first} to {last - 1} of X cannot be read from {self._name!r}: {why}"
         )
-
-
-def _position(X: Any) -> int:
-    """Where in its file a map, or a slice of its rows, begins."""
-    base = np.frombuffer(X._mmap, np.uint8).ctypes.data
-    return int(X.offset) // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY + (
-        int(X.__array_interface__["data"][0]) - base
-    )
 
 
 Map = Callable[[AnyArray], AnyArray]  # of rows (b, d) to rows (b, d')
@@ -401,22 +389,6 @@ class ScaledDesign(BlockwiseDesign):
             out = np.hstack([out, self._by.constant * total])
         return out.astype(small.dtype, copy=False)
 
-    @property
-    def _squares_scale(self) -> bool:
-        """Whether squares of entries are those of `base`, scaled, and neither over nor under."""
-        moved = self._by.shift.any() or self._by.constant is not None
-        return not moved and self._base.squares_are_safe
-
-    def fields_squared(self, C: Array) -> Array:
-        if not self._squares_scale:
-            return super().fields_squared(C)
-        return self._base.fields_squared(C / self._by.scale**2)
-
-    def back_squared(self, H: Array) -> Array:
-        if not self._squares_scale:
-            return super().back_squared(H)
-        return self._base.back_squared(H) / self._by.scale**2
-
 
 def as_design(X: Any) -> Design:
     """The design that holds X, checked, or an error message.
@@ -441,4 +413,4 @@ def open_design(X: Any) -> Design:
         return DaskDesign.of(X)
     if hasattr(X, "tocsr"):  # what every sparse matrix of scipy can do
         return SparseDesign(X)
-    return ArrayDesign.of(X)
+    return ArrayDesign(X)

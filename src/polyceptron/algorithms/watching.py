@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -161,13 +161,13 @@ class Checkpoint:
             self._part, self._others = part, {n: saved[n] for n in saved if n != part}
         given = _flat(self._others | {part: state()})
         given |= {"problem": json.dumps(self._problem), "lengths": self._lengths}
-        write_atomically(self.path, lambda path: _write(path.open("wb"), given))
+
+        def write(path: Path) -> None:
+            with path.open("wb") as file:
+                np.savez(file, **given)
+
+        write_atomically(self.path, write)
         self._next = time.monotonic() + self.every
-
-
-def _write(file: IO[bytes], arrays: State) -> None:
-    with file:
-        np.savez(file, **arrays)
 
 
 def _flat(state: State, above: str = "") -> State:
@@ -252,7 +252,7 @@ class Watch:
     ) -> None:  # fmt: skip
         if self.callback is None and not self.verbose:
             return
-        now = self._seconds()
+        now = time.monotonic() - self._begin
         if self._past and iteration < self._past[-1][1]:
             self._past.clear()  # another part of the work
         if change > 0:
@@ -267,16 +267,13 @@ class Watch:
     def read(self, passes: float) -> None:
         if self.callback is None and not self.verbose:
             return
-        now = self._seconds()
+        now = time.monotonic() - self._begin
         left = self._last.seconds_left
         if left is not None:
             left = max(0.0, left - (now - self._last.seconds))
         self._last = replace(self._last, passes=passes, seconds=now, seconds_left=left)
         if now >= self._next_beat:
             self._tell(whole=False)
-
-    def _seconds(self) -> float:
-        return time.monotonic() - self._begin
 
     def _left(self, iteration: int, max_iter: int, change: float, target: float) -> float | None:
         """From the slope of ln(change) over the last iterations; no more than max_iter allows."""

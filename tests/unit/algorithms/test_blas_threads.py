@@ -9,7 +9,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import polyceptron as pc
-from polyceptron.algorithms.block_products import threads_for
+from polyceptron.algorithms.design import threads_for
 
 
 def threads() -> set[int]:

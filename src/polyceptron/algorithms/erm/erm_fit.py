@@ -34,7 +34,6 @@ import numpy as np
 
 from polyceptron.algorithms.data_checks import Samples, Units
 from polyceptron.algorithms.design import weights_or_ones
-from polyceptron.algorithms.erm.directions import SharedFactor
 from polyceptron.algorithms.erm.newton import Minimum, minimise
 from polyceptron.algorithms.erm.objectives import EPS, Objective, gradient_rounding
 from polyceptron.algorithms.watching import Kept
@@ -138,9 +137,17 @@ def in_given_units(fit: ERMFit, units: Units, ridge: float) -> ERMFit:
     )
 
 
-def bound_in_weights(bound: float, weights: Array) -> float:
-    """A bound on the distance, with the rounding of the weights themselves."""
-    return bound + 4 * EPS * float(np.linalg.norm(weights))
+def fit_at(
+    samples: Samples, loss: str, ridge: float, weights: Array, fields: Array, value: float,
+    bound: float, status: Status, **more: Any,
+) -> ERMFit:  # fmt: skip
+    """The fit of weights (d, k) with their fields (k, n), the sum of the losses, and the bound."""
+    return ERMFit(
+        weights=weights, ridge=ridge, loss=loss, status=status,
+        distance_bound=bound + 4 * EPS * float(np.linalg.norm(weights)),  # of the weights' rounding
+        training_loss=value / samples.total,
+        training_error=math.nan if np.isnan(fields).any() else samples.error_rate(fields), **more,
+    )  # fmt: skip
 
 
 def require_converged(fit: ERMFit, tol: float) -> ERMFit:
@@ -164,11 +171,6 @@ def stopped_at(weights: Array, ridge: float, loss: str) -> ERMFit:
     """Weights (d, k) of which nothing is known."""
     nan = math.nan
     return ERMFit(weights, nan, math.inf, 0, 0.0, nan, nan, Status.INTERRUPTED, ridge, loss)
-
-
-def not_begun(fit: ERMFit, ridge: float) -> ERMFit:
-    """For a λ whose turn did not come after this one: no weights."""
-    return stopped_at(0 * fit.weights, ridge, fit.loss)
 
 
 @dataclass
@@ -221,17 +223,16 @@ def fit_newton(
                 kept.load()
                 kept.before = design.passes
             known = _Known(np.array(block), {str(r): fit for r, fit in done.items()})
-            near = len(ridges) == 1 and start is not None and design.watch.checkpoint.path is None
             minimum = minimise(
                 design, objective, known.ridges, begin, target=tol, max_iter=_MAX_ITER,
                 keeper=kept.begin(known),
-                factor=SharedFactor.near(design, begin.shape) if near else None,
             )  # fmt: skip
             passes = (design.passes - kept.before) / len(block)
             fits = certified(samples, objective, loss, block, minimum, passes)
             done |= dict(zip(block, fits, strict=True))
             if minimum.interrupted:
-                return [done.get(r) or not_begun(fits[0], r) for r in ridges]
+                none = 0 * fits[0].weights
+                return [done.get(r) or stopped_at(none, r, loss) for r in ridges]
             known.fits = {str(r): fit for r, fit in done.items()}
             kept.begin(known).ended()
     return [done[ridge] for ridge in ridges]
@@ -249,22 +250,14 @@ def certified(
     fits = []
     for i, ridge in enumerate(ridges):
         norm, n_iter = float(found.gradient_norm[i]), int(found.n_iter[i])
-        weights = found.U[i].T @ objective.basis.T
         late = Status.TOLERANCE_NOT_MET if n_iter < _MAX_ITER else Status.NOT_CONVERGED
-        fits.append(
-            ERMFit(
-                weights=weights,
-                gradient_norm=norm,
-                distance_bound=bound_in_weights((norm + float(found.rounding[i])) / ridge, weights),
-                n_iter=n_iter,
-                matrix_passes=passes,
-                training_loss=float(found.evaluation.value[i]) / samples.total,
-                training_error=samples.error_rate(objective.basis @ found.Z[i]),
-                status=Status.OK if found.converged[i] else late,
-                ridge=ridge,
-                loss=loss,
-            )
-        )
+        fit = fit_at(
+            samples, loss, ridge, found.U[i].T @ objective.basis.T, objective.basis @ found.Z[i],
+            float(found.evaluation.value[i]), (norm + float(found.rounding[i])) / ridge,
+            Status.OK if found.converged[i] else late,
+            gradient_norm=norm, n_iter=n_iter, matrix_passes=passes,
+        )  # fmt: skip
+        fits.append(fit)
     return [stopped(fit) for fit in fits] if found.interrupted else fits
 
 
@@ -341,19 +334,12 @@ def fit_penalised(
         np.array([tol * convexity * norm]),
     )  # fmt: skip
     gap += float(hidden[0])
-    bound = bound_in_weights(gap / convexity, new) if convexity > 0 else math.inf
+    bound = gap / convexity if convexity > 0 else math.inf
     close = bound <= tol * norm or (norm == 0 and done)
-    fit = ERMFit(
-        weights=new,
-        gradient_norm=gap,
-        distance_bound=bound,
-        n_iter=n_iter,
-        matrix_passes=design.passes - before,
-        training_loss=here.value / samples.total,
-        training_error=samples.error_rate(here.fields.T),
-        status=Status.OK if close else Status.TOLERANCE_NOT_MET if done else Status.NOT_CONVERGED,
-        ridge=penalty.strength,
-        loss=loss.name,
-        penalty=penalty.name,
-    )
+    late = Status.TOLERANCE_NOT_MET if done else Status.NOT_CONVERGED
+    fit = fit_at(
+        samples, loss.name, penalty.strength, new, here.fields.T, here.value, bound,
+        Status.OK if close else late, gradient_norm=gap, n_iter=n_iter,
+        matrix_passes=design.passes - before, penalty=penalty.name,
+    )  # fmt: skip
     return in_given_units(fit, units, penalty.strength)

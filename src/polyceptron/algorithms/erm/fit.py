@@ -33,7 +33,6 @@ import numpy as np
 from scipy.linalg import eigvalsh
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from polyceptron.algorithms.block_products import threads_for
 from polyceptron.algorithms.data_checks import (
     Labels,
     Samples,
@@ -42,29 +41,28 @@ from polyceptron.algorithms.data_checks import (
     check_weights,
     in_units,
 )
-from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.erm.directions import sample_matrices, whole_hessian
+from polyceptron.algorithms.design import Design, threads_for, weights_or_ones
 from polyceptron.algorithms.erm.erm_fit import (
     ERMFit,
     SeparabilityOfData,
-    bound_in_weights,
     certified,
+    fit_at,
     fit_newton,
     fit_penalised,
     in_given_units,
-    not_begun,
     require_converged,
+    stopped_at,
 )
 from polyceptron.algorithms.erm.hard_margin import NotSeparable, fit_hard_margin
 from polyceptron.algorithms.erm.least_squares import fit_least_squares
-from polyceptron.algorithms.erm.newton import Minimum, minimise
+from polyceptron.algorithms.erm.newton import Minimum, minimise, sample_matrices, whole_hessian
 from polyceptron.algorithms.erm.objectives import LossObjective, Objective, SoftmaxObjective
 from polyceptron.algorithms.watching import Callback, Kept, Watch
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge, check_tolerance
 from polyceptron.model.estimators import ERM
 from polyceptron.model.losses import Loss, as_loss
-from polyceptron.model.penalties import as_penalty
+from polyceptron.model.penalties import Penalty, as_penalty
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
@@ -140,26 +138,15 @@ def fit_erm(
     """
     paid = None if penalty is None else as_penalty(penalty)
     if paid is not None and paid.quadratic:
-        ridge = paid.strength
-    elif paid is not None:
-        chosen = ERM(loss, penalty=paid).loss  # says which losses take one
-        if solver != "auto" or checkpoint is not None:
-            raise InvalidInput(
-                f"a fit with the penalty {paid.name!r} has one solver and no checkpoint"
-            )
-        tol = check_tolerance(tol, _TOL)
-        samples = check_samples(X, y, n_classes, sample_weight)
-        begin = check_weights(start, "start", samples.design.dimension, samples.n_classes)
-        samples, units = in_units(samples)
-        begin = None if begin is None else np.ldexp(begin, units.p)
-        watch = Watch(chosen.name, verbose, callback)
-        with threads_for(samples.design), samples.design.watched(watch):
-            fit = fit_penalised(samples, units, chosen, paid, tol, begin)
-        return require_converged(fit, tol) if strict else fit
-    return fit_erm_path(
-        X, y, loss, [ridge], n_classes=n_classes, solver=solver, tol=tol, start=start,
-        strict=strict, sample_weight=sample_weight, verbose=verbose, callback=callback,
-        checkpoint=checkpoint, checkpoint_every=checkpoint_every,
+        ridge, paid = paid.strength, None
+    if paid is not None and (solver != "auto" or checkpoint is not None):
+        raise InvalidInput(f"a fit with the penalty {paid.name!r} has one solver and no checkpoint")
+    return _fit_all(
+        X, y, as_loss(loss) if paid is None else ERM(loss, penalty=paid).loss,
+        [ridge if paid is None else paid.strength], paid,
+        n_classes=n_classes, solver=solver, tol=tol, start=start, strict=strict,
+        sample_weight=sample_weight, watch=(verbose, callback),
+        kept=(checkpoint, checkpoint_every),
     )[0]  # fmt: skip
 
 
@@ -203,35 +190,57 @@ def fit_erm_path(
     >>> [fit.training_loss < 1 for fit in fits], fits[0].training_loss < fits[1].training_loss
     ([True, True], True)
     """
-    chosen = as_loss(loss)
+    return _fit_all(
+        X, y, as_loss(loss), ridges, n_classes=n_classes, solver=solver, tol=tol, start=start,
+        strict=strict, sample_weight=sample_weight, watch=(verbose, callback),
+        kept=(checkpoint, checkpoint_every),
+    )  # fmt: skip
+
+
+def _fit_all(
+    X: Any, y: Any, loss: Loss, ridges: Any, penalty: Penalty | None = None, *,
+    n_classes: int | None, solver: str, tol: float, start: Any, strict: bool, sample_weight: Any,
+    watch: tuple[int, Callback | None], kept: tuple[Any, float],
+) -> list[ERMFit]:  # fmt: skip
+    """Check what was given, and fit at every ridge, or with the penalty alone."""
     check_choice("solver", solver, ("auto", "newton", "sklearn"))
     tol = check_tolerance(tol, _TOL)
-    values = _check_ridges(ridges)
-    limit = _limit(chosen) if 0 in values else chosen
+    try:
+        given = [ridges] if isinstance(ridges, str) else list(ridges)
+    except TypeError:
+        raise InvalidInput(f"the ridges must be a list of numbers, got {ridges!r}") from None
+    values = [float(check_ridge(value)) for value in given]
+    limit = loss.without_ridge() if 0 in values else loss
+    if limit is None:
+        raise InvalidInput(
+            f"the loss {loss.name!r} does not say what a ridge of 0 means: give a ridge above 0"
+        )
     samples = check_samples(X, y, n_classes, sample_weight)
     begin = check_weights(start, "start", samples.design.dimension, samples.n_classes)
-    watch = Watch(chosen.name, verbose, callback)
-    watch.checkpoint.open(
-        checkpoint, checkpoint_every, samples.design, samples.y, loss=chosen.name,
-        ridges=values, solver=solver, classes=samples.n_classes,
+    watcher = Watch(loss.name, *watch)
+    watcher.checkpoint.open(
+        *kept, samples.design, samples.y, loss=loss.name, ridges=values, solver=solver,
+        classes=samples.n_classes,
         sample_weight=None if samples.weights is None else crc32(samples.weights.tobytes()),
     )  # fmt: skip
     samples, units = in_units(samples)
     begin = None if begin is None else np.ldexp(begin, units.p)
-    positive = [ridge for ridge in values if ridge > 0 or limit is chosen]
-    inner = [units.ridge(ridge)[0] for ridge in positive]
-    with threads_for(samples.design), samples.design.watched(watch):
-        found = iter(_fit(samples, chosen, inner, solver, tol, begin))
-        fits = {ridge: next(found) for ridge in positive}
-        if limit is not chosen:
-            begun = [fit for fit in fits.values() if fit.status == Status.INTERRUPTED]
-            fits[0.0] = (
-                not_begun(begun[0], 0.0)
-                if begun
-                else _without_ridge(samples, chosen, limit, solver, tol, begin)
-            )
-    given = [in_given_units(fits[ridge], units, ridge) for ridge in values]
-    return [require_converged(fit, tol) for fit in given] if strict else given
+    with threads_for(samples.design), samples.design.watched(watcher):
+        if penalty is not None:
+            found = [fit_penalised(samples, units, loss, penalty, tol, begin)]
+        else:
+            positive = [ridge for ridge in values if ridge > 0 or limit is loss]
+            inner = [units.ridge(ridge)[0] for ridge in positive]
+            fits = dict(zip(positive, _fit(samples, loss, inner, solver, tol, begin), strict=True))
+            if limit is not loss:
+                begun = [fit for fit in fits.values() if fit.status == Status.INTERRUPTED]
+                fits[0.0] = (
+                    stopped_at(0 * begun[0].weights, 0.0, loss.name)
+                    if begun
+                    else _without_ridge(samples, loss, limit, solver, tol, begin)
+                )
+            found = [in_given_units(fits[ridge], units, ridge) for ridge in values]
+    return [require_converged(fit, tol) for fit in found] if strict else found
 
 
 @dataclass(frozen=True)
@@ -294,25 +303,6 @@ def _without_ridge(
         if likely is None:
             raise
         return likely
-
-
-def _limit(loss: Loss) -> Loss:
-    """What a ridge of 0 means for the loss, or an error message."""
-    limit = loss.without_ridge()
-    if limit is None:
-        raise InvalidInput(
-            f"the loss {loss.name!r} does not say what a ridge of 0 means: give a ridge above 0"
-        )
-    return limit
-
-
-def _check_ridges(ridges: Any) -> list[float]:
-    """Several ridges as a list of numbers, or an error message."""
-    try:
-        values = [ridges] if isinstance(ridges, str) else list(ridges)
-    except TypeError:
-        raise InvalidInput(f"the ridges must be a list of numbers, got {ridges!r}") from None
-    return [float(check_ridge(value)) for value in values]
 
 
 def _fit_with_sklearn(
@@ -426,33 +416,21 @@ def maximum_likelihood(samples: Samples, tol: float, start: Array | None = None)
         floor = 0.1 * tol * curvature if curvature > 0 else math.inf
         here.ridge = min(0.03 * here.ridge, floor)
     rounds.ended()
-    weights = here.U.T @ objective.basis.T
-    exists = math.isfinite(bound)
+    exists, proof = math.isfinite(bound), None
+    if exists:  # the wrong classes' probabilities as multipliers (n, k)
+        a = found.evaluation.source[0].T.copy()
+        a[np.arange(len(a)), y] = 0.0
+        a *= weights_or_ones(samples.weights, y.size)[:, None]
+        total = float(a.sum())
+        proof = SeparabilityOfData(False, None, a / total, slope / total)
     missed = Status.TOLERANCE_NOT_MET if exists else Status.NOT_CONVERGED
     status = Status.OK if bound <= enough else missed
-    return ERMFit(
-        weights=weights,
-        gradient_norm=slope,
-        distance_bound=bound_in_weights(bound, weights),
-        n_iter=here.n_iter,
-        matrix_passes=design.passes - rounds.before,
-        training_loss=float(found.evaluation.value[0]) / samples.total,
-        training_error=mistakes,
-        status=Status.INTERRUPTED if stop else status,
-        ridge=0.0,
-        loss="cross-entropy",
-        separability=_proof(found, samples, slope) if exists else None,
-    )
-
-
-def _proof(found: Minimum, samples: Samples, slope: float) -> SeparabilityOfData:
-    """The wrong classes' probabilities as multipliers (n, k)."""
-    a = found.evaluation.source[0].T.copy()
-    a[np.arange(len(a)), samples.y] = 0.0
-    if samples.weights is not None:
-        a *= samples.weights[:, None]
-    total = float(a.sum())
-    return SeparabilityOfData(False, None, a / total, slope / total)
+    return fit_at(
+        samples, "cross-entropy", 0.0, here.U.T @ objective.basis.T,
+        objective.basis @ found.Z[0], float(found.evaluation.value[0]), bound,
+        Status.INTERRUPTED if stop else status, gradient_norm=slope, n_iter=here.n_iter,
+        matrix_passes=design.passes - rounds.before, separability=proof,
+    )  # fmt: skip
 
 
 def _smallest_curvature(design: Design, objective: SoftmaxObjective, found: Minimum) -> float:

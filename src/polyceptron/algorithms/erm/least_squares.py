@@ -13,7 +13,6 @@ multipliers C are rows: one for each class and λ.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -27,10 +26,10 @@ from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.erm.erm_fit import (
     ERMFit,
-    bound_in_weights,
+    fit_at,
     fit_newton,
-    not_begun,
     stopped,
+    stopped_at,
 )
 from polyceptron.algorithms.erm.objectives import (
     EPS,
@@ -119,7 +118,10 @@ def fit_least_squares(
     if large and 0 not in ridges:
         objective = LossObjective(loss, samples.y, samples.n_classes, samples.weights)
         return fit_newton(samples, objective, loss.name, ridges, tol, start)
-    samples = _rooted(samples)
+    if samples.weights is not None:  # rows are multiplied by the roots of their weights
+        rooted = WeightedRows(samples.design, np.sqrt(samples.weights))
+        rooted.watch = samples.design.watch
+        samples = replace(samples, design=rooted)
     products, shape = samples.design.gram(), samples.design.shape
     if len(ridges) == 1 and ridges[0] > 0:
         with suppress(np.linalg.LinAlgError):
@@ -133,17 +135,9 @@ def fit_least_squares(
     for first in range(0, len(ridges), per_block):
         fits += _fit_block(gram, samples, loss, ridges[first : first + per_block], tol)
         if fits[-1].status == Status.INTERRUPTED:
-            return fits + [not_begun(fits[-1], ridge) for ridge in ridges[len(fits) :]]
+            none, rest = 0 * fits[-1].weights, ridges[len(fits) :]
+            return fits + [stopped_at(none, ridge, loss.name) for ridge in rest]
     return fits
-
-
-def _rooted(samples: Samples) -> Samples:
-    """Samples whose rows are multiplied by the roots of their weights."""
-    if samples.weights is None:
-        return samples
-    rooted = WeightedRows(samples.design, np.sqrt(samples.weights))
-    rooted.watch = samples.design.watch
-    return replace(samples, design=rooted)
 
 
 def _fit_block(
@@ -182,23 +176,14 @@ def _fit_block(
     fits = []
     for i, ridge in enumerate(ridges):
         rows = slice(i * k, (i + 1) * k)
-        weights = W[rows].T.copy()
-        fits.append(
-            ERMFit(
-                weights=weights,
-                gradient_norm=float(found.norm[i]),
-                distance_bound=bound_in_weights(float(found.bound[i]), weights),
-                n_iter=step + 1,
-                matrix_passes=(design.passes - before) / count,
-                training_loss=0.5 * float((misfit[rows] ** 2).sum()) / samples.total,
-                training_error=math.nan
-                if np.isnan(fields).any()
-                else samples.error_rate(fields[rows]),
-                status=Status.OK if found.met[i] else Status.TOLERANCE_NOT_MET,
-                ridge=ridge,
-                loss=loss.name,
-            )
-        )
+        fit = fit_at(
+            samples, loss.name, ridge, W[rows].T.copy(), fields[rows],
+            0.5 * float((misfit[rows] ** 2).sum()), float(found.bound[i]),
+            Status.OK if found.met[i] else Status.TOLERANCE_NOT_MET,
+            gradient_norm=float(found.norm[i]), n_iter=step + 1,
+            matrix_passes=(design.passes - before) / count,
+        )  # fmt: skip
+        fits.append(fit)
     return [stopped(fit) for fit in fits] if stop else fits
 
 
@@ -241,11 +226,9 @@ def _zero_where_minimal(
         return found, W
     norm = float(np.linalg.norm(design.back(Y)))
     ones = np.ones((1, Y.shape[1]))
-    rounding = float(
-        gradient_rounding(design, np.zeros(1), np.zeros(1), 0 * ones, ones, 1.0, None, np.zeros(1))[
-            0
-        ]
-    )
+    none = np.zeros(1)
+    found_0 = gradient_rounding(design, none, none, 0 * ones, ones, 1.0, None, none)
+    rounding = float(found_0[0])
     if norm > rounding:
         return found, W
     bound = (norm + rounding) / np.maximum(convexity, np.finfo(float).tiny)

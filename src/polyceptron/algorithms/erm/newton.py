@@ -1,27 +1,214 @@
 """Newton's method by conjugate gradients: min_U Σ_μ ℓ(z_μ) + (λ/2)‖U‖², z = XU/√d, for many λ.
 
-Each step solves (Hessian) D = −(gradient) by conjugate gradients in single precision, to a loose
-tolerance (`directions`); gradient and line search are in double precision, so the steps act as
-iterative refinement and the answer has double-precision accuracy. What rounding does to the
-gradient counts against the goal (`gradient_rounding`). A line search costs no pass over X, since
-the fields are linear in U. Several λ advance side by side: they do not mix, but share every read of
-X, which is what the time goes into. The first axis of all arrays counts the λ.
+    (Σ_μ x̂_μ x̂_μᵀ ⊗ H_μ + λ) D = −G,   x̂ = x/√d
+
+Each step solves for D by conjugate gradients in single precision, to a loose tolerance
+(`directions`); gradient and line search are in double precision, so the steps act as iterative
+refinement and the answer has double-precision accuracy. What rounding does to the gradient counts
+against the goal (`gradient_rounding`). A line search costs no pass over X, since the fields are
+linear in U. Several λ advance side by side: they do not mix, but share every read of X, which is
+what the time goes into, and drop out as they reach their goal. The first axis of all arrays counts
+the λ.
+
+Where the Hessian of all weights is small it is written out (`whole_hessian`): it gives Newton
+steps, also without one sample; and one of problems that differ little (`SharedFactor`) makes
+conjugate gradients end in a few iterations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
+from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.erm.directions import SharedFactor, by_feature, directions, dots
-from polyceptron.algorithms.erm.objectives import Evaluation, Objective, gradient_rounding
-from polyceptron.algorithms.watching import Kept, State
-from polyceptron.numerics import Array
+from polyceptron.algorithms.erm.objectives import (
+    Curvature,
+    Evaluation,
+    Objective,
+    gradient_rounding,
+)
+from polyceptron.algorithms.watching import Kept
+from polyceptron.numerics import AnyArray, Array
+
+Ease = Callable[[AnyArray, Labels], AnyArray]
+"""Residuals (m, r, d) and which problems they are of, to about the inverse Hessians' images."""
+
+_UNKNOWNS = 1200  # r·d: a factor is then a tenth of a second
+_NUMBERS = 20_000_000  # of all factors
+_QUICKER = 0.3  # an operation of large products against one of thin ones
+_DEAR = 0.1  # of the price of a factor, that a solve may take without one: there will be ten
+
+
+def sample_matrices(curvature: Curvature, shape: tuple[int, ...]) -> AnyArray:
+    """H_μ of every sample, (L, n, r, r), of problems with fields of the shape (L, r, n)."""
+    count, r, n = shape
+    bend = curvature.rows(slice(0, n))
+    units = np.broadcast_to(np.eye(r)[:, None, :, None], (r, count, r, n))
+    columns = np.array([bend(unit.copy())[0] for unit in units])  # (r, L, r, n): n is contiguous
+    return columns.transpose(1, 3, 2, 0)
+
+
+def whole_hessian(rows: AnyArray, H: AnyArray, ridge: Any) -> AnyArray:
+    """Σ x̂x̂ᵀ ⊗ H + λ, (r·d, r·d), of rows x̂ (n, d) and matrices H (n, r, r); λ also (d,)."""
+    d, r = rows.shape[1], H.shape[1]
+    whole = np.empty((r, d, r, d), rows.dtype)
+    for a in range(r):
+        for b in range(a, r):
+            whole[a, :, b] = (rows * H[:, a, b, None]).T @ rows
+            whole[b, :, a] = whole[a, :, b].T
+    flat = whole.reshape(r * d, r * d)
+    flat[np.diag_indices(r * d)] += np.broadcast_to(ridge, (r, d)).ravel()
+    return flat
+
+
+class SharedFactor:
+    """A Cholesky factor in single precision, made once solves get long.
+
+    It is that of the mean Hessian of problems that differ little, `shape` (L, r, d).
+    """
+
+    def __init__(self, design: Design, shape: tuple[int, ...]) -> None:
+        (n, d), (count, r) = design.shape, shape[:2]
+        self.design, self._shape, self._due = design, (count, r, n), False
+        self._factor: Any = None
+        numbers = max((r * d) ** 2, count * n * r * r)
+        small = r * d <= _UNKNOWNS and numbers <= _NUMBERS and design.may_be_copied
+        price = _QUICKER * (d * (r + 1) / 4 + (r * d) ** 2 / (12 * n))  # in iterations
+        self._patience = _DEAR * price if small else np.inf
+
+    @cached_property
+    def _rows(self) -> AnyArray:
+        return self.design.scaled_rows(slice(None)).astype(np.float32)
+
+    def took(self, iterations: int) -> None:
+        """A solve's iterations: after a long one, a new factor is due."""
+        if iterations > self._patience and self.design.single_is_quicker:
+            self._due = True
+
+    def at(self, curvature: Curvature, ridges: Array) -> Ease | None:
+        """What replaces the inverse Hessians, made anew here if that is due."""
+        if self._due:
+            self._due = False
+            H = sample_matrices(curvature, self._shape).astype(np.float32).mean(0)
+            whole = whole_hessian(self._rows, H, ridges[0])
+            try:
+                self._factor = scipy.linalg.cholesky(
+                    whole, lower=True, overwrite_a=True, check_finite=False
+                )
+            except np.linalg.LinAlgError:  # more digits are needed: never mind
+                self._factor, self._patience = None, np.inf
+        return None if self._factor is None else self._solve
+
+    def _solve(self, r: AnyArray, at: Labels) -> AnyArray:
+        """Residuals (m, r, d), each times about the inverse Hessian."""
+        flat = r.reshape(len(r), -1).astype(np.float32, copy=False)
+        solved = scipy.linalg.cho_solve((self._factor, True), flat.T, check_finite=False)
+        return np.asarray(solved.T.astype(r.dtype, copy=False)).reshape(r.shape)
+
+
+_MAX_ITERATIONS = 1000
+_LOUD = 5.0  # times the mean square of a feature
+
+
+def solve_newton(
+    design: Design, curvature: Curvature, ridges: Array, gradients: Array, tolerance: Array,
+    dtype: Any, ease: Ease | None = None,
+) -> tuple[Array, int]:  # fmt: skip
+    """Directions (L, r, d) with residuals below `tolerance` (L,) times the gradients' norms.
+
+    Eased by what is given, else by the diagonal where features are uneven; and the iterations.
+    `ridges` (L,), or (L, d) where those of the features differ.
+    """
+    scale = np.sqrt(dots(gradients, gradients))
+    r: AnyArray = (-gradients / scale[:, None, None]).astype(dtype)
+    shift = by_feature(ridges).astype(dtype)
+    out = np.zeros_like(gradients)
+    index = np.arange(len(r))
+    if ease is None:
+        ease = _diagonal(design, curvature, ridges, dtype)
+    D, size = np.zeros_like(r), dots(r, r)
+    s = r if ease is None else ease(r, index)
+    p, rho = s.copy(), size if ease is None else dots(r, s)
+    spent = 0
+    while spent < _MAX_ITERATIONS:
+        spent += 1
+        Hp = design.through(p, curvature)[0]
+        Hp += shift * p
+        bend = dots(p, Hp)
+        fine = bend > 0  # else rounding only: the Hessian is positive definite
+        step = np.where(fine, rho / np.where(fine, bend, 1.0), 0.0).astype(dtype)[:, None, None]
+        D += step * p
+        r -= step * Hp
+        last, size = rho, dots(r, r)
+        going = fine & (size > tolerance[index] ** 2)
+        if not going.all():
+            out[index[~going]] = D[~going]
+            index = index[going]
+            if index.size == 0:
+                break
+            D, r, p, shift = D[going], r[going], p[going], shift[going]
+            last, size, curvature = last[going], size[going], curvature.take(going)
+        s = r if ease is None else ease(r, index)
+        rho = size if ease is None else dots(r, s)
+        p *= (rho / last).astype(dtype)[:, None, None]
+        p += s
+    else:
+        out[index] = D
+    return out * scale[:, None, None], spent
+
+
+def directions(
+    design: Design, objective: Objective, here: Evaluation, ridges: Array, G: Array,
+    tolerance: Array, double: NDArray[np.bool_], factor: SharedFactor | None = None,
+) -> Array:  # fmt: skip
+    """Newton directions (L, r, d), in single precision or `double`; a factor is of all problems."""
+    D = np.empty_like(G)
+    for dtype, chosen in ((np.float32, ~double), (np.float64, double)):
+        if chosen.any():
+            curvature = objective.curvature(here.take(chosen), dtype)
+            ease = None if factor is None else factor.at(curvature, ridges[chosen])
+            with np.errstate(over="ignore", invalid="ignore"):
+                D[chosen], spent = solve_newton(
+                    design, curvature, ridges[chosen], G[chosen], tolerance[chosen], dtype, ease
+                )
+            if factor is not None:
+                factor.took(spent)
+    D[~np.isfinite(D).all(axis=(1, 2))] = 0.0  # beyond single precision: no step, then in double
+    return D
+
+
+def _diagonal(design: Design, curvature: Curvature, ridges: Array, dtype: Any) -> Ease | None:
+    """About the inverse of the Hessian's diagonal where some features are far louder than the rest.
+
+    As the column of an intercept is; alike features need none, and go without, as do features that
+    are dear to read.
+    """
+    if design.reading_is_dear:
+        return None
+    squares = design.column_squares
+    if squares.max() <= _LOUD * squares.mean():
+        return None
+    diagonal = np.maximum(curvature.mean(), 0.0)[:, None] * squares + by_feature(ridges)[:, 0]
+    inverse = (1 / diagonal).astype(dtype)[:, None]
+    return lambda r, at: r * inverse[at]
+
+
+def by_feature(ridges: Array) -> Array:
+    """Ridges of each problem (L,), or of each of its features too (L, d), beside U (L, r, d)."""
+    return ridges.reshape(len(ridges), 1, -1)
+
+
+def dots(A: AnyArray, B: AnyArray) -> Array:
+    """⟨A, B⟩ of each problem, (L,), in double precision."""
+    return np.asarray(np.einsum("lij,lij->l", A, B, dtype=np.float64))
+
 
 Direction = Callable[[Evaluation, Array], Array]
 
@@ -80,13 +267,6 @@ class AtWork:
     stalled: NDArray[np.int64]
     double: NDArray[np.bool_]  # whether the inner solves need double precision
 
-    @classmethod
-    def begin(cls, index: NDArray[np.int64], *, single: bool) -> AtWork:
-        """These λ, in single precision or in double from the start."""
-        infinite = np.full(index.size, np.inf)
-        stalled = np.zeros(index.size, np.int64)
-        return cls(index, infinite, infinite.copy(), stalled, np.full(index.size, not single))
-
     def keep(self, mask: NDArray[np.bool_]) -> None:
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name)[mask])
@@ -107,12 +287,6 @@ class Descent:
     stage: int = 0
     work: AtWork | None = None
     whole: bool = True
-
-    @classmethod
-    def of(cls, state: State) -> Descent:
-        """From what a checkpoint kept of its `asdict`."""
-        work = AtWork(**state["work"]) if "work" in state else None
-        return cls(**state | {"work": work})
 
 
 @dataclass(frozen=True)
@@ -143,24 +317,24 @@ def minimise(
     direct: Direction | None = None,
     max_iter: int = 100,
     keeper: Kept | None = None,
-    factor: SharedFactor | None = None,
 ) -> Minimum:
     """Minimise from `start` (L, r, d) at each λ until ‖gradient‖ ≤ target·λ‖U‖, rounding included.
 
     Strong convexity then gives ‖U − Û‖ ≤ target·‖U‖. `direct` replaces conjugate gradients where
     the Newton step can be had in closed form. With a keeper the descent comes from there and goes
     there, and KeyboardInterrupt ends it where it is. With a `max_iter` of 0 it is the certificate
-    of `start`. `factor` eases the conjugate gradients.
+    of `start`.
     """
     saved = keeper.load() if keeper is not None else None
     if saved is not None:
-        at = Descent.of(saved)
+        work = AtWork(**saved["work"]) if "work" in saved else None
+        at = Descent(**saved | {"work": work})
     else:
         U = np.array(start, dtype=float)
         Z = design.fields(U) if U.any() else np.zeros((*U.shape[:2], design.n_samples))
         at = Descent(U, Z, np.zeros(len(U), dtype=np.int64), np.full(len(U), max_iter))
     try:
-        newton = _Newton(design, objective, ridges, target, direct, max_iter, keeper, factor)
+        newton = _Newton(design, objective, ridges, target, direct, max_iter, keeper)
         return newton.minimum(at)
     except KeyboardInterrupt:
         if keeper is None:
@@ -184,7 +358,6 @@ class _Newton:
     direct: Direction | None
     max_iter: int
     keeper: Kept | None
-    factor: SharedFactor | None
 
     def minimum(self, at: Descent) -> Minimum:
         """Descents, each followed by fresh fields: those of the way are updated along it."""
@@ -196,7 +369,8 @@ class _Newton:
                 todo = np.flatnonzero((norm > goal) & (at.count < at.limit))
                 if todo.size == 0:
                     break
-                at.work = AtWork.begin(todo, single=design.single_is_quicker)
+                far, double = np.full(todo.size, np.inf), not design.single_is_quicker
+                at.work = AtWork(todo, far, far, 0 * todo, np.full(todo.size, double))
             self.descend(at, AtWork(**asdict(at.work)))
             at.limit = np.minimum(at.count + _REPAIRS, self.max_iter)
             at.Z = design.fields(at.U)
@@ -260,10 +434,7 @@ class _Newton:
             else:
                 rest = np.minimum(_LOOSE, np.sqrt(norm / work.first))
                 tolerance = np.minimum(_LOOSE, np.maximum(rest, 0.5 * goal / norm))
-                D = directions(
-                    self.design, self.objective, here, ridges, G, tolerance, work.double,
-                    self.factor,
-                )  # fmt: skip
+                D = directions(self.design, self.objective, here, ridges, G, tolerance, work.double)
             step, there, new = line_search(
                 self.design, self.objective, ridges, U[chosen], Z[chosen], here, G, D
             )

@@ -38,16 +38,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from polyceptron.algorithms.block_products import Inner
-from polyceptron.algorithms.data_checks import class_coordinates
-from polyceptron.algorithms.design import Design
+from polyceptron.algorithms.data_checks import Labels, class_coordinates
+from polyceptron.algorithms.design import Design, Inner
 from polyceptron.model.checks import difference_basis
 from polyceptron.model.losses import Loss
 from polyceptron.numerics import AnyArray, Array
-
-Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

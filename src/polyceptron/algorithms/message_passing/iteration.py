@@ -56,18 +56,16 @@ class Damper:
         self.turns.append(turning)
         self.least = min(self.least, size)
         self.strikes = self.strikes + 1 if growing else 0
-        if self.strikes < _PATIENCE and not self._stagnates():
-            return False
-        self.increase()
-        return True
-
-    def _stagnates(self) -> bool:
         sizes, half = list(self.sizes), _WINDOW // 2
-        return (
+        stagnates = (
             len(sizes) == _WINDOW
             and min(sizes[half:]) > 0.9 * min(sizes[:half])
             and sum(self.turns) > 0.8 * _WINDOW
         )
+        if self.strikes < _PATIENCE and not stagnates:
+            return False
+        self.increase()
+        return True
 
     def _slope(self, step: Array, last: Array) -> float:
         """The map's own factor along the last step: above 1 it runs away, which no damping stops.
@@ -119,10 +117,6 @@ class Iterate:
         if np.ndim(self.variance) == 0:
             return float(self.variance)
         return float(np.mean(self.variance[: len(self.weights)]))
-
-    def is_finite(self) -> bool:
-        parts = (self.weights, self.variance, self.scores)
-        return all(bool(np.isfinite(part).all()) for part in parts)
 
 
 Step = Callable[[Iterate], Iterate]
@@ -219,11 +213,15 @@ def damped_iteration(
         while run.t < max_iter:
             new = step(run.here)
             change, t = _change(run.here, new), run.t + 1
-            if not new.is_finite() or not math.isfinite(change.size):
+            parts = (new.weights, new.variance, new.scores, change.size)
+            if not all(bool(np.isfinite(part).all()) for part in parts):
                 if run.retreats == _MAX_RETREATS:
                     run = replace(run, t=t)
                     break
-                run, change = _retreat(run), run.least
+                # Back to the best point, with more damping.
+                (damper := run.damper.copy()).increase()
+                back = replace(run, here=run.best, damper=damper, used=damper.value, t=t)
+                change, run = run.least, replace(back, retreats=run.retreats + 1)
                 run = seen(run, run.best, change.relative, run.used)
             elif change.relative < tol:
                 keep(run.state, now=True)  # the same last step can be made again from there
@@ -239,15 +237,6 @@ def damped_iteration(
         status = Status.INTERRUPTED
     keep(run.state, now=True)
     return Ending(run.best, run.t, status, run.least.relative, run.used, run.trace)
-
-
-def _retreat(run: Run) -> Run:
-    """Back to the best point, with more damping."""
-    damper = run.damper.copy()
-    damper.increase()
-    return replace(
-        run, here=run.best, damper=damper, used=damper.value, t=run.t + 1, retreats=run.retreats + 1
-    )
 
 
 def _advance(run: Run, new: Iterate, change: Change) -> tuple[Run, Change]:

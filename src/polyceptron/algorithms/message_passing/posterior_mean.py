@@ -61,8 +61,8 @@ from polyceptron.model.checks import (
 )
 from polyceptron.model.features import Spectrum, as_spectrum
 from polyceptron.model.law import Belief, RowEstimate
-from polyceptron.model.losses import Loss, as_loss
-from polyceptron.model.penalties import Penalty, Ridge, as_penalty
+from polyceptron.model.losses import as_loss
+from polyceptron.model.penalties import Ridge, as_penalty
 from polyceptron.model.teacher import make_teacher
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
@@ -361,7 +361,16 @@ def amp_erm(
     chosen = as_loss(loss)
     penalty = None if penalty is None else as_penalty(penalty)
     if penalty is None:
-        chosen, penalty = _penalty_above_zero(chosen, ridge)
+        strength = float(check_ridge(ridge))
+        if strength == 0:
+            limit, strength = chosen.without_ridge(), 1.0  # hard constraints take any ridge
+            if limit is None or not limit.scale_free:
+                raise InvalidInput(
+                    f"message passing needs a ridge above 0 for the loss {chosen.name!r}, got "
+                    f"{ridge!r}"
+                )
+            chosen = limit
+        penalty = Ridge(strength)
     run = _Run.checked(X, y, n_classes, teacher_weights, features, tol, max_iter)
     if penalty.quadratic:  # any other one is of weights on class differences
         run = run._replace(basis=class_coordinates(chosen, run.samples.n_classes))
@@ -377,16 +386,3 @@ def amp_erm(
         Watch("message passing", verbose, callback), checkpoint, checkpoint_every,
         method="amp_erm", loss=chosen.name, penalty=penalty.name, ridge=penalty.strength,
     )  # fmt: skip
-
-
-def _penalty_above_zero(loss: Loss, ridge: Any) -> tuple[Loss, Penalty]:
-    """The loss and the penalty to iterate with: hard constraints take any ridge."""
-    strength = float(check_ridge(ridge))
-    if strength > 0:
-        return loss, Ridge(strength)
-    limit = loss.without_ridge()
-    if limit is None or not limit.scale_free:
-        raise InvalidInput(
-            f"message passing needs a ridge above 0 for the loss {loss.name!r}, got {ridge!r}"
-        )
-    return limit, Ridge(1.0)

@@ -46,9 +46,8 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from polyceptron.algorithms.block_products import Inner
 from polyceptron.algorithms.data_checks import Labels
-from polyceptron.algorithms.design import Design
+from polyceptron.algorithms.design import Design, Inner
 from polyceptron.algorithms.message_passing.iteration import Iterate, Step, damped_iteration
 from polyceptron.model.channels import Channel
 from polyceptron.model.checks import difference_basis
@@ -107,44 +106,25 @@ def shared_step(
     return step
 
 
-@dataclass(frozen=True)
-class _FullScores:
-    """Fields (r, b) and class numbers v (k, b) to scores f and −∂f of each sample; f_old (r, n)."""
-
-    scores: Array
-    y: Labels
-    basis: Array
-    channel: Channel
-    floor: float
-
-    def rows(self, rows: slice) -> _FullScores:
-        return replace(self, scores=self.scores[:, rows], y=self.y[rows])
-
-    def __call__(self, fields: AnyArray, spread: Array) -> tuple[Array, Array, Array]:
-        """f (r, b), −∂f as the variances are, and f again, to be kept."""
-        basis, v = self.basis, np.maximum(spread.T, self.floor)
-        # P diag(v) P f; the channel ignores what is common
-        omega = fields.T @ basis.T - v * (self.scores.T @ basis.T)
-        found = self.channel.posterior(omega, self.y, v, NODES)
-        scores = np.ascontiguousarray((found.score @ basis).T)
-        return scores, class_numbers(found.diagonal).T, scores
-
-
 def full_step(
     design: Design, y: Labels, basis: Array, channel: Channel, row: Row, floor: float
 ) -> Step:
-    """The same with the variances of `_FullScores`."""
+    """The same with variances v (k, d) of the weights, and of at least `floor` of the fields."""
     precise = design.dtype
 
     def step(here: Iterate) -> Iterate:
-        inner = _FullScores(here.scores, y, basis, channel, floor)
-        weights = here.weights.astype(precise, copy=False)
-        back, found, scores = design.through_squared(weights, here.variance, inner)
-        precision = np.maximum(found.T, 0.0)
+        fields = design.fields(here.weights.astype(precise, copy=False))
+        v = np.maximum(design.fields_squared(here.variance).T, floor)
+        # P diag(v) P f; the channel ignores what is common
+        omega = fields.T @ basis.T - v * (here.scores.T @ basis.T)
+        found = channel.posterior(omega, y, v, NODES)
+        scores = np.ascontiguousarray((found.score @ basis).T)
+        precision = np.maximum(design.back_squared(class_numbers(found.diagonal).T).T, 0.0)
+        back = design.back(scores.astype(precise, copy=False))
         gamma = back.T @ basis.T + precision * (here.weights.T @ basis.T)
         mean, diagonal = row.diagonal_posterior(gamma, precision)
         variance = class_numbers(diagonal).T
-        return Iterate(np.ascontiguousarray((mean @ basis).T), variance, np.hstack(scores))
+        return Iterate(np.ascontiguousarray((mean @ basis).T), variance, scores)
 
     return step
 
