@@ -7,12 +7,14 @@ inside the commands, so that `polyceptron --help` answers at once.
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
 
 import typer
 
 from polyceptron.cli.data_commands import amp, data, fit
-from polyceptron.cli.options import NamesInHelp, PlainGroup
+from polyceptron.cli.options import Command, CommandGroup
 from polyceptron.cli.report_commands import explore, figures, verify
 from polyceptron.cli.sweep_commands import merge, plot, results, sweep
 from polyceptron.cli.theory_commands import (
@@ -28,7 +30,7 @@ from polyceptron.version import VERSION
 
 app = typer.Typer(
     name="polyceptron",
-    cls=PlainGroup,
+    cls=CommandGroup,
     help="Exact learning curves of linear multi-class classifiers in high dimension.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -47,7 +49,9 @@ for command in (
     curve, transitions, separability, ridge, asymptotics, plan, amp, fit, data, sweep, results,
     merge, figures, verify, plot, explore,
 ):  # fmt: skip
-    app.command(cls=NamesInHelp)(command)
+    # A paragraph is broken where the terminal ends, not where our own line did.
+    words = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(command.__doc__ or ""))
+    app.command(cls=Command, help=words)(command)
 
 
 def main() -> None:

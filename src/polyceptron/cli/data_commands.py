@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from polyceptron.cli import options
+from polyceptron.cli.options import option
 from polyceptron.cli.printing import emit, say, waiting
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_outputs, write_text
@@ -26,22 +27,18 @@ TRACE_COLUMNS = (
 )  # fmt: skip
 REPORTED = ("n_samples", "dimension", "n_classes", "n_iter", "passes", "seconds", "status")
 
-Data = Annotated[
-    Path | None, typer.Option(help="Samples X (n, d): .npy, .npz (sparse), .zarr or .parquet.")
-]
-Labels = Annotated[Path | None, typer.Option(help="Labels 0, 1, ... (n,) of the samples: .npy.")]
-Out = Annotated[
-    Path, typer.Option(help="Weights (d, k), as .npy; the report is a .json beside it.")
-]
+Data = Annotated[Path | None, option("Samples X (n, d): .npy, .npz (sparse), .zarr or .parquet.")]
+Labels = Annotated[Path | None, option("Labels 0, 1, ... (n,) of the samples: .npy.")]
+Out = Annotated[Path, option("Weights (d, k), as .npy; the report is a .json beside it.")]
 Standardise = Annotated[
-    bool, typer.Option("--standardise", help="Centre and scale features as they are read.")
+    bool, option("Centre and scale features as they are read.", "--standardise")
 ]
 CheckpointFile = Annotated[
-    Path | None, typer.Option("--checkpoint", help="Keep the fit here, and go on from it.")
+    Path | None, option("Keep the fit here, and go on from it.", "--checkpoint")
 ]
 Cluster = Annotated[
     str | None,
-    typer.Option(help="Address of a Dask scheduler whose workers read .zarr or .parquet."),
+    option("Address of a Dask scheduler whose workers read .zarr or .parquet."),
 ]
 
 
@@ -52,18 +49,16 @@ def amp(
     model: options.Model = "argmax",
     noise: options.Noise = "none",
     features: options.Features = "isotropic",
-    dimension: Annotated[
-        int, typer.Option("--dimension", "-d", help="Dimension d of the inputs.")
-    ] = 1000,
-    runs: Annotated[int, typer.Option(help="Independent instances for each alpha.")] = 1,
-    seed: Annotated[int, typer.Option(help="Every instance follows from it.")] = 0,
-    variances: Annotated[str, typer.Option(help="shared (fast) or full (Algorithm 1).")] = "shared",
-    start: Annotated[str, typer.Option(help="uninformed or informed.")] = "uninformed",
-    precision: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
-    tol: Annotated[float, typer.Option(help="Converged when a step changes less.")] = 1e-8,
-    max_iter: Annotated[int, typer.Option(help="Most iterations.")] = 200,
+    dimension: Annotated[int, option("Dimension d of the inputs.", "--dimension", "-d")] = 1000,
+    runs: Annotated[int, option("Independent instances for each alpha.")] = 1,
+    seed: Annotated[int, option("Every instance follows from it.")] = 0,
+    variances: Annotated[str, option("shared (fast) or full (Algorithm 1).")] = "shared",
+    start: Annotated[str, option("uninformed or informed.")] = "uninformed",
+    precision: Annotated[str, option("float64 or float32.")] = "float64",
+    tol: Annotated[float, option("Converged when a step changes less.")] = 1e-8,
+    max_iter: Annotated[int, option("Most iterations.")] = 200,
     trace: Annotated[
-        bool, typer.Option("--trace", help="Overlaps by iteration, beside state evolution.")
+        bool, option("Overlaps by iteration, beside state evolution.", "--trace")
     ] = False,
     data: Data = None,
     labels: Labels = None,
@@ -118,9 +113,9 @@ def fit(
     data: Data = None,
     labels: Labels = None,
     estimator: options.OneLoss = "cross-entropy",
-    ridge: Annotated[float, typer.Option(help="λ, 0 or more.")] = 0.1,
+    ridge: Annotated[float, option("λ, 0 or more.")] = 0.1,
     standardise: Standardise = False,
-    tol: Annotated[float, typer.Option(help="Relative distance to the minimiser.")] = 1e-8,
+    tol: Annotated[float, option("Relative distance to the minimiser.")] = 1e-8,
     checkpoint: CheckpointFile = None,
     cluster: Cluster = None,
     out: Out = Path("weights.npy"),
@@ -195,17 +190,15 @@ def data(
         Path, typer.Argument(help="Samples: .csv, .tsv, .parquet, or .npz with X and y.")
     ],
     target: Annotated[
-        str | None, typer.Option(help="The column of the labels (.npz: the array; default y).")
+        str | None, option("The column of the labels (.npz: the array; default y).")
     ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(help="A column to leave out; may be given again.")
-    ] = None,
+    drop: Annotated[list[str] | None, option("A column to leave out; may be given again.")] = None,
     html: Annotated[
         Path | None,
-        typer.Option(help="Write a page with pictures, and its numbers as .json beside it."),
+        option("Write a page with pictures, and its numbers as .json beside it."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print numbers and sentences.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the folds and the resampling.")] = 0,
+    as_json: Annotated[bool, option("Print numbers and sentences.", "--json")] = False,
+    seed: Annotated[int, option("Of the folds and the resampling.", min=0)] = 0,
 ) -> None:
     """One page about your own data: what they are, how well a linear rule does, what more would do.
 

@@ -6,7 +6,7 @@ filled in when help is shown (`NamesInHelp`), since reading them takes longer th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,90 +46,66 @@ def fill_names(text: str) -> str:
     return text.format(**{word: ", ".join(names) for word, names in registered_names().items()})
 
 
-class NamesInHelp(TyperCommand):
-    """A command whose help lists what is registered when it is shown."""
+class NamesInHelp:
+    """Help in which words in braces are names, as text that is no markup; a flag takes no value."""
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        _prepare_help(self.get_params(ctx))
-        # A paragraph is broken where the terminal ends, not where our own line did.
-        self.help = re.sub(r"(?<!\n)\n *(?!\n)", " ", self.help or "")
-        super().format_help(ctx, formatter)
+    def format_help(self: Any, ctx: Any, formatter: Any) -> None:
+        from rich.markup import escape
+
+        for parameter in self.get_params(ctx):
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+            text = getattr(parameter, "help", None)
+            if text and "{" in text:
+                # An empty tag keeps :A: what it is, not the picture of that name.
+                parameter.help = re.sub(r":(?=\w+:)", ":[b][/b]", escape(fill_names(text)))
+        super().format_help(ctx, formatter)  # type: ignore[misc]
 
 
-class PlainGroup(TyperGroup):
+class Command(NamesInHelp, TyperCommand):
+    """One command."""
+
+
+class CommandGroup(NamesInHelp, TyperGroup):
     """All commands together."""
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        _prepare_help(self.get_params(ctx))
-        super().format_help(ctx, formatter)
 
+def option(help: str, *flags: str, **more: Any) -> Any:
+    """An option; its values complete to what a word in braces of its help stands for."""
+    words = re.findall(r"\{(\w+)\}", help)
 
-def _prepare_help(parameters: Iterable[Any]) -> None:
-    """Names for words in braces, as text that is no markup; a flag takes no value."""
-    from rich.markup import escape
-
-    for parameter in parameters:
-        if getattr(parameter, "is_flag", False):
-            parameter.metavar = ""
-        text = getattr(parameter, "help", None)
-        if text and "{" in text:
-            # An empty tag keeps :A: what it is, not the picture of that name.
-            parameter.help = re.sub(r":(?=\w+:)", ":[b][/b]", escape(fill_names(text)))
-
-
-def _complete(word: str) -> Any:
-    """Completions of an option: the names that the word stands for."""
-
-    def names(incomplete: str) -> list[str]:
-        written = (form.split("[")[0] for form in registered_names()[word])
+    def complete(incomplete: str) -> list[str]:
+        written = (form.split("[")[0] for form in registered_names()[words[0]])
         starts = (form.split(":")[0] + (":" if ":" in form else "") for form in written)
         return [name for name in starts if name.startswith(incomplete)]
 
-    return names
-
-
-def _listed(word: str, help: str, *flags: str) -> Any:
-    """An option whose help lists, and whose values complete to, what the word stands for."""
-    return typer.Option(*flags, help=help, autocompletion=_complete(word))
+    return typer.Option(*flags, help=help, autocompletion=complete if words else None, **more)
 
 
 _ESTIMATOR = ("--estimator", "-e")
-Classes = Annotated[
-    int | None, typer.Option("--classes", "-k", help="Number of classes k (2 for the perceptron).")
-]
-ClassesOrThree = Annotated[
-    int | None,
-    typer.Option(
-        "--classes", "-k", help="Number of classes k (default: 3, or 2 for the perceptron)."
-    ),
-]
-Prior = Annotated[str, _listed("priors", "Teacher's weights: {priors}.", "--prior")]
-Model = Annotated[
-    str, typer.Option("--model", help="argmax, or perceptron (one vector, two classes).")
-]
-Noise = Annotated[str, _listed("noises", "Noise of the labels: {noises}.", "--noise")]
 _FEATURES = "Spectrum of the inputs: {features}, or a CSV file with columns eigenvalue, signal."
-Features = Annotated[str, _listed("features", _FEATURES, "--features")]
-Alpha = Annotated[
-    str, typer.Option("--alpha", "-a", help="n/d: 0.5,1,2 or a range start:stop:count[:log].")
-]
-OneEstimator = Annotated[str, _listed("estimators", "One of {estimators}.", *_ESTIMATOR)]
-OneLoss = Annotated[str, _listed("losses", "One of {losses}.", *_ESTIMATOR)]
-Estimators = Annotated[
-    list[str], _listed("estimators", "One of {estimators}; repeat for several.", *_ESTIMATOR)
-]
 _PENALTY = "In place of a ridge, one of {penalties}"
-Penalties = Annotated[
-    list[str], _listed("penalties", f"{_PENALTY}; repeat for several.", "--penalty")
+_THREE = "Number of classes k (default: 3, or 2 for the perceptron)."
+_ONE_OF = "One of {estimators}"
+Classes = Annotated[
+    int | None, option("Number of classes k (2 for the perceptron).", "--classes", "-k")
 ]
-OnePenalty = Annotated[str | None, _listed("penalties", f"{_PENALTY}.", "--penalty")]
-OneRidge = Annotated[str, typer.Option("--ridge", help="λ: a number, 0, or optimal.")]
-Tolerance = Annotated[
-    float | None, typer.Option("--tol", help="Wanted uncertainty of what is computed.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, with every column.")]
-Csv = Annotated[Path | None, typer.Option("--csv", help="Write every column to this CSV file.")]
-Plot = Annotated[Path | None, typer.Option("--plot", help="Draw to a .pdf, .png or .svg file.")]
+ClassesOrThree = Annotated[int | None, option(_THREE, "--classes", "-k")]
+Prior = Annotated[str, option("Teacher's weights: {priors}.")]
+Model = Annotated[str, option("argmax, or perceptron (one vector, two classes).")]
+Noise = Annotated[str, option("Noise of the labels: {noises}.")]
+Features = Annotated[str, option(_FEATURES)]
+Alpha = Annotated[str, option("n/d: 0.5,1,2 or a range start:stop:count[:log].", "--alpha", "-a")]
+OneEstimator = Annotated[str, option(f"{_ONE_OF}.", *_ESTIMATOR)]
+OneLoss = Annotated[str, option("One of {losses}.", *_ESTIMATOR)]
+Estimators = Annotated[list[str], option(f"{_ONE_OF}; repeat for several.", *_ESTIMATOR)]
+Penalties = Annotated[list[str], option(f"{_PENALTY}; repeat for several.", "--penalty")]
+OnePenalty = Annotated[str | None, option(f"{_PENALTY}.")]
+OneRidge = Annotated[str, option("λ: a number, 0, or optimal.")]
+Tolerance = Annotated[float | None, option("Wanted uncertainty of what is computed.", "--tol")]
+Json = Annotated[bool, option("Print JSON, with every column.", "--json")]
+Csv = Annotated[Path | None, option("Write every column to this CSV file.")]
+Plot = Annotated[Path | None, option("Draw to a .pdf, .png or .svg file.")]
 
 
 def build_teacher(
@@ -160,7 +136,13 @@ def build_estimator(name: str, ridge: str, penalty: str | None = None) -> Estima
     """One estimator; a ridge given to one that takes none is refused, unless it is 0 or optimal."""
     from polyceptron.model import make_estimator
 
-    return make_estimator(name, None if penalty else read_ridge(ridge), penalty)
+    try:
+        value = ridge if ridge == "optimal" else float(ridge)
+    except ValueError:
+        raise InvalidInput(
+            f"--ridge takes a number of 0 or more, or optimal, got {ridge!r}"
+        ) from None
+    return make_estimator(name, None if penalty else value, penalty)
 
 
 def build_estimators(
@@ -184,18 +166,6 @@ def build_estimators(
         else:
             estimators.append(plain)
     return estimators
-
-
-def read_ridge(text: str) -> float | str:
-    """One ridge: a number or the word optimal."""
-    if text == "optimal":
-        return text
-    try:
-        return float(text)
-    except ValueError:
-        raise InvalidInput(
-            f"--ridge takes a number of 0 or more, or optimal, got {text!r}"
-        ) from None
 
 
 def describe_teacher(teacher: AnyTeacher) -> str:

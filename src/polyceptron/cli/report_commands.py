@@ -15,11 +15,12 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from polyceptron.cli import options
+from polyceptron.cli.options import option
 from polyceptron.cli.printing import print_json, say, waiting
 from polyceptron.errors import InvalidInput
 
@@ -28,12 +29,10 @@ if TYPE_CHECKING:
 
 
 def figures(
-    out: Path = typer.Option(
-        Path("figures"), "--out", help="Folder for the figures; made if missing."
-    ),
-    only: list[str] = typer.Option([], "--only", help="A figure's name; repeatable. Default: all."),
-    profile: str = typer.Option("quick", "--profile", help="quick (minutes) or paper (hours)."),
-    workers: int | None = typer.Option(None, "--workers", min=1, help="Default: all processors."),
+    out: Annotated[Path, option("Folder for the figures; made if missing.")] = Path("figures"),
+    only: Annotated[list[str], option("A figure's name; repeatable. Default: all.")] = [],
+    profile: Annotated[str, option("quick (minutes) or paper (hours).")] = "quick",
+    workers: Annotated[int | None, option("Default: all processors.", min=1)] = None,
 ) -> None:
     """Compute and draw every figure, with the table and the specification behind each.
 
@@ -63,7 +62,7 @@ def figures(
 
 
 def verify(
-    full: bool = typer.Option(False, "--full", help="More classes, dimensions, runs: minutes."),
+    full: Annotated[bool, option("More classes, dimensions, runs: minutes.", "--full")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Check the package's promises on this machine; exit code 1 if anything is off.
@@ -119,11 +118,12 @@ WARNING = (
 
 
 def explore(
-    port: int = typer.Option(8050, "--port", help="Port to listen on; 0 for any free one."),
-    host: str | None = typer.Option(
-        None, "--host", help="Address to listen on for other machines. Default: this machine only."
-    ),
-    browser: bool = typer.Option(True, "--browser/--no-browser", help="Open the page."),
+    port: Annotated[int, option("Port to listen on; 0 for any free one.")] = 8050,
+    host: Annotated[
+        str | None,
+        option("Address to listen on for other machines. Default: this machine only."),
+    ] = None,
+    browser: Annotated[bool, option("Open the page.", "--browser/--no-browser")] = True,
 ) -> None:
     """Explore learning curves and simulations in the browser, on this machine only.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from polyceptron.cli import options
+from polyceptron.cli.options import option
 from polyceptron.cli.printing import check_plot, echo, print_json, print_table, say, waiting
 from polyceptron.files import check_outputs
 
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
 
 def sweep(
     spec: Annotated[Path, typer.Argument(metavar="SPEC", help="The sweep: a TOML file.")],
-    store: Annotated[Path, typer.Option(help="The store, made if missing; a run resumes there.")],
+    store: Annotated[Path, option("The store, made if missing; a run resumes there.")],
     workers: Annotated[
-        int | None, typer.Option(help="Processes on this machine (default: all processors).")
+        int | None, option("Processes on this machine (default: all processors).")
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler, tcp://host:port.")
+        str | None, option("A Dask scheduler, tcp://host:port.", metavar="ADDRESS")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the grid, its cost and what is stored; stop.")
+        bool, option("Show the grid, its cost and what is stored; stop.", "--dry-run")
     ] = False,
 ) -> None:
     """Compute a grid of theory, message passing and ERM rows; run again to resume.
@@ -63,7 +64,7 @@ def sweep(
 
 def merge(
     sources: Annotated[list[Path], typer.Argument(metavar="STORE", help="Stores to copy from.")],
-    into: Annotated[Path, typer.Option(help="The store to copy into, made if missing.")],
+    into: Annotated[Path, option("The store to copy into, made if missing.")],
 ) -> None:
     """Put the results of several stores into one.
 
@@ -140,16 +141,16 @@ _OPTIONAL = ("branch", "d", "ridge")
 def results(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="A store made by sweep.")],
     csv: options.Csv = None,
-    parquet: Annotated[Path | None, typer.Option(help="Write the rows to a Parquet file.")] = None,
+    parquet: Annotated[Path | None, option("Write the rows to a Parquet file.")] = None,
     summary: Annotated[
-        bool, typer.Option("--summary", help="Means over instances instead of rows (the default).")
+        bool, option("Means over instances instead of rows (the default).", "--summary")
     ] = False,
     quantity: Annotated[
-        str, typer.Option(help="Column to average: generalisation_error, m, q, ...")
+        str, option("Column to average: generalisation_error, m, q, ...")
     ] = "generalisation_error",
-    spec: Annotated[Path | None, typer.Option(help="Only the rows of this sweep file.")] = None,
+    spec: Annotated[Path | None, option("Only the rows of this sweep file.")] = None,
     failures: Annotated[
-        bool, typer.Option("--failures", help="List the rows that failed, with their reasons.")
+        bool, option("List the rows that failed, with their reasons.", "--failures")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -234,23 +235,21 @@ def plot(
     sources: list[Path] = typer.Argument(
         ..., metavar="STORE_OR_CSV", help="A sweep's store or a table in CSV; several together."
     ),
-    out: Path | None = typer.Option(
-        None,
-        "--out",
-        "-o",
-        help="A .pdf, .png or .svg file. Default: the first name, as .pdf here.",
-    ),
-    x: str = typer.Option("alpha", "--x", help="Column across: alpha, ridge, n_classes, …"),
-    y: str = typer.Option(
-        "generalisation_error", "--y", help="Column up: q, m, V, training_loss, free_entropy, …"
-    ),
-    where: list[str] = typer.Option(
-        [], "--where", metavar="COLUMN=VALUE", help="Only such rows: ridge=1; repeatable."
-    ),
-    log_x: bool | None = typer.Option(
-        None, "--log-x/--linear-x", help="Scale across. Default: as the values ask for."
-    ),
-    log_y: bool = typer.Option(False, "--log-y", help="A logarithmic scale up."),
+    out: Annotated[
+        Path | None,
+        option("A .pdf, .png or .svg file. Default: the first name, as .pdf here.", "--out", "-o"),
+    ] = None,
+    x: Annotated[str, option("Column across: alpha, ridge, n_classes, …")] = "alpha",
+    y: Annotated[
+        str, option("Column up: q, m, V, training_loss, free_entropy, …")
+    ] = "generalisation_error",
+    where: Annotated[
+        list[str], option("Only such rows: ridge=1; repeatable.", metavar="COLUMN=VALUE")
+    ] = [],
+    log_x: Annotated[
+        bool | None, option("Scale across. Default: as the values ask for.", "--log-x/--linear-x")
+    ] = None,
+    log_y: Annotated[bool, option("A logarithmic scale up.", "--log-y")] = False,
 ) -> None:
     """Draw any store or table: theory as lines, experiments as symbols with standard errors."""
     from polyceptron.report.pictures.curves import curves_picture

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from polyceptron.cli import options, printing
+from polyceptron.cli.options import option
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_outputs
 from polyceptron.ranges import parse_numbers
@@ -34,17 +33,17 @@ def curve(
     model: options.Model = "argmax",
     noise: options.Noise = "none",
     features: options.Features = "isotropic",
-    estimator: options.Estimators = ["bayes"],  # noqa: B006  # typer copies it
+    estimator: options.Estimators = ["bayes"],
     ridge: Annotated[
         list[str],
-        typer.Option("--ridge", help="A number, a list, 0, or optimal (the default); repeatable."),
-    ] = [],  # noqa: B006
-    penalty: options.Penalties = [],  # noqa: B006
+        option("A number, a list, 0, or optimal (the default); repeatable.", "--ridge"),
+    ] = [],
+    penalty: options.Penalties = [],
     branch: Annotated[
-        str, typer.Option(help="Bayes-optimal branch: optimal, amp, informed, unstable, all.")
+        str, option("Bayes-optimal branch: optimal, amp, informed, unstable, all.")
     ] = "optimal",
     scores: Annotated[
-        bool, typer.Option("--scores", help="Test loss, Brier score, calibration error.")
+        bool, option("Test loss, Brier score, calibration error.", "--scores")
     ] = False,
     tol: options.Tolerance = None,
     as_json: options.Json = False,
@@ -100,11 +99,9 @@ def ridge(
     noise: options.Noise = "none",
     features: options.Features = "isotropic",
     estimator: options.OneLoss = "cross-entropy",
-    ridges: Annotated[
-        str, typer.Option("--ridge", help="λ: numbers or a range (log-spaced).")
-    ] = "1e-4:10:40",
+    ridges: Annotated[str, option("λ: numbers or a range (log-spaced).", "--ridge")] = "1e-4:10:40",
     target: Annotated[
-        str, typer.Option(help="What the best ridge makes least: error, test-loss or calibration.")
+        str, option("What the best ridge makes least: error, test-loss or calibration.")
     ] = "error",
     tol: options.Tolerance = None,
     as_json: options.Json = False,
@@ -227,9 +224,7 @@ def asymptotics(
     estimator: options.OneEstimator = "cross-entropy",
     ridge: options.OneRidge = "0",
     penalty: options.OnePenalty = None,
-    alpha_max: Annotated[
-        float | None, typer.Option(help="Largest α (1e6 for k <= 3, else 1e4).")
-    ] = None,
+    alpha_max: Annotated[float | None, option("Largest α (1e6 for k <= 3, else 1e4).")] = None,
     as_json: options.Json = False,
     csv: options.Csv = None,
 ) -> None:
@@ -287,19 +282,19 @@ REACHED = (
 
 
 def plan(
-    error: Annotated[float | None, typer.Option(help="The generalisation error to reach.")] = None,
+    error: Annotated[float | None, option("The generalisation error to reach.")] = None,
     samples: Annotated[
-        int | None, typer.Option("--samples", "-n", help="Instead: the error that n samples give.")
+        int | None, option("Instead: the error that n samples give.", "--samples", "-n")
     ] = None,
     dimension: Annotated[
-        int | None, typer.Option("--dimension", "-d", help="d, to turn α into n = αd.")
+        int | None, option("d, to turn α into n = αd.", "--dimension", "-d")
     ] = None,
     classes: options.ClassesOrThree = None,
     prior: options.Prior = "gaussian",
     model: options.Model = "argmax",
     noise: options.Noise = "none",
     features: options.Features = "isotropic",
-    estimator: options.Estimators = [],  # noqa: B006  # typer copies it
+    estimator: options.Estimators = [],
     ridge: options.OneRidge = "optimal",
     penalty: options.OnePenalty = None,
     as_json: options.Json = False,

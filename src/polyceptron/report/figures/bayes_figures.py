@@ -120,29 +120,28 @@ def _entries(table: pd.DataFrame, branch: str) -> pic.Panel:
     return replace(panel, traces=tuple(replace(trace, dash="solid") for trace in panel.traces))
 
 
-def picture_2a(table: pd.DataFrame) -> pic.Picture:
-    """Errors against α, free entropies in the inset."""
+@spec.figure("fig2a", "Figure 2a: error with Rademacher weights, k = 3", computations=_rademacher)
+def fig2a(table: pd.DataFrame) -> pic.Panel:
+    """Error of the Bayes-optimal classifier (which jumps to zero at *α_{IT}*) and of message
+    passing (zero only beyond *α_{algo}*): lines are theory, symbols are runs with standard errors.
+    Near *α_{algo}* some runs of a finite size succeed and some do not. Inset: the free entropies
+    cross at *α_{IT}*.
+    """
     shown = table[~table["branch"].isin(["informed", "unstable"])]
     corner = (0.575, 1.0)  # left of both verticals
     panel = pic.placed(
         curves_panel(shown, log_x=False), "upper right", RANGE_2, (-0.015, 0.7), corner=corner
     )
-    return pic.Picture((replace(panel, inset=_free_entropies(table, *transition_marks(table))),))
-
-
-def _free_entropies(table: pd.DataFrame, it: pic.Mark, algo: pic.Mark) -> pic.Panel:
-    """They cross at α_IT."""
+    it, algo = transition_marks(table)
     theory = table[table["source"] == "theory"].sort_values("alpha")
     amp = theory[(theory["branch"] == "amp") & (theory["alpha"] < algo.x)]
     full = theory[theory["branch"] == "informed"]
     perfect = float(full["free_entropy"].iloc[0])
     low, flat = (
-        pic.Trace(
-            pic.numbers(some["alpha"]), pic.numbers(some["free_entropy"]), colour=colour, width=0.8
-        )
+        pic.trace_of(some, "alpha", "free_entropy", width=0.8, colour=colour)
         for some, colour in ((amp, pic.COLOURS["amp"]), (full, "#4d4d4d"))
     )
-    return pic.Panel(
+    inset = pic.Panel(
         (replace(low, dash="dash"), flat),
         pic.Axis("*α*", low=1.5, high=3.0),
         pic.Axis("*Φ*", low=perfect - 0.3, high=perfect + 0.55),
@@ -153,17 +152,32 @@ def _free_entropies(table: pd.DataFrame, it: pic.Mark, algo: pic.Mark) -> pic.Pa
         ),
         box=(0.155, 0.14, 0.4, 0.36),
     )
+    return replace(panel, inset=inset)
 
 
-def picture_2b(table: pd.DataFrame) -> pic.Picture:
-    """q00 and q01 against α."""
+@spec.figure(
+    "fig2b", "Figure 2b: overlaps with Rademacher weights, k = 3", computations=_rademacher
+)
+def fig2b(table: pd.DataFrame) -> pic.Panel:
+    """Diagonal and off-diagonal entries of the 2 × 2 overlap matrix of message passing. Theory:
+    *q_{00}* = 2q and *q_{01}* = q. Symbols: each entry measured on its own, with standard errors.
+    """
     panel = pic.placed(_entries(table, "amp"), "upper left", RANGE_2)
     up = pic.Axis("overlap of AMP", low=0, high=2.1)
-    return pic.Picture((replace(panel, y=up, marks=transition_marks(table)),))
+    return replace(panel, y=up, marks=transition_marks(table))
 
 
-def picture_3(table: pd.DataFrame) -> pic.Picture:
-    """Errors against α, overlaps in the inset."""
+@spec.figure(
+    "fig3",
+    "Figure 3: message passing with Gaussian weights, k = 3",
+    grids=spec.Curves(0.05, LARGEST_ALPHA["gaussian"], MARKS["gaussian"]),
+    computations=lambda profile: _runs("gaussian", profile),
+)
+def fig3(table: pd.DataFrame) -> pic.Panel:
+    """With Gaussian weights there is no hard phase: message passing (symbols, with standard errors)
+    attains the Bayes-optimal error (line). Inset: entries of its 2 × 2 overlap matrix, measured, on
+    the theory's *q_{00}* = 2q and *q_{01}* = q.
+    """
     traces = _entries(table, "optimal").traces
     inset = pic.Panel(
         tuple(replace(trace, label="", size=0.6, width=0.8) for trace in traces),
@@ -177,40 +191,7 @@ def picture_3(table: pd.DataFrame) -> pic.Picture:
     )
     across = (0, LARGEST_ALPHA["gaussian"] + 0.1)
     panel = pic.placed(curves_panel(table, log_x=False), "lower left", across, (0, 0.7))
-    return pic.Picture((replace(panel, inset=inset),))
-
-
-FIG2A = spec.FigureSpec(
-    "fig2a",
-    "Figure 2a: error with Rademacher weights, k = 3",
-    "Error of the Bayes-optimal classifier (which jumps to zero at *α_{IT}*) and of message "
-    "passing (zero only beyond *α_{algo}*): lines are theory, symbols are runs with standard "
-    "errors. Near *α_{algo}* some runs of a finite size succeed and some do not. Inset: the free "
-    "entropies cross at *α_{IT}*.",
-    picture_2a,
-    computations=_rademacher,
-)
-
-FIG2B = spec.FigureSpec(
-    "fig2b",
-    "Figure 2b: overlaps with Rademacher weights, k = 3",
-    "Diagonal and off-diagonal entries of the 2 × 2 overlap matrix of message passing. Theory: "
-    "*q_{00}* = 2q and *q_{01}* = q. Symbols: each entry measured on its own, with standard "
-    "errors.",
-    picture_2b,
-    computations=_rademacher,
-)
-
-FIG3 = spec.FigureSpec(
-    "fig3",
-    "Figure 3: message passing with Gaussian weights, k = 3",
-    "With Gaussian weights there is no hard phase: message passing (symbols, with standard "
-    "errors) attains the Bayes-optimal error (line). Inset: entries of its 2 × 2 overlap matrix, "
-    "measured, on the theory's *q_{00}* = 2q and *q_{01}* = q.",
-    picture_3,
-    spec.Curves(0.05, LARGEST_ALPHA["gaussian"], MARKS["gaussian"]),
-    lambda profile: _runs("gaussian", profile),
-)
+    return replace(panel, inset=inset)
 
 
 PHASES = {1.5: "impossible", 2.5: "hard", 4.0: "easy"}
@@ -222,10 +203,9 @@ def trajectory(alpha: float, dimension: int, runs: int, seed: int) -> list[spec.
     teacher, evolution = make_teacher(*RADEMACHER), ("iteration", "q", "generalisation_error")
     base = spec.figure_row("theory", "bayes", prior="rademacher", alpha=alpha, version=VERSION)
     found = state_evolution(teacher, alpha, STEPS)
-    steps = zip(range(STEPS + 1), found.q, found.generalisation_error, strict=True)
     rows = [
         base | dict(zip(evolution, map(float, step), strict=True)) | {"status": str(Status.OK)}
-        for step in steps
+        for step in zip(range(STEPS + 1), found.q, found.generalisation_error, strict=True)
     ]
     base |= {"source": "amp", "dimension": dimension, "n_samples": round(alpha * dimension)}
     for step in trace_rows(teacher, alpha, dimension, runs=runs, seed=seed, max_iter=STEPS):
@@ -244,24 +224,21 @@ def _trajectories(profile: spec.Profile) -> list[spec.Computation]:
     ]
 
 
-def picture_trajectory(table: pd.DataFrame) -> pic.Picture:
-    """Error against the iteration, one colour for each α."""
+@spec.figure(
+    "amp-trajectory",
+    "Message passing against state evolution, k = 3, Rademacher weights",
+    computations=_trajectories,
+)
+def amp_trajectory(table: pd.DataFrame) -> pic.Panel:
+    """Error after t iterations: state evolution (lines) predicts message passing (mean over runs,
+    with standard errors) step by step. In the hard phase it stops far from the solution that
+    exists; in the easy phase it finds it, runs of a finite size a little later than the theory.
+    Symbols end where every run has converged.
+    """
     panel = curves_panel(table.assign(phase=table["alpha"].map(PHASES)), "iteration")
     title = f"lines: state evolution\nsymbols: AMP, *d = {int(table['dimension'].max())}*"
     panel = pic.placed(panel, "upper right", (-0.5, STEPS + 0.5), (-0.015, 0.7), title=title)
-    return pic.Picture((replace(panel, x=replace(panel.x, ticks=tuple(range(0, STEPS + 1, 5)))),))
-
-
-TRAJECTORY = spec.FigureSpec(
-    "amp-trajectory",
-    "Message passing against state evolution, k = 3, Rademacher weights",
-    "Error after t iterations: state evolution (lines) predicts message passing (mean over runs, "
-    "with standard errors) step by step. In the hard phase it stops far from the solution that "
-    "exists; in the easy phase it finds it, runs of a finite size a little later than the theory. "
-    "Symbols end where every run has converged.",
-    picture_trajectory,
-    computations=_trajectories,
-)
+    return replace(panel, x=replace(panel.x, ticks=tuple(range(0, STEPS + 1, 5))))
 
 
 LOW, HIGH = 0.1, 100.0
@@ -271,40 +248,32 @@ SYMBOLS = (0.5, 1.0, 2.0, 4.0)
 def _classes_theory(profile: spec.Profile) -> list[spec.Computation]:
     alphas = profile.spread(LOW, HIGH, log=True, marks=profile.thin(SYMBOLS))
     tol, asked = profile.error_tolerance, {"estimator": "bayes", "ridge": None, "alphas": alphas}
-    return [
-        spec.Computation(
-            theory_rows,
-            {**asked, "n_classes": k, "tol": tol if k > 3 else 1e-6},
-            0.3 * k**0.5 * (1e-3 / tol) ** 1.5,
-        )
-        for k in profile.classes
-    ]
+    found = []
+    for k in profile.classes:
+        more = {"n_classes": k, "tol": tol if k > 3 else 1e-6}
+        seconds = 0.3 * k**0.5 * (1e-3 / tol) ** 1.5
+        found.append(spec.Computation(theory_rows, {**asked, **more}, seconds))
+    return found
 
 
 def _classes_runs(profile: spec.Profile) -> list[spec.Grid]:
-    sizes = {
-        "classes": list(profile.amp_classes),
-        "dimension": [profile.amp_classes_dimension],
-        "instances": profile.amp_classes_runs,
-    }
-    return [spec.grid("amp", "bayes", profile.thin(SYMBOLS), **sizes)]
+    sizes = {"dimension": [profile.amp_classes_dimension], "instances": profile.amp_classes_runs}
+    classes = list(profile.amp_classes)
+    return [spec.grid("amp", "bayes", profile.thin(SYMBOLS), classes=classes, **sizes)]
 
 
-def picture_classes(table: pd.DataFrame) -> pic.Picture:
-    """Error against α, one line for each k."""
-    panel = curves_panel(table, log_x=True, log_y=True)
-    return pic.Picture((pic.placed(panel, "lower left", (LOW, HIGH), (4e-3, 1.2)),))
-
-
-CLASSES = spec.FigureSpec(
+@spec.figure(
     "classes",
     "Learning curves for 2 to 50 classes",
-    "Bayes-optimal error of Gaussian weights for k = 2 to 50. With plentiful data it is (k − 1) "
-    "times that of two classes, 0.4417/α. Symbols: message passing, with standard errors.",
-    picture_classes,
-    _classes_runs,
-    _classes_theory,
+    grids=_classes_runs,
+    computations=_classes_theory,
 )
+def more_classes(table: pd.DataFrame) -> pic.Panel:
+    """Bayes-optimal error of Gaussian weights for k = 2 to 50. With plentiful data it is (k − 1)
+    times that of two classes, 0.4417/α. Symbols: message passing, with standard errors.
+    """
+    panel = curves_panel(table, log_x=True, log_y=True)
+    return pic.placed(panel, "lower left", (LOW, HIGH), (4e-3, 1.2))
 
 
 def _transitions(profile: spec.Profile) -> list[spec.Computation]:
@@ -318,8 +287,14 @@ def _transitions(profile: spec.Profile) -> list[spec.Computation]:
     return found
 
 
-def picture_transitions(table: pd.DataFrame) -> pic.Picture:
-    """α_IT and α_algo against k, the hard phase between them."""
+@spec.figure(
+    "transitions", "Phase transitions against the number of classes", computations=_transitions
+)
+def phase_transitions(table: pd.DataFrame) -> pic.Panel:
+    """Rademacher weights: perfect learning is impossible below *α_{IT}*, possible but hard up to
+    *α_{algo}*, easy beyond. Hollow: the classical ±1 perceptron, a different model from the argmax
+    of two Rademacher vectors. Bars: uncertainty of the computation.
+    """
     argmax = table[table["model"] == "argmax"].sort_values("n_classes")
     low, high = (argmax[argmax["branch"] == name] for name in TRANSITION_LABELS)
     k = pic.numbers(low["n_classes"])
@@ -333,15 +308,16 @@ def picture_transitions(table: pd.DataFrame) -> pic.Picture:
         "alpha_algo": (pic.COLOURS["amp"], "square", high),
         "alpha_IT": (pic.COLOURS["cross-entropy"], "circle", low),
     }
-    traces = [band]
+    traces, columns = [band], ("n_classes", "alpha", "alpha_uncertainty")
     for name, (colour, marker, rows) in looks.items():
-        label = TRANSITION_LABELS[name]
-        traces.append(_points(rows, colour, marker, label))
-        hollow = _points(old[old["branch"] == name], colour, marker, f"{label}, ±1 perceptron")
-        traces.append(replace(hollow, kind="symbols", hollow=True))
+        look: Any = {"colour": colour, "marker": marker, "width": 0.8}
+        label, other = TRANSITION_LABELS[name], old[old["branch"] == name]
+        traces.append(pic.trace_of(rows, *columns, label=label, **look))
+        look |= {"label": f"{label}, ±1 perceptron", "kind": "symbols", "hollow": True}
+        traces.append(pic.trace_of(other, *columns, **look))
     at = max(2 * len(k) // 3 - 1, 0)
     x_ticks = tuple(float(t) for t in (2, 3, 5, 10, 20, 50) if t <= max(k))
-    panel = pic.Panel(
+    return pic.Panel(
         tuple(traces),
         pic.Axis(pic.AXES["n_classes"], "log", ticks=x_ticks),
         pic.Axis(pic.AXES["alpha"], "log", high=pairs[-1][1] * 1.7, ticks=(1, 2, 3, 5, 10, 20)),
@@ -351,21 +327,3 @@ def picture_transitions(table: pd.DataFrame) -> pic.Picture:
         ),
         legend=pic.Legend("upper left"),
     )
-    return pic.Picture((panel,))
-
-
-def _points(rows: pd.DataFrame, colour: str, marker: str, label: str) -> pic.Trace:
-    x, y = pic.numbers(rows["n_classes"]), pic.numbers(rows["alpha"])
-    error = pic.numbers(rows["alpha_uncertainty"])
-    return pic.Trace(x, y, error, colour=colour, marker=marker, label=label, width=0.8)
-
-
-TRANSITIONS = spec.FigureSpec(
-    "transitions",
-    "Phase transitions against the number of classes",
-    "Rademacher weights: perfect learning is impossible below *α_{IT}*, possible but hard up to "
-    "*α_{algo}*, easy beyond. Hollow: the classical ±1 perceptron, a different model from the "
-    "argmax of two Rademacher vectors. Bars: uncertainty of the computation.",
-    picture_transitions,
-    computations=_transitions,
-)

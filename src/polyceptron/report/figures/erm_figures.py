@@ -48,16 +48,22 @@ def in_one_line(panel: pic.Panel) -> pic.Panel:
     return replace(panel, legend=replace(legend, title=legend.title.replace("\n", "; ")))
 
 
-def picture_4a(table: pd.DataFrame) -> pic.Picture:
-    """Errors against α."""
+@spec.figure("fig4a", "Figure 4a: empirical risk minimisation, k = 3", grids=CURVES_4A)
+def fig4a(table: pd.DataFrame) -> pic.Panel:
+    """Error of cross-entropy (λ = 0.01) and square loss (λ = 1) near their best ridge, and without
+    ridge (max-margin, and minimum norm with its peak at α = 1), against the Bayes-optimal error.
+    Lines: theory. Symbols: fits, with standard errors.
+    """
     across = (0, CURVES_4A.high + 0.1)
-    return pic.Picture(
-        (pic.placed(curves_panel(table, log_x=False), "upper right", across, (0.1, 0.7)),)
-    )
+    return pic.placed(curves_panel(table, log_x=False), "upper right", across, (0.1, 0.7))
 
 
-def picture_4b(table: pd.DataFrame) -> pic.Picture:
-    """Errors at large α with their slopes: grey pieces below the curves, named at their ends."""
+@spec.figure("fig4b", "Figure 4b: plentiful data, k = 3", grids=CURVES_4B)
+def fig4b(table: pd.DataFrame) -> pic.Panel:
+    """At λ = 1 the error falls as *α^{−1/2}* for the square loss and as *α^{−2/3}* for
+    cross-entropy (the paper says −1/2), against *α^{−1}* for Bayes. Lines: theory; grey: these
+    slopes; symbols: fits, with standard errors.
+    """
     across = (0.85, 9 * CURVES_4B.high)
     panel = pic.placed(
         curves_panel(table, log_x=True, log_y=True), "lower left", across, (5e-5, 1.0)
@@ -72,28 +78,7 @@ def picture_4b(table: pd.DataFrame) -> pic.Picture:
         slopes.append(pic.Trace(x, y, colour="#737373", dash="dash", width=0.7))
         colour = next(t.colour for t in panel.traces if t.kind == "line" and error in t.y)
         notes.append(pic.Note(1.25 * last, 0.85 * error, f"*∝ α^{{{word}}}*", colour))
-    return pic.Picture((replace(panel, traces=(*panel.traces, *slopes), notes=tuple(notes)),))
-
-
-FIG4A = spec.FigureSpec(
-    "fig4a",
-    "Figure 4a: empirical risk minimisation, k = 3",
-    "Error of cross-entropy (λ = 0.01) and square loss (λ = 1) near their best ridge, and without "
-    "ridge (max-margin, and minimum norm with its peak at α = 1), against the Bayes-optimal "
-    "error. Lines: theory. Symbols: fits, with standard errors.",
-    picture_4a,
-    CURVES_4A,
-)
-
-FIG4B = spec.FigureSpec(
-    "fig4b",
-    "Figure 4b: plentiful data, k = 3",
-    "At λ = 1 the error falls as *α^{−1/2}* for the square loss and as *α^{−2/3}* for "
-    "cross-entropy (the paper says −1/2), against *α^{−1}* for Bayes. Lines: theory; grey: these "
-    "slopes; symbols: fits, with standard errors.",
-    picture_4b,
-    CURVES_4B,
-)
+    return replace(panel, traces=(*panel.traces, *slopes), notes=tuple(notes))
 
 
 ALPHAS = [1.0, 2.0, 3.0, 5.0]
@@ -115,7 +100,7 @@ def _optima(estimator: str, profile: spec.Profile) -> list[spec.Computation]:
     return [spec.Computation(theory_rows, {**asked, "alphas": [alpha]}, 2) for alpha in ALPHAS]
 
 
-def picture_ridge(table: pd.DataFrame) -> pic.Picture:
+def ridge_panel(table: pd.DataFrame) -> pic.Panel:
     """Error against λ, one colour for each α, the best λ marked."""
     best, errors = table[table["branch"] == "best-ridge"], table[ERROR]
     panel = curves_panel(table[table["branch"] != "best-ridge"], "ridge")
@@ -124,31 +109,23 @@ def picture_ridge(table: pd.DataFrame) -> pic.Picture:
     if best["ridge"].max() < 1.001 * best["ridge"].min():  # the same λ at every α
         value = float(best["ridge"].iloc[0])
         panel = pic.placed(panel, "upper right", across, (bottom, top + 0.02))
-        mark = pic.Mark(value, f"best *λ* = {value:.3f} at every *α*")
-        return pic.Picture((replace(panel, marks=(mark,)),))
+        return replace(panel, marks=(pic.Mark(value, f"best *λ* = {value:.3f} at every *α*"),))
     panel = pic.placed(in_one_line(panel), "upper center", across, (bottom, top + 0.075), columns=5)
-    return pic.Picture((replace(panel, traces=(*panel.traces, star_trace(best, "ridge"))),))
+    return replace(panel, traces=(*panel.traces, star_trace(best, "ridge")))
 
 
-def _ridge_figure(name: str, title: str, caption: str, estimator: str) -> spec.FigureSpec:
-    grids, optima = partial(_ridges, estimator), partial(_optima, estimator)
-    return spec.FigureSpec(name, title, caption, picture_ridge, grids, optima)
-
-
-FIG4C = _ridge_figure(
-    "fig4c",
-    "Figure 4c: cross-entropy against its ridge, k = 3",
-    "Error of cross-entropy against λ. Lines: theory; symbols: fits, with standard errors; stars: "
-    "the best λ at each α, which falls with α.",
-    "cross-entropy",
-)
-FIG4D = _ridge_figure(
-    "fig4d",
-    "Figure 4d: square loss against its ridge, k = 3",
-    "Error of the square loss against λ. Lines: theory; symbols: fits, with standard errors. The "
-    "best λ is the same at every α.",
-    "square",
-)
+fig4c, fig4d = (
+    spec.figure(
+        f"fig4{letter}", f"Figure 4{letter}: {name} against its ridge, k = 3",
+        f"Error of {words} against λ. Lines: theory; symbols: fits, with standard errors{best}",
+        grids=partial(_ridges, estimator), computations=partial(_optima, estimator),
+    )(ridge_panel)
+    for letter, estimator, name, words, best in (
+        ("c", "cross-entropy", "cross-entropy", "cross-entropy",
+         "; stars: the best λ at each α, which falls with α."),
+        ("d", "square", "square loss", "the square loss", ". The best λ is the same at every α."),
+    )
+)  # fmt: skip
 
 
 CURVES_DESCENT = spec.Curves(
@@ -161,8 +138,12 @@ QUANTITIES = {
 }  # fmt: skip
 
 
-def picture_descent(table: pd.DataFrame) -> pic.Picture:
-    """Three panels above one another."""
+@spec.figure("double-descent", "Double descent and the training error, k = 3", grids=CURVES_DESCENT)
+def double_descent(table: pd.DataFrame) -> pic.Picture:
+    """Without ridge the square loss fits every label up to α = 1, where its error peaks; a ridge
+    removes the peak. Cross-entropy can always separate the samples and has none. Top: test error;
+    middle: training error; bottom: mean training loss. Lines: theory; symbols: fits.
+    """
     panels: list[pic.Panel] = []
     for name, label in QUANTITIES.items():
         panel = curves_panel(table, y=name)
@@ -176,17 +157,6 @@ def picture_descent(table: pd.DataFrame) -> pic.Picture:
         )  # fmt: skip
         panels.append(panel)
     return pic.Picture(tuple(panels), height=5.2)
-
-
-DOUBLE_DESCENT = spec.FigureSpec(
-    "double-descent",
-    "Double descent and the training error, k = 3",
-    "Without ridge the square loss fits every label up to α = 1, where its error peaks; a ridge "
-    "removes the peak. Cross-entropy can always separate the samples and has none. Top: test "
-    "error; middle: training error; bottom: mean training loss. Lines: theory; symbols: fits.",
-    picture_descent,
-    CURVES_DESCENT,
-)
 
 
 ALPHA = 3.0
@@ -259,17 +229,18 @@ def _margins(z: Any, y: Any) -> Any:
 
 def _laws(profile: spec.Profile) -> list[spec.Computation]:
     d, n = profile.erm_dimension, profile.further_instances
-    base = {"dimension": d, "instances": n}
-    return [
-        spec.Computation(
-            margin_rows, {"loss": loss, "ridge": ridge, **base}, 3 + n * 1.2e-6 * d * d
-        )
-        for loss, ridge in LOSSES.items()
-    ]
+    places = ({"loss": loss, "ridge": ridge} for loss, ridge in LOSSES.items())
+    asked = ({**place, "dimension": d, "instances": n} for place in places)
+    return [spec.Computation(margin_rows, one, 3 + n * 1.2e-6 * d * d) for one in asked]
 
 
-def picture_margins(table: pd.DataFrame) -> pic.Picture:
-    """One panel for each loss."""
+@spec.figure("margins", "Margin laws at α = 3, k = 3", computations=_laws)
+def margin_laws(table: pd.DataFrame) -> pic.Picture:
+    """Density of the margin on training samples and on fresh ones: the proximal map at the fixed
+    point gives the first, the fields alone the second. A negative margin is an error. Max-margin
+    puts a finite share of its training samples exactly on the margin (arrow). Lines: theory;
+    symbols: fits, with standard errors.
+    """
     panels: list[pic.Panel] = []
     for loss, ridge in LOSSES.items():
         rows = table[table["estimator"] == loss]
@@ -317,15 +288,3 @@ def _with_atom(panel: pic.Panel, rows: pd.DataFrame) -> pic.Panel:
     words = f"training samples at 1:\ntheory {share['theory']:.3f}, fits {share['erm']:.3f}"
     note = pic.Note(panel.x.high or 0.0, top, words, anchor="right top")
     return replace(panel, traces=(*panel.traces, *spike), notes=(note,))
-
-
-MARGINS = spec.FigureSpec(
-    "margins",
-    "Margin laws at α = 3, k = 3",
-    "Density of the margin on training samples and on fresh ones: the proximal map at the fixed "
-    "point gives the first, the fields alone the second. A negative margin is an error. "
-    "Max-margin puts a finite share of its training samples exactly on the margin (arrow). Lines: "
-    "theory; symbols: fits, with standard errors.",
-    picture_margins,
-    computations=_laws,
-)

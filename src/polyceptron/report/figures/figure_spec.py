@@ -25,7 +25,7 @@ from polyceptron.experiments.engine import Listener, Progress
 from polyceptron.experiments.spec import SweepSpec, parse_spec
 from polyceptron.files import write_text
 from polyceptron.report.pictures.matplotlib_figure import render_matplotlib
-from polyceptron.report.pictures.parts import Picture
+from polyceptron.report.pictures.parts import Panel, Picture
 from polyceptron.version import VERSION
 
 if TYPE_CHECKING:
@@ -59,6 +59,10 @@ class Profile:
     error_tolerance: float = 1e-3  # of the Bayes-optimal error for k ≥ 4
     transition_classes: tuple[int, ...] = (2, 3, 4, 5, 7, 10, 14, 20, 30, 50)
     transition_tolerance: float = 0.02  # for k ≥ 4
+    noise_strengths: int | None = None  # how many of each kind of noise
+    closing_steps: int = 3  # towards the noise at which the hard phase closes
+    separable_dimension: int = 40
+    separable_instances: int = 5
 
     def spread(
         self, low: float, high: float, count: int = 0, *, log: bool = False, marks: Values = ()
@@ -79,14 +83,15 @@ PAPER = Profile(
     "paper", amp_dimension=1000, amp_runs=20, erm_dimension=1000, erm_instances=250,
     further_instances=50, noisy_instances=50, line_points=120, symbols=24,
     amp_classes=(2, 3, 5, 10), amp_classes_dimension=1000, amp_classes_runs=20,
-    error_tolerance=2e-4, transition_tolerance=0.005,
+    error_tolerance=2e-4, transition_tolerance=0.005, separable_dimension=300,
     transition_classes=(2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 25, 30, 40, 50),
 )  # fmt: skip
 TINY = Profile(
     "tiny", amp_dimension=100, amp_runs=2, trace_dimension=100, erm_dimension=60, erm_instances=2,
     further_instances=2, noisy_instances=2, line_points=12, symbols=4, classes=(2, 3, 5),
     amp_classes=(2,), amp_classes_dimension=60, amp_classes_runs=2, error_tolerance=0.01,
-    transition_tolerance=0.1, transition_classes=(2, 3, 4),
+    transition_tolerance=0.1, transition_classes=(2, 3, 4), noise_strengths=2, closing_steps=0,
+    separable_instances=2,
 )  # fmt: skip
 PROFILES = {profile.name: profile for profile in (QUICK, PAPER)}
 
@@ -213,21 +218,21 @@ class Curves:
         ]
 
 
-def nothing(profile: Profile) -> list[Any]:
-    """The grids of a figure without a sweep, the computations of one with nothing else."""
-    return []
-
-
 @dataclass(frozen=True)
 class FigureSpec:
-    """`grids` and `computations` are what to compute, `picture` is a function of the table."""
+    """`grids` and `computations` are what to compute, `drawn` is a function of the table."""
 
     name: str
     title: str
     caption: str
-    picture: Callable[[pd.DataFrame], Picture]
-    grids: Callable[[Profile], list[Grid]] = nothing
-    computations: Callable[[Profile], list[Computation]] = nothing
+    drawn: Callable[[pd.DataFrame], Panel | Picture]
+    grids: Callable[[Profile], list[Grid]] = lambda profile: []
+    computations: Callable[[Profile], list[Computation]] = lambda profile: []
+
+    def picture(self, table: pd.DataFrame) -> Picture:
+        """The picture of the table."""
+        found = self.drawn(table)
+        return found if isinstance(found, Picture) else Picture((found,))
 
     def sweep(self, profile: Profile) -> SweepSpec | None:
         """The sweep behind the figure, if any."""
@@ -253,6 +258,18 @@ class FigureSpec:
         for one in self.computations(profile):
             text += "\n" + "".join(f"{before}{line}\n" for line in one.toml().splitlines())
         return text
+
+
+def figure(
+    name: str, title: str, caption: str = "", **asked: Any
+) -> Callable[[Callable[[pd.DataFrame], Panel | Picture]], FigureSpec]:
+    """A figure from the function that draws it, whose docstring is the caption unless one is given.
+
+    `asked` are the `grids` and `computations` of the figure.
+    """
+    return lambda drawn: FigureSpec(
+        name, title, caption or " ".join((drawn.__doc__ or "").split()), drawn, **asked
+    )
 
 
 def merged_sweep(

@@ -42,9 +42,10 @@ STORE, COMPUTED = "store.sqlite", "computed"
 FIGURES: dict[str, FigureSpec] = {
     figure.name: figure
     for figure in (
-        bayes.FIG2A, bayes.FIG2B, bayes.FIG3, erm.FIG4A, erm.FIG4B, erm.FIG4C, erm.FIG4D,
-        bayes.CLASSES, bayes.TRANSITIONS, erm.DOUBLE_DESCENT, bayes.TRAJECTORY, erm.MARGINS,
-        noisy.NOISY_CURVES, noisy.SEPARABILITY, noisy.CALIBRATION, noisy.NOISY_PHASES,
+        bayes.fig2a, bayes.fig2b, bayes.fig3, erm.fig4a, erm.fig4b, erm.fig4c, erm.fig4d,
+        bayes.more_classes, bayes.phase_transitions, erm.double_descent, bayes.amp_trajectory,
+        erm.margin_laws, noisy.noisy_curves, noisy.separable_up_to, noisy.calibration_of_softmax,
+        noisy.noisy_phases,
     )
 }  # fmt: skip
 

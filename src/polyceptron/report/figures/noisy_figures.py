@@ -7,7 +7,7 @@ classes can be separated, and what a student's probabilities are worth.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -50,32 +50,28 @@ def floor_rows(noise: str) -> list[spec.Row]:
     ]  # fmt: skip
 
 
-def picture_noisy_curves(table: pd.DataFrame) -> pic.Picture:
-    """All estimators, the floor, and α_s."""
+@spec.figure(
+    "noisy-curves",
+    "Learning with softmax labels, k = 3, slope 3",
+    grids=CURVES_NOISY,
+    computations=lambda profile: [spec.Computation(floor_rows, {"noise": NOISE}, 2)],
+)
+def noisy_curves(table: pd.DataFrame) -> pic.Panel:
+    """Error on labels as drawn. The floor is the error of the teacher itself. Without a ridge
+    cross-entropy is max-margin below *α_{s}*, where the classes can be separated, and the
+    maximum-likelihood estimate above. Lines: theory; symbols: fits, with standard errors.
+    """
     known = table["branch"] == "floor"
     threshold, lowest = (float(table.loc[known, c].iloc[0]) for c in ("alpha", ERROR))
     grey, high = pic.COLOURS["unstable"], CURVES_NOISY.high
     floor = pic.Trace((0.0, high), (lowest, lowest), colour=grey, dash="dot", in_legend=False)
     panel = curves_panel(table[~known], log_x=False)
-    panel = replace(
+    return replace(
         pic.placed(panel, "upper right", (0, high), (lowest - 0.04, 0.68), title=""),
         traces=(*panel.traces, floor),
         marks=(pic.Mark(threshold, f"*α_s* = {threshold:.2f}"),),
         notes=(pic.Note(0.15, lowest - 0.022, "floor: the teacher itself", grey),),
     )
-    return pic.Picture((panel,))
-
-
-NOISY_CURVES = spec.FigureSpec(
-    "noisy-curves",
-    "Learning with softmax labels, k = 3, slope 3",
-    "Error on labels as drawn. The floor is the error of the teacher itself. Without a ridge "
-    "cross-entropy is max-margin below *α_{s}*, where the classes can be separated, and the "
-    "maximum-likelihood estimate above. Lines: theory; symbols: fits, with standard errors.",
-    picture_noisy_curves,
-    CURVES_NOISY,
-    lambda profile: [spec.Computation(floor_rows, {"noise": NOISE}, 2)],
-)
 
 
 class Noises(NamedTuple):
@@ -121,33 +117,40 @@ def closing_rows(kind: str, low: float, high: float, steps: int) -> list[spec.Ro
 
 
 def _noisy_transitions(profile: spec.Profile) -> list[spec.Computation]:
-    tiny, found = profile.name == "tiny", []
+    found = []
     for kind, noises in NOISES.items():
-        for size in noises.sizes[:2] if tiny else noises.sizes:
+        for size in noises.sizes[: profile.noise_strengths]:
             found.append(spec.Computation(noisy_transition_rows, {"kind": kind, "size": size}, 1))
         if noises.closes:
             low, high = noises.sizes[-2:]
-            asked = {"kind": kind, "low": low, "high": high, "steps": 0 if tiny else 3}
+            asked = {"kind": kind, "low": low, "high": high, "steps": profile.closing_steps}
             found.append(spec.Computation(closing_rows, asked, 2))
     return found
 
 
-def picture_phases(table: pd.DataFrame) -> pic.Picture:
-    """α_IT and α_algo against each noise: between them the hard phase."""
+@spec.figure(
+    "noisy-phases",
+    "The hard phase of Rademacher weights with noisy labels, k = 3",
+    computations=_noisy_transitions,
+)
+def noisy_phases(table: pd.DataFrame) -> pic.Picture:
+    """Between the two lines perfect knowledge of the posterior errs less than message passing does.
+    Noise on the teacher's fields, Gaussian or that of the softmax, narrows this phase until it
+    closes. Flips leave perfect learning a state of its own, and the phase stays open.
+    """
     return pic.Picture(tuple(_phase_panel(table, kind) for kind in NOISES), height=7.2)
 
 
 def _phase_panel(table: pd.DataFrame, kind: str) -> pic.Panel:
     rows = table[table["noise_kind"] == kind.rstrip(":")].sort_values("noise_size")
-    it, algo = (rows[rows["branch"] == name] for name in TRANSITION_LABELS)
-    x = pic.numbers(it["noise_size"])
-    lows, highs = pic.numbers(it["alpha"]), pic.numbers(algo["alpha"])
-    names = TRANSITION_LABELS.values()
-    solid, dashed = (
-        pic.Trace(x, alphas, colour=pic.COLOURS[role], label=label, marker="circle")
-        for alphas, role, label in zip((lows, highs), ("bayes", "amp"), names, strict=True)
-    )
-    traces = (solid, replace(dashed, dash="dash"))
+    traces = tuple(
+        pic.trace_of(
+            rows[rows["branch"] == name], "noise_size", "alpha", colour=pic.COLOURS[role],
+            dash=pic.DASHES.get(role, "solid"), label=label, marker="circle",
+        )
+        for (name, label), role in zip(TRANSITION_LABELS.items(), ("bayes", "amp"), strict=True)
+    )  # fmt: skip
+    x, lows, highs = traces[0].x, traces[0].y, traces[1].y
     closes = NOISES[kind].closes
     wide = 1 if closes else -1  # where there is room between the lines
     notes = [pic.Note(x[wide], 0.5 * (lows[wide] + highs[wide]), "hard", anchor="right middle")]
@@ -156,17 +159,6 @@ def _phase_panel(table: pd.DataFrame, kind: str) -> pic.Panel:
     across, up = pic.Axis(NOISES[kind].label, low=0), pic.Axis(pic.AXES["alpha"], low=2.2)
     legend = None if closes else pic.Legend("upper left")
     return pic.Panel(traces, across, up, notes=tuple(notes), legend=legend)
-
-
-NOISY_PHASES = spec.FigureSpec(
-    "noisy-phases",
-    "The hard phase of Rademacher weights with noisy labels, k = 3",
-    "Between the two lines perfect knowledge of the posterior errs less than message passing "
-    "does. Noise on the teacher's fields, Gaussian or that of the softmax, narrows this phase "
-    "until it closes. Flips leave perfect learning a state of its own, and the phase stays open.",
-    picture_phases,
-    computations=_noisy_transitions,
-)
 
 
 CLASSES = (2, 3, 5)
@@ -210,41 +202,29 @@ def _largest(n_classes: int, variance: float, dimension: int, seed: int) -> floa
     return 0.5 * (low + high) / dimension
 
 
-def picture_separability(table: pd.DataFrame) -> pic.Picture:
-    """α_s against the noise, a colour for each k; symbols: data."""
-    panel = curves_panel(table, "noise_variance", "alpha", log_x=True)
-    x = pic.Axis("variance of the noise *Δ*", "log")
-    y = pic.Axis("largest *α* that can be separated, *α_s*", low=0)
-    return pic.Picture((replace(panel, x=x, y=y, legend=pic.Legend("upper right")),))
-
-
 def _thresholds(profile: spec.Profile) -> list[spec.Computation]:
-    few, paper = profile.name == "tiny", profile.name == "paper"
     lines = [(k, v) for k in CLASSES for v in VARIANCES[:: 1 if k <= 3 else 2]]
-    symbols = [(k, v) for k in CLASSES[:2] for v in CHECKED[: 1 if few else None]]
-    d, n = min(profile.erm_dimension, 300 if paper else 40), 2 if few else 5
-    sizes = {"dimension": d, "instances": n}
+    symbols = [(k, v) for k in CLASSES[:2] for v in CHECKED[: profile.noise_strengths]]
+    n = profile.separable_instances
+    sizes = {"dimension": profile.separable_dimension, "instances": n}
+    asked: list[tuple[Any, ...]] = [(threshold_rows, k, v, {}, 1 + k) for k, v in lines]
+    asked += [(separable_share_rows, k, v, sizes, n) for k, v in symbols]
     return [
-        *(
-            spec.Computation(threshold_rows, {"n_classes": k, "variance": v}, 1 + k)
-            for k, v in lines
-        ),
-        *(
-            spec.Computation(separable_share_rows, {"n_classes": k, "variance": v, **sizes}, n)
-            for k, v in symbols
-        ),
+        spec.Computation(function, {"n_classes": k, "variance": v, **more}, seconds)
+        for function, k, v, more, seconds in asked
     ]
 
 
-SEPARABILITY = spec.FigureSpec(
-    "separability",
-    "Up to where classes can be separated",
-    "*α_{s}* against the variance of Gaussian noise on the teacher's fields. Lines: theory; "
-    "symbols: the largest n/d at which drawn samples were separable, with standard errors, at "
-    "finite d.",
-    picture_separability,
-    computations=_thresholds,
-)
+@spec.figure("separability", "Up to where classes can be separated", computations=_thresholds)
+def separable_up_to(table: pd.DataFrame) -> pic.Panel:
+    """*α_{s}* against the variance of Gaussian noise on the teacher's fields. Lines: theory;
+    symbols: the largest n/d at which drawn samples were separable, with standard errors, at finite
+    d.
+    """
+    panel = curves_panel(table, "noise_variance", "alpha", log_x=True)
+    x = pic.Axis("variance of the noise *Δ*", "log")
+    y = pic.Axis("largest *α* that can be separated, *α_s*", low=0)
+    return replace(panel, x=x, y=y, legend=pic.Legend("upper right"))
 
 
 STRENGTHS = (0.01, 0.1, 1.0)  # ridges of the reliability curves
@@ -287,8 +267,25 @@ def best_rows(alpha: float) -> list[spec.Row]:
     ]
 
 
-def picture_calibration(table: pd.DataFrame) -> pic.Picture:
-    """Above: accuracy against confidence; below: the best ridge for each score."""
+def _scores(profile: spec.Profile) -> list[spec.Computation]:
+    d, instances = min(profile.erm_dimension, 500), min(profile.erm_instances, 6)
+    size = {"dimension": d, "instances": instances}
+    alphas = (1.0, 4.0, 0.5, 2.0, 8.0, 16.0)[: profile.noise_strengths]
+    return [
+        *(spec.Computation(reliability_rows, {"ridge": ridge}, 2) for ridge in STRENGTHS),
+        *(spec.Computation(measured_rows, {"ridge": ridge, **size}, 3) for ridge in STRENGTHS),
+        *(spec.Computation(best_rows, {"alpha": alpha}, 2) for alpha in alphas),
+    ]
+
+
+@spec.figure(
+    "calibration", "Calibration of cross-entropy with softmax labels, slope 3", computations=_scores
+)
+def calibration_of_softmax(table: pd.DataFrame) -> pic.Picture:
+    """Above: accuracy against confidence at k = 3 and α = 3; too little ridge is overconfident, too
+    much underconfident. Lines: theory; symbols: fits, on fresh samples. Below: the best ridge for
+    the error, the test loss and the calibration error at k = 2; they differ.
+    """
     ends = (1 / 3, 1.0)
     equal = pic.Trace(ends, ends, colour=pic.COLOURS["unstable"], dash="dot", label="calibrated")
     known = table["confidence"].notna()
@@ -302,25 +299,3 @@ def picture_calibration(table: pd.DataFrame) -> pic.Picture:
         below, y=pic.Axis("best ridge *λ*", low=0), legend=pic.Legend("best", "best for")
     )
     return pic.Picture((pic.placed(above, "upper left", title=""), below), height=5.2)
-
-
-def _scores(profile: spec.Profile) -> list[spec.Computation]:
-    d, instances = min(profile.erm_dimension, 500), min(profile.erm_instances, 6)
-    size = {"dimension": d, "instances": instances}
-    alphas = (1.0, 4.0) if profile.name == "tiny" else (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-    return [
-        *(spec.Computation(reliability_rows, {"ridge": ridge}, 2) for ridge in STRENGTHS),
-        *(spec.Computation(measured_rows, {"ridge": ridge, **size}, 3) for ridge in STRENGTHS),
-        *(spec.Computation(best_rows, {"alpha": alpha}, 2) for alpha in alphas),
-    ]
-
-
-CALIBRATION = spec.FigureSpec(
-    "calibration",
-    "Calibration of cross-entropy with softmax labels, slope 3",
-    "Above: accuracy against confidence at k = 3 and α = 3; too little ridge is overconfident, "
-    "too much underconfident. Lines: theory; symbols: fits, on fresh samples. Below: the best "
-    "ridge for the error, the test loss and the calibration error at k = 2; they differ.",
-    picture_calibration,
-    computations=_scores,
-)

@@ -189,8 +189,8 @@ def ridge_picture(table: pd.DataFrame) -> pic.Picture:
 
 def star_trace(rows: pd.DataFrame, x: str) -> pic.Trace:
     """Black stars at points that matter."""
-    xs, ys = pic.numbers(rows[x]), pic.numbers(rows[ERROR])
-    return pic.Trace(xs, ys, kind="symbols", marker="star", label="best *λ*", size=1.5)
+    look: Any = {"kind": "symbols", "marker": "star", "label": "best *λ*", "size": 1.5}
+    return pic.trace_of(rows, x, ERROR, **look)
 
 
 def curves_panel(

@@ -157,6 +157,12 @@ def numbers(values: Iterable[Any]) -> Numbers:
     return tuple(math.nan if missing(value) else float(value) for value in values)
 
 
+def trace_of(table: Any, x: str, y: str, error: str = "", **look: Any) -> Trace:
+    """A trace from columns of a table."""
+    errors = numbers(table[error]) if error else ()
+    return Trace(numbers(table[x]), numbers(table[y]), errors, **look)
+
+
 def missing(value: Any) -> bool:
     """Whether a cell of a table is empty: None, NaN or pandas' NA."""
     return value is None or type(value).__name__ == "NAType" or value != value
