@@ -41,8 +41,9 @@ def check_outputs(*outputs: str | Path | None, inputs: Iterable[str | Path | Non
         if output is None:
             continue
         target = check_writable(output)
+        folders = Path(os.path.realpath(target)).parents
         for other in taken:
-            if _same_file(target, other) or Path(os.path.realpath(other)) in _folders(target):
+            if _same_file(target, other) or Path(os.path.realpath(other)) in folders:
                 raise InvalidInput(
                     f"cannot write {str(output)!r}: it is the same file as {str(other)!r}, which "
                     "would be lost: choose another name"
@@ -56,10 +57,6 @@ def _same_file(one: Path, other: Path) -> bool:
         return os.path.samefile(one, other)
     except (OSError, ValueError):
         return os.path.realpath(one) == os.path.realpath(other)
-
-
-def _folders(path: Path) -> tuple[Path, ...]:
-    return tuple(Path(os.path.realpath(path)).parents)
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
@@ -78,7 +75,9 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
         write(temporary)
         if _destination(Path(path)) != target:  # writing may take minutes
             raise InvalidInput(f"cannot write {str(path)!r}: it was replaced by a link meanwhile")
-        temporary.chmod(_permissions(target))
+        os.umask(umask := os.umask(0))
+        there = target.exists()
+        temporary.chmod(stat.S_IMODE(target.stat().st_mode) if there else 0o666 & ~umask)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -178,21 +177,9 @@ def _destination(path: Path) -> Path:
     return target
 
 
-def _permissions(target: Path) -> int:
-    if target.exists():
-        return stat.S_IMODE(target.stat().st_mode)
-    umask = os.umask(0)
-    os.umask(umask)
-    return 0o666 & ~umask
-
-
 def _kind(mode: int) -> str:
-    kinds = (
-        (stat.S_ISDIR, "a folder"),
-        (stat.S_ISFIFO, "a named pipe"),
-        (stat.S_ISSOCK, "a socket"),
-    )
-    return next((text for test, text in kinds if test(mode)), "a device")
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
 
 
 def _reason(error: Exception) -> str:

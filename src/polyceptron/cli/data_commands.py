@@ -134,15 +134,9 @@ def fit(
 
 
 def _run_on_files(
-    name: str,
-    run: Callable[..., Any],
-    data: Path | None,
-    labels: Path | None,
-    out: Path,
-    as_json: bool,
-    cluster: str | None,
-    **settings: Any,
-) -> None:
+    name: str, run: Callable[..., Any], data: Path | None, labels: Path | None,
+    out: Path, as_json: bool, cluster: str | None, **settings: Any,
+) -> None:  # fmt: skip
     """Check where to write, fit with progress shown, write weights and report, print the report."""
     from polyceptron.experiments.data_runs import fit_of_files, save_weights
 
@@ -150,10 +144,8 @@ def _run_on_files(
         raise InvalidInput("--data and --labels go together: a file of samples, a file of labels")
     if out.suffix != ".npy":
         raise InvalidInput(f"weights are written as .npy, got --out {str(out)!r}")
-    beside = out.with_suffix(".json")
-    check_outputs(
-        out, beside, settings["checkpoint"], inputs=[data, labels, settings.get("features")]
-    )
+    beside, inputs = out.with_suffix(".json"), [data, labels, settings.get("features")]
+    check_outputs(out, beside, settings["checkpoint"], inputs=inputs)
     with _connected(cluster, data), waiting(f"{name}: the first pass over {data.name}") as show:
         report = fit_of_files(run, data, labels, callback=lambda now: show(str(now)), **settings)
     save_weights(out, report.pop("weights"))
@@ -204,13 +196,8 @@ def data(
 
     Example: polyceptron data table.csv --target label --html report.html
     """
-    from polyceptron.report.data import (
-        measure,
-        read_samples,
-        report_html,
-        report_json,
-        report_text,
-    )
+    from polyceptron.report.data.measure import measure, read_samples
+    from polyceptron.report.data.page import report_html, report_json, report_text
 
     beside = None if html is None else html.with_suffix(".json")
     check_outputs(html, beside, inputs=[table])

@@ -81,7 +81,7 @@ def print_table(
     widths = {c: max(len(header(c)), *map(len, cells[c])) for c in shown}
     left_out = []
     for column in optional:
-        if _total(shown, widths) > width and column in shown:
+        if sum(widths[c] + len(GAP) for c in shown) > width + len(GAP) and column in shown:
             shown.remove(column)
             left_out.append(header(column))
     if title:
@@ -93,13 +93,13 @@ def print_table(
         return GAP.join(place[c](texts[c], widths[c]) for c in shown).rstrip()
 
     typer.secho(line({c: header(c) for c in shown}), bold=True)
-    typer.echo("─" * min(_total(shown, widths), width))
+    typer.echo("─" * min(sum(widths[c] + len(GAP) for c in shown) - len(GAP), width))
     for i, row in enumerate(rows):
         typer.echo(line({c: cells[c][i] for c in shown}))
         if below is not None and row.get(below) is not None:
             indent = GAP + GAP
-            text = str(row[below])
-            typer.echo(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent))
+            wrap = textwrap.TextWrapper(width, indent, indent)
+            typer.echo(wrap.fill(str(row[below])))
     if left_out:
         echo(f"not shown for want of room: {', '.join(left_out)} (--json has every column)")
 
@@ -116,16 +116,10 @@ def header(column: str) -> str:
 
 def format_value(value: Any, column: str = "") -> str:
     """A cell: six significant digits, four for a training sample's, two for an uncertainty."""
-    if value is None:
-        return ""
     if isinstance(value, float):
         digits = ".1e" if "uncertainty" in column else ".4g" if "training" in column else ".6g"
         return f"{value:{digits}}"
-    return str(value)
-
-
-def _total(columns: Sequence[str], widths: Mapping[str, int]) -> int:
-    return sum(widths[c] for c in columns) + len(GAP) * (len(columns) - 1)
+    return "" if value is None else str(value)
 
 
 def _is_number(cell: str) -> bool:
@@ -142,6 +136,15 @@ def check_plot(path: Path | None) -> None:
         from polyceptron.report.pictures.matplotlib_figure import check_figure_path
 
         check_figure_path(path)
+
+
+def draw(picture: Callable[[Any], Any], rows: Iterable[Mapping[str, Any]], path: Path) -> None:
+    """The picture of the rows in a file."""
+    from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
+    from polyceptron.rows import frame
+
+    save_figure(render_matplotlib(picture(frame(rows))), path)
+    say(f"drawn in {path}")
 
 
 def say(text: str) -> None:

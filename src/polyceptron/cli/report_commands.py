@@ -14,8 +14,9 @@ import secrets
 import socket
 import sys
 import time
+import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -23,9 +24,6 @@ from polyceptron.cli import options
 from polyceptron.cli.options import option
 from polyceptron.cli.printing import print_json, say, waiting
 from polyceptron.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from polyceptron.report.verify import Check
 
 
 def figures(
@@ -85,8 +83,13 @@ def verify(
     off = [check for check in checks if check.verdict != "ok"]
     if as_json:
         print_json(check.as_row() for check in checks)
-    else:
-        _show(checks)
+    for check in [] if as_json else checks:  # two lines each: name and verdict, then the numbers
+        typer.secho(f"{check.verdict:4}{check.check}", bold=check.verdict != "ok")
+        difference, allowed = (f"{abs(x):.0e}" for x in (check.difference, check.allowed))
+        typer.echo(
+            f"    {check.ours:.7g} against {check.reference:.7g}, {check.source}: {difference} "
+            f"{'≤' if check.verdict == 'ok' else '>'} {allowed}"
+        )
     seconds = time.perf_counter() - begin
     named = environment() | {"scikit-learn": sklearn.__version__}
     versions = ", ".join(f"{name} {version}" for name, version in named.items())
@@ -96,18 +99,6 @@ def verify(
     )
     if off:
         raise typer.Exit(1)
-
-
-def _show(checks: list[Check]) -> None:
-    """Two lines a check: its name and verdict, then the two numbers and what is allowed."""
-    for check in checks:
-        typer.secho(f"{check.verdict:4}{check.check}", bold=check.verdict != "ok")
-        difference, allowed = (f"{abs(x):.0e}" for x in (check.difference, check.allowed))
-        sign = "≤" if check.verdict == "ok" else ">"
-        typer.echo(
-            f"    {check.ours:.7g} against {check.reference:.7g}, {check.source}: "
-            f"{difference} {sign} {allowed}"
-        )
 
 
 LOOPBACK = "127.0.0.1"
@@ -140,16 +131,10 @@ def explore(
         sys.stdout.flush()
         from polyceptron.report.explorer.server import serve
 
-        serve(here, host or LOOPBACK, key, lambda: _open(address) if browser else None)
-
-
-def _open(address: str) -> None:
-    """In a browser with a window; without a screen Python would start one in text."""
-    import webbrowser
-
-    graphical = sys.platform in ("win32", "darwin")
-    if graphical or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
-        webbrowser.open(address)
+        # Without a screen Python would start a browser in text.
+        screen = any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+        shown = browser and (screen or sys.platform in ("win32", "darwin"))
+        serve(here, host or LOOPBACK, key, lambda: shown and webbrowser.open(address))
 
 
 def require_dash() -> None:
@@ -175,16 +160,13 @@ def listen(port: Any, host: str = LOOPBACK) -> socket.socket:
         here.listen(128)
     except OSError as error:
         here.close()
-        raise InvalidInput(_why_not(error, host, port)) from None
+        reason = f"port {port} is in use: choose another with --port, or 0 for any free one"
+        if isinstance(error, PermissionError):
+            reason = f"port {port} needs more rights: choose one above 1023"
+        elif error.errno == errno.EADDRNOTAVAIL:
+            reason = f"{host!r} is no address or name of this machine"
+        raise InvalidInput(reason) from None
     return here
-
-
-def _why_not(error: OSError, host: str, port: int) -> str:
-    if isinstance(error, PermissionError):
-        return f"port {port} needs more rights: choose one above 1023"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return f"{host!r} is no address or name of this machine"
-    return f"port {port} is in use: choose another with --port, or 0 for any free one"
 
 
 def address_of(here: socket.socket, host: str, key: str | None) -> str:

@@ -18,7 +18,6 @@ from polyceptron.files import check_outputs
 
 if TYPE_CHECKING:
     from polyceptron.experiments.spec import SweepSpec
-    from polyceptron.experiments.store import Store
     from polyceptron.experiments.sweep import SweepReport
 
 
@@ -74,10 +73,8 @@ def merge(
 
     with waiting(f"merging into {into}"):
         report = merge_stores(into, sources)
-    differing = (
-        f", {report.differing} of them with other numbers (kept)" if report.differing else ""
-    )
-    say(f"{report.added} rows added to {into}, {report.already} were there already{differing}")
+    other = f", {report.differing} of them with other numbers (kept)" if report.differing else ""
+    say(f"{report.added} rows added to {into}, {report.already} were there already{other}")
     if report.damaged:
         say(f"not copied, as changed after being written: {named(report.damaged, 'row')}")
         raise typer.Exit(1)
@@ -120,9 +117,8 @@ def _show_report(report: SweepReport, store: Path) -> None:
         f"computed in {describe_seconds(report.seconds)}, {report.failed} failed"
     )
     if report.damaged:
-        say(
-            f"computed again, as changed after being written: {named(report.damaged, 'stored row')}"
-        )
+        rows = named(report.damaged, "stored row")
+        say(f"computed again, as changed after being written: {rows}")
     if report.failed:
         say(f"reasons: polyceptron results {shlex.quote(str(store))} --failures")
         say("the same command tries the failed rows again")
@@ -130,12 +126,11 @@ def _show_report(report: SweepReport, store: Path) -> None:
 
 _SUMMARY = {  # columns of a table, and how they are shown
     "ridge": ("ridge", ".6g"), "penalty": ("penalty", "s"), "alpha": ("alpha", ".6g"),
-    "dimension": ("d", "d"),
-    "branch": ("branch", "s"), "instances": ("runs", "d"), "mean": ("mean", ".6g"),
-    "standard_error": ("s.e.", ".1e"), "theory": ("theory", ".6g"), "deviation": ("z", "+.1f"),
-    "not_converged": ("not conv.", "d"), "failed": ("failed", "d"),
+    "dimension": ("d", "d"), "branch": ("branch", "s"), "instances": ("runs", "d"),
+    "mean": ("mean", ".6g"), "standard_error": ("s.e.", ".1e"), "theory": ("theory", ".6g"),
+    "deviation": ("z", "+.1f"), "not_converged": ("not conv.", "d"), "failed": ("failed", "d"),
 }  # fmt: skip
-_OPTIONAL = ("branch", "d", "ridge")
+_FAILED = ("source", "estimator", "n_classes", "noise", "ridge", "alpha", "dimension", "seed")
 
 
 def results(
@@ -171,7 +166,15 @@ def results(
     with Store(store) as opened, waiting(f"reading {store}"):
         damaged = opened.damaged()
         if failures:
-            _list_failures(opened, as_json)
+            listed = found.failures(opened)
+            if as_json:
+                print_json(listed)
+            elif listed:
+                print_table(
+                    listed, _FAILED, optional=("seed", "noise", "n_classes"), below="reason"
+                )
+            else:
+                say(f"no row failed in {opened.path}")
         elif csv is None and parquet is None:
             lines = found.summary(opened, quantity=quantity, spec=sweep)
             if as_json:
@@ -197,19 +200,6 @@ def results(
         raise typer.Exit(1)
 
 
-def _list_failures(store: Store, as_json: bool) -> None:
-    from polyceptron.experiments.results import failures
-
-    names = ("source", "estimator", "n_classes", "noise", "ridge", "alpha", "dimension", "seed")
-    listed = failures(store)
-    if as_json:
-        print_json(listed)
-    elif listed:
-        print_table(listed, names, optional=("seed", "noise", "n_classes"), below="reason")
-    else:
-        say(f"no row failed in {store.path}")
-
-
 def _show_summary(lines: list[dict[str, Any]]) -> None:
     """One table for each problem and estimator, so that all of it fits in 80 columns."""
     for title, group in groupby(lines, key=options.describe_row):
@@ -228,13 +218,14 @@ def _show_summary(lines: list[dict[str, Any]]) -> None:
             columns.remove("branch")
             title += f", branch {shown[0]['branch']}"
         typer.echo()
-        print_table(shown, columns, title, optional=_OPTIONAL)
+        print_table(shown, columns, title, optional=("branch", "d", "ridge"))
+
+
+_DRAWN = "A sweep's store or a table in CSV; several together."
 
 
 def plot(
-    sources: list[Path] = typer.Argument(
-        ..., metavar="STORE_OR_CSV", help="A sweep's store or a table in CSV; several together."
-    ),
+    sources: Annotated[list[Path], typer.Argument(metavar="STORE_OR_CSV", help=_DRAWN)],
     out: Annotated[
         Path | None,
         option("A .pdf, .png or .svg file. Default: the first name, as .pdf here.", "--out", "-o"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from polyceptron.cli import options, printing
@@ -71,24 +72,20 @@ def curve(
         raise InvalidInput(f"there is no {branch} branch at any of these alpha")
     # What is the same in every row goes to the title, so that numbers keep their digits.
     shared = [c for c in ("estimator", "branch") if len({row.get(c) for row in rows}) == 1]
-    title = ", ".join(
-        [options.describe_teacher(teacher), *(str(rows[0][c]) for c in shared if rows[0].get(c))]
-    )
+    same = (str(rows[0][c]) for c in shared if rows[0].get(c))
+    title = ", ".join([options.describe_teacher(teacher), *same])
     columns = [c for c in COLUMNS if c not in shared]
     printing.emit(rows, columns, optional=OPTIONAL, as_json=as_json, csv=csv, title=title)
     if plot is not None:
-        from polyceptron.report.learning_curves import LearningCurve
-        from polyceptron.rows import frame
+        from polyceptron.report.pictures.curves import curves_picture
 
-        LearningCurve(frame(rows)).save(plot)
-        printing.say(f"drawn in {plot}")
+        printing.draw(curves_picture, rows, plot)
 
 
 RIDGE_COLUMNS = (
     "alpha", "ridge", "best", "generalisation_error", "uncertainty", "clean_error", "test_loss",
     "calibration_error", "status",
 )  # fmt: skip
-RIDGE_OPTIONAL = ("clean_error", "test_loss", "calibration_error")
 
 
 def ridge(
@@ -125,17 +122,14 @@ def ridge(
         rows = ridge_rows(teacher, estimator, alphas, values, tol, target=target)
     if plot is not None:
         from polyceptron.report.pictures.curves import ridge_picture
-        from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
-        from polyceptron.rows import frame
 
-        save_figure(render_matplotlib(ridge_picture(frame(rows))), plot)
+        printing.draw(ridge_picture, rows, plot)
     shown = rows
     if not as_json and csv is None:
         shown = [{**row, "best": "*" if row["is_best"] else ""} for row in rows]
     title = f"{options.describe_teacher(teacher)}, {estimator}"
-    printing.emit(
-        shown, RIDGE_COLUMNS, optional=RIDGE_OPTIONAL, as_json=as_json, csv=csv, title=title
-    )
+    more = RIDGE_COLUMNS[5:8]
+    printing.emit(shown, RIDGE_COLUMNS, optional=more, as_json=as_json, csv=csv, title=title)
 
 
 def transitions(
@@ -169,14 +163,13 @@ def transitions(
     meanings = ("the best error jumps down", "and message passing gets there")
     if teacher.noise.noiseless:
         meanings = ("perfect learning possible", "and easy (message passing does it)")
-    rows = (
-        ("alpha_IT", found.alpha_it, found.alpha_it_uncertainty, meanings[0]),
-        ("alpha_algo", found.alpha_algo, found.alpha_algo_uncertainty, meanings[1]),
-    )
+    it, algo = f"{found.alpha_it:.8g}", f"{found.alpha_algo:.8g}"
     columns = ("transition", "alpha", "uncertainty", "meaning")
-    shown = [
-        dict(zip(columns, (name, f"{at:.8g}", *more), strict=True)) for name, at, *more in rows
-    ]
+    rows = (
+        ("alpha_IT", it, found.alpha_it_uncertainty, meanings[0]),
+        ("alpha_algo", algo, found.alpha_algo_uncertainty, meanings[1]),
+    )
+    shown = [dict(zip(columns, row, strict=True)) for row in rows]
     printing.print_table(shown, columns, f"{title} ({found.status})", optional=("meaning",))
     printing.echo(f"hard phase: {found.alpha_it:.6g} < α < {found.alpha_algo:.6g}")
 
@@ -244,31 +237,27 @@ def asymptotics(
         "exact_constant", "floor",
     )  # fmt: skip
     row: dict[str, Any] = {
-        **teacher.columns,
-        "features": teacher.features.name,
-        "ridge": None,
-        **chosen.columns,
+        **teacher.columns, "features": teacher.features.name, "ridge": None, **chosen.columns,
         **{name: getattr(found, name) for name in measured},
-        "alpha_max": float(found.alpha[-1]),
-        "status": str(found.status),
-    }
-    if as_json:
-        curve = ("alpha", "generalisation_error", "uncertainty")
-        printing.print_json(
-            [row | {name: [float(x) for x in getattr(found, name)] for name in curve}]
-        )
+        "alpha_max": float(found.alpha[-1]), "status": str(found.status),
+    }  # fmt: skip
     if csv is not None:
         printing.emit([row], (), csv=csv)
+    if as_json:
+        points = ("alpha", "generalisation_error", "uncertainty")
+        printing.print_json([row | {name: getattr(found, name).tolist() for name in points}])
     if as_json or csv is not None:
         return
+    columns = ("of", "measured", "uncertainty", "exact")
     lines = [
-        {"of": of, "measured": row[of], "uncertainty": row[f"{of}_uncertainty"]}
-        | {"exact": row[f"exact_{of}"]}
+        dict(
+            zip(columns, (of, *map(row.get, (of, f"{of}_uncertainty", f"exact_{of}"))), strict=True)
+        )
         for of in ("exponent", "constant")
     ]
     ridge_text = "" if row["ridge"] is None else f", ridge {row['ridge']}"
     title = f"{options.describe_teacher(teacher)}, {chosen.name}{ridge_text} ({found.status})"
-    printing.print_table(lines, ("of", "measured", "uncertainty", "exact"), title)
+    printing.print_table(lines, columns, title)
     floor = f"{found.floor:.6g} + " if found.floor > 0 else ""
     printing.echo(
         f"error ≈ {floor}constant · α^(−exponent), measured up to α = {row['alpha_max']:g}"
@@ -320,26 +309,24 @@ def plan(
         else options.build_estimator(name, "0")
         for name in given
     ]
-    problem = options.describe_teacher(teacher)
+    problem, emit = (
+        options.describe_teacher(teacher),
+        partial(printing.emit, as_json=as_json, csv=csv),
+    )
     if error is not None and samples is not None:
         raise InvalidInput("give either --error, or --samples with --dimension, not both")
-    if error is None:
-        if samples is None:
-            raise InvalidInput("--error is missing: which error is to be reached?")
-        if dimension is None:
-            raise InvalidInput("--samples needs --dimension: alpha is n/d")
-        rows = _errors(teacher, students, samples, dimension)
-        title = (
-            f"{problem}, n = {samples}, d = {dimension}: the error at α = {samples / dimension:g}"
-        )
-        printing.emit(
-            rows, REACHED, optional=("clean_error",), as_json=as_json, csv=csv, title=title
-        )
+    if error is not None:
+        title = f"{problem}: the data for an error of {error:g}"
+        title += "" if dimension is None else f", d = {dimension}"
+        emit(_needs(teacher, students, error, dimension), NEEDED, optional=("status",), title=title)
         return
-    rows = _needs(teacher, students, error, dimension)
-    title = f"{problem}: the data for an error of {error:g}"
-    title += "" if dimension is None else f", d = {dimension}"
-    printing.emit(rows, NEEDED, optional=("status",), as_json=as_json, csv=csv, title=title)
+    if samples is None:
+        raise InvalidInput("--error is missing: which error is to be reached?")
+    if dimension is None:
+        raise InvalidInput("--samples needs --dimension: alpha is n/d")
+    rows = _errors(teacher, students, samples, dimension)
+    title = f"{problem}, n = {samples}, d = {dimension}: the error at α = {samples / dimension:g}"
+    emit(rows, REACHED, optional=("clean_error",), title=title)
 
 
 def _needs(
@@ -361,10 +348,8 @@ def _needs(
                 missed.append(reason)
                 rows.append({"estimator": student.name, "status": "out of reach"})
                 continue
-            answers = [found]
-            if found.algorithm is not None and found.algorithm.alpha != found.alpha:
-                answers.append(found.algorithm)
-            for one in answers:
+            other = found.algorithm
+            for one in [found, *([other] if other and other.alpha != found.alpha else [])]:
                 more = {"alpha_uncertainty": one.alpha_uncertainty, "at_jump": one.at_jump}
                 rows.append(one.row | more)
     if len(missed) == len(students):

@@ -35,20 +35,8 @@ _ROWS = 12
 _FACTS = ("source", "model", "n_classes", "prior", "estimator", "ridge", "branch", "dimension")
 
 
-def curve_text(table: pd.DataFrame) -> str:
-    """What all rows share in a line, then α and the error in a few columns."""
-    head, shown = _short(table)
-    return f"{head}\n{shown.to_string(index=False, max_rows=_ROWS)}"
-
-
-def curve_html(table: pd.DataFrame) -> str:
-    """The same as an HTML table."""
-    head, shown = _short(table)
-    return f"<p>{escape(head)}</p>" + shown.to_html(index=False, max_rows=_ROWS, border=0)
-
-
-def _short(table: pd.DataFrame) -> tuple[str, pd.DataFrame]:
-    """One line of what all rows share, and the few columns that differ, with α and the error."""
+def curve_text(table: pd.DataFrame, *, html: bool = False) -> str:
+    """What all rows share in a line, then α, the error and the few columns that differ."""
     means = average_instances(table)
     vary = [name for name in _FACTS if name in means and means[name].nunique(dropna=False) > 1]
     same = [name for name in ("estimator", "ridge", "branch") if name in means and name not in vary]
@@ -63,7 +51,10 @@ def _short(table: pd.DataFrame) -> tuple[str, pd.DataFrame]:
         shown["±"] = means["uncertainty"].map("{:.1e}".format)
     if "status" in means and (means["status"] != "ok").any():
         shown["status"] = means["status"]
-    return f"{', '.join(words)}: {len(means)} points".removeprefix(": "), shown
+    head = f"{', '.join(words)}: {len(means)} points".removeprefix(": ")
+    if html:
+        return f"<p>{escape(head)}</p>" + shown.to_html(index=False, max_rows=_ROWS, border=0)
+    return f"{head}\n{shown.to_string(index=False, max_rows=_ROWS)}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,7 +107,7 @@ class LearningCurve:
         return curve_text(self.frame)
 
     def _repr_html_(self) -> str:
-        return curve_html(self.frame)
+        return curve_text(self.frame, html=True)
 
 
 def learning_curve(

@@ -45,7 +45,7 @@ from polyceptron.model import (
     as_loss,
 )
 from polyceptron.numerics import Array
-from polyceptron.report.learning_curves import curve_html, curve_text
+from polyceptron.report.learning_curves import curve_text
 from polyceptron.report.measured_curve import PowerLaw, fit_power_law, measure_errors
 from polyceptron.report.pictures.curves import curves_panel
 from polyceptron.report.pictures.matplotlib_figure import check_style, draw_panel, notebook_axes
@@ -61,7 +61,6 @@ if TYPE_CHECKING:
 _RIDGES = ("C", "alpha", "ridge")  # what the squared penalty is called
 _UNIT = 0.02  # how far from 1 a standard deviation may be
 _MOST_ALIGNED, _MOST_NOISE = 4.0, 100.0
-_MANY_CLASSES_TOL = 2e-3  # enough for a plot; the theory of k ≥ 4 samples
 _FAR = 0.25  # misfit from which the data are called far from the model
 _THEORY_POINTS = 12
 _MORE = (2, 10)  # times the data
@@ -167,14 +166,9 @@ class ModelFit(NamedTuple):
 
 
 def fit_model(
-    Z: Array,
-    y: object,
-    teacher: Teacher,
-    estimator: Estimator,
-    alphas: Array,
-    errors: Array,
+    Z: Array, y: object, teacher: Teacher, estimator: Estimator, alphas: Array, errors: Array,
     least: float,
-) -> ModelFit:
+) -> ModelFit:  # fmt: skip
     """From standardised features Z (n, d) and labels, and errors measured at α (s,)."""
     spectrum, words = Teacher(2).features, "independent features"
     if teacher.prior.gaussian:
@@ -210,28 +204,24 @@ def fit_model(
 
 def theory_errors(teacher: Teacher, estimator: Estimator, alphas: Array) -> Array:
     """ε of the theory at each α."""
-    rows = _theory_rows(teacher, estimator, alphas.tolist())
+    rows = curve_rows(teacher, estimator, alphas.tolist(), tol=_tolerance(teacher.n_classes))
     return np.array([row["generalisation_error"] for row in rows])
 
 
-def _theory_rows(
-    teacher: Teacher, estimator: Estimator, alphas: list[float]
-) -> list[dict[str, Any]]:
-    tol = _MANY_CLASSES_TOL if teacher.n_classes > 3 else None
-    return curve_rows(teacher, estimator, alphas, tol=tol)
+def _tolerance(k: int) -> float | None:
+    """Enough for a plot: the theory of k ≥ 4 samples."""
+    return 2e-3 if k > 3 else None
 
 
 def _balance(gap: Callable[[float, float], float], *, tilts: bool) -> tuple[float, float]:
     """Noise Δ and tilt γ, one of them 0, at which the mean gap vanishes, or their end."""
-    here = gap(0.0, 0.0)
-    if here > 0:  # the theory errs more than the data
+    if gap(0.0, 0.0) > 0:  # the theory errs more than the data
         if not tilts or gap(0.0, _MOST_ALIGNED) > 0:
             return 0.0, _MOST_ALIGNED if tilts else 0.0
         return 0.0, float(brentq(lambda t: gap(0.0, t), 0.0, _MOST_ALIGNED, xtol=0.05))
     if gap(_MOST_NOISE, 0.0) < 0:
         return _MOST_NOISE, 0.0
-    top = math.log1p(_MOST_NOISE)
-    root = brentq(lambda x: gap(math.expm1(x), 0.0), 0.0, top, xtol=0.002)
+    root = brentq(lambda x: gap(math.expm1(x), 0.0), 0.0, math.log1p(_MOST_NOISE), xtol=0.002)
     return math.expm1(float(root)), 0.0
 
 
@@ -281,14 +271,13 @@ class PredictedCurve:
         return ax
 
     def __repr__(self) -> str:
-        return f"{curve_text(self._shown())}\n{self.assumption}\n{self.answers()}"
+        shown = self.frame.drop(columns=["noise", "features"], errors="ignore")
+        return f"{curve_text(shown)}\n{self.assumption}\n{self.answers()}"
 
     def _repr_html_(self) -> str:
+        shown = self.frame.drop(columns=["noise", "features"], errors="ignore")
         words = self.answers().replace("\n", "<br>")
-        return f"{curve_html(self._shown())}<p>{self.assumption}</p><p>{words}</p>"
-
-    def _shown(self) -> pd.DataFrame:
-        return self.frame.drop(columns=["noise", "features"], errors="ignore")
+        return f"{curve_text(shown, html=True)}<p>{self.assumption}</p><p>{words}</p>"
 
     def answers(self) -> str:
         """Twice and ten times the data, in words."""
@@ -339,10 +328,8 @@ def predicted_curve(
     (['measured', 'theory'], [2, 10])
     """
     X, y = np.asarray(X, dtype=float), np.asarray(y)
-    if X.ndim != 2 or y.shape != (X.shape[0],):
-        raise InvalidInput(
-            f"X must be (samples, features) and y (samples,), got {X.shape}, {y.shape}"
-        )
+    if X.ndim != 2 or y.shape != X.shape[:1]:
+        raise InvalidInput(f"X must be (samples, features), y (samples,), got {X.shape}, {y.shape}")
     k = np.unique(y).size
     if k < 2:
         raise InvalidInput("a learning curve needs labels of at least two classes")
@@ -361,7 +348,7 @@ def predicted_curve(
     ]
     n_grid = _THEORY_POINTS if k <= 3 else 0
     grid = {*alphas.tolist(), *np.geomspace(alphas[0], alphas[-1], n_grid).tolist()}
-    table = frame([*rows, *_theory_rows(model.teacher, estimator, sorted(grid))])
+    rows += curve_rows(model.teacher, estimator, sorted(grid), tol=_tolerance(k))
     effective = 1 / float(((Z.T @ Z / len(Z)) ** 2).sum()) * d**2
     law = fit_power_law(found.sizes, found.folds, least)
     sizes = np.array([times * len(X) for times in _MORE])
@@ -370,12 +357,6 @@ def predicted_curve(
         {"times": _MORE, "n_samples": sizes, "power_law": law(sizes), "low": low, "high": high}
         | {"theory": theory_errors(model.teacher, estimator, sizes / d)}
     )
-    return PredictedCurve(
-        table, _assumption(k, d, effective, model), effective, model, law, outlook
-    )
-
-
-def _assumption(k: int, d: int, effective: float, model: ModelFit) -> str:
     text = (
         f"Theory: {d} Gaussian inputs with {model.words}; labels are the argmax of {k} linear "
         f"fields. Correlations leave an effective dimension of {effective:.3g}. "
@@ -384,4 +365,4 @@ def _assumption(k: int, d: int, effective: float, model: ModelFit) -> str:
     )
     if model.misfit > _FAR:
         text += " The data are far from this model: do not read its curve as a prediction."
-    return text
+    return PredictedCurve(frame(rows), text, effective, model, law, outlook)

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
 from polyceptron.model import Teacher
-from polyceptron.report.data import measure, read_samples, report_html, report_json, report_text
-from polyceptron.report.data.page import sentences
+from polyceptron.report.data.measure import measure, read_samples
+from polyceptron.report.data.page import report_html, report_json, report_text, sentences
 from polyceptron.report.measured_curve import fit_power_law
 
 
@@ -158,7 +158,9 @@ def test_all_features_constant_is_a_sentence(folder):
 
 
 def test_the_command_writes_page_and_numbers(folder, monkeypatch, measured):
-    monkeypatch.setattr("polyceptron.report.data.measure", lambda table, **options: measured)
+    monkeypatch.setattr(
+        "polyceptron.report.data.measure.measure", lambda table, **options: measured
+    )
     page = folder / "iris.html"
     result = CliRunner().invoke(
         app, ["data", str(folder / "iris.csv"), "--target", "target", "--html", str(page)]

@@ -53,10 +53,8 @@ def read_samples(path: Path, target: str | None, drop: Sequence[str] = ()) -> Ta
         raise InvalidInput(
             f"cannot read {path.name!r}: a table is a file that ends in {', '.join(_KINDS)}"
         )
-    if kind == ".npz":
-        frame, target = _from_arrays(path, target or "y")
-    else:
-        frame = _from_columns(path, kind)
+    target = target or ("y" if kind == ".npz" else None)
+    frame = _from_arrays(path, target) if kind == ".npz" and target else _from_columns(path, kind)
     if frame.empty:
         raise InvalidInput(f"{path.name!r} has no rows")
     if target is None:
@@ -87,7 +85,7 @@ def _from_columns(path: Path, kind: str) -> pd.DataFrame:
         raise InvalidInput(f"cannot read {path.name!r} as {word}: {_first_line(error)}") from None
 
 
-def _from_arrays(path: Path, target: str) -> tuple[pd.DataFrame, str]:
+def _from_arrays(path: Path, target: str) -> pd.DataFrame:
     """The array `X`, or the only matrix of the file, and the labels `target`."""
     check_archive(path, "table", share=1 / 8)  # it is copied several times
     try:
@@ -106,8 +104,7 @@ def _from_arrays(path: Path, target: str) -> tuple[pd.DataFrame, str]:
     if y.shape != X.shape[:1]:
         raise InvalidInput(f"{target!r} has the shape {y.shape} for {X.shape[0]} rows of {chosen}")
     frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
-    frame[target] = y
-    return frame, target
+    return frame.assign(**{target: y})
 
 
 def _check_complete(column: pd.Series[Any], what: str, cure: str) -> None:
@@ -184,7 +181,11 @@ def measure(
     table: Table, *, seed: int = 0, progress: Callable[[str], None] = lambda text: None
 ) -> Measured:
     """All numbers of the report; `progress` is told what is being done."""
-    X, y, drawn = _drawn(table, seed)
+    X, y, drawn = table.X, table.y, table.y.size
+    if drawn > _MOST:
+        from sklearn.model_selection import train_test_split
+
+        X, _, y, _ = train_test_split(X, y, train_size=_MOST, stratify=y, random_state=seed)
     varying = X.std(0) > 0
     if not varying.any():
         raise InvalidInput("every feature is constant: there is nothing to learn from")
@@ -203,25 +204,20 @@ def measure(
     tables = {"classes": _rows(**{"class": classes.astype(str), "samples": counts})}
     numbers |= _shape_of_features(A, tables)
     progress("can the classes be separated?")
-    numbers |= _separability(A, index, classes.size)
+    kind = "undecided"
+    if A.size * classes.size <= _PROVABLE:
+        kind = separation(np.hstack([A, np.ones((len(A), 1))]), index, n_classes=classes.size).kind
+    known = {"separable": True, "quasi": False, "overlapping": False}
+    numbers |= {"separable": known.get(kind), "separation": kind}
     progress("choosing the ridge")
     numbers |= _ridge(A, index, tables)
     progress("measuring the learning curve")
     numbers |= _learning_curve(A, index, numbers, tables, seed, progress)
     progress("what the theory predicts")
-    numbers |= _idealised(numbers)
+    alpha = numbers["training_size"] / numbers["d"]  # and the lowest error if all of it held
+    ideal = fixed_points(Teacher(numbers["k"]), alpha, branch="optimal")[0].generalisation_error
+    numbers |= {"alpha": alpha, "idealised_error": float(ideal)}
     return Measured(table.source, numbers, tables)
-
-
-def _drawn(table: Table, seed: int) -> tuple[Array, NDArray[Any], int]:
-    """At most so many samples, and how many there are."""
-    n = table.y.size
-    if n <= _MOST:
-        return table.X, table.y, n
-    from sklearn.model_selection import train_test_split
-
-    kept, _ = train_test_split(np.arange(n), train_size=_MOST, stratify=table.y, random_state=seed)
-    return table.X[kept], table.y[kept], n
 
 
 def _shape_of_features(A: Array, tables: dict[str, Any]) -> dict[str, Any]:
@@ -242,14 +238,6 @@ def _shape_of_features(A: Array, tables: dict[str, Any]) -> dict[str, Any]:
         "median_excess_kurtosis": float(np.median(kurtosis)),
         "few_valued_features": int((distinct <= _FEW_VALUES).sum()),
     }  # fmt: skip
-
-
-def _separability(A: Array, y: NDArray[np.int64], k: int) -> dict[str, Any]:
-    if A.size * k > _PROVABLE:
-        return {"separable": None, "separation": "undecided"}
-    kind = separation(np.hstack([A, np.ones((len(A), 1))]), y, n_classes=k).kind
-    known = {"separable": True, "quasi": False, "overlapping": False}
-    return {"separable": known.get(kind), "separation": kind}
 
 
 def _ridge(A: Array, y: NDArray[np.int64], tables: dict[str, Any]) -> dict[str, Any]:
@@ -322,13 +310,6 @@ def _calibration(chances: Array, wrong: Array, tables: dict[str, Any]) -> dict[s
         "calibration_error": float(np.abs(stated - accuracy) @ count) / wrong.size,
         "calibration_noise": float(noise @ count) / wrong.size,
     }  # fmt: skip
-
-
-def _idealised(numbers: dict[str, Any]) -> dict[str, Any]:
-    """The lowest possible error if the theory's assumptions held for k, n and d."""
-    alpha = numbers["training_size"] / numbers["d"]
-    point = fixed_points(Teacher(numbers["k"]), alpha, branch="optimal")[0]
-    return {"alpha": alpha, "idealised_error": float(point.generalisation_error)}
 
 
 def _binomial(share: Any, n: Any) -> Array:

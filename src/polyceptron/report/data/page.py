@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
@@ -34,9 +34,6 @@ from polyceptron.report.pictures.parts import (
 from polyceptron.rows import json_ready
 from polyceptron.version import VERSION
 
-Numbers = dict[str, Any]
-Templates = Iterator[tuple[str, ...]]  # a template, then numbers that chose it without being in it
-
 
 @dataclass(frozen=True)
 class Sentence:
@@ -50,129 +47,100 @@ class Sentence:
 def sentences(measured: Measured) -> list[Sentence]:
     """All sentences of the report, in order."""
     found = []
-    for section, templates in _SECTIONS.items():
-        for template, *because in templates(measured.numbers):
+    for section, templates in _templates(measured.numbers).items():
+        for template, *because in filter(None, templates):
             used = dict.fromkeys(name for _, name, _, _ in Formatter().parse(template) if name)
             text = template.format(**measured.numbers)
             found.append(Sentence(section, text, (*used, *because)))
     return found
 
 
-def _data(v: Numbers) -> Templates:
-    yield (
-        "{n} samples of {d} features in {k} classes: {samples_per_feature:.3g} samples a feature.",
-    )
-    if v["n_in_file"] > v["n"]:
-        yield ("The file has {n_in_file} samples; {n} of them, drawn at random, were used.",)
-    if v["constant_features"]:
-        yield ("Not counted: features that are constant, {constant_features} in number.",)
-    yield (
-        "The largest class, {largest_class}, has {largest_share:.1%} of the samples, the smallest, "
-        "{smallest_class}, has {smallest_share:.1%}; even classes would have {even_share:.1%}.",
-    )
-    yield ("Correlations leave an effective dimension of {effective_dimension:.3g} out of {d}.",)
+_SEPARATION = {
+    "separable": "A linear rule separates all {n} samples: without a ridge, cross-entropy "
+    "grows without bound and ends in the max-margin rule, with probabilities of 0 and 1.",
+    "quasi": "No linear rule separates all {n} samples, but one separates some of them and "
+    "has the others on its boundary: without a ridge, the weights of cross-entropy grow "
+    "without bound, and there is no maximum-likelihood estimate. Keep a ridge.",
+    "overlapping": "No linear rule separates the {n} samples: without a ridge, cross-entropy "
+    "has a maximum-likelihood estimate, and there is no max-margin rule.",
+    "undecided": "Whether a linear rule separates the {n} samples was not decided: keep a ridge.",
+}
 
 
-def _separability(v: Numbers) -> Templates:
-    said = {
-        "separable": "A linear rule separates all {n} samples: without a ridge, cross-entropy "
-        "grows without bound and ends in the max-margin rule, with probabilities of 0 and 1.",
-        "quasi": "No linear rule separates all {n} samples, but one separates some of them and "
-        "has the others on its boundary: without a ridge, the weights of cross-entropy grow "
-        "without bound, and there is no maximum-likelihood estimate. Keep a ridge.",
-        "overlapping": "No linear rule separates the {n} samples: without a ridge, cross-entropy "
-        "has a maximum-likelihood estimate, and there is no max-margin rule.",
-        "undecided": "Whether a linear rule separates the {n} samples was not decided: keep a "
-        "ridge.",
-    }
-    yield said[v["separation"]], "separation"
+def _templates(v: dict[str, Any]) -> dict[str, list[Any]]:
+    """By heading, templates of sentences, each with the numbers that chose it without being in it.
 
-
-def _ridge(v: Numbers) -> Templates:
-    yield (
-        "With {ridges_tried} ridges tried, held-out samples are predicted best near {ridge:.3g} "
-        "({ridge_method}): log-loss {log_loss:.4f} ± {log_loss_se:.4f}.",
-    )
-    yield ("In scikit-learn's units, on features of unit variance, it is C = {C:.3g}.",)
-
-
-def _more_data(v: Numbers) -> Templates:
-    yield (
-        "Learning from {training_size} samples, the error on held-out ones is {error:.2%} ± "
-        "{error_se:.2%} ({folds} folds); always naming the largest class would err in "
-        "{guess_error:.1%}.",
-    )
-    yield ("Learning from {first_size} samples it is {first_error:.2%}.",)
-    yield (
-        "If the curve goes on as a power law, {n_double} samples would bring {error_double:.2%} "
-        "(9 of 10 resampled fits: {error_double_low:.2%} to {error_double_high:.2%}) and "
-        "{n_tenfold} samples {error_tenfold:.2%} ({error_tenfold_low:.2%} to "
-        "{error_tenfold_high:.2%}), after {error_now:.2%} with all {n_now} now.",
-    )
-    if v["error_now"] - v["error_tenfold_low"] < v["error_se"]:
-        yield (
-            "Ten times the data would change the error by less than it is known to now "
-            "(± {error_se:.2%}): better features are the way on, not more samples.",
-            "error_now",
-            "error_tenfold_low",
-        )
-    else:
-        yield (
-            "The law has the exponent {forecast_exponent:.2g} and levels off at "
-            "{forecast_floor:.2%}.",
-        )
-
-
-def _trust(v: Numbers) -> Templates:
-    yield (
-        "On held-out samples the class it names has a probability of {confidence:.1%} on average, "
-        "and is right in {accuracy:.1%} ± {accuracy_se:.1%}.",
-    )
+    What is false is a sentence that these numbers do not ask for.
+    """
+    word = f"so that it is {'too sure' if v['confidence_gap'] > 0 else 'not sure enough'}"
     if abs(v["confidence_gap"]) <= 2 * v["accuracy_se"]:
         word = "which chance explains"
-    else:
-        word = f"so that it is {'too sure' if v['confidence_gap'] > 0 else 'not sure enough'}"
-    yield (
-        f"The difference is {{confidence_gap:+.1%}}, {word}; over bins it is "
-        "{calibration_error:.1%}, of which sampling alone would give {calibration_noise:.1%}.",
-        "accuracy_se",
+    more_data: tuple[str, ...] = (
+        "The law has the exponent {forecast_exponent:.2g} and levels off at {forecast_floor:.2%}.",
     )
-
-
-def _assumptions(v: Numbers) -> Templates:
-    if v["loud_directions"]:
-        yield (
-            "Independent features: {loud_directions} directions carry {loud_variance:.0%} of the "
-            "variance, each more than independent features could at this size (the largest "
-            "{largest_eigenvalue:.3g}, the edge {noise_edge:.3g}).",
-        )
-    if abs(v["median_excess_kurtosis"]) > 0.5 or v["few_valued_features"]:
-        yield (
-            "Gaussian features: the median excess kurtosis is {median_excess_kurtosis:.2g}, and "
-            "{few_valued_features} of {d} features have ten values or fewer.",
-        )
-    if v["largest_share"] > 1.2 * v["even_share"]:
-        yield ("Classes alike: the largest has {largest_share:.1%} instead of {even_share:.1%}.",)
-    if v["separable"] is False:
-        yield (
-            "Labels without noise: {n} samples that no linear rule separates have some.",
-            "separable",
-        )
-    yield (
-        "If all of it held, the lowest possible error at {alpha:.3g} samples a feature would be "
-        "{idealised_error:.2%}; measured is {error:.2%}. The difference shows how far the data are "
-        "from the idealisation, not how good the classifier is.",
-    )
-
-
-_SECTIONS: dict[str, Callable[[Numbers], Templates]] = {
-    "The data": _data,
-    "Separable or not": _separability,
-    "The ridge": _ridge,
-    "What more data would do": _more_data,
-    "Can its probabilities be trusted?": _trust,
-    "What the theory assumes, and these data break": _assumptions,
-}
+    if v["error_now"] - v["error_tenfold_low"] < v["error_se"]:
+        more_data = (
+            "Ten times the data would change the error by less than it is known to now "
+            "(± {error_se:.2%}): better features are the way on, not more samples.",
+            "error_now", "error_tenfold_low",
+        )  # fmt: skip
+    return {
+        "The data": [
+            ("{n} samples of {d} features in {k} classes: {samples_per_feature:.3g} samples a "
+             "feature.",),
+            v["n_in_file"] > v["n"]
+            and ("The file has {n_in_file} samples; {n} of them, drawn at random, were used.",),
+            v["constant_features"]
+            and ("Not counted: features that are constant, {constant_features} in number.",),
+            ("The largest class, {largest_class}, has {largest_share:.1%} of the samples, the "
+             "smallest, {smallest_class}, has {smallest_share:.1%}; even classes would have "
+             "{even_share:.1%}.",),
+            ("Correlations leave an effective dimension of {effective_dimension:.3g} out of {d}.",),
+        ],
+        "Separable or not": [(_SEPARATION[v["separation"]], "separation")],
+        "The ridge": [
+            ("With {ridges_tried} ridges tried, held-out samples are predicted best near "
+             "{ridge:.3g} ({ridge_method}): log-loss {log_loss:.4f} ± {log_loss_se:.4f}.",),
+            ("In scikit-learn's units, on features of unit variance, it is C = {C:.3g}.",),
+        ],
+        "What more data would do": [
+            ("Learning from {training_size} samples, the error on held-out ones is {error:.2%} ± "
+             "{error_se:.2%} ({folds} folds); always naming the largest class would err in "
+             "{guess_error:.1%}.",),
+            ("Learning from {first_size} samples it is {first_error:.2%}.",),
+            ("If the curve goes on as a power law, {n_double} samples would bring "
+             "{error_double:.2%} (9 of 10 resampled fits: {error_double_low:.2%} to "
+             "{error_double_high:.2%}) and {n_tenfold} samples {error_tenfold:.2%} "
+             "({error_tenfold_low:.2%} to {error_tenfold_high:.2%}), after {error_now:.2%} with "
+             "all {n_now} now.",),
+            more_data,
+        ],
+        "Can its probabilities be trusted?": [
+            ("On held-out samples the class it names has a probability of {confidence:.1%} on "
+             "average, and is right in {accuracy:.1%} ± {accuracy_se:.1%}.",),
+            (f"The difference is {{confidence_gap:+.1%}}, {word}; over bins it is "
+             "{calibration_error:.1%}, of which sampling alone would give {calibration_noise:.1%}.",
+             "accuracy_se"),
+        ],
+        "What the theory assumes, and these data break": [
+            v["loud_directions"]
+            and ("Independent features: {loud_directions} directions carry {loud_variance:.0%} of "
+                 "the variance, each more than independent features could at this size (the "
+                 "largest {largest_eigenvalue:.3g}, the edge {noise_edge:.3g}).",),
+            (abs(v["median_excess_kurtosis"]) > 0.5 or v["few_valued_features"])
+            and ("Gaussian features: the median excess kurtosis is {median_excess_kurtosis:.2g}, "
+                 "and {few_valued_features} of {d} features have ten values or fewer.",),
+            v["largest_share"] > 1.2 * v["even_share"]
+            and ("Classes alike: the largest has {largest_share:.1%} instead of "
+                 "{even_share:.1%}.",),
+            v["separable"] is False
+            and ("Labels without noise: {n} samples that no linear rule separates have some.",
+                 "separable"),
+            ("If all of it held, the lowest possible error at {alpha:.3g} samples a feature would "
+             "be {idealised_error:.2%}; measured is {error:.2%}. The difference shows how far the "
+             "data are from the idealisation, not how good the classifier is.",),
+        ],
+    }  # fmt: skip
 
 
 def report_text(measured: Measured, width: int = 80) -> str:
@@ -230,12 +198,9 @@ def report_html(measured: Measured) -> str:
         f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
         for svg, caption in draw(measured)
     )
-    shown = {
-        name: f"{value:.6g}" if isinstance(value, float) else str(value)
-        for name, value in measured.numbers.items()
-    }
+    shown = {n: f"{v:.6g}" if isinstance(v, float) else v for n, v in measured.numbers.items()}
     rows = "".join(
-        f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in shown.items()
+        f"<tr><td>{escape(n)}</td><td>{escape(str(v))}</td></tr>" for n, v in shown.items()
     )
     return (
         "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
@@ -291,13 +256,12 @@ def _curve_panel(measured: Measured) -> Panel:
     last, b, c = ahead[-1], v["forecast_exponent"], v["forecast_floor"]
     n = np.geomspace(rows[0]["n"], last["n_samples"], 100)
     law = (last["value"] - c) * (n / last["n_samples"]) ** -b + c
-    low, high, future = (
-        np.array([row[name] for row in ahead]) for name in ("low", "high", "n_samples")
-    )
-    middle, half = numbers((low + high) / 2), numbers((high - low) / 2)
+    low, high, future = (numbers(row[c] for row in ahead) for c in ("low", "high", "n_samples"))
+    middle, half = np.add(low, high) / 2, np.subtract(high, low) / 2
+    look: Any = {"kind": "band", "colour": _LINE, "label": "9 of 10 fits"}
     traces = (
         Trace(numbers(n), numbers(law), colour=_LINE, label="power law"),
-        Trace(numbers(future), middle, half, kind="band", colour=_LINE, label="9 of 10 fits"),
+        Trace(future, numbers(middle), numbers(half), **look),
         _points(rows, "n", "error", label="measured"),
     )
     x, y = Axis("samples learnt from", "log"), Axis("error, held out", low=0.0)
