@@ -75,12 +75,9 @@ def learning_figure(
     marks = [pic.Mark(state.alpha, colour=FAINT), *marks]
     if limits is not None:
         floor, end = limits["floor"], limits["alpha_s"]
-        traces.append(
-            pic.Trace(
-                (state.low, state.high), (floor, floor), colour=FAINT, dash="dot",
-                label="floor: the teacher itself", hover=f"<br>ε {floor:.6g}",
-            )
-        )  # fmt: skip
+        look: Any = {"colour": FAINT, "dash": "dot", "label": "floor: the teacher itself"}
+        across = (state.low, state.high)
+        traces.append(pic.Trace(across, (floor, floor), hover=f"<br>ε {floor:.6g}", **look))
         if state.low <= end <= state.high:
             marks.append(pic.Mark(end, f"α_{{s}} = {end:.4g}", "right", "dot", QUIET))
     # Short enough for a phone.
@@ -110,8 +107,8 @@ def order_figure(
         traces = [line(part, "shown", *look) for look, part in parts if part]
         runs = [one._replace(rows=derived(one.rows, state.shown)) for one in simulations]
         traces += [symbols(one, "shown") for one in runs if one.rows]
-    y = _cut(_vertical(title, state), traces)
-    return _figure(pic.Panel(tuple(traces), _across(state, simulations), y), state)
+    x, y = _across(state, simulations), _vertical(title, state, traces)
+    return _figure(pic.Panel(tuple(traces), x, y), state)
 
 
 def landscape_figure(state: PageSettings, found: Found | None, phase: str) -> Figure:
@@ -119,12 +116,8 @@ def landscape_figure(state: PageSettings, found: Found | None, phase: str) -> Fi
     x, y = pic.Axis("overlap q", low=-0.03, high=1.03), pic.Axis("free entropy Φ")
     if found is None:
         return _figure(pic.Panel((), x, y), state)
-    traces = [
-        pic.Trace(
-            pic.numbers(found["q"]), pic.numbers(found["free_entropy"]), colour=INK,
-            label=f"Φ at α = {found['alpha']:.4g}", hover="<br>q %{x:.4f}<br>Φ %{y:.5f}",
-        )
-    ]  # fmt: skip
+    label, hover = f"Φ at α = {found['alpha']:.4g}", "<br>q %{x:.4f}<br>Φ %{y:.5f}"
+    traces = [pic.trace_of(found, "q", "free_entropy", colour=INK, label=label, hover=hover)]
     informed = "reached from the teacher" if state.noisy else "perfect learning"
     looks = {  # label, marker, whether it is hollow, colour, size
         "optimal": ("best: Bayes-optimal", "star", False, pic.COLOURS["bayes"], 1.9),
@@ -132,17 +125,13 @@ def landscape_figure(state: PageSettings, found: Found | None, phase: str) -> Fi
         "informed": (informed, "diamond", True, pic.COLOURS["cross-entropy"], 1.4),
         "unstable": ("barrier", "circle", True, pic.COLOURS["unstable"], 1.25),
     }
+    hover = "<br>q %{x:.6f}<br>Φ %{y:.6f}<br>ε %{customdata[0]:.6g} ± %{customdata[1]:.1g}"
     for point in found["extrema"]:
-        label, marker, hollow, colour, size = looks[point["branch"]]
-        traces.append(
-            pic.Trace(
-                (point["q"],), (point["free_entropy"],), kind="symbols", colour=colour,
-                marker=marker, hollow=hollow, label=label, size=size,
-                customdata=((point[ERROR], point["uncertainty"]),),
-                hover="<br>q %{x:.6f}<br>Φ %{y:.6f}"
-                "<br>ε %{customdata[0]:.6g} ± %{customdata[1]:.1g}",
-            )
-        )  # fmt: skip
+        names = ("label", "marker", "hollow", "colour", "size")
+        look: Any = dict(zip(names, looks[point["branch"]], strict=True))
+        known = ((point[ERROR], point["uncertainty"]),)
+        place = (point["q"],), (point["free_entropy"],)
+        traces.append(pic.Trace(*place, kind="symbols", customdata=known, hover=hover, **look))
     heights = [value for value in found["free_entropy"] if value is not None]
     start, top = found["free_entropy"][0], max(heights)
     # A Gaussian prior sends Φ to −∞ at q = 1: keep the extrema in sight.
@@ -176,22 +165,19 @@ def _across(state: PageSettings, simulations: Sequence[Simulated]) -> pic.Axis:
     return pic.Axis(ALPHA, state.scale, low, high)
 
 
-def _vertical(label: str, state: PageSettings) -> pic.Axis:
-    """The vertical axis as the page asks for it."""
-    return pic.Axis(label, state.error_scale, 0.0 if state.error_scale == "linear" else None)
+def _vertical(label: str, state: PageSettings, traces: Sequence[pic.Trace] = ()) -> pic.Axis:
+    """The vertical axis; a linear one ends where one of the traces would hide the others.
 
-
-def _cut(axis: pic.Axis, traces: Sequence[pic.Trace]) -> pic.Axis:
-    """A linear axis that ends where one line would hide the others (q of max-margin near α_s).
-
-    The others are judged by the one in their middle, so that at least half of them are seen whole.
+    As q of max-margin near α_s does. The others are judged by the one in their middle, so that at
+    least half of them are seen whole.
     """
+    axis = pic.Axis(label, state.error_scale, 0.0 if state.error_scale == "linear" else None)
     tops = sorted(max((y for y in trace.y if y > 0), default=0.0) for trace in traces)
     middle = tops[(len(tops) - 1) // 2] if tops else 0.0
     if axis.scale != "linear" or not tops or tops[-1] <= LEAST_SEEN * middle or middle == 0:
         return axis
     high = float(f"{CUT * middle:.1g}")
-    return replace(axis, high=high, label=f"{axis.label}, cut at {high:g}")
+    return replace(axis, high=high, label=f"{label}, cut at {high:g}")
 
 
 def _transitions(
@@ -211,7 +197,7 @@ def _transitions(
 
 
 def _figure(panel: pic.Panel, state: PageSettings) -> Figure:
-    figure = render_plotly(pic.Picture((panel,)))
+    figure = render_plotly(panel)
     # Zooming survives new results, not a new problem.
     figure["layout"]["uirevision"] = (
         f"{state.model}{state.k}{state.prior}{state.noise_name}{state.features}{state.low}"

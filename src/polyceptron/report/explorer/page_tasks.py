@@ -156,56 +156,40 @@ def perform(task: Task) -> Iterator[dict[str, Any]]:
     """
     kind = task.get("kind")
     settings = make_settings({name: value for name, value in task.items() if name != "kind"})
+    teacher, k = settings.teacher, settings.teacher.n_classes
     if kind == "curve":
-        yield from _curve(settings, settings.estimators[0])
+        yield from _curve(settings)
     elif kind == "simulation":
         yield from simulate(settings)
-    elif kind in _SINGLE:
-        yield {"result": _SINGLE[kind](settings), "done": 1}
+    elif kind == "transitions":
+        from polyceptron.theory.bayes_optimal.transitions import transitions
+
+        yield {"result": transitions(teacher, 0.01 if k > 3 else None).as_dict(), "done": 1}
+    elif kind == "limits":  # the error of the teacher itself, and where its labels can be separated
+        from polyceptron.theory.generalisation import error_floor
+        from polyceptron.theory.separability import separability
+
+        found = {"floor": error_floor(teacher.channel, k)}
+        found["alpha_s"] = separability(teacher, 0.02 if k > 3 else None).alpha_s
+        yield {"result": found, "done": 1}
+    elif kind == "landscape":
+        from polyceptron.theory.curve import landscape
+
+        yield {"result": landscape(teacher, settings.alpha, tolerance(k)), "done": 1}
     else:
         raise InvalidInput(f"unknown work {kind!r}")
 
 
-def _transitions(settings: PageSettings) -> Row:
-    from polyceptron.theory.bayes_optimal.transitions import transitions
-
-    teacher = settings.teacher
-    return transitions(teacher, 0.01 if teacher.n_classes > 3 else None).as_dict()
-
-
-def _limits(settings: PageSettings) -> Row:
-    """The error of the teacher itself, and up to where its labels can be separated."""
-    from polyceptron.theory.generalisation import error_floor
-    from polyceptron.theory.separability import separability
-
-    teacher = settings.teacher
-    floor = error_floor(teacher.channel, teacher.n_classes)
-    found = separability(teacher, None if teacher.n_classes <= 3 else 0.02)
-    return {"floor": floor, "alpha_s": found.alpha_s}
-
-
-def _landscape(settings: PageSettings) -> Row:
-    from polyceptron.theory.curve import landscape
-
-    teacher = settings.teacher
-    return landscape(teacher, settings.alpha, tolerance(teacher.n_classes))
-
-
-_SINGLE = {"transitions": _transitions, "limits": _limits, "landscape": _landscape}
-
-
-def _curve(settings: PageSettings, name: str) -> Iterator[dict[str, Any]]:
+def _curve(settings: PageSettings) -> Iterator[dict[str, Any]]:
     from polyceptron.theory.curve import curve_rows, fold_grid
 
     alphas = spaced(settings, settings.points)
-    teacher, estimator = settings.teacher, settings.estimator(name)
+    teacher, estimator = settings.teacher, settings.estimator(settings.estimators[0])
     few, scores = teacher.n_classes <= 3, settings.shown in SCORES
     # Of few classes the points with branches share their tables: one costs as much as all of them.
     whole = estimator.explicit or (estimator.branches and few and not scores)
-    parts = [
-        [alphas[i] for i in part]
-        for part in ([range(len(alphas))] if whole else coarse_to_fine(len(alphas)))
-    ]
+    steps = [range(len(alphas))] if whole else coarse_to_fine(len(alphas))
+    parts = [[alphas[i] for i in part] for part in steps]
     searched = {alphas[0], alphas[-1]}  # a search takes a second with many classes; between
     if few or whole:  # the ends of half a curve the error is off by 1e-4 at most
         searched.update(parts[0])

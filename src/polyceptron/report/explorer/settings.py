@@ -360,17 +360,17 @@ class Link(NamedTuple):
 
 def to_query(settings: PageSettings, simulations: Iterable[PageSettings] = ()) -> str:
     """Everything as a query string, with its question mark."""
-    ours = {name: _text(getattr(settings, name)) for name in NAMES}
+
+    def texts(one: PageSettings) -> dict[str, str]:
+        values = ((name, getattr(one, name)) for name in NAMES)
+        return {n: ",".join(v) if isinstance(v, tuple) else str(v) for n, v in values}
+
+    ours = texts(settings)
     pairs = list(ours.items())
-    for one in simulations:
-        theirs = {name: _text(getattr(one, name)) for name in SIMULATED}
+    for theirs in map(texts, simulations):
         told = [n for n in SIMULATED if n == "simulation" or ours[n] != theirs[n]]
         pairs.append(("run", ",".join(f"{name}:{theirs[name]}" for name in told)))
     return "?" + urlencode(pairs, safe=",:")
-
-
-def _text(value: Any) -> str:
-    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 def from_query(search: Any) -> Link:
@@ -379,9 +379,10 @@ def from_query(search: Any) -> Link:
         return Link(PageSettings())
     if not isinstance(search, str) or len(search) > MAX_QUERY:
         raise InvalidInput(f"the link is longer than {MAX_QUERY} characters")
-    text = search.removeprefix("?")
     try:
-        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=60)
+        pairs = parse_qsl(
+            search.removeprefix("?"), keep_blank_values=True, errors="strict", max_num_fields=60
+        )
     except ValueError:
         pairs = []
     if not pairs:
@@ -391,20 +392,16 @@ def from_query(search: Any) -> Link:
     if len(values) + len(runs) < len(pairs):
         raise InvalidInput("the link gives a setting twice")
     if len(runs) > MAX_KEPT:
-        raise InvalidInput(
-            f"the link asks for {len(runs)} simulations: at most {MAX_KEPT} are kept"
-        )
-    settings = make_settings(values)
-    return Link(settings, tuple(_run(settings, text) for text in runs))
-
-
-def _run(page: PageSettings, text: str) -> PageSettings:
-    values: dict[str, Any] = {}
-    for item in text.split(","):
-        name, _, value = item.partition(":")
-        if name not in SIMULATED or name in values:
-            raise InvalidInput(f"the link has a simulation that cannot be read: {text[:40]!r}")
-        values[name] = value
-    simulation = page.changed(**values)
-    check_simulation(simulation)
-    return simulation
+        many = f"the link asks for {len(runs)} simulations"
+        raise InvalidInput(f"{many}: at most {MAX_KEPT} are kept")
+    settings, simulations = make_settings(values), list[PageSettings]()
+    for text in runs:
+        own: dict[str, Any] = {}
+        for item in text.split(","):
+            name, _, value = item.partition(":")
+            if name not in SIMULATED or name in own:
+                raise InvalidInput(f"the link has a simulation that cannot be read: {text[:40]!r}")
+            own[name] = value
+        simulations.append(settings.changed(**own))
+        check_simulation(simulations[-1])
+    return Link(settings, tuple(simulations))
