@@ -243,11 +243,14 @@ def plot(
     log_y: Annotated[bool, option("A logarithmic scale up.", "--log-y")] = False,
 ) -> None:
     """Draw any store or table: theory as lines, experiments as symbols with standard errors."""
+    import pandas as pd
+
     from polyceptron.report.pictures.curves import curves_picture
     from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
-    from polyceptron.report.pictures.series import read_tables, select_rows
+    from polyceptron.report.pictures.series import read_table, select_rows
 
-    table = select_rows(read_tables(sources), where)
+    tables = [read_table(path).assign(table=i) for i, path in enumerate(sources)]
+    table = select_rows(pd.concat(tables, ignore_index=True), where)
     target = Path(sources[0].stem + ".pdf") if out is None else out
     check_plot(target)
     check_outputs(target, inputs=sources)

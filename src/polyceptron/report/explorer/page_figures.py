@@ -69,7 +69,7 @@ def learning_figure(
     limits: Found | None = None,
 ) -> Figure:
     """Generalisation error against α; with noisy labels its floor, and α_s."""
-    traces = [line(part, ERROR, *look) for look, part in _lines(curves)]
+    traces = [line(part, ERROR, **look) for look, part in _lines(curves)]
     traces += [symbols(one, ERROR) for one in simulations if one.rows]
     marks, shades = _transitions(state, transitions)
     marks = [pic.Mark(state.alpha, colour=FAINT), *marks]
@@ -92,19 +92,19 @@ def order_figure(
     """Order parameters (or what the page asks for) against α."""
     if state.shown == "overlaps":
         title, traces = "q (solid), m (dash-dotted)", list[pic.Trace]()
-        for (label, colour, dash), part in _lines(curves):
+        for look, part in _lines(curves):
             same = all(row["m"] == row["q"] for row in part)
-            traces.append(line(part, "q", label, colour, dash, "q = m " if same else "q "))
+            traces.append(line(part, "q", "q = m " if same else "q ", **look))
             if not same:
-                m = line(part, "m", label, colour, "dashdot", "m ")
-                traces.append(replace(m, in_legend=False))
+                look |= {"dash": "dashdot", "in_legend": False}
+                traces.append(line(part, "m", "m ", **look))
         for one in (one for one in simulations if one.rows):
-            m = replace(symbols(one, "m", "m ", hollow=True), in_legend=False)
+            m = symbols(one, "m", "m ", hollow=True, in_legend=False)
             traces += [symbols(one, "q", "q "), m]
     else:
         title = state.words("shown")
         parts = [(look, derived(part, state.shown)) for look, part in _lines(curves)]
-        traces = [line(part, "shown", *look) for look, part in parts if part]
+        traces = [line(part, "shown", **look) for look, part in parts if part]
         runs = [one._replace(rows=derived(one.rows, state.shown)) for one in simulations]
         traces += [symbols(one, "shown") for one in runs if one.rows]
     x, y = _across(state, simulations), _vertical(title, state, traces)
@@ -206,8 +206,8 @@ def _figure(panel: pic.Panel, state: PageSettings) -> Figure:
     return figure
 
 
-def _lines(curves: Curves) -> list[tuple[tuple[str, str, str], list[Row]]]:
-    """(label, colour, dash) and the rows of each line: one for each branch that is drawn.
+def _lines(curves: Curves) -> list[tuple[dict[str, Any], list[Row]]]:
+    """The look and the rows of each line: one for each branch that is drawn.
 
     AMP's only where it differs from the optimal one.
     """
@@ -223,7 +223,8 @@ def _lines(curves: Curves) -> list[tuple[tuple[str, str, str], list[Row]]]:
         drawn.pop("informed", None)
         for branch, part in drawn.items():
             role = branch if branch in pic.DASHES else name
-            found.append(((pic.label_of(role), colours[role], pic.DASHES.get(role, "solid")), part))
+            look = {"colour": colours[role], "dash": pic.DASHES.get(role, "solid")}
+            found.append((look | {"label": pic.label_of(role)}, part))
     return found
 
 
@@ -262,46 +263,29 @@ def without(state: PageSettings, curves: Curves, simulations: Sequence[Simulated
     return " ".join(words)
 
 
-def line(
-    rows: Sequence[Row], column: str, label: str, colour: str, dash: Any, symbol: str = ""
-) -> pic.Trace:
+def line(rows: Sequence[Row], column: str, symbol: str = "", **look: Any) -> pic.Trace:
     """Theory; its hover text has uncertainty, ridge and status."""
-    known = [row.get("ridge") for row in rows]
-    ridges = ["" if ridge is None else f"<br>λ {ridge:.4g}" for ridge in known]
     value = symbol + "%{y:.6g}" if column != ERROR else "ε %{y:.6g} ± %{customdata[0]:.1g}"
-    return pic.Trace(
-        pic.numbers(row["alpha"] for row in rows),
-        pic.numbers(row.get(column) for row in rows),
-        kind="line" if len(rows) > 1 else "symbols",
-        colour=colour,
-        dash=dash,
-        label=label,
-        hover=f"<br>α %{{x:.4g}}<br>{value}%{{customdata[2]}}<br>status %{{customdata[1]}}",
-        customdata=tuple(
-            (row.get("uncertainty") or 0.0, row.get("status", ""), ridge)
-            for row, ridge in zip(rows, ridges, strict=True)
-        ),
-    )
+    hover = f"<br>α %{{x:.4g}}<br>{value}%{{customdata[2]}}<br>status %{{customdata[1]}}"
+    ridges = ["" if row.get("ridge") is None else f"<br>λ {row['ridge']:.4g}" for row in rows]
+    known = [(row.get("uncertainty") or 0.0, row.get("status", "")) for row in rows]
+    x, y = (pic.numbers(row.get(name) for row in rows) for name in ("alpha", column))
+    look["customdata"] = tuple((*one, ridge) for one, ridge in zip(known, ridges, strict=True))
+    return pic.Trace(x, y, kind="line" if len(rows) > 1 else "symbols", hover=hover, **look)
 
 
-def symbols(one: Simulated, column: str, prefix: str = "", hollow: bool = False) -> pic.Trace:
+def symbols(one: Simulated, column: str, symbol: str = "", **look: Any) -> pic.Trace:
     """Simulations: means over runs; their hover text has how many."""
     means, name = average_instances(frame(one.rows)).sort_values("alpha"), one.state.simulation
-    errors = pic.numbers(means[error_column(column)])
-    spread = ("single run" if error != error else f"± {error:.1g}" for error in errors)
-    return pic.Trace(
-        pic.numbers(means["alpha"]),
-        pic.numbers(means[column]),
-        errors,
-        kind="symbols",
-        colour=pic.colours_of([name])[name],
-        marker=pic.MARKERS[one.number % len(pic.MARKERS)],
-        hollow=hollow,
-        label=one.label,
-        hover=f"<br>α %{{x:.4g}}<br>{prefix}%{{y:.6g}} %{{customdata[0]}}"
-        "<br>runs %{customdata[1]}",
-        customdata=tuple(zip(spread, means["instances"].tolist(), strict=True)),
-    )
+    hover = "%{y:.6g} %{customdata[0]}<br>runs %{customdata[1]}"
+    look |= {
+        "kind": "symbols", "colour": pic.colours_of([name])[name], "label": one.label,
+        "marker": pic.MARKERS[one.number % len(pic.MARKERS)],
+        "hover": f"<br>α %{{x:.4g}}<br>{symbol}{hover}",
+    }  # fmt: skip
+    trace = pic.trace_of(means, "alpha", column, error_column(column), **look)
+    spread = ("single run" if error != error else f"± {error:.1g}" for error in trace.y_error)
+    return replace(trace, customdata=tuple(zip(spread, means["instances"].tolist(), strict=True)))
 
 
 def preview(curves: Curves) -> str:

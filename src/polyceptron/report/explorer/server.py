@@ -9,6 +9,7 @@ of this machine included, can have none of the three. Whatever is refused gets a
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import html
 import ipaddress
@@ -117,8 +118,7 @@ class RequestGuard:
         site = request.headers.get("Sec-Fetch-Site", "same-origin")
         if site not in ("same-origin", "none"):
             return self._from_elsewhere()
-        opened = self._check_key()
-        if opened is not None:
+        if (opened := self._check_key()) is not None:
             return opened
         if request.method == "POST":
             self._check_post()
@@ -222,29 +222,30 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
     from polyceptron.report.explorer.sessions import PageContent
     from polyceptron.report.explorer.settings import PageSettings
 
+    tags = {
+        "viewport": "width=device-width, initial-scale=1",
+        "description": "Learning curves of multi-class classifiers.",
+    }
     app = Dash(
-        "polyceptron.report.explorer",
-        title=TITLE,
-        update_title="",
-        serve_locally=True,
-        meta_tags=[
-            {"name": "viewport", "content": "width=device-width, initial-scale=1"},
-            {"name": "description", "content": "Learning curves of multi-class classifiers."},
-        ],
-    )
+        "polyceptron.report.explorer", title=TITLE, update_title="", serve_locally=True,
+        meta_tags=[{"name": name, "content": content} for name, content in tags.items()],
+    )  # fmt: skip
     app.index_string = app.index_string.replace("<html>", '<html lang="en">')
-    guard = RequestGuard(_names(host), key, app.callback_map)
+    names: tuple[str, ...] = (*LOOPBACK, f"[{host}]" if ":" in host else host)
+    with contextlib.suppress(ValueError):
+        if ipaddress.ip_address(host).is_unspecified:
+            names = ()  # any: the key in the address keeps strangers out
+    guard = RequestGuard(names, key, app.callback_map)
 
     def layout() -> Any:
         """The page with the first figures where they are known; it starts no computation."""
         settings = PageSettings()
-        if not has_request_context():  # Dash looks at the layout once when it starts
-            return page("", key, settings, {}, None)
+        token = guard.new_token() if has_request_context() else ""  # Dash looks once as it starts
         content = PageContent(sessions.work, settings, tasks_of(settings))
-        if not content.curves:
-            return page(guard.new_token(), key, settings, {}, None)
+        if not token or not content.curves:
+            return page(token, key, settings, {}, None)
         figures = {**content.figures, "preview": sessions.preview(content.curves)}
-        return page(guard.new_token(), key, settings, figures, content.drawn(0))
+        return page(token, key, settings, figures, content.drawn(0))
 
     app.layout = layout
     callbacks.register(app, sessions, guard)
@@ -256,16 +257,6 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
         app.server.register_error_handler(error, lambda _: nothing.response())
     guard.attach(app.server)
     return app
-
-
-def _names(host: str) -> tuple[str, ...]:
-    """What a browser may call this server; a name elsewhere that points here is none of them."""
-    try:
-        if ipaddress.ip_address(host).is_unspecified:
-            return ()  # any: the key in the address keeps strangers out
-    except ValueError:
-        pass
-    return (*LOOPBACK, f"[{host}]" if ":" in host else host)
 
 
 def serve(

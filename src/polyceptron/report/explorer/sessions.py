@@ -83,7 +83,12 @@ class Sessions:
         self._all: OrderedDict[tuple[str, str], Session] = OrderedDict()
         self._closed = threading.Event()
         self._previews: dict[tuple[tuple[str, int], ...], str] = {}
-        threading.Thread(target=self._sweep, daemon=True).start()
+
+        def sweep() -> None:
+            while not self._closed.wait(10.0):
+                self.tidy(time.monotonic())
+
+        threading.Thread(target=sweep, daemon=True).start()
 
     def __len__(self) -> int:
         return len(self._all)
@@ -101,7 +106,11 @@ class Sessions:
         with self._lock:
             session = self._all.get((visitor, page))
             if session is None:
-                self._make_room(visitor)
+                own = [one for one in self._all.values() if one.visitor == visitor]
+                for old in own[: max(0, len(own) + 1 - MAX_PAGES)]:
+                    self._stop(old, forget=True)
+                if len({one.visitor for one in self._all.values()} - {visitor}) >= MAX_VISITORS:
+                    raise InvalidInput(f"{MAX_VISITORS} visitors are here already: try again later")
                 session = self._all[visitor, page] = Session(visitor, page)
             self._all.move_to_end((visitor, page))
             session.last_seen = time.monotonic()
@@ -128,35 +137,19 @@ class Sessions:
                 self.cancel(session)
         self.work.close()
 
-    def _make_room(self, visitor: str) -> None:
-        own = [one for one in self._all.values() if one.visitor == visitor]
-        for old in own[: max(0, len(own) + 1 - MAX_PAGES)]:
-            self._drop(old)
-        others = {one.visitor for one in self._all.values()} - {visitor}
-        if len(others) >= MAX_VISITORS:
-            raise InvalidInput(f"{MAX_VISITORS} visitors are here already: try again later")
-
-    def _drop(self, session: Session) -> None:
-        self._rest(session)
-        del self._all[session.visitor, session.page]
-
-    def _rest(self, session: Session) -> None:
+    def _stop(self, session: Session, *, forget: bool) -> None:
+        """End the work of a page, and `forget` its results too."""
         self.cancel(session)
         self.work.forget(session.name)
-
-    def _sweep(self) -> None:
-        """Stop the work of pages that were closed."""
-        while not self._closed.wait(10.0):
-            self.tidy(time.monotonic())
+        if forget:
+            del self._all[session.visitor, session.page]
 
     def tidy(self, now: float) -> None:
         """What pages without a sign of life lose: their work, and much later their results."""
         with self._lock:
             for session in list(self._all.values()):
-                if now - session.last_seen > FORGOTTEN:
-                    self._drop(session)
-                elif now - session.last_seen > ABSENT:
-                    self._rest(session)
+                if now - session.last_seen > ABSENT:
+                    self._stop(session, forget=now - session.last_seen > FORGOTTEN)
 
 
 class PageContent:
@@ -187,9 +180,8 @@ class PageContent:
             if one is not None and one.result
         ]
         # Whether the range of α waits for what it follows.
-        self.finding_range = settings.range_rule == "follow" and bool(
-            self.missing & {*asking.FOLLOWED}
-        )
+        followed = self.missing.intersection(asking.FOLLOWED)
+        self.finding_range = settings.range_rule == "follow" and bool(followed)
 
     @cached_property
     def moved(self) -> PageSettings | None:
@@ -240,11 +232,8 @@ class PageContent:
     def mark(self) -> str:
         """Changes when there is something new to see."""
         known = [f"{asking.key_of(one.task)}{one.done}{one.complete}" for one in self.answers]
-        shown = [
-            f"{slot}{one.status}{len(one.result)}"
-            for slot, one in enumerate(self.simulations)
-            if one is not None
-        ]
+        kept = ((i, one) for i, one in enumerate(self.simulations) if one is not None)
+        shown = [f"{i}{one.status}{len(one.result)}" for i, one in kept]
         return "|".join([to_query(self.settings), *known, *shown])
 
     @property
@@ -275,8 +264,8 @@ class PageContent:
     @property
     def rows(self) -> list[asking.Row]:
         """Everything as one table."""
-        parts = [*self.curves.values(), *(one.rows for one in self.simulated)]
-        return [row for rows in parts for row in rows]
+        simulated = (one.rows for one in self.simulated)
+        return [*itertools.chain(*self.curves.values(), *simulated)]
 
     @property
     def python(self) -> str:
@@ -288,14 +277,10 @@ class PageContent:
 
         A stale one stays as it was `before`.
         """
-        marks = {
-            name: (before or {}).get(name)
-            if name in self.stale
-            else sha1(
-                json.dumps(figure, sort_keys=True).encode(), usedforsecurity=False
-            ).hexdigest()
-            for name, figure in self.figures.items()
-        }
+        texts = {n: json.dumps(one, sort_keys=True).encode() for n, one in self.figures.items()}
+        marks: dict[str, str | None]
+        marks = {n: sha1(text, usedforsecurity=False).hexdigest() for n, text in texts.items()}
+        marks |= {name: (before or {}).get(name) for name in self.stale}
         return {"mark": self.mark, "stamp": stamp, "stale": self.stale, "figures": marks}
 
 
@@ -313,11 +298,7 @@ def wanted_content(
     def ask(tasks: list[asking.Task]) -> PageContent:
         sessions.work.request(session.name, tasks)
         if wait:
-            soon = [
-                task
-                for task in tasks
-                if not asking.is_slow(task) or task["kind"] in asking.FOLLOWED
-            ]
+            soon = [t for t in tasks if not asking.is_slow(t) or t["kind"] in asking.FOLLOWED]
             sessions.work.wait(soon, QUICK_WAIT)
             sessions.work.wait(tasks, SLOW_WAIT)
         return content(tasks)

@@ -49,17 +49,15 @@ def series_traces(series: Sequence[Series], x: str, y: str) -> tuple[pic.Trace, 
     lines, symbols, markers = list[pic.Trace](), list[pic.Trace](), dict[tuple[str, str], str]()
     for one in sorted(series, key=lambda s: s.theory and s.role == BAYES):
         colour = colours[one.look]
-        look: dict[str, Any] = {
-            "colour": colour, "label": series_label(one, shared), "table": one.table
-        }  # fmt: skip
+        label = series_label(one, shared)
+        look: dict[str, Any] = {"colour": colour, "label": label, "table": one.table}
         if one.theory:
             # A curve that the Bayes-optimal one lies on stays visible under its dashes.
             dash = pic.DASHES.get(one.role, "dash" if mixed and one.role == BAYES else "solid")
             lines += _line_traces(one.rows, x, y, look | {"dash": dash})
         else:
-            marker = markers.setdefault(
-                (colour, one.size), pic.MARKERS[len(markers) % len(pic.MARKERS)]
-            )
+            free = pic.MARKERS[len(markers) % len(pic.MARKERS)]
+            marker = markers.setdefault((colour, one.size), free)
             look |= {"marker": marker, "in_legend": colour not in named or bool(one.size)}
             symbols += _symbol_traces(one.rows, x, y, look)
     # The same line from two tables is named once.
@@ -235,11 +233,10 @@ def transition_marks(table: pd.DataFrame) -> tuple[pic.Mark, ...]:
     found = [table.loc[table["branch"] == name, "alpha"] for name in TRANSITIONS]
     if any(len(rows) != 1 for rows in found):
         return ()
+    named = zip(found, TRANSITION_LABELS.values(), ("right", "left"), strict=True)
     return tuple(
         pic.Mark(float(rows.iloc[0]), f"{label} = {rows.iloc[0]:.3f}", side)
-        for rows, label, side in zip(
-            found, TRANSITION_LABELS.values(), ("right", "left"), strict=True
-        )
+        for rows, label, side in named
     )
 
 
@@ -250,9 +247,8 @@ def _explain(series: Sequence[Series]) -> str:
     shared = shared_role(series)
     names = " and ".join(dict.fromkeys(SYMBOLS.get(s.source, s.source) for s in runs))
     if theory and (runs or shared):
-        words.append(
-            "lines: " + ("theory" if pic.label_of(shared) in ("", names) else pic.label_of(shared))
-        )
+        label = pic.label_of(shared)
+        words.append("lines: " + ("theory" if label in ("", names) else label))
     if runs:
         sizes = {text(row.get("dimension")) for s in runs for row in s.rows} - {""}
         size = f", *d = {float(next(iter(sizes))):g}*" if len(sizes) == 1 else ""

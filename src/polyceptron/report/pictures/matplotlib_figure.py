@@ -63,8 +63,6 @@ def draw_panel(
     for trace in panel.traces:
         own = styles[trace.table] if trace.table < len(styles) else {}
         drawn.append(_draw(ax, trace, own))
-    for shade in panel.shades:
-        drawn.append(ax.axvspan(shade.low, shade.high, color=shade.colour, linewidth=0, zorder=0))
     for mark in panel.marks:
         line = {"color": mark.colour, "linestyle": DASHES[mark.dash], "linewidth": 0.9}
         drawn.append(ax.axvline(mark.x, zorder=0, **line))
@@ -81,8 +79,13 @@ def draw_panel(
     if panel.title and not ax.get_title(loc="left"):
         room = 14 if any(mark.label for mark in panel.marks) else 3
         ax.set_title(as_mathtext(panel.title), loc="left", pad=room, fontsize=7)
-    if panel.inset is not None:
-        _draw_inset(ax, panel.inset)
+    if panel.inset is not None:  # with smaller text, and labels close to its axes
+        small = ax.inset_axes(panel.inset.box)
+        small.tick_params(labelsize=5.5, pad=1.5, length=2)
+        small.patch.set_alpha(0)
+        small.set_xlabel(as_mathtext(panel.inset.x.label), fontsize=6.5, labelpad=1)
+        small.set_ylabel(as_mathtext(panel.inset.y.label), fontsize=6.5, labelpad=1)
+        draw_panel(small, panel.inset, note_size=5.5)
     if panel.legend is not None and ax.get_legend_handles_labels()[0]:
         outside = panel.legend.place == "outside"
         place = {"loc": "upper left" if outside else panel.legend.place}
@@ -110,15 +113,11 @@ def _draw(ax: Axes, trace: Trace, own: Style) -> Any:
     is_line = trace.kind == "line"
     marker = trace.marker or ("" if is_line else "circle")
     settings: dict[str, Any] = {
-        "color": trace.colour,
-        "linestyle": DASHES[trace.dash] if is_line else "none",
-        "linewidth": SHEET["lines.linewidth"] * trace.width,
-        "marker": MARKERS[marker],
-        "markersize": SHEET["lines.markersize"] * trace.size,
-        "markeredgewidth": 0.8,
-        "label": label,
-        "zorder": 2 if is_line else 3,
-    }
+        "color": trace.colour, "linestyle": DASHES[trace.dash] if is_line else "none",
+        "linewidth": SHEET["lines.linewidth"] * trace.width, "marker": MARKERS[marker],
+        "markersize": SHEET["lines.markersize"] * trace.size, "markeredgewidth": 0.8,
+        "label": label, "zorder": 2 if is_line else 3,
+    }  # fmt: skip
     given = cbook.normalize_kwargs(dict(own), Line2D)
     hidden = () if is_line and trace.marker else ("marker",) if is_line else ("linestyle",)
     settings |= {name: value for name, value in given.items() if name not in hidden}
@@ -158,16 +157,6 @@ def _set_axis(ax: Axes, name: str, axis: Axis) -> None:
         line.set_minor_formatter(NullFormatter())
 
 
-def _draw_inset(ax: Axes, panel: Panel) -> None:
-    """Axes inside axes, with smaller text and labels close to them."""
-    small = ax.inset_axes(panel.box)
-    small.tick_params(labelsize=5.5, pad=1.5, length=2)
-    small.patch.set_alpha(0)
-    small.set_xlabel(as_mathtext(panel.x.label), fontsize=6.5, labelpad=1)
-    small.set_ylabel(as_mathtext(panel.y.label), fontsize=6.5, labelpad=1)
-    draw_panel(small, panel, note_size=5.5)
-
-
 def check_figure_path(path: str | Path) -> Path:
     """The path, if its ending is one we can draw and its folder is writable."""
     target = check_writable(path)
@@ -195,6 +184,4 @@ def save_figure(figure: Any, path: str | Path) -> None:
     kind = target.suffix.lstrip(".").lower()
     metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind, {})
     with style():
-        write_atomically(
-            target, lambda temporary: figure.savefig(temporary, format=kind, metadata=metadata)
-        )
+        write_atomically(target, lambda p: figure.savefig(p, format=kind, metadata=metadata))

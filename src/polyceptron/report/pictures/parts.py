@@ -79,7 +79,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Shade:
-    """A region of x from `low` to `high`."""
+    """A region of x from `low` to `high`, on the page."""
 
     low: float
     high: float

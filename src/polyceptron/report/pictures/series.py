@@ -24,21 +24,7 @@ import pandas as pd
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_readable
 from polyceptron.report.instance_means import PLACES, average_instances
-from polyceptron.report.pictures.parts import (
-    COLOURS,
-    CYCLE,
-    DASHES,
-    colours_of,
-    label_of,
-    missing,
-    shades,
-)
-
-
-def read_tables(paths: Sequence[str | Path]) -> pd.DataFrame:
-    """The rows of several files as one table; its column `table` is the number of the file."""
-    tables = [read_table(path).assign(table=i) for i, path in enumerate(paths)]
-    return pd.concat(tables, ignore_index=True)
+from polyceptron.report.pictures import parts as pic
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
@@ -153,9 +139,11 @@ def find_series(table: pd.DataFrame, x: str, y: str) -> list[Series]:
     ridges = _ridges(rows, families, x)
     found: dict[tuple[Any, ...], dict[float, Row]] = {}
     for row, family, ridge in zip(rows, families, ridges, strict=True):
-        source = text(row.get("source")) or "theory"
+        source, branch, estimator = map(text, map(row.get, ("source", "branch", "estimator")))
+        role = "amp" if source == "amp" else branch if branch in pic.DASHES else estimator
+        source = source or "theory"
         key = (
-            int(row.get("table", 0)), source, text(row.get("estimator")), _role(row),
+            int(row.get("table", 0)), source, estimator, role,
             tuple(word for word in (*family, ridge) if word),
             fact("dimension", row["dimension"]) if sizes and source != "theory" else "",
         )  # fmt: skip
@@ -177,8 +165,8 @@ def ridge_words(ridge: float) -> str:
 
 
 def text(value: Any) -> str:
-    """The value as text, empty for a missing one."""
-    return "" if missing(value) else str(value)
+    """The value as text, empty for a pic.missing one."""
+    return "" if pic.missing(value) else str(value)
 
 
 def problem_words(table: pd.DataFrame) -> str:
@@ -201,13 +189,6 @@ def _telling(table: pd.DataFrame, x: str) -> list[str]:
         str(name) for name in table.columns
         if name not in aside and table[name].nunique(dropna=False) > 1
     ]  # fmt: skip
-
-
-def _role(row: Row) -> str:
-    branch = text(row.get("branch"))
-    if text(row.get("source")) == "amp":
-        return "amp"
-    return branch if branch in DASHES else text(row.get("estimator"))
 
 
 def _ridges(rows: Sequence[Row], families: Sequence[tuple[str, ...]], x: str) -> list[str]:
@@ -245,7 +226,7 @@ def shared_role(series: Sequence[Series]) -> str:
 
 def series_label(one: Series, shared: str) -> str:
     """What tells the series apart."""
-    name = "" if shared else label_of(one.role) or one.source
+    name = "" if shared else pic.label_of(one.role) or one.source
     return ", ".join(word for word in (name, *one.family, one.size) if word)
 
 
@@ -255,22 +236,26 @@ def series_colours(series: Sequence[Series]) -> dict[tuple[str, str, tuple[str, 
     An estimator with one family has the colours of its roles; of several families each has a colour
     of its own, one scale for many.
     """
+
+    def numbers_in(family: tuple[str, ...]) -> list[float]:
+        return [float(n) for word in family for n in re.findall(r"\d[\d.]*(?:e[+-]?\d+)?", word)]
+
     families: dict[str, dict[tuple[str, ...], str]] = {}
     for s in series:
         families.setdefault(s.estimator, {})[s.family] = ""
     single = [s.role for s in series if len(families[s.estimator]) == 1]
-    own = colours_of([*single, *families])
+    own = pic.colours_of([*single, *families])
     used = {own[role] for role in single}
     for estimator, some in families.items():
         if len(some) > 4:
-            some |= zip(sorted(some, key=_numbers_in), shades(len(some)), strict=True)
+            some |= zip(sorted(some, key=numbers_in), pic.shades(len(some)), strict=True)
         elif len(some) > 1:
             for family in some:
-                free = [own[estimator], *(c for c in CYCLE if c not in own.values()), *CYCLE]
-                some[family] = next((c for c in free if c not in used), COLOURS["unstable"])
+                free = [
+                    own[estimator],
+                    *(c for c in pic.CYCLE if c not in own.values()),
+                    *pic.CYCLE,
+                ]
+                some[family] = next((c for c in free if c not in used), pic.COLOURS["unstable"])
                 used.add(some[family])
     return {s.look: families[s.estimator][s.family] or own[s.role] for s in series}
-
-
-def _numbers_in(family: tuple[str, ...]) -> list[float]:
-    return [float(n) for word in family for n in re.findall(r"\d[\d.]*(?:e[+-]?\d+)?", word)]

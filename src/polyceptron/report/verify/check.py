@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 
 from polyceptron.experiments.results import Average
+from polyceptron.model import Teacher, make_estimator
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
+from polyceptron.theory.erm.solution import ErmFixedPoint
 
 COLUMNS = ("check", "ours", "reference", "source", "difference", "allowed", "verdict")
 
@@ -39,6 +42,13 @@ class Check:
         row = {name: getattr(self, name) for name in COLUMNS}
         plain = {n: float(v) if isinstance(v, float | np.number) else v for n, v in row.items()}
         return {**plain, "note": self.note} if self.note else plain
+
+
+def erm_point(
+    loss: str, k: int, ridge: float, alpha: float, tol: float | None = None
+) -> ErmFixedPoint:
+    """The theory of a loss with Gaussian weights and noiseless labels."""
+    return erm_fixed_point(Teacher(k), make_estimator(loss, ridge), alpha, tol=tol)
 
 
 def sampled_check(

@@ -35,14 +35,12 @@ from scipy.special import log_ndtr, ndtr, owens_t
 
 from polyceptron.algorithms.overlaps import exact_generalisation_error, overlaps
 from polyceptron.experiments.simulate import run_amp
-from polyceptron.model import AnyTeacher, Channel, Teacher, make_estimator, make_teacher
+from polyceptron.model import AnyTeacher, Teacher
 from polyceptron.numerics import Array
-from polyceptron.report.verify.check import Check, sampled_check
+from polyceptron.report.verify.check import Check, erm_point, sampled_check
 from polyceptron.theory.bayes_optimal.channel_table import channel_table
 from polyceptron.theory.bayes_optimal.fixed_points import FixedPoint, fixed_points
 from polyceptron.theory.bayes_optimal.state_evolution import state_evolution
-from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.generalisation import generalisation_error
 
 
@@ -54,7 +52,7 @@ def entropy_identities(full: bool) -> Iterator[Check]:
         cases += [(2, "gaussian", "none", 0.5), (2, "rademacher", "none", 2.2)]
         cases += [(3, "gaussian", "none", 30.0), (2, "rademacher", "softmax:2", 2.0)]
     for k, prior, noise, alpha in cases:
-        teacher = make_teacher("argmax", k, prior, noise)
+        teacher = Teacher(k, prior, noise)
         name = f"k = {k}, {prior}{'' if noise == 'none' else ', ' + noise}, α = {alpha:g}"
         here = _amp_branch(teacher, [alpha])[0]
         found = channel_table(teacher.channel, k)(np.array([here.v]))
@@ -63,7 +61,8 @@ def entropy_identities(full: bool) -> Iterator[Check]:
         around = [alpha + i * step for i in (-2, -1, 1, 2)]
         slope = _slope(step, *(p.free_entropy for p in _amp_branch(teacher, around)))
         yield Check(f"dΦ/dα, {name}", slope, entropy, "Ψ_out", 1e-7)
-        slope, half = _entropy_slope(teacher.channel, here, k), 0.5 * (k - 1) * information
+        shifts, half = 1e-3 * here.v * np.array([-2, -1, 1, 2]), 0.5 * (k - 1) * information
+        slope = _slope(1e-3 * here.v, *channel_table(teacher.channel, k)(here.v - shifts)[1])
         yield Check(f"dΨ_out/dq, {name}", slope, half, "(r/2) I", 1e-7)
         q_hat = alpha * information
         yield Check(f"q̂ of the fixed point, {name}", here.q_hat, q_hat, "αI(q)", 1e-8 * q_hat)
@@ -74,20 +73,9 @@ def _amp_branch(teacher: AnyTeacher, alphas: list[float]) -> list[FixedPoint]:
     return [p for p in fixed_points(teacher, alphas) if p.branch == "amp"]
 
 
-def _entropy_slope(noise: Channel, point: FixedPoint, k: int) -> float:
-    """dΨ_out/dq at v = 1 − q."""
-    h = 1e-3 * point.v
-    shifts = np.array([-2, -1, 1, 2]) * h
-    return _slope(h, *channel_table(noise, k)(point.v - shifts)[1])
-
-
 def _slope(h: float, far: float, near: float, after: float, beyond: float) -> float:
     """The derivative from values at −2h, −h, h and 2h."""
     return float((far - 8 * near + 8 * after - beyond) / (12 * h))
-
-
-def _cross_entropy(k: int, ridge: float, alpha: float, tol: float | None = None) -> ErmFixedPoint:
-    return erm_fixed_point(Teacher(k), make_estimator("cross-entropy", ridge), alpha, tol=tol)
 
 
 def risk_identity(full: bool) -> Iterator[Check]:
@@ -95,7 +83,9 @@ def risk_identity(full: bool) -> Iterator[Check]:
     cases = [(3, 2.0, 0.1)] + ([(2, 5.0, 0.01), (3, 0.5, 1.0), (3, 10.0, 0.01)] if full else [])
     for k, alpha, ridge in cases:
         h = 0.02 * ridge
-        points = [_cross_entropy(k, ridge + i * h, alpha, tol=1e-9) for i in (-2, -1, 0, 1, 2)]
+        points = [
+            erm_point("cross-entropy", k, ridge + i * h, alpha, tol=1e-9) for i in (-2, -1, 0, 1, 2)
+        ]
         risks = [
             alpha * p.training_loss + 0.5 * (ridge + i * h) * (k - 1) * p.q
             for i, p in enumerate(points, -2)
@@ -171,7 +161,7 @@ def erm_matrix(full: bool) -> Iterator[Check]:
             V = np.asarray(np.linalg.inv(ridge * np.eye(2) + V_hat), dtype=float)
             m, q = V @ m_hat, V @ (m_hat @ m_hat.T + q_hat) @ V
         found.append((m, q, V))
-    scalar = _cross_entropy(3, ridge, alpha)
+    scalar = erm_point("cross-entropy", 3, ridge, alpha)
     source = f"2×2 matrices, {BATCHES * n:,} samples"
     for i, (name, ours) in enumerate((("m", scalar.m), ("q", scalar.q), ("V", scalar.V))):
         values = [np.trace(each[i]) / 2 for each in found]
@@ -206,10 +196,10 @@ def message_passing(full: bool) -> Iterator[Check]:
     cases += [(2, "gaussian", 1.0), (5, "gaussian", 2.0), (3, "rademacher", 3.2)] if full else []
     d, runs = (2000, 20) if full else (1000, 10)
     for k, prior, alpha in cases:
-        teacher = make_teacher("argmax", k, prior)
+        teacher = Teacher(k, prior)
         errors, paths = _runs(teacher, alpha, d, range(runs))
         name, source = f"k = {k}, {prior}, α = {alpha:g}, d = {d}", f"{runs} runs of AMP"
-        theory = next(p for p in fixed_points(teacher, alpha) if p.branch == "amp")
+        (theory,) = _amp_branch(teacher, [alpha])
         slack = 4 / d + 4 * theory.uncertainty
         ours = theory.generalisation_error
         yield sampled_check(f"error, {name}", ours, errors, source, slack=slack)
@@ -226,7 +216,7 @@ def noisy_message_passing(full: bool) -> Iterator[Check]:
     d, runs = (1500, 12) if full else (800, 8)
     noiseless = fixed_points(Teacher(3), 2.0)[0].generalisation_error
     for noise in ("flips:0.1", "gaussian:0.5"):
-        teacher = make_teacher("argmax", 3, "gaussian", noise)
+        teacher = Teacher(3, noise=noise)
         errors, _ = _runs(teacher, 2.0, d, range(200, 200 + runs))
         theory = fixed_points(teacher, 2.0)[0].generalisation_error
         source = f"{runs} runs of AMP, d = {d}"
@@ -255,7 +245,7 @@ def scikit_learn(full: bool) -> Iterator[Check]:
     cases = [("cross-entropy", 2.0, 0.1), ("square", 2.0, 1.0), ("max-margin", 1.5, 0.0)]
     cases += [("cross-entropy", 5.0, 0.01), ("square", 0.5, 0.1)] if full else []
     for loss, alpha, ridge in cases:
-        theory = erm_fixed_point(Teacher(3), make_estimator(loss, ridge), alpha)
+        theory = erm_point(loss, 3, ridge, alpha)
         errors, norms = [], []
         for seed in range(runs):
             data = Teacher(3).sample(round(alpha * d), d, 100 + seed)
@@ -275,12 +265,11 @@ def _fit(loss: str, ridge: float, A: Array, y: NDArray[np.int64]) -> Array:
     from sklearn.svm import LinearSVC
 
     own: dict[str, Any] = {"fit_intercept": False, "max_iter": 100_000}
-    # Crammer and Singer's machine, with a cost that forbids violations.
-    hard = LinearSVC(C=1e4, multi_class="crammer_singer", tol=1e-5, **own)
     model, target = {
         "cross-entropy": (LogisticRegression(C=1 / (ridge or 1), tol=1e-8, **own), y),
         "square": (Ridge(alpha=ridge, **own), np.eye(3)[y]),
-        "max-margin": (hard, y),
+        # Crammer and Singer's machine, with a cost that forbids violations.
+        "max-margin": (LinearSVC(C=1e4, multi_class="crammer_singer", tol=1e-5, **own), y),
     }[loss]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

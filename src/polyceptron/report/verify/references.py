@@ -23,16 +23,15 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtr
 from scipy.stats import norm
 
-from polyceptron.model import AnyTeacher, BayesOptimal, Teacher, make_estimator, make_teacher
+from polyceptron.model import AnyTeacher, BayesOptimal, Perceptron, Teacher, make_estimator
 from polyceptron.model.law import Law
 from polyceptron.numerics.estimate import from_replicates
-from polyceptron.report.verify.check import Check
+from polyceptron.report.verify.check import Check, erm_point
 from polyceptron.theory.asymptotics import asymptotics
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.bayes_optimal.transitions import transitions
 from polyceptron.theory.curve import curve_rows
-from polyceptron.theory.erm.fixed_point import erm_fixed_point, optimal_ridge
-from polyceptron.theory.erm.solution import ErmFixedPoint
+from polyceptron.theory.erm.fixed_point import optimal_ridge
 from polyceptron.theory.fields.information import few_moments
 from polyceptron.theory.fields.integrand import BayesStudent
 from polyceptron.theory.fields.points import Points
@@ -52,12 +51,11 @@ class Thresholds(NamedTuple):
 
 # The paper's values are Monte Carlo at k = 3 and quoted from the literature for the perceptron.
 THRESHOLDS = (
-    Thresholds("classical perceptron", make_teacher("perceptron", 2, "rademacher"),
-               (1.244684, 1.492632), ((1.249, 5e-3), (1.493, 1e-3))),
-    Thresholds("argmax, k = 2, Rademacher", make_teacher("argmax", 2, "rademacher"),
-               (2.072997, 2.486583)),
-    Thresholds("argmax, k = 3, Rademacher", make_teacher("argmax", 3, "rademacher"),
-               (2.394895, 2.885561), ((2.45, 0.06), (2.89, 0.01))),
+    Thresholds("classical perceptron", Perceptron("rademacher"), (1.244684, 1.492632),
+               ((1.249, 5e-3), (1.493, 1e-3))),
+    Thresholds("argmax, k = 2, Rademacher", Teacher(2, "rademacher"), (2.072997, 2.486583)),
+    Thresholds("argmax, k = 3, Rademacher", Teacher(3, "rademacher"), (2.394895, 2.885561),
+               ((2.45, 0.06), (2.89, 0.01))),
 )  # fmt: skip
 THRESHOLD_DIGITS = 1e-6
 # k, noise, α, error, digits
@@ -93,14 +91,6 @@ SEPARABLE = (
 LABELS_OF_CHANCE = ((2, 2.0), (3, 2.4))  # k, α_s
 
 
-def _noisy(k: int, noise: str) -> AnyTeacher:
-    return make_teacher("argmax", k, "gaussian", noise)
-
-
-def _erm(loss: str, k: int, ridge: float, alpha: float) -> ErmFixedPoint:
-    return erm_fixed_point(Teacher(k), make_estimator(loss, ridge), alpha)
-
-
 def thresholds(full: bool) -> Iterator[Check]:
     """α_IT and α_algo where they are known."""
     for name, teacher, values, printed in THRESHOLDS:
@@ -116,14 +106,14 @@ def errors(full: bool) -> Iterator[Check]:
     """Generalisation errors of the Bayes-optimal and of the ERM estimators."""
     yield from _bayes_errors(BAYES)
     for loss, alpha, ridge, reference, digits in ERM_ERRORS:
-        ours = _erm(loss, 3, ridge, alpha).generalisation_error
+        ours = erm_point(loss, 3, ridge, alpha).generalisation_error
         name = f"{loss} error, k = 3, α = {alpha:g}" + (f", λ = {ridge:g}" if ridge else "")
         yield Check(name, ours, reference, INDEPENDENT, digits)
 
 
 def _bayes_errors(table: tuple[tuple[int, str, float, float, float], ...]) -> Iterator[Check]:
     for k, noise, alpha, reference, digits in table:
-        ours = fixed_points(_noisy(k, noise), alpha)[0].generalisation_error
+        ours = fixed_points(Teacher(k, noise=noise), alpha)[0].generalisation_error
         words = "" if noise == "none" else f", {noise}"
         name = f"Bayes error, k = {k}{words}, α = {alpha:g}"
         yield Check(name, ours, reference, INDEPENDENT, digits)
@@ -134,10 +124,10 @@ def noisy_values(full: bool) -> Iterator[Check]:
     for noise, reference, digits in SEPARABLE:
         kind, number = noise.split(":")
         name = f"1/α_s, k = 2, {kind}:{float(number):.4g}"
-        ours = 1 / separability(_noisy(2, noise)).alpha_s
+        ours = 1 / separability(Teacher(2, noise=noise)).alpha_s
         yield Check(name, ours, reference, INDEPENDENT, digits)
     for k, limit in LABELS_OF_CHANCE:
-        ours = separability(_noisy(k, "gaussian:1e8")).alpha_s
+        ours = separability(Teacher(k, noise="gaussian:1e8")).alpha_s
         yield Check(f"α_s, k = {k}, labels of chance", ours, limit, "limit of the theory", 1e-3)
     yield from _bayes_errors(NOISY_BAYES)
 
@@ -152,16 +142,16 @@ def closed_forms(full: bool) -> Iterator[Check]:
     best = optimal_ridge(Teacher(2), "square", 2.0)
     yield Check("best λ, square, k = 2", best, math.pi / 2 - 1, "π/2 − 1", 1e-10)
     for k in (3, 10):
-        search = minimize_scalar(
-            lambda x, k=k: _erm("square", k, math.exp(x), 1.7).generalisation_error,
-            bracket=(-2.0, 1.0),
-            tol=1e-9,
-        )
+
+        def error(x: float, k: int = k) -> float:
+            return erm_point("square", k, math.exp(x), 1.7).generalisation_error
+
+        search = minimize_scalar(error, bracket=(-2.0, 1.0), tol=1e-9)
         best = optimal_ridge(Teacher(k), "square", 1.7)
         # An error is flat at its minimum: half of the digits are all that a search can give.
         yield Check(f"best λ, square, k = {k}", best, math.exp(search.x), "direct search", 1e-5)
     for k in (3, 7):
-        point = _erm("square", k, 0.0, 2.0)
+        point = erm_point("square", k, 0.0, 2.0)
         c = _expected_maximum(k) / (k - 1)
         yield Check(f"norm q of least squares, k = {k}, α = 2", point.q, 1 / k, "s² at α = 2", 1e-9)
         yield Check(f"overlap m of least squares, k = {k}", point.m, c, "E max/(k − 1)", 1e-9)
