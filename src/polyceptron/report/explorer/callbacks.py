@@ -31,7 +31,7 @@ from polyceptron.report.explorer.settings import (
     from_query,
     make_settings,
     to_query,
-)
+)  # fmt: skip
 
 TOKEN = State(TOKEN_FIELD["id"], TOKEN_FIELD["property"])
 SLOTS = range(MAX_KEPT)
@@ -59,16 +59,12 @@ def register(app: Dash, sessions: Sessions, guard: RequestGuard) -> None:
     def session_of(token: object) -> Session:
         return sessions.get(*guard.read_token(token))
 
-    for attach in (_sync, _draw, _simulate, _download):
-        attach(app, sessions, session_of)
-    _in_browser(app)
-
-
-def _in_browser(app: Dash) -> None:
     def attach(name: str, *ends: Any, **options: Any) -> None:
         in_browser: Any = app.clientside_callback
         in_browser(ClientsideFunction("explorer", name), *ends, **options)
 
+    for on_server in (_sync, _draw, _simulate, _download):
+        on_server(app, sessions, session_of)
     held = ("settings", "data")
     plots = [Output(f"{name}-plot", "className") for name in FIGURES]
     slots = [Output(f"{name}-{i}", what) for name, what in layout.SLOT_PARTS for i in SLOTS]
@@ -163,14 +159,12 @@ def _ranged(
         return replace(settings, range_rule="set")
     if settings.range_rule != "follow":
         return settings
-    if not (settings.finite_prior or settings.noisy):
-        ends: Any = followed_range(settings, {}, {})
-    elif touched != {"followed-range"}:
-        return settings
-    elif not isinstance(followed, dict) or followed.get("stamp") != session.stamp:
-        return settings  # that of another problem
-    else:
-        ends = followed.get("range")
+    ends: Any = followed_range(settings, {}, {})
+    if settings.finite_prior or settings.noisy:
+        known = followed if isinstance(followed, dict) else {}
+        if touched != {"followed-range"} or known.get("stamp") != session.stamp:
+            return settings  # that of another problem
+        ends = known.get("range")
         if not isinstance(ends, list) or len(ends) != 2:
             raise InvalidInput("a range of α has two ends")
     return settings.changed(low=ends[0], high=ends[1])
@@ -231,11 +225,9 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         line, errors = content.status
         if content.missing or content.moved:
             line = [html.Span(className="spinner"), line]
+        same = [new["figures"][name] == seen.get(name) for name in FIGURES]
         return (
-            *(
-                no_update if new["figures"][name] == seen.get(name) else content.figures[name]
-                for name in FIGURES
-            ),
+            *(no_update if s else content.figures[f] for f, s in zip(FIGURES, same, strict=True)),
             [html.Div(line), *(html.Div(error, className="trouble") for error in errors)],
             without(settings, content.curves, content.simulated),
             [layout.slot_content(one) for one in content.simulations],

@@ -53,8 +53,7 @@ def python_lines(settings: PageSettings, simulations: Sequence[PageSettings] = (
     columns = ["generalisation_error", *filter(None, [SHOWN[settings.shown][1]])]
     lines = ["import matplotlib.pyplot as plt", "import numpy as np", "import pandas as pd", ""]
     lines.append("import polyceptron as pc")
-    if branches or scores:
-        names = ["curve_rows"] * scores + ["fold_grid"] * branches
+    if names := ["curve_rows"] * scores + ["fold_grid"] * branches:
         lines.append(f"from polyceptron.theory.curve import {', '.join(names)}")
     if settings.noisy:
         lines.append("from polyceptron.theory.generalisation import error_floor")
@@ -112,14 +111,11 @@ def _axes(settings: PageSettings) -> list[str]:
 
 
 def _teacher(settings: PageSettings) -> str:
-    words = f'"{settings.prior}"'
-    if settings.noise != NO_NOISE:
-        words += f', "{settings.noise_name}"'
-    if settings.correlated:
-        words += f', features="{settings.spectrum}"'
-    if settings.model == "perceptron":
-        return f"pc.Perceptron({words})"
-    return f"pc.Teacher({settings.k}, {words})"
+    words = [] if settings.model == "perceptron" else [str(settings.k)]
+    words += [f'"{settings.prior}"']
+    words += [f'"{settings.noise_name}"'] if settings.noise != NO_NOISE else []
+    words += [f'features="{settings.spectrum}"'] if settings.correlated else []
+    return f"pc.{type(settings.teacher).__name__}({', '.join(words)})"
 
 
 def _alpha(settings: PageSettings, count: int) -> str:

@@ -26,7 +26,7 @@ from polyceptron.report.explorer.settings import (
     Choice,
     PageSettings,
     strength_range,
-)
+)  # fmt: skip
 
 LOGARITHMIC = ("ridge", "strength")
 SLIDERS = (*LOGARITHMIC, "alpha")
@@ -96,19 +96,14 @@ def dressing(settings: PageSettings) -> dict[str, dict[str, Any]]:
 
 
 def page(
-    token: str,
-    key: str | None,
-    settings: PageSettings,
-    figures: Mapping[str, Any],
-    drawn: dict[str, Any] | None,
+    token: str, key: str | None, settings: PageSettings, figures: Mapping[str, Any], drawn: Any
 ) -> Any:
     """The whole page for one visitor, with the figures that are there already, as `drawn` tells.
 
     `key` opens this server to those who have the link, if other machines can reach it.
     """
-    known = {
-        TOKEN_FIELD["id"]: token, "address-key": key, "drawn": drawn, "simulations-changed": 0
-    }  # fmt: skip
+    known = {TOKEN_FIELD["id"]: token, "address-key": key, "drawn": drawn}
+    known["simulations-changed"] = 0
     # A null would be news to those who listen: these have no value at first.
     unknown = ("settings", "followed-range", "simulations-shown", "png-done", "page-tidied")
     intro = (
@@ -120,11 +115,18 @@ def page(
         html.Div(id="status", role="status", className="status"),
         _graph("learning", "Learning curves", figures),
     ]
-    fold = html.Details(
-        [html.Summary("Settings"), _controls(settings)],
-        id="settings-fold", className="settings", open=True,
-    )  # fmt: skip
-    rest = [_smaller_figures(settings, figures), _simulation_card(settings), _take_away(key)]
+    controls = [html.Summary("Settings"), _controls(settings)]
+    fold = html.Details(controls, id="settings-fold", className="settings", open=True)
+    order = [
+        _graph("order", "Order parameters", figures),
+        _control(settings, "shown"),
+        html.Div(id="shown-note", className="hint", role="status"),
+    ]
+    landscape = [
+        _graph("landscape", "Free-entropy landscape", figures), _control(settings, "alpha")
+    ]  # fmt: skip
+    two = _div("two", html.Div(order), html.Div(landscape))
+    rest = [two, _simulation_card(settings), _take_away(key)]
     columns = [html.Div(first, className="first"), fold, html.Div(rest, className="rest")]
     return html.Div(
         [
@@ -207,20 +209,20 @@ def _controls(settings: PageSettings) -> Any:
     return html.Section(inside, className="controls", **_named("Settings"))
 
 
-def _smaller_figures(settings: PageSettings, figures: Mapping[str, Any]) -> Any:
-    order = [
-        _graph("order", "Order parameters", figures),
-        _control(settings, "shown"),
-        html.Div(id="shown-note", className="hint", role="status"),
-    ]
-    landscape = _graph("landscape", "Free-entropy landscape", figures)
-    return _div("two", html.Div(order), html.Div([landscape, _control(settings, "alpha")]))
-
-
 def _simulation_card(settings: PageSettings) -> Any:
     """Method, size and seed; below, a place for each simulation that can be kept."""
     sizes = [_control(settings, name) for name in ("dimension", "places", "runs", "seed")]
-    slots = [_slot(i) for i in range(MAX_KEPT)]
+    slots = []  # their buttons are never drawn again, so that no press is lost
+    for i in range(MAX_KEPT):
+        whose: dict[str, Any] = {"aria-describedby": f"name-{i}"}
+        inside = [
+            html.Span(id=f"name-{i}", className="simulation-name"),
+            html.Progress(id=f"progress-{i}", value="0", max="1", **_named("progress")),
+            html.Span(id=f"words-{i}"),
+            html.Button("Cancel", id=f"cancel-{i}", **whose),
+            html.Button("Remove", id=f"remove-{i}", **whose),
+        ]
+        slots.append(html.Li(inside, id=f"slot-{i}", hidden=True))
     return _card(
         "Simulations",
         _hint(
@@ -237,27 +239,14 @@ def _simulation_card(settings: PageSettings) -> Any:
     )
 
 
-def _slot(i: int) -> Any:
-    """The place of one simulation: its buttons are never drawn again, so that no press is lost."""
-    whose: dict[str, Any] = {"aria-describedby": f"name-{i}"}
-    inside = [
-        html.Span(id=f"name-{i}", className="simulation-name"),
-        html.Progress(id=f"progress-{i}", value="0", max="1", **_named("progress")),
-        html.Span(id=f"words-{i}"),
-        html.Button("Cancel", id=f"cancel-{i}", **whose),
-        html.Button("Remove", id=f"remove-{i}", **whose),
-    ]
-    return html.Li(inside, id=f"slot-{i}", hidden=True)
-
-
 def slot_content(one: work.Simulation | None) -> list[Any]:
     """What the place of a simulation shows, in the order of SLOT_PARTS."""
     if one is None:
         return ["", "0", "1", "", True, True, True]
     settings, done = one.settings, len(one.result)
     name = (
-        f"{settings.words('simulation')}, k = {settings.teacher.n_classes}, "
-        f"d = {settings.dimension}"
+        settings.words("simulation")
+        + f", k = {settings.teacher.n_classes}, d = {settings.dimension}"
         + f", {settings.noise_name}" * (settings.noise != NO_NOISE)
         + f", {settings.features}" * settings.correlated
         + f", {settings.penalty_name}" * ("penalty" in settings.student.columns)
@@ -291,18 +280,14 @@ def _take_away(key: str | None) -> Any:
 
 
 def _graph(name: str, title: str, figures: Mapping[str, Any]) -> Any:
+    # Plotly's own choice of tools has a button that uploads the chart.
     tools = ["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]
-    file = {"format": "png", "filename": f"polyceptron-{name}", "scale": 2}
-    config: Any = {
-        "displaylogo": False,
-        "modeBarButtons": [tools],  # plotly's own choice has a button that uploads the chart
-        "plotlyServerURL": "",
-        "toImageButtonOptions": file,
-    }
-    height = {"height": HEIGHTS[name]}
-    graph = dcc.Graph(
-        id=name, figure=figures.get(name), style=height, responsive=True, config=config
-    )
+    config: Any = {"displaylogo": False, "modeBarButtons": [tools], "plotlyServerURL": ""}
+    config["toImageButtonOptions"] = {
+        "format": "png", "filename": f"polyceptron-{name}", "scale": 2
+    }  # fmt: skip
+    own: Any = {"figure": figures.get(name), "style": {"height": HEIGHTS[name]}}
+    graph = dcc.Graph(id=name, responsive=True, config=config, **own)
     style = {"minHeight": HEIGHTS[name]}
     if name == "learning" and "preview" in figures:  # until the live figure is drawn in its place
         style["backgroundImage"] = f"url({figures['preview']})"  # see explorer.css

@@ -42,11 +42,9 @@ ENDED: Message = {"error": "the worker process has ended"}
 
 QUICK, SLOW, SIMULATION = "quick", "slow", "simulation"
 LANES = (QUICK, SLOW, SLOW, *[SIMULATION] * 4)  # the kind of work of each worker
-LIMITS = {  # seconds that a task of this kind may take, and what to do about it
-    QUICK: (180.0, "choose fewer points or classes"),
-    SLOW: (180.0, "choose fewer points or classes"),
-    SIMULATION: (300.0, "choose fewer runs or a smaller dimension"),
-}
+# Seconds that a task of this kind may take, and what to do about it.
+LIMITS = dict.fromkeys((QUICK, SLOW), (180.0, "choose fewer points or classes"))
+LIMITS[SIMULATION] = (300.0, "choose fewer runs or a smaller dimension")
 MAX_RUNNING = 2  # simulations of one page
 MAX_CACHED = 400  # answers of the theory
 PATIENCE = 3.0  # seconds an unwanted task may run on, as its tables may serve the next one
@@ -58,14 +56,10 @@ class WorkerProcess:
     def __init__(self) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "polyceptron.report.explorer.work_queue"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            encoding="utf-8",
-            env={**os.environ, **ONE_THREAD},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            encoding="utf-8", env={**os.environ, **ONE_THREAD},
             start_new_session=True,  # a Ctrl-C at the terminal is ours to handle
-        )
+        )  # fmt: skip
         self._messages: queue.Queue[Message] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -219,10 +213,8 @@ class WorkQueue:
         self._wanted: dict[str, set[str]] = {}
         self._workers: dict[int, WorkerProcess] = {}
         self._closed = self._prepared = False
-        self._threads = [
-            threading.Thread(target=self._serve, args=lane, daemon=True)
-            for lane in enumerate(LANES)
-        ]
+        lanes = enumerate(LANES)
+        self._threads = [threading.Thread(target=self._serve, args=n, daemon=True) for n in lanes]
         for thread in self._threads:
             thread.start()
 
@@ -341,8 +333,16 @@ class WorkQueue:
         full = False
         for message in worker.work(job.task, min(seconds, self.time_limit), cure, wanted):
             full = "memory" in message
-            if fresh or not full:  # else its tables of earlier tasks take the place: do it again
-                self._record(job, message)
+            if full and not fresh:  # tables of earlier tasks take the place: do it again
+                continue
+            with self._changed:
+                if job.status == "running":  # what came before an error stays
+                    rows = [*job.result, message["row"]] if "row" in message else job.result
+                    job.result = message.get("result", rows)
+                    job.done, job.reason = message.get("done", job.done), message.get("error", "")
+                    if "end" in message or job.reason:
+                        job.status = "failed" if job.reason else "finished"
+                self._changed.notify_all()
         with self._changed:
             if job.status == "running":
                 job.status = "waiting"
@@ -351,17 +351,6 @@ class WorkQueue:
 
     def _is_wanted(self, key: str) -> bool:
         return any(key in keys for keys in self._wanted.values())
-
-    def _record(self, job: Job, message: Message) -> None:
-        """A piece of an answer; what came before an error stays."""
-        with self._changed:
-            if job.status == "running":
-                rows = [*job.result, message["row"]] if "row" in message else job.result
-                job.result, job.done = message.get("result", rows), message.get("done", job.done)
-                job.reason = message.get("error", "")
-                if "end" in message or job.reason:
-                    job.status = "failed" if job.reason else "finished"
-            self._changed.notify_all()
 
 
 if __name__ == "__main__":
