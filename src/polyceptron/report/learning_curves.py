@@ -14,7 +14,6 @@ import pandas as pd
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher
-from polyceptron.report.instance_means import average_instances
 from polyceptron.report.pictures.curves import curves_picture, overlay
 from polyceptron.report.pictures.matplotlib_figure import (
     check_figure_path,
@@ -23,7 +22,7 @@ from polyceptron.report.pictures.matplotlib_figure import (
 )
 from polyceptron.report.pictures.parts import as_plain
 from polyceptron.report.pictures.series import problem_words, read_table
-from polyceptron.rows import frame
+from polyceptron.rows import average_instances, frame
 from polyceptron.theory.curve import curve_rows
 
 if TYPE_CHECKING:

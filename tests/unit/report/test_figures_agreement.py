@@ -14,7 +14,7 @@ from polyceptron.experiments.sweep import run_sweep, sweep_rows
 from polyceptron.report.figures.figure_spec import PROFILES, sweep_toml
 from polyceptron.report.figures.making import FIGURES
 from polyceptron.report.figures.symbol_agreement import ALLOWANCE, _chance, agreement, verdict
-from polyceptron.report.instance_means import tidy
+from polyceptron.rows import tidy
 
 ALPHAS = np.linspace(1.5, 6, 40)
 

@@ -21,12 +21,11 @@ import numpy as np
 from polyceptron.model import as_spectrum
 from polyceptron.report.explorer.page_tasks import TEST_SAMPLES, Row, tested
 from polyceptron.report.explorer.settings import SCORES, SHOWN, PageSettings
-from polyceptron.report.instance_means import average_instances, error_column
 from polyceptron.report.pictures import parts as pic
 from polyceptron.report.pictures.curves import curves_picture
 from polyceptron.report.pictures.matplotlib_figure import svg_text
 from polyceptron.report.pictures.plotly_figure import INK, render_plotly
-from polyceptron.rows import frame
+from polyceptron.rows import average_instances, error_column, frame
 
 Figure = dict[str, Any]
 Found = Mapping[str, Any]  # what a task has found

@@ -83,7 +83,15 @@ def tasks_of(settings: PageSettings) -> list[Task]:
             if settings.penalty != RIDGE:
                 ridge |= {"penalty": settings.penalty, "l1": settings.l1}
         curve = {"kind": "curve", "estimators": name, **common, **grid, **ridge}
-        (long if all(rank(name)) else short).extend(_halves(curve))
+        halves = [curve]
+        if is_slow(curve) and settings.points >= HALVED and rank(name)[0]:
+            # Two workers share it; the points of one with branches share their tables instead.
+            alphas, middle = spaced(settings, settings.points), settings.points // 2
+            halves = [
+                {**curve, "low": half[0], "high": half[-1], "points": len(half)}
+                for half in (alphas[:middle], alphas[middle:])
+            ]
+        (long if all(rank(name)) else short).extend(halves)
     others: list[Task] = [{"kind": "transitions", **common}] if settings.finite_prior else []
     others.append({"kind": "landscape", "alpha": settings.alpha, **common, "low": 0, "high": 1000})
     if settings.noisy:
@@ -91,29 +99,14 @@ def tasks_of(settings: PageSettings) -> list[Task]:
     return [*short, *others, *long]
 
 
-def _halves(task: Task) -> list[Task]:
-    """A slow curve as two of half its length, so that two workers share it."""
-    branches = make_estimator(task["estimators"]).branches  # its points share their tables
-    if not is_slow(task) or branches or task["points"] < HALVED:
-        return [task]
-    alphas = spaced(make_settings({n: task[n] for n in GRID}), task["points"])
-    middle = len(alphas) // 2
-    return [
-        {**task, "low": half[0], "high": half[-1], "points": len(half)}
-        for half in (alphas[:middle], alphas[middle:])
-    ]
-
-
 def first_tasks(settings: PageSettings) -> list[Task]:
     """What to compute before the range is known: what it follows, and what need not wait for it."""
     tasks = tasks_of(settings) if settings.range_rule == "follow" else []
     found = [task for task in tasks if task["kind"] in FOLLOWED]
-    if not found:
-        return []
     rest = [task for task in tasks if task["kind"] == "landscape"]
     if any(is_slow(task) for task in found):
         rest += [task for task in tasks if not is_slow(task)]
-    return [*found, *rest]
+    return [*found, *rest] if found else []
 
 
 def followed_range(

@@ -61,6 +61,10 @@ SHOWN = {
     "calibration": ("calibration error", "calibration_error"),
 }
 SCORES = ("test-loss", "calibration")  # of it: what takes longer
+# What the page calls the choices of a setting.
+MODELS = {"argmax": "argmax (k classes)", "perceptron": "perceptron (one vector)"}
+RIDGE_RULES = {"fixed": "the slider's", "optimal": "optimal at each α"}
+RANGES = {"follow": "follows transitions and α_s", "set": "as set here"}
 AXIS = {"linear": "linear", "log": "logarithmic"}
 
 MAX_QUERY = 6000  # characters of a link
@@ -129,22 +133,16 @@ def _one_of(default: Any, label: str, words: Mapping[str, str], **more: bool) ->
 
 
 def _number(default: float, label: str, full: str, low: float, high: float, **more: bool) -> Any:
-    return field(default=default, metadata={"kind": Number(label, full, low, high, **more)})
-
-
-def _count(default: int, label: str, full: str, low: int, high: int, **more: bool) -> Any:
-    return _number(default, label, full, low, high, whole=True, **more)
+    whole = isinstance(default, int)
+    return field(default=default, metadata={"kind": Number(label, full, low, high, whole, **more)})
 
 
 @dataclass(frozen=True)
 class PageSettings:
     """Everything on the page but the results."""
 
-    model: str = _one_of(
-        "argmax", "Model",
-        {"argmax": "argmax (k classes)", "perceptron": "perceptron (one vector)"},
-    )  # fmt: skip
-    k: int = _count(3, "Classes k", "the number of classes k", 2, 50)
+    model: str = _one_of("argmax", "Model", MODELS)
+    k: int = _number(3, "Classes k", "the number of classes k", 2, 50)
     prior: str = _one_of(
         "rademacher", "Weights of the teacher",
         {prior.name: PRIORS.label(prior.name) for prior in PRIORS.examples()},
@@ -162,30 +160,24 @@ class PageSettings:
         {name: label_of(name) for name in METHODS.values()}, several=True, simulated=False,
     )  # fmt: skip
     penalty: str = _one_of(
-        RIDGE, "Penalty",
-        {name: entry.label or name for name, entry in PENALTY_FORMS.items()},
-    )  # fmt: skip
+        RIDGE, "Penalty", {name: entry.label or name for name, entry in PENALTY_FORMS.items()}
+    )
     l1: float = _number(0.1, "L₁ of the elastic net", "L₁", 0, 1e4)
     ridge: float = _number(0.1, "Ridge λ (logarithmic)", "the ridge λ", 1e-6, 1e4)
-    ridge_rule: str = _one_of(
-        "fixed", "Ridge used", {"fixed": "the slider's", "optimal": "optimal at each α"}
-    )
-    range_rule: str = _one_of(
-        "follow", "Range of α",
-        {"follow": "follows transitions and α_s", "set": "as set here"}, simulated=False,
-    )  # fmt: skip
+    ridge_rule: str = _one_of("fixed", "Ridge used", RIDGE_RULES)
+    range_rule: str = _one_of("follow", "Range of α", RANGES, simulated=False)
     low: float = _number(0.1, "α from", "the smallest α", 0, 1000)
     high: float = _number(4.0, "α to", "the largest α", 0.01, 1000)
     scale: str = _one_of("linear", "α axis", AXIS)
-    points: int = _count(30, "Points", "the number of points", 2, 200, simulated=False)
+    points: int = _number(30, "Points", "the number of points", 2, 200, simulated=False)
     alpha: float = _number(2.3, "Chosen α", "the chosen α", 0, 1000)
     error_scale: str = _one_of("linear", "Vertical axes", AXIS, simulated=False)
     shown: str = _one_of("overlaps", "Show", {name: words for name, (words, _) in SHOWN.items()})
     simulation: str = _one_of("amp", "Method", {name: label_of(name) for name in METHODS})
-    dimension: int = _count(300, "Dimension d", "the dimension d", 10, 5000)
-    places: int = _count(8, "Values of α", "the number of α values of a simulation", 1, 40)
-    runs: int = _count(2, "Runs at each", "the number of runs", 1, 50)
-    seed: int = _count(0, "Seed", "the seed", 0, 2**31 - 1)
+    dimension: int = _number(300, "Dimension d", "the dimension d", 10, 5000)
+    places: int = _number(8, "Values of α", "the number of α values of a simulation", 1, 40)
+    runs: int = _number(2, "Runs at each", "the number of runs", 1, 50)
+    seed: int = _number(0, "Seed", "the seed", 0, 2**31 - 1)
 
     @property
     def teacher(self) -> AnyTeacher:
@@ -284,9 +276,8 @@ def make_settings(values: Mapping[str, Any]) -> PageSettings:
     if settings.penalty != RIDGE:  # only a ridge is searched for
         settings = replace(settings, ridge_rule="fixed")
     if settings.low >= settings.high:
-        raise InvalidInput(
-            f"the range of α must go upwards, got {settings.low:g} to {settings.high:g}"
-        )
+        ends = f"{settings.low:g} to {settings.high:g}"
+        raise InvalidInput(f"the range of α must go upwards, got {ends}")
     if settings.scale == "log" and settings.low <= 0:
         raise InvalidInput("a logarithmic α axis must start above 0")
     _ = settings.teacher.channel  # a noise may not exist at this strength, k and features
@@ -332,22 +323,20 @@ def strength_range(kind: str, n_classes: int) -> tuple[float, float]:
 
 def check_simulation(settings: PageSettings) -> None:
     """An error message if the simulation that the page describes is too large to run here."""
-    size, fits = max(settings.high, 1.0), settings.places * settings.runs
-    if size * settings.dimension**2 > MAX_ENTRIES:
+    d, low, high = settings.dimension, settings.low, settings.high
+    size, fits = max(high, 1.0), settings.places * settings.runs
+    if size * d**2 > MAX_ENTRIES:
         raise InvalidInput(
-            f"α = {settings.high:g} in dimension {settings.dimension} is too much data for this "
-            f"page: choose a dimension of at most {int(math.sqrt(MAX_ENTRIES / size))}, or a "
-            "smaller largest α"
+            f"α = {high:g} in dimension {d} is too much data for this page: choose a dimension of "
+            f"at most {int(math.sqrt(MAX_ENTRIES / size))}, or a smaller largest α"
         )
     if fits > MAX_INSTANCES:
+        many = f"{settings.places} values of α with {settings.runs} runs each are {fits} fits"
+        raise InvalidInput(f"{many}: at most {MAX_INSTANCES} are allowed here")
+    if round(max(low, 1e-9) * d) < 1 and settings.places > 1:
         raise InvalidInput(
-            f"{settings.places} values of α with {settings.runs} runs each are {fits} fits: at "
-            f"most {MAX_INSTANCES} are allowed here"
-        )
-    if round(max(settings.low, 1e-9) * settings.dimension) < 1 and settings.places > 1:
-        raise InvalidInput(
-            f"α = {settings.low:g} in dimension {settings.dimension} leaves no sample to learn "
-            f"from: raise the smallest α or the dimension"
+            f"α = {low:g} in dimension {d} leaves no sample to learn from: raise the smallest α or "
+            "the dimension"
         )
 
 

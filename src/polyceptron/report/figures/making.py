@@ -31,9 +31,9 @@ from polyceptron.report.figures.figure_spec import (
     run_computations,
 )
 from polyceptron.report.figures.symbol_agreement import agreement
-from polyceptron.report.instance_means import count_failures, tidy
 from polyceptron.report.pictures.matplotlib_figure import save_figure
 from polyceptron.report.pictures.parts import as_html, as_plain
+from polyceptron.rows import count_failures, tidy
 from polyceptron.version import VERSION
 
 STORE, COMPUTED = "store.sqlite", "computed"

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from polyceptron.experiments.results import deviation
-from polyceptron.report.instance_means import error_column
+from polyceptron.rows import error_column
 
 ALLOWANCE = 2.0  # of an error or an overlap, times d
 FALSE_ALARM = 1e-3

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from polyceptron.model import BayesOptimal
-from polyceptron.report.instance_means import error_column
 from polyceptron.report.pictures import parts as pic
 from polyceptron.report.pictures.matplotlib_figure import check_style, draw_panel, notebook_axes
 from polyceptron.report.pictures.series import (
@@ -30,7 +29,7 @@ from polyceptron.report.pictures.series import (
     shared_role,
     text,
 )
-from polyceptron.rows import Status
+from polyceptron.rows import Status, error_column
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

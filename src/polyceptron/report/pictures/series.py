@@ -23,8 +23,8 @@ import pandas as pd
 
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_readable
-from polyceptron.report.instance_means import PLACES, average_instances
 from polyceptron.report.pictures import parts as pic
+from polyceptron.rows import PLACES, average_instances
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
@@ -165,7 +165,7 @@ def ridge_words(ridge: float) -> str:
 
 
 def text(value: Any) -> str:
-    """The value as text, empty for a pic.missing one."""
+    """The value as text, empty for a missing one."""
     return "" if pic.missing(value) else str(value)
 
 

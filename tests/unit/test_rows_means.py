@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from polyceptron.report.instance_means import average_instances, count_failures, tidy
+from polyceptron.rows import average_instances, count_failures, tidy
 
 
 def instance(seed: int, error: float | None, status: str = "ok", **more: object) -> dict:
