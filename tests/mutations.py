@@ -64,8 +64,8 @@ MUTATIONS = [
     Mutation(
         "power law's floor",
         "report/measured_curve.py",
-        "np.asarray(a * n**-b + c)",
-        "np.asarray(a * n**-b)",
+        "** -self.b + self.c)",
+        "** -self.b)",
         "tests/unit/report/test_data_report.py::test_a_power_law_is_found_and_its_band_holds_it",
     ),
     Mutation(

@@ -99,11 +99,12 @@ def measure_errors(
     splits = list(check_cv(cv, y, classifier=True).split(X, y))
     sizes = _sizes(train_sizes, min(len(train) for train, _ in splits))
     rng = check_random_state(random_state)
-    orders = [train[_growing(y[train], rng)] for train, _ in splits]
-    work = (
-        delayed(_one_fold)(clf, X, y, order, test, sizes, chances)
-        for order, (_, test) in zip(orders, splits, strict=True)
-    )
+    work = []
+    for train, test in splits:
+        order = train[rng.permutation(train.size)]  # random, but for one of each class at its start
+        first = order[np.unique(y[order], return_index=True)[1]]
+        order = np.concatenate([first, order[~np.isin(order, first)]])
+        work.append(delayed(_one_fold)(clf, X, y, order, test, sizes, chances))
     found = []
     for one in Parallel(n_jobs=n_jobs, return_as="generator")(work):
         found.append(one)
@@ -159,13 +160,6 @@ def _sizes(given: Any, most: int) -> Whole:
     return np.unique(counts.astype(np.int64))
 
 
-def _growing(y: NDArray[Any], rng: np.random.RandomState) -> Whole:
-    """An order of the samples that begins with one of each class and is random else."""
-    order = rng.permutation(y.size)
-    first = order[np.unique(y[order], return_index=True)[1]]
-    return np.concatenate([first, order[~np.isin(order, first)]])
-
-
 _EXPONENTS = np.geomspace(0.05, 3.0, 120)
 _RESAMPLES = 200
 BAND = (0.05, 0.95)
@@ -182,12 +176,12 @@ class PowerLaw:
 
     def __call__(self, n: Any) -> Array:
         """ε at numbers of samples n."""
-        return _law(np.array([self.a, self.b, self.c]), np.asarray(n, dtype=float))
+        return np.asarray(self.a * np.asarray(n, dtype=float) ** -self.b + self.c)
 
     def band(self, n: Any) -> tuple[Array, Array]:
         """Between these lie 90 of 100 resampled fits at n (m,)."""
-        values = np.stack([_law(each, np.asarray(n, dtype=float)) for each in self.resampled])
-        low, high = np.quantile(values, BAND, axis=0)
+        a, b, c = self.resampled.T[:, :, None]
+        low, high = np.quantile(a * np.asarray(n, dtype=float) ** -b + c, BAND, axis=0)
         return np.asarray(low), np.asarray(high)
 
 
@@ -201,11 +195,6 @@ def fit_power_law(sizes: Any, folds: Array, least: float, seed: int = 0) -> Powe
     found = _fit(n, means, least)
     a, b, c = (float(part) for part in found[0])
     return PowerLaw(a, b, c, found[1:])
-
-
-def _law(parts: Array, n: Array) -> Array:
-    a, b, c = parts
-    return np.asarray(a * n**-b + c)
 
 
 def _fit(n: Array, errors: Array, least: float) -> Array:

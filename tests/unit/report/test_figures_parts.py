@@ -65,7 +65,7 @@ def test_specifications_read_back(name: str, profile: object) -> None:
     text = figure.toml(profile)  # type: ignore[arg-type]
     values = tomllib.loads(text)
     if figure.grids(profile):  # type: ignore[arg-type]
-        assert parse_spec(text) == figure.sweep(profile)  # type: ignore[arg-type]
+        assert parse_spec(text) == merged_sweep([figure], profile, name)  # type: ignore[arg-type]
     else:
         assert len(values["computation"]) == len(figure.computations(profile))  # type: ignore[arg-type]
     assert f"--only {name}" in text

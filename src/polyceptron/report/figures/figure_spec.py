@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -124,12 +125,6 @@ class Computation:
         text = json.dumps([VERSION, self.name, self.arguments], sort_keys=True)
         return f"{self.function.__name__}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
-    def toml(self) -> str:
-        """The computation as a TOML table."""
-        lines = [f'[[computation]]\nfunction = "{self.name}"']
-        lines += [f"{name} = {json.dumps(value)}" for name, value in self.arguments.items()]
-        return "\n".join(lines) + "\n"
-
     def kept(self, folder: Path) -> list[Row] | None:
         """The rows that an earlier run has left in the folder; None if there are none."""
         try:
@@ -207,14 +202,12 @@ class Curves:
         """The grids of the sweep."""
         marks, noise = profile.thin(self.marks), {"noise": [self.noise]}
         alphas = profile.spread(self.low, self.high, log=self.log, marks=[*marks, *self.also])
-        sizes = {
-            "dimension": [profile.erm_dimension],
-            "instances": getattr(profile, self.instances),
-        }
-        drawn = self.lines + self.fits
+        n = getattr(profile, self.instances)
+        sizes = {"dimension": [profile.erm_dimension], "instances": n}
+        lines, fits = self.lines + self.fits, self.fits
         return [
-            *(grid("theory", name, alphas, ridge, **noise) for name, ridge in drawn),
-            *(grid("erm", name, marks, ridge, **noise, **sizes) for name, ridge in self.fits),
+            *(grid("theory", name, alphas, ridge, **noise) for name, ridge in lines),
+            *(grid("erm", name, marks, ridge, **noise, **sizes) for name, ridge in fits),
         ]
 
 
@@ -234,10 +227,6 @@ class FigureSpec:
         found = self.drawn(table)
         return found if isinstance(found, Picture) else Picture((found,))
 
-    def sweep(self, profile: Profile) -> SweepSpec | None:
-        """The sweep behind the figure, if any."""
-        return merged_sweep([self], profile, self.name)
-
     def draw(self, table: pd.DataFrame) -> Figure:
         """The picture by matplotlib."""
         return render_matplotlib(self.picture(table))
@@ -250,13 +239,12 @@ class FigureSpec:
             f"#   polyceptron figures --out figures --only {self.name} --profile {profile.name}\n"
         )
         if grids:
-            text += (
-                f"# Its rows alone: polyceptron sweep {self.name}.toml --store DIR/store.sqlite\n"
-                f"\n{sweep_toml(self.name, grids)}"
-            )
-        before = "# " if grids else ""
+            alone = f"# Its rows alone: polyceptron sweep {self.name}.toml --store DIR/store.sqlite"
+            text += f"{alone}\n\n{sweep_toml(self.name, grids)}"
         for one in self.computations(profile):
-            text += "\n" + "".join(f"{before}{line}\n" for line in one.toml().splitlines())
+            lines = [f'[[computation]]\nfunction = "{one.name}"']
+            lines += [f"{name} = {json.dumps(value)}" for name, value in one.arguments.items()]
+            text += "\n" + textwrap.indent("\n".join(lines), "# " if grids else "") + "\n"
         return text
 
 

@@ -82,14 +82,22 @@ def make_figures(
         computed = run_computations(asked, folder / COMPUTED, count, tell)
     written, failed = list[Path](), 0
     for figure in figures:
-        part = figure.sweep(profile)
+        part = merged_sweep([figure], profile, figure.name)
         rows = sweep_rows(part, store) if part is not None else []
         rows += [row for one in figure.computations(profile) for row in computed[one.key]]
         table = tidy(rows)
         failed += count_failures(table)
-        written += write_figure(figure, table, folder, profile)
-    written += [_write_table(folder / "agreement.csv", read_agreement(folder))]
-    written += [write_gallery(folder)]
+        csv, toml, *drawn = (folder / f"{figure.name}.{k}" for k in ("csv", "toml", "pdf", "png"))
+        _write_table(csv, table)
+        write_text(toml, figure.toml(profile))
+        picture = figure.draw(table)
+        for path in drawn:
+            save_figure(picture, path)
+        written += [csv, toml, *drawn]
+    _write_table(folder / "agreement.csv", read_agreement(folder))
+    present = [figure for name, figure in FIGURES.items() if (folder / f"{name}.png").exists()]
+    write_text(folder / "index.html", gallery_html(present, store=store.exists()))
+    written += [folder / "agreement.csv", folder / "index.html"]
     if failed:
         raise ComputationFailed(
             f"the figures are drawn, but {failed} of their rows failed; for the reasons: "
@@ -136,21 +144,8 @@ def work_ahead(
     return WorkAhead(plan.rows - plan.stored, len(todo), stored + plan.stored, seconds)
 
 
-def write_figure(
-    figure: FigureSpec, table: pd.DataFrame, folder: Path, profile: Profile
-) -> list[Path]:
-    """NAME.csv, NAME.toml, NAME.pdf and NAME.png, each in one piece."""
-    csv, toml, *drawn = (folder / f"{figure.name}.{kind}" for kind in ("csv", "toml", "pdf", "png"))
-    write_text(toml, figure.toml(profile))
-    picture = figure.draw(table)
-    for path in drawn:
-        save_figure(picture, path)
-    return [_write_table(csv, table), toml, *drawn]
-
-
-def _write_table(path: Path, table: pd.DataFrame) -> Path:
+def _write_table(path: Path, table: pd.DataFrame) -> None:
     write_atomically(path, lambda part: table.to_csv(part, index=False))
-    return path
 
 
 def make_folder(out: str | Path) -> Path:
@@ -178,14 +173,6 @@ _CSS = """
   a { color: #0059b3; }
   nav a { margin-right: .8rem; white-space: nowrap; }
 """
-
-
-def write_gallery(folder: Path) -> Path:
-    """Write index.html with the figures that the folder has, and return its path."""
-    present = [figure for name, figure in FIGURES.items() if (folder / f"{name}.png").exists()]
-    path = folder / "index.html"
-    write_text(path, gallery_html(present, store=(folder / STORE).exists()))
-    return path
 
 
 def gallery_html(figures: list[FigureSpec], *, store: bool = False) -> str:

@@ -15,7 +15,7 @@ from scipy.special import softmax
 
 from polyceptron.algorithms.separation import is_separable
 from polyceptron.experiments.results import Average
-from polyceptron.model import AnyTeacher, make_estimator, make_teacher
+from polyceptron.model import AnyTeacher, Teacher, make_estimator
 from polyceptron.report.figures import figure_spec as spec
 from polyceptron.report.figures.bayes_figures import RADEMACHER, transition_rows
 from polyceptron.report.figures.erm_figures import ALPHA, fits
@@ -36,7 +36,7 @@ CURVES_NOISY = spec.Curves(
 
 def noisy(n_classes: int, noise: str = NOISE) -> AnyTeacher:
     """The teacher of Gaussian weights."""
-    return make_teacher("argmax", n_classes, "gaussian", noise)
+    return Teacher(n_classes, noise=noise)
 
 
 def floor_rows(noise: str) -> list[spec.Row]:
@@ -178,7 +178,21 @@ def separable_share_rows(
     n_classes: int, variance: float, dimension: int, instances: int
 ) -> list[spec.Row]:
     """The largest n/d at which drawn samples can be separated, its mean over the instances."""
-    found = Average.of(_largest(n_classes, variance, dimension, i) for i in range(instances))
+    teacher, largest = noisy(n_classes, f"gaussian:{variance!r}"), []
+    for seed in range(instances):
+        X, y, _ = teacher.sample(12 * dimension, dimension, seed=seed)
+
+        def separable(n: int, X: Any = X, y: Any = y) -> bool:
+            return bool(is_separable(X[:n], y[:n], n_classes=n_classes).separable)
+
+        low, high, last = dimension, 2 * dimension, 12 * dimension
+        while high < last and separable(high):  # doubled, then halved in on
+            low, high = high, min(2 * high, last)
+        while high - low > max(1, dimension // 20):
+            middle = (low + high) // 2
+            low, high = (middle, high) if separable(middle) else (low, middle)
+        largest.append(0.5 * (low + high) / dimension)
+    found = Average.of(largest)
     return [
         spec.figure_row(
             "erm", "cross-entropy", n_classes=n_classes, noise_variance=variance,
@@ -186,20 +200,6 @@ def separable_share_rows(
             alpha_standard_error=found.standard_error,
         )
     ]  # fmt: skip
-
-
-def _largest(n_classes: int, variance: float, dimension: int, seed: int) -> float:
-    """n/d up to which the first n samples can be separated: doubled, then halved in on."""
-    teacher = noisy(n_classes, f"gaussian:{variance!r}")
-    X, y, _ = teacher.sample(12 * dimension, dimension, seed=seed)
-    low, high, last = dimension, 2 * dimension, 12 * dimension
-    while high < last and is_separable(X[:high], y[:high], n_classes=n_classes).separable:
-        low, high = high, min(2 * high, last)
-    while high - low > max(1, dimension // 20):
-        middle = (low + high) // 2
-        inside = is_separable(X[:middle], y[:middle], n_classes=n_classes).separable
-        low, high = (middle, high) if inside else (low, middle)
-    return 0.5 * (low + high) / dimension
 
 
 def _thresholds(profile: spec.Profile) -> list[spec.Computation]:
@@ -268,8 +268,10 @@ def best_rows(alpha: float) -> list[spec.Row]:
 
 
 def _scores(profile: spec.Profile) -> list[spec.Computation]:
-    d, instances = min(profile.erm_dimension, 500), min(profile.erm_instances, 6)
-    size = {"dimension": d, "instances": instances}
+    size = {
+        "dimension": min(profile.erm_dimension, 500),
+        "instances": min(profile.erm_instances, 6),
+    }
     alphas = (1.0, 4.0, 0.5, 2.0, 8.0, 16.0)[: profile.noise_strengths]
     return [
         *(spec.Computation(reliability_rows, {"ridge": ridge}, 2) for ridge in STRENGTHS),

@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 
 from polyceptron.experiments.results import deviation
+from polyceptron.model import make_estimator
 from polyceptron.rows import error_column
 
 ALLOWANCE = 2.0  # of an error or an overlap, times d
@@ -87,21 +88,17 @@ def _of_figure(name: str, table: pd.DataFrame) -> list[dict[str, Any]]:
         error = table.get(error_column(quantity), table["alpha"] * np.nan)
         known = table.assign(value=value, error=error, branch=branch)[value.notna()]
         symbols = known[known["instances"].notna() & (known["source"] != "theory")]
+        theory = known[known["source"] == "theory"]
         for source, some in symbols.groupby("source", sort=False):
-            theory = known[known["source"] == "theory"]
-            line = theory[theory["branch"].isin(_line_of(theory, source))]
+            beside = [""]
+            if source == "amp":  # message passing has a line of its own where that is drawn
+                beside = ["amp"] if (theory["branch"] == "amp").any() else ["optimal", ""]
+            line = theory[theory["branch"].isin(beside)]
             both = some.merge(line.drop_duplicates(place), on=place, suffixes=("", "_theory"))
             rows += [
                 _row(name, quantity, one, _judged(one, table)) for one in both.to_dict("records")
             ]
     return rows
-
-
-def _line_of(theory: pd.DataFrame, source: object) -> list[str]:
-    """The branch that symbols stand beside: message passing its own where it is drawn."""
-    if source != "amp":
-        return [""]
-    return ["amp"] if (theory["branch"] == "amp").any() else ["optimal", ""]
 
 
 def _judged(one: Mapping[Any, Any], table: pd.DataFrame) -> bool:
@@ -111,7 +108,7 @@ def _judged(one: Mapping[Any, Any], table: pd.DataFrame) -> bool:
     if one["source"] == "amp":
         jumps = table.loc[table["branch"] == "alpha_algo", "alpha"] if "branch" in table else ()
         return not any(abs(one["alpha"] - jump) < NEAR_JUMP for jump in jumps)
-    peak = one["estimator"] == "square" and one["ridge"] == 0
+    peak = make_estimator(one["estimator"]).explicit and one["ridge"] == 0
     return not (peak and abs(one["alpha"] - 1) < NEAR_PEAK)
 
 
