@@ -23,27 +23,17 @@ from polyceptron.rows import json_ready
 
 GAP = "  "
 HEADERS = {
-    "generalisation_error": "error",
-    "uncertainty": "±",
-    "alpha_uncertainty": "±",
-    "training_error": "train error",
-    "training_loss": "train loss",
-    "calibration_error": "calibration",
-    "theory_generalisation_error": "theory error",
-    "dimension": "d",
-    "n_samples": "n",
-}
+    "generalisation_error": "error", "theory_generalisation_error": "theory error",
+    "uncertainty": "±", "alpha_uncertainty": "±", "training_error": "train error",
+    "training_loss": "train loss", "calibration_error": "calibration",
+    "dimension": "d", "n_samples": "n",
+}  # fmt: skip
 
 
 def emit(
-    rows: Sequence[Mapping[str, Any]],
-    columns: Sequence[str],
-    *,
-    optional: Sequence[str] = (),
-    as_json: bool = False,
-    csv: Path | None = None,
-    title: str | None = None,
-) -> None:
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, optional: Sequence[str] = (),
+    as_json: bool = False, csv: Path | None = None, title: str | None = None,
+) -> None:  # fmt: skip
     """Rows as a table of `columns`, or as JSON, and to a CSV file if asked.
 
     `optional` names the columns that may be left out for want of room, the first of them first.
@@ -66,13 +56,9 @@ def print_json(rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def print_table(
-    rows: Iterable[Mapping[str, Any]],
-    columns: Sequence[str],
-    title: str | None = None,
-    *,
-    optional: Sequence[str] = (),
-    below: str | None = None,
-) -> None:
+    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], title: str | None = None, *,
+    optional: Sequence[str] = (), below: str | None = None,
+) -> None:  # fmt: skip
     """A table of the columns that at least one row has; `below` stands under its row, in words."""
     rows = list(rows)
     width = shutil.get_terminal_size().columns

@@ -15,11 +15,7 @@ import pandas as pd
 from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher
 from polyceptron.report.pictures.curves import curves_picture, overlay
-from polyceptron.report.pictures.matplotlib_figure import (
-    check_figure_path,
-    render_matplotlib,
-    save_figure,
-)
+from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
 from polyceptron.report.pictures.parts import as_plain
 from polyceptron.report.pictures.series import problem_words, read_table
 from polyceptron.rows import average_instances, frame
@@ -99,7 +95,6 @@ class LearningCurve:
 
     def save(self, path: str | Path, *, x: str = "alpha", y: str = ERROR) -> None:
         """Draw to a file; its ending is the format: pdf, png or svg."""
-        check_figure_path(path)
         save_figure(render_matplotlib(curves_picture(self.frame, x, y)), path)
 
     def __repr__(self) -> str:

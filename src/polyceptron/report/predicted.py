@@ -5,21 +5,11 @@
                 inputs with the data's own spectrum and signal, and one fitted number
     power law:  a n^(−b) + c through the measured points (`measured_curve`)
 
-Described are linear classifiers with a squared penalty on standardised features, all of them:
-
-    ERMClassifier, LogisticRegression, RidgeClassifier   empirical risk minimisation with its ridge
-    AMPClassifier                                        the Bayes-optimal student
-    a Pipeline that ends in one of them, a GridSearchCV over its ridge: the best one at each n
-
 The number is fitted so that theory and measurement agree on average over the measured sizes, in the
-logarithm of the error:
-
-    data harder than the noiseless teacher:   Gaussian noise of the labels, variance Δ
-    data easier:                              alignment γ, sθ → sθ·s^γ, more signal where s is large
-
-Data are not Gaussian: classes come in clusters, and on most data sets the theory misses the error
-by more than its own digits. The rest of the distance is the misfit, the root mean square of
-ln(theory/measured).
+logarithm of the error: the variance Δ of Gaussian noise of the labels where the data are harder
+than the noiseless teacher, an alignment γ, sθ → sθ·s^γ (more signal where s is large), where they
+are easier. Data are not Gaussian, and on most data sets the theory misses the error by more than
+its own digits. The rest of the distance is the misfit, the root mean square of ln(theory/measured).
 """
 
 from __future__ import annotations

@@ -130,12 +130,10 @@ def answers(task: Task) -> Iterator[Message]:
 
 
 def limit_memory(limit: int = MEMORY_LIMIT) -> None:
-    """Ask the operating system to refuse this process more than `limit` bytes."""
-    try:
+    """Ask the operating system to refuse this process more than `limit` bytes, where it can."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
-    except ImportError:  # not on this system
-        return
-    with contextlib.suppress(ValueError, OSError):
+
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 

@@ -28,6 +28,7 @@ from polyceptron.model import ESTIMATORS
 Kind = Literal["line", "symbols", "band"]
 Dash = Literal["solid", "dash", "dot", "dashdot"]
 Numbers = tuple[float, ...]
+Limits = tuple[float | None, float | None] | None
 
 
 @dataclass(frozen=True)
@@ -135,21 +136,14 @@ class Picture:
     height: float = 2.9
 
 
-def placed(
-    panel: Panel,
-    place: str,
-    x: tuple[float | None, float | None] | None = None,
-    y: tuple[float | None, float | None] | None = None,
-    **legend: Any,
-) -> Panel:
+def placed(panel: Panel, place: str, x: Limits = None, y: Limits = None, **legend: Any) -> Panel:
     """The panel with its legend at a place (with other fields perhaps) and within these limits."""
     across, up = (
         axis if limits is None else replace(axis, low=limits[0], high=limits[1])
         for axis, limits in ((panel.x, x), (panel.y, y))
     )
-    return replace(
-        panel, x=across, y=up, legend=replace(panel.legend or Legend(), place=place, **legend)
-    )
+    own = replace(panel.legend or Legend(), place=place, **legend)
+    return replace(panel, x=across, y=up, legend=own)
 
 
 def numbers(values: Iterable[Any]) -> Numbers:
@@ -240,29 +234,15 @@ AXES = {
 _SCALE = ((68, 1, 84), (61, 74, 137), (37, 131, 142), (46, 181, 124), (158, 206, 59))
 
 SHEET: dict[str, Any] = {
-    "font.family": "DejaVu Sans",
-    "figure.figsize": (3.6, 2.8),
-    "figure.dpi": 150,
-    "savefig.dpi": 300,
-    "figure.constrained_layout.use": True,
-    "font.size": 8,
-    "axes.labelsize": 8,
-    "axes.titlesize": 8,
-    "legend.fontsize": 6.5,
-    "legend.title_fontsize": 6.5,
-    "legend.frameon": False,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 3.5,
-    "errorbar.capsize": 1.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": False,
-    "mathtext.fontset": "cm",
-    "pdf.fonttype": 42,
-    "svg.hashsalt": "polyceptron",
-}
+    "font.family": "DejaVu Sans", "font.size": 8, "mathtext.fontset": "cm", "pdf.fonttype": 42,
+    "figure.figsize": (3.6, 2.8), "figure.dpi": 150, "savefig.dpi": 300,
+    "figure.constrained_layout.use": True, "svg.hashsalt": "polyceptron",
+    "axes.labelsize": 8, "axes.titlesize": 8, "axes.grid": False,
+    "axes.spines.top": False, "axes.spines.right": False,
+    "xtick.labelsize": 7, "ytick.labelsize": 7,
+    "legend.fontsize": 6.5, "legend.title_fontsize": 6.5, "legend.frameon": False,
+    "lines.linewidth": 1.2, "lines.markersize": 3.5, "errorbar.capsize": 1.5,
+}  # fmt: skip
 
 
 def label_of(name: str) -> str:
@@ -289,10 +269,7 @@ def shades(count: int) -> list[str]:
     """`count` colours of one scale, dark to light, for values in order."""
     place = np.linspace(0, len(_SCALE) - 1, count)
     parts = (np.interp(place, range(len(_SCALE)), part) for part in zip(*_SCALE, strict=True))
-    return [
-        "#" + "".join(f"{round(part):02x}" for part in colour)
-        for colour in zip(*parts, strict=True)
-    ]
+    return [f"#{round(r):02x}{round(g):02x}{round(b):02x}" for r, g, b in zip(*parts, strict=True)]
 
 
 @contextmanager
