@@ -8,8 +8,8 @@ error: it carries a status (see `polyceptron.rows.Status`).
 
 
 class InvalidInput(ValueError):
-    """The caller's input is outside what is allowed; the message says both."""
+    """The caller's input is outside what is allowed; the message states both."""
 
 
 class ComputationFailed(RuntimeError):
-    """The input is valid but no result could be computed; the message says why and what to try."""
+    """The input is valid but no result could be computed; the message has the reason and a cure."""

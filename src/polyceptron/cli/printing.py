@@ -124,7 +124,7 @@ def check_plot(path: Path | None) -> None:
         check_figure_path(path)
 
 
-def draw(picture: Callable[[Any], Any], rows: Iterable[Mapping[str, Any]], path: Path) -> None:
+def draw_rows(picture: Callable[[Any], Any], rows: Iterable[Mapping[str, Any]], path: Path) -> None:
     """The picture of the rows in a file."""
     from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
     from polyceptron.rows import frame

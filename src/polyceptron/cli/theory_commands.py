@@ -79,7 +79,7 @@ def curve(
     if plot is not None:
         from polyceptron.report.pictures.curves import curves_picture
 
-        printing.draw(curves_picture, rows, plot)
+        printing.draw_rows(curves_picture, rows, plot)
 
 
 RIDGE_COLUMNS = (
@@ -123,7 +123,7 @@ def ridge(
     if plot is not None:
         from polyceptron.report.pictures.curves import ridge_picture
 
-        printing.draw(ridge_picture, rows, plot)
+        printing.draw_rows(ridge_picture, rows, plot)
     shown = rows
     if not as_json and csv is None:
         shown = [{**row, "best": "*" if row["is_best"] else ""} for row in rows]
@@ -232,10 +232,8 @@ def asymptotics(
     chosen = options.build_estimator(estimator, ridge, penalty)
     with printing.waiting(f"solving for {chosen.name} at large α"):
         found = find(teacher, chosen, alpha_max)
-    measured = (
-        "exponent", "exponent_uncertainty", "constant", "constant_uncertainty", "exact_exponent",
-        "exact_constant", "floor",
-    )  # fmt: skip
+    measured = [f"{name}{end}" for name in ("exponent", "constant") for end in ("", "_uncertainty")]
+    measured += ["exact_exponent", "exact_constant", "floor"]
     row: dict[str, Any] = {
         **teacher.columns, "features": teacher.features.name, "ridge": None, **chosen.columns,
         **{name: getattr(found, name) for name in measured},

@@ -204,17 +204,17 @@ def _fit(n: Array, errors: Array, least: float) -> Array:
     weight = np.where(seen, 1 / (errors + least), 0.0) ** 2
     u = (n / n[0]) ** -_EXPONENTS[:, None]  # (b, s)
     one, both, square = weight.sum(1)[:, None], weight @ u.T, weight @ (u**2).T
-    along, level = (weight * errors) @ u.T, (weight * errors).sum(1)[:, None]
+    along, total = (weight * errors) @ u.T, (weight * errors).sum(1)[:, None]
     determinant = one * square - both**2
     with np.errstate(divide="ignore", invalid="ignore"):
-        a = (one * along - both * level) / determinant
-        c = (square * level - both * along) / determinant
+        a = (one * along - both * total) / determinant
+        c = (square * total - both * along) / determinant
     # Two points leave c open, and c is not negative: then the law has a alone; a < 0 has c alone.
     alone = ~(c >= 0) if len(n) > 2 else np.full(c.shape, len(n) == 2)
     c, a = np.where(alone, 0.0, c), np.where(alone, along / square, a)
     rising = ~(a > 0)
-    c, a = np.where(rising, level / one, c), np.where(rising, 0.0, a)
-    rest = a**2 * square + 2 * a * c * both + c**2 * one - 2 * a * along - 2 * c * level
+    c, a = np.where(rising, total / one, c), np.where(rising, 0.0, a)
+    rest = a**2 * square + 2 * a * c * both + c**2 * one - 2 * a * along - 2 * c * total
     best = rest.argmin(1)
     rows = np.arange(len(errors))
     b = _EXPONENTS[best]

@@ -57,17 +57,25 @@ def read_samples(path: Path, target: str | None, drop: Sequence[str] = ()) -> Ta
     frame = _from_arrays(path, target) if kind == ".npz" and target else _from_columns(path, kind)
     if frame.empty:
         raise InvalidInput(f"{path.name!r} has no rows")
+    names = [repr(str(name)) for name in frame.columns]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    there = f"there are {', '.join(names[:_SHOWN])}{more}"
     if target is None:
-        raise InvalidInput(f"name the column of the labels with --target; there are {_list(frame)}")
+        raise InvalidInput(f"name the column of the labels with --target; {there}")
     missing = [name for name in (target, *drop) if name not in frame.columns]
     if missing:
-        raise InvalidInput(f"there is no column {missing[0]!r}: there are {_list(frame)}")
+        raise InvalidInput(f"there is no column {missing[0]!r}: {there}")
     y = _labels(frame[target], target)
     features = frame.drop(columns=[target, *drop])
     if features.shape[1] == 0:
         raise InvalidInput("there are no features: every column is the target or dropped")
     columns = [_numbers(features[name], str(name)) for name in features.columns]
     return Table(np.column_stack(columns), y, path.name)
+
+
+def first_line(error: Exception) -> str:
+    """Of an error message, or the name of its kind."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _from_columns(path: Path, kind: str) -> pd.DataFrame:
@@ -77,12 +85,11 @@ def _from_columns(path: Path, kind: str) -> pd.DataFrame:
         frame = pd.read_csv(path, sep="\t" if kind == ".tsv" else ",")
         return pd.read_csv(path, sep=";") if frame.shape[1] == 1 and kind == ".csv" else frame
     except ImportError:
-        raise InvalidInput(
-            "reading Parquet needs pyarrow: install it, or polyceptron[export]"
-        ) from None
+        text = "reading Parquet needs pyarrow: install it, or polyceptron[export]"
+        raise InvalidInput(text) from None
     except (ValueError, OSError) as error:  # those of parsing and decoding are ValueErrors
         word = "Parquet" if kind == ".parquet" else "a table"
-        raise InvalidInput(f"cannot read {path.name!r} as {word}: {_first_line(error)}") from None
+        raise InvalidInput(f"cannot read {path.name!r} as {word}: {first_line(error)}") from None
 
 
 def _from_arrays(path: Path, target: str) -> pd.DataFrame:
@@ -92,7 +99,7 @@ def _from_arrays(path: Path, target: str) -> pd.DataFrame:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise InvalidInput(f"cannot read {path.name!r} as .npz: {_first_line(error)}") from None
+        raise InvalidInput(f"cannot read {path.name!r} as .npz: {first_line(error)}") from None
     matrices = [name for name, array in arrays.items() if array.ndim == 2]
     chosen = "X" if "X" in matrices else matrices[0] if len(matrices) == 1 else None
     if target not in arrays or chosen is None:
@@ -156,16 +163,6 @@ def _numbers(column: pd.Series[Any], name: str) -> NDArray[np.float64]:
         row = int((~np.isfinite(numbers)).argmax())
         raise InvalidInput(f"column {name!r} is infinite in data row {row + 1}")
     return numbers
-
-
-def _list(frame: pd.DataFrame) -> str:
-    names = [repr(str(name)) for name in frame.columns]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 @dataclass(frozen=True)

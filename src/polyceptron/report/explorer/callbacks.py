@@ -53,6 +53,11 @@ SYNCED: dict[str, Any] = {
 SessionOf = Callable[[object], Session]
 
 
+def _ends(kind: Any, names: str) -> list[Any]:
+    """Inputs or outputs, each written as element.property."""
+    return [kind(*name.split(".")) for name in names.split()]
+
+
 def register(app: Dash, sessions: Sessions, guard: RequestGuard) -> None:
     """Attach everything to the page."""
 
@@ -179,16 +184,10 @@ def _sentence(error: Exception) -> str:
 def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
     @app.callback(
         *(Output(name, "figure") for name in FIGURES),
-        Output("status", "children"),
-        Output("shown-note", "children"),
-        Output("simulations-shown", "data"),
-        Output("python", "children"),
-        Output("poll", "disabled"),
-        Output("drawn", "data"),
-        Input("settings", "data"),
-        Input("poll", "n_intervals"),
-        Input("heartbeat", "n_intervals"),
-        Input("simulations-changed", "data"),
+        *_ends(Output, "status.children shown-note.children simulations-shown.data"),
+        *_ends(Output, "python.children poll.disabled drawn.data"),
+        *_ends(Input, "settings.data poll.n_intervals heartbeat.n_intervals"),
+        *_ends(Input, "simulations-changed.data"),
         TOKEN,
         State("drawn", "data"),
     )
@@ -249,8 +248,7 @@ def _simulate(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
     buttons = ["simulate", *(f"{act}-{i}" for act in ("cancel", "remove") for i in SLOTS)]
 
     @app.callback(
-        Output("simulations-changed", "data"),
-        Output("simulation-message", "children"),
+        *_ends(Output, "simulations-changed.data simulation-message.children"),
         *(Input(button, "n_clicks") for button in buttons),
         TOKEN,
         State("simulations-changed", "data"),
@@ -281,8 +279,7 @@ def _simulate(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
 def _download(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
     @app.callback(
         Output("download", "data"),
-        Input("get-csv", "n_clicks"),
-        Input("get-python", "n_clicks"),
+        *_ends(Input, "get-csv.n_clicks get-python.n_clicks"),
         State("settings", "data"),
         TOKEN,
         prevent_initial_call=True,

@@ -61,7 +61,7 @@ def fig4a(table: pd.DataFrame) -> pic.Panel:
 @spec.figure("fig4b", "Figure 4b: plentiful data, k = 3", grids=CURVES_4B)
 def fig4b(table: pd.DataFrame) -> pic.Panel:
     """At λ = 1 the error falls as *α^{−1/2}* for the square loss and as *α^{−2/3}* for
-    cross-entropy (the paper says −1/2), against *α^{−1}* for Bayes. Lines: theory; grey: these
+    cross-entropy (the paper has −1/2), against *α^{−1}* for Bayes. Lines: theory; grey: these
     slopes; symbols: fits, with standard errors.
     """
     across = (0.85, 9 * CURVES_4B.high)

@@ -44,7 +44,7 @@ FIGURES: dict[str, FigureSpec] = {
     for figure in (
         bayes.fig2a, bayes.fig2b, bayes.fig3, erm.fig4a, erm.fig4b, erm.fig4c, erm.fig4d,
         bayes.more_classes, bayes.phase_transitions, erm.double_descent, bayes.amp_trajectory,
-        erm.margin_laws, noisy.noisy_curves, noisy.separable_up_to, noisy.calibration_of_softmax,
+        erm.margin_laws, noisy.noisy_curves, noisy.separable_alphas, noisy.calibration_of_softmax,
         noisy.noisy_phases,
     )
 }  # fmt: skip

@@ -216,7 +216,7 @@ def _thresholds(profile: spec.Profile) -> list[spec.Computation]:
 
 
 @spec.figure("separability", "Up to where classes can be separated", computations=_thresholds)
-def separable_up_to(table: pd.DataFrame) -> pic.Panel:
+def separable_alphas(table: pd.DataFrame) -> pic.Panel:
     """*α_{s}* against the variance of Gaussian noise on the teacher's fields. Lines: theory;
     symbols: the largest n/d at which drawn samples were separable, with standard errors, at finite
     d.

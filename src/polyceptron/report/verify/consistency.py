@@ -234,8 +234,8 @@ def _runs(
     for seed in seeds:
         row, found = run_amp(teacher, alpha, d, seed, tol=1e-6)
         errors.append(row["generalisation_error"])
-        path = [entry["q"] for entry in found.trace][: STEPS + 1]
-        paths.append(path + path[-1:] * (STEPS + 1 - len(path)))
+        path = [entry["q"] for entry in found.trace]
+        paths.append((path + path[-1:] * STEPS)[: STEPS + 1])
     return errors, paths
 
 
