@@ -115,7 +115,7 @@ def separation(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-
     first = _judged(samples, tol)
     if first.separable:
         found = Separation("separable", first.weights, None, 1.0)
-    elif _is_small(samples):
+    elif samples.y.size * samples.design.dimension * (samples.n_classes - 1) ** 2 <= _SMALL:
         rows = samples.design.scaled_rows(slice(None))
         found = _recession(rows, samples.y, samples.n_classes, tol)
     else:
@@ -129,15 +129,10 @@ def separation(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-
     return replace(found, residual=float(np.ldexp(found.residual, units.p)))
 
 
-def _is_small(samples: Samples) -> bool:
-    design, _, k = samples
-    return bool(design.n_samples * design.dimension * (k - 1) ** 2 <= _SMALL)
-
-
 def _judged(samples: Samples, tol: float) -> SeparabilityOfData:
     """The answer for data in their own units."""
     (design, labels, k), n = samples, samples.y.size
-    if _is_small(samples):
+    if n * design.dimension * (k - 1) ** 2 <= _SMALL:
         answer = _by_linear_programme(design.scaled_rows(slice(None)), labels, k, tol)
         if answer is not None:
             return answer

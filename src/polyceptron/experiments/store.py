@@ -291,19 +291,15 @@ def merge_stores(target: str | Path, sources: Sequence[str | Path]) -> MergeRepo
             with into.transaction():
                 for batch in _batches(store.records()):
                     there = {r["key"]: r for r in into.records(r["key"] for r in batch)}
-                    kept = [_same(record, there.get(record["key"])) for record in batch]
-                    added += kept.count(None)
-                    already += len(kept) - kept.count(None)
-                    differing += kept.count(False)
+                    for record in batch:
+                        mine, failed = there.get(record["key"]), record["status"] == Status.FAILED
+                        if mine is None or (mine["status"] == Status.FAILED and not failed):
+                            added += 1
+                            continue
+                        already += 1
+                        differing += not failed and mine["row"] != record["row"]
                     into.upsert(tuple(record[name] for name in FIELDS) for record in batch)
     return MergeReport(added, already, differing, tuple(damaged))
-
-
-def _same(record: dict[str, Any], mine: dict[str, Any] | None) -> bool | None:
-    """None if the record is taken, else whether the row that is kept has the same numbers."""
-    if mine is None or (mine["status"] == Status.FAILED and record["status"] != Status.FAILED):
-        return None
-    return bool(record["status"] == Status.FAILED or mine["row"] == record["row"])
 
 
 def _batches(items: Iterable[_Item]) -> Iterator[list[_Item]]:

@@ -227,8 +227,7 @@ def _zero_where_minimal(
     norm = float(np.linalg.norm(design.back(Y)))
     ones = np.ones((1, Y.shape[1]))
     none = np.zeros(1)
-    found_0 = gradient_rounding(design, none, none, 0 * ones, ones, 1.0, None, none)
-    rounding = float(found_0[0])
+    (rounding,) = gradient_rounding(design, none, none, 0 * ones, ones, 1.0, None, none)
     if norm > rounding:
         return found, W
     bound = (norm + rounding) / np.maximum(convexity, np.finfo(float).tiny)

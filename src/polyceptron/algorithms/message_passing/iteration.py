@@ -218,11 +218,11 @@ def damped_iteration(
                 if run.retreats == _MAX_RETREATS:
                     run = replace(run, t=t)
                     break
-                # Back to the best point, with more damping.
-                (damper := run.damper.copy()).increase()
-                back = replace(run, here=run.best, damper=damper, used=damper.value, t=t)
-                change, run = run.least, replace(back, retreats=run.retreats + 1)
-                run = seen(run, run.best, change.relative, run.used)
+                damper, retreats = run.damper.copy(), run.retreats + 1
+                damper.increase()  # and back to the best point
+                run = replace(run, here=run.best, damper=damper, used=damper.value, t=t)
+                change = run.least
+                run = seen(replace(run, retreats=retreats), run.best, change.relative, run.used)
             elif change.relative < tol:
                 keep(run.state, now=True)  # the same last step can be made again from there
                 watch.step(t, max_iter, change.relative, tol)
