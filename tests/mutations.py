@@ -140,9 +140,9 @@ MUTATIONS = [
     ),
     Mutation(
         "sampled uncertainty: ten times too small",
-        "theory/bayes_optimal/solution_curve.py",
-        "(student_quantile(R) / math.sqrt(R))",
-        "(0.3 / math.sqrt(R))",
+        "numerics/estimate.py",
+        "student_quantile(n) * spread",
+        "0.3 * spread",
         "tests/agreement/test_sampled_theory_is_honest.py::test_stated_uncertainty_covers_a_long_run",
     ),
     Mutation(

@@ -19,12 +19,11 @@ _PUBLIC = {
     "theory.separability": "separability",
     "theory.calibration": "calibration",
     "theory.bayes_optimal.solution_curve": "solution_curve",
-    "theory.bayes_optimal.state_evolution": "state_evolution",
     "theory.bayes_optimal.fixed_points": "fixed_points",
     "theory.generalisation": "generalisation_error",
     "theory.asymptotics": "asymptotics",
     "theory.erm.fixed_point": "erm_fixed_point optimal_ridge",
-    "theory.loop": "erm_state_evolution",
+    "theory.loop": "state_evolution erm_state_evolution",
     "theory.erm.margin_law": "margin_law",
     "theory.planner": "plan",
     "algorithms.message_passing.posterior_mean": "amp AMPResult amp_erm",
@@ -78,7 +77,6 @@ if TYPE_CHECKING:  # `as`: re-exported for type checkers, which cannot read __al
     from polyceptron.theory.asymptotics import asymptotics as asymptotics
     from polyceptron.theory.bayes_optimal.fixed_points import fixed_points as fixed_points
     from polyceptron.theory.bayes_optimal.solution_curve import solution_curve as solution_curve
-    from polyceptron.theory.bayes_optimal.state_evolution import state_evolution as state_evolution
     from polyceptron.theory.bayes_optimal.transitions import transitions as transitions
     from polyceptron.theory.calibration import calibration as calibration
     from polyceptron.theory.erm.fixed_point import erm_fixed_point as erm_fixed_point
@@ -86,6 +84,7 @@ if TYPE_CHECKING:  # `as`: re-exported for type checkers, which cannot read __al
     from polyceptron.theory.erm.margin_law import margin_law as margin_law
     from polyceptron.theory.generalisation import generalisation_error as generalisation_error
     from polyceptron.theory.loop import erm_state_evolution as erm_state_evolution
+    from polyceptron.theory.loop import state_evolution as state_evolution
     from polyceptron.theory.planner import plan as plan
     from polyceptron.theory.separability import separability as separability
 

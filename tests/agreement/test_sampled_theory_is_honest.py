@@ -12,10 +12,10 @@ from polyceptron.rows import Status
 from polyceptron.theory.bayes_optimal.channel_table import channel_table
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.bayes_optimal.solution_curve import curve_of
-from polyceptron.theory.bayes_optimal.state_evolution import state_evolution
 from polyceptron.theory.bayes_optimal.transitions import transitions
 from polyceptron.theory.fields.integrand import BayesStudent
 from polyceptron.theory.fields.points import Points
+from polyceptron.theory.loop import state_evolution
 from polyceptron.theory.weights.rules import effort, row_rule
 
 # Unequal chances: no table serves these signs, and no lattice five classes.

@@ -22,10 +22,9 @@ from polyceptron.model.law import Law
 from polyceptron.theory.bayes_optimal.channel_table import channel_table
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.bayes_optimal.solution_curve import curve_of, solution_curve
-from polyceptron.theory.bayes_optimal.state_evolution import bayes_sides, state_evolution
 from polyceptron.theory.bayes_optimal.transitions import transitions
 from polyceptron.theory.fields.information import few_moments, many_excess
-from polyceptron.theory.loop import rounds
+from polyceptron.theory.loop import bayes_sides, rounds, state_evolution
 from polyceptron.theory.weights.rules import row_entropy
 
 SPARSE = finite_prior([-1, 0, 1], [0.05, 0.9, 0.05])

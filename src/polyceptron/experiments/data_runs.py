@@ -40,8 +40,8 @@ from polyceptron.files import (
 from polyceptron.model import AnyTeacher, BayesOptimal
 from polyceptron.model.checks import check_size
 from polyceptron.rows import Row, Status, make_row
-from polyceptron.theory.bayes_optimal.state_evolution import state_evolution
 from polyceptron.theory.curve import curve_rows
+from polyceptron.theory.loop import state_evolution
 from polyceptron.version import VERSION
 
 _REPORTED = (

@@ -82,6 +82,13 @@ class Hats:
     V: float
 
 
+class Decay(NamedTuple):
+    """p and, where it has a closed form, C of ε ≈ C α^(−p) for plentiful data."""
+
+    exponent: float
+    constant: float | None = None
+
+
 class RowEstimate(NamedTuple):
     """Mean of the row on class differences (..., k) and the trace of its covariance there (...)."""
 

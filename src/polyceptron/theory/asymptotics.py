@@ -25,6 +25,7 @@ import numpy as np
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.estimators import Estimator, as_estimator
+from polyceptron.model.law import Decay
 from polyceptron.model.teacher import AnyTeacher, Teacher, check_teacher
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density
@@ -33,9 +34,6 @@ from polyceptron.theory.generalisation import error_floor
 
 RATIO = 4.0  # between neighbouring α
 N_POINTS = 6
-LARGEST_ALPHA_FEW_CLASSES = 1e6
-LARGEST_ALPHA_MANY_CLASSES = 1e4
-RELATIVE_TOLERANCE_MANY_CLASSES = 2e-4
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,11 +71,12 @@ def asymptotics(
     """
     check_teacher(teacher)
     student = as_estimator(estimator)
-    exact = student.decay(teacher)
+    known = student.decay(teacher)
+    exact = None if known is None else known.exponent
     few = teacher.n_classes <= 3
     if alpha_max is None:
         clean = few and teacher.channel.noiseless
-        alpha_max = LARGEST_ALPHA_FEW_CLASSES if clean else LARGEST_ALPHA_MANY_CLASSES
+        alpha_max = 1e6 if clean else 1e4
     if not math.isfinite(alpha_max) or not 100 <= alpha_max <= 1e7:
         raise InvalidInput(f"alpha_max must be between 100 and 1e7, got {alpha_max!r}")
     alpha = np.array([alpha_max * RATIO**i for i in range(1 - N_POINTS, 1)])
@@ -104,7 +103,7 @@ def asymptotics(
         constant=constant,
         constant_uncertainty=constant_spread,
         exact_exponent=exact,
-        exact_constant=_exact_constant(teacher, student, exact, constant),
+        exact_constant=_exact_constant(teacher, student, known, constant),
         alpha=alpha,
         generalisation_error=error,
         uncertainty=uncertainty,
@@ -119,7 +118,7 @@ def _curve(
     teacher: AnyTeacher, estimator: Estimator, alpha: Array, exponent: float
 ) -> tuple[Array, Array, Array, set[str]]:
     """ε, its uncertainty and the ridge at each α; the tolerance is relative to ε."""
-    relative = 1e-7 if teacher.n_classes <= 3 else RELATIVE_TOLERANCE_MANY_CLASSES
+    relative = 1e-7 if teacher.n_classes <= 3 else 2e-4
     rows, follow = [], estimator.follow(teacher)
     for value in alpha.tolist():
         # The constants of all these laws lie within a factor of ten of k − 1.
@@ -146,16 +145,13 @@ def _limit(sequence: Array) -> tuple[float, float]:
 
 
 def _exact_constant(
-    teacher: AnyTeacher, estimator: Estimator, exponent: float | None, measured: float
+    teacher: AnyTeacher, estimator: Estimator, known: Decay | None, measured: float
 ) -> float | None:
-    """C_k: as the loss says, else from two classes (where it is the measurement)."""
-    if exponent is None or not (teacher.channel.noiseless and teacher.features.isotropic):
+    """C_k: in closed form, else from two classes (where it is the measurement)."""
+    if known is None or not (teacher.channel.noiseless and teacher.features.isotropic):
         return None
-    k = teacher.n_classes
-    known = estimator.decay_constant(k)
-    if known is not None:
-        return known
-    if k == 2:
-        return measured
+    k, p = teacher.n_classes, known.exponent
+    if known.constant is not None or k == 2:
+        return measured if known.constant is None else known.constant
     two = asymptotics(Teacher(2, teacher.prior), estimator).constant
-    return boundary_density(k) ** (1 - exponent) * (k - 1) ** exponent * two
+    return boundary_density(k) ** (1 - p) * (k - 1) ** p * two

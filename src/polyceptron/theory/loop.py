@@ -3,25 +3,41 @@
     law  →  fields side  →  m̂, q̂, V̂  →  weights side  →  law                              (eq. SE)
 
 Bayes-optimal learning and empirical risk minimisation go round the same way; they differ in what
-the sides are. Faster ways (`theory/erm/equations.py`) end where this one does.
+the sides are. For Bayes q̂_t = α I(q_t), q_{t+1} = F(q̂_t) (eq. SE_BO). Faster ways
+(`theory/erm/equations.py`, the solution curve) end where this one does. Index t of a result is the
+state after t iterations; t = 0 is the start.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import check_alpha
 from polyceptron.model.estimators import as_erm
 from polyceptron.model.law import Hats, Law
 from polyceptron.model.losses import check_symmetric
 from polyceptron.model.teacher import AnyTeacher, check_teacher
+from polyceptron.numerics import AnyArray
+from polyceptron.numerics.estimate import from_replicates
+from polyceptron.theory.bayes_optimal.solution_curve import SolutionCurve, curve_of
 from polyceptron.theory.generalisation import error_on_labels
 from polyceptron.theory.separability import loss_at_ridge
 from polyceptron.theory.sides import erm_sides
+from polyceptron.theory.weights.rules import effort
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_CERTAIN = 1e-15  # v below which nothing is left to learn; I would be infinite at 0
+_MOST = 1e30  # of q̂
 
 
 def rounds(
@@ -32,6 +48,90 @@ def rounds(
     while True:
         yield law
         law = weights(fields(law))
+
+
+def _check_steps(n_steps: Any) -> None:
+    if isinstance(n_steps, bool) or not isinstance(n_steps, int) or not 0 <= n_steps <= 1_000_000:
+        raise InvalidInput(f"n_steps must be a whole number from 0 to 1000000, got {n_steps!r}")
+
+
+@dataclass(frozen=True, repr=False)
+class StateEvolution(ShortDisplay):
+    """Overlap q, its complement v and the error after t = 0, 1, …, n_steps iterations."""
+
+    alpha: float
+    q: AnyArray
+    v: AnyArray
+    generalisation_error: AnyArray
+    uncertainty: AnyArray  # of q; zero where the rules are deterministic
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The trajectory as a table with column `iteration`."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "iteration": np.arange(self.q.size),
+                "q": self.q,
+                "V": self.v,
+                "generalisation_error": self.generalisation_error,
+            }
+        )
+
+
+def bayes_sides(
+    curve: SolutionCurve, alpha: float, column: int
+) -> tuple[Callable[[Law], Hats], Callable[[Hats], Law]]:
+    """Both sides for the loop: of the mean (column 0) or of one replicate."""
+    which = np.array([column])
+
+    def fields(law: Law) -> Hats:
+        information = curve.channel(np.array([max(law.V, _CERTAIN)]))[0][0]
+        q_hat = min(alpha * float(information), _MOST)
+        return Hats(q_hat, q_hat, q_hat)
+
+    def weights(hats: Hats) -> Law:
+        v = float(curve.weights(np.array([hats.q]), which)[0][0])
+        return Law.bayes(v) if v > 0 else Law(np.inf, 1.0, 0.0)
+
+    return fields, weights
+
+
+def state_evolution(
+    teacher: AnyTeacher, alpha: float, n_steps: int = 50, start: float | str = "uninformed"
+) -> StateEvolution:
+    """Iterate from `start`: "uninformed" (q = 0), "informed" (q = 1 − 1e-12) or an overlap.
+
+    `teacher` is a `Teacher` or a `Perceptron`, `alpha` is n/d, `n_steps` the number of iterations.
+
+    >>> from polyceptron.model import Teacher
+    >>> bool(abs(state_evolution(Teacher(3), 1.0, 100).q[-1] - 0.41896565) < 1e-7)
+    True
+    """
+    check_teacher(teacher)
+    alpha = check_alpha(alpha)
+    _check_steps(n_steps)
+    first = {"uninformed": 1.0, "informed": 1e-12}.get(start) if isinstance(start, str) else None
+    if isinstance(start, int | float) and not isinstance(start, bool) and 0 <= start < 1:
+        first = 1.0 - start
+    if first is None:
+        raise InvalidInput(
+            f"start must be 'uninformed', 'informed' or an overlap in [0, 1), got {start!r}"
+        )
+    curve = curve_of(teacher, effort(teacher).drawn)
+    paths = [
+        rounds(*bayes_sides(curve, alpha, column), Law.bayes(first))
+        for column in range(curve.n_replicates + 1)
+    ]
+    table = np.array([[law.V for law in islice(path, n_steps + 1)] for path in paths])
+    v, replicates = table[0], table[1:]
+    uncertainty = np.zeros_like(v)
+    if len(replicates):
+        # The mean's own path, and what the replicates' paths say of it, their bias included.
+        middle, spread = from_replicates(replicates, axis=0)
+        uncertainty = spread + np.abs(middle - v)
+    return StateEvolution(alpha, 1 - v, v, curve.errors(v), uncertainty)
 
 
 class ErmStep(NamedTuple):
@@ -65,8 +165,7 @@ def erm_state_evolution(
     """
     check_teacher(teacher)
     spec, alpha = as_erm(estimator), check_alpha(alpha)
-    if isinstance(n_steps, bool) or not isinstance(n_steps, int) or not 0 <= n_steps <= 1_000_000:
-        raise InvalidInput(f"n_steps must be a whole number from 0 to 1000000, got {n_steps!r}")
+    _check_steps(n_steps)
     scale_free = spec.loss.scale_free
     if isinstance(spec.ridge, str) or (spec.ridge == 0 and not scale_free):
         raise InvalidInput(

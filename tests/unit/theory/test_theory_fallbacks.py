@@ -9,11 +9,11 @@ from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.errors import InvalidInput
 from polyceptron.model import ERM, CrossEntropy, MaxMargin, Teacher
 from polyceptron.numerics.threads import thread_count
-from polyceptron.theory.bayes_optimal.state_evolution import state_evolution
 from polyceptron.theory.erm.best_ridge import bracket
 from polyceptron.theory.erm.coarse_root import coarse_root, continue_in_alpha, continue_in_ridge
 from polyceptron.theory.erm.equations import equations
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
+from polyceptron.theory.loop import state_evolution
 from polyceptron.theory.root_newton import Root, correct, newton
 from polyceptron.theory.sides import erm_sides
 

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.law import Law
+from polyceptron.model.law import Decay, Law
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
@@ -129,12 +129,8 @@ class Estimator(ABC):
         """Its own class probabilities as a function of the fields, if it has any."""
         return None
 
-    def decay(self, teacher: AnyTeacher) -> float | None:
-        """p of ε − floor ∝ α^(−p), where it is known."""
-        return None
-
-    def decay_constant(self, n_classes: int) -> float | None:
-        """C of ε ≈ C α^(−p) without noise, where there is a closed form."""
+    def decay(self, teacher: AnyTeacher) -> Decay | None:
+        """ε − floor ≈ C α^(−p), where p is known."""
         return None
 
     def jumps(self, teacher: AnyTeacher) -> Sequence[Jump]:

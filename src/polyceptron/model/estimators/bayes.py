@@ -16,7 +16,7 @@ from polyceptron.model.estimators.base import (
     late,
     pass_cost,
 )
-from polyceptron.model.law import Law
+from polyceptron.model.law import Decay, Law
 from polyceptron.model.registry import Entry
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ class BayesOptimal(Estimator):
         chances = late("theory.calibration.label_chances")
         return lambda omega: chances(teacher.channel, omega, law)
 
-    def decay(self, teacher: AnyTeacher) -> float | None:
+    def decay(self, teacher: AnyTeacher) -> Decay | None:
         if not teacher.prior.gaussian:
             raise InvalidInput(
                 f"the Bayes-optimal error of a teacher with prior {teacher.prior.name!r} falls "
                 f"faster than any power of alpha: there is no exponent to find"
             )
-        return 1.0
+        return Decay(1.0)
 
     def jumps(self, teacher: AnyTeacher) -> Sequence[Jump]:
         """α_IT of what is possible, α_algo of what message passing reaches."""

@@ -19,7 +19,7 @@ from polyceptron.model.estimators.base import (
     late,
     pass_cost,
 )
-from polyceptron.model.law import Law
+from polyceptron.model.law import Decay, Law
 from polyceptron.model.losses import Loss, as_loss
 from polyceptron.model.penalties import Penalty, Ridge, as_penalty
 from polyceptron.model.registry import Parsed
@@ -131,13 +131,10 @@ class ERM(Estimator):
             return None
         return loss.probabilities  # type: ignore[return-value]  # asked above
 
-    def decay(self, teacher: AnyTeacher) -> float | None:
+    def decay(self, teacher: AnyTeacher) -> Decay | None:
         if not teacher.channel.noiseless:
-            return 1.0 if teacher.channel.width(0.0) > 0 else 0.5
-        return None if self.penalty is not None else self.loss.decay(self.ridge)
-
-    def decay_constant(self, n_classes: int) -> float | None:
-        return None if self.penalty is not None else self.loss.decay_constant(n_classes, self.ridge)
+            return Decay(1.0 if teacher.channel.width(0.0) > 0 else 0.5)
+        return None if self.penalty else self.loss.decay(self.ridge, teacher.n_classes)
 
     def largest_alpha(self, teacher: AnyTeacher) -> float:
         """α_s for hard margins with noisy labels."""

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.law import Law
+from polyceptron.model.law import Decay, Law
 from polyceptron.model.losses.additive import AdditivePull
 from polyceptron.model.losses.coordinates import Coordinates, LossCoordinates
 from polyceptron.model.registry import Registry
@@ -83,12 +83,8 @@ class Loss(ABC):
         """What λ → 0⁺ means on separable data: a loss, or None where it is not defined."""
         return None
 
-    def decay(self, ridge: float | str) -> float | None:
-        """p of the error ∝ α^(−p) without noise, where it is known."""
-        return None
-
-    def decay_constant(self, n_classes: int, ridge: float | str) -> float | None:
-        """C of ε ≈ C α^(−p) without noise, where there is a closed form."""
+    def decay(self, ridge: float | str, n_classes: int) -> Decay | None:
+        """ε ≈ C α^(−p) without noise, where p is known."""
         return None
 
     def probabilities(self, z: Any) -> Array | None:
@@ -169,7 +165,7 @@ class Loss(ABC):
 SHORT_CUTS = (
     *("prox", "denoise", "curvature_at", "value_at_prox", "probabilities", "solver"),
     *("coordinates", "additive", "explicit_averages", "scale_free", "margin_floor"),
-    *("without_ridge", "decay", "decay_constant"),
+    *("without_ridge", "decay"),
 )
 
 LOSSES: Registry[Loss] = Registry("loss", Loss)  # type: ignore[type-abstract]

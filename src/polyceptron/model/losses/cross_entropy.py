@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, log_softmax, softmax, wrightomega
 
+from polyceptron.model.law import Decay
 from polyceptron.model.losses.additive import AdditivePull, SoftmaxPull
 from polyceptron.model.losses.base import Loss, broadcast
 from polyceptron.model.losses.coordinates import Coordinates, Placed, Pull
@@ -220,16 +221,15 @@ class CrossEntropy(Loss):
         """The softmax."""
         return np.asarray(softmax(np.asarray(z, dtype=float), axis=1))
 
-    def decay(self, ridge: float | str) -> float | None:
-        """2/3 at a fixed ridge (the norm grows as (α/λ)^(1/3)), 1 without or at the best one."""
-        return 1.0 if ridge in (0, "optimal") else 2 / 3
+    def decay(self, ridge: float | str, n_classes: int) -> Decay | None:
+        """p = 1 without a ridge or at the best one, 2/3 at a fixed λ: √q grows as (α/λ)^(1/3).
 
-    def decay_constant(self, n_classes: int, ridge: float | str) -> float | None:
-        """At fixed λ, from pairs of classes: C_k = B_k^(1/3) (k − 1)^(2/3) C₂."""
+        There C_k = B_k^(1/3) (k − 1)^(2/3) C₂, from pairs of classes.
+        """
         if ridge in (0, "optimal"):
-            return None
+            return Decay(1.0)
         pairs = boundary_density(n_classes) * (n_classes - 1) ** 2
-        return pairs ** (1 / 3) * two_class_constant(float(ridge))
+        return Decay(2 / 3, pairs ** (1 / 3) * two_class_constant(float(ridge)))
 
     @property
     def coordinates(self) -> Coordinates:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from polyceptron.model.law import Decay
 from polyceptron.model.losses.additive import AdditivePull, MarginPull
 from polyceptron.model.losses.base import Labels, Loss, broadcast
 from polyceptron.model.losses.coordinates import Coordinates, LossCoordinates
@@ -91,9 +92,9 @@ class MaxMargin(HardMargin):
         """Itself."""
         return self
 
-    def decay(self, ridge: float | str) -> float | None:
-        """1."""
-        return 1.0
+    def decay(self, ridge: float | str, n_classes: int) -> Decay | None:
+        """p = 1."""
+        return Decay(1.0)
 
 
 class LabelCone(HardMargin):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.model.law import Law
+from polyceptron.model.law import Decay, Law
 from polyceptron.model.losses.base import Loss, broadcast, one_hot
 from polyceptron.model.losses.coordinates import Coordinates, LossCoordinates
 from polyceptron.model.registry import Entry
@@ -71,14 +71,14 @@ class SquareLoss(Loss):
         Q = (1 / n_classes - 2 * pull + law.q) * shrink**2
         return signal * shrink, Q, shrink, (pull / law.q - 1) * shrink
 
-    def decay(self, ridge: float | str) -> float | None:
-        """1/2 at any ridge."""
-        return 0.5
+    def decay(self, ridge: float | str, n_classes: int) -> Decay | None:
+        """p = 1/2 and C = B_k σ/(πc) at any ridge.
 
-    def decay_constant(self, n_classes: int, ridge: float | str) -> float | None:
-        """B_k σ/(πc): τ² → αc²/σ² with σ² = 1/k − c², c = E[max of k normals]/(k − 1)."""
+        τ² → αc²/σ² with σ² = 1/k − c², c = E[max of k normals]/(k − 1).
+        """
         c = mean_of_maximum(n_classes) / (n_classes - 1)
-        return boundary_density(n_classes) * math.sqrt(1 / n_classes - c**2) / (math.pi * c)
+        spread = math.sqrt(1 / n_classes - c**2)
+        return Decay(0.5, boundary_density(n_classes) * spread / (math.pi * c))
 
 
 ENTRY: Entry[Loss] = Entry(

@@ -26,9 +26,9 @@ from polyceptron.report.figures import figure_spec as spec
 from polyceptron.report.pictures import parts as pic
 from polyceptron.report.pictures.curves import TRANSITION_LABELS, curves_panel, transition_marks
 from polyceptron.rows import Status
-from polyceptron.theory.bayes_optimal.state_evolution import state_evolution
 from polyceptron.theory.bayes_optimal.transitions import transitions
 from polyceptron.theory.curve import curve_rows
+from polyceptron.theory.loop import state_evolution
 from polyceptron.version import VERSION
 
 RADEMACHER = ("argmax", 3, "rademacher")

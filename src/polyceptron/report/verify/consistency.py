@@ -40,8 +40,8 @@ from polyceptron.numerics import Array
 from polyceptron.report.verify.check import Check, erm_point, sampled_check
 from polyceptron.theory.bayes_optimal.channel_table import channel_table
 from polyceptron.theory.bayes_optimal.fixed_points import FixedPoint, fixed_points
-from polyceptron.theory.bayes_optimal.state_evolution import state_evolution
 from polyceptron.theory.generalisation import generalisation_error
+from polyceptron.theory.loop import state_evolution
 
 
 def entropy_identities(full: bool) -> Iterator[Check]:

@@ -4,5 +4,4 @@ channel_table      the fields side as a function of v; the other is `theory/weig
 solution_curve     the curve α(q̂), its folds and branches, how far its α and Φ can be trusted
 fixed_points       where the curve passes a given α, and which branch is optimal there
 transitions        α_IT and α_algo
-state_evolution    the plain loop, step by step
 """

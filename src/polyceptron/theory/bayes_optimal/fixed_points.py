@@ -66,82 +66,44 @@ def crossings(curve: SolutionCurve, alphas: list[float]) -> list[list[Crossing]]
     found: list[list[Crossing]] = [[] for _ in alphas]
     for far in (False, True):
         wanted = [n for n, a in enumerate(alphas) if curve.near_enough(a) is not far]
-        if wanted:
-            _cross(curve, alphas, wanted, far, found)
+        if not wanted:
+            continue
+        branches = curve.branches(far=far)
+        folds = branches[:-1]  # each ends in one
+        met = [
+            (n, i)
+            for n in wanted
+            for i, b in enumerate(branches)
+            if min(b.alpha_low, b.alpha_high) < alphas[n] <= max(b.alpha_low, b.alpha_high)
+        ]
+        if met:
+            stretch = np.array([i for _, i in met])
+            at = _meet(curve, [branches[i] for i in stretch], np.array([alphas[n] for n, _ in met]))
+            gap = np.full(at.alpha.shape, np.inf)  # of ln α to the next fold
+            for i, fold in enumerate(folds):
+                distance = np.abs(np.log(at.alpha / fold.alpha_high))
+                beside = (stretch == i) | (stretch == i + 1)
+                gap[beside] = np.minimum(gap[beside], distance[beside])
+            points = _read(curve, at, curve.error_uncertainty(at, gap))
+            for (n, i), point in zip(met, points, strict=True):
+                found[n].append(replace(point, stable=branches[i].rising))
+        if folds:
+            at = curve.points(np.exp(np.array([fold.high for fold in folds])))
+            ghosts = _read(curve, at, np.full(len(folds), np.inf))
+            for fold, ghost, u in zip(folds, ghosts, curve.alpha_uncertainty(at), strict=True):
+                for n in wanted:
+                    if fold.rising and 0 < np.log(alphas[n] / fold.alpha_high) <= u:
+                        found[n].append(replace(ghost, ghost=True))
     return found
 
 
-def _cross(
-    curve: SolutionCurve,
-    alphas: list[float],
-    wanted: list[int],
-    far: bool,
-    found: list[list[Crossing]],
-) -> None:
-    """Add to `found` the crossings of the wanted α on the near or on the far curve."""
-    branches, folds = curve.branches(far=far), _folds(curve, far)
-    met = [
-        (n, i)
-        for n in wanted
-        for i, b in enumerate(branches)
-        if min(b.alpha_low, b.alpha_high) < alphas[n] <= max(b.alpha_low, b.alpha_high)
-    ]
-    if met:
-        stretch = np.array([i for _, i in met])
-        at = _meet(curve, [branches[i] for i in stretch], np.array([alphas[n] for n, _ in met]))
-        parts = np.stack(_trust(curve, at, folds, stretch))
-        for column, (n, i) in enumerate(met):
-            q_hat, v, phi = (float(a[column]) for a in (at.q_hat, at.v, at.free_entropy))
-            phi_error, error, clean, uncertainty = (float(a) for a in parts[:, column])
-            found[n].append(
-                Crossing(branches[i].rising, q_hat, v, phi, phi_error, error, clean, uncertainty)
-            )
-    for fold in folds:
-        for n in wanted:
-            if fold.maximum and 0 < np.log(alphas[n] / fold.alpha) <= fold.uncertainty:
-                found[n].append(fold.ghost)
-
-
-@dataclass(frozen=True)
-class Fold:
-    """A turning point of the curve: α there with its relative uncertainty, and its fixed point."""
-
-    maximum: bool
-    after: int  # the stretch that ends here
-    alpha: float
-    uncertainty: float
-    ghost: Crossing
-
-
-def _folds(curve: SolutionCurve, far: bool) -> list[Fold]:
-    """Every fold of the curve, in the order of q̂."""
-    ends = curve.branches(far=far)[:-1]
-    if not ends:
-        return []
-    at = curve.points(np.exp(np.array([branch.high for branch in ends])))
-    u = curve.alpha_uncertainty(at)
-    errors, clean = curve.errors(at.v), curve.clean_errors(at.v)
-    entropy = curve.entropy_uncertainty(at)
-    return [
-        Fold(
-            branch.rising,
-            i,
-            float(at.alpha[i]),
-            float(u[i]),
-            Crossing(
-                True,
-                float(at.q_hat[i]),
-                float(at.v[i]),
-                float(at.free_entropy[i]),
-                float(entropy[i]),
-                float(errors[i]),
-                float(clean[i]),
-                np.inf,
-                ghost=True,
-            ),
-        )
-        for i, branch in enumerate(ends)
-    ]
+def _read(curve: SolutionCurve, at: CurvePoints, uncertainty: AnyArray) -> list[Crossing]:
+    """Points of the curve as fixed points, with the uncertainty (n,) of their errors."""
+    columns = (
+        *(at.q_hat, at.v, at.free_entropy, curve.entropy_uncertainty(at)),
+        *(curve.errors(at.v), curve.clean_errors(at.v), uncertainty),
+    )
+    return [Crossing(True, *row) for row in np.stack(columns, 1).tolist()]
 
 
 def _meet(curve: SolutionCurve, branches: list[Branch], alpha: AnyArray) -> CurvePoints:
@@ -177,23 +139,6 @@ def _meet(curve: SolutionCurve, branches: list[Branch], alpha: AnyArray) -> Curv
         if not going.any():
             break
     return curve.points(np.exp(x1))
-
-
-def _trust(
-    curve: SolutionCurve, at: CurvePoints, folds: list[Fold], stretch: AnyArray
-) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
-    """Uncertainty of Φ, ε, its clean version, and the uncertainty of ε, each (n,)."""
-    gap = np.full(at.alpha.shape, np.inf)
-    for fold in folds:
-        beside = (stretch == fold.after) | (stretch == fold.after + 1)
-        distance = np.abs(np.log(at.alpha / fold.alpha))
-        gap[beside] = np.minimum(gap[beside], distance[beside])
-    return (
-        curve.entropy_uncertainty(at),
-        curve.errors(at.v),
-        curve.clean_errors(at.v),
-        curve.error_uncertainty(at, gap),
-    )
 
 
 @dataclass(frozen=True, repr=False)
@@ -258,11 +203,19 @@ def fixed_points(
         level = min(level_of[a] for a in level_of if a not in done)
         here = [a for a in level_of if a not in done and level_of[a] == level]
         curve = curve_of(teacher, level)
-        for a, found in zip(here, _at(curve, here), strict=True):
+        positive = [a for a in here if a > 0]
+        met = dict(zip(positive, crossings(curve, positive), strict=True))
+        for a in here:
+            found = _branches(curve, a, met[a]) if a > 0 else _nothing(teacher.n_classes)
             chosen = [p for p in found if branch in ("all", p.branch)]
             worst = max((p.uncertainty for p in chosen if p.branch in aim), default=0.0)
             if worst <= tol or level == last:
-                done[a] = [_judged(p, tol) for p in chosen]
+                done[a] = [
+                    replace(p, status=Status.TOLERANCE_NOT_MET)
+                    if p.status is Status.OK and not p.uncertainty <= tol
+                    else p
+                    for p in chosen
+                ]
             else:
                 # Errors fall as the points to the power 0.7 at least: go straight to what is
                 # needed; an open choice of branch takes one step at a time.
@@ -273,47 +226,22 @@ def fixed_points(
     return [p for a in alphas for p in done[a]]
 
 
-def _judged(point: FixedPoint, tol: float) -> FixedPoint:
-    if point.status is Status.OK and not point.uncertainty <= tol:
-        return replace(point, status=Status.TOLERANCE_NOT_MET)
-    return point
-
-
-def _at(curve: SolutionCurve, alphas: list[float]) -> list[list[FixedPoint]]:
-    """The fixed points at each α, on one curve."""
-    positive = [a for a in alphas if a > 0]
-    met = dict(zip(positive, crossings(curve, positive), strict=True))
-    return [_branches(curve, a, met[a]) if a > 0 else _nothing(curve) for a in alphas]
-
-
-def _nothing(curve: SolutionCurve) -> list[FixedPoint]:
+def _nothing(k: int) -> list[FixedPoint]:
     """α = 0: a guess."""
-    k = curve.teacher.n_classes
     guess = 1 - 1 / k
     point = FixedPoint("amp", 0.0, k, 0.0, 1.0, 0.0, 0.0, guess, 0.0, clean_error=guess)
     return [replace(point, branch=name) for name in ("optimal", "amp")]
 
 
 def _branches(curve: SolutionCurve, alpha: float, met: list[Crossing]) -> list[FixedPoint]:
+    """The branches at α, each with the rivals that it cannot be told apart from."""
     stable = [c for c in met if c.stable and not c.ghost]
     ghosts = [c for c in met if c.ghost]
     if curve.perfect:
         entropy = float(curve.perfect_entropy(alpha))
         floor = float(curve.errors(np.zeros(1))[0])
         stable.append(Crossing(True, math.inf, 0.0, entropy, 0.0, floor, 0.0, 0.0))
-    result = [_optimal(curve, alpha, stable, ghosts), _amp(curve, alpha, stable, ghosts)]
-    result.append(_point(curve, alpha, "informed", stable[-1]))
-    falling = [c for c in met if not c.stable]
-    if falling:
-        result.append(_point(curve, alpha, "unstable", falling[-1]))
-    return result
-
-
-def _optimal(
-    curve: SolutionCurve, alpha: float, stable: list[Crossing], ghosts: list[Crossing]
-) -> FixedPoint:
-    """The stable point of largest Φ, and its closest rival if the two cannot be told apart."""
-    best = max(stable, key=lambda c: c.free_entropy)
+    best, first = max(stable, key=lambda c: c.free_entropy), stable[0]
     rivals = [
         c
         for c in (*stable, *ghosts)
@@ -323,26 +251,20 @@ def _optimal(
     ]
     if math.isinf(best.uncertainty):  # it may end before this α
         rivals += [c for c in stable if c is not best]
-    return _point(curve, alpha, "optimal", best, rivals)
-
-
-def _amp(
-    curve: SolutionCurve, alpha: float, stable: list[Crossing], ghosts: list[Crossing]
-) -> FixedPoint:
-    """The lowest stable point; its rival where a fold is too close to say on which side α is."""
-    first = stable[0]
-    rivals = [c for c in ghosts if c.q_hat < first.q_hat]
-    if math.isinf(first.uncertainty):
-        rivals += stable[1:2]
-    return _point(curve, alpha, "amp", first, rivals)
+    # A fold may be too close to say on which side of it α is.
+    beside = [c for c in ghosts if c.q_hat < first.q_hat]
+    beside += stable[1:2] if math.isinf(first.uncertainty) else []
+    result = [
+        _point(curve, alpha, "optimal", best, rivals),
+        _point(curve, alpha, "amp", first, beside),
+        _point(curve, alpha, "informed", stable[-1], []),
+    ]
+    falling = [c for c in met if not c.stable]
+    return [*result, *(_point(curve, alpha, "unstable", c, []) for c in falling[-1:])]
 
 
 def _point(
-    curve: SolutionCurve,
-    alpha: float,
-    branch: str,
-    at: Crossing,
-    rivals: list[Crossing] | None = None,
+    curve: SolutionCurve, alpha: float, branch: str, at: Crossing, rivals: list[Crossing]
 ) -> FixedPoint:
     uncertainty, status, other = at.uncertainty, Status.OK, None
     if rivals:

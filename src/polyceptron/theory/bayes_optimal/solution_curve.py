@@ -13,7 +13,7 @@ on the mean, and the replicates tell how far it can be trusted.
 from __future__ import annotations
 
 import math
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +23,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher
 from polyceptron.model.teacher import check_teacher
 from polyceptron.numerics import AnyArray
-from polyceptron.numerics.estimate import student_quantile
+from polyceptron.numerics.estimate import from_replicates
 from polyceptron.theory.bayes_optimal.channel_table import channel_table
 from polyceptron.theory.generalisation import angle, error_from_angle, error_on_labels
 from polyceptron.theory.weights.rules import effort
@@ -71,6 +71,8 @@ class SolutionCurve:
         self.weights = PriorSide(teacher, log2_points)
         self.channel = channel_table(teacher.channel, teacher.n_classes)
         self.perfect = teacher.prior.support is not None and teacher.channel.width(0.0) == 0
+        self._grids: dict[bool, CurvePoints] = {}
+        self._stretches: dict[bool, list[Branch]] = {}
 
     @property
     def n_replicates(self) -> int:
@@ -123,9 +125,8 @@ class SolutionCurve:
         """Relative uncertainty (n,) of α at fixed q̂."""
         v_error, i_error = self.rule_errors(at.q_hat)
         # I falls as 1/√v at worst, so half of the error of ln v is passed on to α.
-        return self._spread(np.log(self._replicates(at).alpha / at.alpha[:, None])) + (
-            i_error + 0.5 * v_error
-        )
+        moved = np.log(self._replicates(at).alpha / at.alpha[:, None])
+        return np.asarray(from_replicates(moved).uncertainty + (i_error + 0.5 * v_error))
 
     def error_uncertainty(self, at: CurvePoints, gap: AnyArray) -> AnyArray:
         """Uncertainty (n,) of the generalisation error at fixed α.
@@ -149,8 +150,8 @@ class SolutionCurve:
             found = self._replicates(at)
             log_alpha = np.log(found.alpha / at.alpha[:, None])
             moved = by_v[:, None] * (found.v - at.v[:, None]) - by_alpha[:, None] * log_alpha
-            total = total + self._spread(moved)
-            u = u + self._spread(log_alpha)
+            total = total + from_replicates(moved).uncertainty
+            u = u + from_replicates(log_alpha).uncertainty
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(u < gap, total * (1 + u / gap + u), np.inf)
 
@@ -164,7 +165,7 @@ class SolutionCurve:
         n, R = at.q_hat.size, self.n_replicates
         column = np.tile(np.arange(1, R + 1), n)
         psi = self.weights(np.repeat(at.q_hat, R), column)[1]
-        return total + self._spread(psi.reshape(n, R))
+        return total + from_replicates(psi.reshape(n, R)).uncertainty
 
     def _replicates(self, at: CurvePoints) -> CurvePoints:
         """Every replicate's point at the same q̂: (n, R), or (n, 1) of the mean."""
@@ -174,14 +175,6 @@ class SolutionCurve:
         found = self.points(np.repeat(at.q_hat, R), np.tile(np.arange(1, R + 1), n))
         return CurvePoints(*(part.reshape(n, R) for part in found))
 
-    def _spread(self, replicates: AnyArray) -> AnyArray:
-        """Student's quantile times the standard error of the mean over replicates (n, R)."""
-        R = replicates.shape[1]
-        if R == 1:
-            return np.zeros(len(replicates))
-        spread: AnyArray = replicates.std(1, ddof=1) * (student_quantile(R) / math.sqrt(R))
-        return spread
-
     # Its shape.
 
     def grid(self, *, far: bool) -> CurvePoints:
@@ -190,10 +183,11 @@ class SolutionCurve:
         It is built up to where every row has told nearly all, and α rises for good or has fallen
         far below its maximum, and beyond only where `far`.
         """
-        return self._far_grid if far else self._near_grid
+        if far not in self._grids:
+            self._grids[far] = self._beyond() if far and not self.perfect else self._near()
+        return self._grids[far]
 
-    @cached_property
-    def _near_grid(self) -> CurvePoints:
+    def _near(self) -> CurvePoints:
         parts: list[AnyArray] = []
         highest = 0.0
         # How much of the unstable branch to follow: panels of many classes are dear. Rows of
@@ -209,17 +203,14 @@ class SolutionCurve:
                     break
         return self._with_folds(np.concatenate(parts))
 
-    @cached_property
-    def _far_grid(self) -> CurvePoints:
-        near = self._near_grid
-        if self.perfect:
-            return near
+    def _beyond(self) -> CurvePoints:
         more = [self.points(q_hat) for q_hat in self.weights.stages(far=True)]
+        near = self.grid(far=False)
         return CurvePoints(*(np.concatenate(parts) for parts in zip(near, *more, strict=True)))
 
     def near_enough(self, alpha: float) -> bool:
         """Whether α is met on the near grid and not only far out."""
-        return self.perfect or alpha < 0.5 * float(self._near_grid.alpha[-1])
+        return self.perfect or alpha < 0.5 * float(self.grid(far=False).alpha[-1])
 
     def _with_folds(self, q_hat: AnyArray) -> CurvePoints:
         """The curve on the grid and at every fold, found by golden section around the grid's."""
@@ -243,17 +234,11 @@ class SolutionCurve:
 
         A turn and the next that differ in α by no more than α is uncertain there are no folds.
         """
-        return self._far_branches if far else self._near_branches
+        if far not in self._stretches:
+            self._stretches[far] = self._cut(self.grid(far=far))
+        return self._stretches[far]
 
-    @cached_property
-    def _near_branches(self) -> list[Branch]:
-        return self._branches(self._near_grid)
-
-    @cached_property
-    def _far_branches(self) -> list[Branch]:
-        return self._branches(self._far_grid)
-
-    def _branches(self, grid: CurvePoints) -> list[Branch]:
+    def _cut(self, grid: CurvePoints) -> list[Branch]:
         rising = np.diff(grid.alpha) > 0
         cuts = [0, *(np.flatnonzero(rising[1:] != rising[:-1]) + 1).tolist(), rising.size]
         if len(cuts) > 2:

@@ -80,20 +80,13 @@ def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
     check_teacher(teacher)
     work = effort(teacher)
     tol = check_tolerance(tol, work.transition)
-    if teacher.prior.gaussian:
-        return _result(teacher, None, Status.OK)
-    status = Status.TOLERANCE_NOT_MET
-    for level in range(work.first, work.last + 1, 2):
+    found, status = None, Status.OK
+    for level in range(work.first, work.last + 1, 2) if not teacher.prior.gaussian else ():
         found = _located(curve_of(teacher, level))
-        if found is None or max(uncertainty for _, uncertainty in found) <= tol:
-            status = Status.OK
+        met = found is None or max(uncertainty for _, uncertainty in found) <= tol
+        status = Status.OK if met else Status.TOLERANCE_NOT_MET
+        if met:
             break
-    return _result(teacher, found, status)
-
-
-def _result(
-    teacher: AnyTeacher, found: tuple[Located, Located] | None, status: Status
-) -> Transitions:
     names = teacher.model, teacher.n_classes, teacher.prior.name, teacher.noise.name
     it, algo = found or ((None, None), (None, None))
     return Transitions(*names, it[0], it[1], algo[0], algo[1], str(status))
@@ -133,7 +126,7 @@ def _takeover(curve: SolutionCurve, branches: list[Branch]) -> Located:
             high = float(brentq(lambda x: _lead(curve, x, top), low, high, xtol=1e-14))
         at = curve.points(np.exp([high]))
         # Φ is off by its uncertainty, and α by that over the slope of the lead.
-        slope = abs(float(at.channel_entropy[0]) - _slope(curve, float(at.alpha[0]), top))
+        slope = abs(float(at.channel_entropy[0]) - _top(curve, float(at.alpha[0]), top)[1])
         u = float(curve.entropy_uncertainty(at)[0]) / max(slope, 1e-300)
         if top is not None:
             u *= 2  # the top state's Φ is as uncertain
@@ -144,18 +137,15 @@ def _takeover(curve: SolutionCurve, branches: list[Branch]) -> Located:
 def _lead(curve: SolutionCurve, log_q_hat: float, top: Branch | None) -> float:
     """Φ here less that of the top state at the same α."""
     at = curve.points(np.exp([log_q_hat]))
-    alpha = float(at.alpha[0])
-    if top is None:
-        return float(at.free_entropy[0] - curve.perfect_entropy(alpha))
-    above = curve.points(np.exp([_where(curve, top, alpha)]))
-    return float(at.free_entropy[0] - above.free_entropy[0])
+    return float(at.free_entropy[0]) - _top(curve, float(at.alpha[0]), top)[0]
 
 
-def _slope(curve: SolutionCurve, alpha: float, top: Branch | None) -> float:
-    """dΦ/dα = Ψ_out of the top state."""
+def _top(curve: SolutionCurve, alpha: float, top: Branch | None) -> tuple[float, float]:
+    """Φ of the top state at α, and its slope dΦ/dα = Ψ_out."""
     if top is None:
-        return curve.channel.known_entropy
-    return float(curve.points(np.exp([_where(curve, top, alpha)])).channel_entropy[0])
+        return float(curve.perfect_entropy(alpha)), curve.channel.known_entropy
+    at = curve.points(np.exp([_where(curve, top, alpha)]))
+    return float(at.free_entropy[0]), float(at.channel_entropy[0])
 
 
 def _where(curve: SolutionCurve, branch: Branch, alpha: float) -> float:

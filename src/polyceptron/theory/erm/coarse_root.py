@@ -1,15 +1,13 @@
-"""A start close to α_s, on either side of which weights without a ridge diverge: from further away.
-
-ln τ, ln q and ln V are nearly straight in ln|α/α_s − 1|, so that steps of a factor and a
-line through the last two solutions are enough. A rule puts α_s off by its own error, and below that
-it has no root: the closer to α_s, the finer the rule that Newton's method starts on.
-
-The root of the equations on the coarsest level: where every fixed point begins.
+"""The root of the equations on the coarsest level: where every fixed point begins.
 
 Newton starts from a nearby solution if there is one, else from that of two classes with as many
 samples per boundary, else from the loss's quadratic expansion, and falls back on continuation in λ
 (or in α for scale-free losses). Nodes are placed at a law rounded to a lattice, so that the answer
 does not depend on the way by which the root was found.
+
+Close to α_s, on either side of which weights without a ridge diverge, a start comes from further
+away (`walk_down`): ln τ, ln q and ln V are nearly straight in ln|α/α_s − 1|. A rule puts α_s off by
+its own error, and below that it has no root: the closer, the finer the rule to start on.
 """
 
 from __future__ import annotations
@@ -107,7 +105,9 @@ def coarse_root(
         found = coarse_root(equations(twin))
         if found.converged:
             jacobian = found.jacobian if len(found.theta) == system.n_unknowns else None
-            root = try_from(system, _fitted(found.theta, system.n_unknowns), jacobian)
+            # A simpler system lacks ln V, which is 0 for a scale-free loss.
+            guess = np.pad(found.theta, (0, system.n_unknowns - len(found.theta)))
+            root = try_from(system, guess, jacobian)
             if root.converged:
                 return root
     root = try_from(system, quadratic_guess(problem, system.n_unknowns))
@@ -153,11 +153,6 @@ def try_from(
 
 def _inside(theta: Array) -> bool:
     return bool(np.isfinite(theta).all() and np.abs(theta).max() < _EDGE)
-
-
-def _fitted(theta: Array, n_unknowns: int) -> Array:
-    """θ of a simpler system for one with more unknowns: ln V = 0 for a scale-free loss."""
-    return np.concatenate([theta, np.zeros(n_unknowns - len(theta))])
 
 
 def _twin(problem: Problem) -> Problem | None:

@@ -33,13 +33,10 @@ from polyceptron.theory.erm.square_closed_form import (
     square_fixed_point,
     square_training_loss,
 )
-from polyceptron.theory.generalisation import error_at_tau
 from polyceptron.theory.root_newton import Root
 from polyceptron.theory.separability import loss_at_ridge, separable_up_to
 from polyceptron.theory.sides import Problem, erm_sides
 
-TOLERANCE_FEW_CLASSES = 1e-6
-TOLERANCE_MANY_CLASSES = 1e-4
 _SAMPLED_LEVEL = 1  # of the training error where no other rule knows it
 _ABSURD = 230.0  # ln q of 1e100: a search that went astray
 _RESOLVED = 5e-11  # |α/α_s − 1|: closer, the rules' error of α_s decides how far q has diverged
@@ -48,7 +45,7 @@ _WALK = 1e-3  # tolerance of fixed points on the way to another
 
 def default_tolerance(n_classes: int) -> float:
     """On the generalisation error: 1e-6 for two and three classes, 1e-4 above."""
-    return TOLERANCE_FEW_CLASSES if n_classes <= 3 else TOLERANCE_MANY_CLASSES
+    return 1e-6 if n_classes <= 3 else 1e-4
 
 
 def erm_fixed_point(
@@ -204,29 +201,24 @@ def solve(
     loss, loss_spread = float(refined.averages.loss[0]), refined.loss_uncertainty
     if math.isnan(loss) and problem.weights.penalty.quadratic:
         loss = square_training_loss(problem, law)
-    elif not problem.loss.scale_free and _moves_along_ones(problem.loss, problem.n_classes):
-        loss, loss_spread = math.nan, math.nan
+    elif not problem.loss.scale_free:
+        # A loss that acts along (1, …, 1), which no label shows, has a mean that is not known.
+        zero = np.zeros((1, problem.n_classes))
+        slope = problem.loss.gradient(zero, np.zeros(1, dtype=np.int64))
+        if abs(float(slope.sum())) > 1e-8 * (1 + float(np.abs(slope).max())):
+            loss, loss_spread = math.nan, math.nan
     mistakes, spread = _mistakes(problem, law, refined)
-    status = Status.OK if refined.uncertainty <= tol else Status.TOLERANCE_NOT_MET
-    return ErmFixedPoint(
-        n_classes=problem.n_classes,
-        ridge=problem.ridge,
-        alpha=problem.alpha,
-        m=law.m,
-        q=law.q,
-        V=law.V,
-        m_hat=hats.m,
-        q_hat=hats.q,
-        V_hat=hats.V,
+    return ErmFixedPoint.at(
+        problem,
+        law,
+        hats,
         generalisation_error=refined.error,
         uncertainty=refined.uncertainty,
-        clean_error=float(error_at_tau(law.tau, problem.n_classes)),
         training_loss=loss,
         training_loss_uncertainty=loss_spread,
         training_error=mistakes,
         training_error_uncertainty=spread,
-        status=status,
-        tau=law.tau,
+        status=Status.OK if refined.uncertainty <= tol else Status.TOLERANCE_NOT_MET,
         theta=refined.root.theta,
         jacobian=refined.root.jacobian,
     )
@@ -260,9 +252,3 @@ def _mistakes(problem: Problem, law: Law, refined: Refined) -> tuple[float, floa
     steps = [replace(law, tau=moved[0]), replace(law, q=moved[1]), replace(law, V=moved[2])]
     values = [problem.training_error(step) or 0.0 for step in steps]
     return value, sum(abs(other - value) for other in values) + 1e-11
-
-
-def _moves_along_ones(loss: Loss, n_classes: int) -> bool:
-    """Whether the loss acts along (1, …, 1), which no label shows: its mean is not known then."""
-    slope = loss.gradient(np.zeros((1, n_classes)), np.zeros(1, dtype=np.int64))
-    return bool(abs(float(slope.sum())) > 1e-8 * (1 + float(np.abs(slope).max())))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from polyceptron.display import ShortDisplay
-from polyceptron.model.law import Law
+from polyceptron.model.law import Hats, Law
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
+from polyceptron.theory.generalisation import error_at_tau
 from polyceptron.theory.sides import Problem
 
 
@@ -36,9 +38,22 @@ class ErmFixedPoint(ShortDisplay):
     training_error_uncertainty: float
     status: Status
     tau: float  # ρ/√(1 − ρ²)
-    theta: Array = field(repr=False)  # (ln τ, ln q, ln V), a start for a neighbour
-    jacobian: Array = field(repr=False)  # of the equations in θ
+    # (ln τ, ln q, ln V), a start for a neighbour, and the Jacobian of the equations in it.
+    theta: Array = field(default_factory=lambda: np.zeros(0), repr=False)
+    jacobian: Array = field(default_factory=lambda: np.eye(0), repr=False)
     bend: float = field(default=math.nan, repr=False)  # d² ln τ/d ln λ² at a best ridge
+
+    @classmethod
+    def at(cls, problem: Problem, law: Law, hats: Hats, **numbers: Any) -> ErmFixedPoint:
+        """The fixed point of a problem at a law of its fields, with all other numbers given."""
+        k = problem.n_classes
+        known = {
+            **{"n_classes": k, "ridge": problem.ridge, "alpha": problem.alpha},
+            **{"m": law.m, "q": law.q, "V": law.V, "tau": law.tau},
+            **{"m_hat": hats.m, "q_hat": hats.q, "V_hat": hats.V},
+            "clean_error": float(error_at_tau(law.tau, k)),
+        }
+        return cls(**{**known, **numbers})
 
     @property
     def correlation(self) -> float:
@@ -53,24 +68,21 @@ class ErmFixedPoint(ShortDisplay):
 
 def no_data(problem: Problem, ridge: float) -> ErmFixedPoint:
     """α = 0: the estimate is 0 and every class is a guess."""
-    k = problem.n_classes
-    guess = 1 - 1 / k
-    return ErmFixedPoint(
-        n_classes=k, ridge=ridge, alpha=0.0, m=0.0, q=0.0, V=1 / ridge if ridge > 0 else math.inf,
-        m_hat=0.0, q_hat=0.0, V_hat=0.0, generalisation_error=guess, uncertainty=0.0,
-        clean_error=guess, training_loss=math.nan, training_loss_uncertainty=math.nan,
-        training_error=math.nan, training_error_uncertainty=math.nan, status=Status.OK, tau=0.0,
-        theta=np.zeros(0), jacobian=np.eye(0),
+    guess, nan = 1 - 1 / problem.n_classes, math.nan
+    return ErmFixedPoint.at(
+        problem, Law(0.0, 0.0, 1 / ridge if ridge > 0 else math.inf), Hats(0.0, 0.0, 0.0),
+        ridge=ridge, generalisation_error=guess, clean_error=guess, uncertainty=0.0,
+        training_loss=nan, training_loss_uncertainty=nan, training_error=nan,
+        training_error_uncertainty=nan, status=Status.OK,
     )  # fmt: skip
 
 
 def not_converged(problem: Problem, theta: Array, jacobian: Array) -> ErmFixedPoint:
     """No root in reach: no numbers but the problem's."""
     nan = math.nan
-    return ErmFixedPoint(
-        n_classes=problem.n_classes, ridge=problem.ridge, alpha=problem.alpha, m=nan, q=nan, V=nan,
-        m_hat=nan, q_hat=nan, V_hat=nan, generalisation_error=nan, uncertainty=math.inf,
-        clean_error=nan, training_loss=nan, training_loss_uncertainty=math.inf, training_error=nan,
-        training_error_uncertainty=math.inf, status=Status.NOT_CONVERGED, tau=nan, theta=theta,
-        jacobian=jacobian,
+    return ErmFixedPoint.at(
+        problem, Law(nan, nan, nan), Hats(nan, nan, nan), generalisation_error=nan,
+        uncertainty=math.inf, training_loss=nan, training_loss_uncertainty=math.inf,
+        training_error=nan, training_error_uncertainty=math.inf, status=Status.NOT_CONVERGED,
+        theta=theta, jacobian=jacobian,
     )  # fmt: skip

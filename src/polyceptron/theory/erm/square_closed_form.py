@@ -27,7 +27,7 @@ from polyceptron.model.features import Spectrum
 from polyceptron.model.law import Hats, Law
 from polyceptron.rows import Status
 from polyceptron.theory.erm.solution import ErmFixedPoint
-from polyceptron.theory.generalisation import error_at_tau, error_on_labels
+from polyceptron.theory.generalisation import error_on_labels
 from polyceptron.theory.sides import Problem
 
 
@@ -130,27 +130,19 @@ def square_fixed_point(problem: Problem) -> ErmFixedPoint:
         hats = Hats(alpha * signal * shrink, alpha * Q, alpha * shrink)
     mistakes = problem.training_error(law)
     spread = math.nan if mistakes is None else 1e-11 + problem.channel.accuracy
-    return ErmFixedPoint(
-        n_classes=k,
-        ridge=problem.ridge,
-        alpha=alpha,
-        m=m,
-        q=q,
-        V=V,
-        m_hat=hats.m,
-        q_hat=hats.q,
-        V_hat=hats.V,
+    bar = CLOSED_FORM + problem.channel.accuracy
+    return ErmFixedPoint.at(
+        problem,
+        law,
+        hats,
+        m=m,  # also where q diverges
         generalisation_error=float(error_on_labels(problem.channel, tau, k)),
-        uncertainty=CLOSED_FORM + problem.channel.accuracy,
-        clean_error=float(error_at_tau(tau, k)),
+        uncertainty=bar,
         training_loss=square_training_loss(problem, law),
-        training_loss_uncertainty=CLOSED_FORM + problem.channel.accuracy,
+        training_loss_uncertainty=bar,
         training_error=math.nan if mistakes is None else mistakes,
         training_error_uncertainty=spread,
         status=Status.OK if math.isfinite(q) else Status.DIVERGES,
-        tau=tau,
-        theta=np.zeros(0),
-        jacobian=np.eye(0),
     )
 
 
