@@ -43,7 +43,7 @@ from scipy.special import ndtr
 
 from polyceptron.numerics import Array
 from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
-from polyceptron.numerics.gumbel import utility_table
+from polyceptron.numerics.gumbel import utility_table, utility_values
 from polyceptron.numerics.panels import panel_rule
 
 CLASSES = (2, 3)
@@ -91,26 +91,17 @@ _N_S = 18  # Chebyshev points of t: what is left out is 2e-10
 
 def three_softmax(gaps: Array, s: float) -> tuple[Array, Array]:
     """Z (n,) and its slopes (2, n) at gaps (2, n), in units of 1/β."""
+    from scipy.ndimage import map_coordinates  # loads slowly, and most answers do without
+
     width = math.hypot(1.0, s)
     place = np.arcsinh(gaps / (width * _STRETCH)) / _STEP + _HALF
     np.clip(place, 0, 2 * _HALF, out=place)
     z_spline, slope_spline = _at(1 / width)
-    z = _read_softmax_winning(z_spline, place)
-    slopes = np.stack(
-        [
-            _read_softmax_winning(slope_spline, place),
-            _read_softmax_winning(slope_spline, place[::-1]),
-        ]
+    z, first, second = (
+        np.asarray(map_coordinates(spline, at, order=5, prefilter=False, mode="mirror"), float)
+        for spline, at in ((z_spline, place), (slope_spline, place), (slope_spline, place[::-1]))
     )
-    return z, slopes / width
-
-
-def _read_softmax_winning(spline: Array, place: Array) -> Array:
-    from scipy.ndimage import map_coordinates  # loads slowly, and most answers do without
-
-    return np.asarray(
-        map_coordinates(spline, place, order=5, prefilter=False, mode="mirror"), dtype=float
-    )
+    return z, np.stack([first, second]) / width
 
 
 def _at(t: float) -> tuple[Array, Array]:
@@ -141,43 +132,21 @@ def _table() -> tuple[Array, Array]:
     read = BSpline.design_matrix(np.clip(place, 0, n - 1).ravel(), np.arange(-5.0, n + 5), 5)
     found = np.empty((_N_S, 2, x.size, x.size))
     for out, s in zip(found, np.sqrt(t**-2 - 1), strict=True):
-        law = _law(float(s))
+        width = math.hypot(1.0, float(s))
+        of = utility_values(_LEVELS * width, float(s))
+        F = np.exp(of.log_cdf)
+        law = np.stack([F, width * of.hazard * F])  # F and its slope in y/√(1 + s²)
         own = law[1, ::_EVERY] * (_EVERY * _FINE)
         seen = own > 1e-13
         # Splines are linear in what they go through: the factors are filtered, not their products.
-        F, first = (
+        below, first = (
             _filtered((read @ np.pad(_filtered(row), 2, "reflect")).reshape(place.shape)[:, seen])
             for row in law
         )
-        weighted = (F * own[seen]).T
-        np.matmul(F, weighted, out=out[0])
+        weighted = (below * own[seen]).T
+        np.matmul(below, weighted, out=out[0])
         np.matmul(first, weighted, out=out[1])
     return t, found.reshape(_N_S, -1)
-
-
-def _law(s: float) -> Array:
-    """F and its slope (2, n) in y/√(1 + s²), absolutely: the normal or the Gumbel part is summed.
-
-    A Gumbel law is analytic for |Im y| < π/2, so that steps of 0.36 leave out 1e-11.
-    """
-    width = math.hypot(1.0, s)
-    y = _LEVELS * width
-    if s > 5:
-        G = np.arange(-11, 84) * 0.36
-        weight = 0.36 * np.exp(-G - np.exp(-G))
-        a = (y[:, None] - G) / s
-        first = np.exp(-0.5 * a * a) @ weight / (s * math.sqrt(2 * math.pi))
-        return np.stack([ndtr(a) @ weight, width * first])
-    split = math.ceil(_FINE * width / (0.8 * s))  # a grid as fine as the normal part
-    step = _FINE * width / split
-    half = math.ceil(7.6 * s / step)
-    normal = np.exp(-0.5 * (np.arange(-half, half + 1) * (step / s)) ** 2)
-    normal /= normal.sum()
-    fine = y[0] + np.arange(-half, (y.size - 1) * split + half + 1) * step
-    E = np.exp(np.minimum(-fine, 300.0))
-    F = np.exp(-E)
-    both = (np.convolve(part, normal, "valid")[::split] for part in (F, width * E * F))
-    return np.stack(list(both))
 
 
 def _filtered(values: Array) -> Array:

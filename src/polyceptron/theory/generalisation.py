@@ -42,8 +42,6 @@ from polyceptron.numerics.orthant_closed import corner_cdf
 
 _ALIGNED = 1e14  # τ that stands for ρ = 1
 _SLOPE_STEP = 1e-4  # of ln τ
-_STEP = 0.16  # of the trapezoidal rule: its error is e^{−2π²/step²} for a Gaussian of unit width
-_N_CLEAR = 1e-17  # weights below leave no trace
 
 
 def generalisation_error(correlation: Any, n_classes: int) -> Any:
@@ -103,13 +101,21 @@ def angle(complement: Any) -> AnyArray:
 @lru_cache(maxsize=256)
 def _ratio(k: int) -> ChebyshevProxy:
     """ε/θ on θ in [0, π], to 1e-12 (1e-11 at k = 1000); smooth, and so continued to 0."""
-    rule = _rule(k)
-    low = 1e-3
+    u, y, weight = _rule(k)
 
-    def ratio(theta: AnyArray) -> AnyArray:
-        return np.array([_integral(float(t), k, *rule) / t for t in theta])
+    def ratio(theta: float) -> float:
+        """The complement integral in (u, y), v = ρu + σy."""
+        rho, sigma = math.cos(theta), math.sin(theta)
+        both = corner_cdf(u, rho * u + sigma * y, y, sigma * u - rho * y)
+        lost = np.clip(1 - both / ndtr(u), 0.0, 1.0)  # D/A
+        with np.errstate(divide="ignore"):
+            wrong = -np.expm1((k - 1) * np.log1p(-lost))
+        return float(weight @ wrong) / theta
 
-    return chebyshev_proxy(ratio, low, math.pi, tol=1e-12, start=33, max_points=65)
+    def ratios(theta: AnyArray) -> AnyArray:
+        return np.array([ratio(t) for t in theta.tolist()])
+
+    return chebyshev_proxy(ratios, 1e-3, math.pi, tol=1e-12, start=33, max_points=65)
 
 
 def _rule(k: int) -> tuple[AnyArray, AnyArray, AnyArray]:
@@ -126,26 +132,33 @@ def _rule(k: int) -> tuple[AnyArray, AnyArray, AnyArray]:
     return grid[i], grid[j], np.exp(log_weight[i, j]) * (k * step * step / (2 * math.pi))
 
 
-def _integral(theta: float, k: int, u: AnyArray, y: AnyArray, weight: AnyArray) -> float:
-    """The complement integral in (u, y), v = ρu + σy."""
-    rho, sigma = math.cos(theta), math.sin(theta)
-    both = corner_cdf(u, rho * u + sigma * y, y, sigma * u - rho * y)
-    lost = np.clip(1 - both / ndtr(u), 0.0, 1.0)  # D/A
-    with np.errstate(divide="ignore"):
-        wrong = -np.expm1((k - 1) * np.log1p(-lost))
-    return float(weight @ wrong)
-
-
 def margin_exceeds(channel: Channel, n_classes: int, tau: float, x: float) -> float | None:
     """P(margin > x), x in units of √q; None where the channel has no form of its own."""
     if channel.utility_tau(tau) is None:
         return channel.utility_lead(tau, n_classes, x)
-    return _mixed(channel, n_classes, tau, lambda t: _exceeds(x, t, n_classes))
+
+    def exceeds(tau: float) -> float:
+        u, v, weight = _plane(tau, n_classes)
+        return float(weight @ (_both_below(u, v - x, tau) / ndtr(u)) ** (n_classes - 1))
+
+    return _mixed(channel, n_classes, tau, exceeds)
 
 
 def margin_density(channel: Channel, n_classes: int, tau: float, x: AnyArray) -> AnyArray | None:
     """The margin's density at each x (n,), in units of √q; None without Gaussian utilities."""
-    return _mixed(channel, n_classes, tau, lambda t: _density(x, t, n_classes))
+    k = n_classes
+
+    def density(tau: float) -> AnyArray:
+        u, v, weight = _plane(tau, k)
+        out, weight = np.empty(len(x)), weight / ndtr(u) ** (k - 1) / math.sqrt(2 * math.pi)
+        for i, shift in enumerate(x):
+            low = v - shift
+            last = np.exp(-0.5 * low * low) * ndtr(math.hypot(1.0, tau) * u - tau * low)
+            rest = _both_below(u, low, tau) ** (k - 2) if k > 2 else 1.0
+            out[i] = (k - 1) * float(weight @ (last * rest))
+        return out
+
+    return _mixed(channel, k, tau, density)
 
 
 def _mixed(channel: Channel, n_classes: int, tau: float, of_tau: Callable[[float], Any]) -> Any:
@@ -158,36 +171,13 @@ def _mixed(channel: Channel, n_classes: int, tau: float, of_tau: Callable[[float
     return (1 - guessed) * of_tau(seen) + guessed * of_tau(0.0)
 
 
-def _plane(tau: float) -> tuple[AnyArray, AnyArray, AnyArray, float, float]:
-    """u, v and the weight of the trapezoidal rule, and ρ, σ."""
-    sigma = 1 / math.hypot(1.0, tau)
-    rho = tau * sigma
-    grid = (np.arange(-54, 54) + 0.37) * _STEP  # never 0, where Owen's form is 0/0
-    u, y = np.meshgrid(grid, grid, indexing="ij")
-    weight = np.exp(-0.5 * (u * u + y * y)) * (_STEP**2 / (2 * math.pi))
-    keep = weight > _N_CLEAR
-    u, y = u[keep], y[keep]
-    return u, rho * u + sigma * y, weight[keep], rho, sigma
+def _plane(tau: float, k: int) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """u, v and the weight k φ₂ A^{k−1} of the trapezoidal rule."""
+    u, y, weight = _rule(k)
+    return u, (tau * u + y) / math.hypot(1.0, tau), weight
 
 
 def _both_below(u: AnyArray, v: AnyArray, tau: float) -> AnyArray:
     """Φ₂(u, v; ρ), with ρ/σ = τ and 1/σ = √(1+τ²)."""
     inverse = math.hypot(1.0, tau)
     return np.clip(corner_cdf(u, v, inverse * v - tau * u, inverse * u - tau * v), 0.0, 1.0)
-
-
-def _exceeds(x: float, tau: float, n_classes: int) -> float:
-    u, v, weight, _, _ = _plane(tau)
-    return float(n_classes * (weight @ _both_below(u, v - x, tau) ** (n_classes - 1)))
-
-
-def _density(x: AnyArray, tau: float, n_classes: int) -> AnyArray:
-    u, v, weight, rho, sigma = _plane(tau)
-    k = n_classes
-    out = np.empty(len(x))
-    for i, shift in enumerate(x):
-        low = v - shift
-        last = np.exp(-0.5 * low * low) / math.sqrt(2 * math.pi) * ndtr((u - rho * low) / sigma)
-        rest = _both_below(u, low, tau) ** (k - 2) if k > 2 else 1.0
-        out[i] = k * (k - 1) * float(weight @ (last * rest))
-    return out

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class FieldsSide:
     student: FieldsStudent
     n_classes: int
     alpha: float
-    by_points: bool = False  # sample even where a rule without chance serves
+    by_points: bool = False
 
     @property
     def rule(self) -> Rule:
@@ -96,46 +96,37 @@ class WeightsSide:
 
 @dataclass(frozen=True)
 class Problem:
-    """Both sides of empirical risk minimisation."""
+    """Empirical risk minimisation: what both sides are made of."""
 
-    fields: FieldsSide
-    weights: WeightsSide
-
-    @property
-    def loss(self) -> Loss:
-        """The student."""
-        return cast(Loss, self.fields.student)
-
-    @property
-    def channel(self) -> Channel:
-        """The labels' noise."""
-        return self.fields.channel
+    channel: Channel
+    loss: Loss
+    n_classes: int
+    alpha: float
+    penalty: Penalty
+    spectrum: Spectrum
+    row: Row
+    by_points: bool = False  # sample even where a rule without chance serves
 
     @property
-    def n_classes(self) -> int:
-        """k."""
-        return self.fields.n_classes
+    def fields(self) -> FieldsSide:
+        """The samples' side."""
+        return FieldsSide(self.channel, self.loss, self.n_classes, self.alpha, self.by_points)
 
     @property
-    def alpha(self) -> float:
-        """n/d."""
-        return self.fields.alpha
+    def weights(self) -> WeightsSide:
+        """The coordinates' side."""
+        return WeightsSide(self.penalty, self.spectrum, self.row)
 
     @property
     def ridge(self) -> float:
         """λ."""
-        return self.weights.penalty.strength
-
-    @property
-    def spectrum(self) -> Spectrum:
-        """Of the features."""
-        return self.weights.spectrum
+        return self.penalty.strength
 
     @property
     def closed_form(self) -> bool:
         """Whether the whole fixed point is explicit, up to one scalar equation for a spectrum."""
         explicit = self.fields.explicit(Law(1.0, 1.0, 1.0)) is not None
-        return explicit and self.weights.penalty.quadratic
+        return explicit and self.penalty.quadratic
 
     def training_error(self, law: Law) -> float | None:
         """P(a training sample is mistaken), where the fresh margin decides it alone; else None."""
@@ -149,12 +140,11 @@ class Problem:
         kept = margin_exceeds(self.channel, self.n_classes, law.tau, gap / math.sqrt(law.q))
         return None if kept is None else 1 - kept if 1 - kept > _ROUNDING else 0.0
 
-    def at(self, *, ridge: float | None = None, **fields: float) -> Problem:
-        """The same problem at another λ, or with other numbers of the fields side (α, k)."""
-        weights = self.weights
+    def at(self, *, ridge: float | None = None, **changes: Any) -> Problem:
+        """The same problem at another λ, or with other fields."""
         if ridge is not None:
-            weights = replace(weights, penalty=Ridge(ridge))
-        return Problem(replace(self.fields, **fields), weights)  # type: ignore[arg-type]
+            changes["penalty"] = Ridge(ridge)
+        return replace(self, **changes)
 
 
 def erm_sides(teacher: AnyTeacher, loss: Loss, ridge: float, alpha: float) -> Problem:
@@ -162,7 +152,5 @@ def erm_sides(teacher: AnyTeacher, loss: Loss, ridge: float, alpha: float) -> Pr
 
     With a ridge the prior enters by its variance only, which is 1 for every teacher.
     """
-    return Problem(
-        FieldsSide(teacher.channel, loss, teacher.n_classes, alpha),
-        WeightsSide(Ridge(ridge), teacher.features, teacher.row),
-    )
+    channel, k, features = teacher.channel, teacher.n_classes, teacher.features
+    return Problem(channel, loss, k, alpha, Ridge(ridge), features, teacher.row)

@@ -36,7 +36,7 @@ def plain(problem, tol=1e-9):
 
 
 def with_spectrum(problem, spectrum):
-    return replace(problem, weights=replace(problem.weights, spectrum=spectrum))
+    return replace(problem, spectrum=spectrum)
 
 
 @pytest.mark.parametrize("noise", NOISES)

@@ -122,7 +122,7 @@ def equations(problem: Problem) -> Equations:
     if problem.loss.scale_free:
         problem = problem.at(ridge=1.0)
         return ScaleFreeEquations(problem)
-    return (RidgeEquations if problem.weights.penalty.quadratic else Equations)(problem)
+    return (RidgeEquations if problem.penalty.quadratic else Equations)(problem)
 
 
 def _direction(theta: Array, a: Averages, problem: Problem, sums: SpectrumSums) -> Array:

@@ -114,9 +114,8 @@ def _with_penalty(
     ridge = erm_sides(teacher, loss, penalty.strength, near.alpha)
 
     def solved(penalty: Penalty, tol: float, near: ErmFixedPoint) -> ErmFixedPoint:
-        problem = replace(ridge, weights=replace(ridge.weights, penalty=penalty))
         start = np.array([math.log(near.tau), math.log(near.q), math.log(near.V)])
-        return solve(problem, tol, start)
+        return solve(replace(ridge, penalty=penalty), tol, start)
 
     found = solved(penalty, tol, near)
     if found.status == Status.NOT_CONVERGED:
@@ -199,7 +198,7 @@ def solve(
             return not_converged(problem, root.theta, root.jacobian)
     law, hats = system.solution(refined.root.theta, refined.averages)
     loss, loss_spread = float(refined.averages.loss[0]), refined.loss_uncertainty
-    if math.isnan(loss) and problem.weights.penalty.quadratic:
+    if math.isnan(loss) and problem.penalty.quadratic:
         loss = square_training_loss(problem, law)
     elif not problem.loss.scale_free:
         # A loss that acts along (1, …, 1), which no label shows, has a mean that is not known.

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.interpolate import CubicSpline, PchipInterpolator
-from scipy.special import log_ndtr, ndtri
+from scipy.special import log_ndtr, ndtri_exp
 
 from polyceptron.model.channels import Channel
 from polyceptron.model.law import Law
@@ -191,14 +191,6 @@ class CentreLaw:
     def envelope(self, delta: Array) -> Array:
         """κ(δ) = (k(k−1)/2) ∫ φ(s) Φ((s − δ)/√2)^{k−2} ds: pairs of classes per gap, 1 at k = 2."""
         return np.asarray(np.exp(self._log_norm(delta)))
-
-
-def ndtri_exp(log_p: Array) -> Array:
-    """Φ⁻¹(e^{log p}); the upper half goes by the complement, where p alone would round to 1."""
-    upper = log_p > -0.7
-    return np.asarray(
-        np.where(upper, -ndtri(-np.expm1(np.where(upper, log_p, -1.0))), ndtri(np.exp(log_p)))
-    )
 
 
 def _gap_map(
