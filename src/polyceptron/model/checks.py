@@ -1,9 +1,4 @@
-"""The ranges of numbers that a caller may give, each with its sentence, in one place.
-
-Arrays from whatever the caller has: numbers, or one sentence.
-
-The space 1⊥ of class differences, which is all that labels show.
-"""
+"""The ranges of numbers that a caller may give, each with its error message; class differences."""
 
 from __future__ import annotations
 
@@ -106,17 +101,15 @@ def as_numbers(values: Any, name: str) -> NDArray[Any]:
         if array.dtype.kind == "O":
             array = array.astype(np.float64)
     except (TypeError, ValueError):
-        raise InvalidInput(f"{name} must be an array of numbers, got {_describe(values)}") from None
+        ragged = "ragged or non-numeric " if isinstance(values, list | tuple) else ""
+        raise InvalidInput(
+            f"{name} must be an array of numbers, got a {ragged}{type(values).__name__}"
+        ) from None
     if array.dtype.kind not in "biuf":
         raise InvalidInput(f"{name} must hold real numbers, got {array.dtype} entries")
     if np.ma.is_masked(values):
         raise InvalidInput(f"{name} has masked entries: fill or drop them first")
     return array
-
-
-def _describe(values: Any) -> str:
-    kind = type(values).__name__
-    return f"a ragged or non-numeric {kind}" if isinstance(values, list | tuple) else f"a {kind}"
 
 
 def project(w: Any) -> Array:

@@ -27,8 +27,11 @@ from polyceptron.model.channels import Channel, as_channel
 from polyceptron.model.checks import check_classes, check_size
 from polyceptron.model.features import Spectrum, as_spectrum
 from polyceptron.model.priors import Prior, Row, as_prior
+from polyceptron.model.priors.base import SingleRow
 from polyceptron.model.registry import Parsed
 from polyceptron.numerics import Array
+
+__all__ = ["AnyTeacher", "Dataset", "Perceptron", "Teacher", "make_teacher"]
 
 
 class Dataset(NamedTuple):
@@ -164,7 +167,7 @@ class Perceptron(_Rule):
     @property
     def row(self) -> Row:
         """The law of (−w, w)/√2."""
-        return self.prior.single()
+        return SingleRow(self.prior)
 
     def draw_standard_weights(self, rng: np.random.Generator, dimension: int) -> Array:
         w = self.prior.sample(rng, (dimension, 1))

@@ -21,15 +21,14 @@ from __future__ import annotations
 
 import math
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import wrightomega
 
 from polyceptron.numerics import Array
 from polyceptron.numerics.orthant import Labels, Quadrature
-from polyceptron.numerics.special import log_cdf_and_mills, mills_slope
+from polyceptron.numerics.special import EvenPieces, log_cdf_and_mills, mills_slope, normalised
 
 if TYPE_CHECKING:
     from scipy.interpolate import PPoly
@@ -67,7 +66,7 @@ def utility_values(y: Array, s: float) -> Utility:
     with np.errstate(over="ignore"):
         E = np.exp(s * xi - y[:, None])
         log_f = -E - 0.5 * xi**2
-    p, log_total = _normalised(log_f)
+    p, log_total = normalised(log_f)
     E = np.where(p > 0, E, 0.0)
     hazard = (p * E).sum(1)
     mean_xi = (p * xi).sum(1)
@@ -83,20 +82,11 @@ def _mixed_normals(y: Array, s: float) -> Utility:
     G = np.arange(-13, 145) * _GUMBEL_STEP
     x = (y[:, None] - G) / s
     log_cdf, r = log_cdf_and_mills(x)
-    p, log_total = _normalised(log_cdf - (G + np.exp(-G)))
+    p, log_total = normalised(log_cdf - (G + np.exp(-G)))
     mean = (p * r).sum(1)
     spread = (p * (r - mean[:, None]) ** 2).sum(1)
     slope = (p * mills_slope(x, r)).sum(1) - spread
     return Utility(log_total + math.log(_GUMBEL_STEP), mean / s, slope / s**2)
-
-
-def _normalised(log_f: Array) -> tuple[Array, Array]:
-    """Weights (n, t) that sum to 1, and the logarithm of what they were divided by (n,)."""
-    peak = log_f.max(1, keepdims=True)
-    p = np.exp(log_f - peak)
-    total = p.sum(1, keepdims=True)
-    p /= total
-    return p, (peak + np.log(total))[:, 0]
 
 
 def utility_grid(s: float, step: float) -> Array:
@@ -114,51 +104,26 @@ class UtilityTable:
         self.y = utility_grid(s, _STEP)
         values = utility_values(self.y, s)
         self._tabled = np.stack(values, 1)
-        self._step = float(self.y[1] - self.y[0])
-        powers = (
-            _quintic(self.y, self._tabled).c * self._step ** np.arange(5, -1, -1)[:, None, None]
-        )
-        self._powers = np.ascontiguousarray(np.moveaxis(powers, 2, 0))  # (3, 6, cells)
+        self._pieces = EvenPieces.spline(self.y, self._tabled, 5)
 
     @cached_property
     def log_density(self) -> PPoly:
         """ln F′, and through its derivatives the place and the width of integrands."""
+        from scipy.interpolate import PPoly, make_interp_spline  # loads slowly, rarely needed
+
         log_cdf, hazard, _ = self._tabled.T
-        return _quintic(self.y, log_cdf + np.log(hazard))
+        spline: Any = make_interp_spline(self.y, log_cdf + np.log(hazard), k=5)
+        return PPoly.from_spline(spline)
 
     def __call__(self, y: Array) -> Utility:
         """Values at y of any shape; beyond the table by direct evaluation."""
-        place = (np.clip(y, self.y[0], self.y[-1]) - self.y[0]) / self._step
-        cell = np.minimum(place.astype(np.intp), self._powers.shape[2] - 1)
-        place -= cell
-        out = Utility(*(_horner(powers, cell, place) for powers in self._powers))
+        out = Utility(*self._pieces(y))
         far = y < self.y[0]
         if far.any():
             exact = utility_values(y[far], self.s)
             for part, value in zip(out, exact, strict=True):
                 part[far] = value
         return out
-
-
-def _horner(powers: Array, cell: NDArray[np.intp], t: Array) -> Array:
-    """Σ_m powers[5 − m, cell] t^m: the breaks are even, so that no search is needed."""
-    value = powers[0][cell]
-    for power in powers[1:]:
-        value *= t
-        value += power[cell]
-    return value
-
-
-def _quintic(y: Array, values: Array) -> PPoly:
-    """The quintic spline through values (n, ...) as polynomials: cheaper to read than B-splines."""
-    from scipy.interpolate import (
-        PPoly,
-        make_interp_spline,
-    )  # loads slowly, and most answers do without
-
-    spline = make_interp_spline(y, values, k=5)
-    powers = [spline(y[:-1], nu=m) / math.factorial(m) for m in range(5, -1, -1)]
-    return PPoly(np.stack(powers), y)
 
 
 @lru_cache(maxsize=32)
@@ -180,7 +145,7 @@ def integrate_utilities(omega: Array, label: Labels, table: UtilityTable) -> Qua
     found = table(C[:, :, None] - fields[:, None, :])
     with np.errstate(divide="ignore"):
         log_f = found.log_cdf.sum(-1) + np.log(found.hazard[..., 0]) + 2 * skew * _U
-    p, log_total = _normalised(log_f)
+    p, log_total = normalised(log_f)
     log_z = log_total + np.log(width * _U_STEP)
     A, slope = found.hazard[..., 1:], found.slope[..., 1:]
     mean = np.matmul(p[:, None, :], A)

@@ -31,7 +31,7 @@ from scipy.special import ndtr, roots_hermite
 
 from polyceptron.numerics import Array
 from polyceptron.numerics.orthant_closed import closed_argmax, corner_cdf
-from polyceptron.numerics.special import log_cdf_and_mills, mills_ratio, mills_slope
+from polyceptron.numerics.special import log_cdf_and_mills, mills_ratio, mills_slope, normalised
 from polyceptron.numerics.threads import for_chunks, scratch
 
 Labels = NDArray[np.int64]
@@ -161,15 +161,12 @@ def integrate(omega: Array, label: Labels, s: Array | None, order: int) -> Quadr
     log_cdf, r = log_cdf_and_mills(x, (scratch("cdf", shape), scratch("mills", shape)))
     log_f = log_cdf.sum(-1)
     log_f += log_weight - 0.5 * T**2
-    peak = log_f.max(-1, keepdims=True)
-    p = np.exp(log_f - peak)
-    total = p.sum(-1, keepdims=True)
-    p /= total
+    p, log_total = normalised(log_f)
     slope = mills_slope(x, r, scratch("slope", shape))
     if inverse is not None:
         slope *= inverse**2
         r *= inverse
-    log_z = np.minimum((peak + np.log(total))[:, 0] + scale, 0.0)
+    log_z = np.minimum(log_total + scale, 0.0)
     return Quadrature(log_z, p, r, slope, np.matmul(p[:, None, :], r), competitors)
 
 

@@ -1,9 +1,4 @@
-"""r(x) = φ(x)/Φ(x), the inverse Mills ratio, and its relatives, accurate in both tails.
-
-The largest of k independent standard normals.
-
-Wright's omega, W(eᵗ) with Lambert's W, fast on arrays.
-"""
+"""Special functions: the inverse Mills ratio r = φ/Φ, maxima of normals, Wright's omega."""
 
 from __future__ import annotations
 
@@ -59,6 +54,15 @@ def log_cdf_and_mills(
         return log_cdf, _SQRT_2_OVER_PI / e
 
 
+def normalised(log_weight: Array) -> tuple[Array, Array]:
+    """Shares (..., n) that sum to 1 along the last axis, and ln of what was divided out (...)."""
+    peak = log_weight.max(-1, keepdims=True)
+    p = np.exp(log_weight - peak)
+    total = p.sum(-1, keepdims=True)
+    p /= total
+    return p, (peak + np.log(total))[..., 0]
+
+
 @lru_cache(maxsize=256)
 def mean_of_maximum(k: int) -> float:
     """E max = ∫ x k φ(x) Φ(x)^{k−1} dx; the trapezoidal rule converges geometrically.
@@ -80,6 +84,43 @@ def boundary_density(k: int) -> float:
     return k * (k - 1) / 2 * total
 
 
+class EvenPieces:
+    """Polynomials on even cells of [low, high]: a spline whose cell is found without a search.
+
+    `powers` (functions, degree + 1, cells) are coefficients of falling powers of the place in a
+    cell, from 0 to 1.
+    """
+
+    def __init__(self, low: float, high: float, powers: Array) -> None:
+        self.low, self.high, self.powers = low, high, np.ascontiguousarray(powers)
+        self.step = (high - low) / powers.shape[-1]
+
+    @classmethod
+    def spline(cls, x: Array, values: Array, degree: int) -> EvenPieces:
+        """Through values (n, functions) at even points x (n,)."""
+        from scipy.interpolate import make_interp_spline  # loads slowly, and is rarely needed
+
+        spline, step = make_interp_spline(x, values, k=degree), (x[-1] - x[0]) / (len(x) - 1)
+        powers = [
+            spline(x[:-1], nu=m) * (step**m / math.factorial(m)) for m in range(degree, -1, -1)
+        ]
+        return cls(float(x[0]), float(x[-1]), np.moveaxis(np.stack(powers), 2, 0))
+
+    def __call__(self, x: Array) -> list[Array]:
+        """Each function at x, of any shape; beyond the ends its value there."""
+        place = (np.clip(x, self.low, self.high) - self.low) * (1 / self.step)
+        cell = np.minimum(place.astype(np.intp), self.powers.shape[-1] - 1)
+        place -= cell
+        found = []
+        for powers in self.powers:
+            value = powers[0].take(cell)
+            for power in powers[1:]:
+                value *= place
+                value += power.take(cell)
+            found.append(value)
+        return found
+
+
 _LOW, _HIGH, _STEP = -60.0, 30.0, 1 / 64
 
 
@@ -89,11 +130,7 @@ def wright_omega(t: Array) -> Array:
     >>> bool(abs(wright_omega(np.array([0.3]))[0] / np.real(wrightomega(0.3)) - 1) < 1e-9)
     True
     """
-    place = (np.clip(t, _LOW, _HIGH) - _LOW) * (1 / _STEP)
-    cell = place.astype(np.intp)
-    place -= cell
-    c0, c1, c2, c3 = (np.take(c, cell) for c in _pieces())
-    y = ((c3 * place + c2) * place + c1) * place + c0
+    (y,) = _omega()(t)
     if t.size and float(t.max()) > _HIGH:
         far = t > _HIGH
         y[far] = np.real(wrightomega(t[far]))
@@ -101,10 +138,11 @@ def wright_omega(t: Array) -> Array:
 
 
 @lru_cache(maxsize=1)
-def _pieces() -> Array:
-    """Coefficients (4, cells) from values and slopes, W/(1 + W)."""
-    t = np.arange(_LOW, _HIGH + 2 * _STEP, _STEP)
+def _omega() -> EvenPieces:
+    """Cubic pieces from values and slopes, W/(1 + W)."""
+    t = np.arange(_LOW, _HIGH + 0.5 * _STEP, _STEP)
     y = np.real(wrightomega(t))
     slope = y / (1 + y) * _STEP
     rise, a, b = np.diff(y), slope[:-1], slope[1:]
-    return np.stack([y[:-1], a, 3 * rise - 2 * a - b, a + b - 2 * rise])
+    powers = np.stack([a + b - 2 * rise, 3 * rise - 2 * a - b, a, y[:-1]])
+    return EvenPieces(_LOW, _HIGH, powers[None])

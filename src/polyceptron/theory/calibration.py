@@ -43,8 +43,8 @@ from polyceptron.numerics.estimate import (
 )
 from polyceptron.numerics.panels import GAUSS_BREAKS, blend_breaks, panel_rule
 from polyceptron.rows import Status
+from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.fields.integrand import field_scales, ordered_density
 from polyceptron.theory.generalisation import error_on_labels, error_slope
 

@@ -1,15 +1,15 @@
 """How a label is drawn from the teacher's fields: the argmax, with each kind of noise."""
 
-from polyceptron.model.channels import flips, gaussian, softmax
+from polyceptron.model.channels import flips, gaussian_noise, softmax
 from polyceptron.model.channels.base import CHANNELS, Channel
 from polyceptron.model.channels.flips import Flips
-from polyceptron.model.channels.gaussian import GaussianNoise
+from polyceptron.model.channels.gaussian_noise import GaussianNoise
 from polyceptron.model.channels.softmax import SoftmaxNoise
 
 __all__ = ["CHANNELS", "Channel", "Flips", "GaussianNoise", "SoftmaxNoise", "as_channel"]
 
 # A new noise: its file, and its entry here.
-for _entry in (gaussian.NOISELESS, gaussian.ENTRY, softmax.ENTRY, flips.ENTRY):
+for _entry in (gaussian_noise.NOISELESS, gaussian_noise.ENTRY, softmax.ENTRY, flips.ENTRY):
     CHANNELS.add(_entry)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels.base import Channel
-from polyceptron.model.channels.gaussian import GaussianNoise
+from polyceptron.model.channels.gaussian_noise import GaussianNoise
 from polyceptron.model.registry import Entry
 
 

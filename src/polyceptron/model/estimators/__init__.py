@@ -6,7 +6,7 @@ risk minimisation with it.
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 from polyceptron.errors import InvalidInput
@@ -37,24 +37,16 @@ class _Estimators(Registry[Estimator]):
     """The kinds of estimators, and each registered loss as `ERM` of it."""
 
     def _all(self) -> dict[str, Entry[Estimator]]:
-        losses = {e.name: _risk(e) for e in LOSSES.entries if e.name not in self._entries}
+        def risk(entry: Entry[Loss]) -> Entry[Any]:
+            return replace(entry, make=lambda *numbers: ERM(entry.make(*numbers)))  # type: ignore[arg-type]
+
+        losses = {e.name: risk(e) for e in LOSSES.entries if e.name not in self._entries}
         return {**self._entries, **losses}
 
     def read(self, text: Any) -> Estimator:
         if isinstance(text, Loss) or (isinstance(text, str) and self.head(text) in LOSSES.names):
             return ERM(text)  # type: ignore[arg-type]
         return super().read(text)
-
-
-def _risk(entry: Entry[Loss]) -> Entry[Estimator]:
-    return Entry(
-        entry.name, entry.summary, partial(_erm, entry), entry.parameters, entry.example,
-        entry.label,
-    )  # fmt: skip
-
-
-def _erm(entry: Entry[Loss], *numbers: float) -> Estimator:
-    return ERM(entry.make(*numbers))
 
 
 ESTIMATORS: Registry[Estimator] = _Estimators("estimator", Estimator)  # type: ignore[type-abstract]

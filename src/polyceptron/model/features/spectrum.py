@@ -166,15 +166,54 @@ class Spectrum:
         >>> len(Spectrum.from_data(X).eigenvalues)
         3
         """
-        return _estimate(X, y)
+        A = as_numbers(X, "X").astype(float)
+        if A.ndim != 2 or A.shape[0] < 2 or A.shape[1] < 1:
+            raise InvalidInput(
+                f"X must be (samples, features) with 2 samples or more, got {A.shape}"
+            )
+        if not np.isfinite(A).all():
+            raise InvalidInput("X must be finite")
+        n, d = A.shape
+        A = A - A.mean(0)
+        if d <= n:
+            values, vectors = np.linalg.eigh(A.T @ A / n)
+        else:
+            values = np.concatenate([np.linalg.eigvalsh(A @ A.T / n), np.zeros(d - n)])
+        values = np.where(values > _NOTHING * values.max(), values, 0.0)
+        wider = f"{2 * (d / n) ** 0.5:.0%}"
+        spread = f"from {n} samples of {d} features, whose noise widens it by about {wider}"
+        if y is None:
+            return cls(values, remark=spread)
+        labels = np.asarray(y)
+        if labels.shape != (n,):
+            raise InvalidInput(f"y must be (samples,), got {labels.shape} for {n} samples")
+        classes, index = np.unique(labels, return_inverse=True)
+        if classes.size < 2:
+            raise InvalidInput("a signal needs labels of at least two classes")
+        if n <= d + 1:
+            raise InvalidInput(
+                f"the signal along {d} features needs more than {d + 1} samples, got {n}"
+            )
+        seen = values > 0
+        U = A @ (vectors[:, seen] / np.sqrt(values[seen]))
+        target = np.eye(classes.size)[index]
+        target -= target.mean(0)
+        power, removed = _debiased(U, target)
+        signal = np.zeros(d)
+        signal[seen] = power / values[seen]
+        remark = (
+            f"{spread}; {removed:.1%} of the fitted signal was noise of estimation and is removed"
+        )
+        return cls(values, signal, remark=remark)
 
     def _spelt(self) -> str:
         """A name that reads back: the levels themselves, or a digest of too many of them."""
         if self.isotropic and self.hidden == 0:
             return "isotropic"
         if len(self.eigenvalues) <= _LONGEST_NAME and self.hidden == 0 and self.rank == 1:
-            rows = zip(self.eigenvalues, self.fraction, self.signal, strict=True)
-            return "levels:" + ",".join(f"{s!r}x{f!r}@{t!r}" for s, f, t in _floats(rows))
+            parts = (self.eigenvalues.tolist(), self.fraction.tolist(), self.signal.tolist())
+            levels = zip(*parts, strict=True)
+            return "levels:" + ",".join(f"{s!r}x{f!r}@{t!r}" for s, f, t in levels)
         name = f"spectrum#{self.digest}"
         REMEMBERED[name] = self
         return name
@@ -247,50 +286,6 @@ def _merged(s: Array, theta: Array, share: Array) -> tuple[Array, Array, Array]:
     pairs, place = np.unique(np.stack([-s[keep], -theta[keep]]), axis=1, return_inverse=True)
     fraction = np.bincount(place.ravel(), weights=share[keep])
     return -pairs[0], -pairs[1], np.asarray(fraction, dtype=float)
-
-
-def _floats(rows: Any) -> list[tuple[float, ...]]:
-    return [tuple(float(x) for x in row) for row in rows]
-
-
-def _estimate(X: Any, y: Any = None) -> Spectrum:
-    """The spectrum of X (n, d), and with y (n,) its signal."""
-    A = as_numbers(X, "X").astype(float)
-    if A.ndim != 2 or A.shape[0] < 2 or A.shape[1] < 1:
-        raise InvalidInput(f"X must be (samples, features) with 2 samples or more, got {A.shape}")
-    if not np.isfinite(A).all():
-        raise InvalidInput("X must be finite")
-    n, d = A.shape
-    A = A - A.mean(0)
-    if d <= n:
-        values, vectors = np.linalg.eigh(A.T @ A / n)
-    else:
-        values = np.concatenate([np.linalg.eigvalsh(A @ A.T / n), np.zeros(d - n)])
-    values = np.where(values > _NOTHING * values.max(), values, 0.0)
-    spread = (
-        f"from {n} samples of {d} features, whose noise widens it by about {2 * (d / n) ** 0.5:.0%}"
-    )
-    if y is None:
-        return Spectrum(values, remark=spread)
-    labels = np.asarray(y)
-    if labels.shape != (n,):
-        raise InvalidInput(f"y must be (samples,), got {labels.shape} for {n} samples")
-    classes, index = np.unique(labels, return_inverse=True)
-    if classes.size < 2:
-        raise InvalidInput("a signal needs labels of at least two classes")
-    if n <= d + 1:
-        raise InvalidInput(
-            f"the signal along {d} features needs more than {d + 1} samples, got {n}"
-        )
-    seen = values > 0
-    U = A @ (vectors[:, seen] / np.sqrt(values[seen]))
-    target = np.eye(classes.size)[index]
-    target -= target.mean(0)
-    power, removed = _debiased(U, target)
-    signal = np.zeros(d)
-    signal[seen] = power / values[seen]
-    remark = f"{spread}; {removed:.1%} of the fitted signal was noise of estimation and is removed"
-    return Spectrum(values, signal, remark=remark)
 
 
 def _debiased(U: Array, target: Array) -> tuple[Array, float]:

@@ -1,9 +1,9 @@
 """Priors of one teacher weight, of mean 0 and variance 1; one file each."""
 
-from polyceptron.model.priors import finite, gaussian, laplace, sparse_gaussian
+from polyceptron.model.priors import finite, gaussian_prior, laplace, sparse_gaussian
 from polyceptron.model.priors.base import PRIORS, Prior, Row, Tilted
 from polyceptron.model.priors.finite import FinitePrior, finite_prior
-from polyceptron.model.priors.gaussian import GaussianPrior
+from polyceptron.model.priors.gaussian_prior import GaussianPrior
 from polyceptron.model.priors.laplace import LaplacePrior
 from polyceptron.model.priors.sparse_gaussian import SparseGaussianPrior
 
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 # A new prior: its file, and its entry here.
-for _entry in (gaussian.ENTRY, *finite.ENTRIES, sparse_gaussian.ENTRY, laplace.ENTRY):
+for _entry in (gaussian_prior.ENTRY, *finite.ENTRIES, sparse_gaussian.ENTRY, laplace.ENTRY):
     PRIORS.add(_entry)
 
 

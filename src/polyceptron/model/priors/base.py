@@ -36,6 +36,7 @@ from polyceptron.model.checks import project
 from polyceptron.model.law import RowEstimate
 from polyceptron.model.registry import Registry
 from polyceptron.numerics import Array
+from polyceptron.numerics.special import normalised
 
 
 class Tilted(NamedTuple):
@@ -84,13 +85,7 @@ class Prior(ABC):
 
     def row(self, n_classes: int) -> Row:
         """The law of a row of k independent weights on class differences."""
-
         return Row(self, n_classes)
-
-    def single(self) -> Row:
-        """The law of the classical perceptron's one weight, as the row (−w, w)/√2."""
-
-        return SingleRow(self)
 
 
 PRIORS: Registry[Prior] = Registry("prior", Prior)  # type: ignore[type-abstract]
@@ -170,8 +165,7 @@ class Row:
             scale = lam[part, None, None]
             tilted = self.prior.tilted(flat[part, None, :] + t[:, None] * np.sqrt(scale / k), scale)
             log_f = tilted.log_g.sum(-1) + log_weight
-            log_z[part] = logsumexp(log_f, axis=-1)
-            p = np.exp(log_f - log_z[part, None])
+            p, log_z[part] = normalised(log_f)
             mean_m = np.einsum("nt,nth->nh", p, tilted.mean)
             centred = tilted.mean - mean_m[:, None, :]
             mean[part] = project(mean_m)
@@ -216,16 +210,19 @@ class GaussianRow(Row):
 class PointRow(Row):
     """A finite prior with few configurations: a sum over the points u = Pw."""
 
-    def points(self) -> tuple[Array, Array]:
-        """The points (c, k) and their log-probabilities (c,)."""
-        return reduced_support(self.prior, self.n_classes)
-
     def posterior(self, gamma: Any, precision: Any) -> RowPosterior:
-        return denoise_points(*self.points(), project(gamma), np.asarray(precision, dtype=float))
+        u, log_p = reduced_support(self.prior, self.n_classes)
+        norms = (u**2).sum(-1)
+        scale = 0.5 * np.asarray(precision, dtype=float)[..., None]
+        p, log_z = normalised(project(gamma) @ u.T + log_p - scale * norms)
+        mean = p @ u
+        # Σ p‖u − mean‖² term by term: exact even when one point carries almost all the mass.
+        spread = norms - 2 * (mean @ u.T) + (mean**2).sum(-1, keepdims=True)
+        return RowPosterior(log_z, mean, (p * np.maximum(spread, 0.0)).sum(-1))
 
     def diagonal_posterior(self, gamma: Array, precision: Array) -> tuple[Array, Array]:
-        u, log_p = self.points()
-        p = shares(gamma @ u.T + log_p - 0.5 * precision @ (u**2).T)
+        u, log_p = reduced_support(self.prior, self.n_classes)
+        p, _ = normalised(gamma @ u.T + log_p - 0.5 * precision @ (u**2).T)
         mean = p @ u
         return mean, np.maximum(p @ u**2 - mean**2, 0.0)
 
@@ -253,34 +250,10 @@ class SingleRow(Row):
 @lru_cache(maxsize=64)
 def reduced_support(prior: Prior, k: int) -> tuple[Array, Array]:
     """The distinct points u = Pw (c, k) of a finite prior and their log-probabilities (c,)."""
-    support = prior.support
-    if support is None:
-        raise TypeError(f"the prior {prior.name} has no finite support")
-    values, p = support
+    assert prior.support is not None, prior.name
+    values, p = prior.support
     rows = np.array(list(itertools.product(values, repeat=k)))
     log_p = np.array(list(itertools.product(np.log(p), repeat=k))).sum(-1)
     points, inverse = np.unique(np.round(project(rows), 12), axis=0, return_inverse=True)
     merged = np.array([logsumexp(log_p[inverse.ravel() == i]) for i in range(len(points))])
     return points, merged
-
-
-def denoise_points(points: Array, log_p: Array, gamma: Array, precision: Array) -> RowPosterior:
-    """Posterior over an explicit list of points (c, dim) with log-probabilities (c,)."""
-    norms = (points**2).sum(-1)
-    log_w = gamma @ points.T + log_p - 0.5 * precision[..., None] * norms
-    peak = log_w.max(-1, keepdims=True)
-    w = np.exp(log_w - peak)
-    total = w.sum(-1, keepdims=True)
-    p = w / total
-    mean = p @ points
-    # Σ p‖u − mean‖² term by term: exact even when one point carries almost all the mass.
-    spread = norms - 2 * (mean @ points.T) + (mean**2).sum(-1, keepdims=True)
-    variance = (p * np.maximum(spread, 0.0)).sum(-1)
-    return RowPosterior((peak + np.log(total))[..., 0], mean, variance)
-
-
-def shares(log_weight: Array) -> Array:
-    """Probabilities (..., c) from unnormalised log-weights (..., c)."""
-    p = np.exp(log_weight - log_weight.max(-1, keepdims=True))
-    p /= p.sum(-1, keepdims=True)
-    return p

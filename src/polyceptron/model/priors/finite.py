@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.special import xlogy
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.priors.base import Prior, Tilted
+from polyceptron.model.priors.base import MAX_CONFIGURATIONS, PointRow, Prior, Row, Tilted
 from polyceptron.model.registry import Entry
 from polyceptron.numerics import Array
-
-if TYPE_CHECKING:
-    from polyceptron.model.priors.base import Row
 
 _RAREST = 1e-12  # rarer values are never seen, and their size drowns the others
 _CLOSEST = 1e-9
@@ -70,8 +67,6 @@ class FinitePrior(Prior):
         return np.array(self.values), np.array(self.probabilities)
 
     def row(self, n_classes: int) -> Row:
-        from polyceptron.model.priors.base import MAX_CONFIGURATIONS, PointRow, Row
-
         few = len(self.values) ** n_classes <= MAX_CONFIGURATIONS
         return PointRow(self, n_classes) if few else Row(self, n_classes)
 

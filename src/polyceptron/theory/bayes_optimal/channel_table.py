@@ -67,7 +67,7 @@ class ChannelTable:
         """I and Ψ_out at residual variance v (n,)."""
         if self.delta is not None:
             theta = np.arctan2(np.sqrt(v + self.delta), np.sqrt(np.maximum(1 - v, 0.0)))
-            place = _even(theta)
+            place = 2 * (1 - 2 * theta / math.pi) ** 2 - 1
             scale = np.sqrt((v + self.delta) / (1 + self.delta))
             unit = scale * (1 + self.delta)
         else:
@@ -84,12 +84,8 @@ def channel_table(channel: Channel, n_classes: int) -> ChannelTable:
     return ChannelTable(channel, n_classes)
 
 
-def _even(theta: AnyArray) -> AnyArray:
-    """y, in which functions even about θ = π/2 are series."""
-    return 2 * (1 - 2 * theta / math.pi) ** 2 - 1
-
-
 def _angle(y: AnyArray) -> AnyArray:
+    """θ at y, in which functions even about θ = π/2 are series."""
     return 0.5 * math.pi * (1 - np.sqrt(0.5 * (y + 1)))
 
 
@@ -103,7 +99,10 @@ def argmax_table(k: int, guess: float) -> EntropyTable:
     """
     channel = Flips(guess * (k - 1)) if guess > 0 else GaussianNoise()
     if k <= 3:
-        return _shipped_pair(k) if guess == 0 else _of_proxy(few_pair(channel, k))
+        if guess > 0:
+            return _of_proxy(few_pair(channel, k))
+        shipped = np.array(_shipped()["few"][str(k)])  # what `few_pair` gave
+        return EntropyTable(ChebyshevProxy(-1.0, _TOP, shipped, np.zeros(2)), _FEW_ERROR)
     if guess == 0:
         entropy, error = _shipped_entropy(k)
     else:
@@ -134,13 +133,6 @@ def few_pair(channel: Channel, k: int) -> ChebyshevProxy:
         return found * np.stack([sine, 1 / sine], -1)
 
     return chebyshev_proxy(few, -1.0, _TOP, tol=1e-10, start=33, max_points=129)
-
-
-def _shipped_pair(k: int) -> EntropyTable:
-    """What `few_pair` gave without guesses."""
-    return EntropyTable(
-        ChebyshevProxy(-1.0, _TOP, np.array(_shipped()["few"][str(k)]), np.zeros(2)), _FEW_ERROR
-    )
 
 
 @lru_cache(maxsize=1)

@@ -17,8 +17,7 @@ from polyceptron.errors import ComputationFailed
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density
 from polyceptron.theory.erm.coarse_root import coarse_root, home, residual_on
-from polyceptron.theory.erm.equations import Equations, equations
-from polyceptron.theory.erm.solution import ErmFixedPoint
+from polyceptron.theory.erm.equations import Equations, ErmFixedPoint, equations
 from polyceptron.theory.root_newton import Root, correct, jacobian_at
 from polyceptron.theory.sides import Problem
 

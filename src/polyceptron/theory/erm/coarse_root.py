@@ -22,8 +22,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density
 from polyceptron.rows import Status
-from polyceptron.theory.erm.equations import Equations, equations
-from polyceptron.theory.erm.solution import ErmFixedPoint
+from polyceptron.theory.erm.equations import Equations, ErmFixedPoint, equations
 from polyceptron.theory.erm.square_closed_form import solve_square
 from polyceptron.theory.fields.sums import TINY_FIELD, TINY_V
 from polyceptron.theory.root_newton import Residual, Root, jacobian_at, newton

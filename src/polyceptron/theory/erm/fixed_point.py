@@ -25,9 +25,14 @@ from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status
 from polyceptron.theory.erm.best_ridge import best_ridge
 from polyceptron.theory.erm.coarse_root import coarse_root, first_level, tiny_fields, walk_down
-from polyceptron.theory.erm.equations import Equations, equations
+from polyceptron.theory.erm.equations import (
+    Equations,
+    ErmFixedPoint,
+    equations,
+    no_data,
+    not_converged,
+)
 from polyceptron.theory.erm.refinement import Refined, refine
-from polyceptron.theory.erm.solution import ErmFixedPoint, no_data, not_converged
 from polyceptron.theory.erm.square_closed_form import (
     best_square_ridge,
     square_fixed_point,

@@ -27,8 +27,8 @@ from polyceptron.model.law import Law
 from polyceptron.model.teacher import AnyTeacher
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import panel_rule
+from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.fields.few_classes import PanelsThree
 from polyceptron.theory.fields.integrand import field_scales, ordered_density
 from polyceptron.theory.fields.points import sample_gaps

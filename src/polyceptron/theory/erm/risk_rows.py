@@ -14,8 +14,8 @@ from polyceptron.model.checks import check_alpha
 from polyceptron.model.estimators import ERM, as_erm
 from polyceptron.model.teacher import AnyTeacher
 from polyceptron.rows import Status, make_row
+from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, optimal_ridge
-from polyceptron.theory.erm.solution import ErmFixedPoint
 from polyceptron.theory.separability import NotSeparableHere
 
 _NEAR = 3.0  # in ln α: farther solutions start nothing

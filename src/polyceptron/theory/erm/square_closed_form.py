@@ -26,7 +26,7 @@ from polyceptron.model.channels import Channel
 from polyceptron.model.features import Spectrum
 from polyceptron.model.law import Hats, Law
 from polyceptron.rows import Status
-from polyceptron.theory.erm.solution import ErmFixedPoint
+from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.generalisation import error_on_labels
 from polyceptron.theory.sides import Problem
 

@@ -40,6 +40,7 @@ from polyceptron.model.priors import Prior
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import N_REPLICATES, uniform_replicates
 from polyceptron.numerics.panels import panel_rule
+from polyceptron.numerics.special import EvenPieces
 
 _NOISE = 8.5  # |ξ| is larger with probability 1e-17
 _STEP = 0.005  # of the tables in t: cubic pieces are then good to 1e-9
@@ -78,31 +79,18 @@ class FieldTable:
         self.reach = reach(prior, q_hat)
         end = math.asinh(3 * self.reach)
         n = math.ceil(end / _STEP)
-        self.t = np.arange(-n, n + 1) * _STEP
+        self.t = np.arange(-n, n + 1, dtype=float) * _STEP
         self.y = np.sinh(self.t)
         values = np.stack(scalar_posterior(prior, q_hat, self.y), -1)
         self.values = values
-        from scipy.interpolate import CubicSpline
-
-        # (4, pieces, 3) → for each function its four coefficients over the pieces.
-        self.pieces = np.ascontiguousarray(np.moveaxis(CubicSpline(self.t, values).c, 2, 0))
+        self.pieces = EvenPieces.spline(self.t, values, 3)
         mirrored = values[::-1] * [1, -1, 1]
         self.even = bool(np.allclose(values, mirrored, rtol=1e-9, atol=1e-12))
 
     def __call__(self, y: Array) -> tuple[Array, Array, Array]:
         """ln f, μ̃ and var at y of any shape within three times the reach."""
-        x = (np.arcsinh(y) - self.t[0]) / _STEP
-        index = np.clip(x.astype(np.intp), 0, self.pieces.shape[-1] - 1)
-        x -= index
-        x *= _STEP
-        found = []
-        for cubic in self.pieces:
-            value = cubic[0].take(index)
-            for part in cubic[1:]:
-                value *= x
-                value += part.take(index)
-            found.append(value)
-        return found[0], found[1], found[2]
+        log_f, mean, variance = self.pieces(np.arcsinh(y))
+        return log_f, mean, variance
 
     def quantile(self, uniform: Any) -> Array:
         """y at the given shares of its own law: random numbers stay fixed while q̂ moves."""
@@ -130,13 +118,6 @@ _CHUNK = 400_000  # table look-ups at once
 _SHIFT_STEP = 0.25  # of t, where fields are sampled
 
 
-class ShiftMoments(NamedTuple):
-    """ln of the density of the fields' differences (n,), and tr Cov u given them (n,)."""
-
-    log_density: Array
-    variance: Array
-
-
 def shift_nodes(table: FieldTable, step: float, offset: float = 0.0) -> tuple[Array, Array]:
     """λ sinh t on equal steps of t, as far as two fields can be apart, and the weights."""
     last = math.ceil(math.asinh(2 * table.reach / SCALE) / step)
@@ -150,8 +131,12 @@ def closeness(distance: Array) -> Array:
     return 1 / (distance**2 + 2 * SCALE**2) ** 2
 
 
-def shift_moments(table: FieldTable, y: Array, step: float, offset: float = 0.0) -> ShiftMoments:
-    """Density and posterior variance at fields y (n, k); nodes λ sinh t, t at (j + offset)·step.
+def shift_moments(
+    table: FieldTable, y: Array, step: float, offset: float = 0.0
+) -> tuple[Array, Array]:
+    """ln of the density (n,) of the differences of fields y (n, k), and tr Cov u (n,) given them.
+
+    Nodes are λ sinh t, t at (j + offset)·step.
 
     With more than twelve classes the shift is known too well for the far parts to matter, and
     nodes sit around the fields' own origin alone.
@@ -179,7 +164,7 @@ def shift_moments(table: FieldTable, y: Array, step: float, offset: float = 0.0)
         spread = (1 - 1 / k) * var.sum(-1) + (mean**2).sum(-1) - mean.sum(-1) ** 2 / k
         variance[part] = (w * spread).sum(-1)
         log_density[part] = np.log(total) + top[:, 0]
-    return ShiftMoments(log_density, variance)
+    return log_density, variance
 
 
 _PANEL = 1.5
@@ -194,9 +179,9 @@ def gap_variance(table: FieldTable, n_classes: int, order: int, step: float) -> 
     t, weight = panel_rule(np.linspace(0.0, end, math.ceil(end / _PANEL) + 1), order)
     g, weight = SCALE * np.sinh(t), SCALE * np.cosh(t) * weight
     if n_classes == 2:
-        found = shift_moments(table, np.stack([np.zeros_like(g), g], -1), step)
-        chance = 2 * weight * np.exp(found.log_density)
-        return float(chance @ found.variance), float(chance.sum()) - 1
+        log_density, of_gap = shift_moments(table, np.stack([np.zeros_like(g), g], -1), step)
+        chance = 2 * weight * np.exp(log_density)
+        return float(chance @ of_gap), float(chance.sum()) - 1
     z, z_weight = shift_nodes(table, step)
     own = table(-z)
     up, down = table(g[:, None] - z), table(-g[:, None] - z)
@@ -314,7 +299,7 @@ def sampled_shift_variance(prior: Prior, k: int, q_hat: float, log2_points: int)
     y = table.quantile(uniform_replicates(k, log2_points, seed=2000 + k))
     offsets = (np.arange(N_REPLICATES) + 0.5) / N_REPLICATES - 0.5
     found = [
-        shift_moments(table, rows, _SHIFT_STEP, offset).variance.mean()
+        shift_moments(table, rows, _SHIFT_STEP, offset)[1].mean()
         for rows, offset in zip(y, offsets, strict=True)
     ]
     return np.array(found) / (k - 1)

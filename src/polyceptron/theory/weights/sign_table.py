@@ -22,14 +22,13 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
-from numpy.polynomial import chebyshev
 
 from polyceptron.model.priors import Prior
 from polyceptron.numerics import Array
-from polyceptron.numerics.chebyshev import coefficients, points
+from polyceptron.numerics.chebyshev import ChebyshevProxy, coefficients, points
 
 PANELS = ((0.0, 1.25, 13), (1.25, 2.6, 11), (2.6, 5.2, 11))  # of s: both ends, points
-EDGES = (0.0, 1.25, 2.6, 5.2)
+EDGES = (*(low for low, _, _ in PANELS), PANELS[-1][1])
 _MISFIT = 3e-4  # of F, what the fit in k leaves at an exact value
 _INTERPOLATION = 3e-6  # of ln v, what the Chebyshev points leave
 _CASES = 2.6  # standard errors: 99 of 100 cases
@@ -83,10 +82,10 @@ class SignTable:
         self.k = k
         self.nodes, F, error = fitted(k, rows)
         self.error_at = error / k**2
-        self.panels = []
-        for low, high, n in PANELS:
-            here = points(low, high, n)
-            self.panels.append(coefficients(np.interp(here, self.nodes, F)))
+        self.panels = [
+            ChebyshevProxy(a, b, coefficients(np.interp(points(a, b, n), self.nodes, F)), error)
+            for a, b, n in PANELS
+        ]
 
     def log_variance(self, s: Array) -> Array:
         """ln v at s (n,) up to the last panel's end; F keeps its last value beyond."""
@@ -94,10 +93,8 @@ class SignTable:
         inside = np.minimum(s, EDGES[-1])
         where = np.clip(np.searchsorted(EDGES, inside, side="right") - 1, 0, len(PANELS) - 1)
         F = np.empty_like(s)
-        for i, (low, high, _) in enumerate(PANELS):
-            mask = where == i
-            x = (2 * inside[mask] - low - high) / (high - low)
-            F[mask] = chebyshev.chebval(x, self.panels[i])
+        for i, panel in enumerate(self.panels):
+            F[where == i] = panel(inside[where == i])
         return leading(self.k, s) + F / self.k**2
 
     def error(self, s: Any) -> Array:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from polyceptron.model.priors.base import Prior, Tilted
+from polyceptron.model.priors.base import GaussianRow, Prior, Row, Tilted
 from polyceptron.model.registry import Entry
 from polyceptron.numerics import Array
-
-if TYPE_CHECKING:
-    from polyceptron.model.priors.base import Row
 
 
 @dataclass(frozen=True)
@@ -40,8 +37,6 @@ class GaussianPrior(Prior):
         return True
 
     def row(self, n_classes: int) -> Row:
-        from polyceptron.model.priors.base import GaussianRow
-
         return GaussianRow(self, n_classes)
 
 
