@@ -10,8 +10,8 @@ import numpy as np
 
 from polyceptron.experiments.results import Average
 from polyceptron.model import Teacher, make_estimator
+from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.erm.solution import ErmFixedPoint
 
 COLUMNS = ("check", "ours", "reference", "source", "difference", "allowed", "verdict")
 
