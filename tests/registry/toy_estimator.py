@@ -22,6 +22,7 @@ from polyceptron.algorithms.overlaps import overlaps
 from polyceptron.experiments.simulate import exact_errors
 from polyceptron.model import ESTIMATORS, Entry, Estimator
 from polyceptron.model.checks import check_alphas
+from polyceptron.model.law import Decay
 from polyceptron.rows import Status, make_row
 from polyceptron.theory.generalisation import error_on_labels
 
@@ -51,8 +52,8 @@ class Hebb(Estimator):
             rows.append(row)
         return rows
 
-    def decay(self, teacher: Any) -> float | None:
-        return 0.5
+    def decay(self, teacher: Any) -> Decay | None:
+        return Decay(0.5)
 
     def simulate(
         self, teacher: Any, alpha: float, dimension: int, seed: int, *,
