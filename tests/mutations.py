@@ -184,8 +184,8 @@ MUTATIONS = [
     Mutation(
         "ERM equations: the ridge dropped from 1/V",
         "model/penalties/ridge.py",
-        "x = 1 / (ridge + V_hat)",
-        "x = 1 / V_hat",
+        "every = s / (ridge + V * s)",
+        "every = s / (V * s)",
         ERM,
     ),
     Mutation(
