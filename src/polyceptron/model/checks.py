@@ -19,7 +19,7 @@ DEFAULT_RIDGE = 0.1  # wherever a ridge is not given: theory, fits, message pass
 
 
 def check_classes(n_classes: Any) -> int:
-    """The number of classes as an int, or a sentence."""
+    """The number of classes as an int, or an error message."""
     if isinstance(n_classes, bool) or not isinstance(n_classes, int | np.integer):
         raise InvalidInput(f"the number of classes must be a whole number, got {n_classes!r}")
     if not 2 <= n_classes <= MAX_CLASSES:
@@ -30,7 +30,7 @@ def check_classes(n_classes: Any) -> int:
 
 
 def check_size(value: Any, name: str) -> int:
-    """A positive whole number, or a sentence that names it."""
+    """A positive whole number, or an error message that names it."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise InvalidInput(f"{name} must be a whole number of 1 or more, got {value!r}")
     return int(value)

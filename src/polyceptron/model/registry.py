@@ -4,7 +4,7 @@
     name:number     gaussian:0.25
     name[...]       finite[-1:0.5;1:0.5]
 
-Everything that shows or reads names (help texts, sweep files, the explorer, error sentences) asks
+Everything that shows or reads names (help texts, sweep files, the explorer, error messages) asks
 the registry, so a new member is one file and one `add`.
 """
 
@@ -109,7 +109,7 @@ class Registry(Generic[T]):
 
     @property
     def help(self) -> str:
-        """How every member is written, for help texts and error sentences."""
+        """How every member is written, for help texts and error messages."""
         return ", ".join(entry.form for entry in self._all().values())
 
     def label(self, name: str) -> str:
@@ -122,7 +122,7 @@ class Registry(Generic[T]):
         return [e.make(*e.example) for e in self._all().values() if not e.brackets]
 
     def read(self, text: Any) -> T:
-        """The object that a written name means, or a sentence."""
+        """The object that a written name means, or an error message."""
         if isinstance(text, self.base):
             return text
         entry = self._all().get(self.head(text)) if isinstance(text, str) else None

@@ -198,7 +198,7 @@ def empty_inputs(n: int, d: int) -> Array:
 
 
 def check_teacher(teacher: Any) -> None:
-    """A teacher, or a sentence."""
+    """A teacher, or an error message."""
     if not isinstance(teacher, Teacher | Perceptron):
         raise InvalidInput(
             f"the teacher must be Teacher(n_classes) or Perceptron(), got {teacher!r}"

@@ -81,7 +81,7 @@ def plan(
 
 
 def check_target(error: Any, n_classes: int) -> float:
-    """An error that can be asked for, or a sentence."""
+    """An error that can be asked for, or an error message."""
     guess = 1 - 1 / n_classes
     try:
         value = float(error)

@@ -47,7 +47,7 @@ class Spectrum:
     given; and the `fraction` of features of each. They are scaled to ⟨s⟩ = ⟨sθ⟩ = 1; what was
     divided out is in `mean_eigenvalue` and `mean_signal`. `name` is what rows call it (by default
     one that `as_spectrum` reads back), `hidden` the share of the teacher's variance that no feature
-    shows, `remark` a sentence for `describe`.
+    shows, `remark` what `describe` adds.
 
     >>> two = Spectrum([10, 1], fraction=[0.2, 0.8])
     >>> [round(float(s), 4) for s in two.eigenvalues], round(two.mean_eigenvalue, 4)
