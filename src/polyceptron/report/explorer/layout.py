@@ -9,7 +9,7 @@ folded below the first figure.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dash import dcc, html
@@ -28,6 +28,7 @@ from polyceptron.report.explorer.settings import (
     strength_range,
 )  # fmt: skip
 
+Controls = Callable[..., list[Any]]  # those of some settings, by their names
 LOGARITHMIC = ("ridge", "strength")
 SLIDERS = (*LOGARITHMIC, "alpha")
 POLL = 500  # milliseconds between two looks at work
@@ -115,18 +116,21 @@ def page(
         html.Div(id="status", role="status", className="status"),
         _graph("learning", "Learning curves", figures),
     ]
-    controls = [html.Summary("Settings"), _controls(settings)]
+    values, dress = shown_values(settings), dressing(settings)
+
+    def some(*names: str) -> list[Any]:
+        return [_control(values, dress, name) for name in names]
+
+    controls = [html.Summary("Settings"), _controls(some, dress)]
     fold = html.Details(controls, id="settings-fold", className="settings", open=True)
     order = [
         _graph("order", "Order parameters", figures),
-        _control(settings, "shown"),
+        *some("shown"),
         html.Div(id="shown-note", className="hint", role="status"),
     ]
-    landscape = [
-        _graph("landscape", "Free-entropy landscape", figures), _control(settings, "alpha")
-    ]  # fmt: skip
+    landscape = [_graph("landscape", "Free-entropy landscape", figures), *some("alpha")]
     two = _div("two", html.Div(order), html.Div(landscape))
-    rest = [two, _simulation_card(settings), _take_away(key)]
+    rest = [two, _simulation_card(some), _take_away(key)]
     columns = [html.Div(first, className="first"), fold, html.Div(rest, className="rest")]
     return html.Div(
         [
@@ -144,10 +148,9 @@ def page(
     )
 
 
-def _control(settings: PageSettings, name: str) -> Any:
+def _control(values: Mapping[str, Any], dress: Mapping[str, Any], name: str) -> Any:
     """Radio buttons or check boxes for a choice; for a number a box, or a slider with its value."""
-    kind, this = SETTINGS[name], control_id(name)
-    value, dress = shown_values(settings)[name], dressing(settings)
+    kind, this, value = SETTINGS[name], control_id(name), values[name]
     if isinstance(kind, Choice):
         options = [{"label": words, "value": one} for one, words in kind.words.items()]
         make = dcc.Checklist if kind.several else dcc.RadioItems
@@ -182,11 +185,7 @@ def _hint(words: str) -> Any:
     return html.P(words, className="hint")
 
 
-def _controls(settings: PageSettings) -> Any:
-    def some(*names: str) -> list[Any]:
-        return [_control(settings, name) for name in names]
-
-    dress = dressing(settings)
+def _controls(some: Controls, dress: Mapping[str, Any]) -> Any:
     spectrum = [
         html.Img(id="spectrum-picture", style={"maxWidth": "100%"}, **dress["spectrum-picture"]),
         html.Figcaption(id="spectrum-words", className="hint", **dress["spectrum-words"]),
@@ -209,9 +208,8 @@ def _controls(settings: PageSettings) -> Any:
     return html.Section(inside, className="controls", **_named("Settings"))
 
 
-def _simulation_card(settings: PageSettings) -> Any:
+def _simulation_card(some: Controls) -> Any:
     """Method, size and seed; below, a place for each simulation that can be kept."""
-    sizes = [_control(settings, name) for name in ("dimension", "places", "runs", "seed")]
     slots = []  # their buttons are never drawn again, so that no press is lost
     for i in range(MAX_KEPT):
         whose: dict[str, Any] = {"aria-describedby": f"name-{i}"}
@@ -231,8 +229,8 @@ def _simulation_card(settings: PageSettings) -> Any:
             f"{MAX_INSTANCES} fits, {SECONDS[work.SIMULATION]} and {GIGABYTES} of memory; "
             f"{work.MAX_RUNNING} run at a time and others wait."
         ),
-        _control(settings, "simulation"),
-        _div("row", *sizes),
+        *some("simulation"),
+        _div("row", *some("dimension", "places", "runs", "seed")),
         html.Button("Add simulation", id="simulate", className="main"),
         html.Div(id="simulation-message", role="alert"),
         html.Ul(slots, id="simulations", className="simulations", **_named("Simulations")),

@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -297,7 +296,6 @@ def _address(svg: str) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 
-@lru_cache(maxsize=64)
 def spectrum_picture(name: str) -> tuple[str, str]:
     """Eigenvalues, the largest first, and the same in words, for its caption."""
     spectrum = as_spectrum(name)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
@@ -296,7 +295,6 @@ def first_strength(kind: str) -> float:
     return NOISES[kind].example[0] if kind in NOISES and NOISES[kind].parameters else 1.0
 
 
-@lru_cache(maxsize=64)
 def strength_range(kind: str, n_classes: int) -> tuple[float, float]:
     """The ends of the slider: factors 500 and 50, or as far as there is such a noise.
 
