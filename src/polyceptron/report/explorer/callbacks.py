@@ -72,12 +72,10 @@ def register(app: Dash, sessions: Sessions, guard: RequestGuard) -> None:
         on_server(app, sessions, session_of)
     held = ("settings", "data")
     plots = [Output(f"{name}-plot", "className") for name in FIGURES]
-    slots = [Output(f"{name}-{i}", what) for name, what in layout.SLOT_PARTS for i in SLOTS]
     attach("png", Output("png-done", "data"), Input("get-png", "n_clicks"), State(*held))
     attach("tidy", Output("page-tidied", "data"), Input(TOKEN_FIELD["id"], "data"))
     attach("link", Output("link", "value"), Input("url", "search"), State("address-key", "data"))
     attach("dim", *plots, Input(*held), Input("drawn", "data"))
-    attach("slots", *slots, Input("simulations-shown", "data"), prevent_initial_call=True)
 
 
 def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
@@ -184,8 +182,8 @@ def _sentence(error: Exception) -> str:
 def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
     @app.callback(
         *(Output(name, "figure") for name in FIGURES),
-        *_ends(Output, "status.children shown-note.children simulations-shown.data"),
-        *_ends(Output, "python.children poll.disabled drawn.data"),
+        *_ends(Output, "status.children shown-note.children python.children"),
+        *_ends(Output, "poll.disabled drawn.data"),
         *_ends(Input, "settings.data poll.n_intervals heartbeat.n_intervals"),
         *_ends(Input, "simulations-changed.data"),
         TOKEN,
@@ -194,7 +192,7 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
     def draw(
         held: Any, _ticks: Any, _beats: Any, _changed: Any, token: Any, drawn: Any
     ) -> tuple[Any, ...]:
-        nothing = (no_update,) * 9
+        nothing = (no_update,) * 8
         try:
             session = session_of(token)
             settings, stamp = _held(held)
@@ -212,11 +210,15 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         if stamp < session.stamp:
             return nothing
         if content.mark == before.get("mark") and by_clock:
-            return (*nothing[:7], not content.busy, no_update)
+            return (*nothing[:6], not content.busy, no_update)
         if content.moved is not None:
             # Beside the outputs, as `sync` and `draw` would be a circle.
             ends = (content.moved.low, content.moved.high)
             set_props("followed-range", {"data": {"range": ends, "stamp": stamp}})
+        for i, one in enumerate(content.simulations):
+            # At once: another callback would wait for the end of all looks, and they go on.
+            for part, shown in layout.slot_content(one).items():
+                set_props(f"{part}-{i}", shown)
         seen = before.get("figures") or {}
         # Before the rest: what changes meanwhile is seen at the next look.
         busy, new = content.busy, content.drawn(stamp, seen)
@@ -229,7 +231,6 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             *(no_update if s else content.figures[f] for f, s in zip(FIGURES, same, strict=True)),
             [html.Div(line), *(html.Div(error, className="trouble") for error in errors)],
             without(settings, content.curves, content.simulated),
-            [layout.slot_content(one) for one in content.simulations],
             content.python,
             not busy,
             new,

@@ -37,11 +37,6 @@ HEIGHTS = {"learning": "460px", "order": "380px", "landscape": "380px"}
 GIGABYTES = f"{work.MEMORY_LIMIT / 1e9:.1f} GB"
 SECONDS = {kind: f"{seconds:.0f} s" for kind, (seconds, _) in work.LIMITS.items()}
 RIDGES = [math.log10(getattr(SETTINGS["ridge"], end)) for end in ("low", "high")]
-# What changes in the place of a simulation, in the order of `slot_content`.
-SLOT_PARTS = (
-    ("name", "children"), ("progress", "value"), ("progress", "max"), ("words", "children"),
-    ("slot", "hidden"), ("cancel", "hidden"), ("remove", "hidden"),
-)  # fmt: skip
 
 
 def control_id(name: str) -> str:
@@ -106,7 +101,7 @@ def page(
     known = {TOKEN_FIELD["id"]: token, "address-key": key, "drawn": drawn}
     known["simulations-changed"] = 0
     # A null would be news to those who listen: these have no value at first.
-    unknown = ("settings", "followed-range", "simulations-shown", "png-done", "page-tidied")
+    unknown = ("settings", "followed-range", "png-done", "page-tidied")
     intro = (
         "How well can a linear classifier learn a k-class rule from n = αd examples? Exact curves "
         "for large d, and simulations beside them."
@@ -237,10 +232,10 @@ def _simulation_card(some: Controls) -> Any:
     )
 
 
-def slot_content(one: work.Simulation | None) -> list[Any]:
-    """What the place of a simulation shows, in the order of SLOT_PARTS."""
+def slot_content(one: work.Simulation | None) -> dict[str, dict[str, Any]]:
+    """What the place of a simulation shows: properties of its parts."""
     if one is None:
-        return ["", "0", "1", "", True, True, True]
+        return {"slot": {"hidden": True}}
     settings, done = one.settings, len(one.result)
     name = (
         settings.words("simulation")
@@ -251,7 +246,14 @@ def slot_content(one: work.Simulation | None) -> list[Any]:
     )
     words = f"{done} of {one.total}" + ("" if one.status == "running" else f", {one.status}")
     words += f": {one.reason}" if one.reason else ""
-    return [name, str(done), str(one.total), words, False, one.complete, not one.complete]
+    return {
+        "name": {"children": name},
+        "progress": {"value": str(done), "max": str(one.total)},
+        "words": {"children": words},
+        "slot": {"hidden": False},
+        "cancel": {"hidden": one.complete},
+        "remove": {"hidden": not one.complete},
+    }
 
 
 def _take_away(key: str | None) -> Any:

@@ -54,8 +54,6 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
             const all = !drawn || (settings && settings.stamp !== drawn.stamp);
             return ['learning', 'order', 'landscape'].map((name) =>
                 (all || drawn.stale.includes(name)) ? 'plot stale' : 'plot');
-        },
-        // The slots of the simulations keep their buttons; only texts change, and what is hidden.
-        slots: (slots) => slots[0].flatMap((_, part) => slots.map((slot) => slot[part]))
+        }
     }
 });
