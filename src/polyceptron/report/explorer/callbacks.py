@@ -215,9 +215,13 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             # Beside the outputs, as `sync` and `draw` would be a circle.
             ends = (content.moved.low, content.moved.high)
             set_props("followed-range", {"data": {"range": ends, "stamp": stamp}})
-        for i, one in enumerate(content.simulations):
+        slots = [layout.slot_content(one) for one in content.simulations]
+        known = before.get("slots")
+        if not isinstance(known, list) or len(known) != MAX_KEPT:
+            known = [layout.slot_content(None)] * MAX_KEPT
+        for i in (i for i in SLOTS if slots[i] != known[i]):
             # At once: another callback would wait for the end of all looks, and they go on.
-            for part, shown in layout.slot_content(one).items():
+            for part, shown in slots[i].items():
                 set_props(f"{part}-{i}", shown)
         seen = before.get("figures") or {}
         # Before the rest: what changes meanwhile is seen at the next look.
@@ -233,7 +237,7 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             without(settings, content.curves, content.simulated),
             content.python,
             not busy,
-            new,
+            new | {"slots": slots},
         )
 
 
