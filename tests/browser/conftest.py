@@ -21,7 +21,7 @@ ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-PATIENCE = 90_000  # milliseconds; only ends a test that hangs
+PATIENCE = 300_000  # milliseconds; only ends a test that hangs
 
 
 @pytest.fixture(scope="package")
@@ -46,9 +46,9 @@ def server() -> Iterator[tuple[str, psutil.Process]]:
     yield found.group(), here
     workers = here.children(recursive=True)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE / 1000)
     assert (process.returncode, errors) == (0, "")
-    psutil.wait_procs(workers, timeout=30)
+    psutil.wait_procs(workers, timeout=PATIENCE / 1000)
     assert not any(worker.is_running() for worker in workers)
 
 
@@ -67,6 +67,11 @@ def chromium() -> Iterator[Any]:
         )
         yield browser
         browser.close()
+
+
+def until(page: Any, condition: str, arg: Any = None) -> None:
+    """Wait for it, looking ten times a second: a look at each frame has every frame drawn."""
+    page.wait_for_function(condition, arg=arg, polling=100)
 
 
 class Visit:
@@ -102,9 +107,10 @@ class Visit:
 
     def ready(self) -> None:
         """All curves of the present settings are drawn."""
-        self.page.wait_for_function(
+        until(
+            self.page,
             """document.querySelector('#status')?.innerText?.startsWith('Ready')
-               && document.querySelectorAll('#learning .scatterlayer .trace').length > 0"""
+               && document.querySelectorAll('#learning .scatterlayer .trace').length > 0""",
         )
 
     def curves(self) -> list[dict[str, Any]]:
@@ -116,7 +122,8 @@ class Visit:
 
     def wait_for_curve(self, name: str, condition: str = "true", arg: Any = None) -> dict[str, Any]:
         """The trace of that name, once `condition` on `t` (and `arg`) holds for it."""
-        self.page.wait_for_function(
+        until(
+            self.page,
             f"""([name, arg]) => {{
                 const plot = document.querySelector('#learning .js-plotly-plot');
                 const t = plot?.data?.find(t => t.name === name);
@@ -128,7 +135,8 @@ class Visit:
 
     def wait_until_gone(self, name: str) -> None:
         """No trace of that name is drawn any more."""
-        self.page.wait_for_function(
+        until(
+            self.page,
             "name => !document.querySelector('#learning .js-plotly-plot').data"
             ".some(t => t.name === name)",
             arg=name,
@@ -136,7 +144,8 @@ class Visit:
 
     def wait_for_setting(self, name: str, value: str) -> None:
         """The address says so, and the figures have followed."""
-        self.page.wait_for_function(
+        until(
+            self.page,
             "([name, value]) => new URLSearchParams(location.search).get(name) === value",
             arg=[name, value],
         )

@@ -11,10 +11,12 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.browser.conftest import PATIENCE, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-LIGHT = "?estimators=bayes,square&points=12&places=3&runs=1&dimension=60&high=2.0"
+SMALL = "&places=3&runs=1&dimension=60"
+LIGHT = "?estimators=bayes,square&points=12&high=2.0"
 
 
 def test_the_page_opens_with_curves_and_every_control_moves_them(visit: Any) -> None:
@@ -61,7 +63,7 @@ def test_the_page_opens_with_curves_and_every_control_moves_them(visit: Any) -> 
     chosen.focus()
     chosen.press("End")
     visit.wait_for_setting("alpha", "3.5")
-    page.wait_for_function("document.querySelector('#status')?.innerText.includes('easy phase')")
+    until(page, "document.querySelector('#status')?.innerText.includes('easy phase')")
 
     page.get_by_label("Gaussian weights", exact=True).check()
     visit.wait_for_setting("prior", "gaussian")
@@ -102,7 +104,7 @@ def test_a_spectrum_and_a_noise_are_chosen_and_its_strength_moved(visit: Any) ->
 
 def test_a_simulation_is_added_and_another_is_cancelled(server: Any, visit: Any) -> None:
     page = visit.page
-    visit.open(LIGHT)
+    visit.open(LIGHT + SMALL)
     page.get_by_role("button", name="Add simulation").click()
     visit.simulation(0).get_by_text("3 of 3, finished").wait_for()
     visit.wait_for_curve("AMP, d = 60", "t.mode === 'markers' && t.x.length === 3")
@@ -115,15 +117,15 @@ def test_a_simulation_is_added_and_another_is_cancelled(server: Any, visit: Any)
     page.get_by_role("button", name="Add simulation").click()
     running = visit.simulation(1)
     running.get_by_role("progressbar").wait_for()
-    page.wait_for_function("document.querySelector('#progress-1').value > 0")
+    until(page, "document.querySelector('#progress-1').value > 0")
     started = [c for c in server[1].children(recursive=True) if c.pid not in known]
     assert started
     running.get_by_role("button", name="Cancel").click()
     running.get_by_text("cancelled").wait_for()
-    psutil.wait_procs(started, timeout=60)
+    psutil.wait_procs(started, timeout=PATIENCE / 1000)
     assert not any(process.is_running() for process in started)
     running.get_by_role("button", name="Remove").click()
-    page.wait_for_function("document.querySelector('#slot-1').hidden")
+    until(page, "document.querySelector('#slot-1').hidden")
     visit.simulation(0).get_by_text("3 of 3, finished").wait_for()
 
     # Too large a simulation is a sentence, not a process.
@@ -133,14 +135,30 @@ def test_a_simulation_is_added_and_another_is_cancelled(server: Any, visit: Any)
     page.locator("#simulation-message").get_by_text("choose a dimension of at most").wait_for()
 
 
+# Every answer of the server is late, by more than the time between two looks.
+LATE = """
+const ask = window.fetch;
+window.fetch = async (...given) => {
+    const answer = await ask(...given);
+    if (window.late) await new Promise((done) => setTimeout(done, 800));
+    return answer;
+};
+"""
+
+
 def test_no_press_on_cancel_is_lost_while_the_list_changes(visit: Any) -> None:
-    """Each is pressed once, at some moment among hundreds of changes of the list."""
+    """Each is pressed once, at some moment among hundreds of changes of the list.
+
+    The first fifty runs, with few samples, are quick; the others would last for minutes.
+    """
     page = visit.page
-    visit.open(LIGHT.replace("dimension=60", "dimension=800").replace("runs=1", "runs=50"))
-    for slot in range(3):
+    page.add_init_script(LATE)
+    visit.open(LIGHT + "&places=4&runs=50&dimension=1500")
+    for slot, late in enumerate((False, False, True)):
+        page.evaluate(f"window.late = {str(late).lower()}")
         page.get_by_role("button", name="Add simulation").click()
         one = page.locator(f"#slot-{slot}")
-        page.wait_for_function(f"document.querySelector('#progress-{slot}').value > {5 * slot}")
+        until(page, f"document.querySelector('#progress-{slot}').value > {5 * slot}")
         one.get_by_role("button", name="Cancel").click()
         one.get_by_text("cancelled").wait_for()
 
@@ -148,7 +166,7 @@ def test_no_press_on_cancel_is_lost_while_the_list_changes(visit: Any) -> None:
 def test_a_shared_link_shows_the_same_visitors_do_not_mix_and_a_wild_link_gets_a_sentence(
     server: Any, visit: Any, new_visit: Any
 ) -> None:
-    visit.open(LIGHT)
+    visit.open(LIGHT + SMALL)
     visit.page.get_by_label("Gaussian weights", exact=True).check()
     visit.wait_for_setting("prior", "gaussian")
     visit.page.get_by_role("button", name="Add simulation").click()
@@ -158,7 +176,7 @@ def test_a_shared_link_shows_the_same_visitors_do_not_mix_and_a_wild_link_gets_a
     visit.page.get_by_label("Dimension d", exact=True).fill("77")
     visit.wait_for_setting("run", "simulation:amp,dimension:60")
     assert visit.page.locator("label[for=link]").inner_text() == "Link for this machine"
-    visit.page.wait_for_function("location.href === document.querySelector('#link').value")
+    until(visit.page, "location.href === document.querySelector('#link').value")
     visit.wait_until_gone("AMP")
     other = new_visit(stranger=True)
     other.page.goto(visit.page.locator("#link").input_value())
@@ -172,7 +190,7 @@ def test_a_shared_link_shows_the_same_visitors_do_not_mix_and_a_wild_link_gets_a
     assert other.page.get_by_label("Gaussian weights", exact=True).is_checked()
     assert other.page.get_by_label("Points", exact=True).input_value() == "12"
     visit.simulation(0).get_by_role("button", name="Remove").click()
-    visit.page.wait_for_function("document.querySelector('#slot-0').hidden")
+    until(visit.page, "document.querySelector('#slot-0').hidden")
     visit.wait_until_gone("AMP, d = 60")
     other.wait_for_curve("AMP, d = 60", "t.x.length === 3")  # the other's own stays
     other.page.goto(server[0] + "?k=1e99&prior=%3Cscript%3E")
@@ -186,7 +204,7 @@ def test_a_shared_link_shows_the_same_visitors_do_not_mix_and_a_wild_link_gets_a
 
 def test_downloads(visit: Any, tmp_path: Path) -> None:
     page = visit.page
-    visit.open(LIGHT)
+    visit.open(LIGHT + SMALL)
     files = {}
     for kind in ("CSV", "PNG", "Python"):
         with page.expect_download() as waiting:
@@ -228,12 +246,12 @@ def test_more_classes_old_curves_are_dimmed_then_the_range_shows_the_transitions
     page.get_by_label("Classes k", exact=True).fill("10")
     # α_IT = 4.23 and α_algo = 5.05 are beyond the first range, which ends at 4.
     visit.wait_for_curve("Bayes-optimal", "t.x.at(-1) === 7")
-    page.wait_for_function("document.querySelector('#learning-plot').className === 'plot'")
+    until(page, "document.querySelector('#learning-plot').className === 'plot'")
     # Either the old curve is dimmed until there is a new one, or the new one was there at once.
     looks = page.evaluate("window.looks")
     assert not looks or looks[0][0] == "plot stale"
     assert {end for look, end in looks if look == "plot"} <= {7}
-    page.wait_for_function("getComputedStyle(document.querySelector('#learning')).opacity === '1'")
+    until(page, "getComputedStyle(document.querySelector('#learning')).opacity === '1'")
     assert visit.settings()["high"] == "7.0"
     assert page.get_by_label("α to", exact=True).input_value() == "7"
     notes = page.locator("#learning .annotation").all_text_contents()
@@ -283,11 +301,11 @@ def _on_a_phone_the_figure_comes_first_and_the_settings_fold(page: Any) -> None:
     assert page.locator("#learning").bounding_box()["y"] < summary.bounding_box()["y"]
     assert not control.is_visible()
     page.set_viewport_size({"width": 1280, "height": 900})
-    page.wait_for_function("document.querySelector('#settings-fold').open")
+    until(page, "document.querySelector('#settings-fold').open")
     assert not summary.is_visible()
     assert control.bounding_box()["x"] < page.locator("#learning").bounding_box()["x"]
     page.set_viewport_size({"width": 400, "height": 900})
-    page.wait_for_function("!document.querySelector('#settings-fold').open")
+    until(page, "!document.querySelector('#settings-fold').open")
     summary.click()
     assert control.is_visible()
 
@@ -295,7 +313,7 @@ def _on_a_phone_the_figure_comes_first_and_the_settings_fold(page: Any) -> None:
 @pytest.mark.parametrize("width", [1280, 400])
 def test_names_contrast_keyboard_and_width(new_visit: Any, width: int) -> None:
     visit = new_visit(width)
-    visit.open(LIGHT)
+    visit.open(LIGHT + SMALL)
     page = visit.page
     if width < 900:
         _on_a_phone_the_figure_comes_first_and_the_settings_fold(page)

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 import pytest
+from tests.browser.conftest import PATIENCE, until
 from werkzeug.serving import make_server
 
 from polyceptron.report.explorer.server import CALLBACK, RequestGuard, make_app
@@ -20,7 +21,9 @@ from polyceptron.report.explorer.work_queue import WorkQueue
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-RUN = "/?k=4&prior=gaussian&run=simulation:amp,dimension:40,places:2,runs:1"
+SIMULATION = "&run=simulation:amp,dimension:40,places:2,runs:1"
+OWN = "/?estimators=square&points=4&k=2&prior=gaussian" + SIMULATION
+RUN = "/?estimators=square&points=4&k=4&prior=gaussian" + SIMULATION
 ATTACK = """
 <!DOCTYPE html><title>elsewhere</title><body><a id="pressed" href="TARGETRUN">a link</a>
 <form id="form" method="post" enctype="text/plain" action="TARGETCALLBACK" target="hole">
@@ -53,8 +56,11 @@ async function attack(tried) {
     }
     history.replaceState(null, '', '/?k=9&high=3');  // a referrer that looks like a link of ours
     for (let i = 0; i < 30; i++) await wait(make('img', {src: target + '/_dash-layout?' + i}));
-    await wait(make('iframe', {name: 'hole'}));
+    const hole = make('iframe', {name: 'hole'});
+    await wait(hole);
+    const answered = new Promise((done) => { hole.onload = done; setTimeout(done, 3000); });
     document.querySelector('#form').submit();
+    await answered;
     return 'done';
 }
 if (window.location.search === '?go') window.location = target + 'RUN';
@@ -141,19 +147,18 @@ def elsewhere() -> Iterator[Callable[[str], str]]:
 
 def open_page(context: Any, address: str) -> Any:
     page = context.new_page()
-    page.set_default_timeout(90_000)
+    page.set_default_timeout(PATIENCE)
     page.goto(address)
-    page.wait_for_function("document.querySelector('#status')?.innerText?.startsWith('Ready')")
+    until(page, "document.querySelector('#status')?.innerText?.startsWith('Ready')")
     return page
 
 
 def attacked(context: Any, address: str, paths: str = "") -> Any:
     """The page elsewhere, after all it tried."""
     page = context.new_page()
-    page.set_default_timeout(90_000)
+    page.set_default_timeout(PATIENCE)
     page.goto(address)
     assert page.evaluate(f"attack({paths})") == "done"
-    page.wait_for_timeout(300)  # the form's answer
     return page
 
 
@@ -162,8 +167,7 @@ def test_nothing_starts_for_another_page_but_by_a_press_and_the_visitor_keeps_ev
 ) -> None:
     here = explorer()
     context = chromium.new_context()
-    link = "/?estimators=square&points=4&k=2&prior=gaussian"
-    mine = open_page(context, here.address + link + RUN.partition("gaussian")[2])
+    mine = open_page(context, here.address + OWN)
     mine.locator("#slot-0").get_by_text("2 of 2, finished").wait_for()
     (kept,) = next(iter(here.sessions._all.values())).simulations
     pages = set(here.theory.pages)
@@ -179,7 +183,7 @@ def test_nothing_starts_for_another_page_but_by_a_press_and_the_visitor_keeps_ev
     assert len(here.sessions) == 1
     assert next(iter(here.sessions._all.values())).simulations == [kept]
     mine.get_by_role("button", name="Remove").click()  # my page still works
-    mine.wait_for_function("document.querySelector('#slot-0').hidden")
+    until(mine, "document.querySelector('#slot-0').hidden")
 
     # Sent here without a press: a page that computes nothing, and a link to press.
     here.from_elsewhere.clear()

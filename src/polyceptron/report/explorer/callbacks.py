@@ -183,16 +183,18 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
     @app.callback(
         *(Output(name, "figure") for name in FIGURES),
         *_ends(Output, "status.children shown-note.children python.children"),
-        *_ends(Output, "poll.disabled drawn.data"),
+        *_ends(Output, "poll.max_intervals drawn.data"),
         *_ends(Input, "settings.data poll.n_intervals heartbeat.n_intervals"),
         *_ends(Input, "simulations-changed.data"),
         TOKEN,
         State("drawn", "data"),
     )
     def draw(
-        held: Any, _ticks: Any, _beats: Any, _changed: Any, token: Any, drawn: Any
+        held: Any, ticks: Any, _beats: Any, _changed: Any, token: Any, drawn: Any
     ) -> tuple[Any, ...]:
         nothing = (no_update,) * 8
+        # One more tick with each answer: Dash drops an answer that the next question overtakes.
+        ticks = ticks if isinstance(ticks, int) else 0
         try:
             session = session_of(token)
             settings, stamp = _held(held)
@@ -210,7 +212,7 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         if stamp < session.stamp:
             return nothing
         if content.mark == before.get("mark") and by_clock:
-            return (*nothing[:6], not content.busy, no_update)
+            return (*nothing[:6], ticks + content.busy, no_update)
         if content.moved is not None:
             # Beside the outputs, as `sync` and `draw` would be a circle.
             ends = (content.moved.low, content.moved.high)
@@ -236,7 +238,7 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             [html.Div(line), *(html.Div(error, className="trouble") for error in errors)],
             without(settings, content.curves, content.simulated),
             content.python,
-            not busy,
+            ticks + busy,
             new | {"slots": slots},
         )
 

@@ -132,7 +132,7 @@ def page(
             dcc.Location(id="url", refresh=False),
             *(dcc.Store(id=name, data=data) for name, data in known.items()),
             *(dcc.Store(id=name) for name in unknown),
-            dcc.Interval(id="poll", interval=POLL, disabled=True),
+            dcc.Interval(id="poll", interval=POLL, max_intervals=0),
             dcc.Interval(id="heartbeat", interval=HEARTBEAT),
             dcc.Download(id="download"),
             html.A("Skip to the settings", href="#settings-fold", className="skip"),
