@@ -62,47 +62,38 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("k", "prior", "alpha"), CASES)
-def test_small_dimension(k: int, prior: str, alpha: float) -> None:
-    teacher = pc.Teacher(k, prior)
-    found = traces(teacher, alpha, 300, 10, 12)
-    assert_follows(found, teacher, alpha, 300)
-
-
 @pytest.mark.parametrize(
     "teacher",
     [pc.Teacher(3, "sparse-gaussian:0.3"), pc.Teacher(2, "laplace"), pc.Teacher(4, "ternary"),
-     pc.Teacher(3, noise="gaussian:0.3"), pc.Teacher(3, noise="flips:0.1"),
-     pc.Teacher(5, noise="flips:0.1"), pc.Teacher(2, noise="softmax:2")],
+     pc.Teacher(5, noise="flips:0.1")],
     ids=lambda t: f"{t.n_classes} {t.prior.name} {t.noise.name}",
 )  # fmt: skip
-def test_other_priors_and_noises(teacher: Any) -> None:
+def test_other_priors_and_noise_of_many_classes(teacher: Any) -> None:
+    """Noise of two and three classes is in test_noise_amp."""
     found = traces(teacher, 2.0, 300, 6, 10)
     assert_follows(found, teacher, 2.0, 300)
 
 
-def test_the_comparison_can_fail() -> None:
-    """State evolution at another α, 1.6 for 1.5, is told apart."""
-    teacher = pc.Teacher(3)
-    found = traces(teacher, 1.5, 300, 10, 12)
-    with pytest.raises(AssertionError):
-        assert_follows(found, teacher, 1.6, 300)
-
-
 @pytest.mark.slow
-def test_twenty_runs_in_two_thousand_dimensions() -> None:
-    """All cases share the inputs of a run, in single precision; teachers and labels differ."""
-    d, steps, runs = 2000, 8, 20
+def test_runs_in_a_thousand_dimensions() -> None:
+    """All cases share the inputs of a run, in single precision; teachers and labels differ.
+
+    State evolution at another α, 1.6 for 1.5, is told apart. `verify --full` has twice the
+    dimension.
+    """
+    d, steps, runs = 1000, 8, 16
     cases = [*CASES, (3, "rademacher", 3.1)]
     found: dict[Any, list[np.ndarray]] = {case: [] for case in cases}
     for run in range(runs):
-        X = np.random.default_rng([7, run]).standard_normal((6200, d), dtype=np.float32)
+        X = np.random.default_rng([7, run]).standard_normal((3100, d), dtype=np.float32)
         for case in cases:
             k, prior, alpha = case
             found[case].append(one_trace(pc.Teacher(k, prior), alpha, d, steps, run, X))
     for case in cases:
         k, prior, alpha = case
         assert_follows(np.stack(found[case]), pc.Teacher(k, prior), alpha, d)
+    with pytest.raises(AssertionError):
+        assert_follows(np.stack(found[3, "gaussian", 1.5]), pc.Teacher(3), 1.6, d)
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ def at_effort(monkeypatch, teacher, level, alphas, tol=1e-4, branch="optimal"):
 def test_stated_uncertainty_covers_a_long_run(teacher, last, monkeypatch):
     """Low effort against a much larger one: inside, and not by a wide margin for all."""
     alphas = np.geomspace(0.2, last, 12)
-    quick, long = (at_effort(monkeypatch, teacher, level, alphas) for level in (4, 8))
+    quick, long = (at_effort(monkeypatch, teacher, level, alphas) for level in (4, 7))
     shares = []
     for a, b in zip(quick, long, strict=True):
         difference = abs(a.generalisation_error - b.generalisation_error)
@@ -92,12 +92,12 @@ def test_default_tolerance_is_met(teacher):
 
 
 def test_a_row_does_not_depend_on_its_neighbours():
-    """The same α alone, among easy ones and beside one that needs far more points."""
+    """The same α alone, and between an easy one and one that needs far more points."""
     alone = fixed_points(FIVE, 2.0, branch="optimal")[0]
-    for company in ([2.0, 0.01], [2.9, 2.0, 3.4]):
-        found = {p.alpha: p for p in fixed_points(FIVE, company, branch="optimal")}[2.0]
-        assert found.generalisation_error == pytest.approx(alone.generalisation_error, rel=1e-13)
-        assert found.uncertainty == pytest.approx(alone.uncertainty, rel=1e-6)
+    company = fixed_points(FIVE, [2.9, 2.0, 0.01], branch="optimal")
+    found = {p.alpha: p for p in company}[2.0]
+    assert found.generalisation_error == pytest.approx(alone.generalisation_error, rel=1e-13)
+    assert found.uncertainty == pytest.approx(alone.uncertainty, rel=1e-6)
 
 
 def test_close_to_the_transition_a_coarse_curve_does_not_choose(monkeypatch):
@@ -157,7 +157,7 @@ def test_folds_of_single_replicates_lie_higher():
 
 @pytest.mark.slow
 def test_finer_transitions_agree_with_coarser_ones():
-    coarse, fine = (transitions(FIVE, tol=tol) for tol in (3e-2, 3e-3))
+    coarse, fine = (transitions(FIVE, tol=tol) for tol in (3e-2, 6e-3))
     assert fine.status == "ok"
     assert 2.394895 < fine.alpha_it < fine.alpha_algo
     assert abs(coarse.alpha_it - fine.alpha_it) < coarse.alpha_it_uncertainty

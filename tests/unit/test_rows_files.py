@@ -245,7 +245,7 @@ for line in sys.stdin:
         input="\n".join(lines),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     said = ended.stderr.splitlines()
     assert len(said) == 2 * len(COMMANDS), ended.stderr  # a sentence and a code for each

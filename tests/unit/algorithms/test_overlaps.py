@@ -42,7 +42,7 @@ def symmetric_pair(k, rho, seed=0):
     return rho * T + math.sqrt(1 - rho**2) * Q[:, k:], T
 
 
-@pytest.mark.parametrize("k", [2, 3, 4, 7])
+@pytest.mark.parametrize("k", [2, 3, 4, 6])
 @pytest.mark.parametrize(
     ("d", "rho", "uneven"), [(8, 0.6, True), (40, 0.2, False), (60, 0.97, True)]
 )
@@ -162,12 +162,12 @@ def test_symmetric_weights_with_noise_give_the_channels_own_error(k):
 
 @pytest.mark.parametrize(("k", "rho"), [(4, 0.6), (6, 0.9)])
 def test_the_uncertainty_of_many_classes_holds_in_99_of_100_cases(k, rho):
-    """A hundred seeds, each with few points, against the mean of all."""
+    """Fifty seeds, each with few points, against the mean of all."""
     W, T = pair(k, 12, rho, seed=100, uneven=True)
-    found = np.array([exact_generalisation_error(W, T, tol=0.5, seed=s) for s in range(100)])
+    found = np.array([exact_generalisation_error(W, T, tol=0.5, seed=s) for s in range(50)])
     inside = np.abs(found[:, 0] - found[:, 0].mean()) <= found[:, 1]
-    assert inside.sum() >= 96  # 99 expected; fewer than 96 happen once in 300 runs
-    assert (np.abs(found[:, 0] - found[:, 0].mean()) <= found[:, 1] / 2.947).sum() < 90
+    assert inside.sum() >= 47  # 49.5 expected; fewer than 47 happen once in 600 runs
+    assert (np.abs(found[:, 0] - found[:, 0].mean()) <= found[:, 1] / 2.947).sum() < 45
 
 
 def test_overlaps_ignore_what_is_common_to_all_classes():

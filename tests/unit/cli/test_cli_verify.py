@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import islice
 
 import pytest
 from typer.testing import CliRunner
@@ -20,8 +21,15 @@ def quick(monkeypatch, **chosen):
     monkeypatch.setattr(package, "GROUPS", chosen)
 
 
+# Runs of message passing and fits of scikit-learn are what tests/agreement does at length.
+IN_PART = ("message passing", "message passing with noise", "scikit-learn fits")
+
+
 @pytest.mark.slow
-def test_everything_holds_on_this_machine():
+def test_everything_holds_on_this_machine(monkeypatch):
+    for name in IN_PART:
+        group = package.GROUPS[name]
+        monkeypatch.setitem(package.GROUPS, name, lambda full, group=group: islice(group(full), 1))
     result = invoke(app, ["verify", "--json"])
     rows = json.loads(result.stdout)
     assert [row["check"] for row in rows if row["verdict"] != "ok"] == []

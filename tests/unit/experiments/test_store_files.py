@@ -224,7 +224,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, kind: str) -> None:
         limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))"
         program.write_text(_FULL_DISK.format(**values, limit=limit, after="pass"))
         copy = disk
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 7, ended.stderr
     acknowledged, sentence = ended.stdout.split(" ", 1)
     assert "cannot write" in sentence

@@ -191,7 +191,7 @@ def test_nothing_here_drops_the_locks_of_sqlite(tmp_path: Path, meanwhile: str) 
     values: dict[str, Any] = {"path": str(path), "spec": str(spec), "reader": _READER}
     values |= {"helpers": str(Path(fakes.__file__).parent)}
     program = _WRITER.format(**values, meanwhile=meanwhile.format(path=str(path)))
-    ended = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True)
+    ended = subprocess.run([sys.executable, "-c", program], timeout=300, capture_output=True)
     assert ended.returncode == 9, ended.stderr
     with Store(path) as store:
         store.check()
@@ -207,7 +207,7 @@ def test_two_sweeps_that_start_together_on_a_new_store(tmp_path: Path) -> None:
         subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    limits = [threading.Timer(90, sweep.kill) for sweep in sweeps]
+    limits = [threading.Timer(300, sweep.kill) for sweep in sweeps]
     for limit in limits:
         limit.start()
     ended = [sweep.communicate() for sweep in sweeps]

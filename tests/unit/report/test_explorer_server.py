@@ -305,7 +305,7 @@ def test_a_busy_port_ends_the_command_with_one_sentence() -> None:
             [sys.executable, "-c", code, "explore", "--no-browser", "--port", str(port)],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
     assert done.returncode == 2
     assert done.stderr.strip().splitlines() == [
@@ -351,7 +351,7 @@ def test_the_address_is_printed_before_anything_heavy_is_imported(arguments: lis
         "main()\n"
     )
     command = [sys.executable, "-c", code, "explore", "--port", "0", "--no-browser", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     address, heavy = done.stdout.splitlines()
     key = r"\?token=[\w-]{22}" if arguments else ""
     assert re.fullmatch(rf"open http://127\.0\.0\.1:\d+/{key} \(stop with Ctrl-C\)", address)
