@@ -35,11 +35,11 @@ test: setup browser
 	@$(MAKE) --no-print-directory -j 2 check suite
 
 suite: setup
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # What a change should run while it is made: no browser, no other processes, no figures.
 quick: setup
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not process and not browser"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not process and not browser"
 
 # The explorer's tests drive Debian's Chromium; without root and apt they skip and say why.
 browser:

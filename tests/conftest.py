@@ -7,10 +7,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# What takes long begins first, so that at the end both workers have something short left.
+# A file is the work of one worker, which makes its fixtures once. What takes long begins first,
+# so that at the end both workers have something short left.
 LONG = (
-    "test_figures_claims", "test_docs_build", "test_coverage", "test_explorer_browser",
-    "test_explorer_other_origin", "test_amp_state_evolution", "test_cli_verify",
+    "test_explorer_browser", "test_figures_claims", "test_docs_build", "test_docs_blocks",
+    "test_cluster_dask", "test_sampled_theory_is_honest", "test_sweep_cli", "test_sweep_kill",
+    "test_explorer_other_origin", "test_classifiers_contract", "test_classifiers",
+    "test_engine_local", "test_explorer_workers", "test_cli_verify", "test_weights_side",
+    "test_spectra_simulated", "test_spectra", "test_amp", "test_overlaps", "test_best_ridge",
+    "test_noise", "test_coverage", "test_watching", "test_cluster_fits",
 )  # fmt: skip
 STARTS = re.compile(r"\b(subprocess|run_sweep|LocalCluster|playwright|workers=|FIGURES)\b")
 
@@ -29,7 +34,8 @@ settings.load_profile("polyceptron")
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
     """Long files first, the others in their order; files that start processes are marked so."""
-    items.sort(key=lambda item: item.path.stem not in LONG)
+    place = {stem: place for place, stem in enumerate(LONG)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(LONG)))
     starts = {path: STARTS.search(path.read_text("utf-8")) for path in {i.path for i in items}}
     for item in items:
         if starts[item.path]:

@@ -37,14 +37,14 @@ SMALL = dataclasses.replace(
     TINY,
     amp_dimension=200,
     trace_dimension=400,
-    amp_runs=6,
+    amp_runs=5,
     erm_dimension=120,
-    erm_instances=8,
-    further_instances=8,
-    noisy_instances=8,
-    symbols=5,
+    erm_instances=6,
+    further_instances=6,
+    noisy_instances=6,
+    symbols=4,
     amp_classes_dimension=200,
-    amp_classes_runs=6,
+    amp_classes_runs=5,
 )
 ALLOWANCE = 2.0
 SIGMAS = 5.0

@@ -15,6 +15,7 @@ import pytest
 from tests.browser.conftest import PATIENCE, until
 from werkzeug.serving import make_server
 
+from polyceptron.report.explorer import work_queue
 from polyceptron.report.explorer.server import CALLBACK, RequestGuard, make_app
 from polyceptron.report.explorer.sessions import Sessions
 from polyceptron.report.explorer.work_queue import WorkQueue
@@ -68,6 +69,18 @@ if (window.location.search === '?go') window.location = target + 'RUN';
 """
 
 
+class Inside:
+    """A worker without a process: here it matters only who asks."""
+
+    alive = True
+
+    def work(self, task: Any, *limits: object) -> Iterator[Any]:
+        yield from work_queue.answers(task)
+
+    def kill(self) -> None:
+        self.alive = False
+
+
 class Watched(WorkQueue):
     """Notes which pages ask for theory."""
 
@@ -90,7 +103,8 @@ class Served(NamedTuple):
 
 
 @pytest.fixture
-def explorer() -> Iterator[Callable[[], Served]]:
+def explorer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Served]]:
+    monkeypatch.setattr(work_queue, "WorkerProcess", Inside)
     stops: list[Callable[[], object]] = []
 
     def start() -> Served:

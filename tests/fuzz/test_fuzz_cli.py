@@ -78,7 +78,7 @@ def light(monkeypatch, tmp_path):
             monkeypatch.setattr(import_module(f"polyceptron.{module}"), name, stop)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.sampled_from(COMMANDS), st.lists(WORDS, max_size=7))
 def test_random_arguments_end_in_an_exit_code(command, words):
     code, out, err = run([command, *words] if command else words)

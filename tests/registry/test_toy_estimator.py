@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from tests.registry import toy_estimator
 from tests.registry.toy_estimator import Hebb
+from typer.testing import CliRunner
 
 import polyceptron as pc
+from polyceptron.cli import app
 from polyceptron.experiments.spec import parse_spec
 from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import run_sweep
@@ -80,10 +82,11 @@ def test_plans_and_tails_take_it() -> None:
 
 
 def test_the_shell_knows_it() -> None:
-    assert "toy-hebb" in own_polyceptron("curve", "--help")
+    assert "toy-hebb" in CliRunner().invoke(app, ["curve", "--help"], env={"COLUMNS": "80"}).stdout
     (row,) = json.loads(own_polyceptron("curve", "-k", "3", "-a", "2", "-e", "toy-hebb", "--json"))
     assert row["estimator"] == "toy-hebb"
-    rows = json.loads(own_polyceptron("plan", "-k", "2", "--error", "0.25", "--json"))
+    plan = CliRunner().invoke(app, ["plan", "-k", "2", "--error", "0.25", "--json"])
+    rows = json.loads(plan.stdout)
     assert "toy-hebb" in {row["estimator"] for row in rows}
 
 

@@ -83,6 +83,14 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     started.stop()
 
 
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster for the tests that leave it as it was."""
+    started = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield started
+    started.stop()
+
+
 def stored(path: Path) -> list[dict[str, Any]]:
     with Store(path) as store:
         store.check()
@@ -141,9 +149,9 @@ def test_same_rows_and_every_kind_of_death(cluster: Cluster, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_stopped_sweep_leaves_the_cluster_usable(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_stopped_sweep_leaves_the_cluster_usable(lasting: Cluster, tmp_path: Path) -> None:
     spec, path = fakes.write_spec(tmp_path, instances=30), tmp_path / "runs.sqlite"
-    program = [sys.executable, fakes.__file__, str(spec), str(path), "slow", "0", cluster.address]
+    program = [sys.executable, fakes.__file__, str(spec), str(path), "slow", "0", lasting.address]
     sweep = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     killer = threading.Timer(300, sweep.kill)
     killer.start()
@@ -158,15 +166,15 @@ def test_a_stopped_sweep_leaves_the_cluster_usable(cluster: Cluster, tmp_path: P
     assert "Traceback" not in err
     done = len(stored(path))
     assert 10 <= done < 124
-    report = run_sweep(spec, path, cluster=cluster.address, runner=fakes.draw)
+    report = run_sweep(spec, path, cluster=lasting.address, runner=fakes.draw)
     assert (report.already, report.computed) == (done, 124 - done)
 
 
 @pytest.mark.slow
-def test_a_killed_sweep_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_killed_sweep_loses_nothing(lasting: Cluster, tmp_path: Path) -> None:
     """SIGKILL of the process that writes, twice, on one cluster; it serves the next run."""
     spec, path = fakes.write_spec(tmp_path, instances=20), tmp_path / "runs.sqlite"
-    program = [sys.executable, fakes.__file__, str(spec), str(path), "slow", "0", cluster.address]
+    program = [sys.executable, fakes.__file__, str(spec), str(path), "slow", "0", lasting.address]
     moments = random.Random()
     acknowledged = 0
     for _ in range(2):
@@ -189,9 +197,9 @@ def test_a_killed_sweep_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
             if line.startswith("ack "):
                 acknowledged = max(acknowledged, int(line.split()[1]))
         assert acknowledged <= len(stored(path)) < 84
-    assert [process.poll() for process in cluster.processes] == [None] * 3
+    assert [process.poll() for process in lasting.processes] == [None] * 3
     before = len(stored(path))
-    report = run_sweep(spec, path, cluster=cluster.address, runner=fakes.draw)
+    report = run_sweep(spec, path, cluster=lasting.address, runner=fakes.draw)
     assert (report.already, report.computed, report.failed) == (before, 84 - before, 0)
     undisturbed = tmp_path / "undisturbed.sqlite"
     run_sweep(spec, undisturbed, workers=1, runner=fakes.draw)

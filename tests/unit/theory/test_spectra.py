@@ -204,7 +204,7 @@ def test_perfect_recovery_is_one_jump_of_all_eigenvalues():
                                 (0.99 * last, (0.999999, 1.0), (0.5, 0.99)),
                                 (1.01 * last, (1.0, 1.0), (1.0, 1.0))):  # fmt: skip
         (point,) = pc.fixed_points(teacher, alpha, branch="amp")
-        steps = pc.state_evolution(teacher, alpha, 3000)
+        steps = pc.state_evolution(teacher, alpha, 600)
         assert steps.q[-1] == pytest.approx(point.q, abs=1e-9)
         if math.isinf(point.q_hat):
             recovered = [1.0, 1.0]
