@@ -31,15 +31,21 @@ settings.register_profile(
 settings.load_profile("polyceptron")
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Long files first, the others in their order; files that start processes are marked so."""
-    place = {stem: place for place, stem in enumerate(LONG)}
-    items.sort(key=lambda item: place.get(item.path.stem, len(LONG)))
+    """Files that start processes, and theory against data, are marked before marks are chosen by.
+
+    Afterwards long files come first, the others in their order.
+    """
     starts = {path: STARTS.search(path.read_text("utf-8")) for path in {i.path for i in items}}
     for item in items:
         if starts[item.path]:
             item.add_marker("process")
+        if "agreement" in item.path.parts:
+            item.add_marker("slow")
+    yield
+    place = {stem: place for place, stem in enumerate(LONG)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(LONG)))
 
 
 @pytest.fixture(autouse=True)

@@ -58,6 +58,7 @@ def test_scaling_is_that_of_the_training_rows(uneven, scaling, fit_intercept):
         assert score == pytest.approx(honest(X, y, splits, ridge, **options), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_leave_one_out_leaves_the_sample_out_of_the_scaling_too(uneven):
     X, y = uneven[0][:, 60:], uneven[1]
     X = np.hstack([X, np.where(np.arange(120)[:, None] % 40 == np.arange(6), 5.0, 0.0)])
@@ -105,6 +106,7 @@ def test_groups_are_routed_to_the_splitter():
     np.testing.assert_allclose(search.best_estimator_.ridge_, apart.ridge_)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "ridge"), [(3, 0.1), (3, 0.001), (2, 0.01)])
 def test_leave_one_out_at_small_ridges_is_that_of_refits(k, ridge):
     """One Newton step was optimistic here: 1.12 in place of 2.08."""

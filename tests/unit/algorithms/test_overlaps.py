@@ -160,6 +160,7 @@ def test_symmetric_weights_with_noise_give_the_channels_own_error(k):
     assert exact_generalisation_error(T, T, noise="flips:0.2").value == pytest.approx(0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "rho"), [(4, 0.6), (6, 0.9)])
 def test_the_uncertainty_of_many_classes_holds_in_99_of_100_cases(k, rho):
     """Fifty seeds, each with few points, against the mean of all."""

@@ -104,6 +104,7 @@ def test_drawn_samples_can_reject():
     assert score > 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channel", CHANNELS, ids=lambda c: c.name)
 @pytest.mark.parametrize("k", [2, 3])
 def test_own_coordinates_agree_with_generic_ones(k, channel):

@@ -188,6 +188,7 @@ def test_many_eigenvalues_are_averaged_over_a_few():
         assert float(psi[0]) == pytest.approx(float(one_psi @ f), rel=1e-8)
 
 
+@pytest.mark.slow
 def test_perfect_recovery_is_one_jump_of_all_eigenvalues():
     """Strong directions jump first, to an overlap below 1; the last jump ends at q̂ = ∞."""
     spectrum = Spectrum([100.0, 1.0], fraction=[0.8, 0.2])

@@ -102,6 +102,7 @@ def test_one_weight_against_sums_over_its_own_values() -> None:
         assert row_rule(Perceptron(name))([q_hat])[0, 0] == pytest.approx(expected, rel=2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prior", PRIORS.examples(), ids=lambda p: p.name)
 @pytest.mark.parametrize("k", [3, 5, 14])
 def test_what_is_left_unknown_is_what_drawn_rows_leave(prior: Any, k: int) -> None:
@@ -149,6 +150,7 @@ def test_entropies_of_rows() -> None:
         row_entropy(Teacher(30, finite_prior(np.arange(-3, 4), [1 / 7] * 7)))
 
 
+@pytest.mark.slow
 def test_values_far_apart_do_not_overflow():
     """Four values at k = 4: a shift by the largest difference has exponents above 1000."""
     prior = finite_prior([-2, -0.5, 0.5, 2], [0.1, 0.4, 0.4, 0.1])
