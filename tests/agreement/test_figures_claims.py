@@ -28,6 +28,7 @@ from polyceptron.experiments.spec import parse_spec
 from polyceptron.report.figures.figure_spec import TINY
 from polyceptron.report.figures.making import FIGURES, make_figures
 from polyceptron.report.figures.symbol_agreement import verdict
+from polyceptron.report.pictures.parts import SHEET
 from polyceptron.report.pictures.plotly_figure import render_plotly
 from polyceptron.rows import COLUMNS
 
@@ -58,7 +59,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with open(f"{path}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (path / "index.html").exists():
-            make_figures(path, profile=SMALL, workers=1)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setitem(SHEET, "pdf.fonttype", 3)  # embedding whole fonts takes a while
+                make_figures(path, profile=SMALL, workers=1)
     return path
 
 
