@@ -11,6 +11,8 @@ from polyceptron.model import ERM, as_channel
 from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss, as_loss
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
+from polyceptron.theory.fields.few_classes import FEW
+from polyceptron.theory.fields.points import Points
 from polyceptron.theory.fields.sums import Sums
 
 LAWS = [  # k, noise, τ, q, V: fixed points at much and at few data
@@ -92,3 +94,15 @@ class Hinge(Loss):
 def test_a_loss_that_is_not_smooth_is_refused_at_once(k: int) -> None:
     with pytest.raises(InvalidInput, match="not to be smooth"):
         erm_fixed_point(Teacher(k), ERM(Hinge(), 0.1), 4.0)
+
+
+def test_points_know_both_parts_of_D_where_the_loss_bends_in_a_thin_layer() -> None:
+    """At k = 3, where panels know them: q and V of few samples and next to no ridge."""
+    law = Law(1.54715284, 104.902683, 7034.07952)
+    loss, channel = as_loss("cross-entropy"), as_channel("none")
+    exact = FEW[3].place(loss, channel, 3, law, 4)(law)
+    sampled = Points().place(loss, channel, 3, law, 3)(law)
+    for name, values in sampled.items():
+        if name != "error":
+            spread = values.std(ddof=1) / math.sqrt(len(values))
+            assert abs(values.mean() - getattr(exact, name)[0]) < 5 * spread + 1e-12, name

@@ -28,7 +28,8 @@ ROUNDING = 1e-14
 # |d ln(training loss)/dθ| is at most 1 for ln V (the proximal point moves by at most its own pull),
 # and 1/2 and 2 for ln q and ln τ (powers of the width of the boundary layer that holds the loss).
 LOSS_SLOPE = 3.0
-CHORD = 0.03  # relative error of a Jacobian taken on a coarser level
+CHORD = 0.03  # least error of a Jacobian taken on a coarser level, relative to what a step moves
+CHORD_MOST = 0.9
 
 
 class Refined(NamedTuple):
@@ -139,9 +140,11 @@ def _step(system: Equations, level: int, root: Root) -> tuple[Averages, Array]:
 def _refine_sampled(system: Equations, root: Root, tol: float) -> Refined:
     problem = system.problem
     last, level = problem.fields.rule.n_levels - 1, 1
+    chord = None  # how much of a step the next one was
     while True:
         averages = problem.fields.averages(level, system.law(root.theta))
-        for _ in range(4):
+        before = 0.0
+        for _ in range(5):
             sampled = averages(system.law(root.theta))
             one = system.residual(root.theta, sampled.mean())[:, 0]
             each = np.linalg.solve(root.jacobian, -system.residual(root.theta, sampled))
@@ -152,8 +155,17 @@ def _refine_sampled(system: Equations, root: Root, tol: float) -> Refined:
             spread = factor * each.std(1, ddof=1)
             # The bias of a nonlinear function of means: second order in the spread.
             spread += (np.abs(each.mean(1) - shift) + each.var(1).max()) / n
+            size = float(np.abs(shift).max())
+            if before > 0:
+                # Broyden's update: with still points the residual was to vanish, and is `one`.
+                chord = min(max(CHORD, size / before), CHORD_MOST)
+                jacobian = root.jacobian + np.outer(one, step) / (step @ step)
+                shift = np.linalg.solve(jacobian, -one)
+                root = root._replace(jacobian=jacobian)
             root = root._replace(theta=root.theta + shift)
-            rest = CHORD * np.abs(shift).max() + np.abs(shift).max() ** 2
+            step, before = shift, size
+            left = CHORD_MOST if chord is None else chord
+            rest = left / (1 - left) * size + size**2
             if rest <= 0.05 * spread[0]:
                 break
         width = spread + rest
@@ -163,7 +175,7 @@ def _refine_sampled(system: Equations, root: Root, tol: float) -> Refined:
         # The error falls about as 1/N^0.85, so go straight to the level that will do.
         level = min(level + max(1, math.ceil(1.2 * math.log2(uncertainty / tol))), last)
     loss, mistakes = sampled.loss, sampled.error
-    rest = float(width.max() + np.abs(shift).max())
+    rest = float(width.max() + size)
     wrong = float(mistakes.mean())
     return Refined(
         root,

@@ -98,9 +98,10 @@ def _joined(parts: tuple[Averages, ...]) -> Averages:
 def _controlled(plain: Averages, control: Averages, exact: Averages) -> Averages:
     """Each average less its slope on the control, within [0, 1], times the control's error.
 
-    But for the training error, whose jump the line's nodes meet only where they were placed.
+    But for the training error, whose jump the line's nodes meet only where they were placed, and
+    for both parts of D, whose sign is that of a sum over classes and not known on a line.
     """
-    better = {"error": plain.error}
+    better = {name: getattr(plain, name) for name in ("error", "D_plus", "D_minus")}
     for name, value in plain.items():
         if name in better:
             continue
