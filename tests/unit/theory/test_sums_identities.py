@@ -96,12 +96,13 @@ def test_a_loss_that_is_not_smooth_is_refused_at_once(k: int) -> None:
         erm_fixed_point(Teacher(k), ERM(Hinge(), 0.1), 4.0)
 
 
-def test_points_know_both_parts_of_D_where_the_loss_bends_in_a_thin_layer() -> None:
+@pytest.mark.parametrize("level", [2, 3, 4, 5])
+def test_points_know_both_parts_of_D_where_the_loss_bends_in_a_thin_layer(level: int) -> None:
     """At k = 3, where panels know them: q and V of few samples and next to no ridge."""
     law = Law(1.54715284, 104.902683, 7034.07952)
     loss, channel = as_loss("cross-entropy"), as_channel("none")
     exact = FEW[3].place(loss, channel, 3, law, 4)(law)
-    sampled = Points().place(loss, channel, 3, law, 3)(law)
+    sampled = Points().place(loss, channel, 3, law, level)(law)
     for name, values in sampled.items():
         if name != "error":
             spread = values.std(ddof=1) / math.sqrt(len(values))
