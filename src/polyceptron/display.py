@@ -1,4 +1,4 @@
-"""How results show themselves: one line at a prompt, a small table in a notebook, no arrays."""
+"""How results and durations are shown: one line at a prompt, a small table in a notebook."""
 
 from __future__ import annotations
 
@@ -37,3 +37,18 @@ def _shown(name: str, value: Any, *, quote: bool = True) -> str:
     if isinstance(value, float):
         return f"{value:.1e}" if name.endswith(_ROUGH) and value else f"{value:.7g}"
     return repr(str(value)) if quote and isinstance(value, str) else str(value)
+
+
+def describe_seconds(seconds: float) -> str:
+    """A duration for people.
+
+    >>> [describe_seconds(s) for s in (0.4, 40, 5400, 200_000)]
+    ['0.4 s', '40 s', '90 min', '2.3 days']
+    """
+    if seconds < 120:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 172_800:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 86400:.1f} days"

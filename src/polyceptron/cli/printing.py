@@ -11,6 +11,7 @@ import shutil
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 
 import typer
 
+from polyceptron.display import describe_seconds
 from polyceptron.files import write_atomically
 from polyceptron.rows import json_ready
 
@@ -167,3 +169,30 @@ def waiting(message: str) -> Iterator[Callable[[str], None]]:
         yield lambda text: said.__setitem__(0, text)
     finally:
         over.set()
+
+
+def collect(
+    parts: Iterable[list[dict[str, Any]]], n_parts: int, what: str
+) -> tuple[list[dict[str, Any]], Callable[[], None]]:
+    """The rows of all parts, with the time left shown; what there is by then if it is stopped.
+
+    The function that is given ends a stopped command with exit code 130, and does nothing else.
+    """
+    rows: list[dict[str, Any]] = []
+    done, start = 0, time.monotonic()
+
+    def stopped() -> None:
+        if done < n_parts:
+            say(f"stopped: {done} of {n_parts} parts are done, and what they gave is kept")
+            raise typer.Exit(130)
+
+    with waiting(what) as show:
+        try:
+            for done, part in enumerate(parts, 1):
+                rows += part
+                left = (time.monotonic() - start) * (n_parts - done) / done
+                show(f"{what}: {done} of {n_parts} parts, about {describe_seconds(left)} left")
+        except KeyboardInterrupt:
+            if not rows:
+                raise
+    return rows, stopped

@@ -23,6 +23,7 @@ import typer
 from polyceptron.cli import options
 from polyceptron.cli.options import option
 from polyceptron.cli.printing import print_json, say, waiting
+from polyceptron.display import describe_seconds
 from polyceptron.errors import InvalidInput
 
 
@@ -38,7 +39,6 @@ def figures(
     start afresh). OUT/agreement.csv has the z of every symbol against its line.
     """
     from polyceptron.experiments.engine import available_workers
-    from polyceptron.experiments.tasks import describe_seconds
     from polyceptron.report.figures import making
     from polyceptron.report.figures.symbol_agreement import verdict
 

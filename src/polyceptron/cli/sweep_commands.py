@@ -14,6 +14,7 @@ import typer
 from polyceptron.cli import options
 from polyceptron.cli.options import option
 from polyceptron.cli.printing import check_plot, echo, print_json, print_table, say, waiting
+from polyceptron.display import describe_seconds
 from polyceptron.files import check_outputs
 
 if TYPE_CHECKING:
@@ -90,7 +91,6 @@ def _show_plan(spec: SweepSpec, store: Path, workers: int | None) -> None:
     from polyceptron.experiments.engine import available_workers
     from polyceptron.experiments.store import Store
     from polyceptron.experiments.sweep import make_plan
-    from polyceptron.experiments.tasks import describe_seconds
 
     with waiting("planning"), Store(store) if store.exists() else nullcontext() as opened:
         plan = make_plan(spec, opened)
@@ -110,8 +110,6 @@ def _show_plan(spec: SweepSpec, store: Path, workers: int | None) -> None:
 
 
 def _show_report(report: SweepReport, store: Path) -> None:
-    from polyceptron.experiments.tasks import describe_seconds
-
     say(
         f"{report.rows} rows: {report.already} were stored, {report.computed - report.failed} "
         f"computed in {describe_seconds(report.seconds)}, {report.failed} failed"

@@ -55,19 +55,19 @@ def curve(
 
     Example: polyceptron curve -k 3 -a 0.5:5:10 -e bayes -e cross-entropy
     """
+    from polyceptron.model.checks import check_alphas
+    from polyceptron.theory.curve import curve_parts
+
     teacher = options.build_teacher(model, classes, prior, noise, features)
-    alphas = parse_numbers(alpha, "--alpha")
+    alphas = check_alphas(parse_numbers(alpha, "--alpha"))
     printing.check_plot(plot)
     check_outputs(csv, plot, inputs=[features])
     estimators = options.build_estimators(estimator, ridge, penalty)
-
-    from polyceptron.theory.curve import curve_rows
-
-    rows = []
-    with printing.waiting("computing") as show:
-        for one in estimators:
-            show(f"computing {one.name} at {len(alphas)} value{'s' * (len(alphas) > 1)} of α")
-            rows += curve_rows(teacher, one, alphas, branch=branch, tol=tol, scores=scores)
+    size = max(1, len(alphas) // 20)
+    parts = [alphas[:1], *(alphas[i : i + size] for i in range(1, len(alphas), size))]
+    asked: dict[str, Any] = {"branch": branch, "tol": tol, "scores": scores}
+    every = (part for one in estimators for part in curve_parts(teacher, one, parts, **asked))
+    rows, stopped = printing.collect(every, len(estimators) * len(parts), "computing the curve")
     if not rows:
         raise InvalidInput(f"there is no {branch} branch at any of these alpha")
     # What is the same in every row goes to the title, so that numbers keep their digits.
@@ -80,6 +80,7 @@ def curve(
         from polyceptron.report.pictures.curves import curves_picture
 
         printing.draw_rows(curves_picture, rows, plot)
+    stopped()
 
 
 RIDGE_COLUMNS = (
@@ -111,15 +112,17 @@ def ridge(
 
     Example: polyceptron ridge --classes 3 --alpha 2,5
     """
+    from polyceptron.model.checks import check_alphas
     from polyceptron.theory.erm.risk_rows import ridge_rows
 
     printing.check_plot(plot)
     check_outputs(csv, plot, inputs=[features])
     teacher = options.build_teacher(model, classes, prior, noise, features, default=3)
-    alphas = parse_numbers(alpha, "--alpha")
+    alphas = check_alphas(parse_numbers(alpha, "--alpha"))
     values = parse_numbers(ridges, "--ridge", log=True)
-    with printing.waiting(f"solving at {len(values)} ridges and the best one"):
-        rows = ridge_rows(teacher, estimator, alphas, values, tol, target=target)
+    every = (ridge_rows(teacher, estimator, [a], values, tol, target=target) for a in alphas)
+    what = f"solving at {len(values)} ridges and the best one"
+    rows, stopped = printing.collect(every, len(alphas), what)
     if plot is not None:
         from polyceptron.report.pictures.curves import ridge_picture
 
@@ -130,6 +133,7 @@ def ridge(
     title = f"{options.describe_teacher(teacher)}, {estimator}"
     more = RIDGE_COLUMNS[5:8]
     printing.emit(shown, RIDGE_COLUMNS, optional=more, as_json=as_json, csv=csv, title=title)
+    stopped()
 
 
 def transitions(

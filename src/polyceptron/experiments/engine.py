@@ -33,13 +33,13 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any
 
+from polyceptron.display import describe_seconds
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments.tasks import (
     CaseResult,
     Runner,
     Task,
     attempt,
-    describe_seconds,
     environment,
     failure,
 )

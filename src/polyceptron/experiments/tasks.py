@@ -252,21 +252,6 @@ def instance_bytes(content: Content) -> int:
     return 8 * round(float(content["alpha"]) * d) * d
 
 
-def describe_seconds(seconds: float) -> str:
-    """A duration for people.
-
-    >>> [describe_seconds(s) for s in (0.4, 40, 5400, 200_000)]
-    ['0.4 s', '40 s', '90 min', '2.3 days']
-    """
-    if seconds < 120:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    if seconds < 172_800:
-        return f"{seconds / 3600:.1f} h"
-    return f"{seconds / 86400:.1f} days"
-
-
 @dataclass(frozen=True)
 class CaseResult:
     """One case done: its row (status 'failed' and a reason if it could not be computed)."""

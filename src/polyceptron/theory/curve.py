@@ -8,7 +8,7 @@ even in that root draw the turn round. `landscape` is Φ over a grid of overlaps
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,10 +38,24 @@ def curve_rows(
     With `scores` those of the student's probabilities on fresh samples stand in each row too: test
     loss, Brier score and calibration error, where it has a scale.
     """
+    every = [check_alphas(alpha)]
+    return next(curve_parts(teacher, estimator, every, branch=branch, tol=tol, scores=scores))
+
+
+def curve_parts(
+    teacher: AnyTeacher,
+    estimator: Any,
+    parts: Iterable[Iterable[float]],
+    *,
+    branch: str = "optimal",
+    tol: float | None = None,
+    scores: bool = False,
+) -> Iterator[list[dict[str, Any]]]:
+    """The rows of each part of the α as soon as they are known."""
     check_teacher(teacher)
     student = as_estimator(estimator)
-    rows = student.rows(teacher, check_alphas(alpha), branch=branch, tol=tol)
-    return [make_row(**row, **_scores(teacher, student, row)) for row in rows] if scores else rows
+    for rows in student.parts(teacher, parts, branch=branch, tol=tol):
+        yield [make_row(**r, **_scores(teacher, student, r)) for r in rows] if scores else rows
 
 
 def _scores(teacher: AnyTeacher, estimator: Estimator, row: dict[str, Any]) -> dict[str, float]:

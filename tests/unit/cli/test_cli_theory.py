@@ -4,7 +4,9 @@ import csv
 import io
 import json
 import sys
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from typing import Any
 
 import pytest
 
@@ -205,3 +207,18 @@ def test_a_missing_option_and_an_unknown_one_are_told():
         code, _, err = run(*arguments)
         assert code == 2
         assert "Traceback" not in err
+
+
+def test_a_stopped_curve_keeps_its_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    from polyceptron.theory import curve
+
+    def stopped(*given: Any, **options: Any) -> Iterator[list[dict[str, Any]]]:
+        yield next(parts(*given, **options))
+        raise KeyboardInterrupt
+
+    parts = curve.curve_parts
+    monkeypatch.setattr(curve, "curve_parts", stopped)
+    code, out, err = run("curve", "-k", "3", "-a", "1,2,3", "--json")
+    assert code == 130
+    assert [row["alpha"] for row in json.loads(out)] == [1.0]
+    assert "1 of 3 parts" in err

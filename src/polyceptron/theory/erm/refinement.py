@@ -143,6 +143,7 @@ def _refine_sampled(system: Equations, root: Root, tol: float) -> Refined:
     chord = None  # how much of a step the next one was
     while True:
         averages = problem.fields.averages(level, system.law(root.theta))
+        step: Array = root.theta
         before = 0.0
         for _ in range(5):
             sampled = averages(system.law(root.theta))
