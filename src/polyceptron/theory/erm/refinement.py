@@ -149,7 +149,7 @@ def _refine_sampled(system: Equations, root: Root, tol: float) -> Refined:
             sampled = averages(system.law(root.theta))
             one = system.residual(root.theta, sampled.mean())[:, 0]
             each = np.linalg.solve(root.jacobian, -system.residual(root.theta, sampled))
-            shift = np.linalg.solve(root.jacobian, -one)
+            shift: Array = np.asarray(np.linalg.solve(root.jacobian, -one), dtype=float)
             n = each.shape[1]
             # A degree of freedom more is spent on the slope of the control variate.
             factor = student_quantile(n - 1) / math.sqrt(n)
@@ -161,7 +161,7 @@ def _refine_sampled(system: Equations, root: Root, tol: float) -> Refined:
                 # Broyden's update: with still points the residual was to vanish, and is `one`.
                 chord = min(max(CHORD, size / before), CHORD_MOST)
                 jacobian = root.jacobian + np.outer(one, step) / (step @ step)
-                shift = np.linalg.solve(jacobian, -one)
+                shift = np.asarray(np.linalg.solve(jacobian, -one), dtype=float)
                 root = root._replace(jacobian=jacobian)
             root = root._replace(theta=root.theta + shift)
             step, before = shift, size
