@@ -25,6 +25,9 @@ def test_public_names_have_a_docstring_with_an_example(name):
         assert ">>>" in text, f"{name} has no example"
         for parameter in set(inspect.signature(getattr(pc, name)).parameters) - {"args", "kwargs"}:
             assert re.search(rf"\b{parameter}\b", text), f"{name} does not say what {parameter} is"
+        if inspect.isfunction(getattr(pc, name)):
+            for section in ("Parameters\n-----", "Returns\n-----", "Examples\n-----"):
+                assert section in text, f"{name} has no section {section[:-6]}"
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -107,13 +107,20 @@ class _Rule:
 
 @dataclass(frozen=True)
 class Teacher(_Rule):
-    """The argmax teacher with `n_classes` classes, weights from `prior` and labels with `noise`.
+    """The argmax teacher: y = argmax_l of W*ᵀx/√d, with noise.
 
-    `prior` is the name of a registered prior, a pair (values, probabilities) or a `Prior`; `noise`
-    the name of a registered noise, such as 'gaussian:0.25' or 'flips:0.1', or a `Channel`;
-    `features` a registered spectrum, such as 'power:1.2:1000', the path of a CSV file, a list of
-    eigenvalues or a `Spectrum`.
+    Parameters
+    ----------
+    n_classes : int
+    prior : str, tuple or Prior
+        Of the weights: the name of a registered prior, or a pair (values, probabilities).
+    noise : str or Channel
+        Of the labels: a registered noise, such as 'gaussian:0.25' or 'flips:0.1'.
+    features : str, array_like or Spectrum
+        A registered spectrum, such as 'power:1.2:1000', the path of a CSV file, or eigenvalues.
 
+    Examples
+    --------
     >>> Teacher(3, prior="rademacher").reduced_rank
     2
     >>> Teacher(3).sample(n_samples=4, dimension=5, seed=0).X.shape
@@ -147,8 +154,13 @@ class Perceptron(_Rule):
 
     W* is (−w*, w*)/√2, whose argmax is the label.
 
-    `prior`, `noise` and `features` are those of `Teacher`.
+    Parameters
+    ----------
+    prior, noise, features
+        Those of `Teacher`.
 
+    Examples
+    --------
     >>> Perceptron("rademacher").n_classes
     2
     """

@@ -60,10 +60,20 @@ def asymptotics(
 ) -> Asymptotics:
     """Exponent and constant of the error at large α, each with its uncertainty.
 
-    `alpha_max` is 1e6 for two and three classes, and 1e4 above or with noise, unless given.
+    Parameters
+    ----------
+    teacher : Teacher or Perceptron
+    estimator : Estimator or str
+        An estimator or its name.
+    alpha_max : float, optional
+        By default 1e6 for two and three classes, and 1e4 above or with noise.
 
-    `teacher` is a `Teacher` or a `Perceptron`, `estimator` an `Estimator` or its name.
+    Returns
+    -------
+    Asymptotics
 
+    Examples
+    --------
     >>> from polyceptron.model import BayesOptimal, Teacher
     >>> tail = asymptotics(Teacher(2), BayesOptimal())
     >>> round(tail.exponent, 3), round(tail.constant, 3)

@@ -85,12 +85,23 @@ def calibration(
 ) -> Calibration:
     """Test loss, Brier score, reliability and best temperature at n = αd, d → ∞.
 
-    `estimator` is `BayesOptimal()` or an `ERM`. Where its loss stands for no probabilities they are
-    those of a softmax of the fields at the best temperature.
+    Parameters
+    ----------
+    teacher : Teacher or Perceptron
+    estimator : BayesOptimal or ERM
+        Where its loss stands for no probabilities they are those of a softmax of the fields at the
+        best temperature.
+    alpha : float
+        n/d.
+    n_bins : int
+        Number of equal bins of confidence.
 
-    `teacher` is a `Teacher` or a `Perceptron`, `alpha` is n/d, `n_bins` the number of equal bins of
-    confidence.
+    Returns
+    -------
+    Calibration
 
+    Examples
+    --------
     >>> from polyceptron.model import ERM, Teacher
     >>> found = calibration(Teacher(2, noise="softmax:2"), ERM("cross-entropy", 1e-3), 5.0)
     >>> found.temperature > 1  # hardly any ridge: overconfident

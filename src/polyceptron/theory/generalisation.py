@@ -45,10 +45,20 @@ _SLOPE_STEP = 1e-4  # of ln τ
 
 
 def generalisation_error(correlation: Any, n_classes: int) -> Any:
-    """ε(ρ) for ρ in [−1, 1] (a number or an array of them).
+    """ε(ρ) for labels without noise.
 
-    `correlation` is ρ = m/√q of student and teacher, `n_classes` is k; the labels have no noise.
+    Parameters
+    ----------
+    correlation : float or array_like
+        ρ = m/√q of student and teacher, in [−1, 1].
+    n_classes : int
 
+    Returns
+    -------
+    float or ndarray
+
+    Examples
+    --------
     >>> bool(abs(generalisation_error(0.0, 4) - 0.75) < 1e-12)
     True
     """

@@ -101,10 +101,24 @@ def bayes_sides(
 def state_evolution(
     teacher: AnyTeacher, alpha: float, n_steps: int = 50, start: float | str = "uninformed"
 ) -> StateEvolution:
-    """Iterate from `start`: "uninformed" (q = 0), "informed" (q = 1 − 1e-12) or an overlap.
+    """Iterate state evolution (eq. SE_BO) from a start.
 
-    `teacher` is a `Teacher` or a `Perceptron`, `alpha` is n/d, `n_steps` the number of iterations.
+    Parameters
+    ----------
+    teacher : Teacher or Perceptron
+    alpha : float
+        n/d.
+    n_steps : int
+        Number of iterations.
+    start : float or {'uninformed', 'informed'}
+        An overlap, q = 0 or q = 1 − 1e-12.
 
+    Returns
+    -------
+    StateEvolution
+
+    Examples
+    --------
     >>> from polyceptron.model import Teacher
     >>> bool(abs(state_evolution(Teacher(3), 1.0, 100).q[-1] - 0.41896565) < 1e-7)
     True
@@ -151,13 +165,26 @@ def erm_state_evolution(
     n_steps: int = 50,
     start: tuple[float, float, float] | None = None,
 ) -> list[ErmStep]:
-    """The states of steps 0..n_steps from `start` = (m, q, V), by default (0, 0, 1/λ).
+    """The states of steps 0..n_steps of the plain loop.
 
-    For max-margin, λ only sets the scale of V and is taken to be 1.
+    Parameters
+    ----------
+    teacher : Teacher or Perceptron
+    estimator : ERM or str
+        For max-margin, λ only sets the scale of V and is taken to be 1.
+    alpha : float
+        n/d.
+    n_steps : int
+        Number of iterations.
+    start : tuple of float, optional
+        (m, q, V), by default (0, 0, 1/λ).
 
-    `teacher` is a `Teacher` or a `Perceptron`, `estimator` an `ERM` or the name of a loss, `alpha`
-    is n/d, `n_steps` the number of iterations.
+    Returns
+    -------
+    list of ErmStep
 
+    Examples
+    --------
     >>> from polyceptron.model import ERM, Teacher
     >>> steps = erm_state_evolution(Teacher(3), ERM("square", 1.0), 2.0, n_steps=100)
     >>> round(steps[-1].m / steps[-1].q**0.5, 4)

@@ -52,8 +52,20 @@ def plan(
 ) -> Plan:
     """The smallest α (and n = αd, rounded up) at which `estimator` errs at most `error`.
 
-    `teacher` is a `Teacher` or a `Perceptron`; with a `dimension` the answer has `n_samples` too.
+    Parameters
+    ----------
+    teacher : Teacher or Perceptron
+    error : float
+    estimator : Estimator or str
+    dimension : int, optional
+        With it the answer has `n_samples` too.
 
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
     >>> from polyceptron.model import ERM
     >>> round(plan(Teacher(3), 0.30546, ERM("square", 1.0)).alpha, 2)
     2.0

@@ -61,8 +61,20 @@ class Separability(ShortDisplay):
 
 
 def separability(teacher: AnyTeacher, tol: float | None = None) -> Separability:
-    """α_s of a teacher, to `tol` (default 1e-6 for k ≤ 3, 1e-3 above).
+    """α_s of a teacher: below it, samples can almost surely be separated.
 
+    Parameters
+    ----------
+    teacher : Teacher or Perceptron
+    tol : float, optional
+        By default 1e-6 for k ≤ 3, 1e-3 above.
+
+    Returns
+    -------
+    Separability
+
+    Examples
+    --------
     >>> from polyceptron.model import Teacher
     >>> round(1 / separability(Teacher(2, noise="flips:0.05")).alpha_s, 5)
     0.26249

@@ -36,12 +36,18 @@ def _penalty_or_none(penalty: Any) -> Penalty | None:
 class ERM(Estimator):
     """argmin_W Σ_μ ℓ(Wᵀx_μ/√d, y_μ) + (λ/2)‖W‖²_F, without intercept (eq. optimization_ERM).
 
-    `loss` is the name of a registered loss or a `Loss`. `ridge` is λ > 0; 0 for the limit λ → 0⁺,
-    where the loss says what it means (max-margin for cross-entropy on separable data, minimum-norm
-    interpolation for the square loss); or 'optimal' for the λ of least generalisation error at each
-    α. Not given, it is 0.1, and 0 for a loss that takes none (max-margin). A `penalty`, by name or
-    as a `Penalty`, takes the place of the ridge; 'ridge:0.1' is the ridge 0.1.
+    Parameters
+    ----------
+    loss : str or Loss
+    ridge : float or 'optimal', optional
+        λ > 0; 0 for the limit λ → 0⁺, where the loss defines it (max-margin for cross-entropy on
+        separable data, minimum-norm interpolation for the square loss); 'optimal' for the λ of
+        least generalisation error at each α. By default 0.1, and 0 for a loss that takes none.
+    penalty : str or Penalty, optional
+        In place of the ridge; 'ridge:0.1' is the ridge 0.1.
 
+    Examples
+    --------
     >>> ERM("cross_entropy", ridge=0.01).name
     'cross-entropy'
     >>> ERM("square", penalty="ridge:0.1") == ERM("square", 0.1)

@@ -43,12 +43,26 @@ REMEMBERED: dict[str, Spectrum] = {}  # those too long for a name, by their dige
 class Spectrum:
     """Levels of the covariance: eigenvalues s (l,), signal θ (l,) and fraction of features (l,).
 
-    Given are eigenvalues s_i ≥ 0, one for each feature or level; the signal θ_i ≥ 0, equal if not
-    given; and the `fraction` of features of each. They are scaled to ⟨s⟩ = ⟨sθ⟩ = 1; what was
-    divided out is in `mean_eigenvalue` and `mean_signal`. `name` is what rows call it (by default
-    one that `as_spectrum` reads back), `hidden` the share of the teacher's variance that no feature
-    shows, `remark` what `describe` adds.
+    They are scaled to ⟨s⟩ = ⟨sθ⟩ = 1; what was divided out is in `mean_eigenvalue` and
+    `mean_signal`.
 
+    Parameters
+    ----------
+    eigenvalues : array_like
+        s_i ≥ 0, one for each feature or level.
+    signal : array_like, optional
+        θ_i ≥ 0, equal if not given.
+    fraction : array_like, optional
+        Share of the features of each, equal if not given.
+    name : str, optional
+        What rows call it, by default one that `as_spectrum` reads back.
+    hidden : float
+        Share of the teacher's variance that no feature shows.
+    remark : str
+        What `describe` adds.
+
+    Examples
+    --------
     >>> two = Spectrum([10, 1], fraction=[0.2, 0.8])
     >>> [round(float(s), 4) for s in two.eigenvalues], round(two.mean_eigenvalue, 4)
     ([3.5714, 0.3571], 2.8)

@@ -74,9 +74,18 @@ class FinitePrior(Prior):
 def finite_prior(values: Any, probabilities: Any, name: str | None = None) -> FinitePrior:
     """A finite prior from raw values and probabilities, rescaled to unit variance.
 
-    `probabilities` are those of the `values` (m,); `name` is what rows and pictures say, by default
-    the numbers themselves.
+    Parameters
+    ----------
+    values, probabilities : array_like of shape (m,)
+    name : str, optional
+        What rows and pictures call it, by default the numbers themselves.
 
+    Returns
+    -------
+    FinitePrior
+
+    Examples
+    --------
     >>> round(finite_prior([-2, 0, 2], [0.25, 0.5, 0.25]).values[2], 6)
     1.414214
     """

@@ -175,16 +175,26 @@ def fixed_points(
 ) -> list[FixedPoint]:
     """All fixed points at each α: branches optimal, amp, informed, and unstable where it exists.
 
-    `tol` is the wanted uncertainty of the generalisation error, which holds in at least 99 of 100
-    cases. Up to three classes the rules are deterministic: they always give all they can (11 digits
-    and more; 6 for a continuous prior that is not Gaussian at k = 3), and `tol` (default 1e-8,
-    there 1e-6) only decides the status. From four classes on sampling is refined until `tol`
-    (default 1e-4 for Gaussian weights, 3e-4 for finite and 2e-3 for other ones) is met, for each α
-    on its own. A point that misses it says so. With a `branch`, only that one is refined and
-    returned.
+    Parameters
+    ----------
+    teacher : Teacher or Perceptron
+    alpha : float or array_like
+        n/d, one or several.
+    tol : float, optional
+        Wanted uncertainty of the generalisation error. Up to three classes the rules give all
+        they can (11 digits and more; 6 for a continuous prior that is not Gaussian at k = 3), and
+        `tol` (1e-8, there 1e-6) only decides the status. From four classes on sampling is refined
+        until `tol` is met (1e-4 for Gaussian weights, 3e-4 for finite and 2e-3 for other ones), for
+        each α on its own; a point that misses it has another status.
+    branch : str
+        If not 'all', only that one is refined and returned.
 
-    `teacher` is a `Teacher` or a `Perceptron`, `alpha` is n/d, one number or several.
+    Returns
+    -------
+    list of FixedPoint
 
+    Examples
+    --------
     >>> from polyceptron.model import Teacher
     >>> point = fixed_points(Teacher(2), 1.0)[0]
     >>> round(point.generalisation_error, 6)

@@ -271,8 +271,18 @@ def curve_of(teacher: AnyTeacher, log2_points: int | None = None) -> SolutionCur
 def solution_curve(teacher: AnyTeacher, n_points: int = 400) -> pd.DataFrame:
     """Every fixed point (α, q) as a table: q_hat, q, V, alpha, free_entropy, error, stable.
 
-    `teacher` is a `Teacher` or a `Perceptron`, `n_points` the number of rows.
+    Parameters
+    ----------
+    teacher : Teacher or Perceptron
+    n_points : int
+        Number of rows.
 
+    Returns
+    -------
+    pandas.DataFrame
+
+    Examples
+    --------
     >>> from polyceptron.model import Perceptron
     >>> table = solution_curve(Perceptron("rademacher"))
     >>> round(float(table.alpha.max()), 2), bool(table.stable.all())

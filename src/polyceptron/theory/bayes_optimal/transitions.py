@@ -67,9 +67,20 @@ class Transitions(ShortDisplay):
 
 
 def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
-    """α_IT and α_algo of a teacher, to `tol` (default 1e-6 for k ≤ 3; above 1e-3 from tables, 3e-3
-    sampled).
+    """α_IT and α_algo of a teacher.
 
+    Parameters
+    ----------
+    teacher : Teacher or Perceptron
+    tol : float, optional
+        By default 1e-6 for k ≤ 3; above, 1e-3 from tables and 3e-3 sampled.
+
+    Returns
+    -------
+    Transitions
+
+    Examples
+    --------
     >>> from polyceptron.model import Perceptron, Teacher
     >>> t = transitions(Perceptron("rademacher"))
     >>> round(t.alpha_it, 4), round(t.alpha_algo, 4)

@@ -62,12 +62,24 @@ def erm_fixed_point(
 ) -> ErmFixedPoint:
     """m, q, V and the errors of argmin Σℓ + (λ/2)‖W‖² at n = αd, d → ∞ (eq. SE, corollary 1).
 
-    `estimator` is an `ERM`, or a loss or its name. `tol` is on the generalisation error (1e-6 for
-    k = 2, 3, else 1e-4) and changes nothing for the square loss, which is in closed form. `start`
-    is a solution nearby; it saves time and does not change the answer beyond its stated digits.
+    Parameters
+    ----------
+    teacher : Teacher or Perceptron
+    estimator : ERM, Loss or str
+        A loss or its name stands for its `ERM`.
+    alpha : float
+        n/d.
+    tol : float, optional
+        Of the generalisation error: 1e-6 for k = 2, 3, else 1e-4. The square loss needs none.
+    start : ErmFixedPoint, optional
+        A solution nearby; it saves time and changes the answer by less than its stated digits.
 
-    `teacher` is a `Teacher` or a `Perceptron`, `alpha` is n/d.
+    Returns
+    -------
+    ErmFixedPoint
 
+    Examples
+    --------
     >>> from polyceptron.model import Teacher
     >>> round(erm_fixed_point(Teacher(3), ERM("square", 1.0), 2.0).generalisation_error, 5)
     0.30546
@@ -157,12 +169,24 @@ def optimal_ridge(
 ) -> float:
     """The λ of least generalisation error at α; σ²/c² at every α for the square loss.
 
-    With `target` 'test-loss' or 'calibration' that of least test loss or calibration error. The
-    estimator's own ridge is not used.
+    Parameters
+    ----------
+    teacher : Teacher or Perceptron
+    estimator : ERM, Loss or str
+        Its own ridge is not used.
+    alpha : float
+        n/d.
+    tol : float, optional
+        That of `erm_fixed_point` at each λ tried.
+    target : {'error', 'test-loss', 'calibration'}
+        What is to be least.
 
-    `teacher` is a `Teacher` or a `Perceptron`, `alpha` is n/d; `tol` is that of `erm_fixed_point`
-    at each λ tried.
+    Returns
+    -------
+    float
 
+    Examples
+    --------
     >>> from polyceptron.model import Teacher
     >>> round(optimal_ridge(Teacher(3), "square", 2.0), 4)
     0.8617

@@ -56,11 +56,25 @@ def margin_law(
     margin: Any = None,
     tol: float | None = None,
 ) -> MarginLaw:
-    """Densities of the fresh and the training margin; `margin` defaults to a grid that fits both.
+    """Densities of the fresh and the training margin.
 
-    `teacher` is a `Teacher` or a `Perceptron`, `estimator` an `ERM` or the name of a loss, `alpha`
-    is n/d; `tol` is that of `erm_fixed_point`, which is solved first.
+    Parameters
+    ----------
+    teacher : Teacher or Perceptron
+    estimator : ERM or str
+    alpha : float
+        n/d.
+    margin : array_like, optional
+        Where to give them; by default a grid that fits both.
+    tol : float, optional
+        That of `erm_fixed_point`, which is solved first.
 
+    Returns
+    -------
+    MarginLaw
+
+    Examples
+    --------
     >>> from polyceptron.model import ERM, Teacher
     >>> law = margin_law(Teacher(2), ERM("square", 1.0), 2.0)
     >>> bool(abs(np.trapezoid(law.fresh, law.margin) - 1) < 1e-3)
