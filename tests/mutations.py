@@ -340,14 +340,14 @@ MUTATIONS = [
         "algorithms/message_passing/variances.py",
         "omega = fields - self.V * self.scores",
         "omega = fields",
-        "tests/agreement/test_amp_state_evolution.py::test_small_dimension",
+        "tests/agreement/test_amp_state_evolution.py::test_runs_in_a_thousand_dimensions",
     ),
     Mutation(
         "AMP: Λ per direction",
         "algorithms/message_passing/variances.py",
         "for _, curvature in found) / (d * directions)",
         "for _, curvature in found) / d",
-        "tests/agreement/test_amp_state_evolution.py::test_small_dimension",
+        "tests/agreement/test_amp_state_evolution.py::test_runs_in_a_thousand_dimensions",
     ),
     Mutation(
         "cross-entropy curvature: a factor 2",

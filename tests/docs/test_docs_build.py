@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,11 @@ def check_formulas_are_set_by_the_pages_alone(site: Path) -> None:
     """In the browser, from the disk: every formula is typeset, and none has an unknown word."""
     if not CHROMIUM.exists():
         return
+    with ThreadPoolExecutor(1) as thread:  # a browser of other tests may have this one's loop
+        thread.submit(check_formulas_in_the_browser, site).result()
+
+
+def check_formulas_in_the_browser(site: Path) -> None:
     from playwright.sync_api import sync_playwright
 
     wrong = site / "wrong.html"

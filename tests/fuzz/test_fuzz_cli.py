@@ -63,7 +63,7 @@ def light(monkeypatch, tmp_path):
 
     monkeypatch.chdir(tmp_path)
     for module, *names in (
-        ("theory.curve", "curve_rows"),
+        ("theory.curve", "curve_parts"),
         ("theory.bayes_optimal.transitions", "transitions"),
         ("theory.separability", "separability"),
         ("theory.erm.risk_rows", "ridge_rows"),

@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -162,12 +162,13 @@ class Checkpoint:
         given = _flat(self._others | {part: state()})
         given |= {"problem": json.dumps(self._problem), "lengths": self._lengths}
 
-        def write(path: Path) -> None:
-            with path.open("wb") as file:
-                np.savez(file, **given)
-
-        write_atomically(self.path, write)
+        write_atomically(self.path, lambda path: _write(path.open("wb"), given))
         self._next = time.monotonic() + self.every
+
+
+def _write(file: IO[bytes], arrays: State) -> None:
+    with file:
+        np.savez(file, **arrays)
 
 
 def _flat(state: State, above: str = "") -> State:
