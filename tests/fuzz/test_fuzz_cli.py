@@ -78,6 +78,7 @@ def light(monkeypatch, tmp_path):
             monkeypatch.setattr(import_module(f"polyceptron.{module}"), name, stop)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.sampled_from(COMMANDS), st.lists(WORDS, max_size=7))
 def test_random_arguments_end_in_an_exit_code(command, words):
@@ -88,6 +89,7 @@ def test_random_arguments_end_in_an_exit_code(command, words):
         assert (err + out).strip()
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.text(alphabet="0123456789.:,-+einfax ", max_size=12), st.sampled_from(["-a", "--ridge"]))
 def test_random_numbers_end_in_a_sentence_or_an_answer(text, option):

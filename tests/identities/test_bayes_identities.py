@@ -52,6 +52,7 @@ def test_entropy_falls_along_the_branch_as_the_channel_says(teacher):
     assert area == pytest.approx(points.free_entropy[-1], abs=2e-7)
 
 
+@pytest.mark.slow
 @every_teacher
 def test_free_entropy_is_stationary_at_fixed_points(teacher):
     """∂Φ/∂q = ∂Φ/∂q̂ = 0 at fixed α: its gradient is the overlap; and not away from it."""
@@ -129,6 +130,7 @@ def test_both_coordinates_give_the_same_table(told, plain, k, rel):
         np.testing.assert_allclose(one, other, rtol=rel)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "teacher", [t for t in TEACHERS if t.prior.support is not None], ids=lambda t: t.prior.name[:9]
 )
@@ -143,6 +145,7 @@ def test_all_information_ends_at_the_entropy_of_the_prior(teacher):
     assert v[1] == pytest.approx(v[0], rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "teacher",
     [

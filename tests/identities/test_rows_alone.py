@@ -40,6 +40,7 @@ def alone(name: str, branch: str, alpha: float) -> dict:
     return curve_rows(TEACHERS[name], BayesOptimal(), [alpha], branch=branch)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("branch", ["optimal", "amp"])
 @pytest.mark.parametrize("name", TEACHERS)
 @settings(max_examples=6)
@@ -49,6 +50,7 @@ def test_a_row_does_not_depend_on_its_company(name, branch, data):
     compare(name, branch, alphas)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("branch", ["optimal", "amp"])
 @pytest.mark.parametrize("name", TEACHERS)
 def test_all_rows_at_once_are_the_rows_alone(name, branch):

@@ -76,6 +76,7 @@ def test_labels_of_chance_have_a_known_threshold(k, value):
         assert found.alpha_s == pytest.approx(value, abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 3])
 def test_close_to_the_threshold(k):
     """Weights of margin 1 grow as 1/(α_s − α) below it; the direction goes through."""

@@ -83,6 +83,7 @@ def test_an_informed_start_stays_where_the_uninformed_one_is_stuck() -> None:
     assert stuck["generalisation_error"] > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "k", "variances"),
     [(noise, k, v) for noise in ("gaussian:1.0", "flips:0.2") for k in (3, 5)
@@ -112,6 +113,7 @@ def test_gaussian_noise_is_a_wider_field() -> None:
     np.testing.assert_allclose(ours.weights, W @ basis.T, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", PRIORS.entries, ids=lambda e: e.name)
 @pytest.mark.parametrize("model", ["argmax", "perceptron"])
 def test_every_prior_learns_its_own_weights(entry, model: str) -> None:

@@ -39,6 +39,7 @@ def logistic_regression(load, folds):
     return accuracy(rival, *load(return_X_y=True), folds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer])
 @pytest.mark.parametrize("model", [ERMClassifier(), AMPClassifier()], ids=["erm", "amp"])
 def test_real_data_within_two_points_of_logistic_regression(load, model):
@@ -53,6 +54,7 @@ def test_digits_within_two_points_of_logistic_regression(model):
     assert accuracy(model, X, y, 2) >= logistic_regression(load_digits, 2) - 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 3, 4])
 def test_message_passing_is_calibrated_on_its_own_model(k):
     gaps, rival_gaps = [], []
@@ -72,6 +74,7 @@ def test_message_passing_is_calibrated_on_its_own_model(k):
     assert np.mean(rival_gaps) < -0.1  # the same test finds a classifier that is too sure
 
 
+@pytest.mark.slow
 def test_message_passing_beats_erm_on_its_own_model():
     scores = []
     for seed in range(3):
@@ -253,6 +256,7 @@ def test_every_noise_in_the_classifier(noise):
     assert np.allclose(own.predict_proba(fresh).sum(1), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["none", "gaussian:0.3", "flips:0.1"])
 def test_cavity_fields_are_those_of_a_fit_without_the_sample(noise):
     X, y, _ = Teacher(3, noise=noise).sample(300, 120, seed=3)

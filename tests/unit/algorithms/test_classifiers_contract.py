@@ -15,6 +15,7 @@ from polyceptron.algorithms.amp_classifier import AMPClassifier
 from polyceptron.algorithms.erm_classifier import ERMClassifier
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [
         ERMClassifier(),

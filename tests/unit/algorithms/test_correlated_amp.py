@@ -41,6 +41,7 @@ def run(X, y, k, noise=NOISE, tol=1e-9):
     return correlated_amp(X / np.sqrt(d), y, k, np.ones(d), noise, tol=tol, max_iter=500)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 4])
 def test_it_is_algorithm_1_on_independent_inputs(k):
     X, y, _ = Teacher(k, noise=NOISE).sample(900, 300, seed=k)

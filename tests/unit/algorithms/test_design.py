@@ -146,6 +146,7 @@ RUNS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", RUNS)
 def test_every_kind_gives_the_same_answer(make, run):
     X, y, _ = pc.Teacher(3).sample(150, 60, 1)

@@ -71,6 +71,7 @@ def distance(fit, exact):
         return float(mp.norm(mp.matrix(fit.weights.tolist()) - exact))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["cross-entropy", "square"])
 def test_the_bound_holds_on_nearly_singular_problems(loss):
     falsified = 0
@@ -170,6 +171,7 @@ def exact_margin(X, y, k, W):
         return exact if min(shares) > 0 and least > 1 - mp.mpf(10) ** -30 else None
 
 
+@pytest.mark.slow
 def test_the_bound_of_the_hard_margin_holds_for_features_of_any_size():
     """Features whose sizes differ by up to a million."""
     seen = 0
@@ -234,6 +236,7 @@ def test_weights_of_samples_have_units_too(loss):
     assert (fit.status == "ok") == (fit.distance_bound <= 1e-8 * np.linalg.norm(fit.weights))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shift", [1e10, 1e16])
 @pytest.mark.parametrize("loss", ["cross-entropy", "square"])
 def test_inputs_far_from_zero_are_never_certified_to_more_than_they_hold(loss, shift):

@@ -68,6 +68,7 @@ def test_leave_one_out_leaves_the_sample_out_of_the_scaling_too(uneven):
         assert score == pytest.approx(honest(X, y, splits, ridge, "standard"), rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_splitter_trains_on_its_own_rows():
     X, y = load_digits(return_X_y=True)
     X, y = X[:500], y[:500]
@@ -151,6 +152,7 @@ def test_the_ridge_in_units_of_scikit_learn(load, k):
         np.testing.assert_allclose(p, q, atol=2e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scaling", ["auto", "standard", "global", "none"])
 def test_units_of_the_features_change_nothing(scaling):
     X, y = load_digits(return_X_y=True)

@@ -42,6 +42,7 @@ CLASSIFIERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:message passing did not converge")
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_the_same_as_of_an_array(data, name):
@@ -75,6 +76,7 @@ def test_a_large_map_is_standardised_as_it_is_read(tmp_path):
     assert np.abs(found.coef_ - plain.coef_).max() < 0.06 * np.abs(plain.coef_).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "dtype", "order"),
     [("erm", "f4", "C"), ("erm", "f4", "F"), ("erm", "f8", "F"), ("amp", "f4", "C"),

@@ -106,6 +106,7 @@ def test_the_classifier_says_what_it_found():
         pc.ERMClassifier("max-margin").fit(X, y)
 
 
+@pytest.mark.slow
 def test_fits_follow_the_theory_and_not_that_of_another_noise():
     teacher, d, alpha = pc.Teacher(3, noise="softmax:2"), 250, 8.0
     runs = [run_erm(teacher, [pc.ERM("cross-entropy", 0)], alpha, d, seed)[0] for seed in range(6)]

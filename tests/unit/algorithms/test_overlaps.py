@@ -42,6 +42,7 @@ def symmetric_pair(k, rho, seed=0):
     return rho * T + math.sqrt(1 - rho**2) * Q[:, k:], T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 3, 4, 6])
 @pytest.mark.parametrize(
     ("d", "rho", "uneven"), [(8, 0.6, True), (40, 0.2, False), (60, 0.97, True)]
@@ -127,6 +128,7 @@ def test_two_classes_keep_relative_precision_at_small_angles():
     assert values[0] / values[1] == pytest.approx(10, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["gaussian:0.3", "flips:0.15", "softmax:1.5"])
 @pytest.mark.parametrize("k", [2, 3, 4])
 def test_error_on_labels_as_drawn_agrees_with_drawn_labels(k, noise):

@@ -69,6 +69,7 @@ def test_noiseless_labels_are_separable():
     check(found, X, y, 3)
 
 
+@pytest.mark.slow
 def test_the_transition_is_where_theory_says():
     """Nearly all draws are separable at 0.8 α_s, hardly any at 1.2 α_s.
 

@@ -77,6 +77,7 @@ def test_message_passing_on_files_and_on_sparse_ones(folder):
     np.testing.assert_allclose(np.load("weights.npy"), plain, atol=1e-7 * np.abs(plain).max())
 
 
+@pytest.mark.slow
 def test_parquet_and_zarr_through_dask(folder):
     pd = pytest.importorskip("pandas")
     pytest.importorskip("dask.dataframe")

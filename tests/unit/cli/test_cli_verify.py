@@ -60,6 +60,7 @@ def test_a_wrong_number_is_off_and_the_exit_code_is_one(monkeypatch):
     assert "off: α_IT" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_wrong_theory_is_seen_by_the_matrix_equations(monkeypatch):
     """Negative control: the scalar solution at a slightly different α does not pass."""
     from polyceptron.report.verify import consistency as matrix

@@ -35,6 +35,7 @@ def orthant(a: float, b: float, rho: float) -> mp.mpf:
     return mp.exp(edge) * total / mp.sqrt(2 * mp.pi)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(field, field, st.integers(0, 2))
 @example(-1e4, -1e4, 0)
@@ -73,6 +74,7 @@ def test_without_the_tail_form_the_same_comparison_fails() -> None:
     assert abs(ours.log_z[0] - mp.log(exact)) < 1e-12 * abs(mp.log(exact))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [-0.7, -0.2, 0.1, 0.8])
 def test_any_correlation(rho: float) -> None:
     points = [(-6.0, -1.0), (-6.0, 4.0), (3.0, -2.0), (0.5, 1.5), (-20.0, -30.0), (0.0, -5.0)]

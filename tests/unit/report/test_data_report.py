@@ -51,6 +51,7 @@ def test_numbers_of_iris(measured):
     assert best["score"] == v["log_loss"]
 
 
+@pytest.mark.slow
 def test_every_number_of_a_sentence_is_in_the_json(measured):
     """Figures that a reader sees are those of the numbers named, and change with them."""
     stored = json.loads(report_json(measured))
@@ -73,6 +74,7 @@ def test_every_number_of_a_sentence_is_in_the_json(measured):
     assert "149 samples" in other[0].text
 
 
+@pytest.mark.slow
 def test_the_page_needs_nothing_else_and_the_text_fits(measured):
     page = report_html(measured)
     assert page.count("<svg") == 4
@@ -192,6 +194,7 @@ def test_a_curve_without_errors_has_a_forecast():
     assert np.isfinite(law.b)
 
 
+@pytest.mark.slow
 def test_forecasts_of_a_teacher_reach_what_twice_the_data_bring(tmp_path):
     """The error at 2n is measured on fresh samples of the same teacher."""
     teacher = Teacher(2, noise="flips:0.1")

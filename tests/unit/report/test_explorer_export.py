@@ -307,6 +307,7 @@ def test_scores_are_computed_when_they_are_shown_and_drawn_where_they_are_known(
         assert loss == pytest.approx(found.test_loss, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_simulations_have_symbols_for_scores_in_the_figure_and_in_what_is_taken_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ from polyceptron.report.predicted import matching_theory, predicted_curve
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 
+@pytest.mark.slow
 def test_on_gaussian_data_the_prediction_is_the_measurement():
     X, y, _ = Teacher(3).sample(1500, 100, seed=0)
     clf = ERMClassifier(ridge=0.1, fit_intercept=False)
@@ -62,6 +63,7 @@ def test_noise_and_spectrum_are_found_where_the_data_have_them():
     assert np.sqrt(np.mean(gap**2)) > 0.2
 
 
+@pytest.mark.slow
 def test_the_assumption_is_in_the_result_and_on_the_plot():
     X, y = load_iris(return_X_y=True)
     curve = predicted_curve(ERMClassifier(ridge=0.1), X, y, train_sizes=[0.3, 1.0], cv=3)
@@ -154,6 +156,7 @@ def test_what_cannot_be_predicted_is_a_sentence():
         predicted_curve(GridSearchCV(make_pipeline(*scaled), grid), X, y)
 
 
+@pytest.mark.slow
 def test_a_search_over_the_ridge_is_the_best_ridge():
     X, y, _ = Teacher(2).sample(240, 30, seed=4)
     search = GridSearchCV(make_pipeline(StandardScaler(), RidgeClassifier()),

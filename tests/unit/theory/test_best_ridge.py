@@ -11,6 +11,7 @@ from polyceptron.numerics.special import boundary_density
 from polyceptron.theory.erm.risk_rows import erm_parts, erm_rows
 
 
+@pytest.mark.slow
 def test_between_points_the_ridge_is_interpolated_and_the_error_hardly_knows():
     best = pc.ERM("cross-entropy", "optimal")
     parts = [[0.3, 1.5, 6.0], [0.8, 3.0]]
@@ -23,6 +24,7 @@ def test_between_points_the_ridge_is_interpolated_and_the_error_hardly_knows():
         assert 0 < excess < 1e-4  # and the best one is better
 
 
+@pytest.mark.slow
 def test_the_best_of_four_classes_is_no_zero_of_a_coarse_level():
     """A coarse level's slope vanishes at 6e-4 too, where the error is 0.064004."""
     best = pc.erm_fixed_point(pc.Teacher(4), pc.ERM("cross-entropy", "optimal"), 20.0)

@@ -16,6 +16,7 @@ from polyceptron.theory.curve import curve_rows
 LAW = Law.of_overlaps(0.8, 1.5, 0.7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 3, 4])
 @pytest.mark.parametrize("noise", ["gaussian:0.5", "flips:0.1"])
 def test_scores_against_drawn_fields(k, noise):
@@ -41,6 +42,7 @@ def test_nodes_carry_all_of_the_probability(k):
         assert 1 - hit == pytest.approx(pc.generalisation_error(LAW.rho, 3), abs=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("noise", ["gaussian:0.5", "flips:0.1"])
 def test_nobody_has_a_lower_loss_than_bayes_and_bayes_is_calibrated(k, noise):

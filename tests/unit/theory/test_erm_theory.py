@@ -149,6 +149,7 @@ def test_a_loss_added_by_value_gradient_and_hessian(k):
     assert abs(point.generalisation_error - closed.generalisation_error) < allowed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 3])
 def test_a_subclass_that_changes_the_loss_inherits_no_short_cut(k):
     for loss, factor in ((Scaled(), 5), (Stretched(), 25)):
@@ -288,6 +289,7 @@ class BrokenHinge(SquaredHinge):
         return Broken(self)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "ridge"), [(2.0, 0.1), (1.0, 0.3), (0.5, 0.02), (6.0, 1.0)])
 def test_a_loss_that_hides_where_it_is_broken_gets_an_honest_uncertainty(alpha, ridge):
     truth = fixed_point(2, BrokenHinge(), ridge, alpha, tol=1e-10)

@@ -83,6 +83,7 @@ def test_rows_of_one_proximal_gap(channel):
     assert fine.mass[0] == pytest.approx(1, abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channel", CHANNELS, ids=lambda c: c.name)
 @pytest.mark.parametrize("loss", [CrossEntropy(), MaxMargin()], ids=lambda loss: loss.name)
 @pytest.mark.parametrize("k", [2, 3, 5])

@@ -145,6 +145,7 @@ def test_scale_of_inputs_and_fields_changes_nothing():
 PRIORS = ["gaussian", "rademacher", "ternary", "laplace"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prior", PRIORS)
 def test_bayes_overlap_is_the_slope_of_the_free_entropy(prior):
     """2 dψ/dq̂ = −r v with v from its own sum, by differences; and the curve's fixed point."""

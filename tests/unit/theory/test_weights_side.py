@@ -68,6 +68,7 @@ def test_two_rules_agree_where_both_work(prior: Any, k: int, rule: Any, tol: flo
     assert gap_variance(table, k, 5, 0.5)[0] != pytest.approx(exact, rel=10 * tol)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 3])
 def test_spikes_that_coincide_are_all_that_sparsity_gives_in_the_end(k: int) -> None:
     """q̂v → E min(r, k − n)/r: n classes at zero fix n − 1 differences for good."""
@@ -81,6 +82,7 @@ def test_spikes_that_coincide_are_all_that_sparsity_gives_in_the_end(k: int) -> 
     assert 0 < gaps[1] < 0.2 * gaps[0] < 0.01
 
 
+@pytest.mark.slow
 def test_one_weight_against_sums_over_its_own_values() -> None:
     """E var(w|y) by brute force over w and y, with densities written here."""
     q_hat = 2.5
