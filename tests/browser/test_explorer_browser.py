@@ -102,39 +102,6 @@ def test_a_spectrum_and_a_noise_are_chosen_and_its_strength_moved(visit: Any) ->
     assert page.locator("#strength-value").inner_text() == "slope 2"
 
 
-def test_a_simulation_is_added_and_another_is_cancelled(server: Any, visit: Any) -> None:
-    page = visit.page
-    visit.open(LIGHT + SMALL)
-    page.get_by_role("button", name="Add simulation").click()
-    visit.simulation(0).get_by_text("3 of 3, finished").wait_for()
-    visit.wait_for_curve("AMP, d = 60", "t.mode === 'markers' && t.x.length === 3")
-    # A long one: its process is there while it runs and gone when it is cancelled.
-    known = {child.pid for child in server[1].children(recursive=True)}
-    for label, value in (("Dimension d", "1500"), ("Values of α", "40"), ("Runs at each", "5")):
-        page.get_by_label(label, exact=True).fill(value)
-    visit.wait_for_setting("runs", "5")
-    visit.wait_for_setting("dimension", "1500")
-    page.get_by_role("button", name="Add simulation").click()
-    running = visit.simulation(1)
-    running.get_by_role("progressbar").wait_for()
-    until(page, "document.querySelector('#progress-1').value > 0")
-    started = [c for c in server[1].children(recursive=True) if c.pid not in known]
-    assert started
-    running.get_by_role("button", name="Cancel").click()
-    running.get_by_text("cancelled").wait_for()
-    psutil.wait_procs(started, timeout=PATIENCE / 1000)
-    assert not any(process.is_running() for process in started)
-    running.get_by_role("button", name="Remove").click()
-    until(page, "document.querySelector('#slot-1').hidden")
-    visit.simulation(0).get_by_text("3 of 3, finished").wait_for()
-
-    # Too large a simulation is a sentence, not a process.
-    page.get_by_label("Dimension d", exact=True).fill("5000")
-    visit.wait_for_setting("dimension", "5000")
-    page.get_by_role("button", name="Add simulation").click()
-    page.locator("#simulation-message").get_by_text("choose a dimension of at most").wait_for()
-
-
 # Every answer of the server is late, by more than the time between two looks.
 LATE = """
 const ask = window.fetch;
@@ -146,21 +113,65 @@ window.fetch = async (...given) => {
 """
 
 
-def test_no_press_on_cancel_is_lost_while_the_list_changes(visit: Any) -> None:
-    """Each is pressed once, at some moment among hundreds of changes of the list.
+def _downloads(page: Any, folder: Path) -> None:
+    files = {}
+    for kind in ("CSV", "PNG", "Python"):
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name=f"Download {kind}").click()
+        files[kind] = folder / waiting.value.suggested_filename
+        waiting.value.save_as(files[kind])
+    table = files["CSV"].read_text().splitlines()
+    assert table[0].startswith("source,model,n_classes,prior,noise,estimator")
+    assert len([line for line in table if ",square," in line]) == 12
+    assert files["PNG"].suffix == ".png"
+    assert files["PNG"].read_bytes().startswith(b"\x89PNG")
+    assert "pc.learning_curve" in files["Python"].read_text()
+    page.get_by_text("Python lines for these curves").click()
+    assert page.locator("#python").inner_text().strip() == files["Python"].read_text().strip()
+
+
+def test_curves_are_downloaded_a_simulation_is_added_and_others_are_cancelled(
+    server: Any, visit: Any, tmp_path: Path
+) -> None:
+    """No press on cancel is lost: each comes at some moment among hundreds of changes of the list.
 
     The first fifty runs, with few samples, are quick; the others would last for minutes.
     """
     page = visit.page
     page.add_init_script(LATE)
-    visit.open(LIGHT + "&places=4&runs=50&dimension=1500")
-    for slot, late in enumerate((False, False, True)):
+    visit.open(LIGHT + SMALL)
+    _downloads(page, tmp_path)
+    page.get_by_role("button", name="Add simulation").click()
+    visit.simulation(0).get_by_text("3 of 3, finished").wait_for()
+    visit.wait_for_curve("AMP, d = 60", "t.mode === 'markers' && t.x.length === 3")
+    for label, value in (("Dimension d", "1500"), ("Values of α", "4"), ("Runs at each", "50")):
+        page.get_by_label(label, exact=True).fill(value)
+    visit.wait_for_setting("runs", "50")
+    visit.wait_for_setting("dimension", "1500")
+    for slot, late in ((1, False), (2, False), (3, True)):
         page.evaluate(f"window.late = {str(late).lower()}")
+        known = {child.pid for child in server[1].children(recursive=True)}
         page.get_by_role("button", name="Add simulation").click()
-        one = page.locator(f"#slot-{slot}")
-        until(page, f"document.querySelector('#progress-{slot}').value > {5 * slot}")
-        one.get_by_role("button", name="Cancel").click()
-        one.get_by_text("cancelled").wait_for()
+        running = page.locator(f"#slot-{slot}")
+        running.get_by_role("progressbar").wait_for()
+        until(page, f"document.querySelector('#progress-{slot}').value > {5 * (slot - 1)}")
+        # Its process is there while it runs and gone when it is cancelled.
+        started = [c for c in server[1].children(recursive=True) if c.pid not in known]
+        assert started
+        running.get_by_role("button", name="Cancel").click()
+        running.get_by_text("cancelled").wait_for()
+        psutil.wait_procs(started, timeout=PATIENCE / 1000)
+        assert not any(process.is_running() for process in started)
+    page.evaluate("window.late = false")
+    running.get_by_role("button", name="Remove").click()
+    until(page, "document.querySelector('#slot-3').hidden")
+    visit.simulation(0).get_by_text("3 of 3, finished").wait_for()
+
+    # Too large a simulation is an error message, not a process.
+    page.get_by_label("Dimension d", exact=True).fill("5000")
+    visit.wait_for_setting("dimension", "5000")
+    page.get_by_role("button", name="Add simulation").click()
+    page.locator("#simulation-message").get_by_text("choose a dimension of at most").wait_for()
 
 
 def test_a_shared_link_shows_the_same_visitors_do_not_mix_and_a_wild_link_gets_a_sentence(
@@ -200,25 +211,6 @@ def test_a_shared_link_shows_the_same_visitors_do_not_mix_and_a_wild_link_gets_a
     visit.page.get_by_label("Classes k", exact=True).fill("77")
     visit.page.get_by_role("alert").get_by_text("from 2 to 50").wait_for()
     visit.wait_for_curve("Bayes-optimal")
-
-
-def test_downloads(visit: Any, tmp_path: Path) -> None:
-    page = visit.page
-    visit.open(LIGHT + SMALL)
-    files = {}
-    for kind in ("CSV", "PNG", "Python"):
-        with page.expect_download() as waiting:
-            page.get_by_role("button", name=f"Download {kind}").click()
-        files[kind] = tmp_path / waiting.value.suggested_filename
-        waiting.value.save_as(files[kind])
-    table = files["CSV"].read_text().splitlines()
-    assert table[0].startswith("source,model,n_classes,prior,noise,estimator")
-    assert len([line for line in table if ",square," in line]) == 12
-    assert files["PNG"].suffix == ".png"
-    assert files["PNG"].read_bytes().startswith(b"\x89PNG")
-    assert "pc.learning_curve" in files["Python"].read_text()
-    page.get_by_text("Python lines for these curves").click()
-    assert page.locator("#python").inner_text().strip() == files["Python"].read_text().strip()
 
 
 LOOKS = """
