@@ -12,6 +12,8 @@ PROFILE ?= quick
 # One BLAS thread for each test process: the runner uses the cores already.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
+# Compiled once and kept: the tests start more than a hundred Python processes.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup figures test suite quick check bench docs browser clean
 
