@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,21 +75,6 @@ class Cluster:
             process.wait()
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    started = Cluster(tmp_path)
-    yield started
-    started.stop()
-
-
-@pytest.fixture(scope="module")
-def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster for the tests that leave it as it was."""
-    started = Cluster(tmp_path_factory.mktemp("cluster"))
-    yield started
-    started.stop()
-
-
 def stored(path: Path) -> list[dict[str, Any]]:
     with Store(path) as store:
         store.check()
@@ -110,8 +94,81 @@ def kill_at(process: subprocess.Popen[bytes], rows: int, seen: list[int]) -> Any
 
 
 @pytest.mark.slow
-def test_same_rows_and_every_kind_of_death(cluster: Cluster, tmp_path: Path) -> None:
+def test_same_rows_and_every_kind_of_death(tmp_path: Path) -> None:
     """One cluster serves all steps: starting it is most of the cost."""
+    cluster = Cluster(tmp_path)
+    try:
+        a_stopped_sweep_leaves_the_cluster_usable(cluster, make_folder(tmp_path / "stopped"))
+        a_killed_sweep_loses_nothing(cluster, make_folder(tmp_path / "killed"))
+        rows_are_those_of_this_machine_and_deaths_cost_none(cluster, tmp_path)
+    finally:
+        cluster.stop()
+
+
+def make_folder(path: Path) -> Path:
+    path.mkdir()
+    return path
+
+
+def a_stopped_sweep_leaves_the_cluster_usable(cluster: Cluster, tmp_path: Path) -> None:
+    spec, path = fakes.write_spec(tmp_path, instances=30), tmp_path / "runs.sqlite"
+    program = [sys.executable, fakes.__file__, str(spec), str(path), "slow", "0", cluster.address]
+    sweep = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    killer = threading.Timer(300, sweep.kill)
+    killer.start()
+    assert sweep.stdout is not None
+    for line in sweep.stdout:
+        if line.startswith("ack ") and int(line.split()[1]) >= 10:
+            break
+    sweep.send_signal(signal.SIGINT)
+    _, err = sweep.communicate()
+    killer.cancel()
+    assert sweep.returncode == 130
+    assert "Traceback" not in err
+    done = len(stored(path))
+    assert 10 <= done < 124
+    report = run_sweep(spec, path, cluster=cluster.address, runner=fakes.draw)
+    assert (report.already, report.computed) == (done, 124 - done)
+
+
+def a_killed_sweep_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    """SIGKILL of the process that writes, twice, on one cluster; it serves the next run."""
+    spec, path = fakes.write_spec(tmp_path, instances=20), tmp_path / "runs.sqlite"
+    program = [sys.executable, fakes.__file__, str(spec), str(path), "slow", "0", cluster.address]
+    moments = random.Random()
+    acknowledged = 0
+    for _ in range(2):
+        sweep = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        limit = threading.Timer(300, sweep.kill)
+        limit.start()
+        assert sweep.stdout is not None
+        enough = acknowledged + moments.randint(1, 15)
+        for line in sweep.stdout:
+            if line.startswith("ack "):
+                acknowledged = int(line.split()[1])
+            if acknowledged >= enough:
+                break
+        time.sleep(moments.uniform(0.0, 0.05))
+        sweep.kill()
+        out, err = sweep.communicate()
+        limit.cancel()
+        assert sweep.returncode == -signal.SIGKILL, err
+        for line in out.splitlines():  # what it had said before the kill
+            if line.startswith("ack "):
+                acknowledged = max(acknowledged, int(line.split()[1]))
+        assert acknowledged <= len(stored(path)) < 84
+    assert [process.poll() for process in cluster.processes] == [None] * 3
+    before = len(stored(path))
+    report = run_sweep(spec, path, cluster=cluster.address, runner=fakes.draw)
+    assert (report.already, report.computed, report.failed) == (before, 84 - before, 0)
+    undisturbed = tmp_path / "undisturbed.sqlite"
+    run_sweep(spec, undisturbed, workers=1, runner=fakes.draw)
+    assert stored(path) == stored(undisturbed)  # none lost, doubled or changed
+    with Store(path) as store:
+        assert store.damaged() == []
+
+
+def rows_are_those_of_this_machine_and_deaths_cost_none(cluster: Cluster, tmp_path: Path) -> None:
     spec = fakes.write_spec(tmp_path, instances=30)
     local, remote = tmp_path / "local.sqlite", tmp_path / "remote.sqlite"
     run_sweep(spec, local, workers=1, runner=fakes.draw)
@@ -146,66 +203,6 @@ def test_same_rows_and_every_kind_of_death(cluster: Cluster, tmp_path: Path) -> 
     assert seen[-1] <= len(stored(headless)) < 124
     assert run_sweep(spec, headless, workers=1, runner=fakes.draw).failed == 0
     assert stored(headless) == stored(local)
-
-
-@pytest.mark.slow
-def test_a_stopped_sweep_leaves_the_cluster_usable(lasting: Cluster, tmp_path: Path) -> None:
-    spec, path = fakes.write_spec(tmp_path, instances=30), tmp_path / "runs.sqlite"
-    program = [sys.executable, fakes.__file__, str(spec), str(path), "slow", "0", lasting.address]
-    sweep = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    killer = threading.Timer(300, sweep.kill)
-    killer.start()
-    assert sweep.stdout is not None
-    for line in sweep.stdout:
-        if line.startswith("ack ") and int(line.split()[1]) >= 10:
-            break
-    sweep.send_signal(signal.SIGINT)
-    _, err = sweep.communicate()
-    killer.cancel()
-    assert sweep.returncode == 130
-    assert "Traceback" not in err
-    done = len(stored(path))
-    assert 10 <= done < 124
-    report = run_sweep(spec, path, cluster=lasting.address, runner=fakes.draw)
-    assert (report.already, report.computed) == (done, 124 - done)
-
-
-@pytest.mark.slow
-def test_a_killed_sweep_loses_nothing(lasting: Cluster, tmp_path: Path) -> None:
-    """SIGKILL of the process that writes, twice, on one cluster; it serves the next run."""
-    spec, path = fakes.write_spec(tmp_path, instances=20), tmp_path / "runs.sqlite"
-    program = [sys.executable, fakes.__file__, str(spec), str(path), "slow", "0", lasting.address]
-    moments = random.Random()
-    acknowledged = 0
-    for _ in range(2):
-        sweep = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        limit = threading.Timer(300, sweep.kill)
-        limit.start()
-        assert sweep.stdout is not None
-        enough = acknowledged + moments.randint(1, 15)
-        for line in sweep.stdout:
-            if line.startswith("ack "):
-                acknowledged = int(line.split()[1])
-            if acknowledged >= enough:
-                break
-        time.sleep(moments.uniform(0.0, 0.05))
-        sweep.kill()
-        out, err = sweep.communicate()
-        limit.cancel()
-        assert sweep.returncode == -signal.SIGKILL, err
-        for line in out.splitlines():  # what it had said before the kill
-            if line.startswith("ack "):
-                acknowledged = max(acknowledged, int(line.split()[1]))
-        assert acknowledged <= len(stored(path)) < 84
-    assert [process.poll() for process in lasting.processes] == [None] * 3
-    before = len(stored(path))
-    report = run_sweep(spec, path, cluster=lasting.address, runner=fakes.draw)
-    assert (report.already, report.computed, report.failed) == (before, 84 - before, 0)
-    undisturbed = tmp_path / "undisturbed.sqlite"
-    run_sweep(spec, undisturbed, workers=1, runner=fakes.draw)
-    assert stored(path) == stored(undisturbed)  # none lost, doubled or changed
-    with Store(path) as store:
-        assert store.damaged() == []
 
 
 def test_no_scheduler_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
