@@ -60,7 +60,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (path / "index.html").exists():
             with pytest.MonkeyPatch.context() as patch:
-                patch.setitem(SHEET, "pdf.fonttype", 3)  # embedding whole fonts takes a while
+                patch.setitem(SHEET, "pdf.fonttype", 3)  # embedding whole fonts takes a while,
+                patch.setitem(SHEET, "savefig.dpi", 75)  # and so do many pixels
                 make_figures(path, profile=SMALL, workers=1)
     return path
 

@@ -46,7 +46,7 @@ class ToyPrior(Prior):
 
     def tilted(self, b: Any, precision: Any) -> Tilted:
         b, precision = np.broadcast_arrays(np.asarray(b, float), np.asarray(precision, float))
-        x, weight = np.polynomial.legendre.leggauss(60)
+        x, weight = np.polynomial.legendre.leggauss(40)
         w = self.extent * x
         log_f = b[..., None] * w - 0.5 * precision[..., None] * w**2 + np.log(weight / 2)
         log_g = logsumexp(log_f, axis=-1)

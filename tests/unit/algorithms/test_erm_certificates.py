@@ -247,6 +247,7 @@ def test_inputs_far_from_zero_are_never_certified_to_more_than_they_hold(loss, s
             assert fit.status in ("tolerance-not-met", "not-converged")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given",
     [

@@ -63,7 +63,7 @@ def test_leave_one_out_leaves_the_sample_out_of_the_scaling_too(uneven):
     X, y = uneven[0][:, 60:], uneven[1]
     X = np.hstack([X, np.where(np.arange(120)[:, None] % 40 == np.arange(6), 5.0, 0.0)])
     splits = [(np.delete(np.arange(120), i), np.array([i])) for i in range(120)]
-    ours = ERMClassifier(ridges=GRID, cv="leave-one-out", scaling="standard").fit(X, y)
+    ours = ERMClassifier(ridges=GRID[::2], cv="leave-one-out", scaling="standard").fit(X, y)
     for ridge, score in zip(ours.path_["ridge"], ours.path_["score"], strict=True):
         assert score == pytest.approx(honest(X, y, splits, ridge, "standard"), rel=0.02)
 
