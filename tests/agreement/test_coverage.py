@@ -12,13 +12,14 @@ import pytest
 from tests.references.make_coverage import draw
 
 from polyceptron.report.verify.references import ALLOWED, Held, answer, compare, records, share
+from polyceptron.theory.erm.fixed_point import default_tolerance
 
 Answers = list[tuple[dict[str, Any], dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
 def answers() -> Answers:
-    chosen = [record for number, record in enumerate(records()) if number % 3]  # 108 problems
+    chosen = [record for number, record in enumerate(records()) if number % 3]  # 140 problems
     return [(record, answer(record)) for record in chosen]
 
 
@@ -45,7 +46,8 @@ def test_ok_means_within_the_tolerance(answers: Answers) -> None:
         kept = record["reference"]
         if row["status"] == kept["status"] == "ok":
             gap = abs(row["generalisation_error"] - kept["generalisation_error"])
-            assert gap <= record["tol"] + kept["uncertainty"]
+            tol = record["tol"] or default_tolerance(record["k"])
+            assert gap <= tol + kept["uncertainty"]
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ ROUNDING = 1e-14
 LOSS_SLOPE = 3.0
 CHORD = 0.03  # least error of a Jacobian taken on a coarser level, relative to what a step moves
 CHORD_MOST = 0.9
+MOST_LEVELS = 3  # of random points, at once
 
 
 class Refined(NamedTuple):
@@ -173,8 +174,9 @@ def _refine_sampled(system: Equations, root: Root, tol: float) -> Refined:
         uncertainty = _slope(system, root.theta) * float(width[0]) + ROUNDING
         if uncertainty <= tol or level == last:
             break
-        # The error falls about as 1/N^0.85, so go straight to the level that will do.
-        level = min(level + max(1, math.ceil(1.2 * math.log2(uncertainty / tol))), last)
+        # The error falls as 1/N^0.85 or faster: go to the level that may do, each doubles N. Far
+        # from the root the spread is no guide, and steps towards it are cheap on a coarse level.
+        level = min(level + min(max(1, int(math.log2(uncertainty / tol))), MOST_LEVELS), last)
     loss, mistakes = sampled.loss, sampled.error
     rest = float(width.max() + size)
     wrong = float(mistakes.mean())

@@ -98,18 +98,22 @@ def _joined(parts: tuple[Averages, ...]) -> Averages:
 def _controlled(plain: Averages, control: Averages, exact: Averages) -> Averages:
     """Each average less its slope on the control, within [0, 1], times the control's error.
 
-    But for the training error, whose jump the line's nodes meet only where they were placed, and
-    for both parts of D, whose sign is that of a sum over classes and not known on a line.
+    But for the training error, whose jump the line's nodes meet only where they were placed. Where
+    D changes its sign they meet a kink, so both its parts share the correction of the whole.
     """
-    better = {name: getattr(plain, name) for name in ("error", "D_plus", "D_minus")}
-    for name, value in plain.items():
-        if name in better:
-            continue
-        seen, true = getattr(control, name), getattr(exact, name)
+
+    def correction(value: Array, seen: Array, true: Array) -> Array:
         a, b = value - value.mean(), seen - seen.mean()
         spread = float(b @ b)
         slope = min(max(float(a @ b) / spread, 0.0), 1.0) if spread > 0 else 0.0
-        better[name] = value - slope * (seen - true)
+        return slope * (seen - true)
+
+    parts = (plain, control, exact)
+    half = 0.5 * correction(*(part.D_plus - part.D_minus for part in parts))
+    better = {"error": plain.error, "D_plus": plain.D_plus - half, "D_minus": plain.D_minus + half}
+    for name, value in plain.items():
+        if name not in better:
+            better[name] = value - correction(*(getattr(part, name) for part in parts))
     return Averages(**better)
 
 
