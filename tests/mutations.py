@@ -56,7 +56,7 @@ MUTATIONS = [
     ),
     Mutation(
         "cavity variance with correlated features",
-        "algorithms/message_passing/variances.py",
+        "algorithms/message_passing/iteration.py",
         "new = s / np.maximum(1 - s * D, _FLAT)",
         "new = s",
         f"{CORRELATED}::test_cavity_fields_are_those_of_runs_without_the_sample",
@@ -337,14 +337,14 @@ MUTATIONS = [
     ),
     Mutation(
         "AMP: the Onsager term dropped",
-        "algorithms/message_passing/variances.py",
+        "algorithms/message_passing/iteration.py",
         "omega = fields - self.V * self.scores",
         "omega = fields",
         "tests/agreement/test_amp_state_evolution.py::test_runs_in_a_thousand_dimensions",
     ),
     Mutation(
         "AMP: Λ per direction",
-        "algorithms/message_passing/variances.py",
+        "algorithms/message_passing/iteration.py",
         "for _, curvature in found) / (d * directions)",
         "for _, curvature in found) / d",
         "tests/agreement/test_amp_state_evolution.py::test_runs_in_a_thousand_dimensions",

@@ -21,25 +21,15 @@ from polyceptron.algorithms.design import BLOCK_BYTES, Design
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.numerics import AnyArray
 
-_LOST = ("CommClosedError", "FutureCancelledError", "CancelledError", "TimeoutError")
 _AT_ONCE = 512  # chunks whose results are waited for together: bounds what is held here
 
 
 class DaskDesign(Design):
-    """A Dask array (n, d) in chunks of whole rows."""
+    """A Dask array (n, d), or dataframe, in chunks of whole rows."""
 
     reading_is_dear = True
 
     def __init__(self, X: Any) -> None:
-        super().__init__(X.shape, X.dtype)
-        self._X = X
-        self._chunks = X.to_delayed(optimize_graph=True).ravel()
-        ends = np.cumsum(X.chunks[0]).tolist()
-        self._rows = [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
-
-    @classmethod
-    def of(cls, X: Any) -> DaskDesign:
-        """From a Dask array or dataframe, or an error message."""
         if hasattr(X, "to_dask_array"):
             X = X.to_dask_array(lengths=True)
         if getattr(X, "ndim", 0) != 2 or not hasattr(X, "chunks"):
@@ -63,7 +53,11 @@ class DaskDesign(Design):
             raise InvalidInput(f"X must hold real numbers, got {X.dtype} entries")
         if X.dtype not in (np.float32, np.float64):
             X = X.astype(np.float64)
-        return cls(X)
+        super().__init__(X.shape, X.dtype)
+        self._X = X
+        self._chunks = X.to_delayed(optimize_graph=True).ravel()
+        ends = np.cumsum(X.chunks[0]).tolist()
+        self._rows = [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
 
     def read_rows(self, rows: Any) -> AnyArray:
         return np.asarray(self._wait([self._X[rows]])[0])
@@ -133,7 +127,12 @@ class DaskDesign(Design):
                     "several workers of the cluster died while working on one block of X (killed, "
                     "or out of memory?): use smaller chunks of rows"
                 ) from None
-            if name in _LOST:
+            if name in (
+                "CommClosedError",
+                "FutureCancelledError",
+                "CancelledError",
+                "TimeoutError",
+            ):
                 raise ComputationFailed(
                     "lost the Dask scheduler; with a checkpoint the same call goes on from there "
                     "when a scheduler is back"

@@ -162,9 +162,6 @@ def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
         raise InvalidInput(f"unknown {name} {value!r}: allowed are {', '.join(map(repr, allowed))}")
 
 
-_ROUNDING = 1e-12
-
-
 def class_coordinates(loss: Loss, n_classes: int) -> Array:
     """B (k, r) with orthonormal columns: r = k − 1 for a loss of field differences, else r = k.
 
@@ -178,6 +175,6 @@ def class_coordinates(loss: Loss, n_classes: int) -> Array:
     z = np.random.default_rng(0).standard_normal((2 * n_classes, n_classes))
     slope = loss.gradient(z, np.arange(2 * n_classes) % n_classes)
     common = float(np.abs(slope.sum(1)).max())
-    if common <= _ROUNDING * float(np.abs(slope).max(initial=0.0)):
+    if common <= 1e-12 * float(np.abs(slope).max(initial=0.0)):
         return difference_basis(n_classes)
     return np.eye(n_classes)

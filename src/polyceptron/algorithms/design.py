@@ -214,7 +214,6 @@ _COPY_MB = os.environ.get("POLYCEPTRON_COPY_MB", "")
 COPY_BYTES = (int(_COPY_MB) if _COPY_MB.isdigit() else 256) << 20
 """Of arrays in memory that may be copied where that is quicker; POLYCEPTRON_COPY_MB=0 for none."""
 _POWER = 8  # iterations for the largest singular value
-_UNLUCKY = 0.01  # the chance that a random start misses it
 _SINGLE_RANGE = (1e-12, 1e12)  # entries whose products stay inside single precision
 
 
@@ -439,7 +438,7 @@ class Design(ABC):
                 return 0.0
             log_length += math.log(length)
             v /= length
-        reach = log_length + math.log(math.sqrt(self.dimension) / _UNLUCKY)
+        reach = log_length + math.log(math.sqrt(self.dimension) / 0.01)
         return min(math.exp(reach / (2 * _POWER)), float(np.linalg.norm(self.row_norms)))
 
     def column_moments(self, weights: Array | None = None) -> ColumnMoments:

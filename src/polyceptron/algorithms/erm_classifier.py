@@ -30,14 +30,7 @@ from polyceptron.algorithms.linear_classifier import (
     fields_at,
     warn_caller,
 )
-from polyceptron.algorithms.ridge_choice import (
-    DENSE,
-    RidgePath,
-    Score,
-    Search,
-    Split,
-    choose_ridge,
-)
+from polyceptron.algorithms.ridge_choice import DENSE, RidgePath, Score, Search, Split, choose_ridge
 from polyceptron.algorithms.stored_designs import open_design
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import as_numbers, check_ridge
@@ -46,7 +39,6 @@ from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
 _FOLDS = 5
-_FREE = 1e-7  # ridge on the intercept, in units of the samples' number
 _REACH = 1.0, 1e4, 100.0  # smallest and largest c, and that at ridge 0
 
 
@@ -203,8 +195,8 @@ class ERMClassifier(LinearClassifier):
         scaling = Scaling.of(moments, self.scaling_, centre=self.fit_intercept)
         ridge, d, k = self.ridge_ / scaling.unit**2, data.X.shape[1], self.classes_.size
         low, high, reach = _REACH  # the entries c of the intercept's column, whose ridge is λ/c²
-        if ridge > 0:
-            reach = min(max(math.sqrt(ridge / (_FREE * float(counts.sum()))), low), high)
+        if ridge > 0:  # 1e-7 of the samples' number on the intercept
+            reach = min(max(math.sqrt(ridge / (1e-7 * float(counts.sum()))), low), high)
         samples = check_samples(self._scaled(data.X, scaling, reach), data.y, k, weights)
         start = None if path is None else path.weights.copy()
         if start is not None and self.fit_intercept:

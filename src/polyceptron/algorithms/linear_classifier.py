@@ -27,11 +27,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from polyceptron.algorithms.data_checks import Labels, check_label_count
 from polyceptron.algorithms.design import BLOCK_BYTES, ColumnMoments, Design
@@ -228,12 +224,9 @@ def _opened(X: Any) -> tuple[Any, bool]:
     return FileDesign(X).read_rows(slice(None)) if floats and mapped else X, False
 
 
-_OURS = tuple(f"{name}." for name in ("polyceptron", "sklearn", "joblib"))
-
-
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     """A warning that points at the line from which the classifier was called."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith(_OURS):
+    frame, level, ours = sys._getframe(1), 2, ("polyceptron.", "sklearn.", "joblib.")
+    while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith(ours):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)

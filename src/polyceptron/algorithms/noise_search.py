@@ -5,7 +5,7 @@ prior, keeps the covariance of all weights, in the principal directions of the f
 
     features    F = A V/√d, the projections on the eigenvectors of AᵀA/d = V diag(s²) Vᵀ, and 1
     prior       weights along direction i have the variance τ_i² = (s_i²/s̄²)^(−γ); the bias 10
-    posterior   message passing with the covariance of all weights (`message_passing.variances`)
+    posterior   message passing with the covariance of all weights (`message_passing.iteration`)
 
 `Independent`, for any prior and any number of features, runs Algorithm 1, which is derived for
 independent inputs. The singular values of such an n × d matrix of unit variance stay below √n + √d;
@@ -36,8 +36,8 @@ import scipy.optimize
 
 from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Design
+from polyceptron.algorithms.message_passing.iteration import Posterior, correlated_amp
 from polyceptron.algorithms.message_passing.posterior_mean import amp
-from polyceptron.algorithms.message_passing.variances import Posterior, correlated_amp
 from polyceptron.algorithms.stored_designs import BlockwiseDesign, as_design
 from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.model.channels import Channel, GaussianNoise
@@ -45,9 +45,7 @@ from polyceptron.numerics import AnyArray, Array
 from polyceptron.rows import Status
 
 MOST_DIRECTIONS, MOST_ENTRIES = 1000, 30_000_000  # of F: beyond them, independent features
-_BIAS_VARIANCE = 10.0
 _ROUNDING = 1e-10  # of the largest eigenvalue: nothing is known along smaller ones
-_CLEAR = 2.0  # standard errors by which γ must be better than 0
 _ORDER = 12  # nodes of the channel's integral: 6 digits
 _SLACK = 1.05  # independent inputs exceed the edge by their fluctuations
 _LARGE = 500
@@ -127,7 +125,7 @@ def best_trial(run: Run, asked: Asked, grid: Grid) -> Trial:
         channel, middle = best.channel, len(exponents) // 2
         tilted = walk(best, exponents, middle, lambda e, near: at(channel, e, quick, near))
         gain = tilted.posterior.log_chance - best.posterior.log_chance
-        if gain.mean() > _CLEAR * gain.std() / math.sqrt(gain.size):
+        if gain.mean() > 2 * gain.std() / math.sqrt(gain.size):  # two standard errors
             best = tilted
         if quick == asked.tol:
             return best
@@ -188,7 +186,7 @@ class Principal:
     def prior(self, exponent: float, bias: bool) -> Array:
         """τ² (m,)."""
         tau = (self.squares / self.squares.mean()) ** -exponent
-        return np.append(tau, _BIAS_VARIANCE) if bias else tau
+        return np.append(tau, 10.0) if bias else tau
 
 
 @dataclass(frozen=True)

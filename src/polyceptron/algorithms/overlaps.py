@@ -54,8 +54,6 @@ from polyceptron.theory.generalisation import generalisation_error
 # the next by more, and each further digit costs a hundred times the points.
 DEFAULT_TOL, DEFAULT_TOL_MANY = 1e-3, 3e-3  # up to 5 classes, above
 _SAME = 1e-13  # weights that agree with the teacher's to this relative precision make no errors
-_REPLICATES = 16
-_LOG2_POINTS = (7, 13)  # first and largest number of points of a replicate
 _MEMORY = 400_000  # numbers in the largest temporary
 _FLAT = 1e-7  # least noise per class direction (of 1) that the smooth integrand resolves
 _GRID = np.arange(-5.5, 7.6, 0.5)  # of the trapezoidal rule: 9 digits up to k = 10, 7 at k = 50
@@ -263,10 +261,8 @@ def _sampled_error(
     if channel is not None:
         noise = float(np.linalg.eigvalsh(rest)[0]) * (1 - 1e-6)
         noise = noise if noise > _FLAT * float(np.trace(S)) else 0.0
-        own = np.hstack([B, _root(rest - noise * np.eye(k - 1))])
-        integrand = partial(
-            _label_chance, teacher=basis @ A, student=basis @ own, noise=noise, channel=channel
-        )
+        own = basis @ np.hstack([B, _root(rest - noise * np.eye(k - 1))])
+        integrand = partial(_label_chance, teacher=basis @ A, own=own, noise=noise, channel=channel)
     else:
         a, b = (math.sqrt((k - 1) / np.trace(part)) if part.any() else 1.0 for part in (S, T))
         joint = np.block([[a * a * S, a * b * C], [a * b * C.T, b * b * T]])
@@ -280,8 +276,8 @@ def _sampled_error(
         else:
             own = basis @ np.hstack([B, _root(rest)])
             integrand = partial(_line_agreement, teacher=basis @ A, student=own)
-    for log2_points in range(*_LOG2_POINTS):
-        samples = ndtri(uniform_replicates(2 * k - 2, log2_points, seed, _REPLICATES))
+    for log2_points in range(7, 13):
+        samples = ndtri(uniform_replicates(2 * k - 2, log2_points, seed, 16))
         found = from_replicates(np.array([integrand(points).mean() for points in samples]))
         if found.uncertainty <= tol:
             break
@@ -296,11 +292,11 @@ def _root(covariance: Array) -> Array:
 
 
 def _label_chance(
-    points: Array, teacher: Array, student: Array, noise: float, channel: Channel
+    points: Array, teacher: Array, own: Array, noise: float, channel: Channel
 ) -> Array:
     """P(argmax s = y | g, t) at points (n, 2k−2): t from their first half, g from all of them."""
     chances = channel.chances(points[:, : teacher.shape[1]] @ teacher.T)
-    g = points @ student.T
+    g = points @ own.T
     if noise == 0:
         return np.asarray(np.take_along_axis(chances, g.argmax(1)[:, None], 1)[:, 0])
     return np.asarray((win_probabilities(g / math.sqrt(noise)) * chances).sum(1))

@@ -63,7 +63,6 @@ _DOWN = 10**-0.5  # from one ridge to the next where the path goes on
 _ENDS = 0.9e-9, 1.1e6  # how far that may be
 _GAIN = 1e-3  # of the score from one ridge to the next, for which going on is worth while
 DENSE = 120  # d·r up to which a matrix of that size is cheaper than products with X
-INTERCEPT_SHARE = 1e-6  # of the ridge, that the intercept bears
 _STEPS = 20
 _SMALL = 20_000  # numbers in all fields up to which single precision saves nothing
 _NODES = 3  # minimisers through which the next start is extrapolated
@@ -100,7 +99,7 @@ class Search(NamedTuple):
         d, rho = self.samples.design.dimension - self.intercept, np.ones(first.shape)
         spread = self.samples.design.dimension * (second - first**2)[:, :d]
         if self.intercept:
-            rho[:, d] = INTERCEPT_SHARE
+            rho[:, d] = 1e-6
             spread *= d / (d + 1)  # features are stretched so that x̂ is the same with a column more
         if self.scaling == "standard":
             rho[:, :d] = np.where(spread > 1e-10, spread, 1.0)

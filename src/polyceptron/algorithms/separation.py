@@ -35,7 +35,6 @@ from polyceptron.display import ShortDisplay
 from polyceptron.numerics import Array
 
 _SMALL = 1_000_000  # entries of the matrix of a linear programme
-_PENALTIES = tuple(10.0**p for p in range(1, 13))
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,7 +138,7 @@ def _judged(samples: Samples, tol: float) -> SeparabilityOfData:
     U = np.zeros((k - 1, design.dimension))
     longest = math.sqrt(2) * float(design.row_norms.max())
     residual = math.nan
-    for penalty in _PENALTIES:
+    for penalty in (10.0**power for power in range(1, 13)):
         hinge = ShiftedHinge(labels, k, np.zeros((k, n)), penalty)
         found = minimise(design, hinge, np.ones(1), U[None], target=1e-10, max_iter=60)
         U = found.U[0]

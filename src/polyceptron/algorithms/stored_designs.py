@@ -1,17 +1,10 @@
 """The designs of each kind of data; `open_design` chooses the one that holds the X that was given.
 
-Numpy arrays (`ArrayDesign`) are neither copied nor scaled, with one exception: where eight digits
-are not needed, a copy of doubles in single precision, of half their size, halves the time of a
-product. It is made of X up to `COPY_BYTES`, and makes fits 1.2 to 2.1 times as fast (n = 1000 to
-10,000, d = 200 to 3000, λ = 1 to 1e-4).
-
-Sparse matrices of scipy (`SparseDesign`): a product costs their non-zero entries. What needs rows
-as they are reads them dense in blocks of a few megabytes. Centring would fill X, so it is never
-done.
-
-Memory maps (`FileDesign`): rows are read from the file, block by block, into one small buffer.
-Pages of a map would count as this process's memory, and a file cut short under a map would end the
-program. Both products of an iteration are made while the block is at hand.
+Numpy arrays are neither copied nor scaled, with one exception: where eight digits are not needed, a
+copy of doubles in single precision (of X up to `COPY_BYTES`) makes fits 1.2 to 2.1 times as fast
+(n = 1000 to 10,000, d = 200 to 3000, λ = 1 to 1e-4). Sparse matrices are never centred, which would
+fill them. Memory maps are read from their file, block by block: pages of a map would count as this
+process's memory, and a file cut short under a map would end the program.
 
 Features that are scaled, and samples that are weighted, without a copy of X:
 
@@ -27,7 +20,7 @@ import mmap
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -276,27 +269,15 @@ class ScaleRows:
         return out
 
 
-@dataclass(frozen=True)
-class _Then:
+def _then(map: Map, work: Callable[..., Any], block: AnyArray, *more: Any) -> Any:
     """work(map(block), ...), to be done where the block is."""
-
-    map: Map
-    work: Callable[..., Any]
-
-    def __call__(self, block: AnyArray, *more: Any) -> Any:
-        return self.work(self.map(block), *more)
+    return work(map(block), *more)
 
 
-@dataclass(frozen=True)
-class _Weighted:
+def _weighted(work: Callable[..., Any], shared: int, block: AnyArray, *more: Any) -> Any:
     """work(block times the factors that come behind what is shared, ...), where the block is."""
-
-    work: Callable[..., Any]
-    shared: int
-
-    def __call__(self, block: AnyArray, *more: Any) -> Any:
-        given, (factors, *own) = more[: self.shared], more[self.shared :]
-        return self.work(block * factors[:, None], *given, *own)
+    given, (factors, *own) = more[:shared], more[shared:]
+    return work(block * factors[:, None], *given, *own)
 
 
 class BlockwiseDesign(Design):
@@ -315,7 +296,7 @@ class BlockwiseDesign(Design):
         return ((rows, self._map(block)) for rows, block in self._base.blocks(*given))
 
     def each_block(self, work: Callable[..., Any], *given: Any) -> Iterator[tuple[slice, Any]]:
-        return self._base.each_block(_Then(self._map, work), *given)
+        return self._base.each_block(partial(_then, self._map, work), *given)
 
 
 class WeightedRows(Design):
@@ -334,7 +315,7 @@ class WeightedRows(Design):
         def own(rows: slice) -> tuple[Any, ...]:
             return (self._factors[rows], *(parts(rows) if parts is not None else ()))
 
-        return self._base.each_block(_Weighted(work, len(shared)), shared, own, *size)
+        return self._base.each_block(partial(_weighted, work, len(shared)), shared, own, *size)
 
     def times_columns(self, small: AnyArray) -> AnyArray:
         out = self._base.times_columns(small) * self._factors
@@ -410,7 +391,7 @@ def open_design(X: Any) -> Design:
     if hasattr(X, "__dask_graph__"):
         from polyceptron.algorithms.dask_design import DaskDesign
 
-        return DaskDesign.of(X)
+        return DaskDesign(X)
     if hasattr(X, "tocsr"):  # what every sparse matrix of scipy can do
         return SparseDesign(X)
     return ArrayDesign(X)

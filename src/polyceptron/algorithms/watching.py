@@ -5,12 +5,10 @@ as a `FitProgress`; to stop the fit it raises KeyboardInterrupt, as Ctrl-C does,
 what there is with the status 'interrupted'.
 
 A checkpoint is one .npz file of plain arrays: the state of the iteration to the last bit, and what
-problem it belongs to. It is written beside its name and moved into place, so there is always a
-whole one. It is written after the first iteration that ends `every` seconds or more after the last,
-at the end, and when the fit is interrupted; a fit that finds it goes on from there. A fit of
-several parts, one after the other, keeps each under its own name (`Kept`). That X is the same is
-judged by the lengths of a thousand of its rows, which the first pass over X has found; tolerance
-and number of iterations may be others than before.
+problem it belongs to. It is written every so many seconds, at the end, and when the fit is
+interrupted; a fit that finds it goes on from there. A fit of several parts, one after the other,
+keeps each under its own name (`Kept`). That X is the same is judged by the lengths of a thousand of
+its rows; tolerance and number of iterations may be others than before.
 """
 
 from __future__ import annotations
@@ -33,7 +31,6 @@ from polyceptron.files import check_readable, check_writable, write_atomically
 from polyceptron.rows import Status
 
 State = dict[str, Any]  # of arrays, numbers, words, and states; None is left out
-_FORMAT = 4
 _ROWS = 1000
 _SAME = 1e-5  # relative, of lengths summed in another order or precision
 
@@ -112,7 +109,7 @@ class Checkpoint:
         self.every = float(every)
         self._lengths = design.row_norms[:: -(-design.n_samples // _ROWS)]
         self._problem = {
-            "format": _FORMAT,
+            "format": 4,
             "shape": list(design.shape),
             "labels": zlib.crc32(np.ascontiguousarray(y).tobytes()),
             **{name: str(value) for name, value in settings.items()},
@@ -161,7 +158,6 @@ class Checkpoint:
             self._part, self._others = part, {n: saved[n] for n in saved if n != part}
         given = _flat(self._others | {part: state()})
         given |= {"problem": json.dumps(self._problem), "lengths": self._lengths}
-
         write_atomically(self.path, lambda path: _write(path.open("wb"), given))
         self._next = time.monotonic() + self.every
 

@@ -14,8 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from polyceptron.algorithms.amp_classifier import AMPClassifier
+from polyceptron.algorithms.message_passing.iteration import correlated_amp
 from polyceptron.algorithms.message_passing.posterior_mean import amp
-from polyceptron.algorithms.message_passing.variances import correlated_amp
 from polyceptron.algorithms.noise_search import Principal
 from polyceptron.algorithms.stored_designs import as_design
 from polyceptron.errors import InvalidInput

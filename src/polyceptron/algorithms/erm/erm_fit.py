@@ -45,7 +45,6 @@ from polyceptron.numerics import AnyArray, Array
 from polyceptron.rows import Status
 
 _MEMORY = 8_000_000  # numbers of all λ of a wave held at once
-_STRIDE = 4  # every so manieth λ is fitted first
 _NODES = 4  # fits through which the others' starts are interpolated
 _MAX_ITER, _MAX_PROXIMAL = 100, 20_000
 
@@ -197,7 +196,7 @@ def fit_newton(
         )
     design, basis = samples.design, objective.basis
     ordered = sorted(set(ridges))
-    first = [r for i, r in enumerate(ordered) if i % _STRIDE == 0 or i == len(ordered) - 1]
+    first = [r for i, r in enumerate(ordered) if i % 4 == 0 or i == len(ordered) - 1]
     kept = Kept(design)
     at_work = kept.known.get("ridges", ())
     saved = kept.known.get("fits", {}).values()

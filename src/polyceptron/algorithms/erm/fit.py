@@ -67,11 +67,8 @@ from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
 _TOL = 1e-8
-_TIGHTENINGS = 3
-_ROUNDS = 5
 _DENSE = 600  # unknowns up to which the Hessian is written out; above, Lanczos estimates μ
 _ZERO = 1e-12  # fields as small as this are 0
-_SAFETY = 0.8  # of Lanczos' estimate, which comes from above
 
 
 def fit_erm(
@@ -320,7 +317,7 @@ def _fit_with_sklearn(
     A, objective = design.scaled_rows(slice(None)), LossObjective(loss, y, k)
     fits = []
     for ridge in ridges:
-        for tightened in range(_TIGHTENINGS):
+        for tightened in range(3):
             W, n_iter = peer(A, y, k, ridge, tol * ridge / 100**tightened)
             start = (W @ objective.basis).T[None]
             at = minimise(design, objective, np.array([ridge]), start, target=tol, max_iter=0)
@@ -411,7 +408,7 @@ def maximum_likelihood(samples: Samples, tol: float, start: Array | None = None)
             bound = 0.0
         elif steep * doubt < curvature:
             bound = -math.log1p(-steep * doubt / curvature) / steep
-        if bound <= enough or here.turn == _ROUNDS:
+        if bound <= enough or here.turn == 5:
             break
         floor = 0.1 * tol * curvature if curvature > 0 else math.inf
         here.ridge = min(0.03 * here.ridge, floor)
@@ -454,7 +451,7 @@ def _smallest_curvature(design: Design, objective: SoftmaxObjective, found: Mini
         )
     except ArpackNoConvergence:
         return 0.0
-    return _SAFETY * float(lowest[0])
+    return 0.8 * float(lowest[0])  # Lanczos' estimate comes from above
 
 
 SOLVERS = {

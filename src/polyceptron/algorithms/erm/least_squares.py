@@ -24,13 +24,7 @@ from numpy.typing import NDArray
 
 from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.erm.erm_fit import (
-    ERMFit,
-    fit_at,
-    fit_newton,
-    stopped,
-    stopped_at,
-)
+from polyceptron.algorithms.erm.erm_fit import ERMFit, fit_at, fit_newton, stopped, stopped_at
 from polyceptron.algorithms.erm.objectives import (
     EPS,
     LossObjective,
@@ -43,7 +37,6 @@ from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
 _CORRECTIONS = 4
-_LARGEST_GRAM = 6000  # rows of a matrix to decompose; beyond, conjugate gradients are quicker
 _NOISE = 8.0  # times the rounding of Av, above which v is no null vector
 _BLOCK = 256  # rows treated at once: keeps memory bounded for long lists of λ
 
@@ -113,8 +106,9 @@ def fit_least_squares(
 ) -> list[ERMFit]:
     """One fit per λ, in the order given; there is nothing to start from."""
     n, d = samples.design.shape
-    # A matrix of all pairs of rows reads them many times, or brings them here from a cluster.
-    large = min(n, d) > _LARGEST_GRAM or (samples.design.reading_is_dear and n < d)
+    # Conjugate gradients are quicker then; and a matrix of all pairs of rows reads them many times,
+    # or brings them here from a cluster.
+    large = min(n, d) > 6000 or (samples.design.reading_is_dear and n < d)
     if large and 0 not in ridges:
         objective = LossObjective(loss, samples.y, samples.n_classes, samples.weights)
         return fit_newton(samples, objective, loss.name, ridges, tol, start)

@@ -40,10 +40,7 @@ from polyceptron.numerics import AnyArray, Array
 Ease = Callable[[AnyArray, Labels], AnyArray]
 """Residuals (m, r, d) and which problems they are of, to about the inverse Hessians' images."""
 
-_UNKNOWNS = 1200  # r·d: a factor is then a tenth of a second
 _NUMBERS = 20_000_000  # of all factors
-_QUICKER = 0.3  # an operation of large products against one of thin ones
-_DEAR = 0.1  # of the price of a factor, that a solve may take without one: there will be ten
 
 
 def sample_matrices(curvature: Curvature, shape: tuple[int, ...]) -> AnyArray:
@@ -79,9 +76,10 @@ class SharedFactor:
         self.design, self._shape, self._due = design, (count, r, n), False
         self._factor: Any = None
         numbers = max((r * d) ** 2, count * n * r * r)
-        small = r * d <= _UNKNOWNS and numbers <= _NUMBERS and design.may_be_copied
-        price = _QUICKER * (d * (r + 1) / 4 + (r * d) ** 2 / (12 * n))  # in iterations
-        self._patience = _DEAR * price if small else np.inf
+        small = r * d <= 1200 and numbers <= _NUMBERS and design.may_be_copied
+        # In iterations: an operation of large products takes 0.3 of one of thin ones.
+        price = 0.3 * (d * (r + 1) / 4 + (r * d) ** 2 / (12 * n))
+        self._patience = 0.1 * price if small else np.inf  # there will be ten solves
 
     @cached_property
     def _rows(self) -> AnyArray:
@@ -113,10 +111,6 @@ class SharedFactor:
         return np.asarray(solved.T.astype(r.dtype, copy=False)).reshape(r.shape)
 
 
-_MAX_ITERATIONS = 1000
-_LOUD = 5.0  # times the mean square of a feature
-
-
 def solve_newton(
     design: Design, curvature: Curvature, ridges: Array, gradients: Array, tolerance: Array,
     dtype: Any, ease: Ease | None = None,
@@ -137,7 +131,7 @@ def solve_newton(
     s = r if ease is None else ease(r, index)
     p, rho = s.copy(), size if ease is None else dots(r, s)
     spent = 0
-    while spent < _MAX_ITERATIONS:
+    while spent < 1000:
         spent += 1
         Hp = design.through(p, curvature)[0]
         Hp += shift * p
@@ -193,7 +187,7 @@ def _diagonal(design: Design, curvature: Curvature, ridges: Array, dtype: Any) -
     if design.reading_is_dear:
         return None
     squares = design.column_squares
-    if squares.max() <= _LOUD * squares.mean():
+    if squares.max() <= 5 * squares.mean():
         return None
     diagonal = np.maximum(curvature.mean(), 0.0)[:, None] * squares + by_feature(ridges)[:, 0]
     inverse = (1 / diagonal).astype(dtype)[:, None]
@@ -212,11 +206,8 @@ def dots(A: AnyArray, B: AnyArray) -> Array:
 
 Direction = Callable[[Evaluation, Array], Array]
 
-_HALVINGS = 40
-_RESERVE = 0.05  # of the rounding: no gradient need be smaller
 _LOOSE = 0.3  # of the gradient, left by the first solves: far away, an exact Newton step is waste
 _PATIENCE = 3  # slow steps next to the minimum, in double precision
-_REPAIRS = 4  # more steps when fresh fields show that rounding had piled up
 
 
 def line_search(
@@ -234,7 +225,7 @@ def line_search(
     noise = 4 * np.finfo(Z.dtype).eps * (np.abs(here.value) + 0.5 * dots(pull * U, U))
     step = np.where(slope < 0, 1.0, 0.0)
     open_, new, there = np.flatnonzero(step), Z.copy(), here
-    for _ in range(_HALVINGS if open_.size else 0):
+    for _ in range(40 if open_.size else 0):
         t = step[open_]
         new[open_] = Z[open_] + t.astype(Z.dtype)[:, None, None] * ZD[open_]
         trial = objective.take(open_).evaluate(new[open_])
@@ -372,7 +363,7 @@ class _Newton:
                 far, double = np.full(todo.size, np.inf), not design.single_is_quicker
                 at.work = AtWork(todo, far, far, 0 * todo, np.full(todo.size, double))
             self.descend(at, AtWork(**asdict(at.work)))
-            at.limit = np.minimum(at.count + _REPAIRS, self.max_iter)
+            at.limit = np.minimum(at.count + 4, self.max_iter)  # to repair what had piled up
             at.Z = design.fields(at.U)
             at.stage, at.work = at.stage + 1, None
         else:
@@ -467,7 +458,7 @@ class _Newton:
             rounding = self.rounding(
                 part, at.Z[index[near]], ridges[near], size[near], goal[near] - norm[near]
             )
-            goal[near] = np.maximum(goal[near] - rounding, _RESERVE * rounding)
+            goal[near] = np.maximum(goal[near] - rounding, 0.05 * rounding)
         return G, norm, goal
 
     def rounding(

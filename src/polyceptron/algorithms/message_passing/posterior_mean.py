@@ -40,11 +40,14 @@ from polyceptron.algorithms.data_checks import (
     check_weights,
     class_coordinates,
 )
-from polyceptron.algorithms.message_passing.iteration import Iterate, Step, damped_iteration, inner
-from polyceptron.algorithms.message_passing.variances import (
+from polyceptron.algorithms.message_passing.iteration import (
     NODES,
+    Iterate,
+    Step,
+    damped_iteration,
     final_variance,
     full_step,
+    inner,
     shared_step,
 )
 from polyceptron.algorithms.stored_designs import scaled
@@ -67,9 +70,6 @@ from polyceptron.model.teacher import make_teacher
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
 from polyceptron.theory.generalisation import generalisation_error
-
-_LEAST_V = 1e-12
-_LEAST_TOL = 1e-5  # that single precision can meet
 
 
 @dataclass(frozen=True, repr=False)
@@ -163,8 +163,8 @@ class _Run(NamedTuple):
         design, _, k = samples
         weights = check_weights(truth, "teacher_weights", design.dimension, k)
         weights = None if weights is None else project(weights)
-        single = design.dtype == np.float32
-        tol = max(check_tolerance(tol, 1e-8), _LEAST_TOL if single else 0.0)
+        least = 1e-5 if design.dtype == np.float32 else 0.0  # that single precision can meet
+        tol = max(check_tolerance(tol, 1e-8), least)
         max_iter = check_size(max_iter, "max_iter")
         if not spectrum.isotropic:
             root = spectrum.deviations(design.dimension)
@@ -382,7 +382,7 @@ def amp_erm(
         np.zeros((r, design.dimension)), 1 / penalty.strength, np.zeros((r, design.n_samples))
     )
     return run.result(
-        shared_step(design, labels, run.basis, chosen.denoise, belief, _LEAST_V), begin,
+        shared_step(design, labels, run.basis, chosen.denoise, belief, 1e-12), begin,
         Watch("message passing", verbose, callback), checkpoint, checkpoint_every,
         method="amp_erm", loss=chosen.name, penalty=penalty.name, ridge=penalty.strength,
     )  # fmt: skip
