@@ -37,8 +37,7 @@ CheckpointFile = Annotated[
     Path | None, option("Keep the fit here, and go on from it.", "--checkpoint")
 ]
 Cluster = Annotated[
-    str | None,
-    option("Address of a Dask scheduler whose workers read .zarr or .parquet."),
+    str | None, option("Address of a Dask scheduler whose workers read .zarr or .parquet.")
 ]
 
 
@@ -186,8 +185,7 @@ def data(
     ] = None,
     drop: Annotated[list[str] | None, option("A column to leave out; may be given again.")] = None,
     html: Annotated[
-        Path | None,
-        option("Write a page with pictures, and its numbers as .json beside it."),
+        Path | None, option("Write a page with pictures, and its numbers as .json beside it.")
     ] = None,
     as_json: Annotated[bool, option("Print numbers and sentences.", "--json")] = False,
     seed: Annotated[int, option("Of the folds and the resampling.", min=0)] = 0,

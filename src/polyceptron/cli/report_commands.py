@@ -40,7 +40,7 @@ def figures(
     """
     from polyceptron.experiments.engine import available_workers
     from polyceptron.report.figures import making
-    from polyceptron.report.figures.symbol_agreement import verdict
+    from polyceptron.report.figures.making import verdict
 
     chosen = making.choose_figures(only)
     work = making.work_ahead(chosen, profile, making.make_folder(out))
@@ -111,8 +111,7 @@ WARNING = (
 def explore(
     port: Annotated[int, option("Port to listen on; 0 for any free one.")] = 8050,
     host: Annotated[
-        str | None,
-        option("Address to listen on for other machines. Default: this machine only."),
+        str | None, option("Address to listen on for other machines. Default: this machine only.")
     ] = None,
     browser: Annotated[bool, option("Open the page.", "--browser/--no-browser")] = True,
 ) -> None:

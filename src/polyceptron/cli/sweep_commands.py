@@ -19,7 +19,6 @@ from polyceptron.files import check_outputs
 
 if TYPE_CHECKING:
     from polyceptron.experiments.spec import SweepSpec
-    from polyceptron.experiments.sweep import SweepReport
 
 
 def sweep(
@@ -57,8 +56,16 @@ def sweep(
         command += ["--cluster", cluster] if cluster else []
         say(f"resume with: {shlex.join(command)}")
         raise typer.Exit(128 + stopped.signal_number) from None
-    _show_report(report, store)
+    say(
+        f"{report.rows} rows: {report.already} were stored, {report.computed - report.failed} "
+        f"computed in {describe_seconds(report.seconds)}, {report.failed} failed"
+    )
+    if report.damaged:
+        rows = named(report.damaged, "stored row")
+        say(f"computed again, as changed after being written: {rows}")
     if report.failed:
+        say(f"reasons: polyceptron results {shlex.quote(str(store))} --failures")
+        say("the same command tries the failed rows again")
         raise typer.Exit(1)
 
 
@@ -107,19 +114,6 @@ def _show_plan(spec: SweepSpec, store: Path, workers: int | None) -> None:
         f"{describe_seconds(plan.seconds / count)} on {count}; largest instance "
         f"{plan.largest_bytes / 1e6:.3g} MB"
     )
-
-
-def _show_report(report: SweepReport, store: Path) -> None:
-    say(
-        f"{report.rows} rows: {report.already} were stored, {report.computed - report.failed} "
-        f"computed in {describe_seconds(report.seconds)}, {report.failed} failed"
-    )
-    if report.damaged:
-        rows = named(report.damaged, "stored row")
-        say(f"computed again, as changed after being written: {rows}")
-    if report.failed:
-        say(f"reasons: polyceptron results {shlex.quote(str(store))} --failures")
-        say("the same command tries the failed rows again")
 
 
 _SUMMARY = {  # columns of a table, and how they are shown
@@ -219,11 +213,13 @@ def _show_summary(lines: list[dict[str, Any]]) -> None:
         print_table(shown, columns, title, optional=("branch", "d", "ridge"))
 
 
-_DRAWN = "A sweep's store or a table in CSV; several together."
-
-
 def plot(
-    sources: Annotated[list[Path], typer.Argument(metavar="STORE_OR_CSV", help=_DRAWN)],
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="STORE_OR_CSV", help="A sweep's store or a table in CSV; several together."
+        ),
+    ],
     out: Annotated[
         Path | None,
         option("A .pdf, .png or .svg file. Default: the first name, as .pdf here.", "--out", "-o"),
@@ -243,9 +239,8 @@ def plot(
     """Draw any store or table: theory as lines, experiments as symbols with standard errors."""
     import pandas as pd
 
-    from polyceptron.report.pictures.curves import curves_picture
+    from polyceptron.report.pictures.curves import curves_picture, read_table, select_rows
     from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
-    from polyceptron.report.pictures.series import read_table, select_rows
 
     tables = [read_table(path).assign(table=i) for i, path in enumerate(sources)]
     table = select_rows(pd.concat(tables, ignore_index=True), where)

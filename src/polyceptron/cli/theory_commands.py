@@ -36,8 +36,7 @@ def curve(
     features: options.Features = "isotropic",
     estimator: options.Estimators = ["bayes"],
     ridge: Annotated[
-        list[str],
-        option("A number, a list, 0, or optimal (the default); repeatable.", "--ridge"),
+        list[str], option("A number, a list, 0, or optimal (the default); repeatable.", "--ridge")
     ] = [],
     penalty: options.Penalties = [],
     branch: Annotated[

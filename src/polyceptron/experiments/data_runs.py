@@ -31,12 +31,7 @@ from polyceptron.algorithms.stored_designs import open_design, scaled
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.results import Average
 from polyceptron.experiments.simulate import as_int, run_amp
-from polyceptron.files import (
-    check_archive,
-    check_readable,
-    read_npy_header,
-    write_atomically,
-)
+from polyceptron.files import check_archive, check_readable, read_npy_header, write_atomically
 from polyceptron.model import AnyTeacher, BayesOptimal
 from polyceptron.model.checks import check_size
 from polyceptron.rows import Row, Status, make_row
@@ -81,13 +76,6 @@ def open_samples(path: str | Path) -> Any:
         raise InvalidInput(f"cannot read {str(path)!r} as {ending[1:]}: {error}") from None
 
 
-def read_labels(path: str | Path) -> Any:
-    """Labels (n,) of a .npy file."""
-    if Path(path).suffix != ".npy":
-        raise InvalidInput(f"labels must be in a .npy file, got {str(path)!r}")
-    return np.array(_open_array(Path(path), "labels"))
-
-
 def _open_array(path: Path, what: str) -> Any:
     check_readable(path, what)
     try:
@@ -115,7 +103,9 @@ def fit_of_files(
 
     A report with weights (d, k) and offset (k,), and what else the result has.
     """
-    y = read_labels(labels)
+    if labels.suffix != ".npy":
+        raise InvalidInput(f"labels must be in a .npy file, got {str(labels)!r}")
+    y = np.array(_open_array(labels, "labels"))
     design = open_design(open_samples(data))
     check_labels(y, design.n_samples, more.get("n_classes"))  # before anything of X is read
     begin = time.monotonic()
@@ -146,7 +136,6 @@ def save_weights(path: Path, weights: Any) -> None:
     write_atomically(path, lambda place: np.save(place, weights, allow_pickle=False))
 
 
-AVERAGED = ("m", "q", "V", "generalisation_error", "clean_error", "training_error")
 _SAME = (
     "model", "n_classes", "prior", "noise", "features", "estimator", "alpha", "branch", "dimension",
     "n_samples",
@@ -182,7 +171,8 @@ def amp_rows(
 def summarise(rows: list[Row], theory: Row) -> Row:
     """Means and standard errors of rows that differ in their seed alone, beside the theory."""
     first = rows[0]
-    found = {name: Average.of(row[name] for row in rows) for name in AVERAGED if name in first}
+    names = ("m", "q", "V", "generalisation_error", "clean_error", "training_error")
+    found = {name: Average.of(row[name] for row in rows) for name in names if name in first}
     spread = {n: a.standard_error for n, a in found.items() if a.standard_error is not None}
     converged = sum(row["status"] == Status.OK for row in rows)
     summary = make_row(

@@ -1,19 +1,13 @@
 """Where tasks run: processes of this machine (`LocalEngine`) or a Dask cluster (`DaskEngine`).
 
-An engine takes tasks while it has `free` places and hands back what is finished. Both engines run
-the same function, `tasks.attempt`, so that a row does not depend on where it was computed.
+Both engines run the same function, `tasks.attempt`, so that a row does not depend on where it was
+computed. Only this process writes to the store; workers need no access to it.
 
-The local engine is joblib's loky pool, with one BLAS thread in each process. What it adds:
-
-- a worker that dies (out of memory, SIGKILL) breaks the whole pool; the tasks it held are tried
-  again, one at a time, and only a task that kills a worker when alone is recorded as failed;
-- a worker whose parent has died ends itself, so that no process is left behind.
-
-Dask moves a task of a lost worker to another one. What the other engine adds: a bounded window, one
-clear error when the scheduler goes away, and a failed row for a task that keeps killing its
-workers. Only this process writes to the store; workers need no access to it.
-
-`Progress` and its bar tell people how far a sweep is: rows done, rate, time left, failures.
+The local engine is joblib's loky pool. A worker that dies (out of memory, SIGKILL) breaks the whole
+pool; the tasks it held are tried again, one at a time, and only a task that kills a worker when
+alone is recorded as failed. A worker whose parent has died ends itself. Dask moves a task of a lost
+worker to another one; its engine adds a bounded window, one clear error when the scheduler goes
+away, and a failed row for a task that keeps killing its workers.
 """
 
 from __future__ import annotations
@@ -35,17 +29,9 @@ from typing import Any
 
 from polyceptron.display import describe_seconds
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.experiments.tasks import (
-    CaseResult,
-    Runner,
-    Task,
-    attempt,
-    environment,
-    failure,
-)
+from polyceptron.experiments.tasks import CaseResult, Runner, Task, attempt, environment, failure
 
 MAX_DEATHS = 2  # a task that kills this many workers when alone has failed
-PARENT_CHECK_SECONDS = 0.5
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS",
@@ -199,7 +185,7 @@ def _start_worker(parent: int) -> None:
 
     def follow() -> None:
         while os.getppid() == parent:
-            time.sleep(PARENT_CHECK_SECONDS)
+            time.sleep(0.5)
         os._exit(1)
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -289,7 +275,6 @@ class ProgressBar:
 
 CONNECT_SECONDS = 10.0
 WORKER_SECONDS = 60.0  # a batch system may take a while to start the first worker
-REFRESH_SECONDS = 2.0
 
 
 def connect_cluster(address: str, *, default: bool = True) -> Any:
@@ -328,7 +313,7 @@ class DaskEngine(Engine):
     def free(self) -> int:
         """Two tasks for each thread of the cluster as it is now; workers may come and go."""
         if time.monotonic() >= self._next_refresh:
-            self._next_refresh = time.monotonic() + REFRESH_SECONDS
+            self._next_refresh = time.monotonic() + 2.0
             try:
                 self._places = 2 * int(sum(self._client.nthreads().values()))
             except Exception as error:

@@ -162,7 +162,7 @@ def failures(store: Store) -> list[Row]:
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:
     """Write a CSV file in one piece."""
-    write_atomically(path, lambda temporary: table.to_csv(temporary, index=False))
+    write_atomically(path, lambda part: table.to_csv(part, index=False))
 
 
 def write_parquet(table: pd.DataFrame, path: Path) -> None:

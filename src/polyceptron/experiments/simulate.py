@@ -26,7 +26,7 @@ from polyceptron.algorithms.overlaps import exact_generalisation_error, overlaps
 from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments.tasks import REACHED, values_of
-from polyceptron.model import ERM, LOSSES, AnyTeacher, BayesOptimal, Channel, Dataset, Loss
+from polyceptron.model import ERM, LOSSES, AnyTeacher, BayesOptimal, Dataset, Loss
 from polyceptron.model.checks import check_size
 from polyceptron.numerics import Array
 from polyceptron.rows import Row, make_row
@@ -35,7 +35,6 @@ from polyceptron.theory.erm.fixed_point import optimal_ridge
 Seed = int | np.random.SeedSequence
 Columns = dict[str, float]
 _BLOCK_NUMBERS = 2_000_000  # of samples held in double precision at once
-_QUANTILE = 2.576  # standard deviations of a normal that hold 99 of 100 cases
 _N_BINS = 15
 
 
@@ -77,7 +76,14 @@ def run_amp(
     if v.ndim == 3:  # covariances in k coordinates, of rank k − 1
         v = np.trace(v, axis1=1, axis2=2) / (teacher.n_classes - 1)
     V = float(v.mean())
-    chances = partial(_posterior_chances, teacher.channel, V)
+
+    def chances(fields: Array) -> Array:
+        """The posterior's probabilities (n, k) of the labels of fields (n, k)."""
+        classes = range(fields.shape[1])
+        gaps = [np.sort(fields[:, [y]] - np.delete(fields, y, 1), axis=1).T for y in classes]
+        p = np.stack([teacher.channel.label_law(gap, max(V, 1e-12)).z for gap in gaps], 1)
+        return np.asarray(p / p.sum(1, keepdims=True))
+
     row = make_row(
         source="amp", **teacher.columns, estimator=BayesOptimal.name, alpha=alpha, V=V,
         branch=REACHED[start], training_error=wrong, status=result.status, dimension=d,
@@ -193,14 +199,6 @@ def _best_ridge(teacher: AnyTeacher, loss: Loss | str, alpha: float, values: str
     return optimal_ridge(teacher, loss, alpha)
 
 
-def _posterior_chances(noise: Channel, V: float, fields: Array) -> Array:
-    """The posterior's probabilities (n, k) of the labels of fields (n, k) known to variance V."""
-    classes = range(fields.shape[1])
-    gaps = [np.sort(fields[:, [y]] - np.delete(fields, y, 1), axis=1).T for y in classes]
-    p = np.stack([noise.label_law(gap, max(V, 1e-12)).z for gap in gaps], 1)
-    return np.asarray(p / p.sum(1, keepdims=True))
-
-
 def exact_errors(weights: Any, truth: Any, teacher: AnyTeacher, seed: int = 0) -> Columns:
     """Of weights (d, k) and the teacher's (d, k); `seed` is for integrals that need points."""
     noise, features = teacher.channel, teacher.features
@@ -250,11 +248,12 @@ def counted_errors(
             ]
             place = np.clip((top - 1 / k) / (1 - 1 / k) * _N_BINS, 0, _N_BINS - 1).astype(int)
             bins += np.bincount(place, (answer == drawn) - top, _N_BINS)
-    # Half a count more keeps the uncertainty positive when no error, or no success, was seen.
+    # Half a count more keeps the uncertainty positive when no error, or no success, was seen; a
+    # normal is within 2.576 standard deviations in 99 of 100 cases.
     smoothed = (wrong[0] + 0.5) / (n_samples + 1)
     columns = {
         "generalisation_error": wrong[0] / n_samples,
-        "uncertainty": _QUANTILE * math.sqrt(smoothed * (1 - smoothed) / n_samples),
+        "uncertainty": 2.576 * math.sqrt(smoothed * (1 - smoothed) / n_samples),
     }
     if not noise.noiseless:
         columns["clean_error"] = wrong[1] / n_samples

@@ -48,7 +48,6 @@ from polyceptron.model.checks import MAX_CLASSES, check_ridge
 from polyceptron.ranges import cut_text, parse_numbers
 
 MAX_ROWS = 10_000_000
-MAX_DIMENSION = 10**9
 MAX_WHOLE = 2**53  # an integer that every column and file keeps exactly
 
 # The closed sets of words. Other names are those of the registries, read when a file is: a member
@@ -157,7 +156,7 @@ class SweepGrid(_Table):
     ridge: Annotated[list[Annotated[Any, AfterValidator(_ridge)]], _RANGED] = []
     penalty: Annotated[list[Annotated[Any, _named(as_penalty)]], _LISTED] = []
     alpha: Annotated[list[Annotated[float, Field(gt=0, allow_inf_nan=False)]], _RANGED, _SOME]
-    dimension: Annotated[list[Annotated[int, Field(ge=1, le=MAX_DIMENSION)]], _LISTED] = []
+    dimension: Annotated[list[Annotated[int, Field(ge=1, le=10**9)]], _LISTED] = []
     instances: int = Field(default=1, ge=1, le=MAX_WHOLE)
     first_instance: int = Field(default=0, ge=0, le=MAX_WHOLE)
     branch: Annotated[list[Branch], _LISTED] = []
@@ -267,26 +266,21 @@ def parse_spec(text: str, name: str = "sweep") -> SweepSpec:
     try:
         return SweepSpec.model_validate(values)
     except ValidationError as error:
-        raise InvalidInput(describe_errors(error, text, name, SweepSpec)) from None
+        lines, items = field_lines(text), error.errors(include_url=False)
+        mistakes = [_describe(item, lines, name) for item in items[:MAX_MISTAKES]]
+        if len(items) > MAX_MISTAKES:
+            mistakes.append(f"{name}: and {len(items) - MAX_MISTAKES} more")
+        raise InvalidInput("\n".join(mistakes)) from None
 
 
 MAX_SHOWN = 80  # characters of a wrong value that is quoted
 MAX_MISTAKES = 20
-MAX_LENGTH = 400  # characters of its description
 
 
-def describe_errors(error: ValidationError, text: str, name: str, model: type[BaseModel]) -> str:
-    """One line for each mistake in the text of a file of this name that should fit the model."""
-    lines = field_lines(text)
-    items = error.errors(include_url=False)
-    mistakes = [_describe(item, lines, name, model) for item in items[:MAX_MISTAKES]]
-    if len(items) > MAX_MISTAKES:
-        mistakes.append(f"{name}: and {len(items) - MAX_MISTAKES} more")
-    return "\n".join(mistakes)
-
-
-def _describe(item: Any, lines: dict[Place, int], name: str, model: type[BaseModel]) -> str:
+def _describe(item: Any, lines: dict[Place, int], name: str) -> str:
+    """The line for one mistake in a file of this name."""
     path = tuple(item["loc"])
+    model: Any = SweepSpec
     around = (path[:length] for length in range(len(path), 0, -1))
     line = next((lines[place] for place in around if place in lines), None)
     field = "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in path)
@@ -306,7 +300,7 @@ def _describe(item: Any, lines: dict[Place, int], name: str, model: type[BaseMod
         what = f"{what[:1].lower()}{what[1:]}, got {given}"
     place = f", line {line}" if line else ""
     where = cut_text(f"{place}{', ' if field else ''}{field.lstrip('.')}", MAX_SHOWN)
-    return f"{name}{where}: {cut_text(what, MAX_LENGTH)}"
+    return f"{name}{where}: {cut_text(what, 400)}"
 
 
 # Where each field of a TOML file stands: `tomllib` gives values without positions. This follows

@@ -10,8 +10,6 @@ WAL journal with synchronous = FULL: `add` returns after the data has reached th
 may read while a sweep writes. Every statement is parameterised; no Python object is stored. A row
 that no longer fits its checksum is never given out: it counts as missing, `damaged` names it, and
 the next result for its key takes its place.
-
-Several stores into one, as when parts of a sweep ran on several machines.
 """
 
 from __future__ import annotations
@@ -51,7 +49,6 @@ if TYPE_CHECKING:
 
 
 _Item = TypeVar("_Item")
-_BATCH = 500  # keys in one query, below SQLite's limit on parameters
 _SELECT = f"SELECT {', '.join(FIELDS)} FROM results WHERE {INTACT}"
 _UPSERT = (
     f"INSERT INTO results ({', '.join(FIELDS)}, checksum) VALUES (?, ?, ?, ?, ?, ?, ?) "
@@ -135,7 +132,12 @@ class Store:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing; a full disk is reported as what it is."""
-        self._check_in_place()
+        # SQLite would go on writing into a file that was deleted, where nobody finds it again.
+        if not self.path.exists() or identity_of(os.stat(self.path)) != self._identity:
+            raise ComputationFailed(
+                f"the store {str(self.path)!r} was deleted or replaced while it was in use; "
+                "put it back and run the same command again"
+            )
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -226,18 +228,6 @@ class Store:
                 found = self._connection.execute(query + "(" + marks + ")", batch).fetchall()
             yield from found
 
-    def _check_in_place(self) -> None:
-        """SQLite would go on writing into a file that was deleted, where nobody finds it again."""
-        try:
-            in_place = identity_of(os.stat(self.path)) == self._identity
-        except FileNotFoundError:
-            in_place = False
-        if not in_place:
-            raise ComputationFailed(
-                f"the store {str(self.path)!r} was deleted or replaced while it was in use; "
-                "put it back and run the same command again"
-            )
-
     @contextmanager
     def _readable(self) -> Iterator[None]:
         try:
@@ -304,7 +294,7 @@ def merge_stores(target: str | Path, sources: Sequence[str | Path]) -> MergeRepo
 
 def _batches(items: Iterable[_Item]) -> Iterator[list[_Item]]:
     pending = iter(items)
-    while batch := list(islice(pending, _BATCH)):
+    while batch := list(islice(pending, 500)):  # below SQLite's limit on parameters
         yield batch
 
 

@@ -50,26 +50,26 @@ _TABLES = (
 
 def create_store(path: Path) -> None:
     """Make an empty store, complete before it appears under its name."""
-    check_beside(path)
-    try:
-        write_atomically(path, _fill)
-    except sqlite3.Error as error:
-        raise InvalidInput(f"cannot create the store {str(path)!r}: {error}") from None
-
-
-def _fill(temporary: Path) -> None:
     statements = (
         "PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", "BEGIN",
         f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {SCHEMA_VERSION}",
         *_TABLES, "COMMIT",
     )  # fmt: skip
+
+    def fill(temporary: Path) -> None:
+        try:
+            with closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
+                for statement in statements:
+                    connection.execute(statement)
+        finally:
+            for suffix in BESIDE:
+                temporary.with_name(temporary.name + suffix).unlink(missing_ok=True)
+
+    check_beside(path)
     try:
-        with closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
-            for statement in statements:
-                connection.execute(statement)
-    finally:
-        for suffix in BESIDE:
-            temporary.with_name(temporary.name + suffix).unlink(missing_ok=True)
+        write_atomically(path, fill)
+    except sqlite3.Error as error:
+        raise InvalidInput(f"cannot create the store {str(path)!r}: {error}") from None
 
 
 def inspect_store(path: Path) -> None:
@@ -196,16 +196,6 @@ def leave(identity: Identity) -> None:
                 os.close(handle)
 
 
-def close_handle(handle: int) -> None:
-    """Close a handle of a store now, or when the last connection of this process is closed."""
-    identity = identity_of(os.fstat(handle))
-    with _guard:
-        if _connections.get(identity):
-            _handles.setdefault(identity, []).append(handle)
-        else:
-            os.close(handle)
-
-
 class StoreLock:
     """One sweep at a time writes to a store: held until `release` or the death of the process.
 
@@ -231,7 +221,15 @@ class StoreLock:
             self._lock_name()
             if not self._store.exists() or self._store.stat().st_size == 0:
                 create_store(self._store)
-            self._lock_file()
+            check_readable(self._store, "store")
+            self._file = os.open(self._store, os.O_RDONLY | os.O_NOFOLLOW)
+            if not _try_flock(self._file):
+                raise InvalidInput(self._busy(" under another name"))
+            check_links(self._store)
+            if not _is_at(self._file, self._store):
+                raise InvalidInput(
+                    f"the store {str(self._store)!r} was replaced just now: try again"
+                )
         except BaseException:
             self.release()
             raise
@@ -241,7 +239,12 @@ class StoreLock:
         """Let go and remove the lock file; nothing happens if it is not held."""
         if self._file is not None:
             fcntl.flock(self._file, fcntl.LOCK_UN)
-            close_handle(self._file)
+            identity = identity_of(os.fstat(self._file))
+            with _guard:  # closed now, or with the last connection of this process
+                if _connections.get(identity):
+                    _handles.setdefault(identity, []).append(self._file)
+                else:
+                    os.close(self._file)
             self._file = None
         if self._name is not None:
             if _is_at(self._name, self._beside):
@@ -272,15 +275,6 @@ class StoreLock:
             finally:
                 if handle >= 0:
                     os.close(handle)
-
-    def _lock_file(self) -> None:
-        check_readable(self._store, "store")
-        self._file = os.open(self._store, os.O_RDONLY | os.O_NOFOLLOW)
-        if not _try_flock(self._file):
-            raise InvalidInput(self._busy(" under another name"))
-        check_links(self._store)
-        if not _is_at(self._file, self._store):
-            raise InvalidInput(f"the store {str(self._store)!r} was replaced just now: try again")
 
     def _busy(self, who: str) -> str:
         return (

@@ -2,12 +2,10 @@
 
     spec → tasks → (skip what is stored) → engine → store
 
-One process writes. A bounded number of tasks is in flight and results go to the disk as they
-arrive, so memory does not grow with the sweep. Whatever ends the run, running it again computes
-what is missing, failed rows included.
-
-A plan tells before the work how much there is, how much is stored already, and how long it should
-take, in seconds of one core; timings of rows already stored correct the figures of their kind.
+A bounded number of tasks is in flight and results go to the disk as they arrive, so memory does not
+grow with the sweep. Whatever ends the run, running it again computes what is missing, failed rows
+included. A plan tells before the work how much there is, and how long it should take; timings of
+rows already stored correct the figures of their kind.
 """
 
 from __future__ import annotations
@@ -47,9 +45,7 @@ from polyceptron.experiments.tasks import (
     with_members,
 )
 
-POLL_SECONDS = 0.2
 MAX_WORKERS = 1024
-MAX_CHECKED_BYTES = 2**28  # a full check of a larger store takes longer than a start should
 
 
 @dataclass(frozen=True)
@@ -127,7 +123,7 @@ def run_sweep(
     with ExitStack() as stack:
         path = stack.enter_context(StoreLock(store_path))
         store = stack.enter_context(Store(path))
-        if path.stat().st_size < MAX_CHECKED_BYTES:
+        if path.stat().st_size < 2**28:  # of a larger one it takes longer than a start should
             store.check()
         plan = make_plan(spec, store)
         now = Progress(spec.sweep.name, plan.rows, plan.stored, work=plan.seconds)
@@ -171,7 +167,7 @@ def _run(spec: SweepSpec, store: Store, engine: Engine, stop: list[int]) -> Iter
         while task and engine.free > 0 and not stop:
             engine.submit(task)
             task = next(pending, None)
-        yield engine.finished(POLL_SECONDS) if engine.busy else []
+        yield engine.finished(0.2) if engine.busy else []
     if engine.busy:  # stopped: keep what is ready
         yield engine.finished(0)
 
@@ -208,9 +204,6 @@ def _stop_requests() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-_LOOK_UP = 64  # tasks whose keys are looked up in the store together
 
 
 @dataclass
@@ -276,7 +269,7 @@ def missing_cases(spec: SweepSpec, store: Store | None) -> Iterator[tuple[Task, 
     A row that several grids ask for stands in the first task alone.
     """
     tasks, seen = expand(spec), set[str]()
-    while batch := list(islice(tasks, _LOOK_UP)):
+    while batch := list(islice(tasks, 64)):
         keys = [key for task in batch for key in task.keys]
         done = set() if store is None else store.done(keys)
         for task in batch:

@@ -12,12 +12,9 @@ The noise of the labels and the features are in the hash where there are any. An
 depends on nothing else in the grid, and all estimators see the same data:
 `teacher.sample(round(alpha * d), d, seed)` draws it again from the `seed` column of a row.
 
-A worker calls theory, message passing or a solver, and never raises: the answer is one `CaseResult`
-for each case, a row or the reason there is none. If a task of several cases fails, its cases are
-tried one by one, so that one bad ridge does not cost the others.
-
-A worker is a fresh process that knows the package's own members alone, so the losses, priors and
-noises that a program registered itself travel with the tasks (`WithMembers`). A name tells little
+A worker never raises: the answer is one `CaseResult` for each case, a row or the reason there is
+none. If a task of several cases fails, its cases are tried one by one. The losses, priors and
+noises that a program registered itself travel with the tasks (`WithMembers`); a name tells little
 about code that its author may change, so a hash of the member's numbers at fixed points is part of
 every key that uses it (`values_of`).
 """
@@ -62,7 +59,6 @@ NOISELESS, ISOTROPIC = "none", "isotropic"
 # The branch of the theory that message passing is compared with, by its start.
 REACHED = {"uninformed": "amp", "informed": "informed"}
 THEORY_BATCH = 8  # points of one theory task: they share work, yet a task stays short
-MAX_REASON = 2000
 
 Content = dict[str, Any]
 
@@ -328,7 +324,7 @@ def failure(task: Task, reason: str, seconds: float = 0.0) -> list[CaseResult]:
         if "dimension" in row:
             row["n_samples"] = round(row["alpha"] * row["dimension"])
         row["status"] = Status.FAILED
-        results.append(_result(case, row, reason[:MAX_REASON], seconds))
+        results.append(_result(case, row, reason[:2000], seconds))
     return results
 
 
