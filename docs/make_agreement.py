@@ -19,8 +19,7 @@ from pathlib import Path
 import pandas as pd
 
 from polyceptron import __version__
-from polyceptron.report.figures.making import FIGURES, make_figures, read_agreement
-from polyceptron.report.figures.symbol_agreement import verdict
+from polyceptron.report.figures.making import FIGURES, make_figures, read_agreement, verdict
 
 DATA = Path(__file__).parent / "data"
 

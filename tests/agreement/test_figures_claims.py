@@ -26,8 +26,7 @@ from matplotlib.text import Text
 
 from polyceptron.experiments.spec import parse_spec
 from polyceptron.report.figures.figure_spec import TINY
-from polyceptron.report.figures.making import FIGURES, make_figures
-from polyceptron.report.figures.symbol_agreement import verdict
+from polyceptron.report.figures.making import FIGURES, make_figures, verdict
 from polyceptron.report.pictures.parts import SHEET
 from polyceptron.report.pictures.plotly_figure import render_plotly
 from polyceptron.rows import COLUMNS

@@ -16,8 +16,7 @@ from polyceptron.errors import InvalidInput
 
 pytest.importorskip("dash")
 
-from polyceptron.report.explorer.export import python_lines, to_csv
-from polyceptron.report.explorer.page_figures import phase_words
+from polyceptron.report.explorer.page_figures import phase_words, python_lines, to_csv
 from polyceptron.report.explorer.page_tasks import tasks_of
 from polyceptron.report.explorer.server import CALLBACK, make_app
 from polyceptron.report.explorer.sessions import Sessions

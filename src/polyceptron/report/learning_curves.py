@@ -14,10 +14,9 @@ import pandas as pd
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher
-from polyceptron.report.pictures.curves import curves_picture, overlay
+from polyceptron.report.pictures.curves import curves_picture, overlay, problem_words, read_table
 from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
 from polyceptron.report.pictures.parts import as_plain
-from polyceptron.report.pictures.series import problem_words, read_table
 from polyceptron.rows import average_instances, frame
 from polyceptron.theory.curve import curve_rows
 
@@ -27,13 +26,13 @@ if TYPE_CHECKING:
 
 ERROR = "generalisation_error"
 _ROWS = 12
-_FACTS = ("source", "model", "n_classes", "prior", "estimator", "ridge", "branch", "dimension")
 
 
 def curve_text(table: pd.DataFrame, *, html: bool = False) -> str:
     """What all rows share in a line, then α, the error and the few columns that differ."""
     means = average_instances(table)
-    vary = [name for name in _FACTS if name in means and means[name].nunique(dropna=False) > 1]
+    facts = ("source", "model", "n_classes", "prior", "estimator", "ridge", "branch", "dimension")
+    vary = [name for name in facts if name in means and means[name].nunique(dropna=False) > 1]
     same = [name for name in ("estimator", "ridge", "branch") if name in means and name not in vary]
     words = [
         str(means[name].iloc[0]) for name in same if len(means) and pd.notna(means[name].iloc[0])

@@ -161,7 +161,6 @@ def _sizes(given: Any, most: int) -> Whole:
 
 
 _EXPONENTS = np.geomspace(0.05, 3.0, 120)
-_RESAMPLES = 200
 BAND = (0.05, 0.95)
 
 
@@ -188,7 +187,7 @@ class PowerLaw:
 def fit_power_law(sizes: Any, folds: Array, least: float, seed: int = 0) -> PowerLaw:
     """The law of errors (s, folds) at sizes n (s,); `least` is half a count of held-out samples."""
     n = np.asarray(sizes, dtype=float)
-    draws = np.random.default_rng(seed).integers(0, folds.shape[1], (_RESAMPLES, folds.shape[1]))
+    draws = np.random.default_rng(seed).integers(0, folds.shape[1], (200, folds.shape[1]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a draw may hold failed folds only
         means = np.stack([np.nanmean(folds, 1), *(np.nanmean(folds[:, draw], 1) for draw in draws)])

@@ -49,10 +49,8 @@ if TYPE_CHECKING:
 
 
 _RIDGES = ("C", "alpha", "ridge")  # what the squared penalty is called
-_UNIT = 0.02  # how far from 1 a standard deviation may be
 _MOST_ALIGNED, _MOST_NOISE = 4.0, 100.0
 _FAR = 0.25  # misfit from which the data are called far from the model
-_THEORY_POINTS = 12
 _MORE = (2, 10)  # times the data
 
 
@@ -115,7 +113,7 @@ def described_features(clf: Any, X: Array, y: Any) -> Array:
         raise InvalidInput("every feature is constant: there is nothing to learn from")
     seen, deviation = seen[:, varying], deviation[varying]
     own = getattr(last, "scaling", "none") in ("auto", "standard")  # it does so itself
-    if not own and np.abs(deviation - 1).max() > _UNIT:
+    if not own and np.abs(deviation - 1).max() > 0.02:
         worst = float(deviation[np.abs(np.log(deviation)).argmax()])
         raise InvalidInput(
             f"the features were not standardised (one has a standard deviation of {worst:.3g}), "
@@ -336,7 +334,7 @@ def predicted_curve(
         make_row(source="measured", alpha=float(a), **common, **point) | {"instances": folds}
         for a, (folds, point) in zip(alphas, found.points(), strict=True)
     ]
-    n_grid = _THEORY_POINTS if k <= 3 else 0
+    n_grid = 12 if k <= 3 else 0
     grid = {*alphas.tolist(), *np.geomspace(alphas[0], alphas[-1], n_grid).tolist()}
     rows += curve_rows(model.teacher, estimator, sorted(grid), tol=_tolerance(k))
     effective = 1 / float(((Z.T @ Z / len(Z)) ** 2).sum()) * d**2

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from polyceptron.cli import app
 from polyceptron.report import verify as package
 from polyceptron.report.verify import Check, references
-from polyceptron.report.verify.check import COLUMNS, sampled_check
 from polyceptron.report.verify.consistency import bayes_matrix
+from polyceptron.report.verify.references import COLUMNS, sampled_check
 
 invoke = CliRunner().invoke
 

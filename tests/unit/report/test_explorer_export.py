@@ -13,15 +13,17 @@ import pandas as pd
 import pytest
 
 import polyceptron as pc
-from polyceptron.report.explorer.export import caption, python_lines, to_csv
 from polyceptron.report.explorer.page_figures import (
     BAND,
     Simulated,
+    caption,
     landscape_figure,
     learning_figure,
     order_figure,
     phase_words,
+    python_lines,
     spectrum_picture,
+    to_csv,
     without,
 )
 from polyceptron.report.explorer.page_tasks import key_of, perform, simulate, tasks_of

@@ -12,8 +12,7 @@ import pytest
 from polyceptron.experiments.spec import parse_spec
 from polyceptron.experiments.sweep import run_sweep, sweep_rows
 from polyceptron.report.figures.figure_spec import PROFILES, sweep_toml
-from polyceptron.report.figures.making import FIGURES
-from polyceptron.report.figures.symbol_agreement import ALLOWANCE, _chance, agreement, verdict
+from polyceptron.report.figures.making import ALLOWANCE, FIGURES, _chance, agreement, verdict
 from polyceptron.rows import tidy
 
 ALPHAS = np.linspace(1.5, 6, 40)

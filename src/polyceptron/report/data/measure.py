@@ -29,11 +29,7 @@ from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 _KINDS = (".csv", ".tsv", ".parquet", ".npz")
 _SHOWN = 8  # names of columns in a message
 _FOLDS = 5
-_SIZES = 5
-_BINS = 8
 _MOST = 10_000  # samples that are used; of more, so many are drawn
-_PROVABLE = 2e7  # n·d·k up to which separability is found out
-_FEW_VALUES = 10
 
 
 @dataclass(frozen=True)
@@ -202,7 +198,7 @@ def measure(
     numbers |= _shape_of_features(A, tables)
     progress("can the classes be separated?")
     kind = "undecided"
-    if A.size * classes.size <= _PROVABLE:
+    if A.size * classes.size <= 2e7:  # else it takes too long
         kind = separation(np.hstack([A, np.ones((len(A), 1))]), index, n_classes=classes.size).kind
     known = {"separable": True, "quasi": False, "overlapping": False}
     numbers |= {"separable": known.get(kind), "separation": kind}
@@ -233,7 +229,7 @@ def _shape_of_features(A: Array, tables: dict[str, Any]) -> dict[str, Any]:
         "loud_directions": int((squares > edge).sum()),
         "loud_variance": float(squares[squares > edge].sum() / squares.sum()),
         "median_excess_kurtosis": float(np.median(kurtosis)),
-        "few_valued_features": int((distinct <= _FEW_VALUES).sum()),
+        "few_valued_features": int((distinct <= 10).sum()),
     }  # fmt: skip
 
 
@@ -262,7 +258,7 @@ def _learning_curve(
     n, k = numbers["n"], numbers["k"]
     folds = min(_FOLDS, int(np.bincount(y).min()))
     whole = n - math.ceil(n / folds)
-    sizes = np.geomspace(max(4 * k, whole / 10), whole, _SIZES).astype(int)
+    sizes = np.geomspace(max(4 * k, whole / 10), whole, 5).astype(int)
     sizes = sizes[sizes <= whole]
     found = measure_errors(
         ERMClassifier(scaling="standard"), A, y, sizes, folds, seed, chances=True, progress=progress
@@ -292,7 +288,7 @@ def _learning_curve(
 def _calibration(chances: Array, wrong: Array, tables: dict[str, Any]) -> dict[str, Any]:
     """How often the class is right that a fit is so sure of, in bins of equal size."""
     sure, hit = chances.max(1), 1 - wrong
-    bins = np.array_split(np.argsort(sure), min(_BINS, max(1, wrong.size // 10)))
+    bins = np.array_split(np.argsort(sure), min(8, max(1, wrong.size // 10)))
     count = np.array([part.size for part in bins])
     stated, accuracy = (np.array([x[part].mean() for part in bins]) for x in (sure, hit))
     tables["calibration"] = _rows(

@@ -1,10 +1,9 @@
 """What happens when something on the page changes.
 
 `sync` turns controls and address into one checked value, and whichever changes, the other follows;
-`draw` asks for the theory of that and draws what is there, and again at every
-tick while work is under way; `simulate` starts and stops simulations; `download` hands out files.
-Each is told the page's token, which the server's guard has checked before it comes here. What runs
-in the browser itself is in assets/explorer.js.
+`draw` asks for the theory of that and draws what is there, again at every tick while work is under
+way. Each is told the page's token, which the server's guard has checked before it comes here. What
+runs in the browser itself is in assets/explorer.js.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State, ctx, html, no_u
 
 from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer import layout
-from polyceptron.report.explorer.export import caption, to_csv
-from polyceptron.report.explorer.page_figures import without
+from polyceptron.report.explorer.page_figures import caption, to_csv, without
 from polyceptron.report.explorer.page_tasks import followed_range
 from polyceptron.report.explorer.server import TOKEN_FIELD, RequestGuard
 from polyceptron.report.explorer.sessions import Session, Sessions, wanted_content

@@ -25,8 +25,6 @@ Task = dict[str, Any]
 GRID = ("low", "high", "scale", "points")
 FOLLOWED = ("transitions", "limits")  # the work that the range of α follows
 CHUNK = 8  # points of a slow curve that are shown at a time
-HALVED = 12  # points from which a slow curve is the work of two
-FAR = 30.0  # the largest α_s that the range of α is stretched to
 TEST_SAMPLES = 10_000  # of a simulation whose scores are shown
 
 
@@ -84,7 +82,7 @@ def tasks_of(settings: PageSettings) -> list[Task]:
                 ridge |= {"penalty": settings.penalty, "l1": settings.l1}
         curve = {"kind": "curve", "estimators": name, **common, **grid, **ridge}
         halves = [curve]
-        if is_slow(curve) and settings.points >= HALVED and rank(name)[0]:
+        if is_slow(curve) and settings.points >= 12 and rank(name)[0]:
             # Two workers share it; the points of one with branches share their tables instead.
             alphas, middle = spaced(settings, settings.points), settings.points // 2
             halves = [
@@ -124,7 +122,7 @@ def followed_range(
     algo, separable = transitions.get("alpha_algo"), limits.get("alpha_s") or math.inf
     high = PageSettings.high if algo is None else max(1.0, round(2.8 * algo) / 2)
     ends = any(settings.estimator(name).hard_margin for name in settings.estimators)
-    if separable <= (FAR if ends else 2 * high):
+    if separable <= (30.0 if ends else 2 * high):
         high = max(high, math.ceil(2.5 * separable) / 2)
     return PageSettings.low, high
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 LOOPBACK = (HOST, "localhost", "[::1]")
-TITLE = "polyceptron explorer"
-MAX_BODY = 200_000  # bytes of a request; the page's own are far smaller
 PATIENCE = 30.0  # seconds that a browser may take to send its request
 CALLBACK = "/_dash-update-component"
 TOKEN_FIELD = {"id": "page-token", "property": "data"}
@@ -87,10 +85,6 @@ class RequestGuard:
         signature = hmac.new(self._secret, f"{visitor}-{page}".encode(), "sha256").hexdigest()
         return f"{visitor}-{page}-{signature}"
 
-    def new_token(self) -> str:
-        """A token for a new page in the browser that asks."""
-        return self.token(self._visitor(), secrets.token_hex(8))
-
     def read_token(self, token: object) -> tuple[str, str]:
         """Visitor and page of a token of ours, or an error message."""
         visitor, _, rest = token.partition("-") if isinstance(token, str) else ("", "", "")
@@ -99,7 +93,8 @@ class RequestGuard:
             raise InvalidInput("this page has lost its session: reload it")
         return visitor, page
 
-    def _visitor(self) -> str:
+    def visitor(self) -> str:
+        """Who asks, by the cookie; empty for one that has none of ours."""
         name = request.cookies.get(self._cookie_name(COOKIE), "")
         return name if re.fullmatch(r"[0-9a-f]{32}", name) else ""
 
@@ -167,11 +162,11 @@ class RequestGuard:
             visitor, _ = self.read_token(check_body(body, self.callbacks))
         except InvalidInput as error:
             raise Refused(403, str(error)) from None
-        if not visitor or visitor != self._visitor():
+        if not visitor or visitor != self.visitor():
             raise Refused(403, "this page belongs to another browser: reload it")
 
     def _after(self, response: Response) -> Response:
-        if response.mimetype == "text/html" and not self._visitor():
+        if response.mimetype == "text/html" and not self.visitor():
             name = self._cookie_name(COOKIE)
             response.set_cookie(name, secrets.token_hex(16), httponly=True, samesite="Lax")
         if response.mimetype in ("text/html", "application/json"):
@@ -225,7 +220,8 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
         "description": "Learning curves of multi-class classifiers.",
     }
     app = Dash(
-        "polyceptron.report.explorer", title=TITLE, update_title="", serve_locally=True,
+        "polyceptron.report.explorer", title="polyceptron explorer", update_title="",
+        serve_locally=True,
         meta_tags=[{"name": name, "content": content} for name, content in tags.items()],
     )  # fmt: skip
     app.index_string = app.index_string.replace("<html>", '<html lang="en">')
@@ -238,7 +234,9 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
     def layout() -> Any:
         """The page with the first figures where they are known; it starts no computation."""
         settings = PageSettings()
-        token = guard.new_token() if has_request_context() else ""  # Dash looks once as it starts
+        token = ""
+        if has_request_context():  # Dash looks once as it starts
+            token = guard.token(guard.visitor(), secrets.token_hex(8))
         content = PageContent(sessions.work, settings, tasks_of(settings))
         if not token or not content.curves:
             return page(token, key, settings, {}, None)
@@ -247,7 +245,7 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
 
     app.layout = layout
     callbacks.register(app, sessions, guard)
-    app.server.config["MAX_CONTENT_LENGTH"] = MAX_BODY
+    app.server.config["MAX_CONTENT_LENGTH"] = 200_000  # bytes; the page's own are far smaller
     # What Dash answers with a traceback: scripts of packages that it does not serve, and those that
     # it has registered but not shipped.
     nothing = Refused(404, "there is nothing at this address")

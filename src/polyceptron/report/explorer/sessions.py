@@ -21,7 +21,7 @@ from typing import Any
 from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer import page_figures as drawing
 from polyceptron.report.explorer import page_tasks as asking
-from polyceptron.report.explorer.export import python_lines
+from polyceptron.report.explorer.page_figures import python_lines
 from polyceptron.report.explorer.settings import MAX_KEPT, PageSettings, check_simulation, to_query
 from polyceptron.report.explorer.work_queue import Simulation, WorkQueue
 from polyceptron.report.pictures.parts import label_of

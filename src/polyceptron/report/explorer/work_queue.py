@@ -1,10 +1,9 @@
 """One queue for all work of the page, in processes of our own that can be killed at any time.
 
-A `Job` is a task with what is known of it so far. Theory is shared by all visitors and kept; a
-`Simulation` belongs to one page. Each kind has workers of its own, so that a slow curve never holds
-up a slider: one for quick theory, two for slow theory, four for simulations, of which one page has
-two at most. Who came first is served first. A page wants the theory of its latest settings only:
-what nobody wants any more is not begun, and stopped if it is running for long.
+Theory is shared by all visitors and kept; a `Simulation` belongs to one page. Each kind has workers
+of its own, so that a slow curve never holds up a slider. Who came first is served first. A page
+wants the theory of its latest settings only: what nobody wants any more is not begun, and stopped
+if it is running for long.
 
 Parent and child speak JSON, one message a line: a task goes to the child's standard input, pieces
 of its answer come from its standard output, the last of them {"end": true} or {"error": message}.
@@ -38,15 +37,12 @@ from polyceptron.report.explorer.settings import PageSettings
 Message = dict[str, Any]
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 MEMORY_LIMIT = 800_000_000  # bytes that a worker may hold
-ENDED: Message = {"error": "the worker process has ended"}
 
 QUICK, SLOW, SIMULATION = "quick", "slow", "simulation"
-LANES = (QUICK, SLOW, SLOW, *[SIMULATION] * 4)  # the kind of work of each worker
 # Seconds that a task of this kind may take, and what to do about it.
 LIMITS = dict.fromkeys((QUICK, SLOW), (180.0, "choose fewer points or classes"))
 LIMITS[SIMULATION] = (300.0, "choose fewer runs or a smaller dimension")
 MAX_RUNNING = 2  # simulations of one page
-MAX_CACHED = 400  # answers of the theory
 PATIENCE = 3.0  # seconds an unwanted task may run on, as its tables may serve the next one
 
 
@@ -68,7 +64,7 @@ class WorkerProcess:
         with contextlib.suppress(ValueError, OSError):
             for line in self.process.stdout:
                 self._messages.put(json.loads(line))
-        self._messages.put(ENDED)
+        self._messages.put({"error": "the worker process has ended"})
 
     def work(
         self, task: Task, seconds: float, cure: str, wanted: Callable[[float], bool]
@@ -211,7 +207,7 @@ class WorkQueue:
         self._wanted: dict[str, set[str]] = {}
         self._workers: dict[int, WorkerProcess] = {}
         self._closed = self._prepared = False
-        lanes = enumerate(LANES)
+        lanes = enumerate((QUICK, SLOW, SLOW, *[SIMULATION] * 4))
         self._threads = [threading.Thread(target=self._serve, args=n, daemon=True) for n in lanes]
         for thread in self._threads:
             thread.start()
@@ -231,7 +227,7 @@ class WorkQueue:
                 self._theory.setdefault(key, Job(task))
                 self._theory.move_to_end(key)
             spare = [key for key in self._theory if not self._is_wanted(key)]
-            for key in spare[: max(0, len(self._theory) - MAX_CACHED)]:
+            for key in spare[: max(0, len(self._theory) - 400)]:
                 del self._theory[key]
             self._changed.notify_all()
 
@@ -285,17 +281,14 @@ class WorkQueue:
 
     def _serve(self, lane: int, kind: str) -> None:
         """What the thread of one worker does."""
-
-        def has_work() -> bool:
-            prepare = self._prepared and kind != SIMULATION and lane not in self._workers
-            return self._closed or prepare or self._next(kind) is not None
-
         while True:
             with self._changed:
-                self._changed.wait_for(has_work)
+                while (job := self._next(kind)) is None and not self._closed:
+                    if self._prepared and kind != SIMULATION and lane not in self._workers:
+                        break  # begin to rest in a process
+                    self._changed.wait()
                 if self._closed:
                     return
-                job = self._next(kind)
                 if job is not None:
                     job.status = "running"
             fresh = lane not in self._workers or not self._workers[lane].alive

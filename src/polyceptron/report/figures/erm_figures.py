@@ -25,8 +25,7 @@ from polyceptron.model import AnyTeacher, Dataset, Teacher, make_estimator
 from polyceptron.report.figures import figure_spec as spec
 from polyceptron.report.figures.bayes_figures import theory_rows
 from polyceptron.report.pictures import parts as pic
-from polyceptron.report.pictures.curves import ERROR, curves_panel, star_trace
-from polyceptron.report.pictures.series import ridge_words
+from polyceptron.report.pictures.curves import ERROR, curves_panel, ridge_words, star_trace
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.erm.margin_law import default_grid, margin_law
 from polyceptron.version import VERSION

@@ -1,25 +1,44 @@
 """All figures into a folder: one sweep for their rows, computations for the rest, then pictures.
 
-The figures' grids are merged into one sweep, so that workers start once, rows shared by figures are
-computed once, and a run that was stopped resumes: rows from the store, the rest from `computed`.
-The gallery is one static page with every figure of a folder, needing nothing from elsewhere.
+Rows shared by figures are computed once, and a run that was stopped resumes: rows from the store,
+the rest from `computed`. The gallery is one static page that needs nothing from elsewhere.
+
+How far the symbols of the figures lie from their lines, and what chance allows.
+
+    z = (mean − theory) / √(standard error² + theory's uncertainty²)
+
+The rule, which does not look at the numbers. The theory is for d → ∞; a finite size shifts a mean
+by a bias of order 1/d, for which ALLOWANCE/d is granted. What is left of |mean − theory| is
+compared with Student's law (the standard error is that of `instances` runs), which gives p. Then
+
+    every symbol   p > FALSE_ALARM/m for all m symbols (Bonferroni: they may depend on each other)
+    all of them    among symbols of different data, no more have p < 0.05 than a binomial law
+                   allows at FALSE_ALARM
+
+so a correct program is blamed twice in a thousand. Where a finite size rounds a jump or a peak
+(next to α_algo, or at α = 1 without a ridge), and for the steps of a run, symbols are recorded and
+not judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments.engine import ProgressBar, available_workers
+from polyceptron.experiments.results import deviation, write_csv
 from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import make_plan, run_sweep, sweep_rows
-from polyceptron.files import check_writable, write_atomically, write_text
+from polyceptron.files import check_writable, write_text
+from polyceptron.model import make_estimator
 from polyceptron.report.figures import bayes_figures as bayes
 from polyceptron.report.figures import erm_figures as erm
 from polyceptron.report.figures import noisy_figures as noisy
@@ -30,11 +49,139 @@ from polyceptron.report.figures.figure_spec import (
     merged_sweep,
     run_computations,
 )
-from polyceptron.report.figures.symbol_agreement import agreement
 from polyceptron.report.pictures.matplotlib_figure import save_figure
 from polyceptron.report.pictures.parts import as_html, as_plain
-from polyceptron.rows import count_failures, tidy
+from polyceptron.rows import count_failures, error_column, tidy
 from polyceptron.version import VERSION
+
+ALLOWANCE = 2.0  # of an error or an overlap, times d
+FALSE_ALARM = 1e-3
+ROUNDING = 1e-12  # what is zero in theory is no more than this on data
+NEAR_JUMP, NEAR_PEAK = 0.5, 0.3  # in α
+QUANTITIES = ("generalisation_error", "training_error", "training_loss", "q00", "q01")
+ENTRIES = {"q00": 2.0, "q01": 1.0}  # in units of the theory's q
+DATA = ("model", "n_classes", "prior", "noise", "features", "alpha", "dimension")
+PLACE = (*DATA[:-1], "estimator", "ridge", "iteration")
+COLUMNS = (
+    "figure", "quantity", "source", *PLACE, "dimension", "instances", "mean", "standard_error",
+    "theory", "theory_uncertainty", "z", "p", "judged",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How many symbols there are and were judged, their z, and whether chance allows them."""
+
+    symbols: int
+    judged: int
+    root_mean_square_z: float
+    largest_z: float
+    smallest_p: float  # times the number of judged symbols
+    unlikely: int  # symbols of different data with p < 0.05
+    unlikely_allowed: int
+    combined_p: float  # Fisher's, of the errors of different data, with nothing granted for 1/d
+
+    @property
+    def by_chance(self) -> bool:
+        """Whether both parts of the rule hold."""
+        return self.smallest_p > FALSE_ALARM and self.unlikely <= self.unlikely_allowed
+
+    def __str__(self) -> str:
+        return (
+            f"{self.judged} symbols beside their lines: root mean square z "
+            f"{self.root_mean_square_z:.2f}, largest {self.largest_z:.1f}, "
+            f"{'as' if self.by_chance else 'NOT as'} chance allows"
+        )
+
+
+def agreement(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """A row for every symbol of these figures that has a line, with its z and p."""
+    rows = [row for name, table in tables.items() for row in _of_figure(name, table)]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _of_figure(name: str, table: pd.DataFrame) -> list[dict[str, Any]]:
+    if "instances" not in table:
+        return []
+    place = [column for column in PLACE if column in table]
+    table = table.assign(**{c: table[c].fillna(0) for c in ("ridge", "iteration") if c in place})
+    branch = table["branch"].fillna("") if "branch" in table else table["source"].str[:0]
+    rows = []
+    for quantity in [q for q in QUANTITIES if q in table]:
+        value = table[quantity]
+        if quantity in ENTRIES:
+            value = value.where(table["source"] != "theory", ENTRIES[quantity] * table["q"])
+        error = table.get(error_column(quantity), table["alpha"] * np.nan)
+        known = table.assign(value=value, error=error, branch=branch)[value.notna()]
+        symbols = known[known["instances"].notna() & (known["source"] != "theory")]
+        theory = known[known["source"] == "theory"]
+        for source, some in symbols.groupby("source", sort=False):
+            beside = [""]
+            if source == "amp":  # message passing has a line of its own where that is drawn
+                beside = ["amp"] if (theory["branch"] == "amp").any() else ["optimal", ""]
+            line = theory[theory["branch"].isin(beside)]
+            both = some.merge(line.drop_duplicates(place), on=place, suffixes=("", "_theory"))
+            rows += [
+                _row(name, quantity, one, _judged(one, table)) for one in both.to_dict("records")
+            ]
+    return rows
+
+
+def _judged(one: Mapping[Any, Any], table: pd.DataFrame) -> bool:
+    """False where a finite size rounds a jump or a peak, and for the steps of a run."""
+    if "iteration" in one:
+        return False
+    if one["source"] == "amp":
+        jumps = table.loc[table["branch"] == "alpha_algo", "alpha"] if "branch" in table else ()
+        return not any(abs(one["alpha"] - jump) < NEAR_JUMP for jump in jumps)
+    peak = make_estimator(one["estimator"]).explicit and one["ridge"] == 0
+    return not (peak and abs(one["alpha"] - 1) < NEAR_PEAK)
+
+
+def _row(figure: str, quantity: str, one: Mapping[Any, Any], judged: bool) -> dict[str, Any]:
+    error = float(one["error"])
+    unsure = float(one["uncertainty_theory"]) if quantity == "generalisation_error" else 0.0
+    both = float(np.hypot(np.nan_to_num(error), np.nan_to_num(unsure)))
+    distance = abs(one["value"] - one["value_theory"])
+    return {
+        **{name: one.get(name) for name in (*PLACE, "source", "dimension", "instances")},
+        "figure": figure, "quantity": quantity, "mean": one["value"], "standard_error": error,
+        "theory": one["value_theory"], "theory_uncertainty": unsure, "judged": judged,
+        "z": None if distance < ROUNDING
+        else deviation(one["value"], np.nan_to_num(error), one["value_theory"], unsure),
+        "p": _chance(distance - ALLOWANCE / one["dimension"], both, int(one["instances"])),
+    }  # fmt: skip
+
+
+def _chance(excess: float, spread: float, instances: int) -> float:
+    """The chance of a mean at least so far off; a mean without spread is right or wrong."""
+    from scipy.stats import t
+
+    if excess <= 0:
+        return 1.0
+    return float(2 * t.sf(excess / spread, max(instances - 1, 1))) if spread > 0 else 0.0
+
+
+def verdict(table: pd.DataFrame) -> Verdict:
+    """The rule, on the rows of `agreement`."""
+    from scipy.stats import binom, chi2, t
+
+    judged, data = table[table["judged"].astype(bool)], [c for c in DATA if c in table]
+    z = judged["z"].dropna().astype(float).to_numpy()
+    apart = judged[judged["quantity"] == "generalisation_error"].drop_duplicates(data)
+    tested = apart.dropna(subset="z")
+    bare = np.asarray(2 * t.sf(abs(tested["z"].astype(float)), tested["instances"].astype(int) - 1))
+    return Verdict(
+        symbols=len(table),
+        judged=len(judged),
+        root_mean_square_z=float(np.sqrt(np.mean(z**2))) if len(z) else 0.0,
+        largest_z=float(np.abs(z).max(initial=0.0)),
+        smallest_p=float(judged["p"].min() * len(judged)) if len(judged) else 1.0,
+        unlikely=int((apart["p"] < 0.05).sum()),
+        unlikely_allowed=int(binom.isf(FALSE_ALARM, len(apart), 0.05)) if len(apart) else 0,
+        combined_p=float(chi2.sf(-2 * np.log(bare).sum(), 2 * len(bare))) if len(bare) else 1.0,
+    )
+
 
 STORE, COMPUTED = "store.sqlite", "computed"
 
@@ -88,13 +235,13 @@ def make_figures(
         table = tidy(rows)
         failed += count_failures(table)
         csv, toml, *drawn = (folder / f"{figure.name}.{k}" for k in ("csv", "toml", "pdf", "png"))
-        _write_table(csv, table)
+        write_csv(table, csv)
         write_text(toml, figure.toml(profile))
         picture = figure.draw(table)
         for path in drawn:
             save_figure(picture, path)
         written += [csv, toml, *drawn]
-    _write_table(folder / "agreement.csv", read_agreement(folder))
+    write_csv(read_agreement(folder), folder / "agreement.csv")
     present = [figure for name, figure in FIGURES.items() if (folder / f"{name}.png").exists()]
     write_text(folder / "index.html", gallery_html(present, store=store.exists()))
     written += [folder / "agreement.csv", folder / "index.html"]
@@ -144,10 +291,6 @@ def work_ahead(
     return WorkAhead(plan.rows - plan.stored, len(todo), stored + plan.stored, seconds)
 
 
-def _write_table(path: Path, table: pd.DataFrame) -> None:
-    write_atomically(path, lambda part: table.to_csv(part, index=False))
-
-
 def make_folder(out: str | Path) -> Path:
     """The folder, made if missing, in which files can be written."""
     folder = Path(out)
@@ -178,6 +321,20 @@ _CSS = """
 def gallery_html(figures: list[FigureSpec], *, store: bool = False) -> str:
     """The page: picture, what it shows, and links to the PDF, the data and the specification."""
     contents = "\n".join(f'  <a href="#{f.name}">{escape(f.name)}</a>' for f in figures)
+    blocks = "".join(
+        f"""<figure id="{f.name}">
+<h2>{escape(f.title)}</h2>
+<a href="{f.name}.png"><img src="{f.name}.png" alt="{escape(as_plain(f.caption))}"
+ loading="lazy"></a>
+<figcaption>
+<p>{as_html(f.caption)}</p>
+<nav aria-label="Files of {f.name}"><a href="{f.name}.pdf">PDF</a>
+<a href="{f.name}.csv">data (CSV)</a><a href="{f.name}.toml">specification</a></nav>
+</figcaption>
+</figure>
+"""
+        for f in figures
+    )
     rows = """<p>The instances behind the means are in <a href="store.sqlite">store.sqlite</a>:
 <code>polyceptron results store.sqlite</code>; those of message passing in figures 2 and 3 are in
 <code>computed/</code>. How far each symbol is from its line:
@@ -200,22 +357,7 @@ them. Made by polyceptron {VERSION}.</p>
 {contents}
 </nav>
 <main>
-{"".join(map(_block, figures))}</main>
+{blocks}</main>
 </body>
 </html>
-"""
-
-
-def _block(figure: FigureSpec) -> str:
-    name = figure.name
-    return f"""<figure id="{name}">
-<h2>{escape(figure.title)}</h2>
-<a href="{name}.png"><img src="{name}.png" alt="{escape(as_plain(figure.caption))}"
- loading="lazy"></a>
-<figcaption>
-<p>{as_html(figure.caption)}</p>
-<nav aria-label="Files of {name}"><a href="{name}.pdf">PDF</a><a href="{name}.csv">data (CSV)</a>
-<a href="{name}.toml">specification</a></nav>
-</figcaption>
-</figure>
 """

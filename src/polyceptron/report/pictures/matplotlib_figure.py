@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FORMATS = ("pdf", "png", "svg")
 MARKERS = {
     "circle": "o", "square": "s", "triangle": "^", "diamond": "D", "star": "*", "cross": "P",
     "x": "x", "": None,
@@ -160,7 +159,7 @@ def _set_axis(ax: Axes, name: str, axis: Axis) -> None:
 def check_figure_path(path: str | Path) -> Path:
     """The path, if its ending is one we can draw and its folder is writable."""
     target = check_writable(path)
-    if target.suffix.lstrip(".").lower() not in FORMATS:
+    if target.suffix.lower() not in (".pdf", ".png", ".svg"):
         raise InvalidInput(f"a plot ends in .pdf, .png or .svg, got {str(path)!r}")
     return target
 

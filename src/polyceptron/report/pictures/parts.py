@@ -188,13 +188,10 @@ def as_mathtext(text: str) -> str:
 
 def as_html(text: str) -> str:
     """For the page: escaped, with italics, indices and powers."""
-
-    def raised(found: re.Match[str]) -> str:
-        tag = "sub" if found[1] == "_" else "sup"
-        return f"<{tag}>{found[2]}</{tag}>"
-
-    words = _MATHS.sub(lambda found: f"<i>{found[1]}</i>", escape(text, quote=False))
-    return _RAISED.sub(raised, words).replace("\n", "<br>")
+    words = _MATHS.sub(r"<i>\1</i>", escape(text, quote=False)).replace("\n", "<br>")
+    for sign, tag in (("_", "sub"), ("^", "sup")):
+        words = re.sub(rf"\{sign}\{{([^}}]*)\}}", rf"<{tag}>\1</{tag}>", words)
+    return words
 
 
 def as_plain(text: str) -> str:

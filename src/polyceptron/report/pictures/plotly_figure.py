@@ -12,8 +12,6 @@ from polyceptron.report.pictures.parts import Axis, Panel, Trace, as_html
 
 INK, GRID = "#222222", "#e3e3e3"
 MARKERS = {"triangle": "triangle-up"}  # where plotly has another name
-_SHIFT = {"right": -3, "left": 3}  # of a label beside its vertical, in pixels
-_ROW = 18  # pixels between labels of the same side, so that none lies on another
 _LAYOUT: dict[str, Any] = {
     "template": None,
     "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
@@ -46,13 +44,14 @@ def render_plotly(panel: Panel) -> dict[str, Any]:
     for mark in panel.marks:
         stroke = {"color": mark.colour, "dash": mark.dash, "width": 1.5}
         shapes.append({"type": "line", **span, "x0": mark.x, "x1": mark.x, "line": stroke})
-        if mark.label:
+        if mark.label:  # 3 pixels beside it, 18 below the last of the same side
             below = sum(one["xanchor"] == mark.side for one in words)
             words.append(
                 {"x": _place(mark.x, panel.x.scale), "y": 1, "text": as_html(mark.label),
                  "showarrow": False, "xanchor": mark.side, "yanchor": "top",
-                 "font": {"size": 12, "color": INK}, "xshift": _SHIFT.get(mark.side, 0),
-                 "yshift": -_ROW * below, "bgcolor": "rgba(255,255,255,0.75)", **vertical}
+                 "font": {"size": 12, "color": INK}, "bgcolor": "rgba(255,255,255,0.75)",
+                 "xshift": {"right": -3, "left": 3}.get(mark.side, 0), "yshift": -18 * below,
+                 **vertical}
             )  # fmt: skip
     layout |= {"shapes": shapes, "annotations": words}
     layout |= {"xaxis": _axis(panel.x), "yaxis": _axis(panel.y)}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from polyceptron.report.verify import consistency, references
-from polyceptron.report.verify.check import Check, failed_check
+from polyceptron.report.verify.references import Check, failed_check
 
 __all__ = ["GROUPS", "Check", "verify"]
 

@@ -37,7 +37,7 @@ from polyceptron.algorithms.overlaps import exact_generalisation_error, overlaps
 from polyceptron.experiments.simulate import run_amp
 from polyceptron.model import AnyTeacher, Teacher
 from polyceptron.numerics import Array
-from polyceptron.report.verify.check import Check, erm_point, sampled_check
+from polyceptron.report.verify.references import Check, erm_point, sampled_check
 from polyceptron.theory.bayes_optimal.channel_table import channel_table
 from polyceptron.theory.bayes_optimal.fixed_points import FixedPoint, fixed_points
 from polyceptron.theory.generalisation import generalisation_error

@@ -1,4 +1,4 @@
-"""Numbers that somebody else computed, closed forms, and finer answers of our own.
+"""The checks against numbers of somebody else, closed forms, and finer answers of our own.
 
 The tables here are the only place where a known value stands; tests/references asks the same of
 them. The separability threshold tends to 2 for two classes and 12/5 for three when labels are
@@ -18,24 +18,80 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtr
 from scipy.stats import norm
 
+from polyceptron.experiments.results import Average
 from polyceptron.model import AnyTeacher, BayesOptimal, Perceptron, Teacher, make_estimator
 from polyceptron.model.law import Law
 from polyceptron.numerics.estimate import from_replicates
-from polyceptron.report.verify.check import Check, erm_point
 from polyceptron.theory.asymptotics import asymptotics
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.bayes_optimal.transitions import transitions
 from polyceptron.theory.curve import curve_rows
-from polyceptron.theory.erm.fixed_point import optimal_ridge
+from polyceptron.theory.erm.equations import ErmFixedPoint
+from polyceptron.theory.erm.fixed_point import erm_fixed_point, optimal_ridge
 from polyceptron.theory.fields.information import few_moments
 from polyceptron.theory.fields.integrand import BayesStudent
 from polyceptron.theory.fields.points import Points
 from polyceptron.theory.separability import separability
+
+COLUMNS = ("check", "ours", "reference", "source", "difference", "allowed", "verdict")
+
+
+@dataclass(frozen=True)
+class Check:
+    """|ours − reference| ≤ allowed, or the verdict is 'off' (also when no number came out)."""
+
+    check: str
+    ours: float
+    reference: float
+    source: str
+    allowed: float
+    note: str = ""
+
+    @property
+    def difference(self) -> float:
+        """ours − reference."""
+        return self.ours - self.reference
+
+    @property
+    def verdict(self) -> str:
+        """'ok' or 'off'."""
+        return "ok" if abs(self.difference) <= self.allowed else "off"
+
+    def as_row(self) -> dict[str, Any]:
+        """The columns of the table, as plain Python values, and the note if there is one."""
+        row = {name: getattr(self, name) for name in COLUMNS}
+        plain = {n: float(v) if isinstance(v, float | np.number) else v for n, v in row.items()}
+        return {**plain, "note": self.note} if self.note else plain
+
+
+def erm_point(
+    loss: str, k: int, ridge: float, alpha: float, tol: float | None = None
+) -> ErmFixedPoint:
+    """The theory of a loss with Gaussian weights and noiseless labels."""
+    return erm_fixed_point(Teacher(k), make_estimator(loss, ridge), alpha, tol=tol)
+
+
+def sampled_check(
+    check: str, ours: float, samples: Any, source: str, *, slack: float = 0.0
+) -> Check:
+    """`ours` against the mean of independent samples: four standard errors, plus `slack`."""
+    found = Average.of(float(value) for value in samples)
+    mean, error = found.mean, found.standard_error
+    if mean is None or error is None:
+        return failed_check(check, "fewer than two samples")
+    return Check(check, ours, mean, source, 4 * error + slack)
+
+
+def failed_check(check: str, reason: object) -> Check:
+    """A check that ended in an error: no number, verdict 'off', the reason in the note."""
+    return Check(check, math.nan, math.nan, "", 0.0, f"failed: {reason}")
+
 
 INDEPENDENT = "independent computation"
 
@@ -188,7 +244,6 @@ QUANTITIES = ("generalisation_error", "training_error", "training_loss")
 Record = dict[str, Any]
 ALLOWED = 0.03  # uncertainties hold in 99 of 100 cases; among a hundred, three misses are chance
 ALLOWED_BARS = 1.4  # uncertainties: the four standard errors allowed elsewhere
-_REFERENCE = 0.4  # a reference with an uncertainty beyond this share of the answer's is no finer
 
 
 def records() -> list[Record]:
@@ -231,7 +286,7 @@ def compare(record: Record, row: dict[str, Any]) -> Iterator[Held]:
         if not bar or value is None or truth is None or value != value or bar != bar:
             continue  # no number, or one that states no doubt (a closed form, 0 mistakes)
         doubt = kept.get(key, kept["uncertainty"])
-        finer = doubt <= _REFERENCE * bar
+        finer = doubt <= 0.4 * bar
         room = doubt / 2 if finer else doubt
         yield Held(record, name, max(abs(value - truth) - room, 0.0) / bar, finer)
 
