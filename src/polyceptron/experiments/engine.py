@@ -349,7 +349,14 @@ class DaskEngine(Engine):
             if future in answers:
                 results += answers[future]
             elif future.status == "error":
-                results += failure(task, _reason(future.exception()))
+                problem = future.exception()
+                reason = f"{type(problem).__name__}: {problem}"
+                if reason.startswith("KilledWorker"):  # Dask's own text names addresses
+                    reason = (
+                        "several worker processes died while computing this task (killed, or out "
+                        "of memory?)"
+                    )
+                results += failure(task, reason)
             else:  # cancelled, or lost with the worker that had it
                 self.submit(task)
         return results
@@ -396,10 +403,3 @@ class DaskEngine(Engine):
             f"lost the Dask scheduler at {self._address!r}; every result that arrived is stored: "
             "when a scheduler is back, run the same command again"
         )
-
-
-def _reason(problem: BaseException | None) -> str:
-    name = type(problem).__name__
-    if name == "KilledWorker":  # Dask's own text names addresses, which mean nothing in a store
-        return "several worker processes died while computing this task (killed, or out of memory?)"
-    return f"{name}: {problem}"

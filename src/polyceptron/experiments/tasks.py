@@ -176,7 +176,8 @@ def _problems(grid: SweepGrid) -> Iterator[Content]:
 def _values(content: Content) -> Content:
     """Hashes of the members in the content that are not the package's own."""
     names = ("estimator", "prior", "noise", "penalty")
-    return _present(**{f"{c}_values": values_of(c, content[c]) for c in names if c in content})
+    found = {f"{c}_values": values_of(c, content[c]) for c in names if c in content}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def grid_strengths(grid: SweepGrid, estimator: str) -> list[Content]:
@@ -195,7 +196,7 @@ def _theory_tasks(spec: SweepSpec, grid: SweepGrid) -> Iterator[Task]:
             variants = [{"branch": branch} for branch in grid.branches]
         for variant in variants:
             base = {"source": "theory", **problem, "estimator": estimator, **variant}
-            base |= _present(**spec.theory.model_dump()) | _values(base)
+            base |= spec.theory.model_dump(exclude_none=True) | _values(base)
             for i in range(0, len(grid.alpha), THEORY_BATCH):
                 batch = grid.alpha[i : i + THEORY_BATCH]
                 yield Task.of(*({**base, "alpha": alpha} for alpha in batch))
@@ -220,10 +221,6 @@ def _instance_tasks(spec: SweepSpec, grid: SweepGrid, instance: int) -> Iterator
             else:
                 strengths = grid_strengths(grid, estimator)
                 yield Task.of(*({**base, **strength} for strength in strengths))
-
-
-def _present(**values: Any) -> Content:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def case_cost(content: Content) -> float:
