@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from polyceptron.algorithms import noise_search
 from polyceptron.algorithms.data_checks import check_choice
 from polyceptron.algorithms.design import short_products
 from polyceptron.algorithms.linear_classifier import (
@@ -23,13 +24,6 @@ from polyceptron.algorithms.linear_classifier import (
     Scaling,
     fields_at,
     warn_caller,
-)
-from polyceptron.algorithms.noise_search import (
-    MOST_DIRECTIONS,
-    MOST_ENTRIES,
-    Asked,
-    Correlated,
-    Independent,
 )
 from polyceptron.algorithms.stored_designs import open_design
 from polyceptron.errors import InvalidInput
@@ -149,15 +143,15 @@ class AMPClassifier(LinearClassifier):
         self.variances_ = self._kind(X.shape[0])
         correlated = self.variances_ == "correlated"
         design = self._scaling.varying_design(X, ones=self.fit_intercept and not correlated)
-        asked = Asked(
+        asked = noise_search.Asked(
             index, self.classes_.size, noise, self.fit_intercept, self.prior, self.variances_,
             self.tol, self.max_iter, self.verbose,
         )  # fmt: skip
-        self._way: Correlated | Independent
+        self._way: noise_search.Correlated | noise_search.Independent
         if correlated:
-            self._way, weights, offset, trial = Correlated.fit(design, asked)
+            self._way, weights, offset, trial = noise_search.Correlated.fit(design, asked)
         else:
-            self._way, weights, offset, trial = Independent.fit(
+            self._way, weights, offset, trial = noise_search.Independent.fit(
                 design, asked, compress=self.compress
             )
         full = np.zeros((X.shape[1], self.classes_.size))
@@ -185,7 +179,7 @@ class AMPClassifier(LinearClassifier):
         gaussian = as_prior(self.prior).gaussian
         m = min(n, int(self._scaling.varying.sum()))
         if self.variances == "auto":
-            small = m <= MOST_DIRECTIONS and n * m <= MOST_ENTRIES
+            small = m <= noise_search.MOST_DIRECTIONS and n * m <= noise_search.MOST_ENTRIES
             return "correlated" if gaussian and small else "shared"
         if self.variances == "correlated" and not gaussian:
             raise InvalidInput(

@@ -38,17 +38,9 @@ import numpy as np
 
 from polyceptron.algorithms.data_checks import Labels, Samples
 from polyceptron.algorithms.design import Design, weights_or_ones
+from polyceptron.algorithms.erm import newton
 from polyceptron.algorithms.erm.erm_fit import through_nearest
 from polyceptron.algorithms.erm.fit import solver_of
-from polyceptron.algorithms.erm.newton import (
-    SharedFactor,
-    by_feature,
-    directions,
-    dots,
-    line_search,
-    sample_matrices,
-    whole_hessian,
-)
 from polyceptron.algorithms.erm.objectives import Objective
 from polyceptron.algorithms.stored_designs import ArrayDesign
 from polyceptron.errors import InvalidInput
@@ -328,7 +320,7 @@ class LeaveOneOut:
         walk = self.walk
         walk.solve(ridge)
         H, U = walk.matrices()[0], walk.U[0]
-        K = np.linalg.inv(whole_hessian(self.rows, H, ridge * walk.shares[0]))
+        K = np.linalg.inv(newton.whole_hessian(self.rows, H, ridge * walk.shares[0]))
         K = K.reshape(*U.shape, *U.shape)
         A = leverages(self.rows, K)
         g = walk.here.residual[0].T
@@ -408,13 +400,13 @@ class Walk:
         self.past: list[tuple[float, AnyArray]] = []
         self.rows = design.scaled_rows(slice(None)) if small else None
         self.double = np.full(count, self.dtype == np.float64)
-        self.factor = SharedFactor(design, shape)
+        self.factor = newton.SharedFactor(design, shape)
 
     def solve(self, ridge: float) -> None:
         """Move to the minimisers at this λ, loosely."""
         design, objective = self.design, self.objective
         ridges = ridge * self.shares
-        pull: AnyArray = by_feature(ridges).astype(self.dtype)
+        pull: AnyArray = newton.by_feature(ridges).astype(self.dtype)
         t, begun = math.log(ridge), bool(self.past)
         U = through_nearest(self.past, t, _NODES) if begun else np.zeros_like(self.U)
         Z = design.fields(U)
@@ -426,13 +418,15 @@ class Walk:
             self.here = here
             if self.rows is None:
                 loose = np.full(len(G), self.loose)
-                D = directions(design, objective, here, ridges, G, loose, self.double, self.factor)
+                D = newton.directions(
+                    design, objective, here, ridges, G, loose, self.double, self.factor
+                )
             else:  # the whole matrix is small
                 whole = self._hessians(ridges)
                 D = np.linalg.solve(whole, -G.reshape(len(G), -1, 1)).reshape(G.shape)
-            total = here.value + 0.5 * dots(pull * U, U)
-            gain = -0.5 * dots(G, D)
-            step, here, Z = line_search(design, objective, ridges, U, Z, here, G, D)
+            total = here.value + 0.5 * newton.dots(pull * U, U)
+            gain = -0.5 * newton.dots(G, D)
+            step, here, Z = newton.line_search(design, objective, ridges, U, Z, here, G, D)
             U += (step[:, None, None] * D).astype(self.dtype, copy=False)
             if (gain <= self.enough * total).all():
                 break
@@ -444,7 +438,9 @@ class Walk:
         H = self.matrices()
         if self.outer is None:
             rows: Any = self.rows
-            return np.array([whole_hessian(rows, *one) for one in zip(H, ridges, strict=True)])
+            return np.array(
+                [newton.whole_hessian(rows, *one) for one in zip(H, ridges, strict=True)]
+            )
         (count, n, r, _), d = H.shape, self.design.dimension
         flat = H.transpose(0, 2, 3, 1).reshape(-1, n) @ self.outer
         whole = flat.reshape(count, r, r, d, d).swapaxes(2, 3).reshape(count, r * d, r * d)
@@ -463,4 +459,4 @@ class Walk:
     def matrices(self) -> AnyArray:
         """s_μH_μ of every sample where the walk stands, (L, n, r, r)."""
         bend = self.objective.curvature(self.here, np.float64)
-        return sample_matrices(bend, self.here.residual.shape)
+        return newton.sample_matrices(bend, self.here.residual.shape)

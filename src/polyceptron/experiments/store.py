@@ -26,20 +26,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.experiments.store_file import (
-    DAMAGED,
-    FIELDS,
-    INTACT,
-    StoreLock,
-    check_links,
-    create_store,
-    enter,
-    identity_of,
-    inspect_store,
-    leave,
-    open_connection,
-    row_checksum,
-)
+from polyceptron.experiments import store_file
+from polyceptron.experiments.store_file import DAMAGED, FIELDS, INTACT, StoreLock
 from polyceptron.experiments.tasks import CaseResult, case_cost, cost_kind
 from polyceptron.files import check_outputs, check_readable, check_writable
 from polyceptron.rows import Row, Status, frame
@@ -80,17 +68,17 @@ class Store:
         self.path = Path(path)
         file = Path(os.path.realpath(path))  # SQLite keeps its journal beside this one
         if create and (not self.path.exists() or self.path.stat().st_size == 0):
-            create_store(check_writable(self.path))
+            store_file.create_store(check_writable(self.path))
         check_readable(self.path, "store")
-        check_links(self.path)
-        self._identity = identity_of(os.stat(self.path))
-        enter(self._identity, lambda: inspect_store(file))
+        store_file.check_links(self.path)
+        self._identity = store_file.identity_of(os.stat(self.path))
+        store_file.enter(self._identity, lambda: store_file.inspect_store(file))
         self._open = True
         try:
             with self._readable():
-                self._connection = open_connection(file)
+                self._connection = store_file.open_connection(file)
         except BaseException:
-            leave(self._identity)
+            store_file.leave(self._identity)
             raise
 
     def add(self, results: Iterable[CaseResult]) -> None:
@@ -127,13 +115,15 @@ class Store:
 
     def upsert(self, rows: Iterable[tuple[Any, ...]]) -> None:
         """Insert raw rows in a transaction; what is there gives way if it failed or is damaged."""
-        self._connection.executemany(_UPSERT, [(*row, row_checksum(*row)) for row in rows])
+        self._connection.executemany(
+            _UPSERT, [(*row, store_file.row_checksum(*row)) for row in rows]
+        )
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing; a full disk is reported as what it is."""
         # SQLite would go on writing into a file that was deleted, where nobody finds it again.
-        if not self.path.exists() or identity_of(os.stat(self.path)) != self._identity:
+        if not self.path.exists() or store_file.identity_of(os.stat(self.path)) != self._identity:
             raise ComputationFailed(
                 f"the store {str(self.path)!r} was deleted or replaced while it was in use; "
                 "put it back and run the same command again"
@@ -218,7 +208,7 @@ class Store:
         self._connection.close()
         if self._open:
             self._open = False
-            leave(self._identity)
+            store_file.leave(self._identity)
 
     def _select(self, query: str, keys: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """What the query, which ends in `key IN `, finds for the keys, a batch at a time."""

@@ -20,17 +20,8 @@ from typing import Any
 import numpy as np
 
 from polyceptron.report.data.measure import Measured
+from polyceptron.report.pictures import parts as pic
 from polyceptron.report.pictures.matplotlib_figure import svg_text
-from polyceptron.report.pictures.parts import (
-    CYCLE,
-    Axis,
-    Legend,
-    Mark,
-    Panel,
-    Picture,
-    Trace,
-    numbers,
-)
 from polyceptron.rows import json_ready
 from polyceptron.version import VERSION
 
@@ -214,70 +205,74 @@ def report_html(measured: Measured) -> str:
     )
 
 
-_LINE, _MARK, _GREY = CYCLE[0], CYCLE[1], "#7a7a7a"
+_LINE, _MARK, _GREY = pic.CYCLE[0], pic.CYCLE[1], "#7a7a7a"
 
 
 def draw(measured: Measured) -> list[tuple[str, str]]:
     """SVG and caption of each picture."""
     v, tables = measured.numbers, measured.tables
-    mark = Mark(v["ridge"], dash="dash", colour=_MARK)
+    mark = pic.Mark(v["ridge"], dash="dash", colour=_MARK)
     ridge = _points(tables["ridge"], "ridge", "score", kind="line")
     bins = tables["calibration"]
     ends = (min(min(row["confidence"], row["accuracy"]) for row in bins), 1.0)
-    agree = Trace(ends, ends, colour=_GREY, dash="dash")
+    agree = pic.Trace(ends, ends, colour=_GREY, dash="dash")
     seen = [row for row in tables["eigenvalues"] if row["eigenvalue"] > 1e-6]
     eigenvalues = _points(seen, "rank", "eigenvalue", size=0.8)
     across = (eigenvalues.x[0], eigenvalues.x[-1])
-    edge = Trace(across, (v["noise_edge"],) * 2, colour=_MARK, dash="dash")
+    edge = pic.Trace(across, (v["noise_edge"],) * 2, colour=_MARK, dash="dash")
     pictures = {
         "Log-loss on held-out samples against the ridge, with standard errors; the chosen ridge is "
-        "marked.": Panel(
-            (ridge,), Axis("ridge *λ*", "log"), Axis("log-loss, held out", "log"), (mark,)
+        "marked.": pic.Panel(
+            (ridge,), pic.Axis("ridge *λ*", "log"), pic.Axis("log-loss, held out", "log"), (mark,)
         ),
         "Error on held-out samples against the number of samples learnt from, the power law "
         "through it, and the band of 9 in 10 resampled fits at the samples of now, twice and ten "
         "times as many.": _curve_panel(measured),
         "How often the named class is right against the probability it was given; on the line they "
-        "agree.": Panel(
+        "agree.": pic.Panel(
             (agree, _points(bins, "confidence", "accuracy")),
-            Axis("probability given"),
-            Axis("share that is right"),
+            pic.Axis("probability given"),
+            pic.Axis("share that is right"),
         ),
         "Eigenvalues of the features' correlations; independent features would stay below the "
-        "line.": Panel((eigenvalues, edge), Axis("direction"), Axis("eigenvalue", "log")),
+        "line.": pic.Panel(
+            (eigenvalues, edge), pic.Axis("direction"), pic.Axis("eigenvalue", "log")
+        ),
     }
     return [(_svg(panel, i), caption) for i, (caption, panel) in enumerate(pictures.items())]
 
 
-def _curve_panel(measured: Measured) -> Panel:
+def _curve_panel(measured: Measured) -> pic.Panel:
     v, rows, ahead = (
         measured.numbers, measured.tables["learning_curve"], measured.tables["forecast"]
     )  # fmt: skip
     last, b, c = ahead[-1], v["forecast_exponent"], v["forecast_floor"]
     n = np.geomspace(rows[0]["n"], last["n_samples"], 100)
     law = (last["value"] - c) * (n / last["n_samples"]) ** -b + c
-    low, high, future = (numbers(row[c] for row in ahead) for c in ("low", "high", "n_samples"))
+    low, high, future = (pic.numbers(row[c] for row in ahead) for c in ("low", "high", "n_samples"))
     middle, half = np.add(low, high) / 2, np.subtract(high, low) / 2
     look: Any = {"kind": "band", "colour": _LINE, "label": "9 of 10 fits"}
     traces = (
-        Trace(numbers(n), numbers(law), colour=_LINE, label="power law"),
-        Trace(future, numbers(middle), numbers(half), **look),
+        pic.Trace(pic.numbers(n), pic.numbers(law), colour=_LINE, label="power law"),
+        pic.Trace(future, pic.numbers(middle), pic.numbers(half), **look),
         _points(rows, "n", "error", label="measured"),
     )
-    x, y = Axis("samples learnt from", "log"), Axis("error, held out", low=0.0)
-    return Panel(traces, x, y, legend=Legend())
+    x, y = pic.Axis("samples learnt from", "log"), pic.Axis("error, held out", low=0.0)
+    return pic.Panel(traces, x, y, legend=pic.Legend())
 
 
-def _points(rows: Sequence[dict[str, Any]], x: str, y: str, **look: Any) -> Trace:
+def _points(rows: Sequence[dict[str, Any]], x: str, y: str, **look: Any) -> pic.Trace:
     """Symbols with standard errors where the rows have them."""
-    bars = numbers(row["standard_error"] for row in rows if "standard_error" in row)
-    xs, ys = (numbers(row[name] for row in rows) for name in (x, y))
-    return Trace(xs, ys, bars, **{"kind": "symbols", "marker": "circle", "colour": _LINE} | look)
+    bars = pic.numbers(row["standard_error"] for row in rows if "standard_error" in row)
+    xs, ys = (pic.numbers(row[name] for row in rows) for name in (x, y))
+    return pic.Trace(
+        xs, ys, bars, **{"kind": "symbols", "marker": "circle", "colour": _LINE} | look
+    )
 
 
-def _svg(panel: Panel, number: int) -> str:
+def _svg(panel: pic.Panel, number: int) -> str:
     """The picture without what only a file of its own needs."""
-    text = svg_text(Picture((panel,), height=2.6), f"picture-{number}")
+    text = svg_text(pic.Picture((panel,), height=2.6), f"picture-{number}")
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)

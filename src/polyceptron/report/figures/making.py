@@ -41,14 +41,8 @@ from polyceptron.files import check_writable, write_text
 from polyceptron.model import make_estimator
 from polyceptron.report.figures import bayes_figures as bayes
 from polyceptron.report.figures import erm_figures as erm
+from polyceptron.report.figures import figure_spec as spec
 from polyceptron.report.figures import noisy_figures as noisy
-from polyceptron.report.figures.figure_spec import (
-    FigureSpec,
-    Profile,
-    as_profile,
-    merged_sweep,
-    run_computations,
-)
 from polyceptron.report.pictures.matplotlib_figure import save_figure
 from polyceptron.report.pictures.parts import as_html, as_plain
 from polyceptron.rows import count_failures, error_column, tidy
@@ -186,7 +180,7 @@ def verdict(table: pd.DataFrame) -> Verdict:
 STORE, COMPUTED = "store.sqlite", "computed"
 
 # In the order of the gallery.
-FIGURES: dict[str, FigureSpec] = {
+FIGURES: dict[str, spec.FigureSpec] = {
     figure.name: figure
     for figure in (
         bayes.fig2a, bayes.fig2b, bayes.fig3, erm.fig4a, erm.fig4b, erm.fig4c, erm.fig4d,
@@ -197,7 +191,7 @@ FIGURES: dict[str, FigureSpec] = {
 }  # fmt: skip
 
 
-def choose_figures(names: Sequence[str] = ()) -> list[FigureSpec]:
+def choose_figures(names: Sequence[str] = ()) -> list[spec.FigureSpec]:
     """The figures of these names (all for none), in the gallery's order."""
     unknown = [name for name in names if name not in FIGURES]
     if unknown:
@@ -208,7 +202,7 @@ def choose_figures(names: Sequence[str] = ()) -> list[FigureSpec]:
 def make_figures(
     out: str | Path,
     names: Sequence[str] = (),
-    profile: str | Profile = "quick",
+    profile: str | spec.Profile = "quick",
     *,
     workers: int | None = None,
     progress: bool = False,
@@ -219,17 +213,17 @@ def make_figures(
     agreement.csv has the z of every symbol against its line. What is behind the means is in
     store.sqlite and in `computed`, from which a stopped run resumes.
     """
-    figures, profile, folder = choose_figures(names), as_profile(profile), make_folder(out)
+    figures, profile, folder = choose_figures(names), spec.as_profile(profile), make_folder(out)
     store = folder / STORE
-    if (sweep := merged_sweep(figures, profile)) is not None:
+    if (sweep := spec.merged_sweep(figures, profile)) is not None:
         run_sweep(sweep, store, workers=workers, progress=progress)
     asked = [one for figure in figures for one in figure.computations(profile)]
     with ProgressBar() if progress else nullcontext() as tell:
         count = workers or available_workers()
-        computed = run_computations(asked, folder / COMPUTED, count, tell)
+        computed = spec.run_computations(asked, folder / COMPUTED, count, tell)
     written, failed = list[Path](), 0
     for figure in figures:
-        part = merged_sweep([figure], profile, figure.name)
+        part = spec.merged_sweep([figure], profile, figure.name)
         rows = sweep_rows(part, store) if part is not None else []
         rows += [row for one in figure.computations(profile) for row in computed[one.key]]
         table = tidy(rows)
@@ -269,10 +263,10 @@ class WorkAhead(NamedTuple):
 
 
 def work_ahead(
-    figures: Sequence[FigureSpec], profile: str | Profile, folder: Path | None = None
+    figures: Sequence[spec.FigureSpec], profile: str | spec.Profile, folder: Path | None = None
 ) -> WorkAhead:
     """What is to be done, before doing it; `folder` has what an earlier run has left."""
-    profile = as_profile(profile)
+    profile = spec.as_profile(profile)
     asked = {one.key: one for figure in figures for one in figure.computations(profile)}
     todo, known = list(asked.values()), None
     with ExitStack() as stack:
@@ -280,7 +274,7 @@ def work_ahead(
             todo = [one for one in todo if one.kept(folder / COMPUTED) is None]
             if (folder / STORE).exists():
                 known = stack.enter_context(Store(folder / STORE))
-        sweep = merged_sweep(figures, profile)
+        sweep = spec.merged_sweep(figures, profile)
         plan = make_plan(sweep, known) if sweep is not None else None
     stored, seconds = len(asked) - len(todo), sum(one.seconds for one in todo)
     if plan is None:
@@ -318,7 +312,7 @@ _CSS = """
 """
 
 
-def gallery_html(figures: list[FigureSpec], *, store: bool = False) -> str:
+def gallery_html(figures: list[spec.FigureSpec], *, store: bool = False) -> str:
     """The page: picture, what it shows, and links to the PDF, the data and the specification."""
     contents = "\n".join(f'  <a href="#{f.name}">{escape(f.name)}</a>' for f in figures)
     blocks = "".join(
