@@ -42,17 +42,8 @@ from polyceptron.algorithms.data_checks import (
     in_units,
 )
 from polyceptron.algorithms.design import Design, threads_for, weights_or_ones
-from polyceptron.algorithms.erm.erm_fit import (
-    ERMFit,
-    SeparabilityOfData,
-    certified,
-    fit_at,
-    fit_newton,
-    fit_penalised,
-    in_given_units,
-    require_converged,
-    stopped_at,
-)
+from polyceptron.algorithms.erm import erm_fit
+from polyceptron.algorithms.erm.erm_fit import ERMFit, SeparabilityOfData
 from polyceptron.algorithms.erm.hard_margin import NotSeparable, fit_hard_margin
 from polyceptron.algorithms.erm.least_squares import fit_least_squares
 from polyceptron.algorithms.erm.newton import Minimum, minimise, sample_matrices, whole_hessian
@@ -224,7 +215,7 @@ def _fit_all(
     begin = None if begin is None else np.ldexp(begin, units.p)
     with threads_for(samples.design), samples.design.watched(watcher):
         if penalty is not None:
-            found = [fit_penalised(samples, units, loss, penalty, tol, begin)]
+            found = [erm_fit.fit_penalised(samples, units, loss, penalty, tol, begin)]
         else:
             positive = [ridge for ridge in values if ridge > 0 or limit is loss]
             inner = [units.ridge(ridge)[0] for ridge in positive]
@@ -232,12 +223,12 @@ def _fit_all(
             if limit is not loss:
                 begun = [fit for fit in fits.values() if fit.status == Status.INTERRUPTED]
                 fits[0.0] = (
-                    stopped_at(0 * begun[0].weights, 0.0, loss.name)
+                    erm_fit.stopped_at(0 * begun[0].weights, 0.0, loss.name)
                     if begun
                     else _without_ridge(samples, loss, limit, solver, tol, begin)
                 )
-            found = [in_given_units(fits[ridge], units, ridge) for ridge in values]
-    return [require_converged(fit, tol) for fit in found] if strict else found
+            found = [erm_fit.in_given_units(fits[ridge], units, ridge) for ridge in values]
+    return [erm_fit.require_converged(fit, tol) for fit in found] if strict else found
 
 
 @dataclass(frozen=True)
@@ -261,7 +252,7 @@ class Solver:
         if self.fit is not None:
             return self.fit(samples, loss, ridges, tol, start)
         objective = self.objective(loss, samples.y, samples.n_classes, samples.weights)
-        return fit_newton(samples, objective, loss.name, ridges, tol, start)
+        return erm_fit.fit_newton(samples, objective, loss.name, ridges, tol, start)
 
 
 def solver_of(loss: Loss) -> Solver:
@@ -321,7 +312,7 @@ def _fit_with_sklearn(
             W, n_iter = peer(A, y, k, ridge, tol * ridge / 100**tightened)
             start = (W @ objective.basis).T[None]
             at = minimise(design, objective, np.array([ridge]), start, target=tol, max_iter=0)
-            fit = certified(samples, objective, loss.name, [ridge], at, math.nan)[0]
+            fit = erm_fit.certified(samples, objective, loss.name, [ridge], at, math.nan)[0]
             if fit.status == Status.OK:
                 break
         fits.append(replace(fit, n_iter=n_iter))
@@ -422,7 +413,7 @@ def maximum_likelihood(samples: Samples, tol: float, start: Array | None = None)
         proof = SeparabilityOfData(False, None, a / total, slope / total)
     missed = Status.TOLERANCE_NOT_MET if exists else Status.NOT_CONVERGED
     status = Status.OK if bound <= enough else missed
-    return fit_at(
+    return erm_fit.fit_at(
         samples, "cross-entropy", 0.0, here.U.T @ objective.basis.T,
         objective.basis @ found.Z[0], float(found.evaluation.value[0]), bound,
         Status.INTERRUPTED if stop else status, gradient_norm=slope, n_iter=here.n_iter,

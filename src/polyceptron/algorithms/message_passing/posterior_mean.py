@@ -40,16 +40,8 @@ from polyceptron.algorithms.data_checks import (
     check_weights,
     class_coordinates,
 )
-from polyceptron.algorithms.message_passing.iteration import (
-    NODES,
-    Iterate,
-    Step,
-    damped_iteration,
-    final_variance,
-    full_step,
-    inner,
-    shared_step,
-)
+from polyceptron.algorithms.message_passing import iteration
+from polyceptron.algorithms.message_passing.iteration import Iterate, Step, inner
 from polyceptron.algorithms.stored_designs import scaled
 from polyceptron.algorithms.watching import Callback, Watch
 from polyceptron.display import ShortDisplay
@@ -191,7 +183,7 @@ class _Run(NamedTuple):
             return q if truth is None else q | {"m": inner(U, truth) / size}
 
         with design.watched(watch):
-            end = damped_iteration(
+            end = iteration.damped_iteration(
                 step, begin, tol=self.tol, max_iter=self.max_iter, observe=observe, watch=watch
             )
         weights, scores = (
@@ -202,7 +194,7 @@ class _Run(NamedTuple):
             root = self.spectrum.deviations(design.dimension)
             weights = np.where(root > 0, weights / np.where(root > 0, root, 1.0), 0.0)
         found = end.last.variance
-        variance = float(found) if np.ndim(found) == 0 else final_variance(found)
+        variance = float(found) if np.ndim(found) == 0 else iteration.final_variance(found)
         trace = list(end.trace)
         if truth is not None:
             own = inner(truth, truth) / size
@@ -302,10 +294,12 @@ def amp(
         weights, V = (truth @ basis).T.copy(), floor
     spread: Any = V
     if variances == "full":
-        step = full_step(design, labels, basis, channel, row, floor)
+        step = iteration.full_step(design, labels, basis, channel, row, floor)
         spread = np.tile(V * power if start == "uninformed" else V + 0 * power, (k, 1))
     else:
-        step = shared_step(design, labels, basis, partial(channel.denoise, order=NODES), row, floor)
+        step = iteration.shared_step(
+            design, labels, basis, partial(channel.denoise, order=iteration.NODES), row, floor
+        )
     return run.result(
         step, Iterate(weights, spread, np.zeros((k - 1, design.n_samples))),
         Watch("message passing", verbose, callback), checkpoint, checkpoint_every, method="amp",
@@ -382,7 +376,7 @@ def amp_erm(
         np.zeros((r, design.dimension)), 1 / penalty.strength, np.zeros((r, design.n_samples))
     )
     return run.result(
-        shared_step(design, labels, run.basis, chosen.denoise, belief, 1e-12), begin,
+        iteration.shared_step(design, labels, run.basis, chosen.denoise, belief, 1e-12), begin,
         Watch("message passing", verbose, callback), checkpoint, checkpoint_every,
         method="amp_erm", loss=chosen.name, penalty=penalty.name, ridge=penalty.strength,
     )  # fmt: skip
