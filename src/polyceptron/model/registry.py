@@ -73,11 +73,12 @@ class Registry(Generic[T]):
         self._entries: dict[str, Entry[T]] = {}
         self._single: dict[str, T] = {}  # members without numbers: one object each
 
-    def add(self, entry: Entry[T]) -> None:
-        """Take a new member in; a name is given once."""
-        if entry.name in self._entries:
-            raise InvalidInput(f"there is a {self.kind} {entry.name!r} already")
-        self._entries[entry.name] = entry
+    def add(self, *entries: Entry[T]) -> None:
+        """Take new members in; a name is given once."""
+        for entry in entries:
+            if entry.name in self._entries:
+                raise InvalidInput(f"there is a {self.kind} {entry.name!r} already")
+            self._entries[entry.name] = entry
 
     def remove(self, name: str) -> None:
         """Forget a member."""

@@ -1,16 +1,29 @@
 """How a label is drawn from the teacher's fields: the argmax, with each kind of noise."""
 
-from polyceptron.model.channels import flips, gaussian_noise, softmax
 from polyceptron.model.channels.base import CHANNELS, Channel
 from polyceptron.model.channels.flips import Flips
 from polyceptron.model.channels.gaussian_noise import GaussianNoise
 from polyceptron.model.channels.softmax import SoftmaxNoise
+from polyceptron.model.registry import Entry
 
 __all__ = ["CHANNELS", "Channel", "Flips", "GaussianNoise", "SoftmaxNoise", "as_channel"]
 
 # A new noise: its file, and its entry here.
-for _entry in (gaussian_noise.NOISELESS, gaussian_noise.ENTRY, softmax.ENTRY, flips.ENTRY):
-    CHANNELS.add(_entry)
+CHANNELS.add(
+    Entry("none", "y = argmax z", GaussianNoise, label="no noise"),
+    Entry(
+        "gaussian", "y = argmax(z + noise of this variance in each class)", GaussianNoise,
+        ("variance",), (0.25,), label="Gaussian noise",
+    ),
+    Entry(
+        "softmax", "P(y = l) proportional to exp(slope z_l)", SoftmaxNoise,
+        ("slope",), (2.0,), label="softmax labels",
+    ),
+    Entry(
+        "flips", "with this probability another class, uniformly", Flips,
+        ("rate",), (0.1,), label="flipped labels",
+    ),
+)  # fmt: skip
 
 
 def as_channel(noise: object) -> Channel:

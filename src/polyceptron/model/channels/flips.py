@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels.base import Channel
 from polyceptron.model.channels.gaussian_noise import GaussianNoise
-from polyceptron.model.registry import Entry
 
 
 @dataclass(frozen=True)
@@ -45,13 +44,3 @@ class Flips(GaussianNoise):
                 f"it must be below {1 - 1 / n_classes:g}"
             )
         return a
-
-
-ENTRY: Entry[Channel] = Entry(
-    "flips",
-    "with this probability another class, uniformly",
-    Flips,
-    ("rate",),
-    (0.1,),
-    label="flipped labels",
-)

@@ -15,7 +15,6 @@ from scipy.special import log_ndtr
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels.base import Channel, UtilityLaw
-from polyceptron.model.registry import Entry
 from polyceptron.numerics import Array
 from polyceptron.numerics.orthant import Orthant, Winning, argmax_orthant, winning_chance
 from polyceptron.numerics.special import mean_of_maximum, mills_ratio
@@ -90,14 +89,3 @@ class GaussianNoise(Channel):
     def _seen(self, tau: Array) -> Array:
         """τ' = ρ/√(1 + Δ − ρ²) at the correlation ρ/√(1 + Δ), with ρ² = τ²/(1 + τ²)."""
         return np.asarray(tau / np.sqrt(1 + self.variance * (1 + tau**2)))
-
-
-NOISELESS: Entry[Channel] = Entry("none", "y = argmax z", GaussianNoise, label="no noise")
-ENTRY: Entry[Channel] = Entry(
-    "gaussian",
-    "y = argmax(z + noise of this variance in each class)",
-    GaussianNoise,
-    ("variance",),
-    (0.25,),
-    label="Gaussian noise",
-)

@@ -21,7 +21,6 @@ from scipy.special import expit, ndtr, softmax
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels.base import Channel, UtilityLaw
-from polyceptron.model.registry import Entry
 from polyceptron.numerics import Array
 from polyceptron.numerics.gumbel import (
     integrate_utilities,
@@ -219,13 +218,3 @@ def _signal(slope: float, k: int) -> float:
     F = utility_values(y, slope)
     density = np.exp(k * F.log_cdf) * F.hazard**2
     return k * slope * float(density.sum() * (y[1] - y[0]))
-
-
-ENTRY: Entry[Channel] = Entry(
-    "softmax",
-    "P(y = l) proportional to exp(slope z_l)",
-    SoftmaxNoise,
-    ("slope",),
-    (2.0,),
-    label="softmax labels",
-)

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.estimators import bayes
 from polyceptron.model.estimators.base import Estimator, Jump, Probabilities, StudentLaw
 from polyceptron.model.estimators.bayes import BayesOptimal
 from polyceptron.model.estimators.erm import ERM
@@ -50,7 +49,8 @@ class _Estimators(Registry[Estimator]):
 
 
 ESTIMATORS: Registry[Estimator] = _Estimators("estimator", Estimator)  # type: ignore[type-abstract]
-ESTIMATORS.add(bayes.ENTRY)
+_SUMMARY = "the posterior mean, which no estimator surpasses"
+ESTIMATORS.add(Entry("bayes", _SUMMARY, BayesOptimal, label="Bayes-optimal"))
 
 
 def as_estimator(estimator: Any) -> Estimator:

@@ -17,7 +17,6 @@ from polyceptron.model.estimators.base import (
     pass_cost,
 )
 from polyceptron.model.law import Decay, Law
-from polyceptron.model.registry import Entry
 
 if TYPE_CHECKING:
     from polyceptron.model.teacher import AnyTeacher
@@ -89,8 +88,3 @@ class BayesOptimal(Estimator):
 
     def fit_cost(self, n_samples: int, dimension: int, n_classes: int) -> float:
         return 0.1 + 60 * pass_cost(n_samples, dimension, n_classes) + 1e-3 * n_samples**0.5
-
-
-ENTRY: Entry[Estimator] = Entry(
-    "bayes", "the posterior mean, which no estimator surpasses", BayesOptimal, label="Bayes-optimal"
-)

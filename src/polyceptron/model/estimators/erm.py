@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from polyceptron.model.teacher import AnyTeacher
 
 
-def _penalty_or_none(penalty: Any) -> Penalty | None:
-    return None if penalty is None else as_penalty(penalty)
-
-
 @dataclass(frozen=True)
 class ERM(Estimator):
     """argmin_W Σ_μ ℓ(Wᵀx_μ/√d, y_μ) + (λ/2)‖W‖²_F, without intercept (eq. optimization_ERM).
@@ -56,7 +52,7 @@ class ERM(Estimator):
 
     loss: Parsed[Loss] = Parsed(as_loss, "cross-entropy")
     ridge: float | str = None  # type: ignore[assignment]  # see __post_init__
-    penalty: Parsed[Penalty | None] = Parsed(_penalty_or_none, None)
+    penalty: Parsed[Penalty | None] = Parsed(lambda p: None if p is None else as_penalty(p), None)
 
     def __post_init__(self) -> None:
         loss, penalty = self.loss, self.penalty
@@ -126,7 +122,7 @@ class ERM(Estimator):
         yield from found
 
     def follow(self, teacher: AnyTeacher, branch: str = "optimal") -> Callable[..., Row]:
-        return late("theory.erm.risk_rows.Followed")(teacher, self)
+        return late("theory.erm.risk_rows.followed")(teacher, self)
 
     def law(self, teacher: AnyTeacher, alpha: float, tol: float | None = None) -> StudentLaw:
         return late("theory.erm.fixed_point.student_law")(teacher, self, alpha, tol)

@@ -219,7 +219,7 @@ def _read_random(rest: str) -> Spectrum:
     return random_features(nonlinearity.lower(), float(ratio))
 
 
-for _entry in (
+FEATURES.add(
     Entry("isotropic", "independent features of unit variance", isotropic),
     Entry(
         "power", "eigenvalues i^(-A) of D features", power_law, ("a", "d[:b]"), (1.2, 200),
@@ -238,5 +238,4 @@ for _entry in (
         lambda ratio: random_features("tanh", ratio), ("tanh|relu", "ratio"), (2.0,),
         read=_read_random,
     ),
-):  # fmt: skip
-    FEATURES.add(_entry)
+)  # fmt: skip

@@ -1,10 +1,10 @@
 """Convex losses of the class fields, one file each, with their short cuts."""
 
-from polyceptron.model.losses import cross_entropy, max_margin, square
 from polyceptron.model.losses.base import LOSSES, Loss, as_loss, check_loss, check_symmetric
 from polyceptron.model.losses.cross_entropy import CrossEntropy
 from polyceptron.model.losses.max_margin import MaxMargin
 from polyceptron.model.losses.square import SquareLoss
+from polyceptron.model.registry import Entry
 
 __all__ = [
     "LOSSES",
@@ -17,5 +17,9 @@ __all__ = [
     "check_symmetric",
 ]
 
-for _module in (cross_entropy, square, max_margin):  # a new loss: its file, and its name here
-    LOSSES.add(_module.ENTRY)
+# A new loss: its file, and its entry here.
+LOSSES.add(
+    Entry("cross-entropy", "softmax cross-entropy", CrossEntropy, label="cross-entropy"),
+    Entry("square", "squared distance to the one-hot label", SquareLoss, label="square loss"),
+    Entry("max-margin", "hard-margin multi-class SVM", MaxMargin, label="max-margin"),
+)

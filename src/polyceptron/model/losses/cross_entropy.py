@@ -32,7 +32,6 @@ from polyceptron.model.losses.additive import AdditivePull, SoftmaxPull
 from polyceptron.model.losses.base import Loss, broadcast
 from polyceptron.model.losses.coordinates import Coordinates, Placed, Pull
 from polyceptron.model.losses.max_margin import MaxMargin
-from polyceptron.model.registry import Entry
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import blend_breaks, blend_rows
 from polyceptron.numerics.softmax_prox import (
@@ -250,8 +249,3 @@ def two_class_constant(ridge: float) -> float:
     kappa = (math.pi**1.5 / 12) ** (1 / 3)
     spread = (2 * math.log(2) - 1) * math.sqrt(math.pi) / kappa
     return ridge ** (1 / 6) / math.pi * math.sqrt(spread)
-
-
-ENTRY: Entry[Loss] = Entry(
-    "cross-entropy", "softmax cross-entropy", CrossEntropy, label="cross-entropy"
-)

@@ -10,7 +10,6 @@ from polyceptron.model.law import Decay
 from polyceptron.model.losses.additive import AdditivePull, MarginPull
 from polyceptron.model.losses.base import Labels, Loss, broadcast
 from polyceptron.model.losses.coordinates import Coordinates, LossCoordinates
-from polyceptron.model.registry import Entry
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import blend_breaks
 
@@ -131,8 +130,3 @@ def active_margins(omega: Array, y: Labels, margin: float) -> tuple[Array, Array
     )
     np.put_along_axis(move, y[:, None], rise[:, None], 1)
     return move, n_active.astype(float)
-
-
-ENTRY: Entry[Loss] = Entry(
-    "max-margin", "hard-margin multi-class SVM", MaxMargin, label="max-margin"
-)

@@ -10,7 +10,6 @@ import numpy as np
 from polyceptron.model.law import Decay, Law
 from polyceptron.model.losses.base import Loss, broadcast, one_hot
 from polyceptron.model.losses.coordinates import Coordinates, LossCoordinates
-from polyceptron.model.registry import Entry
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density, mean_of_maximum
 
@@ -79,8 +78,3 @@ class SquareLoss(Loss):
         c = mean_of_maximum(n_classes) / (n_classes - 1)
         spread = math.sqrt(1 / n_classes - c**2)
         return Decay(0.5, boundary_density(n_classes) * spread / (math.pi * c))
-
-
-ENTRY: Entry[Loss] = Entry(
-    "square", "squared distance to the one-hot label", SquareLoss, label="square loss"
-)

@@ -26,8 +26,6 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model.law import Hats, Law, RowEstimate
 from polyceptron.model.penalties.base import Penalty
 from polyceptron.model.priors import Row
-from polyceptron.model.registry import Entry
-from polyceptron.numerics import Array
 
 _TERMS = 9.0  # standard deviations of the Poisson weights that are kept
 
@@ -104,7 +102,11 @@ class ElasticNet(Penalty):
 
     def _moments(self, kind: _Kind, r: int) -> tuple[float, float, float, float]:
         """E of 1, s, s² and 1/s over s > L₁, of a non-central χ_r times the scale."""
-        weight, degrees = _poisson(kind.delta / 2, r)
+        mean = kind.delta / 2  # of j: Poisson weights of r + 2j degrees of freedom
+        spread = _TERMS * math.sqrt(mean) + 20 if mean > 0 else 0
+        j = np.arange(max(0, math.floor(mean - spread)), math.ceil(mean + spread) + 1, dtype=float)
+        weight = np.exp(j * math.log(mean) - mean - gammaln(j + 1)) if mean > 0 else np.ones(1)
+        weight, degrees = weight / weight.sum(), r + 2 * j
         x = 0.5 * (self.l1 / kind.scale) ** 2
         found = []
         for power in (0, 1, 2, -1):
@@ -130,22 +132,3 @@ def _kinds(hats: Hats, row: Row, r: int) -> list[_Kind]:
         _Kind(p, s2, root, hats.m**2 * s2 / hats.q)
         for s2, p in zip(*(part.tolist() for part in found), strict=True)
     ]
-
-
-def _poisson(mean: float, r: int) -> tuple[Array, Array]:
-    """Weights of j and degrees of freedom r + 2j."""
-    spread = _TERMS * math.sqrt(mean) + 20 if mean > 0 else 0
-    j = np.arange(max(0, math.floor(mean - spread)), math.ceil(mean + spread) + 1, dtype=float)
-    log_weight = -mean + j * math.log(mean) - gammaln(j + 1) if mean > 0 else np.zeros(1)
-    weight = np.exp(log_weight)
-    return weight / weight.sum(), r + 2 * j
-
-
-ENTRY: Entry[Penalty] = Entry(
-    "elastic-net",
-    "L₁ times the norm of each feature's weights, and (L₂/2) times its square",
-    ElasticNet,
-    ("l1", "l2"),
-    (0.1, 0.1),
-    label="elastic net",
-)

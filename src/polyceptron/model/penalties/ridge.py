@@ -19,7 +19,6 @@ from polyceptron.model.features import Spectrum
 from polyceptron.model.law import Hats, Law, RowEstimate
 from polyceptron.model.penalties.base import Penalty
 from polyceptron.model.priors import Row
-from polyceptron.model.registry import Entry
 from polyceptron.numerics import Array
 
 _STEPS, _LONGEST, _EDGE = 60, 3.0, 200.0  # of ln V̂: at most so many, so long, and so far
@@ -106,6 +105,3 @@ def _stiffness(s: Array, signal: Array, log_odds: float) -> float:
         if abs(step) < 1e-7:  # the next would be its square
             break
     return math.exp(log_V)
-
-
-ENTRY: Entry[Penalty] = Entry("ridge", "(λ/2) times the squared norm", Ridge, ("strength",), (0.1,))

@@ -1,11 +1,12 @@
 """Priors of one teacher weight, of mean 0 and variance 1; one file each."""
 
-from polyceptron.model.priors import finite, gaussian_prior, laplace, sparse_gaussian
+from polyceptron.model.priors import finite
 from polyceptron.model.priors.base import PRIORS, Prior, Row, Tilted
 from polyceptron.model.priors.finite import FinitePrior, finite_prior
 from polyceptron.model.priors.gaussian_prior import GaussianPrior
 from polyceptron.model.priors.laplace import LaplacePrior
 from polyceptron.model.priors.sparse_gaussian import SparseGaussianPrior
+from polyceptron.model.registry import Entry
 
 __all__ = [
     "PRIORS",
@@ -21,8 +22,20 @@ __all__ = [
 ]
 
 # A new prior: its file, and its entry here.
-for _entry in (gaussian_prior.ENTRY, *finite.ENTRIES, sparse_gaussian.ENTRY, laplace.ENTRY):
-    PRIORS.add(_entry)
+PRIORS.add(
+    Entry("gaussian", "standard normal weights", GaussianPrior, label="Gaussian weights"),
+    Entry("rademacher", "weights ±1", finite.rademacher, label="Rademacher weights"),
+    Entry("ternary", "weights −√2, 0, √2 with 0 in half", finite.ternary, label="ternary weights"),
+    Entry(
+        "finite", "any finite list of values with their probabilities",
+        lambda: finite.parse_finite(""), read=finite.parse_finite, brackets="value:probability;...",
+    ),
+    Entry(
+        "sparse-gaussian", "zero but for this fraction of Gaussian weights", SparseGaussianPrior,
+        ("density",), (0.2,), label="sparse Gaussian weights",
+    ),
+    Entry("laplace", "weights of density exp(−√2|w|)/√2", LaplacePrior, label="Laplace weights"),
+)  # fmt: skip
 
 
 def as_prior(prior: object) -> Prior:

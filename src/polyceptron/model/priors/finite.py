@@ -14,7 +14,6 @@ from scipy.special import xlogy
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.priors.base import MAX_CONFIGURATIONS, PointRow, Prior, Row, Tilted
-from polyceptron.model.registry import Entry
 from polyceptron.numerics import Array
 
 _RAREST = 1e-12  # rarer values are never seen, and their size drowns the others
@@ -130,7 +129,7 @@ def finite_prior(values: Any, probabilities: Any, name: str | None = None) -> Fi
     return FinitePrior(tuple(v.tolist()), tuple(p.tolist()), name or f"finite[{pairs}]")
 
 
-def _parse_finite(text: str) -> FinitePrior:
+def parse_finite(text: str) -> FinitePrior:
     """Read back what `finite_prior` names: [value:probability;...]."""
     try:
         if not (text.startswith("[") and text.endswith("]")):
@@ -138,15 +137,11 @@ def _parse_finite(text: str) -> FinitePrior:
         pairs = [item.split(":") for item in text[1:-1].split(";")]
         values, probabilities = [float(a) for a, _ in pairs], [float(b) for _, b in pairs]
     except ValueError:
-        raise InvalidInput(f"cannot read the prior finite{text[:200]}: write {_FORM}") from None
+        raise InvalidInput(
+            f"cannot read the prior finite{text[:200]}: write "
+            "finite[value:probability;value:probability;...]"
+        ) from None
     return finite_prior(values, probabilities)
-
-
-_FORM = "finite[value:probability;value:probability;...]"
-
-
-def _need_values() -> FinitePrior:
-    raise InvalidInput(f"a finite prior is written {_FORM}")
 
 
 def rademacher() -> FinitePrior:
@@ -158,16 +153,3 @@ def ternary() -> FinitePrior:
     """w in {−√2, 0, √2} with probabilities 1/4, 1/2, 1/4."""
     root = math.sqrt(2)
     return FinitePrior((-root, 0.0, root), (0.25, 0.5, 0.25), "ternary")
-
-
-ENTRIES: tuple[Entry[Prior], ...] = (
-    Entry("rademacher", "weights ±1", rademacher, label="Rademacher weights"),
-    Entry("ternary", "weights −√2, 0, √2 with 0 in half", ternary, label="ternary weights"),
-    Entry(
-        "finite",
-        "any finite list of values with their probabilities",
-        _need_values,
-        read=_parse_finite,
-        brackets="value:probability;...",
-    ),
-)

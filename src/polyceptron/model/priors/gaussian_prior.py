@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from polyceptron.model.priors.base import GaussianRow, Prior, Row, Tilted
-from polyceptron.model.registry import Entry
 from polyceptron.numerics import Array
 
 
@@ -38,8 +37,3 @@ class GaussianPrior(Prior):
 
     def row(self, n_classes: int) -> Row:
         return GaussianRow(self, n_classes)
-
-
-ENTRY: Entry[Prior] = Entry(
-    "gaussian", "standard normal weights", GaussianPrior, label="Gaussian weights"
-)

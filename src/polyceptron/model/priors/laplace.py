@@ -15,7 +15,6 @@ import numpy as np
 from scipy.special import expit, log_ndtr
 
 from polyceptron.model.priors.base import Prior, Tilted
-from polyceptron.model.registry import Entry
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import mills_ratio, mills_slope
 
@@ -63,8 +62,3 @@ def _half(x: Array, root: Array) -> Tilted:
     right = a > 0  # there r underflows, here a + r cancels
     mean = np.where(right, a + r, slope / np.where(right, 1.0, r))
     return Tilted(log_g - np.log(root), mean / root, rest / root**2)
-
-
-ENTRY: Entry[Prior] = Entry(
-    "laplace", "weights of density exp(−√2|w|)/√2", LaplacePrior, label="Laplace weights"
-)

@@ -10,7 +10,6 @@ import numpy as np
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.priors.base import Prior, Tilted
-from polyceptron.model.registry import Entry
 from polyceptron.numerics import Array
 
 
@@ -51,13 +50,3 @@ class SparseGaussianPrior(Prior):
         p = np.where(odds > 0, 1.0, small) / (1 + small)
         log_g = np.maximum(odds, 0.0) + np.log1p(small) + spike
         return Tilted(log_g, p * mu, p * (sigma2 + (1 - p) * mu**2))
-
-
-ENTRY: Entry[Prior] = Entry(
-    "sparse-gaussian",
-    "zero but for this fraction of Gaussian weights",
-    SparseGaussianPrior,
-    ("density",),
-    (0.2,),
-    label="sparse Gaussian weights",
-)
