@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -115,7 +116,8 @@ def calibration(
     law, spread_of_error, status, ridge, scaled = student.law(teacher, alpha)
     own = student.probabilities(teacher, law) if scaled else None
     levels = [fresh_fields(channel, k, law, level) for level in ((0, 1) if k <= 3 else (0,))]
-    best, probabilities = (1.0, own) if own is not None else _softened(levels[0])
+    best = 1.0 if own else _best_temperature(levels[0], partial(softmax, axis=1))
+    probabilities = own or (lambda omega: softmax(omega / best, axis=1))
     scores = [mean_scores(nodes, probabilities) for nodes in levels]
     found = [from_replicates(part) for part in scores[-1]]
     if k <= 3:
@@ -288,16 +290,6 @@ def mean_scores(nodes: Fresh, probabilities: Probabilities) -> tuple[Array, Arra
     brier = (p * p).sum(1) - 2 * (t * p).sum(1) + 1
     total = nodes.weight.sum(1)
     return nodes.mean(loss) / total, nodes.mean(brier) / total
-
-
-def _softened(nodes: Fresh) -> tuple[float, Probabilities]:
-    """The temperature of least test loss, and the softmax there."""
-
-    def plain(omega: Array) -> Array:
-        return np.asarray(softmax(omega, axis=1))
-
-    best = _best_temperature(nodes, plain)
-    return best, lambda omega: plain(omega / best)
 
 
 def _best_temperature(nodes: Fresh, probabilities: Probabilities) -> float:

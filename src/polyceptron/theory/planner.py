@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scipy.optimize import brentq
@@ -84,12 +84,12 @@ def plan(
     if not jumps:
         top = min(LARGEST_ALPHA, (1 - _MARGINLESS) * student.largest_alpha(teacher))
         found = _answer(_Curve(teacher, student), error, None, d, top)
-        return Plan(**{**vars(found), "algorithm": found}) if student.branches else found
+        return replace(found, algorithm=found) if student.branches else found
     best, reached = (
         _answer(_Curve(teacher, student, jump.branch), error, (jump.alpha, jump.uncertainty), d)
         for jump in jumps
     )
-    return Plan(**{**vars(best), "algorithm": reached})
+    return replace(best, algorithm=reached)
 
 
 def check_target(error: Any, n_classes: int) -> float:

@@ -37,10 +37,7 @@ from polyceptron.rows import Status
 from polyceptron.theory.sides import erm_sides
 
 _SMALLEST, _LARGEST = 1e-6, 1e3  # t: labels of chance have 0, hardly any noise a large one
-
 _CLOSE = 1e-10  # of α_s where rules reach it
-
-
 _FLOOR_MANY = 1e-5  # relative error that the rule for four classes and more was seen to reach
 
 
@@ -98,7 +95,15 @@ def separability(teacher: AnyTeacher, tol: float | None = None) -> Separability:
         estimate = from_replicates(1 / _distance(problem, level, t))
         value, spread = float(estimate.value), float(estimate.uncertainty)
         if not problem.fields.rule.sampled:
-            t = _polish(problem, level, t)
+            # One Newton step to the minimum in ln t; differences wide enough for a level's noise.
+            step = 0.02
+            far_low, low, here, high, far_high = (
+                float(_distance(problem, level, t * math.exp(s * step))[0]) for s in range(-2, 3)
+            )
+            bend = (low + high - 2 * here) / step**2
+            slope = (8 * (high - low) - (far_high - far_low)) / (12 * step)
+            move = -slope / bend if bend > 0 else 0.0
+            t *= math.exp(max(-0.05, min(0.05, move)))
             value = float(1 / _distance(problem, level, t)[0])
             spread = abs(value - before) + (1e-12 if k <= 3 else _FLOOR_MANY) * value
         before = value
@@ -154,15 +159,3 @@ def _distance(problem: Any, level: int, t: float) -> Any:
     """Q(t), one value a replicate."""
     law = Law(t, 1 + t * t, 1.0)
     return problem.fields.averages(level, law)(law).Q
-
-
-def _polish(problem: Any, level: int, t: float) -> float:
-    """One Newton step to the minimum in ln t, by differences wide enough for a level's noise."""
-    step = 0.02
-    far_low, low, here, high, far_high = (
-        float(_distance(problem, level, t * math.exp(s * step))[0]) for s in range(-2, 3)
-    )
-    bend = (low + high - 2 * here) / step**2
-    slope = (8 * (high - low) - (far_high - far_low)) / (12 * step)
-    move = -slope / bend if bend > 0 else 0.0
-    return t * math.exp(max(-0.05, min(0.05, move)))

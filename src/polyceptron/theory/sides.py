@@ -82,19 +82,6 @@ class FieldsSide:
 
 
 @dataclass(frozen=True)
-class WeightsSide:
-    """What a penalty makes of a row of the teacher's weights, over the features' spectrum."""
-
-    penalty: Penalty
-    spectrum: Spectrum
-    row: Row
-
-    def __call__(self, hats: Hats) -> Law:
-        """The law of the fields after a step of the plain loop."""
-        return self.penalty.law(hats, self.spectrum, self.row)
-
-
-@dataclass(frozen=True)
 class Problem:
     """Empirical risk minimisation: what both sides are made of."""
 
@@ -112,10 +99,9 @@ class Problem:
         """The samples' side."""
         return FieldsSide(self.channel, self.loss, self.n_classes, self.alpha, self.by_points)
 
-    @property
-    def weights(self) -> WeightsSide:
-        """The coordinates' side."""
-        return WeightsSide(self.penalty, self.spectrum, self.row)
+    def weights(self, hats: Hats) -> Law:
+        """The coordinates' side: the law of the fields after a step of the plain loop."""
+        return self.penalty.law(hats, self.spectrum, self.row)
 
     @property
     def ridge(self) -> float:

@@ -68,8 +68,8 @@ def test_general_forms_at_one_eigenvalue():
         m, A = alpha * c * shrink, alpha * shrink**2
         q = (m**2 + A * (1 / k - 2 * m * c)) / (1 - A)
         for spectrum in (isotropic(), pc.Teacher(3, features=ALMOST).features):
-            found = solve_square(k, c, alpha, ridge, spectrum)
-            np.testing.assert_allclose(found[:2], [m, q], rtol=1e-9)
+            found, overlap = solve_square(k, c, alpha, ridge, spectrum)
+            np.testing.assert_allclose([overlap, found.q], [m, q], rtol=1e-9)
             assert found.tau == pytest.approx(m / math.sqrt(q - m**2), rel=1e-9)
 
 

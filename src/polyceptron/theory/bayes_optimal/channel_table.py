@@ -78,10 +78,7 @@ class ChannelTable:
             return information / unit, self.known_entropy + excess * scale
 
 
-@lru_cache(maxsize=64)
-def channel_table(channel: Channel, n_classes: int) -> ChannelTable:
-    """The table of a channel."""
-    return ChannelTable(channel, n_classes)
+channel_table = lru_cache(maxsize=64)(ChannelTable)
 
 
 def _angle(y: AnyArray) -> AnyArray:

@@ -204,7 +204,7 @@ def fixed_points(
     alphas = check_alphas(alpha)
     if branch not in (*BRANCHES, "all"):
         raise InvalidInput(f"unknown branch {branch!r}: allowed are {', '.join(BRANCHES)} and all")
-    work = effort(teacher)
+    work, guess = effort(teacher), 1 - 1 / teacher.n_classes
     tol = check_tolerance(tol, work.tolerance)
     aim = ("optimal", "amp") if branch == "all" else (branch,)
     last, level_of = work.last, dict.fromkeys(alphas, work.first)  # each α goes its own way
@@ -216,7 +216,11 @@ def fixed_points(
         positive = [a for a in here if a > 0]
         met = dict(zip(positive, crossings(curve, positive), strict=True))
         for a in here:
-            found = _branches(curve, a, met[a]) if a > 0 else _nothing(teacher.n_classes)
+            if a > 0:
+                found = _branches(curve, a, met[a])
+            else:
+                known = Crossing(True, 0.0, 1.0, 0.0, 0.0, guess, guess, 0.0)
+                found = [_point(curve, a, name, known, []) for name in ("optimal", "amp")]
             chosen = [p for p in found if branch in ("all", p.branch)]
             worst = max((p.uncertainty for p in chosen if p.branch in aim), default=0.0)
             if worst <= tol or level == last:
@@ -234,13 +238,6 @@ def fixed_points(
                     more = 2
                 level_of[a] = min(level + max(1, math.ceil(more)), last)
     return [p for a in alphas for p in done[a]]
-
-
-def _nothing(k: int) -> list[FixedPoint]:
-    """α = 0: a guess."""
-    guess = 1 - 1 / k
-    point = FixedPoint("amp", 0.0, k, 0.0, 1.0, 0.0, 0.0, guess, 0.0, clean_error=guess)
-    return [replace(point, branch=name) for name in ("optimal", "amp")]
 
 
 def _branches(curve: SolutionCurve, alpha: float, met: list[Crossing]) -> list[FixedPoint]:

@@ -183,11 +183,13 @@ class SolutionCurve:
         It is built up to where every row has told nearly all, and α rises for good or has fallen
         far below its maximum, and beyond only where `far`.
         """
-        if far not in self._grids:
-            self._grids[far] = self._beyond() if far and not self.perfect else self._near()
-        return self._grids[far]
-
-    def _near(self) -> CurvePoints:
+        if far in self._grids:
+            return self._grids[far]
+        if far and not self.perfect:
+            more = [self.points(q_hat) for q_hat in self.weights.stages(far=True)]
+            joined = zip(self.grid(far=False), *more, strict=True)
+            self._grids[far] = CurvePoints(*(np.concatenate(parts) for parts in joined))
+            return self._grids[far]
         parts: list[AnyArray] = []
         highest = 0.0
         # How much of the unstable branch to follow: panels of many classes are dear. Rows of
@@ -201,12 +203,8 @@ class SolutionCurve:
                 highest = max(highest, float(alpha.max()))
                 if alpha[-1] < past * highest:
                     break
-        return self._with_folds(np.concatenate(parts))
-
-    def _beyond(self) -> CurvePoints:
-        more = [self.points(q_hat) for q_hat in self.weights.stages(far=True)]
-        near = self.grid(far=False)
-        return CurvePoints(*(np.concatenate(parts) for parts in zip(near, *more, strict=True)))
+        self._grids[far] = self._with_folds(np.concatenate(parts))
+        return self._grids[far]
 
     def near_enough(self, alpha: float) -> bool:
         """Whether α is met on the near grid and not only far out."""
@@ -234,11 +232,9 @@ class SolutionCurve:
 
         A turn and the next that differ in α by no more than α is uncertain there are no folds.
         """
-        if far not in self._stretches:
-            self._stretches[far] = self._cut(self.grid(far=far))
-        return self._stretches[far]
-
-    def _cut(self, grid: CurvePoints) -> list[Branch]:
+        if far in self._stretches:
+            return self._stretches[far]
+        grid = self.grid(far=far)
         rising = np.diff(grid.alpha) > 0
         cuts = [0, *(np.flatnonzero(rising[1:] != rising[:-1]) + 1).tolist(), rising.size]
         if len(cuts) > 2:
@@ -255,10 +251,11 @@ class SolutionCurve:
                 del keep[max(smallest, 1) : min(smallest + 2, len(keep) - 1)]
             cuts = [cuts[i] for i in keep]
         x, alpha = np.log(grid.q_hat), grid.alpha
-        return [
+        self._stretches[far] = [
             Branch(bool(alpha[j] > alpha[i]), *(float(a) for a in (x[i], x[j], alpha[i], alpha[j])))
             for i, j in pairwise(cuts)
         ]
+        return self._stretches[far]
 
 
 @lru_cache(maxsize=32)

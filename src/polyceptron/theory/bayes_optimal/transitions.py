@@ -93,27 +93,24 @@ def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
     tol = check_tolerance(tol, work.transition)
     found, status = None, Status.OK
     for level in range(work.first, work.last + 1, 2) if not teacher.prior.gaussian else ():
-        found = _located(curve_of(teacher, level))
-        met = found is None or max(uncertainty for _, uncertainty in found) <= tol
+        curve = curve_of(teacher, level)
+        branches = curve.branches()
+        peaks = [b for b in branches if b.rising and b is not branches[-1]]
+        if not peaks:  # no fold
+            found, status = None, Status.OK
+            break
+        last = max(peaks, key=lambda b: b.alpha_high)
+        if not curve.near_enough(last.alpha_high):  # the top state at this α lies further out
+            branches = curve.branches(far=True)
+        relative = float(curve.alpha_uncertainty(curve.points(np.exp([last.high])))[0])
+        found = _takeover(curve, branches), (last.alpha_high, relative * last.alpha_high)
+        met = max(uncertainty for _, uncertainty in found) <= tol
         status = Status.OK if met else Status.TOLERANCE_NOT_MET
         if met:
             break
     names = teacher.model, teacher.n_classes, teacher.prior.name, teacher.noise.name
     it, algo = found or ((None, None), (None, None))
     return Transitions(*names, it[0], it[1], algo[0], algo[1], str(status))
-
-
-def _located(curve: SolutionCurve) -> tuple[Located, Located] | None:
-    """α_IT and α_algo as the curve has them; None without a fold."""
-    branches = curve.branches()
-    peaks = [b for b in branches if b.rising and b is not branches[-1]]
-    if not peaks:
-        return None
-    last = max(peaks, key=lambda b: b.alpha_high)
-    if not curve.near_enough(last.alpha_high):  # the top state at this α lies further out
-        branches = curve.branches(far=True)
-    relative = float(curve.alpha_uncertainty(curve.points(np.exp([last.high])))[0])
-    return _takeover(curve, branches), (last.alpha_high, relative * last.alpha_high)
 
 
 def _takeover(curve: SolutionCurve, branches: list[Branch]) -> Located:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -53,17 +52,12 @@ def ridge_tangent(
     return np.asarray(np.linalg.solve(jacobian, -(high - low) / (2 * _STEP))), jacobian
 
 
-class BestRidge(NamedTuple):
-    """The problem at its best ridge, a root nearby, and d² ln τ/d ln λ² there."""
+def best_ridge(
+    problem: Problem, tol: float, start: ErmFixedPoint | None = None
+) -> tuple[Problem, Root, float]:
+    """The problem at its best ridge, a root nearby, and d² ln τ/d ln λ² there.
 
-    problem: Problem
-    root: Root
-    bend: float
-
-
-def best_ridge(problem: Problem, tol: float, start: ErmFixedPoint | None = None) -> BestRidge:
-    """The best ridge; `start` is the answer at a nearby α, at whose ridge the search begins.
-
+    `start` is the answer at a nearby α, at whose ridge the search begins.
     A chord of that answer serves again, where it is not followed far. The coarsest sums over the
     other classes err by more than τ changes with λ: all but the first root are on a finer level.
     """
@@ -76,6 +70,11 @@ def best_ridge(problem: Problem, tol: float, start: ErmFixedPoint | None = None)
             return 1e-3
         return min(max(math.sqrt(_SHARE * tol / max(abs(bend), 1e-3)), 2e-2), 0.2)
 
+    def ahead_of(x: float, step: float) -> Root:
+        """The root seen at ln λ = x, moved along its tangent."""
+        tangent, known = seen[x]
+        return known._replace(theta=known.theta + step * tangent)
+
     def slope(x: float) -> float:
         if x in seen:
             return float(seen[x][0][0])
@@ -84,12 +83,10 @@ def best_ridge(problem: Problem, tol: float, start: ErmFixedPoint | None = None)
         if near is None:
             root = coarse_root(system, None if start is None else start.theta)
         elif sums:
-            tangent, known = seen[near]
-            root = known._replace(theta=known.theta + (x - near) * tangent)
+            root = ahead_of(near, x - near)
         else:
-            tangent, known = seen[near]
-            ahead = max(-_AHEAD, min(x - near, _AHEAD))
-            root = coarse_root(system, known.theta + ahead * tangent, known.jacobian)
+            root = ahead_of(near, max(-_AHEAD, min(x - near, _AHEAD)))
+            root = coarse_root(system, root.theta, root.jacobian)
         if sums and root.converged:
             root = correct(residual_on(system, _FINER, root.theta), root, tol=_NEAR)
         if not root.converged:
@@ -105,43 +102,28 @@ def best_ridge(problem: Problem, tol: float, start: ErmFixedPoint | None = None)
         return float(tangent[0])
 
     try:
-        x, bend = _stationary(slope, close, start, guess_log_ridge(problem))
+        if start is None or not start.ridge > 0:
+            # About right for cross-entropy, read off optima at 2 to 1000 classes: λ ≈ 0.11 for
+            # scarce data, 0.25/α² of two classes for many.
+            k = problem.n_classes
+            twin = problem.alpha * boundary_density(k) / (k - 1)
+            guess = math.log(0.125 * k**-0.23 / (1 + 0.4 * twin**2))
+            x, bend = chords(slope, *bracket(slope, guess), close)
+        else:
+            x, bend = math.log(start.ridge), start.bend
+            step = -slope(x) / bend if bend < 0 else math.inf
+            if abs(step) <= 2 * close(bend):
+                x += step
+            else:
+                x, bend = chords(slope, *bracket(slope, x, 0.2), close)
     except _SumsFailed:
         return best_ridge(problem.at(by_points=True), tol, start)
     near = min(seen, key=lambda other: abs(other - x))
-    tangent, known = seen[near]
-    root = known._replace(theta=known.theta + (x - near) * tangent)
-    return BestRidge(problem.at(ridge=math.exp(x)), root, bend)
+    return problem.at(ridge=math.exp(x)), ahead_of(near, x - near), bend
 
 
 class _SumsFailed(Exception):
     """At fields of enormous spread the sums have no root: random points serve instead."""
-
-
-def _stationary(
-    slope: Callable[[float], float],
-    close: Callable[[float], float],
-    start: ErmFixedPoint | None,
-    guess: float,
-) -> tuple[float, float]:
-    """ln λ where the slope of ln τ vanishes, and its bend there."""
-    if start is None or not start.ridge > 0:
-        return chords(slope, *bracket(slope, guess), close)
-    x, bend = math.log(start.ridge), start.bend
-    step = -slope(x) / bend if bend < 0 else math.inf
-    if abs(step) <= 2 * close(bend):
-        return x + step, bend
-    return chords(slope, *bracket(slope, x, 0.2), close)
-
-
-def guess_log_ridge(problem: Problem) -> float:
-    """About right for cross-entropy: λ ≈ 0.11 for scarce data, 0.25/α² of two classes for many.
-
-    Read off optima at 2 to 1000 classes; the bracket needs no more.
-    """
-    k = problem.n_classes
-    twin = problem.alpha * boundary_density(k) / (k - 1)
-    return math.log(0.125 * k**-0.23 / (1 + 0.4 * twin**2))
 
 
 def bracket(slope: Callable[[float], float], x: float, step: float = 0.5) -> tuple[float, float]:

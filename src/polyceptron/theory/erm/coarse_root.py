@@ -183,7 +183,7 @@ def quadratic_guess(problem: Problem, n_unknowns: int) -> Array:
     if loss.scale_free:
         # A margin of 1 asks for fields of order 1, whose direction is about that of least squares;
         # with many data τ and √q grow as α, where τ of least squares grows as √α.
-        base = solve_square(k, c, problem.alpha, 1.0, problem.spectrum)
+        base, _ = solve_square(k, c, problem.alpha, 1.0, problem.spectrum)
         scale = max(2.0, math.sqrt(base.tau**3 / (3 * base.q)))
     else:
         zero, label = np.zeros((1, k)), np.zeros(1, dtype=np.int64)
@@ -192,7 +192,7 @@ def quadratic_guess(problem: Problem, n_unknowns: int) -> Array:
         slope = loss.gradient(zero, label)[0]
         beta = float(slope[1:].mean() - slope[0])
         h = h if h > 1e-12 else beta
-        base = solve_square(k, c, problem.alpha, problem.ridge / h, problem.spectrum)
+        base, _ = solve_square(k, c, problem.alpha, problem.ridge / h, problem.spectrum)
         scale = beta / h
     theta = [math.log(base.tau), math.log(base.q) + 2 * math.log(scale), math.log(base.V / h)]
     return np.array(theta[:n_unknowns])

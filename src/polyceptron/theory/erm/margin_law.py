@@ -92,7 +92,7 @@ def margin_law(
     fresh = _fresh(problem, point.law, x)
     floor = 1.0 if math.isinf(point.V) else loss.margin_floor
     if floor is None:
-        return MarginLaw(x, fresh, _training(problem, point.law, x), 0.0, 1.0, point)
+        return MarginLaw(x, fresh, _trained(problem, point.law, x), 0.0, 1.0, point)
     if math.isinf(point.V):  # interpolation: every margin is that of the one-hot label
         return MarginLaw(x, fresh, np.zeros_like(x), 1.0, floor, point)
     above = margin_exceeds(
@@ -121,7 +121,7 @@ def _fresh(problem: Problem, law: Law, x: Array) -> Array:
     return _sampled(problem, law, x, trained=False) if found is None else found / root_q
 
 
-def _training(problem: Problem, law: Law, x: Array) -> Array:
+def _trained(problem: Problem, law: Law, x: Array) -> Array:
     """The density of training margins."""
     if problem.n_classes <= 3:
         return _density(problem, law, x, trained=True)
@@ -142,23 +142,16 @@ def _density(problem: Problem, law: Law, x: Array, *, trained: bool) -> Array:
         first = np.repeat(x, len(y))
         gaps, weight = np.stack([first, first + np.tile(y, len(x))]), np.tile(w, (len(x), 1))
     volume: Array | float = 1.0
-    if trained:
-        gaps, volume = _before_training(problem, gaps, law.V)
-    label = problem.channel.label_law(gaps * law.slope, law.residual)
-    value = label.z * ordered_density(gaps, law.q) * volume
+    if trained:  # the student's gaps whose proximal point has these, and det(I + VH) on 1⊥
+        z = np.concatenate([np.zeros((1, gaps.shape[1])), -gaps]).T
+        z -= z.mean(1, keepdims=True)
+        label, basis = np.zeros(len(z), dtype=np.int64), difference_basis(problem.n_classes)
+        omega = z + law.V * problem.loss.gradient(z, label)
+        bend = law.V * (basis.T @ problem.loss.hessian(z, label) @ basis)
+        gaps, volume = (omega[:, :1] - omega[:, 1:]).T, np.linalg.det(np.eye(len(gaps)) + bend)
+    seen = problem.channel.label_law(gaps * law.slope, law.residual)
+    value = seen.z * ordered_density(gaps, law.q) * volume
     return np.asarray((value.reshape(weight.shape) * weight).sum(1))
-
-
-def _before_training(problem: Problem, gaps: Array, V: float) -> tuple[Array, Array]:
-    """The student's gaps whose proximal point has gaps (k−1, n), and det(I + VH) on 1⊥."""
-    k, n = problem.n_classes, gaps.shape[1]
-    z = np.concatenate([np.zeros((n, 1)), -gaps.T], axis=1)
-    z -= z.mean(1, keepdims=True)
-    label = np.zeros(n, dtype=np.int64)
-    omega = z + V * problem.loss.gradient(z, label)
-    basis = difference_basis(k)
-    bend = np.eye(k - 1) + V * (basis.T @ problem.loss.hessian(z, label) @ basis)
-    return (omega[:, :1] - omega[:, 1:]).T, np.linalg.det(bend)
 
 
 def _sampled(problem: Problem, law: Law, x: Array, *, trained: bool) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -75,19 +75,17 @@ def erm_parts(
         ]
 
 
-class Followed:
-    """Rows at α that come one after the other; solutions nearby start the next."""
+def followed(teacher: AnyTeacher, estimator: ERM) -> Callable[..., dict[str, Any]]:
+    """A function (α, tol) → row for α one after the other; solutions nearby start the next."""
+    points: dict[float, ErmFixedPoint] = {}
 
-    def __init__(self, teacher: AnyTeacher, estimator: ERM) -> None:
-        self.teacher, self.estimator = teacher, estimator
-        self.points: dict[float, ErmFixedPoint] = {}
-
-    def __call__(self, alpha: float, tol: float | None = None) -> dict[str, Any]:
-        close = [p for a, p in self.points.items() if abs(math.log(a / alpha)) < _NEAR]
+    def row(alpha: float, tol: float | None = None) -> dict[str, Any]:
+        close = [p for a, p in points.items() if abs(math.log(a / alpha)) < _NEAR]
         start = predict([p for p in close if p.status != Status.NOT_CONVERGED], alpha)
-        point = erm_fixed_point(self.teacher, self.estimator, alpha, tol, start)
-        self.points[alpha] = point
-        return erm_row(self.teacher, self.estimator, point)
+        points[alpha] = erm_fixed_point(teacher, estimator, alpha, tol, start)
+        return erm_row(teacher, estimator, points[alpha])
+
+    return row
 
 
 def ridge_rows(

@@ -17,7 +17,6 @@ norm, and 0 above. At α = rank q diverges while m stays finite: ρ → 0, the e
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -29,15 +28,6 @@ from polyceptron.rows import Status
 from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.generalisation import error_on_labels
 from polyceptron.theory.sides import Problem
-
-
-class SquareSolution(NamedTuple):
-    """The fixed point; as λ → 0⁺ V is infinite below α = rank, and at α = rank q is."""
-
-    m: float
-    q: float
-    V: float
-    tau: float
 
 
 def best_square_ridge(
@@ -55,12 +45,12 @@ def best_square_ridge(
     if spectrum is None or spectrum.isotropic:
         return 1 / (n_classes * c**2) - 1
     ridges = [0.0, *(10 ** np.linspace(-12, 6, 91))]
-    best = int(np.argmax([solve_square(n_classes, c, alpha, x, spectrum).tau for x in ridges]))
+    best = int(np.argmax([solve_square(n_classes, c, alpha, x, spectrum)[0].tau for x in ridges]))
     if best == 0:
         return 0.0
     low, high = max(ridges[best - 1], 1e-13), ridges[min(best + 1, len(ridges) - 1)]
     found = minimize_scalar(
-        lambda x: -math.log(solve_square(n_classes, c, alpha, math.exp(x), spectrum).tau),
+        lambda x: -math.log(solve_square(n_classes, c, alpha, math.exp(x), spectrum)[0].tau),
         bounds=(math.log(low), math.log(high)),
         method="bounded",
         options={"xatol": 1e-9},
@@ -70,8 +60,8 @@ def best_square_ridge(
 
 def solve_square(
     n_classes: int, signal: float, alpha: float, ridge: float, spectrum: Spectrum
-) -> SquareSolution:
-    """The fixed point at λ > 0, or its limit λ → 0⁺ (infinite q at α = rank)."""
+) -> tuple[Law, float]:
+    """The law at λ > 0 or in the limit λ → 0⁺ (V = ∞ up to α = rank, where q = ∞), and m."""
     c, rank, kappa = signal, spectrum.rank, remaining_ridge(spectrum, alpha, ridge)
     s, field = spectrum.by_field
     m = c * float(field @ (s / (kappa + s)))
@@ -90,7 +80,7 @@ def solve_square(
         V = kappa / ridge * response
     else:
         V = math.inf if alpha <= rank else rank / (alpha - rank)
-    return SquareSolution(m, m * m + rest, V, m / math.sqrt(rest))
+    return Law(m / math.sqrt(rest), m * m + rest, V), m
 
 
 def remaining_ridge(spectrum: Spectrum, alpha: float, ridge: float) -> float:
@@ -121,12 +111,11 @@ def square_fixed_point(problem: Problem) -> ErmFixedPoint:
     """All that is reported, at the problem's ridge."""
     k, alpha = problem.n_classes, problem.alpha
     signal = problem.channel.signal(k)
-    m, q, V, tau = solve_square(k, signal, alpha, problem.ridge, problem.spectrum)
-    law = Law(tau, q, V)
-    hats = Hats(0.0, 0.0, alpha / (1 + V))
-    if math.isfinite(V):
-        shrink = 1 / (1 + V)
-        Q = (1 / k - 2 * m * signal + q) * shrink**2
+    law, m = solve_square(k, signal, alpha, problem.ridge, problem.spectrum)
+    shrink = 1 / (1 + law.V)
+    hats = Hats(0.0, 0.0, alpha * shrink)
+    if math.isfinite(law.V):
+        Q = (1 / k - 2 * m * signal + law.q) * shrink**2
         hats = Hats(alpha * signal * shrink, alpha * Q, alpha * shrink)
     mistakes = problem.training_error(law)
     spread = math.nan if mistakes is None else 1e-11 + problem.channel.accuracy
@@ -136,13 +125,13 @@ def square_fixed_point(problem: Problem) -> ErmFixedPoint:
         law,
         hats,
         m=m,  # also where q diverges
-        generalisation_error=float(error_on_labels(problem.channel, tau, k)),
+        generalisation_error=float(error_on_labels(problem.channel, law.tau, k)),
         uncertainty=bar,
         training_loss=square_training_loss(problem, law),
         training_loss_uncertainty=bar,
         training_error=math.nan if mistakes is None else mistakes,
         training_error_uncertainty=spread,
-        status=Status.OK if math.isfinite(q) else Status.DIVERGES,
+        status=Status.OK if math.isfinite(law.q) else Status.DIVERGES,
     )
 
 

@@ -54,15 +54,11 @@ class Averages:
     error: Array  # and the fraction of them that is mistaken
     mass: Array  # total probability that the rule saw, 1 up to its error
 
-    def map(self, change: Callable[[Array], Array]) -> Averages:
-        """The same change of every average."""
-        return Averages(**{name: change(value) for name, value in self.items()})
-
     def mean(self) -> Averages:
         """One replicate: the mean of all."""
         if len(self.M) == 1:
             return self
-        return self.map(lambda value: value.mean(keepdims=True))
+        return Averages(**{name: value.mean(keepdims=True) for name, value in self.items()})
 
     def doubt(self, law: Law, by_parts: float = 1.0) -> float:
         """What one replicate misses: of the mass, and of C = (m/q)M − D, relative to C and D."""
@@ -221,11 +217,8 @@ def average(
     table[4] = pull.value
     table[5] = pull.margin < 0
     if n_replicates == 1:
-        M, mass, means = (
-            np.array([weight @ tilt]),
-            np.array([joint.sum()]),
-            (table @ joint)[:, None],
-        )
+        M, mass = np.array([weight @ tilt]), np.array([joint.sum()])
+        means = (table @ joint)[:, None]
     else:
         shape = (n_replicates, -1)
         M = np.einsum("rn,rn->r", weight.reshape(shape), tilt.reshape(shape))
