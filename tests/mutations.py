@@ -373,8 +373,8 @@ MUTATIONS = [
     Mutation(
         "softmax tables: the width of the labels for that of the fields",
         "numerics/softmax_winning.py",
-        "np.arctan2(np.hypot(rest, 1 / slope), tau.ravel() * rest)",
-        "np.arctan2(rest, tau.ravel() * rest)",
+        "np.arctan2(np.hypot(rest, 1 / slope), along * rest)",
+        "np.arctan2(rest, along * rest)",
         "tests/unit/numerics/test_softmax_error.py",
     ),
     Mutation(

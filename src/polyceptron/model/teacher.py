@@ -95,7 +95,9 @@ class _Rule:
     def sample(self, n_samples: int, dimension: int, seed: Any = None) -> Dataset:
         """Draw W*, then n samples in d dimensions. `seed`: int, SeedSequence or Generator."""
         n, d = check_size(n_samples, "n_samples"), check_size(dimension, "dimension")
-        X = empty_inputs(n, d)
+        if n * d >= 2**60:  # numpy calls this a ValueError
+            raise MemoryError(f"{n} samples in dimension {d} fit in no memory")
+        X = np.empty((n, d))  # before anything is drawn: a size too large fails at once
         rng = np.random.default_rng(seed)
         labels = self.label_generator(rng)
         weights = self.draw_weights(rng, d)
@@ -200,13 +202,6 @@ def make_teacher(
             raise InvalidInput(f"the classical perceptron has 2 classes, got {n_classes}")
         return Perceptron(prior, noise, features)
     raise InvalidInput(f"unknown model {model!r}: allowed are 'argmax' and 'perceptron'")
-
-
-def empty_inputs(n: int, d: int) -> Array:
-    """Room for X (n, d), asked for before anything is drawn: a size too large fails at once."""
-    if n * d >= 2**60:  # numpy calls this a ValueError
-        raise MemoryError(f"{n} samples in dimension {d} fit in no memory")
-    return np.empty((n, d))
 
 
 def check_teacher(teacher: Any) -> None:

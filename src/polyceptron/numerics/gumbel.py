@@ -126,10 +126,7 @@ class UtilityTable:
         return out
 
 
-@lru_cache(maxsize=32)
-def utility_table(s: float) -> UtilityTable:
-    """The table at s, made once."""
-    return UtilityTable(s)
+utility_table = lru_cache(maxsize=32)(UtilityTable)
 
 
 def integrate_utilities(omega: Array, label: Labels, table: UtilityTable) -> Quadrature:

@@ -219,29 +219,21 @@ def winning_chance(gaps: Array, s: float, order: int = 14) -> Winning:
         a = gaps * scale
         return Winning(ndtr(a[0]), np.exp(-0.5 * a * a) * (scale / math.sqrt(2 * math.pi)))
     if len(gaps) == 2:
-        z, slopes = half_correlated(gaps[0] * scale, gaps[1] * scale)
+        a, b = gaps * scale
+        z, slopes = ndtr(a), np.zeros((2, a.size))
+        np.exp(-0.5 * a * a, out=slopes[0])
+        # Far from the corner (b large) only a matters, and nothing there needs Owen's function.
+        near = np.flatnonzero((b < _SEEN) & (a > -_SEEN))
+        if near.size:
+            h, g = (np.where(x == 0, 1e-200, x) for x in (a[near], b[near]))  # keeps 0/0 out
+            first, second = (2 * g - h) / _SQRT3, (2 * h - g) / _SQRT3
+            slopes[0, near] *= ndtr(first)
+            slopes[1, near] = np.exp(-0.5 * g * g) * ndtr(second)
+            z[near] = corner_cdf(h, g, first, second)
+        slopes /= math.sqrt(2 * math.pi)
         slopes *= scale
         return Winning(z, slopes)
     omega = np.concatenate([np.zeros((1, gaps.shape[1])), -gaps]).T
     orthant = argmax_orthant(omega, np.zeros(len(omega), dtype=np.int64), s * s, order=order)
     z = np.exp(orthant.log_z)
     return Winning(z, -(orthant.score[:, 1:].T) * z)
-
-
-def half_correlated(a: Array, b: Array) -> tuple[Array, Array]:
-    """P(x ≤ a, y ≤ b) (n,) of standard normals with correlation 1/2, a ≤ b, and its slopes (2, n).
-
-    Absolute accuracy 1e-11. Far from the corner (b large) only a matters, and nothing there needs
-    Owen's function.
-    """
-    z, slopes = ndtr(a), np.zeros((2, a.size))
-    np.exp(-0.5 * a * a, out=slopes[0])
-    near = np.flatnonzero((b < _SEEN) & (a > -_SEEN))
-    if near.size:
-        h, g = (np.where(x == 0, 1e-200, x) for x in (a[near], b[near]))  # keeps 0/0 out
-        first, second = (2 * g - h) / _SQRT3, (2 * h - g) / _SQRT3
-        slopes[0, near] *= ndtr(first)
-        slopes[1, near] = np.exp(-0.5 * g * g) * ndtr(second)
-        z[near] = corner_cdf(h, g, first, second)
-    slopes /= math.sqrt(2 * math.pi)
-    return z, slopes

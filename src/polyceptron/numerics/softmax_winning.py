@@ -57,15 +57,6 @@ def tabled_moments(slope: float, q: Array, v: Array, n_classes: int) -> tuple[Ar
     return information / (width * whole), excess * width / whole
 
 
-def tabled_error(slope: float, tau: Array, n_classes: int) -> Array:
-    """ε on labels as drawn at τ ≥ 0, any shape."""
-    tau = np.asarray(tau, dtype=float)
-    rest = 1 / np.hypot(1.0, tau.ravel())
-    phi = np.arctan2(np.hypot(rest, 1 / slope), tau.ravel() * rest)
-    error: Array = phi * _read(n_classes, slope * rest, phi)[2]
-    return error.reshape(tau.shape)
-
-
 def _read(n_classes: int, s: Array, phi: Array) -> Array:
     """The three series (3, n) at s = β√v (n,) and φ (n,)."""
     series = _coefficients(n_classes)
@@ -164,7 +155,11 @@ def softmax_error(slope: float, tau: Array, n_classes: int) -> Array:
     tau = np.asarray(tau, dtype=float)
     theta = np.arctan2(1.0, tau)
     if n_classes in CLASSES:
-        found = tabled_error(slope, np.maximum(tau, 0.0), n_classes)
+        along = np.maximum(tau, 0.0)
+        rest = 1 / np.hypot(1.0, along)
+        phi = np.arctan2(np.hypot(rest, 1 / slope), along * rest)
+        series = _read(n_classes, slope * rest.ravel(), phi.ravel())[2]
+        found = np.asarray(phi * series.reshape(tau.shape))
     else:  # one proxy in θ, stretched where θ is as small as the noise
         near = np.minimum(theta, math.pi / 2)
         found = np.asarray(_proxy(slope, n_classes)(np.arcsinh(near / _stretch(slope))))

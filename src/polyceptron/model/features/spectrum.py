@@ -96,7 +96,11 @@ class Spectrum:
         if not 0 < self.mean_signal < math.inf:
             raise InvalidInput("the signal is 0 wherever a feature varies: there is no rule")
         theta = theta * (self.mean_eigenvalue / self.mean_signal)
-        self.eigenvalues, self.signal, self.fraction = _merged(s, theta, share)
+        # Levels of equal (s, θ), largest first, without those of no variance or no features.
+        keep = (s > 0) & (share > 0)
+        pairs, place = np.unique(np.stack([-s[keep], -theta[keep]]), axis=1, return_inverse=True)
+        self.eigenvalues, self.signal = -pairs
+        self.fraction = np.asarray(np.bincount(place.ravel(), weights=share[keep]), dtype=float)
         if len(self.fraction) == 1 and abs(self.fraction[0] - 1) < 1e-12:  # to the last digit
             self.eigenvalues, self.signal, self.fraction = np.ones((3, 1))
         for part in (self.eigenvalues, self.signal, self.fraction):
@@ -292,14 +296,6 @@ def _checked(values: Any, what: str, size: int | None = None) -> Array:
             f"the {what} of a spectrum must be finite numbers of 0 or more, got {float(bad[0])!r}"
         )
     return array
-
-
-def _merged(s: Array, theta: Array, share: Array) -> tuple[Array, Array, Array]:
-    """Levels of equal (s, θ), largest first, without those of no variance or no features."""
-    keep = (s > 0) & (share > 0)
-    pairs, place = np.unique(np.stack([-s[keep], -theta[keep]]), axis=1, return_inverse=True)
-    fraction = np.bincount(place.ravel(), weights=share[keep])
-    return -pairs[0], -pairs[1], np.asarray(fraction, dtype=float)
 
 
 def _debiased(U: Array, target: Array) -> tuple[Array, float]:

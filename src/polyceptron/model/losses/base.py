@@ -16,7 +16,6 @@ that it depend on differences of fields only and treat the classes alike (`check
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -230,23 +229,6 @@ def check_loss(loss: Loss, n_classes: int = 3) -> None:
         )
 
 
-def check_proximal(loss: Loss, n_classes: int) -> None:
-    """Newton's method must find the proximal points of a loss that does not give its own."""
-    if type(loss).prox is not Loss.prox or type(loss).denoise is not Loss.denoise:
-        return
-    omega, y = _points(n_classes)
-    for V in (0.1, 1.0, 10.0):
-        z = loss.prox(omega, y, V)
-        slope = loss.gradient(z, y)
-        off = np.abs((z - omega) / V + slope)
-        if not off.max() <= 1e-5 * (1 + float(np.abs(slope).max())):
-            raise InvalidInput(
-                f"the loss {loss.name!r} seems not to be smooth: Newton's method misses its "
-                f"proximal point by a slope of {off.max():.2g} at V = {V:g}; give the loss a "
-                f"method `prox(omega, y, V)` of its own (and `denoise`), or smooth its kinks"
-            )
-
-
 def check_symmetric(loss: Loss, n_classes: int) -> None:
     """The scalar theory needs a loss of field differences that treats the classes alike.
 
@@ -274,10 +256,20 @@ def check_symmetric(loss: Loss, n_classes: int) -> None:
             raise InvalidInput(
                 f"the theory needs a loss that treats the classes alike, {loss.name!r} does not"
             )
-    check_proximal(loss, n_classes)
+    if type(loss).prox is not Loss.prox or type(loss).denoise is not Loss.denoise:
+        return
+    for V in (0.1, 1.0, 10.0):  # Newton's method must find its proximal points
+        prox = loss.prox(z, y, V)
+        slope = loss.gradient(prox, y)
+        off = np.abs((prox - z) / V + slope)
+        if not off.max() <= 1e-5 * (1 + float(np.abs(slope).max())):
+            raise InvalidInput(
+                f"the loss {loss.name!r} seems not to be smooth: Newton's method misses its "
+                f"proximal point by a slope of {off.max():.2g} at V = {V:g}; give the loss a "
+                f"method `prox(omega, y, V)` of its own (and `denoise`), or smooth its kinks"
+            )
 
 
-@lru_cache(maxsize=16)
 def _points(n_classes: int) -> tuple[Array, Labels]:
     """Eight fields (8, k) of growing size, away from any likely kink, and labels (8,)."""
     rng = np.random.default_rng(0)
