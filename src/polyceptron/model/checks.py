@@ -36,12 +36,16 @@ def check_size(value: Any, name: str) -> int:
     return int(value)
 
 
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
 def check_alpha(alpha: Any) -> float:
     """One sample ratio: 0, or from 1e-12 to 1e8."""
-    try:
-        value = float(alpha)
-    except (TypeError, ValueError):
-        value = math.nan
+    value = _as_float(alpha)
     if value != 0 and not MIN_ALPHA <= value <= MAX_ALPHA:
         raise InvalidInput(
             f"alpha must be 0, or from {MIN_ALPHA:g} to {MAX_ALPHA:g}, got {alpha!r}"
@@ -65,10 +69,7 @@ def check_ridge(ridge: Any, *, optimal: bool = False) -> float | str:
     if optimal and isinstance(ridge, str) and ridge == "optimal":
         return ridge
     words = "a number of 0 or more, or 'optimal'" if optimal else "a number of 0 or more"
-    try:
-        value = float(ridge)
-    except (TypeError, ValueError):
-        value = math.nan
+    value = _as_float(ridge)
     if isinstance(ridge, bool) or not math.isfinite(value) or value < 0:
         raise InvalidInput(f"the ridge must be {words}, got {ridge!r}")
     if value != 0 and not MIN_RIDGE <= value <= MAX_RIDGE:

@@ -25,7 +25,6 @@ rule: those of the competitors are −∂_δ, the winner's is their sum.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +37,7 @@ from polyceptron.numerics.special import mills_ratio, mills_slope
 _SQRT2 = math.sqrt(2)
 _SQRT_2PI = math.sqrt(2 * math.pi)
 _TAIL_CORNER = 9.0  # R² from which 20 Laguerre nodes give 14 digits
+_LAGUERRE = roots_laguerre(20)
 _TAIL_EDGE = -1.5  # above it Owen's form loses less than two digits
 _FAR = -1e5  # below it the curvatures are those of the limit, to 1e-5
 _TINY = 1e-100
@@ -121,7 +121,7 @@ def _tail(a: Array, b: Array, c1: Array, c2: Array, rho: float | Array) -> Bivar
     a, b = np.where(swap, b, a), np.where(swap, a, b)
     c1, c2 = np.where(swap, c2, c1), np.where(swap, c1, c2)
     corner = a * a + c1 * c1
-    nodes, weights = _laguerre()
+    nodes, weights = _LAGUERRE
     ray = np.sqrt(1 + 2 * nodes / corner[:, None])
     w = weights / ray
     e1 = (erfcx(np.abs(c1)[:, None] * ray / _SQRT2) * w).sum(-1) * (0.5 * a / corner)
@@ -154,12 +154,6 @@ def _pinned(a: Array, b: Array, rho: float | Array) -> tuple[Array, Array, Array
     m = mills_slope(x, mills_ratio(x)) / sigma2
     edge, other = 1 + np.square(rho) * m, m
     return np.where(swap, other, edge), np.where(swap, edge, other), -rho * m
-
-
-@lru_cache(maxsize=1)
-def _laguerre() -> tuple[Array, Array]:
-    nodes, weights = roots_laguerre(20)
-    return nodes, weights
 
 
 _OTHERS = {2: np.array([[1], [0]]), 3: np.array([[1, 2], [0, 2], [0, 1]])}

@@ -87,28 +87,22 @@ def three_softmax(gaps: Array, s: float) -> tuple[Array, Array]:
     width = math.hypot(1.0, s)
     place = np.arcsinh(gaps / (width * _STRETCH)) / _STEP + _HALF
     np.clip(place, 0, 2 * _HALF, out=place)
-    z_spline, slope_spline = _at(1 / width)
+    # Spline coefficients of Z and ∂Z/∂x₁ at t = 1/√(1 + s²): the barycentric formula.
+    nodes, table = _table()
+    apart = 1 / width - nodes
+    hit = np.abs(apart) < 1e-14
+    if hit.any():
+        weight = hit.astype(float)
+    else:
+        weight = (-1.0) ** np.arange(_N_S) * np.sin((np.arange(_N_S) + 0.5) * (math.pi / _N_S))
+        weight /= apart
+        weight /= weight.sum()
+    z_spline, slope_spline = (weight @ table).reshape(2, 2 * _HALF + 1, 2 * _HALF + 1)
     z, first, second = (
         np.asarray(map_coordinates(spline, at, order=5, prefilter=False, mode="mirror"), float)
         for spline, at in ((z_spline, place), (slope_spline, place), (slope_spline, place[::-1]))
     )
     return z, np.stack([first, second]) / width
-
-
-def _at(t: float) -> tuple[Array, Array]:
-    """Spline coefficients of Z and ∂Z/∂x₁ at t = 1/√(1 + s²): the barycentric formula."""
-    nodes, table = _table()
-    angle = (np.arange(_N_S) + 0.5) * (math.pi / _N_S)
-    apart = t - nodes
-    hit = np.flatnonzero(np.abs(apart) < 1e-14)
-    if hit.size:
-        weight = np.zeros(_N_S)
-        weight[hit[0]] = 1.0
-    else:
-        weight = (-1.0) ** np.arange(_N_S) * np.sin(angle) / apart
-        weight /= weight.sum()
-    both = (weight @ table).reshape(2, 2 * _HALF + 1, 2 * _HALF + 1)
-    return both[0], both[1]
 
 
 @lru_cache(maxsize=1)

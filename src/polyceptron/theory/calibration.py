@@ -134,12 +134,12 @@ def calibration(
     moved = [mean_scores(fresh_fields(channel, k, near), probabilities) for near in nearby]
     spread = [sum(abs(float((m[i] - scores[0][i]).mean())) for m in moved) for i in (0, 1)]
     edges = np.linspace(1 / k, 1, n_bins + 1)
-    bins = reliability(channel, k, law, probabilities, edges)
+    bins, error = reliability(channel, k, law, probabilities, edges)
     if student.calibrated:
-        best, error = 1.0, Estimate(np.zeros(()), np.zeros(()))
+        error = Estimate(np.zeros(()), np.zeros(()))
     else:
-        best = best if own is None else _best_temperature(levels[-1], probabilities)
-        error = Estimate(bins.error.value, bins.error.uncertainty + sum(spread))
+        best = _best_temperature(levels[-1], probabilities) if own else best
+        error = Estimate(error.value, error.uncertainty + sum(spread))
     return Calibration(
         n_classes=k,
         noise=channel.name,
@@ -157,10 +157,7 @@ def calibration(
         own_probabilities=own is not None,
         status=status,
         edges=edges,
-        share=bins.share,
-        confidence=bins.confidence,
-        accuracy=bins.accuracy,
-        accuracy_uncertainty=bins.accuracy_uncertainty,
+        **bins,
     )
 
 
@@ -220,18 +217,13 @@ def label_chances(channel: Channel, omega: Array, law: Law) -> Array:
     return np.asarray(out / out.sum(1, keepdims=True))
 
 
-class Bins(NamedTuple):
-    """Share, mean confidence and accuracy of each bin (b,), and the calibration error."""
-
-    share: Array
-    confidence: Array
-    accuracy: Array
-    accuracy_uncertainty: Array
-    error: Estimate
+Bins = dict[str, Array]  # share, confidence, accuracy and its uncertainty, each (b,)
 
 
-def reliability(channel: Channel, k: int, law: Law, p: Probabilities, edges: Array) -> Bins:
-    """The bins of confidence between `edges` (b + 1,).
+def reliability(
+    channel: Channel, k: int, law: Law, p: Probabilities, edges: Array
+) -> tuple[Bins, Estimate]:
+    """The bins of confidence between `edges` (b + 1,), and the calibration error.
 
     From quasi-random fields, with the uncertainty that replicates show; two classes need none.
     """
@@ -251,10 +243,13 @@ def reliability(channel: Channel, k: int, law: Law, p: Probabilities, edges: Arr
     gap = hit - said
     side = np.sign(gap.mean(1, keepdims=True))
     error = from_replicates((side * gap).sum(0))
-    return Bins(share, mean, accuracy, np.asarray(spread), error)
+    bins = {"share": share, "confidence": mean, "accuracy": accuracy}
+    return {**bins, "accuracy_uncertainty": np.asarray(spread)}, error
 
 
-def _bins_of_two(channel: Channel, law: Law, p: Probabilities, edges: Array) -> Bins:
+def _bins_of_two(
+    channel: Channel, law: Law, p: Probabilities, edges: Array
+) -> tuple[Bins, Estimate]:
     """Two classes: the confidence rises with the gap, so that bins are intervals of it."""
 
     def confidence(gap: Any) -> Array:
@@ -279,8 +274,9 @@ def _bins_of_two(channel: Channel, law: Law, p: Probabilities, edges: Array) -> 
     with np.errstate(invalid="ignore", divide="ignore"):
         mean, accuracy = sums[1] / share, sums[2] / share
     error = float(np.abs(sums[2] - sums[1]).sum())
+    bins = {"share": share, "confidence": mean, "accuracy": accuracy}
     known = Estimate(np.array(error), np.array(1e-9))
-    return Bins(share, mean, accuracy, np.full_like(share, 1e-9), known)
+    return {**bins, "accuracy_uncertainty": np.full_like(share, 1e-9)}, known
 
 
 def mean_scores(nodes: Fresh, probabilities: Probabilities) -> tuple[Array, Array]:
@@ -329,7 +325,7 @@ def fresh_scores(teacher: AnyTeacher, estimator: Any, law: Law) -> dict[str, flo
 def _calibration_error(teacher: AnyTeacher, law: Law, probabilities: Probabilities) -> float:
     k = teacher.n_classes
     edges = np.linspace(1 / k, 1, N_BINS + 1)
-    return float(reliability(teacher.channel, k, law, probabilities, edges).error.value)
+    return float(reliability(teacher.channel, k, law, probabilities, edges)[1].value)
 
 
 def ridge_for(teacher: AnyTeacher, estimator: Any, alpha: float, target: str) -> float:

@@ -41,7 +41,6 @@ class Loss(ABC):
     """
 
     name: str
-    newton_steps: ClassVar[int] = 100
 
     # Short cuts and limits. A class that changes what the loss *is* does not inherit them.
 
@@ -128,7 +127,7 @@ class Loss(ABC):
         z = omega.copy()
         eye = np.eye(omega.shape[1])
         energy = self.value(z, y)
-        for _ in range(self.newton_steps):
+        for _ in range(100):
             slope = (z - omega) * inverse[:, None] + self.gradient(z, y)
             step = np.linalg.solve(
                 self.hessian(z, y) + inverse[:, None, None] * eye, slope[:, :, None]
@@ -151,18 +150,14 @@ class Loss(ABC):
         """f = (prox − ω)/V, shape (n, k), and −tr_⊥ ∂f, shape (n,)."""
         omega, y, V = broadcast(omega, y, V)
         z = self.prox(omega, y, V)
-        return -self.gradient(z, y), self.curvature_at(z, y, V)
-
-    def curvature_at(self, z: Array, y: Labels, V: Array) -> Array:
-        """−tr_⊥ ∂f = tr_⊥ H(I + VH)⁻¹ at the field z = prox, shape (n,)."""
-        k = z.shape[1]
-        H = self.hessian(z, y)
-        inner = np.linalg.solve(np.eye(k) + V[:, None, None] * H, H)
-        return np.asarray(np.trace(inner, axis1=1, axis2=2) - inner.sum((1, 2)) / k)
+        k, H = z.shape[1], self.hessian(z, y)
+        inner = np.linalg.solve(np.eye(k) + V[:, None, None] * H, H)  # H(I + VH)⁻¹
+        trace = np.trace(inner, axis1=1, axis2=2) - inner.sum((1, 2)) / k
+        return -self.gradient(z, y), np.asarray(trace)
 
 
 SHORT_CUTS = (
-    *("prox", "denoise", "curvature_at", "value_at_prox", "probabilities", "solver"),
+    *("prox", "denoise", "value_at_prox", "probabilities", "solver"),
     *("coordinates", "additive", "explicit_averages", "scale_free", "margin_floor"),
     *("without_ridge", "decay"),
 )

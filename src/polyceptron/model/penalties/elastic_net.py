@@ -92,7 +92,19 @@ class ElasticNet(Penalty):
     def isotropic_law(self, hats: Hats, row: Row) -> Law:
         r, scale = row.n_classes - 1, 1 / (hats.V + self.l2)
         m = q = V = 0.0
-        for kind in _kinds(hats, row, r):
+        if row.gaussian:
+            kinds = [_Kind(1.0, float(r), math.sqrt(hats.m**2 + hats.q), 0.0)]
+        elif (found := row.norms()) is None:
+            raise InvalidInput(
+                "the theory of an elastic net takes Gaussian weights or finitely many values, got "
+                f"prior {row.prior.name!r} with {row.n_classes} classes"
+            )
+        else:
+            kinds = [
+                _Kind(p, s2, math.sqrt(hats.q), hats.m**2 * s2 / hats.q)
+                for s2, p in zip(*(part.tolist() for part in found), strict=True)
+            ]
+        for kind in kinds:
             zero, one, two, inverse = self._moments(kind, r)
             further_zero, *_, further_inverse = self._moments(kind, r + 2)
             m += kind.share * kind.squared_norm * (further_zero - self.l1 * further_inverse)
@@ -115,20 +127,3 @@ class ElasticNet(Penalty):
             tail = np.where(a > 0, gammaincc(np.maximum(a, 1e-9), x), 0.0)
             found.append(float(kind.scale**power * 2 ** (0.5 * power) * (weight * size) @ tail))
         return found[0], found[1], found[2], found[3]
-
-
-def _kinds(hats: Hats, row: Row, r: int) -> list[_Kind]:
-    """The law of ‖u*‖ as far as γ depends on it."""
-    if row.gaussian:
-        return [_Kind(1.0, float(r), math.sqrt(hats.m**2 + hats.q), 0.0)]
-    found = row.norms()
-    if found is None:
-        raise InvalidInput(
-            "the theory of an elastic net takes Gaussian weights or finitely many values, got "
-            f"prior {row.prior.name!r} with {row.n_classes} classes"
-        )
-    root = math.sqrt(hats.q)
-    return [
-        _Kind(p, s2, root, hats.m**2 * s2 / hats.q)
-        for s2, p in zip(*(part.tolist() for part in found), strict=True)
-    ]

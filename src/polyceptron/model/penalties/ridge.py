@@ -90,18 +90,17 @@ def stiffness(spectrum: Spectrum, log_odds: Array) -> Array:
 
     For one eigenvalue the left side is −ln(V̂s), so that Newton's method in ln V̂ hardly errs.
     """
-    return np.array([_stiffness(*spectrum.by_field, float(value)) for value in log_odds])
-
-
-def _stiffness(s: Array, signal: Array, log_odds: float) -> float:
-    log_V = min(max(-log_odds - math.log(float(signal @ s)), -_EDGE), _EDGE)
-    for _ in range(_STEPS):
-        x = math.exp(log_V) * s
-        free = 1 / (1 + x)
-        x *= free
-        kept, taken, both = float(free @ signal), float(x @ signal), float((x * free) @ signal)
-        step = (math.log(kept / taken) - log_odds) * kept * taken / both
-        log_V = min(max(log_V + min(max(step, -_LONGEST), _LONGEST), -_EDGE), _EDGE)
-        if abs(step) < 1e-7:  # the next would be its square
-            break
-    return math.exp(log_V)
+    (s, signal), found = spectrum.by_field, []
+    for odds in log_odds.tolist():
+        log_V = min(max(-odds - math.log(float(signal @ s)), -_EDGE), _EDGE)
+        for _ in range(_STEPS):
+            x = math.exp(log_V) * s
+            free = 1 / (1 + x)
+            x *= free
+            kept, taken, both = float(free @ signal), float(x @ signal), float((x * free) @ signal)
+            step = (math.log(kept / taken) - odds) * kept * taken / both
+            log_V = min(max(log_V + min(max(step, -_LONGEST), _LONGEST), -_EDGE), _EDGE)
+            if abs(step) < 1e-7:  # the next would be its square
+                break
+        found.append(math.exp(log_V))
+    return np.array(found)

@@ -23,7 +23,7 @@ __all__ = [
 
 # A new prior: its file, and its entry here.
 PRIORS.add(
-    Entry("gaussian", "standard normal weights", GaussianPrior, label="Gaussian weights"),
+    Entry(GaussianPrior.name, "standard normal weights", GaussianPrior, label="Gaussian weights"),
     Entry("rademacher", "weights ±1", finite.rademacher, label="Rademacher weights"),
     Entry("ternary", "weights −√2, 0, √2 with 0 in half", finite.ternary, label="ternary weights"),
     Entry(
@@ -34,7 +34,7 @@ PRIORS.add(
         "sparse-gaussian", "zero but for this fraction of Gaussian weights", SparseGaussianPrior,
         ("density",), (0.2,), label="sparse Gaussian weights",
     ),
-    Entry("laplace", "weights of density exp(−√2|w|)/√2", LaplacePrior, label="Laplace weights"),
+    Entry(LaplacePrior.name, "weights of density exp(−√2|w|)/√2", LaplacePrior, label="Laplace weights"),
 )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ import json
 import math
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -44,11 +44,8 @@ _FEW_ERROR = 3e-11  # of the panels
 _TOP = 2 * (1 - 2 * _THETA_LOW / math.pi) ** 2 - 1  # y there
 
 
-class EntropyTable(NamedTuple):
-    """The pair of functions in one coordinate, and the relative error of both."""
-
-    pair: ChebyshevProxy
-    error: float
+EntropyTable = tuple[ChebyshevProxy, float]
+"""The pair of functions in one coordinate, and the relative error of both."""
 
 
 class ChannelTable:
@@ -90,7 +87,7 @@ def _angle(y: AnyArray) -> AnyArray:
 def argmax_table(k: int, guess: float) -> EntropyTable:
     """y ↦ (sin θ · I, excess/sin θ) of Gaussian utilities.
 
-    >>> pair = argmax_table(10, 0.0).pair  # without overlap I = k E_max²/(k − 1)²
+    >>> pair = argmax_table(10, 0.0)[0]  # without overlap I = k E_max²/(k − 1)²
     >>> bool(abs(pair(-1.0)[0] / (10 * 1.5387527308**2 / 81) - 1) < 1e-7)
     True
     """
@@ -99,7 +96,7 @@ def argmax_table(k: int, guess: float) -> EntropyTable:
         if guess > 0:
             return _of_proxy(few_pair(channel, k))
         shipped = np.array(_shipped()["few"][str(k)])  # what `few_pair` gave
-        return EntropyTable(ChebyshevProxy(-1.0, _TOP, shipped, np.zeros(2)), _FEW_ERROR)
+        return ChebyshevProxy(-1.0, _TOP, shipped, np.zeros(2)), _FEW_ERROR
     if guess == 0:
         entropy, error = _shipped_entropy(k)
     else:
@@ -118,7 +115,7 @@ def argmax_table(k: int, guess: float) -> EntropyTable:
         rate = G - (8 / math.pi) * np.sin(_angle(y)) * slope(y) * ratio  # Ψ′/cos θ
         return np.stack([-rate / (k - 1), G], -1)
 
-    return EntropyTable(chebyshev_proxy(both, -1.0, entropy.high, max_points=65), error)
+    return chebyshev_proxy(both, -1.0, entropy.high, max_points=65), error
 
 
 def few_pair(channel: Channel, k: int) -> ChebyshevProxy:
@@ -184,7 +181,7 @@ def _smooth_table(channel: Channel, k: int, narrow: float) -> EntropyTable:
         scale = np.sqrt(variance(x) + narrow)
         return np.stack([-slope(x) / ((k - 1) * scale), entropy(x) / scale], -1)
 
-    return EntropyTable(chebyshev_proxy(both, 0.0, top), _many_error(entropy, k))
+    return chebyshev_proxy(both, 0.0, top), _many_error(entropy, k)
 
 
 def _many_error(entropy: ChebyshevProxy, k: int) -> float:
@@ -196,4 +193,4 @@ def _many_error(entropy: ChebyshevProxy, k: int) -> float:
 def _of_proxy(pair: ChebyshevProxy) -> EntropyTable:
     """With the error that the series itself leaves."""
     values = np.abs(pair(np.linspace(pair.low, pair.high, 50))).min(-1)
-    return EntropyTable(pair, _FEW_ERROR + float((pair.error / values).max()))
+    return pair, _FEW_ERROR + float((pair.error / values).max())

@@ -128,7 +128,7 @@ def _meet(curve: SolutionCurve, branches: list[Branch], alpha: AnyArray) -> Curv
     for count in range(1, _STEPS):
         share = f1 / np.where(f1 == f0, 1.0, f1 - f0) if count % 6 else 0.5
         x = np.where(going, x1 + (x0 - x1) * share, x1)
-        f = np.where(going, above(curve.alpha(np.exp(x))), f1)
+        f = np.where(going, above(curve.points(np.exp(x)).alpha), f1)
         moved, crossed = np.abs(x - x1), going & ((f > 0) != (f1 > 0))
         weight = 1 - f / np.where(f1 == 0, 1.0, f1)
         stay = f0 * np.where(weight > 0, weight, 0.5)

@@ -88,14 +88,8 @@ class SolutionCurve:
         information, entropy = self.channel(v)
         with np.errstate(divide="ignore", invalid="ignore"):
             alpha = q_hat / information
-        rest = 0.5 * self.teacher.reduced_rank * q_hat * v + psi
-        return CurvePoints(q_hat, v, alpha, entropy, rest + alpha * entropy)
-
-    def alpha(self, q_hat: AnyArray) -> AnyArray:
-        """α(q̂) (n,) of the mean, and nothing else."""
-        column = np.zeros(q_hat.shape, dtype=np.int64)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(q_hat / self.channel(self.weights(q_hat, column)[0])[0])
+            rest = 0.5 * self.teacher.reduced_rank * q_hat * v + psi
+            return CurvePoints(q_hat, v, alpha, entropy, rest + alpha * entropy)
 
     def errors(self, v: AnyArray) -> AnyArray:
         """Generalisation error on labels as drawn, at residual variance v."""
@@ -199,7 +193,7 @@ class SolutionCurve:
         for q_hat in self.weights.stages(far=False):
             parts.append(q_hat)
             if past > 0:
-                alpha = self.alpha(q_hat)
+                alpha = self.points(q_hat).alpha
                 highest = max(highest, float(alpha.max()))
                 if alpha[-1] < past * highest:
                     break

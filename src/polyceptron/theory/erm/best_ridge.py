@@ -90,8 +90,6 @@ def best_ridge(
         if sums and root.converged:
             root = correct(residual_on(system, _FINER, root.theta), root, tol=_NEAR)
         if not root.converged:
-            if sums:
-                raise _SumsFailed
             raise ComputationFailed(
                 f"no fixed point at alpha {problem.alpha:g} and ridge {math.exp(x):.3g} on the way "
                 f"to the optimal ridge; give a ridge instead of 'optimal'"
@@ -116,14 +114,13 @@ def best_ridge(
                 x += step
             else:
                 x, bend = chords(slope, *bracket(slope, x, 0.2), close)
-    except _SumsFailed:
+    except ComputationFailed:
+        if not sums:
+            raise
+        # At fields of enormous spread the sums have no root: random points serve instead.
         return best_ridge(problem.at(by_points=True), tol, start)
     near = min(seen, key=lambda other: abs(other - x))
     return problem.at(ridge=math.exp(x)), ahead_of(near, x - near), bend
-
-
-class _SumsFailed(Exception):
-    """At fields of enormous spread the sums have no root: random points serve instead."""
 
 
 def bracket(slope: Callable[[float], float], x: float, step: float = 0.5) -> tuple[float, float]:

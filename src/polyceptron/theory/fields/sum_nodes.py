@@ -393,7 +393,9 @@ def label_series(contest: Contest, L: Array, competitors: Competitors, n: int) -
     weight = step * (period / root)[..., None] / a
     depth = (start[..., None] - above) / np.maximum(start - first, 1e-300)[..., None]
     cut = (least - base < first)[..., None]
-    weight = np.where(cut, weight * _taper((depth - _FLAT) / (1 - _FLAT)), weight)
+    t = np.clip((depth - _FLAT) / (1 - _FLAT), 2e-3, 1 - 2e-3)
+    taper = 1 / (1 + np.exp(1 / (1 - t) - 1 / t))  # 1 at t ≤ 0, 0 at t ≥ 1, smooth between
+    weight = np.where(cut, weight * taper, weight)
     c = _functions(contest, x, weight, P, a, value) @ _kernel(n, share, damping)
     m = np.arange(n + 1)
     c = c.view(complex) * np.exp((damping - 2j * math.pi * m) * (first / period)[..., None])
@@ -469,9 +471,3 @@ def _smoothing(z: Complex) -> Complex:
         term = term * y / j
         total = total + term
     return np.asarray(np.exp(-y) * total)
-
-
-def _taper(t: Array) -> Array:
-    """1 for t ≤ 0, 0 for t ≥ 1, smooth between."""
-    t = np.clip(t, 2e-3, 1 - 2e-3)
-    return np.asarray(1 / (1 + np.exp(1 / (1 - t) - 1 / t)))
