@@ -323,14 +323,14 @@ MUTATIONS = [
     ),
     Mutation(
         "argmax score: sign of the competitors",
-        "numerics/orthant_closed.py",
+        "numerics/orthant.py",
         "= -slopes, slopes.sum(0)",
         "= slopes, slopes.sum(0)",
         "tests/unit/numerics/test_orthant_identities.py::test_score_and_curvature_are_derivatives",
     ),
     Mutation(
         "argmax curvature: the cross term once",
-        "numerics/orthant_closed.py",
+        "numerics/orthant.py",
         "bends.sum(0) + 2 * cross",
         "bends.sum(0) + cross",
         "tests/unit/numerics/test_orthant_identities.py::test_score_and_curvature_are_derivatives",

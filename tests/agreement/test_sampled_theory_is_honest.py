@@ -16,7 +16,7 @@ from polyceptron.theory.bayes_optimal.transitions import transitions
 from polyceptron.theory.fields.integrand import BayesStudent
 from polyceptron.theory.fields.points import Points
 from polyceptron.theory.loop import state_evolution
-from polyceptron.theory.weights.rules import effort, row_rule
+from polyceptron.theory.weights.side import effort, row_rule
 
 # Unequal chances: no table serves these signs, and no lattice five classes.
 # α_IT is about 2.92, α_algo about 3.515.

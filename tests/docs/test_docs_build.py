@@ -16,7 +16,7 @@ import pytest
 from blocks import ROOT
 
 import polyceptron
-from polyceptron.model import estimator_names
+from polyceptron.model import ESTIMATORS
 
 DOCS = ROOT / "docs"
 CHROMIUM = Path(shutil.which("chromium") or "/usr/bin/chromium")
@@ -98,7 +98,7 @@ def check_tutorials_are_pages_and_notebooks(site: Path) -> None:
     """They ran without an error, since the site is there; here what they leave behind."""
     scripts = list((DOCS / "tutorials").glob("*.py"))
     assert len(scripts) == 3
-    for name in estimator_names():
+    for name in ESTIMATORS.names:
         assert (site / "gallery" / f"{name}.html").exists(), f"no page of the estimator {name}"
     for script in scripts:
         page = (site / "gallery" / f"{script.stem}.html").read_text(encoding="utf-8")

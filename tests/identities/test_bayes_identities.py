@@ -25,7 +25,7 @@ from polyceptron.theory.bayes_optimal.solution_curve import curve_of, solution_c
 from polyceptron.theory.bayes_optimal.transitions import transitions
 from polyceptron.theory.fields.information import few_moments, many_excess
 from polyceptron.theory.loop import bayes_sides, rounds, state_evolution
-from polyceptron.theory.weights.rules import row_entropy
+from polyceptron.theory.weights.side import row_entropy
 
 SPARSE = finite_prior([-1, 0, 1], [0.05, 0.9, 0.05])
 TEACHERS = [

@@ -11,8 +11,7 @@ import polyceptron as pc
 from polyceptron.model import CHANNELS, Law, Loss
 from polyceptron.theory.bayes_optimal.channel_table import channel_table
 from polyceptron.theory.curve import curve_rows
-from polyceptron.theory.fields.few_classes import PanelsThree, PanelsTwo
-from polyceptron.theory.fields.integrand import BayesStudent
+from polyceptron.theory.fields.integrand import BayesStudent, PanelsThree, PanelsTwo
 from polyceptron.theory.fields.points import Points
 from polyceptron.theory.sides import FieldsSide
 

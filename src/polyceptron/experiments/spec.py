@@ -40,7 +40,6 @@ from polyceptron.model import (
     as_penalty,
     as_prior,
     as_spectrum,
-    estimator_names,
     make_estimator,
     make_teacher,
 )
@@ -176,7 +175,7 @@ class SweepGrid(_Table):
     def _check_combination(self) -> Self:
         listed = {make_estimator(name).source for name in self.estimators}
         for source in {"amp", "erm"} & set(self.sources) - listed:
-            known = [n for n in estimator_names() if make_estimator(n).source == source]
+            known = [n for n in ESTIMATORS.names if make_estimator(n).source == source]
             raise ValueError(
                 f"the source {source!r} computes one of the estimators {', '.join(known)}, and "
                 "none of them is listed"

@@ -5,18 +5,11 @@ Student fields ω and teacher fields z are Gaussian, independent between class d
     Var z = 1,   Var ω = q,   Cov(z, ω) = m,   ρ = m/√q,   τ = ρ/√(1 − ρ²)
 
 and V is the student's own uncertainty (Bayes: 1 − q) or susceptibility (ERM). The law is kept as
-(τ, q, V): ρ alone would lose everything when student and teacher nearly agree.
+(τ, q, V): ρ alone would lose everything when student and teacher nearly agree. With unequal classes
+it would hold matrices; see docs/architecture.md, "A door for matrices".
 
-These two types are all that the sides know of each other's numbers. With unequal classes they would
-hold matrices; see docs/architecture.md, "A door for matrices".
-
-The two protocols that every student is made of, in theory and on data.
-
-    student:  ω, y, V  →  f, −tr_⊥ ∂f       what it does with a label
-    belief:   γ, Λ     →  mean, variance    what it makes of a row of weights
-
-A `Channel` is the Bayes-optimal student and a `Loss` any other; the row of a `Prior` is the Bayes-
-optimal belief and a `Penalty` any other.
+A student maps ω, y, V to f, −tr_⊥ ∂f (a `Channel` the Bayes-optimal way, a `Loss` any other), and a
+belief maps γ, Λ to mean and variance of a row of weights (the row of a `Prior`, or a `Penalty`).
 """
 
 from __future__ import annotations

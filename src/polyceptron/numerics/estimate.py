@@ -2,17 +2,12 @@
 
     |value − truth| ≤ uncertainty   in at least 99 of 100 cases
 
-From R independent replicates it is Student's quantile times the standard error of their mean. A
-result that is a nonlinear function of averages is biased by about the variance of what went in;
-the bias is of the order of the spread squared and is covered by solving on the mean of all
-replicates (see the solvers), never by averaging solutions of single ones near a turning point.
-
-Randomised quasi-Monte Carlo points, whose answers are smooth in every parameter.
+From R independent replicates it is Student's quantile times the standard error of their mean. The
+bias of a nonlinear function of averages is of the order of the spread squared; it is covered by
+solving on the mean of all replicates, never by averaging solutions of single ones.
 
 Each replicate is an independent scrambling of the same Sobol points. Points stay fixed while
-parameters move (common random numbers), so that anything solved for with one replicate, a root or
-a maximum, is as smooth as the integrand; `numerics.estimate` turns replicates into a number with
-its uncertainty.
+parameters move (common random numbers), so that anything solved for is as smooth as the integrand.
 """
 
 from __future__ import annotations

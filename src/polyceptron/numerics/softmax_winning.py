@@ -1,33 +1,26 @@
-"""What a softmax teacher of two or three classes teaches, and its errors, for every slope at once.
+"""What a softmax teacher teaches, and its errors, from tables for every slope at once.
 
 Utilities are fields plus Gumbel noise of scale 1/β. Lengths count only as ratios, so that overlap q
 and residual variance v enter through two numbers,
 
     t = 1/√(1 + β²v),    tan φ = w/√q,   w² = v + 1/β²        (t = 0 is Gaussian noise, t = 1 v = 0)
 
-and in them w √(q + w²) I, the excess of Ψ_out times √(q + w²)/w, and ε/φ are smooth on all of
-0 ≤ t ≤ 1, 0 ≤ φ ≤ π/2: a product of Chebyshev series, good to 1e-10. The coefficients were made by
-`tools/softmax_tables.py`, and a test makes a part again.
+and in them w √(q + w²) I, the excess of Ψ_out times √(q + w²)/w, and ε/φ of two or three classes
+are products of Chebyshev series, good to 1e-10 (`tools/softmax_tables.py`; a test makes a part).
 
-The chance that one of three classes wins under the softmax, from one table for every slope.
-
-With utilities of Gumbel noise plus normal noise of standard deviation s (in units of 1/β), F their
-law and g₁, g₂ the gaps in those units,
+The chance that one of three classes wins at gaps g₁, g₂, with F the law of a utility of Gumbel and
+normal noise of standard deviation s (all in units of 1/β),
 
     Z(g₁, g₂; s) = ∫ dC F′(C) F(C + g₁) F(C + g₂)
 
-is a matrix product on a grid of gaps. In x = g/√(1 + s²) it is smooth in t = 1/√(1 + s²), both at
-s = 0, where it is a function of s², and at s = ∞, the Gaussian law: quintic splines on a grid in
-asinh(x/4) at Chebyshev points of t are combined linearly for the s at hand. Absolute accuracy 1e-9;
-made once, on first use.
+is smooth in x = g/√(1 + s²) and t = 1/√(1 + s²), from s = 0 to s = ∞: quintic splines on a grid in
+asinh(x/4) at Chebyshev points of t are combined linearly for the s at hand. Good to 1e-9.
 
-How often the label of a softmax teacher is not the class of a student at correlation ρ = cos θ.
+The label is not the class of a student at correlation ρ = cos θ with probability ε,
 
     1 − ε = k ∫ φ(x) ∫ F′(t) B(t, x)^{k−1} dt dx
 
-with x the student's field of a class and F the law of a utility around the part of it that the
-student sees. Up to three classes a table for every slope and angle is read (`softmax_tables`),
-above a proxy is made for each slope. Good to 1e-9.
+with x the student's field of a class; above three classes by a proxy for each slope.
 """
 
 from __future__ import annotations

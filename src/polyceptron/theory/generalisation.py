@@ -38,7 +38,7 @@ from polyceptron.model.channels import Channel
 from polyceptron.model.checks import as_numbers, check_classes
 from polyceptron.numerics import AnyArray
 from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
-from polyceptron.numerics.orthant_closed import corner_cdf
+from polyceptron.numerics.orthant import corner_cdf
 
 _ALIGNED = 1e14  # τ that stands for ρ = 1
 _SLOPE_STEP = 1e-4  # of ln τ

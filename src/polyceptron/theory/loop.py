@@ -31,7 +31,7 @@ from polyceptron.theory.bayes_optimal.solution_curve import SolutionCurve, curve
 from polyceptron.theory.generalisation import error_on_labels
 from polyceptron.theory.separability import loss_at_ridge
 from polyceptron.theory.sides import erm_sides
-from polyceptron.theory.weights.rules import effort
+from polyceptron.theory.weights.side import effort
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,8 +23,7 @@ from polyceptron.model.losses import Loss
 from polyceptron.model.penalties import Penalty, Ridge
 from polyceptron.model.priors import Row
 from polyceptron.model.teacher import AnyTeacher
-from polyceptron.theory.fields.few_classes import FEW
-from polyceptron.theory.fields.integrand import Averages, Averaging, FieldsStudent, Rule
+from polyceptron.theory.fields.integrand import FEW, Averages, Averaging, FieldsStudent, Rule
 from polyceptron.theory.fields.points import Points
 from polyceptron.theory.fields.sums import Sums
 from polyceptron.theory.generalisation import margin_exceeds

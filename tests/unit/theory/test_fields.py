@@ -8,8 +8,7 @@ import pytest
 from polyceptron.model import CrossEntropy, Flips, GaussianNoise, Law, MaxMargin, SquareLoss
 from polyceptron.model.losses.cross_entropy import ProximalCoordinates
 from polyceptron.numerics.panels import panel_rule, resolve
-from polyceptron.theory.fields.few_classes import PanelsThree, PanelsTwo
-from polyceptron.theory.fields.integrand import ordered_density
+from polyceptron.theory.fields.integrand import PanelsThree, PanelsTwo, ordered_density
 from polyceptron.theory.fields.points import Points
 
 CHANNELS = [GaussianNoise(), GaussianNoise(0.4), Flips(0.15)]

@@ -17,7 +17,7 @@ from polyceptron.model import (
 )
 from polyceptron.model.losses.max_margin import LabelCone
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.fields.few_classes import PanelsThree
+from polyceptron.theory.fields.integrand import PanelsThree
 from polyceptron.theory.fields.points import Points
 from polyceptron.theory.fields.sum_nodes import modes
 from polyceptron.theory.fields.sums import Sums

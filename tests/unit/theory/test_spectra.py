@@ -17,8 +17,7 @@ from polyceptron.theory.erm.equations import RidgeEquations, equations
 from polyceptron.theory.erm.refinement import refine
 from polyceptron.theory.erm.square_closed_form import best_square_ridge, solve_square
 from polyceptron.theory.sides import erm_sides
-from polyceptron.theory.weights.rules import row_rule
-from polyceptron.theory.weights.side import PriorSide
+from polyceptron.theory.weights.side import PriorSide, row_rule
 
 TWO = Spectrum([4.0, 0.25], [0.5, 2.0], [0.3, 0.7])
 ALMOST = Spectrum([1.0 + 1e-9, 1.0])  # two levels: the general code at what is one

@@ -11,7 +11,7 @@ from polyceptron.model import ERM, as_channel
 from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss, as_loss
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.fields.few_classes import FEW
+from polyceptron.theory.fields.integrand import FEW
 from polyceptron.theory.fields.points import Points
 from polyceptron.theory.fields.sums import Sums
 

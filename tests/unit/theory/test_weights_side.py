@@ -17,7 +17,6 @@ from polyceptron.model.priors.base import reduced_support
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.weights.finite_rows import finite_row_variance, point_variance
-from polyceptron.theory.weights.rules import row_entropy, row_rule
 from polyceptron.theory.weights.shift import (
     FieldTable,
     gap_variance,
@@ -25,6 +24,7 @@ from polyceptron.theory.weights.shift import (
     sampled_shift_variance,
     single_variance,
 )
+from polyceptron.theory.weights.side import row_entropy, row_rule
 
 SKEWED = finite_prior([-2, 0, 1], [0.2, 0.4, 0.4])
 CONTINUOUS = [as_prior("sparse-gaussian:0.2"), as_prior("laplace")]

@@ -1,8 +1,7 @@
 """How a label is drawn from the teacher's fields: the argmax, with each kind of noise."""
 
 from polyceptron.model.channels.base import CHANNELS, Channel
-from polyceptron.model.channels.flips import Flips
-from polyceptron.model.channels.gaussian_noise import GaussianNoise
+from polyceptron.model.channels.gaussian_noise import Flips, GaussianNoise
 from polyceptron.model.channels.softmax import SoftmaxNoise
 from polyceptron.model.registry import Entry
 

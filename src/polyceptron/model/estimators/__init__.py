@@ -26,7 +26,6 @@ __all__ = [
     "StudentLaw",
     "as_erm",
     "as_estimator",
-    "estimator_names",
     "make_estimator",
     "takes_ridge",
 ]
@@ -79,11 +78,6 @@ def make_estimator(name: Any, ridge: Any = None, penalty: Any = None) -> Estimat
     if not isinstance(name, str):
         raise InvalidInput(f"unknown estimator {name!r}: allowed are {ESTIMATORS.help}")
     return ESTIMATORS.read(name).with_ridge(ridge, penalty)
-
-
-def estimator_names() -> tuple[str, ...]:
-    """Every estimator that has a name."""
-    return ESTIMATORS.names
 
 
 def takes_ridge(name: str) -> bool:

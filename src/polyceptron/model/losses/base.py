@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.law import Decay, Law
-from polyceptron.model.losses.additive import AdditivePull
-from polyceptron.model.losses.coordinates import Coordinates, LossCoordinates
+from polyceptron.model.losses.coordinates import AdditivePull, Coordinates, LossCoordinates
 from polyceptron.model.registry import Registry
 from polyceptron.numerics import Array
 

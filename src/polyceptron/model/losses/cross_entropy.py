@@ -28,9 +28,14 @@ import numpy as np
 from scipy.special import expit, log_softmax, softmax, wrightomega
 
 from polyceptron.model.law import Decay
-from polyceptron.model.losses.additive import AdditivePull, SoftmaxPull
 from polyceptron.model.losses.base import Loss, broadcast
-from polyceptron.model.losses.coordinates import Coordinates, Placed, Pull
+from polyceptron.model.losses.coordinates import (
+    AdditivePull,
+    Coordinates,
+    Placed,
+    Pull,
+    SoftmaxPull,
+)
 from polyceptron.model.losses.max_margin import MaxMargin
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import blend_breaks, blend_rows

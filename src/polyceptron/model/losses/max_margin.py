@@ -7,9 +7,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from polyceptron.model.law import Decay
-from polyceptron.model.losses.additive import AdditivePull, MarginPull
 from polyceptron.model.losses.base import Labels, Loss, broadcast
-from polyceptron.model.losses.coordinates import Coordinates, LossCoordinates
+from polyceptron.model.losses.coordinates import (
+    AdditivePull,
+    Coordinates,
+    LossCoordinates,
+    MarginPull,
+)
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import blend_breaks
 

@@ -2,10 +2,8 @@
 
 from polyceptron.model.priors import finite
 from polyceptron.model.priors.base import PRIORS, Prior, Row, Tilted
+from polyceptron.model.priors.continuous import GaussianPrior, LaplacePrior, SparseGaussianPrior
 from polyceptron.model.priors.finite import FinitePrior, finite_prior
-from polyceptron.model.priors.gaussian_prior import GaussianPrior
-from polyceptron.model.priors.laplace import LaplacePrior
-from polyceptron.model.priors.sparse_gaussian import SparseGaussianPrior
 from polyceptron.model.registry import Entry
 
 __all__ = [
@@ -34,7 +32,10 @@ PRIORS.add(
         "sparse-gaussian", "zero but for this fraction of Gaussian weights", SparseGaussianPrior,
         ("density",), (0.2,), label="sparse Gaussian weights",
     ),
-    Entry(LaplacePrior.name, "weights of density exp(−√2|w|)/√2", LaplacePrior, label="Laplace weights"),
+    Entry(
+        LaplacePrior.name, "weights of density exp(−√2|w|)/√2", LaplacePrior,
+        label="Laplace weights",
+    ),
 )  # fmt: skip
 
 

@@ -3,10 +3,7 @@
     g(b, Λ) = E_w exp(bw − Λw²/2),    mean = ∂_b ln g,    variance = ∂²_b ln g
 
 the log-partition of w seen through Gaussian noise, from which theory and message passing make what
-they need for any number of classes (`row`, `theory/weights`): the unknown shift common to all
-classes is integrated once, for all priors.
-
-The posterior of one reduced teacher row: what message passing makes of a coordinate.
+they need for any number of classes (`row`, `theory/weights`).
 
 A row w in R^k has i.i.d. entries from the prior; labels show only u = Pw, its part orthogonal to
 (1, …, 1). Observed as γ with precision Λ (a scalar), its law is

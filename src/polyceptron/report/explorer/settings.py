@@ -21,6 +21,7 @@ from urllib.parse import parse_qsl, urlencode
 from polyceptron.errors import InvalidInput
 from polyceptron.model import (
     CHANNELS,
+    ESTIMATORS,
     FEATURES,
     PENALTIES,
     PRIORS,
@@ -28,14 +29,13 @@ from polyceptron.model import (
     Estimator,
     Perceptron,
     Teacher,
-    estimator_names,
     make_estimator,
 )
 from polyceptron.report.pictures.parts import label_of
 
 # The estimators that can be simulated, by what their runs are called.
 METHODS = {
-    "amp" if make_estimator(name).source == "amp" else name: name for name in estimator_names()
+    "amp" if make_estimator(name).source == "amp" else name: name for name in ESTIMATORS.names
 }
 NO_NOISE, ISOTROPIC, RIDGE = "none", "isotropic", "ridge"
 NOISES = {entry.name: entry for entry in CHANNELS.entries if len(entry.parameters) <= 1}

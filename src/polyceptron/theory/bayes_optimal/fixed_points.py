@@ -36,7 +36,7 @@ from polyceptron.theory.bayes_optimal.solution_curve import (
     SolutionCurve,
     curve_of,
 )
-from polyceptron.theory.weights.rules import effort
+from polyceptron.theory.weights.side import effort
 
 _TINY = 1e-300
 _STEPS, _CLOSE = 128, 1e-15  # of ln q̂: the most steps, and when two of them are one

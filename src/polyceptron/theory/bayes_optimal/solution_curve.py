@@ -26,8 +26,7 @@ from polyceptron.numerics import AnyArray
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.theory.bayes_optimal.channel_table import channel_table
 from polyceptron.theory.generalisation import angle, error_from_angle, error_on_labels
-from polyceptron.theory.weights.rules import effort
-from polyceptron.theory.weights.side import Index, PriorSide
+from polyceptron.theory.weights.side import Index, PriorSide, effort
 from polyceptron.theory.weights.sign_table import is_sign
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from polyceptron.model.checks import check_tolerance
 from polyceptron.model.teacher import check_teacher
 from polyceptron.rows import Status
 from polyceptron.theory.bayes_optimal.solution_curve import Branch, SolutionCurve, curve_of
-from polyceptron.theory.weights.rules import effort
+from polyceptron.theory.weights.side import effort
 
 Located = tuple[float, float]  # α and its uncertainty
 

@@ -275,8 +275,7 @@ def _mistakes(problem: Problem, law: Law, refined: Refined) -> tuple[float, floa
     if value is None:
         return measured
     # One step of each unknown by its uncertainty.
-    factors = np.exp(refined.theta_uncertainty)
-    moved = [law.tau * factors[0], law.q * factors[1], law.V * factors[-1]]
-    steps = [replace(law, tau=moved[0]), replace(law, q=moved[1]), replace(law, V=moved[2])]
-    values = [problem.training_error(step) or 0.0 for step in steps]
+    up = np.exp(refined.theta_uncertainty)
+    moved = {"tau": law.tau * up[0], "q": law.q * up[1], "V": law.V * up[-1]}
+    values = [problem.training_error(replace(law, **{n: x})) or 0.0 for n, x in moved.items()]
     return value, sum(abs(other - value) for other in values) + 1e-11

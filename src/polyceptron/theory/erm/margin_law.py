@@ -29,8 +29,7 @@ from polyceptron.numerics import Array
 from polyceptron.numerics.panels import panel_rule
 from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.fields.few_classes import PanelsThree
-from polyceptron.theory.fields.integrand import field_scales, ordered_density
+from polyceptron.theory.fields.integrand import PanelsThree, field_scales, ordered_density
 from polyceptron.theory.fields.points import sample_gaps
 from polyceptron.theory.generalisation import margin_density, margin_exceeds
 from polyceptron.theory.separability import loss_at_ridge

@@ -10,7 +10,7 @@ that of the largest utility,
 
 Only near class boundaries, within the channel's width, is there anything to learn; the excess lives
 there, so that nothing cancels as v → 0. Two and three classes use the panels of empirical risk
-minimisation with the channel itself as the student (`few_classes`, `BayesStudent`). With four and
+minimisation with the channel itself as the student (`FEW`, `BayesStudent`). With four and
 more the excess alone is computed, and its slope gives I:
 
 Student fields are g_h ~ N(0, 1) in units of √q; lengths of utilities are in units of the channel's
@@ -43,8 +43,7 @@ from polyceptron.model.channels import Channel
 from polyceptron.model.law import Law
 from polyceptron.numerics import AnyArray
 from polyceptron.numerics.panels import legendre_rule
-from polyceptron.theory.fields.few_classes import FEW
-from polyceptron.theory.fields.integrand import BayesStudent
+from polyceptron.theory.fields.integrand import FEW, BayesStudent
 
 _OFTEN, _LEVELS = 0.005, (4, 3)  # of the panels, by whether guesses soften them: 3e-11 or better
 _SURE = 1e-12  # stands for no overlap

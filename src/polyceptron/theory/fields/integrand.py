@@ -35,10 +35,9 @@ import numpy as np
 from polyceptron.model.channels import Channel
 from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss
-from polyceptron.model.losses.additive import AdditivePull
-from polyceptron.model.losses.coordinates import Coordinates, Pull
+from polyceptron.model.losses.coordinates import AdditivePull, Coordinates, Pull
 from polyceptron.numerics import Array
-from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, blend_breaks
+from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, blend_breaks, panel_rule
 
 
 @dataclass(frozen=True)
@@ -249,3 +248,67 @@ def ordered_density(gaps: Array, q: float) -> Array:
     exponent = (_dot(gaps, gaps) - total * total / k) * (-0.5 / q)
     norm = math.factorial(k) / (math.sqrt(k) * math.sqrt(2 * math.pi * q) ** (k - 1))
     return np.asarray(norm * np.exp(exponent))
+
+
+_NEGLIGIBLE = 42.0  # nodes with a Gaussian exponent beyond this (6e-19) are dropped
+
+
+class PanelsTwo(Rule):
+    """Two classes."""
+
+    orders = (6, 9, 12, 16, 22, 30)  # nodes a panel, by level
+    n_levels = len(orders)
+
+    def place(
+        self, student: FieldsStudent, channel: Channel, n_classes: int, law: Law, level: int
+    ) -> Averaging:
+        own = student.coordinates
+        breaks = field_scales(channel, law, 2).gap_breaks()
+        nodes, weights = panel_rule(own.line_breaks(breaks, law.V), self.orders[level])
+
+        def averages(law: Law) -> Averages:
+            gaps, stretch, pull = own.on_line(nodes, law.V)
+            weight = weights * stretch * ordered_density(gaps, law.q)
+            return average(channel, law, gaps, weight, pull, n_classes=2)
+
+        return averages
+
+
+class PanelsThree(Rule):
+    """Three classes."""
+
+    orders = (4, 6, 8, 11, 15, 20)  # nodes a panel, by level
+    n_levels = len(orders)
+    left = 0.1
+
+    def place(
+        self, student: FieldsStudent, channel: Channel, n_classes: int, law: Law, level: int
+    ) -> Averaging:
+        order, V = self.orders[level], law.V
+        scales = field_scales(channel, law, 3)
+        narrow = student.coordinates
+        wide = narrow.wide(scales.width, V)
+        plane = narrow if wide is None else wide
+        row, weight_row = panel_rule(plane.line_breaks(scales.gap_breaks(), V), order)
+        columns = plane.plane_breaks(row, scales.second_breaks(), V)
+        along, weights = panel_rule(np.ascontiguousarray(columns), order)
+        weights = weights * weight_row[:, None]
+        rows = np.broadcast_to(row[:, None], along.shape)
+        if wide is None:
+            first, apart = narrow.on_line(row, V).gaps[0][:, None], along
+        else:
+            gaps = wide.on_plane(rows.ravel(), along.ravel(), V).gaps.reshape(2, *along.shape)
+            first, apart = gaps[0], gaps[1] - gaps[0]
+        exponent = (first * (first + apart) + apart * apart) / (3 * law.q)
+        used = (weights > 0) & (exponent < _NEGLIGIBLE)
+        row, along, weights = rows[used], along[used], weights[used]
+
+        def averages(law: Law) -> Averages:
+            gaps, stretch, pull = plane.on_plane(row, along, law.V)
+            weight = weights * stretch * ordered_density(gaps, law.q)
+            return average(channel, law, gaps, weight, pull, n_classes=3)
+
+        return averages
+
+
+FEW: dict[int, Rule] = {2: PanelsTwo(), 3: PanelsThree()}

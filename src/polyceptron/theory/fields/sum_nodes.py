@@ -3,13 +3,12 @@
 What counts is searched for at one law (`frame`), and carried to laws nearby by smooth functions of
 them (`contest`): averages are smooth in (τ, q, V), and Newton's method may differentiate them.
 
-Functions of P = Σ p over the competitors, as Fourier series on a window that holds them.
-
-The window reaches from below the law of P to the largest P that the label can meet; a factor
-e^{−σP} keeps sums above it from coming back below. Where P has an end (P → 1 as the label falls far
-below the others) the functions jump there; each is smoothed by a Gaussian times a polynomial whose
-moments vanish. Smoothing in P is the same as a normaliser 1 + u in place of 1, averaged over u:
-once L is integrated over, all is smooth in u, and nothing is changed.
+Functions of P = Σ p over the competitors are Fourier series on a window. It reaches from below the
+law of P to the largest P that the label can meet; a factor e^{−σP} keeps sums above it from coming
+back below. Where P has an end (P → 1 as the label falls far below the others) the functions jump
+there; each is smoothed by a Gaussian times a polynomial whose moments vanish. Smoothing in P is the
+same as a normaliser 1 + u in place of 1, averaged over u: once L is integrated over, all is smooth
+in u, and nothing is changed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.model.losses.additive import AdditivePull
+from polyceptron.model.losses.coordinates import AdditivePull
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import legendre_rule
 from polyceptron.theory.fields.levels import Utilities

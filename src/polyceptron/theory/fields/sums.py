@@ -1,7 +1,7 @@
 """Four classes or more, for losses whose pull is a sum over the others: exact in k, no sampling.
 
 At a held variable L and a level C of the winning utility the N = k − 1 others are independent, and
-what the label needs to know of them is the sum P = Σ p(ω_h − L) (`model/losses/additive.py`): its
+what the label needs to know of them is the sum P = Σ p(ω_h − L) (`AdditivePull`): its
 own field is ω_1 = L + d(P). So with φ and F′ the label's densities
 
     E g = k ∫dC ∫dL E_competitors[ (φF′/a_1)(P) · S g ],      S = a_1 + Σ a,

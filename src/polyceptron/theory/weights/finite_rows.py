@@ -15,7 +15,6 @@ matrix products.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 import numpy as np
 
@@ -28,23 +27,17 @@ from polyceptron.numerics.estimate import uniform_replicates
 from polyceptron.theory.weights.shift import FieldTable, scalar_posterior
 
 
-@lru_cache(maxsize=64)
-def reduced_points(teacher: AnyTeacher) -> tuple[Array, Array]:
-    """The values of u in r orthonormal coordinates (c, r) and their log-probabilities (c,)."""
-    values, p = support_of(teacher.prior)
-    if not teacher.common_shift:
-        return values[:, None], np.log(p)
-    points, log_p = reduced_support(teacher.prior, teacher.n_classes)
-    return points @ difference_basis(teacher.n_classes), log_p
-
-
 def point_variance(teacher: AnyTeacher, q_hat: float) -> float:
     """v at q̂ for r = 1 or 2, with a step that resolves the posterior's switches."""
-    points, log_p = reduced_points(teacher)
+    values, p = support_of(teacher.prior)
+    points, log_p = values[:, None], np.log(p)
+    if teacher.common_shift:
+        points, log_p = reduced_support(teacher.prior, teacher.n_classes)
+        points = points @ difference_basis(teacher.n_classes)  # r orthonormal coordinates
     c, r = points.shape
     centres = math.sqrt(q_hat) * points
     # Half-way between rows δ apart the switch has poles at iπ/(√q̂ δ): error exp(−2π²/0.6).
-    gap = float(np.diff(support_of(teacher.prior)[0]).max())
+    gap = float(np.diff(values).max())
     gap *= math.sqrt(1 - 1 / teacher.n_classes) if teacher.common_shift else 1.0
     step = min(0.3, 0.6 / (gap * math.sqrt(q_hat) + 1e-300))
     weights = np.exp(log_p) * (step / math.sqrt(2 * math.pi)) ** r
