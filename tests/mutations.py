@@ -98,7 +98,7 @@ MUTATIONS = [
     ),
     Mutation(
         "prior overlap F: the mean's square dropped",
-        "theory/weights/finite_rows.py",
+        "theory/weights/row_sums.py",
         "(second - first / total)",
         "(second - 0.5 * first / total)",
         THRESHOLDS,
@@ -126,14 +126,14 @@ MUTATIONS = [
     ),
     Mutation(
         "common shift on a lattice: the cross term",
-        "theory/weights/shift.py",
+        "theory/weights/row_sums.py",
         "second = square + square.T - 2 * (G @ (G * here).T)",
         "second = square + square.T - (G @ (G * here).T)",
         f"{WEIGHTS}::test_lattice_reproduces_the_sum_over_points",
     ),
     Mutation(
         "common shift by gaps: the mean's square dropped",
-        "theory/weights/shift.py",
+        "theory/weights/row_sums.py",
         "second - squared / np.maximum(P, 1e-290)",
         "second - 0.5 * squared / np.maximum(P, 1e-290)",
         f"{WEIGHTS}::test_two_rules_agree_where_both_work",
@@ -183,7 +183,7 @@ MUTATIONS = [
     ),
     Mutation(
         "ERM equations: the ridge dropped from 1/V",
-        "model/penalties/ridge.py",
+        "model/penalties/base.py",
         "every = s / (ridge + V * s)",
         "every = s / (V * s)",
         ERM,
@@ -232,14 +232,14 @@ MUTATIONS = [
     ),
     Mutation(
         "weights side: the spread of the response",
-        "model/penalties/ridge.py",
+        "model/penalties/base.py",
         "hats.m**2 * float(sums.spread[0])",
         "0 * float(sums.spread[0])",
         "tests/unit/theory/test_ways.py::test_ridge_on_a_spectrum_against_its_three_sums",
     ),
     Mutation(
         "correlated features: the shrinkage of the signal",
-        "model/penalties/ridge.py",
+        "model/penalties/base.py",
         "ridge * (h @ signal)",
         "ridge * (h @ fraction)",
         "tests/unit/theory/test_ways.py::test_correlated_features_end_where_the_plain_loop_does",

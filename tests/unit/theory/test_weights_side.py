@@ -16,11 +16,12 @@ from polyceptron.model.checks import project
 from polyceptron.model.priors.base import reduced_support
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
-from polyceptron.theory.weights.finite_rows import finite_row_variance, point_variance
-from polyceptron.theory.weights.shift import (
+from polyceptron.theory.weights.row_sums import (
     FieldTable,
+    finite_row_variance,
     gap_variance,
     lattice_variance,
+    point_variance,
     sampled_shift_variance,
     single_variance,
 )

@@ -1,4 +1,4 @@
-"""What is done with the data: estimators, one file each, and the registry of their names.
+"""What is done with the data: estimators, and the registry of their names.
 
 The names are those of the kinds that stand here and of every registered loss, which means empirical
 risk minimisation with it.
@@ -11,8 +11,7 @@ from typing import Any
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.estimators.base import Estimator, Jump, Probabilities, StudentLaw
-from polyceptron.model.estimators.bayes import BayesOptimal
-from polyceptron.model.estimators.erm import ERM
+from polyceptron.model.estimators.students import ERM, BayesOptimal
 from polyceptron.model.losses import LOSSES, Loss
 from polyceptron.model.registry import Entry, Registry
 

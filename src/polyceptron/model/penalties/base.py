@@ -1,16 +1,29 @@
-"""What a penalty is asked for: its minimiser on data, and the weights side of the theory."""
+"""What a penalty is asked for, its minimiser on data and the weights side of the theory; the ridge.
+
+The ridge P(u) = (λ/2)‖u‖² has
+
+    V = ⟨s/(λ + V̂s)⟩,   m = m̂⟨s²θ/(λ + V̂s)⟩,   q = ⟨s(m̂²s²θ + q̂s)/(λ + V̂s)²⟩
+
+with s the variance of a feature, θ that of the teacher's weight along it and ⟨·⟩ the mean over
+features (eq. SE for s = θ = 1). The teacher's prior enters by its variance only.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
+from polyceptron.model.checks import check_ridge
 from polyceptron.model.features import Spectrum
 from polyceptron.model.law import Hats, Law, RowEstimate
 from polyceptron.model.priors import Row
 from polyceptron.model.registry import Registry
+from polyceptron.numerics import Array
 
 
 class Penalty(ABC):
@@ -72,3 +85,88 @@ def as_penalty(penalty: Any) -> Penalty:
 
 
 PENALTIES: Registry[Penalty] = Registry("penalty", Penalty)  # type: ignore[type-abstract]
+
+
+_STEPS, _LONGEST, _EDGE = 60, 3.0, 200.0  # of ln V̂: at most so many, so long, and so far
+
+
+@dataclass(frozen=True)
+class Ridge(Penalty):
+    """(λ/2)‖u‖².
+
+    >>> Ridge(1.0).denoise(np.array([[2.0, -2.0]]), 1.0).mean.tolist()
+    [[1.0, -1.0]]
+    """
+
+    strength: float
+    quadratic: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "strength", float(check_ridge(self.strength)))
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"ridge:{self.strength!r}"
+
+    @property
+    def convexity(self) -> float:  # type: ignore[override]
+        return self.strength
+
+    def denoise(self, gamma: Any, precision: Any) -> RowEstimate:
+        """γ/(λ + Λ), and (k − 1)/(λ + Λ)."""
+        gamma = np.asarray(gamma, dtype=float)
+        V = 1 / (self.strength + np.asarray(precision, dtype=float))
+        variance = np.broadcast_to((gamma.shape[-1] - 1) * V, gamma.shape[:-1])
+        return RowEstimate(gamma * V[..., None], variance)
+
+    def law(self, hats: Hats, spectrum: Spectrum, row: Row) -> Law:
+        """m, q, V as above; q − m² is the noise's part plus the spread of s/(λ + V̂s) under sθ."""
+        sums = spectrum_sums(self.strength, spectrum, np.array([hats.V]))
+        m = hats.m * float(sums.mean[0])
+        rest = hats.q * float(sums.norm[0]) + hats.m**2 * float(sums.spread[0])
+        V = float(sums.response[0])
+        return Law(m / math.sqrt(rest) if rest > 0 else 0.0, m * m + rest, V)
+
+
+class SpectrumSums(NamedTuple):
+    """Sums over the spectrum of x = s/(λ + V̂s), each (n,) for n values of V̂."""
+
+    response: Array  # ⟨x⟩
+    mean: Array  # ⟨sθ x⟩
+    norm: Array  # ⟨x²⟩
+    spread: Array  # ⟨sθ x²⟩ − ⟨sθ x⟩²
+    shrinkage: Array  # ⟨sθ λ/(λ + V̂s)⟩ = 1 − V̂⟨sθ x⟩, of the signal
+
+
+def spectrum_sums(ridge: float, spectrum: Spectrum, V_hat: Array) -> SpectrumSums:
+    """The sums at V̂ (n,); nothing cancels in the spread or in the shrinkage."""
+    (s, fraction), V = spectrum.by_feature, V_hat[:, None]
+    every = s / (ridge + V * s)
+    s, signal = spectrum.by_field
+    h = 1 / (ridge + V * s)
+    middle = float(signal @ s)  # x − x₀ = λ(s − s₀)/((λ + V̂s)(λ + V̂s₀))
+    apart = (s - middle) * h * (ridge / (ridge + V_hat * middle))[:, None]
+    apart = apart - (apart @ signal)[:, None]
+    mean, spread = (s * h) @ signal, apart**2 @ signal
+    return SpectrumSums(every @ fraction, mean, every**2 @ fraction, spread, ridge * (h @ signal))
+
+
+def stiffness(spectrum: Spectrum, log_odds: Array) -> Array:
+    """V̂ (n,) at λ = 1 for which ln(⟨sθ/(1 + V̂s)⟩ / ⟨sθ V̂s/(1 + V̂s)⟩) is `log_odds` (n,).
+
+    For one eigenvalue the left side is −ln(V̂s), so that Newton's method in ln V̂ hardly errs.
+    """
+    (s, signal), found = spectrum.by_field, []
+    for odds in log_odds.tolist():
+        log_V = min(max(-odds - math.log(float(signal @ s)), -_EDGE), _EDGE)
+        for _ in range(_STEPS):
+            x = math.exp(log_V) * s
+            free = 1 / (1 + x)
+            x *= free
+            kept, taken, both = float(free @ signal), float(x @ signal), float((x * free) @ signal)
+            step = (math.log(kept / taken) - odds) * kept * taken / both
+            log_V = min(max(log_V + min(max(step, -_LONGEST), _LONGEST), -_EDGE), _EDGE)
+            if abs(step) < 1e-7:  # the next would be its square
+                break
+        found.append(math.exp(log_V))
+    return np.array(found)

@@ -22,8 +22,15 @@ __all__ = [
 # A new prior: its file, and its entry here.
 PRIORS.add(
     Entry(GaussianPrior.name, "standard normal weights", GaussianPrior, label="Gaussian weights"),
-    Entry("rademacher", "weights ±1", finite.rademacher, label="Rademacher weights"),
-    Entry("ternary", "weights −√2, 0, √2 with 0 in half", finite.ternary, label="ternary weights"),
+    Entry(
+        "rademacher", "weights ±1",
+        lambda: FinitePrior((-1.0, 1.0), (0.5, 0.5), "rademacher"), label="Rademacher weights",
+    ),
+    Entry(
+        "ternary", "weights −√2, 0, √2 with 0 in half",
+        lambda: FinitePrior((-(2**0.5), 0.0, 2**0.5), (0.25, 0.5, 0.25), "ternary"),
+        label="ternary weights",
+    ),
     Entry(
         "finite", "any finite list of values with their probabilities",
         lambda: finite.parse_finite(""), read=finite.parse_finite, brackets="value:probability;...",

@@ -142,14 +142,3 @@ def parse_finite(text: str) -> FinitePrior:
             "finite[value:probability;value:probability;...]"
         ) from None
     return finite_prior(values, probabilities)
-
-
-def rademacher() -> FinitePrior:
-    """w = ±1."""
-    return FinitePrior((-1.0, 1.0), (0.5, 0.5), "rademacher")
-
-
-def ternary() -> FinitePrior:
-    """w in {−√2, 0, √2} with probabilities 1/4, 1/2, 1/4."""
-    root = math.sqrt(2)
-    return FinitePrior((-root, 0.0, root), (0.25, 0.5, 0.25), "ternary")

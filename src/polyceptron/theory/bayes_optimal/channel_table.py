@@ -15,9 +15,6 @@ Two and three classes give both functions (`fields/information.py`). Four and mo
 
     I = (2/r) dΨ/dq,   i = −(1/r) Ψ′(θ)/cos θ   or   I = −Ψ′(x)/(r w²).
 
-Guesses at k = 3 are the dearest of few classes, 0.2 s once for each rate: 1.3 times what nodes for
-this one integrand would cost, which the panels of every student replace.
-
 Without guesses the functions come with the package: both for k ≤ 3, and e for every k ≥ 4 as 210
 numbers, its 14 coefficients at a few values of k, which vary smoothly with ln k. They were made by
 `tools/argmax_entropy.py`, and a test makes a part again.

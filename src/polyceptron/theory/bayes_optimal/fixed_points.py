@@ -1,9 +1,7 @@
 """The Bayes-optimal error: fixed points at a given α, and the best of them.
 
-On every branch of the solution curve, from one fold to the next, α is monotone in q̂, so that each α
-is met there once at most, as a root in ln q̂ with its uncertainty. Where a fold is closer than the
-curve's own uncertainty the branch may end before this α. So the curve is crossed once or several
-times:
+On every branch of the solution curve, from one fold to the next, α is monotone in q̂ and met once at
+most, as a root in ln q̂ with its uncertainty: the curve is crossed once or several times.
 
     amp        the crossing of lowest overlap, which message passing reaches without side knowledge
     unstable   where the curve comes down: the barrier between the two

@@ -15,9 +15,6 @@ Perfect learning is one jump for all eigenvalues of the features. The recovery o
 exp(−q̂p_minδ²/8), so that α = q̂/I ~ q̂√v → 0: the curve always comes down, and its highest fold is
 where the last directions are recovered together with all others. Strong directions may jump
 before, at folds of their own, to an overlap below 1.
-
-Where a curve is sampled both are read off its mean, and off finer curves until they are as certain
-as was asked for.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ import numpy as np
 
 from polyceptron.display import ShortDisplay
 from polyceptron.model.law import Hats, Law
-from polyceptron.model.penalties.ridge import SpectrumSums, spectrum_sums, stiffness
+from polyceptron.model.penalties.base import SpectrumSums, spectrum_sums, stiffness
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
 from polyceptron.theory.fields.integrand import Averages

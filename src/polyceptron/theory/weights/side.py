@@ -8,12 +8,12 @@ a sum of positive terms, never 1 − q, so that it keeps its digits when q → 1
 the prior and on the number of classes, and is decided in `row_rule` and nowhere else:
 
     Gaussian                     1/(1 + q̂)
-    finite, r ≤ 2                the points that a row can take, on a grid        `finite_rows.py`
+    finite, r ≤ 2                the points that a row can take, on a grid        `row_sums.py`
     ±1, r ≥ 3                    a table for every k                              `sign_table.py`
-    other finite, r ≥ 3          k − 1 classes sampled, the last one integrated   `finite_rows.py`
-    any other, one weight        one integral                                     `shift.py`
-    any other, k ≤ 3             a lattice, at large q̂ panels of gaps             `shift.py`
-    any other, k ≥ 4             the fields sampled                               `shift.py`
+    other finite, r ≥ 3          k − 1 classes sampled, the last one integrated   `row_sums.py`
+    any other, one weight        one integral                                     `row_sums.py`
+    any other, k ≤ 3             a lattice, at large q̂ panels of gaps             `row_sums.py`
+    any other, k ≥ 4             the fields sampled                               `row_sums.py`
 
 How hard to sample is decided in `effort`, by the number of classes: log2 of the quasi-random points
 of a replicate, of which there are 16. A point costs about k (finite priors) or k² (continuous ones,
@@ -59,12 +59,14 @@ from polyceptron.errors import ComputationFailed
 from polyceptron.model import AnyTeacher
 from polyceptron.numerics import AnyArray, Array
 from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy, gauss_rule, local_gauss
-from polyceptron.theory.weights.finite_rows import finite_row_variance, point_variance, support_of
-from polyceptron.theory.weights.shift import (
+from polyceptron.theory.weights.row_sums import (
     few_shift_error,
     few_shift_variance,
+    finite_row_variance,
+    point_variance,
     sampled_shift_variance,
     single_variance,
+    support_of,
 )
 from polyceptron.theory.weights.sign_table import EDGES, is_sign, sign_table
 
