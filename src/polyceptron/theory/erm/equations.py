@@ -83,9 +83,10 @@ class RidgeEquations(Equations):
     def residual(self, theta: Array, averages: Averages) -> Array:
         law, a, p = self.law(theta), averages, self.problem
         sums = spectrum_sums(p.ridge, p.spectrum, p.alpha * a.C)
-        slope = law.m / np.maximum(a.M, _FLOOR)
-        shrinkage = sums.shrinkage * slope / (p.alpha * sums.mean)
-        balance = _log(shrinkage + slope * a.D_minus) - _log(law.residual + slope * a.D_plus)
+        with np.errstate(over="ignore", invalid="ignore"):  # at steps that went astray
+            slope = law.m / np.maximum(a.M, _FLOOR)
+            shrinkage = sums.shrinkage * slope / (p.alpha * sums.mean)
+            balance = _log(shrinkage + slope * a.D_minus) - _log(law.residual + slope * a.D_plus)
         return np.stack([_direction(theta, a, p, sums), balance, theta[2] - _log(sums.response)])
 
 
