@@ -26,7 +26,7 @@ from polyceptron.numerics import AnyArray
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.theory.bayes_optimal.channel_table import channel_table
 from polyceptron.theory.generalisation import angle, error_from_angle, error_on_labels
-from polyceptron.theory.weights.side import Index, PriorSide, effort
+from polyceptron.theory.weights.side import Index, WeightsSide, effort
 from polyceptron.theory.weights.sign_table import is_sign
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class SolutionCurve:
 
     def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
         self.teacher, self.log2_points = teacher, log2_points
-        self.weights = PriorSide(teacher, log2_points)
+        self.weights = WeightsSide(teacher, log2_points)
         self.channel = channel_table(teacher.channel, teacher.n_classes)
         self.perfect = teacher.prior.support is not None and teacher.channel.width(0.0) == 0
         self._grids: dict[bool, CurvePoints] = {}

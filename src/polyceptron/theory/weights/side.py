@@ -187,7 +187,7 @@ _RATIO = 1.006  # of neighbouring q̂ where rows of many strengths are resolved 
 _AT_ONCE = 2_000_000
 
 
-class PriorSide:
+class WeightsSide:
     """v, ψ and what is known of their error; `log2_points` matters where rows are sampled."""
 
     def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
