@@ -289,9 +289,15 @@ class ERMClassifier(LinearClassifier):
         return [(train[train >= 0], test[test >= 0]) for train, test in parts]
 
     def _choose(
-        self, data: TrainingData, loss: Loss, weights: Array | None, moments: ColumnMoments,
-        score: Score, share: Array, splits: list[Split] | None,
-    ) -> RidgePath:  # fmt: skip
+        self,
+        data: TrainingData,
+        loss: Loss,
+        weights: Array | None,
+        moments: ColumnMoments,
+        score: Score,
+        share: Array,
+        splits: list[Split] | None,
+    ) -> RidgePath:
         """The path of ridges of the best scaling, whose choices it sets."""
         ridges = None if self.ridges is None else [float(check_ridge(r)) for r in self.ridges]
         counts = weights_or_ones(data.weights, data.y.size)

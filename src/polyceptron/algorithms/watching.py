@@ -244,9 +244,13 @@ class Watch:
         self._next_beat, self._next_line = _BEAT_SECONDS, FIRST_SECONDS
 
     def step(
-        self, iteration: int, max_iter: int, change: float, target: float,
+        self,
+        iteration: int,
+        max_iter: int,
+        change: float,
+        target: float,
         objective: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if self.callback is None and not self.verbose:
             return
         now = time.monotonic() - self._begin

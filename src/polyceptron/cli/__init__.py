@@ -46,9 +46,23 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 
 
 for command in (
-    curve, transitions, separability, ridge, asymptotics, plan, amp, fit, data, sweep, results,
-    merge, figures, verify, plot, explore,
-):  # fmt: skip
+    curve,
+    transitions,
+    separability,
+    ridge,
+    asymptotics,
+    plan,
+    amp,
+    fit,
+    data,
+    sweep,
+    results,
+    merge,
+    figures,
+    verify,
+    plot,
+    explore,
+):
     # A paragraph is broken where the terminal ends, not where our own line did.
     words = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(command.__doc__ or ""))
     app.command(cls=Command, help=words)(command)

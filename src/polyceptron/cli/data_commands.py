@@ -133,9 +133,15 @@ def fit(
 
 
 def _run_on_files(
-    name: str, run: Callable[..., Any], data: Path | None, labels: Path | None,
-    out: Path, as_json: bool, cluster: str | None, **settings: Any,
-) -> None:  # fmt: skip
+    name: str,
+    run: Callable[..., Any],
+    data: Path | None,
+    labels: Path | None,
+    out: Path,
+    as_json: bool,
+    cluster: str | None,
+    **settings: Any,
+) -> None:
     """Check where to write, fit with progress shown, write weights and report, print the report."""
     from polyceptron.experiments.data_runs import fit_of_files, save_weights
 

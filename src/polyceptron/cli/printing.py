@@ -33,9 +33,14 @@ HEADERS = {
 
 
 def emit(
-    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, optional: Sequence[str] = (),
-    as_json: bool = False, csv: Path | None = None, title: str | None = None,
-) -> None:  # fmt: skip
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str],
+    *,
+    optional: Sequence[str] = (),
+    as_json: bool = False,
+    csv: Path | None = None,
+    title: str | None = None,
+) -> None:
     """Rows as a table of `columns`, or as JSON, and to a CSV file if asked.
 
     `optional` names the columns that may be left out for want of room, the first of them first.
@@ -58,9 +63,13 @@ def print_json(rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def print_table(
-    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], title: str | None = None, *,
-    optional: Sequence[str] = (), below: str | None = None,
-) -> None:  # fmt: skip
+    rows: Iterable[Mapping[str, Any]],
+    columns: Sequence[str],
+    title: str | None = None,
+    *,
+    optional: Sequence[str] = (),
+    below: str | None = None,
+) -> None:
     """A table of the columns that at least one row has; `below` stands under its row, in words."""
     rows = list(rows)
     width = shutil.get_terminal_size().columns

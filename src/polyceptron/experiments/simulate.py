@@ -139,9 +139,15 @@ def run_erm(
 
 
 def _measured(
-    weights: Array, truth: Array, teacher: AnyTeacher, test_samples: int | None, drawn: int,
-    chances: Any, *, seed: int,
-) -> Columns:  # fmt: skip
+    weights: Array,
+    truth: Array,
+    teacher: AnyTeacher,
+    test_samples: int | None,
+    drawn: int,
+    chances: Any,
+    *,
+    seed: int,
+) -> Columns:
     """Overlaps and errors: exact ones, with a seed, or on new samples of data `drawn` with one."""
     found = overlaps(weights, truth, teacher.features)
     if test_samples is None:

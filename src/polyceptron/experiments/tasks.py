@@ -107,9 +107,16 @@ Runner = Callable[[Task], list[Row]]
 
 
 def seed_path(
-    seed: int, model: str, n_classes: int, prior: str, noise: str, alpha: float, dimension: int,
-    instance: int, features: str | None = None,
-) -> tuple[int, ...]:  # fmt: skip
+    seed: int,
+    model: str,
+    n_classes: int,
+    prior: str,
+    noise: str,
+    alpha: float,
+    dimension: int,
+    instance: int,
+    features: str | None = None,
+) -> tuple[int, ...]:
     """(entropy, four words of the problem's hash, instance): the place of an instance's seed."""
     problem = [model, n_classes, prior, float(alpha), dimension]
     if noise != NOISELESS or features is not None:

@@ -154,9 +154,14 @@ class ModelFit(NamedTuple):
 
 
 def fit_model(
-    Z: Array, y: object, teacher: Teacher, estimator: Estimator, alphas: Array, errors: Array,
+    Z: Array,
+    y: object,
+    teacher: Teacher,
+    estimator: Estimator,
+    alphas: Array,
+    errors: Array,
     least: float,
-) -> ModelFit:  # fmt: skip
+) -> ModelFit:
     """From standardised features Z (n, d) and labels, and errors measured at α (s,)."""
     spectrum, words = Teacher(2).features, "independent features"
     if teacher.prior.gaussian:

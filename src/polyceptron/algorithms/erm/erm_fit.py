@@ -137,9 +137,16 @@ def in_given_units(fit: ERMFit, units: Units, ridge: float) -> ERMFit:
 
 
 def fit_at(
-    samples: Samples, loss: str, ridge: float, weights: Array, fields: Array, value: float,
-    bound: float, status: Status, **more: Any,
-) -> ERMFit:  # fmt: skip
+    samples: Samples,
+    loss: str,
+    ridge: float,
+    weights: Array,
+    fields: Array,
+    value: float,
+    bound: float,
+    status: Status,
+    **more: Any,
+) -> ERMFit:
     """The fit of weights (d, k) with their fields (k, n), the sum of the losses, and the bound."""
     return ERMFit(
         weights=weights, ridge=ridge, loss=loss, status=status,

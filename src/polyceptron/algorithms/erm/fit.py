@@ -186,10 +186,21 @@ def fit_erm_path(
 
 
 def _fit_all(
-    X: Any, y: Any, loss: Loss, ridges: Any, penalty: Penalty | None = None, *,
-    n_classes: int | None, solver: str, tol: float, start: Any, strict: bool, sample_weight: Any,
-    watch: tuple[int, Callback | None], kept: tuple[Any, float],
-) -> list[ERMFit]:  # fmt: skip
+    X: Any,
+    y: Any,
+    loss: Loss,
+    ridges: Any,
+    penalty: Penalty | None = None,
+    *,
+    n_classes: int | None,
+    solver: str,
+    tol: float,
+    start: Any,
+    strict: bool,
+    sample_weight: Any,
+    watch: tuple[int, Callback | None],
+    kept: tuple[Any, float],
+) -> list[ERMFit]:
     """Check what was given, and fit at every ridge, or with the penalty alone."""
     check_choice("solver", solver, ("auto", "newton", "sklearn"))
     tol = check_tolerance(tol, _TOL)
@@ -265,9 +276,13 @@ def solver_of(loss: Loss) -> Solver:
 
 
 def _fit(
-    samples: Samples, loss: Loss, ridges: Sequence[float], asked: str, tol: float,
+    samples: Samples,
+    loss: Loss,
+    ridges: Sequence[float],
+    asked: str,
+    tol: float,
     start: Array | None,
-) -> list[ERMFit]:  # fmt: skip
+) -> list[ERMFit]:
     """By the solver asked for, or the one that the loss names."""
     if asked == "sklearn":
         return _fit_with_sklearn(samples, loss, ridges, tol)

@@ -112,9 +112,14 @@ class SharedFactor:
 
 
 def solve_newton(
-    design: Design, curvature: Curvature, ridges: Array, gradients: Array, tolerance: Array,
-    dtype: Any, ease: Ease | None = None,
-) -> tuple[Array, int]:  # fmt: skip
+    design: Design,
+    curvature: Curvature,
+    ridges: Array,
+    gradients: Array,
+    tolerance: Array,
+    dtype: Any,
+    ease: Ease | None = None,
+) -> tuple[Array, int]:
     """Directions (L, r, d) with residuals below `tolerance` (L,) times the gradients' norms.
 
     Eased by what is given, else by the diagonal where features are uneven; and the iterations.
@@ -159,9 +164,15 @@ def solve_newton(
 
 
 def directions(
-    design: Design, objective: Objective, here: Evaluation, ridges: Array, G: Array,
-    tolerance: Array, double: NDArray[np.bool_], factor: SharedFactor | None = None,
-) -> Array:  # fmt: skip
+    design: Design,
+    objective: Objective,
+    here: Evaluation,
+    ridges: Array,
+    G: Array,
+    tolerance: Array,
+    double: NDArray[np.bool_],
+    factor: SharedFactor | None = None,
+) -> Array:
     """Newton directions (L, r, d), in single precision or `double`; a factor is of all problems."""
     D = np.empty_like(G)
     for dtype, chosen in ((np.float32, ~double), (np.float64, double)):
@@ -211,9 +222,15 @@ _PATIENCE = 3  # slow steps next to the minimum, in double precision
 
 
 def line_search(
-    design: Design, objective: Objective, ridges: Array, U: Array, Z: Array, here: Evaluation,
-    G: Array, D: Array,
-) -> tuple[Array, Evaluation, Array]:  # fmt: skip
+    design: Design,
+    objective: Objective,
+    ridges: Array,
+    U: Array,
+    Z: Array,
+    here: Evaluation,
+    G: Array,
+    D: Array,
+) -> tuple[Array, Evaluation, Array]:
     """Steps (L,) halved until the objective falls by the Armijo rule, 0 if it never does.
 
     Returns the evaluation there too, and the fields (L, r, n); Z are those at U.

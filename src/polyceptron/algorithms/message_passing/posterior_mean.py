@@ -147,9 +147,15 @@ class _Run(NamedTuple):
 
     @classmethod
     def checked(
-        cls, X: Any, y: Any, n_classes: int | None, truth: Any, features: Any, tol: Any,
+        cls,
+        X: Any,
+        y: Any,
+        n_classes: int | None,
+        truth: Any,
+        features: Any,
+        tol: Any,
         max_iter: Any,
-    ) -> _Run:  # fmt: skip
+    ) -> _Run:
         """From what was given; of features with a spectrum, those of unit variance."""
         samples, spectrum = check_samples(X, y, n_classes), as_spectrum(features)
         design, _, k = samples

@@ -249,9 +249,13 @@ def _ridge(A: Array, y: NDArray[np.int64], tables: dict[str, Any]) -> dict[str, 
 
 
 def _learning_curve(
-    A: Array, y: NDArray[np.int64], numbers: dict[str, Any], tables: dict[str, Any], seed: int,
+    A: Array,
+    y: NDArray[np.int64],
+    numbers: dict[str, Any],
+    tables: dict[str, Any],
+    seed: int,
     progress: Callable[[str], None],
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Held-out errors at growing training sizes, the forecast, and the calibration at the last."""
     from polyceptron.algorithms.erm_classifier import ERMClassifier
 

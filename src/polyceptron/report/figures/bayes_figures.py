@@ -42,9 +42,14 @@ ENTRIES = {"q00": (2, "*q_{00}*"), "q01": (1, "*q_{01}*")}  # in units of the th
 
 
 def theory_rows(
-    estimator: str, ridge: Any, alphas: list[float], *, n_classes: int = 3, branch: str = "",
+    estimator: str,
+    ridge: Any,
+    alphas: list[float],
+    *,
+    n_classes: int = 3,
+    branch: str = "",
     tol: float | None = None,
-) -> list[spec.Row]:  # fmt: skip
+) -> list[spec.Row]:
     """A curve of theory with Gaussian weights; `branch` names its rows."""
     teacher = make_teacher("argmax", n_classes, "gaussian")
     rows = curve_rows(teacher, make_estimator(estimator, ridge), alphas, tol=tol)
