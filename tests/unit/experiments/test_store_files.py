@@ -89,19 +89,20 @@ def _foreign(path: Path) -> str:
     return "not a store of polyceptron"
 
 
-def _newer(path: Path) -> str:
+def _of_version(path: Path, version: int) -> None:
     Store(path, create=True).close()
     connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
+
+
+def _newer(path: Path) -> str:
+    _of_version(path, SCHEMA_VERSION + 1)
     return "newer polyceptron"
 
 
 def _older(path: Path) -> str:
-    Store(path, create=True).close()
-    connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION - 1}")
-    connection.close()
+    _of_version(path, SCHEMA_VERSION - 1)
     return "older polyceptron than 0.2"
 
 
