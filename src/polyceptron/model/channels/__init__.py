@@ -1,6 +1,6 @@
 """How a label is drawn from the teacher's fields: the argmax, with each kind of noise."""
 
-from polyceptron.model.channels.base import CHANNELS, Channel
+from polyceptron.model.channels.channel import CHANNELS, Channel
 from polyceptron.model.channels.gaussian_noise import Flips, GaussianNoise
 from polyceptron.model.channels.softmax import SoftmaxNoise
 from polyceptron.model.registry import Entry
@@ -26,9 +26,5 @@ CHANNELS.add(
 
 
 def as_channel(noise: object) -> Channel:
-    """The channel meant by a name such as 'gaussian:0.25', or a channel itself.
-
-    >>> as_channel("none").noiseless
-    True
-    """
+    """The channel meant by a name such as 'gaussian:0.25', or a channel itself."""
     return CHANNELS.read(noise)

@@ -15,8 +15,9 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.channels.base import Channel, UtilityLaw
+from polyceptron.model.channels.channel import SHARP, Channel, UtilityLaw
 from polyceptron.numerics import Array
+from polyceptron.numerics.cones import win_probabilities
 from polyceptron.numerics.orthant import Orthant, Winning, argmax_orthant, winning_chance
 from polyceptron.numerics.special import mean_of_maximum, mills_ratio
 
@@ -25,11 +26,7 @@ _REACH = 9.5  # standard deviations beyond which a normal variable is never foun
 
 @dataclass(frozen=True)
 class GaussianNoise(Channel):
-    """y = argmax(z + √Δ ξ), Δ the variance of the noise in each class.
-
-    >>> GaussianNoise(0.25).name
-    'gaussian:0.25'
-    """
+    """y = argmax(z + √Δ ξ), Δ the variance of the noise in each class."""
 
     variance: float = 0.0
     name: str = field(init=False, default="none")
@@ -67,6 +64,11 @@ class GaussianNoise(Channel):
     def utility_gaps(self, gaps: Array, variance: float) -> Winning:
         return winning_chance(gaps, self.width(variance))
 
+    def utility_chances(self, fields: Array, variance: float) -> Array:
+        if fields.shape[-1] <= 3:
+            return super().utility_chances(fields, variance)
+        return win_probabilities(fields / self.width(max(variance, SHARP)))
+
     def utility_law(self, variance: float) -> UtilityLaw:
         width = self.width(variance)
 
@@ -94,11 +96,7 @@ class GaussianNoise(Channel):
 
 @dataclass(frozen=True)
 class Flips(GaussianNoise):
-    """Z_l → (1 − η)Z_l + η(1 − Z_l)/(k − 1), that is a guess η' = η/(k − 1) in every class.
-
-    >>> round(Flips(0.1).guess(3), 3)
-    0.05
-    """
+    """Z_l → (1 − η)Z_l + η(1 − Z_l)/(k − 1), that is a guess η' = η/(k − 1) in every class."""
 
     variance: float = field(init=False, default=0.0)
     rate: float = 0.0

@@ -20,22 +20,10 @@ import numpy as np
 from scipy.special import expit, ndtr, softmax
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.channels.base import Channel, UtilityLaw
-from polyceptron.numerics import Array
-from polyceptron.numerics.gumbel import (
-    integrate_utilities,
-    utility_grid,
-    utility_table,
-    utility_values,
-)
+from polyceptron.model.channels.channel import Channel, UtilityLaw
+from polyceptron.numerics import Array, gumbel
+from polyceptron.numerics import softmax_winning as winning
 from polyceptron.numerics.orthant import Orthant, Winning
-from polyceptron.numerics.softmax_winning import (
-    CLASSES,
-    disagreement,
-    softmax_error,
-    tabled_moments,
-    three_softmax,
-)
 
 _CHUNK = 400_000  # numbers of a table of levels held at once
 _RATIO = 1.06  # between neighbouring s, where every sample has a variance of its own
@@ -45,11 +33,7 @@ _WIDE = 3.3  # s from which the logistic part is the narrower one
 
 @dataclass(frozen=True)
 class SoftmaxNoise(Channel):
-    """P(y = l) ∝ exp(β z_l), β the slope, at fields z that noise of some variance may blur.
-
-    >>> SoftmaxNoise(2.0).name
-    'softmax:2.0'
-    """
+    """P(y = l) ∝ exp(β z_l), β the slope, at fields z that noise of some variance may blur."""
 
     accuracy: ClassVar[float] = 1e-9  # its law is a table: ten times what finer ones changed
     slope: float
@@ -77,10 +61,16 @@ class SoftmaxNoise(Channel):
             noise += math.sqrt(self.variance) * rng.standard_normal(fields.shape)
         return np.asarray(fields + noise)
 
-    def utility_chances(self, fields: Array) -> Array:
-        if self.variance > 0:
-            return super().utility_chances(fields)
-        return np.asarray(softmax(self.slope * fields, axis=-1))
+    def utility_chances(self, fields: Array, variance: float) -> Array:
+        s = self.slope * math.sqrt(variance + self.variance)
+        if s == 0:
+            return np.asarray(softmax(self.slope * fields, axis=-1))
+        table, rows = gumbel.utility_table(s), np.arange(len(fields))
+        found = [
+            gumbel.winning_utilities(self.slope * fields[part], table)
+            for part in _chunks(rows, fields.shape[-1])
+        ]
+        return np.concatenate(found)
 
     def utility(self, omega: Array, label: Any, variance: Any, order: int) -> Orthant:
         shape, k = omega.shape[:-1], omega.shape[-1]
@@ -90,7 +80,7 @@ class SoftmaxNoise(Channel):
         for rows, weights in self._variances(variance, omega.shape):
             for s, share in weights:
                 for part in _chunks(rows, k):
-                    found = integrate_utilities(flat[part], y[part], utility_table(s))
+                    found = gumbel.integrate_utilities(flat[part], y[part], gumbel.utility_table(s))
                     at = found.orthant(y[part])
                     own = share if np.ndim(share) == 0 else share[np.searchsorted(rows, part)]
                     log_z[part] += own * at.log_z
@@ -132,20 +122,23 @@ class SoftmaxNoise(Channel):
         if len(gaps) == 1:
             return _two_classes(self.slope * gaps[0], math.sqrt(2) * s, self.slope)
         if len(gaps) == 2:
-            z, slopes = three_softmax(self.slope * gaps, s)
+            z, slopes = winning.three_softmax(self.slope * gaps, s)
             return Winning(z, self.slope * slopes)
         n = gaps.shape[1]
         omega = np.concatenate([np.zeros((1, n)), -self.slope * gaps]).T
         z, slopes = np.empty(n), np.empty(gaps.shape)
         for part in _chunks(np.arange(n), len(omega[0])):
             label = np.zeros(len(part), dtype=np.int64)
-            nodes = integrate_utilities(omega[part], label, utility_table(s))
+            nodes = gumbel.integrate_utilities(omega[part], label, gumbel.utility_table(s))
             z[part] = np.exp(nodes.log_z)
             slopes[:, part] = self.slope * z[part] * nodes.mean[:, 0].T
         return Winning(z, slopes)
 
     def utility_law(self, variance: float) -> UtilityLaw:
-        table, b = utility_table(self.slope * math.sqrt(variance + self.variance)), self.slope
+        table, b = (
+            gumbel.utility_table(self.slope * math.sqrt(variance + self.variance)),
+            self.slope,
+        )
 
         def values(y: Array) -> tuple[Array, Array]:
             found = table(b * y)
@@ -154,20 +147,20 @@ class SoftmaxNoise(Channel):
         return UtilityLaw(table.y[0] / b, table.y[-1] / b, values)
 
     def tabled_moments(self, q: Array, v: Array, n_classes: int) -> tuple[Array, Array] | None:
-        if n_classes not in CLASSES:
+        if n_classes not in winning.CLASSES:
             return None
-        return tabled_moments(self.slope, q, v + self.variance, n_classes)
+        return winning.tabled_moments(self.slope, q, v + self.variance, n_classes)
 
     def utility_signal(self, n_classes: int) -> float:
         spread = math.sqrt(1 + self.variance)
         return _signal(self.slope * spread, n_classes) / spread
 
     def utility_error(self, tau: Array, n_classes: int, clean: Callable[[Array], Array]) -> Array:
-        return softmax_error(*self._blurred(tau), n_classes)
+        return winning.softmax_error(*self._blurred(tau), n_classes)
 
     def utility_lead(self, tau: float, n_classes: int, margin: float) -> float:
         slope, seen = self._blurred(np.asarray(tau))
-        return 1 - disagreement(slope, n_classes, math.atan2(1.0, float(seen)), margin)
+        return 1 - winning.disagreement(slope, n_classes, math.atan2(1.0, float(seen)), margin)
 
     def _blurred(self, tau: Array) -> tuple[float, Array]:
         """β and τ for blurred fields in units of their own spread √(1 + Δ)."""
@@ -214,7 +207,7 @@ def _chunks(rows: Any, k: int) -> list[Any]:
 @lru_cache(maxsize=256)
 def _signal(slope: float, k: int) -> float:
     """k ∫ F^{k−2} F′² dC at v = 1."""
-    y = utility_grid(slope, 0.25)  # F is analytic: the trapezoidal rule needs no more
-    F = utility_values(y, slope)
+    y = gumbel.utility_grid(slope, 0.25)  # F is analytic: the trapezoidal rule needs no more
+    F = gumbel.utility_values(y, slope)
     density = np.exp(k * F.log_cdf) * F.hazard**2
     return k * slope * float(density.sum() * (y[1] - y[0]))

@@ -5,7 +5,7 @@ probability kη' it is instead any class, uniformly:
 
     Z_l(ω, v) = η' + (1 − kη') P(utility l is the largest | fields ~ N(ω, v))
 
-A channel says what the utilities' noise is (`utility_*`) and how large η' is (`guess`); the mixture
+A channel is the law of the utilities' noise (`utility_*`) with a chance η' (`guess`); the mixture
 is written once, here. All channels treat the classes alike and see differences of fields only.
 """
 
@@ -45,7 +45,7 @@ class Channel(ABC):
 
     name: str
 
-    # What a kind of noise must say of its utilities.
+    # The utilities of a kind of noise.
 
     @abstractmethod
     def width(self, variance: float) -> float:
@@ -114,8 +114,8 @@ class Channel(ABC):
         if hidden == 0:
             return self
         raise InvalidInput(
-            f"features that hide a share of the teacher need a noise that says what it is behind "
-            f"them, which {self.name!r} does not"
+            f"features that hide a share of the teacher need a noise with a `behind` of its own, "
+            f"which {self.name!r} does not have"
         )
 
     # The rest follows.
@@ -134,18 +134,18 @@ class Channel(ABC):
             label = np.where(draws[..., 0] < chance, (k * draws[..., 1]).astype(np.int64), label)
         return np.asarray(label, dtype=np.int64)
 
-    def utility_chances(self, fields: Array) -> Array:
-        """P(utility of class l is the largest) (n, k) at known fields (n, k)."""
-        k = fields.shape[-1]
-        chances = [np.exp(self.utility(fields, l, SHARP, 20).log_z) for l in range(k)]
+    def utility_chances(self, fields: Array, variance: float) -> Array:
+        """P(utility of class l is the largest) (n, k) at fields of mean (n, k) and variance v."""
+        v = max(variance, SHARP)
+        chances = [np.exp(self.utility(fields, l, v, 20).log_z) for l in range(fields.shape[-1])]
         return np.stack(chances, -1)
 
-    def chances(self, fields: Any) -> Array:
-        """P(y = l) (n, k) at known fields (n, k)."""
+    def chances(self, fields: Any, variance: float = 0.0) -> Array:
+        """P(y = l) (n, k) at fields of mean (n, k) and variance v, to absolute accuracy."""
         fields = np.asarray(fields, dtype=float)
         k = fields.shape[-1]
         a = self.guess(k)
-        return np.asarray(a + (1 - k * a) * self.utility_chances(fields))
+        return np.asarray(a + (1 - k * a) * self.utility_chances(fields, variance))
 
     def posterior(self, omega: Any, label: Any, variance: Any, order: int = 20) -> Orthant:
         """ln Z_y (n,), score (n, k) and −∂²_h ln Z_y (n, k) at ω (n, k) and variance v.

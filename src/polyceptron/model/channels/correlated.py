@@ -1,0 +1,132 @@
+"""The chance of each label at fields of any covariance.
+
+    Z_l = P(y = l | z ~ N(ω, C)),   C (r, r) on class differences
+
+Two classes: the channel's own at the variance C. Three classes with Gaussian noise of variance Δ:
+one bivariate orthant of C + Δ. Else C = cI + A with c its least eigenvalue, and the channel's own
+chance at the variance c is averaged over shifts N(0, A): along a line (Gauss–Hermite) for three
+classes, at quasi-random points above.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from polyceptron.model.channels.channel import SHARP, Channel
+from polyceptron.model.checks import difference_basis
+from polyceptron.numerics import Array
+from polyceptron.numerics.estimate import uniform_replicates
+from polyceptron.numerics.orthant import corner_cdf, hermite_rule
+
+_LINE = 32  # nodes
+_POINTS, _SEED = 12, 20  # log2 of their number
+
+
+class LabelChances(NamedTuple):
+    """Z (n, k) and ∂Z_l/∂ω on class differences, (n, k, r)."""
+
+    Z: Array
+    slopes: Array
+
+
+def label_chances(
+    channel: Channel, omega: Array, C: Array, label: int | None = None
+) -> LabelChances:
+    """Z_l and its slopes at means ω (n, r) on class differences and covariance C (r, r).
+
+    With a `label`, of that one alone: (n, 1) and (n, 1, r).
+    """
+    n, r = omega.shape
+    T, labels = difference_basis(r + 1), range(r + 1) if label is None else (label,)
+    values, vectors = np.linalg.eigh(C)
+    values = np.maximum(values, SHARP)
+    isotropic = values[-1] - values[0] <= 1e-14 * values[-1]
+    if channel.utility_variance is not None and r == 2 and not isotropic:
+        inner = _bivariate(omega, C + channel.utility_variance * np.eye(2), labels)
+        a = channel.guess(3)
+        return LabelChances(a + (1 - 3 * a) * inner.Z, (1 - 3 * a) * inner.slopes)
+    if isotropic:
+        return _own(channel, omega @ T.T, float(values[0]), T, labels)
+    spread = vectors * np.sqrt(values - values[0])
+    if r == 2:
+        x, log_weight = hermite_rule(_LINE)
+        shifts, weights = x[:, None] * spread[:, -1], np.exp(log_weight)
+    else:
+        u = uniform_replicates(r, _POINTS, _SEED, 1)[0]
+        shifts, weights = ndtri(u) @ spread.T, np.full(len(u), 1 / len(u))
+    Z, slopes = np.zeros((n, len(labels))), np.zeros((n, len(labels), r))
+    parts = -(-len(shifts) // 64)
+    blocks = np.array_split(shifts, parts), np.array_split(weights, parts)
+    for shift, weight in zip(*blocks, strict=True):
+        at = (omega[None] + shift[:, None]).reshape(-1, r)
+        found = _own(channel, at @ T.T, float(values[0]), T, labels)
+        Z += np.einsum("s,snl->nl", weight, found.Z.reshape(len(shift), n, -1))
+        slopes += np.einsum("s,snlr->nlr", weight, found.slopes.reshape(len(shift), n, -1, r))
+    return LabelChances(Z, slopes)
+
+
+def _own(
+    channel: Channel, fields: Array, variance: float, T: Array, labels: Sequence[int]
+) -> LabelChances:
+    """The channel's own chances at independent fields of one variance."""
+    found = [channel.posterior(fields, l, variance) for l in labels]
+    Z = np.stack([np.exp(each.log_z) for each in found], -1)
+    return LabelChances(Z, np.stack([each.score for each in found], 1) @ T * Z[:, :, None])
+
+
+def _bivariate(omega: Array, C: Array, labels: Sequence[int]) -> LabelChances:
+    """Gaussian utilities of three classes: P(both gaps of class l are positive), to 1e-15."""
+    T = difference_basis(3)
+    Z, slopes = np.empty((len(omega), len(labels))), np.empty((len(omega), len(labels), 2))
+    for i, l in enumerate(labels):
+        ways = np.stack([T[l] - T[h] for h in range(3) if h != l])  # (2, r)
+        cov = ways @ C @ ways.T
+        s = np.sqrt(np.diag(cov))
+        rho = float(np.clip(cov[0, 1] / (s[0] * s[1]), -1 + 1e-15, 1 - 1e-15))
+        a, b = (omega @ ways.T / s).T
+        sigma = math.sqrt(1 - rho**2)
+        c, d = (b - rho * a) / sigma, (a - rho * b) / sigma
+        Z[:, i] = np.maximum(corner_cdf(a, b, c, d), 0.0)
+        ends = [_density(a) * ndtr(c) / s[0], _density(b) * ndtr(d) / s[1]]  # ∂Z, by each gap
+        slopes[:, i] = np.stack(ends, -1) @ ways
+    return LabelChances(Z, slopes)
+
+
+def _density(x: Array) -> Array:
+    return np.asarray(np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi))
+
+
+def biases_for(channel: Channel, R: Array, shares: Array) -> Array | None:
+    """b* (k,) of mean 0 with P(y = l | z ~ N(b*, R)) = shares; None where there is none.
+
+    P is the gradient of the convex E max_l(utility + b): Newton's method with shortened steps.
+    """
+    T = difference_basis(len(shares))
+    b, C = T.T @ np.log(shares), T.T @ R @ T
+
+    def off(b: Array) -> tuple[Array, Array, float]:
+        found = label_chances(channel, b[None], C)
+        P = np.maximum(found.Z[0], 1e-300)
+        # In logarithms: shares may be small.
+        return np.log(P / shares), found.slopes[0] / P[:, None], float(np.abs(P - shares).max())
+
+    residual, slope, gap = off(b)
+    for _ in range(60):
+        if gap < 1e-14:
+            break
+        step = np.linalg.lstsq(slope, residual, rcond=None)[0]
+        step *= min(1.0, 3.0 / max(float(np.abs(step).max()), 1e-300))
+        for _ in range(40):
+            trial = off(b - step)
+            if np.abs(trial[0]).max() < np.abs(residual).max():
+                break
+            step /= 2
+        else:
+            break  # rounding
+        b, (residual, slope, gap) = b - step, trial
+    return T @ b if gap < 1e-7 and math.isfinite(gap) else None

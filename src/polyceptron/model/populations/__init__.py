@@ -1,0 +1,69 @@
+"""How one sample is made: populations, one file each."""
+
+from typing import Any
+
+from polyceptron.errors import InvalidInput
+from polyceptron.model.populations.mixture import Mixture
+from polyceptron.model.populations.population import POPULATIONS, Dataset, Levels, Population
+from polyceptron.model.populations.teacher import (
+    AnyTeacher,
+    Perceptron,
+    Teacher,
+    check_teacher,
+    make_teacher,
+)
+from polyceptron.model.registry import Entry
+
+__all__ = [
+    "POPULATIONS",
+    "AnyTeacher",
+    "Dataset",
+    "Levels",
+    "Mixture",
+    "Perceptron",
+    "Population",
+    "Teacher",
+    "check_population",
+    "check_teacher",
+    "make_population",
+    "make_teacher",
+]
+
+
+def _even(classes: float, separation: float) -> Mixture:
+    return Mixture([1 / classes] * int(classes), separation=separation)
+
+
+# A new population: its file, and its entry here.
+POPULATIONS.add(
+    Entry("argmax", "the largest of k fields", lambda k: Teacher(int(k)), ("classes",), (3,)),
+    Entry("perceptron", "the sign of one field", Perceptron),
+    Entry("mixture", "Gaussian classes", _even, ("classes", "separation"), (3, 2.0)),
+)  # fmt: skip
+
+
+def make_population(model: str, n_classes: int | None = None, **columns: Any) -> Population:
+    """A population from the columns of a row; those that are None do not count.
+
+    >>> one = Mixture((0.7, 0.3), separation=1.5, variances=(1, 2))
+    >>> make_population(**one.columns) == one
+    True
+    """
+    given = {name: value for name, value in columns.items() if value is not None}
+    if model != "mixture":
+        return make_teacher(model, n_classes, **given)
+    if "features" in given:
+        raise InvalidInput("a mixture with covariances in full cannot be made from a row")
+    made = Mixture(**given)
+    if n_classes not in (None, made.n_classes):
+        raise InvalidInput(f"{n_classes} classes need as many shares, got {given.get('shares')}")
+    return made
+
+
+def check_population(population: Any) -> None:
+    """A population, or an error message."""
+    if not isinstance(population, Population):
+        raise InvalidInput(
+            f"the teacher must be Teacher(n_classes), Perceptron() or Mixture(shares=…), got "
+            f"{population!r}"
+        )

@@ -1,0 +1,184 @@
+"""A population says how one sample is made, and all that theory and simulations ask of it.
+
+It has groups c with shares p_c. In group c the features are
+
+    x ~ N(μ_c/√d, Σ_c)
+
+and the label is the group itself (a mixture), or is drawn by a channel from the fields of a
+teacher, z ~ N(0, R) + b* (one group, mean 0). Covariances that share eigenvectors are levels of
+eigenvalues (`Levels`); where classes are alike every order parameter is a number (`symmetric`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyceptron.errors import InvalidInput
+from polyceptron.model.channels import Channel
+from polyceptron.model.registry import Registry
+from polyceptron.numerics import Array
+
+
+class Dataset(NamedTuple):
+    """Samples: X (n, d), labels y (n,) in 0..k-1, teacher weights W* or class means μ (d, k)."""
+
+    X: Array
+    y: NDArray[np.int64]
+    weights: Array
+
+    def __repr__(self) -> str:
+        n, d = self.X.shape
+        return f"Dataset(n_samples={n}, dimension={d}, n_classes={self.weights.shape[1]})"
+
+
+class Levels(NamedTuple):
+    """Directions of equal variances: what the weights side needs of the features.
+
+    `fraction` (L,) of the d directions, `variance` (L, G) of each group there, `gram` (L, G, G) the
+    part of μ_c·μ_c'/d there, `signal` (L,) the variance θ of a teacher's weights there.
+    """
+
+    fraction: Array
+    variance: Array
+    gram: Array
+    signal: Array
+
+
+class Population(ABC):
+    """How one sample is made."""
+
+    model: ClassVar[str]
+    """In the column `model` of rows."""
+
+    n_classes: int
+
+    @property
+    @abstractmethod
+    def columns(self) -> dict[str, Any]:
+        """What a row says of it; `make_population` reads it back."""
+
+    @abstractmethod
+    def sample(self, n_samples: int, dimension: int, seed: Any = None) -> Dataset:
+        """n samples in d dimensions. `seed`: int, SeedSequence or Generator."""
+
+    @property
+    @abstractmethod
+    def symmetric(self) -> bool:
+        """Whether the classes of this teacher are alike, so that the theory of scalars serves."""
+
+    @property
+    @abstractmethod
+    def class_shares(self) -> Array:
+        """P(y = l) (k,)."""
+
+    @property
+    def group_shares(self) -> Array:
+        """p_c (G,): those of the classes in a mixture, (1,) for a teacher."""
+        return np.ones(1)
+
+    @property
+    def label_channel(self) -> Channel | None:
+        """What draws labels from the teacher's fields; None where a group is a class."""
+        return None
+
+    @property
+    def field_covariance(self) -> Array:
+        """R (k, k) of the teacher's fields; only its part on class differences matters."""
+        return np.eye(self.n_classes)
+
+    @property
+    def offsets(self) -> Array:
+        """b* (k,), added to the teacher's fields."""
+        return np.zeros(self.n_classes)
+
+    @property
+    @abstractmethod
+    def levels_of_features(self) -> Levels | None:
+        """Eigenvalues of all groups' covariances; None where they share no eigenvectors."""
+
+    @property
+    def full_features(self) -> tuple[Array, Array] | None:
+        """μ (k, d) and Σ (k, d, d) where the groups share no eigenvectors."""
+        return None
+
+
+POPULATIONS: Registry[Population] = Registry("population", Population)  # type: ignore[type-abstract]
+
+
+def numbers_text(values: Any) -> str | None:
+    """Numbers as the text of a column: rows end with ';', numbers with ','.
+
+    >>> numbers_text(((2.0, 0.5), (0.5, 1.0)))
+    '2,0.5;0.5,1'
+    """
+    if values is None:
+        return None
+    rows = np.atleast_2d(np.asarray(values, dtype=float))
+    return ";".join(",".join(repr(float(x)).removesuffix(".0") for x in row) for row in rows)
+
+
+def read_numbers(values: Any, name: str, shape: tuple[int, ...]) -> Array:
+    """Numbers of a shape (−1: any) from a sequence or the text of a column, or an error message."""
+    given = values
+    try:
+        if isinstance(values, str):
+            rows = [[float(x) for x in row.split(",")] for row in values.split(";")]
+            values = rows[0] if len(shape) == 1 else rows
+        array = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"the {name} must be numbers, got {given!r}") from None
+    fits = array.ndim == len(shape) and all(
+        s in (-1, n) for s, n in zip(shape, array.shape, strict=True)
+    )
+    if not fits or not np.isfinite(array).all():
+        wanted = " × ".join("any" if s < 0 else str(s) for s in shape)
+        raise InvalidInput(
+            f"the {name} must be {wanted} finite numbers, got {_short(given, array.shape)}"
+        )
+    return array
+
+
+def _short(given: Any, shape: tuple[int, ...]) -> str:
+    shown = repr(given)
+    return shown if len(shown) < 80 else f"an array of shape {shape}"
+
+
+def check_shares(shares: Any, n_classes: int = -1) -> Array:
+    """Shares (k,) of the classes: positive, of sum 1."""
+    p = read_numbers(shares, "shares", (n_classes,))
+    if len(p) < 2:
+        raise InvalidInput(f"a population needs at least 2 classes, got shares {shares!r}")
+    if (p <= 0).any() or abs(p.sum() - 1) > 1e-6:
+        raise InvalidInput(
+            f"shares must be positive and sum to 1, got {numbers_text(p)} with sum {p.sum():g}"
+        )
+    return p if abs(p.sum() - 1) < 1e-12 else np.asarray(p / p.sum())
+
+
+def check_gram(gram: Any, n_classes: int, name: str = "gram") -> Array:
+    """A symmetric matrix (k, k) without negative eigenvalues."""
+    G = read_numbers(gram, name, (n_classes, n_classes))
+    size = float(np.abs(G).max())
+    if np.abs(G - G.T).max() > 1e-9 * (1 + size):
+        raise InvalidInput(f"the {name} must be symmetric, got {numbers_text(G)}")
+    least = float(np.linalg.eigvalsh(G)[0])
+    if least < -1e-9 * (1 + size):
+        raise InvalidInput(
+            f"the {name} must be positive, got {numbers_text(G)} with an eigenvalue of {least:.3g}"
+        )
+    return (G + G.T) / 2
+
+
+def as_rows(values: Array) -> tuple[Any, ...]:
+    """Nested tuples, which compare and hash."""
+    return tuple(as_rows(v) if np.ndim(v) else float(v) for v in values)
+
+
+def text_columns(values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Columns of those numbers that are given."""
+    return {name: numbers_text(value) for name, value in values if value is not None}
