@@ -7,7 +7,7 @@ from polyceptron.model.law import Hats as Hats
 from polyceptron.model.law import Law as Law
 from polyceptron.model.losses import *
 from polyceptron.model.penalties import *
+from polyceptron.model.populations import *
 from polyceptron.model.priors import *
 from polyceptron.model.registry import Entry as Entry
 from polyceptron.model.registry import Registry as Registry
-from polyceptron.model.teacher import *

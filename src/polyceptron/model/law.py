@@ -18,6 +18,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from polyceptron.numerics import Array
 
 _ROUNDING = 1e-14  # of q − m², where m was computed on its own
@@ -25,11 +27,7 @@ _ROUNDING = 1e-14  # of q − m², where m was computed on its own
 
 @dataclass(frozen=True)
 class Law:
-    """The joint law of the fields: τ = ρ/√(1−ρ²), norm q and uncertainty V.
-
-    >>> round(Law.of_overlaps(0.5, 0.5, 0.5).rho ** 2, 12)
-    0.5
-    """
+    """The joint law of the fields: τ = ρ/√(1−ρ²), norm q and uncertainty V."""
 
     tau: float
     q: float
@@ -95,3 +93,21 @@ class Belief(Protocol):
     def denoise(self, gamma: Any, precision: Any) -> RowEstimate:
         """Mean and variance of u at γ (..., k) and scalar precision Λ (...)."""
         ...
+
+
+class PaperMatrices(NamedTuple):
+    """m, q and V as the paper writes them, (k−1, k−1) each: of classes less the last one.
+
+    Weights w̃_h = w_h − w_k have the metric I + 11ᵀ, so a number m per class direction is the matrix
+    m(I + 11ᵀ), with 2m on the diagonal. Fitted weights have no V.
+    """
+
+    m: Array
+    q: Array
+    V: Array | None = None
+
+    @classmethod
+    def of_scalars(cls, n_classes: int, m: float, q: float, V: float) -> PaperMatrices:
+        """Of numbers per class direction."""
+        metric = np.eye(n_classes - 1) + 1.0
+        return cls(m * metric, q * metric, V * metric)

@@ -40,8 +40,9 @@ class Parsed(Generic[T]):
 class Entry(Generic[T]):
     """A name, one line about it, how it is made, and the words for its numbers.
 
-    `example` holds numbers at which it can be made for menus and tests; `label` is what a legend
-    says. `read` replaces the reading of what stands in brackets.
+    `example` holds numbers at which it can be made for menus and tests; `label` is its name in a
+    legend. `read` replaces the reading of what stands in brackets. A comparison that names no
+    members takes the `plain` ones.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Entry(Generic[T]):
     label: str = ""
     read: Callable[[str], T] | None = None
     brackets: str = ""
+    plain: bool = True
 
     @property
     def form(self) -> str:
@@ -64,7 +66,7 @@ class Registry(Generic[T]):
     """The members of one kind, in the order in which they were added.
 
     >>> from polyceptron.model.losses import LOSSES
-    >>> LOSSES.names
+    >>> LOSSES.names[:3]
     ('cross-entropy', 'square', 'max-margin')
     """
 
@@ -98,6 +100,12 @@ class Registry(Generic[T]):
     def names(self) -> tuple[str, ...]:
         """All names."""
         return tuple(self._all())
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Every member as it is written, with the numbers of its example."""
+        named = (entry for entry in self.entries if not entry.brackets)
+        return tuple(":".join([e.name, *(f"{x:g}" for x in e.example)]) for e in named)
 
     def knows(self, text: Any) -> bool:
         """Whether a written name has the form of a member's."""

@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.estimators.base import Estimator, Jump, Probabilities, StudentLaw
-from polyceptron.model.estimators.students import ERM, BayesOptimal
+from polyceptron.model.estimators.class_rules import ClassMeans, DiscriminantAnalysis, OneVsRest
+from polyceptron.model.estimators.estimator import Estimator, Jump, Probabilities, StudentLaw
+from polyceptron.model.estimators.students import ERM, BayesOptimal, PosteriorAverage
 from polyceptron.model.losses import LOSSES, Loss
 from polyceptron.model.registry import Entry, Registry
 
@@ -19,14 +20,18 @@ __all__ = [
     "ERM",
     "ESTIMATORS",
     "BayesOptimal",
+    "ClassMeans",
+    "DiscriminantAnalysis",
     "Estimator",
     "Jump",
+    "OneVsRest",
+    "PosteriorAverage",
     "Probabilities",
     "StudentLaw",
     "as_erm",
     "as_estimator",
     "make_estimator",
-    "takes_ridge",
+    "plain_estimators",
 ]
 
 
@@ -38,7 +43,8 @@ class _Estimators(Registry[Estimator]):
             return replace(entry, make=lambda *numbers: ERM(entry.make(*numbers)))  # type: ignore[arg-type]
 
         losses = {e.name: risk(e) for e in LOSSES.entries if e.name not in self._entries}
-        return {**self._entries, **losses}
+        first = dict(list(self._entries.items())[:1])  # bayes, the losses, then other rules
+        return {**first, **losses, **self._entries}
 
     def read(self, text: Any) -> Estimator:
         if isinstance(text, Loss) or (isinstance(text, str) and self.head(text) in LOSSES.names):
@@ -47,8 +53,31 @@ class _Estimators(Registry[Estimator]):
 
 
 ESTIMATORS: Registry[Estimator] = _Estimators("estimator", Estimator)  # type: ignore[type-abstract]
-_SUMMARY = "the posterior mean, which no estimator surpasses"
-ESTIMATORS.add(Entry("bayes", _SUMMARY, BayesOptimal, label="Bayes-optimal"))
+ESTIMATORS.add(
+    Entry(
+        "bayes",
+        "the posterior mean, which no estimator surpasses",
+        BayesOptimal,
+        label="Bayes-optimal",
+    ),
+    Entry(
+        "average",
+        "the posterior's average as weights: bayes, but too sure",
+        PosteriorAverage,
+        label="posterior average",
+        plain=False,
+    ),
+    Entry(
+        "one-vs-rest",
+        "each class against all others",
+        OneVsRest,
+        label="one-vs-rest",
+        plain=False,
+        read=lambda rest: OneVsRest(loss=rest[1:].removesuffix("]")),
+    ),  # type: ignore[arg-type]
+    Entry("lda", "linear discriminant analysis", DiscriminantAnalysis, label="LDA", plain=False),
+    Entry("class-means", "the nearest class mean", ClassMeans, label="class means", plain=False),
+)
 
 
 def as_estimator(estimator: Any) -> Estimator:
@@ -60,6 +89,12 @@ def as_estimator(estimator: Any) -> Estimator:
     return ESTIMATORS.read(estimator)
 
 
+def plain_estimators() -> list[Estimator]:
+    """Those of the paper and of the user at their defaults: what a plan compares unless told."""
+    entries = ESTIMATORS.entries
+    return [ESTIMATORS.read(e.name) for e in entries if e.plain and not e.parameters]
+
+
 def as_erm(estimator: Any) -> ERM:
     """An `ERM`, or what a loss or its name means: ERM of that loss."""
     found = as_estimator(estimator)
@@ -68,17 +103,21 @@ def as_erm(estimator: Any) -> ERM:
     return found
 
 
-def make_estimator(name: Any, ridge: Any = None, penalty: Any = None) -> Estimator:
-    """An estimator from the columns of a row: estimator, ridge, penalty.
+def make_estimator(
+    name: Any,
+    ridge: Any = None,
+    penalty: Any = None,
+    intercept: Any = None,
+    class_weight: Any = None,
+) -> Estimator:
+    """An estimator from the columns of a row: estimator, ridge, penalty, intercept, class_weight.
 
     >>> make_estimator("square", 0.5).columns
     {'estimator': 'square', 'ridge': 0.5}
     """
     if not isinstance(name, str):
         raise InvalidInput(f"unknown estimator {name!r}: allowed are {ESTIMATORS.help}")
-    return ESTIMATORS.read(name).with_ridge(ridge, penalty)
-
-
-def takes_ridge(name: str) -> bool:
-    """Whether what has this name is fitted with a ridge."""
-    return ESTIMATORS.knows(name) and ESTIMATORS.read(name).takes_ridge
+    found = ESTIMATORS.read(name).with_ridge(ridge, penalty)
+    if not intercept and class_weight is None:
+        return found
+    return replace(as_erm(found), intercept=bool(intercept), class_weight=class_weight)

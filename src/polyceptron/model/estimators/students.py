@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge
-from polyceptron.model.estimators.base import (
+from polyceptron.model.estimators.estimator import (
     Estimator,
     Jump,
     Probabilities,
@@ -24,9 +24,10 @@ from polyceptron.model.law import Decay, Law
 from polyceptron.model.losses import Loss, as_loss
 from polyceptron.model.penalties import Penalty, Ridge, as_penalty
 from polyceptron.model.registry import Parsed
+from polyceptron.numerics import Array
 
 if TYPE_CHECKING:
-    from polyceptron.model.teacher import AnyTeacher
+    from polyceptron.model.populations import AnyTeacher, Population
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class BayesOptimal(Estimator):
     """
 
     name: ClassVar[str] = "bayes"  # type: ignore[misc]
+    runs: ClassVar[str] = "experiments.rule_runs.run_posterior"
     source: ClassVar[str] = "amp"
     branches: ClassVar[bool] = True
     calibrated: ClassVar[bool] = True
@@ -45,6 +47,8 @@ class BayesOptimal(Estimator):
     def rows(
         self, teacher: AnyTeacher, alpha: Any, *, branch: str = "optimal", tol: float | None = None
     ) -> list[Row]:
+        if not teacher.symmetric:
+            return late("theory.populations.floor.bayes_mixture_rows")(teacher, alpha)
         return late("theory.bayes_optimal.fixed_points.bayes_rows")(teacher, alpha, branch, tol)
 
     def follow(self, teacher: AnyTeacher, branch: str = "optimal") -> Callable[..., Row]:
@@ -56,7 +60,7 @@ class BayesOptimal(Estimator):
         return StudentLaw(Law.bayes(point.v), point.uncertainty, point.status)
 
     def probabilities(self, teacher: AnyTeacher, law: Law) -> Probabilities | None:
-        chances = late("theory.calibration.label_chances")
+        chances = late("theory.calibration.chances_given_fields")
         return lambda omega: chances(teacher.channel, omega, law)
 
     def decay(self, teacher: AnyTeacher) -> Decay | None:
@@ -69,6 +73,8 @@ class BayesOptimal(Estimator):
 
     def jumps(self, teacher: AnyTeacher) -> Sequence[Jump]:
         """α_IT of what is possible, α_algo of what message passing reaches."""
+        if not teacher.symmetric:  # of a mixture it is smooth
+            return ()
         found = late("theory.bayes_optimal.transitions.transitions")(teacher)
         if found.alpha_it is None or found.alpha_algo is None:
             return ()
@@ -76,19 +82,6 @@ class BayesOptimal(Estimator):
             Jump("optimal", found.alpha_it, found.alpha_it_uncertainty or 0.0),
             Jump("amp", found.alpha_algo, found.alpha_algo_uncertainty or 0.0),
         )
-
-    def simulate(
-        self,
-        teacher: AnyTeacher,
-        alpha: float,
-        dimension: int,
-        seed: int,
-        *,
-        also: Sequence[Estimator] = (),
-        **settings: Any,
-    ) -> list[Row]:
-        run = late("experiments.simulate.run_amp")
-        return [run(teacher, alpha, dimension, seed, **settings)[0] for _ in (self, *also)]
 
     def point_cost(self, n_classes: int) -> float:
         return 0.08 * n_classes**2
@@ -98,8 +91,61 @@ class BayesOptimal(Estimator):
 
 
 @dataclass(frozen=True)
+class PosteriorAverage(BayesOptimal):
+    """The average of the posterior as weights of its own: label probabilities are the teacher's at
+    its fields, as if it knew the teacher.
+
+    Where classes are alike Z_l(ω, V) is ordered as ω_l, so that its answers are those of `bayes`,
+    which averages the posterior's answers; it is too sure of them, by the V that it leaves out.
+    """
+
+    name: ClassVar[str] = "average"  # type: ignore[misc]
+    calibrated: ClassVar[bool] = False
+
+    def rows(
+        self, teacher: AnyTeacher, alpha: Any, *, branch: str = "optimal", tol: float | None = None
+    ) -> list[Row]:
+        late("model.populations.check_teacher")(teacher)
+        found = super().rows(teacher, alpha, branch=branch, tol=tol)
+        return [{**row, "estimator": self.name} for row in found]
+
+    def probabilities(self, teacher: AnyTeacher, law: Law) -> Probabilities | None:
+        return None if teacher.channel.noiseless else teacher.channel.chances
+
+
+ClassWeight = str | tuple[float, ...] | tuple[tuple[int, float], ...] | None
+
+
+def read_class_weight(given: Any) -> ClassWeight:
+    """None, 'balanced', a weight for each class, or pairs (class, weight); also as their text.
+
+    >>> read_class_weight({1: 5.0}), read_class_weight("1,2"), read_class_weight([1, 1])
+    (((1, 5.0),), (1.0, 2.0), None)
+    """
+    if given is None or (isinstance(given, str) and given == "balanced"):
+        return given
+    try:
+        if isinstance(given, str):
+            words = [word.split(":") for word in given.split(",")]
+            given = {int(c): float(w) for c, w in words} if ":" in given else [w for (w,) in words]
+        pairs = isinstance(given, Mapping)
+        keys = [int(c) for c in given] if pairs else range(len(given))
+        weights = [float(w) for w in (given.values() if pairs else given)]
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            f"class weights are 'balanced', a number for each class or {{class: number}}, got "
+            f"{given!r}"
+        ) from None
+    if not all(0 < w < math.inf for w in weights) or any(c < 0 for c in keys):
+        raise InvalidInput(f"class weights must be positive numbers, got {given!r}")
+    if all(w == 1 for w in weights):
+        return None
+    return tuple(sorted(zip(keys, weights, strict=True))) if pairs else tuple(weights)
+
+
+@dataclass(frozen=True)
 class ERM(Estimator):
-    """argmin_W Σ_μ ℓ(Wᵀx_μ/√d, y_μ) + (λ/2)‖W‖²_F, without intercept (eq. optimization_ERM).
+    """argmin_W Σ_μ c_y ℓ(Wᵀx_μ/√d + b, y_μ) + (λ/2)‖W‖²_F (eq. optimization_ERM).
 
     Parameters
     ----------
@@ -110,6 +156,11 @@ class ERM(Estimator):
         least generalisation error at each α. By default 0.1, and 0 for a loss that takes none.
     penalty : str or Penalty, optional
         In place of the ridge; 'ridge:0.1' is the ridge 0.1.
+    intercept : bool
+        Whether b (k,) is fitted too, without a ridge; else it is 0.
+    class_weight : 'balanced', sequence or dict, optional
+        c_y, by which the loss of a sample of class y counts: a number for each class, {class: c}
+        (others count once), or 'balanced' for 1/(k P(y)). By default 1.
 
     Examples
     --------
@@ -119,12 +170,19 @@ class ERM(Estimator):
     True
     """
 
+    theory: ClassVar[str] = "theory.erm.risk_rows.erm_rows"
+    runs: ClassVar[str] = "experiments.simulate.run_erm"
+
     loss: Parsed[Loss] = Parsed(as_loss, "cross-entropy")
     ridge: float | str = None  # type: ignore[assignment]  # see __post_init__
     penalty: Parsed[Penalty | None] = Parsed(lambda p: None if p is None else as_penalty(p), None)
 
+    intercept: bool = False
+    class_weight: Parsed[ClassWeight] = Parsed(read_class_weight, None)
+
     def __post_init__(self) -> None:
         loss, penalty = self.loss, self.penalty
+        object.__setattr__(self, "intercept", bool(self.intercept))
         default = 0.0 if loss.scale_free else DEFAULT_RIDGE
         ridge = default if self.ridge is None else check_ridge(self.ridge, optimal=True)
         if penalty is not None:
@@ -150,33 +208,61 @@ class ERM(Estimator):
         return self.loss.name
 
     @property
-    def takes_ridge(self) -> bool:
+    def takes_ridge(self) -> bool:  # type: ignore[override]
         return not self.loss.scale_free
 
     @property
-    def hard_margin(self) -> bool:
+    def hard_margin(self) -> bool:  # type: ignore[override]
         return self.loss.scale_free
 
     @property
-    def explicit(self) -> bool:
+    def explicit(self) -> bool:  # type: ignore[override]
         averages = self.loss.explicit_averages(Law(1.0, 1.0, 1.0), 1.0, 3)
         return self.penalty is None and averages is not None
 
     @property
     def columns(self) -> Row:
+        columns: Row = {"estimator": self.name, "ridge": self.ridge}
         if self.penalty is not None:
-            return {"estimator": self.name, "penalty": self.penalty.name}
-        return {"estimator": self.name, "ridge": self.ridge}
+            columns = {"estimator": self.name, "penalty": self.penalty.name}
+        if self.intercept:
+            columns["intercept"] = True
+        if self.class_weight is not None:
+            columns["class_weight"] = ",".join(
+                f"{w[0]}:{w[1]!r}" if isinstance(w, tuple) else str(w) for w in self._weights
+            )
+        return columns
+
+    @property
+    def _weights(self) -> tuple[Any, ...]:
+        return (
+            (self.class_weight,) if isinstance(self.class_weight, str) else self.class_weight or ()
+        )
+
+    def loss_weights(self, shares: Any) -> Array:
+        """c (k,) where classes have these shares (k,)."""
+        shares, k = np.asarray(shares, dtype=float), len(shares)
+        if self.class_weight == "balanced":
+            return np.asarray(1 / (k * shares))
+        pairs: dict[int, float] = dict(
+            w if isinstance(w, tuple) else (c, w) for c, w in enumerate(self._weights)
+        )
+        every = isinstance((*self._weights, 1.0)[0], float) and bool(pairs)
+        if any(c >= k for c in pairs) or (every and len(pairs) != k):
+            raise InvalidInput(
+                f"class weights {self.columns['class_weight']} do not go with the classes 0 to "
+                f"{k - 1}"
+            )
+        return np.array([pairs.get(c, 1.0) for c in range(k)])
+
+    def alike(self, population: Population) -> bool:
+        """Whether every class looks the same to it: scalars suffice, and its intercept is 0."""
+        return population.symmetric and self.class_weight in (None, "balanced")
 
     def with_ridge(self, ridge: Any = None, penalty: Any = None) -> ERM:
         if penalty is not None:
-            return ERM(self.loss, penalty=penalty)
+            return replace(self, ridge=None, penalty=penalty)  # type: ignore[arg-type]
         return self if ridge is None else replace(self, ridge=ridge, penalty=None)
-
-    def rows(
-        self, teacher: AnyTeacher, alpha: Any, *, branch: str = "optimal", tol: float | None = None
-    ) -> list[Row]:
-        return late("theory.erm.risk_rows.erm_rows")(teacher, self, alpha, tol)
 
     def parts(
         self,
@@ -212,19 +298,6 @@ class ERM(Estimator):
         if not self.hard_margin or teacher.channel.noiseless:
             return math.inf
         return float(late("theory.separability.separable_up_to")(teacher))
-
-    def simulate(
-        self,
-        teacher: AnyTeacher,
-        alpha: float,
-        dimension: int,
-        seed: int,
-        *,
-        also: Sequence[Estimator] = (),
-        **settings: Any,
-    ) -> list[Row]:
-        run = late("experiments.simulate.run_erm")
-        return run(teacher, [self, *also], alpha, dimension, seed, **settings)
 
     def fit_cost(self, n_samples: int, dimension: int, n_classes: int) -> float:
         if self.explicit:  # one decomposition serves several ridges

@@ -1,4 +1,4 @@
-"""A spectrum from whatever says what it is: a name, a CSV file, a list of eigenvalues.
+"""A spectrum from a name, a CSV file or a list of eigenvalues.
 
     isotropic                      independent features of unit variance
     power:A:D[:B]                  s_i ∝ i^(−A), i = 1 … D; θ equal, or sθ ∝ i^(−B)
@@ -104,11 +104,7 @@ def _parse_table(text: str, path: str) -> Spectrum:
 
 
 def power_law(exponent: float, n_features: float, signal_exponent: float | None = None) -> Spectrum:
-    """s_i ∝ i^(−a) of d features; the teacher's field has sθ ∝ i^(−b), by default s itself.
-
-    >>> power_law(1.0, 3).name
-    'power:1:3'
-    """
+    """s_i ∝ i^(−a) of d features; the teacher's field has sθ ∝ i^(−b), by default s itself."""
     if not (n_features == int(n_features) and 1 <= n_features <= MOST_LEVELS):
         raise InvalidInput(
             f"a power law has from 1 to {MOST_LEVELS} features, got {_short(n_features)}"
@@ -124,11 +120,7 @@ def power_law(exponent: float, n_features: float, signal_exponent: float | None 
 
 
 def marchenko_pastur(ratio: float) -> Spectrum:
-    """The law of the eigenvalues of a sample covariance, features/samples = c.
-
-    >>> round(marchenko_pastur(2.0).rank, 6)  # more features than samples
-    0.5
-    """
+    """The law of the eigenvalues of a sample covariance, features/samples = c."""
     s, fraction, rank = _mp_law(_check_ratio(ratio))
     eigenvalues, weights = np.append(s, 0.0), np.append(fraction, 1 - rank)
     return Spectrum(eigenvalues, None, weights, name=f"marchenko-pastur:{_short(ratio)}")
@@ -150,11 +142,7 @@ NONLINEARITIES: dict[str, Callable[[Array], Array]] = {
 
 
 def random_features(nonlinearity: str, ratio: float) -> Spectrum:
-    """Centred features σ(Fg) of Gaussian g, `ratio` for each latent input; the teacher is in g.
-
-    >>> round(random_features("relu", 1.0).hidden, 3)
-    0.447
-    """
+    """Centred features σ(Fg) of Gaussian g, `ratio` for each latent input; the teacher is in g."""
     if nonlinearity not in NONLINEARITIES:
         allowed = " and ".join(NONLINEARITIES)
         raise InvalidInput(
@@ -172,11 +160,7 @@ def random_features(nonlinearity: str, ratio: float) -> Spectrum:
 
 
 def moments(sigma: Callable[[Array], Array]) -> tuple[float, float]:
-    """κ₁ = E zσ(z) and κ_*² = Var σ(z) − κ₁², z normal: panels with an edge at 0, where σ may bend.
-
-    >>> [round(x, 6) for x in moments(NONLINEARITIES["relu"])]
-    [0.5, 0.090845]
-    """
+    """κ₁ = E zσ(z) and κ_*² = Var σ(z) − κ₁², z normal: panels with an edge at 0."""
     x, w = np.polynomial.legendre.leggauss(60)
     z = np.concatenate([6 * (x - 1), 6 * (x + 1)])
     weight = np.tile(6 * w, 2) * np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
@@ -220,22 +204,22 @@ def _read_random(rest: str) -> Spectrum:
 
 
 FEATURES.add(
-    Entry("isotropic", "independent features of unit variance", isotropic),
+    Entry("isotropic", "independent features of unit variance", isotropic, label="isotropic"),
     Entry(
         "power", "eigenvalues i^(-A) of D features", power_law, ("a", "d[:b]"), (1.2, 200),
-        read=_read_power,
+        "power law", read=_read_power,
     ),
     Entry(
         "levels", "eigenvalue S of a fraction F, signal T", lambda: _read_levels(":4x0.2,0.25x0.8"),
-        ("sxf[@t],...",), read=_read_levels,
+        ("sxf[@t],...",), label="two levels", read=_read_levels,
     ),
     Entry(
         "marchenko-pastur", "a sample covariance of this many features for each sample",
-        marchenko_pastur, ("ratio",), (0.5,),
+        marchenko_pastur, ("ratio",), (0.5,), "Marchenko–Pastur",
     ),
     Entry(
         "random-features", "tanh or relu of this many random projections of each latent input",
         lambda ratio: random_features("tanh", ratio), ("tanh|relu", "ratio"), (2.0,),
-        read=_read_random,
+        "random features", read=_read_random,
     ),
 )  # fmt: skip

@@ -29,13 +29,14 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
+from scipy.optimize import brentq
 
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import blend_breaks, resolve
 from polyceptron.numerics.special import wright_omega
 
 if TYPE_CHECKING:
-    from polyceptron.model.losses.base import Loss
+    from polyceptron.model.losses.loss import Loss
     from polyceptron.numerics.orthant import Winning
 
 
@@ -164,6 +165,9 @@ class Coordinates(ABC):
     kinks: ClassVar[tuple[float, ...]] = ()
     """Gaps of two classes at which f bends, where a panel must end."""
 
+    jumps: ClassVar[bool] = False
+    """Whether −tr ∂f jumps, so that its average over points held still is a step function of V."""
+
     @abstractmethod
     def at_gaps(self, gaps: Array, V: float) -> Pull:
         """What label 1 pulls at gaps ω₁ − ω_h (k−1, n), the smallest first."""
@@ -224,18 +228,15 @@ class Coordinates(ABC):
         if known is not None:
             return (known,) if np.isfinite(known) else ()
 
-        def mistaken(gap: float) -> bool:
-            return float(self.at_gaps(np.array([[gap]]), V).margin[0]) < 0
+        def margin(gap: float) -> float:
+            return float(self.at_gaps(np.array([[gap]]), V).margin[0])
 
-        low, high = -1.0, 0.0
-        while low > -1e12 and not mistaken(low):
-            low, high = 2 * low, low
-        while high - low > 1e-13 * abs(low):
-            middle = (low + high) / 2
-            if middle in (low, high):
-                break
-            low, high = (middle, high) if mistaken(middle) else (low, middle)
-        return (high,)
+        low = -1.0
+        while margin(low) >= 0:
+            if low < -1e12:
+                return ()
+            low *= 2
+        return (float(brentq(margin, low, 0.0, xtol=1e-14)),)
 
 
 class LossCoordinates(Coordinates):
@@ -253,3 +254,81 @@ class LossCoordinates(Coordinates):
         f = f - f.mean(1, keepdims=True)  # a part along (1, …, 1) is shown by no label
         value = self.loss.value_at_prox(omega + V * f, label)
         return Pull(f[:, 1:].T, trace, value, gaps[0] + V * (f[:, 0] - f[:, 1]))
+
+
+class KinkedCoordinates(LossCoordinates):
+    """A loss whose pull is smooth between known kinks, which are whole numbers of its coordinates.
+
+    On the line x = i is the i-th kink and between two kinks the gap is linear in x, beyond them
+    with slope 1; along a row of the plane so is g₂ − g₁. Kinks that move with V are then met by
+    panels that are held still. Subclasses give `row_kinks` and `column_kinks`.
+    """
+
+    resolved = True
+    jumps = True
+
+    def row_kinks(self, V: float) -> list[float]:
+        """Gaps g₁ at which pull, curvature or mistakes have a kink or a jump, of two classes and
+        where those along g₂ − g₁ begin, cross or end."""
+        raise NotImplementedError
+
+    def column_kinks(self, gap: Array, V: float) -> list[Array]:
+        """The values of g₂ − g₁ at which they have one, at g₁ (n,); below 0 there is none."""
+        raise NotImplementedError
+
+    def _columns(self, gap: Array, V: float) -> Array:
+        """0 and the kinks along rows g₁ (n,), sorted: (n, 1 + kinks)."""
+        found = [np.zeros_like(gap), *self.column_kinks(gap, V)]
+        return np.sort(np.maximum(np.stack(found, 1), 0.0), axis=1)
+
+    def _row(self, x: Array, V: float) -> tuple[Array, Array]:
+        """g₁ at x (n,), and its slope."""
+        knots = np.sort(self.row_kinks(V))
+        return _between(np.broadcast_to(knots, (len(x), len(knots))), x)
+
+    def line_breaks(self, breaks: Array, V: float) -> Array:
+        knots = np.sort(self.row_kinks(V))
+        (x,) = _places(knots[None], breaks[None])
+        whole = tuple(map(float, range(len(knots))))
+        return blend_breaks([x], float(x[0]), float(x[-1]), keep=whole)
+
+    def on_line(self, x: Array, V: float) -> Placed:
+        gap, stretch = self._row(x, V)
+        return Placed(gap[None], stretch, self.at_gaps(gap[None], V))
+
+    def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
+        knots = self._columns(self._row(row, V)[0], V)
+        y = _places(knots, np.broadcast_to(breaks, (len(row), len(breaks))))
+        whole = np.minimum(np.arange(1.0, knots.shape[1]), y[:, -1:])
+        return np.sort(np.concatenate([y, whole], axis=1), axis=1)
+
+    def on_plane(self, row: Array, y: Array, V: float) -> Placed:
+        first, stretch = self._row(row, V)
+        apart, along = _between(self._columns(first, V), y)
+        gaps = np.stack([first, first + apart])
+        return Placed(gaps, stretch * along, self.at_gaps(gaps, V))
+
+    def wide(self, width: float, V: float) -> Coordinates | None:
+        """Itself: its second coordinate is not a gap."""
+        return self
+
+
+def _between(knots: Array, x: Array) -> tuple[Array, Array]:
+    """The linear interpolation of knots (n, j) at 0..j−1 to x (n,), beyond with slope 1; slopes."""
+    last = knots.shape[1] - 1
+    part = np.clip(np.floor(x).astype(np.int64), -1, last)
+    low, high = (
+        np.take_along_axis(knots, np.clip(i, 0, last)[:, None], 1)[:, 0] for i in (part, part + 1)
+    )
+    slope = np.where((part < 0) | (part == last), 1.0, high - low)
+    return np.where(part < 0, low + x, low + slope * (x - part)), slope
+
+
+def _places(knots: Array, values: Array) -> Array:
+    """Where the interpolation of knots (n, j) has sorted values (n, b)."""
+    last = knots.shape[1] - 1
+    after = (knots[:, None, :] <= values[:, :, None]).sum(2)
+    low, high = (np.take_along_axis(knots, np.clip(i, 0, last), 1) for i in (after - 1, after))
+    inside = (values - low) / np.maximum(high - low, 1e-300)
+    outside = np.where(after == 0, values - low, last + values - low)
+    return np.where((after == 0) | (after > last), outside, after - 1 + inside)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from polyceptron.model.law import Decay, Law
-from polyceptron.model.losses.base import Loss, broadcast, one_hot
 from polyceptron.model.losses.coordinates import Coordinates, LossCoordinates
+from polyceptron.model.losses.loss import Loss, broadcast, one_hot
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density, mean_of_maximum
 

@@ -24,7 +24,7 @@ from scipy.special import gammaincc, gammaln
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.law import Hats, Law, RowEstimate
-from polyceptron.model.penalties.base import Penalty
+from polyceptron.model.penalties.penalty import Penalty
 from polyceptron.model.priors import Row
 
 _TERMS = 9.0  # standard deviations of the Poisson weights that are kept

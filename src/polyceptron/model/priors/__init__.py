@@ -1,9 +1,15 @@
 """Priors of one teacher weight, of mean 0 and variance 1; one file each."""
 
 from polyceptron.model.priors import finite
-from polyceptron.model.priors.base import PRIORS, Prior, Row, Tilted
-from polyceptron.model.priors.continuous import GaussianPrior, LaplacePrior, SparseGaussianPrior
+from polyceptron.model.priors.continuous import (
+    GaussianPrior,
+    LaplacePrior,
+    ScipyPrior,
+    SparseGaussianPrior,
+    parse_scipy,
+)
 from polyceptron.model.priors.finite import FinitePrior, finite_prior
+from polyceptron.model.priors.prior import PRIORS, Prior, Row, Tilted
 from polyceptron.model.registry import Entry
 
 __all__ = [
@@ -13,6 +19,7 @@ __all__ = [
     "LaplacePrior",
     "Prior",
     "Row",
+    "ScipyPrior",
     "SparseGaussianPrior",
     "Tilted",
     "as_prior",
@@ -43,15 +50,17 @@ PRIORS.add(
         LaplacePrior.name, "weights of density exp(−√2|w|)/√2", LaplacePrior,
         label="Laplace weights",
     ),
+    Entry(
+        "scipy", "a continuous distribution of scipy.stats, standardised",
+        lambda: parse_scipy("[norm]"), read=parse_scipy, brackets="name:shape:...",
+    ),
 )  # fmt: skip
 
 
 def as_prior(prior: object) -> Prior:
-    """The prior meant by a name, a pair (values, probabilities), or a prior itself.
-
-    >>> as_prior("rademacher").entropy == float(__import__("numpy").log(2))
-    True
-    """
+    """The prior meant by a name, a pair (values, probabilities), a law of scipy, or a prior."""
     if isinstance(prior, tuple | list) and len(prior) == 2:
         return finite_prior(*prior)
+    if hasattr(prior, "dist") and hasattr(prior, "logpdf"):
+        return ScipyPrior(prior)
     return PRIORS.read(prior)

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.priors.base import MAX_CONFIGURATIONS, PointRow, Prior, Row, Tilted
+from polyceptron.model.priors.prior import MAX_CONFIGURATIONS, PointRow, Prior, Row, Tilted
 from polyceptron.numerics import Array
 
 _RAREST = 1e-12  # rarer values are never seen, and their size drowns the others

@@ -140,6 +140,9 @@ class SpectrumSums(NamedTuple):
 
 def spectrum_sums(ridge: float, spectrum: Spectrum, V_hat: Array) -> SpectrumSums:
     """The sums at V̂ (n,); nothing cancels in the spread or in the shrinkage."""
+    if spectrum.isotropic:
+        x = 1 / (ridge + V_hat)
+        return SpectrumSums(x, x, x * x, 0 * x, ridge * x)
     (s, fraction), V = spectrum.by_feature, V_hat[:, None]
     every = s / (ridge + V * s)
     s, signal = spectrum.by_field
@@ -156,6 +159,8 @@ def stiffness(spectrum: Spectrum, log_odds: Array) -> Array:
 
     For one eigenvalue the left side is −ln(V̂s), so that Newton's method in ln V̂ hardly errs.
     """
+    if spectrum.isotropic:
+        return np.exp(np.clip(-log_odds, -_EDGE, _EDGE))
     (s, signal), found = spectrum.by_field, []
     for odds in log_odds.tolist():
         log_V = min(max(-odds - math.log(float(signal @ s)), -_EDGE), _EDGE)

@@ -3,13 +3,12 @@
 An estimator says what is done with the data, and where its theory and its fits are computed. The
 latter are functions of lower rooms, loaded when they are called (`late`): a specification imports
 nothing, and a fit loads no theory. A new estimator subclasses `Estimator` with at least `name`,
-`rows` and `simulate`, and is added to `ESTIMATORS`.
+`rows` (or `theory`) and `simulate` (or `runs`), and is added to `ESTIMATORS`.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
@@ -20,7 +19,7 @@ from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
 if TYPE_CHECKING:
-    from polyceptron.model.teacher import AnyTeacher
+    from polyceptron.model.populations import AnyTeacher
 
 Row = dict[str, Any]
 Probabilities = Callable[[Array], Array]
@@ -52,7 +51,7 @@ def late(path: str) -> Callable[..., Any]:
     return found
 
 
-class Estimator(ABC):
+class Estimator:
     """A student: what is done with the data."""
 
     name: str
@@ -61,26 +60,26 @@ class Estimator(ABC):
     source: ClassVar[str] = "erm"
     """The source of its simulated rows: 'erm' for fits, 'amp' for message passing."""
 
+    theory: ClassVar[str]
+    """The function (teacher, estimator, α, tol) that makes its rows."""
+
+    runs: ClassVar[str]
+    """The function (teacher, estimators, α, dimension, seed, ...) that makes its simulated rows."""
+
     branches: ClassVar[bool] = False
     """Whether several fixed points may coexist, as for Bayes-optimal learning."""
 
     calibrated: ClassVar[bool] = False
     """Whether its probabilities are those of the posterior, calibrated by construction."""
 
-    @property
-    def takes_ridge(self) -> bool:
-        """Whether the strength of its penalty can be chosen."""
-        return False
+    takes_ridge: bool = False
+    """Whether the strength of its penalty can be chosen."""
 
-    @property
-    def hard_margin(self) -> bool:
-        """Whether it exists for separable data only: its curve ends at α_s."""
-        return False
+    hard_margin: bool = False
+    """Whether it exists for separable data only: its curve ends at α_s."""
 
-    @property
-    def explicit(self) -> bool:
-        """Whether a point of its theory is (nearly) a closed form, at any number of classes."""
-        return False
+    explicit: bool = False
+    """Whether a point of its theory is (nearly) a closed form, at any number of classes."""
 
     @property
     def columns(self) -> Row:
@@ -96,11 +95,11 @@ class Estimator(ABC):
 
     # Theory.
 
-    @abstractmethod
     def rows(
         self, teacher: AnyTeacher, alpha: Any, *, branch: str = "optimal", tol: float | None = None
     ) -> list[Row]:
         """One row of theory for each α, in the order given."""
+        return late(self.theory)(teacher, self, alpha, tol)  # type: ignore[no-any-return]
 
     def parts(
         self,
@@ -143,7 +142,6 @@ class Estimator(ABC):
 
     # Data.
 
-    @abstractmethod
     def simulate(
         self,
         teacher: AnyTeacher,
@@ -151,10 +149,12 @@ class Estimator(ABC):
         dimension: int,
         seed: int,
         *,
-        also: Sequence[Self] = (),
+        also: Sequence[Estimator] = (),
         **settings: Any,
     ) -> list[Row]:
         """Rows of one drawn data set: its own, and those of its kind in `also`."""
+        make, every = late(self.runs), [self, *also]
+        return make(teacher, every, alpha, dimension, seed, **settings)  # type: ignore[no-any-return]
 
     # Cost, in seconds of one core: only the proportions matter.
 

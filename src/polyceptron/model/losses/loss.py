@@ -15,6 +15,7 @@ that it depend on differences of fields only and treat the classes alike (`check
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
@@ -26,6 +27,7 @@ from polyceptron.model.law import Decay, Law
 from polyceptron.model.losses.coordinates import AdditivePull, Coordinates, LossCoordinates
 from polyceptron.model.registry import Registry
 from polyceptron.numerics import Array
+from polyceptron.numerics.special import boundary_density
 
 Labels = NDArray[np.int64]
 
@@ -48,6 +50,9 @@ class Loss(ABC):
 
     margin_floor: ClassVar[float | None] = None
     """The margin to which every smaller one of a training sample is lifted, for hard margins."""
+
+    margin_atom: ClassVar[float | None] = None
+    """The margin on which a positive share of the training samples ends, for losses with a kink."""
 
     solver: ClassVar[str] = "newton"
     """Which solver of `algorithms.erm` fits it."""
@@ -158,7 +163,7 @@ class Loss(ABC):
 SHORT_CUTS = (
     *("prox", "denoise", "value_at_prox", "probabilities", "solver"),
     *("coordinates", "additive", "explicit_averages", "scale_free", "margin_floor"),
-    *("without_ridge", "decay"),
+    *("margin_atom", "without_ridge", "decay"),
 )
 
 LOSSES: Registry[Loss] = Registry("loss", Loss)  # type: ignore[type-abstract]
@@ -175,6 +180,27 @@ def broadcast(omega: Any, y: Any, V: Any) -> tuple[Array, Labels, Array]:
     n = len(omega)
     y = np.broadcast_to(np.asarray(y, dtype=np.int64), (n,))
     return omega, y, np.broadcast_to(np.asarray(V, dtype=float), (n,))
+
+
+def pair_decay(
+    ridge: float | str, n_classes: int, total: float, squares: float, pull: float
+) -> Decay:
+    """ε ≈ C α^(−p) of a loss that vanishes, or decays, with the margin: p = 1, 2/3 at a fixed λ.
+
+    Without noise a student of many data is nearly aligned and trains without moving (V → 0). The
+    margin of two classes has the density 1/√(πq) at 0, so that with A = ∫₀^∞ ℓ the mean loss is
+    A/√(πq); with the ridge λq/2 that puts the norm at √q = κ(α/λ)^(1/3), κ³ = A/√π. There
+    M → 2f/√π with f the label's pull at margin 0, and Q → 2B/√(πq) with B = ∫₀^∞ f², so that
+    1/τ² = Q/(αM²). More classes meet in pairs: C_k = B_k^(1/3) (k − 1)^(2/3) C₂.
+
+    Without a ridge such losses tend to max-margin, and the best one is not worse: p = 1.
+    """
+    if ridge in (0, "optimal"):
+        return Decay(1.0)
+    kappa = (total / math.sqrt(math.pi)) ** (1 / 3)
+    spread = squares * math.sqrt(math.pi) / (2 * pull**2 * kappa)
+    pairs = boundary_density(n_classes) * (n_classes - 1) ** 2
+    return Decay(2 / 3, (pairs * math.sqrt(float(ridge))) ** (1 / 3) / math.pi * math.sqrt(spread))
 
 
 _STEP = 1e-5
