@@ -137,8 +137,7 @@ def integrate_utilities(omega: Array, label: Labels, table: UtilityTable) -> Qua
     own = omega[np.arange(n), label]
     fields = np.column_stack([own, np.take_along_axis(omega, competitors, 1)])  # the label's first
     level, width = _mode(fields, table)
-    skew = _SKEW / (1 + table.s**2) ** 1.5
-    C = level[:, None] + width[:, None] * (np.expm1(2 * skew * _U) / (2 * skew))
+    skew, C = _levels(level, width, table.s)
     found = table(C[:, :, None] - fields[:, None, :])
     with np.errstate(divide="ignore"):
         log_f = found.log_cdf.sum(-1) + np.log(found.hazard[..., 0]) + 2 * skew * _U
@@ -147,6 +146,25 @@ def integrate_utilities(omega: Array, label: Labels, table: UtilityTable) -> Qua
     A, slope = found.hazard[..., 1:], found.slope[..., 1:]
     mean = np.matmul(p[:, None, :], A)
     return Quadrature(np.minimum(log_z, 0.0), p, A, slope, mean, competitors)
+
+
+def winning_utilities(omega: Array, table: UtilityTable) -> Array:
+    """Z of every class at once, (n, k) at ω (n, k) in units of 1/β, to absolute accuracy."""
+    rows, top = np.arange(len(omega)), omega.argmax(1)
+    fields = omega.copy()  # the leader's first
+    fields[rows, 0], fields[rows, top] = omega[rows, top], omega[:, 0]
+    level, width = _mode(fields, table)
+    skew, C = _levels(level, width, table.s)
+    found = table(C[:, :, None] - omega[:, None, :])
+    weight = np.exp(found.log_cdf.sum(-1) + 2 * skew * _U)
+    chances = np.einsum("nt,ntk->nk", weight, found.hazard)
+    return np.asarray(chances / chances.sum(1, keepdims=True))
+
+
+def _levels(level: Array, width: Array, s: float) -> tuple[float, Array]:
+    """The skew a of the substitution, and C (n, t) of the nodes."""
+    skew = _SKEW / (1 + s**2) ** 1.5
+    return skew, level[:, None] + width[:, None] * (np.expm1(2 * skew * _U) / (2 * skew))
 
 
 def _mode(omega: Array, table: UtilityTable) -> tuple[Array, Array]:

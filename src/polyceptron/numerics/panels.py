@@ -35,14 +35,9 @@ def blend_breaks(
 ) -> Array:
     """Break points (b,) from low to high that follow several sets of them, each sorted.
 
-    Each set has panels short enough for one feature of the integrand. With N_i(x) how many panels
-    of a set lie below x, those of the blend have equal parts of ∫(Σ dN_i³)^{1/3}: where one set is
-    much denser than the others they are its own, and nowhere are there tiny ones because two sets
-    have points side by side. At `keep` the integrand has a kink: break points in any case.
-
-    >>> coarse, fine = np.array([0.0, 4.0, 8.0]), np.array([0.0, 1.0, 2.0])
-    >>> np.round(blend_breaks([coarse, fine], 0.0, 8.0), 2).tolist()
-    [0.0, 0.87, 1.75, 4.49, 8.0]
+    With N_i(x) how many panels of a set lie below x, those of the blend have equal parts of
+    ∫(Σ dN_i³)^{1/3}: where one set is much denser they are its own, and nowhere are there tiny ones
+    because two sets have points side by side. At `keep` the integrand has a kink.
     """
     ends = np.array([low, *sorted(x for x in keep if low < x < high), high])
     grid = np.concatenate([*sets, ends])
@@ -98,14 +93,10 @@ def panel_rule(breaks: Array, order: int) -> tuple[Array, Array]:
 def resolve(
     function: Callable[[Array], Array], breaks: Array, *, tol: float = 1e-6, rounds: int = 20
 ) -> Array:
-    """`breaks` (b,) with panels halved until `function` is nearly a polynomial on each.
+    """`breaks` (b,), panels halved until `function`, (n,) → (c, n), is nearly polynomial on each.
 
-    `function` takes points (n,) and returns (c, n). A panel is fine when the last two of its eight
-    Legendre coefficients are below `tol` times the function's size; a kink or a jump is closed in
-    upon by `rounds` halvings. Two thousand panels are the most.
-
-    >>> len(resolve(lambda x: np.abs(x)[None], np.array([-1.0, 0.3, 1.0]), rounds=5)) > 5
-    True
+    A panel is fine when the last two of its eight Legendre coefficients are below `tol` times the
+    function's size; a kink is closed in upon by `rounds` halvings, to two thousand panels.
     """
     # Ends count: a kink between an end and the first node of Gauss would not be seen.
     nodes = np.clip(0.5 - 0.5 * np.cos(np.linspace(0, np.pi, _PROBE)), _INSIDE, 1 - _INSIDE)

@@ -173,11 +173,9 @@ def _stretch(slope: float) -> float:
 
 
 def disagreement(slope: float, k: int, theta: float, margin: float = 0.0) -> float:
-    """ε of any k: a class has student field x and utility βρx + t.
+    """ε of any k: another class is below in both with B = ∫_m^∞ φ(x − u) F(t + βρu) du, m = 0.
 
-    Another class is below in both with probability B = ∫_m^∞ φ(x − u) F(t + βρu) du, where m = 0; a
-    margin m ≠ 0 gives the chance that the label's lead in the student's fields is not above it. In
-    (t, x) everything varies on scale 1, however steep the softmax is.
+    A margin m ≠ 0 gives the chance that the label's lead in the student's fields is not above it.
     """
     s, along = slope * abs(math.sin(theta)), slope * math.cos(theta)
     table = utility_table(s)

@@ -65,11 +65,7 @@ def normalised(log_weight: Array) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=256)
 def mean_of_maximum(k: int) -> float:
-    """E max = ∫ x k φ(x) Φ(x)^{k−1} dx; the trapezoidal rule converges geometrically.
-
-    >>> bool(abs(mean_of_maximum(2) - 1 / math.sqrt(math.pi)) < 1e-13)
-    True
-    """
+    """E max = ∫ x k φ(x) Φ(x)^{k−1} dx; the trapezoidal rule converges geometrically."""
     x = np.linspace(-12.0, 12.0, 2401)
     density = np.exp(-0.5 * x**2 + (k - 1) * log_ndtr(x)) * k / math.sqrt(2 * math.pi)
     return float((x * density).sum() * (x[1] - x[0]))
@@ -87,8 +83,7 @@ def boundary_density(k: int) -> float:
 class EvenPieces:
     """Polynomials on even cells of [low, high]: a spline whose cell is found without a search.
 
-    `powers` (functions, degree + 1, cells) are coefficients of falling powers of the place in a
-    cell, from 0 to 1.
+    `powers` (functions, degree + 1, cells) are of the place in a cell, from 0 to 1, falling.
     """
 
     def __init__(self, low: float, high: float, powers: Array) -> None:
@@ -125,11 +120,7 @@ _LOW, _HIGH, _STEP = -60.0, 30.0, 1 / 64
 
 
 def wright_omega(t: Array) -> Array:
-    """W(eᵗ) by cubic pieces, relative error 2e-10: a tenth of the time of scipy's.
-
-    >>> bool(abs(wright_omega(np.array([0.3]))[0] / np.real(wrightomega(0.3)) - 1) < 1e-9)
-    True
-    """
+    """W(eᵗ) by cubic pieces, relative error 2e-10: a tenth of the time of scipy's."""
     (y,) = _omega()(t)
     if t.size and float(t.max()) > _HIGH:
         far = t > _HIGH

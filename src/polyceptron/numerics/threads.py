@@ -33,8 +33,7 @@ def thread_count() -> int:
 def for_chunks(work: Work, n_rows: int, chunk: int) -> None:
     """Call `work(rows)` for consecutive slices of 0..n_rows of `chunk` rows at most.
 
-    The slices do not depend on the number of threads, and each writes rows of its own: the result
-    is the same for any number of threads.
+    Each writes rows of its own: the result is the same for any number of threads.
     """
     slices = [slice(i, min(i + chunk, n_rows)) for i in range(0, n_rows, chunk)]
     threads = thread_count()
@@ -51,8 +50,7 @@ def for_chunks(work: Work, n_rows: int, chunk: int) -> None:
 def scratch(name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """An uninitialised array of this thread's, overwritten by the next call with the same name.
 
-    Fresh arrays of a megabyte come from the system page by page, which takes as long as the
-    arithmetic done in them.
+    Fresh arrays of a megabyte come page by page, which takes as long as the arithmetic in them.
     """
     size = math.prod(shape)
     buffers: dict[str, NDArray[np.float64]] = _local.__dict__
