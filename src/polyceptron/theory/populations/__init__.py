@@ -1,0 +1,1 @@
+"""Populations whose classes are not alike: matrices in place of scalars."""

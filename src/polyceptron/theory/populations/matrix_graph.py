@@ -1,0 +1,220 @@
+"""The fields side of two and three classes, at nodes in what training makes of the fields.
+
+Where fields ω + b end after training is a minimum; where u came from is explicit:
+
+    ω + b = u − Vf,    f = −c Tᵀ∇ℓ(Tu, y)
+
+So the averages are integrals over coordinates t of the pairs (u, f), with no proximal map to solve
+and with mistakes that begin at a straight line:
+
+    E h = ∫ h φ(ω; m, Q) |J| dt,    J = ∂ω/∂t = P + VN,   P = ∂u/∂t,   N = −∂f/∂t,   −∂f = NJ⁻¹
+
+One coordinate for each gap g_j = (Tu)_y − (Tu)_j, with f = Aᵀν and u = A⁻¹g, A the gaps' rows:
+
+    smooth losses   g = t
+    hard margin     g = κ + t₊,  ν = t₋
+    hinge, k = 2    g = κ + t − [t],  ν = c(1 − [t]),  [t] = t cut to 0 … 1
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from polyceptron.model.channels.correlated import label_chances
+from polyceptron.model.checks import difference_basis
+from polyceptron.model.losses import Loss
+from polyceptron.numerics import Array
+from polyceptron.numerics.boxes import smooth_boxes
+from polyceptron.theory.populations.matrix_fields import (
+    MatrixAverages,
+    MatrixProblem,
+    averages,
+    given_fields,
+    root,
+)
+from polyceptron.theory.populations.matrix_prox import curvature, matrix_pull, solve_each
+from polyceptron.theory.populations.matrix_weights import FieldsOrder
+
+_REACH = (5.0, 6.6, 8.3, 8.3)  # standard deviations that a level sees
+_TOL = (3e-2, 1e-3, 3e-5, 1e-7)
+_ORDER = (6, 8, 10, 12)
+LAST_LEVEL = 3
+_UNSEEN = 1e-16
+
+
+class Graph(NamedTuple):
+    """At t (n, r): u, f (n, r), P, N (n, r, r), the loss (n,) and mistakes (n,); no law in it."""
+
+    u: Array
+    f: Array
+    P: Array
+    N: Array
+    loss: Array
+    wrong: Array
+
+
+def _gaps(label: int, r: int) -> Array:
+    T = difference_basis(r + 1)
+    return np.asarray(T[label] - np.delete(T, label, 0))
+
+
+def graph(loss: Loss, label: int, t: Array, c: float) -> Graph:
+    """The pairs (u, f) of a label at coordinates t (n, r), with class weight c."""
+    n, r = t.shape
+    A, T = _gaps(label, r), difference_basis(r + 1)
+    back, y = np.asarray(np.linalg.inv(A), dtype=float), np.full(n, label)
+    if loss.scale_free or loss.margin_atom is not None:
+        if loss.scale_free:
+            g, nu = float(loss.margin_floor or 0.0) + np.maximum(t, 0), np.maximum(-t, 0)
+            rise, fall = t > 0, (t <= 0).astype(float)
+        else:
+            middle = np.clip(t, 0, 1)
+            g, nu = float(loss.margin_atom or 0.0) + t - middle, c * (1 - middle)
+            rise, fall = t != middle, c * (t == middle)
+        u, f = g @ back.T, nu @ A
+        P, N = back * rise[:, None, :], A.T * fall[:, None, :]
+    else:
+        g, u = t, t @ back.T
+        f = -c * (loss.gradient(u @ T.T, y) @ T)
+        P = np.broadcast_to(back, (n, r, r))
+        N = c * curvature(loss, u @ T.T, y) @ back
+    wrong = np.asarray((g < 0).any(1), dtype=float)
+    return Graph(u, f, np.asarray(P), N, loss.value_at_prox(u @ T.T, y), wrong)
+
+
+def _coordinates(loss: Loss, label: int, u: Array, f: Array, c: float) -> Array:
+    """The t (n, r) of pairs (u, f)."""
+    A = _gaps(label, u.shape[1])
+    g, nu = u @ A.T, f @ np.linalg.inv(A)
+    if loss.scale_free:
+        return g - float(loss.margin_floor or 0.0) - nu
+    return g if loss.margin_atom is None else g - loss.margin_atom + 1 - nu / c
+
+
+def _kinks(loss: Loss) -> tuple[float, ...]:
+    """Where an integrand has a kink or a jump in t, mistakes among them."""
+    if loss.margin_atom is not None:
+        return (-loss.margin_atom, 0.0, 1.0)
+    return (0.0, 1.0) if loss.coordinates.jumps and not loss.scale_free else (0.0,)
+
+
+class _Law(NamedTuple):
+    """Of one group: m + b, b, V, L⁻¹ of the fields, the density's norm, and z | ω of a teacher."""
+
+    shift: Array
+    b: Array
+    V: Array
+    inverse: Array
+    norm: float
+    slope: Array | None
+    C: Array | None
+
+
+def _law(problem: MatrixProblem, law: FieldsOrder, c: int) -> _Law:
+    r, slope, C, Q = law.m.shape[1], None, None, law.Q[c]
+    if problem.population.label_channel is not None:
+        Q, slope, C = given_fields(problem, law)
+    inverse = np.asarray(np.linalg.inv(root(Q)))
+    norm = abs(float(np.linalg.det(inverse))) / (2 * math.pi) ** (r / 2)
+    return _Law(law.m[c] + law.b, law.b, law.V[c], inverse, norm, slope, C)
+
+
+class _Values(NamedTuple):
+    """At the nodes of a label: weight (n,) with the label's chance, −∂f, and f's with ∂Z (n, r)."""
+
+    weight: Array
+    stiffness: Array
+    slopes: Array | None
+
+
+def _values(problem: MatrixProblem, at: _Law, label: int, g: Graph) -> _Values:
+    away = g.u - g.f @ at.V - at.shift
+    J = g.P + at.V @ g.N
+    det = J[:, 0, 0] if J.shape[1] == 1 else J[:, 0, 0] * J[:, 1, 1] - J[:, 0, 1] * J[:, 1, 0]
+    x = away @ at.inverse.T
+    weight = at.norm * np.exp(-0.5 * (x * x).sum(1)) * np.abs(det)
+    stiffness = solve_each(J.swapaxes(1, 2), g.N.swapaxes(1, 2))
+    channel = problem.population.label_channel
+    if channel is None or at.slope is None or at.C is None:
+        return _Values(weight, stiffness, None)
+    offset = problem.population.offsets @ difference_basis(problem.n_classes)
+    mean = (away + at.shift - at.b) @ at.slope.T + offset
+    found = label_chances(channel, mean, at.C, label)
+    return _Values(weight * found.Z[:, 0], stiffness, weight[:, None] * found.slopes[:, 0])
+
+
+class GraphBlock(NamedTuple):
+    """Nodes of a label in a group: their volumes (n,), and what no law changes."""
+
+    group: int
+    label: int
+    volume: Array
+    graph: Graph
+
+
+@dataclass
+class GraphFields:
+    """Averages at fixed nodes."""
+
+    problem: MatrixProblem
+    blocks: list[GraphBlock]
+
+    @classmethod
+    def placed(cls, problem: MatrixProblem, law: FieldsOrder, level: int) -> GraphFields:
+        """Boxes on which the integrand at `law` is smooth."""
+        k, r, loss = problem.n_classes, problem.n_classes - 1, problem.loss
+        teacher = problem.population.label_channel is not None
+        angle = np.linspace(0, 2 * math.pi, 24, endpoint=False)
+        ring = np.stack([np.cos(angle), np.sin(angle)], 1) if r == 2 else np.array([[-1.0], [1.0]])
+        radii = (1.03, 0.6, 0.3, 0.1) if r == 1 else (1.03, 0.6, 0.3)
+        x = _REACH[level] * np.concatenate([*(a * ring for a in radii), 0 * ring[:1]])
+        blocks = []
+        for c in range(len(law.m)):
+            at = _law(problem, law, c)
+            omega = at.shift + np.linalg.solve(at.inverse, x.T).T
+            for y in range(k) if teacher else (c,):
+                weight = float(problem.weight[y])
+                labels = np.full(len(x), y)
+                pull = matrix_pull(loss, omega, labels, at.V, np.full(len(x), weight))
+                t = _coordinates(loss, y, pull.point, pull.f, weight)
+                rings = np.stack(np.split(t[:-1], len(radii)))
+                seen = np.concatenate([rings.min(1), rings.max(1), t[-1:]])
+                low, high, kinks = seen.min(0), seen.max(0), np.array(_kinks(loss))
+                ends = [np.append(seen[:, j], kinks) for j in range(r)]
+                ends = [np.unique(np.clip(e, low[j], high[j])) for j, e in enumerate(ends)]
+
+                def values(t: Array, at: _Law = at, y: int = y, weight: float = weight) -> Array:
+                    g = graph(loss, y, t, weight)
+                    found = _values(problem, at, y, g)
+                    parts = [np.ones((len(t), 1)), g.f, found.stiffness.reshape(len(t), -1)]
+                    return np.asarray(found.weight * np.concatenate(parts, 1).T)
+
+                nodes, volume, found = smooth_boxes(
+                    values, ends, tol=_TOL[level], order=_ORDER[level]
+                )
+                keep = volume * found[0] > _UNSEEN
+                blocks.append(GraphBlock(c, y, volume[keep], graph(loss, y, nodes[keep], weight)))
+        return cls(problem, blocks)
+
+    def __call__(self, law: FieldsOrder) -> MatrixAverages:
+        """The averages at a law."""
+        p, (G, r) = self.problem, law.m.shape
+        laws = [_law(p, law, c) for c in range(G)]
+        m, Q, V, M = (np.zeros(s) for s in ((G, r), (G, r, r), (G, r, r), (r, r)))
+        sums = np.zeros((3, G))  # loss, mistakes, mass
+        for c, y, volume, g in self.blocks:
+            found = _values(p, laws[c], y, g)
+            w = volume * found.weight
+            weighted = w[:, None] * g.f
+            m[c] += weighted.sum(0)
+            Q[c] += weighted.T @ g.f
+            V[c] += (w @ found.stiffness.reshape(len(w), -1)).reshape(r, r)
+            if found.slopes is not None:
+                M += (volume[:, None] * g.f).T @ found.slopes
+            sums[:, c] += w @ g.loss, w @ g.wrong, w.sum()
+        loss, error, _ = sums @ p.population.group_shares
+        return averages(p, m, Q, V, M, loss, error, float(np.abs(sums[2] - 1).max()))

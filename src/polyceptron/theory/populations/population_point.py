@@ -1,0 +1,426 @@
+"""Empirical risk minimisation on a population: its fixed point, errors and their uncertainties.
+
+Two and three classes: the law on finer and finer rules, until the error moves by less than the
+tolerance. More classes: the law at all points, and at each replicate of them, whose spread is the
+uncertainty. Scores of a law are those of `scores.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from polyceptron.display import ShortDisplay
+from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.model.checks import check_alpha, check_tolerance
+from polyceptron.model.estimators import ERM, Probabilities
+from polyceptron.model.losses import LOSSES, Loss, check_symmetric
+from polyceptron.model.populations import Population
+from polyceptron.model.populations.mixture import LARGEST_FULL
+from polyceptron.model.populations.population import numbers_text
+from polyceptron.numerics import Array
+from polyceptron.numerics.estimate import Estimate, student_quantile
+from polyceptron.rows import Status, make_row
+from polyceptron.theory.populations.group_law import GroupLaw
+from polyceptron.theory.populations.matrix_fields import MatrixFields, MatrixProblem
+from polyceptron.theory.populations.matrix_graph import LAST_LEVEL, GraphFields
+from polyceptron.theory.populations.matrix_loop import Anderson, Solved, Unknowns, group_law, start
+from polyceptron.theory.populations.scores import (
+    FieldsLaw,
+    PopulationScores,
+    calibration_error,
+    population_scores,
+)
+from polyceptron.theory.populations.separable import separable_limit
+from polyceptron.theory.separability import NotSeparableHere
+
+_NO_RIDGE = 1e-9  # stands for 0 where there is a minimum of least norm
+_RIDGES = (1e2, 1e1, 1e0, 1e-1, 1e-2, 1e-3, 1e-4)
+_ROOT = 1e-10  # of θ, where rules are exact
+_REPLICATES = 8
+_FIRST = 20  # placements of the first nodes
+_POINTS = (9, 13)  # log2, in all replicates of a class: first and last
+_SOME = 5  # classes; a quarter of the last points for more, which takes as long
+
+
+@dataclass(frozen=True, repr=False)
+class PopulationPoint(ShortDisplay):
+    """A fixed point of empirical risk minimisation on a population, and how far to trust it.
+
+    Every `…_uncertainty` holds in at least 99 of 100 cases. Matrices m, Q, V are those of `law`, in
+    contrast coordinates.
+    """
+
+    n_classes: int
+    ridge: float
+    alpha: float
+    generalisation_error: float  # on labels as drawn
+    uncertainty: float
+    balanced_error: float  # 1 − the mean recall
+    balanced_error_uncertainty: float
+    test_loss: float  # of the student's own loss on fresh samples, without class weights
+    test_loss_uncertainty: float
+    brier: float
+    brier_uncertainty: float
+    training_error: float
+    training_error_uncertainty: float
+    training_loss: float  # mean of the loss without class weights and without the ridge
+    training_loss_uncertainty: float
+    status: Status
+    confusion: Array  # (k, k): P(label, predicted)
+    confusion_uncertainty: Array
+    intercepts: Array  # (k,), of mean 0
+    intercepts_uncertainty: Array
+    m: Array  # means of the fields (G, r)
+    m_uncertainty: Array
+    Q: Array  # their covariances (G, r, r)
+    Q_uncertainty: Array
+    V: Array  # susceptibilities (G, r, r)
+    V_uncertainty: Array
+    law: GroupLaw
+    fields: FieldsLaw = field(repr=False)
+    probabilities: Probabilities | None = field(repr=False)
+    theta: Array = field(repr=False)  # start of a neighbour
+
+    @property
+    def recall(self) -> Array:
+        """P(predicted = l | label = l) (k,)."""
+        return np.asarray(np.diag(self.confusion) / self.confusion.sum(1))
+
+    @property
+    def recall_uncertainty(self) -> Array:
+        """Of `recall` (k,): the shares of labels are known."""
+        return np.asarray(np.diag(self.confusion_uncertainty) / self.confusion.sum(1))
+
+    @property
+    def precision(self) -> Array:
+        """P(label = l | predicted = l) (k,); NaN for a class that is never predicted."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(np.diag(self.confusion) / self.confusion.sum(0))
+
+    @property
+    def precision_uncertainty(self) -> Array:
+        """Of `precision` (k,)."""
+        spread = self.confusion_uncertainty
+        with np.errstate(invalid="ignore", divide="ignore"):
+            both = np.diag(spread) + self.precision * spread.sum(0)
+            return np.asarray(both / self.confusion.sum(0))
+
+    @cached_property
+    def calibration(self) -> Estimate:
+        """Σ |accuracy − confidence| over 15 bins of confidence; NaN without probabilities."""
+        if self.probabilities is None or math.isnan(self.brier):
+            return Estimate(np.array(math.nan), np.array(math.nan))
+        found = calibration_error(self.fields, self.probabilities)
+        return Estimate(found.value, found.uncertainty + self.uncertainty + self.brier_uncertainty)
+
+
+def population_point(
+    population: Population,
+    spec: ERM,
+    alpha: float,
+    tol: float | None = None,
+    near: PopulationPoint | None = None,
+    target: str = "error",
+) -> PopulationPoint:
+    """The fixed point at n = αd, with the error to `tol` (1e-6 for k = 2, 3, else 1e-3).
+
+    A best ridge is that of least error, or of least balanced error (`target` 'balanced-error').
+    """
+    if spec.ridge == "optimal":
+        spec = replace(spec, ridge=_best_ridge(population, spec, alpha, target))
+    problem = matrix_problem(population, spec, alpha)
+    tol = check_tolerance(tol, 1e-6 if population.n_classes <= 3 else 1e-3)
+    unknowns = Unknowns(problem)
+    theta = unknowns.pack(start(problem))
+    if near is not None and near.theta.shape == theta.shape:
+        theta = near.theta
+    return (_sampled if problem.sampled else _refined)(problem, unknowns, theta, tol)
+
+
+def matrix_problem(population: Population, spec: ERM, alpha: float) -> MatrixProblem:
+    """What both sides are made of, checked."""
+    if spec.penalty is not None:
+        raise InvalidInput(
+            f"classes that are not alike take a ridge, not the penalty {spec.penalty.name!r}"
+        )
+    if not any(type(spec.loss) is entry.make for entry in LOSSES.entries):
+        check_symmetric(spec.loss, population.n_classes)
+    full = population.full_features
+    if full is not None and full[0].size > LARGEST_FULL:
+        raise InvalidInput(
+            f"the theory of covariances in full is feasible for k·d up to {LARGEST_FULL}, got "
+            f"{full[0].size}: fit samples drawn from the mixture, or use levels"
+        )
+    alpha, loss, ridge = check_alpha(alpha), spec.loss, float(spec.ridge)
+    if alpha == 0:
+        raise InvalidInput("classes that are not alike need an alpha above 0")
+    if ridge == 0:
+        loss = _loss_without_ridge(population, spec, alpha)
+        ridge = 1.0 if loss.scale_free else _NO_RIDGE
+    if loss.margin_atom is not None and population.n_classes > 2:
+        raise InvalidInput(
+            f"the kinks of {loss.name!r} are solved for two classes that are not alike, got "
+            f"{population.n_classes}: take 'squared-hinge' or 'max-margin'"
+        )
+    weight = spec.loss_weights(population.class_shares)
+    return MatrixProblem(population, loss, weight, ridge, alpha, spec.intercept)
+
+
+def _loss_without_ridge(population: Population, spec: ERM, alpha: float) -> Loss:
+    """What λ → 0 means below and above α_s."""
+    found = spec.loss.without_ridge() or spec.loss
+    if not found.scale_free or alpha < (limit := _separable(population, spec.intercept)):
+        return found
+    if spec.loss.scale_free:
+        raise NotSeparableHere(
+            f"{spec.loss.name} needs classes that can be separated, which is so below alpha_s = "
+            f"{limit:.6g} for {population!r}; got alpha {alpha:g}"
+        )
+    return spec.loss
+
+
+@lru_cache(maxsize=64)
+def _separable(population: Population, intercept: bool) -> float:
+    return float(separable_limit(population, intercept).value)
+
+
+def _best_ridge(population: Population, spec: ERM, alpha: float, target: str) -> float:
+    """The λ of least error on a coarse rule: the error is flat there."""
+    if target not in ("error", "balanced-error"):
+        raise InvalidInput(
+            f"unknown target {target!r} of a ridge on classes that are not alike: allowed are "
+            f"'error', 'balanced-error'"
+        )
+    name = "generalisation_error" if target == "error" else "balanced_error"
+    theta: list[Array] = []
+
+    def height(x: float) -> float:
+        problem = matrix_problem(population, replace(spec, ridge=math.exp(x)), alpha)
+        unknowns = Unknowns(problem)
+        at = theta[-1] if theta else unknowns.pack(start(problem))
+        if problem.sampled:
+            fields = MatrixFields.joined(MatrixFields.drawn(problem, _POINTS[0] - 3, _REPLICATES))
+            solved = Anderson(unknowns).solve(fields, at, tol=1e-6)
+        else:
+            solved = _settled(Anderson(unknowns), at, 1e-6)
+        if not solved.converged:
+            return 1.0
+        theta.append(solved.theta)
+        scores = _scores(problem, group_law(problem, solved.law), math.inf)
+        return float(_numbers(problem, solved, scores)[name][0])
+
+    # The least of a coarse grid, then a search between its neighbours.
+    grid = np.log(_RIDGES)
+    heights = [height(x) for x in grid]
+    i = int(np.argmin(heights))
+    low, high = grid[min(i + 1, len(grid) - 1)], grid[max(i - 1, 0)]
+    found = minimize_scalar(height, bounds=(low, high), method="bounded", options={"xatol": 0.02})
+    if not min(heights) < 1:
+        raise ComputationFailed(
+            f"no fixed point at alpha {alpha:g} on the way to the optimal ridge; give a ridge"
+        )
+    return math.exp(float(found.x))
+
+
+def _scores(problem: MatrixProblem, law: GroupLaw, tol: float) -> PopulationScores:
+    return population_scores(FieldsLaw.of(problem.population, law), _chances(problem), tol=tol)
+
+
+def _chances(problem: MatrixProblem) -> Any:
+    """Fields → class probabilities, where the loss stands for some."""
+    loss, fields = problem.loss, np.zeros((1, problem.n_classes))
+    return None if loss.scale_free or loss.probabilities(fields) is None else loss.probabilities
+
+
+def _numbers(
+    problem: MatrixProblem, solved: Solved, scores: PopulationScores
+) -> dict[str, tuple[Any, Any]]:
+    """Values and uncertainties of a law's scores by name."""
+    law = group_law(problem, solved.law)
+    unknown = Estimate(np.array(math.nan), np.array(math.nan))
+    named = {
+        "generalisation_error": scores.error,
+        "balanced_error": scores.balanced_error,
+        "confusion": scores.confusion,
+        "test_loss": scores.test_loss or unknown,
+        "brier": scores.brier or unknown,
+    }
+    found = {name: (np.asarray(e.value), np.asarray(e.uncertainty)) for name, e in named.items()}
+    # A loss that acts along (1, …, 1), which no label shows, has a mean that is not known.
+    slope = problem.loss.gradient(np.zeros((1, problem.n_classes)), np.zeros(1, dtype=np.int64))
+    known = abs(float(slope.sum())) < 1e-8 * (1 + float(np.abs(slope).max()))
+    found["training_loss"] = np.array(solved.averages.loss if known else math.nan), np.zeros(())
+    found["training_error"] = np.array(solved.averages.error), np.zeros(())
+    for name in ("intercepts", "m", "Q", "V"):
+        found[name] = getattr(law, name), np.zeros(np.shape(getattr(law, name)))
+    return found
+
+
+def _settled(anderson: Anderson, theta: Array, tol: float, deep: int = 0) -> Solved:
+    """On the coarsest rule, with nodes that follow the law; by way of larger ridges (fewer
+    samples for hard margins) if need be."""
+    unknowns = anderson.unknowns
+    for attempt in range(2):
+        for _ in range(_FIRST):
+            fields = GraphFields.placed(unknowns.problem, unknowns.unpack(theta), 0)
+            solved = anderson.solve(fields, theta, tol=tol, max_rounds=3)
+            theta = solved.theta
+            if solved.converged or not np.abs(theta).max() < 100:
+                break
+        if solved.converged or attempt or deep == 6:
+            break
+        p = unknowns.problem
+        hard = p.loss.scale_free
+        problem = replace(p, alpha=p.alpha / 2) if hard else replace(p, ridge=4 * p.ridge)
+        easier = Anderson(Unknowns(problem))
+        theta = _settled(easier, easier.unknowns.pack(start(problem)), tol, deep + 1).theta
+        del anderson.steps[:], anderson.changes[:]
+    return solved
+
+
+def _refined(
+    problem: MatrixProblem, unknowns: Unknowns, theta: Array, tol: float
+) -> PopulationPoint:
+    anderson, history = Anderson(unknowns), []
+    solved = _settled(anderson, theta, 1e-2)
+    first = 1 if problem.n_classes == 2 else 0  # nodes on a line are cheap
+    for level in range(first, LAST_LEVEL + 1):
+        fields = GraphFields.placed(problem, solved.law, level)
+        solved = anderson.solve(fields, solved.theta, tol=_ROOT)
+        missed = solved.averages.missed
+        if not solved.converged:
+            return _lost(problem, solved)
+        law = group_law(problem, solved.law)
+        history.append(_numbers(problem, solved, _scores(problem, law, tol)))
+        if level == first:
+            continue
+        now, before = history[-1], history[-2]
+        moved = {name: np.abs(now[name][0] - before[name][0]) for name in now}
+        # A level moves all numbers: one that stood still by chance has a part of the others' bars.
+        parts = [moved[n] / (np.abs(now[n][0]) + 1e-3) for n in now if np.ndim(now[n][0]) == 0]
+        part = float(np.nanmax(parts))
+        numbers = {
+            name: (value, own + moved[name] + (0.1 * part + missed) * np.abs(value) + _ROOT)
+            for name, (value, own) in now.items()
+        }
+        if float(numbers["generalisation_error"][1]) < tol:
+            break
+    return _point(problem, solved, numbers, tol)
+
+
+def _sampled(
+    problem: MatrixProblem, unknowns: Unknowns, theta: Array, tol: float
+) -> PopulationPoint:
+    last = _POINTS[1] if problem.n_classes <= _SOME else _POINTS[1] - 2
+    log2, t = _POINTS[0], student_quantile(_REPLICATES) / math.sqrt(_REPLICATES)
+    exact = MatrixFields.exact(problem)
+    while True:
+        parts = MatrixFields.drawn(problem, log2 - 3, _REPLICATES)
+        points, anderson = MatrixFields.joined(parts), Anderson(unknowns, many=True)
+        if log2 == _POINTS[0]:  # an eighth of the points brings the law near
+            theta = _brought_near(anderson, exact or parts[0], theta)
+        solved = anderson.solve(exact or points, theta, tol=1e-4 if exact is None else 1e-6)
+        if not solved.converged:
+            return _lost(problem, solved)
+        theta = solved.theta
+        each = []
+        for part in parts:
+            if exact is None:
+                own = anderson.solve(part, theta, tol=1e-4, share=0.05)
+            else:  # points are for the mistakes in training only
+                own = solved._replace(averages=part(solved.law))
+            if not own.converged:
+                return _lost(problem, own)
+            law = group_law(problem, own.law)
+            each.append(_numbers(problem, own, _scores(problem, law, math.inf)))
+        spread = {n: t * np.std([e[n][0] for e in each], axis=0, ddof=1) for n in each[0]}
+        over = float(spread["generalisation_error"]) / (0.6 * tol)  # the rest is left to scores
+        if over <= 1 or log2 == last:
+            break
+        log2 = min(log2 + math.ceil(math.log2(over)), last)  # bars fall as 1/n
+    if exact is not None:
+        solved = solved._replace(averages=points(solved.law))
+    found = _numbers(problem, solved, _scores(problem, group_law(problem, solved.law), tol / 3))
+    numbers = {name: (value, bar + spread[name]) for name, (value, bar) in found.items()}
+    return _point(problem, solved, numbers, tol)
+
+
+def _brought_near(anderson: Anderson, fields: MatrixFields, theta: Array) -> Array:
+    """θ near the root; a small ridge by way of larger ones, each going on as the last two did."""
+    problem = fields.problem
+    solved = anderson.solve(fields, theta, tol=1e-2, max_rounds=60)
+    if solved.converged or problem.loss.scale_free or problem.ridge >= 0.1:
+        return solved.theta
+    del anderson.steps[:], anderson.changes[:]
+    before, ends = theta, (-1, math.floor(math.log10(problem.ridge)))
+    for i, power in enumerate(range(ends[0], ends[1], -1)):
+        easier = replace(problem, ridge=10.0**power)
+        found = Anderson(Unknowns(easier), many=True).solve(
+            MatrixFields(easier, fields.blocks), 2 * theta - before if i > 1 else theta, tol=1e-3
+        )
+        before, theta = theta, found.theta
+    return theta
+
+
+def _point(
+    problem: MatrixProblem, solved: Solved, numbers: dict[str, tuple[Any, Any]], tol: float
+) -> PopulationPoint:
+    plain: dict[str, Any] = {}
+    for name, (value, spread) in numbers.items():
+        scalar = np.ndim(value) == 0
+        plain[name] = float(value) if scalar else value
+        plain[f"{name}_uncertainty"] = float(spread) if scalar else spread
+    plain["uncertainty"] = plain.pop("generalisation_error_uncertainty")
+    ok = plain["uncertainty"] <= tol
+    law = group_law(problem, solved.law)
+    return PopulationPoint(
+        n_classes=problem.n_classes,
+        ridge=0.0 if problem.loss.scale_free or problem.ridge == _NO_RIDGE else problem.ridge,
+        alpha=problem.alpha,
+        status=Status.OK if ok else Status.TOLERANCE_NOT_MET,
+        law=law,
+        fields=FieldsLaw.of(problem.population, law),
+        probabilities=_chances(problem),
+        theta=solved.theta,
+        **plain,
+    )
+
+
+def _lost(problem: MatrixProblem, solved: Solved) -> PopulationPoint:
+    """No fixed point in reach: no numbers but the problem's."""
+    law = group_law(problem, solved.law)
+    found = _numbers(problem, solved, _scores(problem, law, math.inf))
+    numbers = {
+        n: (np.full(v.shape, math.nan), np.full(v.shape, math.inf)) for n, (v, _) in found.items()
+    }
+    point = _point(problem, solved, numbers, 0.0)
+    return replace(point, status=Status.NOT_CONVERGED)
+
+
+def population_row(population: Population, spec: ERM, point: PopulationPoint) -> dict[str, Any]:
+    """The row of a fixed point; matrices as text."""
+    return make_row(
+        source="theory",
+        **population.columns,
+        **{**spec.columns, "ridge": point.ridge},
+        alpha=point.alpha,
+        recall=numbers_text(point.recall),
+        confusion=numbers_text(point.confusion),
+        **{name: getattr(point, name) for name in _IN_ROWS},
+        calibration_error=float(point.calibration.value),
+        intercepts=numbers_text(point.intercepts) if spec.intercept else None,
+        status=point.status,
+    )
+
+
+_IN_ROWS = (
+    *("generalisation_error", "uncertainty", "balanced_error", "balanced_error_uncertainty"),
+    *("training_error", "training_error_uncertainty", "training_loss"),
+    *("training_loss_uncertainty", "test_loss", "test_loss_uncertainty", "brier"),
+)

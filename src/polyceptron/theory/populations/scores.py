@@ -1,0 +1,403 @@
+"""What a linear rule scores on a population, from the law of its fields.
+
+In group c, of share p_c, the student's fields on class differences are ω ~ N(m_c, Q_c) (r = k − 1
+dimensions, basis T of `difference_basis`), and it answers with argmax T(ω + b):
+
+    confusion P(t, p) = Σ_c p_c E 1[p leads] Z_t(ω),    Z_t the chance of label t given ω:
+        a mixture   1[t = c]
+        a teacher   fields z ~ N(0, R) with Cov(ω, z) = M and biases b*: the channel's at mean
+                    b* + MᵀQ⁻¹ω and covariance R − MᵀQ⁻¹M
+
+    error Σ_{p≠t} P(t, p),   balanced error (1/k) Σ_t P(t, ≠ t)/P(t),   recall, precision
+    test loss −E Σ_t Z_t ln p_t,  Brier score,  calibration error            as in `calibration`
+
+p leads where its gaps g_h = (ω + b)_p − (ω + b)_h are all positive: an orthant (`numerics.cones`).
+Mixtures of two and three classes, and two classes with Gaussian utilities, are orthants in closed
+form, every small probability to digits of its own; other averages at k ≤ 3 are panels inside each
+orthant, and random points inside it above.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from polyceptron.model.channels import Channel
+from polyceptron.model.channels.correlated import label_chances
+from polyceptron.model.checks import difference_basis
+from polyceptron.model.estimators import Probabilities
+from polyceptron.model.populations import Population
+from polyceptron.numerics import Array
+from polyceptron.numerics.cones import (
+    Line,
+    Nodes,
+    orthant_chance,
+    panel_nodes,
+    truncated_nodes,
+    win_probabilities,
+)
+from polyceptron.numerics.estimate import (
+    N_REPLICATES,
+    Estimate,
+    from_replicates,
+    uniform_replicates,
+)
+from polyceptron.theory.populations.group_law import GroupLaw
+
+N_BINS = 15  # of confidence
+_SEED = 23
+_ORDERS = (8, 12)  # nodes of a panel
+_POINTS = range(6, 13)  # log2, of a replicate
+_BIN_POINTS = 9  # of a replicate, for bins
+_FLAT = 1e-11  # of the trace: a variance that stands for 0
+_NOTHING = 1e-6  # the same where nothing varies
+_SMOOTH = 3.0  # the scale in fields over which a softmax changes
+
+
+class TeacherFields(NamedTuple):
+    """Cov(ω, z) = M (r, r), Var z = R (r, r), b* (r,), all on class differences, and the noise."""
+
+    cross: Array
+    covariance: Array
+    biases: Array
+    channel: Channel
+
+
+@dataclass(frozen=True)
+class FieldsLaw:
+    """Shares (G,), m_c (G, r), Q_c (G, r, r) of groups, b (r,); a label is its group, or drawn."""
+
+    shares: Array
+    mean: Array
+    covariance: Array
+    intercept: Array
+    teacher: TeacherFields | None = None
+
+    @classmethod
+    def of(cls, population: Population, law: GroupLaw) -> FieldsLaw:
+        """Of a student whose fields have the law of a fixed point."""
+        channel, T, teacher = population.label_channel, difference_basis(law.n_classes), None
+        if channel is not None:
+            assert law.M is not None
+            assert law.R is not None
+            teacher = TeacherFields(law.M, law.R, T.T @ population.offsets, channel)
+        return cls(population.group_shares, law.m, law.Q, law.b, teacher)
+
+    def shifted(self, shift: Array) -> FieldsLaw:
+        """The same with b + shift (r,)."""
+        return replace(self, intercept=self.intercept + shift)
+
+    @property
+    def n_classes(self) -> int:
+        """k."""
+        return len(self.intercept) + 1
+
+
+@dataclass(frozen=True)
+class PopulationScores:
+    """Each a value with its uncertainty; `confusion` (k, k) is P(label, predicted)."""
+
+    confusion: Estimate
+    error: Estimate
+    balanced_error: Estimate
+    recall: Estimate  # (k,)
+    precision: Estimate  # (k,), NaN for a class that is never answered
+    shares: Estimate  # (k,), of the labels
+    test_loss: Estimate | None = None
+    brier: Estimate | None = None
+
+
+def population_scores(
+    law: FieldsLaw,
+    probabilities: Probabilities | None = None,
+    tol: float = 3e-4,
+) -> PopulationScores:
+    """Scores of the rule argmax(ω + b) on fresh samples.
+
+    Parameters
+    ----------
+    law : FieldsLaw
+    probabilities : callable, optional
+        Fields (n, k) → class probabilities (n, k); with them come test loss and Brier score.
+    tol : float
+        Of the error, where it is sampled: for k ≥ 4, and the softmax teacher at k = 3. Points are
+        added until it is met, or until there are 65,000 in each orthant; infinite: 128 of them.
+
+    Examples
+    --------
+    >>> even, one = np.array([0.5, 0.5]), np.ones((2, 1, 1))
+    >>> law = FieldsLaw(even, np.array([[1.0], [-1.0]]), one, np.zeros(1))
+    >>> round(float(population_scores(law).error.value), 6)
+    0.158655
+    """
+    law = _regular(law)
+    if _is_sampled(law):
+        for log2 in _POINTS:
+            few = 2 if math.isinf(tol) else N_REPLICATES
+            found = _average(law, _sampled(law, log2, few), probabilities)
+            scores = _from(found, None, probabilities is not None)
+            if scores.error.uncertainty <= tol:
+                break
+        return scores
+    levels = [_average(law, _panels(law, o, None), probabilities) for o in _ORDERS]
+    exact = _closed_confusion(law)
+    if exact is not None:
+        for level in levels:
+            level["confusion"] = exact[None]
+    return _from(levels[1], levels[0], probabilities is not None)
+
+
+def calibration_error(law: FieldsLaw, probabilities: Probabilities) -> Estimate:
+    """Σ_b |P(right, b) − E(confidence, b)| over 15 even bins b of the largest probability."""
+    law, few = _regular(law), law.n_classes == 2
+    parts = _panels(law, _ORDERS[1], probabilities) if few else _sampled(law, _BIN_POINTS)
+    gap = _average(law, parts, probabilities, calibrated=True)["bins"]
+    found = from_replicates((np.sign(gap.mean(0)) * gap).sum(1), axis=0)
+    return Estimate(found.value, found.uncertainty + 1e-9)
+
+
+def confusion_matrix(law: FieldsLaw) -> Array:
+    """P(label, predicted) (k, k) alone, on one rule or on a few points: for searches."""
+    law = _regular(law)
+    exact = _closed_confusion(law) if law.n_classes <= 3 else None
+    if exact is not None:
+        return exact
+    parts = _sampled(law, 7) if _is_sampled(law) else _panels(law, _ORDERS[0], None)
+    return np.asarray(_average(law, parts, None)["confusion"].mean(0))
+
+
+def _is_sampled(law: FieldsLaw) -> bool:
+    channel = None if law.teacher is None else law.teacher.channel
+    smooth = channel is not None and channel.utility_variance is None
+    return law.n_classes > 3 or (law.n_classes == 3 and smooth)
+
+
+def _regular(law: FieldsLaw) -> FieldsLaw:
+    """Covariances with a hint of variance in every direction: a flat orthant has no density."""
+    values, vectors = np.linalg.eigh(law.covariance)
+    least = _FLAT * (values.sum(1, keepdims=True) + _NOTHING)
+    if (values >= least).all():
+        return law
+    spread = vectors * np.maximum(values, least)[:, None, :]
+    return replace(law, covariance=spread @ vectors.transpose(0, 2, 1))
+
+
+class _Part(NamedTuple):
+    """Nodes of group c where p leads, with the fields (n, k) up to a shift, and Z (n, k)."""
+
+    group: int
+    leader: int
+    fields: Array
+    weight: Array
+    truth: Array
+
+
+def _ways(k: int, leader: int) -> Array:
+    """(r, r): from class differences to the gaps of the leader with the others."""
+    T = difference_basis(k)
+    return np.asarray(T[leader] - np.delete(T, leader, 0))
+
+
+def _panels(law: FieldsLaw, order: int, probabilities: Probabilities | None) -> Iterator[_Part]:
+    """Two or three classes: panels inside each orthant."""
+    k, r = law.n_classes, law.n_classes - 1
+    lines = [Line(n, 0.0, _SMOOTH) for n in (np.eye(r) if r == 1 else [*np.eye(2), [1.0, -1.0]])]
+    lines = [l._replace(normal=np.asarray(l.normal)) for l in lines]
+    keep = _edges(probabilities) if k == 2 and probabilities is not None else None
+    for c, p, mean, covariance in _orthants(law):
+        A = _ways(k, p)
+        nodes = panel_nodes(mean, covariance, lines + _label_lines(law, c, A), order, keep)
+        if law.teacher is None:
+            truth = np.broadcast_to(np.eye(k)[c], (len(nodes.points), k))
+        else:
+            at = np.linalg.solve(A, nodes.points.T).T - law.intercept
+            slope, rest = _given(law, c)
+            means = law.teacher.biases + (at - law.mean[c]) @ slope
+            truth = label_chances(law.teacher.channel, means, rest).Z
+        yield _part(c, p, nodes, truth)
+
+
+def _orthants(law: FieldsLaw) -> Iterator[tuple[int, int, Array, Array]]:
+    """Group, leader, and the law of its gaps."""
+    for c in range(len(law.shares)):
+        for p in range(law.n_classes):
+            A = _ways(law.n_classes, p)
+            yield c, p, A @ (law.mean[c] + law.intercept), A @ law.covariance[c] @ A.T
+
+
+def _part(c: int, p: int, nodes: Nodes, truth: Array) -> _Part:
+    fields = np.insert(-nodes.points, p, 0.0, axis=1)
+    return _Part(c, p, fields, nodes.weight, np.asarray(truth))
+
+
+def _given(law: FieldsLaw, group: int) -> tuple[Array, Array]:
+    """Q⁻¹M, and the covariance of z given ω."""
+    assert law.teacher is not None
+    M, R = law.teacher.cross, law.teacher.covariance
+    slope = np.linalg.solve(law.covariance[group], M)
+    rest = R - M.T @ slope
+    return slope, (rest + rest.T) / 2
+
+
+def _label_lines(law: FieldsLaw, group: int, A: Array) -> list[Line]:
+    """Where two labels of a teacher are equally likely, in the gaps g = A(ω + b)."""
+    if law.teacher is None:
+        return []
+    k, lines = law.n_classes, []
+    slope, rest = _given(law, group)
+    back = np.linalg.inv(A)
+    noise = 2 * law.teacher.channel.width(0.0) ** 2
+    for t in range(k):
+        for h in range(t):
+            way = _ways(k, t)[h if h < t else h - 1]
+            normal = way @ slope.T @ back
+            start = way @ (law.teacher.biases - slope.T @ (law.intercept + law.mean[group]))
+            width = math.sqrt(max(float(way @ rest @ way), 0.0) + noise)
+            lines.append(Line(normal, float(start), max(width, 1e-9)))
+    return lines
+
+
+def _sampled(law: FieldsLaw, log2: int, replicates: int = N_REPLICATES) -> Iterator[_Part]:
+    """Any number of classes: random points inside each orthant."""
+    k, r, teacher = law.n_classes, law.n_classes - 1, law.teacher
+    u = uniform_replicates(r if teacher is None else 2 * r, log2, _SEED, replicates)
+    for c, p, mean, covariance in _orthants(law):
+        nodes = truncated_nodes(mean, covariance, u[..., :r])
+        if teacher is None:
+            yield _part(c, p, nodes, np.broadcast_to(np.eye(k)[c], (nodes.weight.size, k)))
+            continue
+        at = np.linalg.solve(_ways(k, p), nodes.points.T).T - law.intercept
+        yield _part(c, p, nodes, drawn_chances(law, c, at, u[..., r:].reshape(-1, r)))
+
+
+def drawn_chances(law: FieldsLaw, group: int, omega: Array, u: Array) -> Array:
+    """Z (n, k) at ω (n, r), unbiased: averaged over what u (n, r) does not draw of the teacher."""
+    teacher, k = law.teacher, law.n_classes
+    assert teacher is not None
+    slope, rest = _given(law, group)
+    values, vectors = np.linalg.eigh(rest)
+    values = np.maximum(values, 0.0)
+    added = teacher.channel.utility_variance
+    noise = 0.0 if added is None else float(values[0]) + added
+    # Noise that all directions share is integrated; the rest, or all of it, is drawn.
+    drawn = np.sqrt(values - (values[0] if noise > 0 else 0.0))
+    # The symmetric root moves with the law; eigenvectors of alike eigenvalues turn at random.
+    root = (vectors * drawn) @ vectors.T
+    z = ndtri(u) @ root + teacher.biases + (omega - law.mean[group]) @ slope
+    z = z @ difference_basis(k).T
+    if noise == 0:
+        return teacher.channel.chances(z)
+    a = teacher.channel.guess(k)
+    return np.asarray(a + (1 - k * a) * win_probabilities(z / math.sqrt(noise)))
+
+
+def _average(
+    law: FieldsLaw,
+    parts: Iterator[_Part],
+    probabilities: Probabilities | None,
+    calibrated: bool = False,
+) -> dict[str, Array]:
+    """Sums over parts, each with a first axis of replicates."""
+    k = law.n_classes
+    sums: dict[str, Array] = {}
+    edges = np.linspace(1 / k, 1, N_BINS + 1)
+    for part in parts:
+        weight = law.shares[part.group] * part.weight
+        n, flat = len(weight), weight.ravel()
+        if not sums:
+            sums = {"confusion": np.zeros((n, k, k)), "scores": np.zeros((n, 2))}
+            sums["bins"] = np.zeros((n, N_BINS))
+        each = (flat[:, None] * part.truth).reshape(n, -1, k)
+        sums["confusion"][:, :, part.leader] += each.sum(1)
+        if probabilities is None:
+            continue
+        P = probabilities(part.fields)
+        loss = -(part.truth * np.log(np.maximum(P, 1e-300))).sum(1)
+        brier = (P * P).sum(1) - 2 * (part.truth * P).sum(1) + 1
+        for i, score in enumerate((loss, brier)):
+            sums["scores"][:, i] += (weight * score.reshape(weight.shape)).sum(1)
+        if calibrated:
+            top = P[:, part.leader]
+            place = np.clip(np.searchsorted(edges, top, side="right") - 1, 0, N_BINS - 1)
+            place += np.repeat(np.arange(n), weight.shape[1]) * N_BINS
+            gaps = flat * (part.truth[:, part.leader] - top)
+            sums["bins"] += np.bincount(place, gaps, n * N_BINS).reshape(n, N_BINS)
+    return sums
+
+
+def _edges(probabilities: Probabilities) -> Array:
+    """The gaps of two classes at which bins of confidence end."""
+    edges = np.linspace(0.5, 1, N_BINS + 1)[1:-1]
+    low, high = np.zeros(len(edges)), np.full(len(edges), 1e4)
+    for _ in range(80):
+        middle = (low + high) / 2
+        below = probabilities(np.stack([0 * middle, -middle], 1))[:, 0] < edges
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.asarray(low)
+
+
+def _closed_confusion(law: FieldsLaw) -> Array | None:
+    """P(t, p) (k, k) of two or three classes where it is a product of orthants."""
+    k = law.n_classes
+    confusion = np.zeros((k, k))
+    if law.teacher is None:
+        for c, p, mean, covariance in _orthants(law):
+            confusion[c, p] = law.shares[c] * orthant_chance(mean, covariance)
+        return confusion
+    channel, T = law.teacher.channel, difference_basis(k)
+    added = channel.utility_variance
+    if k > 2 or added is None:
+        return None
+    M, R = law.teacher.cross, law.teacher.covariance
+    joint = np.block([[law.covariance[0], M], [M.T, R + added]])
+    mean = np.concatenate([law.mean[0] + law.intercept, law.teacher.biases])
+    signs = np.sign(T[:, 0])
+    for p in range(2):
+        for t in range(2):
+            way = np.diag([signs[p], signs[t]])
+            confusion[t, p] = orthant_chance(way @ mean, way @ joint @ way)
+    a = channel.guess(2)
+    return np.asarray((1 - 2 * a) * confusion + a * confusion.sum(0))
+
+
+def _from(
+    found: dict[str, Array], coarse: dict[str, Array] | None, scored: bool
+) -> PopulationScores:
+    """Scores of sums with replicates, or of two levels of a rule."""
+
+    def estimate(values: Array, before: Array | None) -> Estimate:
+        if before is None:
+            return from_replicates(values, axis=0)
+        return Estimate(values[0], np.abs(values[0] - before[0]) + 1e-13)
+
+    made = [_ratios(each["confusion"]) for each in (found, coarse) if each is not None]
+    names = {
+        name: estimate(value, made[-1][name] if coarse is not None else None)
+        for name, value in made[0].items()
+    }
+    if scored:
+        old = None if coarse is None else coarse["scores"]
+        for i, name in enumerate(("test_loss", "brier")):
+            names[name] = estimate(found["scores"][:, i], None if old is None else old[:, i])
+    return PopulationScores(**names)
+
+
+def _ratios(confusion: Array) -> dict[str, Array]:
+    """Of P(label, predicted) (R, k, k)."""
+    k = confusion.shape[1]
+    wrong, shares = confusion * (1 - np.eye(k)), confusion.sum(2)
+    right = np.einsum("rkk->rk", confusion)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return {
+            "confusion": confusion,
+            "error": wrong.sum((1, 2)),
+            "balanced_error": (wrong.sum(2) / shares).mean(1),
+            "recall": right / shares,
+            "precision": right / confusion.sum(1),
+            "shares": shares,
+        }
