@@ -22,11 +22,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from polyceptron.display import ShortDisplay
+from polyceptron.display import ShortDisplay, steps
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.estimators import Estimator, as_estimator
 from polyceptron.model.law import Decay
-from polyceptron.model.teacher import AnyTeacher, Teacher, check_teacher
+from polyceptron.model.populations import AnyTeacher, Teacher, check_teacher
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density
 from polyceptron.rows import Status
@@ -56,7 +56,7 @@ class Asymptotics(ShortDisplay):
 
 
 def asymptotics(
-    teacher: AnyTeacher, estimator: Estimator | str, alpha_max: float | None = None
+    teacher: AnyTeacher, estimator: Estimator | str = "bayes", alpha_max: float | None = None
 ) -> Asymptotics:
     """Exponent and constant of the error at large α, each with its uncertainty.
 
@@ -104,7 +104,9 @@ def asymptotics(
     spread += math.hypot(noise[-1], noise[-2]) / math.log(RATIO)
     scaled = excess * alpha ** (exponent if exact is None else exact)
     constant, constant_spread = _limit(scaled)
-    constant_spread += noise[-1] * constant
+    # An extrapolation magnifies the noise of what it starts from.
+    nudged = [_limit(scaled + np.eye(N_POINTS)[-i] * noise * scaled)[0] for i in (1, 2, 3)]
+    constant_spread += float(np.linalg.norm(np.array(nudged) - constant))
     if exact is None:
         constant_spread += constant * spread * math.log(alpha_max)
     return Asymptotics(
@@ -130,7 +132,7 @@ def _curve(
     """ε, its uncertainty and the ridge at each α; the tolerance is relative to ε."""
     relative = 1e-7 if teacher.n_classes <= 3 else 2e-4
     rows, follow = [], estimator.follow(teacher)
-    for value in alpha.tolist():
+    for value in steps(alpha.tolist()):
         # The constants of all these laws lie within a factor of ten of k − 1.
         row = follow(value, relative * 0.3 * (teacher.n_classes - 1) * value**-exponent)
         if not math.isfinite(row["generalisation_error"]):

@@ -34,7 +34,7 @@ from polyceptron.model.channels import Channel
 from polyceptron.model.checks import check_alpha, check_size
 from polyceptron.model.estimators import Probabilities, as_erm, as_estimator
 from polyceptron.model.law import Law
-from polyceptron.model.teacher import AnyTeacher, check_teacher
+from polyceptron.model.populations import AnyTeacher, check_teacher
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import (
     N_REPLICATES,
@@ -48,9 +48,9 @@ from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.fields.integrand import field_scales, ordered_density
 from polyceptron.theory.generalisation import error_on_labels, error_slope
+from polyceptron.theory.populations.scores import N_BINS
 
 TARGETS = ("error", "test-loss", "calibration")
-N_BINS = 15  # of confidence, even from 1/k to 1
 _SEED = 20
 _EVALUATIONS = 3e8  # of a channel's integrand: fewer points where classes are many
 
@@ -191,24 +191,25 @@ def fresh_fields(channel: Channel, n_classes: int, law: Law, level: int = 0) -> 
     seen = weight > 1e-18 * weight.max()
     gaps, weight = gaps[:, seen], weight[seen]
     omega = np.concatenate([np.zeros((1, gaps.shape[1])), -gaps]).T
-    return Fresh(omega, weight[None], label_chances(channel, omega, law))
+    return Fresh(omega, weight[None], chances_given_fields(channel, omega, law))
 
 
 def _sampled_fields(channel: Channel, n_classes: int, law: Law, level: int = 0) -> Fresh:
     """Quasi-random fields, any k: also for averages that jump, such as those over bins."""
-    cost = 1.0 if n_classes <= 3 else 14.0 * n_classes**2
+    cost = 1.0 if n_classes <= 3 else 60.0 * n_classes
     log2 = int(np.clip(math.log2(_EVALUATIONS / (N_REPLICATES * cost)), 5, 10 + level))
     points = uniform_replicates(n_classes, log2, _SEED).reshape(-1, n_classes)
     omega = -np.sort(-math.sqrt(law.q) * ndtri(points), axis=1)
     n = len(omega) // N_REPLICATES
     weight = np.full((N_REPLICATES, n), 1 / n)
-    return Fresh(omega, weight, label_chances(channel, omega, law))
+    return Fresh(omega, weight, chances_given_fields(channel, omega, law))
 
 
-def label_chances(channel: Channel, omega: Array, law: Law) -> Array:
+def chances_given_fields(channel: Channel, omega: Array, law: Law) -> Array:
     """t (n, k) at the student's fields (n, k), sorted from the largest."""
-    k = omega.shape[1]
-    mean = law.slope * omega.T
+    mean, k = law.slope * omega.T, omega.shape[1]
+    if k > 3:
+        return np.maximum(channel.chances(mean.T, law.residual), 1e-300)
     out = np.empty(omega.shape)
     for label in range(k):
         gaps = mean[label] - np.delete(mean, label, axis=0)
@@ -305,15 +306,15 @@ def _least(function: Callable[[float], float], low: float, high: float, xatol: f
 
 
 def fresh_scores(teacher: AnyTeacher, estimator: Any, law: Law) -> dict[str, float]:
-    """Columns of a row at a law that is known: test loss, Brier score, calibration error.
-
-    None where the student has no probabilities of its own.
-    """
+    """Test loss, Brier score, calibration error at a known law; none without probabilities."""
     student, k = as_estimator(estimator), teacher.n_classes
     probabilities = student.probabilities(teacher, law)
     if probabilities is None:
         return {}
-    loss, brier = mean_scores(fresh_fields(teacher.channel, k, law), probabilities)
+    nodes = fresh_fields(teacher.channel, k, law)
+    if student.calibrated:  # its probabilities are those of the labels
+        probabilities = lambda _: nodes.truth  # noqa: E731
+    loss, brier = mean_scores(nodes, probabilities)
     error = 0.0 if student.calibrated else _calibration_error(teacher, law, probabilities)
     return {
         "test_loss": float(loss.mean()),

@@ -1,8 +1,8 @@
 """One door to the theory: rows of a learning curve for any estimator, and grids made for drawing.
 
-`fold_grid` has α close together where the Bayes-optimal branches turn or jump: near the fold α_algo
-of the solution curve both its branches go as q − q* ∝ ± √(α_algo − α), so that values of α that are
-even in that root draw the turn round. `landscape` is Φ over a grid of overlaps.
+`drawn_rows` has α close together where a curve bends: at its start, where the error falls as √α,
+and at the fold α_algo of the Bayes-optimal one, to which both branches go as ± √(α_algo − α); a
+jump has a point on either side. `landscape` is Φ over a grid of overlaps.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher, Estimator, as_estimator
 from polyceptron.model.checks import check_alphas
 from polyceptron.model.law import Law
-from polyceptron.model.teacher import check_teacher
+from polyceptron.model.populations import check_population
 from polyceptron.numerics import Array
 from polyceptron.rows import make_row
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.bayes_optimal.solution_curve import curve_of
-from polyceptron.theory.bayes_optimal.transitions import transitions
 
 
 def curve_rows(
@@ -35,8 +35,7 @@ def curve_rows(
 ) -> list[dict[str, Any]]:
     """Theory rows of `estimator` (an `Estimator` or its name) at each α.
 
-    With `scores` those of the student's probabilities on fresh samples stand in each row too: test
-    loss, Brier score and calibration error, where it has a scale.
+    With `scores` those of the student's probabilities stand in each row too, where it has a scale.
     """
     every = [check_alphas(alpha)]
     return next(curve_parts(teacher, estimator, every, branch=branch, tol=tol, scores=scores))
@@ -52,7 +51,7 @@ def curve_parts(
     scores: bool = False,
 ) -> Iterator[list[dict[str, Any]]]:
     """The rows of each part of the α as soon as they are known."""
-    check_teacher(teacher)
+    check_population(teacher)
     student = as_estimator(estimator)
     for rows in student.parts(teacher, parts, branch=branch, tol=tol):
         yield [make_row(**r, **_scores(teacher, student, r)) for r in rows] if scores else rows
@@ -69,33 +68,100 @@ def _scores(teacher: AnyTeacher, estimator: Estimator, row: dict[str, Any]) -> d
     return fresh_scores(teacher, estimator, Law.of_overlaps(m, q, V))
 
 
-FOLD_POINTS = 16
-FOLD_SPAN = 0.12  # of α_algo, below it
-BESIDE = 1e-4  # how close to a jump, relative to its α
+ERROR = "generalisation_error"
+FIRST = 17  # points of a curve before any bend is known
+BEND, LEAST = 0.002, 1e-3  # of the picture: a bend that is seen, the shortest step across
+BESIDE, VERTICAL = 1e-4, 1e-3  # how close to a jump, relative to its α, and what looks upright
 
 
-def fold_grid(teacher: AnyTeacher, alpha: Sequence[float]) -> list[float]:
-    """The α inside the range of `alpha` (n,) that draw the fold round and both jumps vertical.
+def drawn_rows(
+    teacher: AnyTeacher,
+    estimator: Any,
+    low: float,
+    high: float,
+    *,
+    log: bool = False,
+    log_y: bool = False,
+    also: Iterable[float] = (),
+    most: int = 100,
+    branch: str = "optimal",
+    tol: float | None = None,
+    scores: bool = False,
+) -> list[dict[str, Any]]:
+    """Theory rows from α = `low` to `high` through which a line looks smooth, by rising α.
 
-    α_algo (1 − s t²), t = 1/n, …, 1, and points just before and after α_IT and α_algo; none where
-    there is no fold.
-
-    >>> from polyceptron.model import Perceptron, Teacher
-    >>> near = fold_grid(Perceptron("rademacher"), [0.5, 2.0])
-    >>> len(near), round(near[-1], 3)
-    (20, 1.493)
-    >>> fold_grid(Teacher(3, "gaussian"), [0.5, 2.0])
-    []
+    Even steps of the axis (`log` or not), both sides of each jump, the α in `also`; then wherever
+    the line bends the steps are halved, with `most` values of α in all.
     """
-    given = check_alphas(alpha)
-    found = transitions(teacher, 0.01 if teacher.n_classes > 3 else None)
-    if found.alpha_it is None or found.alpha_algo is None:
+    low, high = check_alphas([low, high])
+    if not low < high or (log and low == 0):
+        raise InvalidInput(
+            f"a curve goes upwards, on a logarithmic axis from above 0: {low}, {high}"
+        )
+    student, rows = as_estimator(estimator), list[dict[str, Any]]()
+    first = (np.geomspace if log else np.linspace)(low, high, min(FIRST, most))
+    beside = jump_sides(teacher, student)
+
+    def asked() -> Iterator[list[float]]:
+        yield sorted({*map(float, first), *(a for a in (*also, *beside) if low <= a <= high)})
+        while more := bends(rows, log=log, log_y=log_y)[: most - len({r["alpha"] for r in rows})]:
+            yield more
+
+    for part in curve_parts(teacher, student, asked(), branch=branch, tol=tol, scores=scores):
+        rows += part
+    return sorted(rows, key=lambda row: float(row["alpha"]))
+
+
+def jump_sides(teacher: AnyTeacher, student: Estimator) -> list[float]:
+    """Two α for each jump of the error, just below and just above it."""
+    sides = []
+    for jump in student.jumps(teacher):
+        step = max(BESIDE * jump.alpha, 2 * jump.uncertainty)
+        sides += [jump.alpha - step, jump.alpha + step]
+    return sides
+
+
+def bends(
+    rows: Sequence[dict[str, Any]], *, log: bool = False, log_y: bool = False, column: str = ERROR
+) -> list[float]:
+    """New α where lines through the rows, one for each branch, would still look broken.
+
+    Beside a point farther from the chord of its neighbours than BEND, in units of the picture and
+    beyond what it is known to, and where a branch ends; the largest bends come first.
+    """
+    lines: dict[Any, dict[float, tuple[float, float]]] = {}
+    for row in rows:
+        y = float(row.get(column, math.nan))
+        if math.isfinite(y) and not (log_y and y <= 0):
+            known = math.log(y) if log_y else y
+            spread = float(row.get("uncertainty", 0.0)) / (y if log_y else 1.0)
+            lines.setdefault(row.get("branch"), {})[float(row["alpha"])] = known, spread
+    alphas = sorted({float(row["alpha"]) for row in rows})  # lines end where there is no number
+    heights = [y for line in lines.values() for y, _ in line.values()]
+    if len(alphas) < 2 or not heights:
         return []
-    steps = np.arange(1, FOLD_POINTS + 1) / FOLD_POINTS
-    values = [float(a) for a in found.alpha_algo * (1 - FOLD_SPAN * steps**2)]
-    for jump in (found.alpha_it, found.alpha_algo):
-        values += [jump * (1 - BESIDE), jump * (1 + BESIDE)]
-    return sorted(a for a in values if min(given) < a < max(given))
+    x = np.log(alphas) if log else np.array(alphas)
+    x = (x - x[0]) / (x[-1] - x[0])
+    span = max(heights) - min(heights) or 1.0
+    halved: dict[int, float] = {}  # the step i → i + 1, by how far it bends
+    for line in lines.values():
+        here = [i for i, a in enumerate(alphas) if a in line]
+        for i in here:
+            for step, beyond in ((i - 1, i - 1), (i, i + 1)):
+                if 0 <= beyond < len(alphas) and alphas[beyond] not in line:
+                    halved[step] = 1.0
+        for i, j, k in zip(here, here[1:], here[2:], strict=False):
+            (y0, _), (y1, spread), (y2, _) = (line[alphas[n]] for n in (i, j, k))
+            across, up = x[k] - x[i], (y2 - y0) / span
+            off = abs((y1 - y0) / span * across - up * (x[j] - x[i])) / math.hypot(across, up)
+            if off > BEND + 2 * spread / span:
+                for step in (i, j):
+                    halved[step] = max(off, halved.get(step, 0.0))
+    wide = [i for i in halved if x[i + 1] - x[i] > LEAST]
+    return [
+        math.sqrt(alphas[i] * alphas[i + 1]) if log else (alphas[i] + alphas[i + 1]) / 2
+        for i in sorted(wide, key=lambda i: -halved[i])
+    ]
 
 
 def landscape(
@@ -103,10 +169,8 @@ def landscape(
 ) -> dict[str, Any]:
     """Φ(q; α) = (r/2) q̂ v + ψ(q̂) + αΨ_out(q) with q̂ set by q = F(q̂), and its extrema.
 
-    At fixed α this is stationary in q exactly where q̂ = αI(q), that is at the fixed points of state
-    evolution (eq. SE_BO): maxima are stable, minima are barriers. Returns lists `q`, `free_entropy`
-    (about `n_points` each) and `extrema` (branch, q, free_entropy, generalisation_error, to `tol`),
-    and `perfect`, the value at q = 1 (null where learning is never perfect).
+    Stationary in q exactly at the fixed points of state evolution (eq. SE_BO): maxima are stable,
+    minima barriers. Lists `q`, `free_entropy`, `extrema`; `perfect` is the value at q = 1 or None.
     """
     points = fixed_points(teacher, alpha, tol)
     curve = curve_of(teacher)

@@ -34,7 +34,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.channels import Channel
+from polyceptron.model.channels import Channel, as_channel
 from polyceptron.model.checks import as_numbers, check_classes
 from polyceptron.numerics import AnyArray
 from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
@@ -44,14 +44,16 @@ _ALIGNED = 1e14  # τ that stands for ρ = 1
 _SLOPE_STEP = 1e-4  # of ln τ
 
 
-def generalisation_error(correlation: Any, n_classes: int) -> Any:
-    """ε(ρ) for labels without noise.
+def generalisation_error(correlation: Any, n_classes: int, noise: Any = "none") -> Any:
+    """ε(ρ) on labels as they are drawn; at ρ = 1 the error of the teacher itself.
 
     Parameters
     ----------
     correlation : float or array_like
         ρ = m/√q of student and teacher, in [−1, 1].
     n_classes : int
+    noise : str or Channel
+        Of the labels: that of a teacher is its `channel`, with what its features hide.
 
     Returns
     -------
@@ -61,11 +63,18 @@ def generalisation_error(correlation: Any, n_classes: int) -> Any:
     --------
     >>> bool(abs(generalisation_error(0.0, 4) - 0.75) < 1e-12)
     True
+    >>> round(generalisation_error(1.0, 2, "flips:0.1"), 12)
+    0.1
     """
     rho = as_numbers(correlation, "the correlation").astype(float)
     if not np.all(np.abs(rho) <= 1):
         raise InvalidInput(f"the correlation must be between -1 and 1, got {correlation!r}")
-    value = error_from_angle(np.arccos(rho), n_classes)
+    channel = as_channel(noise)
+    if channel.noiseless:
+        value = np.clip(error_from_angle(np.arccos(rho), n_classes), 0.0, 1.0)  # rounding at ρ = −1
+    else:
+        tau = np.clip(rho / np.sqrt(np.maximum(1 - rho**2, _ALIGNED**-2)), -_ALIGNED, _ALIGNED)
+        value = error_on_labels(channel, tau, n_classes)
     return value if rho.ndim else float(value)
 
 
@@ -131,8 +140,7 @@ def _ratio(k: int) -> ChebyshevProxy:
 def _rule(k: int) -> tuple[AnyArray, AnyArray, AnyArray]:
     """Nodes (u, y) and weights (n,) of the trapezoidal rule, where the density of both counts.
 
-    The winner's density k φ Φ^{k−1} steepens slowly with k, and the step with it: half the step
-    moves ε by less than rounding does.
+    k φ Φ^{k−1} steepens slowly with k, and the step with it.
     """
     step = 0.38 / (1 + 0.4 * math.log(max(k, 4) / 4))
     grid = (np.arange(math.floor(-9 / step), math.ceil(9 / step)) + 0.37) * step  # never 0

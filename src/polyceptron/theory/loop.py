@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,13 +25,13 @@ from polyceptron.model.checks import check_alpha
 from polyceptron.model.estimators import as_erm
 from polyceptron.model.law import Hats, Law
 from polyceptron.model.losses import check_symmetric
-from polyceptron.model.teacher import AnyTeacher, check_teacher
+from polyceptron.model.populations import AnyTeacher, check_teacher
 from polyceptron.numerics import AnyArray
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.theory.bayes_optimal.solution_curve import SolutionCurve, curve_of
 from polyceptron.theory.generalisation import error_on_labels
 from polyceptron.theory.separability import loss_at_ridge
-from polyceptron.theory.sides import erm_sides
+from polyceptron.theory.sides import WeightsSide, erm_sides
 from polyceptron.theory.weights.side import effort
 
 if TYPE_CHECKING:
@@ -40,9 +41,7 @@ _CERTAIN = 1e-15  # v below which nothing is left to learn; I would be infinite 
 _MOST = 1e30  # of q̂
 
 
-def rounds(
-    fields: Callable[[Law], Hats], weights: Callable[[Hats], Law], start: Law
-) -> Iterator[Law]:
+def rounds(fields: Callable[[Law], Hats], weights: WeightsSide, start: Law) -> Iterator[Law]:
     """The start, and the law after each further round, without end."""
     law = start
     while True:
@@ -82,20 +81,15 @@ class StateEvolution(ShortDisplay):
 
 def bayes_sides(
     curve: SolutionCurve, alpha: float, column: int
-) -> tuple[Callable[[Law], Hats], Callable[[Hats], Law]]:
+) -> tuple[Callable[[Law], Hats], WeightsSide]:
     """Both sides for the loop: of the mean (column 0) or of one replicate."""
-    which = np.array([column])
 
     def fields(law: Law) -> Hats:
         information = curve.channel(np.array([max(law.V, _CERTAIN)]))[0][0]
         q_hat = min(alpha * float(information), _MOST)
         return Hats(q_hat, q_hat, q_hat)
 
-    def weights(hats: Hats) -> Law:
-        v = float(curve.weights(np.array([hats.q]), which)[0][0])
-        return Law.bayes(v) if v > 0 else Law(np.inf, 1.0, 0.0)
-
-    return fields, weights
+    return fields, partial(curve.weights, column=column)
 
 
 def state_evolution(

@@ -9,24 +9,25 @@ reached just above it: at α_IT if every means is allowed, at α_algo by message
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, overload
 
 from scipy.optimize import brentq
 
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import check_size
-from polyceptron.model.estimators import Estimator, as_estimator
+from polyceptron.model.estimators import Estimator, as_estimator, plain_estimators
 from polyceptron.model.law import Law
-from polyceptron.model.teacher import AnyTeacher, Teacher, check_teacher
+from polyceptron.model.populations import AnyTeacher, Teacher, check_teacher
 from polyceptron.numerics.special import boundary_density
 from polyceptron.rows import make_row
 from polyceptron.theory.generalisation import error_floor, error_on_labels
 
 SMALLEST_ALPHA, LARGEST_ALPHA = 1e-3, 1e6
 PRECISION = 1e-4  # of ln α
+OUT_OF_REACH = "out of reach"  # the status of an estimator that never errs so little
 _MARGINLESS = 1e-3  # of α_s: so close to it max-margin is not asked
 
 
@@ -34,9 +35,9 @@ _MARGINLESS = 1e-3  # of α_s: so close to it max-margin is not asked
 class Plan(ShortDisplay):
     """The sample ratio that reaches an error, its uncertainty, and the row at that α.
 
-    `at_jump`: the target lies inside a jump of the error, and α is just above it. For the Bayes-
-    optimal estimator α is what is possible, and `algorithm` the plan that message passing can
-    follow, which is the same one where nothing jumps.
+    `at_jump`: the target lies inside a jump of the error, and α is just above it. For the
+    Bayes-optimal estimator α is what is possible, `algorithm` what message passing can follow. One
+    that never reaches the error has α = ∞.
     """
 
     alpha: float
@@ -46,23 +47,38 @@ class Plan(ShortDisplay):
     at_jump: bool = False
     algorithm: Plan | None = None
 
+    def _facts(self) -> dict[str, Any]:
+        return {"estimator": self.row["estimator"], **super()._facts()}
 
+
+@overload
 def plan(
     teacher: AnyTeacher, error: float, estimator: Estimator | str, dimension: int | None = None
-) -> Plan:
+) -> Plan: ...
+@overload
+def plan(
+    teacher: AnyTeacher,
+    error: float,
+    estimator: list[Any] | tuple[Any, ...] | None = None,
+    dimension: int | None = None,
+) -> list[Plan]: ...
+def plan(
+    teacher: AnyTeacher, error: float, estimator: Any = None, dimension: int | None = None
+) -> Plan | list[Plan]:
     """The smallest α (and n = αd, rounded up) at which `estimator` errs at most `error`.
 
     Parameters
     ----------
     teacher : Teacher or Perceptron
     error : float
-    estimator : Estimator or str
+    estimator : Estimator, its name, or a list of them
+        By default each that is registered.
     dimension : int, optional
         With it the answer has `n_samples` too.
 
     Returns
     -------
-    Plan
+    Plan, or a list of them for a list
 
     Examples
     --------
@@ -70,6 +86,8 @@ def plan(
     >>> round(plan(Teacher(3), 0.30546, ERM("square", 1.0)).alpha, 2)
     2.0
     """
+    if estimator is None or isinstance(estimator, list | tuple):
+        return list(plans(teacher, error, estimator, dimension))
     check_teacher(teacher)
     error = check_target(error, teacher.n_classes)
     floor = error_floor(teacher.channel, teacher.n_classes)
@@ -90,6 +108,23 @@ def plan(
         for jump in jumps
     )
     return replace(best, algorithm=reached)
+
+
+def plans(
+    teacher: AnyTeacher, error: float, estimators: Any = None, dimension: int | None = None
+) -> Iterator[Plan]:
+    """The plan of each estimator as soon as it is known; if none reaches the error it is raised."""
+    students = plain_estimators() if estimators is None else [*map(as_estimator, estimators)]
+    missed = 0
+    for student in students:
+        try:
+            yield plan(teacher, error, student, dimension)
+        except InvalidInput:
+            missed += 1
+            if missed == len(students):
+                raise
+            row = {**teacher.columns, **student.columns, "status": OUT_OF_REACH}
+            yield Plan(math.inf, math.nan, None, row)
 
 
 def check_target(error: Any, n_classes: int) -> float:

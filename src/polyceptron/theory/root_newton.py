@@ -1,7 +1,7 @@
 """Newton's method for a few smooth equations in logarithmic unknowns, with shortened steps.
 
 The equations are evaluated at several levels of accuracy: Newton runs on the coarsest, and each
-finer level corrects its predecessor with the Jacobian already at hand (`correct`).
+finer level corrects its predecessor from the Jacobian already at hand.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ DIFFERENCE = 1e-5  # rounding 1e-11 over it and curvature times it are both abou
 
 
 class Root(NamedTuple):
-    """Where the search ended, its residual and Jacobian there, and whether it arrived."""
+    """Where a search ended, residual and Jacobian there, whether it arrived, on which level."""
 
     theta: Array
     residual: Array
     jacobian: Array
     converged: bool
+    level: int = 0
 
 
 def jacobian_at(
@@ -52,8 +53,8 @@ def newton(
 ) -> Root:
     """Solve residual(θ) = 0 from θ; a step that does not lower the residual is shortened.
 
-    The residual at θ may be given, and a Jacobian from nearby: it is renewed when it no longer
-    gives a digit a step, and kept up to date by Broyden's rank-one corrections meanwhile.
+    A Jacobian from nearby is renewed when it no longer gives a digit a step, and kept up to date by
+    Broyden's rank-one corrections meanwhile.
     """
     if value is None:
         value = residual(theta)
@@ -62,7 +63,8 @@ def newton(
         jacobian = jacobian_at(residual, theta, value)
     for _ in range(max_iter):
         size = float(np.max(np.abs(value)))
-        trial = _shortened_step(residual, theta, value, jacobian)
+        # A Jacobian from elsewhere is not worth many trials.
+        trial = _shortened_step(residual, theta, value, jacobian, 8 if fresh else 2)
         if trial is None:
             if fresh:  # the residual is at its rounding, or there is no way down
                 return Root(theta, value, jacobian, size < min(1e3 * tol, STALLED))
@@ -83,7 +85,7 @@ def newton(
 
 
 def _shortened_step(
-    residual: Residual, theta: Array, value: Array, jacobian: Array
+    residual: Residual, theta: Array, value: Array, jacobian: Array, trials: int
 ) -> tuple[Array, Array] | None:
     """A Newton step, cut to LONGEST_STEP and until the residual falls; None if it never does."""
     try:
@@ -94,28 +96,10 @@ def _shortened_step(
         return None
     size, longest = float(np.max(np.abs(value))), float(np.max(np.abs(step)))
     scale = min(1.0, LONGEST_STEP / longest) if longest > 0 else 1.0
-    for _ in range(8):
+    for _ in range(trials):
         trial = theta + scale * step
         trial_value = residual(trial)
         if np.max(np.abs(trial_value)) < (1 - 0.1 * scale) * size:
             return trial, trial_value
         scale /= 3
     return None
-
-
-def correct(residual: Residual, root: Root, *, tol: float, max_iter: int = 6) -> Root:
-    """Chord iterations on a finer residual from the root of a coarser one."""
-    theta, jacobian = root.theta, root.jacobian
-    value = residual(theta)
-    for _ in range(max_iter):
-        size = float(np.max(np.abs(value)))
-        step = np.linalg.solve(jacobian, -value)
-        if not np.isfinite(step).all() or np.max(np.abs(step)) > 0.3:
-            return newton(residual, theta, tol=tol)
-        theta = theta + step
-        if np.max(np.abs(step)) < tol:
-            return Root(theta, value, jacobian, True)
-        value = residual(theta)
-        if not np.max(np.abs(value)) < 0.3 * size and size > 0.1 * tol:
-            return newton(residual, theta, tol=tol)
-    return newton(residual, theta, tol=tol)

@@ -24,16 +24,17 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from polyceptron.display import ShortDisplay
+from polyceptron.display import ShortDisplay, steps
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels import Channel
 from polyceptron.model.checks import check_tolerance
 from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss
-from polyceptron.model.losses.max_margin import LabelCone
-from polyceptron.model.teacher import AnyTeacher, Teacher, check_teacher
+from polyceptron.model.losses.hinges import LabelCone
+from polyceptron.model.populations import AnyTeacher, Population, Teacher, check_population
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status
+from polyceptron.theory.populations.separable import separable_limit
 from polyceptron.theory.sides import erm_sides
 
 _SMALLEST, _LARGEST = 1e-6, 1e3  # t: labels of chance have 0, hardly any noise a large one
@@ -57,14 +58,19 @@ class Separability(ShortDisplay):
         return {**asdict(self), "status": str(self.status)}
 
 
-def separability(teacher: AnyTeacher, tol: float | None = None) -> Separability:
-    """α_s of a teacher: below it, samples can almost surely be separated.
+def separability(
+    population: Population, tol: float | None = None, *, intercept: bool = False
+) -> Separability:
+    """α_s of a population: below it, samples can almost surely be separated.
 
     Parameters
     ----------
-    teacher : Teacher or Perceptron
+    population : Teacher, Perceptron or Mixture
     tol : float, optional
-        By default 1e-6 for k ≤ 3, 1e-3 above.
+        By default 1e-6 for k ≤ 3, 1e-3 above. Three and more classes that are not alike are sampled
+        at fixed points: what these leave is the uncertainty.
+    intercept : bool
+        Whether the separating rule has one. Classes that are alike need none.
 
     Returns
     -------
@@ -76,7 +82,10 @@ def separability(teacher: AnyTeacher, tol: float | None = None) -> Separability:
     >>> round(1 / separability(Teacher(2, noise="flips:0.05")).alpha_s, 5)
     0.26249
     """
-    check_teacher(teacher)
+    check_population(population)
+    if not population.symmetric:
+        return _of_unequal(population, tol, intercept)
+    teacher: Any = population
     k, name = teacher.n_classes, teacher.noise.name
     tol = check_tolerance(tol, 1e-6 if k <= 3 else 1e-3)
     if teacher.channel.noiseless:
@@ -91,7 +100,7 @@ def separability(teacher: AnyTeacher, tol: float | None = None) -> Separability:
     t = math.exp(float(found.x))
     # The minimum is flat: at the place found on the coarsest level finer ones give its value.
     before = math.nan
-    for level in range(problem.fields.rule.n_levels):
+    for level in steps(range(problem.fields.rule.n_levels), growth=4):
         estimate = from_replicates(1 / _distance(problem, level, t))
         value, spread = float(estimate.value), float(estimate.uncertainty)
         if not problem.fields.rule.sampled:
@@ -114,6 +123,18 @@ def separability(teacher: AnyTeacher, tol: float | None = None) -> Separability:
     return Separability(teacher.model, k, name, rank * value, rank * spread, status)
 
 
+def _of_unequal(population: Population, tol: float | None, intercept: bool) -> Separability:
+    k, channel = population.n_classes, population.label_channel
+    tol = check_tolerance(tol, 1e-6 if k == 2 else 2e-2)
+    found = separable_limit(population, intercept)
+    levels = population.levels_of_features
+    rank = 1.0 if levels is None else float(levels.fraction[levels.variance[:, 0] > 0].sum())
+    value, spread = rank * float(found.value), rank * float(found.uncertainty)
+    status = Status.OK if spread <= tol * max(value, 1.0) else Status.TOLERANCE_NOT_MET
+    name = "none" if channel is None else channel.name
+    return Separability(population.model, k, name, value, spread, status)
+
+
 @lru_cache(maxsize=256)
 def alpha_s(channel: Channel, n_classes: int) -> float:
     """α_s, remembered: the loop asks for it at every α, however close to it that is."""
@@ -131,10 +152,7 @@ class NotSeparableHere(InvalidInput):
 
 
 def loss_at_ridge(loss: Loss, ridge: float | str, teacher: AnyTeacher, alpha: float) -> Loss:
-    """The loss that is solved for: itself, or at λ = 0 its limit, or an error message.
-
-    Where hard constraints cannot be met, above α_s, the loss has a minimum of its own.
-    """
+    """The loss that is solved for: itself, or at λ = 0 its limit, or above α_s its own minimum."""
     found = loss.without_ridge() if ridge == 0 else loss
     if found is None:
         raise InvalidInput(

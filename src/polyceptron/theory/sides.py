@@ -5,14 +5,15 @@
 
 The student is a loss, or the channel itself (`BayesStudent`). The fields side averages by a rule
 at some level of accuracy (`theory/fields`); a loss whose averages are known in closed form needs
-none. Both sides can be called: that is a round of the plain loop (`theory/loop.py`).
+none. The weights side of Bayes-optimal learning is a prior × spectrum (`theory/weights/side.py`).
+All can be called: that is a round of the plain loop (`theory/loop.py`).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -21,8 +22,8 @@ from polyceptron.model.features import Spectrum
 from polyceptron.model.law import Hats, Law
 from polyceptron.model.losses import Loss
 from polyceptron.model.penalties import Penalty, Ridge
+from polyceptron.model.populations import AnyTeacher
 from polyceptron.model.priors import Row
-from polyceptron.model.teacher import AnyTeacher
 from polyceptron.theory.fields.integrand import FEW, Averages, Averaging, FieldsStudent, Rule
 from polyceptron.theory.fields.points import Points
 from polyceptron.theory.fields.sums import Sums
@@ -42,7 +43,7 @@ class FieldsSide:
     student: FieldsStudent
     n_classes: int
     alpha: float
-    by_points: bool = False
+    by_points: bool = False  # sample even where a rule without chance serves
 
     @property
     def rule(self) -> Rule:
@@ -80,38 +81,62 @@ class FieldsSide:
         return self.hats(self.averages(level, law)(law))
 
 
-@dataclass(frozen=True)
-class Problem:
-    """Empirical risk minimisation: what both sides are made of."""
+class WeightsSide(Protocol):
+    """What the coordinates of the weights make of it."""
 
-    channel: Channel
-    loss: Loss
-    n_classes: int
-    alpha: float
+    def __call__(self, hats: Hats) -> Law:
+        """The law of the fields after a step of the plain loop."""
+
+
+@dataclass(frozen=True)
+class PenaltySide(WeightsSide):
+    """A penalty over the features' spectrum, and the teacher's row of weights."""
+
     penalty: Penalty
     spectrum: Spectrum
     row: Row
-    by_points: bool = False  # sample even where a rule without chance serves
+
+    def __call__(self, hats: Hats) -> Law:
+        return self.penalty.law(hats, self.spectrum, self.row)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Empirical risk minimisation: its two sides."""
+
+    fields: FieldsSide
+    weights: PenaltySide
 
     @property
-    def fields(self) -> FieldsSide:
-        """The samples' side."""
-        return FieldsSide(self.channel, self.loss, self.n_classes, self.alpha, self.by_points)
+    def channel(self) -> Channel:
+        """Of the labels."""
+        return self.fields.channel
 
-    def weights(self, hats: Hats) -> Law:
-        """The coordinates' side: the law of the fields after a step of the plain loop."""
-        return self.penalty.law(hats, self.spectrum, self.row)
+    @property
+    def loss(self) -> Loss:
+        """The student."""
+        return cast(Loss, self.fields.student)
+
+    @property
+    def n_classes(self) -> int:
+        """k."""
+        return self.fields.n_classes
+
+    @property
+    def alpha(self) -> float:
+        """n/d."""
+        return self.fields.alpha
 
     @property
     def ridge(self) -> float:
         """λ."""
-        return self.penalty.strength
+        return self.weights.penalty.strength
 
     @property
     def closed_form(self) -> bool:
         """Whether the whole fixed point is explicit, up to one scalar equation for a spectrum."""
         explicit = self.fields.explicit(Law(1.0, 1.0, 1.0)) is not None
-        return explicit and self.penalty.quadratic
+        return explicit and self.weights.penalty.quadratic
 
     def training_error(self, law: Law) -> float | None:
         """P(a training sample is mistaken), where the fresh margin decides it alone; else None."""
@@ -126,16 +151,13 @@ class Problem:
         return None if kept is None else 1 - kept if 1 - kept > _ROUNDING else 0.0
 
     def at(self, *, ridge: float | None = None, **changes: Any) -> Problem:
-        """The same problem at another λ, or with other fields."""
-        if ridge is not None:
-            changes["penalty"] = Ridge(ridge)
-        return replace(self, **changes)
+        """The same problem at another λ, or with another fields side."""
+        if ridge is None:
+            return replace(self, fields=replace(self.fields, **changes))
+        return replace(self, weights=replace(self.weights, penalty=Ridge(ridge)))
 
 
 def erm_sides(teacher: AnyTeacher, loss: Loss, ridge: float, alpha: float) -> Problem:
-    """Both sides of a teacher and a student.
-
-    With a ridge the prior enters by its variance only, which is 1 for every teacher.
-    """
-    channel, k, features = teacher.channel, teacher.n_classes, teacher.features
-    return Problem(channel, loss, k, alpha, Ridge(ridge), features, teacher.row)
+    """Both sides; with a ridge the prior enters by its variance only, which is 1."""
+    fields = FieldsSide(teacher.channel, loss, teacher.n_classes, alpha)
+    return Problem(fields, PenaltySide(Ridge(ridge), teacher.features, teacher.row))

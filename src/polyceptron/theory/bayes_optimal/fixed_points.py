@@ -25,7 +25,8 @@ from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher
 from polyceptron.model.checks import check_alphas, check_tolerance
-from polyceptron.model.teacher import check_teacher
+from polyceptron.model.law import PaperMatrices
+from polyceptron.model.populations import check_teacher
 from polyceptron.numerics import AnyArray
 from polyceptron.rows import BRANCHES, Status, make_row
 from polyceptron.theory.bayes_optimal.solution_curve import (
@@ -44,8 +45,7 @@ _STEPS, _CLOSE = 128, 1e-15  # of ln q̂: the most steps, and when two of them a
 class Crossing:
     """A fixed point at α: where it is, what it says, and how far that can be trusted.
 
-    A `ghost` is the fold of a branch that the mean curve has lost just below this α: within the
-    uncertainty of the curve the branch may still be there.
+    A `ghost` is the fold of a branch that ends just below α, within the curve's uncertainty.
     """
 
     stable: bool
@@ -76,7 +76,7 @@ def crossings(curve: SolutionCurve, alphas: list[float]) -> list[list[Crossing]]
         ]
         if met:
             stretch = np.array([i for _, i in met])
-            at = _meet(curve, [branches[i] for i in stretch], np.array([alphas[n] for n, _ in met]))
+            at = meet(curve, [branches[i] for i in stretch], np.array([alphas[n] for n, _ in met]))
             gap = np.full(at.alpha.shape, np.inf)  # of ln α to the next fold
             for i, fold in enumerate(folds):
                 distance = np.abs(np.log(at.alpha / fold.alpha_high))
@@ -104,12 +104,11 @@ def _read(curve: SolutionCurve, at: CurvePoints, uncertainty: AnyArray) -> list[
     return [Crossing(True, *row) for row in np.stack(columns, 1).tolist()]
 
 
-def _meet(curve: SolutionCurve, branches: list[Branch], alpha: AnyArray) -> CurvePoints:
-    """Where each branch has its α (n,): together for speed, each as if it were alone.
+def meet(curve: SolutionCurve, branches: list[Branch], alpha: AnyArray) -> CurvePoints:
+    """Where each branch has its α (n,), between its ends: together, each as if it were alone.
 
-    False position on ln α, nearly straight in ln q̂; the end that stays counts less at each step
-    (Anderson and Björck), and now and then the stretch is halved. One that has arrived stays where
-    it is, whatever the others still need: at a fold α is met at the end of its stretch itself.
+    False position on ln α, nearly straight in ln q̂, after Anderson and Björck, with halvings now
+    and then. One that has arrived stays: at a fold α is met at the end of its stretch itself.
     """
 
     def above(found: AnyArray) -> AnyArray:
@@ -144,7 +143,7 @@ class FixedPoint(ShortDisplay):
     """One fixed point of the Bayes-optimal state evolution at α.
 
     `q` is the overlap and `v = 1 − q` its complement, kept apart for precision; in the paper's
-    coordinates the overlap is the matrix `overlap_matrix`. The error is on labels as drawn,
+    coordinates it is one of the `matrices`. The error is on labels as drawn,
     `clean_error` against the noiseless rule; `other_error` is that of the rival where the choice of
     the branch is undecided.
     """
@@ -163,9 +162,9 @@ class FixedPoint(ShortDisplay):
     other_error: float | None = None
 
     @property
-    def overlap_matrix(self) -> AnyArray:
-        """The paper's (k−1)×(k−1) matrix q̃ = q(I + 11ᵀ), after subtracting the last class."""
-        return self.q * (np.eye(self.n_classes - 1) + 1.0)
+    def matrices(self) -> PaperMatrices:
+        """m = q and V = 1 − q as the paper writes them."""
+        return PaperMatrices.of_scalars(self.n_classes, self.q, self.q, self.v)
 
 
 def fixed_points(

@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from polyceptron.display import steps
 from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher
-from polyceptron.model.teacher import check_teacher
+from polyceptron.model.populations import check_teacher
 from polyceptron.numerics import AnyArray
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.theory.bayes_optimal.channel_table import channel_table
 from polyceptron.theory.generalisation import angle, error_from_angle, error_on_labels
-from polyceptron.theory.weights.side import Index, WeightsSide, effort
+from polyceptron.theory.weights.side import Index, PriorSide, effort
 from polyceptron.theory.weights.sign_table import is_sign
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class SolutionCurve:
 
     def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
         self.teacher, self.log2_points = teacher, log2_points
-        self.weights = WeightsSide(teacher, log2_points)
+        self.weights = PriorSide(teacher, log2_points)
         self.channel = channel_table(teacher.channel, teacher.n_classes)
         self.perfect = teacher.prior.support is not None and teacher.channel.width(0.0) == 0
         self._grids: dict[bool, CurvePoints] = {}
@@ -83,7 +84,7 @@ class SolutionCurve:
     def points(self, q_hat: AnyArray, column: Index | None = None) -> CurvePoints:
         """The curve at q̂ (n,): of the mean (column 0), or of replicates 1 to R (n,)."""
         column = np.zeros(q_hat.shape, dtype=np.int64) if column is None else column
-        v, psi = self.weights(q_hat, column)
+        v, psi = self.weights.moments(q_hat, column)
         information, entropy = self.channel(v)
         with np.errstate(divide="ignore", invalid="ignore"):
             alpha = q_hat / information
@@ -124,10 +125,9 @@ class SolutionCurve:
     def error_uncertainty(self, at: CurvePoints, gap: AnyArray) -> AnyArray:
         """Uncertainty (n,) of the generalisation error at fixed α.
 
-        A relative error u of α moves ε by its slope along the curve; the error of v at fixed q̂
-        moves it directly. `gap` is the distance of ln α to the closest fold: nearer to it than u
-        there may be no crossing at all (infinite), and up to there the square root that ends at the
-        fold at most doubles what a straight line says.
+        A relative error u of α moves ε by its slope along the curve; that of v directly. `gap` is
+        the distance of ln α to the closest fold: nearer than u there may be no crossing (infinite),
+        and up to there the square root at the fold at most doubles what a straight line says.
         """
         step = 1e-4
         up, down = self.points(at.q_hat * (1 + step)), self.points(at.q_hat * (1 - step))
@@ -157,7 +157,7 @@ class SolutionCurve:
             return total
         n, R = at.q_hat.size, self.n_replicates
         column = np.tile(np.arange(1, R + 1), n)
-        psi = self.weights(np.repeat(at.q_hat, R), column)[1]
+        psi = self.weights.moments(np.repeat(at.q_hat, R), column)[1]
         return total + from_replicates(psi.reshape(n, R)).uncertainty
 
     def _replicates(self, at: CurvePoints) -> CurvePoints:
@@ -189,7 +189,8 @@ class SolutionCurve:
         # several strengths may turn the curve again later.
         cheap = self.teacher.n_classes <= 3 or is_sign(self.teacher.prior)
         past = (0.25 if cheap else 0.7) if self.perfect and self.weights.flat else 0.0
-        for q_hat in self.weights.stages(far=False):
+        stages = list(self.weights.stages(far=False))
+        for q_hat in steps(stages) if past > 0 else stages:
             parts.append(q_hat)
             if past > 0:
                 alpha = self.points(q_hat).alpha

@@ -25,12 +25,18 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from polyceptron.display import ShortDisplay
+from polyceptron.display import ShortDisplay, steps
 from polyceptron.model import AnyTeacher
 from polyceptron.model.checks import check_tolerance
-from polyceptron.model.teacher import check_teacher
+from polyceptron.model.populations import check_teacher
 from polyceptron.rows import Status
-from polyceptron.theory.bayes_optimal.solution_curve import Branch, SolutionCurve, curve_of
+from polyceptron.theory.bayes_optimal.fixed_points import meet
+from polyceptron.theory.bayes_optimal.solution_curve import (
+    Branch,
+    CurvePoints,
+    SolutionCurve,
+    curve_of,
+)
 from polyceptron.theory.weights.side import effort
 
 Located = tuple[float, float]  # α and its uncertainty
@@ -89,7 +95,8 @@ def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
     work = effort(teacher)
     tol = check_tolerance(tol, work.transition)
     found, status = None, Status.OK
-    for level in range(work.first, work.last + 1, 2) if not teacher.prior.gaussian else ():
+    levels = () if teacher.prior.gaussian else range(work.first, work.last + 1, 2)
+    for level in steps(levels, growth=4):
         curve = curve_of(teacher, level)
         branches = curve.branches()
         peaks = [b for b in branches if b.rising and b is not branches[-1]]
@@ -124,7 +131,7 @@ def _takeover(curve: SolutionCurve, branches: list[Branch]) -> Located:
         if top is not None and branch.alpha_low < top.alpha_low:
             if branch.alpha_high <= top.alpha_low:
                 continue
-            low = _where(curve, branch, top.alpha_low)
+            low = float(np.log(_on(curve, branch, top.alpha_low).q_hat[0]))
         if _lead(curve, low, top) <= 0:
             continue
         if _lead(curve, high, top) <= 0:
@@ -149,18 +156,11 @@ def _top(curve: SolutionCurve, alpha: float, top: Branch | None) -> tuple[float,
     """Φ of the top state at α, and its slope dΦ/dα = Ψ_out."""
     if top is None:
         return float(curve.perfect_entropy(alpha)), curve.channel.known_entropy
-    at = curve.points(np.exp([_where(curve, top, alpha)]))
+    at = _on(curve, top, alpha)
     return float(at.free_entropy[0]), float(at.channel_entropy[0])
 
 
-def _where(curve: SolutionCurve, branch: Branch, alpha: float) -> float:
-    """ln q̂ at which a rising part meets α."""
-
-    def above(log_q_hat: float) -> float:
-        return float(curve.points(np.exp([log_q_hat])).alpha[0]) - alpha
-
-    if above(branch.low) >= 0:
-        return branch.low
-    if above(branch.high) <= 0:
-        return branch.high
-    return float(brentq(above, branch.low, branch.high, xtol=1e-14))
+def _on(curve: SolutionCurve, branch: Branch, alpha: float) -> CurvePoints:
+    """Where a rising part meets α, or its end that is next to it."""
+    inside = min(max(alpha, branch.alpha_low), branch.alpha_high)
+    return meet(curve, [branch], np.array([inside]))

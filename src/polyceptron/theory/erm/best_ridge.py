@@ -17,13 +17,14 @@ from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density
 from polyceptron.theory.erm.coarse_root import coarse_root, home, residual_on
 from polyceptron.theory.erm.equations import Equations, ErmFixedPoint, equations
-from polyceptron.theory.root_newton import Root, correct, jacobian_at
+from polyceptron.theory.root_newton import Root, jacobian_at, newton
 from polyceptron.theory.sides import Problem
 
 SMALLEST, LARGEST = 1e-30, 1e6
 _AHEAD = 1.0  # of ln λ: as far as a tangent is followed
 _SHARE = 0.3  # of the tolerance: twice what a ridge that is off may cost, over |dε/d ln τ|
-_FINER, _NEAR = 3, 3e-4  # level of sums, and the step of θ with which a root is near enough
+_FINER, _NEAR = 2, 3e-4  # level of sums, and the step of θ with which a root is near enough
+_SOUND = 1e-5  # doubt of sums whose tangent can be trusted: it errs by hundreds of times as much
 _STEP = 1e-4  # of ln λ, for the equations' own dependence on it
 
 
@@ -54,12 +55,11 @@ def ridge_tangent(
 
 def best_ridge(
     problem: Problem, tol: float, start: ErmFixedPoint | None = None
-) -> tuple[Problem, Root, float]:
-    """The problem at its best ridge, a root nearby, and d² ln τ/d ln λ² there.
+) -> tuple[Problem, Root, float, Array]:
+    """The problem at its best ridge, a root near, d² ln τ/d ln λ² there, how far θ may be off.
 
-    `start` is the answer at a nearby α, at whose ridge the search begins.
-    A chord of that answer serves again, where it is not followed far. The coarsest sums over the
-    other classes err by more than τ changes with λ: all but the first root are on a finer level.
+    `start` is the answer at a nearby α. The coarsest sums over the other classes err by more than τ
+    changes with λ: all but the first root are on a finer level.
     """
     seen: dict[float, tuple[Array, Root]] = {}
     sums = problem.fields.rule.follows
@@ -87,15 +87,26 @@ def best_ridge(
         else:
             root = ahead_of(near, max(-_AHEAD, min(x - near, _AHEAD)))
             root = coarse_root(system, root.theta, root.jacobian)
-        if sums and root.converged:
-            root = correct(residual_on(system, _FINER, root.theta), root, tol=_NEAR)
+        level = max(_FINER, root.level)
+        while sums and root.converged:
+            walk = residual_on(system, level, root.theta)
+            root = newton(walk, root.theta, tol=_NEAR, jacobian=root.jacobian)
+            root = root._replace(level=level)
+            law = system.law(root.theta)
+            doubt = problem.fields.averages(level, law)(law).doubt(
+                law, problem.fields.rule.by_parts
+            )
+            if doubt < _SOUND:
+                break
+            level += 1
+            root = root._replace(converged=root.converged and level < problem.fields.rule.n_levels)
         if not root.converged:
             raise ComputationFailed(
                 f"no fixed point at alpha {problem.alpha:g} and ridge {math.exp(x):.3g} on the way "
                 f"to the optimal ridge; give a ridge instead of 'optimal'"
             )
         column = root.jacobian[:, 0] if sums and seen else None
-        tangent, jacobian = ridge_tangent(system, root, _FINER if sums else 1, column)
+        tangent, jacobian = ridge_tangent(system, root, root.level if sums else 1, column)
         seen[x] = tangent, root._replace(jacobian=jacobian)
         return float(tangent[0])
 
@@ -120,7 +131,8 @@ def best_ridge(
         # At fields of enormous spread the sums have no root: random points serve instead.
         return best_ridge(problem.at(by_points=True), tol, start)
     near = min(seen, key=lambda other: abs(other - x))
-    return problem.at(ridge=math.exp(x)), ahead_of(near, x - near), bend
+    off: Array = close(bend) * seen[near][0]
+    return problem.at(ridge=math.exp(x)), ahead_of(near, x - near), bend, off
 
 
 def bracket(slope: Callable[[float], float], x: float, step: float = 0.5) -> tuple[float, float]:

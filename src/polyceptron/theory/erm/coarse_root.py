@@ -14,15 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density
-from polyceptron.rows import Status
-from polyceptron.theory.erm.equations import Equations, ErmFixedPoint, equations
+from polyceptron.theory.erm.equations import Equations, equations
 from polyceptron.theory.erm.square_closed_form import solve_square
 from polyceptron.theory.fields.sums import TINY_FIELD, TINY_V
 from polyceptron.theory.root_newton import Residual, Root, jacobian_at, newton
@@ -32,30 +30,44 @@ _FAR = 0.03  # |α/α_s − 1| from which a start is needed
 _STEP, _LONG, _STRAIGHT = 3.0, 8.0, 1e-3  # of |α/α_s − 1|; longer below the last
 
 _ROOM = (1e-2, 3e-4, 3e-6, 1e-8)  # |α/α_s − 1| from which levels 0, 1, 2, 3 have a root
+_USABLE, _SHARE = 5e-3, 0.1  # doubt of sums that may have a root, and its share of |α/α_s − 1|
 
 
-def first_level(limit: float, alpha: float, n_classes: int) -> int:
-    """The coarsest level that has a root at α near `limit`."""
-    return sum(abs(alpha / limit - 1) < room for room in _ROOM) if n_classes <= 3 else 0
+def first_level(system: Equations, theta: Array, room: float) -> int:
+    """The coarsest level that may have a root near θ, `room` = |α/α_s − 1| from α_s.
+
+    Sums tell by their own checks: where ρ or the norm is large coarse ones miss everything.
+    """
+    fields, law = system.problem.fields, system.law(theta)
+    if fields.rule.sampled:
+        return 0
+    if not fields.rule.follows:
+        return sum(room < enough for enough in _ROOM)
+    for level in range(fields.rule.n_levels - 1):
+        if fields.averages(level, law)(law).doubt(law, fields.rule.by_parts) < min(
+            _USABLE, _SHARE * room
+        ):
+            return level
+    return 0 if math.isinf(room) else fields.rule.n_levels - 2
 
 
 def walk_down(
-    limit: float, alpha: float, solve: Callable[[float, ErmFixedPoint | None], ErmFixedPoint]
-) -> ErmFixedPoint | None:
+    limit: float, alpha: float, solve: Callable[[float, Root | None], Root]
+) -> Root | None:
     """A start for α near `limit`, None where none is needed; `solve` takes α and a start."""
     goal, far = abs(alpha / limit - 1), _FAR
     side = math.copysign(1.0, alpha - limit)
-    last: list[tuple[float, ErmFixedPoint]] = []
+    last: list[tuple[float, Root]] = []
     while goal > 0:
         start = last[-1][1] if last else None
         if len(last) > 1:
             (x0, before), (x1, point) = last[-2:]
             ahead = math.log(max(far, goal) / x1) / math.log(x1 / x0)
-            start = replace(point, theta=point.theta + ahead * (point.theta - before.theta))
+            start = point._replace(theta=point.theta + ahead * (point.theta - before.theta))
         if far <= goal:
             return start
         found = solve(limit * (1 + side * far), start)
-        if found.status == Status.NOT_CONVERGED:
+        if not found.converged:
             return start
         last.append((far, found))
         far /= _STEP if far > _STRAIGHT else _LONG
@@ -88,16 +100,19 @@ def residual_on(system: Equations, level: int, place: Array) -> Residual:
 
 
 def coarse_root(
-    system: Equations, start: Array | None = None, jacobian: Array | None = None, level: int = 0
+    system: Equations,
+    start: Array | None = None,
+    jacobian: Array | None = None,
+    room: float = math.inf,
 ) -> Root:
-    """The root on level 0: from `start`, from a twin, or by continuation.
+    """The root on the first level that has one: from `start`, from a twin, or by continuation.
 
-    A finer level is for problems that have no root on a coarse one, and start from one nearby.
+    `room` is |α/α_s − 1| where weights diverge at α_s; close to it a start is needed.
     """
     problem = system.problem
     if start is not None and len(start) == system.n_unknowns:
-        root = try_from(system, start, jacobian, level)
-        if root.converged or level:
+        root = try_from(system, start, jacobian, room)
+        if root.converged or room < _ROOM[0]:
             return root
     twin = _twin(problem)
     if twin is not None:
@@ -116,10 +131,11 @@ def coarse_root(
 
 
 def try_from(
-    system: Equations, start: Array, jacobian: Array | None = None, level: int = 0
+    system: Equations, start: Array, jacobian: Array | None = None, room: float = math.inf
 ) -> Root:
     """Newton on a coarse level; nodes are placed anew until the root is at home where they sit."""
     theta, root = start, None
+    level = first_level(system, start, room) if _inside(start) else 0
     tight = _TIGHT[level] if system.problem.n_classes <= 3 else _TIGHT_MANY
     for _ in range(8):
         if not _inside(theta):
@@ -144,6 +160,7 @@ def try_from(
     if root is None or not root.converged or not _inside(root.theta):
         size = np.eye(len(start))
         return Root(start, np.full(len(start), math.nan), size, False)
+    root = root._replace(level=level)
     if not system.problem.fields.rule.sampled:
         return root
     # Random levels see only the replicates' spread, so their steps need the Jacobian of this root.
@@ -155,11 +172,9 @@ def _inside(theta: Array) -> bool:
 
 
 def _twin(problem: Problem) -> Problem | None:
-    """An easier problem with nearly the same root.
+    """An easier problem: two classes with as many samples per boundary and direction.
 
-    More than two classes: two classes with as many samples per boundary and direction; when data
-    are plentiful and labels clean only pairs of classes meet, and M, Q, C of k classes are
-    B_k/(k−1) times those of two.
+    Of plentiful data with clean labels M, Q, C of k classes are B_k/(k−1) times those of two.
     """
     k = problem.n_classes
     if k == 2 or (problem.ridge == 0 and not problem.loss.scale_free):  # two may lack a minimum
@@ -174,8 +189,7 @@ def _twin(problem: Problem) -> Problem | None:
 def quadratic_guess(problem: Problem, n_unknowns: int) -> Array:
     """θ of the loss's expansion at z = 0, which least squares solves in closed form.
 
-    With −∇ℓ(0) = β(e_y − 1/k) and Hessian h on 1⊥ the fields are β/h times those of the square
-    loss at ridge λ/h.
+    With −∇ℓ(0) = β(e_y − 1/k) and Hessian h the fields are β/h times the square's at ridge λ/h.
     """
     k, loss = problem.n_classes, problem.loss
     c = problem.channel.signal(k)
@@ -183,7 +197,7 @@ def quadratic_guess(problem: Problem, n_unknowns: int) -> Array:
     if loss.scale_free:
         # A margin of 1 asks for fields of order 1, whose direction is about that of least squares;
         # with many data τ and √q grow as α, where τ of least squares grows as √α.
-        base, _ = solve_square(k, c, problem.alpha, 1.0, problem.spectrum)
+        base, _ = solve_square(k, c, problem.alpha, 1.0, problem.weights.spectrum)
         scale = max(2.0, math.sqrt(base.tau**3 / (3 * base.q)))
     else:
         zero, label = np.zeros((1, k)), np.zeros(1, dtype=np.int64)
@@ -192,17 +206,14 @@ def quadratic_guess(problem: Problem, n_unknowns: int) -> Array:
         slope = loss.gradient(zero, label)[0]
         beta = float(slope[1:].mean() - slope[0])
         h = h if h > 1e-12 else beta
-        base, _ = solve_square(k, c, problem.alpha, problem.ridge / h, problem.spectrum)
+        base, _ = solve_square(k, c, problem.alpha, problem.ridge / h, problem.weights.spectrum)
         scale = beta / h
     theta = [math.log(base.tau), math.log(base.q) + 2 * math.log(scale), math.log(base.V / h)]
     return np.array(theta[:n_unknowns])
 
 
 def tiny_fields(problem: Problem) -> bool:
-    """Whether the student's fields or V are so small that sums lose them in rounding.
-
-    Then the quadratic expansion of the loss says how small.
-    """
+    """Whether fields or V are so small, by the quadratic expansion, that sums lose them."""
     if not problem.fields.rule.follows or problem.loss.scale_free or problem.ridge == 0:
         return False
     _, log_q, log_V = quadratic_guess(problem, 3)

@@ -31,8 +31,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from polyceptron.display import ShortDisplay
-from polyceptron.model.law import Hats, Law
-from polyceptron.model.penalties.base import SpectrumSums, spectrum_sums, stiffness
+from polyceptron.model.law import Hats, Law, PaperMatrices
+from polyceptron.model.penalties.penalty import SpectrumSums, spectrum_sums, stiffness
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
 from polyceptron.theory.fields.integrand import Averages
@@ -82,7 +82,7 @@ class RidgeEquations(Equations):
 
     def residual(self, theta: Array, averages: Averages) -> Array:
         law, a, p = self.law(theta), averages, self.problem
-        sums = spectrum_sums(p.ridge, p.spectrum, p.alpha * a.C)
+        sums = spectrum_sums(p.ridge, p.weights.spectrum, p.alpha * a.C)
         with np.errstate(over="ignore", invalid="ignore"):  # at steps that went astray
             slope = law.m / np.maximum(a.M, _FLOOR)
             shrinkage = sums.shrinkage * slope / (p.alpha * sums.mean)
@@ -118,7 +118,7 @@ class ScaleFreeEquations(Equations):
     def _sums(self, law: Law, a: Averages) -> SpectrumSums:
         slope = law.m / np.maximum(a.M, _FLOOR)
         odds = _log(law.residual + slope * (a.D_plus - a.D_minus)) - _log(slope * a.C)
-        spectrum = self.problem.spectrum
+        spectrum = self.problem.weights.spectrum
         return spectrum_sums(1.0, spectrum, stiffness(spectrum, odds))
 
 
@@ -127,7 +127,7 @@ def equations(problem: Problem) -> Equations:
     if problem.loss.scale_free:
         problem = problem.at(ridge=1.0)
         return ScaleFreeEquations(problem)
-    return (RidgeEquations if problem.penalty.quadratic else Equations)(problem)
+    return (RidgeEquations if problem.weights.penalty.quadratic else Equations)(problem)
 
 
 def _direction(theta: Array, a: Averages, problem: Problem, sums: SpectrumSums) -> Array:
@@ -178,6 +178,11 @@ class ErmFixedPoint(ShortDisplay):
             "clean_error": float(error_at_tau(law.tau, k)),
         }
         return cls(**{**known, **numbers})
+
+    @property
+    def matrices(self) -> PaperMatrices:
+        """m, q and V as the paper writes them."""
+        return PaperMatrices.of_scalars(self.n_classes, self.m, self.q, self.V)
 
     @property
     def correlation(self) -> float:

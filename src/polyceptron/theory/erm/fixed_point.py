@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.model.checks import check_alpha, check_tolerance
+from polyceptron.model.checks import check_alpha, check_alphas, check_tolerance
 from polyceptron.model.estimators import ERM, StudentLaw, as_erm
 from polyceptron.model.law import Law
 from polyceptron.model.losses import LOSSES, Loss, check_symmetric
 from polyceptron.model.penalties import Penalty
-from polyceptron.model.teacher import AnyTeacher, check_teacher
+from polyceptron.model.populations import AnyTeacher, Mixture, check_population
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status
 from polyceptron.theory.erm.best_ridge import best_ridge
-from polyceptron.theory.erm.coarse_root import coarse_root, first_level, tiny_fields, walk_down
+from polyceptron.theory.erm.coarse_root import coarse_root, tiny_fields, walk_down
 from polyceptron.theory.erm.equations import (
     Equations,
     ErmFixedPoint,
@@ -38,10 +39,12 @@ from polyceptron.theory.erm.square_closed_form import (
     square_fixed_point,
     square_training_loss,
 )
+from polyceptron.theory.populations.population_point import PopulationPoint, population_point
 from polyceptron.theory.root_newton import Root
 from polyceptron.theory.separability import loss_at_ridge, separable_up_to
 from polyceptron.theory.sides import Problem, erm_sides
 
+_MOVED_LEVEL = 1  # of the change of an average between two laws
 _SAMPLED_LEVEL = 1  # of the training error where no other rule knows it
 _ABSURD = 230.0  # ln q of 1e100: a search that went astray
 _RESOLVED = 5e-11  # |α/α_s − 1|: closer, the rules' error of α_s decides how far q has diverged
@@ -53,39 +56,65 @@ def default_tolerance(n_classes: int) -> float:
     return 1e-6 if n_classes <= 3 else 1e-4
 
 
+@overload
+def erm_fixed_point(
+    teacher: Mixture,
+    estimator: Any,
+    alpha: float,
+    tol: float | None = None,
+    start: PopulationPoint | None = None,
+) -> PopulationPoint: ...
+@overload
 def erm_fixed_point(
     teacher: AnyTeacher,
     estimator: Any,
     alpha: float,
     tol: float | None = None,
-    start: ErmFixedPoint | None = None,
-) -> ErmFixedPoint:
+    start: Any = None,
+) -> ErmFixedPoint: ...
+@overload
+def erm_fixed_point(
+    teacher: AnyTeacher, estimator: Any, alpha: Sequence[float] | Array, tol: float | None = None
+) -> list[ErmFixedPoint]: ...
+def erm_fixed_point(
+    teacher: Any, estimator: Any, alpha: Any, tol: float | None = None, start: Any = None
+) -> Any:
     """m, q, V and the errors of argmin Σℓ + (λ/2)‖W‖² at n = αd, d → ∞ (eq. SE, corollary 1).
 
     Parameters
     ----------
-    teacher : Teacher or Perceptron
+    teacher : Teacher, Perceptron or Mixture
     estimator : ERM, Loss or str
         A loss or its name stands for its `ERM`.
-    alpha : float
-        n/d.
+    alpha : float or array_like
+        n/d, one or several.
     tol : float, optional
-        Of the generalisation error: 1e-6 for k = 2, 3, else 1e-4. The square loss needs none.
-    start : ErmFixedPoint, optional
+        Of the generalisation error: 1e-6 for k = 2, 3, else 1e-4, or 1e-3 where classes are not
+        alike. The square loss needs none.
+    start : ErmFixedPoint or PopulationPoint, optional
         A solution nearby; it saves time and changes the answer by less than its stated digits.
 
     Returns
     -------
-    ErmFixedPoint
+    ErmFixedPoint, or a list of them for several α
+        Where classes are not alike (a mixture, biases, class weights) a `PopulationPoint`, with
+        matrices in place of scalars.
 
     Examples
     --------
-    >>> from polyceptron.model import Teacher
+    >>> from polyceptron.model import Mixture, Teacher
+    >>> rare = Mixture(shares=(0.9, 0.1), separation=2.0)
+    >>> erm_fixed_point(rare, ERM(intercept=True), 3.0).recall.round(4).tolist()
+    [0.9721, 0.267]
     >>> round(erm_fixed_point(Teacher(3), ERM("square", 1.0), 2.0).generalisation_error, 5)
     0.30546
     """
-    check_teacher(teacher)
+    check_population(teacher)
     spec = as_erm(estimator)
+    if np.ndim(alpha):  # each as if it were alone
+        return [erm_fixed_point(teacher, spec, a, tol, start) for a in check_alphas(alpha)]
+    if not spec.alike(teacher):
+        return population_point(teacher, spec, alpha, tol, start)
     if spec.penalty is not None:
         return _with_penalty(teacher, spec.loss, spec.penalty, alpha, tol)
     alpha, k = check_alpha(alpha), teacher.n_classes
@@ -102,22 +131,45 @@ def erm_fixed_point(
         if best:
             ridge = best_square_ridge(teacher.channel, k, alpha, teacher.features)
         return square_fixed_point(problem.at(ridge=ridge))
-    level, limit = 0, math.inf
+    room = math.inf
     if (ridge == 0 or loss.scale_free) and not teacher.noise.noiseless:
         limit = separable_up_to(teacher)
-        level = first_level(limit, alpha, k)
-        if start is None:
-            start = walk_down(
-                limit, alpha, lambda a, s: erm_fixed_point(teacher, spec, a, _WALK, s)
-            )
+        room = abs(alpha / limit - 1)
+
+        def at(alpha: float, near: Root | None) -> Root:
+            theta, jacobian = (None, None) if near is None else (near.theta, near.jacobian)
+            system = equations(problem.at(alpha=alpha))
+            return coarse_root(system, theta, jacobian, abs(alpha / limit - 1))
+
+        start = walk_down(limit, alpha, at) or start  # alike whatever start was given
     theta, jacobian = (None, None) if start is None else (start.theta, start.jacobian)
     if best:
-        problem, near, bend = best_ridge(problem, tol, start)
-        return replace(solve(problem, tol, near.theta, near.jacobian), bend=bend)
-    found = solve(problem, tol, theta, jacobian, level)
-    if abs(alpha / limit - 1) < _RESOLVED and found.status == Status.OK:
+        problem, near, bend, step = best_ridge(problem, tol, start)
+        return _at_best(problem, solve(problem, tol, near.theta, near.jacobian), bend, step)
+    found = solve(problem, tol, theta, jacobian, room)
+    if room < _RESOLVED and found.status == Status.OK:
         return replace(found, status=Status.TOLERANCE_NOT_MET)
     return found
+
+
+def _at_best(problem: Problem, found: ErmFixedPoint, bend: float, step: Array) -> ErmFixedPoint:
+    """A best ridge is known up to a `step` of θ, with which training loss and error change."""
+    if found.status == Status.NOT_CONVERGED:
+        return replace(found, bend=bend)
+    moved = Law(*(np.array([found.tau, found.q, found.V]) * np.exp(step)).tolist())
+    averages = problem.fields.averages(_MOVED_LEVEL, found.law)
+    here, there = averages(found.law).mean(), averages(moved).mean()
+    wrong = [problem.training_error(law) for law in (found.law, moved)]
+    off = there.error[0] - here.error[0]
+    if wrong[0] is not None and wrong[1] is not None:
+        off = wrong[1] - wrong[0]
+    return replace(
+        found,
+        bend=bend,
+        training_loss_uncertainty=found.training_loss_uncertainty
+        + abs(float(there.loss[0] - here.loss[0])),
+        training_error_uncertainty=found.training_error_uncertainty + abs(float(off)),
+    )
 
 
 def _with_penalty(
@@ -132,7 +184,8 @@ def _with_penalty(
 
     def solved(penalty: Penalty, tol: float, near: ErmFixedPoint) -> ErmFixedPoint:
         start = np.array([math.log(near.tau), math.log(near.q), math.log(near.V)])
-        return solve(replace(ridge, penalty=penalty), tol, start)
+        weights = replace(ridge.weights, penalty=penalty)
+        return solve(replace(ridge, weights=weights), tol, start)
 
     found = solved(penalty, tol, near)
     if found.status == Status.NOT_CONVERGED:
@@ -159,14 +212,22 @@ def student_law(
     return StudentLaw(law, point.uncertainty, point.status, point.ridge, scaled)
 
 
+@overload
 def optimal_ridge(
-    teacher: AnyTeacher,
+    teacher: Any, estimator: Any, alpha: float, tol: float | None = None, *, target: str = "error"
+) -> float: ...
+@overload
+def optimal_ridge(
+    teacher: Any,
     estimator: Any,
-    alpha: float,
+    alpha: Sequence[float] | Array,
     tol: float | None = None,
     *,
     target: str = "error",
-) -> float:
+) -> list[float]: ...
+def optimal_ridge(
+    teacher: Any, estimator: Any, alpha: Any, tol: float | None = None, *, target: str = "error"
+) -> Any:
     """The λ of least generalisation error at α; σ²/c² at every α for the square loss.
 
     Parameters
@@ -174,16 +235,16 @@ def optimal_ridge(
     teacher : Teacher or Perceptron
     estimator : ERM, Loss or str
         Its own ridge is not used.
-    alpha : float
-        n/d.
+    alpha : float or array_like
+        n/d, one or several.
     tol : float, optional
         That of `erm_fixed_point` at each λ tried.
     target : {'error', 'test-loss', 'calibration'}
-        What is to be least.
+        What is to be least; 'error' or 'balanced-error' where classes are not alike.
 
     Returns
     -------
-    float
+    float, or a list of them for several α
 
     Examples
     --------
@@ -191,6 +252,13 @@ def optimal_ridge(
     >>> round(optimal_ridge(Teacher(3), "square", 2.0), 4)
     0.8617
     """
+    spec = as_erm(estimator)
+    check_population(teacher)
+    if np.ndim(alpha):
+        return [optimal_ridge(teacher, spec, a, tol, target=target) for a in check_alphas(alpha)]
+    if not spec.alike(teacher):
+        spec = replace(spec, ridge="optimal", penalty=None)
+        return population_point(teacher, spec, alpha, tol, target=target).ridge
     if target == "error":
         spec = ERM(as_erm(estimator).loss, "optimal")
         return erm_fixed_point(teacher, spec, alpha, tol).ridge
@@ -207,18 +275,21 @@ def solve(
     tol: float,
     start: Array | None = None,
     jacobian: Array | None = None,
-    level: int = 0,
+    room: float = math.inf,
 ) -> ErmFixedPoint:
-    """The fixed point with ε to `tol`, or as close as the finest level comes, from `level` on."""
+    """The fixed point with ε to `tol`, or as close as the finest level comes.
+
+    `room` is |α/α_s − 1| where weights without a ridge diverge at α_s.
+    """
     if tiny_fields(problem):
         problem = problem.at(by_points=True)
     system = equations(problem)
     near = start if start is not None and len(start) == system.n_unknowns else None
-    root = coarse_root(system, near, jacobian if near is not None else None, level)
-    refined = _refined(system, root, tol, level)
+    root = coarse_root(system, near, jacobian if near is not None else None, room)
+    refined = _refined(system, root, tol)
     if refined is None and (other := system.fallback) is not None:
-        system, root = other, coarse_root(other, level=level)
-        refined = _refined(system, root, tol, level)
+        system, root = other, coarse_root(other, room=room)
+        refined = _refined(system, root, tol)
     if refined is None or refined.uncertainty > tol:
         if problem.fields.rule.follows:
             near = start if refined is None else refined.root.theta
@@ -227,7 +298,7 @@ def solve(
             return not_converged(problem, root.theta, root.jacobian)
     law, hats = system.solution(refined.root.theta, refined.averages)
     loss, loss_spread = float(refined.averages.loss[0]), refined.loss_uncertainty
-    if math.isnan(loss) and problem.penalty.quadratic:
+    if math.isnan(loss) and problem.weights.penalty.quadratic:
         loss = square_training_loss(problem, law)
     elif not problem.loss.scale_free:
         # A loss that acts along (1, …, 1), which no label shows, has a mean that is not known.
@@ -252,11 +323,11 @@ def solve(
     )
 
 
-def _refined(system: Equations, root: Root, tol: float, level: int) -> Refined | None:
+def _refined(system: Equations, root: Root, tol: float) -> Refined | None:
     """Finer levels, unless there is no root or a finer one has its root elsewhere."""
     if root.converged:
         with contextlib.suppress(ArithmeticError, np.linalg.LinAlgError):
-            found = refine(system, root, tol, level)
+            found = refine(system, root, tol)
             if found.root.theta[1] < _ABSURD:
                 return found
     return None

@@ -7,8 +7,9 @@ margin is a value or one integral,
 
     p(G₁) = ∫ dG₂ p(g(G)) Z(g(G)) det(I + VH(G)).
 
-A hard margin lifts every smaller one to it, an atom. With four classes or more fresh margins are a
-double integral, and training margins a weighted average over quasi-random points.
+A hard margin lifts every smaller one to it, an atom, and a loss with a kink some of them. With four
+classes or more fresh margins are a double integral, and training margins a weighted average over
+quasi-random points.
 """
 
 from __future__ import annotations
@@ -24,16 +25,23 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import as_numbers, difference_basis
 from polyceptron.model.estimators import as_erm
 from polyceptron.model.law import Law
-from polyceptron.model.teacher import AnyTeacher
+from polyceptron.model.populations import AnyTeacher
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import panel_rule
 from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.fields.integrand import PanelsThree, field_scales, ordered_density
+from polyceptron.theory.fields.integrand import (
+    PanelsThree,
+    PanelsTwo,
+    field_scales,
+    ordered_density,
+)
 from polyceptron.theory.fields.points import sample_gaps
 from polyceptron.theory.generalisation import margin_density, margin_exceeds
 from polyceptron.theory.separability import loss_at_ridge
 from polyceptron.theory.sides import Problem, erm_sides
+
+_AT_ATOM = 1e-9  # a margin as close as this to an atom is on it
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,7 +99,8 @@ def margin_law(
     fresh = _fresh(problem, point.law, x)
     floor = 1.0 if math.isinf(point.V) else loss.margin_floor
     if floor is None:
-        return MarginLaw(x, fresh, _trained(problem, point.law, x), 0.0, 1.0, point)
+        atom = _atom(problem, point.law)
+        return MarginLaw(x, fresh, _trained(problem, point.law, x), atom, 1.0, point)
     if math.isinf(point.V):  # interpolation: every margin is that of the one-hot label
         return MarginLaw(x, fresh, np.zeros_like(x), 1.0, floor, point)
     above = margin_exceeds(
@@ -122,7 +131,8 @@ def _fresh(problem: Problem, law: Law, x: Array) -> Array:
 
 def _trained(problem: Problem, law: Law, x: Array) -> Array:
     """The density of training margins."""
-    if problem.n_classes <= 3:
+    few = 3 if problem.loss.margin_atom is None else 2  # other classes may be tied in an atom
+    if problem.n_classes <= few:
         return _density(problem, law, x, trained=True)
     moved = problem.loss.coordinates.fresh_margin(x, law.V)
     if moved is not None:
@@ -153,11 +163,34 @@ def _density(problem: Problem, law: Law, x: Array, *, trained: bool) -> Array:
     return np.asarray((value.reshape(weight.shape) * weight).sum(1))
 
 
+def _margins(problem: Problem, law: Law, *, trained: bool) -> tuple[Array, Array]:
+    """Margins (n,) at nodes or points, and their weights."""
+    own, channel, k = problem.loss.coordinates, problem.channel, problem.n_classes
+    if k == 2:
+        breaks = own.line_breaks(field_scales(channel, law, 2).gap_breaks(), law.V)
+        nodes, weight = panel_rule(breaks, PanelsTwo.orders[-1])
+        gaps, stretch, pull = own.on_line(nodes, law.V)
+        weight = weight * stretch * ordered_density(gaps, law.q)
+    else:
+        gaps, weight = sample_gaps(problem.loss, channel, k, law, 3)
+        pull = own.at_gaps(gaps, law.V)
+    weight = weight * channel.label_law(gaps * law.slope, law.residual).z
+    return pull.margin if trained else gaps[0], weight
+
+
+def _atom(problem: Problem, law: Law) -> float:
+    """The share of training samples whose margin is the loss's atom."""
+    if (at := problem.loss.margin_atom) is None:
+        return 0.0
+    margin, weight = _margins(problem, law, trained=True)
+    return float(weight[np.abs(margin - at) < _AT_ATOM].sum())
+
+
 def _sampled(problem: Problem, law: Law, x: Array, *, trained: bool) -> Array:
     """Weighted points shared between the two nearest grid margins, per unit margin."""
-    gaps, weight = sample_gaps(problem.loss, problem.channel, problem.n_classes, law, 3)
-    margin = problem.loss.coordinates.at_gaps(gaps, law.V).margin if trained else gaps[0]
-    weight = weight * problem.channel.label_law(gaps * law.slope, law.residual).z
+    margin, weight = _margins(problem, law, trained=trained)
+    if trained and (at := problem.loss.margin_atom) is not None:
+        weight = np.where(np.abs(margin - at) < _AT_ATOM, 0.0, weight)
     cell = np.clip(np.searchsorted(x, margin) - 1, 0, len(x) - 2)
     share = (margin - x[cell]) / (x[cell + 1] - x[cell])
     inside = (share >= 0) & (share <= 1)

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from polyceptron.display import steps
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import check_alpha
 from polyceptron.model.estimators import ERM, as_erm
-from polyceptron.model.teacher import AnyTeacher
+from polyceptron.model.populations import AnyTeacher
 from polyceptron.rows import Status, make_row
 from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, optimal_ridge
+from polyceptron.theory.populations.population_point import population_row
 from polyceptron.theory.separability import NotSeparableHere
 
 _NEAR = 3.0  # in ln α: farther solutions start nothing
@@ -24,10 +26,9 @@ _NEAR = 3.0  # in ln α: farther solutions start nothing
 def erm_rows(
     teacher: AnyTeacher, estimator: Any, alphas: Iterable[float], tol: float | None = None
 ) -> list[dict[str, Any]]:
-    """One row for each α, in the order given.
+    """One row for each α, as if it were alone, to a tenth of its stated uncertainty.
 
-    A row's numbers are those of its own α whatever the others are, to a tenth of their stated
-    uncertainty. Max-margin has rows without numbers above α_s, where its weights diverge.
+    Max-margin has rows without numbers above α_s, where its weights diverge.
     """
     return next(erm_parts(teacher, estimator, [alphas], tol))
 
@@ -51,7 +52,7 @@ def erm_parts(
     inseparable = math.inf
     for number, part in enumerate(parts):
         values = [check_alpha(alpha) for alpha in part]
-        for alpha in sorted(set(values) - set(points)):
+        for alpha in steps(sorted(set(values) - set(points))):
             if alpha >= inseparable:
                 break
             known = [p for p in points.values() if p.alpha > 0 and p.status != Status.NOT_CONVERGED]
@@ -61,7 +62,7 @@ def erm_parts(
                 if number >= searched and best:
                     ends = sorted(best)
                     found = np.interp(np.log1p(alpha), np.log1p(ends), [best[a] for a in ends])
-                    there = ERM(spec.loss, math.exp(found))
+                    there = replace(spec, ridge=math.exp(found))
                 points[alpha] = erm_fixed_point(teacher, there, alpha, tol, near)
                 if isinstance(there.ridge, str) and points[alpha].ridge > 0:
                     best[alpha] = math.log(points[alpha].ridge)
@@ -99,21 +100,20 @@ def ridge_rows(
 ) -> list[dict[str, Any]]:
     """Rows of ε against λ at each α, with the best ridge among them (`is_best`).
 
-    `target` is that of `optimal_ridge`; with one that is not the error rows have the test loss, the
-    Brier score and the calibration error as well. The estimator's own ridge is not used.
+    `target` is that of `optimal_ridge`; with one that is not the error rows have the scores too.
     """
-    loss = as_erm(estimator).loss
-    if loss.scale_free:
-        raise InvalidInput(f"{loss.name} takes no ridge: there is nothing to compare")
-    values = sorted({float(ERM(loss, ridge).ridge) for ridge in ridges}, reverse=True)
+    spec = as_erm(estimator)
+    if spec.loss.scale_free:
+        raise InvalidInput(f"{spec.loss.name} takes no ridge: there is nothing to compare")
+    values = sorted({float(spec.with_ridge(ridge).ridge) for ridge in ridges}, reverse=True)
 
     def row(point: ErmFixedPoint, best: bool) -> dict[str, Any]:
-        spec = ERM(loss, point.ridge)
-        found = {**erm_row(teacher, spec, point), "is_best": best}
-        if target != "error":
+        there = spec.with_ridge(point.ridge)
+        found = {**erm_row(teacher, there, point), "is_best": best}
+        if target != "error" and spec.alike(teacher):
             from polyceptron.theory.calibration import fresh_scores  # which asks for fixed points
 
-            found.update(fresh_scores(teacher, spec, point.law))
+            found.update(fresh_scores(teacher, there, point.law))
         return found
 
     rows = []
@@ -125,16 +125,18 @@ def ridge_rows(
             if target == "error"
             else optimal_ridge(teacher, estimator, alpha, tol, target=target)
         )
-        rows.append(row(erm_fixed_point(teacher, ERM(loss, chosen), alpha, tol), True))
+        rows.append(row(erm_fixed_point(teacher, spec.with_ridge(chosen), alpha, tol), True))
         start: ErmFixedPoint | None = None
-        for ridge in values:
-            start = erm_fixed_point(teacher, ERM(loss, ridge), alpha, tol, start)
+        for ridge in steps(values):
+            start = erm_fixed_point(teacher, spec.with_ridge(ridge), alpha, tol, start)
             rows.append(row(start, False))
     return sorted(rows, key=lambda row: (row["alpha"], row["ridge"]))
 
 
-def erm_row(teacher: AnyTeacher, estimator: ERM, point: ErmFixedPoint) -> dict[str, Any]:
+def erm_row(teacher: AnyTeacher, estimator: ERM, point: Any) -> dict[str, Any]:
     """The row of a fixed point."""
+    if not estimator.alike(teacher):
+        return population_row(teacher, estimator, point)
     noisy = not teacher.channel.noiseless
     return make_row(
         source="theory",

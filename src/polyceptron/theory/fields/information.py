@@ -177,7 +177,7 @@ def best_others(k: int, root: float, nodes: Nodes) -> tuple[AnyArray, AnyArray, 
 
 
 def layered_rule(n: int, size: AnyArray) -> tuple[AnyArray, AnyArray]:
-    """ln u and weights (s, n) of rules on 0 < u < 1 with layers of width `size` (s,) at u = 1.
+    """ln u and weights (s, n) on 0 < u < 1 with layers of width `size` (s,) at u = 1.
 
     Towards u = 0, where a normal quantile is singular, the nodes go as the cube.
     """

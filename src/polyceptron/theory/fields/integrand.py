@@ -74,9 +74,8 @@ class Averages:
 class BayesStudent(Coordinates):
     """The Bayes-optimal student, f = ∇ ln Z: the channel's own score at its v = V.
 
-    On the Nishimori line m = q, V = 1 − q, where M = Q = C is the information of the channel; C is
-    given as E‖f‖² from the start. Its loss is −ln Z, less what that is on average where the
-    utilities are known, so that the mean loss is −excess of Ψ_out (`information`).
+    On the Nishimori line M = Q = C is the channel's information; C is given as E‖f‖². Its loss is
+    −ln Z less its mean where the utilities are known: −excess of Ψ_out (`information`).
     """
 
     channel: Channel

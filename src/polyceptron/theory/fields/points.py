@@ -4,14 +4,16 @@ Student fields in units of √q: the label and the best other class are x₁,₂
 further ones normals below x₂ by inverse cdf. The gap δ is drawn through a monotone map that puts
 points where the two-class integrands live, and s given δ from nearly its exact law, so the weights
 are flat. Everything is smooth in (τ, q, V) at fixed points: a fixed point can be solved for with
-the points held still. The same points average the two-class integrand, whose answer is known from a
-line: a control variate that takes away what k classes have in common with two.
+the points held still (where −tr ∂f jumps, C comes from M and D). The same points average the
+two-class integrand, whose answer is known from a line: a control variate that takes away what k
+classes have in common with two.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -51,7 +53,7 @@ class Points(Rule):
         self, student: FieldsStudent, channel: Channel, n_classes: int, law: Law, level: int
     ) -> Averaging:
         k, own = n_classes, student.coordinates
-        below, weight = _points(own, channel, k, law, self.log2_points[level])
+        below, weight, _ = _points(own, channel, k, law, self.log2_points[level])
         weight *= N_REPLICATES  # each replicate is an average of its own
         centre = centre_law(k)
         breaks = field_scales(channel, law, k).gap_breaks()
@@ -76,7 +78,11 @@ class Points(Rule):
             density = weights * stretch * ordered_density(gaps, law.q) * centre.envelope(spread)
             exact = average(channel, law, gaps, density, pull, n_classes=k)
             joined = [_joined(parts) for parts in zip(*sampled, strict=True)]
-            return _controlled(joined[0], joined[1], exact)
+            found = _controlled(joined[0], joined[1], exact)
+            if not own.jumps:
+                return found
+            by_parts = law.slope * found.M - (found.D_plus - found.D_minus)
+            return replace(found, C=np.maximum(by_parts, 0.0))
 
         return averages
 
@@ -86,8 +92,17 @@ def sample_gaps(
 ) -> tuple[Array, Array]:
     """Gaps (k−1, n) of the student's fields and weights (n,) for averages over them."""
     size = Points.log2_points[level]
-    below, weight = _points(student.coordinates, channel, n_classes, law, size)
+    below, weight, _ = _points(student.coordinates, channel, n_classes, law, size)
     return math.sqrt(law.q) * below, weight
+
+
+def sample_fields(
+    student: FieldsStudent, channel: Channel, n_classes: int, law: Law, level: int
+) -> tuple[Array, Array]:
+    """All k fields of variance 1 (k, n), the label's first, and weights (n,) of each replicate."""
+    size = Points.log2_points[level]
+    below, weight, first = _points(student.coordinates, channel, n_classes, law, size)
+    return np.concatenate([first[None], first - below]), N_REPLICATES * weight
 
 
 def _joined(parts: tuple[Averages, ...]) -> Averages:
@@ -119,8 +134,8 @@ def _controlled(plain: Averages, control: Averages, exact: Averages) -> Averages
 
 def _points(
     student: Coordinates, channel: Channel, k: int, law: Law, log2_points: int
-) -> tuple[Array, Array]:
-    """Gaps x₁ − x_h (k−1, n) in units of √q and weights (n,), n = replicates × points."""
+) -> tuple[Array, Array, Array]:
+    """Gaps x₁ − x_h (k−1, n) in units of √q, weights (n,) and x₁ (n,), n = replicates × points."""
     n_points = N_REPLICATES * 2**log2_points
     # levels and numbers of classes err independently
     seed = SEED + 1000 * Points.log2_points.index(log2_points) + k
@@ -139,7 +154,7 @@ def _points(
     log_weight = -0.5 * (s**2 + delta**2) + (k - 2) * room
     scale = k * (k - 1) / (2 * math.pi * n_points)
     weight = scale * stretch * corner / density * np.exp(log_weight)
-    return np.concatenate([_SQRT2 * delta[None], first - others]), weight
+    return np.concatenate([_SQRT2 * delta[None], first - others]), weight, first
 
 
 def _corner_map(k: int, law: Law, v: Array) -> tuple[Array, Array]:
@@ -214,7 +229,9 @@ def _gap_map(
     near = near / max(float(near.max()), 1e-300)
     envelope = centre_law(k).envelope(delta) * np.exp(-0.5 * delta**2) * np.gradient(delta)
     density = np.zeros_like(delta)
-    for part in (wins * size**2, near * size, wins * np.abs(pull.trace), wins):
+    # A loss, and mistakes, that most samples do not have.
+    rare = (wins * pull.value, wins * (pull.margin < 0)) if student.jumps else ()
+    for part in (wins * size**2, near * size, wins * np.abs(pull.trace), wins, *rare):
         shaped = part * envelope
         density += shaped / max(float(shaped.sum()), 1e-300)
     density /= density.sum()

@@ -52,8 +52,7 @@ class Frame(NamedTuple):
     """The same at each level (n,) for laws nearby, and the range of L.
 
     The label's fields are in spreads around their mean; an L is known by the P (2, n) of a label
-    there, stretched and in units of `Contest.balance`, and where none would do by how far (2, n)
-    that one is off, in spreads.
+    there, in units of `Contest.balance`, or by how far (2, n) that is off, in spreads.
     """
 
     low: Array
@@ -196,9 +195,8 @@ class Competitors(NamedTuple):
 def competitor_nodes(contest: Contest, L: Array, n: int) -> Competitors:
     """Nodes of one competitor at L (c, l); n of them where p counts, in p itself.
 
-    Below they follow the field: where p falls as e^t, with a break at the turn of its factor F, up
-    to the knee of p, and until p is a twentieth of its largest. Where p is nothing all fields are
-    one node. Competitors whose p alone is too much for the label are left out.
+    Below they follow the field, broken at the turn of F and the knee of p; where p is nothing all
+    fields are one node. Competitors whose p alone is too much for the label are left out.
     """
     pull, utilities, width, root, n_competitors, C, edges = contest
     low, _, top = (edge[:, None] for edge in edges)
@@ -258,8 +256,7 @@ def _joined(*rules: tuple[Array, Array]) -> tuple[Array, Array]:
 def _held_range(contest: Contest) -> tuple[Array, Array]:
     """The least and largest L (c,) that count at each level.
 
-    At first with all others at the bottom or all at the top; then where Chernoff's bound on what L
-    weighs, found on a few values of it, has not fallen far below its peak.
+    From all others at the bottom or at the top; then by Chernoff's bound on what L weighs.
     """
     pull, root, N = contest.pull, contest.root, contest.n_competitors
     low, high, top = contest.edges
@@ -344,7 +341,7 @@ _CHUNK = 32  # values of L at once: what a cache holds
 class ModeSeries(NamedTuple):
     """At each L (c, l): whether it counts, angle and σ; coefficients (10, c, l, modes + 1).
 
-    The functions are φF′ dω_1/dP times 1, P, P², ω_1 P, ℓ, and these times a_1.
+    The functions are φF′ dω_1/dP times 1, P, P², (ω_1 − L)P, ℓ, and these times a_1.
     """
 
     alive: NDArray[np.bool_]
@@ -395,7 +392,7 @@ def label_series(contest: Contest, L: Array, competitors: Competitors, n: int) -
     t = np.clip((depth - _FLAT) / (1 - _FLAT), 2e-3, 1 - 2e-3)
     taper = 1 / (1 + np.exp(1 / (1 - t) - 1 / t))  # 1 at t ≤ 0, 0 at t ≥ 1, smooth between
     weight = np.where(cut, weight * taper, weight)
-    c = _functions(contest, x, weight, P, a, value) @ _kernel(n, share, damping)
+    c = _functions(contest, x, L, weight, P, a, value) @ _kernel(n, share, damping)
     m = np.arange(n + 1)
     c = c.view(complex) * np.exp((damping - 2j * math.pi * m) * (first / period)[..., None])
     if ends:
@@ -404,7 +401,7 @@ def label_series(contest: Contest, L: Array, competitors: Competitors, n: int) -
         P, a, value = pull.label(root * x - L[..., None])
         above = P - base[..., None]
         weight = weight * np.exp(sigma[..., None] * above)
-        functions = _functions(contest, x, weight, P, a, value)
+        functions = _functions(contest, x, L, weight, P, a, value)
         c += modes(angle[..., None] * above, functions, n)
     smooth = np.where(to_end, unit * period, 0.0)
     kept = _smoothing((angle[..., None] * m + 1j * sigma[..., None]) * smooth[..., None])
@@ -413,7 +410,7 @@ def label_series(contest: Contest, L: Array, competitors: Competitors, n: int) -
 
 
 def _functions(
-    contest: Contest, x: Array, weight: Array, P: Array, a: Array, value: Array
+    contest: Contest, x: Array, L: Array, weight: Array, P: Array, a: Array, value: Array
 ) -> Array:
     """Weights times the label's functions at its fields x (c, l, nodes): (10, c, l, nodes)."""
     functions = np.empty((10, *x.shape))
@@ -424,7 +421,7 @@ def _functions(
     one *= 1 / math.sqrt(2 * math.pi)
     np.multiply(one, P, out=f_P)
     np.multiply(f_P, P, out=f_PP)
-    np.multiply(f_P, contest.root * x, out=f_oP)
+    np.multiply(f_P, contest.root * x - L[..., None], out=f_oP)
     np.multiply(one, value, out=loss)
     np.multiply(functions[:5], a, out=functions[5:])
     return functions

@@ -10,7 +10,9 @@ independent, so with E_c the posterior average over c, of weight ∏_h f(y_h −
     tr Cov u = E_c[(1 − 1/k) Σ_h var_h] + E_c‖P(μ̃ − E_c μ̃)‖²,       μ̃ = μ − √q̂ y/(1 + q̂),
 
 two terms that are not negative (a part of μ linear in y cancels in differences of classes, and
-would hide the rest when q̂ is large); v is its mean over the fields, divided by r.
+would hide the rest when q̂ is large); v is its mean over the fields, divided by r. Averaged over
+fields and shift y − c is a class's own field, so that the first term is r times what one class
+leaves unknown where nothing hides it, one integral: only the second need be sampled.
 
 k ≤ 3, on a lattice: f, fμ̃ and f(μ̃² + var) are tabulated once on equal steps, and the sums over c
 for all differences of y at once are products A diag(f) Aᵀ with A_{yc} = f(y − c). Everything is
@@ -48,7 +50,7 @@ from scipy.special import ndtri
 from polyceptron.model import AnyTeacher
 from polyceptron.model.checks import difference_basis
 from polyceptron.model.priors import Prior
-from polyceptron.model.priors.base import reduced_support
+from polyceptron.model.priors.prior import reduced_support
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import N_REPLICATES, uniform_replicates
 from polyceptron.numerics.panels import panel_rule
@@ -83,8 +85,7 @@ def reach(prior: Prior, q_hat: float) -> float:
 class FieldTable:
     """ln f, μ̃ and var as cubic pieces in t = asinh y, for many evaluations at one q̂.
 
-    Structure of a prior at w = 0 (a spike, a kink) has width 1 in y, everything else varies over
-    √q̂: equal steps in t serve both, however large q̂.
+    A prior's structure at w = 0 has width 1 in y, everything else √q̂: equal steps in t serve both.
     """
 
     def __init__(self, prior: Prior, q_hat: float) -> None:
@@ -126,6 +127,7 @@ class FieldTable:
 
 SCALE = 1.5  # λ: about the width of a class's own feature
 _MANY = 12  # classes above which only the true shift gets nodes
+_UNLIKELY = 18.0  # logarithm of what is left out around a class
 _CHUNK = 400_000  # table look-ups at once
 _SHIFT_STEP = 0.25  # of t, where fields are sampled
 
@@ -145,45 +147,55 @@ def closeness(distance: Array) -> Array:
 
 def shift_moments(
     table: FieldTable, y: Array, step: float, offset: float = 0.0
-) -> tuple[Array, Array]:
-    """ln of the density (n,) of the differences of fields y (n, k), and tr Cov u (n,) given them.
+) -> tuple[Array, Array, Array]:
+    """ln of the density (n,) of the differences of fields y (n, k), both terms of tr Cov u (n,).
 
-    Nodes are λ sinh t, t at (j + offset)·step.
-
-    With more than twelve classes the shift is known too well for the far parts to matter, and
-    nodes sit around the fields' own origin alone.
+    Nodes λ sinh t, t at (j + offset)·step, around classes at which the shift can be; with more than
+    twelve classes it is known so well that they sit around the fields' own origin alone.
     """
     n, k = y.shape
     z, weight = shift_nodes(table, step, offset)
+    log_weight = np.log(weight)
     centres = y if k <= _MANY else np.zeros((n, 1))
-    log_density, variance = np.empty(n), np.empty(n)
-    chunk = max(1, _CHUNK // (z.size * centres.shape[1] * k))
-    for start in range(0, n, chunk):
+    sample, centre = np.divmod(np.arange(centres.size), centres.shape[1])
+    if 3 < k <= _MANY:
+        likely = table(y[:, None, :] - y[:, :, None])[0].sum(-1)
+        likely = likely >= np.maximum(likely.max(1), table(y)[0].sum(-1))[:, None] - _UNLIKELY
+        sample, centre = np.nonzero(likely)
+    top = np.full(len(sample), -np.inf)
+    sums = np.empty((len(sample), k + 3))  # of 1, the inner variance, ‖Pμ̃‖² and μ̃
+    chunk = max(1, _CHUNK // (z.size * k))
+    for start in range(0, len(sample), chunk):
         part = slice(start, start + chunk)
-        c = (centres[part, :, None] + z).reshape(-1, centres.shape[1] * z.size)
-        away = y[part, None, :] - c[..., None]  # (n, nodes, k)
+        row, own = sample[part], centre[part]
+        away = y[row, None, :] - (centres[row, own][:, None] + z)[..., None]  # (pairs, nodes, k)
         log_f, mean, var = table(away)
-        log_w = log_f.sum(-1) + np.log(np.tile(weight, centres.shape[1]))
+        log_w = log_f.sum(-1) + log_weight
         if k <= _MANY:
             near = closeness(away)
-            own = near.reshape(-1, k, z.size, k).diagonal(axis1=1, axis2=3)  # (n, z, k)
-            log_w += np.log(own.swapaxes(1, 2).reshape(c.shape) / near.sum(-1))
-        top = log_w.max(-1, keepdims=True)
-        w = np.exp(log_w - top)
-        total = w.sum(-1)
-        w /= total[:, None]
-        mean -= np.einsum("nc,nch->nh", w, mean)[:, None, :]
-        spread = (1 - 1 / k) * var.sum(-1) + (mean**2).sum(-1) - mean.sum(-1) ** 2 / k
-        variance[part] = (w * spread).sum(-1)
-        log_density[part] = np.log(total) + top[:, 0]
-    return log_density, variance
+            log_w += np.log(near[np.arange(len(row)), :, own] / near.sum(-1))
+        top[part] = log_w.max(-1)
+        w = np.exp(log_w - top[part, None])
+        spread = (mean**2).sum(-1) - mean.sum(-1) ** 2 / k
+        sums[part, 0] = w.sum(-1)
+        sums[part, 1] = (1 - 1 / k) * (w * var.sum(-1)).sum(-1)
+        sums[part, 2] = (w * spread).sum(-1)
+        sums[part, 3:] = np.matmul(w[:, None, :], mean)[:, 0]
+    first = np.searchsorted(sample, np.arange(n))
+    best = np.maximum.reduceat(top, first)
+    sums = np.add.reduceat(sums * np.exp(top - best[sample])[:, None], first)
+    total, inner, square, means = sums[:, 0], sums[:, 1], sums[:, 2], sums[:, 3:] / sums[:, :1]
+    hidden = square / total - (means**2).sum(1) + means.sum(1) ** 2 / k
+    return np.log(total) + best, inner / total, np.maximum(hidden, 0.0)
 
 
 _PANEL = 1.5
 
 
-def gap_variance(table: FieldTable, n_classes: int, order: int, step: float) -> tuple[float, float]:
-    """v, and the total probability less 1, which shows the rule's error; k = 2 or 3.
+def hidden_variance(
+    table: FieldTable, n_classes: int, order: int, step: float
+) -> tuple[float, float]:
+    """What the shift hides of v at k = 2 or 3, and the total probability less 1: the rule's error.
 
     `order` is the number of nodes of a panel of the gaps, `step` that of t along the shift.
     """
@@ -191,9 +203,9 @@ def gap_variance(table: FieldTable, n_classes: int, order: int, step: float) -> 
     t, weight = panel_rule(np.linspace(0.0, end, math.ceil(end / _PANEL) + 1), order)
     g, weight = SCALE * np.sinh(t), SCALE * np.cosh(t) * weight
     if n_classes == 2:
-        log_density, of_gap = shift_moments(table, np.stack([np.zeros_like(g), g], -1), step)
+        log_density, _, hidden = shift_moments(table, np.stack([0 * g, g], -1), step)
         chance = 2 * weight * np.exp(log_density)
-        return float(chance @ of_gap), float(chance.sum()) - 1
+        return float(chance @ hidden), float(chance.sum()) - 1
     z, z_weight = shift_nodes(table, step)
     own = table(-z)
     up, down = table(g[:, None] - z), table(-g[:, None] - z)
@@ -221,8 +233,7 @@ def gap_variance(table: FieldTable, n_classes: int, order: int, step: float) -> 
             first = [
                 total + (w * mean).sum(-1) for total, mean in zip(first, (a, b, c), strict=True)
             ]
-            inner = sum(part[2] for part in parts)
-            second = second + (w * (2 / 3 * inner + spread)).sum(-1)
+            second = second + (w * spread).sum(-1)
         squared = sum((x - y) ** 2 for x, y in permutations(first, 2)) / 6  # ‖P first‖²
         node = 6 * weight[n] * weight[seen]
         if table.even:
@@ -233,10 +244,9 @@ def gap_variance(table: FieldTable, n_classes: int, order: int, step: float) -> 
 
 
 def lattice_step(prior: Prior, q_hat: float) -> float:
-    """0.35, less where a finite prior's posterior switches fast between values.
+    """0.35, less where a finite prior's posterior switches between values δ apart.
 
-    Half-way between values δ apart the switch has poles at iπ/(√q̂ δ), and the rule's error is
-    exp(−2π²/(√q̂ δ step)): 1e-14 at √q̂ δ step = 0.6.
+    There the error is exp(−2π²/(√q̂ δ step)): 1e-14 at √q̂ δ step = 0.6.
     """
     step = 0.35
     if prior.support is not None:
@@ -287,7 +297,8 @@ def few_shift_variance(prior: Prior, k: int, q_hat: float) -> float:
     """v at q̂ for k = 2 or 3: the lattice, or where it is too large the gaps."""
     if lattice_size(prior, q_hat) <= _LARGEST_LATTICE[k]:
         return lattice_variance(prior, k, q_hat)
-    return gap_variance(FieldTable(prior, q_hat), k, *_GAP_RULE[k])[0]
+    hidden = hidden_variance(FieldTable(prior, q_hat), k, *_GAP_RULE[k])[0]
+    return single_variance(prior, q_hat) + hidden
 
 
 def few_shift_error(prior: Prior, k: int, q_hat: Array) -> Array:
@@ -306,15 +317,20 @@ def single_variance(prior: Prior, q_hat: float) -> float:
 
 
 def sampled_shift_variance(prior: Prior, k: int, q_hat: float, log2_points: int) -> Array:
-    """Replicates (R,) of v for k ≥ 4."""
+    """Replicates (R,) of v for k ≥ 4: what one class leaves, and sampled what the shift hides."""
     table = FieldTable(prior, q_hat)
     y = table.quantile(uniform_replicates(k, log2_points, seed=2000 + k))
     offsets = (np.arange(N_REPLICATES) + 0.5) / N_REPLICATES - 0.5
     found = [
-        shift_moments(table, rows, _SHIFT_STEP, offset)[1].mean()
+        shift_moments(table, rows, _SHIFT_STEP, offset)[1:]
         for rows, offset in zip(y, offsets, strict=True)
     ]
-    return np.array(found) / (k - 1)
+    # Fields that leave much unknown hide much: the first term, whose mean is known, tells how much.
+    one = single_variance(prior, q_hat)
+    inner, hidden = np.moveaxis(np.array(found), 1, 0)  # (R, n) each
+    slope = np.cov(inner.ravel(), hidden.ravel())[0, 1] / max(float(inner.var()), 1e-300)
+    above = hidden.mean(1) - slope * (inner.mean(1) - (k - 1) * one)
+    return np.asarray(one + above / (k - 1))
 
 
 def point_variance(teacher: AnyTeacher, q_hat: float) -> float:

@@ -55,19 +55,14 @@ from numpy.polynomial import chebyshev as C
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from polyceptron.display import steps
 from polyceptron.errors import ComputationFailed
 from polyceptron.model import AnyTeacher
+from polyceptron.model.law import Hats, Law
 from polyceptron.numerics import AnyArray, Array
 from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy, gauss_rule, local_gauss
-from polyceptron.theory.weights.row_sums import (
-    few_shift_error,
-    few_shift_variance,
-    finite_row_variance,
-    point_variance,
-    sampled_shift_variance,
-    single_variance,
-    support_of,
-)
+from polyceptron.theory.sides import WeightsSide
+from polyceptron.theory.weights import row_sums
 from polyceptron.theory.weights.sign_table import EDGES, is_sign, sign_table
 
 _MOST_COUNTS = 500_000
@@ -85,7 +80,7 @@ class RowRule:
     def __call__(self, q_hat: Any, log2_points: int = 8) -> Array:
         """v at each q̂ (p,): shape (p, replicates)."""
         q_hat = np.atleast_1d(np.asarray(q_hat, dtype=float))
-        return np.stack([self.at(float(value), log2_points) for value in q_hat])
+        return np.stack([self.at(float(value), log2_points) for value in steps(q_hat)])
 
 
 @lru_cache(maxsize=64)
@@ -96,25 +91,27 @@ def row_rule(teacher: AnyTeacher) -> RowRule:
         return RowRule(lambda q_hat, _: np.array([1 / (1 + q_hat)]))
     if prior.support is not None:
         if teacher.reduced_rank <= 2:
-            return RowRule(lambda q_hat, _: np.array([point_variance(teacher, q_hat)]))
+            return RowRule(lambda q_hat, _: np.array([row_sums.point_variance(teacher, q_hat)]))
         if is_sign(prior):
             table = sign_table(k)
             return RowRule(
                 lambda q_hat, _: np.exp(table.log_variance(np.sqrt([q_hat]))),
                 lambda q_hat: table.error(np.sqrt(q_hat)),
             )
-        return RowRule(lambda q_hat, n: finite_row_variance(prior, k, q_hat, n), sampled=True)
+        return RowRule(
+            lambda q_hat, n: row_sums.finite_row_variance(prior, k, q_hat, n), sampled=True
+        )
     if not teacher.common_shift:
-        return RowRule(lambda q_hat, _: np.array([single_variance(prior, q_hat)]))
+        return RowRule(lambda q_hat, _: np.array([row_sums.single_variance(prior, q_hat)]))
     if k > 3:
         return RowRule(
-            lambda q_hat, n: sampled_shift_variance(prior, k, q_hat, n),
+            lambda q_hat, n: row_sums.sampled_shift_variance(prior, k, q_hat, n),
             lambda q_hat: np.full_like(q_hat, _SAMPLED_SHIFT_ERROR),
             sampled=True,
         )
     return RowRule(
-        lambda q_hat, _: np.array([few_shift_variance(prior, k, q_hat)]),
-        lambda q_hat: few_shift_error(prior, k, q_hat),
+        lambda q_hat, _: np.array([row_sums.few_shift_variance(prior, k, q_hat)]),
+        lambda q_hat: row_sums.few_shift_error(prior, k, q_hat),
     )
 
 
@@ -138,12 +135,13 @@ def effort(teacher: AnyTeacher) -> Effort:
     if not row_rule(teacher).sampled:
         return Effort(0, 0, 0, tolerance, 1e-3)
     last = (11 if k <= 20 else 10 if k <= 50 else 8) - 2 * continuous
-    return Effort(6 if k <= 20 else 4, 8 if k <= 20 else 5, last, tolerance, 3e-3)
+    first = 6 - 2 * continuous if k <= 20 else 4
+    return Effort(first, first + 2 if k <= 20 else 5, last, tolerance, 3e-3)
 
 
 def row_spacing(teacher: AnyTeacher) -> float:
     """The smallest distance δ of two rows u of a finite prior, which differ in one class."""
-    spacing = float(np.diff(support_of(teacher.prior)[0]).min())
+    spacing = float(np.diff(row_sums.support_of(teacher.prior)[0]).min())
     return spacing * math.sqrt(1 - 1 / teacher.n_classes) if teacher.common_shift else spacing
 
 
@@ -151,8 +149,7 @@ def row_spacing(teacher: AnyTeacher) -> float:
 def row_entropy(teacher: AnyTeacher) -> float:
     """H(u): the entropy of one reduced teacher row; infinite for a continuous prior.
 
-    u forgets the common part of w: rows that differ by a shift inside the support are one u. Rows
-    are counted by how often they have each value.
+    Rows that differ by a shift inside the support are one u; they are counted by their values.
     """
     prior, k = teacher.prior, teacher.n_classes
     if prior.support is None or not teacher.common_shift:
@@ -187,7 +184,7 @@ _RATIO = 1.006  # of neighbouring q̂ where rows of many strengths are resolved 
 _AT_ONCE = 2_000_000
 
 
-class WeightsSide:
+class PriorSide(WeightsSide):
     """v, ψ and what is known of their error; `log2_points` matters where rows are sampled."""
 
     def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
@@ -208,7 +205,12 @@ class WeightsSide:
         """−ψ at q̂ = ∞: the entropy of all rows that carry signal (finite priors)."""
         return float(self.fraction.sum()) * row_entropy(self.teacher)
 
-    def __call__(self, q_hat: AnyArray, column: Index) -> tuple[AnyArray, AnyArray]:
+    def __call__(self, hats: Hats, column: int = 0) -> Law:
+        """The law of the mean (column 0) or of one replicate after a step of the plain loop."""
+        v = float(self.moments(np.array([hats.q]), np.array([column]))[0][0])
+        return Law.bayes(v) if v > 0 else Law(math.inf, 1.0, 0.0)
+
+    def moments(self, q_hat: AnyArray, column: Index) -> tuple[AnyArray, AnyArray]:
         """v and ψ at q̂ (n,), each in its column (n,)."""
         if not self.n_replicates:
             column = 0 * column
@@ -374,7 +376,7 @@ class PanelRows:
         where = np.clip(np.searchsorted(self.edges, x, side="right") - 1, 0, len(self.edges) - 2)
         out = x > self.edges[-1]
         v, psi = np.empty_like(x), np.empty_like(x)
-        for i in np.unique(where[~out]):
+        for i in steps(np.unique(where[~out])):
             mask = (where == i) & ~out
             proxy, psi_proxy = self._panel(int(i))
             v[mask] = np.exp(proxy.column(x[mask], column[mask]))

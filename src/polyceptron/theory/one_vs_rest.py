@@ -1,0 +1,219 @@
+"""One-vs-rest: k binary students, each class against all others, and the largest field wins.
+
+Student c minimises Σ_μ ℓ(s_μ h_μ) + (λ/2)‖w_c‖² with h = w_c·x/√d + b and s = 1 for its own class,
+else −1. It is empirical risk minimisation in all k fields with a loss that is a sum over them: the
+proximal map acts on each field alone, with one V. Where classes are alike the fields' covariance is
+q on the class differences and p along (1, …, 1), which no label shows, and b is one number:
+
+    m̂ = (α/r) E Σ_l ∇Z_l·f_l,   q̂ = (α/r) E Σ_l Z_l‖f_⊥‖²,   p̂ = α E Σ_l Z_l (1·f)²/k,
+    V̂ = (α/k) E Σ_l Z_l Σ_c(−∂f_c),   E Σ_l Z_l 1·f = 0                                    (gives b)
+
+with Z at mean (m/q)ω_⊥ and variance 1 − m²/q; then the ridge's weights side, p having no signal.
+The error is that of the correlation m/√q, as for every student of class differences. Averages are
+taken over the points of `theory/fields/points.py` with label 1, k times. For losses with kinks V̂
+comes by parts: with x the fields of variance 1, of which ω_c = √q(x_c − x̄) + √p x̄ + b,
+
+    (√q r + √p) C = r√q (m/q) M − E Σ_l Z_l x·f_l.
+
+A binary loss is a loss of two classes with fields (−h/2, h/2), so that V is halved there. Two
+classes are that loss at ridge 2λ, with fields twice as large; so are, nearly, more of them, from
+which the search for their own law begins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.optimize import approx_fprime, minimize_scalar, root
+
+from polyceptron.model.checks import check_alphas, check_tolerance
+from polyceptron.model.estimators import ERM
+from polyceptron.model.law import Hats, Law
+from polyceptron.model.losses import Loss
+from polyceptron.model.penalties import Ridge
+from polyceptron.model.populations import AnyTeacher, check_teacher
+from polyceptron.numerics import Array
+from polyceptron.numerics.estimate import N_REPLICATES, from_replicates
+from polyceptron.rows import Status, make_row
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
+from polyceptron.theory.fields.points import sample_fields
+from polyceptron.theory.generalisation import error_at_tau, error_on_labels
+
+_LEVELS = (0, 1, 3, 5)  # of the points
+_STEP = 1e-3  # of a numerical derivative in θ
+_STEPS, _ROOT, _CLOSE = 20, 1e-7, 1e-5  # with known slopes; of θ; of what is left
+_LOST = 50.0  # − ln τ that stands for no root
+_RIDGES = (1e-6, 1e3)  # among which the best is searched for
+Nodes = tuple[Array, Array]  # fields of variance 1 (k, n) with label 1, and weights (n,)
+
+
+@dataclass(frozen=True)
+class BinaryStudents:
+    """k binary students of a loss at one α: the equations for θ = (ln τ, ln q, √p, ln V, b).
+
+    p is 0 where the fields sum to a constant, as for the square loss.
+    """
+
+    teacher: AnyTeacher
+    loss: Loss
+    ridge: float
+    alpha: float
+
+    def values(self, theta: Array, nodes: Nodes) -> Array:
+        """θ less that after a round, training error and loss: (7, replicates)."""
+        x, weight = nodes
+        k, a = len(x), self.alpha
+        law, root_p, b = Law(*np.exp(theta[[0, 1, 3]]).tolist()), theta[2], theta[4]
+        common = x.mean(0)
+        across = x - common
+        omega = math.sqrt(law.q) * across + root_p * common + b
+        gaps = law.slope * math.sqrt(law.q) * (across[0] - across[1:])
+        label = self.teacher.channel.label_law(gaps, law.residual)
+        sides, own = np.stack([-omega.ravel() / 2, omega.ravel() / 2], 1), np.zeros(x.shape, int)
+        own[0] = 1
+        f, stiff = self.loss.denoise(sides, own.ravel(), law.V / 2)
+        values = self.loss.value_at_prox(sides + law.V / 2 * f, own.ravel()).reshape(x.shape)
+        f = (f[:, 1] - f[:, 0]).reshape(x.shape) / 2  # a loss of differences pulls both alike
+        held, total, Z = omega + law.V * f, f.sum(0), label.z
+        parts = np.stack([
+            (label.slopes * (f[0] - f[1:])).sum(0) / (k - 1),
+            Z * ((f**2).sum(0) - total**2 / k) / (k - 1),
+            Z * total**2 / k,
+            Z * stiff.reshape(x.shape).sum(0) / (2 * k),
+            Z * total / k,
+            Z * (held[0] < held[1:].max(0)),
+            Z * values.sum(0),
+        ])  # fmt: skip
+        M, Q, P, C, pull, *trained = (parts * weight).reshape(7, N_REPLICATES, -1).sum(2)
+        if self.loss.coordinates.jumps:  # −∂f is a step function of θ
+            x_f = (weight * Z * (x * f).sum(0)).reshape(N_REPLICATES, -1).sum(1)
+            slope = (k - 1) * math.sqrt(law.q) * law.slope
+            C = (slope * M - x_f) / ((k - 1) * math.sqrt(law.q) + root_p)
+        penalty, features, row = Ridge(self.ridge), self.teacher.features, self.teacher.row
+        new = []
+        for r in range(N_REPLICATES):
+            on = penalty.law(Hats(a * M[r], a * Q[r], a * C[r]), features, row)
+            along = penalty.law(Hats(0.0, a * P[r], a * C[r]), features, row)
+            tau, q, V = (math.log(max(v, 1e-300)) for v in (on.tau, on.q, on.V))
+            new.append([tau, q, math.sqrt(along.q), V, b + pull[r] / C[r]])
+        return np.concatenate([theta[:, None] - np.array(new).T, trained])
+
+    def nodes(self, theta: Array, level: int) -> Nodes:
+        """Placed for the law at θ."""
+        law = Law(*np.exp(theta[[0, 1, 3]]).tolist())
+        return sample_fields(self.loss, self.teacher.channel, self.teacher.n_classes, law, level)
+
+    def start(self) -> Array:
+        """θ of the loss in all fields at twice the ridge, which is that of the square loss."""
+        k = self.teacher.n_classes
+        near = erm_fixed_point(self.teacher, ERM(self.loss, 2 * self.ridge), self.alpha, 1e-2)
+        logs = np.log([near.tau, 4 * near.q, 2 * near.V])
+        return np.array([logs[0], logs[1], 0.5, logs[2], -math.log(k - 1)])
+
+    def solve(
+        self, theta: Array, level: int, slopes: Array | None = None
+    ) -> tuple[Array, Array, Array] | None:
+        """The root on points placed for θ, the values there and their slopes ∂/∂θ (7, 5).
+
+        By steps with slopes that are known, if they lead there.
+        """
+        nodes = self.nodes(theta, level)
+        if slopes is not None:
+            at, step = theta, np.ones(5)
+            for _ in range(_STEPS):
+                values = self.values(at, nodes)
+                step = np.linalg.solve(slopes[:5], values[:5].mean(1))
+                at = at - step
+                if not _ROOT < np.abs(step).max() < 1:
+                    break
+            if np.abs(step).max() <= _ROOT:
+                return at, values, slopes
+
+        def mean(at: Array, n: int = 7) -> Array:
+            return np.asarray(self.values(at, nodes)[:n].mean(1))
+
+        found = root(mean, theta, (5,), tol=_ROOT)
+        if not np.abs(found.fun).max() < _CLOSE:
+            return None
+        slopes = np.asarray(approx_fprime(found.x, mean, _STEP))
+        return found.x, self.values(found.x, nodes), slopes
+
+
+def one_vs_rest_rows(
+    teacher: AnyTeacher, estimator: Any, alphas: Iterable[float], tol: float | None = None
+) -> list[dict[str, Any]]:
+    """One row for each α of `estimator`, which has a loss, a ridge and columns."""
+    check_teacher(teacher)
+    tol, rows = check_tolerance(tol, 1e-4), []
+    for alpha in check_alphas(alphas):
+        if alpha == 0:  # no sample: every field is 0
+            (row,) = ERM(estimator.loss, estimator.ridge).rows(teacher, [alpha])
+            rows.append({**row, "estimator": estimator.name})
+            continue
+        if teacher.n_classes == 2:
+            rows.append(_of_two(teacher, estimator, alpha, tol))
+            continue
+        ridge = estimator.ridge
+        if ridge == "optimal":
+            ridge = best_ridge_of(BinaryStudents(teacher, estimator.loss, 1.0, alpha))
+        students = BinaryStudents(teacher, estimator.loss, float(ridge), alpha)
+        columns = {**teacher.columns, **estimator.columns, "ridge": ridge, "alpha": alpha}
+        rows.append(make_row(source="theory", **columns, **_point(students, tol)))
+    return rows
+
+
+def _of_two(teacher: AnyTeacher, estimator: Any, alpha: float, tol: float) -> dict[str, Any]:
+    """Both students are one, and their losses two."""
+    ridge = estimator.ridge if isinstance(estimator.ridge, str) else 2 * estimator.ridge
+    (row,) = ERM(estimator.loss, ridge).rows(teacher, [alpha], tol=tol)
+    times = {"m": 2, "q": 4, "V": 2, "ridge": 0.5, "training_loss": 2}
+    times["training_loss_uncertainty"] = 2
+    return {**{n: v * times.get(n, 1) for n, v in row.items()}, "estimator": estimator.name}
+
+
+def _point(students: BinaryStudents, tol: float) -> dict[str, Any]:
+    """The columns of a fixed point with the error to `tol`: on more points until it is."""
+    channel, k = students.teacher.channel, students.teacher.n_classes
+    theta, slopes, columns = students.start(), None, {}
+    for level in _LEVELS:
+        found = students.solve(theta, level, slopes)
+        if found is None:  # few points may have no root
+            continue
+        theta, values, slopes = found
+        off = np.linalg.solve(slopes[:5], values[:5])
+        own = theta[:, None] - off + off.mean(1, keepdims=True)  # each replicate's θ
+        law = Law(*np.exp(theta[[0, 1, 3]]).tolist())
+        error = float(error_on_labels(channel, law.tau, k))
+        trained = values[5:] + slopes[5:] @ (own - theta[:, None])
+        columns = {"m": law.m, "q": law.q, "V": law.V, "generalisation_error": error}
+        if not channel.noiseless:
+            columns["clean_error"] = float(error_at_tau(law.tau, k))
+        for name, value, each in (
+            ("", error, error_on_labels(channel, np.exp(own[0]), k)),
+            *zip(("training_error", "training_loss"), values[5:].mean(1), trained, strict=True),
+        ):
+            spread = from_replicates(each)
+            bar = float(spread.uncertainty + abs(spread.value - value))
+            columns |= {name: float(value), f"{name}_uncertainty".strip("_"): bar}
+        if columns["uncertainty"] <= tol:
+            break
+    columns.pop("", None)
+    missed = Status.TOLERANCE_NOT_MET if columns else Status.NOT_CONVERGED
+    ok = columns.get("uncertainty", math.inf) <= tol
+    return {**columns, "status": Status.OK if ok else missed}
+
+
+def best_ridge_of(students: BinaryStudents) -> float:
+    """λ of least error on few points; ln λ to about 1e-2."""
+
+    def height(log_ridge: float) -> float:
+        here = replace(students, ridge=math.exp(log_ridge))
+        found = here.solve(here.start(), _LEVELS[0])
+        return _LOST if found is None else -float(found[0][0])
+
+    bounds = math.log(_RIDGES[0]), math.log(_RIDGES[1])
+    return math.exp(minimize_scalar(height, bounds=bounds, options={"xatol": 1e-2}).x)

@@ -1,0 +1,413 @@
+"""Two students on one data set: bootstrap samples, subsamples and folds, exactly.
+
+Student a gives sample μ the weight w_aμ: a Poisson number of copies (bootstrap), 1 or 0 (a
+subsample, folds). That is V → wV in the proximal map, with f = w f^(wV): one student solves
+
+    m̂ = αE[w M(wV)],   q̂ = αE[w² Q(wV)],   V̂ = αE[w C(wV)].
+
+Two of them share teacher, inputs and labels. Their fields ω₁, ω₂ have one more covariance, q₁₂, and
+with u ~ N(0, q₁₂) what they have in common, η the rest of one of them and f̄ = E[w f^(wV)],
+
+    q̂₁₂ = αc (1/r) E Σ_l Z_l(u) ‖E_η f̄_l(u + √(q − q₁₂) η)‖²,     c = E[w₁w₂]/E[w]²,
+
+Z at the law (m, q₁₂): c = 1 for independent resampling. The weights side turns (m̂, q̂₁₂, V̂) into
+q₁₂ as it turns (m̂, q̂, V̂) into q; q̂₁₂ = 0 are students of data sets of their own. Of B students
+
+    fields' mean     q_B = q/B + (1 − 1/B) q₁₂, and the error at m/√q_B
+    one prediction   varies over resamples by q − q₁₂, over fresh data by q − q₁₂ at q̂₁₂ = 0
+    two of them      agree with probability 1 − ε(q₁₂/q)
+
+The average over η is a convolution on nodes for two and three classes, and one over pairs of random
+points above.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.stats import poisson
+
+from polyceptron.display import ShortDisplay
+from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.model.checks import check_alpha, check_tolerance, difference_basis
+from polyceptron.model.estimators import as_erm
+from polyceptron.model.law import Hats, Law
+from polyceptron.model.losses.coordinates import Pull
+from polyceptron.model.populations import AnyTeacher, check_teacher
+from polyceptron.numerics import Array
+from polyceptron.numerics.estimate import N_REPLICATES, from_replicates
+from polyceptron.numerics.panels import blend_breaks, panel_rule
+from polyceptron.rows import Status
+from polyceptron.theory.erm.equations import ErmFixedPoint
+from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
+from polyceptron.theory.fields.integrand import (
+    Averages,
+    Averaging,
+    average,
+    field_scales,
+    ordered_density,
+)
+from polyceptron.theory.fields.points import sample_gaps
+from polyceptron.theory.generalisation import error_on_labels, error_slope, generalisation_error
+from polyceptron.theory.sides import FieldsSide, Problem, erm_sides
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMES = "bootstrap, bootstrap:SHARE, subsample:SHARE, folds:NUMBER"
+_RARE = 1e-11  # p w² of the copies that are left out
+_ORDERS = {2: (8, 12), 3: (4, 6)}  # nodes a panel, to find q₁₂ and to correct it
+_REACH, _UNSEEN = 7.0, 1e-10  # of ω in units of √q; weights next to the largest
+_SCALE, _LONGEST, _SMALL = 2.5, 1.5, 0.3  # of a pull, of a panel in σ, and σ with nodes of its own
+_DEAD = 14.0  # of margins, where the square of a pull is gone
+_EDGE, _CLOSE = 1e-4, {2: 1e-7, 3: 1e-5}  # of the way from students of fresh data to equal ones
+_PAIRS, _LEVELS, _SEED = 8, (1, 4), 40_960  # of the rest, for each point of many classes
+_TOLERANCE = {2: 1e-6, 3: 1e-4}
+
+
+class Scheme(NamedTuple):
+    """Weights w > 0 of a sample with their probabilities, c = E[w₁w₂]/E[w]², and how many fits."""
+
+    counts: tuple[tuple[float, float], ...]
+    coupling: float = 1.0
+    most: float = math.inf
+
+
+def read_scheme(text: Any) -> Scheme:
+    """What a written scheme means.
+
+    >>> round(read_scheme("folds:5").coupling, 6)
+    0.9375
+    """
+    name, _, number = str(text).partition(":")
+    try:
+        share = float(number) if number or name != "bootstrap" else 1.0
+    except ValueError:
+        share = math.nan
+    if name == "bootstrap" and 0 < share <= 10:
+        w = np.arange(1, 100)
+        p = poisson.pmf(w, share)
+        kept = p * w * w > _RARE
+        return Scheme(tuple(zip(w[kept].tolist(), p[kept].tolist(), strict=True)))
+    if name == "subsample" and 0 < share <= 1:
+        return Scheme(((1.0, share),))
+    if name == "folds" and share >= 2 and share == round(share):
+        return Scheme(((1.0, 1 - 1 / share),), (1 - 2 / share) / (1 - 1 / share) ** 2, share)
+    raise InvalidInput(
+        f"unknown resampling {text!r}: allowed are {SCHEMES}, with a share from 0 to 1 (10 for the "
+        "bootstrap) and two folds or more"
+    )
+
+
+@dataclass(frozen=True)
+class ResampledSide(FieldsSide):
+    """What n = αd samples tell a student that gives each of them a random weight."""
+
+    counts: tuple[tuple[float, float], ...] = ((1.0, 1.0),)
+
+    def averages(self, level: int, reference: Law) -> Averaging:
+        if self.explicit(reference) is not None:
+            return cast(Averaging, self.explicit)
+        args = self.student, self.channel, self.n_classes
+        each = [self.rule.place(*args, _at(reference, w), level) for w, _ in self.counts]
+        return lambda law: self._mixed([
+            averages(_at(law, w)) for averages, (w, _) in zip(each, self.counts, strict=True)
+        ])  # fmt: skip
+
+    def explicit(self, law: Law) -> Averages | None:
+        found = [FieldsSide.explicit(self, _at(law, w)) for w, _ in self.counts]
+        return self._mixed([a for a in found if a is not None]) if found[0] is not None else None
+
+    def _mixed(self, each: list[Averages]) -> Averages:
+        power = {"Q": 2, "error": 0, "mass": 0}
+        mixed = {
+            name: sum(
+                p * w ** power.get(name, 1) * getattr(a, name)
+                for a, (w, p) in zip(each, self.counts, strict=True)
+            )
+            for name, _ in each[0].items()
+        }
+        mixed["mass"] = mixed["mass"] + (1 - sum(p for _, p in self.counts))
+        return Averages(**mixed)
+
+    def mean_pull(self, gaps: Array, V: float) -> Array:
+        """f̄ of the other classes at gaps (k−1, n), in any order."""
+        own = self.student.coordinates
+        return np.asarray(sum(p * w * own.at_gaps(gaps, w * V).others for w, p in self.counts))
+
+
+def _at(law: Law, weight: float) -> Law:
+    return replace(law, V=weight * law.V)
+
+
+@dataclass(frozen=True, repr=False)
+class Resampling(ShortDisplay):
+    """The overlap q₁₂ of two students, and what it says of them; `frame` has all of it as rows."""
+
+    scheme: str
+    alpha: float
+    ridge: float
+    m: float
+    q: float
+    V: float
+    q12: float
+    q12_uncertainty: float
+    status: Status
+    rows: tuple[dict[str, Any], ...]
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """Columns quantity, fits, value, uncertainty, status."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.rows))
+
+
+def resampling(
+    teacher: AnyTeacher,
+    estimator: Any,
+    alpha: float,
+    scheme: str = "bootstrap",
+    fits: Sequence[float] = (1, 10, math.inf),
+    tol: float | None = None,
+) -> Resampling:
+    """Fits on resampled data, for n = αd, d → ∞: bagging, variance, cross-validation, agreement.
+
+    Parameters
+    ----------
+    teacher : Teacher or Perceptron
+    estimator : ERM, Loss or str
+        With a ridge above 0.
+    alpha : float
+        n/d of the whole data set.
+    scheme : str
+        'bootstrap' (n draws with replacement; 'bootstrap:0.5' for n/2), 'subsample:0.5' (each
+        sample with probability 1/2), 'folds:5' (all samples but those of one fold, another for
+        each fit).
+    fits : list of float
+        Numbers B of fits whose fields are averaged; inf for all, which are K of K folds.
+    tol : float, optional
+        Of each row: by default 1e-6, 1e-4 and 3e-3 for k = 2, k = 3 and more.
+
+    Returns
+    -------
+    Resampling
+        Its rows: 'error' of B averaged fits, 'bias' of one of them (that of K-fold cross-validation
+        for folds) against the fit of all data, 'agreement' of two, and the variance of a field over
+        resamples, over fresh data sets, and their ratio.
+
+    Examples
+    --------
+    >>> from polyceptron.model import ERM, Teacher
+    >>> found = resampling(Teacher(3), ERM("square", 0.5), 2.0)
+    >>> found.frame.query("quantity == 'error'").value.round(4).tolist()
+    [0.3785, 0.3154, 0.3054]
+    """
+    check_teacher(teacher)
+    spec, how = as_erm(estimator), read_scheme(scheme)
+    if spec.penalty is not None or isinstance(spec.ridge, str) or spec.ridge == 0:
+        raise InvalidInput(f"resampling needs a number above 0 as its ridge, got {spec.columns}")
+    alpha, k = check_alpha(alpha), teacher.n_classes
+    if alpha == 0:
+        raise InvalidInput("resampling needs samples: alpha must be above 0")
+    for number in fits:
+        if not (number >= 1 and (math.isinf(number) or number == round(number))):
+            raise InvalidInput(f"the number of fits must be a whole number or inf, got {number!r}")
+    tol = check_tolerance(tol, _TOLERANCE.get(k, 3e-3))
+    whole = erm_sides(teacher, spec.loss, float(spec.ridge), alpha)
+    side = ResampledSide(teacher.channel, spec.loss, k, alpha, counts=how.counts)
+    problem = replace(whole, fields=side)
+    fine = tol / 100 if k <= 3 else min(tol / 10, 1e-4)
+    one, full = solve(problem, fine), erm_fixed_point(teacher, spec, alpha, fine)
+    if not (math.isfinite(one.tau) and math.isfinite(full.tau)):
+        raise ComputationFailed(f"the fixed point at alpha {alpha:g} was not found")
+    # What the fixed points' own uncertainty makes of ln q, ln V and ln τ.
+    loose, loose_full = (
+        4 * point.uncertainty / max(error_slope(teacher.channel, point.tau, k), 1e-300)
+        for point in (one, full)
+    )
+    q12, spread = _overlap(problem, one, how.coupling)
+    within = one.q - q12
+    doubt = spread + loose * within
+    rows = []
+
+    def add(quantity: str, value: float, doubt: float, number: float = math.nan) -> None:
+        status = Status.OK if doubt <= tol * max(1.0, abs(value)) else Status.TOLERANCE_NOT_MET
+        numbers = {"fits": number, "value": value, "uncertainty": doubt, "status": status}
+        rows.append({"quantity": quantity, **numbers})
+
+    def error(number: float, shared: float) -> float:
+        rest = one.law.residual * one.q / number + (1 - 1 / number) * (shared - one.m**2)
+        tau = one.m / math.sqrt(max(rest, 1e-300))
+        return float(error_on_labels(teacher.channel, tau, k))
+
+    for number in dict.fromkeys(min(float(number), how.most) for number in fits):
+        value = error(number, q12)
+        moved = abs(error(number, min(q12 + doubt, one.q)) - value) if number > 1 else 0.0
+        add("error", value, one.uncertainty + 1.5 * moved, number)
+    bias = one.generalisation_error - full.generalisation_error
+    add("bias", bias, one.uncertainty + full.uncertainty, 1.0)
+    same, least = (
+        1 - generalisation_error(min(max(shared / one.q, -1.0), 1.0), k)
+        for shared in (q12, q12 - doubt)
+    )
+    add("agreement", same, same - least, 2.0)
+    fresh = full.q - whole.weights(Hats(full.m_hat, 0.0, full.V_hat)).q
+    ratio = within / fresh
+    add("variance over resamples", within, doubt)
+    add("variance over fresh data", fresh, loose_full * fresh)
+    add("ratio of variances", ratio, doubt / fresh + ratio * loose_full)
+    missed = any(row["status"] != Status.OK for row in rows)
+    return Resampling(
+        str(scheme), alpha, float(spec.ridge), one.m, one.q, one.V, q12, spread + loose * q12,
+        Status.TOLERANCE_NOT_MET if missed else Status.OK, tuple(rows),
+    )  # fmt: skip
+
+
+def _overlap(problem: Problem, one: ErmFixedPoint, coupling: float) -> tuple[float, float]:
+    """q₁₂ and its uncertainty: a root in (q₁₂ of fresh data, q), corrected by a finer rule."""
+    side = cast(ResampledSide, problem.fields)
+
+    def after(q_hat: Array) -> Array:
+        return np.array([problem.weights(Hats(one.m_hat, float(x), one.V_hat)).q for x in q_hat])
+
+    low, high = float(after(np.zeros(1))[0]), one.q
+    mean, square = (sum(p * w**i for w, p in side.counts) for i in (1, 2))
+    if coupling == 0:
+        return low, 1e-9 * high
+    if coupling * mean**2 >= (1 - 1e-12) * square:  # the same weights: the same students
+        return high, 0.0
+    coarse, fine = (pair_average(side, one.law, level) for level in (0, 1))
+
+    def off(x: float, psi: Callable[[float], Array] = coarse) -> Array:
+        return after(problem.alpha * coupling * psi(x)) - x
+
+    ends = [low + share * (high - low) for share in (_EDGE, 1 - _EDGE)]
+    if off(ends[0]).mean() <= 0:
+        return low, _EDGE * (high - low)
+    if off(ends[1]).mean() >= 0:
+        return high, _EDGE * (high - low)
+    close = _CLOSE[min(side.n_classes, 3)] * (high - low)
+    root = float(brentq(lambda x: float(off(x).mean()), ends[0], ends[1], xtol=close))
+    step = 1e-3 * min(root - low, high - root)
+    slope = float((off(root + step) - off(root)).mean()) / step
+    for _ in range(2 if side.n_classes > 3 else 1):
+        left = from_replicates(off(root, fine))
+        move = float(left.value) / slope
+        root = min(max(root - move, ends[0]), ends[1])
+    return root, abs(move) + abs(float(left.uncertainty) / slope) + 1e-9 * high
+
+
+def pair_average(side: ResampledSide, law: Law, level: int) -> Callable[[float], Array]:
+    """q₁₂ → (1/r) E Σ_l Z_l ‖E_η f̄_l‖², one value a replicate."""
+    if FieldsSide.explicit(side, law) is None:
+        return (_few if side.n_classes <= 3 else _many)(side, law, level)
+
+    def linear(q12: float) -> Array:
+        """f is linear in ω and of one direction for all weights: (Σ p w √Q)²."""
+        pair = Law.of_overlaps(law.m, q12, law.V)
+        each = (FieldsSide.explicit(side, _at(pair, w)) for w, _ in side.counts)
+        parts = [p * w * np.sqrt(a.Q) for a, (w, p) in zip(each, side.counts, strict=True) if a]
+        return np.asarray(np.sum(parts, 0) ** 2)
+
+    return linear
+
+
+def _few(side: ResampledSide, law: Law, level: int) -> Callable[[float], Array]:
+    """Two or three classes: f̄ on a product of nodes in r orthonormal directions, convolved.
+
+    A rest that is small against the scale of f̄ or of ω needs a few nodes of its own instead.
+    """
+    k, order, root = side.n_classes, _ORDERS[side.n_classes][level], math.sqrt(law.q)
+    basis = difference_basis(k)
+    turn = basis[:1] - basis[1:]  # gaps from coordinates
+    kept: dict[int, tuple[Array, Array, Array]] = {}
+
+    def table(n: int) -> tuple[Array, Array, Array]:
+        if n not in kept:
+            nodes, weights = panel_rule(np.linspace(-_REACH * root, _REACH * root, n + 1), order)
+            at = np.stack([x.ravel() for x in np.meshgrid(*[nodes] * (k - 1), indexing="ij")])
+            f = side.mean_pull(turn @ at, law.V)
+            kept[n] = nodes, weights, f.reshape(k - 1, len(nodes), -1)
+        return kept[n]
+
+    def psi(q12: float) -> Array:
+        pair, sigma = Law.of_overlaps(law.m, q12, law.V), math.sqrt(law.q - q12)
+        scales = field_scales(side.channel, pair, k)
+        ahead = min(scales.high, _DEAD + 9 * sigma)  # further the label has hardly a pull
+        even = _even(scales.low, ahead, sigma)
+        gap, weight = panel_rule(
+            blend_breaks([scales.gap_breaks(), even], scales.low, ahead), order
+        )
+        gaps = gap[None]
+        if k == 3:
+            even = _even(0.0, min(scales.high, _DEAD + 4 * law.V), sigma)
+            apart, along = panel_rule(scales.second_breaks(even), order)
+            gaps = np.stack([np.repeat(gap, len(apart)), np.add.outer(gap, apart).ravel()])
+            weight = np.outer(weight, along).ravel()
+        weight = weight * ordered_density(gaps, q12)
+        gaps, weight = (x[..., weight > _UNSEEN * weight.max()] for x in (gaps, weight))
+        at = np.linalg.solve(turn, gaps)
+        if sigma <= max(_SMALL, 0.05 * root):
+            x, p = np.polynomial.hermite_e.hermegauss(3 + 2 * level + math.ceil(sigma))
+            smooth = np.zeros_like(gaps)
+            for shift in product(range(len(x)), repeat=k - 1):
+                there = turn @ (at + sigma * x[list(shift)][:, None])
+                smooth += np.prod(p[list(shift)] / p.sum()) * side.mean_pull(there, law.V)
+        else:
+            short = min(_LONGEST * sigma, _SCALE, root)
+            panels = math.log2(2 * _REACH * root / short)  # rounded, so that few tables are made
+            nodes, weights, f = table(math.ceil(2 ** (math.ceil(2 * panels) / 2)))
+            weights = weights / (sigma * math.sqrt(2 * math.pi))
+            kernels = [np.exp(-0.5 * ((a[:, None] - nodes) / sigma) ** 2) * weights for a in at]
+            last = kernels[1] if k == 3 else np.ones((1, 1))
+            smooth = np.stack([np.einsum("nj,nj->n", kernels[0] @ part, last) for part in f])
+        pull = Pull(smooth, *np.zeros((3, len(weight))))
+        return average(side.channel, pair, gaps, weight, pull, n_classes=k).Q
+
+    return psi
+
+
+def _even(low: float, high: float, sigma: float) -> Array:
+    """Break points of panels in which a pull, smoothed by σ, is smooth."""
+    return np.linspace(low, high, math.ceil((high - low) / (_SCALE * max(1.0, sigma))) + 1)
+
+
+def _many(side: ResampledSide, law: Law, level: int) -> Callable[[float], Array]:
+    """Points of u, each with several rests η and weights w: the mean over pairs of them."""
+    k, own = side.n_classes, side.student.coordinates
+    middle = Law.of_overlaps(law.m, 0.5 * (law.m**2 + law.q), law.V)
+    gaps, weight = sample_gaps(side.student, side.channel, k, middle, _LEVELS[level])
+    x, n = gaps / math.sqrt(middle.q), gaps.shape[1]
+    ends = np.cumsum([p for _, p in side.counts])
+    rng, draws = np.random.default_rng([_SEED, k, level]), []
+    for _ in range(_PAIRS):
+        eta = rng.standard_normal((k, n))
+        draws.append((eta[0] - eta[1:], np.searchsorted(ends, rng.random(n), side="right")))
+
+    def psi(q12: float) -> Array:
+        pair = Law.of_overlaps(law.m, q12, law.V)
+        scale, sigma = math.sqrt(q12), math.sqrt(law.q - q12)
+        total, squares = np.zeros((k, n)), np.zeros(n)
+        for rest, which in draws:
+            f = np.zeros((k, n))
+            for j, (w, _) in enumerate(side.counts):
+                part = which == j
+                f[1:, part] = (
+                    w * own.at_gaps(scale * x[:, part] + sigma * rest[:, part], w * law.V).others
+                )
+            f[0] = -f.sum(0)
+            total += f
+            squares += (f * f).sum(0)
+        pairs = ((total * total).sum(0) - squares) / (_PAIRS * (_PAIRS - 1))
+        z = side.channel.label_law(scale * x * pair.slope, pair.residual, k).z
+        value = (pairs * z * weight).reshape(N_REPLICATES, -1).sum(1)
+        return np.asarray(N_REPLICATES * value / (k - 1))
+
+    return psi
