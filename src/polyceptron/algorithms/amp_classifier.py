@@ -50,8 +50,9 @@ class AMPClassifier(LinearClassifier):
         'flips:0.05', a `Channel`, or 'auto': Gaussian, its variance chosen by leave-one-out, and
         with it the prior's scale along the principal directions.
     scaling : "auto", "standard", "global" or "none", default="auto"
-        Divide each feature by its standard deviation, all by one number, or none; 'auto' is
-        'standard', which the prior assumes.
+        Divide each feature by its standard deviation, all by one number, or none. 'auto' is, with
+        a noise that is chosen, the one of 'standard' and 'global' of the better leave-one-out
+        score; with one that is given, 'standard'.
     fit_intercept : bool, default=True
         Learn a bias for each class.
     compress : bool, default=True
@@ -75,6 +76,8 @@ class AMPClassifier(LinearClassifier):
         The bias.
     noise_ : Channel
         The noise of the fit.
+    scaling_ : str
+        The scaling of the fit.
     variances_ : str
         'correlated', 'shared' or 'full'.
     variance_ : float or ndarray
@@ -122,6 +125,7 @@ class AMPClassifier(LinearClassifier):
         """Fit to X (n, d) and labels y (n,) of any type.
 
         X: dense, sparse, a memory map or a Dask array, none of which is copied if it is large.
+        There is no `sample_weight`: the posterior is that of samples, each drawn once.
         """
         X, index = self._check_training_data(X, y)[:2]
         check_choice("scaling", self.scaling, SCALINGS)
@@ -136,24 +140,24 @@ class AMPClassifier(LinearClassifier):
                     message = f"noise must be {allowed}; got {self.noise!r}"
                 raise InvalidInput(message) from None
         moments = open_design(X).column_moments()
-        kind = "standard" if self.scaling == "auto" else self.scaling
-        self._scaling = Scaling.of(moments, kind, centre=self.fit_intercept)
-        if not self._scaling.varying.any():
-            raise ValueError("every feature is constant: there is nothing to learn from")
-        self.variances_ = self._kind(X.shape[0])
-        correlated = self.variances_ == "correlated"
-        design = self._scaling.varying_design(X, ones=self.fit_intercept and not correlated)
-        asked = noise_search.Asked(
-            index, self.classes_.size, noise, self.fit_intercept, self.prior, self.variances_,
-            self.tol, self.max_iter, self.verbose,
-        )  # fmt: skip
-        self._way: noise_search.Correlated | noise_search.Independent
-        if correlated:
-            self._way, weights, offset, trial = noise_search.Correlated.fit(design, asked)
-        else:
-            self._way, weights, offset, trial = noise_search.Independent.fit(
-                design, asked, compress=self.compress
-            )
+        kinds = Scaling.kinds(self.scaling, moments)
+        if noise is not None and self.scaling == "auto":
+            kinds = ["standard"]
+        found = {}
+        for kind in kinds:
+            scaling = Scaling.of(moments, kind, centre=self.fit_intercept)
+            if not scaling.varying.any():
+                raise ValueError("every feature is constant: there is nothing to learn from")
+            self.variances_ = self._kind(X.shape[0], int(scaling.varying.sum()))
+            asked = noise_search.Asked(
+                index, self.classes_.size, noise, self.fit_intercept, self.prior, self.variances_,
+                self.tol, self.max_iter, self.verbose,
+            )  # fmt: skip
+            found[kind] = scaling, *self._posterior(X, scaling, asked)
+            if found[kind][-1].posterior.end.status == Status.INTERRUPTED:
+                break
+        self.scaling_ = max(found, key=lambda kind: found[kind][-1].rank)
+        self._scaling, self._way, weights, offset, trial = found[self.scaling_]
         full = np.zeros((X.shape[1], self.classes_.size))
         full[self._scaling.varying] = weights
         self._store(full, offset, self._scaling)
@@ -173,11 +177,20 @@ class AMPClassifier(LinearClassifier):
             )
         return self
 
-    def _kind(self, n: int) -> str:
+    def _posterior(
+        self, X: Any, scaling: Scaling, asked: noise_search.Asked
+    ) -> tuple[Any, Array, Array, noise_search.Trial]:
+        """The model of the features, weights (d, k) and offset (k,), and the trial they are of."""
+        if asked.variances == "correlated":
+            return noise_search.Correlated.fit(scaling.varying_design(X, ones=False), asked)
+        design = scaling.varying_design(X, ones=self.fit_intercept)
+        return noise_search.Independent.fit(design, asked, compress=self.compress)
+
+    def _kind(self, n: int, varying: int) -> str:
         """The kind of variances meant, or an error message."""
         check_choice("variances", self.variances, ("auto", "correlated", "shared", "full"))
         gaussian = as_prior(self.prior).gaussian
-        m = min(n, int(self._scaling.varying.sum()))
+        m = min(n, varying)
         if self.variances == "auto":
             small = m <= noise_search.MOST_DIRECTIONS and n * m <= noise_search.MOST_ENTRIES
             return "correlated" if gaussian and small else "shared"
@@ -197,7 +210,9 @@ class AMPClassifier(LinearClassifier):
         omega, variance = self._predictive(X)
         width = np.array([self.noise_.width(float(v)) for v in variance])
         scores: Array = omega / width[:, None]
-        return (scores[:, 1] - scores[:, 0]) / math.sqrt(2) if scores.shape[1] == 2 else scores
+        if scores.shape[1] == 2:
+            scores = (scores[:, 1] - scores[:, 0]) / math.sqrt(2)
+        return self._like(X, scores)
 
     def predict_proba(self, X: Any) -> Array:
         """Posterior probability of each class, (n, k)."""
@@ -206,7 +221,7 @@ class AMPClassifier(LinearClassifier):
             [self.noise_.posterior(omega, label, variance).log_z for label in range(omega.shape[1])]
         )
         chances = np.exp(log_chances - log_chances.max(1, keepdims=True))
-        return np.asarray(chances / chances.sum(1, keepdims=True))
+        return self._like(X, np.asarray(chances / chances.sum(1, keepdims=True)))
 
     def _predictive(self, X: Any) -> tuple[Array, Array]:
         """Mean (n, k) and variance (n,) of the fields of new samples."""

@@ -39,7 +39,7 @@ class DaskDesign(Design):
             )
         if np.isnan(X.chunks[0]).any() or np.isnan(X.chunks[1]).any():
             raise InvalidInput(
-                "X is a Dask array whose chunks do not say how many rows they have: call "
+                "X is a Dask array with chunks of unknown numbers of rows: call "
                 "X.compute_chunk_sizes() first, or to_dask_array(lengths=True) on a dataframe"
             )
         if len(X.chunks[1]) > 1:

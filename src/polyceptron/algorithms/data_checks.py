@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,17 +17,25 @@ from polyceptron.model.checks import as_numbers, check_classes, difference_basis
 from polyceptron.model.losses import Loss
 from polyceptron.numerics import Array
 
+if TYPE_CHECKING:
+    from polyceptron.algorithms.erm.intercept import Intercept
+
 Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Samples:
-    """X as a design, labels y (n,) in 0..k−1, and k, as which it unpacks; weights (n,) if any."""
+    """X as a design, labels y (n,) in 0..k−1, and k, as which it unpacks; weights (n,) if any.
+
+    With an `intercept` the design has a column for it, and `features` is the one given.
+    """
 
     design: Design
     y: Labels
     n_classes: int
     weights: Array | None = None
+    intercept: Intercept | None = None
+    features: Design | None = None
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.design, self.y, self.n_classes))
@@ -61,6 +69,40 @@ def check_samples(X: Any, y: Any, n_classes: int | None, sample_weight: Any = No
         weights = None if (weights == 1).all() else weights
     design.check_entries()  # last, since it reads all of X
     return Samples(design, labels, k, weights)
+
+
+def check_intercept(intercept: Any) -> bool:
+    """Whether one is fitted, or an error message."""
+    if not isinstance(intercept, bool | np.bool_):
+        raise InvalidInput(f"intercept must be True or False, got {intercept!r}")
+    return bool(intercept)
+
+
+def class_factors(class_weight: Any, samples: Samples) -> Array | None:
+    """Factors (n,) of the samples' losses by class, None for none: those that balance the classes,
+    or what is given as {class: w} (others 1) or one for each class; or an error message."""
+    if class_weight is None:
+        return None
+    k, factors = samples.n_classes, np.ones(samples.n_classes)
+    if isinstance(class_weight, str):
+        check_choice("class_weight", class_weight, ("balanced",))
+        counts = np.bincount(samples.y, samples.weights, k)
+        factors = samples.total / (k * np.where(counts > 0, counts, np.inf))
+        return np.asarray(factors[samples.y])
+    if isinstance(class_weight, dict):
+        wrong = [c for c in class_weight if isinstance(c, bool) or c not in range(k)]
+        if wrong:
+            raise InvalidInput(f"class_weight has {wrong[0]!r}: classes are 0 to {k - 1}")
+        given = as_numbers(list(class_weight.values()), "class_weight").astype(float)
+        factors[[int(c) for c in class_weight]] = given
+    else:
+        factors = as_numbers(class_weight, "class_weight").astype(float)
+    if factors.shape != (k,) or not (np.isfinite(factors) & (factors > 0)).all():
+        raise InvalidInput(
+            f"class_weight must be None, 'balanced', {{class: w}} or a number for each of the {k} "
+            f"classes, finite and above 0; got {class_weight!r}"
+        )
+    return np.asarray(factors[samples.y])
 
 
 _ORDINARY = 10  # |log₂| of row norms and weights that need no unit of their own
@@ -136,8 +178,8 @@ def check_labels(y: Any, n: int, n_classes: int | None = None) -> tuple[Labels, 
         empty = np.flatnonzero(np.bincount(whole, minlength=k) == 0)
         if empty.size:
             raise InvalidInput(
-                f"class {empty[0]} has no samples: labels count from 0; if that is meant, say how "
-                "many classes there are with n_classes"
+                f"class {empty[0]} has no samples: labels count from 0; if that is meant, give "
+                "the number of classes as n_classes"
             )
     return whole, k
 

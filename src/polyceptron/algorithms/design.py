@@ -14,10 +14,9 @@ faster way. `stored_designs` has arrays, files, sparse matrices and features tha
 fly, `dask_design` arrays over several machines.
 
 What is done to one block (b, d) are plain functions, so that they can be sent to where a block is.
-For a few directions a matrix product spends its time packing the block; matrix-vector products over
-rows that stay in the cache read it from memory once. Another precision than the block's own is made
-in such parts too. Small data get one thread (`threads_for`): threads of the linear algebra wait for
-each other by spinning, and on scikit-learn's digits two of them took five times as long as one.
+Another precision than the block's own is made in parts that stay in the cache. Small data get one
+thread (`threads_for`): threads of the linear algebra wait for each other by spinning, and on
+scikit-learn's digits two of them took five times as long as one.
 """
 
 from __future__ import annotations
@@ -43,38 +42,29 @@ Inner = Callable[[AnyArray], tuple[AnyArray, Any]]
 
 BLOCK_BYTES = 1 << 22  # stays in the cache
 LARGEST = 1e150  # squares of larger entries overflow
-_FEW = 4  # up to so many directions, matrix-vector products by part win
+_FIELDS = 1 << 20  # more than that, of so many classes, are not held at once between two products
+_MANY = 20
 
 
 def fields_of(block: AnyArray, small: AnyArray) -> AnyArray:
     """small blockᵀ, (m, d) to (m, b), in the precision of `small`."""
-    few = len(small) <= _FEW
-    if not few and block.dtype == small.dtype:
+    if block.dtype == small.dtype:
         return np.asarray(small @ block.T)
     out = np.empty((len(small), len(block)), small.dtype)
     for rows, part in _parts(block, small.dtype):
-        if few:
-            for u, z in zip(small, out, strict=True):
-                z[rows] = part @ u
-        else:
-            out[:, rows] = small @ part.T
+        out[:, rows] = small @ part.T
     return out
 
 
 def back_of(block: AnyArray, small: AnyArray) -> AnyArray:
     """small block, (m, b) to (m, d); parts are added in double precision."""
-    few = len(small) <= _FEW
-    if not few and block.dtype == small.dtype:
+    if block.dtype == small.dtype:
         # On one thread F @ X is the faster form; on several it waits for the slowest at every
         # block, and a busy machine makes it wait for long.
         return np.asarray(small @ block if thread_count() == 1 else (block.T @ small.T).T)
     out = np.zeros((len(small), block.shape[1]))
     for rows, part in _parts(block, small.dtype):
-        if few:
-            for f, g in zip(small, out, strict=True):
-                g += f[rows] @ part
-        else:
-            out += small[:, rows] @ part
+        out += small[:, rows] @ part
     return out.astype(small.dtype, copy=False)
 
 
@@ -82,6 +72,7 @@ def through_of(
     block: AnyArray, small: AnyArray, shape: tuple[int, ...], inner: Inner
 ) -> tuple[AnyArray, Any]:
     """f block with f = inner(small blockᵀ), fields in the given leading shape; and what else."""
+    block = block.astype(small.dtype, copy=False)  # once for both products
     f, rest = inner(fields_of(block, small).reshape(*shape, len(block)))
     return back_of(block, f.reshape(-1, len(block))), rest
 
@@ -104,11 +95,11 @@ def fields_squared_of(block: AnyArray, small: AnyArray) -> Array:
     return out
 
 
-def back_squared_of(block: AnyArray, small: AnyArray) -> Array:
-    """small block², (c, b) to (c, d)."""
-    out = np.zeros((len(small), block.shape[1]))
+def total_of(block: AnyArray, form: Callable[[AnyArray], AnyArray], small: AnyArray) -> Array:
+    """small form(block), (..., b) to (..., d); the form is taken of each part."""
+    out = np.zeros((*small.shape[:-1], block.shape[1]))
     for rows, part in _parts(block, block.dtype):
-        out += small[:, rows] @ np.square(part)
+        out += small[..., rows] @ form(part)
     return out
 
 
@@ -139,24 +130,6 @@ def usable(entries: AnyArray) -> NDArray[np.bool_]:
 def largest_of(block: AnyArray) -> AnyArray:
     """The largest absolute value of each column, (d,)."""
     return np.asarray(np.abs(block).max(0))
-
-
-def sum_of(block: AnyArray, unit: Array, weights: Array) -> Array:
-    """Σ w x/unit of each column, (d,)."""
-    out = np.zeros(block.shape[1])
-    for rows, part in _parts(block, np.float64):
-        out += weights[rows] @ (part / unit)
-    return out
-
-
-def spread_of(block: AnyArray, unit: Array, mean: Array, weights: Array) -> Array:
-    """Σ w (x/unit − mean)² of each column, (d,)."""
-    out = np.zeros(block.shape[1])
-    for rows, part in _parts(block, np.float64):
-        off = part / unit
-        off -= mean
-        out += weights[rows] @ np.square(off, out=off)
-    return out
 
 
 def gram_of(block: AnyArray, scale: float) -> Array:
@@ -309,6 +282,9 @@ class Design(ABC):
     reading_is_dear = False
     """Whether one read for two products is worth more than products over all rows at once."""
 
+    rows_are_cheap = False
+    """Whether blocks of rows are at hand as they are, so that products may be made by block."""
+
     @property
     def may_be_copied(self) -> bool:
         """Whether X in double precision is small enough to be held in memory beside itself."""
@@ -339,15 +315,17 @@ class Design(ABC):
 
     def through(self, U: AnyArray, inner: Any) -> tuple[AnyArray, list[Any]]:
         """FX/√d (..., d) with F = inner(XUᵀ/√d), and what else `inner` gave, block by block."""
-        if not self.reading_is_dear:
+        shape, found = U.shape[:-1], list[Any]()
+        wide = shape[-1] >= _MANY and math.prod(shape) * self.n_samples > _FIELDS
+        if not (self.reading_is_dear or (wide and self.rows_are_cheap)):
             F, rest = inner.rows(slice(0, self.n_samples))(self.fields(U))
             return self.back(F), [rest]
-        shape, found = U.shape[:-1], []
         small = (U * U.dtype.type(self.scale)).reshape(-1, self.dimension)
         out = np.zeros(small.shape)
         self.count(U.dtype)
         work, own = through_of, lambda rows: (inner.rows(rows),)
-        for _, (part, rest) in self.each_block(work, (small, shape), own):
+        most = _FIELDS * self.dimension * self.dtype.itemsize // len(small)
+        for _, (part, rest) in self.each_block(work, (small, shape), own, min(BLOCK_BYTES, most)):
             out += part
             found.append(rest)
         return (out * self.scale).astype(U.dtype, copy=False).reshape(U.shape), found
@@ -367,7 +345,7 @@ class Design(ABC):
 
     def back_squared(self, H: Array) -> Array:
         """HX²/d, (c, n) to (c, d)."""
-        return self._total(back_squared_of, (H / self.dimension).astype(self.dtype))
+        return self._total(total_of, (H / self.dimension).astype(self.dtype), np.square)
 
     def _by_row(self, work: Callable[..., Any], small: AnyArray, dtype: Any) -> AnyArray:
         """work(block, small) (m, b) of each block, side by side (m, n)."""
@@ -450,8 +428,8 @@ class Design(ABC):
         for _, part in self.each_block(largest_of):
             np.maximum(largest, part, out=largest)
         unit = np.maximum(largest, np.finfo(float).tiny)
-        mean = self._total(sum_of, w, unit) / w.sum()
-        square = self._total(spread_of, w, unit, mean) / w.sum()
+        mean = self._total(total_of, w, lambda x: x / unit) / w.sum()
+        square = self._total(total_of, w, lambda x: np.square(x / unit - mean)) / w.sum()
         self.passes += 3
         return ColumnMoments(mean * unit, np.sqrt(square) * unit, largest)
 

@@ -2,23 +2,28 @@
 
     Ŵ, b̂ = argmin Σ_μ s_μ ℓ(Wᵀx_μ/√d + b, y_μ) + (λ/2)‖W‖²
 
-The intercept is free: it is the weight of a column of equal entries c, whose ridge is λ/c², with c
-so large that this is next to nothing beside the samples' own curvature. Which samples are held out
-is decided here (`_splits`); how they are predicted along the ridges in `ridge_choice`.
+The intercept bears no ridge. Which samples are held out is decided here (`_splits`); how they are
+predicted along the ridges in `ridge_choice`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from collections.abc import Callable
+from dataclasses import KW_ONLY, astuple, dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 
-from polyceptron.algorithms.data_checks import Labels, check_choice, check_samples
+from polyceptron.algorithms.data_checks import (
+    Samples,
+    check_choice,
+    check_samples,
+    class_coordinates,
+)
 from polyceptron.algorithms.design import ColumnMoments, Design, short_products, weights_or_ones
 from polyceptron.algorithms.erm.erm_fit import stopped_at
 from polyceptron.algorithms.erm.fit import fit_erm
@@ -28,18 +33,39 @@ from polyceptron.algorithms.linear_classifier import (
     Scaling,
     TrainingData,
     fields_at,
+    prior_shift,
     warn_caller,
 )
-from polyceptron.algorithms.ridge_choice import DENSE, RidgePath, Score, Search, Split, choose_ridge
+from polyceptron.algorithms.ridge_choice import (
+    DENSE,
+    RidgePath,
+    Score,
+    Search,
+    Split,
+    choose_ridge,
+    even_splits,
+    score_of,
+)
+from polyceptron.algorithms.separation import separation
 from polyceptron.algorithms.stored_designs import open_design
+from polyceptron.algorithms.watching import Watch
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import as_numbers, check_ridge
 from polyceptron.model.losses import Loss, as_loss
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _FOLDS = 5
-_REACH = 1.0, 1e4, 100.0  # smallest and largest c, and that at ridge 0
+_ENOUGH = 2000  # held-out samples by which ridges are told apart
+_NO_RIDGE = 1e-9  # stands for 0 where samples are held out
+
+
+def _endless(samples: Samples) -> bool:
+    """Whether the likelihood rises for ever along some direction."""
+    return separation(samples.design, samples.y, n_classes=samples.n_classes).kind == "quasi"
 
 
 def _has_probabilities(classifier: Any) -> bool:
@@ -81,7 +107,8 @@ class ERMClassifier(LinearClassifier):
         How samples are held out: an approximate leave-one-out with the exact k×k leverage of every
         sample and refits where that is not enough, or folds, of which the number, a splitter of
         scikit-learn or pairs of training and test rows are given. None takes the cheaper one:
-        leave-one-out for up to 120 weights and more samples than features, else five folds.
+        leave-one-out for up to 120 weights and more samples than features, else five folds, of
+        which as many are fitted as hold out 2,000 samples (of 10,000 the first one).
     class_weight : None, "balanced" or dict, default=None
         Factors of the samples of each class, as in scikit-learn. They weigh the loss, and with it
         the score of the choices and the probabilities: see `priors`.
@@ -131,7 +158,8 @@ class ERMClassifier(LinearClassifier):
     Notes
     -----
     A sample of weight 3 is three samples, also in leave-one-out, where one of them is left out.
-    `predict_proba` exists where the loss models probabilities, as cross-entropy does.
+    `predict_proba` exists where the loss models probabilities, as cross-entropy does. Fitted to
+    float32, weights, decisions and probabilities are float32, rounded from doubles.
 
     Examples
     --------
@@ -168,15 +196,8 @@ class ERMClassifier(LinearClassifier):
         loss = as_loss(self.loss)
         check_choice("scaling", self.scaling, SCALINGS)
         check_choice("scoring", self.scoring, ("neg_log_loss", "accuracy"))
-        counts = weights_or_ones(data.weights, data.y.size)
-        factors = np.ones(data.y.size)
-        if self.class_weight is not None:
-            found = compute_class_weight(
-                self.class_weight, classes=self.classes_, y=self.classes_[data.y],
-                sample_weight=data.weights,
-            )  # fmt: skip
-            factors = np.asarray(found, dtype=float)[data.y]
-        shift, share = self._prior_shift(data.y, counts, factors, loss)
+        counts, factors = self._factors(data)
+        shift, share = prior_shift(self.priors, self.classes_.size, data.y, counts, factors, loss)
         weights = None if data.weights is None and self.class_weight is None else counts * factors
         moments = open_design(data.X).column_moments(data.weights)
         for name in ("path_", "method_", "scaling_scores_"):
@@ -186,35 +207,47 @@ class ERMClassifier(LinearClassifier):
         if isinstance(self.ridge, str) and self.ridge != "auto":
             raise InvalidInput(f"ridge must be 'auto' or a number, got {self.ridge!r}")
         if self.ridge == "auto" and not loss.scale_free:
-            score = _score(loss, self.scoring, shift)
+            score = score_of(loss, self.scoring, shift)
             splits = self._splits(data, X, groups)
             path = self._choose(data, loss, weights, moments, score, share, splits)
         else:
             self.scaling_ = "standard" if self.scaling == "auto" else self.scaling
             self.ridge_ = 0.0 if self.ridge == "auto" else float(check_ridge(self.ridge))
         scaling = Scaling.of(moments, self.scaling_, centre=self.fit_intercept)
-        ridge, d, k = self.ridge_ / scaling.unit**2, data.X.shape[1], self.classes_.size
-        low, high, reach = _REACH  # the entries c of the intercept's column, whose ridge is λ/c²
-        if ridge > 0:  # 1e-7 of the samples' number on the intercept
-            reach = min(max(math.sqrt(ridge / (1e-7 * float(counts.sum()))), low), high)
-        samples = check_samples(self._scaled(data.X, scaling, reach), data.y, k, weights)
-        start = None if path is None else path.weights.copy()
-        if start is not None and self.fit_intercept:
-            start[d] /= reach
+        ridge = self.ridge_ / scaling.unit**2
+        start = None if path is None else path.weights  # its last row is the intercept's
         if path is not None and path.interrupted and start is not None:
-            fit = stopped_at(start, ridge, loss.name)
+            d = data.X.shape[1]
+            fit = replace(
+                stopped_at(start[:d], ridge, loss.name),
+                intercepts=start[d] if self.fit_intercept else 0 * start[0],
+            )
         else:
             fit = fit_erm(
-                samples.design, data.y, loss, ridge, n_classes=k, tol=self.tol,
-                start=start, sample_weight=samples.weights, verbose=self.verbose,
+                scaling.apply(data.X), data.y, loss, ridge, intercept=self.fit_intercept,
+                n_classes=self.classes_.size, tol=self.tol, start=start, sample_weight=weights,
+                verbose=self.verbose,
             )  # fmt: skip
-        offset = fit.weights[d] * reach if self.fit_intercept else np.zeros(k)
-        self._store(fit.weights[:d] / math.sqrt(d), offset + shift, scaling)
+        self._store(fit.weights / math.sqrt(data.X.shape[1]), fit.intercepts + shift, scaling)
+        self._scaling, self._shift = scaling, shift
         self.n_iter_ = max(1, fit.n_iter)
         self.certificate_ = fit.distance_bound
         self.separability_ = fit.separability
         if fit.status == Status.INTERRUPTED:
             warn_caller("the fit was interrupted: what there was by then is used")
+        elif (
+            fit.status != Status.OK
+            and ridge == 0
+            and _endless(
+                check_samples(self._scaled(data.X, scaling), data.y, self.classes_.size, weights)
+            )
+        ):
+            warn_caller(
+                "without a ridge there are no weights that fit best: a linear rule separates some "
+                "of the samples and has the others on its boundary, so that the weights grow "
+                "without bound; fit with a ridge above 0, or ridge='auto'",
+                ConvergenceWarning,
+            )
         elif fit.status != Status.OK:
             warn_caller(
                 f"the weights are certified only to within {fit.distance_bound:.2g} of the "
@@ -223,46 +256,32 @@ class ERMClassifier(LinearClassifier):
             )
         return self
 
-    def _scaled(self, X: Any, scaling: Scaling, reach: float = 1.0) -> Any:
+    def _factors(self, data: TrainingData) -> tuple[Array, Array]:
+        """How often each sample is there (n,), and the factors of its class (n,)."""
+        counts, factors = weights_or_ones(data.weights, data.y.size), np.ones(data.y.size)
+        if self.class_weight is not None:
+            found = compute_class_weight(
+                self.class_weight, classes=self.classes_, y=self.classes_[data.y],
+                sample_weight=data.weights,
+            )  # fmt: skip
+            factors = np.asarray(found, dtype=float)[data.y]
+        return counts, factors
+
+    def _scaled(self, X: Any, scaling: Scaling) -> Any:
         """The scaled features and a column for the intercept; a design where X is sparse."""
         d = X.shape[1]
         if not self.fit_intercept:
             return scaling.apply(X)
         stretch = math.sqrt((d + 1) / d)  # the solver divides by √(d + 1)
-        return scaling.apply(X, stretch, reach * math.sqrt(d))
+        return scaling.apply(X, stretch, math.sqrt(d))
 
-    def _prior_shift(
-        self, y: Labels, counts: Array, factors: Array, loss: Loss
-    ) -> tuple[Array, Array]:
-        """What the priors add to the fields (k,), and the samples' weights (n,) in the score."""
-        k = self.classes_.size
-        if self.priors is None:
-            return np.zeros(k), counts * factors
-        fitted, own = (np.bincount(y, w, k) / w.sum() for w in (counts * factors, counts))
-        if isinstance(self.priors, str):
-            check_choice("priors", self.priors, ("data", "balanced"))
-            target = own if self.priors == "data" else np.full(k, 1 / k)
-        else:
-            target = as_numbers(self.priors, "priors").astype(float)
-            if target.shape != (k,) or not (target > 0).all() or abs(target.sum() - 1) > 1e-6:
-                raise InvalidInput(
-                    f"priors must be a share above 0 for each of the {k} classes, 1 in all, or "
-                    f"'data' or 'balanced', got {self.priors!r}"
-                )
-        shift = np.log(target / fitted)
-        z = np.random.default_rng(0).standard_normal((5, k))
-        before, after = loss.probabilities(z), loss.probabilities(z + shift)
-        if before is not None and after is not None:
-            moved = np.asarray(before) * np.exp(shift)
-            if np.allclose(moved / moved.sum(1, keepdims=True), after):
-                return shift, counts * (target / own)[y]
-        raise InvalidInput(
-            f"priors need a loss whose probabilities are the softmax of the fields, as those of "
-            f"cross-entropy are; got {loss.name!r}"
-        )
+    def _splits(
+        self, data: TrainingData, X: Any, groups: Any, *, every: bool = False
+    ) -> list[Split] | None:
+        """The rows to fit and those held out, of each fold; None for leave-one-out.
 
-    def _splits(self, data: TrainingData, X: Any, groups: Any) -> list[Split] | None:
-        """The rows to fit and those held out, of each fold; None for leave-one-out."""
+        `every`: all folds also of large data.
+        """
         cv, seed = self.cv, 0 if self.random_state is None else self.random_state
         if isinstance(cv, str):
             if cv != "leave-one-out":
@@ -275,9 +294,10 @@ class ERMClassifier(LinearClassifier):
             few = (d + 1) * (self.classes_.size - 1) <= DENSE and n >= d
             if int(np.bincount(data.y).max()) < 2 or (few and open_design(data.X).may_be_copied):
                 return None
-            cv = _FOLDS
+            folds = even_splits(data.y, _FOLDS, seed)
+            return folds if every else folds[: -(-_FOLDS * _ENOUGH // n)]
         if isinstance(cv, int | np.integer):
-            return _even_splits(data.y, cv, seed)
+            return even_splits(data.y, cv, seed)
         from sklearn.model_selection import check_cv
 
         n = data.labels.size
@@ -300,22 +320,17 @@ class ERMClassifier(LinearClassifier):
     ) -> RidgePath:
         """The path of ridges of the best scaling, whose choices it sets."""
         ridges = None if self.ridges is None else [float(check_ridge(r)) for r in self.ridges]
-        counts = weights_or_ones(data.weights, data.y.size)
-        seed = 0 if self.random_state is None else self.random_state
         found: dict[str, tuple[RidgePath, float]] = {}
         for kind in Scaling.kinds(self.scaling, moments):
             scaling = Scaling.of(moments, kind, centre=self.fit_intercept)
-            samples = check_samples(
-                self._scaled(data.X, scaling), data.y, self.classes_.size, weights
-            )
             area = scaling.unit**2
-            search = Search(samples, loss, score, counts, share, kind, self.fit_intercept)
-            path = choose_ridge(
-                search, None if ridges is None else [r / area for r in ridges], splits,
-                None if self.cv is not None else lambda: _even_splits(data.y, _FOLDS, seed),
-                between=self.scoring == "neg_log_loss",
-                rival=min((one.at_best[0] for one, _ in found.values()), default=math.inf),
-            )  # fmt: skip
+            search = self._search(data, loss, weights, scaling, kind, score, share)
+            with search.samples.design.watched(Watch(f"ridges, {kind} scaling", self.verbose)):
+                path = choose_ridge(
+                    search, None if ridges is None else [r / area for r in ridges], splits,
+                    self._fallback(data), between=self.scoring == "neg_log_loss",
+                    rival=min((one.at_best[0] for one, _ in found.values()), default=math.inf),
+                )  # fmt: skip
             found[kind] = path, area
             if path.interrupted:
                 break
@@ -335,36 +350,147 @@ class ERMClassifier(LinearClassifier):
             )
         return path
 
+    def _search(
+        self,
+        data: TrainingData,
+        loss: Loss,
+        weights: Array | None,
+        scaling: Scaling,
+        kind: str,
+        score: Score,
+        share: Array,
+    ) -> Search:
+        """The samples so scaled, and how fits of them are judged."""
+        X = self._scaled(data.X, scaling)
+        samples = check_samples(X, data.y, self.classes_.size, weights)
+        counts = weights_or_ones(data.weights, data.y.size)
+        return Search(samples, loss, score, counts, share, kind, self.fit_intercept)
+
+    def _fallback(self, data: TrainingData) -> Callable[[], list[Split]] | None:
+        """Folds in place of a leave-one-out that was not asked for."""
+        seed = 0 if self.random_state is None else self.random_state
+        return None if self.cv is not None else lambda: even_splits(data.y, _FOLDS, seed)
+
+    def feature_tests(
+        self, X: Any, y: Any, sample_weight: Any = None, *, precision: Any = None
+    ) -> pd.DataFrame:
+        """Test of each feature: does the label depend on it, given all others?
+
+        Holds for any ridge and for few samples a feature, where Wald's test does not
+        (`feature_tests` in docs/feature-tests.md). Features are taken to be Gaussian, or many.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            Those of the fit. A sample of weight 3 is three samples.
+        precision : array_like (d, d), default=None
+            Inverse covariance of the features, if it is known. Without it more samples are needed
+            than features, 20 at least.
+
+        Returns
+        -------
+        DataFrame
+            A row a feature: debiased `weight_c` and `standard_error_c` of each class c against the
+            mean of all (of two classes: of the second against the first), `statistic` (χ² of k − 1
+            degrees if the feature does not matter), `p_value`, and `q_value` (Benjamini and
+            Hochberg: the share of false ones among all that are called up to here). NaN for
+            features that are constant or determined by others.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_wine
+        >>> X, y = load_wine(return_X_y=True)
+        >>> found = ERMClassifier().fit(X, y).feature_tests(X, y)
+        >>> list(found.columns[-3:]), bool(found.q_value.min() < 1e-3)
+        (['statistic', 'p_value', 'q_value'], True)
+        """
+        from polyceptron.algorithms.feature_tests import UNDETERMINED, Fitted, feature_frame
+
+        data, loss, k = self._again(X, y, sample_weight), as_loss(self.loss), self.classes_.size
+        endless = bool(self.separability_) or not math.isfinite(self.certificate_)
+        if loss.scale_free or (self.ridge_ == 0 and endless):
+            raise InvalidInput(UNDETERMINED)
+        (shift, scale, varying, unit), d = astuple(self._scaling), data.X.shape[1]
+        weights, base = self._class_weights
+        inverse = None
+        if precision is not None:
+            inverse = as_numbers(precision, "precision").astype(float)
+            if inverse.shape != (d, d) or not (np.diag(inverse) > 0).all():
+                raise InvalidInput(f"precision must be ({d}, {d}) and positive, got {precision!r}")
+            inverse = (inverse * np.outer(scale, scale))[np.ix_(varying, varying)]
+        fitted = Fitted(
+            self._scaling.varying_design(data.X, ones=False).read_rows(slice(None)), data.y,
+            (weights * scale[:, None])[varying], base + shift @ weights - self._shift, loss,
+            class_coordinates(loss, k), *self._factors(data),
+            np.full(int(varying.sum()), self.ridge_ / unit**2 * d), self.fit_intercept,
+        )  # fmt: skip
+        names = np.asarray(getattr(self, "feature_names_in_", [f"x{i}" for i in range(d)]))
+        shown = self.classes_[1:] if k == 2 else self.classes_
+        found = feature_frame(fitted, inverse, names[varying], shown, scale[varying])
+        return found.reindex(names)
+
+    def held_out_scores(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, *, level: float = 0.95
+    ) -> pd.DataFrame:
+        """Error and log-loss on samples that a fit has not seen, at the ridge and scaling chosen.
+
+        Parameters
+        ----------
+        X, y, sample_weight, groups
+            Those of the fit, of which some are held out as `cv` says.
+        level : float, default=0.95
+            Of the intervals.
+
+        Returns
+        -------
+        DataFrame
+            Rows 'error' and 'log_loss' (the loss itself where it models no probabilities): `value`,
+            `standard_error`, and the interval `low` to `high` of what fresh samples would show.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> found = ERMClassifier().fit(X, y).held_out_scores(X, y)
+        >>> bool(found.low["error"] < found.value["error"] < found.high["error"] < 0.1)
+        True
+        """
+        import pandas as pd
+        import scipy.stats
+
+        from polyceptron.algorithms.feature_tests import interval
+
+        if not 0 < level < 1:
+            raise InvalidInput(f"level must be between 0 and 1, got {level!r}")
+        data, loss = self._again(X, y, sample_weight), as_loss(self.loss)
+        if loss.scale_free:
+            raise InvalidInput(f"the {loss.name} loss has no ridge at which samples are held out")
+        counts, factors = self._factors(data)
+        share = prior_shift(self.priors, self.classes_.size, data.y, counts, factors, loss)[1]
+        area, splits = self._scaling.unit**2, self._splits(data, X, groups, every=True)
+        z, size = scipy.stats.norm.isf((1 - level) / 2), share.sum() ** 2 / (share**2).sum()
+        rows = {}
+        for name, scoring in (("error", "accuracy"), ("log_loss", "neg_log_loss")):
+            score = score_of(loss, scoring, self._shift)
+            search = self._search(
+                data, loss, counts * factors, self._scaling, self.scaling_, score, share
+            )
+            ridge = max(self.ridge_ / area, _NO_RIDGE)
+            value, error = choose_ridge(search, [ridge], splits, self._fallback(data)).at_best
+            rows[name] = value, error, *interval(value, error, z, size if name == "error" else None)
+        columns = ["value", "standard_error", "low", "high"]
+        return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+
+    def _again(self, X: Any, y: Any, sample_weight: Any) -> TrainingData:
+        """The samples of the fit, a second time."""
+        self._features(X)
+        kept, y = self.classes_, np.asarray(y)
+        if not np.array_equal(np.unique(y), kept):
+            raise InvalidInput(f"y must hold the classes of the fit, {kept}, got {np.unique(y)}")
+        return self._check_training_data(X, y, sample_weight)
+
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities (n, k) that the loss reads from the class fields."""
         found = as_loss(self.loss).probabilities(fields_at(self._features(X), *self._class_weights))
-        return np.asarray(found)
-
-
-def _even_splits(y: Labels, count: Any, seed: Any) -> list[Split]:
-    """Each class dealt over the folds as evenly as it goes; a rare one is not in every fold."""
-    from sklearn.utils import check_random_state
-
-    if count < 2:
-        raise InvalidInput(f"cv must be 2 folds or more, got {count}")
-    order, count = check_random_state(seed).permutation(y.size), min(int(count), y.size)
-    dealt = np.empty(y.size, dtype=np.int64)
-    dealt[order[np.argsort(y[order], kind="stable")]] = np.arange(y.size) % count
-    return [(np.flatnonzero(dealt != i), np.flatnonzero(dealt == i)) for i in range(count)]
-
-
-def _score(loss: Loss, scoring: str, shift: Array) -> Score:
-    """Errors, or −ln of the label's probability; where there is none, the loss itself."""
-    if scoring == "accuracy":
-        return lambda z, y: ((z + shift).argmax(1) != y).astype(float)
-
-    def log_loss(z: Array, y: Labels) -> Array:
-        p = np.asarray(loss.probabilities(z))[np.arange(y.size), y]
-        return -np.log(np.maximum(p, np.finfo(float).tiny))
-
-    y = np.arange(shift.size)
-    z = np.random.default_rng(0).standard_normal((y.size, y.size))
-    itself = loss.probabilities(z) is None or np.allclose(loss.value(z, y), log_loss(z, y))
-    value = loss.value if itself else log_loss  # exact also where probabilities underflow
-    return lambda z, y: value(z + shift, y)
+        return self._like(X, np.asarray(found))

@@ -8,8 +8,9 @@ Inside, features are centred, if there is an intercept, and divided
     'global'      all by one number, the root of their mean variance
     'none'        by the same number, and the ridge with its square: the objective of raw features
 
-`coef_` and `intercept_` are those of the raw features. Parameters are checked by `fit`, and arrays
-are (n_samples, n_features) throughout, as scikit-learn has them.
+`coef_` and `intercept_` are those of the raw features, in single precision where X is; inside, all
+is double. Parameters are checked by `fit`, and arrays are (n_samples, n_features) throughout, as
+scikit-learn has them.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from polyceptron.algorithms.data_checks import Labels, check_label_count
+from polyceptron.algorithms.data_checks import Labels, check_choice, check_label_count
 from polyceptron.algorithms.design import BLOCK_BYTES, ColumnMoments, Design
 from polyceptron.algorithms.stored_designs import FileDesign, as_design, open_design, scaled
 from polyceptron.errors import InvalidInput
+from polyceptron.model.checks import as_numbers
+from polyceptron.model.losses import Loss
 from polyceptron.numerics import Array
 
 SCALINGS = ("auto", "standard", "global", "none")
@@ -128,6 +131,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_training_data(self, X: Any, y: Any, sample_weight: Any = None) -> TrainingData:
         """X (n, d) as doubles or a design, classes' indices and weights; sets `classes_`."""
+        self._dtype = np.dtype(np.float32 if _is_single(X) else np.float64)
         X, large = _opened(X)
         if not large:
             X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")
@@ -166,7 +170,13 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._class_weights = raw, base
         if self.classes_.size == 2:
             raw, base = raw[:, 1:] - raw[:, :1], base[1:] - base[:1]
-        self.coef_, self.intercept_ = np.ascontiguousarray(raw.T), base
+        self.coef_ = np.ascontiguousarray(raw.T).astype(self._dtype)
+        self.intercept_ = base.astype(self._dtype)
+
+    def _like(self, X: Any, out: Array) -> Array:
+        """Numbers in single precision where X and the data of the fit are."""
+        single = self._dtype == np.float32 and _is_single(X)
+        return out.astype(np.float32) if single else out  # type: ignore[return-value]
 
     def _features(self, X: Any) -> Any:
         """New samples (n, d) as doubles, sparse, or a design if they are many."""
@@ -184,8 +194,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def decision_function(self, X: Any) -> Array:
         """The class fields (n, k); for two classes the difference (n,) of second and first."""
-        scores = fields_at(self._features(X), self.coef_.T, self.intercept_)
-        return scores.ravel() if scores.shape[1] == 1 else scores
+        scores = fields_at(self._features(X), *self._class_weights)
+        return self._like(X, scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class with the largest field."""
@@ -202,12 +212,46 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return result
 
 
+def _is_single(X: Any) -> bool:
+    return bool(getattr(X, "dtype", None) == np.float32)
+
+
 def fields_at(X: Any, weights: Array, offset: Array) -> Array:
     """X·weights + offset, (n, d) and (d, k) to (n, k)."""
     if isinstance(X, Design):
         return np.ascontiguousarray(X.times_columns(np.ascontiguousarray(weights.T)).T) + offset
     fields: Array = X @ weights + offset
     return fields
+
+
+def prior_shift(
+    priors: Any, k: int, y: Labels, counts: Array, factors: Array, loss: Loss
+) -> tuple[Array, Array]:
+    """What the priors add to the fields (k,), and the samples' weights (n,) in the score."""
+    if priors is None:
+        return np.zeros(k), counts * factors
+    fitted, own = (np.bincount(y, w, k) / w.sum() for w in (counts * factors, counts))
+    if isinstance(priors, str):
+        check_choice("priors", priors, ("data", "balanced"))
+        target = own if priors == "data" else np.full(k, 1 / k)
+    else:
+        target = as_numbers(priors, "priors").astype(float)
+        if target.shape != (k,) or not (target > 0).all() or abs(target.sum() - 1) > 1e-6:
+            raise InvalidInput(
+                f"priors must be a share above 0 for each of the {k} classes, 1 in all, or "
+                f"'data' or 'balanced', got {priors!r}"
+            )
+    shift = np.log(target / fitted)
+    z = np.random.default_rng(0).standard_normal((5, k))
+    before, after = loss.probabilities(z), loss.probabilities(z + shift)
+    if before is not None and after is not None:
+        moved = np.asarray(before) * np.exp(shift)
+        if np.allclose(moved / moved.sum(1, keepdims=True), after):
+            return shift, counts * (target / own)[y]
+    raise InvalidInput(
+        f"priors need a loss whose probabilities are the softmax of the fields, as those of "
+        f"cross-entropy are; got {loss.name!r}"
+    )
 
 
 def _opened(X: Any) -> tuple[Any, bool]:

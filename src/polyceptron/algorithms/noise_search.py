@@ -337,15 +337,15 @@ class _Compressed(BlockwiseDesign):
         self.reading_is_dear = base.reading_is_dear
 
     def times_columns(self, small: AnyArray) -> AnyArray:
-        return self._base.times_columns(self._map(small).astype(small.dtype, copy=False))
+        return self.base.times_columns(self._map(small).astype(small.dtype, copy=False))
 
     def through(self, U: AnyArray, inner: Any) -> tuple[AnyArray, list[Any]]:
         self.count(U.dtype)
-        back, rest = self._base.through(self._map(U).astype(U.dtype, copy=False), inner)
+        back, rest = self.base.through(self._map(U).astype(U.dtype, copy=False), inner)
         return self._map(back).astype(U.dtype, copy=False), rest
 
     def times_rows(self, small: AnyArray) -> AnyArray:
-        return self._map(self._base.times_rows(small)).astype(small.dtype, copy=False)
+        return self._map(self.base.times_rows(small)).astype(small.dtype, copy=False)
 
 
 def _loudest(design: Design) -> float:

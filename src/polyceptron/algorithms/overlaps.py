@@ -46,7 +46,9 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model.channels import Channel, as_channel
 from polyceptron.model.checks import as_numbers, check_tolerance, difference_basis
 from polyceptron.model.features import as_spectrum
+from polyceptron.model.law import PaperMatrices
 from polyceptron.numerics import Array
+from polyceptron.numerics.cones import GRID, win_probabilities
 from polyceptron.numerics.estimate import from_replicates, uniform_replicates
 from polyceptron.theory.generalisation import generalisation_error
 
@@ -56,7 +58,6 @@ DEFAULT_TOL, DEFAULT_TOL_MANY = 1e-3, 3e-3  # up to 5 classes, above
 _SAME = 1e-13  # weights that agree with the teacher's to this relative precision make no errors
 _MEMORY = 400_000  # numbers in the largest temporary
 _FLAT = 1e-7  # least noise per class direction (of 1) that the smooth integrand resolves
-_GRID = np.arange(-5.5, 7.6, 0.5)  # of the trapezoidal rule: 9 digits up to k = 10, 7 at k = 50
 
 
 class Overlaps(NamedTuple):
@@ -86,12 +87,34 @@ def overlaps(weights: Any, teacher_weights: Any, features: Any = "isotropic") ->
     >>> overlaps([[2.0, 0.0]], [[1.0, -1.0]])
     Overlaps(m=2.0, q=2.0, teacher=2.0)
     """
-    W, T = _differences(weights, teacher_weights)
-    spectrum = as_spectrum(features)
-    if not spectrum.isotropic:
-        W, T = W * spectrum.deviations(len(W)), T * spectrum.deviations(len(W))
+    W, T = _differences(weights, teacher_weights, features)
     size = W.shape[0] * (W.shape[1] - 1)
     return Overlaps(*(float(np.vdot(a, b)) / size for a, b in ((W, T), (W, W), (T, T))))
+
+
+def overlap_matrices(
+    weights: Any, teacher_weights: Any, features: Any = "isotropic"
+) -> PaperMatrices:
+    """m and q of fitted weights as the paper writes them, each entry measured.
+
+    Parameters
+    ----------
+    weights, teacher_weights : array_like (d, k)
+    features : str, array_like or Spectrum
+
+    Returns
+    -------
+    PaperMatrices
+        m = W̃ᵀT̃/d and q = W̃ᵀW̃/d with w̃_h = w_h − w_k, (k−1, k−1).
+
+    Examples
+    --------
+    >>> overlap_matrices([[2.0, 0.0]], [[1.0, -1.0]]).q
+    array([[4.]])
+    """
+    W, T = _differences(weights, teacher_weights, features)
+    W, T = W[:, :-1] - W[:, -1:], T[:, :-1] - T[:, -1:]
+    return PaperMatrices(W.T @ T / len(W), W.T @ W / len(W))
 
 
 def exact_generalisation_error(
@@ -129,11 +152,8 @@ def exact_generalisation_error(
     >>> exact_generalisation_error([[1.0, 0.0], [0.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]]).value
     0.25
     """
-    W, T = _differences(weights, teacher_weights)
+    W, T = _differences(weights, teacher_weights, features)
     d, k = W.shape
-    spectrum = as_spectrum(features)
-    if not spectrum.isotropic:
-        W, T = W * spectrum.deviations(d), T * spectrum.deviations(d)
     channel = as_channel(noise)
     variance, guesses = channel.utility_variance, k * channel.guess(k)
     tol = check_tolerance(tol, DEFAULT_TOL if k <= 5 else DEFAULT_TOL_MANY)
@@ -176,8 +196,8 @@ def _utility_error(W: Array, T: Array, added: float, tol: float, seed: int) -> E
     return _sampled_error(student, teacher, cross, None, tol, seed)
 
 
-def _differences(weights: Any, teacher_weights: Any) -> tuple[Array, Array]:
-    """Both weights without their part common to all classes."""
+def _differences(weights: Any, teacher_weights: Any, features: Any) -> tuple[Array, Array]:
+    """Both without their part common to all classes, of features of unit variance."""
     given = {"weights": weights, "teacher weights": teacher_weights}  # thin: sparse ones are filled
     W, T = (
         as_numbers(one.toarray() if hasattr(one, "toarray") else one, name).astype(float)
@@ -190,7 +210,9 @@ def _differences(weights: Any, teacher_weights: Any) -> tuple[Array, Array]:
         )
     if not (np.isfinite(W).all() and np.isfinite(T).all()):
         raise InvalidInput("weights must be finite")
-    return W - W.mean(1, keepdims=True), T - T.mean(1, keepdims=True)
+    spectrum = as_spectrum(features)
+    size = 1.0 if spectrum.isotropic else spectrum.deviations(len(W))
+    return (W - W.mean(1, keepdims=True)) * size, (T - T.mean(1, keepdims=True)) * size
 
 
 def _unit(W: Array) -> Array:
@@ -324,7 +346,7 @@ def _smooth_agreement(points: Array, lift: Array, twin: Array) -> Array:
     whose mean is known: the difference of the two fluctuates far less.
     """
     k, r = twin.shape
-    chunk = max(1, _MEMORY // (k * _GRID.size))
+    chunk = max(1, _MEMORY // (k * GRID.size))
     parts = []
     for start in range(0, len(points), chunk):
         part = points[start : start + chunk]
@@ -333,21 +355,6 @@ def _smooth_agreement(points: Array, lift: Array, twin: Array) -> Array:
         symmetric = win_probabilities(part[:, :r] @ twin.T)
         parts.append((both - symmetric**2).sum(1))
     return np.concatenate(parts)
-
-
-def win_probabilities(fields: Array) -> Array:
-    """P(class l has the largest field + unit noise), all l at once: (n, k) to (n, k).
-
-    The winning value has density Σ_l φ(x − g_l) ∏_{h≠l} Φ(x − g_h) and lies around the largest
-    field, which the trapezoidal rule covers.
-    """
-    shifted = fields - fields.max(1, keepdims=True)
-    x = _GRID - shifted[:, :, None]
-    below = ndtr(x)
-    product = below.prod(1)
-    ratio = np.exp(-0.5 * x * x) / below
-    chances = np.einsum("nx,nkx->nk", product, ratio)
-    return np.asarray(chances / chances.sum(1, keepdims=True))
 
 
 def _line_agreement(points: Array, teacher: Array, student: Array) -> Array:

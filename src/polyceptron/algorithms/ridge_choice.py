@@ -22,8 +22,10 @@ leave-one-out: one fit of all samples, and for each a Newton step without it,
 The path goes from large λ to small, where fits cost more, and ends early where the score has become
 clearly worse than the best; with ridges of its own it goes on where the best is at an end. Each λ
 starts from the polynomial in ln λ through the nearest minimisers. Fits of folds are loose: the last
-Newton step lowers the objective by less than a hundredth. A held-out sample whose class the
-training rows do not have is not scored.
+Newton step lowers the objective by less than a hundredth, and moves the score by less than a share
+of its standard error (where classes can be told apart in part, fields go on moving by about 1 a
+step while next to nothing is gained). A held-out sample whose class the training rows do not have
+is not scored.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ _DOWN = 10**-0.5  # from one ridge to the next where the path goes on
 _ENDS = 0.9e-9, 1.1e6  # how far that may be
 _GAIN = 1e-3  # of the score from one ridge to the next, for which going on is worth while
 DENSE = 120  # d·r up to which a matrix of that size is cheaper than products with X
-_STEPS = 20
+_STEPS = 60
 _SMALL = 20_000  # numbers in all fields up to which single precision saves nothing
 _NODES = 3  # minimisers through which the next start is extrapolated
 
@@ -63,6 +65,7 @@ _NODES = 3  # minimisers through which the next start is extrapolated
 _FOLDS = 1e-2, 0.25
 _WHOLE = 1e-8, 0.1  # small, and a step without a sample starts from here
 _AGAIN = 1e-4, 0.1  # refits: after a step that gains so little, the next gains next to nothing
+_STILL = 0.2, 0.1  # moves by the last step: of the score in its errors, of fields left out
 _WORSE = 3.0  # standard errors above the best, of all ridges since then, that end the path
 _FAR = 0.5  # move of a field that is too large for one Newton step
 _OUTER = 2_000_000  # numbers in the products of all rows with themselves
@@ -98,6 +101,34 @@ class Search(NamedTuple):
         elif self.scaling == "global":
             rho[:, :d] = np.maximum(spread.mean(1, keepdims=True), 1e-10)
         return rho
+
+
+def even_splits(y: Labels, count: Any, seed: Any) -> list[Split]:
+    """Each class dealt over the folds as evenly as it goes; a rare one is not in every fold."""
+    from sklearn.utils import check_random_state
+
+    if count < 2:
+        raise InvalidInput(f"cv must be 2 folds or more, got {count}")
+    order, count = check_random_state(seed).permutation(y.size), min(int(count), y.size)
+    dealt = np.empty(y.size, dtype=np.int64)
+    dealt[order[np.argsort(y[order], kind="stable")]] = np.arange(y.size) % count
+    return [(np.flatnonzero(dealt != i), np.flatnonzero(dealt == i)) for i in range(count)]
+
+
+def score_of(loss: Loss, scoring: str, shift: Array) -> Score:
+    """Errors, or −ln of the label's probability; where there is none, the loss itself."""
+    if scoring == "accuracy":
+        return lambda z, y: ((z + shift).argmax(1) != y).astype(float)
+
+    def log_loss(z: Array, y: Labels) -> Array:
+        p = np.asarray(loss.probabilities(z))[np.arange(y.size), y]
+        return -np.log(np.maximum(p, np.finfo(float).tiny))
+
+    y = np.arange(shift.size)
+    z = np.random.default_rng(0).standard_normal((y.size, y.size))
+    itself = loss.probabilities(z) is None or np.allclose(loss.value(z, y), log_loss(z, y))
+    value = loss.value if itself else log_loss  # exact also where probabilities underflow
+    return lambda z, y: value(z + shift, y)
 
 
 @dataclass(frozen=True)
@@ -173,6 +204,8 @@ def _walk_down(
         fields, at = way.held_out(ridge)
         values = search.score(fields, search.samples.y[at])
         tried.append(_Tried(ridge, values, search.share[at], way.weights(), way.sound))
+        most = max(len(ridges), len(tried))
+        search.samples.design.watch.step(len(tried), most, math.inf, 0.0, tried[-1].mean)
         return tried[-1]
 
     try:
@@ -253,7 +286,7 @@ class Folds:
     method, sound = "cross-validation", True
 
     def __init__(self, search: Search, splits: list[Split]) -> None:
-        design, y, k = search.samples
+        self.search, (design, y, k) = search, search.samples
         rows = np.array([np.bincount(train, minlength=y.size) for train, _ in splits], float)
         here = rows * search.counts
         self.tests = [
@@ -275,10 +308,22 @@ class Folds:
 
     def held_out(self, ridge: float) -> tuple[Array, Labels]:
         """Fields (m, k) of the samples (m,) of all folds."""
-        self.walk.solve(ridge)
-        basis = self.walk.objective.basis
-        fields = [Z[:, test].T @ basis.T for Z, test in zip(self.walk.Z, self.tests, strict=True)]
-        return np.vstack(fields), np.concatenate(self.tests)
+        basis, at = self.walk.objective.basis, np.concatenate(self.tests)
+        y, share = self.search.samples.y[at], self.search.share[at]
+
+        def fields(Z: AnyArray) -> Array:
+            parts = [z[:, test].T for z, test in zip(Z, self.tests, strict=True)]
+            return np.asarray(np.vstack(parts) @ basis.T)
+
+        def still(before: AnyArray, Z: AnyArray) -> bool:
+            first, last = (
+                _Tried(ridge, self.search.score(fields(z), y), share, basis, True)
+                for z in (before, Z)
+            )
+            return abs(last.mean - first.mean) <= _STILL[0] * last.standard_error
+
+        self.walk.solve(ridge, still)
+        return fields(self.walk.Z), at
 
     def weights(self) -> Array:
         """The mean over the folds (d, k)."""
@@ -348,7 +393,7 @@ class LeaveOneOut:
         refit = Walk(self.design, _objective(self.search, weights), self.rho[chosen], *_AGAIN)
         refit.rows, refit.outer = self.walk.rows, self.walk.outer
         refit.past = [(math.log(ridge), np.repeat(self.walk.U, chosen.size, 0))]
-        refit.solve(ridge)
+        refit.solve(ridge, lambda z, new: np.abs((new - z)[each, :, chosen]).max() <= _STILL[1])
         return np.asarray(refit.Z[each, :, chosen])
 
     def weights(self) -> Array:
@@ -402,8 +447,10 @@ class Walk:
         self.double = np.full(count, self.dtype == np.float64)
         self.factor = newton.SharedFactor(design, shape)
 
-    def solve(self, ridge: float) -> None:
-        """Move to the minimisers at this λ, loosely."""
+    def solve(
+        self, ridge: float, still: Callable[[AnyArray, AnyArray], Any] = lambda before, Z: True
+    ) -> None:
+        """Move to the minimisers at this λ, loosely; `still`: whether a step moved Z but little."""
         design, objective = self.design, self.objective
         ridges = ridge * self.shares
         pull: AnyArray = newton.by_feature(ridges).astype(self.dtype)
@@ -426,9 +473,10 @@ class Walk:
                 D = np.linalg.solve(whole, -G.reshape(len(G), -1, 1)).reshape(G.shape)
             total = here.value + 0.5 * newton.dots(pull * U, U)
             gain = -0.5 * newton.dots(G, D)
+            before = Z
             step, here, Z = newton.line_search(design, objective, ridges, U, Z, here, G, D)
             U += (step[:, None, None] * D).astype(self.dtype, copy=False)
-            if (gain <= self.enough * total).all():
+            if (gain <= self.enough * total).all() and still(before, Z):
                 break
         self.U, self.Z, self.here = U, Z, here
         self.past.append((t, U))

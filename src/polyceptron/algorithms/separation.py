@@ -24,17 +24,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from polyceptron.algorithms.data_checks import Labels, Samples, check_samples, in_units
+from polyceptron.algorithms.data_checks import Labels, Samples, check_samples
+from polyceptron.algorithms.design import largest_of
+from polyceptron.algorithms.erm.descent import minimise
 from polyceptron.algorithms.erm.erm_fit import SeparabilityOfData
-from polyceptron.algorithms.erm.fit import maximum_likelihood
-from polyceptron.algorithms.erm.newton import minimise
+from polyceptron.algorithms.erm.likelihood import maximum_likelihood
 from polyceptron.algorithms.erm.objectives import ShiftedHinge
+from polyceptron.algorithms.stored_designs import scaled
 from polyceptron.display import ShortDisplay
 from polyceptron.numerics import Array
 
 _SMALL = 1_000_000  # entries of the matrix of a linear programme
+_CLEAR = 1e-12  # margin of rows and weights of length 1 that is no rounding
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,7 +77,7 @@ def is_separable(
         Their number; by default that of those that occur.
     tol : float, default=1e-6
         The answer is no once weights would have to separate by less than this share of the longest
-        input.
+        input, in units in which the largest entry of every feature is about 1.
 
     Returns
     -------
@@ -87,8 +91,11 @@ def is_separable(
     >>> is_separable([[1.0], [2.0], [-1.0]], [0, 1, 1]).separable
     False
     """
-    samples, units = in_units(check_samples(X, y, n_classes))
-    return _judged(samples, tol).in_units(units.p)
+    given, samples, units = _even(check_samples(X, y, n_classes))
+    found = _judged(samples, tol)
+    if found.weights is not None:
+        return replace(found, weights=np.ldexp(found.weights, -units))
+    return replace(found, residual=_residual(given, found.multipliers))
 
 
 def separation(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-6) -> Separation:
@@ -110,7 +117,7 @@ def separation(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-
     >>> separation(X, [0, 0, 1, 1]).kind, separation(X, [0, 1, 1, 0]).kind
     ('quasi', 'separable')
     """
-    samples, units = in_units(check_samples(X, y, n_classes))
+    given, samples, units = _even(check_samples(X, y, n_classes))
     first = _judged(samples, tol)
     if first.separable:
         found = Separation("separable", first.weights, None, 1.0)
@@ -122,10 +129,34 @@ def separation(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-
         proof = None if fit is None else fit.separability
         found = Separation("undecided")
         if proof is not None:
-            found = Separation("overlapping", None, proof.multipliers, 0.0, proof.residual)
+            found = Separation("overlapping", None, proof.multipliers)
     if found.direction is not None:
-        found = replace(found, direction=np.ldexp(found.direction, -units.p))
-    return replace(found, residual=float(np.ldexp(found.residual, units.p)))
+        return replace(found, direction=np.ldexp(found.direction, -units))
+    return replace(found, residual=_residual(given, found.multipliers))
+
+
+def _even(given: Samples) -> tuple[Samples, Samples, NDArray[np.int64]]:
+    """The samples, and features with a largest entry of about 1; powers of two (d, 1) of these.
+
+    A rule separates whatever the units of the features are: weights are in the inverse ones.
+    """
+    largest = np.zeros(given.design.dimension)
+    for _, part in given.design.each_block(largest_of):
+        np.maximum(largest, part, out=largest)
+    powers = np.where(largest > 0, np.frexp(largest)[1], 0)
+    design = scaled(given.design, None, np.ldexp(1.0, powers)) if powers.any() else given.design
+    return given, replace(given, design=design), powers[:, None]
+
+
+def _residual(samples: Samples, multipliers: Array | None) -> float:
+    """‖Σ a x̂(e_y − e_h)ᵀ‖ of multipliers (n, k); NaN without any."""
+    if multipliers is None:
+        return math.nan
+    signed = -multipliers
+    signed[np.arange(samples.y.size), samples.y] = multipliers.sum(1)
+    found = samples.design.back(np.ascontiguousarray(signed.T))
+    unit = float(np.abs(found).max())
+    return unit * float(np.linalg.norm(found / unit)) if unit > 0 else 0.0
 
 
 def _judged(samples: Samples, tol: float) -> SeparabilityOfData:
@@ -137,7 +168,6 @@ def _judged(samples: Samples, tol: float) -> SeparabilityOfData:
             return answer
     U = np.zeros((k - 1, design.dimension))
     longest = math.sqrt(2) * float(design.row_norms.max())
-    residual = math.nan
     for penalty in (10.0**power for power in range(1, 13)):
         hinge = ShiftedHinge(labels, k, np.zeros((k, n)), penalty)
         found = minimise(design, hinge, np.ones(1), U[None], target=1e-10, max_iter=60)
@@ -152,19 +182,22 @@ def _judged(samples: Samples, tol: float) -> SeparabilityOfData:
         total = float(multipliers.sum())
         residual = float(np.linalg.norm(design.back(hinge.pull(multipliers)))) / total
         if residual <= tol * longest:
-            return SeparabilityOfData(False, None, multipliers.T / total, residual)
-    return SeparabilityOfData(None, residual=residual)
+            return SeparabilityOfData(False, None, multipliers.T / total)
+    return SeparabilityOfData(None)
 
 
 class _Programme:
     """J and the linear programmes over W, for rows x̂ (n, d) and labels; the last class stays at 0.
 
-    A shift of all classes changes nothing.
+    A shift of all classes changes nothing, and rows of any length are separated alike: of length 1.
     """
 
     def __init__(self, fields: Array, y: Labels, k: int) -> None:
+        largest = np.maximum(np.abs(fields).max(1), np.finfo(float).tiny)
+        size = np.linalg.norm(fields / largest[:, None], axis=1)
+        self.size = largest * np.where(size > 0, size, 1.0)
+        fields = fields / self.size[:, None]
         self.fields, self.y, self.k = fields, y, k
-        self.longest = float(np.linalg.norm(fields, axis=1).max())
         self.place = np.nonzero(np.arange(k) != y[:, None])  # samples, and the wrong classes
         samples, others = self.place
         rows, each = np.zeros((samples.size, k, fields.shape[1])), np.arange(samples.size)
@@ -187,12 +220,17 @@ class _Programme:
         return weights, margins, np.maximum(-found.ineqlin.marginals, 0.0)
 
     def proof(self, a: Array) -> tuple[Array, float]:
-        """Multipliers as (n, k), of sum 1, and the norm of their combination."""
+        """Multipliers of the rows given as (n, k), of sum 1, and the norm of their combination.
+
+        The norm is that of rows of length 1, with multipliers of sum 1.
+        """
         found = np.zeros((self.y.size, self.k))
         found[self.place] = a / a.sum()
         signed = -found
         signed[np.arange(self.y.size), self.y] = found.sum(1)
-        return found, float(np.linalg.norm(self.fields.T @ signed))
+        residual = float(np.linalg.norm(self.fields.T @ signed))
+        found *= (self.size.min() / self.size)[:, None]
+        return found / found.sum(), residual
 
 
 def _by_linear_programme(fields: Array, y: Labels, k: int, tol: float) -> SeparabilityOfData | None:
@@ -203,19 +241,15 @@ def _by_linear_programme(fields: Array, y: Labels, k: int, tol: float) -> Separa
     if found is None:
         return None
     weights, margins, a = found
-    smallest = float(margins.min())
-    if smallest > tol * lp.longest * float(np.linalg.norm(weights)):
-        return SeparabilityOfData(True, weights / smallest)
+    if margins.min() > _CLEAR * float(np.linalg.norm(weights)):
+        return SeparabilityOfData(True, weights / float((margins * lp.size[lp.place[0]]).min()))
     multipliers, residual = lp.proof(a)
-    if residual > tol * lp.longest:
-        return None
-    return SeparabilityOfData(False, None, multipliers, residual)
+    return SeparabilityOfData(False, None, multipliers) if residual <= tol else None
 
 
 def _recession(fields: Array, y: Labels, k: int, tol: float) -> Separation:
     """Quasi-separable or overlapping, by max ΣJW."""
-    longest = float(np.linalg.norm(fields, axis=1).max())
-    lp = _Programme(fields / longest if longest > 0 else fields, y, k)
+    lp = _Programme(fields, y, k)
     found = lp.solve(-lp.J.sum(0), lp.J)
     if found is None:
         return Separation("undecided")
@@ -225,4 +259,4 @@ def _recession(fields: Array, y: Labels, k: int, tol: float) -> Separation:
     multipliers, residual = lp.proof(1 + a)
     if residual > tol:
         return Separation("undecided")
-    return Separation("overlapping", None, multipliers, 0.0, residual * longest)
+    return Separation("overlapping", None, multipliers)

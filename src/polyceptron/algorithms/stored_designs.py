@@ -19,31 +19,23 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.design import (
-    BLOCK_BYTES,
-    COPY_BYTES,
-    ColumnMoments,
-    Design,
-    back_of,
-    fields_of,
-    too_large,
-    usable,
-    weights_or_ones,
-)
+from polyceptron.algorithms import design as designs
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import as_numbers
 from polyceptron.numerics import AnyArray, Array
 
 
-class ArrayDesign(Design):
+class ArrayDesign(designs.Design):
     """An array (n, d) in memory, of whatever numpy reads as numbers; floats are not converted."""
+
+    rows_are_cheap = True
 
     def __init__(self, X: Any) -> None:
         array = as_numbers(X, "X")
@@ -60,14 +52,14 @@ class ArrayDesign(Design):
     @property
     def single_is_quicker(self) -> bool:
         """Whether the entries can be squared in single precision, and X be copied to it."""
-        small = self.dtype == np.float32 or self._X.nbytes <= COPY_BYTES
+        small = self.dtype == np.float32 or self._X.nbytes <= designs.COPY_BYTES
         return small and self.squares_are_safe
 
     def times_columns(self, small: AnyArray) -> AnyArray:
-        return fields_of(self._in(small.dtype), small)
+        return designs.fields_of(self._in(small.dtype), small)
 
     def times_rows(self, small: AnyArray) -> AnyArray:
-        return back_of(self._in(small.dtype), small)
+        return designs.back_of(self._in(small.dtype), small)
 
     def gram(self) -> Array:
         if self.dtype != np.float64 or self.watch.checkpoint.path is not None:
@@ -83,7 +75,7 @@ class ArrayDesign(Design):
         return self._single if dtype == np.float32 and self.dtype != np.float32 else self._X
 
 
-class SparseDesign(Design):
+class SparseDesign(designs.Design):
     """A matrix in compressed rows; other formats are converted once."""
 
     def __init__(self, X: Any) -> None:
@@ -122,8 +114,8 @@ class SparseDesign(Design):
         squares = np.asarray(self._squares.sum(1, dtype=np.float64)).ravel()
         return np.asarray(np.sqrt(squares) * self.scale)
 
-    def column_moments(self, weights: Array | None = None) -> ColumnMoments:
-        w = weights_or_ones(weights, self.n_samples)
+    def column_moments(self, weights: Array | None = None) -> designs.ColumnMoments:
+        w = designs.weights_or_ones(weights, self.n_samples)
         X = self._X
         total, row = w.sum(), np.repeat(np.arange(self.n_samples), np.diff(X.indptr))
         largest = np.asarray(abs(X).max(0).todense(), dtype=float).ravel()
@@ -133,16 +125,16 @@ class SparseDesign(Design):
         filled = np.bincount(X.indices, share, self.dimension)
         off = np.bincount(X.indices, share * (part - mean[X.indices]) ** 2, self.dimension)
         square = off + np.maximum(total - filled, 0.0) * mean**2
-        return ColumnMoments(mean * unit, np.sqrt(square / total) * unit, largest)
+        return designs.ColumnMoments(mean * unit, np.sqrt(square / total) * unit, largest)
 
     def check_entries(self) -> None:
-        bad = ~usable(self._X.data)
+        bad = ~designs.usable(self._X.data)
         if bad.any():
             row = int(np.searchsorted(self._X.indptr, int(bad.argmax()), side="right")) - 1
-            raise too_large(row)
+            raise designs.too_large(row)
 
 
-class FileDesign(Design):
+class FileDesign(designs.Design):
     """The rows of a memory map, read from its file; from the map itself where that has none."""
 
     reading_is_dear = True
@@ -207,7 +199,7 @@ class FileDesign(Design):
         return out
 
     def blocks(
-        self, n_bytes: int = BLOCK_BYTES, first: int = 0
+        self, n_bytes: int = designs.BLOCK_BYTES, first: int = 0
     ) -> Iterator[tuple[slice, AnyArray]]:
         if self._file is None:
             yield from super().blocks(n_bytes, first)
@@ -280,29 +272,42 @@ def _weighted(work: Callable[..., Any], shared: int, block: AnyArray, *more: Any
     return work(block * factors[:, None], *given, *own)
 
 
-class BlockwiseDesign(Design):
+class BlockwiseDesign(designs.Design):
     """The rows of `base` under a map (b, d) to (b, dimension), made block by block."""
 
     reading_is_dear = True
 
-    def __init__(self, base: Design, map: Map, dimension: int) -> None:
+    def __init__(self, base: designs.Design, map: Map, dimension: int) -> None:
         super().__init__((base.n_samples, dimension), np.float64)
-        self._base, self._map = base, map
+        self.base, self._map = base, map
+
+    @property
+    def rescaled(self) -> ScaleRows | None:
+        """The map, where it scales every feature of `base` and adds none."""
+        one = self._map if isinstance(self._map, ScaleRows) else None
+        return one if one is not None and one.kept.all() and one.constant is None else None
+
+    def column_moments(self, weights: Array | None = None) -> designs.ColumnMoments:
+        if (by := self.rescaled) is None:
+            return super().column_moments(weights)
+        mean, deviation, largest = self.base.column_moments(weights)
+        most = (largest + np.abs(by.shift)) / by.scale
+        return designs.ColumnMoments((mean - by.shift) / by.scale, deviation / by.scale, most)
 
     def read_rows(self, rows: Any) -> AnyArray:
-        return self._map(self._base.read_rows(rows))
+        return self._map(self.base.read_rows(rows))
 
     def blocks(self, *given: Any) -> Iterator[tuple[slice, AnyArray]]:
-        return ((rows, self._map(block)) for rows, block in self._base.blocks(*given))
+        return ((rows, self._map(block)) for rows, block in self.base.blocks(*given))
 
     def each_block(self, work: Callable[..., Any], *given: Any) -> Iterator[tuple[slice, Any]]:
-        return self._base.each_block(partial(_then, self._map, work), *given)
+        return self.base.each_block(partial(_then, self._map, work), *given)
 
 
-class WeightedRows(Design):
+class WeightedRows(designs.Design):
     """Rows of `base` times factors (n,): a sum of squares over them is a weighted sum."""
 
-    def __init__(self, base: Design, factors: Array) -> None:
+    def __init__(self, base: designs.Design, factors: Array) -> None:
         super().__init__(base.shape, np.float64)
         self._base, self._factors = base, factors
 
@@ -326,12 +331,12 @@ class WeightedRows(Design):
 
 
 def scaled(
-    base: Design,
+    base: designs.Design,
     shift: Array | None,
     scale: Array,
     kept: NDArray[np.bool_] | None = None,
     constant: float | None = None,
-) -> Design:
+) -> designs.Design:
     """(x − shift)/scale of the features `kept` (d,), or all, and a column that is `constant`."""
     every = np.full(base.dimension, True)
     move = np.zeros(base.dimension) if shift is None else shift
@@ -342,22 +347,39 @@ def scaled(
     return BlockwiseDesign(base, rows, rows.dimension)
 
 
+def shifted(
+    base: designs.Design, shift: Array, scale: Array, constant: float | None, *, near: bool
+) -> designs.Design:
+    """`scaled` once more; `near`: no shift is far beyond the deviation of its feature."""
+    rows = ScaleRows(shift, scale, np.full(base.dimension, True), constant)
+    if isinstance(base, BlockwiseDesign) and base.rescaled is not None:
+        first, near = base.rescaled, near and isinstance(base, ScaledDesign)
+        rows = replace(rows, shift=first.shift + first.scale * shift, scale=first.scale * scale)
+        base = base.base
+    if near and not base.reading_is_dear:
+        return ScaledDesign(base, rows)
+    if base.may_be_copied and not base.reading_is_dear:
+        return ArrayDesign(rows(base.read_rows(slice(None))))
+    return BlockwiseDesign(base, rows, rows.dimension)
+
+
 class ScaledDesign(BlockwiseDesign):
     """Every feature of `base`, scaled, by products with `base` itself."""
 
     reading_is_dear = False
 
-    def __init__(self, base: Design, rows: ScaleRows) -> None:
+    def __init__(self, base: designs.Design, rows: ScaleRows) -> None:
         super().__init__(base, rows, rows.dimension)
         self._width, self._by = base.dimension, rows
+        self.rows_are_cheap = base.rows_are_cheap
 
     @property
     def single_is_quicker(self) -> bool:
-        return self._base.single_is_quicker and self.squares_are_safe
+        return self.base.single_is_quicker and self.squares_are_safe
 
     def times_columns(self, small: AnyArray) -> AnyArray:
         part = small[:, : self._width] / self._by.scale
-        out = self._base.times_columns(part.astype(small.dtype, copy=False)).astype(np.float64)
+        out = self.base.times_columns(part.astype(small.dtype, copy=False)).astype(np.float64)
         out -= (part @ self._by.shift)[:, None]
         if self._by.constant is not None:
             out += self._by.constant * small[:, self._width :]
@@ -365,13 +387,13 @@ class ScaledDesign(BlockwiseDesign):
 
     def times_rows(self, small: AnyArray) -> AnyArray:
         total = small.sum(1, keepdims=True, dtype=np.float64)
-        out = (self._base.times_rows(small) - total * self._by.shift) / self._by.scale
+        out = (self.base.times_rows(small) - total * self._by.shift) / self._by.scale
         if self._by.constant is not None:
             out = np.hstack([out, self._by.constant * total])
         return out.astype(small.dtype, copy=False)
 
 
-def as_design(X: Any) -> Design:
+def as_design(X: Any) -> designs.Design:
     """The design that holds X, checked, or an error message.
 
     >>> as_design([[1.0, 2.0], [3.0, 4.0]]).shape
@@ -382,9 +404,9 @@ def as_design(X: Any) -> Design:
     return design
 
 
-def open_design(X: Any) -> Design:
+def open_design(X: Any) -> designs.Design:
     """The design that holds X; nothing is read yet."""
-    if isinstance(X, Design):
+    if isinstance(X, designs.Design):
         return X
     if isinstance(X, np.memmap):
         return FileDesign.of(X)

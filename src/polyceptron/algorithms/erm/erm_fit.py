@@ -34,11 +34,13 @@ import numpy as np
 
 from polyceptron.algorithms.data_checks import Samples, Units
 from polyceptron.algorithms.design import weights_or_ones
-from polyceptron.algorithms.erm.newton import Minimum, minimise
-from polyceptron.algorithms.erm.objectives import EPS, Objective, gradient_rounding
+from polyceptron.algorithms.erm.descent import Minimum, minimise
+from polyceptron.algorithms.erm.intercept import Intercept
+from polyceptron.algorithms.erm.objectives import EPS, Objective, gradient_rounding, roundings
 from polyceptron.algorithms.watching import Kept
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.model.checks import difference_basis
 from polyceptron.model.losses import Loss
 from polyceptron.model.penalties import Penalty
 from polyceptron.numerics import AnyArray, Array
@@ -62,6 +64,7 @@ class SeparabilityOfData(ShortDisplay):
     weights: Array | None = None
     multipliers: Array | None = None
     residual: float = math.nan  # ‖R‖ at Σa = 1
+    intercepts: Array | None = None  # (k,), where there are any
 
     @property
     def least_norm(self) -> float:
@@ -83,15 +86,18 @@ class SeparabilityOfData(ShortDisplay):
 
 @dataclass(frozen=True, repr=False)
 class ERMFit(ShortDisplay):
-    """Weights Ŵ (d, k) with the certificate of how close to the minimiser they are.
+    """Weights Ŵ (d, k) and intercepts (k,) with the certificate of how close they are to the best.
 
-    ‖weights − minimiser‖_F ≤ distance_bound, by strong convexity (norm of the gradient, with what
-    rounding may hide of it, over λ; for max-margin the square root of twice the duality gap, or the
-    residual of a direct solve). `status` is OK when the bound is within the asked tolerance times
-    the norm of the weights, or the minimiser is 0 to rounding; 'tolerance-not-met' when rounding
-    does not allow that; 'not-converged' when the iterations ran out. `matrix_passes` counts the
-    reads of X, one in single precision being one half. `training_loss` is the mean per sample,
-    without the ridge. `separability` is what a ridge of 0 found out about the data.
+    `intercepts` are 0 where there are none; where a loss sees class differences only, they sum to
+    0. ‖weights − minimiser‖_F ≤ distance_bound, both counted with their intercepts, by strong
+    convexity (norm of the gradient, with what rounding may hide of it, over λ; for max-margin the
+    square root of twice the duality gap, or the residual of a direct solve); hinges may have many
+    best intercepts, and bound the weights alone. `status` is OK when the bound is within
+    the asked tolerance times the norm of the weights, or the minimiser is 0 to rounding;
+    'tolerance-not-met' when rounding does not allow that; 'not-converged' when the
+    iterations ran out. `matrix_passes` counts the reads of X, one in single precision being one
+    half. `training_loss` is the mean per sample, without the ridge. `separability` is what a ridge
+    of 0 found out about the data.
     """
 
     weights: Array
@@ -106,6 +112,11 @@ class ERMFit(ShortDisplay):
     loss: str
     separability: SeparabilityOfData | None = None
     penalty: str | None = None  # in place of the ridge
+    intercepts: Array = None  # type: ignore[assignment]  # zeros unless given
+
+    def __post_init__(self) -> None:
+        if self.intercepts is None:
+            object.__setattr__(self, "intercepts", np.zeros(self.weights.shape[1]))
 
     def _facts(self) -> dict[str, Any]:
         d, k = self.weights.shape
@@ -119,17 +130,29 @@ class ERMFit(ShortDisplay):
         return facts | {name: getattr(self, name) for name in names}
 
 
-def in_given_units(fit: ERMFit, units: Units, ridge: float) -> ERMFit:
+def in_given_units(
+    fit: ERMFit, units: Units, ridge: float, intercept: Intercept | None = None
+) -> ERMFit:
     """The fit of data in their units as that of the data given, at the ridge given if any."""
     ridge = ridge if fit.ridge > 0 else 0.0
     shrink = units.ridge(ridge)[1]
-    if units == Units() and not shrink:
-        return fit
     proof, p = fit.separability, units.p
+    weights, offset, reach = fit.weights, fit.intercepts, -p - shrink
+    if intercept is not None:
+        inner, offset = intercept.split(fit.weights.T)
+        if shrink:
+            offset = offset + (inner - np.ldexp(inner, -shrink)) @ intercept.mean
+        weights, reach = inner.T.copy(), max(reach, 0)  # of intercepts, which have no unit
+        if proof is not None and proof.weights is not None:
+            held, shift = intercept.split(proof.weights.T)
+            proof = replace(proof, weights=held.T.copy(), intercepts=shift)
+    elif units == Units() and not shrink:
+        return fit
     return replace(
         fit,
-        weights=np.ldexp(fit.weights, -p - shrink),
-        distance_bound=float(np.ldexp(fit.distance_bound, -p - shrink)),
+        weights=np.ldexp(weights, -p - shrink),
+        intercepts=offset,
+        distance_bound=float(np.ldexp(fit.distance_bound, reach)),
         gradient_norm=float(np.ldexp(fit.gradient_norm, p + units.q)),
         ridge=ridge,
         separability=None if proof is None else proof.in_units(p),
@@ -231,7 +254,7 @@ def fit_newton(
             known = _Known(np.array(block), {str(r): fit for r, fit in done.items()})
             minimum = minimise(
                 design, objective, known.ridges, begin, target=tol, max_iter=_MAX_ITER,
-                keeper=kept.begin(known),
+                keeper=kept.begin(known), intercept=samples.intercept,
             )  # fmt: skip
             passes = (design.passes - kept.before) / len(block)
             fits = certified(samples, objective, loss, block, minimum, passes)
@@ -259,7 +282,7 @@ def certified(
         late = Status.TOLERANCE_NOT_MET if n_iter < _MAX_ITER else Status.NOT_CONVERGED
         fit = fit_at(
             samples, loss, ridge, found.U[i].T @ objective.basis.T, objective.basis @ found.Z[i],
-            float(found.evaluation.value[i]), (norm + float(found.rounding[i])) / ridge,
+            float(found.evaluation.value[i]), float(found.distance[i]),
             Status.OK if found.converged[i] else late,
             gradient_norm=norm, n_iter=n_iter, matrix_passes=passes,
         )  # fmt: skip
@@ -293,7 +316,7 @@ def fit_penalised(
 
     Of weights w̃ = 2^(p+s) w in these units the penalty is 2^(s−q) P(w), with s the shrinkage.
     """
-    design, y, k = samples
+    (design, y, k), free = samples, samples.intercept
     shrink = units.ridge(penalty.strength)[1]
     up, down = units.p + shrink, 2 * units.p + units.q + shrink
     convexity, strength = (math.ldexp(x, -down) for x in (penalty.convexity, penalty.strength))
@@ -307,11 +330,31 @@ def fit_penalised(
         return _Smooth(fields, float(each @ loss.value(fields, y)), gradient, slopes)
 
     def denoise(gamma: Array, L: float) -> Array:
-        small = penalty.denoise(np.ldexp(gamma, down - up), np.ldexp(L, down)).mean
-        return np.asarray(np.ldexp(small, up))
+        rows = gamma if free is None else gamma[:-1]
+        small = penalty.denoise(np.ldexp(rows, down - up), np.ldexp(L, down)).mean
+        found = np.asarray(np.ldexp(small, up))
+        return found if free is None else np.vstack([found, gamma[-1:] / L])
+
+    def distance(slope: Array, here: _Smooth, W: Array, norm: float) -> float:
+        """To the minimiser, from a slope (d, k) of the whole."""
+        if convexity == 0:
+            return math.inf
+        H = each[:, None, None] * loss.hessian(here.fields, y)
+        stiffness, curved = np.trace(H, axis1=1, axis2=2), np.array([convexity])
+        size = np.array([np.linalg.norm(W)])
+        z, g = (np.linalg.norm(part, axis=1)[None] for part in (here.fields, here.slopes))
+        if free is None:
+            enough = np.array([tol * convexity * norm])
+            hidden = gradient_rounding(design, size, curved, z, g, stiffness, None, enough)
+            return (float(np.linalg.norm(slope)) + float(hidden[0])) / convexity
+        off, rest = roundings(design, size, curved, z, g)
+        slopes = np.linalg.norm(slope[:-1]) + rest, np.linalg.norm(slope[-1:]) + rest
+        total = difference_basis(k).T @ H.sum(0) @ difference_basis(k)
+        found = free.distance(curved, slopes, total[None], stiffness[None], design.row_norms, off)
+        return float(found[0])
 
     W = np.zeros((design.dimension, k)) if start is None else start - start.mean(1, keepdims=True)
-    before = design.passes
+    before, aim, bound = design.passes, 0.5, math.inf
     Y, there, L, t = W, smooth(W), 1e-3 + design.stretch**2 / 16, 1.0
     for n_iter in range(1, _MAX_PROXIMAL + 1):
         while True:
@@ -322,25 +365,21 @@ def fit_penalised(
             if above <= L * size / 2 + 64 * EPS * abs(there.value):
                 break
             L *= 2
-        gap = float(np.linalg.norm(here.gradient - there.gradient - L * step))
-        norm = float(np.linalg.norm(new))
-        done = gap <= 0.5 * tol * (convexity or strength) * norm
+        slope = here.gradient - there.gradient - L * step
+        gap = float(np.linalg.norm(slope))
+        norm = float(np.linalg.norm(new) if free is None else free.size(new.T[None])[0])
+        done = gap <= aim * tol * (convexity or strength) * norm
         if done or n_iter == _MAX_PROXIMAL:
-            break
+            bound = distance(slope, here, new, norm)
+            if free is None or bound <= tol * norm or aim < 1e-6 or n_iter == _MAX_PROXIMAL:
+                break
+            aim *= 0.1
         if float((step * (new - W)).sum()) < 0:  # uphill: the momentum is dropped
             t = 1.0
         after = (1 + math.sqrt(1 + 4 * t * t)) / 2
         ahead = (t - 1) / after
         Y, W, t = new + ahead * (new - W), new, after
         there = here if ahead == 0 else smooth(Y)
-    stiffness = each * np.trace(loss.hessian(here.fields, y), axis1=1, axis2=2)
-    fields, slopes = (np.linalg.norm(part, axis=1)[None] for part in (here.fields, here.slopes))
-    hidden = gradient_rounding(
-        design, np.array([norm]), np.array([convexity]), fields, slopes, stiffness, None,
-        np.array([tol * convexity * norm]),
-    )  # fmt: skip
-    gap += float(hidden[0])
-    bound = gap / convexity if convexity > 0 else math.inf
     close = bound <= tol * norm or (norm == 0 and done)
     late = Status.TOLERANCE_NOT_MET if done else Status.NOT_CONVERGED
     fit = fit_at(
@@ -348,4 +387,4 @@ def fit_penalised(
         Status.OK if close else late, gradient_norm=gap, n_iter=n_iter,
         matrix_passes=design.passes - before, penalty=penalty.name,
     )  # fmt: skip
-    return in_given_units(fit, units, penalty.strength)
+    return in_given_units(fit, units, penalty.strength, free)

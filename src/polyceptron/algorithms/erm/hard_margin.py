@@ -5,13 +5,7 @@ rows: a sample x/√d times a class difference v = e_y − e_h, so that JJᵀ is
 samples times that of the differences, entry by entry. Two methods find the constraints that hold
 with equality; a direct solve JJᵀa = 1 then ends the search, with a bound near rounding.
 
-Few unknowns against samples: an interior-point method. With margin − 1 = s and multipliers a,
-
-    W = Jᵀa,    JW − 1 = s,    a∘s = 0,    a, s ≥ 0,
-
-is followed from a∘s = μ to μ → 0 (predictor and corrector of Mehrotra). A step solves with
-I + Jᵀdiag(a/s)J in the k − 1 differences to the last class: a matrix of (k−1)d unknowns, whatever
-the data's conditioning, on which conjugate gradients would stall.
+Few unknowns against samples: an interior-point method (`interior_point`).
 
 Elsewhere: an augmented Lagrangian,
 
@@ -30,164 +24,40 @@ of the primal, so with W_a = Σ a x(e_y − e_h)ᵀ/√d
 
 a sum of terms that are not negative, hence accurate when it is tiny. The root of a gap is known to
 about 1e-7 at best.
+
+Intercepts are the weights β of a column of J, J_b, that do not count in ‖W‖², so that J_bᵀa = 0 at
+the solution. JJᵀ of all columns may stand for that of the features then, and the direct solves get
+β as a few more unknowns: JJᵀa + J_bβ = 1, with S = J_bᵀ(JJᵀ)⁻¹J_b between the classes. From a gap
+alone the weights are known to p, and differences of intercepts by the constraints: with m_ch the
+smallest margin less 1 of class c against h, those of the solution differ from the ones at hand by
+Δb_h − Δb_c ≤ m_ch + √2 max‖x̂‖ p, and by the shortest path over such steps.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import floyd_warshall
 
 from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Design
+from polyceptron.algorithms.erm.descent import Direction, Minimum, minimise
 from polyceptron.algorithms.erm.erm_fit import ERMFit, SeparabilityOfData, fit_at
-from polyceptron.algorithms.erm.newton import Direction, Minimum, minimise
+from polyceptron.algorithms.erm.intercept import Intercept
+from polyceptron.algorithms.erm.interior_point import central_path, suits
 from polyceptron.algorithms.erm.objectives import EPS, Evaluation, ShiftedHinge, sum_rounding
 from polyceptron.algorithms.watching import Kept
 from polyceptron.errors import ComputationFailed
 from polyceptron.model.checks import difference_basis
 from polyceptron.model.losses import Loss
-from polyceptron.numerics import AnyArray, Array
+from polyceptron.numerics import Array
 from polyceptron.rows import Status
-
-_LARGEST = 1e12  # entry of X/√d, or its inverse: squares in single precision hold no more
-_ROUGH = 1e-2  # duality gap over ‖W‖² above which single precision will do
-_BACK = 0.99  # of the way to the closest wall
-
-
-def suits(design: Design, n_classes: int) -> bool:
-    """Whether it is quicker than the augmented Lagrangian: measured, by a factor 1.3 to 14."""
-    n, d = design.shape
-    few = (n_classes - 1) * d <= 960 and float(n) * d * n_classes * d <= 3e10  # products of a step
-    return few and n >= 4 * d and design.may_be_copied
-
-
-def central_path(
-    design: Design, y: NDArray[np.int64], n_classes: int
-) -> Iterator[tuple[int, Array]]:
-    """Steps and multipliers (k, n), 0 where s is the larger, whenever these have settled."""
-    rows = design.scaled_rows(np.arange(y.size))
-    if not 1 / _LARGEST < np.abs(rows).max() < _LARGEST:
-        return
-    path = _Path(rows, y, n_classes)
-    before = np.zeros_like(path.own)
-    for steps in range(1, 41):
-        if not path.step() or not path.separable():
-            return
-        active = path.a > path.s
-        if np.count_nonzero(active != before) <= 0.03 * np.count_nonzero(active):
-            yield steps, np.where(active, path.a, 0.0)
-        before = active
-
-
-class _Path:
-    """W (k, d), slacks s and multipliers a (k, n); the label's own row of both is idle."""
-
-    def __init__(self, rows: Array, y: NDArray[np.int64], k: int) -> None:
-        self.rows, self.y, self.k, self.samples = rows, y, k, np.arange(y.size)
-        self.own = np.zeros((k, y.size), dtype=bool)
-        self.own[y, self.samples] = True
-        self.members = [np.flatnonzero(y == c) for c in range(k)]
-        self.parts = [rows[members] for members in self.members]
-        self.rough = [part.astype(np.float32) for part in self.parts]
-        self.length = float(np.sqrt((rows**2).sum(1).max()))
-        # Least squares on the margins, moved inside.
-        unit = 1 / float(np.mean((rows**2).sum(1)))
-        weight = np.where(self.own, 0.0, unit)
-        self.W = self._solve(self._factor(weight, self.parts), self.back(weight))
-        margins = self.margins(self.W)
-        self.s = margins - 1
-        self.a = unit * (1 - margins)
-        self.s += max(-1.5 * float(self.s.min(initial=0.0, where=~self.own)), 0.0) + 0.01
-        self.a += max(-1.5 * float(self.a.min(initial=0.0, where=~self.own)), 0.0) + 0.01 * unit
-        self._idle()
-        product = float((self.a * self.s).sum())
-        self.s += 0.5 * product / float(self.a.sum())
-        self.a += 0.5 * product / float(self.s.sum(where=~self.own))
-        self._idle()
-
-    def _idle(self) -> None:
-        self.a[self.own], self.s[self.own] = 0.0, 1.0
-
-    def margins(self, W: Array) -> Array:
-        """z_y − z_h (k, n)."""
-        z = W @ self.rows.T
-        return np.asarray(z[self.y, self.samples] - z)
-
-    def back(self, a: Array) -> Array:
-        """Jᵀa (k, d)."""
-        pull = -a
-        pull[self.y, self.samples] = a.sum(0)
-        return np.asarray(pull @ self.rows)
-
-    def separable(self) -> bool:
-        """False when a convex combination of the constraints is all but zero."""
-        return float(np.linalg.norm(self.back(self.a))) > 1e-7 * self.length * float(self.a.sum())
-
-    def _factor(self, weight: Array, parts: list[AnyArray]) -> Any:
-        """The Cholesky factor of I + Jᵀdiag(weight)J in differences to the last class."""
-        k, d = self.k, self.rows.shape[1]
-        dtype = parts[0].dtype
-        weight = weight.astype(dtype)
-        matrix = np.zeros((k, d, k, d), dtype=dtype)
-        for c, (members, part) in enumerate(zip(self.members, parts, strict=True)):
-            weighted = part[:, None, :] * weight[:, members].T[:, :, None]
-            product = (part.T @ weighted.reshape(len(part), k * d)).reshape(d, k, d)
-            matrix[c] -= product  # Σ x w_h xᵀ over the samples of the class: w_c is 0
-            matrix[:, :, c] -= product.swapaxes(0, 1)
-        diagonal = -matrix.sum(2)
-        for c in range(k - 1):
-            matrix[c, :, c] = diagonal[c]
-        same = np.arange(d)
-        matrix[:-1, same, :-1, same] += (np.eye(k - 1) - 1 / k).astype(dtype)
-        flat = matrix[:-1, :, :-1].reshape((k - 1) * d, (k - 1) * d)
-        return scipy.linalg.cho_factor(flat, overwrite_a=True, check_finite=False)
-
-    def _solve(self, factor: Any, right: Array) -> Array:
-        """W (k, d) with columns that sum to zero, as those of the right-hand side do."""
-        flat = scipy.linalg.cho_solve(factor, right[:-1].ravel(), check_finite=False)
-        W = np.zeros_like(right)
-        W[:-1] = flat.reshape(self.k - 1, -1)
-        return W - W.mean(0)
-
-    def step(self) -> bool:
-        """One predictor and corrector; False where rounding ends the path."""
-        count = self.own.size - self.y.size
-        dual = self.W - self.back(self.a)
-        primal = np.where(self.own, 0.0, self.margins(self.W) - 1 - self.s)
-        mu = float((self.a * self.s).sum()) / count
-        weight = self.a / self.s  # 0 for the label's own
-        try:
-            rough = mu * count > _ROUGH * float((self.W**2).sum())
-            factor = self._factor(weight, self.rough if rough else self.parts)
-        except np.linalg.LinAlgError:
-            return False
-
-        def towards(product: Array) -> tuple[Array, Array, Array]:
-            product = np.where(self.own, 0.0, product / self.s)
-            dW = self._solve(factor, -dual - self.back(product + weight * primal))
-            ds = np.where(self.own, 0.0, self.margins(dW) + primal)
-            return dW, ds, -product - weight * ds
-
-        _, ds, da = towards(self.a * self.s)
-        far = min(_reach(self.s, ds), _reach(self.a, da))
-        there = float(((self.a + far * da) * (self.s + far * ds)).sum(where=~self.own)) / count
-        dW, ds, da = towards(self.a * self.s + ds * da - mu * (there / mu) ** 3)
-        far = min(1.0, _BACK * min(_reach(self.s, ds), _reach(self.a, da)))
-        self.W, self.s, self.a = self.W + far * dW, self.s + far * ds, self.a + far * da
-        return bool(np.isfinite(self.W).all()) and far > 1e-8
-
-
-def _reach(x: Array, dx: Array) -> float:
-    """The largest step, 1/0.99 at most, that leaves x ≥ 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return min(1 / _BACK, float(np.min(-x / dx, where=dx < 0, initial=np.inf)))
-
 
 MAX_ACTIVE = 6000  # 0.3 GB for the matrix; beyond it conjugate gradients take over
 
@@ -243,6 +113,10 @@ class Constraints:
         matrix[np.diag_indices_from(matrix)] += shift
         return matrix
 
+    def between(self, free: Intercept | None) -> Array:
+        """J_b (m, r) of an intercept's column; (m, 0) without one."""
+        return self.differences[:, :0] if free is None else free.column * self.differences
+
     def margins(self, U: Array) -> Array:
         """JU: one number per constraint."""
         result: Array = np.einsum("ir,ri->i", self.differences, (U @ self.rows.T)[:, self.position])
@@ -255,7 +129,9 @@ class Constraints:
         return np.asarray(per_sample.T @ self.rows)
 
 
-def active_set_step(seen: SeenRows, hinge: ShiftedHinge) -> Direction:
+def active_set_step(
+    seen: SeenRows, hinge: ShiftedHinge, free: Intercept | None = None
+) -> Direction:
     """The function (evaluation, gradient) ↦ Newton direction (1, k−1, d), for λ = 1."""
 
     def direction(here: Evaluation, G: Array) -> Array:
@@ -269,25 +145,46 @@ def active_set_step(seen: SeenRows, hinge: ShiftedHinge) -> Direction:
             matrix[np.diag_indices_from(matrix)] += len(matrix) * EPS * np.trace(matrix)
             factor = scipy.linalg.cho_factor(matrix, overwrite_a=True, check_finite=False)
         shares = scipy.linalg.cho_solve(factor, pushed.margins(G[0]), check_finite=False)
-        return pushed.combine(shares) - G
+        if free is None:
+            return pushed.combine(shares) - G
+        Jb = pushed.between(free)
+        solved = scipy.linalg.cho_solve(factor, Jb, check_finite=False)
+        beta = np.linalg.lstsq(Jb.T @ solved, Jb.T @ shares - G[0, :, -1], rcond=None)[0]
+        D = pushed.combine(shares - solved @ beta) - G
+        D[..., -1] = beta
+        return D
 
     return direction
 
 
 @dataclass(frozen=True)
 class _Certified:
-    """Weights U (k−1, d), their fields (k−1, n), and a bound on the distance to the solution."""
+    """Weights U (k−1, d), their fields (k−1, n), and a bound on the distance to the solution.
+
+    `size`: the norm of the weights, with the intercepts that they are to be known with.
+    """
 
     U: Array
     Z: Array
     bound: float
+    size: float
 
     def within(self, tol: float) -> bool:
         """Whether the distance bound is below the norm of the weights times this."""
-        return self.bound <= tol * float(np.linalg.norm(self.U))
+        return self.bound <= tol * self.size
 
 
-def solve_active(seen: SeenRows, hinge: ShiftedHinge, mask: NDArray[Any]) -> _Certified | None:
+def _certified(U: Array, Z: Array, p: float, q: float, free: Intercept | None) -> _Certified:
+    """From bounds p of the weights' distance, and q of that of Wᵀx̄ + b."""
+    if free is None:
+        return _Certified(U, Z, p, float(np.linalg.norm(U)))
+    bound = math.hypot(p, q + float(np.linalg.norm(free.mean)) * p)
+    return _Certified(U, Z, bound, float(free.size(U[None])[0]))
+
+
+def solve_active(
+    seen: SeenRows, hinge: ShiftedHinge, mask: NDArray[Any], free: Intercept | None = None
+) -> _Certified | None:
     """The max-margin solution from a guess of its active constraints, if that is nearly right.
 
     The margins of the mask are set to 1. Constraints with a multiplier below 0 then leave, those
@@ -295,7 +192,7 @@ def solve_active(seen: SeenRows, hinge: ShiftedHinge, mask: NDArray[Any]) -> _Ce
     """
     changes = mask.size
     for _ in range(12):
-        found = _at_equality(seen, hinge, mask)
+        found = _at_equality(seen, hinge, mask, free)
         if found is None or isinstance(found, _Certified):
             return found
         before, changes = changes, int(np.count_nonzero(found != (mask > 0)))
@@ -306,13 +203,14 @@ def solve_active(seen: SeenRows, hinge: ShiftedHinge, mask: NDArray[Any]) -> _Ce
 
 
 def _at_equality(
-    seen: SeenRows, hinge: ShiftedHinge, mask: NDArray[Any]
+    seen: SeenRows, hinge: ShiftedHinge, mask: NDArray[Any], free: Intercept | None
 ) -> _Certified | NDArray[np.bool_] | None:
     """The point with margin 1 on every constraint of the mask, if that is the solution.
 
-    JJᵀa = 1 is solved up to a residual δ. If a > 0 and every other margin exceeds 1 by more than
-    δ can change them, then the exact solution of the same system meets all optimality conditions,
-    and it lies at √(δᵀ(JJᵀ)⁻¹δ) from this one. If not, a better mask; None without a solution.
+    JJᵀa + J_bβ = 1, J_bᵀa = 0 is solved up to residuals δ and e. If a > 0 and every other margin
+    exceeds 1 by more than these can change them, then the exact solution of the same system meets
+    all optimality conditions, and it lies at √(δᵀ(JJᵀ)⁻¹δ) from this one, δ with its share of
+    J_bΔβ. If not, a better mask; None without a solution.
     """
     design = seen.design
     size = int(np.count_nonzero(mask))
@@ -328,27 +226,49 @@ def _at_equality(
     inverse_condition = float(scipy.linalg.lapack.dpocon(factor[0], scale)[0])
     if inverse_condition < 1e3 * EPS:
         return None
-    shares = np.zeros(size)
+    Jb = chosen.between(free)
+    solved = scipy.linalg.cho_solve(factor, Jb, check_finite=False) if Jb.size else Jb
+    S = Jb.T @ solved
+    least = float(np.linalg.eigvalsh(S)[0]) if S.size else 1.0
+    if not least > 1e3 * EPS * max(float(np.trace(S)), EPS):
+        return None
+    shares, beta = np.zeros(size), np.zeros(S.shape[0])
+
+    def point() -> Array:
+        U = chosen.combine(shares)
+        if free is not None:
+            U[:, -1] = beta
+        return U
+
     for _ in range(3):  # the solve, then two rounds of iterative refinement
-        missing = 1 - chosen.margins(chosen.combine(shares))
-        shares += scipy.linalg.cho_solve(factor, missing, check_finite=False)
-    U = chosen.combine(shares)
+        missing = 1 - chosen.margins(point()) - Jb @ (Jb.T @ shares)
+        moved = np.linalg.solve(S, solved.T @ missing + Jb.T @ shares)
+        missing -= Jb @ moved
+        shares = shares + scipy.linalg.cho_solve(factor, missing, check_finite=False)
+        beta = beta + moved
+    U = point()
     length = math.sqrt(2) * float(design.row_norms.max())  # no constraint is longer
     rounding = (8 * EPS + sum_rounding(design.dimension)) * length * float(np.linalg.norm(U))
     residual = float(np.linalg.norm(1 - chosen.margins(U))) + math.sqrt(size) * rounding
     inverse = 1 / (inverse_condition * scale)  # the 1-norm of (JJᵀ)⁻¹, not below its 2-norm
     # U is Jᵀa up to rounding of its own.
-    bound = residual * math.sqrt(inverse)
-    bound += (8 * EPS + sum_rounding(size)) * length * float(np.abs(shares).sum())
+    hidden = (8 * EPS + sum_rounding(size)) * length * float(np.abs(shares).sum())
+    off = 0.0
+    if free is not None:
+        uneven, wide = float(np.linalg.norm(Jb.T @ shares)) + hidden, float(np.linalg.norm(Jb))
+        off = (float(np.linalg.norm(solved)) * (residual + wide * uneven) + uneven) / least
+        residual += wide * (uneven + off)
+    bound = residual * math.sqrt(inverse) + hidden
     Z = design.fields(U)
     margins = hinge.margins(Z)
     margins[hinge.y, np.arange(hinge.y.size)] = np.inf
     margins[chosen.others, chosen.samples] = np.inf
-    if shares.min() <= residual * inverse or margins.min() <= 1 + length * bound + rounding:
+    reach = length * (bound + off) + rounding
+    if shares.min() <= residual * inverse or margins.min() <= 1 + reach:
         better = margins < 1
         better[chosen.others, chosen.samples] = shares > 0
         return better
-    return _Certified(U, Z, bound)
+    return _certified(U, Z, bound, off if free is None else free.column * off, free)
 
 
 _PATIENCE = 6  # rounds without a better bound
@@ -379,7 +299,7 @@ def fit_hard_margin(
     samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, start: Array | None
 ) -> list[ERMFit]:
     """The separating weights of least norm, normalised to a smallest margin of 1, for any ridge."""
-    design, y, k = samples
+    (design, y, k), free = samples, samples.intercept
     rounds, basis = Kept(design, "max-margin"), difference_basis(k)
 
     def result(best: _Certified, n_iter: int, gradient_norm: float) -> ERMFit:
@@ -394,8 +314,8 @@ def fit_hard_margin(
     none = np.zeros((k, y.size))
     if start is None and not rounds.known and suits(design, k):
         seen, hinge = SeenRows(design, np.zeros_like(y)), ShiftedHinge(y, k, none, 1.0)
-        for steps, multipliers in central_path(design, y, k):
-            vertex = solve_active(seen, hinge, multipliers)
+        for steps, multipliers in central_path(design, y, k, free=free is not None):
+            vertex = solve_active(seen, hinge, multipliers, free)
             if vertex is not None and vertex.within(tol):
                 return [result(vertex, steps, 0.0)] * len(ridges)
     U = np.zeros((k - 1, design.dimension)) if start is None else (start @ basis).T
@@ -407,7 +327,7 @@ def fit_hard_margin(
         while here.turn < 30 and not _round(samples, seen, here, rounds, tol):
             here.turn += 1
     except KeyboardInterrupt:
-        best = here.best or _Certified(here.U, design.fields(here.U), math.inf)
+        best = here.best or _Certified(here.U, design.fields(here.U), math.inf, 0.0)
         stop = result(best, here.n_iter, math.nan)
         proof = stop.separability if here.best else None
         return [replace(stop, status=Status.INTERRUPTED, separability=proof)] * len(ridges)
@@ -422,13 +342,13 @@ def fit_hard_margin(
 
 def _round(samples: Samples, seen: SeenRows, here: _Known, rounds: Kept, tol: float) -> bool:
     """One inner problem, and the multipliers and penalty that follow; whether it was the last."""
-    design, y, k = samples
+    (design, y, k), free = samples, samples.intercept
     hinge = ShiftedHinge(y, k, here.multipliers, here.penalty)
     rough = 10.0 ** (-2 - min(here.turn, 7))
     found = minimise(
         design, hinge, np.ones(1), here.U[None], target=max(rough, 1e-14 * here.penalty),
-        direct=active_set_step(seen, hinge) if here.exact else None, max_iter=40,
-        keeper=rounds.begin(here),
+        direct=active_set_step(seen, hinge, free) if here.exact else None, max_iter=40,
+        keeper=rounds.begin(here), intercept=free,
     )  # fmt: skip
     here.n_iter += int(found.n_iter[0])
     here.U, here.gradient_norm = found.U[0], float(found.gradient_norm[0])
@@ -444,8 +364,8 @@ def _round(samples: Samples, seen: SeenRows, here: _Known, rounds: Kept, tol: fl
             "gives the proof); the cross-entropy loss with a ridge of 0 is the maximum-likelihood "
             "estimate there, and takes any ridge above 0"
         )
-    gap = _from_gap(design, hinge, found, multipliers)
-    candidates = (here.best, gap, solve_active(seen, hinge, multipliers))
+    gap = _from_gap(design, hinge, found, multipliers, free)
+    candidates = (here.best, gap, solve_active(seen, hinge, multipliers, free))
     previous = math.inf if here.best is None else here.best.bound
     here.best = min(filter(None, candidates), key=lambda one: one.bound, default=None)
     if here.best is not None:
@@ -467,7 +387,11 @@ def _round(samples: Samples, seen: SeenRows, here: _Known, rounds: Kept, tol: fl
 
 
 def _from_gap(
-    design: Design, hinge: ShiftedHinge, found: Minimum, multipliers: Array
+    design: Design,
+    hinge: ShiftedHinge,
+    found: Minimum,
+    multipliers: Array,
+    free: Intercept | None,
 ) -> _Certified | None:
     """U made feasible, with its duality gap; None while some sample is on the wrong side."""
     U, Z = found.U[0], found.Z[0]
@@ -484,6 +408,19 @@ def _from_gap(
     norm, total = float(np.linalg.norm(U)), float(multipliers.sum())
     blur = (8 * EPS + sum_rounding(design.dimension)) * length * norm * stretch
     off = (8 * EPS + sum_rounding(design.n_samples)) * length * total + blur * norm * stretch
-    gap = 0.5 * (float(np.linalg.norm(stretch * U - dual)) + off) ** 2
+    part = slice(None) if free is None else slice(-1)  # what counts in ‖W‖²
+    gap = 0.5 * (float(np.linalg.norm((stretch * U - dual)[:, part])) + off) ** 2
     gap += float((multipliers * np.maximum(slack, 0)).sum()) + blur * total
-    return _Certified(stretch * U, stretch * Z, math.sqrt(2 * gap) + blur * norm * stretch)
+    size, q = norm * stretch, 0.0
+    p = math.sqrt(2 * gap) + blur * size
+    if free is not None:  # the multipliers are not quite balanced, which β̂ − β may draw on
+        uneven = (float(np.linalg.norm(dual[:, -1])) + off) / free.column
+        each = stretch * margins - 1 + blur
+        room = np.array([each[:, hinge.y == c].min(1) for c in range(len(each))])  # [c, h]
+        p = float(np.linalg.norm(stretch * U[:, part]))  # ‖W − Ŵ‖² ≤ ‖W‖² − ‖Ŵ‖²
+        for _ in range(20):
+            steps = np.where(np.isfinite(room), np.maximum(room, 0.0) + length * p, 0.0)
+            far = floyd_warshall(np.maximum(steps, np.finfo(float).tiny))
+            q = float(np.linalg.norm(np.maximum(far, far.T).mean(1)))
+            p = min(p, math.sqrt(2 * (gap + uneven * q)) + blur * size)
+    return _certified(stretch * U, stretch * Z, p, q, free)

@@ -13,6 +13,7 @@ multipliers C are rows: one for each class and λ.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,8 +24,9 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.data_checks import Samples
-from polyceptron.algorithms.design import Design
+from polyceptron.algorithms.design import Design, weights_or_ones
 from polyceptron.algorithms.erm.erm_fit import ERMFit, fit_at, fit_newton, stopped, stopped_at
+from polyceptron.algorithms.erm.intercept import without_column
 from polyceptron.algorithms.erm.objectives import (
     EPS,
     LossObjective,
@@ -112,6 +114,26 @@ def fit_least_squares(
     if large and 0 not in ridges:
         objective = LossObjective(loss, samples.y, samples.n_classes, samples.weights)
         return fit_newton(samples, objective, loss.name, ridges, tol, start)
+    free = samples.intercept
+    if free is not None:  # features and labels are centred, and b makes up for their means
+        samples, mean = without_column(samples)
+        bent = math.hypot(1.0, float(np.linalg.norm(mean)))  # of W, which b follows
+        fits = _fit_centred(samples, loss, ridges, tol / bent)
+        shares = weights_or_ones(samples.weights, samples.y.size)
+        level = np.bincount(samples.y, shares, samples.n_classes) / shares.sum()
+        return [
+            replace(
+                fit,
+                weights=free.joined(fit.weights.T, level - mean @ fit.weights).T,
+                distance_bound=fit.distance_bound * bent,
+            )
+            for fit in fits
+        ]
+    return _fit_centred(samples, loss, ridges, tol)
+
+
+def _fit_centred(samples: Samples, loss: Loss, ridges: Sequence[float], tol: float) -> list[ERMFit]:
+    """One fit per λ of features without a column; labels are centred where the features are."""
     if samples.weights is not None:  # rows are multiplied by the roots of their weights
         rooted = WeightedRows(samples.design, np.sqrt(samples.weights))
         rooted.watch = samples.design.watch
@@ -142,9 +164,11 @@ def _fit_block(
     lam = np.array(ridges, dtype=float)
     shift = np.repeat(lam, k)
     convexity = np.array([gram.convexity(ridge) for ridge in ridges])
-    Y = np.eye(k)[:, y]
-    if samples.weights is not None:
-        Y = Y * np.sqrt(samples.weights)
+    Y, root = np.eye(k)[:, y], np.sqrt(weights_or_ones(samples.weights, y.size))
+    level = np.zeros((k, 1))
+    if samples.features is not None:
+        level[:, 0] = np.bincount(y, root**2, k) / (root**2).sum()
+    Y = (Y - level) * root
     right = np.tile(design.back(Y) if gram.tall else Y, (count, 1))
     tiled = np.tile(Y, (count, 1))
     solution = gram.solve(right, shift)
@@ -171,7 +195,7 @@ def _fit_block(
     for i, ridge in enumerate(ridges):
         rows = slice(i * k, (i + 1) * k)
         fit = fit_at(
-            samples, loss.name, ridge, W[rows].T.copy(), fields[rows],
+            samples, loss.name, ridge, W[rows].T.copy(), fields[rows] + level * root,
             0.5 * float((misfit[rows] ** 2).sum()), float(found.bound[i]),
             Status.OK if found.met[i] else Status.TOLERANCE_NOT_MET,
             gradient_norm=float(found.norm[i]), n_iter=step + 1,

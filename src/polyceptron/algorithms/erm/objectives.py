@@ -106,7 +106,7 @@ class RankOneCurvature:
     """Softmax: diag w − wwᵀ.  Hinge: Σ_h w_h (e_y − e_h)(e_y − e_h)ᵀ. Times the sample's share."""
 
     weights: AnyArray
-    basis: AnyArray
+    basis: AnyArray | None  # None: of the classes themselves, and Q is overwritten
     y: Labels
     hinge: bool
     share: AnyArray | None = None  # (n,) or (L, n)
@@ -122,7 +122,7 @@ class RankOneCurvature:
 
     def __call__(self, Q: AnyArray) -> tuple[AnyArray, None]:
         """∂²ℓ·Q, in the precision of Q."""
-        v = self.basis @ Q
+        v = Q if self.basis is None else self.basis @ Q
         flat, own = v.reshape(len(v), -1), own_places(self.y)
         v -= flat.take(own, 1)[:, None]  # the map does not see it, and w ≈ e_y no longer cancels
         if self.hinge:
@@ -133,7 +133,7 @@ class RankOneCurvature:
             v *= self.weights
         if self.share is not None:
             v *= self.share[..., None, :]
-        return self.basis.T @ v, None
+        return v if self.basis is None else self.basis.T @ v, None
 
     def mean(self) -> Array:
         """The trace of diag w − wwᵀ, or twice Σw for the hinge, a direction and sample."""
@@ -143,6 +143,13 @@ class RankOneCurvature:
             trace = trace * self.share
         return np.asarray(trace.mean(1, dtype=np.float64) / (w.shape[1] - 1))
 
+    def total(self) -> Array:
+        """Σ_μ ∂²ℓ_μ (L, k−1, k−1) of the softmax, on class differences."""
+        p, basis = self.weights, difference_basis(self.weights.shape[1])
+        weighted = p if self.share is None else p * self.share[..., None, :]
+        inner = weighted.sum(2)[:, :, None] * np.eye(p.shape[1]) - weighted @ p.swapaxes(1, 2)
+        return np.asarray(basis.T @ inner @ basis)
+
 
 def own_places(y: Labels) -> Labels:
     """Where the entries of the labels are in an array (k, n), flat (n,)."""
@@ -150,18 +157,23 @@ def own_places(y: Labels) -> Labels:
 
 
 class SoftmaxObjective(Objective):
-    """Σ_μ ln Σ_h exp(z_h − z_y): the curvature's source is the softmax (L, k, n)."""
+    """Σ_μ ln Σ_h exp(z_h − z_y): the curvature's source is the softmax (L, k, n).
 
-    def __init__(self, y: Labels, n_classes: int, weights: Array | None = None) -> None:
-        super().__init__(y, difference_basis(n_classes), weights)
-        self._own = own_places(y)
+    `whole`: of the classes' own fields, r = k, which are overwritten; no products with a basis.
+    """
+
+    def __init__(
+        self, y: Labels, n_classes: int, weights: Array | None = None, *, whole: bool = False
+    ) -> None:
+        super().__init__(y, np.eye(n_classes) if whole else difference_basis(n_classes), weights)
+        self._own, self.whole = own_places(y), whole
         self.smoothness = 0.5 if weights is None else 0.5 * float(weights.max())
 
     def evaluate(self, Z: Array) -> Evaluation:
         """ℓ, softmax(z) − y and the softmax, all to full relative precision of Z."""
         own, basis = self._own, self.basis.astype(Z.dtype, copy=False)
         tiny = 1e-300 if Z.dtype == np.float64 else 1e-37
-        z = basis @ Z
+        z = Z if self.whole else basis @ Z
         z -= z.max(1, keepdims=True)
         flat = z.reshape(len(z), -1)
         true_field = flat.take(own, 1)
@@ -182,13 +194,22 @@ class SoftmaxObjective(Objective):
             weights = self.weights.astype(Z.dtype, copy=False)
             losses *= weights
             residual *= weights[..., None, :]
-        return Evaluation(losses.sum(1, dtype=np.float64), basis.T @ residual, p)
+        residual = residual if self.whole else basis.T @ residual
+        return Evaluation(losses.sum(1, dtype=np.float64), residual, p)
 
     def curvature(self, evaluation: Evaluation, dtype: Any) -> Curvature:
         """diag p − ppᵀ between the coordinates of the class differences."""
         p = evaluation.source.astype(dtype, copy=False)
         share = None if self.weights is None else self.weights.astype(dtype, copy=False)
-        return RankOneCurvature(p, self.basis.astype(dtype), self.y, False, share)
+        basis = None if self.whole else self.basis.astype(dtype)
+        return RankOneCurvature(p, basis, self.y, False, share)
+
+    def rows(self, rows: slice) -> SoftmaxObjective:
+        """Of some samples only."""
+        part = copy.copy(self)
+        part.y, part._own = self.y[rows], own_places(self.y[rows])
+        part.weights = None if self.weights is None else self.weights[..., rows]
+        return part
 
     def stiffness(self, evaluation: Evaluation) -> Array | None:
         """‖diag p − ppᵀ‖ ≤ min(1/2, 2‖p − e_y‖): its trace is at most 2(1 − p_y) ≤ 2‖p − e_y‖."""
@@ -256,9 +277,12 @@ class MatrixCurvature:
     def mean(self) -> Array:
         return np.asarray(np.einsum("lnii->ln", self.matrices).mean(1) / self.matrices.shape[-1])
 
+    def total(self) -> Array:
+        return np.asarray(self.matrices.sum(1))
+
 
 Curvature = RankOneCurvature | MatrixCurvature
-"""Q (L, r, n) ↦ ∂²ℓ·Q, sample by sample; some problems, some rows, and the mean (L,) of each."""
+"""Q (L, r, n) ↦ ∂²ℓ·Q, sample by sample; some problems, some rows, mean (L,) and sum of each."""
 
 
 class LossObjective(Objective):
@@ -334,13 +358,21 @@ def gradient_rounding(
     that cost nothing are above `enough` (L,), ‖X/√d‖ is found out.
     """
     a = design.row_norms
-    off = sum_rounding(design.dimension) * a * norm[:, None] + _FEW * EPS * (fields + 1)
+    off, rest = roundings(design, norm, ridges, fields, residuals)
     bent = stiffness * off
     through = bent @ a
     if smoothness is not None:
         squares = np.einsum("ln,ln->l", off, off)
         through = np.minimum(through, 0.5 * np.sqrt(ridges * smoothness * squares))
-    rest = sum_rounding(design.n_samples) * (residuals @ a) + _FEW * EPS * ridges * norm
     if (through + rest > enough).any():
         through = np.minimum(through, design.stretch * np.sqrt(np.einsum("ln,ln->l", bent, bent)))
     return np.asarray(through + rest)
+
+
+def roundings(
+    design: Design, norm: Array, ridges: Array, fields: Array, residuals: Array
+) -> tuple[Array, Array]:
+    """δz_μ (L, n) and δG (L,), with what `gradient_rounding` is given."""
+    a = design.row_norms
+    off = sum_rounding(design.dimension) * a * norm[:, None] + _FEW * EPS * (fields + 1)
+    return off, sum_rounding(design.n_samples) * (residuals @ a) + _FEW * EPS * ridges * norm

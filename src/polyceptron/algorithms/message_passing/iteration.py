@@ -21,6 +21,12 @@ the exact matrix (`class_numbers`); on the differences of k ≤ 3 classes these 
 them the channel is one integral (labels see only differences, on which P does nothing), and so is
 the Gaussian prior.
 
+Classes that are not alike, and a ridge (`matrix_step`): V and Λ are matrices (r, r), c weights of
+the classes, and b intercepts without a ridge, moved to where the scores sum to 0:
+
+    ω = XŴ/√d − fV,    f, D = −∂f  of the proximal map of cℓ at ω + b in the metric of V
+    Λ = Σ_ν D_ν/d,     Ŵ = (Xᵀf/√d + ŴΛ)V,   V = (λ + Λ)⁻¹,   b ← b + (Σ_ν D_ν)⁻¹ Σ_ν f_ν
+
 Correlated features F (n, m) (`correlated_amp`): the posterior of their weights c is a Gaussian with
 one covariance C (m, m) for every class difference, and every sample has a precision D_μ of its own:
 
@@ -62,9 +68,11 @@ from polyceptron.algorithms.watching import SILENT, State, Watch
 from polyceptron.model.channels import Channel
 from polyceptron.model.checks import difference_basis
 from polyceptron.model.law import Belief
+from polyceptron.model.losses import Loss
 from polyceptron.model.priors import Row
 from polyceptron.numerics import AnyArray, Array
 from polyceptron.rows import Status
+from polyceptron.theory.populations.matrix_prox import matrix_pull
 
 _DAMPING = (0.0, 0.3, 0.5, 0.7, 0.85, 0.93, 0.97)
 _PATIENCE = 3  # grown steps in a row before the damping rises
@@ -136,7 +144,8 @@ def inner(a: Array, b: Array) -> float:
 class Iterate:
     """What an iteration hands to the next.
 
-    weights U (r, d), their variance V (a number, or an array (c, d)), scores F (r, n).
+    weights U (r, d), their variance V (a number, an array (c, d) or a matrix (r, r)), scores F
+    (r, n). With the matrix, U has the intercepts as a last column.
     """
 
     weights: Array
@@ -156,6 +165,8 @@ class Iterate:
         """The variance per direction: arrays list the directions' variances first."""
         if np.ndim(self.variance) == 0:
             return float(self.variance)
+        if self.variance.shape == (len(self.weights),) * 2:
+            return float(np.trace(self.variance)) / len(self.weights)
         return float(np.mean(self.variance[: len(self.weights)]))
 
 
@@ -359,9 +370,18 @@ def shared_step(
 
 
 def full_step(
-    design: Design, y: Labels, basis: Array, channel: Channel, row: Row, floor: float
+    design: Design,
+    y: Labels,
+    basis: Array,
+    channel: Channel,
+    row: Row,
+    floor: float,
+    biases: Array | float = 0.0,
 ) -> Step:
-    """The same with variances v (k, d) of the weights, and of at least `floor` of the fields."""
+    """The same with variances v (k, d) of the weights, and of at least `floor` of the fields.
+
+    `biases` (k,) are added to the fields that labels see.
+    """
     precise = design.dtype
 
     def step(here: Iterate) -> Iterate:
@@ -369,7 +389,7 @@ def full_step(
         v = np.maximum(design.fields_squared(here.variance).T, floor)
         # P diag(v) P f; the channel ignores what is common
         omega = fields.T @ basis.T - v * (here.scores.T @ basis.T)
-        found = channel.posterior(omega, y, v, NODES)
+        found = channel.posterior(omega + biases, y, v, NODES)
         scores = np.ascontiguousarray((found.score @ basis).T)
         precision = np.maximum(design.back_squared(class_numbers(found.diagonal).T).T, 0.0)
         back = design.back(scores.astype(precise, copy=False))
@@ -377,6 +397,38 @@ def full_step(
         mean, diagonal = row.diagonal_posterior(gamma, precision)
         variance = class_numbers(diagonal).T
         return Iterate(np.ascontiguousarray((mean @ basis).T), variance, scores)
+
+    return step
+
+
+def matrix_step(
+    design: Design,
+    y: Labels,
+    loss: Loss,
+    ridge: float,
+    weight: Array,
+    power: Array,
+    intercept: bool,
+) -> Step:
+    """The map for class weights (n,) and features of variances `power` (d,), or (1,) of them all.
+
+    Features are divided by their deviations, so that their weights pay λ/power.
+    """
+    d = design.dimension
+
+    def step(here: Iterate) -> Iterate:
+        U, b, V = here.weights[:, :d], here.weights[:, d], here.variance
+        fields = design.fields(U.astype(design.dtype, copy=False)).T.astype(float) + b
+        found = matrix_pull(loss, fields - here.scores.T @ V, y, V, weight, fields)
+        total = found.stiffness.sum(0)
+        scores = np.ascontiguousarray(found.f.T)
+        gamma = design.back(scores.astype(design.dtype, copy=False)) + (total / d) @ U
+        inverse = np.linalg.inv(np.eye(len(U)) * ridge + power[:, None, None] * (total / d))
+        inverse *= power[:, None, None]
+        weights = np.einsum("dij,jd->id", np.broadcast_to(inverse, (d, *V.shape)), gamma)
+        if intercept:
+            b = b + np.linalg.solve(total, found.f.sum(0))
+        return Iterate(np.hstack([weights, b[:, None]]), inverse.mean(0), scores)
 
     return step
 

@@ -36,10 +36,13 @@ import numpy as np
 from polyceptron.algorithms.data_checks import (
     Samples,
     check_choice,
+    check_intercept,
     check_samples,
     check_weights,
     class_coordinates,
+    class_factors,
 )
+from polyceptron.algorithms.design import weights_or_ones
 from polyceptron.algorithms.message_passing import iteration
 from polyceptron.algorithms.message_passing.iteration import Iterate, Step, inner
 from polyceptron.algorithms.stored_designs import scaled
@@ -58,7 +61,7 @@ from polyceptron.model.features import Spectrum, as_spectrum
 from polyceptron.model.law import Belief, RowEstimate
 from polyceptron.model.losses import as_loss
 from polyceptron.model.penalties import Ridge, as_penalty
-from polyceptron.model.teacher import make_teacher
+from polyceptron.model.populations import make_teacher
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
 from polyceptron.theory.generalisation import generalisation_error
@@ -76,7 +79,8 @@ class AMPResult(ShortDisplay):
     variance : float or ndarray
         Posterior variance of a weight per class direction: a number for shared variances; for full
         ones covariances (d, k, k) when k ≤ 3, and (d, k) numbers v, the covariance of coordinate j
-        being P diag(v_j) P with P = I − 11ᵀ/k, when k > 3.
+        being P diag(v_j) P with P = I − 11ᵀ/k, when k > 3; of classes that are not alike, the
+        (k, k) matrix that all coordinates share.
     n_iter : int
         Iterations made.
     status : Status
@@ -90,6 +94,8 @@ class AMPResult(ShortDisplay):
         and if the teacher is known m and generalisation_error.
     scores : ndarray of shape (n, k)
         f of every sample, whose cavity field is XŴ/√d − V f.
+    intercepts : ndarray of shape (k,)
+        b of the fields Ŵᵀx/√d + b, 0 where none is fitted.
 
     Examples
     --------
@@ -109,6 +115,7 @@ class AMPResult(ShortDisplay):
     damping: float = 0.0
     trace: list[dict[str, float]] = field(default_factory=list)
     scores: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    intercepts: Array = field(default_factory=lambda: np.zeros(0))
 
     def _facts(self) -> dict[str, Any]:
         d, k = self.weights.shape
@@ -172,9 +179,19 @@ class _Run(NamedTuple):
         return cls(samples, difference_basis(k), spectrum, weights, tol, max_iter)
 
     def result(
-        self, step: Step, begin: Iterate, watch: Watch, checkpoint: Any, every: Any, **settings: Any
+        self,
+        step: Step,
+        begin: Iterate,
+        watch: Watch,
+        checkpoint: Any,
+        every: Any,
+        alike: bool = True,
+        **settings: Any,
     ) -> AMPResult:
-        """Iterate, told to a watch and kept in a checkpoint if there is one."""
+        """Iterate, told to a watch and kept in a checkpoint if there is one.
+
+        The error in the trace is that of classes that are `alike`.
+        """
         design, y, k = self.samples
         settings |= {"classes": k, "features": self.spectrum.name}
         watch.checkpoint.open(checkpoint, every, design, y, **settings)
@@ -182,7 +199,7 @@ class _Run(NamedTuple):
         size = design.dimension * (k - 1)
 
         def observe(here: Iterate) -> dict[str, float]:
-            U = here.weights
+            U = here.weights[:, : design.dimension]
             if len(U) == k:  # coordinates that show the common part, which is not counted
                 U = U - U.mean(0)
             q = {"q": inner(U, U) / size}
@@ -196,13 +213,17 @@ class _Run(NamedTuple):
             np.ascontiguousarray(part.T @ self.basis.T)
             for part in (end.last.weights, end.last.scores)
         )
+        weights, intercepts = weights[: design.dimension], weights[design.dimension :].sum(0)
         if not self.spectrum.isotropic:
             root = self.spectrum.deviations(design.dimension)
             weights = np.where(root > 0, weights / np.where(root > 0, root, 1.0), 0.0)
         found = end.last.variance
-        variance = float(found) if np.ndim(found) == 0 else iteration.final_variance(found)
+        if np.shape(found) == (k - 1, k - 1) and end.last.weights.shape[1] > design.dimension:
+            variance: Any = self.basis @ found @ self.basis.T
+        else:
+            variance = float(found) if np.ndim(found) == 0 else iteration.final_variance(found)
         trace = list(end.trace)
-        if truth is not None:
+        if truth is not None and alike:
             own = inner(truth, truth) / size
             scale = [math.sqrt(entry["q"] * own) for entry in trace]
             rho = [e["m"] / s if s > 0 else 0.0 for e, s in zip(trace, scale, strict=True)]
@@ -212,14 +233,15 @@ class _Run(NamedTuple):
                 for entry, error in zip(trace, errors, strict=True)
             ]
         return AMPResult(
-            weights, variance, end.n_iter, end.status, end.residual, end.damping, trace, scores
-        )
+            weights, variance, end.n_iter, end.status, end.residual, end.damping, trace, scores,
+            intercepts,
+        )  # fmt: skip
 
 
 def amp(
     X: Any,
     y: Any,
-    prior: Any = "gaussian",
+    prior: Any = None,
     variances: str = "shared",
     tol: float = 1e-8,
     max_iter: int = 200,
@@ -230,6 +252,8 @@ def amp(
     n_classes: int | None = None,
     noise: Any = "none",
     features: Any = "isotropic",
+    biases: Any = None,
+    shares: Any = None,
     verbose: int = 0,
     callback: Callback | None = None,
     checkpoint: Any = None,
@@ -244,7 +268,7 @@ def amp(
         is neither copied nor scaled.
     y : array of int of shape (n,)
         Class indices 0..k−1, each at least once unless `n_classes` is given.
-    prior : str, tuple or Prior, default="gaussian"
+    prior : str, tuple or Prior, default="gaussian", of the perceptron "rademacher"
         Of the weights: a registered name, a pair (values, probabilities) or a `Prior`.
     variances : "shared" or "full", default="shared"
         One number, by self-averaging, or a matrix for every sample and coordinate.
@@ -264,6 +288,9 @@ def amp(
         Of the labels: a registered name such as 'gaussian:0.25' or 'flips:0.1', or a `Channel`.
     features : str or Spectrum, default="isotropic"
         Variances of the inputs.
+    biases, shares : sequence of float of length k, default=None
+        Of a teacher whose classes are not alike: what it adds to its fields, or how often each
+        class is drawn. Variances are then "full", since directions differ; samples have no weights.
     verbose, callback, checkpoint, checkpoint_every
         Those of `fit_erm`.
 
@@ -285,7 +312,9 @@ def amp(
     check_choice("model", model, ("argmax", "perceptron"))
     run = _Run.checked(X, y, n_classes, teacher_weights, features, tol, max_iter)
     (design, labels, k), truth, basis = run.samples, run.truth, run.basis
-    teacher = make_teacher(model, k, prior, noise, features)
+    teacher = make_teacher(model, k, prior, noise, features, biases=biases, shares=shares)
+    alike, offsets = teacher.symmetric, 0.0 if teacher.symmetric else teacher.offsets
+    variances = variances if alike else "full"
     channel, row, power = teacher.channel, cast("Any", teacher.row), np.ones(design.dimension)
     if not teacher.features.isotropic:
         s, theta = teacher.features.at(design.dimension)
@@ -300,7 +329,7 @@ def amp(
         weights, V = (truth @ basis).T.copy(), floor
     spread: Any = V
     if variances == "full":
-        step = iteration.full_step(design, labels, basis, channel, row, floor)
+        step = iteration.full_step(design, labels, basis, channel, row, floor, offsets)
         spread = np.tile(V * power if start == "uninformed" else V + 0 * power, (k, 1))
     else:
         step = iteration.shared_step(
@@ -308,8 +337,9 @@ def amp(
         )
     return run.result(
         step, Iterate(weights, spread, np.zeros((k - 1, design.n_samples))),
-        Watch("message passing", verbose, callback), checkpoint, checkpoint_every, method="amp",
-        prior=teacher.prior.name, noise=channel.name, model=model, variances=variances, start=start,
+        Watch("message passing", verbose, callback), checkpoint, checkpoint_every, alike,
+        method="amp", biases=repr(offsets), prior=teacher.prior.name,
+        noise=channel.name, model=model, variances=variances, start=start,
     )  # fmt: skip
 
 
@@ -320,6 +350,8 @@ def amp_erm(
     ridge: float = DEFAULT_RIDGE,
     *,
     penalty: Any = None,
+    intercept: bool = False,
+    class_weight: Any = None,
     tol: float = 1e-9,
     max_iter: int = 500,
     teacher_weights: Any = None,
@@ -343,6 +375,9 @@ def amp_erm(
         the same weights at any ridge.
     penalty : str or Penalty, default=None
         In place of the ridge: a registered name such as 'elastic-net:0.1:0.5', or a `Penalty`.
+    intercept, class_weight
+        Those of `fit_erm`, for a ridge and losses of class differences; of samples there are no
+        weights. Classes are then not alike, and V is a matrix.
     verbose, callback, checkpoint, checkpoint_every
         Those of `fit_erm`.
 
@@ -372,17 +407,31 @@ def amp_erm(
             chosen = limit
         penalty = Ridge(strength)
     run = _Run.checked(X, y, n_classes, teacher_weights, features, tol, max_iter)
+    (design, labels, k), belief = run.samples, cast("Belief", penalty)
     if penalty.quadratic:  # any other one is of weights on class differences
-        run = run._replace(basis=class_coordinates(chosen, run.samples.n_classes))
-    (design, labels, _), belief = run.samples, cast("Belief", penalty)
-    if not run.spectrum.isotropic:
-        belief = _Scaled(penalty, run.spectrum.deviations(design.dimension)[:, 0])
-    r = run.basis.shape[1]
-    begin = Iterate(
-        np.zeros((r, design.dimension)), 1 / penalty.strength, np.zeros((r, design.n_samples))
-    )
+        run = run._replace(basis=class_coordinates(chosen, k))
+    deviations = None if run.spectrum.isotropic else run.spectrum.deviations(design.dimension)[:, 0]
+    if deviations is not None:
+        belief = _Scaled(penalty, deviations)
+    r, factors = run.basis.shape[1], class_factors(class_weight, run.samples)
+    weights, spread = np.zeros((r, design.dimension)), 1 / penalty.strength
+    step = iteration.shared_step(design, labels, run.basis, chosen.denoise, belief, 1e-12)
+    unequal = check_intercept(intercept) or factors is not None
+    if unequal:
+        if not penalty.quadratic or r == k or (chosen.margin_atom is not None and r > 1):
+            raise InvalidInput(
+                "message passing with an intercept or class weights takes a ridge and a smooth "
+                f"loss of class differences, got {chosen.name!r} with {penalty.name!r}"
+            )
+        step = iteration.matrix_step(
+            design, labels, chosen, penalty.strength,
+            weights_or_ones(factors, labels.size),
+            np.ones(1) if deviations is None else deviations**2, intercept,
+        )  # fmt: skip
+        weights, spread = np.zeros((r, design.dimension + 1)), spread * np.eye(r)
     return run.result(
-        iteration.shared_step(design, labels, run.basis, chosen.denoise, belief, 1e-12), begin,
-        Watch("message passing", verbose, callback), checkpoint, checkpoint_every,
+        step, Iterate(weights, spread, np.zeros((r, design.n_samples))),
+        Watch("message passing", verbose, callback), checkpoint, checkpoint_every, not unequal,
         method="amp_erm", loss=chosen.name, penalty=penalty.name, ridge=penalty.strength,
+        intercept=bool(intercept), class_weight=repr(class_weight),
     )  # fmt: skip

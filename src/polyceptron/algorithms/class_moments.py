@@ -1,0 +1,107 @@
+"""Moments of the classes of a data set, and the Gaussian mixture that has them: its twin.
+
+    p_c = n_c/n,    mean of x in class c,    Σ_c = (1 − ρ)S_c + ρ s I
+
+with S_c the covariance of the class's samples, s its mean eigenvalue over the features that vary,
+and ρ the shrinkage of Ledoit and Wolf (J. Multivar. Anal. 88, 2004), from the samples' own spread:
+
+    δ² = ‖S − sI‖²,    β² = (⟨‖x − x̄‖⁴⟩ − ‖S‖²)/n,    ρ = min(β²/δ², 1)
+
+Two passes over blocks of rows: files, sparse matrices and Dask arrays are never in memory at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from polyceptron.algorithms.data_checks import check_samples
+from polyceptron.errors import InvalidInput
+from polyceptron.model.populations import Mixture
+from polyceptron.model.populations.mixture import check_full_size
+from polyceptron.numerics import Array
+
+COVARIANCES = ("own", "pooled", "isotropic")
+_LEAST = 1e-9  # of the mean variance: what a feature without variance has
+
+
+class ClassMoments(NamedTuple):
+    """Counts (k,), means (k, d), covariances S (k, d, d) of classes, ⟨‖x − x̄‖⁴⟩ (k,)."""
+
+    counts: Array
+    means: Array
+    covariances: Array
+    fourth: Array
+
+    def pooled(self) -> ClassMoments:
+        """Of all samples around the mean of their class, as one class; means stay."""
+        p = self.counts / self.counts.sum()
+        S = np.einsum("c,cab->ab", p, self.covariances)[None]
+        return ClassMoments(self.counts.sum(keepdims=True), self.means, S, p @ self.fourth[:, None])
+
+    def shrinkage(self) -> Array:
+        """ρ of each class, (k,)."""
+        found = []
+        for n, S, fourth in zip(self.counts, self.covariances, self.fourth, strict=True):
+            size, squares = np.trace(S), float((S**2).sum())
+            spread = squares - size**2 / max(int((np.diag(S) > 0).sum()), 1)
+            found.append(min((fourth - squares) / n / spread, 1.0) if spread > 0 else 1.0)
+        return np.array(found)
+
+    def shrunk(self, shrinkage: Array) -> Array:
+        """Σ (k, d, d), positive."""
+        made = np.array(self.covariances)
+        for S, rho in zip(made, shrinkage, strict=True):
+            varies = np.diag(S) > 0
+            mean = float(np.trace(S)) / max(int(varies.sum()), 1)
+            S *= 1 - rho
+            S[np.diag_indices(len(S))] += np.where(varies, rho * mean, 0.0) + _LEAST * mean
+        return made
+
+
+def class_moments(X: Any, y: Any) -> ClassMoments:
+    """Moments of X (n, d) by labels y (n,) in 0..k-1, with at least two samples of each class."""
+    samples = check_samples(X, y, None)
+    design, labels, k = samples.design, samples.y, samples.n_classes
+    d = design.shape[1]
+    counts = np.bincount(labels, minlength=k).astype(float)
+    if counts.min() < 2:
+        raise InvalidInput(
+            f"a covariance needs at least 2 samples of a class, got {int(counts.min())} of class "
+            f"{int(counts.argmin())}"
+        )
+    check_full_size(k, d)
+    means, S, fourth = np.zeros((k, d)), np.zeros((k, d, d)), np.zeros(k)
+    for rows, block in design.blocks():
+        for c in np.unique(labels[rows]):
+            means[c] += np.asarray(block)[labels[rows] == c].sum(0, dtype=float)
+    means /= counts[:, None]
+    for rows, block in design.blocks():
+        for c in np.unique(labels[rows]):
+            away = np.asarray(block, dtype=float)[labels[rows] == c] - means[c]
+            S[c] += away.T @ away
+            fourth[c] += float(((away**2).sum(1) ** 2).sum())
+    return ClassMoments(counts, means, S / counts[:, None, None], fourth / counts)
+
+
+def twin_of(moments: ClassMoments, covariances: str = "own", shrink: Any = "auto") -> Mixture:
+    """The mixture with these moments; see `Mixture.from_data`."""
+    if covariances not in COVARIANCES:
+        allowed = ", ".join(COVARIANCES)
+        raise InvalidInput(f"covariances of a twin are {allowed}, got {covariances!r}")
+    if shrink != "auto" and not (isinstance(shrink, int | float) and 0 <= shrink <= 1):
+        raise InvalidInput(f"shrink is 'auto' or a number from 0 to 1, got {shrink!r}")
+    shares, means, k = moments.counts / moments.counts.sum(), moments.means, len(moments.counts)
+    if covariances == "isotropic":
+        s = np.trace(moments.covariances, axis1=1, axis2=2) / means.shape[1]
+        return Mixture(shares, means=means, variances=np.maximum(s, _LEAST * s.max() + 1e-300))
+    used = moments if covariances == "own" else moments.pooled()
+    rho = used.shrinkage() if shrink == "auto" else np.full(len(used.counts), float(shrink))
+    sigma = np.broadcast_to(used.shrunk(rho), (k, *used.covariances.shape[1:]))
+    return Mixture(shares, means=means, covariances=sigma)
+
+
+def mixture_of_data(X: Any, y: Any, covariances: str = "own", shrink: Any = "auto") -> Mixture:
+    """`Mixture.from_data`."""
+    return twin_of(class_moments(X, y), covariances, shrink)

@@ -1,0 +1,254 @@
+"""Cross-entropy of many classes: nothing of the size of the fields but one array of probabilities.
+
+    min_W Σ_μ ln Σ_h exp(z_hμ − z_yμ) + (λ/2)‖W‖²,   z = XW/√d,   W (k, d)
+
+Newton's method as in `descent`, one λ at a time, with four differences that count where k is large:
+
+- the classes' own fields, not their k − 1 differences: a product with a basis takes k²n operations,
+  more than those with X where k > d. The gradient sums to 0 over the classes, and so do weights.
+- fields are made, used and dropped by block of samples (`Design.through`), so that a value costs
+  two products and no memory; only the softmax p (k, n) stays, in single precision.
+- values and gradients too are in single precision until its rounding is near: at most a few are in
+  double, the last one for the certificate, which is that of `descent`.
+- conjugate gradients are eased by what the Hessian would be if p did not depend on x: with the
+  eigenvectors E of a sample's XᵀX/d = E diag(s) Eᵀ, and a_h = Σ_μ p_h(1 − p_h)/n
+
+      class h:   M_h = a_h XᵀX/d + λ,     M_h⁻¹r = E (Eᵀr / (a_h s + λ)),
+
+  which is exact at W = 0 but for terms of order 1/k, and serves every λ.
+
+λ of a path are fitted from the largest down, each from the parabola in ln λ through the last three.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from polyceptron.algorithms.data_checks import Labels, Samples
+from polyceptron.algorithms.design import Inner
+from polyceptron.algorithms.erm import newton
+from polyceptron.algorithms.erm.erm_fit import ERMFit, fit_at, fit_newton, stopped, through_nearest
+from polyceptron.algorithms.erm.objectives import (
+    EPS,
+    RankOneCurvature,
+    SoftmaxObjective,
+    gradient_rounding,
+    roundings,
+)
+from polyceptron.model.losses import Loss
+from polyceptron.numerics import AnyArray, Array
+from polyceptron.rows import Status
+
+MANY = 24  # classes from which this is the quicker way
+_WIDEST = 3000  # features whose XᵀX is diagonalised
+_LOOSE, _STEPS = 0.3, 60
+_NODES = 3  # fits through which the next one's start is extrapolated
+_SINGLE = float(np.finfo(np.float32).eps) / EPS
+
+
+def fit_softmax(
+    samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, start: Array | None
+) -> list[ERMFit]:
+    """One fit at each λ > 0, to relative distance `tol`; `start` (d, k)."""
+    design, y, k = samples
+    few = k < MANY or design.dimension > _WIDEST or 0 in ridges
+    few |= not design.squares_are_safe
+    if few or design.reading_is_dear or design.watch.checkpoint.path is not None:
+        objective = SoftmaxObjective(y, k, samples.weights)
+        return fit_newton(samples, objective, loss.name, ridges, tol, start)
+    solver, done = _ManyClasses.of(samples), dict[float, ERMFit]()
+    for ridge in sorted(set(ridges), reverse=True):
+        nearest = [(math.log(r), fit.weights) for r, fit in list(done.items())[-_NODES:]]
+        begin = through_nearest(nearest, math.log(ridge), _NODES) if nearest else start
+        done[ridge] = fit = solver.fit(loss.name, ridge, tol, begin)
+        if fit.status == Status.INTERRUPTED:
+            break
+        if fit.status != Status.OK:  # all in double precision
+            objective = SoftmaxObjective(y, k, samples.weights)
+            done[ridge] = fit_newton(samples, objective, loss.name, [ridge], tol, fit.weights)[0]
+    return [
+        done.get(ridge) or stopped(replace(fit, weights=0 * fit.weights, ridge=ridge))
+        for ridge in ridges
+    ]
+
+
+class _Point(NamedTuple):
+    """Objective, its gradient (1, k, d), Σℓ, and of each sample (1, n) ‖z‖, ‖g‖, ‖∂²ℓ‖."""
+
+    value: float
+    slope: Array
+    losses: float
+    fields: Array
+    residuals: Array
+    stiffness: Array
+    error_rate: float
+    single: bool
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Fields (1, k, b) to residuals, keeping their softmax in `softmax` (1, k, n)."""
+
+    objective: SoftmaxObjective
+    softmax: AnyArray
+
+    def rows(self, rows: slice) -> Inner:
+        return _Look(self.objective.rows(rows), self.softmax[..., rows])
+
+    def __call__(self, fields: AnyArray) -> tuple[AnyArray, Any]:
+        final, y = fields.dtype == np.float64, self.objective.y
+        wrong = fields[0].argmax(0) != y if final else np.full(y.size, math.nan)
+        lengths = _lengths(fields)
+        here = self.objective.evaluate(fields)
+        self.softmax[:] = here.source
+        stiffness = self.objective.stiffness(here)
+        return here.residual, (here.value, lengths, _lengths(here.residual), stiffness, wrong)
+
+
+def _lengths(x: AnyArray) -> AnyArray:
+    """The norm of each sample's column (1, n)."""
+    return np.sqrt(np.einsum("lrn,lrn->ln", x, x))
+
+
+@dataclass
+class _ManyClasses:
+    """What all λ share: the softmax at the last point, spectrum s (d,) and eigenvectors (d, d)."""
+
+    samples: Samples
+    objective: SoftmaxObjective
+    softmax: AnyArray
+    spectrum: AnyArray
+    vectors: AnyArray
+    steepest: float = 0.0  # gradient of all starts: near the minimum a step is solved for closely
+
+    @classmethod
+    def of(cls, samples: Samples) -> _ManyClasses:
+        design, y, k = samples
+        n, d = design.shape
+        chosen = np.arange(0, n, max(1, n // (8 * d)))  # for an approximation they will do
+        A = design.scaled_rows(chosen).astype(np.float32)
+        spectrum, vectors = np.linalg.eigh(A.T @ A * np.float32(n / chosen.size))
+        objective = SoftmaxObjective(y, k, samples.weights, whole=True)
+        softmax = np.empty((1, k, n), np.float32)
+        return cls(samples, objective, softmax, np.maximum(spectrum, 0), vectors)
+
+    def look(self, U: Array, pulls: Array, dtype: Any) -> _Point:
+        """At weights U (1, k, d), in this precision; the softmax there is kept."""
+        slope, found = self.samples.design.through(
+            U.astype(dtype, copy=False), _Look(self.objective, self.softmax)
+        )
+        values, *parts, wrong = zip(*found, strict=True)
+        fields, residuals, stiffness = (np.hstack(part).astype(float) for part in parts)
+        rate = float(np.average(np.concatenate(wrong), weights=self.samples.weights))
+        losses = float(sum(values)[0])
+        return _Point(
+            losses + 0.5 * float((pulls * U * U).sum()), slope + pulls * U, losses, fields,
+            residuals, stiffness, rate, dtype == np.float32,
+        )  # fmt: skip
+
+    def fit(self, loss: str, ridge: float, tol: float, start: Array | None) -> ERMFit:
+        """To relative distance `tol`, or as near as it comes; `start` (d, k)."""
+        design, free = self.samples.design, self.samples.intercept
+        k, before, ridges = self.samples.n_classes, design.passes, np.array([ridge])
+        pulls = newton.by_feature(ridges if free is None else free.pulls(ridges))
+        U = np.zeros((1, k, design.dimension))
+        if start is not None:
+            U[0] = (start - start.mean(1, keepdims=True)).T
+        bound, steps, slow, status = math.inf, 0, 0, Status.TOLERANCE_NOT_MET
+        here = self.look(U, pulls, np.float32)
+        last = norm = float(np.linalg.norm(here.slope))
+        self.steepest = max(self.steepest, norm)
+        try:
+            while steps < _STEPS and slow < 3 and 0 < norm < math.inf:
+                size = float(np.linalg.norm(U) if free is None else free.size(U)[0])
+                goal = tol * ridge * size
+                if here.single and norm <= max(2 * goal, self.hidden(here, size, ridges)):
+                    here = self.look(U, pulls, np.float64)
+                    last = norm = float(np.linalg.norm(here.slope))
+                if norm <= goal and not here.single:
+                    bound = self.bound(here, U, ridges, tol * size)
+                    if bound <= tol * size:
+                        status = Status.OK
+                        break
+                    goal *= 0.3 * norm / (ridge * bound)
+                rest = min(_LOOSE, max(math.sqrt(norm / self.steepest), 0.5 * goal / norm))
+                U, here = self.step(U, here, pulls, ridge, rest)
+                steps, norm = steps + 1, float(np.linalg.norm(here.slope))
+                slow, last = slow + (not here.single and norm > 0.5 * last), norm
+                near = norm / (ridge * size) if size else math.inf
+                design.watch.step(steps, _STEPS, near, tol, here.value / design.n_samples)
+        except KeyboardInterrupt:
+            bound, norm, status = math.inf, math.nan, Status.INTERRUPTED
+        fit = fit_at(
+            self.samples, loss, ridge, np.ascontiguousarray(U[0].T), np.full((k, 1), math.nan),
+            here.losses, bound, status, gradient_norm=norm, n_iter=steps,
+            matrix_passes=design.passes - before,
+        )  # fmt: skip
+        return replace(fit, training_error=here.error_rate)
+
+    def step(
+        self, U: Array, here: _Point, pulls: Array, ridge: float, rest: float
+    ) -> tuple[Array, _Point]:
+        """A Newton step to a residual `rest`, halved until the objective falls by the Armijo rule.
+
+        Where it does not: the same weights in double precision.
+        """
+        D = self.direction(here, pulls[:, 0], ridge, rest)
+        dtype = np.float32 if here.single else np.float64
+        slope, noise = float((here.slope * D).sum()), 4 * float(np.finfo(dtype).eps) * here.value
+        for t in 0.5 ** np.arange(20):
+            there = self.look(U + t * D, pulls, dtype)
+            if there.value - here.value <= 1e-4 * t * slope + noise:
+                return U + t * D, there
+        return U, self.look(U, pulls, np.float64)
+
+    def direction(self, here: _Point, pulls: Array, ridge: float, rest: float) -> Array:
+        """A Newton direction (1, k, d) with the residual `rest` times the gradient."""
+        curvature = self.curvature()
+        p, n = curvature.weights[0], self.softmax.shape[-1]
+        share = np.ones(n, np.float32) if curvature.share is None else curvature.share
+        a = np.maximum(p @ share - np.einsum("hn,hn,n->h", p, p, share), 0) / n
+        inverse = 1 / (a[:, None] * self.spectrum + np.float32(ridge))
+
+        def ease(r: AnyArray, at: Labels) -> AnyArray:
+            return np.asarray(((r @ self.vectors) * inverse) @ self.vectors.T)
+
+        found, G = np.array([rest]), here.slope
+        D = newton.solve_newton(
+            self.samples.design, curvature, pulls, G, found, np.float32, ease
+        )[0]  # fmt: skip
+        return D - D.mean(1, keepdims=True)
+
+    def curvature(self) -> RankOneCurvature:
+        """At the last point that was looked at, in single precision."""
+        share = self.objective.weights
+        share = None if share is None else share.astype(np.float32)
+        return RankOneCurvature(self.softmax, None, self.objective.y, False, share)
+
+    def hidden(self, here: _Point, size: float, ridges: Array) -> float:
+        """About what rounding hides of a gradient in single precision."""
+        given = np.array([size]), ridges, here.fields, here.residuals
+        return 0.3 * _SINGLE * float(roundings(self.samples.design, *given)[1][0])
+
+    def bound(self, here: _Point, U: Array, ridges: Array, enough: float) -> float:
+        """On the distance to the minimiser, rounding included: the certificate of `descent`."""
+        design, free, norm = self.samples.design, self.samples.intercept, np.linalg.norm
+        size, given = np.array([norm(U)]), (here.fields, here.residuals)
+        if free is None:
+            slope = float(norm(here.slope))
+            hidden = gradient_rounding(
+                design, size, ridges, *given, here.stiffness, self.objective.smoothness,
+                ridges * enough - slope,
+            )  # fmt: skip
+            return (slope + float(hidden[0])) / float(ridges[0])
+        off, rest = roundings(design, size, ridges, *given)
+        slopes = norm(here.slope[..., :-1]) + rest, norm(here.slope[..., -1:]) + rest
+        total = self.curvature().total()
+        total = total - 1e-6 * np.trace(total[0]) * np.eye(len(total[0]))  # of single precision
+        rows = design.row_norms
+        return float(free.distance(ridges, slopes, total, here.stiffness, rows, off)[0])
