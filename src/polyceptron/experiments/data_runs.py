@@ -30,11 +30,12 @@ from polyceptron.algorithms.message_passing.posterior_mean import AMPResult
 from polyceptron.algorithms.stored_designs import open_design, scaled
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.results import Average
-from polyceptron.experiments.simulate import as_int, run_amp
+from polyceptron.experiments.simulate import check_seed, run_amp
+from polyceptron.experiments.tasks import seed_of
 from polyceptron.files import check_archive, check_readable, read_npy_header, write_atomically
 from polyceptron.model import AnyTeacher, BayesOptimal
 from polyceptron.model.checks import check_size
-from polyceptron.rows import Row, Status, make_row
+from polyceptron.rows import Row, Status, average_instances, frame
 from polyceptron.theory.curve import curve_rows
 from polyceptron.theory.loop import state_evolution
 from polyceptron.version import VERSION
@@ -96,6 +97,13 @@ def _open_array(path: Path, what: str) -> Any:
         raise InvalidInput(f"{str(path)!r} is no array of numpy: {error}") from None
 
 
+def read_labels(path: Path) -> Any:
+    """Labels (n,), numbers or text."""
+    if path.suffix != ".npy":
+        raise InvalidInput(f"labels must be in a .npy file, got {str(path)!r}")
+    return np.array(_open_array(path, "labels"))
+
+
 def fit_of_files(
     fit: Callable[..., Any], data: Path, labels: Path, *, standardise: bool, **more: Any
 ) -> dict[str, Any]:
@@ -103,9 +111,9 @@ def fit_of_files(
 
     A report with weights (d, k) and offset (k,), and what else the result has.
     """
-    if labels.suffix != ".npy":
-        raise InvalidInput(f"labels must be in a .npy file, got {str(labels)!r}")
-    y = np.array(_open_array(labels, "labels"))
+    y, classes = read_labels(labels), None
+    if y.dtype.kind in "US":
+        classes, y = np.unique(y, return_inverse=True)
     design = open_design(open_samples(data))
     check_labels(y, design.n_samples, more.get("n_classes"))  # before anything of X is read
     begin = time.monotonic()
@@ -126,8 +134,31 @@ def fit_of_files(
         "n_classes": weights.shape[1], "precision": str(design.dtype), "standardise": standardise,
         "status": str(found.status), "n_iter": found.n_iter, "passes": passes,
         "seconds": time.monotonic() - begin, "version": VERSION, "weights": weights,
-        "offset": offset.tolist(),
+        "offset": offset.tolist(), **({} if classes is None else {"classes": classes.tolist()}),
         **{name: getattr(found, name) for name in _REPORTED if hasattr(found, name)},
+    }  # fmt: skip
+
+
+def chosen_fit(
+    X: Any, y: Any, loss: str, ridge: Any, *, standardise: bool, tol: float, source: str
+) -> dict[str, Any]:
+    """A classifier with the ridge 'auto' or as given; X (n, d) an array, a frame or a design.
+
+    The report of `fit_of_files`, with the names of classes and features.
+    """
+    from polyceptron.algorithms.erm_classifier import ERMClassifier
+
+    scaling, begin = "standard" if standardise else "none", time.monotonic()
+    model = ERMClassifier(loss, ridge, scaling=scaling, fit_intercept=standardise, tol=tol)
+    weights, offset = model.fit(X, y)._class_weights
+    (d, k), n = weights.shape, len(y)
+    return {
+        "data": source, "n_samples": n, "dimension": d, "n_classes": k, "standardise": standardise,
+        "status": str(Status.OK if math.isfinite(model.certificate_) else Status.TOLERANCE_NOT_MET),
+        "n_iter": model.n_iter_, "seconds": time.monotonic() - begin, "version": VERSION,
+        "weights": weights * math.sqrt(d), "offset": offset.tolist(), "ridge": model.ridge_,
+        "classes": model.classes_.tolist(), "distance_bound": model.certificate_,
+        "features": list(getattr(model, "feature_names_in_", [])),
     }  # fmt: skip
 
 
@@ -136,20 +167,13 @@ def save_weights(path: Path, weights: Any) -> None:
     write_atomically(path, lambda place: np.save(place, weights, allow_pickle=False))
 
 
-_SAME = (
-    "model", "n_classes", "prior", "noise", "features", "estimator", "alpha", "branch", "dimension",
-    "n_samples",
-)  # fmt: skip
-
-
 def run_many(
     teacher: AnyTeacher, alpha: float, dimension: int, *, runs: int, seed: int, **settings: Any
 ) -> list[tuple[Row, AMPResult]]:
     """`runs` instances; instance i depends on the seed and i alone."""
     check_size(runs, "runs")
-    root = as_int(seed)
-    seeds = [np.random.SeedSequence(root, spawn_key=(i,)) for i in range(runs)]
-    return [run_amp(teacher, alpha, dimension, s, **settings) for s in seeds]
+    seeds = [seed_of([check_seed(seed), i]) for i in range(runs)]
+    return [run_amp(teacher, alpha, dimension, one, **settings) for one in seeds]
 
 
 def amp_rows(
@@ -157,35 +181,16 @@ def amp_rows(
 ) -> list[Row]:
     """A row for each run, then their summary, then the theory's row.
 
-    The summary is a row with source 'amp-summary' whose values are means and whose `uncertainty` is
-    the standard error of the generalisation error (absent for one run). It has more keys than a
-    row: runs, converged, the standard error of each mean as `<name>_standard_error`, and the
-    theory's values as `theory_<name>`.
+    The summary, of source 'amp-summary', is that of `average_instances`, with the theory's values
+    as `theory_<name>`.
     """
     results = run_many(teacher, alpha, dimension, runs=runs, seed=seed, **settings)
     rows = [row for row, _ in results]
     (theory,) = curve_rows(teacher, BayesOptimal(), [alpha], branch=rows[0]["branch"])
-    return [*rows, summarise(rows, theory), theory]
-
-
-def summarise(rows: list[Row], theory: Row) -> Row:
-    """Means and standard errors of rows that differ in their seed alone, beside the theory."""
-    first = rows[0]
-    names = ("m", "q", "V", "generalisation_error", "clean_error", "training_error")
-    found = {name: Average.of(row[name] for row in rows) for name in names if name in first}
-    spread = {n: a.standard_error for n, a in found.items() if a.standard_error is not None}
-    converged = sum(row["status"] == Status.OK for row in rows)
-    summary = make_row(
-        source="amp-summary",
-        **{name: first.get(name) for name in _SAME},
-        **{name: one.mean for name, one in found.items()},
-        uncertainty=spread.get("generalisation_error"),
-        status=Status.OK if converged == len(rows) else Status.NOT_CONVERGED,
-    )
-    summary |= {"runs": len(rows), "converged": converged}
-    summary |= {f"{name}_standard_error": value for name, value in spread.items()}
-    shown = ("q", "m", "generalisation_error")
-    return summary | {f"theory_{name}": theory[name] for name in shown if name in theory}
+    (mean,) = average_instances(frame(rows)).to_dict("records")
+    beside = {f"theory_{name}": theory[name] for name in ("q", "m", "generalisation_error")}
+    summary = {str(name): value for name, value in mean.items() if value == value}  # not NaN
+    return [*rows, summary | {"source": "amp-summary"} | beside, theory]
 
 
 def trace_rows(

@@ -16,18 +16,18 @@ import logging
 import os
 import queue
 import signal
-import sys
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from polyceptron.display import describe_seconds
+from polyceptron.display import describe_seconds, waiting
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments.tasks import CaseResult, Runner, Task, attempt, environment, failure
 
@@ -194,20 +194,28 @@ def _start_worker(parent: int) -> None:
 
 @dataclass
 class Progress:
-    """A sweep at one moment. Rows stored by earlier runs count as done, not in the rate.
+    """A sweep at one moment, or in the end: rows of the grid, and what became of them.
 
+    `already` were stored by earlier runs; of those `computed` by this one, some have `failed`.
     `work` and `work_done` are expected seconds of one core: rows differ too much in cost for their
-    number to tell the time that is left.
+    number to tell the time that is left. `damaged` has the keys of stored rows that did not fit
+    their checksums; they were to be computed again.
     """
 
     name: str
     rows: int
-    done: int
+    already: int
     computed: int = 0
     failed: int = 0
     seconds: float = 0.0
     work: float = 0.0
     work_done: float = 0.0
+    damaged: tuple[str, ...] = ()
+
+    @property
+    def done(self) -> int:
+        """Rows that are stored with a number."""
+        return self.already + self.computed - self.failed
 
     @property
     def seconds_left(self) -> float | None:
@@ -221,56 +229,26 @@ class Progress:
         """Rows computed in a second, by this run."""
         return self.computed / self.seconds if self.seconds > 0 else 0.0
 
+    def __str__(self) -> str:
+        left = self.seconds_left
+        share = f"{100 * self.done / self.rows:.0f} %, {self.done} of {self.rows} rows"
+        parts = [share, f"{self.rate:.3g} rows/s"]
+        parts += [] if left is None else [f"about {describe_seconds(left)} left"]
+        parts += [f"{self.failed} failed"] if self.failed else []
+        return f"{self.name}: {', '.join(parts)}"
+
 
 Listener = Callable[[Progress], object]
 
 
-class ProgressBar:
-    """A bar on standard error; without a terminal, a line after 2 s and every half minute."""
-
-    FIRST_SECONDS = 2.0
-    LINE_SECONDS = 30.0
-
-    def __init__(self) -> None:
-        self._bar: Any = None
-        self._task: Any = None
-        self._next_line = time.monotonic() + self.FIRST_SECONDS
-
-    def __enter__(self) -> ProgressBar:
-        import rich.progress as rich
-        from rich.console import Console
-
-        console = Console(stderr=True)
-        if console.is_terminal:
-            self._bar = rich.Progress(
-                "{task.description}", rich.BarColumn(), rich.MofNCompleteColumn(),
-                "{task.fields[rate]}", rich.TimeElapsedColumn(), "{task.fields[left]}",
-                "[red]{task.fields[failures]}", console=console,
-            )  # fmt: skip
-            self._bar.start()
-        return self
-
-    def __call__(self, now: Progress) -> None:
-        """Show this moment."""
-        failures = f"{now.failed} failed" if now.failed else ""
-        rate, left = f"{now.rate:.3g} rows/s", now.seconds_left
-        remaining = "" if left is None else f"about {describe_seconds(left)} left"
-        if self._bar is not None:
-            if self._task is None:
-                self._task = self._bar.add_task(
-                    now.name, total=now.rows, completed=now.done, rate="", left="", failures=""
-                )
-            self._bar.update(
-                self._task, completed=now.done, rate=rate, left=remaining, failures=failures
-            )
-        elif time.monotonic() >= self._next_line:
-            self._next_line = time.monotonic() + self.LINE_SECONDS
-            parts = [f"{now.done} of {now.rows} rows", rate, remaining, failures]
-            sys.stderr.write(f"{now.name}: {', '.join(part for part in parts if part)}\n")
-
-    def __exit__(self, *error: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+@contextmanager
+def shown(progress: bool | Listener, name: str) -> Iterator[Listener]:
+    """What is to be told of progress: a line on standard error, the listener given, or nobody."""
+    if progress is True:
+        with waiting(name) as show:
+            yield lambda now: show(str(now))
+    else:
+        yield progress or bool
 
 
 CONNECT_SECONDS = 10.0

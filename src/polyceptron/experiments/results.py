@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,7 +24,7 @@ from scipy.special import ndtri, stdtr
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.spec import SweepSpec
 from polyceptron.experiments.store import Store, decode_row, sort_key
-from polyceptron.experiments.tasks import REACHED, sweep_keys
+from polyceptron.experiments.tasks import POPULATION, REACHED, STUDENT, sweep_keys
 from polyceptron.files import write_atomically
 from polyceptron.rows import Row, Status
 
@@ -33,16 +32,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_PROBLEM = (
-    "model", "n_classes", "prior", "noise", "features", "estimator", "ridge", "penalty", "alpha",
-)  # fmt: skip
+_PROBLEM = (*POPULATION, "estimator", *STUDENT, "alpha")
 SUMMARY_COLUMNS = (
     "source", *_PROBLEM, "dimension", "start", "branch", "instances", "mean", "standard_error",
     "theory", "theory_uncertainty", "deviation", "not_converged", "failed",
 )  # fmt: skip
 QUANTITIES = (
-    "generalisation_error", "clean_error", "m", "q", "V", "training_error", "training_loss",
-    "test_loss", "brier", "calibration_error",
+    "generalisation_error", "balanced_error", "clean_error", "m", "q", "V", "training_error",
+    "training_loss", "test_loss", "brier", "calibration_error",
 )  # fmt: skip
 
 
@@ -71,16 +68,6 @@ class Average:
         return cls(x.size, given.size - x.size, float(x.mean()) if x.size else None, error)
 
 
-@dataclass
-class _Group:
-    """The rows that differ in their instance alone: what they ask for, and the first of them."""
-
-    content: Mapping[str, Any]
-    row: Row
-    values: list[float | None] = field(default_factory=list)
-    statuses: Counter[str] = field(default_factory=Counter)
-
-
 def summary(
     store: Store, *, quantity: str = "generalisation_error", spec: SweepSpec | None = None
 ) -> list[Row]:
@@ -94,7 +81,7 @@ def summary(
     """
     if quantity not in QUANTITIES:
         raise InvalidInput(f"unknown quantity {quantity!r}: allowed are {', '.join(QUANTITIES)}")
-    groups: dict[str, _Group] = {}
+    groups: dict[str, tuple[Row, list[Row]]] = {}  # what is asked for, and rows of its instances
     theory: dict[tuple[Any, ...], Row] = {}
     for record in store.records(None if spec is None else sweep_keys(spec)):
         content, row = json.loads(record["task"]), decode_row(record["row"])
@@ -102,17 +89,15 @@ def summary(
             theory[_place(content, content.get("branch", ""))] = row
             continue
         content.pop("seed_path")
-        group = groups.setdefault(json.dumps(content, sort_keys=True), _Group(content, row))
-        group.values.append(row.get(quantity))
-        group.statuses[row["status"]] += 1
+        groups.setdefault(json.dumps(content, sort_keys=True), (content, []))[1].append(row)
     lines, compared = [], set()
-    for group in groups.values():
+    for content, rows in groups.values():
         # Message passing has its own branch of the theory; a minimiser of a loss has only one.
-        start = group.content.get("start")
-        place = _place(group.content, "" if start is None else REACHED[start])
+        start = content.get("start")
+        place = _place(content, "" if start is None else REACHED[start])
         compared.add(place)
-        line = _line(group.row, group.statuses, theory.get(place, {}), quantity)
-        found = Average.of(group.values)
+        line = _line(rows, theory.get(place, {}), quantity)
+        found = Average.of(row.get(quantity) for row in rows)
         mean, error, count = found.mean, found.standard_error, found.count
         expected, uncertainty = line["theory"], line["theory_uncertainty"]
         lines.append(
@@ -121,9 +106,7 @@ def summary(
             | {"instances": count, "mean": mean, "standard_error": error}
             | {"deviation": deviation(mean, error, expected, uncertainty, count=count)}
         )
-    for place, row in theory.items():
-        if place not in compared:
-            lines.append(_line(row, Counter([row["status"]]), row, quantity))
+    lines += [_line([row], row, quantity) for place, row in theory.items() if place not in compared]
     return sorted(lines, key=sort_key)
 
 
@@ -131,33 +114,22 @@ def _place(content: Mapping[str, Any], branch: str) -> tuple[Any, ...]:
     return (*(content.get(name) for name in _PROBLEM), branch)
 
 
-def _line(row: Row, statuses: Counter[str], predicted: Row, quantity: str) -> Row:
-    expected = predicted.get(quantity)
+def _line(rows: list[Row], predicted: Row, quantity: str) -> Row:
+    expected, statuses = predicted.get(quantity), [row["status"] for row in rows]
     known = quantity == "generalisation_error" and expected is not None
     return {
-        **{column: row[column] for column in SUMMARY_COLUMNS if column in row},
+        **{column: rows[0][column] for column in SUMMARY_COLUMNS if column in rows[0]},
         "theory": expected,
         "theory_uncertainty": predicted.get("uncertainty") if known else None,
-        "not_converged": statuses[str(Status.NOT_CONVERGED)],
-        "failed": statuses[str(Status.FAILED)],
+        "not_converged": statuses.count(str(Status.NOT_CONVERGED)),
+        "failed": statuses.count(str(Status.FAILED)),
     }
-
-
-def summary_frame(
-    store: Store, *, quantity: str = "generalisation_error", spec: SweepSpec | None = None
-) -> pd.DataFrame:
-    """The summary as a table."""
-    import pandas as pd
-
-    lines = summary(store, quantity=quantity, spec=spec)
-    return pd.DataFrame(lines, columns=list(SUMMARY_COLUMNS))
 
 
 def failures(store: Store) -> list[Row]:
     """The rows that could not be computed, each with its reason."""
-    records = store.records(status=str(Status.FAILED))
-    rows = ({**decode_row(record["row"]), "reason": record["reason"]} for record in records)
-    return sorted(rows, key=sort_key)
+    rows = ({**decode_row(one["row"]), "reason": one["reason"]} for one in store.records())
+    return sorted((row for row in rows if row["status"] == Status.FAILED), key=sort_key)
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:

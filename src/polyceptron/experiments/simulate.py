@@ -27,13 +27,15 @@ from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments.tasks import REACHED, values_of
 from polyceptron.model import ERM, LOSSES, AnyTeacher, BayesOptimal, Dataset, Loss
-from polyceptron.model.checks import check_size
+from polyceptron.model.checks import check_size, difference_basis
+from polyceptron.model.populations import Population
+from polyceptron.model.populations.population import numbers_text
 from polyceptron.numerics import Array
 from polyceptron.rows import Row, make_row
 from polyceptron.theory.erm.fixed_point import optimal_ridge
+from polyceptron.theory.populations.scores import FieldsLaw, TeacherFields, population_scores
 
-Seed = int | np.random.SeedSequence
-Columns = dict[str, float]
+Columns = dict[str, Any]
 _BLOCK_NUMBERS = 2_000_000  # of samples held in double precision at once
 _N_BINS = 15
 
@@ -42,7 +44,7 @@ def run_amp(
     teacher: AnyTeacher,
     alpha: float,
     dimension: int,
-    seed: Seed,
+    seed: int,
     *,
     start: str = "uninformed",
     variances: str = "shared",
@@ -57,7 +59,7 @@ def run_amp(
     `test_samples` replaces the exact error by that on so many new samples, with the scores there.
     """
     check_choice("precision", dtype, ("float32", "float64"))
-    d, n, number = check_size(dimension, "dimension"), n_samples(alpha, dimension), as_int(seed)
+    d, n, number = check_size(dimension, "dimension"), n_samples(alpha, dimension), check_seed(seed)
     try:
         draw = teacher.sample if dtype == "float64" else partial(draw_single, teacher)
         X, y, truth = draw(n, d, number)
@@ -94,7 +96,7 @@ def run_amp(
 
 
 def run_erm(
-    teacher: AnyTeacher,
+    teacher: Any,
     estimators: Sequence[ERM],
     alpha: float,
     dimension: int,
@@ -110,32 +112,88 @@ def run_erm(
     replaces the exact generalisation error by the error on that many new samples, and measures the
     scores of the probabilities there, if the fit gives any.
     """
-    n, loss = n_samples(alpha, dimension), estimators[0].loss
-    k, plain = teacher.n_classes, [one for one in estimators if one.penalty is None]
+    n, loss, k = n_samples(alpha, dimension), estimators[0].loss, teacher.n_classes
+    alike = all(one.alike(teacher) and not one.intercept for one in estimators)
+    if not alike and any(isinstance(one.ridge, str) for one in estimators):
+        raise InvalidInput("fits of classes that are not alike take a ridge as a number")
+    plain = [one for one in estimators if alike and one.penalty is None]
     ridges = [ridge_at(teacher, one, float(alpha)) for one in plain]
     X, y, truth = teacher.sample(n, dimension, seed)
-    path = iter(
-        fit_erm_path(X, y, loss, ridges, n_classes=k, solver=solver, tol=tol) if ridges else ()
-    )
-    fits = (
-        next(path) if one.penalty is None
-        else fit_erm(X, y, loss, penalty=one.penalty, n_classes=k, tol=tol)
-        for one in estimators
-    )  # fmt: skip
+    settings: dict[str, Any] = {"n_classes": k, "tol": tol}
+    path = iter(fit_erm_path(X, y, loss, ridges, solver=solver, **settings) if ridges else ())
     rows = []
-    for one, fit in zip(estimators, map(uninterrupted, fits), strict=True):
+    for one in estimators:
+        if not alike:  # class weights are those of the population, as in the theory
+            weights = None if one.class_weight is None else one.loss_weights(teacher.class_shares)
+            fit = fit_erm(
+                X, y, loss, float(one.ridge), intercept=one.intercept, **settings,
+                class_weight=None if weights is None else dict(enumerate(weights.tolist())),
+            )  # fmt: skip
+        elif one.penalty is None:
+            fit = next(path)
+        else:
+            fit = fit_erm(X, y, loss, penalty=one.penalty, **settings)
+        uninterrupted(fit)
         chances: Any = loss.probabilities
         if fit.loss != loss.name or chances(np.zeros((1, k))) is None:
             chances = None  # a direction has no scale
+        if alike:
+            found = _measured(fit.weights, truth, teacher, test_samples, seed, chances, seed=seed)
+        else:
+            law = weights_law(teacher, fit.weights, fit.intercepts, truth)
+            found = _unequal_scores(law, chances)
+            if one.intercept:
+                found["intercepts"] = numbers_text(fit.intercepts - fit.intercepts.mean())
         row = make_row(
             source="erm", **teacher.columns, alpha=float(alpha),
             **one.columns | ({} if one.penalty else {"ridge": fit.ridge}),
             training_error=fit.training_error, training_loss=fit.training_loss, status=fit.status,
-            dimension=dimension, n_samples=n, seed=seed,
-            **_measured(fit.weights, truth, teacher, test_samples, seed, chances, seed=seed),
+            dimension=dimension, n_samples=n, seed=seed, **found,
         )  # fmt: skip
         rows.append(row)
     return rows
+
+
+def _unequal_scores(law: FieldsLaw, chances: Any) -> Columns:
+    """Errors, recall and the scores of the probabilities, without a test set."""
+    found = population_scores(law, chances)
+    columns: Columns = {
+        "generalisation_error": float(found.error.value),
+        "uncertainty": float(found.error.uncertainty),
+        "balanced_error": float(found.balanced_error.value),
+        "balanced_error_uncertainty": float(found.balanced_error.uncertainty),
+        "recall": numbers_text(found.recall.value),
+        "confusion": numbers_text(found.confusion.value),
+    }
+    if found.test_loss is not None and found.brier is not None:
+        columns["test_loss"] = float(found.test_loss.value)
+        columns["test_loss_uncertainty"] = float(found.test_loss.uncertainty)
+        columns["brier"] = float(found.brier.value)
+    return columns
+
+
+def weights_law(
+    population: Population, weights: Array, intercepts: Array, truth: Array
+) -> FieldsLaw:
+    """The law of the fields of weights (d, k) on fresh samples, `truth` (d, k) as in `Dataset`.
+
+    m_c = Wᵀμ_c/d, Q_c = WᵀΣ_cW/d; a teacher's M = WᵀΣW*/d and R = W*ᵀΣW*/d.
+    """
+    d, k = weights.shape
+    T = difference_basis(k)
+    W, b, full = weights @ T, T.T @ intercepts, population.full_features
+    channel = population.label_channel
+    if channel is None:
+        if full is not None:
+            Q = np.stack([W.T @ sigma @ W / d for sigma in full[1]])
+        else:
+            deviations: Array = population.deviations(d)  # type: ignore[attr-defined]
+            Q = np.stack([(W * (s * s)[:, None]).T @ W / d for s in deviations])
+        return FieldsLaw(population.group_shares, truth.T @ W / d, Q, b)
+    root = population.features.deviations(d)  # type: ignore[attr-defined]
+    W, Z = W * root, truth @ T * root
+    teacher = TeacherFields(W.T @ Z / d, Z.T @ Z / d, T.T @ population.offsets, channel)
+    return FieldsLaw(np.ones(1), np.zeros((1, k - 1)), (W.T @ W / d)[None], b, teacher)
 
 
 def _measured(
@@ -181,10 +239,8 @@ def n_samples(alpha: float, dimension: int) -> int:
     return n
 
 
-def as_int(seed: Seed) -> int:
-    """The seed as a number: 53 bits of a SeedSequence, so that a row can be drawn again."""
-    if isinstance(seed, np.random.SeedSequence):
-        return int(seed.generate_state(1, np.uint64)[0] >> np.uint64(11))
+def check_seed(seed: Any) -> int:
+    """A seed that can be asked for."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InvalidInput(f"the seed must be a whole number of 0 or more, got {seed!r}")
     return int(seed)

@@ -1,6 +1,7 @@
 """What a sweep is to compute: a TOML file, read and checked before any work.
 
     [sweep]            name, seed
+    [population]       model, shares, biases, gram, separation, variances, levels  (unequal classes)
     [theory]           tolerance, scores                            (all optional)
     [amp]              tolerance, max_iterations, precision, variances, test_samples
     [erm]              tolerance, solver, test_samples
@@ -34,13 +35,16 @@ from polyceptron.errors import InvalidInput
 from polyceptron.experiments.tasks import REACHED, count_rows, grid_strengths
 from polyceptron.files import read_text
 from polyceptron.model import (
+    ERM,
     ESTIMATORS,
     BayesOptimal,
+    Population,
     as_channel,
     as_penalty,
     as_prior,
     as_spectrum,
     make_estimator,
+    make_population,
     make_teacher,
 )
 from polyceptron.model.checks import MAX_CLASSES, check_ridge
@@ -96,6 +100,12 @@ def _ridge(value: Any) -> float | str:
     return check_ridge(value, optimal=True)
 
 
+def _class_weight(value: Any) -> str:
+    """Class weights as their text; 'none' for weights of 1."""
+    weights = None if value == "none" else value
+    return str(ERM(class_weight=weights).columns.get("class_weight", "none"))
+
+
 _LISTED, _RANGED = BeforeValidator(_as_list), BeforeValidator(_as_range)
 _SOME = Field(min_length=1)
 Tolerance = Annotated[float, Field(gt=0, lt=1)]
@@ -136,15 +146,48 @@ class ErmSettings(_Table):
     """[erm]: certified relative tolerance on the weights; absent test_samples: the exact error."""
 
     tolerance: Tolerance = 1e-8
-    solver: Literal["auto", "sklearn"] = "auto"
+    solver: Literal["auto", "newton"] = "auto"
     test_samples: int | None = Field(default=None, ge=1, le=MAX_WHOLE)
+
+
+Numbers = float | list[float] | list[list[float]] | str
+
+
+class PopulationTable(_Table):
+    """[population]: classes that are not alike, in place of the model and classes of every grid.
+
+    The words are those of `Teacher` (model "argmax") and `Mixture`.
+    """
+
+    model: Literal["argmax", "mixture"] = "argmax"
+    shares: Numbers | None = None
+    biases: Numbers | None = None
+    gram: Numbers | None = None
+    separation: Numbers | None = None
+    variances: Numbers | None = None
+    levels: Numbers | None = None
+
+    @model_validator(mode="after")
+    def _check_population(self) -> Self:
+        self.made()
+        return self
+
+    def made(self, **more: Any) -> Population:
+        """The population; `more` are its prior, noise and features."""
+        given = self.model_dump(exclude_none=True)
+        sized = given.get("shares", given.get("biases", given.get("gram", ())))
+        if not isinstance(sized, str | list):
+            raise ValueError("shares, biases or gram must be lists, one number for each class")
+        words = sized.split(";" if ";" in sized else ",") if isinstance(sized, str) else sized
+        own = {} if self.model == "mixture" else {"n_classes": len(words), **more}
+        return make_population(**given, **own)
 
 
 class SweepGrid(_Table):
     """[[grid]]: every combination of the lists; instances are numbered 0, 1, 2, ..."""
 
     model: Annotated[list[Model], _LISTED, _SOME] = ["argmax"]
-    classes: Annotated[list[Annotated[int, Field(ge=2, le=MAX_CLASSES)]], _LISTED, _SOME] = [2]
+    classes: Annotated[list[Annotated[int, Field(ge=2, le=MAX_CLASSES)]], _LISTED, _SOME] = [3]
     prior: Annotated[list[Annotated[Any, _named(_prior)]], _LISTED, _SOME] = ["gaussian"]
     noise: Annotated[list[Annotated[Any, _named(as_channel)]], _LISTED, _SOME] = ["none"]
     features: Annotated[list[Annotated[Any, _named(as_spectrum)]], _LISTED, _SOME] = ["isotropic"]
@@ -154,12 +197,24 @@ class SweepGrid(_Table):
     ]
     ridge: Annotated[list[Annotated[Any, AfterValidator(_ridge)]], _RANGED] = []
     penalty: Annotated[list[Annotated[Any, _named(as_penalty)]], _LISTED] = []
+    intercept: bool = False
+    class_weight: Annotated[list[Annotated[Any, AfterValidator(_class_weight)]], _LISTED] = []
     alpha: Annotated[list[Annotated[float, Field(gt=0, allow_inf_nan=False)]], _RANGED, _SOME]
     dimension: Annotated[list[Annotated[int, Field(ge=1, le=10**9)]], _LISTED] = []
     instances: int = Field(default=1, ge=1, le=MAX_WHOLE)
     first_instance: int = Field(default=0, ge=0, le=MAX_WHOLE)
     branch: Annotated[list[Branch], _LISTED] = []
     start: Annotated[list[Start], _LISTED, _SOME] = ["uninformed"]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, values: Any) -> Any:
+        """Classes and prior that are not given are those of the model, as everywhere."""
+        model = values.get("model", "argmax") if isinstance(values, dict) else None
+        if model in ("perceptron", ["perceptron"]):
+            own = make_teacher("perceptron")
+            return {"classes": own.n_classes, "prior": own.prior.name, **values}
+        return values
 
     @field_validator("*")
     @classmethod
@@ -175,16 +230,13 @@ class SweepGrid(_Table):
     def _check_combination(self) -> Self:
         listed = {make_estimator(name).source for name in self.estimators}
         for source in {"amp", "erm"} & set(self.sources) - listed:
-            known = [n for n in ESTIMATORS.names if make_estimator(n).source == source]
+            known = [n for n in ESTIMATORS.choices if make_estimator(n).source == source]
             raise ValueError(
                 f"the source {source!r} computes one of the estimators {', '.join(known)}, and "
                 "none of them is listed"
             )
         for name in self.estimators:
-            strengths = grid_strengths(self, name)
-            if not strengths:
-                raise ValueError(f"the estimator {name!r} needs ridge = [...] or penalty = [...]")
-            for strength in strengths:
+            for strength in grid_strengths(self, name):
                 make_estimator(name, **strength)  # a loss may give a ridge of 0 no meaning
         if {"amp", "erm"} & set(self.sources) and not self.dimension:
             raise ValueError("the sources 'amp' and 'erm' need dimension = [...]")
@@ -216,10 +268,14 @@ class SweepSpec(_Table):
     theory: TheorySettings = TheorySettings()
     amp: AmpSettings = AmpSettings()
     erm: ErmSettings = ErmSettings()
+    population: PopulationTable | None = None
     grid: Annotated[list[SweepGrid], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _check_size(self) -> Self:
+        for grid in self.grid if self.population is not None else ():
+            if {"model", "classes"} & grid.model_fields_set:
+                raise ValueError("model and classes stand in [population], not in [[grid]]")
         total = count_rows(self)
         if total > MAX_ROWS:
             raise ValueError(f"this sweep has {total:,} rows; it may have up to {MAX_ROWS:,}")
@@ -249,8 +305,20 @@ def load_spec(path: str | Path) -> SweepSpec:
 
 
 def parse_spec(text: str, name: str = "sweep") -> SweepSpec:
-    """Read a sweep from TOML text; `name` stands in the error messages.
+    """Read a sweep from TOML text; a mistake in it is reported with its line and field.
 
+    Parameters
+    ----------
+    text : str
+    name : str
+        Stands in the error messages.
+
+    Returns
+    -------
+    SweepSpec
+
+    Examples
+    --------
     >>> parse_spec('[[grid]]\\nsources = "theory"\\nalpha = "1:3:3"').grid[0].alpha
     [1.0, 2.0, 3.0]
     """

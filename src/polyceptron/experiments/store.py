@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments import store_file
-from polyceptron.experiments.store_file import DAMAGED, FIELDS, INTACT, StoreLock
+from polyceptron.experiments.store_file import DAMAGED, FIELDS, INTACT, locked_store
 from polyceptron.experiments.tasks import CaseResult, case_cost, cost_kind
 from polyceptron.files import check_outputs, check_readable, check_writable
 from polyceptron.rows import Row, Status, frame
@@ -173,28 +173,31 @@ class Store:
             rows.append(decode_row(record["row"]) | reason)
         return frame(rows if keys is not None else sorted(rows, key=sort_key))
 
-    def records(
-        self, keys: Iterable[str] | None = None, *, status: str | None = None
-    ) -> Iterator[dict[str, Any]]:
+    def summary(self, quantity: str = "generalisation_error", spec: Any = None) -> pd.DataFrame:
+        """Means over instances with theory beside them, z and counts; of a sweep's rows, if given.
+
+        See `polyceptron.experiments.results.summary`.
+        """
+        import pandas as pd
+
+        from polyceptron.experiments.results import SUMMARY_COLUMNS, summary
+
+        lines = summary(self, quantity=quantity, spec=spec)
+        return pd.DataFrame(lines, columns=list(SUMMARY_COLUMNS))
+
+    def records(self, keys: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
         """Everything stored about every result, as raw columns, in the order of the keys.
 
-        Or about those of `keys` that are there, each once, in turn; `status`: only such results.
+        Or about those of `keys` that are there, each once, in turn.
         """
         if keys is None:
-            query = f"{_SELECT} AND (? IS NULL OR status = ?) ORDER BY key"
             with self._readable():
-                for record in self._connection.execute(query, (status, status)):
+                for record in self._connection.execute(f"{_SELECT} ORDER BY key"):
                     yield dict(zip(FIELDS, record, strict=True))
             return
         for batch in _batches(dict.fromkeys(keys)):
             found = {row[0]: row for row in self._select(_SELECT + " AND key IN ", batch)}
             yield from (dict(zip(FIELDS, found[k], strict=True)) for k in batch if k in found)
-
-    def counts(self) -> dict[str, int]:
-        """How many results have each status."""
-        with self._readable():
-            query = "SELECT status, count(*) FROM results GROUP BY status ORDER BY status"
-            return dict(self._connection.execute(query).fetchall())
 
     def check(self) -> None:
         """Raise unless SQLite's `integrity_check` finds nothing."""
@@ -231,7 +234,8 @@ class Store:
         return f"Store({str(self.path)!r})"
 
     def __len__(self) -> int:
-        return sum(self.counts().values())
+        with self._readable():
+            return int(self._connection.execute("SELECT count(*) FROM results").fetchone()[0])
 
     def __enter__(self) -> Store:
         return self
@@ -263,7 +267,7 @@ def merge_stores(target: str | Path, sources: Sequence[str | Path]) -> MergeRepo
     check_outputs(target, inputs=sources)
     with ExitStack() as stack:
         opened = [stack.enter_context(Store(source)) for source in sources]
-        into = stack.enter_context(Store(stack.enter_context(StoreLock(target))))
+        into = stack.enter_context(Store(stack.enter_context(locked_store(target))))
         added = already = differing = 0
         damaged: list[str] = []
         for store in opened:
@@ -312,12 +316,11 @@ def decode_row(text: str) -> Row:
 
 def sort_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """By problem, estimator and source, then by the numbers; absent values first."""
-    names = ("prior", "noise", "features", "estimator", "source", "start", "branch")
-    texts = (row.get(name) for name in names)
+    names = "prior noise features shares biases gram estimator class_weight source start branch"
     numbers = (row.get(name) for name in ("ridge", "alpha", "dimension", "seed"))
     return (
         str(row.get("model") or ""),
         row.get("n_classes") or 0,
-        *(str(text or "") for text in texts),
+        *(str(row.get(name) or "") for name in names.split()),
         *(-1.0 if number is None else float(number) for number in numbers),
     )

@@ -19,8 +19,8 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from polyceptron.errors import InvalidInput
@@ -196,97 +196,74 @@ def leave(identity: Identity) -> None:
                 os.close(handle)
 
 
-class StoreLock:
-    """One sweep at a time writes to a store: held until `release` or the death of the process.
+@contextmanager
+def locked_store(store: str | Path) -> Iterator[Path]:
+    """The name of the store without links, while this process alone may write to it.
 
     A missing store is made. Two locks are taken. One is on a small file beside the store
     (`runs.sqlite-lock`), so that only one process makes the store. The other
     is on the store itself, on what it *is* (device and inode): a store that was renamed while a
     sweep writes to it is still locked.
     """
-
-    def __init__(self, store: str | Path) -> None:
-        self._given = store
-        self._store = self._beside = Path(store)
-        self._name: int | None = None
-        self._file: int | None = None
-
-    def acquire(self) -> Path:
-        """Take the lock, or raise with who has it; returns the name of the store without links."""
-        check_writable(self._given)
-        self._store = Path(os.path.realpath(self._given))
-        self._beside = self._store.with_name(self._store.name + "-lock")
-        check_beside(self._store)
+    check_writable(store)
+    path = Path(os.path.realpath(store))
+    check_beside(path)
+    with _locked_name(path.with_name(path.name + "-lock"), path):
+        if not path.exists() or path.stat().st_size == 0:
+            create_store(path)
+        check_readable(path, "store")
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
-            self._lock_name()
-            if not self._store.exists() or self._store.stat().st_size == 0:
-                create_store(self._store)
-            check_readable(self._store, "store")
-            self._file = os.open(self._store, os.O_RDONLY | os.O_NOFOLLOW)
-            if not _try_flock(self._file):
-                raise InvalidInput(self._busy(" under another name"))
-            check_links(self._store)
-            if not _is_at(self._file, self._store):
-                raise InvalidInput(
-                    f"the store {str(self._store)!r} was replaced just now: try again"
-                )
-        except BaseException:
-            self.release()
-            raise
-        return self._store
-
-    def release(self) -> None:
-        """Let go and remove the lock file; nothing happens if it is not held."""
-        if self._file is not None:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
-            identity = identity_of(os.fstat(self._file))
+            if not _try_flock(file):
+                raise InvalidInput(_BUSY.format(" under another name", str(path)))
+            check_links(path)
+            if not _is_at(file, path):
+                raise InvalidInput(f"the store {str(path)!r} was replaced just now: try again")
+            yield path
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)
+            identity = identity_of(os.fstat(file))
             with _guard:  # closed now, or with the last connection of this process
                 if _connections.get(identity):
-                    _handles.setdefault(identity, []).append(self._file)
+                    _handles.setdefault(identity, []).append(file)
                 else:
-                    os.close(self._file)
-            self._file = None
-        if self._name is not None:
-            if _is_at(self._name, self._beside):
-                self._beside.unlink(missing_ok=True)
-            os.close(self._name)
-            self._name = None
+                    os.close(file)
 
-    def _lock_name(self) -> None:
-        while self._name is None:
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+
+_BUSY = (
+    "another sweep{} is writing to {!r}: wait until it ends, or give this one its own store and "
+    "merge them afterwards"
+)
+
+
+@contextmanager
+def _locked_name(beside: Path, store: Path) -> Iterator[None]:
+    """A lock on a file beside the store, which is removed afterwards."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    while True:
+        try:
+            handle = os.open(beside, flags, 0o666)
+        except OSError as error:
+            raise InvalidInput(f"cannot write {str(beside)!r}: {error.strerror}") from None
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise InvalidInput(f"{str(beside)!r} is in the way: move it")
+            if not _try_flock(handle):
+                holder = os.read(handle, 100).decode(errors="replace").strip()
+                who = f" (process {holder})" if holder else ""
+                raise InvalidInput(_BUSY.format(who, str(store)))
+            if not _is_at(handle, beside):  # removed by its holder before we had the lock
+                continue
+            os.truncate(handle, 0)
+            os.write(handle, str(os.getpid()).encode())
             try:
-                handle = os.open(self._beside, flags, 0o666)
-            except OSError as error:
-                raise InvalidInput(
-                    f"cannot write {str(self._beside)!r}: {error.strerror}"
-                ) from None
-            try:
-                if not stat.S_ISREG(os.fstat(handle).st_mode):
-                    raise InvalidInput(f"{str(self._beside)!r} is in the way: move it")
-                if not _try_flock(handle):
-                    holder = os.read(handle, 100).decode(errors="replace").strip()
-                    raise InvalidInput(self._busy(f" (process {holder})" if holder else ""))
-                if _is_at(handle, self._beside):
-                    self._name, handle = handle, -1
-                    os.truncate(self._name, 0)
-                    os.write(self._name, str(os.getpid()).encode())
-                # else the previous holder removed the file between our open and our lock
+                yield
             finally:
-                if handle >= 0:
-                    os.close(handle)
-
-    def _busy(self, who: str) -> str:
-        return (
-            f"another sweep{who} is writing to {str(self._store)!r}: wait until it ends, "
-            "or give this one its own store and merge them afterwards"
-        )
-
-    def __enter__(self) -> Path:
-        return self.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        self.release()
+                if _is_at(handle, beside):
+                    beside.unlink(missing_ok=True)
+            return
+        finally:
+            os.close(handle)
 
 
 def _try_flock(handle: int) -> bool:

@@ -14,60 +14,26 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.engine import (
-    Engine,
-    Listener,
-    LocalEngine,
-    Progress,
-    ProgressBar,
-    available_workers,
-)
+from polyceptron.experiments import engine as engines
+from polyceptron.experiments import tasks
 from polyceptron.experiments.spec import SweepSpec, load_spec
 from polyceptron.experiments.store import Store
-from polyceptron.experiments.store_file import StoreLock
-from polyceptron.experiments.tasks import (
-    Content,
-    Runner,
-    Task,
-    case_cost,
-    compute_rows,
-    cost_kind,
-    expand,
-    instance_bytes,
-    sweep_keys,
-    with_members,
-)
+from polyceptron.experiments.store_file import locked_store
 
 MAX_WORKERS = 1024
-
-
-@dataclass(frozen=True)
-class SweepReport:
-    """What a run did: rows of the grid, rows computed now, failures among them, seconds.
-
-    `damaged` has the keys of stored rows that did not fit their checksums; they were to be computed
-    again.
-    """
-
-    rows: int
-    already: int
-    computed: int
-    failed: int
-    seconds: float
-    damaged: tuple[str, ...] = ()
 
 
 class SweepStopped(KeyboardInterrupt):
     """The run was asked to stop (Ctrl-C or SIGTERM) and did so cleanly; `report` tells how far."""
 
-    def __init__(self, report: SweepReport, signal_number: int) -> None:
+    def __init__(self, report: engines.Progress, signal_number: int) -> None:
         super().__init__("stopped")
         self.report = report
         self.signal_number = signal_number
@@ -79,9 +45,9 @@ def run_sweep(
     *,
     workers: int | None = None,
     cluster: str | None = None,
-    progress: bool | Listener = False,
-    runner: Runner = compute_rows,
-) -> SweepReport:
+    progress: bool | engines.Listener = False,
+    runner: tasks.Runner = tasks.compute_rows,
+) -> engines.Progress:
     """Compute every row of a sweep that the store does not have.
 
     Losses, priors and noises that this program has registered go along to the workers.
@@ -97,13 +63,13 @@ def run_sweep(
     cluster : str, optional
         Address of a Dask scheduler, in place of workers.
     progress : bool or callable
-        True for a bar on standard error, or a function that receives `Progress`.
+        True for a line on standard error, or a function that receives `Progress`.
     runner : callable
         Computes the rows of one task; the default does the real work.
 
     Returns
     -------
-    SweepReport
+    Progress
 
     Examples
     --------
@@ -121,15 +87,15 @@ def run_sweep(
     if workers is not None and (isinstance(workers, bool) or not 1 <= workers <= MAX_WORKERS):
         raise InvalidInput(f"workers must be between 1 and {MAX_WORKERS}, got {workers!r}")
     with ExitStack() as stack:
-        path = stack.enter_context(StoreLock(store_path))
+        path = stack.enter_context(locked_store(store_path))
         store = stack.enter_context(Store(path))
         if path.stat().st_size < 2**28:  # of a larger one it takes longer than a start should
             store.check()
         plan = make_plan(spec, store)
-        now = Progress(spec.sweep.name, plan.rows, plan.stored, work=plan.seconds)
-        listener = (lambda now: None) if isinstance(progress, bool) else progress
-        shown = ProgressBar() if progress is True else nullcontext(listener)
-        tell: Listener = stack.enter_context(shown)  # type: ignore[arg-type]
+        now = engines.Progress(
+            spec.sweep.name, plan.rows, plan.stored, work=plan.seconds, damaged=tuple(plan.damaged)
+        )
+        tell = stack.enter_context(engines.shown(progress, spec.sweep.name))
         stop = stack.enter_context(_stop_requests())
         start = time.monotonic()
         if plan.to_do:
@@ -140,26 +106,24 @@ def run_sweep(
                     store.add(results)
                 now.computed += len(results)
                 now.failed += sum(result.failed for result in results)
-                now.done += sum(not result.failed for result in results)
                 now.seconds = time.monotonic() - start
                 now.work_done += sum(plan.cost(result.content) for result in results)
                 tell(now)
-        report = SweepReport(
-            plan.rows, plan.stored, now.computed, now.failed, now.seconds, tuple(plan.damaged)
-        )
         if stop:
-            raise SweepStopped(report, stop[0])
-    return report
+            raise SweepStopped(now, stop[0])
+    return now
 
 
 def sweep_rows(spec: SweepSpec | str | Path, store_path: str | Path) -> list[dict[str, Any]]:
     """The stored rows of a sweep, in the order of its grid; rows not computed yet are left out."""
     spec = spec if isinstance(spec, SweepSpec) else load_spec(spec)
     with Store(store_path) as store:
-        return list(store.rows(sweep_keys(spec)))
+        return list(store.rows(tasks.sweep_keys(spec)))
 
 
-def _run(spec: SweepSpec, store: Store, engine: Engine, stop: list[int]) -> Iterator[list[Any]]:
+def _run(
+    spec: SweepSpec, store: Store, engine: engines.Engine, stop: list[int]
+) -> Iterator[list[Any]]:
     """Keep the engine's window full, and yield results as they arrive until done or stopped."""
     pending = (task.only(missing) for task, missing in missing_cases(spec, store) if missing)
     task = next(pending, None)
@@ -172,12 +136,13 @@ def _run(spec: SweepSpec, store: Store, engine: Engine, stop: list[int]) -> Iter
         yield engine.finished(0)
 
 
-def _make_engine(workers: int | None, cluster: str | None, tasks: int, runner: Runner) -> Engine:
+def _make_engine(
+    workers: int | None, cluster: str | None, most: int, runner: tasks.Runner
+) -> engines.Engine:
+    runner = tasks.with_members(runner)
     if cluster is not None:
-        from polyceptron.experiments.engine import DaskEngine
-
-        return DaskEngine(cluster, with_members(runner))
-    return LocalEngine(min(workers or available_workers(), tasks), with_members(runner))
+        return engines.DaskEngine(cluster, runner)
+    return engines.LocalEngine(min(workers or engines.available_workers(), most), runner)
 
 
 @contextmanager
@@ -232,9 +197,9 @@ class SweepPlan:
     parts: dict[tuple[str, str, int | None], SweepPart] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
 
-    def cost(self, content: Content) -> float:
+    def cost(self, content: tasks.Content) -> float:
         """Expected seconds of one row."""
-        return case_cost(content) * self.scale.get(cost_kind(content), 1.0)
+        return tasks.case_cost(content) * self.scale.get(tasks.cost_kind(content), 1.0)
 
     @property
     def to_do(self) -> int:
@@ -255,7 +220,7 @@ def make_plan(spec: SweepSpec, store: Store | None = None) -> SweepPlan:
         if missing and store is not None:
             plan.damaged += store.damaged(list(missing))
         plan.tasks_to_do += bool(missing)
-        plan.largest_bytes = max(plan.largest_bytes, instance_bytes(content))
+        plan.largest_bytes = max(plan.largest_bytes, tasks.instance_bytes(content))
     for part in plan.parts.values():
         plan.rows += part.rows
         plan.stored += part.stored
@@ -263,13 +228,13 @@ def make_plan(spec: SweepSpec, store: Store | None = None) -> SweepPlan:
     return plan
 
 
-def missing_cases(spec: SweepSpec, store: Store | None) -> Iterator[tuple[Task, set[str]]]:
+def missing_cases(spec: SweepSpec, store: Store | None) -> Iterator[tuple[tasks.Task, set[str]]]:
     """Every task with those of its keys that have no result yet, looked up a few at a time.
 
     A row that several grids ask for stands in the first task alone.
     """
-    tasks, seen = expand(spec), set[str]()
-    while batch := list(islice(tasks, 64)):
+    pending, seen = tasks.expand(spec), set[str]()
+    while batch := list(islice(pending, 64)):
         keys = [key for task in batch for key in task.keys]
         done = set() if store is None else store.done(keys)
         for task in batch:

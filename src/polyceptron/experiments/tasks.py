@@ -5,7 +5,7 @@ content, so that the same question has the same key in every sweep, order and ma
 the unit of work: the cases that share one data set (all ridges of an instance) or one piece of
 theory.
 
-    seed path  = (sweep seed, hash of (model, k, prior, α, d[, noise, features]), instance number)
+    seed path  = (sweep seed, hash of (model, k, prior, α, d[, noise, features, rest]), instance)
     seed       = first 53 bits of SeedSequence(sweep seed, spawn_key = the rest)
 
 The noise of the labels and the features are in the hash where there are any. An instance therefore
@@ -45,8 +45,8 @@ from polyceptron.model import (
     Estimator,
     Registry,
     make_estimator,
+    make_population,
     make_teacher,
-    takes_ridge,
 )
 from polyceptron.rows import Row, Status, make_row
 from polyceptron.version import VERSION
@@ -58,6 +58,10 @@ KEY_FORMAT = "polyceptron-task-2"
 NOISELESS, ISOTROPIC = "none", "isotropic"
 # The branch of the theory that message passing is compared with, by its start.
 REACHED = {"uninformed": "amp", "informed": "informed"}
+POPULATION = (  # columns from which a population is made again
+    "model", "n_classes", "prior", "noise", "features", "shares", "biases", "gram", "levels",
+)  # fmt: skip
+STUDENT = ("ridge", "penalty", "intercept", "class_weight")  # what may be said of an estimator
 THEORY_BATCH = 8  # points of one theory task: they share work, yet a task stays short
 
 Content = dict[str, Any]
@@ -107,23 +111,18 @@ Runner = Callable[[Task], list[Row]]
 
 
 def seed_path(
-    seed: int,
-    model: str,
-    n_classes: int,
-    prior: str,
-    noise: str,
-    alpha: float,
-    dimension: int,
-    instance: int,
-    features: str | None = None,
+    seed: int, problem: Content, alpha: float, dimension: int, instance: int
 ) -> tuple[int, ...]:
     """(entropy, four words of the problem's hash, instance): the place of an instance's seed."""
-    problem = [model, n_classes, prior, float(alpha), dimension]
-    if noise != NOISELESS or features is not None:
-        problem.append(noise)
-    if features is not None:
-        problem.append(features)
-    digest = hashlib.sha256(_encode(problem).encode()).digest()[:16]
+    known = dict(problem)
+    plain = [known.pop(name, None) for name in ("model", "n_classes", "prior")]
+    noise, features = known.pop("noise", NOISELESS), known.pop("features", None)
+    asked = [*plain, float(alpha), dimension]
+    if noise != NOISELESS or features is not None or known:
+        asked.append(noise)
+    if features is not None or known:
+        asked.append(features)
+    digest = hashlib.sha256(_encode([*asked, known] if known else asked).encode()).digest()[:16]
     return seed, *(int.from_bytes(digest[i : i + 4], "big") for i in range(0, 16, 4)), instance
 
 
@@ -173,7 +172,11 @@ def _numbers(grid: SweepGrid) -> range:
     return range(grid.first_instance, grid.first_instance + grid.instances if drawn else 0)
 
 
-def _problems(grid: SweepGrid) -> Iterator[Content]:
+def _problems(spec: SweepSpec, grid: SweepGrid) -> Iterator[Content]:
+    if spec.population is not None:
+        for prior, noise, features in product(grid.prior, grid.noise, grid.features):
+            yield spec.population.made(prior=prior, noise=noise, features=features).columns
+        return
     lists = grid.model, grid.classes, grid.prior, grid.noise, grid.features
     for model, n_classes, prior, noise, features in product(*lists):
         problem = {"model": model, "n_classes": n_classes, "prior": prior, "noise": noise}
@@ -188,16 +191,22 @@ def _values(content: Content) -> Content:
 
 
 def grid_strengths(grid: SweepGrid, estimator: str) -> list[Content]:
-    """Columns `ridge` or `penalty` of a grid for an estimator; one without any if it has none."""
-    if not takes_ridge(estimator):
-        return [{}]
-    return [{"ridge": r} for r in grid.ridge] + [{"penalty": p} for p in grid.penalty]
+    """What columns of a grid make of an estimator: ridge or penalty, intercept, class weights."""
+    given: list[Content] = [{}]
+    if make_estimator(estimator).takes_ridge:
+        given = [{"ridge": r} for r in grid.ridge] + [{"penalty": p} for p in grid.penalty]
+        given = given or [{"ridge": make_estimator(estimator).columns["ridge"]}]
+    if make_estimator(estimator).source != "erm":
+        return given
+    fitted: Content = {"intercept": True} if grid.intercept else {}
+    weights = [{} if w == "none" else {"class_weight": w} for w in grid.class_weight or ["none"]]
+    return [{**one, **fitted, **weight} for one, weight in product(given, weights)]
 
 
 def _theory_tasks(spec: SweepSpec, grid: SweepGrid) -> Iterator[Task]:
     if "theory" not in grid.sources:
         return
-    for problem, estimator in product(_problems(grid), grid.estimators):
+    for problem, estimator in product(_problems(spec, grid), grid.estimators):
         variants = grid_strengths(grid, estimator)
         if make_estimator(estimator).branches:
             variants = [{"branch": branch} for branch in grid.branches]
@@ -211,10 +220,8 @@ def _theory_tasks(spec: SweepSpec, grid: SweepGrid) -> Iterator[Task]:
 
 def _instance_tasks(spec: SweepSpec, grid: SweepGrid, instance: int) -> Iterator[Task]:
     settings = {name: getattr(spec, name).model_dump(exclude_none=True) for name in ("amp", "erm")}
-    for problem, dimension, alpha in product(_problems(grid), grid.dimension, grid.alpha):
-        plain = [problem[name] for name in ("model", "n_classes", "prior", "noise")]
-        place = (*plain, alpha, dimension, instance, problem.get("features"))
-        path = seed_path(spec.sweep.seed, *place)
+    for problem, dimension, alpha in product(_problems(spec, grid), grid.dimension, grid.alpha):
+        path = seed_path(spec.sweep.seed, problem, alpha, dimension, instance)
         point = {**problem, "alpha": alpha, "dimension": dimension, "seed_path": list(path)}
         for estimator in grid.estimators:
             source = make_estimator(estimator).source
@@ -232,13 +239,11 @@ def _instance_tasks(spec: SweepSpec, grid: SweepGrid, instance: int) -> Iterator
 
 def case_cost(content: Content) -> float:
     """Expected seconds of one row, roughly: a store corrects them by what its rows took."""
-    k = int(content["n_classes"])
-    estimator = make_estimator(content["estimator"])
+    k, estimator = int(content["n_classes"]), make_estimator(content["estimator"])
     if content["source"] == "theory":
         return estimator.point_cost(k)
     d = int(content["dimension"])
-    n = round(float(content["alpha"]) * d)
-    return estimator.fit_cost(n, d, k)
+    return estimator.fit_cost(round(float(content["alpha"]) * d), d, k)
 
 
 def cost_kind(content: Content) -> str:
@@ -272,8 +277,9 @@ class CaseResult:
 def compute_rows(task: Task) -> list[Row]:
     """The rows of a task, one for each case, in order."""
     content = task.shared
-    names = ("model", "n_classes", "prior", "noise", "features")
-    teacher = make_teacher(**{name: content[name] for name in names if name in content})
+    teacher: Any = make_population(
+        **{name: content[name] for name in POPULATION if name in content}
+    )
     if content["source"] == "theory":
         from polyceptron.theory.curve import curve_rows
 
@@ -292,7 +298,7 @@ def compute_rows(task: Task) -> list[Row]:
 
 
 def _student(content: Content) -> Estimator:
-    return make_estimator(content["estimator"], content.get("ridge"), content.get("penalty"))
+    return make_estimator(content["estimator"], **{name: content.get(name) for name in STUDENT})
 
 
 def attempt(runner: Runner, task: Task) -> list[CaseResult]:
@@ -316,10 +322,7 @@ def attempt(runner: Runner, task: Task) -> list[CaseResult]:
 
 def failure(task: Task, reason: str, seconds: float = 0.0) -> list[CaseResult]:
     """A row of status 'failed' and its reason, for every case of the task."""
-    names = (
-        "source", "model", "n_classes", "prior", "noise", "features", "estimator", "ridge",
-        "penalty", "alpha", "branch", "dimension",
-    )  # fmt: skip
+    names = ("source", *POPULATION, "estimator", *STUDENT, "alpha", "branch", "dimension")
     results = []
     for case in task.cases:
         row = {name: case.content[name] for name in names if name in case.content}
@@ -356,13 +359,9 @@ def environment() -> dict[str, str]:
     """What can change a number and is not the machine: the versions of the code."""
     import scipy
 
-    major, minor, _ = platform.python_version_tuple()
-    return {
-        "polyceptron": VERSION,
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "python": f"{major}.{minor}",
-    }
+    python = platform.python_version().rpartition(".")[0]
+    versions = {"numpy": np.__version__, "scipy": scipy.__version__, "python": python}
+    return {"polyceptron": VERSION, **versions}
 
 
 REGISTRIES: dict[str, Registry[Any]] = {
@@ -376,36 +375,29 @@ _here: dict[tuple[str, str], str] = {}  # members that came with tasks, and thei
 
 
 @dataclass(frozen=True)
-class OwnMember:
-    """A member from outside the package, and the hash of its numbers."""
-
-    kind: str
-    entry: Entry[Any]
-    values: str
-
-
-@dataclass(frozen=True)
 class WithMembers:
-    """A runner that takes members along: the first task in a process registers them there."""
+    """A runner that takes members along: the first task in a process registers them there.
+
+    A member from outside the package is its kind, its entry and the hash of its numbers.
+    """
 
     runner: Runner
-    members: tuple[OwnMember, ...]
+    members: tuple[tuple[str, Entry[Any], str], ...]
 
     def __call__(self, task: Task) -> list[Row]:
-        for member in self.members:
-            place, registry = (member.kind, member.entry.name), REGISTRIES[member.kind]
+        for kind, entry, values in self.members:
             with _guard:
-                if _here.get(place) != member.values:  # that very one is not there
-                    registry.remove(member.entry.name)
-                    registry.add(member.entry)
-                    _here[place] = member.values
+                if _here.get((kind, entry.name)) != values:  # that very one is not there
+                    REGISTRIES[kind].remove(entry.name)
+                    REGISTRIES[kind].add(entry)
+                    _here[kind, entry.name] = values
         return self.runner(task)
 
 
 def with_members(runner: Runner) -> Runner:
     """The runner, with every member that is not the package's own."""
     members = tuple(
-        OwnMember(kind, entry, _hash(registry.kind, entry.make(*entry.example)))
+        (kind, entry, _hash(kind, entry.make(*entry.example)))
         for kind, registry in REGISTRIES.items()
         for entry in registry.own
         if _from_outside(entry)
