@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model import AnyTeacher
+from polyceptron.model import AnyTeacher, as_estimator
+from polyceptron.ranges import parse_numbers, parse_range
 from polyceptron.report.pictures.curves import curves_picture, overlay, problem_words, read_table
 from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
 from polyceptron.report.pictures.parts import as_plain
 from polyceptron.rows import average_instances, frame
-from polyceptron.theory.curve import curve_rows
+from polyceptron.theory.curve import curve_rows, drawn_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,11 +106,12 @@ class LearningCurve:
 
 def learning_curve(
     teacher: AnyTeacher,
-    estimator: Any,
-    alpha: Any,
+    estimator: Any = "bayes",
+    alpha: Any = None,
     *,
     branch: str = "optimal",
     tol: float | None = None,
+    scores: bool = False,
 ) -> LearningCurve:
     """The exact error of one estimator, or of each in a list, at every α.
 
@@ -118,12 +120,16 @@ def learning_curve(
     teacher : Teacher or Perceptron
     estimator : Estimator, its name, or a list of them
         For example `BayesOptimal()`, `ERM("square", 1.0)` or "cross-entropy".
-    alpha : float or array_like
-        Samples per dimension, n/d.
+    alpha : float, array_like or str, optional
+        Samples per dimension, n/d. A range such as "0:5" or "0.1:100:log" has as many points as a
+        smooth line needs, close together where it bends, on both sides of a jump; by default it
+        goes from 0 to 6, or to 1.4 times the last jump. "0.5:5:10" are ten even values.
     branch : {'optimal', 'amp', 'informed', 'unstable', 'all'}
         Which fixed points of the Bayes-optimal theory.
     tol : float, optional
         The wanted uncertainty of the error.
+    scores : bool
+        Whether test loss, Brier score and calibration error are wanted too.
 
     Returns
     -------
@@ -141,7 +147,16 @@ def learning_curve(
     estimators = list(estimator) if isinstance(estimator, list | tuple) else [estimator]
     if not estimators:
         raise InvalidInput("at least one estimator is needed, for example BayesOptimal()")
-    rows = [
-        row for one in estimators for row in curve_rows(teacher, one, alpha, branch=branch, tol=tol)
-    ]
-    return LearningCurve(frame(rows))
+    asked: dict[str, Any] = {"branch": branch, "tol": tol, "scores": scores}
+    if alpha is None:
+        jumps = [jump.alpha for one in estimators for jump in as_estimator(one).jumps(teacher)]
+        alpha = f"0:{1.4 * max(jumps):.2g}" if jumps else "0:6"
+    if not isinstance(alpha, str):
+        parts = [curve_rows(teacher, one, alpha, **asked) for one in estimators]
+    elif ends := parse_range(alpha, "alpha"):
+        low, high, log = ends
+        parts = [drawn_rows(teacher, one, low, high, log=log, **asked) for one in estimators]
+    else:
+        numbers = parse_numbers(alpha, "alpha")
+        parts = [curve_rows(teacher, one, numbers, **asked) for one in estimators]
+    return LearningCurve(frame(row for part in parts for row in part))

@@ -1,11 +1,18 @@
-"""The error of a classifier on samples it has not seen, and a power law through it.
+"""Error and log-loss of a classifier on samples it has not seen, and where they go with more data.
 
-At growing numbers n of training samples the error is measured by cross-validation, then
+At growing numbers n of training samples both are measured by cross-validation. Laws of the form
 
-    ε(n) ≈ a n^(−b) + c,      a > 0, 0 < b ≤ 3, c ≥ 0
+    ε(n) ≈ a u(n) + c,      a, c ≥ 0, u falling
 
-is fitted by least squares of the relative residuals. Folds are drawn again with replacement, each
-time the law is fitted anew, and the band holds 90 of 100 of these fits.
+are fitted by least squares of the relative residuals, for each u of a grid:
+
+    pow3    u = n^(−p)                      pow4    u = (n + q)^(−p)
+    mmf4    u = 1/(1 + (n/q)^p)             last    no change: a = 0, c the last point
+
+What each counts for follows from hidden points: the last one, two and three are forecast from those
+before, and a law weighs as the mean square of the misses in ln ε to the power −2. The forecast is
+the weighted mean of the laws in ln ε. Its band holds 90 of 100 of what the laws say of curves drawn
+again (folds with replacement, and in them samples), with a part of the hidden points' miss added.
 """
 
 from __future__ import annotations
@@ -18,12 +25,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
 Whole = NDArray[np.int64]
+_TINY = 1e-15  # a probability below which losses count no more
 
 
 @dataclass(frozen=True)
@@ -31,8 +40,9 @@ class MeasuredErrors:
     """Training sizes (s,), and of the N samples held out, fold after fold, how they fared.
 
     `wrong` (s, N) is 0 or 1 with NaN where a fit failed, `fold` (N,) the number of its fold,
-    `training` (s, folds) the error on the samples learnt from, `chances` (N, k) the probabilities
-    given at the largest size, if they were asked for.
+    `training` (s, folds) the error on the samples learnt from. If probabilities were asked for,
+    `losses` (s, N) are minus the logarithms of the labels', and at the largest size `chances`
+    (N, k) are all of them; `index` (N,) says which samples these are.
     """
 
     sizes: Whole
@@ -40,6 +50,8 @@ class MeasuredErrors:
     fold: Whole
     training: Array
     chances: Array
+    losses: Array
+    index: Whole
 
     @property
     def folds(self) -> Array:
@@ -69,7 +81,7 @@ class MeasuredErrors:
 
 def measure_errors(
     clf: Any,
-    X: Array,
+    X: Any,
     y: NDArray[Any],
     train_sizes: Any = None,
     cv: Any = 5,
@@ -109,30 +121,35 @@ def measure_errors(
     for one in Parallel(n_jobs=n_jobs, return_as="generator")(work):
         found.append(one)
         progress(f"measuring the learning curve, {len(found)} of {len(splits)} parts done")
-    wrong, training, given = (list(part) for part in zip(*found, strict=True))
+    wrong, training, given, losses = (list(part) for part in zip(*found, strict=True))
     held_out = np.repeat(np.arange(len(splits)), [test.size for _, test in splits])
     everything = np.concatenate(wrong, axis=1)
     kept = np.isfinite(everything).any(1)
     if not kept.any():
         raise InvalidInput("the classifier could not be fitted at any of the training sizes")
     return MeasuredErrors(
-        sizes[kept], everything[kept], held_out, np.stack(training, 1)[kept], np.concatenate(given)
-    )
+        sizes[kept], everything[kept], held_out, np.stack(training, 1)[kept], np.concatenate(given),
+        np.concatenate(losses, axis=1)[kept], np.concatenate([test for _, test in splits]),
+    )  # fmt: skip
 
 
 def _one_fold(
-    clf: Any, X: Array, y: NDArray[Any], order: Whole, test: Whole, sizes: Whole, chances: bool
-) -> tuple[Array, Array, Array]:
-    """Mistakes on the test samples (s, t), errors on those learnt from (s,), chances (t, k)."""
+    clf: Any, X: Any, y: NDArray[Any], order: Whole, test: Whole, sizes: Whole, chances: bool
+) -> tuple[Array, Array, Array, Array]:
+    """Mistakes on the test samples (s, t), errors on those learnt from (s,), chances (t, k).
+
+    And minus the logarithms of the labels' chances (s, t).
+    """
     from sklearn.base import clone
-    from sklearn.exceptions import ConvergenceWarning
 
     classes = np.unique(y)
     wrong = np.full((sizes.size, test.size), np.nan)
     training = np.full(sizes.size, np.nan)
-    given = np.zeros((test.size, classes.size))
+    given, losses = np.zeros((test.size, classes.size)), np.full(wrong.shape, np.nan)
+    X = X.iloc if hasattr(X, "iloc") else X
+    label = np.searchsorted(classes, y[test])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", UserWarning)  # of convergence, ridges and categories
         for row, size in enumerate(sizes):
             part = order[:size]
             try:
@@ -141,9 +158,10 @@ def _one_fold(
                 continue
             wrong[row] = fit.predict(X[test]) != y[test]
             training[row] = np.mean(fit.predict(X[part]) != y[part])
-            if chances and size == sizes[-1]:
+            if chances:
                 given[:, np.searchsorted(classes, fit.classes_)] = fit.predict_proba(X[test])
-    return wrong, training, given
+                losses[row] = -np.log(np.maximum(given[np.arange(test.size), label], _TINY))
+    return wrong, training, given, losses
 
 
 def _sizes(given: Any, most: int) -> Whole:
@@ -160,48 +178,143 @@ def _sizes(given: Any, most: int) -> Whole:
     return np.unique(counts.astype(np.int64))
 
 
-_EXPONENTS = np.geomspace(0.05, 3.0, 120)
 BAND = (0.05, 0.95)
+REACH = 10  # times the data: further no curve is known to go on
+_DRAWS = 200
+_MISS = 0.3  # of the miss of hidden points, added to the spread: from curves whose future is known
+
+
+def _power(n: Array, p: Array, q: Array, first: float) -> Array:
+    return np.asarray(((n + q) / (first + q)) ** -p)
+
+
+def _sigmoid(n: Array, p: Array, q: Array, first: float) -> Array:
+    return np.asarray(1 / (1 + (n / q) ** p))
+
+
+def _grid(p: Array, q: Any) -> Array:
+    """All pairs (m, 2)."""
+    return np.stack([x.ravel() for x in np.meshgrid(p, q)], axis=1)
+
+
+def _laws(first: float, last: float) -> dict[str, tuple[Callable[..., Array], Array]]:
+    """By name, u and the grid (m, 2) of its p and q for points from `first` to `last`."""
+    shifts = first * np.array([-0.7, -0.4, 0.5, 2.0, 8.0, 30.0])
+    middles = np.geomspace(first / 10, 30 * last, 20)
+    return {
+        "pow3": (_power, _grid(np.geomspace(0.05, 3.0, 120), [0.0])),
+        "pow4": (_power, _grid(np.geomspace(0.05, 3.0, 20), shifts)),
+        "mmf4": (_sigmoid, _grid(np.geomspace(0.2, 3.0, 20), middles)),
+        "last": (_power, np.zeros((1, 2))),
+    }
 
 
 @dataclass(frozen=True)
-class PowerLaw:
-    """a, b and c, and those of the resampled fits (r, 3)."""
+class Forecast:
+    """Of each law p, q, a, c (r + 1, 4), of the curve and of curves drawn again, and its weight.
 
-    a: float
-    b: float
-    c: float
-    resampled: Array = field(repr=False)
+    `ends` are the first, last but two and last size; `least` is added to ε before logarithms are
+    taken, `miss` that of hidden points, `best` what more data do not make worse, and `most` the
+    largest number of samples that it may be asked for.
+    """
+
+    laws: dict[str, Array] = field(repr=False)
+    weights: dict[str, float]
+    ends: tuple[float, float, float]
+    least: float
+    miss: float
+    best: float
+    most: float
 
     def __call__(self, n: Any) -> Array:
-        """ε at numbers of samples n."""
-        return np.asarray(self.a * np.asarray(n, dtype=float) ** -self.b + self.c)
+        """At numbers of samples n (m,): with more data it is never worse than was measured."""
+        logs = sum(weight * self._logs(name, n)[0] for name, weight in self.weights.items())
+        found = np.maximum(np.exp(logs) - self.least, 0.0).reshape(np.shape(n))
+        return np.where(np.asarray(n) >= self.ends[2], np.minimum(found, self.best), found)
 
     def band(self, n: Any) -> tuple[Array, Array]:
-        """Between these lie 90 of 100 resampled fits at n (m,)."""
-        a, b, c = self.resampled.T[:, :, None]
-        low, high = np.quantile(a * np.asarray(n, dtype=float) ** -b + c, BAND, axis=0)
-        return np.asarray(low), np.asarray(high)
+        """Ends of the band at n (m,)."""
+        _, before, last = self.ends
+        far = np.log(np.maximum(np.asarray(n, float).ravel() / last, 1)) / np.log(last / before)
+        rng = np.random.default_rng(0)
+        logs = np.concatenate([self._logs(name, n)[1:] for name in self.weights])
+        logs += _MISS * self.miss * np.sqrt(far) * rng.standard_normal((len(logs), 1))
+        weights = np.repeat([*self.weights.values()], _DRAWS)
+        order = logs.argsort(axis=0)
+        below = weights[order].cumsum(0)
+        ends = [
+            np.take_along_axis(logs, order, 0)[(below < share * below[-1]).sum(0), range(far.size)]
+            for share in BAND
+        ]
+        low, high = (np.maximum(np.exp(x) - self.least, 0).reshape(np.shape(n)) for x in ends)
+        value = self(n)
+        return np.minimum(low, value), np.maximum(high, value)
+
+    def _logs(self, name: str, n: Any) -> Array:
+        """ln(ε + least) of a law, (r + 1, m)."""
+        n = np.asarray(n, dtype=float).ravel()
+        if n.max() > self.most:
+            raise InvalidInput(
+                f"a forecast for {n.max():g} samples is refused: at most {REACH} times the data, "
+                f"{self.most:g} samples"
+            )
+        p, q, a, c = self.laws[name].T[:, :, None]
+        u = _laws(self.ends[0], self.ends[2])[name][0](n, p, q, self.ends[0])
+        return np.asarray(np.log(np.maximum(a * u + c, 0) + self.least))
 
 
-def fit_power_law(sizes: Any, folds: Array, least: float, seed: int = 0) -> PowerLaw:
-    """The law of errors (s, folds) at sizes n (s,); `least` is half a count of held-out samples."""
-    n = np.asarray(sizes, dtype=float)
-    draws = np.random.default_rng(seed).integers(0, folds.shape[1], (200, folds.shape[1]))
+def forecast(
+    sizes: Any, scores: Array, least: float, n_samples: float, *, fold: Any = None, seed: int = 0
+) -> Forecast:
+    """From scores (s, N) at sizes n (s,), of samples held out in a `fold` (N,) each.
+
+    Without `fold` each column is one. `least` is half a count of held-out samples, `n_samples` the
+    number of all.
+    """
+    n, rng = np.asarray(sizes, dtype=float), np.random.default_rng(seed)
+    fold = np.arange(scores.shape[1]) if fold is None else fold
+    groups = [np.flatnonzero(fold == i) for i in range(int(fold.max()) + 1)]
+    curves = [scores]
+    for _ in range(_DRAWS):
+        drawn = [
+            rng.choice(groups[i], groups[i].size) for i in rng.integers(0, len(groups), len(groups))
+        ]
+        curves.append(scores[:, np.concatenate(drawn)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a draw may hold failed folds only
-        means = np.stack([np.nanmean(folds, 1), *(np.nanmean(folds[:, draw], 1) for draw in draws)])
-    found = _fit(n, means, least)
-    a, b, c = (float(part) for part in found[0])
-    return PowerLaw(a, b, c, found[1:])
+        means = np.stack([np.nanmean(curve, 1) for curve in curves])
+    laws, missed = {}, {}
+    logs = np.log(means + least)
+    for name, (shape, grid) in _laws(n[0], n[-1]).items():
+        u = shape(n, *grid.T[:, :, None], n[0])
+        laws[name] = _fit(u, grid, means, least, name == "last")
+        gaps = []
+        for hidden in range(1, 4):
+            if n.size - hidden >= 3:
+                p, q, a, c = _fit(u[:, :-hidden], grid, means[:, :-hidden], least, name == "last").T
+                ahead = a[:, None] * shape(n[-hidden:], p[:, None], q[:, None], n[0]) + c[:, None]
+                gaps.append(np.log(np.maximum(ahead, 0) + least) - logs[:, -hidden:])
+        few = 0.0 if name in ("pow3", "last") else math.inf  # of too few points nothing is hidden
+        missed[name] = float(np.nanmean(np.hstack(gaps) ** 2)) if gaps else few
+    weight = np.array([(miss + 1e-6) ** -2 for miss in missed.values()])
+    weights = dict(zip(laws, (weight / weight.sum()).tolist(), strict=True))
+    miss = math.sqrt(sum(w * missed[name] for name, w in weights.items() if w > 0))
+    ends = float(n[0]), float(n[max(-3, -n.size)]), float(n[-1])
+    ends = (ends[0], ends[1] if n.size > 1 else ends[0] / 2, ends[2])
+    falling = -isotonic_regression(-np.nan_to_num(means[0], nan=1.0)).x
+    best = min(float(falling[-1]), means[0][0], means[0][-1])
+    return Forecast(laws, weights, ends, least, miss, best, REACH * float(n_samples))
 
 
-def _fit(n: Array, errors: Array, least: float) -> Array:
-    """a, b, c (r, 3) of errors (r, s): for each b the rest is linear, b is searched."""
+def _fit(u: Array, grid: Array, errors: Array, least: float, constant: bool) -> Array:
+    """p, q, a, c (r, 4) of errors (r, s): for each u (m, s) the rest is linear, u is searched."""
     seen = np.isfinite(errors)
     errors = np.where(seen, errors, 0.0)
     weight = np.where(seen, 1 / (errors + least), 0.0) ** 2
-    u = (n / n[0]) ** -_EXPONENTS[:, None]  # (b, s)
+    if constant or u.shape[1] == 1:
+        flat = np.tile([*grid[0], 0.0, 0.0], (len(errors), 1))
+        flat[:, 3] = errors[:, -1]
+        return flat
     one, both, square = weight.sum(1)[:, None], weight @ u.T, weight @ (u**2).T
     along, total = (weight * errors) @ u.T, (weight * errors).sum(1)[:, None]
     determinant = one * square - both**2
@@ -209,12 +322,10 @@ def _fit(n: Array, errors: Array, least: float) -> Array:
         a = (one * along - both * total) / determinant
         c = (square * total - both * along) / determinant
     # Two points leave c open, and c is not negative: then the law has a alone; a < 0 has c alone.
-    alone = ~(c >= 0) if len(n) > 2 else np.full(c.shape, len(n) == 2)
+    alone = ~(c >= 0) if u.shape[1] > 2 else np.full(c.shape, True)
     c, a = np.where(alone, 0.0, c), np.where(alone, along / square, a)
     rising = ~(a > 0)
     c, a = np.where(rising, total / one, c), np.where(rising, 0.0, a)
     rest = a**2 * square + 2 * a * c * both + c**2 * one - 2 * a * along - 2 * c * total
-    best = rest.argmin(1)
-    rows = np.arange(len(errors))
-    b = _EXPONENTS[best]
-    return np.stack([a[rows, best] * n[0] ** b, b, c[rows, best]], axis=1)
+    best, rows = rest.argmin(1), np.arange(len(errors))
+    return np.column_stack([grid[best], a[rows, best], c[rows, best]])

@@ -3,7 +3,7 @@
     measured:   1 − accuracy by cross-validation, at growing numbers n of training samples
     theory:     the exact error of the matching estimator at the same k and α = n/d, for Gaussian
                 inputs with the data's own spectrum and signal, and one fitted number
-    power law:  a n^(−b) + c through the measured points (`measured_curve`)
+    forecast:   laws through the measured points (`measured_curve`)
 
 The number is fitted so that theory and measurement agree on average over the measured sizes, in the
 logarithm of the error: the variance Δ of Gaussian noise of the labels where the data are harder
@@ -15,7 +15,6 @@ its own digits. The rest of the distance is the misfit, the root mean square of 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,12 +35,12 @@ from polyceptron.model import (
 )
 from polyceptron.numerics import Array
 from polyceptron.report.learning_curves import curve_text
-from polyceptron.report.measured_curve import PowerLaw, fit_power_law, measure_errors
+from polyceptron.report.measured_curve import Forecast, forecast, measure_errors
 from polyceptron.report.pictures.curves import curves_panel
 from polyceptron.report.pictures.matplotlib_figure import check_style, draw_panel, notebook_axes
 from polyceptron.report.pictures.parts import Legend, Picture, Trace, numbers
 from polyceptron.report.pictures.parts import style as house_style
-from polyceptron.rows import frame, make_row
+from polyceptron.rows import Row, frame, make_row
 from polyceptron.theory.curve import curve_rows
 
 if TYPE_CHECKING:
@@ -197,13 +196,13 @@ def fit_model(
 
 def theory_errors(teacher: Teacher, estimator: Estimator, alphas: Array) -> Array:
     """ε of the theory at each α."""
-    rows = curve_rows(teacher, estimator, alphas.tolist(), tol=_tolerance(teacher.n_classes))
+    rows = _theory_rows(teacher, estimator, alphas.tolist())
     return np.array([row["generalisation_error"] for row in rows])
 
 
-def _tolerance(k: int) -> float | None:
-    """Enough for a plot: the theory of k ≥ 4 samples."""
-    return 2e-3 if k > 3 else None
+def _theory_rows(teacher: Teacher, estimator: Estimator, alphas: list[float]) -> list[Row]:
+    """As exact as a plot needs: the theory of k ≥ 4 samples."""
+    return curve_rows(teacher, estimator, alphas, tol=2e-3 if teacher.n_classes > 3 else None)
 
 
 def _balance(gap: Callable[[float, float], float], *, tilts: bool) -> tuple[float, float]:
@@ -222,8 +221,8 @@ def _balance(gap: Callable[[float, float], float], *, tilts: bool) -> tuple[floa
 class PredictedCurve:
     """Measured and theoretical errors in `frame`, and in `assumption` what the latter presumes.
 
-    `model` is the fitted teacher with its misfit, `power_law` the law through the measured points,
-    `outlook` what both predict for twice and ten times the data, with the band of the power law.
+    `model` is the fitted teacher with its misfit, `forecast` the laws through the measured points,
+    `outlook` what both predict for twice and ten times the data, with the band of the forecast.
     `effective_dimension` is (Σλ)²/Σλ² of the features' correlation matrix: d for independent
     features, less for correlated ones.
     """
@@ -232,7 +231,7 @@ class PredictedCurve:
     assumption: str
     effective_dimension: float
     model: ModelFit
-    power_law: PowerLaw
+    forecast: Forecast
     outlook: pd.DataFrame
 
     @property
@@ -241,7 +240,7 @@ class PredictedCurve:
         return self.model.misfit
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Axes:
-        """Symbols for what was measured, lines for the theory and the power law, and words.
+        """Symbols for what was measured, lines for the theory and the forecast, and words.
 
         Without `ax`, on a new figure of pyplot, which a notebook shows; `style` is matplotlib's.
         """
@@ -253,11 +252,13 @@ class PredictedCurve:
         theory = replace(theory, label="theory, own spectrum")
         measured = replace(measured, label="measured (cross-validation)", in_legend=True)
         n = np.geomspace(measured.x[0], measured.x[-1], 40)
-        values = self.power_law(n * float(self.frame["dimension"].dropna().iloc[0]))
-        look: Any = {"colour": "#737373", "dash": "dot", "label": "power law *a n^{−b} + c*"}
+        values = self.forecast(n * float(self.frame["dimension"].dropna().iloc[0]))
+        look: Any = {"colour": "#737373", "dash": "dot", "label": "forecast"}
         traces = (theory, measured, Trace(numbers(n), numbers(values), **look))
-        title = textwrap.fill(self.assumption, 58)
-        panel = replace(panel, traces=traces, legend=Legend(), title=title)
+        # Two lines; `assumption` has all of it.
+        title = f"Theory of a linear rule on Gaussian inputs\nmisfit {self.misfit:.2g}"
+        far = ": not a prediction of these data" if self.misfit > _FAR else ""
+        panel = replace(panel, traces=traces, legend=Legend(), title=title + far)
         ax = notebook_axes(Picture((panel,))) if ax is None else ax
         with house_style():
             draw_panel(ax, panel, [style])
@@ -275,8 +276,8 @@ class PredictedCurve:
     def answers(self) -> str:
         """Twice and ten times the data, in words."""
         return "\n".join(
-            f"{row.times:g} times the data ({row.n_samples} samples): error {row.power_law:.3g} "
-            f"by the power law (90 % of resampled fits between {row.low:.3g} and {row.high:.3g}), "
+            f"{row.times:g} times the data ({row.n_samples} samples): error {row.forecast:.3g} "
+            f"by the forecast (90 in 100: between {row.low:.3g} and {row.high:.3g}), "
             f"{row.theory:.3g} by the theory."
             for row in self.outlook.itertuples()
         )
@@ -292,7 +293,7 @@ def predicted_curve(
     random_state: Any = 0,
     n_jobs: int | None = None,
 ) -> PredictedCurve:
-    """Measure the learning curve of `clf` and lay theory and a power law beside it.
+    """Measure the learning curve of `clf` and lay theory and a forecast beside it.
 
     Parameters
     ----------
@@ -341,13 +342,13 @@ def predicted_curve(
     ]
     n_grid = 12 if k <= 3 else 0
     grid = {*alphas.tolist(), *np.geomspace(alphas[0], alphas[-1], n_grid).tolist()}
-    rows += curve_rows(model.teacher, estimator, sorted(grid), tol=_tolerance(k))
+    rows += _theory_rows(model.teacher, estimator, sorted(grid))
     effective = 1 / float(((Z.T @ Z / len(Z)) ** 2).sum()) * d**2
-    law = fit_power_law(found.sizes, found.folds, least)
+    law = forecast(found.sizes, found.folds, least, len(X))
     sizes = np.array([times * len(X) for times in _MORE])
     low, high = law.band(sizes)
     outlook = pd.DataFrame(
-        {"times": _MORE, "n_samples": sizes, "power_law": law(sizes), "low": low, "high": high}
+        {"times": _MORE, "n_samples": sizes, "forecast": law(sizes), "low": low, "high": high}
         | {"theory": theory_errors(model.teacher, estimator, sizes / d)}
     )
     text = (

@@ -1,17 +1,16 @@
-"""A file of samples, and everything that the report states of it, as numbers.
+"""Everything that the report states of a table, as numbers.
 
-`read_samples` turns a file into features and labels, or an error message about what is wrong with
-it; `measure` turns those into numbers, which are kept. Errors and probabilities are those of
-samples that a fit has not seen: five folds, and inside each training set growing parts of it.
+`measure` turns samples into numbers, which are kept. Errors and probabilities are those of samples
+that a fit has not seen: five folds, and inside each training set growing parts of it. What fills
+missing values and encodes categories is fitted to the same parts.
 """
 
 from __future__ import annotations
 
 import math
-import zipfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,145 +19,20 @@ from numpy.typing import NDArray
 
 from polyceptron.algorithms.separation import separation
 from polyceptron.errors import InvalidInput
-from polyceptron.files import check_archive, check_readable
-from polyceptron.model import Teacher
+from polyceptron.model import ERM, BayesOptimal, Teacher
 from polyceptron.numerics import Array
-from polyceptron.report.measured_curve import fit_power_law, measure_errors
-from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
+from polyceptron.report.data.reading import Table
+from polyceptron.report.measured_curve import MeasuredErrors, forecast, measure_errors
+from polyceptron.report.predicted import fit_model
+from polyceptron.report.twins import twin_report
+from polyceptron.theory.generalisation import error_floor
 
-_KINDS = (".csv", ".tsv", ".parquet", ".npz")
-_SHOWN = 8  # names of columns in a message
 _FOLDS = 5
+_SIZES = 6  # points of the learning curve
 _MOST = 10_000  # samples that are used; of more, so many are drawn
-
-
-@dataclass(frozen=True)
-class Table:
-    """Features X (n, d) and labels y (n,)."""
-
-    X: NDArray[np.float64]
-    y: NDArray[Any]
-    source: str
-
-
-def read_samples(path: Path, target: str | None, drop: Sequence[str] = ()) -> Table:
-    """Samples from CSV, TSV, Parquet or .npz; `target` names the labels."""
-    check_readable(path, "table")
-    kind = path.suffix.lower()
-    if kind not in _KINDS:
-        raise InvalidInput(
-            f"cannot read {path.name!r}: a table is a file that ends in {', '.join(_KINDS)}"
-        )
-    target = target or ("y" if kind == ".npz" else None)
-    frame = _from_arrays(path, target) if kind == ".npz" and target else _from_columns(path, kind)
-    if frame.empty:
-        raise InvalidInput(f"{path.name!r} has no rows")
-    names = [repr(str(name)) for name in frame.columns]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    there = f"there are {', '.join(names[:_SHOWN])}{more}"
-    if target is None:
-        raise InvalidInput(f"name the column of the labels with --target; {there}")
-    missing = [name for name in (target, *drop) if name not in frame.columns]
-    if missing:
-        raise InvalidInput(f"there is no column {missing[0]!r}: {there}")
-    y = _labels(frame[target], target)
-    features = frame.drop(columns=[target, *drop])
-    if features.shape[1] == 0:
-        raise InvalidInput("there are no features: every column is the target or dropped")
-    columns = [_numbers(features[name], str(name)) for name in features.columns]
-    return Table(np.column_stack(columns), y, path.name)
-
-
-def first_line(error: Exception) -> str:
-    """Of an error message, or the name of its kind."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def _from_columns(path: Path, kind: str) -> pd.DataFrame:
-    try:
-        if kind == ".parquet":
-            return pd.read_parquet(path)
-        frame = pd.read_csv(path, sep="\t" if kind == ".tsv" else ",")
-        return pd.read_csv(path, sep=";") if frame.shape[1] == 1 and kind == ".csv" else frame
-    except ImportError:
-        text = "reading Parquet needs pyarrow: install it, or polyceptron[export]"
-        raise InvalidInput(text) from None
-    except (ValueError, OSError) as error:  # those of parsing and decoding are ValueErrors
-        word = "Parquet" if kind == ".parquet" else "a table"
-        raise InvalidInput(f"cannot read {path.name!r} as {word}: {first_line(error)}") from None
-
-
-def _from_arrays(path: Path, target: str) -> pd.DataFrame:
-    """The array `X`, or the only matrix of the file, and the labels `target`."""
-    check_archive(path, "table", share=1 / 8)  # it is copied several times
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise InvalidInput(f"cannot read {path.name!r} as .npz: {first_line(error)}") from None
-    matrices = [name for name, array in arrays.items() if array.ndim == 2]
-    chosen = "X" if "X" in matrices else matrices[0] if len(matrices) == 1 else None
-    if target not in arrays or chosen is None:
-        raise InvalidInput(
-            f"an .npz file needs a matrix 'X' and labels {target!r} (or --target); "
-            f"{path.name!r} has {', '.join(arrays) or 'nothing'}"
-        )
-    X, y = arrays[chosen], arrays[target]
-    if y.shape != X.shape[:1]:
-        raise InvalidInput(f"{target!r} has the shape {y.shape} for {X.shape[0]} rows of {chosen}")
-    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
-    return frame.assign(**{target: y})
-
-
-def _check_complete(column: pd.Series[Any], what: str, cure: str) -> None:
-    if column.isna().any():
-        row = int(column.isna().to_numpy().argmax())
-        raise InvalidInput(
-            f"{what} has {int(column.isna().sum())} missing values, the first in data row "
-            f"{row + 1}: {cure}"
-        )
-
-
-def _labels(column: pd.Series[Any], name: str) -> NDArray[Any]:
-    _check_complete(column, f"the target {name!r}", "drop those rows first")
-    y = column.to_numpy()
-    values, counts = np.unique(y.astype(str), return_counts=True)
-    if values.size < 2:
-        raise InvalidInput(
-            f"the target {name!r} has one class only, {str(values[0])!r}: there is nothing to learn"
-        )
-    if y.dtype.kind == "f" and values.size > max(20, 0.1 * y.size):
-        raise InvalidInput(
-            f"the target {name!r} has {values.size} different values in {y.size} rows: that is a "
-            "number to predict, not a class; group it into classes first"
-        )
-    rare = int(counts.min())
-    if rare < 3:
-        which = str(values[int(counts.argmin())])
-        raise InvalidInput(
-            f"class {which!r} of {name!r} has {rare} sample{'s' * (rare > 1)}: at least 3 are "
-            "needed, to learn from some and test on others"
-        )
-    return y if y.dtype.kind in "iufb" else y.astype(str)
-
-
-def _numbers(column: pd.Series[Any], name: str) -> NDArray[np.float64]:
-    cure = f"fill them, drop those rows, or leave the column out with --drop {name}"
-    _check_complete(column, f"column {name!r}", cure)
-    if not (pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column)):
-        example = str(column.iloc[0])[:30]
-        raise InvalidInput(
-            f"column {name!r} holds text such as {example!r}: turn it into numbers first (one "
-            f"column a value, as pandas.get_dummies does), or leave it out with --drop {name}"
-        )
-    values = column.to_numpy()
-    if values.dtype.kind not in "biuf":
-        raise InvalidInput(f"column {name!r} holds {values.dtype} values, not real numbers")
-    numbers = values.astype(np.float64)
-    if not np.isfinite(numbers).all():
-        row = int((~np.isfinite(numbers)).argmax())
-        raise InvalidInput(f"column {name!r} is infinite in data row {row + 1}")
-    return numbers
+_WEIGHTS = 8  # largest ones that are shown
+_WIDE = 2000  # features up to which a teacher of their spectrum is fitted
+_95 = 1.959964
 
 
 @dataclass(frozen=True)
@@ -171,45 +45,74 @@ class Measured:
 
 
 def measure(
-    table: Table, *, seed: int = 0, progress: Callable[[str], None] = lambda text: None
+    table: Table,
+    *,
+    seed: int = 0,
+    twins: bool = False,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> Measured:
-    """All numbers of the report; `progress` is told what is being done."""
-    X, y, drawn = table.X, table.y, table.y.size
+    """All numbers of the report, and of Gaussian twins if asked; `progress` is told of steps."""
+    drawn = table.y.size
     if drawn > _MOST:
         from sklearn.model_selection import train_test_split
 
-        X, _, y, _ = train_test_split(X, y, train_size=_MOST, stratify=y, random_state=seed)
-    varying = X.std(0) > 0
-    if not varying.any():
+        X, _, y, _ = train_test_split(
+            table.X, table.y, train_size=_MOST, stratify=table.y, random_state=seed
+        )
+        table = replace(table, X=X, y=y)
+    encoded: pd.DataFrame = table.encoder().fit_transform(table.X)
+    encoded = encoded.loc[:, encoded.std() > 0]
+    if encoded.shape[1] == 0:
         raise InvalidInput("every feature is constant: there is nothing to learn from")
-    X = X[:, varying]
-    A = (X - X.mean(0)) / X.std(0)
-    classes, index, counts = np.unique(y, return_inverse=True, return_counts=True)
+    A = encoded.to_numpy()
+    A = (A - A.mean(0)) / A.std(0)
+    n, d = A.shape
+    classes, index, counts = np.unique(table.y, return_inverse=True, return_counts=True)
     numbers: dict[str, Any] = {
-        "n": int(y.size), "n_in_file": drawn, "d": int(A.shape[1]),
-        "constant_features": int((~varying).sum()), "k": int(classes.size),
+        "n": n, "n_in_file": drawn, "d": d, "k": int(classes.size),
+        "left_out": ", ".join(f"{name} ({why})" for name, why in table.left_out.items()),
+        "encoded": ", ".join(table.categories), "dropped_rows": table.dropped_rows,
+        "filled": ", ".join(f"{name} ({count})" for name, count in table.filled.items()),
         "largest_class": str(classes[counts.argmax()]),
-        "largest_share": float(counts.max() / y.size),
+        "largest_share": float(counts.max() / n),
         "smallest_class": str(classes[counts.argmin()]),
-        "smallest_share": float(counts.min() / y.size), "even_share": 1 / classes.size,
-        "samples_per_feature": y.size / A.shape[1],
+        "smallest_share": float(counts.min() / n), "even_share": 1 / classes.size,
+        "samples_per_feature": n / d,
     }  # fmt: skip
-    tables = {"classes": _rows(**{"class": classes.astype(str), "samples": counts})}
+    tables: dict[str, Any] = {}
     numbers |= _shape_of_features(A, tables)
     progress("can the classes be separated?")
     kind = "undecided"
     if A.size * classes.size <= 2e7:  # else it takes too long
-        kind = separation(np.hstack([A, np.ones((len(A), 1))]), index, n_classes=classes.size).kind
+        kind = separation(np.hstack([A, np.ones((n, 1))]), index, n_classes=classes.size).kind
     known = {"separable": True, "quasi": False, "overlapping": False}
     numbers |= {"separable": known.get(kind), "separation": kind}
     progress("choosing the ridge")
-    numbers |= _ridge(A, index, tables)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a ridge at an end is seen in the picture
+        numbers |= _ridge_and_weights(encoded, table.y, tables)
     progress("measuring the learning curve")
-    numbers |= _learning_curve(A, index, numbers, tables, seed, progress)
+    found = _measured_curve(table, numbers, seed, progress)
+    numbers |= _learning_curve(found, numbers, tables, seed)
+    numbers |= _by_class(found, table.y, classes, tables)
+    numbers |= _calibration(found.chances, found.wrong[-1], tables)
     progress("what the theory predicts")
-    alpha = numbers["training_size"] / numbers["d"]  # and the lowest error if all of it held
-    ideal = fixed_points(Teacher(numbers["k"]), alpha, branch="optimal")[0].generalisation_error
-    numbers |= {"alpha": alpha, "idealised_error": float(ideal)}
+    numbers |= {"alpha": numbers["training_size"] / d, "noise_floor": None}
+    if d <= _WIDE:
+        k, last = classes.size, found.sizes[-1:] / d
+        fit = fit_model(A, table.y, Teacher(k), BayesOptimal(), last, found.errors[-1:], 0.5 / n)
+        floor = float(error_floor(fit.teacher.channel, k))
+        numbers |= {"noise": fit.noise, "noise_floor": floor}
+    numbers["twins"] = ""
+    if twins:
+        compared = twin_report(
+            A, index, ERM(ridge=numbers["ridge"]), random_state=seed, progress=progress
+        )
+        numbers["twins"] = " ".join([compared.sentence, *compared.caveats])
+        tables["twins"] = [
+            dict(zip(compared.frame, row, strict=True))
+            for row in compared.frame.to_numpy().tolist()
+        ]
     return Measured(table.source, numbers, tables)
 
 
@@ -233,60 +136,108 @@ def _shape_of_features(A: Array, tables: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _ridge(A: Array, y: NDArray[np.int64], tables: dict[str, Any]) -> dict[str, Any]:
+def _ridge_and_weights(X: pd.DataFrame, y: NDArray[Any], tables: dict[str, Any]) -> dict[str, Any]:
     from polyceptron.algorithms.erm_classifier import ERMClassifier
 
-    fit = ERMClassifier(scaling="standard").fit(A, y)
+    fit = ERMClassifier().fit(X, y)
     names = ("ridge", "score", "standard_error")
     tables["ridge"] = _rows(**{name: fit.path_[name] for name in names})
-    best = int(fit.path_["score"].argmin())
-    return {
+    scores = getattr(fit, "scaling_scores_", {fit.scaling_: (math.nan, 0.0)})
+    other = {"standard": "global", "global": "standard"}[fit.scaling_]
+    said = {
         "ridge": fit.ridge_, "ridge_method": fit.method_, "ridges_tried": len(tables["ridge"]),
-        "C": (2 if np.unique(y).size == 2 else 1) / (fit.ridge_ * A.shape[1]),
-        "log_loss": float(fit.path_["score"][best]),
-        "log_loss_se": float(fit.path_["standard_error"][best]),
+        "C": (2 if fit.classes_.size == 2 else 1) / (fit.ridge_ * X.shape[1]),
+        "scaling": fit.scaling_, "scaling_score": scores[fit.scaling_][0],
+        "other_score": scores.get(other, (math.nan, 0.0))[0],
     }  # fmt: skip
+    tables["weights"] = []
+    try:
+        tests = fit.feature_tests(X, y)
+    except InvalidInput as error:
+        return said | {"untested": str(error), "features_that_matter": None}
+    scale = X.std(ddof=0)
+    for column in tests.columns[tests.columns.str.startswith("weight_")]:
+        weight = tests[column] * scale
+        half = _95 * tests[f"standard_error_{column[7:]}"] * scale
+        tables["weights"] += _rows(
+            feature=tests.index.to_numpy(), **{"class": np.full(len(tests), column[7:])},
+            weight=weight.to_numpy(), low=(weight - half).to_numpy(),
+            high=(weight + half).to_numpy(), q_value=tests["q_value"].to_numpy(),
+        )  # fmt: skip
+    shown = [row for row in tables["weights"] if row["weight"] == row["weight"]]
+    tables["weights"] = sorted(shown, key=lambda row: -abs(row["weight"]))[:_WEIGHTS]
+    return said | {"untested": "", "features_that_matter": int((tests["q_value"] < 0.1).sum())}
 
 
-def _learning_curve(
-    A: Array,
-    y: NDArray[np.int64],
-    numbers: dict[str, Any],
-    tables: dict[str, Any],
-    seed: int,
-    progress: Callable[[str], None],
-) -> dict[str, Any]:
-    """Held-out errors at growing training sizes, the forecast, and the calibration at the last."""
+def _measured_curve(
+    table: Table, numbers: dict[str, Any], seed: int, progress: Callable[[str], None]
+) -> MeasuredErrors:
+    """At growing training sizes, of fits that see nothing of the samples held out."""
+    from sklearn.pipeline import make_pipeline
+
     from polyceptron.algorithms.erm_classifier import ERMClassifier
 
     n, k = numbers["n"], numbers["k"]
-    folds = min(_FOLDS, int(np.bincount(y).min()))
+    folds = min(_FOLDS, int(np.unique(table.y, return_counts=True)[1].min()))
     whole = n - math.ceil(n / folds)
-    sizes = np.geomspace(max(4 * k, whole / 10), whole, 5).astype(int)
-    sizes = sizes[sizes <= whole]
-    found = measure_errors(
-        ERMClassifier(scaling="standard"), A, y, sizes, folds, seed, chances=True, progress=progress
-    )
-    sizes, wrong = found.sizes, found.wrong
+    sizes = np.geomspace(max(4 * k, whole / 10), whole, _SIZES).astype(int)
+    return measure_errors(
+        make_pipeline(table.encoder(), ERMClassifier()), table.X, table.y, sizes[sizes <= whole],
+        folds, seed, chances=True, progress=progress,
+    )  # fmt: skip
+
+
+def _learning_curve(
+    found: MeasuredErrors, numbers: dict[str, Any], tables: dict[str, Any], seed: int
+) -> dict[str, Any]:
+    """Held-out error and log-loss at growing training sizes, and their forecasts."""
+    n = numbers["n"]
     ahead = np.array([n, 2 * n, 10 * n])
-    law = fit_power_law(sizes, wrong, 0.5 / n, seed)
-    values, (low, high) = law(ahead), law.band(ahead)
-    low, high = np.minimum(low, values), np.maximum(high, values)
-    error = wrong.mean(1)
-    spread = _binomial(error, n)
-    tables["learning_curve"] = _rows(n=sizes, error=error, standard_error=spread)
-    tables["forecast"] = _rows(n_samples=ahead, value=values, low=low, high=high)
     said: dict[str, Any] = {
-        "folds": folds, "training_size": int(sizes[-1]), "error": float(error[-1]),
-        "error_se": float(spread[-1]), "first_size": int(sizes[0]),
-        "first_error": float(error[0]), "guess_error": 1 - numbers["largest_share"],
-        "forecast_floor": law.c, "forecast_exponent": law.b,
+        "folds": int(found.fold.max()) + 1, "training_size": int(found.sizes[-1]),
+        "first_size": int(found.sizes[0]), "guess_error": 1 - numbers["largest_share"],
     }  # fmt: skip
-    for name, future in zip(("now", "double", "tenfold"), tables["forecast"], strict=True):
-        said[f"error_{name}"] = future["value"]
-        said[f"error_{name}_low"], said[f"error_{name}_high"] = future["low"], future["high"]
-        said[f"n_{name}"] = future["n_samples"]
-    return said | _calibration(found.chances, wrong[-1], tables)
+    for name, each in (("error", found.wrong), ("log_loss", found.losses)):
+        law = forecast(found.sizes, each, 0.5 / n, n, fold=found.fold, seed=seed)
+        mean, low, high = each.mean(1), *law.band(ahead)
+        spread = _binomial(mean, n) if name == "error" else each.std(1) / math.sqrt(n)
+        curve = np.unique(np.geomspace(found.sizes[0], 10 * n, 100))
+        tables[f"{name}_curve"] = _rows(n=found.sizes, value=mean, standard_error=spread)
+        tables[f"{name}_law"] = _rows(n=curve, value=law(curve))
+        tables[f"{name}_forecast"] = _rows(n_samples=ahead, value=law(ahead), low=low, high=high)
+        said |= {name: float(mean[-1]), f"{name}_se": float(spread[-1]), f"first_{name}": mean[0]}
+        for when, future in zip(
+            ("now", "double", "tenfold"), tables[f"{name}_forecast"], strict=True
+        ):
+            said |= {f"{name}_{when}": future["value"], f"n_{when}": future["n_samples"]}
+            said |= {f"{name}_{when}_{end}": future[end] for end in ("low", "high")}
+        said |= {f"{name}_by_{law_name}": share for law_name, share in law.weights.items()}
+    return said
+
+
+def _by_class(
+    found: MeasuredErrors, y: NDArray[Any], classes: NDArray[Any], tables: dict[str, Any]
+) -> dict[str, Any]:
+    """Recall and confusion of held-out samples at the largest size."""
+    named, true = found.chances.argmax(1), np.searchsorted(classes, y[found.index])
+    confusion = np.zeros((classes.size, classes.size), dtype=np.int64)
+    np.add.at(confusion, (true, named), 1)
+    samples = confusion.sum(1)
+    recall = confusion.diagonal() / samples
+    names = classes.astype(str)
+    tables["classes"] = _rows(
+        **{"class": names}, samples=samples, recall=recall,
+        standard_error=_binomial(recall, samples),
+        **{f"named {name}": column for name, column in zip(names, confusion.T, strict=True)},
+    )  # fmt: skip
+    worst = int(recall.argmin())
+    wrong = confusion[worst] * (np.arange(classes.size) != worst)
+    return {
+        "balanced_error": float(1 - recall.mean()), "worst_class": names[worst],
+        "balanced_error_se": float(np.linalg.norm(_binomial(recall, samples)) / classes.size),
+        "worst_recall": float(recall[worst]), "mistaken_for": names[int(wrong.argmax())],
+        "mistaken_share": float(wrong.max() / samples[worst]),
+    }  # fmt: skip
 
 
 def _calibration(chances: Array, wrong: Array, tables: dict[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,8 @@ from polyceptron.report.pictures.matplotlib_figure import svg_text
 from polyceptron.rows import json_ready
 from polyceptron.version import VERSION
 
+_COLUMNS = 12  # classes up to which the confusion matrix is shown
+
 
 @dataclass(frozen=True)
 class Sentence:
@@ -67,7 +69,9 @@ def _templates(v: dict[str, Any]) -> dict[str, list[Any]]:
     if abs(v["confidence_gap"]) <= 2 * v["accuracy_se"]:
         word = "which chance explains"
     more_data: tuple[str, ...] = (
-        "The law has the exponent {forecast_exponent:.2g} and levels off at {forecast_floor:.2%}.",
+        "What each law counts for, by how well it forecast the last points when they were hidden: "
+        "power law {error_by_pow3:.0%}, shifted {error_by_pow4:.0%}, sigmoid {error_by_mmf4:.0%}, "
+        "no change {error_by_last:.0%}.",
     )
     if v["error_now"] - v["error_tenfold_low"] < v["error_se"]:
         more_data = (
@@ -75,35 +79,69 @@ def _templates(v: dict[str, Any]) -> dict[str, list[Any]]:
             "(± {error_se:.2%}): better features are the way on, not more samples.",
             "error_now", "error_tenfold_low",
         )  # fmt: skip
+    divided = {"standard": "each by its own standard deviation", "global": "all by one number"}
+    other = {"standard": "one number for all", "global": "one number each"}[v["scaling"]]
+    scaled: tuple[str, ...] = (f"Features are divided {divided[v['scaling']]}.", "scaling")
+    if v["other_score"] == v["other_score"]:
+        scaled = (
+            f"Features are divided {divided[v['scaling']]}: log-loss {{scaling_score:.4f}}, with "
+            f"{other} {{other_score:.4f}}.", "scaling",
+        )  # fmt: skip
+    tested: tuple[str, ...] = (
+        "{features_that_matter} of {d} features matter given all others (q below 0.1). The largest "
+        "weights, for a change of one standard deviation and freed of the ridge's pull, are in the "
+        "table, with intervals of 95 %.",
+    )
+    if v["untested"]:
+        tested = ("No feature is tested: {untested}.",)
     return {
         "The data": [
             ("{n} samples of {d} features in {k} classes: {samples_per_feature:.3g} samples a "
              "feature.",),
             v["n_in_file"] > v["n"]
             and ("The file has {n_in_file} samples; {n} of them, drawn at random, were used.",),
-            v["constant_features"]
-            and ("Not counted: features that are constant, {constant_features} in number.",),
+            v["left_out"] and ("Left out: {left_out}; --keep uses a column all the same.",),
+            v["encoded"]
+            and ("Encoded, one column a value but the first: {encoded}.",),
+            v["filled"]
+            and ("Missing values were filled, with the median or the most frequent value of the "
+                 "samples learnt from: {filled}.",),
+            v["dropped_rows"]
+            and ("Rows with missing values were dropped, {dropped_rows} in number.",),
             ("The largest class, {largest_class}, has {largest_share:.1%} of the samples, the "
              "smallest, {smallest_class}, has {smallest_share:.1%}; even classes would have "
-             "{even_share:.1%}.",),
+             "{even_share:.1%}.",)
+            if v["largest_share"] > v["smallest_share"]
+            else ("Every class has {even_share:.1%} of the samples.", "largest_share"),
             ("Correlations leave an effective dimension of {effective_dimension:.3g} out of {d}.",),
         ],
         "Separable or not": [(_SEPARATION[v["separation"]], "separation")],
         "The ridge": [
             ("With {ridges_tried} ridges tried, held-out samples are predicted best near "
-             "{ridge:.3g} ({ridge_method}): log-loss {log_loss:.4f} ± {log_loss_se:.4f}.",),
-            ("In scikit-learn's units, on features of unit variance, it is C = {C:.3g}.",),
+             "{ridge:.3g} ({ridge_method}).",),
+            scaled,
+            ("In scikit-learn's units, on features so divided, it is C = {C:.3g}.",),
+        ],
+        "How well it predicts": [
+            ("Learning from {training_size} samples, the error on held-out ones is {error:.2%} ± "
+             "{error_se:.2%} and the log-loss {log_loss:.4f} ± {log_loss_se:.4f} ({folds} folds); "
+             "always naming the largest class would err in {guess_error:.1%}.",),
+            ("With all classes counted alike the error is {balanced_error:.2%} ± "
+             "{balanced_error_se:.2%}. Recognised least is {worst_class}, in "
+             "{worst_recall:.1%} of its samples.",),
+            v["mistaken_share"] > 0
+            and ("It is named {mistaken_for} in {mistaken_share:.1%}.",),
         ],
         "What more data would do": [
-            ("Learning from {training_size} samples, the error on held-out ones is {error:.2%} ± "
-             "{error_se:.2%} ({folds} folds); always naming the largest class would err in "
-             "{guess_error:.1%}.",),
-            ("Learning from {first_size} samples it is {first_error:.2%}.",),
-            ("If the curve goes on as a power law, {n_double} samples would bring "
-             "{error_double:.2%} (9 of 10 resampled fits: {error_double_low:.2%} to "
-             "{error_double_high:.2%}) and {n_tenfold} samples {error_tenfold:.2%} "
-             "({error_tenfold_low:.2%} to {error_tenfold_high:.2%}), after {error_now:.2%} with "
-             "all {n_now} now.",),
+            ("Learning from {first_size} samples the error is {first_error:.2%} and the log-loss "
+             "{first_log_loss:.4f}.",),
+            ("If the curve goes on, {n_double} samples would bring an error of {error_double:.2%} "
+             "(9 in 10: {error_double_low:.2%} to {error_double_high:.2%}) and {n_tenfold} samples "
+             "{error_tenfold:.2%} ({error_tenfold_low:.2%} to {error_tenfold_high:.2%}), after "
+             "{error_now:.2%} with all {n_now} now.",),
+            ("The log-loss would go from {log_loss_now:.4f} to {log_loss_double:.4f} "
+             "({log_loss_double_low:.4f} to {log_loss_double_high:.4f}) and {log_loss_tenfold:.4f} "
+             "({log_loss_tenfold_low:.4f} to {log_loss_tenfold_high:.4f}).",),
             more_data,
         ],
         "Can its probabilities be trusted?": [
@@ -113,11 +151,13 @@ def _templates(v: dict[str, Any]) -> dict[str, list[Any]]:
              "{calibration_error:.1%}, of which sampling alone would give {calibration_noise:.1%}.",
              "accuracy_se"),
         ],
+        "Which features matter": [tested],
+        "Which Gaussian model describes them": [v["twins"] and ("{twins}",)],
         "What the theory assumes, and these data break": [
             v["loud_directions"]
-            and ("Independent features: {loud_directions} directions carry {loud_variance:.0%} of "
-                 "the variance, each more than independent features could at this size (the "
-                 "largest {largest_eigenvalue:.3g}, the edge {noise_edge:.3g}).",),
+            and ("Independent features: {loud_directions} of {d} directions carry "
+                 "{loud_variance:.0%} of the variance, each more than independent features could "
+                 "at this size (the largest {largest_eigenvalue:.3g}, edge {noise_edge:.3g}).",),
             (abs(v["median_excess_kurtosis"]) > 0.5 or v["few_valued_features"])
             and ("Gaussian features: the median excess kurtosis is {median_excess_kurtosis:.2g}, "
                  "and {few_valued_features} of {d} features have ten values or fewer.",),
@@ -127,11 +167,34 @@ def _templates(v: dict[str, Any]) -> dict[str, list[Any]]:
             v["separable"] is False
             and ("Labels without noise: {n} samples that no linear rule separates have some.",
                  "separable"),
-            ("If all of it held, the lowest possible error at {alpha:.3g} samples a feature would "
-             "be {idealised_error:.2%}; measured is {error:.2%}. The difference shows how far the "
-             "data are from the idealisation, not how good the classifier is.",),
+            v["noise_floor"]
+            and ("Of Gaussian features so correlated, a linear rule whose labels have noise of "
+                 "variance {noise:.3g} has the measured error, {error:.2%}, at these {alpha:.3g} "
+                 "samples a feature. Then no number of samples brings less than "
+                 "{noise_floor:.2%}.",),
+            v["noise_floor"] == 0
+            and ("Of Gaussian features so correlated, a linear rule without noise has an error no "
+                 "lower than the measured {error:.2%}: no floor is seen.", "noise_floor"),
         ],
     }  # fmt: skip
+
+
+def table_of(measured: Measured, section: str) -> list[list[str]]:
+    """Head and rows of the table that stands under a heading, as text, if there is one."""
+    rows, classes = [], measured.tables["classes"]
+    if section == "How well it predicts":
+        named = [row["class"] for row in classes] if len(classes) <= _COLUMNS else []
+        rows.append(["class", "samples", "recall", "±", *(f"as {name}" for name in named)])
+        for row in classes:
+            shown = [f"{row['recall']:.1%}", f"{row['standard_error']:.1%}"]
+            shown += [str(row[f"named {name}"]) for name in named]
+            rows.append([row["class"], str(row["samples"]), *shown])
+    elif section == "Which features matter" and measured.tables["weights"]:
+        rows.append(["feature", "class", "weight", "from", "to", "q"])
+        for row in measured.tables["weights"]:
+            numbers = [f"{row[name]:.3g}" for name in ("weight", "low", "high", "q_value")]
+            rows.append([row["feature"], row["class"], *numbers])
+    return rows
 
 
 def report_text(measured: Measured, width: int = 80) -> str:
@@ -144,7 +207,21 @@ def report_text(measured: Measured, width: int = 80) -> str:
         lines += ["", section]
         for sentence in part:
             lines += wrap.wrap(sentence.text)
+        lines += _columns(table_of(measured, section), width - 4)
     return "\n".join(lines) + "\n"
+
+
+def _columns(rows: list[list[str]], width: int) -> list[str]:
+    """Rows as text; what stands behind the first four columns is left out where it is too wide."""
+    cut = [[cell[:20] for cell in row] for row in rows]
+    widths = [max(map(len, column)) + 2 for column in zip(*cut, strict=True)]
+    if sum(widths) > width:
+        cut, widths = [row[:4] for row in cut], widths[:4]
+    return [
+        "    " + f"{row[0]:<{widths[0] - 2}}"
+        + "".join(f"{cell:>{w}}" for cell, w in zip(row[1:], widths[1:], strict=True))
+        for row in cut
+    ]  # fmt: skip
 
 
 def report_json(measured: Measured) -> str:
@@ -173,7 +250,9 @@ figcaption { font-size: 0.85rem; color: #404040; }
 svg { width: 100%; height: auto; }
 details { margin-top: 1.5rem; }
 table { border-collapse: collapse; font-size: 0.85rem; }
-td { padding: 0.1rem 0.8rem 0.1rem 0; overflow-wrap: anywhere; }
+td, th { padding: 0.1rem 0.8rem 0.1rem 0; text-align: left; font-variant-numeric: tabular-nums; }
+details td { overflow-wrap: anywhere; }
+.wide { overflow-x: auto; margin-top: 0.5rem; }
 """
 
 
@@ -185,6 +264,12 @@ def report_html(measured: Measured) -> str:
         for sentence in said:
             names = escape(", ".join(sentence.numbers), quote=True)
             parts.append(f'<p title="{names}">{escape(sentence.text)}</p>')
+        lines = [
+            "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) + "</tr>"
+            for i, row in enumerate(table_of(measured, section))
+            for tag in ("td" if i else "th",)
+        ]
+        parts.append(f"<div class='wide'><table>{''.join(lines)}</table></div>" if lines else "")
     pictures = "".join(
         f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
         for svg, caption in draw(measured)
@@ -225,9 +310,11 @@ def draw(measured: Measured) -> list[tuple[str, str]]:
         "marked.": pic.Panel(
             (ridge,), pic.Axis("ridge *λ*", "log"), pic.Axis("log-loss, held out", "log"), (mark,)
         ),
-        "Error on held-out samples against the number of samples learnt from, the power law "
-        "through it, and the band of 9 in 10 resampled fits at the samples of now, twice and ten "
-        "times as many.": _curve_panel(measured),
+        "Error on held-out samples against the number of samples learnt from, the forecast, and "
+        "its band of 9 in 10 at the samples of now, twice and ten times as many.": _curve_panel(
+            measured, "error", "error, held out"
+        ),
+        "The same for the log-loss.": _curve_panel(measured, "log_loss", "log-loss, held out"),
         "How often the named class is right against the probability it was given; on the line they "
         "agree.": pic.Panel(
             (agree, _points(bins, "confidence", "accuracy")),
@@ -242,22 +329,17 @@ def draw(measured: Measured) -> list[tuple[str, str]]:
     return [(_svg(panel, i), caption) for i, (caption, panel) in enumerate(pictures.items())]
 
 
-def _curve_panel(measured: Measured) -> pic.Panel:
-    v, rows, ahead = (
-        measured.numbers, measured.tables["learning_curve"], measured.tables["forecast"]
-    )  # fmt: skip
-    last, b, c = ahead[-1], v["forecast_exponent"], v["forecast_floor"]
-    n = np.geomspace(rows[0]["n"], last["n_samples"], 100)
-    law = (last["value"] - c) * (n / last["n_samples"]) ** -b + c
+def _curve_panel(measured: Measured, name: str, label: str) -> pic.Panel:
+    rows, law, ahead = (measured.tables[f"{name}_{part}"] for part in ("curve", "law", "forecast"))
     low, high, future = (pic.numbers(row[c] for row in ahead) for c in ("low", "high", "n_samples"))
     middle, half = np.add(low, high) / 2, np.subtract(high, low) / 2
-    look: Any = {"kind": "band", "colour": _LINE, "label": "9 of 10 fits"}
+    look: Any = {"kind": "band", "colour": _LINE, "label": "9 in 10"}
     traces = (
-        pic.Trace(pic.numbers(n), pic.numbers(law), colour=_LINE, label="power law"),
+        _points(law, "n", "value", kind="line", marker=None, label="forecast"),
         pic.Trace(future, pic.numbers(middle), pic.numbers(half), **look),
-        _points(rows, "n", "error", label="measured"),
+        _points(rows, "n", "value", label="measured"),
     )
-    x, y = pic.Axis("samples learnt from", "log"), pic.Axis("error, held out", low=0.0)
+    x, y = pic.Axis("samples learnt from", "log"), pic.Axis(label, low=0.0)
     return pic.Panel(traces, x, y, legend=pic.Legend())
 
 

@@ -2,30 +2,31 @@
 
 `sync` turns controls and address into one checked value, and whichever changes, the other follows;
 `draw` asks for the theory of that and draws what is there, again at every tick while work is under
-way. Each is told the page's token, which the server's guard has checked before it comes here. What
-runs in the browser itself is in assets/explorer.js.
+way. Each is told the page's token. What runs in the browser itself is in assets/explorer.js.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
+from zlib import crc32
 
 from dash import ClientsideFunction, Dash, Input, Output, State, ctx, html, no_update, set_props
 
 from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer import layout
-from polyceptron.report.explorer.page_figures import caption, to_csv, without
-from polyceptron.report.explorer.page_tasks import followed_range
+from polyceptron.report.explorer.exports import caption, to_csv
+from polyceptron.report.explorer.page_figures import without
 from polyceptron.report.explorer.server import TOKEN_FIELD, RequestGuard
 from polyceptron.report.explorer.sessions import Session, Sessions, wanted_content
 from polyceptron.report.explorer.settings import (
+    FOLLOW,
     MAX_KEPT,
     NAMES,
+    NUMBERS,
     Link,
     PageSettings,
-    first_strength,
     from_query,
     make_settings,
     to_query,
@@ -34,7 +35,7 @@ from polyceptron.report.explorer.settings import (
 TOKEN = State(TOKEN_FIELD["id"], TOKEN_FIELD["property"])
 SLOTS = range(MAX_KEPT)
 FIGURES = tuple(layout.HEIGHTS)
-MOVED = ("alpha", "low", "high", "range_rule", "ridge_rule", "strength")  # by other settings
+MOVED = ("alpha", "shown", *NUMBERS.values())  # by other settings
 
 
 SYNCED: dict[str, Any] = {
@@ -60,7 +61,7 @@ def register(app: Dash, sessions: Sessions, guard: RequestGuard) -> None:
     """Attach everything to the page."""
 
     def session_of(token: object) -> Session:
-        return sessions.get(*guard.read_token(token))
+        return sessions.get(guard.read_token(token))
 
     def attach(name: str, *ends: Any, **options: Any) -> None:
         in_browser: Any = app.clientside_callback
@@ -82,14 +83,11 @@ def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         inputs={
             "search": Input("url", "search"),
             "values": {name: Input(layout.control_id(name), "value") for name in NAMES},
-            "followed": Input("followed-range", "data"),
             "changed": Input("simulations-changed", "data"),
             "token": TOKEN,
         },
     )
-    def sync(
-        search: Any, values: dict[str, Any], followed: Any, changed: Any, token: Any
-    ) -> dict[str, Any]:
+    def sync(search: Any, values: dict[str, Any], changed: Any, token: Any) -> dict[str, Any]:
         touched = {one["prop_id"].rsplit(".", 1)[0] for one in ctx.triggered}
         by_address = not touched - {"url", ""}
         nothing: dict[str, Any] = {
@@ -98,38 +96,37 @@ def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         }
         before = layout.settings_of(values)
         given = dict(before)
-        if layout.control_id("noise") in touched:  # a strength that the noise just chosen can have
-            given["strength"] = first_strength(str(given["noise"]))
+        for kind, number in NUMBERS.items():  # what has just been chosen begins at its own number
+            if layout.control_id(kind) in touched:
+                del given[number]
         try:
             session = session_of(token)
             if by_address:
                 settings, message = _opened(search, sessions, session)
             else:
                 settings, message = make_settings(given), ""
-                settings = _ranged(settings, touched, followed, session)
         except InvalidInput as error:
-            return {**nothing, "message": _sentence(error)}
+            return {**nothing, "message": _as_message(error)}
         address = to_query(settings, [one.settings for one in session.simulations])
         if touched == {"simulations-changed"}:
             return {**nothing, "search": address}
         plain, shown = settings.as_dict(), layout.shown_values(settings)
         if not by_address:
-            moved = {name: shown[name] for name in MOVED if plain[name] != before[name]}
-            shown = nothing["values"] | moved
-            if plain["ridge_rule"] != before["ridge_rule"]:
-                message = "An optimal λ is found for the ridge alone, not for another penalty."
-        stamp = session.next_stamp()
+            moved = [name for name in MOVED if plain[name] != before[name]]
+            shown = nothing["values"] | {n: shown[n] for n in moved if n not in settings.idle}
         return {
             "search": no_update if by_address else address,
             "values": shown,
-            "settings": {"settings": plain, "stamp": stamp, "caption": caption(settings)},
+            "settings": {
+                "settings": plain, "stamp": session.next_stamp(), "caption": caption(settings)
+            },
             "message": message,
             "dress": {
                 f"{one}.{what}": value
                 for one, parts in layout.dressing(settings).items()
                 for what, value in parts.items()
             },
-        }
+        }  # fmt: skip
 
 
 def _opened(search: Any, sessions: Sessions, session: Session) -> tuple[PageSettings, str]:
@@ -148,30 +145,11 @@ def _opened(search: Any, sessions: Sessions, session: Session) -> tuple[PageSett
             for settings in link.simulations:
                 sessions.start(session, settings)
         except InvalidInput as error:
-            message += _sentence(error)
+            message += _as_message(error)
     return link.settings, message
 
 
-def _ranged(
-    settings: PageSettings, touched: set[str], followed: Any, session: Session
-) -> PageSettings:
-    """The range of α as somebody has just set it, or as what it follows asks."""
-    if touched & {layout.control_id("low"), layout.control_id("high")}:
-        return replace(settings, range_rule="set")
-    if settings.range_rule != "follow":
-        return settings
-    ends: Any = followed_range(settings, {}, {})
-    if settings.finite_prior or settings.noisy:
-        known = followed if isinstance(followed, dict) else {}
-        if touched != {"followed-range"} or known.get("stamp") != session.stamp:
-            return settings  # that of another problem
-        ends = known.get("range")
-        if not isinstance(ends, list) or len(ends) != 2:
-            raise InvalidInput("a range of α has two ends")
-    return settings.changed(low=ends[0], high=ends[1])
-
-
-def _sentence(error: Exception) -> str:
+def _as_message(error: Exception) -> str:
     """The error message with a capital and a full stop."""
     text = str(error)
     return text[:1].upper() + text[1:] + "."
@@ -211,34 +189,34 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             return nothing
         if content.mark == before.get("mark") and by_clock:
             return (*nothing[:6], ticks + content.busy, no_update)
-        if content.moved is not None:
-            # Beside the outputs, as `sync` and `draw` would be a circle.
-            ends = (content.moved.low, content.moved.high)
-            set_props("followed-range", {"data": {"range": ends, "stamp": stamp}})
-        slots = [layout.slot_content(one) for one in content.simulations]
+        shown, slots = content.settings, [layout.slot_content(one) for one in content.simulations]
+        ends = [shown.low, shown.high]
+        if ends != before.get("ends"):
+            set_props(layout.control_id("alpha"), dict(layout.alpha_slider(*ends)))
         known = before.get("slots")
         if not isinstance(known, list) or len(known) != MAX_KEPT:
             known = [layout.slot_content(None)] * MAX_KEPT
         for i in (i for i in SLOTS if slots[i] != known[i]):
             # At once: another callback would wait for the end of all looks, and they go on.
-            for part, shown in slots[i].items():
-                set_props(f"{part}-{i}", shown)
-        seen = before.get("figures") or {}
+            for part, look in slots[i].items():
+                set_props(f"{part}-{i}", look)
         # Before the rest: what changes meanwhile is seen at the next look.
-        busy, new = content.busy, content.drawn(stamp, seen)
-        line: Any
+        busy, stale, seen = content.busy, content.stale, before.get("figures")
+        seen = seen if isinstance(seen, dict) else {}
+        new: dict[str, Any]
+        new = {name: crc32(json.dumps(one).encode()) for name, one in content.figures.items()}
+        new |= {name: seen.get(name) for name in stale}  # what stands there stays
         line, errors = content.status
-        if content.missing or content.moved:
-            line = [html.Span(className="spinner"), line]
-        same = [new["figures"][name] == seen.get(name) for name in FIGURES]
+        words: Any = [html.Span(className="spinner"), line] if content.missing else line
         return (
-            *(no_update if s else content.figures[f] for f, s in zip(FIGURES, same, strict=True)),
-            [html.Div(line), *(html.Div(error, className="trouble") for error in errors)],
-            without(settings, content.curves, content.simulated),
+            *(no_update if new[f] == seen.get(f) else content.figures[f] for f in FIGURES),
+            [html.Div(words), *(html.Div(error, className="trouble") for error in errors)],
+            without(shown, content.curves, content.simulated),
             content.python,
             ticks + busy,
-            new | {"slots": slots},
-        )
+            {"mark": content.mark, "stamp": stamp, "stale": stale, "figures": new, "ends": ends,
+             "slots": slots},
+        )  # fmt: skip
 
 
 def _held(held: Any) -> tuple[PageSettings, int]:
@@ -256,12 +234,12 @@ def _simulate(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         *_ends(Output, "simulations-changed.data simulation-message.children"),
         *(Input(button, "n_clicks") for button in buttons),
         TOKEN,
-        State("simulations-changed", "data"),
+        *_ends(State, "simulations-changed.data drawn.data"),
         *(State(layout.control_id(name), "value") for name in NAMES),
         prevent_initial_call=True,
     )
     def simulate(*given: Any) -> tuple[Any, Any]:
-        token, changed, *values = given[len(buttons) :]
+        token, changed, drawn, *values = given[len(buttons) :]
         pressed = [one["prop_id"].rsplit(".", 1)[0] for one in ctx.triggered if one["value"]]
         if not pressed:
             return no_update, no_update  # a button appeared, nobody pressed it
@@ -270,35 +248,38 @@ def _simulate(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             for button in pressed:
                 act, _, slot = button.partition("-")
                 if act == "simulate":
-                    settings = layout.settings_of(dict(zip(NAMES, values, strict=True)))
-                    sessions.start(session, make_settings(settings))
+                    held = layout.settings_of(dict(zip(NAMES, values, strict=True)))
+                    settings, ends = make_settings(held), (drawn or {}).get("ends")
+                    if settings.range_rule == FOLLOW and isinstance(ends, list) and len(ends) == 2:
+                        low, high = ends  # as it is seen now
+                        settings = settings.changed(range_rule="set", low=low, high=high)
+                    sessions.start(session, settings)
                 elif act == "cancel":
                     sessions.cancel(session, int(slot))
                 else:
                     session.remove(int(slot))
         except InvalidInput as error:
-            return no_update, _sentence(error)
+            return no_update, _as_message(error)
         return (changed if isinstance(changed, int) else 0) + 1, ""
 
 
 def _download(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
     @app.callback(
         Output("download", "data"),
-        *_ends(Input, "get-csv.n_clicks get-python.n_clicks"),
+        *_ends(Input, "get-csv.n_clicks get-python.n_clicks get-html.n_clicks"),
         State("settings", "data"),
         TOKEN,
         prevent_initial_call=True,
     )
-    def download(_csv: Any, _python: Any, held: Any, token: Any) -> Any:
+    def download(_csv: Any, _python: Any, _html: Any, held: Any, token: Any) -> Any:
         try:
-            session = session_of(token)
-            settings, _ = _held(held)
+            content = wanted_content(sessions, session_of(token), _held(held)[0], wait=True)
         except InvalidInput:
             return no_update
-        content = wanted_content(sessions, session, settings, wait=True)
-        csv = ctx.triggered_id == "get-csv"
-        return {
-            "filename": "polyceptron.csv" if csv else "polyceptron_curve.py",
-            "content": to_csv(content.rows) if csv else content.python,
-            "type": "text/csv" if csv else "text/x-python",
-        }
+        if ctx.triggered_id == "get-html":
+            name, text, kind = "polyceptron.html", content.html, "text/html"
+        elif ctx.triggered_id == "get-python":
+            name, text, kind = "polyceptron_curve.py", content.python, "text/x-python"
+        else:
+            name, text, kind = "polyceptron.csv", to_csv(content.rows), "text/csv"
+        return {"filename": name, "content": text, "type": kind}

@@ -15,28 +15,34 @@ from typing import Any
 from dash import dcc, html
 
 from polyceptron.report.explorer import work_queue as work
-from polyceptron.report.explorer.page_figures import spectrum_picture
+from polyceptron.report.explorer.page_figures import spectrum_words
 from polyceptron.report.explorer.server import TOKEN_FIELD
 from polyceptron.report.explorer.settings import (
+    ALIKE_ONLY,
     MAX_INSTANCES,
     MAX_KEPT,
-    NO_NOISE,
-    RIDGE,
+    NAMES,
+    NUMBERS,
     SETTINGS,
+    SHARES,
+    UNEQUAL_ONLY,
     Choice,
     PageSettings,
-    strength_range,
+    slider_ends,
 )  # fmt: skip
 
 Controls = Callable[..., list[Any]]  # those of some settings, by their names
-LOGARITHMIC = ("ridge", "strength")
-SLIDERS = (*LOGARITHMIC, "alpha")
+SLIDERS = {
+    name: kind.slider
+    for name, kind in SETTINGS.items()
+    if not isinstance(kind, Choice) and kind.slider
+}
 POLL = 500  # milliseconds between two looks at work
 HEARTBEAT = 30_000  # and between two signs of life
 HEIGHTS = {"learning": "460px", "order": "380px", "landscape": "380px"}
 GIGABYTES = f"{work.MEMORY_LIMIT / 1e9:.1f} GB"
 SECONDS = {kind: f"{seconds:.0f} s" for kind, (seconds, _) in work.LIMITS.items()}
-RIDGES = [math.log10(getattr(SETTINGS["ridge"], end)) for end in ("low", "high")]
+DOWNLOADS = {"csv": "CSV", "png": "PNG", "python": "Python", "html": "page (HTML)"}
 
 
 def control_id(name: str) -> str:
@@ -45,63 +51,69 @@ def control_id(name: str) -> str:
 
 
 def shown_values(settings: PageSettings) -> dict[str, Any]:
-    """The value of each control for these settings; the sliders of LOGARITHMIC are so."""
+    """The value of each control for these settings; logarithmic sliders have logarithms."""
     values = settings.as_dict()
-    return values | {name: round(math.log10(values[name]), 6) for name in LOGARITHMIC}
+    logs = [name for name, slider in SLIDERS.items() if slider == "log"]
+    return values | {name: round(math.log10(values[name]), 6) for name in logs}
 
 
 def settings_of(values: dict[str, Any]) -> dict[str, Any]:
     """The settings that the controls' values mean: the inverse of `shown_values`."""
     settings = dict(values)
-    for name in SLIDERS:
+    for name, slider in SLIDERS.items():
         try:
             value = float(settings[name])
-            settings[name] = float(f"{10**value if name in LOGARITHMIC else value:.6g}")
-        except (TypeError, ValueError, OverflowError):
+            settings[name] = float(f"{10**value if slider == 'log' else value:.6g}")
+        except (KeyError, TypeError, ValueError, OverflowError):
             pass  # `make_settings` has the error message
     return settings
+
+
+def alpha_slider(low: float, high: float) -> dict[str, float]:
+    """The ends of the slider of α: those of its range."""
+    return {"min": low, "max": high, "step": float(f"{(high - low) / 400:.3g}")}
 
 
 def dressing(settings: PageSettings) -> dict[str, dict[str, Any]]:
     """What follows from settings besides the controls' values: properties by the id of an element.
 
-    The ends of sliders, their values in words, which controls rest, the picture of the spectrum.
+    Which controls are hidden, the ends of sliders and their values in words, the spectrum.
     """
-
-    def slider(low: float, high: float, step: float, **more: bool) -> dict[str, Any]:
-        return {"min": low, "max": high, "step": step, **more}
-
-    low, high = (math.log10(x) for x in strength_range(settings.noise, settings.teacher.n_classes))
-    step = float(f"{(settings.high - settings.low) / 400:.3g}")
-    quiet, optimal = settings.noise == NO_NOISE, settings.ridge_rule == "optimal"
-    picture, words = spectrum_picture(settings.spectrum)
-    return {
-        control_id("alpha"): slider(settings.low, settings.high, step),
-        control_id("strength"): slider(
-            round(low, 2), math.floor(100 * high) / 100, 0.01, disabled=quiet
-        ),
-        control_id("ridge"): slider(RIDGES[0], RIDGES[1], 0.01, disabled=optimal),
-        control_id("k"): {"disabled": settings.model == "perceptron"},
-        control_id("l1"): {"disabled": settings.penalty == RIDGE},
-        "alpha-value": {"children": f"{settings.alpha:.4g}"},
-        "strength-value": {"children": settings.strength_words},
-        "ridge-value": {"children": "optimal" if optimal else f"{settings.ridge:.4g}"},
-        "spectrum-picture": {"src": picture, "alt": words},
-        "spectrum-words": {"children": words},
+    idle, k = settings.idle, settings.teacher.n_classes
+    found: dict[str, dict[str, Any]] = {f"field-{n}": {"hidden": n in idle} for n in NAMES}
+    ends = {n: (SETTINGS[n].low, SETTINGS[n].high) for n in SLIDERS}  # type: ignore[union-attr]
+    words = {name: f"{getattr(settings, name):.4g}" for name in SLIDERS}
+    for kind, number in NUMBERS.items():
+        ends[number] = slider_ends(kind, getattr(settings, kind), k)
+        words[number] = settings.number_words(kind)
+    shares = settings.shares or (1 / k,) * k
+    words |= {name: f"{100 * share:.3g} %" for name, share in zip(SHARES, shares, strict=False)}
+    for name, slider in SLIDERS.items():
+        low, high = (math.log10(x) for x in ends[name]) if slider == "log" else ends[name]
+        if name != "alpha":
+            low, high = math.ceil(100 * low - 1e-6) / 100, math.floor(100 * high + 1e-6) / 100
+            found[control_id(name)] = {"min": low, "max": high, "step": 0.01}
+        found[f"{name}-value"] = {"children": words[name]}
+    no = (ALIKE_ONLY, UNEQUAL_ONLY)[settings.alike]
+    options = [{"label": w, "value": n} for n, w in SETTINGS["shown"].words.items() if n not in no]  # type: ignore[union-attr]
+    spectrum, (_, first, second) = spectrum_words(settings.written("features")), settings.titles
+    return found | {
+        control_id("shown"): {"options": options},
+        "shares": {"hidden": set(SHARES) <= idle},
+        "spectrum": {"hidden": "features" in idle, "children": spectrum},
+        "order-title": {"children": first},
+        "landscape-title": {"children": second},
     }
 
 
-def page(
-    token: str, key: str | None, settings: PageSettings, figures: Mapping[str, Any], drawn: Any
-) -> Any:
-    """The whole page for one visitor, with the figures that are there already, as `drawn` tells.
+def page(token: str, key: str | None) -> Any:
+    """The whole page for one visitor; its figures come when they are asked for.
 
     `key` opens this server to those who have the link, if other machines can reach it.
     """
-    known = {TOKEN_FIELD["id"]: token, "address-key": key, "drawn": drawn}
-    known["simulations-changed"] = 0
+    known = {TOKEN_FIELD["id"]: token, "address-key": key, "simulations-changed": 0}
     # A null would be news to those who listen: these have no value at first.
-    unknown = ("settings", "followed-range", "png-done", "page-tidied")
+    unknown = ("settings", "drawn", "png-done", "page-tidied")
     intro = (
         "How well can a linear classifier learn a k-class rule from n = αd examples? Exact curves "
         "for large d, and simulations beside them."
@@ -109,9 +121,11 @@ def page(
     first = [
         html.Div(id="message", role="alert"),
         html.Div(id="status", role="status", className="status"),
-        _graph("learning", "Learning curves", figures),
+        _graph("learning", "Learning curves"),
     ]
+    settings = PageSettings()
     values, dress = shown_values(settings), dressing(settings)
+    dress[control_id("alpha")] = alpha_slider(settings.low, settings.high)
 
     def some(*names: str) -> list[Any]:
         return [_control(values, dress, name) for name in names]
@@ -119,11 +133,11 @@ def page(
     controls = [html.Summary("Settings"), _controls(some, dress)]
     fold = html.Details(controls, id="settings-fold", className="settings", open=True)
     order = [
-        _graph("order", "Order parameters", figures),
+        _graph("order", **dress["order-title"]),
         *some("shown"),
         html.Div(id="shown-note", className="hint", role="status"),
     ]
-    landscape = [_graph("landscape", "Free-entropy landscape", figures), *some("alpha")]
+    landscape = [_graph("landscape", **dress["landscape-title"]), *some("alpha")]
     two = _div("two", html.Div(order), html.Div(landscape))
     rest = [two, _simulation_card(some), _take_away(key)]
     columns = [html.Div(first, className="first"), fold, html.Div(rest, className="rest")]
@@ -146,21 +160,23 @@ def page(
 def _control(values: Mapping[str, Any], dress: Mapping[str, Any], name: str) -> Any:
     """Radio buttons or check boxes for a choice; for a number a box, or a slider with its value."""
     kind, this, value = SETTINGS[name], control_id(name), values[name]
+    place, own = {"id": f"field-{name}", **dress[f"field-{name}"]}, dress.get(this, {})
     if isinstance(kind, Choice):
         options = [{"label": words, "value": one} for one, words in kind.words.items()]
-        make = dcc.Checklist if kind.several else dcc.RadioItems
-        choices = make(id=this, options=options, value=value, className="choices")
-        return html.Fieldset([html.Legend(kind.label), choices], id=f"{this}-group")
+        make: Any = dcc.Checklist if kind.several else dcc.RadioItems
+        choices = make(id=this, value=value, className="choices", **{"options": options, **own})
+        return html.Fieldset([html.Legend(kind.label), choices], **place)
     label = html.Label(kind.label, htmlFor=this)
     if name in SLIDERS:
         words = html.Output(id=f"{name}-value", htmlFor=this, **dress[f"{name}-value"])
-        slider = dcc.Input(id=this, type="range", value=value, debounce=0.15, **dress[this])
-        return _div("field", _div("range-label", label, words), slider)
+        slider = dcc.Input(id=this, type="range", value=value, debounce=0.15, **own)
+        inside = [_div("range-label", label, words), slider]
+        return html.Div(inside, className="field", **place)
     box = dcc.Input(
         id=this, type="number", value=value, min=kind.low, max=kind.high,
-        step=1 if kind.whole else "any", debounce=0.4, **dress.get(this, {}),
+        step=1 if kind.whole else "any", debounce=0.4,
     )  # fmt: skip
-    return _div("field", label, box)
+    return html.Div([label, box], className="field", **place)
 
 
 def _div(name: str, *inside: Any) -> Any:
@@ -181,23 +197,23 @@ def _hint(words: str) -> Any:
 
 
 def _controls(some: Controls, dress: Mapping[str, Any]) -> Any:
-    spectrum = [
-        html.Img(id="spectrum-picture", style={"maxWidth": "100%"}, **dress["spectrum-picture"]),
-        html.Figcaption(id="spectrum-words", className="hint", **dress["spectrum-words"]),
-    ]
+    shares = [_hint("Shares of the classes"), *some(*SHARES)]
     inside = [
         html.H2("Problem"),
-        *some("model", "k", "prior", "noise", "strength", "features"),
-        html.Figure(spectrum, style={"margin": "0"}),
+        *some("model", "k"),
+        html.Div(shares, id="shares", **dress["shares"]),
+        *some("separation", "prior", "density", "noise", "strength", "features", "shape"),
+        html.P(id="spectrum", className="hint", **dress["spectrum"]),
         html.H2("Estimators"),
-        *some("estimators", "penalty", "l1", "ridge", "ridge_rule"),
+        *some("estimators", "epsilon", "penalty", "l1", "ridge", "ridge_rule"),
+        *some("intercept", "class_weight"),
         html.H2("Axes"),
         *some("range_rule"),
         _div("pair", *some("low", "high")),
         *some("points", "scale", "error_scale"),
         _hint(
-            f"A curve may take {SECONDS[work.SLOW]} and {GIGABYTES} of memory, and is then stopped "
-            "with a word."
+            f"A curve may take {SECONDS[work.SLOW]} and {GIGABYTES} of memory; it is then stopped "
+            "with a word, and its points stay."
         ),
     ]
     return html.Section(inside, className="controls", **_named("Settings"))
@@ -240,8 +256,8 @@ def slot_content(one: work.Simulation | None) -> dict[str, dict[str, Any]]:
     name = (
         settings.words("simulation")
         + f", k = {settings.teacher.n_classes}, d = {settings.dimension}"
-        + f", {settings.noise_name}" * (settings.noise != NO_NOISE)
-        + f", {settings.features}" * settings.correlated
+        + f", {settings.words('noise')}" * (settings.noise != "none")
+        + f", {settings.words('features')}" * (settings.features != "isotropic")
         + f", {settings.penalty_name}" * ("penalty" in settings.student.columns)
     )
     words = f"{done} of {one.total}" + ("" if one.status == "running" else f", {one.status}")
@@ -263,8 +279,7 @@ def _take_away(key: str | None) -> Any:
         label = "with its key"
     link = dcc.Input(id="link", type="text", readOnly=True, className="link")
     buttons = [
-        html.Button(f"Download {kind}", id=f"get-{kind.lower()}")
-        for kind in ("CSV", "PNG", "Python")
+        html.Button(f"Download {words}", id=f"get-{kind}") for kind, words in DOWNLOADS.items()
     ]
     lines = html.Pre(id="python", tabIndex="0", **_named("Python lines"))
     return _card(
@@ -279,17 +294,13 @@ def _take_away(key: str | None) -> Any:
     )
 
 
-def _graph(name: str, title: str, figures: Mapping[str, Any]) -> Any:
+def _graph(name: str, children: str) -> Any:
     # Plotly's own choice of tools has a button that uploads the chart.
     tools = ["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]
     config: Any = {"displaylogo": False, "modeBarButtons": [tools], "plotlyServerURL": ""}
     config["toImageButtonOptions"] = {
         "format": "png", "filename": f"polyceptron-{name}", "scale": 2
     }  # fmt: skip
-    own: Any = {"figure": figures.get(name), "style": {"height": HEIGHTS[name]}}
-    graph = dcc.Graph(id=name, responsive=True, config=config, **own)
-    style = {"minHeight": HEIGHTS[name]}
-    if name == "learning" and "preview" in figures:  # until the live figure is drawn in its place
-        style["backgroundImage"] = f"url({figures['preview']})"  # see explorer.css
-    plot = html.Div(graph, id=f"{name}-plot", className="plot", style=style)
-    return html.Section([html.H2(title, id=f"{name}-title"), plot], className="card figure")
+    graph = dcc.Graph(id=name, responsive=True, config=config, style={"height": HEIGHTS[name]})
+    plot = html.Div(graph, id=f"{name}-plot", className="plot stale")
+    return html.Section([html.H2(children, id=f"{name}-title"), plot], className="card figure")

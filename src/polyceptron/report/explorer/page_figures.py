@@ -1,26 +1,15 @@
-"""What is drawn on the page, each picture a function of rows, and what can be taken away.
-
-Two pictures come with the page itself, as `data:` addresses: the first curves (`preview`), seen
-behind the live figure while the browser is still loading the plotting library, and the spectrum of
-the features, a few lines of SVG, so that a page needs no drawing library to be served.
-"""
+"""What is drawn on the page, each picture a function of rows."""
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from polyceptron.model import Estimator, as_spectrum
-from polyceptron.report.explorer.page_tasks import TEST_SAMPLES, Row, tested, tolerance
-from polyceptron.report.explorer.settings import NO_NOISE, RIDGE, SCORES, SHOWN, PageSettings
+from polyceptron.model import as_spectrum
+from polyceptron.report.explorer.page_tasks import TEST_SAMPLES, Row, tested
+from polyceptron.report.explorer.settings import SCORES, SHOWN, PageSettings
 from polyceptron.report.pictures import parts as pic
-from polyceptron.report.pictures.curves import curves_picture
-from polyceptron.report.pictures.matplotlib_figure import svg_text
 from polyceptron.report.pictures.plotly_figure import INK, render_plotly
 from polyceptron.rows import average_instances, error_column, frame
 
@@ -31,7 +20,7 @@ BAND, QUIET, FAINT = "#f6e3b4", "#5c5c5c", "#9a9a9a"
 ALPHA, ERROR = "sample complexity α = n/d", "generalisation_error"
 LEAST_SEEN, CUT = 50.0, 20.0  # a line is seen up to a 50th of the axis, or others are cut
 CHANCE = 0.015  # a calibration error of 0, counted in 15 bins on TEST_SAMPLES samples, at most
-WIDTH, HEIGHT, MARGIN, STEPS = 220, 64, 4, 120  # of the picture of a spectrum
+CLASS_DASHES: tuple[Any, ...] = ("solid", "dash", "dot", "dashdot")
 PHASES = (
     "perfect learning is impossible here",
     "hard phase: perfect learning is best, AMP stays behind",
@@ -54,28 +43,25 @@ class Simulated(NamedTuple):
     @property
     def label(self) -> str:
         """The name under which they are drawn."""
-        return f"{pic.label_of(self.state.simulation)}, d = {self.state.dimension}"
+        return f"{self.state.words('simulation')}, d = {self.state.dimension}"
 
 
 def learning_figure(
-    state: PageSettings,
-    curves: Curves,
-    transitions: Found | None,
-    simulations: Sequence[Simulated] = (),
-    limits: Found | None = None,
+    state: PageSettings, curves: Curves, limits: Found, simulations: Sequence[Simulated] = ()
 ) -> Figure:
-    """Generalisation error against α; with noisy labels its floor, and α_s."""
+    """Generalisation error against α; its floor, the transitions and α_s where there are any."""
     traces = [line(part, ERROR, **look) for look, part in _lines(curves)]
     traces += [symbols(one, ERROR) for one in simulations if one.rows]
-    marks, shades = _transitions(state, transitions)
+    marks, shades = _transitions(state, limits)
     marks = [pic.Mark(state.alpha, colour=FAINT), *marks]
-    if limits is not None:
-        floor, end = limits["floor"], limits["alpha_s"]
-        look: Any = {"colour": FAINT, "dash": "dot", "label": "floor: the teacher itself"}
+    if (floor := limits.get("floor")) is not None:
+        who = "the teacher itself" if state.alike else "the best rule"
+        look: Any = {"colour": FAINT, "dash": "dot", "label": f"floor: {who}"}
         across = (state.low, state.high)
         traces.append(pic.Trace(across, (floor, floor), hover=f"<br>ε {floor:.6g}", **look))
-        if state.low <= end <= state.high:
-            marks.append(pic.Mark(end, f"α_{{s}} = {end:.4g}", "right", "dot", QUIET))
+    end = limits.get("alpha_s")
+    if end is not None and state.low <= end <= state.high:
+        marks.append(pic.Mark(end, f"α_{{s}} = {end:.4g}", "right", "dot", QUIET))
     # Short enough for a phone.
     y = _vertical("error ε, labels as drawn" if state.noisy else "generalisation error ε", state)
     x = _across(state, simulations)
@@ -86,25 +72,68 @@ def order_figure(
     state: PageSettings, curves: Curves, simulations: Sequence[Simulated] = ()
 ) -> Figure:
     """Order parameters (or what the page asks for) against α."""
+    title = state.words("shown")
+    runs, traces = [one for one in simulations if one.rows], list[pic.Trace]()
     if state.shown == "overlaps":
-        title, traces = "q (solid), m (dash-dotted)", list[pic.Trace]()
+        title = "q (solid), m (dash-dotted)"
         for look, part in _lines(curves):
             same = all(row["m"] == row["q"] for row in part)
             traces.append(line(part, "q", "q = m " if same else "q ", **look))
             if not same:
                 look |= {"dash": "dashdot", "in_legend": False}
                 traces.append(line(part, "m", "m ", **look))
-        for one in (one for one in simulations if one.rows):
+        for one in runs:
             m = symbols(one, "m", "m ", hollow=True, in_legend=False)
             traces += [symbols(one, "q", "q "), m]
     else:
-        title = state.words("shown")
-        parts = [(look, derived(part, state.shown)) for look, part in _lines(curves)]
-        traces = [line(part, "shown", **look) for look, part in parts if part]
-        runs = [one._replace(rows=derived(one.rows, state.shown)) for one in simulations]
-        traces += [symbols(one, "shown") for one in runs if one.rows]
+        each = state.shown == "recall"
+        for c in range(state.teacher.n_classes if each else 1):
+            name = f", class {c + 1}" if each else ""
+            for look, part in _lines(curves):
+                look |= {"dash": CLASS_DASHES[c % 4]} if each else {}
+                look["label"] += name
+                if known := derived(part, state.shown, c):
+                    traces.append(line(known, "shown", **look))
+            for one in runs:
+                if known := derived(one.rows, state.shown, c):
+                    found = symbols(one._replace(rows=known), "shown")
+                    own: Any = {"marker": pic.MARKERS[c % len(pic.MARKERS)]} if each else {}
+                    traces.append(replace(found, label=one.label + name, **own))
     x, y = _across(state, simulations), _vertical(title, state, traces)
     return _figure(pic.Panel(tuple(traces), x, y), state)
+
+
+def confusion_figure(state: PageSettings, points: Curves) -> Figure:
+    """P(guess | class) at the chosen α, a block of k × k cells for each estimator."""
+    k = state.teacher.n_classes
+    labels = tuple(float(c) for c in range(1, k + 1))
+    cells: list[tuple[float, float, float | None, str]] = []
+    notes, columns = list[pic.Note](), list[float]()
+    for name, (row, *_) in points.items():
+        if not row.get("confusion"):
+            continue
+        start = (k + 1) * len(notes)
+        joint = [[float(x) for x in part.split(",")] for part in row["confusion"].split(";")]
+        for i, chances in zip(labels, joint, strict=True):
+            known = [chance / sum(chances) for chance in chances]
+            told = f"{pic.label_of(name)}, class {i:g}, guess "
+            shown = zip(labels, known, strict=True)
+            cells += [(start + j, i, chance, f"{told}{j:g}") for j, chance in shown]
+            cells.append((start + k + 1, i, None, ""))  # between two blocks
+        columns += [start + j for j in labels]
+        middle = start + (k + 1) / 2
+        notes.append(pic.Note(middle, 0.48, pic.label_of(name), INK, "center bottom"))
+    names = tuple(f"{c:g}" for c in labels)
+    x = pic.Axis("guess", ticks=tuple(columns), words=names * len(notes))
+    y = pic.Axis("class", low=k + 0.5, high=0.5 - 0.08 * k, ticks=labels, words=names)
+    at, up, values, words = zip(*cells[:-1], strict=True) if cells else ((), (), (), ())
+    trace = pic.Trace(
+        at, up, kind="cells", colour=pic.COLOURS["cross-entropy"],
+        customdata=tuple(zip(values, words, strict=True)),
+    )  # fmt: skip
+    title = f"chance of a guess given the class, at α = {state.alpha:.4g}"
+    panel = pic.Panel((trace,) if cells else (), x, y, notes=tuple(notes), title=title)
+    return _figure(panel, state)
 
 
 def landscape_figure(state: PageSettings, found: Found | None, phase: str) -> Figure:
@@ -137,15 +166,15 @@ def landscape_figure(state: PageSettings, found: Found | None, phase: str) -> Fi
     return _figure(pic.Panel(tuple(traces), x, y, title=phase), state)
 
 
-def phase_words(state: PageSettings, transitions: Found | None) -> str:
+def phase_words(state: PageSettings, limits: Found) -> str:
     """Where the chosen α lies, in a few words."""
+    if not state.alike:
+        return ""
     if not state.finite_prior:
         return "no transition: the error decays smoothly"
-    if not transitions:
-        return ""
-    if transitions.get("alpha_it") is None:
-        return "no transition at this noise: the error decays smoothly" if state.noisy else ""
-    place = (state.alpha >= transitions["alpha_it"]) + (state.alpha >= transitions["alpha_algo"])
+    if limits.get("alpha_it") is None:
+        return "no transition at this noise: the error decays smoothly" if limits else ""
+    place = (state.alpha >= limits["alpha_it"]) + (state.alpha >= limits["alpha_algo"])
     return (NOISY_PHASES if state.noisy else PHASES)[place]
 
 
@@ -177,13 +206,13 @@ def _vertical(label: str, state: PageSettings, traces: Sequence[pic.Trace] = ())
 
 
 def _transitions(
-    state: PageSettings, transitions: Found | None
+    state: PageSettings, limits: Found
 ) -> tuple[list[pic.Mark], tuple[pic.Shade, ...]]:
     """Verticals at the transitions with their names, and the hard phase between."""
-    if not transitions or transitions.get("alpha_it") is None:
+    if limits.get("alpha_it") is None:
         return [], ()
-    it, algo = transitions["alpha_it"], transitions["alpha_algo"]
-    hard = pic.Shade(max(it, state.low), min(algo, state.high), BAND)
+    it, algo = limits["alpha_it"], limits["alpha_algo"]
+    hard = pic.Shade(max(it, state.low), min(algo, state.high), BAND, "hard phase")
     marks = [
         pic.Mark(value, f"{name} = {value:.4g}", side, "dash", QUIET)
         for value, name, side in ((it, "α_{IT}", "right"), (algo, "α_{algo}", "left"))
@@ -195,10 +224,8 @@ def _transitions(
 def _figure(panel: pic.Panel, state: PageSettings) -> Figure:
     figure = render_plotly(panel)
     # Zooming survives new results, not a new problem.
-    figure["layout"]["uirevision"] = (
-        f"{state.model}{state.k}{state.prior}{state.noise_name}{state.features}{state.low}"
-        f"{state.high}{state.scale}{state.error_scale}{state.shown}"
-    )
+    kept = (state.teacher, state.low, state.high, state.scale, state.error_scale, state.shown)
+    figure["layout"]["uirevision"] = str(kept)
     return figure
 
 
@@ -219,13 +246,13 @@ def _lines(curves: Curves) -> list[tuple[dict[str, Any], list[Row]]]:
         drawn.pop("informed", None)
         for branch, part in drawn.items():
             role = branch if branch in pic.DASHES else name
-            look = {"colour": colours[role], "dash": pic.DASHES.get(role, "solid")}
+            look = {"colour": colours[role], "dash": pic.dash_of(role, len(curves) > 1)}
             found.append((look | {"label": pic.label_of(role)}, part))
     return found
 
 
-def derived(rows: Sequence[Row], shown: str) -> list[Row]:
-    """The rows that have what the page asks for, with it in the column `shown`."""
+def derived(rows: Sequence[Row], shown: str, label: int = 0) -> list[Row]:
+    """The rows that have what the page asks for (of a class), with it in the column `shown`."""
 
     def value(row: Row) -> Any:
         if shown == "correlation":
@@ -233,6 +260,8 @@ def derived(rows: Sequence[Row], shown: str) -> list[Row]:
             return m / q**0.5 if m is not None and q else None
         if shown == "clean-error":  # without noise the rule is the labels
             return row.get("clean_error", row.get(ERROR))
+        if shown == "recall":
+            return float(row["recall"].split(",")[label]) if row.get("recall") else None
         return row.get(SHOWN[shown][1])
 
     found = [{**row, "shown": value(row)} for row in rows]
@@ -284,181 +313,11 @@ def symbols(one: Simulated, column: str, symbol: str = "", **look: Any) -> pic.T
     return replace(trace, customdata=tuple(zip(spread, means["instances"].tolist(), strict=True)))
 
 
-def preview(curves: Curves) -> str:
-    """The learning curves as a picture."""
-    rows = [row for some in curves.values() for row in some if row.get("branch") != "informed"]
-    return _address(svg_text(replace(curves_picture(frame(rows)), width=9.0, height=4.6)))
-
-
-def _address(svg: str) -> str:
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
-
-
-def spectrum_picture(name: str) -> tuple[str, str]:
-    """Eigenvalues, the largest first, and the same in words, for its caption."""
+def spectrum_words(name: str) -> str:
+    """The eigenvalues in words."""
     spectrum = as_spectrum(name)
-    s, _ = spectrum.at(STEPS)
-    heights = np.log(s[s > 0])
-    span = float(np.ptp(heights))
-    heights = (heights - heights.min()) / span if span > 0 else np.full(len(heights), 0.5)
-    x = np.repeat(np.arange(len(heights) + 1) / STEPS, 2)[1:-1]  # a step for each
-    points = " ".join(
-        f"{MARGIN + a * (WIDTH - 2 * MARGIN):.1f},{HEIGHT - MARGIN - b * (HEIGHT - 2 * MARGIN):.1f}"
-        for a, b in zip(x, np.repeat(heights, 2), strict=True)
-    )
-    picture = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-        f'width="{WIDTH}" height="{HEIGHT}"><polyline points="{points}" fill="none" '
-        'stroke="#0072b2" stroke-width="1.5"/></svg>'
-    )
     words, s = "every eigenvalue is 1", spectrum.eigenvalues
     if not spectrum.isotropic:
         rest = "" if spectrum.rank == 1 else f", {1 - spectrum.rank:.2g} of them 0"
-        words = f"eigenvalues from {s[0]:.3g} down to {s[-1]:.3g} (logarithmic){rest}"
-    return _address(picture), words
-
-
-_DRAW = """
-curves = pd.concat(tables)
-shown = pd.concat([curves, *map(pd.DataFrame, simulations.values())], ignore_index=True)
-shown = shown[~shown.filter(["branch"]).eq("informed").any(axis=1)]
-size = (6.4 * len(columns), 4.8)
-figure, axes = plt.subplots(1, len(columns), squeeze=False, figsize=size)
-for ax, column in zip(axes[0], columns):
-    if column in shown and shown[column].notna().any():
-        pc.LearningCurve(shown).plot(ax, y=column)
-"""
-
-
-def to_csv(rows: Iterable[Row]) -> str:
-    """The rows as CSV, one line each, with the columns that at least one of them has."""
-    return str(frame(rows).to_csv(index=False))
-
-
-def caption(settings: PageSettings) -> str:
-    """The problem in a line, for a picture that leaves the page."""
-    what = "perceptron" if settings.model == "perceptron" else f"k = {settings.k}"
-    parts = [what, settings.words("prior")]
-    if settings.noise != NO_NOISE:
-        parts.append(f"{settings.words('noise')}, {settings.strength_words}")
-    if settings.correlated:
-        parts.append(f"features {settings.spectrum}")
-    if any(settings.estimator(name).takes_ridge for name in settings.estimators):
-        optimal = settings.ridge_rule == "optimal"
-        words = "optimal ridge λ" if optimal else f"ridge λ = {settings.ridge:.4g}"
-        parts.append(words if settings.penalty == RIDGE else settings.penalty_name)
-    return ", ".join(parts)
-
-
-def python_lines(settings: PageSettings, simulations: Sequence[PageSettings] = ()) -> str:
-    """A script that gives the same curves, the same runs of the simulations shown, and draws them.
-
-    It leaves `curves`, a table, and `simulations`, rows by name.
-    """
-    k, scores = settings.teacher.n_classes, settings.shown in SCORES
-    students = [settings.estimator(name) for name in settings.estimators]
-    branches = any(one.branches for one in students)
-    columns = ["generalisation_error", *filter(None, [SHOWN[settings.shown][1]])]
-    lines = ["import matplotlib.pyplot as plt", "import numpy as np", "import pandas as pd", ""]
-    lines.append("import polyceptron as pc")
-    if names := ["curve_rows"] * scores + ["fold_grid"] * branches:
-        lines.append(f"from polyceptron.theory.curve import {', '.join(names)}")
-    if settings.noisy:
-        lines.append("from polyceptron.theory.generalisation import error_floor")
-    lines += [
-        "",
-        f"teacher = {_teacher(settings)}",
-        f"alpha = {_alpha(settings, settings.points)}",
-        f"columns = {json.dumps(columns)}  # what is drawn",
-        "tables = []",
-    ]
-    if branches:  # close together where a curve turns back or jumps
-        lines.append("fine = sorted([*alpha, *fold_grid(teacher, alpha)])")
-    for one in students:
-        at = 'fine, branch="all"' if one.branches else "alpha"
-        asked = f"teacher, {_estimator(one)}, {at}, tol={tolerance(k)}"
-        table = f"pc.learning_curve({asked}).frame"
-        if scores:  # only the theory's own rows have them
-            table = f"pd.DataFrame(curve_rows({asked}, scores=True))"
-        lines.append(f"tables.append({table})")
-    lines.append("simulations = {}")
-    for number, simulation in enumerate(simulations, start=1):
-        lines += ["", *_simulation(simulation, f"{simulation.simulation} {number}")]
-    return "\n".join([*lines, *_DRAW.splitlines(), *_axes(settings)]) + "\n"
-
-
-def _axes(settings: PageSettings) -> list[str]:
-    """Ranges and scales of the axes, and what is marked on the first."""
-    lines = [
-        f'    ax.set(xlim=({settings.low!r}, {settings.high!r}), xscale="{settings.scale}", '
-        f'yscale="{settings.error_scale}")',
-        "ax = axes[0, 0]",
-    ]
-    if settings.noisy:
-        lines += [
-            "floor = error_floor(teacher.channel, teacher.n_classes)  # the error of the teacher",
-            'ax.axhline(floor, color="grey", linestyle=":")',
-            "separable = pc.separability(teacher).alpha_s  # up to where labels can be separated",
-            f"if {settings.low!r} <= separable <= {settings.high!r}:",
-            '    ax.axvline(separable, color="grey", linestyle=":")',
-        ]
-    if settings.finite_prior:
-        tol = ", tol=0.01" if settings.teacher.n_classes > 3 else ""
-        lines += [
-            f"found = pc.transitions(teacher{tol})",
-            "for value in (found.alpha_it, found.alpha_algo):",
-            "    if value is not None:",
-            '        ax.axvline(value, color="grey", linestyle="--")',
-        ]
-    return [
-        *lines,
-        f'ax.set_title("{caption(settings)}")',
-        'figure.savefig("curves.png", dpi=200)',
-        'curves.to_csv("curves.csv", index=False)',
-    ]
-
-
-def _teacher(settings: PageSettings) -> str:
-    words = [] if settings.model == "perceptron" else [str(settings.k)]
-    words += [f'"{settings.prior}"']
-    words += [f'"{settings.noise_name}"'] if settings.noise != NO_NOISE else []
-    words += [f'features="{settings.spectrum}"'] if settings.correlated else []
-    return f"pc.{type(settings.teacher).__name__}({', '.join(words)})"
-
-
-def _alpha(settings: PageSettings, count: int) -> str:
-    if count == 1:
-        return f"np.array([{settings.alpha!r}])"
-    space = "geomspace" if settings.scale == "log" else "linspace"
-    return f"np.{space}({settings.low!r}, {settings.high!r}, {count})"
-
-
-def _estimator(one: Estimator, ridge: str = "") -> str:
-    """How it is written: its class, with its name and ridge or penalty if it has any."""
-    chosen = {name: value for name, value in one.columns.items() if name != "estimator"}
-    words = [f'"{one.name}"'] if chosen else []
-    if one.takes_ridge:
-        words += [f"{name}={ridge or json.dumps(value)}" for name, value in chosen.items()]
-    return f"pc.{type(one).__name__}({', '.join(words)})"
-
-
-def _simulation(settings: PageSettings, name: str) -> list[str]:
-    """Lines that run one simulation of the page; its rows go under `name`."""
-    student = settings.student
-    seed = (f"{settings.seed} + " if settings.seed else "") + f"i * {settings.runs} + j"
-    tests = f", test_samples={tested(settings)}" if tested(settings) else ""
-    best, ridge = [], ""
-    if student.takes_ridge and settings.ridge_rule == "optimal":
-        within = tolerance(settings.teacher.n_classes)
-        best = [f'    ridge = pc.optimal_ridge(chosen, "{student.name}", float(a), {within})']
-        ridge = "ridge"
-    return [
-        f"chosen = {_teacher(settings)}",
-        f'simulations["{name}"] = rows = []',
-        f"for i, a in enumerate({_alpha(settings, settings.places)}):",
-        *best,
-        f"    student = {_estimator(student, ridge)}",
-        f"    for j in range({settings.runs}):",
-        f"        seed = {seed}",
-        f"        rows += student.simulate(chosen, float(a), {settings.dimension}, seed{tests})",
-    ]
+        words = f"eigenvalues from {s[0]:.3g} down to {s[-1]:.3g}{rest}"
+    return words

@@ -1,4 +1,4 @@
-"""The work behind the page as tasks: curves, transitions, the free-entropy landscape, simulations.
+"""The work behind the page as tasks: curves, points, limits, the free-entropy landscape, runs.
 
 A `Task` is plain JSON, so that it can be sent to another process and be the key of a cache. Theory
 and experiments do the deriving; here is only what to ask them for, and in which order. `tasks_of`
@@ -15,16 +15,24 @@ from typing import Any
 import numpy as np
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model import make_estimator
-from polyceptron.report.explorer.settings import RIDGE, SCORES, PageSettings, make_settings
+from polyceptron.report.explorer.settings import (
+    NUMBERS,
+    OPTIMAL,
+    SCORES,
+    SHARES,
+    PageSettings,
+    make_settings,
+)  # fmt: skip
 from polyceptron.rows import json_ready
 
 Row = dict[str, Any]
 Task = dict[str, Any]
 
+PROBLEM = ("model", "k", *SHARES, "separation", *NUMBERS, *NUMBERS.values())
+STUDENT = ("epsilon", "penalty", "l1", "ridge", "ridge_rule", "intercept", "class_weight")
 GRID = ("low", "high", "scale", "points")
-FOLLOWED = ("transitions", "limits")  # the work that the range of α follows
-CHUNK = 8  # points of a slow curve that are shown at a time
+FIRST = 17  # points of a slow curve before any bend is known
+CHUNK = 8  # points of it that are shown at a time
 TEST_SAMPLES = 10_000  # of a simulation whose scores are shown
 
 
@@ -49,77 +57,58 @@ def coarse_to_fine(count: int) -> Iterator[list[int]]:
     """
     seen: set[int] = set()
     for step in (8, 4, 2, 1):
-        new = sorted({*range(0, count, step), count - 1} - seen) if step < count else []
+        new = sorted({*range(0, count, step), count - 1} - seen) if step <= count else []
         seen.update(new)
         for start in range(0, len(new), CHUNK):
             yield new[start : start + CHUNK]
 
 
+def _task(kind: str, settings: PageSettings, *names: str) -> Task:
+    idle = settings.idle
+    return {"kind": kind, **{n: settings.as_dict()[n] for n in names if n not in idle}}
+
+
+def limits_task(settings: PageSettings) -> Task | None:
+    """What the range of α follows: transitions and α_s; with the floor, if there is any of it."""
+    needed = settings.finite_prior or settings.noisy or not settings.alike
+    return _task("limits", settings, *PROBLEM) if needed else None
+
+
 def tasks_of(settings: PageSettings) -> list[Task]:
-    """Everything the page needs for these settings: quick things first, then the longest."""
-    common = {"model": settings.model, "k": settings.teacher.n_classes, "prior": settings.prior}
-    if settings.noisy:
-        common |= {"noise": settings.noise, "strength": settings.strength}
-    if settings.correlated:
-        common |= {"features": settings.features}
-    grid: Task = {name: getattr(settings, name) for name in GRID}
-    if settings.shown in SCORES:
-        grid["shown"] = settings.shown
+    """Everything the page needs for these settings: what is quick first, then the longest.
+
+    Where classes differ a point of each estimator, for its confusion matrix, takes the place of the
+    free entropy.
+    """
 
     def rank(name: str) -> tuple[bool, ...]:  # tables and closed forms before the others
         one = settings.estimator(name)
         return not one.branches, not one.explicit, not one.hard_margin
 
-    short: list[Task] = []
-    long: list[Task] = []
+    limits = limits_task(settings)
+    curves: list[Task] = []
+    points: list[Task] = []
+    scored = ["shown"] if settings.shown in SCORES else []
     for name in sorted(settings.estimators, key=rank):
-        ridge: Task = {}
-        if settings.estimator(name).takes_ridge:
-            ridge = {"ridge_rule": settings.ridge_rule}
-            if settings.ridge_rule == "fixed":
-                ridge["ridge"] = settings.ridge
-            if settings.penalty != RIDGE:
-                ridge |= {"penalty": settings.penalty, "l1": settings.l1}
-        curve = {"kind": "curve", "estimators": name, **common, **grid, **ridge}
-        halves = [curve]
-        if is_slow(curve) and settings.points >= 12 and rank(name)[0]:
-            # Two workers share it; the points of one with branches share their tables instead.
-            alphas, middle = spaced(settings, settings.points), settings.points // 2
-            halves = [
-                {**curve, "low": half[0], "high": half[-1], "points": len(half)}
-                for half in (alphas[:middle], alphas[middle:])
-            ]
-        (long if all(rank(name)) else short).extend(halves)
-    others: list[Task] = [{"kind": "transitions", **common}] if settings.finite_prior else []
-    others.append({"kind": "landscape", "alpha": settings.alpha, **common, "low": 0, "high": 1000})
-    if settings.noisy:
-        others.append({"kind": "limits", **common})
-    return [*short, *others, *long]
+        alone = settings.changed(estimators=[name], simulation="amp")
+        own = {"estimators": name}
+        curves.append(own | _task("curve", alone, *PROBLEM, *STUDENT, *GRID, *scored))
+        points.append(own | _task("point", alone, *PROBLEM, *STUDENT, "alpha") | {"points": 1})
+    others = [_task("landscape", settings, *PROBLEM, "alpha")] if settings.alike else points
+    return [*([limits] if limits else []), *others, *curves]
 
 
-def first_tasks(settings: PageSettings) -> list[Task]:
-    """What to compute before the range is known: what it follows, and what need not wait for it."""
-    tasks = tasks_of(settings) if settings.range_rule == "follow" else []
-    found = [task for task in tasks if task["kind"] in FOLLOWED]
-    rest = [task for task in tasks if task["kind"] == "landscape"]
-    if any(is_slow(task) for task in found):
-        rest += [task for task in tasks if not is_slow(task)]
-    return [*found, *rest] if found else []
-
-
-def followed_range(
-    settings: PageSettings, transitions: Mapping[str, Any], limits: Mapping[str, Any]
-) -> tuple[float, float]:
+def followed_range(settings: PageSettings, limits: Mapping[str, Any]) -> tuple[float, float]:
     """A range of α with both transitions in sight, up to 1.4 α_algo, and with α_s, in halves.
 
     For a curve that ends at α_s the range is stretched far to have it in sight, else a little.
 
-    >>> followed_range(PageSettings(), {"alpha_algo": 2.8855}, {})
+    >>> followed_range(PageSettings(), {"alpha_algo": 2.8855})
     (0.1, 4.0)
-    >>> followed_range(PageSettings(), {}, {"alpha_s": 4.264})
+    >>> followed_range(PageSettings(), {"alpha_s": 4.264})
     (0.1, 5.5)
     """
-    algo, separable = transitions.get("alpha_algo"), limits.get("alpha_s") or math.inf
+    algo, separable = limits.get("alpha_algo"), limits.get("alpha_s") or math.inf
     high = PageSettings.high if algo is None else max(1.0, round(2.8 * algo) / 2)
     ends = any(settings.estimator(name).hard_margin for name in settings.estimators)
     if separable <= (30.0 if ends else 2 * high):
@@ -134,10 +123,18 @@ def key_of(task: Task) -> str:
 
 def is_slow(task: Task) -> bool:
     """Whether a task may take more than a second, so that it must not hold up the others."""
-    name = task.get("estimators")
-    if name is not None and "penalty" not in task and make_estimator(name).explicit:
+    settings = settings_of_task(task)
+    k, name = settings.teacher.n_classes, task.get("estimators")
+    if not settings.alike:
+        return k > 2
+    if name and "l1" not in task and settings.estimator(name).explicit:
         return False
-    return bool(task["k"] > 3 or "penalty" in task or task.get("ridge_rule") == "optimal")
+    return bool(k > 3 or "l1" in task or task.get("ridge_rule") == OPTIMAL)
+
+
+def settings_of_task(task: Task) -> PageSettings:
+    """The settings from which a task was made, or an error message."""
+    return make_settings({name: value for name, value in task.items() if name != "kind"})
 
 
 def perform(task: Task) -> Iterator[dict[str, Any]]:
@@ -145,76 +142,97 @@ def perform(task: Task) -> Iterator[dict[str, Any]]:
 
     Each piece has the latest `result` with the number of points `done`, or one more `row`.
     """
-    kind = task.get("kind")
-    settings = make_settings({name: value for name, value in task.items() if name != "kind"})
-    teacher, k = settings.teacher, settings.teacher.n_classes
-    if kind == "curve":
+    kind, settings = task.get("kind"), settings_of_task(task)
+    if kind in ("curve", "point"):
         yield from _curve(settings)
     elif kind == "simulation":
         yield from simulate(settings)
-    elif kind == "transitions":
-        from polyceptron.theory.bayes_optimal.transitions import transitions
-
-        yield {"result": transitions(teacher, 0.01 if k > 3 else None).as_dict(), "done": 1}
-    elif kind == "limits":  # the error of the teacher itself, and where its labels can be separated
-        from polyceptron.theory.generalisation import error_floor
-        from polyceptron.theory.separability import separability
-
-        found = {"floor": error_floor(teacher.channel, k)}
-        found["alpha_s"] = separability(teacher, 0.02 if k > 3 else None).alpha_s
-        yield {"result": found, "done": 1}
+    elif kind == "limits":
+        yield {"result": _limits(settings), "done": 1}
     elif kind == "landscape":
         from polyceptron.theory.curve import landscape
 
-        yield {"result": landscape(teacher, settings.alpha, tolerance(k)), "done": 1}
+        teacher: Any = settings.teacher
+        within = tolerance(teacher.n_classes)
+        yield {"result": landscape(teacher, settings.alpha, within), "done": 1}
     else:
         raise InvalidInput(f"unknown work {kind!r}")
 
 
-def _curve(settings: PageSettings) -> Iterator[dict[str, Any]]:
-    from polyceptron.theory.curve import curve_rows, fold_grid
+def _limits(settings: PageSettings) -> dict[str, Any]:
+    """The transitions; the least error of any rule, and up to where labels can be separated."""
+    from polyceptron.theory.bayes_optimal.transitions import transitions
+    from polyceptron.theory.generalisation import error_floor
+    from polyceptron.theory.populations.floor import population_floor
+    from polyceptron.theory.separability import separability
 
-    alphas = spaced(settings, settings.points)
-    teacher, estimator = settings.teacher, settings.estimator(settings.estimators[0])
-    few, scores = teacher.n_classes <= 3, settings.shown in SCORES
+    found: dict[str, Any] = {}
+    teacher: Any = settings.teacher
+    many = teacher.n_classes > 3
+    if settings.finite_prior:
+        found |= transitions(teacher, 0.01 if many else None).as_dict()
+    if settings.noisy and settings.alike:
+        found["floor"] = error_floor(teacher.channel, teacher.n_classes)
+        found["alpha_s"] = separability(teacher, 0.02 if many else None).alpha_s
+    if not settings.alike:
+        found["floor"] = float(population_floor(teacher).value)
+    return found
+
+
+def _curve(settings: PageSettings) -> Iterator[dict[str, Any]]:
+    from polyceptron.theory.curve import bends, curve_rows, jump_sides
+
+    teacher: Any = settings.teacher
+    estimator = settings.estimator(settings.estimators[0])
+    few, scores = teacher.n_classes <= 3, settings.shown in SCORES and settings.alike
     # Of few classes the points with branches share their tables: one costs as much as all of them.
-    whole = estimator.explicit or (estimator.branches and few and not scores)
+    whole = settings.alike and (estimator.explicit or (estimator.branches and few and not scores))
+    alphas = spaced(settings, settings.points if whole else min(settings.points, FIRST))
     steps = [range(len(alphas))] if whole else coarse_to_fine(len(alphas))
     parts = [[alphas[i] for i in part] for part in steps]
     searched = {alphas[0], alphas[-1]}  # a search takes a second with many classes; between
-    if few or whole:  # the ends of half a curve the error is off by 1e-4 at most
+    if few or whole:  # the ends of a curve the error is off by 1e-4 at most
         searched.update(parts[0])
-    if settings.ridge_rule == "optimal" and estimator.takes_ridge and not (whole or scores):
+    if settings.ridge_rule == OPTIMAL and estimator.takes_ridge and not (whole or scores):
         rest = [[alpha for alpha in part if alpha not in searched] for part in parts]
         parts = [*([alpha] for alpha in sorted(searched)), *filter(None, rest)]
-    if estimator.branches:
-        parts[-1] += fold_grid(teacher, alphas)
+    jumps = jump_sides(teacher, estimator)
+    parts[-1] += [alpha for alpha in jumps if alphas[0] < alpha < alphas[-1]]
+    rows: list[Row] = []
+
+    def asked() -> Iterator[list[float]]:
+        """The points of the page, then where the line still bends, twice as many in all."""
+        yield from parts
+        most = 2 * settings.points + 20 * estimator.branches
+        while more := bends(rows, log=settings.scale == "log"):
+            room = most - len({row["alpha"] for row in rows})
+            if room <= 0:
+                return
+            yield more[: min(room, CHUNK)]
+
     ask: dict[str, Any] = {"branch": "all", "tol": tolerance(teacher.n_classes)}
     if scores:  # of many classes a score takes seconds: few points have one
         found: Iterator[list[Row]] = (
             curve_rows(teacher, estimator, part, scores=few or part is parts[0], **ask)
-            for part in parts
+            for part in asked()
         )
     else:
-        found = estimator.parts(teacher, parts, searched=len(searched), **ask)
-    rows: list[Row] = []
-    done = 0
-    for some, part in zip(parts, found, strict=True):
-        rows, done = rows + part, min(done + len(some), len(alphas))
+        found = estimator.parts(teacher, asked(), searched=len(searched), **ask)
+    for part in found:
+        rows += part
+        done = min(len({row["alpha"] for row in rows}), settings.points)
         ordered = sorted(rows, key=lambda row: float(row["alpha"]))
         yield {"result": [json_ready(row) for row in ordered], "done": done}
 
 
 def simulate(settings: PageSettings) -> Iterator[dict[str, Any]]:
     """Rows of message passing or empirical risk minimisation, one instance at a time."""
-    teacher = settings.teacher
+    teacher: Any = settings.teacher
     for i, alpha in enumerate(spaced(settings, settings.places)):
         student = settings.student
-        if student.takes_ridge and settings.ridge_rule == "optimal":
-            from polyceptron.theory.erm.fixed_point import optimal_ridge
-
-            within = tolerance(teacher.n_classes)
-            student = student.with_ridge(optimal_ridge(teacher, student.name, alpha, within))
+        if student.columns.get("ridge") == OPTIMAL:  # that of the theory
+            (best,) = student.rows(teacher, [alpha], tol=tolerance(teacher.n_classes))
+            student = student.with_ridge(best["ridge"])
         for j in range(settings.runs):
             seed = settings.seed + i * settings.runs + j
             (row,) = student.simulate(
@@ -228,4 +246,4 @@ def tested(settings: PageSettings) -> int | None:
 
     Otherwise its error is exact, from the weights.
     """
-    return TEST_SAMPLES if settings.shown in SCORES else None
+    return TEST_SAMPLES if settings.shown in SCORES and settings.alike else None

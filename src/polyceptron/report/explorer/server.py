@@ -1,10 +1,10 @@
 """The web server: on this machine, unless another address is asked for; nothing from elsewhere.
 
-`RequestGuard` decides who may ask for what: this page, in this browser, and in the form that this
-page uses. Computations start by POST alone, and a POST must come from this page itself: its
-`Origin` is ours, the browser sends `Sec-Fetch-Site: same-origin`, and its body holds the token that
-was put into the page for the browser with our (`SameSite`) cookie. A page elsewhere, another port
-of this machine included, can have none of the three. Whatever is refused gets a line of text.
+`RequestGuard` decides who may ask for what: this page, in the form that this page uses.
+Computations start by POST alone, and a POST must come from this page itself: its `Origin` is ours,
+the browser sends `Sec-Fetch-Site: same-origin`, and its body holds the token that was put into the
+page. A page elsewhere, another port of this machine included, can have none of the three. Whatever
+is refused gets a line of text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import hmac
 import html
 import ipaddress
 import json
-import re
 import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +35,6 @@ LOOPBACK = (HOST, "localhost", "[::1]")
 PATIENCE = 30.0  # seconds that a browser may take to send its request
 CALLBACK = "/_dash-update-component"
 TOKEN_FIELD = {"id": "page-token", "property": "data"}
-COOKIE, KEY_COOKIE = "polyceptron-visitor", "polyceptron-key"
 HEADERS = {
     "X-Frame-Options": "DENY", "Content-Security-Policy": "frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin",
@@ -80,29 +78,16 @@ class RequestGuard:
         server.after_request(self._after)
         server.register_error_handler(Refused, Refused.response)
 
-    def token(self, visitor: str, page: str) -> str:
-        """visitor-page-signature: what a page must show to be listened to."""
-        signature = hmac.new(self._secret, f"{visitor}-{page}".encode(), "sha256").hexdigest()
-        return f"{visitor}-{page}-{signature}"
+    def token(self, page: str) -> str:
+        """page-signature: what a page must show to be listened to."""
+        return f"{page}-{hmac.new(self._secret, page.encode(), 'sha256').hexdigest()}"
 
-    def read_token(self, token: object) -> tuple[str, str]:
-        """Visitor and page of a token of ours, or an error message."""
-        visitor, _, rest = token.partition("-") if isinstance(token, str) else ("", "", "")
-        page = rest.partition("-")[0]
-        if not hmac.compare_digest(self.token(visitor, page).encode(), str(token).encode()):
+    def read_token(self, token: object) -> str:
+        """The page of a token of ours, or an error message."""
+        page = token.partition("-")[0] if isinstance(token, str) else ""
+        if not hmac.compare_digest(self.token(page).encode(), str(token).encode()):
             raise InvalidInput("this page has lost its session: reload it")
-        return visitor, page
-
-    def visitor(self) -> str:
-        """Who asks, by the cookie; empty for one that has none of ours."""
-        name = request.cookies.get(self._cookie_name(COOKIE), "")
-        return name if re.fullmatch(r"[0-9a-f]{32}", name) else ""
-
-    @staticmethod
-    def _cookie_name(name: str) -> str:
-        # Cookies do not know of ports: two explorers on one machine must not share one.
-        port = request.host.rpartition(":")[2]
-        return f"{name}-{port if port.isascii() and port.isdigit() else 80}"
+        return page
 
     def _check(self) -> Response | None:
         name = request.host.rpartition(":")[0] if ":" in request.host else request.host
@@ -133,7 +118,9 @@ class RequestGuard:
         """With a key: it is shown once in the address, then kept as a cookie."""
         if self.key is None:
             return None
-        cookie = self._cookie_name(KEY_COOKIE)
+        # Cookies do not know of ports: two explorers on one machine must not share one.
+        port = request.host.rpartition(":")[2]
+        cookie = f"polyceptron-key-{port if port.isascii() and port.isdigit() else 80}"
         proof = hmac.new(self._secret, self.key.encode(), "sha256").hexdigest()
         pairs = parse_qsl(request.query_string.decode("ascii", "replace"), keep_blank_values=True)
         shown = dict(pairs).get("token", "")
@@ -159,16 +146,12 @@ class RequestGuard:
         except (ValueError, RecursionError):
             raise Refused(400, "the request is not JSON") from None
         try:
-            visitor, _ = self.read_token(check_body(body, self.callbacks))
+            self.read_token(check_body(body, self.callbacks))
         except InvalidInput as error:
             raise Refused(403, str(error)) from None
-        if not visitor or visitor != self.visitor():
-            raise Refused(403, "this page belongs to another browser: reload it")
 
-    def _after(self, response: Response) -> Response:
-        if response.mimetype == "text/html" and not self.visitor():
-            name = self._cookie_name(COOKIE)
-            response.set_cookie(name, secrets.token_hex(16), httponly=True, samesite="Lax")
+    @staticmethod
+    def _after(response: Response) -> Response:
         if response.mimetype in ("text/html", "application/json"):
             response.headers["Cache-Control"] = "no-store"
         response.headers.update(HEADERS)
@@ -211,9 +194,6 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
 
     from polyceptron.report.explorer import callbacks
     from polyceptron.report.explorer.layout import page
-    from polyceptron.report.explorer.page_tasks import tasks_of
-    from polyceptron.report.explorer.sessions import PageContent
-    from polyceptron.report.explorer.settings import PageSettings
 
     tags = {
         "viewport": "width=device-width, initial-scale=1",
@@ -231,19 +211,10 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
             names = ()  # any: the key in the address keeps strangers out
     guard = RequestGuard(names, key, app.callback_map)
 
-    def layout() -> Any:
-        """The page with the first figures where they are known; it starts no computation."""
-        settings = PageSettings()
-        token = ""
-        if has_request_context():  # Dash looks once as it starts
-            token = guard.token(guard.visitor(), secrets.token_hex(8))
-        content = PageContent(sessions.work, settings, tasks_of(settings))
-        if not token or not content.curves:
-            return page(token, key, settings, {}, None)
-        figures = {**content.figures, "preview": sessions.preview(content.curves)}
-        return page(token, key, settings, figures, content.drawn(0))
-
-    app.layout = layout
+    # It starts no computation; Dash looks once as it starts, without a request.
+    app.layout = lambda: page(
+        guard.token(secrets.token_hex(16)) if has_request_context() else "", key
+    )
     callbacks.register(app, sessions, guard)
     app.server.config["MAX_CONTENT_LENGTH"] = 200_000  # bytes; the page's own are far smaller
     # What Dash answers with a traceback: scripts of packages that it does not serve, and those that
@@ -273,7 +244,7 @@ def serve(
     sessions = Sessions()
     try:
         # The first curves are computed while the web framework loads.
-        sessions.work.request("first page", tasks_of(PageSettings()))
+        sessions.work.request("first page", tasks_of(PageSettings(range_rule="set")))
         from werkzeug.serving import WSGIRequestHandler, make_server
 
         class Handler(WSGIRequestHandler):
@@ -284,7 +255,6 @@ def serve(
             host, here.getsockname()[1], app.server, threaded=True, request_handler=Handler,
             fd=here.fileno(),
         )  # fmt: skip
-        sessions.work.prepare()
         ready()
         server.serve_forever()
     finally:

@@ -3,20 +3,26 @@
 Each field of `PageSettings` carries what it may be and what the page calls it: a `Choice` or a
 `Number`. Whatever reaches the server from a browser, by a control or by a link, becomes a
 `PageSettings` or ends in an error message; nothing behind this module checks a range again. The
-names of losses, priors, noises and spectra are those of the model's registries.
+names of losses, priors, noises and spectra are those of the model's registries, each in words, with
+a slider for its number. What has no effect beside the other settings is `idle`: it has its default,
+its control is hidden and links leave it out.
 
-A link is every setting as a query string. A simulation in it is written as
-`run=simulation:amp,dimension:300,…`, with what differs from the page's own settings; who opens the
-link starts the same runs from the same seeds.
+A link is a query string. A simulation in it is written as `run=simulation:amp,dimension:300,…`,
+with what differs from the page's own settings; who opens the link starts the same runs from the
+same seeds.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
+
+import numpy as np
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model import (
@@ -25,28 +31,63 @@ from polyceptron.model import (
     FEATURES,
     PENALTIES,
     PRIORS,
-    AnyTeacher,
+    BayesOptimal,
     Estimator,
+    Mixture,
     Perceptron,
+    Population,
+    Registry,
     Teacher,
     make_estimator,
 )
-from polyceptron.report.pictures.parts import label_of
+from polyceptron.report.pictures.parts import LABELS
 
-# The estimators that can be simulated, by what their runs are called.
-METHODS = {
-    "amp" if make_estimator(name).source == "amp" else name: name for name in ESTIMATORS.names
+
+class Member(NamedTuple):
+    """A registered name in words, how it is written, and the number in it that a slider moves."""
+
+    words: str
+    form: str  # with {} for the number
+    parameter: str = ""  # what the number is, empty where there is none
+    first: float = 1.0
+
+    def at(self, number: float) -> str:
+        """As it is written with this number.
+
+        >>> Member("power law", "power:{}:200", "exponent").at(1.5)
+        'power:1.5:200'
+        """
+        return self.form.format(f"{number:.6g}")
+
+
+def _members(registry: Registry[Any], named: Mapping[str, str]) -> dict[str, Member]:
+    """The members of a registry; the first number of an example is the slider's, by this name."""
+    found = {}
+    entries = (entry for entry in registry.entries if not entry.brackets)
+    for entry, example in zip(entries, registry.examples(), strict=True):
+        name, rest, words = entry.name, example.name[len(entry.name) :], entry.label or entry.name
+        found[name] = Member(words, name)
+        if number := re.search(r"\d[\d.]*", rest):
+            form = name + rest[: number.start()] + "{}" + rest[number.end() :]
+            parameter = named.get(name) or entry.parameters[-1]
+            found[name] = Member(words, form, parameter, float(number[0]))
+    return found
+
+
+SPECTRUM_NUMBERS = {"power": "exponent", "levels": "larger eigenvalue"}
+MEMBERS = {
+    "prior": _members(PRIORS, {}),
+    "noise": _members(CHANNELS, {}),
+    "features": _members(FEATURES, SPECTRUM_NUMBERS),
+    "estimators": _members(ESTIMATORS, {}),
 }
-NO_NOISE, ISOTROPIC, RIDGE = "none", "isotropic", "ridge"
-NOISES = {entry.name: entry for entry in CHANNELS.entries if len(entry.parameters) <= 1}
+REGISTRIES: dict[str, Registry[Any]] = {"prior": PRIORS, "noise": CHANNELS, "features": FEATURES}
+NUMBERS = {"prior": "density", "noise": "strength", "features": "shape"}  # the slider of a choice
+# The estimators that can be simulated; runs of the first are message passing.
+METHODS = {"amp" if name == BayesOptimal.name else name: name for name in MEMBERS["estimators"]}
 # The last number of a penalty is λ, one before it L₁.
 PENALTY_FORMS = {
     entry.name: entry for entry in PENALTIES.entries if 1 <= len(entry.parameters) <= 2
-}
-# Spectra as they are shown here, by their kind.
-SPECTRA = {
-    entry.name: spectrum.name
-    for entry, spectrum in zip(FEATURES.entries, FEATURES.examples(), strict=True)
 }
 # What can be shown: in words, and its column where it stands in a row.
 SHOWN = {
@@ -58,13 +99,25 @@ SHOWN = {
     "clean-error": ("error against the noiseless rule", ""),
     "test-loss": ("test loss", "test_loss"),
     "calibration": ("calibration error", "calibration_error"),
+    "recall": ("recall of each class", ""),
+    "balanced-error": ("balanced error", "balanced_error"),
 }
 SCORES = ("test-loss", "calibration")  # of it: what takes longer
+UNEQUAL_ONLY = ("recall", "balanced-error")
+ALIKE_ONLY = ("overlaps", "correlation", "variance", "clean-error", "calibration")
+RIDGE, OPTIMAL, FOLLOW = "ridge", "optimal", "follow"
+SHARES = tuple(f"share{i}" for i in range(1, 7))  # sliders: more classes are alike
 # What the page calls the choices of a setting.
-MODELS = {"argmax": "argmax (k classes)", "perceptron": "perceptron (one vector)"}
-RIDGE_RULES = {"fixed": "the slider's", "optimal": "optimal at each α"}
-RANGES = {"follow": "follows transitions and α_s", "set": "as set here"}
+MODELS = {
+    "argmax": "argmax (k classes)",
+    "perceptron": "perceptron (one vector)",
+    "mixture": "Gaussian clusters",
+}
+RIDGE_RULES = {"fixed": "the slider's", OPTIMAL: "optimal at each α"}
+RANGES = {FOLLOW: "follows transitions and α_s", "set": "as set here"}
 AXIS = {"linear": "linear", "log": "logarithmic"}
+INTERCEPTS = {"none": "none", "free": "fitted"}
+CLASS_WEIGHTS = {"none": "none", "balanced": "balanced"}
 
 MAX_QUERY = 6000  # characters of a link
 MAX_ENTRIES = 12_000_000  # numbers in the data or in a d × d matrix: 96 MB, 0.45 GB in all
@@ -101,12 +154,16 @@ class Choice:
 
 @dataclass(frozen=True)
 class Number:
-    """A number from `low` to `high`; error messages call it by its `full` name."""
+    """A number from `low` to `high`; error messages call it by its `full` name.
+
+    In a box, or on a `slider`, linear or logarithmic.
+    """
 
     label: str
     full: str
     low: float
     high: float
+    slider: str = ""
     whole: bool = False
     simulated: bool = True
 
@@ -131,9 +188,19 @@ def _one_of(default: Any, label: str, words: Mapping[str, str], **more: bool) ->
     return field(default=default, metadata={"kind": Choice(label, words, **more)})
 
 
-def _number(default: float, label: str, full: str, low: float, high: float, **more: bool) -> Any:
-    whole = isinstance(default, int)
-    return field(default=default, metadata={"kind": Number(label, full, low, high, whole, **more)})
+def _member_of(default: Any, label: str, kind: str, **more: bool) -> Any:
+    return _one_of(default, label, {n: one.words for n, one in MEMBERS[kind].items()}, **more)
+
+
+def _number(
+    default: float, label: str, full: str, low: float, high: float, slider: str = "", **more: bool
+) -> Any:
+    kind = Number(label, full, low, high, slider, isinstance(default, int), **more)
+    return field(default=default, metadata={"kind": kind})
+
+
+def _share(number: int) -> Any:
+    return _number(1.0, f"Class {number}", f"the weight of class {number}", 0.01, 1, "linear")
 
 
 @dataclass(frozen=True)
@@ -142,87 +209,99 @@ class PageSettings:
 
     model: str = _one_of("argmax", "Model", MODELS)
     k: int = _number(3, "Classes k", "the number of classes k", 2, 50)
-    prior: str = _one_of(
-        "rademacher", "Weights of the teacher",
-        {prior.name: PRIORS.label(prior.name) for prior in PRIORS.examples()},
-    )  # fmt: skip
-    noise: str = _one_of(
-        NO_NOISE, "Noise of the labels", {name: entry.label for name, entry in NOISES.items()}
+    share1: float = _share(1)
+    share2: float = _share(2)
+    share3: float = _share(3)
+    share4: float = _share(4)
+    share5: float = _share(5)
+    share6: float = _share(6)
+    separation: float = _number(2.0, "Separation", "the distance of two means", 0.1, 10, "linear")
+    prior: str = _member_of("rademacher", "Weights of the teacher", "prior")
+    density: float = _number(0.2, "Of the weights", "the number of the prior", 1e-6, 1e6, "log")
+    noise: str = _member_of("none", "Noise of the labels", "noise")
+    strength: float = _number(0.25, "Of the noise", "the strength of the noise", 1e-6, 1e6, "log")
+    features: str = _member_of("isotropic", "Spectrum of the features", "features")
+    shape: float = _number(1.2, "Of the spectrum", "the number of the spectrum", 1e-6, 1e6, "log")
+    estimators: tuple[str, ...] = _member_of(
+        ("bayes", "cross-entropy", "square"), "Draw", "estimators", several=True, simulated=False
     )
-    strength: float = _number(0.25, "Strength (log scale)", "the strength of the noise", 1e-6, 1e6)
-    features: str = _one_of(
-        ISOTROPIC, "Spectrum of the features",
-        {kind: name.replace(",", ", ") for kind, name in SPECTRA.items()},
-    )  # fmt: skip
-    estimators: tuple[str, ...] = _one_of(
-        ("bayes", "cross-entropy", "square"), "Draw",
-        {name: label_of(name) for name in METHODS.values()}, several=True, simulated=False,
-    )  # fmt: skip
+    epsilon: float = _number(0.1, "Label smoothing ε", "the number of the loss", 1e-6, 0.99, "log")
     penalty: str = _one_of(
         RIDGE, "Penalty", {name: entry.label or name for name, entry in PENALTY_FORMS.items()}
     )
-    l1: float = _number(0.1, "L₁ of the elastic net", "L₁", 0, 1e4)
-    ridge: float = _number(0.1, "Ridge λ (logarithmic)", "the ridge λ", 1e-6, 1e4)
+    l1: float = _number(0.1, "L₁ of the elastic net", "L₁", 1e-6, 1e4, "log")
+    ridge: float = _number(0.1, "Ridge λ (logarithmic)", "the ridge λ", 1e-6, 1e4, "log")
     ridge_rule: str = _one_of("fixed", "Ridge used", RIDGE_RULES)
-    range_rule: str = _one_of("follow", "Range of α", RANGES, simulated=False)
+    intercept: str = _one_of("none", "Intercepts", INTERCEPTS)
+    class_weight: str = _one_of("none", "Class weights", CLASS_WEIGHTS)
+    range_rule: str = _one_of(FOLLOW, "Range of α", RANGES)
     low: float = _number(0.1, "α from", "the smallest α", 0, 1000)
     high: float = _number(4.0, "α to", "the largest α", 0.01, 1000)
     scale: str = _one_of("linear", "α axis", AXIS)
-    points: int = _number(30, "Points", "the number of points", 2, 200, simulated=False)
-    alpha: float = _number(2.3, "Chosen α", "the chosen α", 0, 1000)
+    points: int = _number(30, "Points", "the number of points", 1, 200, simulated=False)
+    alpha: float = _number(2.3, "Chosen α", "the chosen α", 0, 1000, "linear")
     error_scale: str = _one_of("linear", "Vertical axes", AXIS, simulated=False)
     shown: str = _one_of("overlaps", "Show", {name: words for name, (words, _) in SHOWN.items()})
-    simulation: str = _one_of("amp", "Method", {name: label_of(name) for name in METHODS})
+    simulation: str = _one_of(
+        "amp", "Method",
+        {name: LABELS.get(name) or MEMBERS["estimators"][of].words for name, of in METHODS.items()},
+    )  # fmt: skip
     dimension: int = _number(300, "Dimension d", "the dimension d", 10, 5000)
     places: int = _number(8, "Values of α", "the number of α values of a simulation", 1, 40)
     runs: int = _number(2, "Runs at each", "the number of runs", 1, 50)
     seed: int = _number(0, "Seed", "the seed", 0, 2**31 - 1)
 
     @property
-    def teacher(self) -> AnyTeacher:
-        """The rule to be learnt; the perceptron has two classes whatever k is."""
-        rest: Any = (self.prior, self.noise_name, self.spectrum)
-        return Perceptron(*rest) if self.model == "perceptron" else Teacher(self.k, *rest)
+    def teacher(self) -> Population:
+        """What is to be learnt; the perceptron has two classes whatever k is."""
+        return _population(self.model, self.k, self.shares, self.separation,
+                           *(self.written(kind) for kind in NUMBERS))  # fmt: skip
 
     @property
-    def spectrum(self) -> str:
-        """The spectrum of the features as it is written in a row."""
-        return SPECTRA[self.features]
+    def shares(self) -> tuple[float, ...] | None:
+        """Of the classes, where they differ."""
+        weights = [getattr(self, name) for name in SHARES[: self.k]]
+        if self.model == "perceptron" or self.k > len(SHARES) or len(set(weights)) == 1:
+            return None
+        return tuple(weight / sum(weights) for weight in weights)
 
-    @property
-    def noise_name(self) -> str:
-        """The noise of the labels as it is written in a row: its kind, and its number if any."""
-        return f"{self.noise}:{self.strength!r}" if NOISES[self.noise].parameters else self.noise
+    def member(self, kind: str) -> Member:
+        """What is chosen of this kind."""
+        return MEMBERS[kind][getattr(self, kind)]
 
-    @property
-    def strength_words(self) -> str:
-        """The strength of the noise with its name."""
-        name = "".join(NOISES[self.noise].parameters)
-        return f"{name} {self.strength:.3g}" if name else "none"
+    def written(self, kind: str) -> str:
+        """The same as it is written in a row: its name, and its number if any."""
+        return self.member(kind).at(getattr(self, NUMBERS[kind]))
 
     @property
     def noisy(self) -> bool:
         """Whether labels are, by their noise or by what the features hide of the teacher."""
-        return not self.teacher.channel.noiseless
+        channel = self.teacher.label_channel
+        return channel is not None and not channel.noiseless
 
     @property
-    def correlated(self) -> bool:
-        """Whether features are."""
-        return self.features != ISOTROPIC
+    def alike(self) -> bool:
+        """Whether classes are."""
+        return self.teacher.symmetric
 
     @property
     def finite_prior(self) -> bool:
         """Whether there are transitions."""
-        return self.teacher.prior.support is not None
+        return self.alike and self.teacher.prior.support is not None  # type: ignore[attr-defined]
 
     def estimator(self, name: str) -> Estimator:
-        """The estimator of that name with the penalty of the page."""
-        one = make_estimator(name)
-        if not one.takes_ridge:
+        """The estimator of that name with the numbers, the penalty and the weights of the page."""
+        one = make_estimator(MEMBERS["estimators"][name].at(self.epsilon))
+        if one.takes_ridge:
+            optimal = self.ridge_rule == OPTIMAL
+            ridged = {"ridge": OPTIMAL if optimal else self.ridge}
+            one = one.with_ridge(
+                **(ridged if self.penalty == RIDGE else {"penalty": self.penalty_name})
+            )
+        if self.alike or not hasattr(one, "class_weight"):
             return one
-        if self.penalty != RIDGE:
-            return one.with_ridge(penalty=self.penalty_name)
-        return one.with_ridge("optimal" if self.ridge_rule == "optimal" else self.ridge)
+        weights = None if self.class_weight == "none" else self.class_weight
+        return replace(one, intercept=self.intercept != "none", class_weight=weights)  # type: ignore[type-var]
 
     @property
     def penalty_name(self) -> str:
@@ -235,10 +314,38 @@ class PageSettings:
         """The estimator that is simulated."""
         return self.estimator(METHODS[self.simulation])
 
+    @property
+    def idle(self) -> set[str]:
+        """The settings that have no effect beside the others."""
+        shared = self.model != "perceptron" and self.k <= len(SHARES)
+        rest = {name for i, name in enumerate(SHARES) if not (shared and i < self.k)}
+        rest |= {number for kind, number in NUMBERS.items() if not self.member(kind).parameter}
+        rest |= {*NUMBERS, *NUMBERS.values()} if self.model == "mixture" else {"separation"}
+        rest |= {"k"} if self.model == "perceptron" else set()
+        used = [MEMBERS["estimators"][n] for n in (*self.estimators, METHODS[self.simulation])]
+        rest |= set() if any(one.parameter for one in used) else {"epsilon"}
+        if not any(make_estimator(one.at(one.first)).takes_ridge for one in used):
+            rest |= {"penalty", "l1", "ridge", "ridge_rule"}
+        rest |= {"l1"} if self.penalty == RIDGE else {"ridge_rule"}  # only a ridge is searched for
+        rest |= {"ridge"} if self.ridge_rule == OPTIMAL and self.penalty == RIDGE else set()
+        rest |= {"intercept", "class_weight"} if self.alike else set()
+        return rest | ({"low", "high"} if self.range_rule == FOLLOW else set())
+
+    @property
+    def titles(self) -> tuple[str, str, str]:
+        """What the three figures are called."""
+        if self.alike:
+            return "Learning curves", "Order parameters", "Free-entropy landscape"
+        return "Learning curves", "Scores", "Confusion matrix"
+
     def words(self, name: str) -> str:
         """What the page calls the choice made for this setting."""
         kind, value = SETTINGS[name], getattr(self, name)
         return kind.words[value] if isinstance(kind, Choice) else str(value)
+
+    def number_words(self, kind: str) -> str:
+        """The number of what is chosen, with its name."""
+        return f"{self.member(kind).parameter} {getattr(self, NUMBERS[kind]):.3g}"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for the browser's store."""
@@ -247,6 +354,18 @@ class PageSettings:
     def changed(self, **values: Any) -> PageSettings:
         """These settings with other values, checked."""
         return make_settings({**self.as_dict(), **values})
+
+
+@lru_cache(maxsize=64)
+def _population(
+    model: str, k: int, shares: tuple[float, ...] | None, separation: float, *rule: Any
+) -> Population:
+    if model == "mixture":
+        return Mixture(shares or (1 / k,) * k, separation=separation)
+    if model == "perceptron":
+        return Perceptron(*rule)
+    prior, noise, features = rule
+    return Teacher(k, prior, noise, features, shares=shares)
 
 
 SETTINGS: dict[str, Choice | Number] = {
@@ -271,15 +390,20 @@ def make_settings(values: Mapping[str, Any]) -> PageSettings:
     checked = {name: SETTINGS[name].read(name, value) for name, value in values.items()}
     if "range_rule" not in checked and ("low" in checked or "high" in checked):
         checked["range_rule"] = "set"  # who gives a range means it
-    settings = PageSettings(**checked)
-    if settings.penalty != RIDGE:  # only a ridge is searched for
-        settings = replace(settings, ridge_rule="fixed")
+    for kind, number in NUMBERS.items():  # and who gives none means the usual one
+        if kind in checked and number not in checked:
+            checked[number] = MEMBERS[kind][checked[kind]].first
+    settings = PageSettings(**checked)  # a population may not exist with these numbers
+    settings = replace(settings, **{name: getattr(PageSettings, name) for name in settings.idle})
+    if settings.shown in (ALIKE_ONLY, UNEQUAL_ONLY)[settings.alike]:
+        settings = replace(settings, shown="overlaps" if settings.alike else "recall")
     if settings.low >= settings.high:
         ends = f"{settings.low:g} to {settings.high:g}"
         raise InvalidInput(f"the range of α must go upwards, got {ends}")
     if settings.scale == "log" and settings.low <= 0:
         raise InvalidInput("a logarithmic α axis must start above 0")
-    _ = settings.teacher.channel  # a noise may not exist at this strength, k and features
+    if settings.range_rule == FOLLOW:
+        return settings
     return replace(settings, alpha=min(max(settings.alpha, settings.low), settings.high))
 
 
@@ -290,33 +414,28 @@ def _brief(value: Any) -> str:
         return "a huge number"
 
 
-def first_strength(kind: str) -> float:
-    """The strength at which a kind of noise is first shown."""
-    return NOISES[kind].example[0] if kind in NOISES and NOISES[kind].parameters else 1.0
+@lru_cache(maxsize=64)
+def slider_ends(kind: str, name: str, n_classes: int) -> tuple[float, float]:
+    """Factors 500 and 50 about the first number of a member, or as far as there is such a one.
 
-
-def strength_range(kind: str, n_classes: int) -> tuple[float, float]:
-    """The ends of the slider: factors 500 and 50, or as far as there is such a noise.
-
-    >>> strength_range("flips", 3)[1] < 2 / 3
+    >>> slider_ends("noise", "flips", 3)[1] < 2 / 3
     True
     """
+    member = MEMBERS[kind][name]
 
-    def exists(log_strength: float) -> bool:
+    def exists(number: float) -> bool:
         try:
-            CHANNELS.read(f"{kind}:{math.exp(log_strength)!r}").guess(n_classes)
+            one = REGISTRIES[kind].read(member.at(number))
+            if kind == "noise":
+                one.guess(n_classes)
         except InvalidInput:
             return False
         return True
 
-    first = first_strength(kind)
-    low, high = math.log(first), math.log(50 * first)
-    if NOISES[kind].parameters and not exists(high):
-        for _ in range(12):  # between a strength that exists and one that does not
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if exists(middle) else (low, middle)
-        high = low
-    return first / 500, math.exp(high)
+    numbers = [float(x) for x in np.geomspace(member.first / 500, 50 * member.first, 41)]
+    if member.parameter:
+        numbers = [x for x in numbers if exists(x)]
+    return numbers[0], numbers[-1]
 
 
 def check_simulation(settings: PageSettings) -> None:
@@ -352,8 +471,8 @@ def to_query(settings: PageSettings, simulations: Iterable[PageSettings] = ()) -
         values = ((name, getattr(one, name)) for name in NAMES)
         return {n: ",".join(v) if isinstance(v, tuple) else str(v) for n, v in values}
 
-    ours = texts(settings)
-    pairs = list(ours.items())
+    ours, idle = texts(settings), settings.idle
+    pairs = [(name, text) for name, text in ours.items() if name not in idle]
     for theirs in map(texts, simulations):
         told = [n for n in SIMULATED if n == "simulation" or ours[n] != theirs[n]]
         pairs.append(("run", ",".join(f"{name}:{theirs[name]}" for name in told)))

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import itertools
 import json
 import math
 import os
@@ -24,9 +23,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -80,7 +79,7 @@ class WorkerProcess:
             self.process.stdin.flush()
         start = time.monotonic()
         while True:
-            message = None
+            message: Message = {}
             with contextlib.suppress(queue.Empty):
                 message = self._messages.get(timeout=0.1)
             spent = time.monotonic() - start
@@ -90,10 +89,10 @@ class WorkerProcess:
             if spent > seconds:
                 self.kill()
                 message = {"error": f"stopped after {seconds:.0f} s: {cure}"}
-            if message is not None:
+            if message:
                 yield message
-                if "end" in message or "error" in message:
-                    return
+            if "end" in message or "error" in message:
+                return
 
     @property
     def alive(self) -> bool:
@@ -102,13 +101,8 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End the process now, whatever it is doing, and wait until it is gone."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError), self.process:  # closes its ends and waits
             self.process.kill()
-        self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(OSError, ValueError):
-                if stream is not None:
-                    stream.close()
 
 
 def answers(task: Task) -> Iterator[Message]:
@@ -163,15 +157,19 @@ class Job:
     result: Any = None
     done: int = 0
     reason: str = ""
-    number: int = field(default_factory=itertools.count().__next__)
     worker: WorkerProcess | None = None
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """Which workers do it."""
         if self.task.get("kind") == SIMULATION:
             return SIMULATION
         return SLOW if is_slow(self.task) else QUICK
+
+    @cached_property
+    def key(self) -> str:
+        """One for each piece of theory; every simulation has its own."""
+        return str(id(self)) if self.kind == SIMULATION else key_of(self.task)
 
     @property
     def complete(self) -> bool:
@@ -186,12 +184,6 @@ class Simulation(Job):
         super().__init__({"kind": SIMULATION, **settings.as_dict()}, page, result=[])
         self.settings, self.total = settings, settings.places * settings.runs
 
-    def snapshot(self) -> Simulation:
-        """As it is now: the status first, so that rows are never fewer than it tells."""
-        now = copy.copy(self)
-        now.result = list(self.result)
-        return now
-
 
 class WorkQueue:
     """Ask for theory with `request`, look with `answer`, wait with `wait`; `add` simulations.
@@ -202,21 +194,14 @@ class WorkQueue:
     def __init__(self, time_limit: float = math.inf) -> None:
         self.time_limit = time_limit
         self._changed = threading.Condition()
-        self._theory: OrderedDict[str, Job] = OrderedDict()
-        self._simulations: list[Simulation] = []
+        self._jobs: dict[str, Job] = {}  # in the order in which they came
         self._wanted: dict[str, set[str]] = {}
         self._workers: dict[int, WorkerProcess] = {}
-        self._closed = self._prepared = False
+        self._closed = False
         lanes = enumerate((QUICK, SLOW, SLOW, *[SIMULATION] * 4))
         self._threads = [threading.Thread(target=self._serve, args=n, daemon=True) for n in lanes]
         for thread in self._threads:
             thread.start()
-
-    def prepare(self) -> None:
-        """Start the workers of the theory that rest, so that no question waits for them."""
-        with self._changed:
-            self._prepared = True
-            self._changed.notify_all()
 
     def request(self, page: str, tasks: Iterable[Task]) -> None:
         """Replace what `page` wants of the theory."""
@@ -224,11 +209,10 @@ class WorkQueue:
         with self._changed:
             self._wanted[page] = set(asked)
             for key, task in asked.items():
-                self._theory.setdefault(key, Job(task))
-                self._theory.move_to_end(key)
-            spare = [key for key in self._theory if not self._is_wanted(key)]
-            for key in spare[: max(0, len(self._theory) - 400)]:
-                del self._theory[key]
+                self._jobs.setdefault(key, Job(task))
+            spare = [key for key, job in self._jobs.items() if not self._is_wanted(job)]
+            for key in spare[: max(0, len(self._jobs) - 400)]:
+                del self._jobs[key]
             self._changed.notify_all()
 
     def forget(self, page: str) -> None:
@@ -239,7 +223,7 @@ class WorkQueue:
     def answer(self, task: Task) -> Job:
         """What is known now."""
         with self._changed:
-            return replace(self._theory.get(key_of(task), Job(task)))
+            return copy.copy(self._jobs.get(key_of(task)) or Job(task))
 
     def wait(self, tasks: Sequence[Task], timeout: float) -> bool:
         """Until all of `tasks` are complete or the time is up; returns whether they are."""
@@ -256,8 +240,7 @@ class WorkQueue:
     def add(self, simulation: Simulation) -> None:
         """Begin as soon as it is its turn."""
         with self._changed:
-            going_on = [one for one in self._simulations if not one.complete]
-            self._simulations = [*going_on, simulation]
+            self._jobs[simulation.key] = simulation
             self._changed.notify_all()
 
     def cancel(self, simulation: Simulation) -> None:
@@ -284,41 +267,34 @@ class WorkQueue:
         while True:
             with self._changed:
                 while (job := self._next(kind)) is None and not self._closed:
-                    if self._prepared and kind != SIMULATION and lane not in self._workers:
-                        break  # begin to rest in a process
                     self._changed.wait()
-                if self._closed:
+                if job is None or self._closed:
                     return
-                if job is not None:
-                    job.status = "running"
+                job.status = "running"
             fresh = lane not in self._workers or not self._workers[lane].alive
             if fresh:
                 self._workers[lane] = WorkerProcess()
-            if job is not None and not self._work(job, self._workers[lane], fresh):
+            if not self._work(job, self._workers[lane], fresh) or self._closed:
                 self._workers.pop(lane).kill()
-            elif self._closed:
-                self._workers[lane].kill()
 
     def _next(self, kind: str) -> Job | None:
         """The first to come of the jobs of this kind that wait, if one may start."""
-        wanted = (job for key, job in self._theory.items() if self._is_wanted(key))
-        busy = [one.page for one in self._simulations if one.status == "running"]
+        busy = [job.page for job in self._jobs.values() if job.status == "running" and job.page]
         ready = (
             job
-            for job in itertools.chain(wanted, self._simulations)
+            for job in self._jobs.values()
             if job.status == "waiting" and job.kind == kind and busy.count(job.page) < MAX_RUNNING
         )
-        return min(ready, key=lambda job: job.number, default=None)
+        return next(filter(self._is_wanted, ready), None)
 
     def _work(self, job: Job, worker: WorkerProcess, fresh: bool) -> bool:
         """Have the worker do the job; returns whether it can do another."""
         job.worker = worker
         seconds, cure = LIMITS[job.kind]
-        key = key_of(job.task)
 
         def wanted(spent: float) -> bool:
             with self._changed:
-                kept = job.kind == SIMULATION or spent <= PATIENCE or self._is_wanted(key)
+                kept = spent <= PATIENCE or self._is_wanted(job)
                 return kept and not job.complete and not self._closed
 
         full = False
@@ -340,8 +316,10 @@ class WorkQueue:
             self._changed.notify_all()
         return worker.alive and not full and job.kind != SIMULATION
 
-    def _is_wanted(self, key: str) -> bool:
-        return any(key in keys for keys in self._wanted.values())
+    def _is_wanted(self, job: Job) -> bool:
+        if job.kind == SIMULATION:
+            return not job.complete
+        return any(job.key in keys for keys in self._wanted.values())
 
 
 if __name__ == "__main__":

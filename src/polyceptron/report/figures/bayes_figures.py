@@ -15,19 +15,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from polyceptron.experiments.data_runs import trace_rows
 from polyceptron.experiments.simulate import run_amp
 from polyceptron.experiments.tasks import seed_of, seed_path
-from polyceptron.model import make_estimator, make_teacher
+from polyceptron.model import make_teacher
 from polyceptron.report.figures import figure_spec as spec
 from polyceptron.report.pictures import parts as pic
 from polyceptron.report.pictures.curves import TRANSITION_LABELS, curves_panel, transition_marks
 from polyceptron.rows import Status
 from polyceptron.theory.bayes_optimal.transitions import transitions
-from polyceptron.theory.curve import curve_rows
+from polyceptron.theory.curve import drawn_rows
 from polyceptron.theory.loop import state_evolution
 from polyceptron.version import VERSION
 
@@ -39,21 +38,6 @@ MARKS = {
 LARGEST_ALPHA = {prior: marks[-1] for prior, marks in MARKS.items()}
 RANGE_2 = (0, LARGEST_ALPHA["rademacher"] + 0.08)  # of α in figures 2a and 2b
 ENTRIES = {"q00": (2, "*q_{00}*"), "q01": (1, "*q_{01}*")}  # in units of the theory's q
-
-
-def theory_rows(
-    estimator: str,
-    ridge: Any,
-    alphas: list[float],
-    *,
-    n_classes: int = 3,
-    branch: str = "",
-    tol: float | None = None,
-) -> list[spec.Row]:
-    """A curve of theory with Gaussian weights; `branch` names its rows."""
-    teacher = make_teacher("argmax", n_classes, "gaussian")
-    rows = curve_rows(teacher, make_estimator(estimator, ridge), alphas, tol=tol)
-    return [row | {"branch": branch} for row in rows] if branch else rows
 
 
 def transition_rows(
@@ -85,24 +69,18 @@ def amp_instances(prior: str, alpha: float, dimension: int, seeds: list[int]) ->
 
 
 def branch_rows(points: int, marks: list[float]) -> list[spec.Row]:
-    """Every branch (at `marks` too, and close to the jumps), then the transitions themselves."""
-    found = transition_rows(*RADEMACHER)
-    jumps = [float(row["alpha"]) for row in found]
-    alphas = {*np.linspace(0.05, LARGEST_ALPHA["rademacher"], points), *marks}
-    for jump in jumps:
-        alphas |= {jump - 1e-4, jump + 1e-4}
-    # Near its end the branch moves as the root of the distance, so the points crowd there.
-    alphas |= {jumps[1] - 0.1 * (i / 12) ** 2 for i in range(1, 12)}
-    teacher, bayes = make_teacher(*RADEMACHER), make_estimator("bayes")
-    return curve_rows(teacher, bayes, sorted(alphas), branch="all") + found
+    """Every branch (at `marks` too), then the transitions themselves."""
+    teacher, high = make_teacher(*RADEMACHER), LARGEST_ALPHA["rademacher"]
+    rows = drawn_rows(teacher, "bayes", 0, high, also=marks, most=points, branch="all")
+    return rows + transition_rows(*RADEMACHER)
 
 
 def _runs(prior: str, profile: spec.Profile) -> list[spec.Computation]:
     d, runs = profile.amp_dimension, profile.amp_runs
     found = []
     for alpha in profile.thin(MARKS[prior]):
-        place = ("argmax", 3, prior, "none", alpha, d)
-        seeds = [seed_of(seed_path(spec.SEED, *place, i)) for i in range(runs)]
+        problem = make_teacher("argmax", 3, prior).columns
+        seeds = [seed_of(seed_path(spec.SEED, problem, alpha, d, i)) for i in range(runs)]
         asked = {"prior": prior, "alpha": alpha, "dimension": d, "seeds": seeds}
         found.append(spec.Computation(amp_instances, asked, runs * 4e-7 * alpha * d * d))
     return found
@@ -175,8 +153,10 @@ def fig2b(table: pd.DataFrame) -> pic.Panel:
 @spec.figure(
     "fig3",
     "Figure 3: message passing with Gaussian weights, k = 3",
-    grids=spec.Curves(0.05, LARGEST_ALPHA["gaussian"], MARKS["gaussian"]),
-    computations=lambda profile: _runs("gaussian", profile),
+    computations=lambda profile: [
+        *spec.Curves(0, LARGEST_ALPHA["gaussian"], MARKS["gaussian"]).theory(profile),
+        *_runs("gaussian", profile),
+    ],
 )
 def fig3(table: pd.DataFrame) -> pic.Panel:
     """With Gaussian weights there is no hard phase: message passing (symbols, with standard errors)
@@ -251,13 +231,13 @@ SYMBOLS = (0.5, 1.0, 2.0, 4.0)
 
 
 def _classes_theory(profile: spec.Profile) -> list[spec.Computation]:
-    alphas = profile.spread(LOW, HIGH, log=True, marks=profile.thin(SYMBOLS))
-    tol, asked = profile.error_tolerance, {"estimator": "bayes", "ridge": None, "alphas": alphas}
-    found = []
+    asked: Any = {"estimator": "bayes", "ridge": None, "low": LOW, "high": HIGH, "log": True}
+    asked |= {"marks": profile.thin(SYMBOLS), "most": profile.line_points}
+    tol, found = profile.error_tolerance, []
     for k in profile.classes:
         more = {"n_classes": k, "tol": tol if k > 3 else 1e-6}
         seconds = 0.3 * k**0.5 * (1e-3 / tol) ** 1.5
-        found.append(spec.Computation(theory_rows, {**asked, **more}, seconds))
+        found.append(spec.Computation(spec.line_rows, {**asked, **more}, seconds))
     return found
 
 

@@ -1,10 +1,10 @@
 """What a figure is: a name and words, what to compute for it, and its picture of the table.
 
-A `Profile` states how large the experiments are: quick (minutes), paper (hours), tiny (tests). Rows
-of a sweep are asked for by grids, mostly those of `Curves`; everything else (transitions,
-trajectories, margins) is a `Computation`: a function of this package with plain arguments, so that
-it can be written down, run in any process and shared by figures that ask for the same. Its rows are
-kept in a file named by a hash of what was asked, so that a run that was stopped goes on from there.
+A `Profile` states how large the experiments are: quick (minutes) or paper (hours). Rows of a sweep
+are asked for by grids, mostly those of `Curves`; everything else (transitions, trajectories,
+margins) is a `Computation`: a function of this package with plain arguments, so that it can be
+written down, run in any process and shared by figures that ask for the same. Its rows are kept in a
+file named by a hash of what was asked, so that a run that was stopped goes on from there.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from polyceptron.errors import InvalidInput
 from polyceptron.experiments.engine import Listener, Progress
 from polyceptron.experiments.spec import SweepSpec, parse_spec
 from polyceptron.files import write_text
+from polyceptron.model import Teacher, make_estimator
 from polyceptron.report.pictures.matplotlib_figure import render_matplotlib
 from polyceptron.report.pictures.parts import Panel, Picture
+from polyceptron.theory.curve import drawn_rows
 from polyceptron.version import VERSION
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ class Profile:
     erm_instances: int = 20
     further_instances: int = 20  # the same for the figures that the paper does not have
     noisy_instances: int = 5
-    line_points: int = 60
+    line_points: int = 80  # at most
     symbols: int = 16
     classes: tuple[int, ...] = (2, 3, 5, 10, 20, 50)
     amp_classes: tuple[int, ...] = (2, 5, 10)  # those of `classes` that message passing runs for
@@ -68,8 +70,8 @@ class Profile:
     def spread(
         self, low: float, high: float, count: int = 0, *, log: bool = False, marks: Values = ()
     ) -> list[float]:
-        """`count` values from low to high (those of a line for 0), rounded, and the `marks`."""
-        count = count or (max(self.line_points // 2, 9) if log else self.line_points)
+        """`count` values from low to high (half of a line's for 0), rounded, and the `marks`."""
+        count = count or max(self.line_points // 2, 9)
         values = (np.geomspace if log else np.linspace)(low, high, count)
         return sorted({*(float(f"{value:.4g}") for value in values), *marks})
 
@@ -82,17 +84,10 @@ class Profile:
 QUICK = Profile("quick")
 PAPER = Profile(
     "paper", amp_dimension=1000, amp_runs=20, erm_dimension=1000, erm_instances=250,
-    further_instances=50, noisy_instances=50, line_points=120, symbols=24,
+    further_instances=50, noisy_instances=50, line_points=160, symbols=24,
     amp_classes=(2, 3, 5, 10), amp_classes_dimension=1000, amp_classes_runs=20,
     error_tolerance=2e-4, transition_tolerance=0.005, separable_dimension=300,
     transition_classes=(2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 25, 30, 40, 50),
-)  # fmt: skip
-TINY = Profile(
-    "tiny", amp_dimension=100, amp_runs=2, trace_dimension=100, erm_dimension=60, erm_instances=2,
-    further_instances=2, noisy_instances=2, line_points=12, symbols=4, classes=(2, 3, 5),
-    amp_classes=(2,), amp_classes_dimension=60, amp_classes_runs=2, error_tolerance=0.01,
-    transition_tolerance=0.1, transition_classes=(2, 3, 4), noise_strengths=2, closing_steps=0,
-    separable_instances=2,
 )  # fmt: skip
 PROFILES = {profile.name: profile for profile in (QUICK, PAPER)}
 
@@ -142,7 +137,7 @@ class Computation:
 
 
 def run_computations(
-    asked: Iterable[Computation], folder: Path, workers: int, tell: Listener | None = None
+    asked: Iterable[Computation], folder: Path, workers: int, tell: Listener = bool
 ) -> dict[str, list[Row]]:
     """The rows of each by its key, kept in the folder; equal ones run once, long ones first."""
     from joblib import Parallel, delayed
@@ -159,11 +154,9 @@ def run_computations(
     )  # loky gives each process one BLAS thread
     for key, rows in pool(delayed(one.run)(folder) for one in todo):
         results[key] = rows
-        now.done += 1
         now.computed += 1
         now.seconds = time.monotonic() - begin
-        if tell is not None:
-            tell(now)
+        tell(now)
     return results
 
 
@@ -171,6 +164,25 @@ def figure_row(source: str, estimator: str, **more: Any) -> Row:
     """A row of a computation; at k = 3 with Gaussian weights unless `more` states otherwise."""
     base = {"model": "argmax", "n_classes": 3, "prior": "gaussian", "estimator": estimator}
     return {"source": source, **base, **more}
+
+
+def line_rows(
+    estimator: str,
+    ridge: Any,
+    low: float,
+    high: float,
+    marks: list[float],
+    most: int,
+    *,
+    n_classes: int = 3,
+    noise: str = "none",
+    log: bool = False,
+    tol: float | None = None,
+) -> list[Row]:
+    """A smooth line of theory with Gaussian weights, at the marks too; `log` is of both axes."""
+    teacher, student = Teacher(n_classes, noise=noise), make_estimator(estimator, ridge)
+    asked: dict[str, Any] = {"log": log, "log_y": log, "also": marks, "most": most, "tol": tol}
+    return drawn_rows(teacher, student, low, high, **asked)
 
 
 def grid(source: str, estimator: str, alphas: Values, ridge: Any = None, **more: Any) -> Grid:
@@ -184,8 +196,8 @@ def grid(source: str, estimator: str, alphas: Values, ridge: Any = None, **more:
 class Curves:
     """Learning curves: theory of all at α from low to high, data of `fits` at `marks`.
 
-    An estimator is a name and a ridge, None for those that have none. `also` are further α of the
-    lines, `instances` the field of the profile with the number of fits.
+    An estimator is a name and a ridge, None for those that have none. `log` is that of both axes,
+    `instances` the field of the profile with the number of fits.
     """
 
     low: float
@@ -194,20 +206,22 @@ class Curves:
     fits: tuple[tuple[str, float | None], ...] = ()
     lines: tuple[tuple[str, float | None], ...] = (("bayes", None),)
     log: bool = False
-    also: tuple[float, ...] = ()
     noise: str = "none"
     instances: str = "erm_instances"
 
     def __call__(self, profile: Profile) -> list[Grid]:
-        """The grids of the sweep."""
-        marks, noise = profile.thin(self.marks), {"noise": [self.noise]}
-        alphas = profile.spread(self.low, self.high, log=self.log, marks=[*marks, *self.also])
-        n = getattr(profile, self.instances)
-        sizes = {"dimension": [profile.erm_dimension], "instances": n}
-        lines, fits = self.lines + self.fits, self.fits
+        """The grids of the sweep: data."""
+        marks, n = profile.thin(self.marks), getattr(profile, self.instances)
+        more: Any = {"noise": [self.noise], "dimension": [profile.erm_dimension], "instances": n}
+        return [grid("erm", name, marks, ridge, **more) for name, ridge in self.fits]
+
+    def theory(self, profile: Profile) -> list[Computation]:
+        """The lines, at the marks too."""
+        asked: dict[str, Any] = {"low": self.low, "high": self.high, "noise": self.noise}
+        asked |= {"marks": profile.thin(self.marks), "log": self.log, "most": profile.line_points}
         return [
-            *(grid("theory", name, alphas, ridge, **noise) for name, ridge in lines),
-            *(grid("erm", name, marks, ridge, **noise, **sizes) for name, ridge in fits),
+            Computation(line_rows, {"estimator": name, "ridge": ridge, **asked}, 1)
+            for name, ridge in self.lines + self.fits
         ]
 
 
@@ -243,7 +257,8 @@ class FigureSpec:
             text += f"{alone}\n\n{sweep_toml(self.name, grids)}"
         for one in self.computations(profile):
             lines = [f'[[computation]]\nfunction = "{one.name}"']
-            lines += [f"{name} = {json.dumps(value)}" for name, value in one.arguments.items()]
+            given = {name: value for name, value in one.arguments.items() if value is not None}
+            lines += [f"{name} = {json.dumps(value)}" for name, value in given.items()]
             text += "\n" + textwrap.indent("\n".join(lines), "# " if grids else "") + "\n"
         return text
 

@@ -23,26 +23,26 @@ not judged.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.experiments.engine import ProgressBar, available_workers
+from polyceptron.experiments.engine import available_workers, shown
 from polyceptron.experiments.results import deviation, write_csv
-from polyceptron.experiments.store import Store
-from polyceptron.experiments.sweep import make_plan, run_sweep, sweep_rows
+from polyceptron.experiments.sweep import run_sweep, sweep_rows
 from polyceptron.files import check_writable, write_text
 from polyceptron.model import make_estimator
 from polyceptron.report.figures import bayes_figures as bayes
 from polyceptron.report.figures import erm_figures as erm
 from polyceptron.report.figures import figure_spec as spec
 from polyceptron.report.figures import noisy_figures as noisy
+from polyceptron.report.figures import twin_figures
+from polyceptron.report.figures import unequal_figures as unequal
 from polyceptron.report.pictures.matplotlib_figure import save_figure
 from polyceptron.report.pictures.parts import as_html, as_plain
 from polyceptron.rows import count_failures, error_column, tidy
@@ -52,10 +52,17 @@ ALLOWANCE = 2.0  # of an error or an overlap, times d
 FALSE_ALARM = 1e-3
 ROUNDING = 1e-12  # what is zero in theory is no more than this on data
 NEAR_JUMP, NEAR_PEAK = 0.5, 0.3  # in α
-QUANTITIES = ("generalisation_error", "training_error", "training_loss", "q00", "q01")
+QUANTITIES = (
+    "generalisation_error",
+    "balanced_error",
+    "training_error",
+    "training_loss",
+    "q00",
+    "q01",
+)
 ENTRIES = {"q00": 2.0, "q01": 1.0}  # in units of the theory's q
-DATA = ("model", "n_classes", "prior", "noise", "features", "alpha", "dimension")
-PLACE = (*DATA[:-1], "estimator", "ridge", "iteration")
+DATA = ("model", "n_classes", "prior", "noise", "features", "ratio", "alpha", "dimension")
+PLACE = (*DATA[:-1], "way", "estimator", "ridge", "iteration")
 COLUMNS = (
     "figure", "quantity", "source", *PLACE, "dimension", "instances", "mean", "standard_error",
     "theory", "theory_uncertainty", "z", "p", "judged",
@@ -107,7 +114,8 @@ def _of_figure(name: str, table: pd.DataFrame) -> list[dict[str, Any]]:
             value = value.where(table["source"] != "theory", ENTRIES[quantity] * table["q"])
         error = table.get(error_column(quantity), table["alpha"] * np.nan)
         known = table.assign(value=value, error=error, branch=branch)[value.notna()]
-        symbols = known[known["instances"].notna() & (known["source"] != "theory")]
+        # Runs on drawn data: what was measured on data of others, or on twins, has no line.
+        symbols = known[known["instances"].notna() & known["source"].isin(["amp", "erm"])]
         theory = known[known["source"] == "theory"]
         for source, some in symbols.groupby("source", sort=False):
             beside = [""]
@@ -185,8 +193,9 @@ FIGURES: dict[str, spec.FigureSpec] = {
     for figure in (
         bayes.fig2a, bayes.fig2b, bayes.fig3, erm.fig4a, erm.fig4b, erm.fig4c, erm.fig4d,
         bayes.more_classes, bayes.phase_transitions, erm.double_descent, bayes.amp_trajectory,
-        erm.margin_laws, noisy.noisy_curves, noisy.separable_alphas, noisy.calibration_of_softmax,
-        noisy.noisy_phases,
+        erm.margin_laws, erm.rival_rules, noisy.noisy_curves, noisy.separable_alphas,
+        noisy.calibration_of_softmax, noisy.noisy_phases, unequal.imbalance, unequal.mixtures,
+        twin_figures.twins,
     )
 }  # fmt: skip
 
@@ -218,7 +227,7 @@ def make_figures(
     if (sweep := spec.merged_sweep(figures, profile)) is not None:
         run_sweep(sweep, store, workers=workers, progress=progress)
     asked = [one for figure in figures for one in figure.computations(profile)]
-    with ProgressBar() if progress else nullcontext() as tell:
+    with shown(progress, "lines and laws") as tell:
         count = workers or available_workers()
         computed = spec.run_computations(asked, folder / COMPUTED, count, tell)
     written, failed = list[Path](), 0
@@ -251,38 +260,6 @@ def read_agreement(folder: Path) -> pd.DataFrame:
     """The agreement of every figure whose table is in the folder."""
     paths = {name: folder / f"{name}.csv" for name in FIGURES}
     return agreement({name: pd.read_csv(path) for name, path in paths.items() if path.exists()})
-
-
-class WorkAhead(NamedTuple):
-    """Rows to compute, other computations, how many of both are stored, seconds of one core."""
-
-    rows: int
-    computations: int
-    stored: int
-    seconds: float
-
-
-def work_ahead(
-    figures: Sequence[spec.FigureSpec], profile: str | spec.Profile, folder: Path | None = None
-) -> WorkAhead:
-    """What is to be done, before doing it; `folder` has what an earlier run has left."""
-    profile = spec.as_profile(profile)
-    asked = {one.key: one for figure in figures for one in figure.computations(profile)}
-    todo, known = list(asked.values()), None
-    with ExitStack() as stack:
-        if folder is not None:
-            todo = [one for one in todo if one.kept(folder / COMPUTED) is None]
-            if (folder / STORE).exists():
-                known = stack.enter_context(Store(folder / STORE))
-        sweep = spec.merged_sweep(figures, profile)
-        plan = make_plan(sweep, known) if sweep is not None else None
-    stored, seconds = len(asked) - len(todo), sum(one.seconds for one in todo)
-    if plan is None:
-        return WorkAhead(0, len(todo), stored, seconds)
-    # The sweep's figure for theory is for hard cases; these rows come in warm-started batches.
-    theory = sum(part.seconds for name, part in plan.parts.items() if name[0] == "theory")
-    seconds += plan.seconds - 0.9 * theory
-    return WorkAhead(plan.rows - plan.stored, len(todo), stored + plan.stored, seconds)
 
 
 def make_folder(out: str | Path) -> Path:

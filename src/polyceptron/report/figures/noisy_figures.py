@@ -28,7 +28,7 @@ from polyceptron.theory.separability import separability
 
 NOISE = "softmax:3"
 CURVES_NOISY = spec.Curves(
-    0.1, 12.0, (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0), noise=NOISE, instances="noisy_instances",
+    0, 12.0, (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0), noise=NOISE, instances="noisy_instances",
     fits=(("cross-entropy", 0.1), ("square", 1.0)),
     lines=(("bayes", None), ("cross-entropy", 0.0)),
 )  # fmt: skip
@@ -54,7 +54,10 @@ def floor_rows(noise: str) -> list[spec.Row]:
     "noisy-curves",
     "Learning with softmax labels, k = 3, slope 3",
     grids=CURVES_NOISY,
-    computations=lambda profile: [spec.Computation(floor_rows, {"noise": NOISE}, 2)],
+    computations=lambda profile: [
+        *CURVES_NOISY.theory(profile),
+        spec.Computation(floor_rows, {"noise": NOISE}, 2),
+    ],
 )
 def noisy_curves(table: pd.DataFrame) -> pic.Panel:
     """Error on labels as drawn. The floor is the error of the teacher itself. Without a ridge
@@ -64,10 +67,12 @@ def noisy_curves(table: pd.DataFrame) -> pic.Panel:
     known = table["branch"] == "floor"
     threshold, lowest = (float(table.loc[known, c].iloc[0]) for c in ("alpha", ERROR))
     grey, high = pic.COLOURS["unstable"], CURVES_NOISY.high
-    floor = pic.Trace((0.0, high), (lowest, lowest), colour=grey, dash="dot", in_legend=False)
+    floor = pic.Trace(
+        (0.0, high + 0.25), (lowest, lowest), colour=grey, dash="dot", in_legend=False
+    )
     panel = curves_panel(table[~known], log_x=False)
     return replace(
-        pic.placed(panel, "upper right", (0, high), (lowest - 0.04, 0.68), title=""),
+        pic.placed(panel, "upper right", (0, high + 0.25), (lowest - 0.04, 0.68)),
         traces=(*panel.traces, floor),
         marks=(pic.Mark(threshold, f"*α_s* = {threshold:.2f}"),),
         notes=(pic.Note(0.15, lowest - 0.022, "floor: the teacher itself", grey),),
@@ -83,10 +88,14 @@ class Noises(NamedTuple):
     closes: bool = True
 
 
+def _sizes(largest: float, count: int) -> tuple[float, ...]:
+    return tuple(round(largest * i / (count - 1), 6) for i in range(count))
+
+
 NOISES = {
-    "gaussian:": Noises("variance of the noise *Δ*", (0.0, 0.0015, 0.003, 0.006, 0.009, 0.012)),
-    "softmax:": Noises("softmax labels, 1/*β*", (0.0, 0.01, 0.025, 0.04, 0.055, 0.07), True),
-    "flips:": Noises("share of flipped labels *η*", (0.0, 0.05, 0.1, 0.15, 0.2), closes=False),
+    "gaussian:": Noises("variance of the noise *Δ*", (0, 2e-4, 5e-4, *_sizes(0.012, 13)[1:])),
+    "softmax:": Noises("softmax labels, 1/*β*", _sizes(0.085, 18), True),
+    "flips:": Noises("share of flipped labels *η*", _sizes(0.2, 13), closes=False),
 }
 
 
@@ -146,24 +155,26 @@ def _phase_panel(table: pd.DataFrame, kind: str) -> pic.Panel:
     traces = tuple(
         pic.trace_of(
             rows[rows["branch"] == name], "noise_size", "alpha", colour=pic.COLOURS[role],
-            dash=pic.DASHES.get(role, "solid"), label=label, marker="circle",
+            dash=pic.DASHES.get(role, "solid"), label=label,
         )
         for (name, label), role in zip(TRANSITION_LABELS.items(), ("bayes", "amp"), strict=True)
     )  # fmt: skip
     x, lows, highs = traces[0].x, traces[0].y, traces[1].y
     closes = NOISES[kind].closes
-    wide = 1 if closes else -1  # where there is room between the lines
-    notes = [pic.Note(x[wide], 0.5 * (lows[wide] + highs[wide]), "hard", anchor="right middle")]
+    wide = (0.25 if closes else 0.8) * x[-1]  # where there is room between the lines
+    level = 0.5 * float(np.interp(wide, x, lows) + np.interp(wide, x, highs))
+    notes = [pic.Note(wide, level, "hard", anchor="center middle")]
     if closes:
         notes.append(pic.Note(x[-1], lows[-1] - 0.3, f"closes at {x[-1]:.3g}", anchor="right top"))
     across, up = pic.Axis(NOISES[kind].label, low=0), pic.Axis(pic.AXES["alpha"], low=2.2)
-    legend = None if closes else pic.Legend("upper left")
+    legend = pic.Legend("upper left")
     return pic.Panel(traces, across, up, notes=tuple(notes), legend=legend)
 
 
 CLASSES = (2, 3, 5)
-VARIANCES = tuple(round(0.05 * 2 ** (i / 2), 4) for i in range(13))  # every other one at k = 5
-CHECKED = (0.1, 0.4, 1.6)  # by data, at k = 2 and 3
+VARIANCES = tuple(round(0.05 * 2 ** (i / 4), 4) for i in range(25))
+CHECKED = (0.1, 0.4, 1.6)  # by data
+MOST_PER_DIMENSION = 20  # samples drawn: α_s of five classes is 11 at the least noise checked
 
 
 def threshold_rows(n_classes: int, variance: float) -> list[spec.Row]:
@@ -180,12 +191,12 @@ def separable_share_rows(
     """The largest n/d at which drawn samples can be separated, its mean over the instances."""
     teacher, largest = noisy(n_classes, f"gaussian:{variance!r}"), []
     for seed in range(instances):
-        X, y, _ = teacher.sample(12 * dimension, dimension, seed=seed)
+        X, y, _ = teacher.sample(MOST_PER_DIMENSION * dimension, dimension, seed=seed)
 
         def separable(n: int, X: Any = X, y: Any = y) -> bool:
             return bool(is_separable(X[:n], y[:n], n_classes=n_classes).separable)
 
-        low, high, last = dimension, 2 * dimension, 12 * dimension
+        low, high, last = dimension, 2 * dimension, MOST_PER_DIMENSION * dimension
         while high < last and separable(high):  # doubled, then halved in on
             low, high = high, min(2 * high, last)
         while high - low > max(1, dimension // 20):
@@ -203,8 +214,9 @@ def separable_share_rows(
 
 
 def _thresholds(profile: spec.Profile) -> list[spec.Computation]:
-    lines = [(k, v) for k in CLASSES for v in VARIANCES[:: 1 if k <= 3 else 2]]
-    symbols = [(k, v) for k in CLASSES[:2] for v in CHECKED[: profile.noise_strengths]]
+    fine = 1 if profile.noise_strengths is None else 6
+    lines = [(k, v) for k in CLASSES for v in VARIANCES[::fine]]
+    symbols = [(k, v) for k in CLASSES for v in CHECKED[: profile.noise_strengths]]
     n = profile.separable_instances
     sizes = {"dimension": profile.separable_dimension, "instances": n}
     asked: list[tuple[Any, ...]] = [(threshold_rows, k, v, {}, 1 + k) for k, v in lines]
@@ -224,7 +236,7 @@ def separable_alphas(table: pd.DataFrame) -> pic.Panel:
     panel = curves_panel(table, "noise_variance", "alpha", log_x=True)
     x = pic.Axis("variance of the noise *Δ*", "log")
     y = pic.Axis("largest *α* that can be separated, *α_s*", low=0)
-    return replace(panel, x=x, y=y, legend=pic.Legend("upper right"))
+    return replace(pic.placed(panel, "upper right"), x=x, y=y)
 
 
 STRENGTHS = (0.01, 0.1, 1.0)  # ridges of the reliability curves
@@ -234,7 +246,7 @@ CELLS = 15  # of confidence
 
 def reliability_rows(ridge: float) -> list[spec.Row]:
     """Accuracy against confidence in theory."""
-    found = calibration(noisy(3), make_estimator("cross-entropy", ridge), ALPHA, CELLS)
+    found = calibration(noisy(3), make_estimator("cross-entropy", ridge), ALPHA, 3 * CELLS)
     base = spec.figure_row("theory", "cross-entropy", alpha=ALPHA, ridge=ridge)
     bins = zip(found.confidence, found.accuracy, found.share, strict=True)
     return [base | {"confidence": c, "accuracy": a} for c, a, share in bins if share > 1e-4]
@@ -272,7 +284,8 @@ def _scores(profile: spec.Profile) -> list[spec.Computation]:
         "dimension": min(profile.erm_dimension, 500),
         "instances": min(profile.erm_instances, 6),
     }
-    alphas = (1.0, 4.0, 0.5, 2.0, 8.0, 16.0)[: profile.noise_strengths]
+    alphas = [float(f"{0.5 * 2 ** (i / 3):.4g}") for i in (3, 9, *{*range(16)} - {3, 9})]
+    alphas = alphas[: profile.noise_strengths]
     return [
         *(spec.Computation(reliability_rows, {"ridge": ridge}, 2) for ridge in STRENGTHS),
         *(spec.Computation(measured_rows, {"ridge": ridge, **size}, 3) for ridge in STRENGTHS),

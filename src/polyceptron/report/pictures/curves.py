@@ -32,6 +32,7 @@ from polyceptron.model import BayesOptimal
 from polyceptron.report.pictures import parts as pic
 from polyceptron.report.pictures.matplotlib_figure import check_style, draw_panel, notebook_axes
 from polyceptron.rows import PLACES, Status, average_instances, error_column
+from polyceptron.theory.curve import VERTICAL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -103,7 +104,7 @@ _WORDS = {
 }  # fmt: skip
 _NO_FAMILY = (
     "source", "estimator", "branch", "ridge", "dimension", "n_samples", "status", "version",
-    "reason", "table",
+    "reason", "table", "recall", "confusion", "intercepts",
 )  # fmt: skip
 
 
@@ -274,9 +275,7 @@ def series_traces(series: Sequence[Series], x: str, y: str) -> tuple[pic.Trace, 
         label = series_label(one, shared)
         look: dict[str, Any] = {"colour": colour, "label": label, "table": one.table}
         if one.theory:
-            # A curve that the Bayes-optimal one lies on stays visible under its dashes.
-            dash = pic.DASHES.get(one.role, "dash" if mixed and one.role == BAYES else "solid")
-            lines += _line_traces(one.rows, x, y, look | {"dash": dash})
+            lines += _line_traces(one.rows, x, y, look | {"dash": pic.dash_of(one.role, mixed)})
         else:
             free = pic.MARKERS[len(markers) % len(pic.MARKERS)]
             marker = markers.setdefault((colour, one.size), free)
@@ -324,10 +323,10 @@ def _symbol_traces(rows: Rows, x: str, y: str, look: dict[str, Any]) -> list[pic
 
 
 def _jumps(points: Sequence[tuple[float, float]], rows: Rows, y: str) -> list[int]:
-    """The steps i → i + 1 at which a Bayes-optimal line jumps.
+    """The steps i → i + 1 over which a Bayes-optimal line would be slanted where it jumps.
 
     It does where perfect learning begins, and where it is three times as steep as on both sides: a
-    smooth error is convex there, never steepest in between.
+    smooth error is convex there, never steepest in between. A step of no width is vertical.
     """
     if y == "free_entropy" or not any(text(row.get("branch")) for row in rows):
         return []
@@ -335,8 +334,11 @@ def _jumps(points: Sequence[tuple[float, float]], rows: Rows, y: str) -> list[in
     slopes = [abs((b[1] - a[1]) / (b[0] - a[0])) for a, b in pairwise(points)]
     return [
         i for i, slope in enumerate(slopes)
-        if perfect[i] != perfect[i + 1]
-        or (0 < i < len(slopes) - 1 and slope > 3 * max(slopes[i - 1], slopes[i + 1]))
+        if points[i + 1][0] - points[i][0] > VERTICAL * points[i][0]
+        and (
+            perfect[i] != perfect[i + 1]
+            or (0 < i < len(slopes) - 1 and slope > 3 * max(slopes[i - 1], slopes[i + 1]))
+        )
     ]  # fmt: skip
 
 
@@ -404,7 +406,12 @@ def ridge_picture(table: pd.DataFrame) -> pic.Picture:
     picture = curves_picture(table, "ridge")
     (panel,) = picture.panels
     traces = (*panel.traces, star_trace(table[best], "ridge"))
-    return replace(picture, panels=(replace(panel, traces=traces),))
+    low, high = table[ERROR].min(), table[ERROR].max()  # from 0 the minimum would look flat
+    panel = replace(panel, traces=traces, y=replace(panel.y, low=low - 0.1 * (high - low)))
+    if table["alpha"].nunique() == 1:
+        title = ", ".join(filter(None, [panel.title, fact("alpha", float(table["alpha"].iloc[0]))]))
+        panel = replace(panel, title=title)
+    return replace(picture, panels=(panel,))
 
 
 def star_trace(rows: pd.DataFrame, x: str) -> pic.Trace:

@@ -25,7 +25,7 @@ import numpy as np
 
 from polyceptron.model import ESTIMATORS
 
-Kind = Literal["line", "symbols", "band"]
+Kind = Literal["line", "symbols", "band", "cells"]
 Dash = Literal["solid", "dash", "dot", "dashdot"]
 Numbers = tuple[float, ...]
 Limits = tuple[float | None, float | None] | None
@@ -35,7 +35,8 @@ Limits = tuple[float | None, float | None] | None
 class Trace:
     """One series of points: `x`, `y` (n,), NaN in `y` for a gap, `y_error` (n,) or empty.
 
-    A line may have a marker on its points; a band fills y ± y_error. `label` is its name, shown in
+    A line may have a marker on its points; a band fills y ± y_error; cells have a value from 0 to 1
+    and words each, in `customdata`, as colours. `label` is its name, shown in
     the legend if `in_legend`; `hover` is the page's text, with `customdata` (n, …) for its numbers.
     """
 
@@ -65,6 +66,7 @@ class Axis:
     low: float | None = None
     high: float | None = None
     ticks: Numbers = ()
+    words: tuple[str, ...] = ()  # at the ticks, on the page
 
 
 @dataclass(frozen=True)
@@ -80,11 +82,12 @@ class Mark:
 
 @dataclass(frozen=True)
 class Shade:
-    """A region of x from `low` to `high`, on the page."""
+    """A region of x from `low` to `high`, on the page, and what it is."""
 
     low: float
     high: float
     colour: str
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -260,6 +263,12 @@ def colours_of(names: Iterable[str]) -> dict[str, str]:
         free = (colour for colour in CYCLE if colour not in chosen.values())
         chosen[name] = next(free, CYCLE[i % len(CYCLE)])
     return chosen
+
+
+def dash_of(role: str, mixed: bool) -> Dash:
+    """Of a line; what the Bayes-optimal one lies on is seen under its dashes."""
+    own: Any = DASHES.get(role, "dash" if mixed and role == "bayes" else "solid")
+    return own  # type: ignore[no-any-return]
 
 
 def shades(count: int) -> list[str]:

@@ -1,6 +1,6 @@
 """A panel for the page: a figure of plotly as plain dictionaries, without importing it.
 
-The page draws lines and symbols on one pair of axes; bands, notes and insets are for paper.
+The page draws lines, symbols and cells on one pair of axes; bands and insets are for paper.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def render_plotly(panel: Panel) -> dict[str, Any]:
     span = {**vertical, "y0": 0, "y1": 1, "layer": "below"}
     shapes: list[dict[str, Any]] = [
         {"type": "rect", **span, "x0": shade.low, "x1": shade.high, "fillcolor": shade.colour,
-         "opacity": 0.6, "line": {"width": 0}}
+         "opacity": 0.6, "line": {"width": 0},
+         "label": {"text": shade.label, "textposition": "bottom center", "font": {"size": 12}}}
         for shade in panel.shades
     ]  # fmt: skip
     words: list[dict[str, Any]] = []
@@ -53,6 +54,12 @@ def render_plotly(panel: Panel) -> dict[str, Any]:
                  "xshift": {"right": -3, "left": 3}.get(mark.side, 0), "yshift": -18 * below,
                  **vertical}
             )  # fmt: skip
+    for note in panel.notes:
+        ha, va = note.anchor.split()
+        words.append(
+            {"x": note.x, "y": note.y, "text": as_html(note.text), "showarrow": False,
+             "xanchor": ha, "yanchor": va, "font": {"size": 12, "color": note.colour}}
+        )  # fmt: skip
     layout |= {"shapes": shapes, "annotations": words}
     layout |= {"xaxis": _axis(panel.x), "yaxis": _axis(panel.y)}
     return {"data": [_trace(trace) for trace in panel.traces], "layout": layout}
@@ -67,6 +74,8 @@ def _axis(axis: Axis) -> dict[str, Any]:
         look["range"] = [_place(axis.low, axis.scale), _place(axis.high, axis.scale)]
     elif axis.low is not None and axis.low <= 0 and axis.scale == "linear":
         look["rangemode"] = "tozero"
+    if axis.words:
+        look |= {"tickvals": list(axis.ticks), "ticktext": list(axis.words), "showgrid": False}
     if axis.scale == "log":
         look |= {"exponentformat": "power", "dtick": "D2"}  # 1, 2, 5 in each decade
     return look
@@ -76,6 +85,15 @@ def _trace(trace: Trace) -> dict[str, Any]:
     label = as_html(trace.label)
     words = trace.hover or "<br>%{x:.4g}<br>%{y:.6g}"
     words = f"<b>{label}</b>{words}" if label else words.removeprefix("<br>")
+    if trace.kind == "cells":
+        values, texts = zip(*trace.customdata, strict=True)
+        return {
+            "type": "heatmap", "x": list(trace.x), "y": list(trace.y), "z": list(values),
+            "hovertext": list(texts), "hovertemplate": "%{hovertext}<br>%{z:.4f}<extra></extra>",
+            "text": ["" if v is None else f"{v:.2f}" for v in values], "texttemplate": "%{text}",
+            "zmin": 0, "zmax": 1, "colorscale": [[0, "#ffffff"], [1, trace.colour]],
+            "showscale": False, "xgap": 1, "ygap": 1,
+        }  # fmt: skip
     symbols = trace.kind == "symbols"
     entry: dict[str, Any] = {
         "type": "scatter", "name": label, "showlegend": trace.in_legend and bool(label),

@@ -1,0 +1,220 @@
+"""What can be taken away from the page: a table, a script that draws it, a page of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+from polyceptron.model import Estimator
+from polyceptron.report.explorer.page_figures import BAND, Figure
+from polyceptron.report.explorer.page_tasks import Row, tested, tolerance
+from polyceptron.report.explorer.settings import (
+    NUMBERS,
+    OPTIMAL,
+    RIDGE,
+    SCORES,
+    SHOWN,
+    PageSettings,
+)
+from polyceptron.rows import frame
+from polyceptron.version import VERSION
+
+
+def to_csv(rows: Iterable[Row]) -> str:
+    """The rows as CSV, one line each, with the columns that at least one of them has."""
+    return str(frame(rows).to_csv(index=False))
+
+
+def caption(settings: PageSettings) -> str:
+    """The problem in a line, for a picture that leaves the page."""
+    what = settings.words("model").split(" (")[0] if settings.model != "argmax" else ""
+    parts = [what] if settings.model == "perceptron" else [f"k = {settings.k}", what]
+    if settings.shares:
+        parts.append("shares " + ", ".join(f"{share:.3g}" for share in settings.shares))
+    parts += [f"separation {settings.separation:g}"] if settings.model == "mixture" else []
+    for kind in NUMBERS if settings.model != "mixture" else ():
+        if kind == "prior" or getattr(settings, kind) not in ("none", "isotropic"):
+            parts.append(settings.words(kind))
+            parts += [settings.number_words(kind)] if settings.member(kind).parameter else []
+    if any(settings.estimator(name).takes_ridge for name in settings.estimators):
+        optimal = settings.ridge_rule == OPTIMAL
+        words = "optimal ridge λ" if optimal else f"ridge λ = {settings.ridge:.4g}"
+        parts.append(words if settings.penalty == RIDGE else settings.penalty_name)
+        parts += ["intercepts"] if settings.intercept != "none" else []
+        parts += ["balanced class weights"] if settings.class_weight != "none" else []
+    return ", ".join(filter(None, parts))
+
+
+_DRAW = """
+curves = curves[~curves.filter(["branch"]).eq("informed").any(axis=1)]
+shown = pd.concat([curves, *map(pd.DataFrame, simulations.values()), marks], ignore_index=True)
+size = (6.4 * len(columns), 4.8)
+figure, axes = plt.subplots(1, len(columns), squeeze=False, figsize=size)
+for ax, column in zip(axes[0], columns):
+    if column in shown.select_dtypes("number").dropna(axis=1, how="all"):
+        pc.LearningCurve(shown).plot(ax, y=column)
+"""
+_RECALL = """
+recall = curves["recall"].dropna().str.split(",", expand=True).astype(float)
+for name, rows in curves.loc[recall.index].groupby("estimator", sort=False):
+    for label in recall:
+        words = f"{name}, class {label + 1}"
+        axes[0, 1].plot(rows["alpha"], recall.loc[rows.index, label], label=words)
+axes[0, 1].set(xlabel="sample complexity n/d", ylabel="recall of each class")
+axes[0, 1].legend(fontsize=7)
+"""
+
+
+def python_lines(settings: PageSettings, simulations: Sequence[PageSettings] = ()) -> str:
+    """A script that draws the same picture, with the same runs of the simulations shown.
+
+    It leaves `curves`, a table, and `simulations`, rows by name. The range must be set.
+    """
+    students = [settings.estimator(name) for name in settings.estimators]
+    many = settings.teacher.n_classes > 3
+    branches = any(one.branches for one in students) and settings.finite_prior
+    recall = settings.shown == "recall"
+    second = "recall" if recall else SHOWN[settings.shown][1]
+    columns = ["generalisation_error", *filter(None, [second])]
+    low, high = settings.low, settings.high
+    asked = f'"{low!r}:{high!r}' + ":log" * (settings.scale == "log") + '"'
+    asked += f", tol={tolerance(settings.teacher.n_classes)}"
+    asked += ", scores=True" * (settings.shown in SCORES and settings.alike)
+    lines = ["import matplotlib.pyplot as plt", "import numpy as np", "import pandas as pd", ""]
+    lines += ["import polyceptron as pc", "", f"teacher = {_teacher(settings)}"]
+    lines += [f"students = [{', '.join(map(_estimator, students))}]"]
+    lines += [f"columns = {json.dumps(columns)}  # what is drawn", "marks = None"]
+    if settings.finite_prior:
+        lines += [
+            f"found = pc.transitions(teacher{', tol=0.01' * many})",
+            "hard = found.alpha_it, found.alpha_algo",
+            f"if None not in hard and {low!r} <= hard[0] and hard[1] <= {high!r}:",
+            '    marks = pd.DataFrame({"branch": ["alpha_IT", "alpha_algo"], "alpha": hard})',
+        ]
+    if branches:  # where nothing jumps all branches are one
+        lines.append('branch = "optimal" if found.alpha_it is None else "all"')
+        asked += ", branch=branch"
+    lines += [f"curves = pc.learning_curve(teacher, students, {asked}).frame", "simulations = {}"]
+    for number, simulation in enumerate(simulations, start=1):
+        lines += ["", *_simulation(simulation, f"{simulation.simulation} {number}")]
+    drawn = _DRAW + _RECALL * recall
+    return "\n".join([*lines, *drawn.splitlines(), *_axes(settings)]) + "\n"
+
+
+def _axes(settings: PageSettings) -> list[str]:
+    """Ranges and scales of the axes, and what is marked on the first."""
+    bottom = ", ylim=(0, None)" * (settings.error_scale == "linear")
+    lines = [
+        "for ax in axes[0]:",
+        f'    ax.set(xlim=({settings.low!r}, {settings.high!r}), xscale="{settings.scale}", '
+        f'yscale="{settings.error_scale}"{bottom})',
+        "ax = axes[0, 0]",
+    ]
+    if settings.noisy and settings.alike:
+        lines += [
+            "floor = pc.generalisation_error(1.0, teacher.n_classes, teacher.channel)",
+            'ax.axhline(floor, color="grey", linestyle=":")  # the error of the teacher itself',
+            "separable = pc.separability(teacher).alpha_s  # up to where labels can be separated",
+            f"if {settings.low!r} <= separable <= {settings.high!r}:",
+            '    ax.axvline(separable, color="grey", linestyle=":")',
+        ]
+    if settings.finite_prior:
+        place = '0.01, "hard phase", ha="center", fontsize=8, transform=ax.get_xaxis_transform()'
+        lines += [
+            "if marks is not None:",
+            f'    ax.axvspan(*hard, color="{BAND}", zorder=-1)',
+            f"    ax.text(sum(hard) / 2, {place})",
+        ]
+    return [
+        *lines,
+        f'ax.set_title("{caption(settings)}", pad=16)',
+        'figure.savefig("curves.png", dpi=200)',
+        'curves.to_csv("curves.csv", index=False)',
+    ]
+
+
+def _teacher(settings: PageSettings) -> str:
+    if settings.model != "mixture":
+        return f"pc.{settings.teacher!r}".replace("'", '"')
+    shares = settings.shares or (1 / settings.k,) * settings.k
+    return f"pc.Mixture({shares!r}, separation={settings.separation!r})"
+
+
+def _alpha(settings: PageSettings, count: int) -> str:
+    if count == 1:
+        return f"np.array([{settings.alpha!r}])"
+    space = "geomspace" if settings.scale == "log" else "linspace"
+    return f"np.{space}({settings.low!r}, {settings.high!r}, {count})"
+
+
+def _estimator(one: Estimator, ridge: str = "") -> str:
+    """How it is written: its class, with its name and ridge or penalty if it has any."""
+    chosen = {name: value for name, value in one.columns.items() if name != "estimator"}
+    if not (chosen or one.takes_ridge):
+        return f"pc.{type(one).__name__}()"
+    given = {name: json.dumps(value) for name, value in chosen.items() if value is not True}
+    given |= {name: "True" for name, value in chosen.items() if value is True}
+    given |= {"ridge": ridge} if ridge else {}
+    words = [
+        f"{name}={value}" for name, value in given.items() if one.takes_ridge or name != "ridge"
+    ]
+    return f"pc.{type(one).__name__}({', '.join([json.dumps(one.name), *words])})"
+
+
+def _simulation(settings: PageSettings, name: str) -> list[str]:
+    """Lines that run one simulation of the page; its rows go under `name`."""
+    student = settings.student
+    seed = (f"{settings.seed} + " if settings.seed else "") + f"i * {settings.runs} + j"
+    tests = f", test_samples={tested(settings)}" if tested(settings) else ""
+    best, ridge = [], ""
+    if student.columns.get("ridge") == OPTIMAL:
+        asked = f"[float(a)], tol={tolerance(settings.teacher.n_classes)}"
+        best = [
+            f"    best = pc.learning_curve(chosen, {_estimator(student)}, {asked})",
+            '    ridge = float(best.frame["ridge"].iloc[0])',
+        ]
+        ridge = "ridge"
+    return [
+        f"chosen = {_teacher(settings)}",
+        f'simulations["{name}"] = rows = []',
+        f"for i, a in enumerate({_alpha(settings, settings.places)}):",
+        *best,
+        f"    student = {_estimator(student, ridge)}",
+        f"    for j in range({settings.runs}):",
+        f"        seed = {seed}",
+        f"        rows += student.simulate(chosen, float(a), {settings.dimension}, seed{tests})",
+    ]
+
+
+_CSS = (
+    "body{font:16px/1.5 system-ui,sans-serif;color:#1f2328;max-width:70rem;margin:0 auto;"
+    "padding:1rem}figure{margin:0 0 1.5rem}h1{font-size:1.4rem}h2{font-size:1.1rem;margin:0}"
+    "pre{background:#f4f5f6;padding:1rem;overflow-x:auto;font-size:.85rem}"
+)
+
+
+def page_html(settings: PageSettings, figures: Mapping[str, Figure], words: str, code: str) -> str:
+    """One file with the live figures, which needs no server and nothing from elsewhere.
+
+    `figures` are by their titles; `words` say what is known, `code` draws it again.
+    """
+    from plotly.offline import get_plotlyjs
+
+    blocks = "".join(
+        f'<figure><h2>{escape(title)}</h2><div id="figure-{i}" style="height:26rem"></div></figure>'
+        for i, title in enumerate(figures)
+    )
+    drawn = json.dumps(list(figures.values())).replace("<", "\\u003c")
+    return f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(caption(settings))}</title><style>{_CSS}</style>
+<script>{get_plotlyjs()}</script></head>
+<body><h1>{escape(caption(settings))}</h1><p>{escape(words)}</p>{blocks}
+<details><summary>Python lines for these curves</summary><pre>{escape(code)}</pre></details>
+<p>Made by polyceptron {VERSION}.</p>
+<script>{drawn}.forEach((figure, i) => Plotly.newPlot(
+  "figure-" + i, figure.data, figure.layout, {{responsive: true, displaylogo: false}}));</script>
+</body></html>
+"""

@@ -1,0 +1,182 @@
+"""Figures of unequal classes: two Gaussian clusters, and a cross-entropy with an intercept.
+
+What becomes of a rare class by five ways of treating it, and what two variances do to an error that
+is known for one. Best weights and best shifts are those of the theory, for fits too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from polyceptron.algorithms.erm.fit import fit_erm
+from polyceptron.algorithms.watching import uninterrupted
+from polyceptron.experiments.simulate import n_samples, weights_law
+from polyceptron.model import ERM, Mixture
+from polyceptron.report.figures import figure_spec as spec
+from polyceptron.report.pictures import parts as pic
+from polyceptron.report.pictures.curves import ERROR, curves_panel, fact
+from polyceptron.rows import Status, error_column
+from polyceptron.theory.erm.fixed_point import erm_fixed_point
+from polyceptron.theory.populations.decisions import best_class_weight, best_shift
+from polyceptron.theory.populations.floor import linear_floor
+from polyceptron.theory.populations.scores import (
+    FieldsLaw,
+    PopulationScores,
+    population_scores,
+)
+
+RIDGE = 0.1
+STUDENT = ERM("cross-entropy", RIDGE, intercept=True)
+RARE, EVEN = Mixture((0.9, 0.1), separation=2.0), Mixture((0.5, 0.5), separation=2.0)
+ALPHAS = (2.0, 4.0, 8.0, 16.0)  # with fits: below, few samples of the rare class shift them
+
+
+@dataclass(frozen=True)
+class Way:
+    """A fit to samples of `drawn` at α, with class weights, whose intercepts are then shifted."""
+
+    name: str
+    drawn: Mixture
+    alpha: float
+    weights: tuple[float, ...] = (1.0, 1.0)
+    shift: tuple[float, ...] = (0.0, 0.0)
+
+    def rows(self, met: Mixture, dimension: int, instances: int, **place: float) -> list[spec.Row]:
+        """Scores on samples of the population `met`: in theory, and the mean of so many fits."""
+        student = replace(STUDENT, class_weight=self.weights)
+        point = erm_fixed_point(self.drawn, student, self.alpha)
+        shift = np.array([self.shift[0] - self.shift[1]]) / 2**0.5  # in contrast coordinates
+        base = {**met.columns, **STUDENT.columns, "way": self.name, **place, "levels": None}
+        found = population_scores(FieldsLaw.of(met, point.law).shifted(shift))
+        unsure = {"uncertainty": float(found.error.uncertainty)}
+        theory = {"source": "theory", **base, **_numbers(found), **unsure, "status": point.status}
+        if instances == 0:
+            return [theory]
+        runs = []
+        for i in range(instances):  # ways at one place are given the same data
+            seed = np.random.SeedSequence([i, *(round(1000 * value) for value in place.values())])
+            X, y, truth = self.drawn.sample(n_samples(self.alpha, dimension), dimension, seed)
+            weights = dict(enumerate(self.weights))
+            fit = uninterrupted(
+                fit_erm(X, y, STUDENT.loss, RIDGE, intercept=True, class_weight=weights)
+            )
+            law = weights_law(met, fit.weights, fit.intercepts + self.shift, truth)
+            runs.append(_numbers(population_scores(law)) | {"failed": fit.status != "ok"})
+        table = pd.DataFrame(runs)
+        bad = table.pop("failed").any()
+        counts = {"dimension": dimension, "instances": instances}
+        spread = {error_column(str(name)): value for name, value in table.sem().items()}
+        status = Status.NOT_CONVERGED if bad else Status.OK
+        fits = {"source": "erm", **base, **table.mean(), **spread, **counts, "status": status}
+        return [theory, fits]
+
+
+def _numbers(scores: PopulationScores) -> dict[str, float]:
+    found = (scores.error.value, scores.balanced_error.value, scores.recall.value[1])
+    names = (ERROR, "balanced_error", "rare_recall")
+    return {name: float(value) for name, value in zip(names, found, strict=True)}
+
+
+def treatment_rows(place: float, dimension: int, instances: int) -> list[spec.Row]:
+    """Every way of treating the rare class, where α of all samples is `place`."""
+    shares, alpha = RARE.class_shares, place
+    weights = best_class_weight(RARE, STUDENT, alpha).chosen.tolist()
+    shift = best_shift(RARE, STUDENT, alpha).chosen.tolist()
+    ways = (
+        Way("no weights", RARE, alpha),
+        Way("balanced weights", RARE, alpha, tuple((1 / (2 * shares)).tolist())),
+        Way("best weights", RARE, alpha, tuple(weights)),
+        Way("best shift", RARE, alpha, shift=tuple(shift)),
+        Way("undersampled", EVEN, 2 * float(shares[1]) * alpha),
+    )
+    return [row for way in ways for row in way.rows(RARE, dimension, instances, alpha=alpha)]
+
+
+def _places(
+    profile: spec.Profile, low: float, marks: spec.Values, count: int, *also: float
+) -> list[spec.Row]:
+    """Places of a line on a logarithmic axis, with the size and the number of fits at the marks."""
+    fitted = replace(profile, symbols=profile.symbols // 2).thin(marks)
+    lines = profile.spread(low, marks[-1], max(count, 2), log=True, marks=(*fitted, *also))
+    size = {"dimension": profile.erm_dimension, "instances": profile.noisy_instances}
+    none = {"dimension": 0, "instances": 0}
+    return [{"place": x, **(size if x in fitted else none)} for x in lines]
+
+
+def _treatments(profile: spec.Profile) -> list[spec.Computation]:
+    places = _places(profile, 0.5, ALPHAS, profile.line_points // 5)
+    return [spec.Computation(treatment_rows, one, 3) for one in places]
+
+
+@spec.figure("imbalance", "A class with a tenth of the samples", computations=_treatments)
+def imbalance(table: pd.DataFrame) -> pic.Picture:
+    """Balanced error and recall of the rare class: two Gaussian clusters at distance 2,
+    cross-entropy with an intercept, λ = 0.1. At small α data can be separated, and balanced weights
+    change little; a shift of the intercept after the fit does what the best weights do.
+    Undersampled: as many samples of one class as of the other. Lines: theory; symbols: fits, with
+    standard errors.
+    """
+    panels = []
+    for name in ("balanced_error", "rare_recall"):
+        panel = curves_panel(table, y=name, log_x=True)
+        ways = [trace.label.split(", ")[0] for trace in panel.traces]
+        colours = dict(zip(dict.fromkeys(ways), pic.CYCLE, strict=False))
+        named = zip(panel.traces, ways, strict=True)
+        traces = tuple(replace(trace, label=way, colour=colours[way]) for trace, way in named)
+        panels.append(replace(panel, traces=traces))
+    above = pic.placed(panels[0], "upper right", y=(0.15, 0.62), columns=2)
+    recall = pic.Axis("recall of the rare class", low=0, high=1)
+    return pic.Picture((above, replace(panels[1], y=recall, legend=None)), height=5.2)
+
+
+RATIOS = (0.1, 0.25, 1.0, 4.0, 10.0)  # of the variances, with fits
+AMOUNTS = (1.0, 3.0, 10.0)  # α
+
+
+def ratio_rows(alpha: float, place: float, dimension: int, instances: int) -> list[spec.Row]:
+    """Variances with the ratio `place`, of mean 1 over samples; and the best linear rule."""
+    first = 1 / (0.8 + 0.2 * place)
+    own = Mixture((0.8, 0.2), separation=2.0, variances=(first, place * first))
+    rows = Way("own", own, alpha).rows(own, dimension, instances, alpha=alpha, ratio=place)
+    floor = linear_floor(own)
+    errors = {ERROR: float(floor.value), "uncertainty": float(floor.uncertainty)}
+    others = {"balanced_error": None, "rare_recall": None}
+    return [*rows, {**rows[0], "branch": "floor", **others, **errors}]
+
+
+def _ratios(profile: spec.Profile) -> list[spec.Computation]:
+    places = _places(profile, RATIOS[0], RATIOS, profile.line_points // 3, 1.0)
+    asked = ({"alpha": alpha, **one} for alpha in AMOUNTS for one in places)
+    return [spec.Computation(ratio_rows, one, 1) for one in asked]
+
+
+@spec.figure("mixtures", "Two clusters with variances of their own", computations=_ratios)
+def mixtures(table: pd.DataFrame) -> pic.Panel:
+    """Error of cross-entropy (λ = 0.1) where a fifth of the samples have another variance; the mean
+    variance is 1 throughout. Dashed: the same with one variance for all, as by a pooled covariance.
+    Dotted: the best linear rule. Lines: theory; symbols: fits, with standard errors.
+    """
+    floor = table["branch"] == "floor"
+    told = table[~floor].assign(way=[fact("alpha", a) for a in table.loc[~floor, "alpha"]])
+    panel = curves_panel(told, "ratio", log_x=True)
+    labels = (trace.label.split(", ")[0] for trace in panel.traces)
+    named = zip(panel.traces, labels, strict=True)
+    panel = replace(panel, traces=tuple(replace(trace, label=label) for trace, label in named))
+    ends = (RATIOS[0], RATIOS[-1])
+    pooled = [
+        pic.Trace(ends, (y, y), colour=t.colour, dash="dash", width=0.8, in_legend=False)
+        for t in panel.traces if t.kind == "line"
+        for x, y in zip(t.x, t.y, strict=True) if x == 1
+    ]  # fmt: skip
+    lowest = table[floor].drop_duplicates("ratio").sort_values("ratio")
+    grey = pic.COLOURS["unstable"]
+    best = pic.trace_of(lowest, "ratio", ERROR, colour=grey, dash="dot", label="best linear rule")
+    x = pic.Axis("variance of the rare class / of the other", "log")
+    return replace(
+        pic.placed(panel, "upper right", y=(0.06, 0.28), columns=2),
+        traces=(*panel.traces, *pooled, best),
+        x=x,
+    )
