@@ -18,6 +18,22 @@ def cut_text(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
+def parse_range(text: str, name: str) -> tuple[float, float, bool] | None:
+    """The ends of 'start:stop' or 'start:stop:log' and whether it is logarithmic; else None.
+
+    Without a count it has as many points as a smooth line needs.
+
+    >>> parse_range("0:5", "alpha"), parse_range("0:5:10", "alpha")
+    ((0.0, 5.0, False), None)
+    """
+    parts = text.split(":")
+    log = len(parts) == 3 and parts[-1] == "log"
+    if len(parts) - log != 2:
+        return None
+    low, high = parse_numbers(f"{parts[0]}:{parts[1]}:2", name)
+    return low, high, log
+
+
 def parse_numbers(text: str, name: str, *, log: bool = False) -> list[float]:
     """Numbers from '0.5,1,2' or 'start:stop:count', evenly spaced (geometrically if `log`).
 

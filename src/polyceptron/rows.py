@@ -19,14 +19,6 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-SOURCES: dict[str, str] = {
-    "theory": "the limit of large dimension",
-    "amp": "one run of message passing on drawn data",
-    "erm": "one fit on drawn data",
-    "amp-summary": "the mean over runs of message passing",
-    "amp-trace": "one iteration of message passing, averaged over runs",
-    "measured": "a classifier on the user's own data, by cross-validation",
-}
 BRANCHES: dict[str, str] = {
     "optimal": "the fixed point of largest free entropy: the Bayes-optimal answer",
     "amp": "the one that message passing reaches without side knowledge",
@@ -34,15 +26,23 @@ BRANCHES: dict[str, str] = {
     "unstable": "the barrier between the two",
 }
 COLUMNS: tuple[str, ...] = (
-    "source",  # one of SOURCES
+    # theory; amp or erm: one run on drawn data; amp-summary, amp-trace: the mean over runs, of an
+    # iteration; measured: a classifier on the user's own data, by cross-validation
+    "source",
     "model",  # argmax or perceptron
     "n_classes",
     "prior",
     "noise",  # of the labels; none, or a channel's name
     "features",  # a spectrum's name; absent for independent features of unit variance
+    "shares",  # of the classes, as numbers with commas; absent where they are equal
+    "biases",  # of a teacher's classes, where these were given in place of shares
+    "gram",  # of a teacher's fields or a mixture's means: rows end with a semicolon
+    "levels",  # of a mixture: fraction of the directions, variances, fraction of the gram
     "estimator",  # a name in ESTIMATORS: bayes, or that of a loss
     "ridge",
     "penalty",  # with its numbers, where it is not a ridge
+    "intercept",  # True where the student has one
+    "class_weight",  # balanced, or a weight for each class
     "alpha",  # n / d
     "branch",  # one of BRANCHES (Bayes-optimal only); a figure may mark a transition here
     "m",  # overlap of estimate and teacher, per class direction
@@ -50,6 +50,11 @@ COLUMNS: tuple[str, ...] = (
     "V",  # its variance (Bayes) or rescaled susceptibility (ERM)
     "generalisation_error",  # on labels as drawn
     "uncertainty",  # of the generalisation error: holds in at least 99 of 100 cases
+    "balanced_error",  # 1 − the mean recall of the classes
+    "balanced_error_uncertainty",
+    "recall",  # of each class, as numbers with commas
+    "confusion",  # P(label, predicted), a row for each label
+    "intercepts",  # of each class, of mean 0
     "clean_error",  # against the noiseless rule, where labels are noisy
     "other_error",  # of the rival branch, where the choice of branch is undecided
     "training_error",
@@ -57,6 +62,7 @@ COLUMNS: tuple[str, ...] = (
     "training_loss",  # mean loss per sample, ridge term excluded
     "training_loss_uncertainty",
     "test_loss",  # mean log loss of the probabilities on fresh samples, where it was asked for
+    "test_loss_uncertainty",
     "brier",  # their mean squared distance from the labels
     "calibration_error",  # |accuracy − confidence|, averaged over 15 bins of confidence
     "free_entropy",
@@ -122,7 +128,7 @@ def make_row(**values: Any) -> dict[str, Any]:
     return {name: _plain(values[name]) for name in COLUMNS if values.get(name) is not None}
 
 
-WHOLE = ("dimension", "n_samples", "seed", "iterations", "runs", "converged", "instances")
+WHOLE = ("dimension", "n_samples", "seed", "iterations", "instances")
 COUNTED = ("n_classes", "dimension", "n_samples", "instances", "not_converged", "failed")
 
 
@@ -157,7 +163,10 @@ def _plain(value: Any) -> Any:
 
 # Numbers that tell which point a row belongs to; every other number is measured there.
 PLACES = ("n_classes", "ridge", "alpha", "dimension", "n_samples", "iteration", "margin", "table")
-_ASIDE = ("seed", "uncertainty", "status", "version", "reason")
+_ASIDE = (
+    *("seed", "uncertainty", "status", "version", "reason"),
+    *("recall", "confusion", "intercepts"),  # text, of which there is no mean
+)
 
 
 def error_column(name: str) -> str:

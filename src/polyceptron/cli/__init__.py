@@ -10,24 +10,16 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from typing import Any
 
 import typer
 
-from polyceptron.cli.data_commands import amp, data, fit
-from polyceptron.cli.options import Command, CommandGroup
-from polyceptron.cli.report_commands import explore, figures, verify
-from polyceptron.cli.sweep_commands import merge, plot, results, sweep
-from polyceptron.cli.theory_commands import (
-    asymptotics,
-    curve,
-    plan,
-    ridge,
-    separability,
-    transitions,
-)
+from polyceptron.cli import data_commands, report_commands, sweep_commands, theory_commands
+from polyceptron.cli.options import Command, CommandGroup, Stopped
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.version import VERSION
 
+UsageError: Any = typer.BadParameter.__mro__[1]
 app = typer.Typer(
     name="polyceptron",
     cls=CommandGroup,
@@ -45,35 +37,24 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
         raise typer.Exit
 
 
-for command in (
-    curve,
-    transitions,
-    separability,
-    ridge,
-    asymptotics,
-    plan,
-    amp,
-    fit,
-    data,
-    sweep,
-    results,
-    merge,
-    figures,
-    verify,
-    plot,
-    explore,
-):
-    # A paragraph is broken where the terminal ends, not where our own line did.
-    words = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(command.__doc__ or ""))
-    app.command(cls=Command, help=words)(command)
+for module in (theory_commands, data_commands, sweep_commands, report_commands):
+    for command in module.COMMANDS:
+        # A paragraph is broken where the terminal ends, not where our own line did.
+        words = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(command.__doc__ or ""))
+        app.command(cls=Command, help=words)(command)
 
 
 def main() -> None:
     """Run the command line; every failure ends in one error message and an exit code."""
     try:
-        app()
+        sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
+    except UsageError as error:
+        path = error.ctx.command_path if error.ctx else "polyceptron"
+        _fail(f"{error.format_message().rstrip('.')}; see {path} --help", 2)
     except InvalidInput as error:
         _fail(error, 2)
+    except Stopped:
+        _fail("stopped", 130)
     except ComputationFailed as error:
         _fail(error, 1)
     except MemoryError as error:
@@ -83,10 +64,6 @@ def main() -> None:
         sys.exit(0)
     except OSError as error:
         _fail(error, 2)
-    except SystemExit as end:
-        if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt):
-            _fail("stopped", 130)  # of which typer makes an exit without a word
-        raise
 
 
 def _fail(reason: object, code: int) -> None:

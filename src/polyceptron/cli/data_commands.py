@@ -13,7 +13,8 @@ import typer
 
 from polyceptron.cli import options
 from polyceptron.cli.options import option
-from polyceptron.cli.printing import emit, say, waiting
+from polyceptron.cli.printing import emit, say
+from polyceptron.display import waiting
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_outputs, write_text
 from polyceptron.ranges import parse_numbers
@@ -36,6 +37,9 @@ Standardise = Annotated[
 CheckpointFile = Annotated[
     Path | None, option("Keep the fit here, and go on from it.", "--checkpoint")
 ]
+Missing = Annotated[
+    str, option("Missing values: refuse, fill (median, most frequent) or drop-rows.")
+]
 Cluster = Annotated[
     str | None, option("Address of a Dask scheduler whose workers read .zarr or .parquet.")
 ]
@@ -43,8 +47,8 @@ Cluster = Annotated[
 
 def amp(
     alpha: options.Alpha = "1.5",
-    classes: options.ClassesOrThree = None,
-    prior: options.Prior = "gaussian",
+    classes: options.Classes = None,
+    prior: options.Prior = None,
     model: options.Model = "argmax",
     noise: options.Noise = "none",
     features: options.Features = "isotropic",
@@ -91,7 +95,7 @@ def amp(
             n_classes=classes, checkpoint=checkpoint, **settings,
         )  # fmt: skip
         return
-    teacher = options.build_teacher(model, classes, prior, noise, features, default=3)
+    teacher = options.the_population(classes, prior, model, noise, features)
     alphas = parse_numbers(alpha, "--alpha")
     check_outputs(csv, inputs=[features])
     if trace and len(alphas) != 1:
@@ -112,7 +116,11 @@ def fit(
     data: Data = None,
     labels: Labels = None,
     estimator: options.OneLoss = "cross-entropy",
-    ridge: Annotated[float, option("λ, 0 or more.")] = 0.1,
+    ridge: Annotated[str, option("λ, 0 or more, or auto.")] = "0.1",
+    target: Annotated[
+        str | None, option("The column of the labels, where --data is .csv, .tsv or .parquet.")
+    ] = None,
+    missing: Missing = "refuse",
     standardise: Standardise = False,
     tol: Annotated[float, option("Relative distance to the minimiser.")] = 1e-8,
     checkpoint: CheckpointFile = None,
@@ -122,14 +130,43 @@ def fit(
 ) -> None:
     """Fit a loss with a ridge to samples in files, which may be larger than memory.
 
+    With --ridge auto the ridge is chosen on held-out samples. A table (--target) is encoded and
+    standardised, and has an intercept.
+
     Example: polyceptron fit --data X.npy --labels y.npy --ridge 1 --out weights.npy
     """
     from polyceptron.algorithms.erm.fit import fit_erm
+    from polyceptron.algorithms.stored_designs import open_design
+    from polyceptron.experiments.data_runs import chosen_fit, open_samples, read_labels
+    from polyceptron.report.data.reading import read_samples
 
-    _run_on_files(
-        estimator, fit_erm, data, labels, out, as_json, cluster, standardise=standardise,
-        loss=estimator, ridge=ridge, tol=tol, checkpoint=checkpoint,
-    )  # fmt: skip
+    values: list[Any] = ["auto"] if ridge == "auto" else list(parse_numbers(ridge, "--ridge"))
+    if len(values) != 1:
+        raise InvalidInput(f"--ridge takes auto or one number, got {ridge!r}")
+    value = values[0]
+    settings: dict[str, Any] = {"standardise": standardise, "loss": estimator, "tol": tol}
+    plain = data is not None and data.suffix in (".csv", ".tsv") and labels is None
+    named = plain or target is not None
+    if not named and value != "auto":
+        _run_on_files(
+            estimator, fit_erm, data, labels, out, as_json, cluster, ridge=value,
+            checkpoint=checkpoint, **settings,
+        )  # fmt: skip
+        return
+    if cluster is not None or checkpoint is not None:
+        raise InvalidInput("--cluster and --checkpoint need --labels and a ridge that is given")
+    if data is None or (labels is None) != named:
+        raise InvalidInput("give --data with --labels, or a table as --data with --target")
+    _check_weights_file(out, data, labels)
+    with waiting(f"{estimator}: fits of {data.name}"):
+        if named:
+            table = read_samples(data, target, missing=missing)
+            X, y = table.encoder().fit_transform(table.X), table.y
+            settings["standardise"] = True
+        else:
+            X, y = open_design(open_samples(data)), read_labels(labels)  # type: ignore[arg-type]
+        report = chosen_fit(X, y, ridge=value, source=str(data), **settings)
+    _keep_report(report, estimator, data, out, as_json)
 
 
 def _run_on_files(
@@ -143,19 +180,34 @@ def _run_on_files(
     **settings: Any,
 ) -> None:
     """Check where to write, fit with progress shown, write weights and report, print the report."""
-    from polyceptron.experiments.data_runs import fit_of_files, save_weights
+    from polyceptron.experiments.data_runs import fit_of_files
 
     if data is None or labels is None:
         raise InvalidInput("--data and --labels go together: a file of samples, a file of labels")
-    if out.suffix != ".npy":
-        raise InvalidInput(f"weights are written as .npy, got --out {str(out)!r}")
-    beside, inputs = out.with_suffix(".json"), [data, labels, settings.get("features")]
-    check_outputs(out, beside, settings["checkpoint"], inputs=inputs)
+    _check_weights_file(out, data, labels, settings.get("features"), settings["checkpoint"])
     with _connected(cluster, data), waiting(f"{name}: the first pass over {data.name}") as show:
         report = fit_of_files(run, data, labels, callback=lambda now: show(str(now)), **settings)
+    _keep_report(report, name, data, out, as_json)
+
+
+def _check_weights_file(
+    out: Path, data: Path, labels: Path | None, features: Any = None, checkpoint: Any = None
+) -> None:
+    if out.suffix != ".npy":
+        raise InvalidInput(f"weights are written as .npy, got --out {str(out)!r}")
+    beside = out.with_suffix(".json")
+    check_outputs(out, beside, checkpoint, inputs=[data, labels, features])
+
+
+def _keep_report(report: dict[str, Any], name: str, data: Path, out: Path, as_json: bool) -> None:
+    """Write weights and report, print the report."""
+    from polyceptron.experiments.data_runs import save_weights
+
+    beside = out.with_suffix(".json")
     save_weights(out, report.pop("weights"))
     write_text(beside, json.dumps(json_ready(report), indent=2) + "\n")
-    del report["offset"]
+    for name_of in ("offset", "classes", "features"):
+        report.pop(name_of, None)
     optional = ("n_classes", "passes", "dimension", "n_samples")
     emit([report], REPORTED, optional=optional, as_json=as_json, title=f"{name} of {data.name}")
     say(f"weights in {out}, report in {beside}")
@@ -190,27 +242,38 @@ def data(
         str | None, option("The column of the labels (.npz: the array; default y).")
     ] = None,
     drop: Annotated[list[str] | None, option("A column to leave out; may be given again.")] = None,
+    keep: Annotated[
+        list[str] | None, option("A column to use though it looks like dates or numbers of rows.")
+    ] = None,
+    missing: Missing = "refuse",
     html: Annotated[
         Path | None, option("Write a page with pictures, and its numbers as .json beside it.")
     ] = None,
     as_json: Annotated[bool, option("Print numbers and sentences.", "--json")] = False,
     seed: Annotated[int, option("Of the folds and the resampling.", min=0)] = 0,
+    twins: Annotated[
+        bool, option("Compare with Gaussian mixtures of the data's moments.", "--twins")
+    ] = False,
 ) -> None:
     """One page about your own data: what they are, how well a linear rule does, what more would do.
 
     Example: polyceptron data table.csv --target label --html report.html
     """
-    from polyceptron.report.data.measure import measure, read_samples
+    from polyceptron.report.data.measure import measure
     from polyceptron.report.data.page import report_html, report_json, report_text
+    from polyceptron.report.data.reading import read_samples
 
     beside = None if html is None else html.with_suffix(".json")
     check_outputs(html, beside, inputs=[table])
-    found = read_samples(table, target, drop or ())
+    found = read_samples(table, target, drop or (), keep or (), missing)
     with waiting(f"reading {table.name}") as update:
-        measured = measure(found, seed=seed, progress=update)
+        measured = measure(found, seed=seed, twins=twins, progress=update)
     if html is not None and beside is not None:
         write_text(html, report_html(measured))
         write_text(beside, report_json(measured))
     sys.stdout.write(report_json(measured) if as_json else report_text(measured))
     if html is not None:
         say(f"page in {html}, numbers in {beside}")
+
+
+COMMANDS = (amp, fit, data)

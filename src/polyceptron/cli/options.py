@@ -5,45 +5,45 @@ filled in when help is shown (`NamesInHelp`), since reading them takes longer th
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from polyceptron.cli import printing
 from polyceptron.cli.printing import say
 from polyceptron.errors import InvalidInput
+from polyceptron.files import check_outputs
 from polyceptron.ranges import cut_text, parse_numbers
 
 if TYPE_CHECKING:
-    from polyceptron.model import AnyTeacher, Estimator
+    from polyceptron.model import Estimator, Population
 
 
-def registered_names() -> dict[str, tuple[str, ...]]:
-    """What the words in braces stand for."""
-    from polyceptron.model import CHANNELS, ESTIMATORS, FEATURES, LOSSES, PENALTIES, PRIORS
+def registered_names(word: str) -> tuple[str, ...]:
+    """What a word in braces stands for."""
+    from polyceptron import model
 
-    return {
-        "features": tuple(entry.form for entry in FEATURES.entries),
-        "priors": tuple(entry.form for entry in PRIORS.entries),
-        "noises": tuple(entry.form for entry in CHANNELS.entries),
-        "penalties": tuple(entry.form for entry in PENALTIES.entries),
-        "losses": LOSSES.names,
-        "estimators": tuple(entry.form for entry in ESTIMATORS.entries),
-    }
+    if word == "figures":
+        from polyceptron.report.figures.making import FIGURES
+
+        return tuple(FIGURES)
+    name = {"noises": "CHANNELS"}.get(word, word.upper())
+    return tuple(entry.form for entry in getattr(model, name).entries)
 
 
 def fill_names(text: str) -> str:
     """The help text with its words in braces replaced.
 
-    >>> fill_names("Loss: {losses}.")
-    'Loss: cross-entropy, square, max-margin.'
+    >>> fill_names("Penalty: {penalties}.")
+    'Penalty: ridge:STRENGTH, elastic-net:L1:L2.'
     """
-    if "{" not in text:
-        return text
-    return text.format(**{word: ", ".join(names) for word, names in registered_names().items()})
+    return re.sub(r"\{(\w+)\}", lambda word: ", ".join(registered_names(word[1])), text)
 
 
 class NamesInHelp:
@@ -66,8 +66,18 @@ class Command(NamesInHelp, TyperCommand):
     """One command."""
 
 
+class Stopped(Exception):
+    """Ctrl-C, of which typer would make an exit without a word."""
+
+
 class CommandGroup(NamesInHelp, TyperGroup):
     """All commands together."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Stopped from None
 
 
 def option(help: str, *flags: str, **more: Any) -> Any:
@@ -75,7 +85,7 @@ def option(help: str, *flags: str, **more: Any) -> Any:
     words = re.findall(r"\{(\w+)\}", help)
 
     def complete(incomplete: str) -> list[str]:
-        written = (form.split("[")[0] for form in registered_names()[words[0]])
+        written = (form.split("[")[0] for form in registered_names(words[0]))
         starts = (form.split(":")[0] + (":" if ":" in form else "") for form in written)
         return [name for name in starts if name.startswith(incomplete)]
 
@@ -85,70 +95,178 @@ def option(help: str, *flags: str, **more: Any) -> Any:
 _ESTIMATOR = ("--estimator", "-e")
 _FEATURES = "Spectrum of the inputs: {features}, or a CSV file with columns eigenvalue, signal."
 _PENALTY = "In place of a ridge, one of {penalties}"
-_THREE = "Number of classes k (default: 3, or 2 for the perceptron)."
 _ONE_OF = "One of {estimators}"
+_OWN = "(default: {}, for the perceptron {})"
 Classes = Annotated[
-    int | None, option("Number of classes k (2 for the perceptron).", "--classes", "-k")
+    int | None, option(f"Number of classes k {_OWN.format(3, 2)}.", "--classes", "-k")
 ]
-ClassesOrThree = Annotated[int | None, option(_THREE, "--classes", "-k")]
-Prior = Annotated[str, option("Teacher's weights: {priors}.")]
+_PRIOR = f"Teacher's weights {_OWN.format('gaussian', 'rademacher')}: {{priors}}."
+Prior = Annotated[str | None, option(_PRIOR)]
 Model = Annotated[str, option("argmax, or perceptron (one vector, two classes).")]
 Noise = Annotated[str, option("Noise of the labels: {noises}.")]
 Features = Annotated[str, option(_FEATURES)]
 Alpha = Annotated[str, option("n/d: 0.5,1,2 or a range start:stop:count[:log].", "--alpha", "-a")]
+_CURVE = "n/d: 0.5,1,2, start:stop:count[:log], or start:stop[:log], as many as a line needs."
+CurveAlpha = Annotated[str, option(_CURVE, "--alpha", "-a")]
 OneEstimator = Annotated[str, option(f"{_ONE_OF}.", *_ESTIMATOR)]
 OneLoss = Annotated[str, option("One of {losses}.", *_ESTIMATOR)]
 Estimators = Annotated[list[str], option(f"{_ONE_OF}; repeat for several.", *_ESTIMATOR)]
 Penalties = Annotated[list[str], option(f"{_PENALTY}; repeat for several.", "--penalty")]
 OnePenalty = Annotated[str | None, option(f"{_PENALTY}.")]
-OneRidge = Annotated[str, option("λ: a number, 0, or optimal.")]
+_LIST = "of each class, as 0.6,0.3,0.1"
+Shares = Annotated[str | None, option(f"Shares {_LIST}: classes that are not alike.")]
+Biases = Annotated[str | None, option(f"In place of the shares, the teacher's biases {_LIST}.")]
+Gram = Annotated[
+    str | None, option("Inner products of weights or means: rows of numbers, ';' between.")
+]
+IsMixture = Annotated[bool, option("Gaussian classes in place of a teacher.", "--mixture")]
+Separation = Annotated[float | None, option("Distance of any two means of a mixture.")]
+Variances = Annotated[str | None, option(f"Variances of a mixture's features {_LIST}.")]
+Intercept = Annotated[bool, option("Fit an intercept too.", "--intercept")]
+ClassWeight = Annotated[
+    str | None, option("Weights of the losses: balanced, a number for each class, or 1:5,2:3.")
+]
+OneRidge = Annotated[str | None, option("λ: a number (default: 0.1), 0, or optimal.")]
 Tolerance = Annotated[float | None, option("Wanted uncertainty of what is computed.", "--tol")]
 Json = Annotated[bool, option("Print JSON, with every column.", "--json")]
 Csv = Annotated[Path | None, option("Write every column to this CSV file.")]
 Plot = Annotated[Path | None, option("Draw to a .pdf, .png or .svg file.")]
 
 
-def build_teacher(
-    model: str,
-    classes: int | None,
-    prior: str,
-    noise: str,
-    features: str,
-    default: int | None = None,
-) -> AnyTeacher:
-    """The teacher that the options describe; the perceptron needs no --classes.
+# Options of classes that are not alike; a command without them has a teacher.
+UNEQUAL = ("shares", "biases", "gram", "mixture", "separation", "variances")
+
+
+def given(
+    *, without: Sequence[str] = (), prior: str | None = None, **makers: Callable[..., Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Arguments of a command that are made from options: those of their makers' signatures.
+
+    `without` names options that the command does not have, `prior` is another default of that one.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command, eval_str=True).parameters
+        of = {
+            name: inspect.signature(make, eval_str=True).parameters for name, make in makers.items()
+        }
+        taken: dict[str, inspect.Parameter] = {}
+        for name, parameter in own.items():
+            taken |= of.get(name, {name: parameter})
+        taken = {name: one.replace(kind=one.KEYWORD_ONLY) for name, one in taken.items()}
+        if prior is not None:
+            taken["prior"] = taken["prior"].replace(default=prior)
+
+        @wraps(command)
+        def run(**values: Any) -> None:
+            made = {
+                name: makers[name](**{n: values[n] for n in names if n in values})
+                for name, names in of.items()
+            }
+            command(**made, **{name: values[name] for name in own if name not in of})
+
+        kept = [one for name, one in taken.items() if name not in without]
+        run.__signature__ = inspect.Signature(kept)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in kept}
+        return run
+
+    return decorate
+
+
+def the_population(
+    classes: Classes = None,
+    prior: Prior = None,
+    model: Model = "argmax",
+    noise: Noise = "none",
+    features: Features = "isotropic",
+    shares: Shares = None,
+    biases: Biases = None,
+    gram: Gram = None,
+    mixture: IsMixture = False,
+    separation: Separation = None,
+    variances: Variances = None,
+) -> Any:
+    """The teacher, or the mixture, that the options describe; None is the model's own default.
 
     What was done to make the spectrum a unit one goes to standard error.
     """
-    from polyceptron.model import make_teacher
+    from polyceptron.model import make_population, make_teacher
 
-    if classes is None:
-        classes = 2 if model == "perceptron" else default
-    if classes is None:
-        raise InvalidInput("--classes is missing: how many classes, 2 or more?")
-    teacher = make_teacher(model, classes, prior, noise, features)
-    if not teacher.features.isotropic:
-        say(f"features: {teacher.features.describe()}")
-    return teacher
+    unequal: dict[str, Any] = {
+        "shares": shares, "biases": biases, "gram": gram, "separation": separation,
+        "variances": variances,
+    }  # fmt: skip
+    given = {name: value for name, value in unequal.items() if value is not None}
+    teacher: dict[str, Any] = {"model": model, "prior": prior, "noise": noise, "features": features}
+    if mixture:
+        own = {"model": "argmax", "prior": None, "noise": "none", "features": "isotropic"}
+        if told := [f"--{name}" for name, value in teacher.items() if value != own[name]]:
+            raise InvalidInput(f"a mixture has no teacher: {', '.join(told)} say nothing of it")
+        k = 3 if classes is None else classes
+        return make_population(
+            "mixture", classes, **{"shares": ",".join([repr(1 / k)] * k)} | given
+        )
+    for name in {"separation", "variances"} & set(given):
+        raise InvalidInput(f"--{name} is of a mixture: give --mixture too")
+    for name, between in (("gram", ";"), ("biases", ","), ("shares", ",")):
+        if classes is None and name in given:
+            classes = str(given[name]).count(between) + 1
+    made = make_teacher(n_classes=classes, **teacher, **given)
+    if not made.features.isotropic:
+        say(f"features: {made.features.describe()}")
+    return made
 
 
-def build_estimator(name: str, ridge: str, penalty: str | None = None) -> Estimator:
-    """One estimator; a ridge given to one that takes none is refused, unless it is 0 or optimal."""
-    from polyceptron.model import make_estimator
+class Output(NamedTuple):
+    """Where rows go: to a table, as JSON, to a CSV file; and where they are drawn."""
 
-    try:
-        value = ridge if ridge == "optimal" else float(ridge)
-    except ValueError:
-        raise InvalidInput(
-            f"--ridge takes a number of 0 or more, or optimal, got {ridge!r}"
-        ) from None
-    return make_estimator(name, None if penalty else value, penalty)
+    as_json: bool
+    csv: Path | None
+    plot: Path | None = None
+
+    @property
+    def in_words(self) -> bool:
+        """Neither JSON nor a file is asked for."""
+        return not self.as_json and self.csv is None
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]], columns: Any = (), **more: Any) -> None:
+        printing.emit(rows, columns, as_json=self.as_json, csv=self.csv, **more)
+
+    def draw(self, picture: str, rows: Any) -> None:
+        """The rows as a picture of `report.pictures.curves`, if one is asked for."""
+        if self.plot is None:
+            return
+        from polyceptron.report.pictures import curves
+        from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
+        from polyceptron.rows import frame
+
+        save_figure(render_matplotlib(getattr(curves, picture)(frame(rows))), self.plot)
+        say(f"drawn in {self.plot}")
+
+
+def the_output(as_json: Json = False, csv: Csv = None, features: Features = "isotropic") -> Output:
+    """Where rows go; it can be written and is no input."""
+    check_outputs(csv, inputs=[features])
+    return Output(as_json, csv)
+
+
+def the_picture(
+    as_json: Json = False, csv: Csv = None, plot: Plot = None, features: Features = "isotropic"
+) -> Output:
+    """Where rows go and are drawn."""
+    printing.check_plot(plot)
+    check_outputs(csv, plot, inputs=[features])
+    return Output(as_json, csv, plot)
 
 
 def build_estimators(
-    names: list[str], ridges: list[str], penalties: Sequence[str] = ()
+    names: list[str],
+    ridges: list[str],
+    penalties: Sequence[str] = (),
+    intercept: bool = False,
+    class_weight: str | None = None,
 ) -> list[Estimator]:
-    """Every estimator named, at every ridge and penalty given (default: the optimal ridge)."""
+    """Every estimator named, at every ridge and penalty given; without any at its own default."""
     from polyceptron.model import make_estimator
 
     values: list[float | str] = []
@@ -156,10 +274,9 @@ def build_estimators(
         values += [text] if text == "optimal" else list(parse_numbers(text, "--ridge", log=True))
     estimators: list[Estimator] = []
     for name in names:
-        plain = make_estimator(name)
-        if plain.takes_ridge:
-            default = [] if penalties else ["optimal"]
-            estimators += [plain.with_ridge(ridge) for ridge in values or default]
+        plain = make_estimator(name, intercept=intercept, class_weight=class_weight)
+        if plain.takes_ridge and (values or penalties):
+            estimators += [plain.with_ridge(ridge) for ridge in values]
             estimators += [plain.with_ridge(penalty=penalty) for penalty in penalties]
         elif (values or penalties) and len(names) == 1:
             raise InvalidInput(f"{name} takes no ridge, got {[*ridges, *penalties][0]}")
@@ -168,15 +285,27 @@ def build_estimators(
     return estimators
 
 
-def describe_teacher(teacher: AnyTeacher) -> str:
+def build_estimator(name: str, ridge: str | None, penalty: str | None) -> Estimator:
+    """The one estimator that is named."""
+    found = build_estimators([name], [ridge] if ridge else [], [penalty] if penalty else [])
+    if len(found) != 1:
+        raise InvalidInput(f"give one ridge or one penalty, got {ridge!r}, {penalty!r}")
+    return found[0]
+
+
+def describe_teacher(teacher: Population) -> str:
     """The problem in words, for the title of a table."""
-    return describe_row(teacher.columns | {"prior": f"{teacher.prior.name} weights"})
+    weights = teacher.columns.get("prior")
+    return describe_row(teacher.columns | ({"prior": f"{weights} weights"} if weights else {}))
 
 
 def describe_row(row: Mapping[str, Any]) -> str:
     """What a row is about, without its numbers: problem, estimator, source and start."""
     noise, features = row.get("noise", "none"), row.get("features") or "isotropic"
-    parts = [row["model"], f"k = {row['n_classes']}", row["prior"]]
+    parts = [row["model"], f"k = {row['n_classes']}", *([row["prior"]] if row.get("prior") else [])]
+    for name in ("shares", "biases", "gram", "levels", "class_weight"):
+        parts += [f"{name.replace('_', ' ')} {cut_text(row[name], 40)}"] if row.get(name) else []
+    parts += ["with intercept"] if row.get("intercept") else []
     parts += [f"noise {noise}"] if noise != "none" else []
     parts += [f"features {cut_text(features, 40)}"] if features != "isotropic" else []
     parts += [row[name] for name in ("estimator", "source") if row.get(name)]

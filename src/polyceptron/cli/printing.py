@@ -10,16 +10,13 @@ import json
 import shutil
 import sys
 import textwrap
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from polyceptron.display import describe_seconds
+from polyceptron.display import steps, waiting
 from polyceptron.files import write_atomically
 from polyceptron.rows import json_ready
 
@@ -135,49 +132,9 @@ def check_plot(path: Path | None) -> None:
         check_figure_path(path)
 
 
-def draw_rows(picture: Callable[[Any], Any], rows: Iterable[Mapping[str, Any]], path: Path) -> None:
-    """The picture of the rows in a file."""
-    from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
-    from polyceptron.rows import frame
-
-    save_figure(render_matplotlib(picture(frame(rows))), path)
-    say(f"drawn in {path}")
-
-
 def say(text: str) -> None:
     """One line on standard error."""
     sys.stderr.write(text + "\n")
-
-
-PATIENCE = 2.0  # seconds without a word
-LINE_SECONDS = 30.0
-
-
-@contextmanager
-def waiting(message: str) -> Iterator[Callable[[str], None]]:
-    """Show `message` while the block runs; the function that is given changes it.
-
-    On a terminal a spinner; elsewhere a line after two seconds, and one every half minute.
-    """
-    if sys.stderr.isatty():
-        from rich.console import Console
-
-        with Console(stderr=True).status(message) as status:
-            yield status.update
-        return
-    said, stream, over = [message], sys.stderr, threading.Event()
-
-    def repeat() -> None:
-        pause = PATIENCE
-        while not over.wait(pause):
-            stream.write(f"{said[0]} ...\n")
-            pause = LINE_SECONDS
-
-    threading.Thread(target=repeat, daemon=True).start()
-    try:
-        yield lambda text: said.__setitem__(0, text)
-    finally:
-        over.set()
 
 
 def collect(
@@ -188,19 +145,18 @@ def collect(
     The function that is given ends a stopped command with exit code 130, and does nothing else.
     """
     rows: list[dict[str, Any]] = []
-    done, start = 0, time.monotonic()
+    done = 0
 
     def stopped() -> None:
         if done < n_parts:
             say(f"stopped: {done} of {n_parts} parts are done, and what they gave is kept")
             raise typer.Exit(130)
 
-    with waiting(what) as show:
+    with waiting(what):
         try:
-            for done, part in enumerate(parts, 1):
+            for part in steps(parts, n_parts):
                 rows += part
-                left = (time.monotonic() - start) * (n_parts - done) / done
-                show(f"{what}: {done} of {n_parts} parts, about {describe_seconds(left)} left")
+                done += 1
         except KeyboardInterrupt:
             if not rows:
                 raise

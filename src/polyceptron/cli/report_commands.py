@@ -22,14 +22,16 @@ import typer
 
 from polyceptron.cli import options
 from polyceptron.cli.options import option
-from polyceptron.cli.printing import print_json, say, waiting
-from polyceptron.display import describe_seconds
+from polyceptron.cli.printing import print_json, say
+from polyceptron.display import waiting
 from polyceptron.errors import InvalidInput
 
 
 def figures(
     out: Annotated[Path, option("Folder for the figures; made if missing.")] = Path("figures"),
-    only: Annotated[list[str], option("A figure's name; repeatable. Default: all.")] = [],
+    only: Annotated[
+        list[str], option("One of {figures}; repeatable. Default: all.", "--only")
+    ] = [],
     profile: Annotated[str, option("quick (minutes) or paper (hours).")] = "quick",
     workers: Annotated[int | None, option("Default: all processors.", min=1)] = None,
 ) -> None:
@@ -38,18 +40,11 @@ def figures(
     A stopped run resumes: what is done is kept in OUT/store.sqlite and OUT/computed (delete both to
     start afresh). OUT/agreement.csv has the z of every symbol against its line.
     """
-    from polyceptron.experiments.engine import available_workers
     from polyceptron.report.figures import making
     from polyceptron.report.figures.making import verdict
 
     chosen = making.choose_figures(only)
-    work = making.work_ahead(chosen, profile, making.make_folder(out))
-    count = workers or available_workers()
-    there = f" ({work.stored} are there from an earlier run)" if work.stored else ""
-    say(
-        f"{len(chosen)} figures, profile {profile}: {work.rows} rows and {work.computations} other "
-        f"computations, about {describe_seconds(work.seconds / count)} on {count} cores{there}"
-    )
+    say(f"{len(chosen)} figures, profile {profile}")
     try:
         written = making.make_figures(out, only, profile, workers=workers, progress=True)
     except KeyboardInterrupt as stop:
@@ -177,3 +172,6 @@ def address_of(here: socket.socket, host: str, key: str | None) -> str:
     name = socket.gethostname() if everywhere else host
     name = f"[{name}]" if ":" in name else name
     return f"http://{name}:{here.getsockname()[1]}/" + (f"?token={key}" if key else "")
+
+
+COMMANDS = (figures, verify, explore)

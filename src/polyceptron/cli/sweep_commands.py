@@ -13,8 +13,8 @@ import typer
 
 from polyceptron.cli import options
 from polyceptron.cli.options import option
-from polyceptron.cli.printing import check_plot, echo, print_json, print_table, say, waiting
-from polyceptron.display import describe_seconds
+from polyceptron.cli.printing import check_plot, echo, print_json, print_table, say
+from polyceptron.display import describe_seconds, waiting
 from polyceptron.files import check_outputs
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def results(
                 _show_summary(lines)
         else:
             table = (
-                found.summary_frame(opened, quantity=quantity, spec=sweep)
+                opened.summary(quantity, sweep)
                 if summary
                 else opened.frame(sweep_keys(sweep) if sweep else None)
             )
@@ -250,3 +250,6 @@ def plot(
     picture = curves_picture(table, x, y, log_x=log_x, log_y=log_y)
     save_figure(render_matplotlib(picture), target)
     say(f"drawn in {target}")
+
+
+COMMANDS = (sweep, results, merge, plot)
