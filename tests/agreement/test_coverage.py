@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.references.make_coverage import draw
 
-from polyceptron.report.verify.references import ALLOWED, Held, answer, compare, records, share
+from polyceptron.report.verify.references import ALLOWED, Held, answer, held_against, records, share
 from polyceptron.theory.erm.fixed_point import default_tolerance
 
 Answers = list[tuple[dict[str, Any], dict[str, Any]]]
@@ -25,7 +25,7 @@ def answers() -> Answers:
 
 @pytest.fixture(scope="module")
 def held(answers: Answers) -> list[Held]:
-    return [one for record, row in answers for one in compare(record, row) if one.finer]
+    return [one for record, row in answers for one in held_against(record, row) if one.finer]
 
 
 def test_the_data_are_those_of_the_problems() -> None:

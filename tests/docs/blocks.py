@@ -1,6 +1,7 @@
 """Code blocks of Markdown pages: found here, run by test_docs_blocks.
 
-A block that cannot run is preceded by a comment that says why: `<!-- not run: reason -->`.
+A block that cannot run is preceded by a comment that says why: `<!-- not run: reason -->`. A `text`
+block right below one that runs is what that prints.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ SHOWN = ("text",)
 # Minutes of work that has tests of its own; here it need only exist.
 SHORTER = {"polyceptron verify": "polyceptron verify --help"}
 FENCE = re.compile(
-    r"(?:<!-- not run: (?P<reason>.*?) -->\n)?^```(?P<kind>[^\n`]*)\n(?P<body>.*?)^```$",
+    r"(?:<!-- not run: (?P<reason>.*?) -->\n)?^```(?P<kind>[^\n`]*)\n(?P<body>.*?)^```$"
+    r"(?=(?:\n\n```text\n(?P<printed>.*?)^```$)?)",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -32,6 +34,7 @@ class Block:
     page: Path
     line: int
     reason: str | None
+    printed: str | None = None
 
     @property
     def where(self) -> str:
@@ -68,6 +71,7 @@ def blocks(page: Path) -> list[Block]:
             page,
             text.count("\n", 0, found.start("kind")) + 1,
             found["reason"],
+            found["printed"],
         )
         for found in FENCE.finditer(text)
         if not found["kind"].startswith("{")

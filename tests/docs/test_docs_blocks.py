@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import re
 import shlex
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -36,28 +38,40 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for block in blocks(page):
         if block.reason is not None or block.kind not in RUN:
             continue
+        said = ""
         if block.kind == "python":
-            run_python(block, session)
+            said = run_python(block, session)
         elif block.kind == "toml":
             save_toml(block, tmp_path)
         else:
-            run_shell(block, tmp_path)
+            said = run_shell(block, tmp_path)
+        if block.printed is not None:
+            assert alike(said, block.printed), f"{block.where} prints\n{said}"
 
 
-def run_python(block: Block, session: dict[str, Any]) -> None:
+def alike(said: str, printed: str) -> bool:
+    """The same words; of numbers two digits, and nothing of what is smaller than 1e-6."""
+    pairs = list(zip_longest(said.split(), printed.split(), fillvalue=""))
+    try:
+        different = [(float(a), float(b)) for a, b in pairs if a != b]
+    except ValueError:
+        return False
+    return all(math.isclose(a, b, rel_tol=0.02, abs_tol=1e-6) for a, b in different)
+
+
+def run_python(block: Block, session: dict[str, Any]) -> str:
     # Blank lines put an error on its line of the page.
     code = compile("\n" * block.line + block.body, str(block.page), "exec")
-    exec(code, session)
+    with redirect_stdout(io.StringIO()) as said:
+        exec(code, session)
+    return said.getvalue()
 
 
-def run_shell(block: Block, folder: Path) -> None:
+def run_shell(block: Block, folder: Path) -> str:
     """Plain lines of our own command run in this process, which saves its start; others in sh."""
     lines = block.commands.splitlines()
     if all(PLAIN.match(line) for line in lines):
-        for line in lines:
-            said = run_here(line)
-            assert said is None, f"{block.where}\n{line}\n{said}"
-        return
+        return "".join(run_here(line, block.where) for line in lines)
     scripts = str(Path(sys.executable).parent)
     environment = {
         **os.environ,
@@ -74,19 +88,19 @@ def run_shell(block: Block, folder: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, f"{block.where}\n{block.commands}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
-def run_here(line: str) -> str | None:
-    """What `polyceptron ...` said, if it did not end with exit code 0."""
+def run_here(line: str, where: str) -> str:
+    """What `polyceptron ...` printed; it must end with exit code 0."""
     words = shlex.split(line, comments=True)
-    said = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(said):
+    said, error = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(error):
         patch.setattr(sys, "argv", words)
-        try:
+        with pytest.raises(SystemExit) as end:
             main()
-        except SystemExit as end:
-            return said.getvalue() if end.code else None
-    return None
+    assert not end.value.code, f"{where}\n{line}\n{said.getvalue()}{error.getvalue()}"
+    return said.getvalue()
 
 
 def save_toml(block: Block, folder: Path) -> None:
@@ -124,4 +138,9 @@ def test_a_wrong_block_would_fail(tmp_path: Path) -> None:
         run_python(wrong, {})
     with pytest.raises(AssertionError, match="imaginary"):
         run_shell(Block("sh", "polyceptron curve --classes 1 --alpha 1", page, 1, None), tmp_path)
-    assert any(block.kind == "python" for block in blocks(ROOT / "docs" / "start.md"))
+    assert alike("q = 1.001\n", "q =  1.0")
+    assert not alike("q = 1.1", "q = 1.0")
+    assert not alike("q = 1 ok", "q = 1 failed")
+    found = blocks(ROOT / "docs" / "start.md")
+    assert any(block.kind == "python" for block in found)
+    assert sum(block.printed is not None for block in found) >= 5

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from blocks import ROOT
@@ -30,9 +31,14 @@ class Resources(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.addresses: list[str] = []
+        self.links: list[str] = []  # to pages of the site
+        self.names: set[str | None] = set()  # anchors
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
+        self.names |= {given[key] for key in ("id", "name") if given.get(key)}
+        if tag == "a" and not re.match(r"\w+:|//", given.get("href") or "x:"):
+            self.links.append(unquote(given["href"] or ""))
         if tag in ("script", "img", "iframe", "source", "video", "audio", "embed"):
             self.addresses.append(given.get("src") or "")
         if tag == "link" and given.get("rel") not in NAVIGATION:
@@ -48,6 +54,7 @@ def test_site(tmp_path: Path) -> None:
     """One build for all checks: it is the expensive part, and workers share no fixtures."""
     site = build_site(tmp_path)
     check_nothing_is_fetched_from_other_hosts(site)
+    check_links_lead_somewhere(site)
     check_all_names_are_described_with_their_source(site)
     check_gallery_shows_every_example(site)
     check_tutorials_are_pages_and_notebooks(site)
@@ -75,6 +82,23 @@ def check_nothing_is_fetched_from_other_hosts(site: Path) -> None:
         assert not re.search(r"""(url\(|@import)\s*['"]?(https?:)?//""", style), sheet
 
 
+def check_links_lead_somewhere(site: Path) -> None:
+    """Pages and anchors, also those of `[docs]` beside the source of a name."""
+    pages: dict[Path, Resources] = {}
+    for path in site.rglob("*.html"):
+        pages[path.resolve()] = Resources()
+        pages[path.resolve()].feed(path.read_text(encoding="utf-8"))
+    lost = []
+    for path, page in pages.items():
+        for link in page.links:
+            file, _, anchor = link.partition("#")
+            there = (path.parent / file).resolve() if file else path
+            known = pages[there].names | {""} if there in pages else {""}
+            if not there.exists() or anchor not in known:
+                lost.append(f"{path.relative_to(site.resolve())}: {link}")
+    assert not lost, lost
+
+
 def check_all_names_are_described_with_their_source(site: Path) -> None:
     reference = (site / "api.html").read_text(encoding="utf-8")
     for name in set(polyceptron.__all__) - {"__version__"}:
@@ -97,9 +121,11 @@ def check_gallery_shows_every_example(site: Path) -> None:
 def check_tutorials_are_pages_and_notebooks(site: Path) -> None:
     """They ran without an error, since the site is there; here what they leave behind."""
     scripts = list((DOCS / "tutorials").glob("*.py"))
-    assert len(scripts) == 3
-    for name in ESTIMATORS.names:
-        assert (site / "gallery" / f"{name}.html").exists(), f"no page of the estimator {name}"
+    assert len(scripts) == 4
+    pages = (DOCS / "estimators.md").read_text(encoding="utf-8")
+    for name in ESTIMATORS.names:  # one page may be of several
+        (page,) = re.findall(rf"\[[^]]*\b{name}\b[^]]*\]\(gallery/([\w-]+)\.md\)", pages)
+        assert (site / "gallery" / f"{page}.html").exists(), f"no page of the estimator {name}"
     for script in scripts:
         page = (site / "gallery" / f"{script.stem}.html").read_text(encoding="utf-8")
         assert page.count("<img") >= 1, script
@@ -185,6 +211,24 @@ def test_docstrings_become_restructured_text() -> None:
         r"\|m\| of ``x_`` and W\*.", "", "::", "", "    q = m", "", ">>> a*b", "", "**Heads**", "",
         r"- ``n``: \|k\|", "- X, y", "  Those.",
     ]  # fmt: skip
+
+
+def test_benchmarks_become_tables_of_ratios() -> None:
+    from csv_markdown import ratio_tables
+
+    names = ("bench", "name", "rival/ours", "exponent", "note")
+    rows = [
+        ("start", "import: against numpy", "3.51", "", ""),
+        ("bayes", "growth: a curve, in k", "", "0.28", "limit: 1"),
+        ("start", "one point", "2", "", "rival: the aim; ok"),
+        ("start", "without numbers", "", "", ""),
+    ]
+    lines = ratio_tables([dict(zip(names, row, strict=True)) for row in rows])
+    assert [line for line in lines if line.startswith("##")] == [
+        "## Bayes-optimal theory", "## Starting up"
+    ]  # fmt: skip
+    assert lines[5] == "| a curve, in k | – | cost grows as the power 0.28 |"
+    assert lines[-2:] == ["| import | numpy | **3.5** |", "| one point | the aim | **2** |"]
 
 
 def test_a_csv_file_becomes_a_table(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from polyceptron.errors import InvalidInput
 
 pytest.importorskip("dash")
 
-from polyceptron.report.explorer.page_figures import phase_words, python_lines, to_csv
+from polyceptron.report.explorer.exports import python_lines, to_csv
+from polyceptron.report.explorer.page_figures import phase_words
 from polyceptron.report.explorer.page_tasks import tasks_of
 from polyceptron.report.explorer.server import CALLBACK, make_app
 from polyceptron.report.explorer.sessions import Sessions
@@ -44,7 +45,7 @@ def usable(page):
     assert isinstance(page, PageSettings)
     assert len(tasks_of(page)) < 50
     ast.parse(python_lines(page))
-    assert phase_words(page, None) is not None
+    assert phase_words(page, {}) is not None
     with suppress(InvalidInput):
         check_simulation(page)
 
@@ -128,7 +129,7 @@ ODD = [
 
 @pytest.fixture(scope="module")
 def page():
-    """A browser's way to the page: its cookie, its token, and a good body for each callback."""
+    """A browser's way to the page: its token, and a good body for each callback."""
     sessions = Sessions(NoTheory())
     http = make_app(sessions).server.test_client()
     http.get("/", headers=HERE)

@@ -62,7 +62,7 @@ def test_free_entropy_is_stationary_at_fixed_points(teacher):
 
     def phi(q_hat, q_hat_for_q):
         """Φ with its two arguments apart: q fixed by q̂_for_q."""
-        psi = float(curve.weights(np.array([q_hat]), ZERO)[1][0])
+        psi = float(curve.weights.moments(np.array([q_hat]), ZERO)[1][0])
         at_q = curve.points(np.array([q_hat_for_q]))
         entropy = 0.5 * r * q_hat * float(at_q.v[0]) + psi
         return entropy + alpha * float(at_q.channel_entropy[0])
@@ -138,10 +138,12 @@ def test_all_information_ends_at_the_entropy_of_the_prior(teacher):
     """(r/2) ∫ v dq̂ = H: what the observations can ever tell is the row's entropy."""
     curve = curve_of(teacher)
     end = curve.weights.rows.edges[-1]  # v is 1e-12 there
-    _, psi = curve.weights(np.array([end**2 * (1 - 1e-9)]), ZERO)
+    _, psi = curve.weights.moments(np.array([end**2 * (1 - 1e-9)]), ZERO)
     assert psi[0] == pytest.approx(-row_entropy(teacher), abs=1e-9)
     # Beyond it v goes on falling without a step.
-    v, _ = curve.weights(np.array([end**2 * (1 - 1e-9), end**2 * (1 + 1e-9)]), np.zeros(2, int))
+    v, _ = curve.weights.moments(
+        np.array([end**2 * (1 - 1e-9), end**2 * (1 + 1e-9)]), np.zeros(2, int)
+    )
     assert v[1] == pytest.approx(v[0], rel=1e-5)
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyceptron import Perceptron, Teacher, transitions
-from polyceptron.model import BayesOptimal
+from polyceptron import ERM, Perceptron, Teacher, separability, transitions
+from polyceptron.model import ESTIMATORS, BayesOptimal
 from polyceptron.theory.curve import curve_rows
 
 TEACHERS = {
@@ -69,3 +69,38 @@ def compare(name, branch, alphas):
             assert gap <= row["uncertainty"] + lone["uncertainty"] + 1e-15, alpha
         assert math.isclose(row["q"], lone["q"], rel_tol=1e-6, abs_tol=1e-12), alpha
         assert 0 <= row["q"] <= 1, alpha
+
+
+STUDENTS = {name: name for name in ESTIMATORS.choices if name != "bayes"} | {
+    "cross-entropy, no ridge": ERM("cross-entropy", 0.0),
+    "cross-entropy, best ridge": ERM("cross-entropy", "optimal"),
+    "square, no ridge": ERM("square", 0.0),
+}
+NOISY = {2: Teacher(2, noise="flips:0.1"), 3: Teacher(3, noise="gaussian:0.3")}
+NUMBERS = {
+    "generalisation_error": "uncertainty",
+    "training_error": "training_error_uncertainty",
+    "training_loss": "training_loss_uncertainty",
+}
+BESIDE = (-0.02, -1e-3, -1e-6, 1e-6, 1e-3, 0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("k", NOISY)
+@pytest.mark.parametrize("name", STUDENTS)
+@settings(max_examples=2)
+@given(data=st.data())
+def test_a_row_of_any_estimator_does_not_depend_on_its_company(name, k, data):
+    """On both sides of α_s, where weights without a ridge diverge, and of α = 1, the square's."""
+    teacher, student = NOISY[k], STUDENTS[name]
+    limit = separability(teacher).alpha_s
+    alphas = [*(limit * (1 + x) for x in BESIDE), 0.3, 1.0, 1 + 1e-6, 20.0]
+    company = data.draw(st.permutations(alphas))[: data.draw(st.integers(2, 10))]
+    for alpha, row in zip(company, curve_rows(teacher, student, company), strict=True):
+        lone = curve_rows(teacher, student, [alpha])[0]
+        assert row["status"] == lone["status"], alpha
+        for number, bar in NUMBERS.items():
+            x, y = (float(r.get(number, math.nan)) for r in (row, lone))
+            assert math.isnan(x) == math.isnan(y), (alpha, number)
+            spread = sum(float(r.get(bar, 0.0)) for r in (row, lone))
+            assert math.isnan(x) or abs(x - y) <= spread + 1e-15, (alpha, number)

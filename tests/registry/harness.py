@@ -14,9 +14,9 @@ import numpy as np
 from polyceptron.model import LOSSES, PENALTIES, PRIORS
 from polyceptron.model.features import isotropic
 from polyceptron.model.law import Hats
-from polyceptron.model.losses.base import check_loss, check_symmetric
+from polyceptron.model.losses.loss import check_loss, check_symmetric
 from polyceptron.model.priors import GaussianPrior
-from polyceptron.model.priors.base import Row
+from polyceptron.model.priors.prior import Row
 
 STEP = 1e-5
 SAMPLES = 400_000

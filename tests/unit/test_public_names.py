@@ -1,10 +1,12 @@
 """Every public name is documented with parameters and an example, and every example runs."""
 
+import ast
 import doctest
 import importlib
 import inspect
 import pkgutil
 import re
+from pathlib import Path
 
 import pytest
 
@@ -63,3 +65,16 @@ def test_results_show_themselves_in_a_line():
         assert len(repr(one)) < 200, one
         assert " at 0x" not in repr(one)
     assert "alpha_it=2.394895" in str(results[0])
+
+
+def test_no_file_and_no_public_function_has_the_name_of_another():
+    """Commands of the shell are called as the functions that they call."""
+    package = Path(pc.__file__).parent
+    files = [path for path in package.rglob("*.py") if path.name != "__init__.py"]
+    assert len({path.name for path in files}) == len(files)
+    homes = {}
+    for path in (path for path in files if "cli" not in path.parts):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, set()).add(path.name)
+    assert [name for name, places in homes.items() if len(places) > 1] == []

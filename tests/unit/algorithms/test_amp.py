@@ -60,7 +60,7 @@ def test_symmetries(k: int, variances: str) -> None:
 def test_a_gaussian_perceptron_is_the_two_class_argmax() -> None:
     data = instance(2)
     one = amp(data.X, data.y, model="argmax")
-    other = amp(data.X, data.y, model="perceptron")
+    other = amp(data.X, data.y, "gaussian", model="perceptron")
     np.testing.assert_allclose(one.weights, other.weights, atol=1e-12)
 
 
@@ -240,7 +240,7 @@ X0, Y0 = np.ones((6, 2)), np.array([0, 1, 2, 0, 1, 2])
         (lambda: amp(X0, Y0, noise="flips:0.9"), "leaves no rule"),
         (lambda: amp(X0, Y0, tol=0.0), "tolerance"),
         (lambda: amp(X0, Y0, max_iter=0), "max_iter"),
-        (lambda: amp_erm(X0, Y0, "hinge"), "unknown loss"),
+        (lambda: amp_erm(X0, Y0, "ramp"), "unknown loss"),
         (lambda: amp_erm(X0, Y0, ridge=-1.0), "0 or more"),
     ],
 )

@@ -19,7 +19,7 @@ from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.erm.newton import SharedFactor
 from polyceptron.algorithms.erm.objectives import SoftmaxObjective
 from polyceptron.algorithms.erm_classifier import ERMClassifier
-from polyceptron.algorithms.ridge_choice import Search, choose_ridge
+from polyceptron.algorithms.ridge_choice import Search, choose_ridge, even_splits
 from polyceptron.errors import InvalidInput
 from polyceptron.model import CrossEntropy, Teacher
 from polyceptron.model.losses import as_loss
@@ -226,3 +226,18 @@ def test_a_start_near_the_minimum_ends_where_any_other_does_with_fewer_reads():
     assert near.matrix_passes < cold.matrix_passes
     distance = np.linalg.norm(near.weights - cold.weights)
     assert distance <= near.distance_bound + cold.distance_bound
+
+
+def test_large_data_hold_out_as_many_folds_as_tell_ridges_apart():
+    X, y, _ = Teacher(3, noise="gaussian:0.3").sample(10_000, 80, seed=0)
+    one, five = ERMClassifier().fit(X, y), ERMClassifier(cv=5).fit(X, y)
+    ratio = one.path_["standard_error"][0] / five.path_["standard_error"][0]
+    assert ratio == pytest.approx(5**0.5, rel=0.1)
+    assert abs(np.log10(one.ridge_ / five.ridge_)) < 0.5
+    few = ERMClassifier().fit(X[:4000], y[:4000])
+    splits = even_splits(y[:4000], 5, 0)[:3]
+    again = ERMClassifier(cv=splits).fit(X[:4000], y[:4000])
+    np.testing.assert_array_equal(few.path_["score"], again.path_["score"])
+    spread = one.held_out_scores(X, y)["standard_error"]["log_loss"]
+    best = one.path_["score"].argmin()
+    assert spread < 0.6 * one.path_["standard_error"][best]

@@ -166,6 +166,23 @@ def test_labels_of_any_type_and_linear_decisions(model):
     assert (named.predict_proba(X).argmax(1) == fields.argmax(1)).all()
 
 
+@pytest.mark.parametrize("model", BOTH, ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("k", [2, 3])
+def test_single_precision_in_is_single_precision_out(model, k):
+    X, y = load_iris(return_X_y=True)
+    X, y = X[50 * (3 - k) :], y[50 * (3 - k) :]
+    double = clone(model).fit(X, y)
+    single = clone(model).fit(X.astype(np.float32), y)
+    for name in ("coef_", "intercept_"):
+        assert getattr(double, name).dtype == np.float64
+        assert getattr(single, name).dtype == np.float32
+    for name in ("decision_function", "predict_proba"):
+        found = getattr(single, name)(X.astype(np.float32))
+        assert found.dtype == np.float32
+        assert getattr(single, name)(X).dtype == np.float64
+        np.testing.assert_allclose(found, getattr(double, name)(X), rtol=1e-3, atol=1e-3)
+
+
 def test_pipeline_grid_search_and_learning_curve():
     X, y = load_wine(return_X_y=True)
     search = GridSearchCV(
@@ -277,7 +294,7 @@ def test_cavity_fields_are_those_of_a_fit_without_the_sample(noise):
 def test_the_search_for_a_noise_goes_on_until_message_passing_converges():
     """On these features small noises do not converge, larger ones do."""
     X, y = load_breast_cancer(return_X_y=True)
-    model = AMPClassifier().fit(X[:, :10], y)
+    model = AMPClassifier(scaling="standard").fit(X[:, :10], y)
     assert model.converged_
     assert model.noise_.utility_variance > 0.05
 
@@ -321,8 +338,18 @@ def test_bad_parameters_are_sentences():
     with pytest.raises(InvalidInput, match="unknown scaling 'unit'"):
         AMPClassifier(scaling="unit").fit(X, y)
     with pytest.raises(InvalidInput, match="unknown loss"):
-        ERMClassifier("hinge").fit(X, y)
+        ERMClassifier("ramp").fit(X, y)
     with pytest.raises(InvalidInput, match="0 or more"):
         ERMClassifier(ridge=-1).fit(X, y)
     with pytest.raises(ValueError, match="1 class"):
         ERMClassifier().fit(X, np.zeros(150))
+
+
+def test_message_passing_takes_the_scaling_of_the_better_leave_one_out_score():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:200, 16:48], y[:200]
+    each = {kind: AMPClassifier(scaling=kind).fit(X, y) for kind in ("standard", "global", "auto")}
+    losses = {kind: model.log_loss_[0] for kind, model in each.items()}
+    best = min(("standard", "global"), key=losses.get)
+    assert (each["auto"].scaling_, losses["auto"]) == (best, losses[best])
+    assert AMPClassifier(noise="gaussian:0.1").fit(X, y).scaling_ == "standard"

@@ -152,5 +152,3 @@ def test_what_is_wrong_with_a_loss_is_a_sentence():
             call(X, y, Five(), 0)
     with pytest.raises(pc.InvalidInput, match="names the solver 'genetic'"):
         fit_erm(X, y, Lost(), 1.0)
-    with pytest.raises(pc.InvalidInput, match="scikit-learn has no solver"):
-        fit_erm(X, y, Huber(), 1.0, solver="sklearn")

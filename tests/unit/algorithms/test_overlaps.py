@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+import polyceptron as pc
 from polyceptron.algorithms import overlaps as module
 from polyceptron.algorithms.overlaps import (
     exact_generalisation_error,
@@ -208,3 +209,20 @@ def test_weights_of_any_kind_are_taken(tmp_path):
         dask.array.from_array(W, chunks=(10, -1)),
     ):
         assert exact_generalisation_error(given, T) == expected
+
+
+def test_the_papers_matrices_of_theory_and_of_fitted_weights() -> None:
+    """q00 = 2q and q01 = q in theory; of weights each entry is measured, and traces agree."""
+    teacher = pc.Teacher(3)
+    best, point = pc.fixed_points(teacher, 2.0)[0], pc.erm_fixed_point(teacher, "square", 2.0)
+    assert best.matrices.q.tolist() == [[2 * best.q, best.q], [best.q, 2 * best.q]]
+    assert point.matrices.V is not None
+    assert point.matrices.V[0, 0] == 2 * point.V
+    X, y, W = teacher.sample(n_samples=1200, dimension=600, seed=0)
+    found = pc.overlap_matrices(pc.fit_erm(X, y, "square", 0.1).weights, W)
+    assert np.allclose(found.q, point.matrices.q, atol=0.06)
+    assert np.allclose(found.m, point.matrices.m, atol=0.1)
+    scalars = overlaps(pc.fit_erm(X, y, "square", 0.1).weights, W)
+    metric = np.linalg.inv(np.eye(2) + 1)
+    assert np.trace(metric @ found.q) / 2 == pytest.approx(scalars.q)
+    assert np.trace(metric @ found.m) / 2 == pytest.approx(scalars.m)

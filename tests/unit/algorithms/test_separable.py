@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_breast_cancer, load_iris
 
 import polyceptron as pc
 from polyceptron.algorithms import separation as separable
@@ -136,3 +136,18 @@ def test_overlapping_data_have_multipliers_above_zero(way, monkeypatch):
 def test_a_repeated_feature_is_no_direction():
     X, y, _ = pc.Teacher(2, noise="gaussian:1").sample(100, 5, seed=0)
     assert kind_of(np.hstack([X, X]), y) == "overlapping"
+
+
+def test_units_of_features_and_lengths_of_rows_change_nothing():
+    """Raw breast-cancer data were "quasi", standardised ones separable."""
+    X, y = load_breast_cancer(return_X_y=True)
+    one = np.ones((len(y), 1))
+    for scaled in (X, (X - X.mean(0)) / X.std(0), X * np.geomspace(1e-80, 1e80, 30)):
+        found = pc.separation(np.hstack([scaled, one]), y)
+        assert found.kind == "separable"
+        check(pc.is_separable(np.hstack([scaled, one]), y), np.hstack([scaled, one]), y, 2)
+    for noise, kind in (("none", "separable"), ("gaussian:1", "overlapping")):
+        X, y, _ = pc.Teacher(3, noise=noise).sample(100, 5, seed=0)
+        for size in (np.geomspace(1e-100, 1e100, 5), np.geomspace(1e-100, 1e100, 100)[:, None]):
+            assert pc.separation(X * size, y).kind == kind
+            assert pc.is_separable(X * size, y).separable is (noise == "none")

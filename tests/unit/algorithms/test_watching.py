@@ -23,6 +23,9 @@ RUNS = {
     "full variances": lambda X, y, **more: [pc.amp(X, y, variances="full", **more)],
     "amp_erm": lambda X, y, **more: [pc.amp_erm(X, y, "cross-entropy", 0.5, **more)],
     "cross-entropy": lambda X, y, **more: [pc.fit_erm(X, y, ridge=1e-3, **more)],
+    "from a start": lambda X, y, **more: [
+        pc.fit_erm(X, y, ridge=1e-3, start=pc.fit_erm(X, y, ridge=1.0).weights, **more)
+    ],
     "a path": lambda X, y, **more: pc.fit_erm_path(
         X, y, "cross-entropy", [1.0, 0.3, 0.1, 0.03, 0.01, 0.003], solver="newton", **more
     ),
@@ -63,7 +66,7 @@ def test_a_fit_interrupted_again_and_again_gives_the_same_to_the_last_bit(data, 
     path, told = tmp_path / "fit.npz", []
     whole = RUNS[run](X, y, callback=told.append)
     assert {str(fit.status) for fit in whole} == {"ok"}
-    assert told[-1].iteration == whole[-1].n_iter or run not in list(RUNS)[:4]
+    assert told[-1].iteration == whole[-1].n_iter or run not in list(RUNS)[:5]
     for count in (1, 3, 4):
         seen = []
         parts = RUNS[run](X, y, callback=stop_at(count, seen), checkpoint=path)
@@ -348,3 +351,17 @@ def test_what_is_no_checkpoint_is_a_sentence(data, tmp_path):
         with pytest.raises(pc.InvalidInput, match=message):
             pc.amp(X, y, **wrong)
     assert os.listdir(tmp_path) == ["fit.npz"]
+
+
+@pytest.mark.parametrize("cv", [3, "leave-one-out"])
+def test_the_search_for_a_ridge_shows_how_far_it_is(monkeypatch, capsys, cv):
+    monkeypatch.setattr("polyceptron.algorithms.watching.FIRST_SECONDS", 0.0)
+    monkeypatch.setattr("polyceptron.algorithms.watching.LINE_SECONDS", 0.0)
+    X, y, _ = pc.Teacher(3, noise="gaussian:0.2").sample(60, 8, seed=0)
+    pc.ERMClassifier(cv=cv, verbose=1, scaling="global").fit(X, y)
+    lines = capsys.readouterr().err.splitlines()
+    told = [line for line in lines if line.startswith("ridges, global scaling: iteration")]
+    assert len(told) >= 5
+    assert "s left" in told[-1]
+    pc.ERMClassifier(cv=cv).fit(X, y)
+    assert not capsys.readouterr().err

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import time
@@ -12,12 +13,14 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import polyceptron as pc
+from polyceptron import display
 from polyceptron.cli import app
-from polyceptron.cli import printing as waiting
 from polyceptron.cli.printing import print_table
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.spec import parse_spec
 from polyceptron.experiments.sweep import run_sweep
+from polyceptron.theory.erm.risk_rows import ridge_rows
 
 SWEEP = """
 [[grid]]
@@ -139,7 +142,6 @@ def test_samples_and_error_are_inverse_questions():
         (("plan", "--samples", "10"), "--samples needs --dimension"),
         (("plan", "--samples", "10", "-d", "5", "--error", "0.1"), "not both"),
         (("plan", "--samples", "0", "-d", "5"), "samples must be a whole number"),
-        (("separability",), "--classes is missing"),
         (("separability", "-k", "3", "--noise", "flips:0.9"), "leaves no rule among 3 classes"),
         (("curve", "-k", "3", "-a", "1", "--noise", "pink"), "unknown noise"),
         (("curve", "-k", "3", "-a", "1", "--noise", "gaussian:-1"), "variance of gaussian noise"),
@@ -154,19 +156,53 @@ def test_bad_input_is_one_sentence(arguments, words):
 
 
 def test_a_file_gets_one_line_of_progress_after_a_while(capsys, monkeypatch):
-    monkeypatch.setattr(waiting, "PATIENCE", 0.05)
-    with waiting.waiting("first") as show:
+    monkeypatch.setattr(display, "PATIENCE", 0.05)
+    with display.waiting("first") as show:
         show("looking for the best ridge")
         time.sleep(0.3)
-    with waiting.waiting("quick"):
+    with display.waiting("quick"):
         pass
     assert capsys.readouterr().err == "looking for the best ridge ...\n"
+
+
+def test_parts_of_parts_are_one_share_with_a_time_left(capsys, monkeypatch):
+    monkeypatch.setattr(display, "PATIENCE", 0.2)
+    with display.waiting("solving"):
+        for part in display.steps(iter("ab"), 2):
+            for _ in display.steps(range(4)):
+                if part == "b":
+                    break
+            if part == "b":
+                time.sleep(0.5)
+    assert re.fullmatch(r"solving: 50 %, about \d\.\d s left \.\.\.\n", capsys.readouterr().err)
+    assert list(display.steps([1, 2])) == [1, 2]  # where nobody listens
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda: pc.asymptotics(pc.Teacher(2), "square"),
+        lambda: pc.transitions(pc.Teacher(2, "rademacher")),
+        lambda: pc.separability(pc.Teacher(2, noise="flips:0.1")),
+        lambda: pc.separability(pc.Teacher(3, noise="flips:0.1", shares=(0.5, 0.3, 0.2))),
+        lambda: pc.learning_curve(pc.Teacher(2), "square", [1, 2, 3]),
+        lambda: ridge_rows(pc.Teacher(2), "square", [1.0], [0.1, 1.0]),
+    ],
+)
+def test_theory_tells_how_much_of_it_is_done(compute):
+    shares = []
+    token = display._heard.set((shares.append, 0.0, 1.0))
+    compute()
+    assert display._heard.get()[1:] == (0.0, 1.0)
+    display._heard.reset(token)
+    assert shares
+    assert max(shares) <= 1
 
 
 def test_a_terminal_gets_a_spinner():
     ours, theirs = pty.openpty()
     code = (
-        "import time; from polyceptron.cli.printing import waiting\n"
+        "import time; from polyceptron.display import waiting\n"
         "with waiting('counting'):\n    time.sleep(0.4)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stderr=theirs) as process:

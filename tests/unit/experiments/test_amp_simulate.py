@@ -7,8 +7,9 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.algorithms.message_passing.posterior_mean import amp
-from polyceptron.experiments.data_runs import amp_rows, summarise, trace_rows
+from polyceptron.experiments.data_runs import amp_rows, trace_rows
 from polyceptron.experiments.simulate import draw_single, run_amp
+from polyceptron.experiments.tasks import seed_of
 from polyceptron.rows import COLUMNS
 
 
@@ -26,10 +27,10 @@ def test_a_row_and_the_same_row_again() -> None:
     assert row["training_error"] == np.mean((data.X @ weights).argmax(1) != data.y)
 
 
-def test_seed_sequences_and_precisions() -> None:
+def test_seeds_and_precisions() -> None:
     teacher = pc.Perceptron("gaussian")
-    child = np.random.SeedSequence(3, spawn_key=(2,))
-    row, _ = run_amp(teacher, 2.0, 100, child, variances="full")
+    row = amp_rows(teacher, 2.0, 100, runs=3, seed=3, variances="full")[2]
+    assert row["seed"] == seed_of([3, 2])
     assert row == run_amp(teacher, 2.0, 100, row["seed"], variances="full")[0]
     single, _ = run_amp(teacher, 2.0, 100, row["seed"], dtype="float32", variances="full")
     assert single["q"] == pytest.approx(row["q"], rel=1e-3)
@@ -57,19 +58,15 @@ def test_runs_do_not_depend_on_how_many_there_are() -> None:
 
 
 def test_the_summary_is_a_mean_with_its_standard_error() -> None:
-    base = {"model": "argmax", "n_classes": 2, "prior": "gaussian", "noise": "none",
-            "estimator": "bayes", "alpha": 1.0, "branch": "amp", "dimension": 10, "n_samples": 10,
-            "V": 0.5, "training_error": 0.0, "q": 0.5, "generalisation_error": 0.2}  # fmt: skip
-    rows = [
-        {**base, "m": m, "status": status}
-        for m, status in ((1.0, "ok"), (2.0, "ok"), (6.0, "not-converged"))
-    ]
-    summary = summarise(rows, {"q": 0.4, "generalisation_error": 0.21})
-    assert summary["m"] == 3
-    assert summary["m_standard_error"] == pytest.approx(np.sqrt(7 / 3))
-    assert summary["status"] == "not-converged"
-    assert (summary["runs"], summary["converged"]) == (3, 2)
-    assert summary["theory_q"] == 0.4
+    *rows, summary, theory = amp_rows(pc.Teacher(2), 1.0, 60, runs=3, seed=5, max_iter=12)
+    m = np.array([row["m"] for row in rows])
+    assert summary["m"] == pytest.approx(m.mean())
+    assert summary["m_standard_error"] == pytest.approx(m.std(ddof=1) / np.sqrt(3))
+    assert summary["instances"] == 3
+    assert summary["not_converged"] == sum(row["status"] != "ok" for row in rows)
+    assert summary["theory_q"] == theory["q"]
+    (_, alone, _) = amp_rows(pc.Teacher(2), 1.0, 60, runs=1, seed=5, max_iter=12)
+    assert "uncertainty" not in alone
 
 
 def test_the_trace_begins_at_the_start_and_keeps_the_last_value() -> None:

@@ -11,8 +11,9 @@ import psutil
 import pytest
 import sweep_fakes as fakes
 
+from polyceptron import display
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.engine import LocalEngine, Progress, ProgressBar
+from polyceptron.experiments.engine import LocalEngine, Progress, shown
 from polyceptron.experiments.spec import load_spec, parse_spec
 from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import run_sweep, sweep_rows
@@ -244,39 +245,23 @@ def test_a_sweep_outside_the_main_thread(tmp_path: Path) -> None:
 
 # 20 rows in 10 seconds, a quarter of the expected work: three times as long to go
 HALF_WAY = Progress(
-    "trial", rows=100, done=60, computed=20, failed=2, seconds=10.0, work=8.0, work_done=2.0
+    "trial", rows=100, already=42, computed=20, failed=2, seconds=10.0, work=8.0, work_done=2.0
 )
 
 
-def test_progress_without_a_terminal_is_a_line_now_and_then(
+def test_progress_is_a_line_with_rate_time_left_and_failures(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ProgressBar, "FIRST_SECONDS", 0.0)
-    monkeypatch.setattr(ProgressBar, "LINE_SECONDS", 0.0)
-    with ProgressBar() as bar:
-        bar(HALF_WAY)
-    line = capsys.readouterr().err
-    assert line == "trial: 60 of 100 rows, 2 rows/s, about 30 s left, 2 failed\n"
-
-
-def test_the_bar_shows_rate_time_left_and_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    import io
-
-    import rich.console
-
-    screen = io.StringIO()
-    plain = rich.console.Console
-    monkeypatch.setattr(
-        rich.console,
-        "Console",
-        lambda **options: plain(file=screen, force_terminal=True, width=120),
-    )
-    with ProgressBar() as bar:
-        bar(Progress("trial", rows=100, done=40))
-        time.sleep(0.01)
-        bar(HALF_WAY)
-    text = screen.getvalue()
-    assert "60/100" in text
-    assert "2 rows/s" in text
-    assert "2 failed" in text
-    assert "about 30 s left" in text
+    line = "trial: 60 %, 60 of 100 rows, 2 rows/s, about 30 s left, 2 failed"
+    assert str(HALF_WAY) == line
+    monkeypatch.setattr(display, "PATIENCE", 0.05)
+    with shown(True, "trial") as tell:
+        tell(HALF_WAY)
+        time.sleep(0.2)
+    assert capsys.readouterr().err == f"{line} ...\n"
+    heard: list[Progress] = []
+    with shown(heard.append, "trial") as tell:
+        tell(HALF_WAY)
+    with shown(False, "trial") as tell:
+        tell(HALF_WAY)
+    assert heard == [HALF_WAY]

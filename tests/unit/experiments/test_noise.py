@@ -23,7 +23,7 @@ from polyceptron.experiments.spec import parse_spec
 from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import run_sweep
 from polyceptron.experiments.tasks import expand, seed_of, seed_path
-from polyceptron.model import CHANNELS, as_channel
+from polyceptron.model import CHANNELS, as_channel, make_teacher
 
 NOISES = ("gaussian:0.25", "softmax:2", "flips:0.1")
 
@@ -31,9 +31,9 @@ NOISES = ("gaussian:0.25", "softmax:2", "flips:0.1")
 def test_noiseless_seeds_are_those_of_the_first_release() -> None:
     """Numbers that 0.1.0 gave, where a problem had no noise in its name."""
     assert [
-        seed_of(seed_path(3, "argmax", 2, "gaussian", "none", 0.5, 10, 1)),
-        seed_of(seed_path(7, "argmax", 3, "rademacher", "none", 2.0, 1000, 4)),
-        seed_of(seed_path(0, "perceptron", 2, "rademacher", "none", 1.0, 50, 0)),
+        seed_of(seed_path(3, make_teacher("argmax", 2).columns, 0.5, 10, 1)),
+        seed_of(seed_path(7, make_teacher("argmax", 3, "rademacher").columns, 2.0, 1000, 4)),
+        seed_of(seed_path(0, make_teacher("perceptron").columns, 1.0, 50, 0)),
     ] == [548464583324829, 5865605487826769, 4682437755461103]
 
 
@@ -206,7 +206,7 @@ def test_specs_take_every_registered_noise(entry: object) -> None:
     ("line", "sentence"),
     [
         ('noise = "gaussian:-1"', r"noise\[1\]: .*from 0 to"),
-        ('noise = "flips:0.9"', "leaves no rule among 2 classes"),
+        ('noise = "flips:0.9"', "leaves no rule among 3 classes"),
         ('noise = "pink"', r"unknown noise 'pink': allowed are none, gaussian:VARIANCE"),
         ('noise = ["none", "none"]', "repeated: none"),
         ('estimators = ["huber"]\nridge = 1', "one of the estimators bayes, cross-entropy"),

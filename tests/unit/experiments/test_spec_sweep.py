@@ -82,7 +82,6 @@ def test_an_error_names_line_and_field(change: dict[str, str], field: str, sente
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"ridge": None}, "'cross-entropy' needs ridge"),
         ({"dimension": None}, "need dimension"),
         ({"estimators": '"bayes"'}, "'erm' computes one of the estimators cross"),
         ({"sources": '"amp"'}, "'amp' computes one of the estimators bayes"),

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments.engine import Progress
 from polyceptron.experiments.spec import load_spec
 from polyceptron.experiments.store import Store, merge_stores
-from polyceptron.experiments.store_file import StoreLock
+from polyceptron.experiments.store_file import locked_store
 from polyceptron.experiments.sweep import run_sweep
 from polyceptron.experiments.tasks import attempt, expand
 
@@ -64,12 +65,12 @@ def test_a_store_with_two_names_is_refused_by_every_way_in(store: Path, tmp_path
 def test_a_renamed_store_is_still_locked(store: Path, tmp_path: Path) -> None:
     """Its journal has the old name: a second writer under the new one would not see it."""
     moved = tmp_path / "moved.sqlite"
-    with StoreLock(store):
+    with locked_store(store):
         store.rename(moved)
         with pytest.raises(InvalidInput, match="another sweep under another name"):
-            StoreLock(moved).acquire()
+            locked_store(moved).__enter__()
         assert not moved.with_name("moved.sqlite-lock").exists()
-    with StoreLock(moved) as path:
+    with locked_store(moved) as path:
         assert path == moved
 
 
@@ -165,7 +166,7 @@ import sweep_fakes as fakes
 from polyceptron.experiments.store import Store
 from polyceptron.experiments.spec import load_spec
 from polyceptron.experiments.tasks import attempt
-from polyceptron.experiments.store_file import StoreLock
+from polyceptron.experiments.store_file import locked_store
 from polyceptron.experiments.tasks import expand
 results = [r for task in expand(load_spec({spec!r})) for r in attempt(fakes.draw, task)]
 writer = Store({path!r}, create=True)
@@ -182,7 +183,7 @@ os._exit(9)  # as after a kill: what was acknowledged is on the disk
     "meanwhile",
     [
         pytest.param("Store({path!r}).close()", id="a second reader here"),
-        pytest.param("with StoreLock({path!r}): pass", id="a lock taken and released here"),
+        pytest.param("with locked_store({path!r}): pass", id="a lock taken and released here"),
     ],
 )
 def test_nothing_here_drops_the_locks_of_sqlite(tmp_path: Path, meanwhile: str) -> None:
@@ -220,5 +221,5 @@ def test_two_sweeps_that_start_together_on_a_new_store(tmp_path: Path) -> None:
     assert all("another sweep" in err for err in refused)
     with Store(path) as store:
         store.check()
-        assert store.counts() == {"ok": 124}
+        assert Counter(row["status"] for row in store.rows()) == {"ok": 124}
         assert store.damaged() == []

@@ -135,7 +135,7 @@ def test_gradient_and_hessian_by_differences():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: ERM("hinge", 1.0), "unknown loss 'hinge'"),
+        (lambda: ERM("ramp", 1.0), "unknown loss 'ramp'"),
         (lambda: ERM("cross-entropy", -1.0), "number of 0 or more"),
         (lambda: ERM("cross-entropy", float("nan")), "number of 0 or more"),
         (lambda: ERM("square", "best"), "'optimal'"),

@@ -9,7 +9,7 @@ import pytest
 
 from polyceptron.model import PRIORS, Perceptron, as_prior
 from polyceptron.model.checks import project
-from polyceptron.model.priors.base import PointRow, Row
+from polyceptron.model.priors.prior import PointRow, Row
 
 EVERY = [*PRIORS.examples(), as_prior(([-2, 0, 1], [0.2, 0.4, 0.4]))]
 NAMES = [prior.name for prior in EVERY]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from polyceptron.model.features import as_spectrum
-from polyceptron.model.penalties.base import spectrum_sums, stiffness
+from polyceptron.model.penalties.penalty import spectrum_sums, stiffness
 from polyceptron.numerics.chebyshev import gauss_rule
 
 

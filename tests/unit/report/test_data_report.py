@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
 from polyceptron.model import Teacher
-from polyceptron.report.data.measure import measure, read_samples
+from polyceptron.report.data.measure import measure
 from polyceptron.report.data.page import report_html, report_json, report_text, sentences
-from polyceptron.report.measured_curve import fit_power_law
+from polyceptron.report.data.reading import read_samples
+from polyceptron.report.measured_curve import forecast
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def measured(folder):
 
 def test_numbers_of_iris(measured):
     v = measured.numbers
-    assert (v["n"], v["d"], v["k"], v["constant_features"]) == (150, 4, 3, 1)
+    assert (v["n"], v["d"], v["k"], v["left_out"]) == (150, 4, 3, "constant (constant)")
     assert v["separable"] is False
     X = load_iris().data
     squares = np.linalg.eigvalsh(np.corrcoef(X.T))
@@ -48,7 +49,16 @@ def test_numbers_of_iris(measured):
     assert v["accuracy"] == pytest.approx(1 - v["error"])
     best = min(measured.tables["ridge"], key=lambda row: row["score"])
     assert 0.3 * best["ridge"] < v["ridge"] < 3.2 * best["ridge"]
-    assert best["score"] == v["log_loss"]
+    assert v["error_now"] <= min(v["error"], v["first_error"])
+    assert v["log_loss_tenfold"] <= v["log_loss_double"] <= v["log_loss_now"] <= v["log_loss"]
+    confusion = np.array(
+        [[row[f"named class {i}"] for i in range(3)] for row in measured.tables["classes"]]
+    )
+    assert confusion.sum(1).tolist() == [50, 50, 50]
+    assert 1 - confusion.trace() / 150 == pytest.approx(v["error"])
+    assert 1 - (confusion.diagonal() / 50).mean() == pytest.approx(v["balanced_error"])
+    assert v["worst_recall"] == (confusion.diagonal() / 50).min()
+    assert all(row["low"] < row["weight"] < row["high"] for row in measured.tables["weights"])
 
 
 @pytest.mark.slow
@@ -68,7 +78,10 @@ def test_every_number_of_a_sentence_is_in_the_json(measured):
             if isinstance(value, float):
                 shown |= {f"{abs(value):.{i}%}".rstrip("%") for i in range(3)}
         for figure in re.findall(r"\d+(?:\.\d+)?(?:e-?\d+)?", sentence["text"]):
-            assert figure in shown or figure in ("0", "1", "9", "10"), (figure, sentence["text"])
+            assert figure in shown or figure in ("0", "0.1", "1", "9", "10", "95"), (
+                figure,
+                sentence["text"],
+            )
     changed = {**measured.numbers, "n": 149}
     other = sentences(type(measured)(measured.source, changed, measured.tables))
     assert "149 samples" in other[0].text
@@ -77,7 +90,7 @@ def test_every_number_of_a_sentence_is_in_the_json(measured):
 @pytest.mark.slow
 def test_the_page_needs_nothing_else_and_the_text_fits(measured):
     page = report_html(measured)
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 5
     assert not re.search(r"https?:|//[a-z]|<script|@import|<link", page)
     names = re.findall(r'id="([^"]+)"', page)
     assert len(names) == len(set(names))
@@ -116,11 +129,12 @@ def _bad(folder):
         "missing column": (good, "kind", r"no column 'kind': there are 'sepal length \(cm\)'"),
         "no target": (good, None, "name the column of the labels with --target"),
         "one class": (good.assign(target="a"), "target", "one class only, 'a'"),
-        "text": (good.assign(city="Rome"), "target", r"'city' holds text such as 'Rome'.*--drop"),
         "missing values": (holes, "target", rf"{re.escape(repr(first))} has 2 missing.*row 5"),
+        "all at once": (holes.assign(x=[np.inf] * 149 + [1], target=["z"] + ["a"] * 149), "target",
+                        "class 'z'.*has 2 missing.*--missing fill.*'x' is infinite"),
         "missing labels": (good.assign(target=["a", None, "b"] * 50), "target", "50 missing"),
         "a number": (good.assign(target=np.linspace(0, 1, 150)), "target", "a number to predict"),
-        "infinite": (good.assign(x=[np.inf] * 150), "target", "infinite in data row 1"),
+        "infinite": (good.assign(x=[np.inf] * 149 + [1]), "target", "infinite in data row 1"),
         "rare class": (good.assign(target=["z"] + ["a", "b", "c"] * 49 + ["a", "b"]), "target",
                        "class 'z' of 'target' has 1 sample"),
         "no rows": (good.iloc[:0], "target", "has no rows"),
@@ -152,11 +166,57 @@ def test_bad_tables_are_one_sentence_each_and_exit_code_2(folder):
         read_samples(folder / "nowhere.csv", "target")
 
 
+def test_columns_without_values_and_huge_numbers(folder):
+    """An empty column costs no row, and integers of 30 digits are numbers."""
+    x = np.random.default_rng(0).integers(1, 50, 60)
+    frame = pd.DataFrame({"empty": np.nan, "huge": [10**30 * int(i) for i in x], "y": [0, 1] * 30})
+    frame.to_csv(folder / "huge.csv", index=False)
+    table = read_samples(folder / "huge.csv", "y", missing="drop-rows")
+    assert (table.left_out, table.dropped_rows) == ({"empty": "no values"}, 0)
+    np.testing.assert_allclose(table.X["huge"], 1e30 * x)
+    with pytest.raises(InvalidInput, match="no column 'a', 'b': there are 'empty', 'huge'"):
+        read_samples(folder / "huge.csv", "y", ["a"], ["b"])
+
+
 def test_all_features_constant_is_a_sentence(folder):
     frame = pd.DataFrame({"x": np.ones(20), "y": [0, 1] * 10})
     frame.to_csv(folder / "flat.csv", index=False)
-    with pytest.raises(InvalidInput, match="every feature is constant"):
-        measure(read_samples(folder / "flat.csv", "y"))
+    with pytest.raises(InvalidInput, match=r"no column is left to learn from: 'x' \(constant\)"):
+        read_samples(folder / "flat.csv", "y")
+
+
+@pytest.fixture(scope="module")
+def mixed(folder):
+    """A table as people have them: an index, dates, names, categories, holes."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 2))
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    frame["kind"] = np.where(X[:, 0] > 0, "big", "small")
+    frame["day"] = pd.date_range("2024-01-01", periods=60).astype(str)
+    frame["who"] = [f"person {i}" for i in range(60)]
+    frame["label"] = np.where(X[:, 0] + 0.5 * rng.standard_normal(60) > 0, "yes", "no")
+    frame.loc[[3, 7], "b"] = np.nan
+    frame.loc[9, "kind"] = None
+    frame.to_csv(folder / "mixed.csv")
+    return folder / "mixed.csv"
+
+
+def test_columns_that_mislead_are_named_and_others_encoded_and_filled(mixed):
+    table = read_samples(mixed, "label", missing="fill")
+    assert table.left_out == {
+        "Unnamed: 0": "it numbers the rows", "day": "dates", "who": "text of 60 values",
+    }  # fmt: skip
+    assert (list(table.X), table.categories) == (["a", "b", "kind"], ("kind",))
+    assert table.filled == {"b": 2, "kind": 1}
+    made = table.encoder().fit_transform(table.X[:30])
+    assert list(made) == ["a", "b", "kind_small"]
+    assert made["b"][3] == pytest.approx(table.X["b"][:30].median())  # of these rows alone
+    kept = read_samples(mixed, "label", keep=["day", "Unnamed: 0"], missing="drop-rows")
+    assert (kept.dropped_rows, len(kept.y)) == (3, 57)
+    assert np.diff(kept.X["day"]).min() == 1 == np.diff(kept.X["Unnamed: 0"]).min()
+    v = measure(table).numbers
+    assert (v["n"], v["d"], v["encoded"], v["filled"]) == (60, 3, "kind", "b (2), kind (1)")
+    assert 0 < v["noise_floor"] < v["error"] < 0.4
 
 
 def test_the_command_writes_page_and_numbers(folder, monkeypatch, measured):
@@ -174,24 +234,25 @@ def test_the_command_writes_page_and_numbers(folder, monkeypatch, measured):
 
 
 def test_a_power_law_is_found_and_its_band_holds_it():
-    n = np.array([30.0, 60, 120, 240, 480])
+    n = np.array([30.0, 60, 120, 240, 480, 960])
     rate = 0.05 + 1.5 * n**-0.8
-    law = fit_power_law(n, np.tile(rate[:, None], 5), 1e-6)
+    law = forecast(n, np.tile(rate[:, None], 5), 1e-6, 1000)
     assert law(5000.0) == pytest.approx(0.05 + 1.5 * 5000**-0.8, abs=2e-3)
     inside = 0
     for seed in range(20):  # errors of 600 samples at known rates
         rng = np.random.default_rng(seed)
         wrong = (rng.random(600) < rate[:, None]).astype(float)
-        low, high = fit_power_law(n, wrong, 0.5 / 600, seed).band(960.0)
-        inside += low <= 0.05 + 1.5 * 960**-0.8 <= high
-    assert inside >= 14
+        fold = np.arange(600) % 5
+        low, high = forecast(n, wrong, 0.5 / 600, 1200, fold=fold, seed=seed).band(1920.0)
+        inside += low <= 0.05 + 1.5 * 1920**-0.8 <= high
+    assert inside >= 15
 
 
 def test_a_curve_without_errors_has_a_forecast():
-    law = fit_power_law(np.array([10.0, 20.0, 40.0]), np.zeros((3, 50)), 0.01)
+    law = forecast(np.array([10.0, 20.0, 40.0]), np.zeros((3, 50)), 0.01, 50)
     low, high = law.band(80.0)
-    assert law(80.0) == low == high == 0
-    assert np.isfinite(law.b)
+    assert law(80.0) == low == pytest.approx(0, abs=1e-12)
+    assert high == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.slow
@@ -214,3 +275,31 @@ def test_forecasts_of_a_teacher_reach_what_twice_the_data_bring(tmp_path):
         B = rng.standard_normal((4000, 20))
         errors.append(np.mean(fit.predict(B) != teacher.noise.sample(B @ W / 20**0.5, rng)))
     assert v["error_double_low"] - 0.02 <= np.mean(errors) <= v["error_double_high"] + 0.02
+
+
+def test_a_table_is_fitted_at_the_shell_with_a_ridge_that_is_chosen(mixed, tmp_path):
+    from polyceptron.algorithms.erm_classifier import ERMClassifier
+
+    out, run = tmp_path / "w.npy", CliRunner().invoke
+    common = ["--missing", "fill", "--ridge", "auto", "--out", str(out)]
+    result = run(app, ["fit", "--data", str(mixed), "--target", "label", *common])
+    assert result.exit_code == 0, result.output
+    report = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
+    assert (report["classes"], report["features"]) == (["no", "yes"], ["a", "b", "kind_small"])
+    table = read_samples(mixed, "label", missing="fill")
+    X = table.encoder().fit_transform(table.X)
+    model = ERMClassifier(scaling="standard").fit(X, table.y)
+    assert report["ridge"] == model.ridge_
+    fields = X.to_numpy() @ np.load(out) / np.sqrt(3) + report["offset"]
+    assert fields[:, 1] - fields[:, 0] == pytest.approx(model.decision_function(X))
+    np.save(tmp_path / "X.npy", np.ascontiguousarray(X))
+    np.save(tmp_path / "y.npy", table.y.astype(str))
+    files = ["--data", str(tmp_path / "X.npy"), "--labels", str(tmp_path / "y.npy")]
+    for ridge in ("auto", "0.5"):
+        result = run(app, ["fit", *files, "--ridge", ridge, "--out", str(out)])
+        assert result.exit_code == 0, result.output
+        report = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
+        assert report["classes"] == ["no", "yes"]
+    for wrong in (["--ridge", "auto"], ["--ridge", "0.1,0.2"]):
+        result = run(app, ["fit", *files[:2], *wrong, "--out", str(out)])
+        assert isinstance(result.exception, InvalidInput)

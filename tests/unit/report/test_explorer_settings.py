@@ -7,20 +7,23 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from polyceptron.errors import InvalidInput
-from polyceptron.report.explorer.layout import settings_of, shown_values
+from polyceptron.report.explorer.layout import SLIDERS, settings_of, shown_values
 from polyceptron.report.explorer.settings import (
+    METHODS,
+    NUMBERS,
     SETTINGS,
+    SHARES,
     Choice,
     Number,
     PageSettings,
     check_simulation,
     from_query,
     make_settings,
-    strength_range,
+    slider_ends,
     to_query,
 )
 
@@ -41,13 +44,16 @@ def pages(draw: st.DrawFn) -> PageSettings:
     values = {name: draw(st.sampled_from(options)) for name, options in CHOICES.items()}
     values |= {name: draw(numbers(name)) for name in LIMITS}
     values["estimators"] = draw(st.lists(st.sampled_from(ESTIMATORS), min_size=1, unique=True))
-    lowest, highest = strength_range(
-        values["noise"], 2 if values["model"] == "perceptron" else values["k"]
-    )
-    values["strength"] = draw(st.floats(lowest, highest))
+    k = 2 if values["model"] == "perceptron" else values["k"]
+    for kind, number in NUMBERS.items():
+        values[number] = draw(st.floats(*slider_ends(kind, values[kind], k)))
     low = draw(st.floats(0.01, 100))
     values |= {"low": low, "high": low + draw(st.floats(0.01, 800))}
-    return make_settings(values)
+    try:
+        return make_settings(values)
+    except InvalidInput:  # much noise leaves no class as rare as asked for
+        assert PageSettings(**{n: values[n] for n in ("k", *SHARES)}).shares
+        reject()
 
 
 @given(pages())
@@ -61,11 +67,10 @@ def test_a_link_gives_back_every_setting(page: PageSettings) -> None:
 @settings(max_examples=60, deadline=None)
 def test_controls_give_back_the_settings_to_the_digits_of_a_slider(page: PageSettings) -> None:
     again = make_settings(settings_of(shown_values(page)))
-    assert again.ridge == pytest.approx(page.ridge, rel=1e-4)
-    assert again.alpha == pytest.approx(page.alpha, rel=1e-4, abs=1e-9)
-    assert again.strength == pytest.approx(page.strength, rel=1e-4)
-    rest = {"ridge": 1.0, "alpha": again.alpha, "strength": 0.1}
-    assert make_settings({**again.as_dict(), **rest}) == make_settings({**page.as_dict(), **rest})
+    for name in SLIDERS:
+        assert getattr(again, name) == pytest.approx(getattr(page, name), rel=1e-4, abs=1e-9)
+    others = [name for name in SETTINGS if name not in SLIDERS]
+    assert [getattr(again, n) for n in others] == [getattr(page, n) for n in others]
 
 
 @given(
@@ -88,7 +93,7 @@ def test_any_link_is_settings_within_the_limits_or_one_sentence(search: str) -> 
     assert len(sentence) < 250
     for name, limit in LIMITS.items():
         assert limit.low <= getattr(page, name) <= limit.high
-    assert page.low <= page.alpha <= page.high
+    assert page.range_rule == "follow" or page.low <= page.alpha <= page.high
     assert math.isfinite(page.ridge)
 
 
@@ -113,7 +118,7 @@ def test_any_value_of_a_control_is_taken_or_refused_with_a_sentence(name: str, v
         ("?k=51", "from 2 to 50"),
         ("?k=2.5", "whole number"),
         ("?k=nan", "whole number"),
-        ("?points=100000", "from 2 to 200"),
+        ("?points=100000", "from 1 to 200"),
         ("?dimension=1e9", "from 10 to 5000"),
         ("?prior=cauchy", "gaussian, rademacher, ternary"),
         ("?estimators=", "among bayes"),
@@ -164,7 +169,8 @@ def test_a_link_gives_back_the_simulations(page: PageSettings, shown: list[PageS
     assert again.settings == page
     names = ("simulation", "model", "k", "prior", "ridge", "ridge_rule", *small, "alpha", "seed")
     for one, other in zip(runs, again.simulations, strict=True):
-        assert [getattr(one, name) for name in names] == [getattr(other, name) for name in names]
+        told = [name for name in names if name not in other.idle]
+        assert [getattr(one, name) for name in told] == [getattr(other, name) for name in told]
 
 
 def test_who_gives_a_range_means_it() -> None:
@@ -187,3 +193,34 @@ def test_who_gives_a_range_means_it() -> None:
 def test_a_noise_that_there_is_not(asked: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InvalidInput, match=sentence):
         make_settings(asked)
+
+
+def test_a_choice_begins_at_the_number_of_its_example_and_what_is_idle_has_its_default() -> None:
+    chosen = make_settings({"features": "power", "noise": "softmax", "prior": "sparse-gaussian"})
+    written = [chosen.written(kind) for kind in NUMBERS]
+    assert written == ["sparse-gaussian:0.2", "softmax:2", "power:1.2:200"]
+    other = make_settings({"features": "levels", "shape": 9, "l1": 3, "share5": 0.3})
+    assert other.written("features") == "levels:9x0.2,0.25x0.8"
+    assert (other.l1, other.share5) == (PageSettings.l1, 1.0)  # no elastic net, three classes
+    assert {"l1", "share5", "separation"} <= other.idle
+    assert "share5" not in to_query(other)
+    smoothed = make_settings({"estimators": "smoothed", "epsilon": 0.3})
+    assert smoothed.estimator("smoothed").columns["estimator"] == "smoothed:0.3"
+
+
+def test_message_passing_is_the_method_of_the_bayes_optimal_student_alone() -> None:
+    assert [METHODS["amp"], *METHODS].count("bayes") == 1
+    assert len(METHODS) == len(ESTIMATORS)
+
+
+def test_shares_and_clusters_make_a_population() -> None:
+    unequal = make_settings({"share1": 0.6, "share2": 0.3, "share3": 0.1, "prior": "gaussian"})
+    assert unequal.teacher.class_shares == pytest.approx([0.6, 0.3, 0.1])
+    assert (unequal.alike, unequal.shown) == (False, "recall")
+    mixture = make_settings({"model": "mixture", "k": 2, "separation": 3, "intercept": "free"})
+    assert mixture.teacher.gram == ((2.25, -2.25), (-2.25, 2.25))
+    assert mixture.estimator("cross-entropy").columns["intercept"] is True
+    assert "intercept" not in make_settings({"intercept": "free"}).estimator("square").columns
+    assert make_settings({"k": 7, "share1": 0.2}).shares is None
+    with pytest.raises(InvalidInput, match=r"the weight of class 1 must be a number from 0\.01"):
+        make_settings({"share1": 0})

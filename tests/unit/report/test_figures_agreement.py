@@ -48,6 +48,12 @@ def test_chance_passes_and_z_is_what_it_says() -> None:
     assert 0.7 < judged.root_mean_square_z < 1.6
 
 
+@pytest.mark.parametrize("source", ["measured", "pooled"])
+def test_what_was_measured_on_data_of_others_is_no_symbol_of_a_line(source: str) -> None:
+    found = table().replace({"source": {"erm": source}}).drop(columns="uncertainty")
+    assert agreement({"twins": found}).empty
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_a_line_that_is_off_by_two_standard_errors_is_seen(seed: int) -> None:
     """Negative control of the second rule: no single symbol is far off, but too many are off."""
@@ -109,6 +115,8 @@ def test_the_record_is_of_this_program() -> None:
     table = pd.read_csv(RECORDED)
     grids = FIGURES["fig4b"].grids(PROFILES["quick"])
     some = [grid | {"alpha": [1.0, 4.0]} for grid in grids]
+    sizes = ("dimension", "instances")
+    some += [{n: v for n, v in g.items() if n not in sizes} | {"sources": "theory"} for g in some]
     spec = parse_spec(sweep_toml("again", some))
     with TemporaryDirectory() as folder:
         run_sweep(spec, f"{folder}/store.sqlite", workers=1)

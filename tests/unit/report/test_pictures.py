@@ -53,7 +53,7 @@ def traces(*tables: pd.DataFrame, **more: Any) -> tuple[Trace, ...]:
 
 
 def test_names_that_nobody_listed_get_their_own_colours_and_labels() -> None:
-    names = ["hinge", "my_loss", "square", "another", "bayes"]
+    names = ["ramp", "my_loss", "square", "another", "bayes"]
     found = traces(*(rows(name, 1 + i) for i, name in enumerate(names)))
     assert {trace.label for trace in found} == {
         *names[:2],
@@ -231,3 +231,15 @@ def test_what_cannot_be_drawn_is_a_sentence(
 def test_a_table_without_usable_rows_is_a_sentence() -> None:
     with pytest.raises(InvalidInput, match="nothing to draw"):
         curves_picture(rows(generalisation_error=np.nan))
+
+
+def test_matrices_in_a_row_do_not_tear_its_line_apart() -> None:
+    numbers = {"recall": "{0},0.5", "confusion": "{0},0;0,1", "intercepts": "{0},0"}
+    table = [
+        {"source": "theory", "estimator": "cross-entropy", "alpha": a, "balanced_error": 1 / a}
+        | {name: text.format(a) for name, text in numbers.items()}
+        for a in (1.0, 2.0, 3.0)
+    ]
+    (panel,) = curves_picture(pd.DataFrame(table), "alpha", "balanced_error").panels
+    (line,) = panel.traces
+    assert line.x == (1.0, 2.0, 3.0)

@@ -19,7 +19,7 @@ from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.algorithms.erm_classifier import ERMClassifier
 from polyceptron.errors import InvalidInput
 from polyceptron.model import ERM, BayesOptimal, Teacher
-from polyceptron.report.measured_curve import fit_power_law, measure_errors
+from polyceptron.report.measured_curve import forecast, measure_errors
 from polyceptron.report.predicted import matching_theory, predicted_curve
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
@@ -77,12 +77,14 @@ def test_the_assumption_is_in_the_result_and_on_the_plot():
         c for c in axes.get_children() if getattr(c, "get_text", str)().startswith("Theory")
     ]
     assert title.get_window_extent().x1 < axes.figure.bbox.x1, "the words run out of the picture"
-    drawn = axes.get_title(loc="left").replace("\n", " ")
-    assert drawn == curve.assumption
+    first, second = axes.get_title(loc="left").splitlines()  # `assumption` in short
+    assert first == "Theory of a linear rule on Gaussian inputs"
+    assert second.startswith(f"misfit {curve.misfit:.2g}")
+    assert ("not a prediction" in second) == ("far from this model" in curve.assumption)
     assert {t.get_text() for t in axes.get_legend().get_texts()} == {
         "theory, own spectrum",
         "measured (cross-validation)",
-        r"power law $a n^{-b} + c$",
+        "forecast",
     }
     assert set(curve.frame.source) == {"measured", "theory"}
     (bars,) = axes.containers  # the spread over the folds is on the plot
@@ -168,18 +170,35 @@ def test_a_search_over_the_ridge_is_the_best_ridge():
     assert curve.misfit < 0.3
 
 
-def test_power_law_is_found_again_and_its_band_holds_the_truth():
+def test_a_power_law_is_forecast_and_its_band_holds_the_truth():
     n = np.geomspace(50, 5000, 7)
     exact = 3.0 * n**-0.6 + 0.02
-    law = fit_power_law(n, np.tile(exact[:, None], 5), 1e-6)
-    assert (law.b, law.c) == (pytest.approx(0.6, abs=0.03), pytest.approx(0.02, abs=3e-3))
-    assert float(law(50_000)) == pytest.approx(3.0 * 50_000**-0.6 + 0.02, rel=0.1)
+    law = forecast(n, np.tile(exact[:, None], 5), 1e-6, 5000)
+    assert float(law(50_000)) == pytest.approx(3.0 * 50_000**-0.6 + 0.02, rel=0.05)
+    assert law.weights["pow3"] > 0.5 > 1e-3 > law.weights["last"]
     rng, inside = np.random.default_rng(0), 0
     for seed in range(30):
         folds = exact[:, None] * (1 + 0.1 * rng.standard_normal((7, 10)))
-        low, high = fit_power_law(n, folds, 1e-6, seed).band(10_000.0)
+        low, high = forecast(n, folds, 1e-6, 5000, seed=seed).band(10_000.0)
         inside += bool(low <= 3.0 * 10_000**-0.6 + 0.02 <= high)
-    assert inside >= 20  # of 27 expected; a band of no width would hold none
+    assert inside >= 23  # of 27 expected; a band of no width would hold none
+
+
+def test_laws_weigh_by_hidden_points_and_forecasts_end_at_ten_times_the_data():
+    n = np.geomspace(30, 960, 6)
+    truth = {
+        "last": np.array([0.31, 0.3, 0.3, 0.3, 0.3, 0.3]),
+        "mmf4": 0.05 + 0.4 / (1 + (n / 400) ** 2.5),  # flat, then falling
+    }
+    for name, rate in truth.items():
+        law = forecast(n, np.tile(rate[:, None], 4), 1e-4, 1000)
+        assert max(law.weights, key=law.weights.get) == name
+        assert sum(law.weights.values()) == pytest.approx(1)
+    with pytest.raises(InvalidInput, match="at most 10 times the data, 10000 samples"):
+        law(10_001)
+    rising = np.array([0.1, 0.12, 0.1, 0.13, 0.12, 0.14])
+    more = forecast(n, np.tile(rising[:, None], 4), 1e-4, 1000)
+    assert float(more(2000)) <= 0.1  # more data are never worse
 
 
 def test_training_sizes_that_fail_are_left_out():

@@ -6,7 +6,6 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
-from polyceptron.model.losses.cross_entropy import two_class_constant
 from polyceptron.numerics.special import mean_of_maximum
 from polyceptron.theory.asymptotics import asymptotics
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
@@ -49,12 +48,15 @@ def test_the_norm_at_fixed_ridge_grows_as_the_cube_root():
         assert norm == pytest.approx(expected, rel=2e-3)
 
 
-@pytest.mark.parametrize("ridge", [0.01, 1.0, 10.0])
-def test_constant_at_fixed_ridge_in_closed_form(ridge):
-    found = asymptotics(pc.Teacher(2), pc.ERM("cross-entropy", ridge))
-    assert found.constant == pytest.approx(
-        two_class_constant(ridge), abs=3 * found.constant_uncertainty
-    )
+@pytest.mark.parametrize(
+    ("loss", "ridge"),
+    [("cross-entropy", 0.01), ("cross-entropy", 10.0), ("hinge", 1.0), ("squared-hinge", 0.1)],
+)
+def test_constant_at_fixed_ridge_in_closed_form(loss, ridge):
+    estimator = pc.ERM(loss, ridge)
+    found = asymptotics(pc.Teacher(2), estimator)
+    exact = estimator.decay(pc.Teacher(2)).constant
+    assert found.constant == pytest.approx(exact, abs=3 * found.constant_uncertainty)
     assert found.constant_uncertainty < 1e-3 * found.constant
 
 

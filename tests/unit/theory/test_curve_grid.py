@@ -9,10 +9,11 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import log_ndtr, ndtr
 
+from polyceptron.errors import InvalidInput
 from polyceptron.model import Perceptron, Teacher
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.bayes_optimal.transitions import transitions
-from polyceptron.theory.curve import fold_grid, free_entropy, landscape
+from polyceptron.theory.curve import bends, drawn_rows, free_entropy, landscape
 
 
 def slope(teacher: Teacher | Perceptron, q_hat: float, alpha: float) -> float:
@@ -86,43 +87,50 @@ def test_the_hard_phase_shows_in_the_landscape() -> None:
 
 
 @pytest.mark.parametrize("teacher", [Teacher(3, "rademacher"), Perceptron("rademacher")])
-def test_the_grid_at_the_fold_gives_even_steps_of_the_overlap(
-    teacher: Teacher | Perceptron,
-) -> None:
-    """q goes as √(α_algo − α) there: no step is much longer than another, and it looks round."""
-    at = transitions(teacher).alpha_algo
-    assert at is not None
-    grid = fold_grid(teacher, [0.5, 4.0])
-    assert grid == sorted(grid)
-    near = [a for a in grid if 0.87 * at < a < (1 - 2e-4) * at]
-    assert len(near) == 16
-    points = fixed_points(teacher, near)
-    for branch in ("amp", "unstable"):
-        q = [p.q for p in points if p.branch == branch]
-        steps = np.abs(np.diff(q))
-        assert len(q) == len(near)
-        assert steps.max() < 2.5 * steps.min()
-    # Even steps of α do not pass: they leave a gap at the fold.
-    even = fixed_points(teacher, np.linspace(near[0], near[-1], len(near)))
-    steps = np.abs(np.diff([p.q for p in even if p.branch == "amp"]))
-    assert steps.max() > 2.5 * steps.min()
+def test_a_line_through_the_drawn_rows_is_the_curve(teacher: Teacher | Perceptron) -> None:
+    """Between its points it is off by less than a pixel of 1000, fold and start included."""
+    rows = drawn_rows(teacher, "bayes", 0, 4, branch="all")
+    at = transitions(teacher)
+    assert at.alpha_it is not None
+    assert at.alpha_algo is not None
+    assert len({row["alpha"] for row in rows}) < 80
+    for branch, jump in (("optimal", at.alpha_it), ("amp", at.alpha_algo)):
+        line = {r["alpha"]: r["generalisation_error"] for r in rows if r["branch"] == branch}
+        x, y = np.array(list(line)), np.array(list(line.values()))
+        assert (np.diff(x) > 0).all()
+        step = int(np.argmax(-np.diff(y)))
+        assert x[step] < jump < x[step + 1] < x[step] * (1 + 1e-3)  # the jump is upright
+        assert y[step + 1] == 0
+        middle = 0.5 * (x[1:step] + x[2 : step + 1])
+        exact = np.array(
+            [p.generalisation_error for p in fixed_points(teacher, middle, branch=branch)]
+        )
+        slope = np.diff(y[1 : step + 1]) / y.max() / (np.diff(x[1 : step + 1]) / 4)
+        off = np.abs(np.interp(middle, x, y) - exact) / y.max() / np.hypot(1, slope)
+        assert off.max() < 1.5e-3
+        # Even steps of as many points are not that close.
+        even = np.linspace(0, jump, step + 1)
+        values = [p.generalisation_error for p in fixed_points(teacher, even, branch=branch)]
+        steep = np.diff(values) / y.max() / (np.diff(even) / 4)
+        between = 0.5 * (even[1:] + even[:-1])
+        truth = [p.generalisation_error for p in fixed_points(teacher, between, branch=branch)]
+        worse = np.abs(np.interp(between, even, values) - truth) / y.max() / np.hypot(1, steep)
+        assert worse.max() > off.max()
 
 
-def test_the_grid_adds_nothing_outside_the_range_or_without_a_fold() -> None:
-    assert fold_grid(Teacher(3, "gaussian"), [0.5, 4.0]) == []
-    assert fold_grid(Teacher(3, "rademacher"), [0.5, 2.0]) == []
-    assert fold_grid(Teacher(3, "rademacher"), [3.0, 4.0]) == []
+def test_a_straight_line_is_not_refined_and_a_gap_is_closed_in_on() -> None:
+    straight = [{"alpha": a, "generalisation_error": 1 - a} for a in (0.0, 0.5, 1.0)]
+    assert bends(straight) == []
+    bent = [*straight[:2], {"alpha": 1.0, "generalisation_error": 0.5}]
+    assert sorted(bends(bent)) == [0.25, 0.75]
+    gone = [*straight[:2], {"alpha": 1.0, "generalisation_error": math.nan}]
+    assert bends(gone) == [0.75]
+    unsure = [{**row, "uncertainty": 0.5} for row in bent]
+    assert bends(unsure) == []
 
 
-def test_the_grid_has_both_sides_of_both_jumps() -> None:
-    """A line through the rows there is vertical to the eye, where the transitions are."""
-    teacher = Teacher(3, "rademacher")
-    found = transitions(teacher)
-    grid = fold_grid(teacher, [0.5, 4.0])
-    for branch, at in (("optimal", found.alpha_it), ("amp", found.alpha_algo)):
-        assert at is not None
-        sides = [a for a in grid if abs(a / at - 1) < 1.1e-4]
-        before, after = (p for p in fixed_points(teacher, sides) if p.branch == branch)
-        assert before.alpha < at < after.alpha
-        assert before.generalisation_error > 0.13
-        assert after.generalisation_error == 0
+def test_a_range_that_does_not_go_upwards_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="upwards"):
+        drawn_rows(Teacher(3), "bayes", 2, 1)
+    with pytest.raises(InvalidInput, match="above 0"):
+        drawn_rows(Teacher(3), "bayes", 0, 1, log=True)

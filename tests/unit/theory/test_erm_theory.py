@@ -250,7 +250,7 @@ def test_halving_the_tolerance_moves_less_than_the_uncertainty(k):
 class SquaredHinge(Loss):
     """½ Σ_h (1 − z_y + z_h)₊²: its second derivative jumps, and it does not say where."""
 
-    name = "squared-hinge"
+    name = "broken-hinge"
 
     def _missing(self, z, y):
         z, rows = np.asarray(z, dtype=float), np.arange(len(y))

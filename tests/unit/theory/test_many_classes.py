@@ -15,13 +15,15 @@ from polyceptron.model import (
     SoftmaxNoise,
     Teacher,
 )
-from polyceptron.model.losses.max_margin import LabelCone
-from polyceptron.theory.erm.fixed_point import erm_fixed_point
+from polyceptron.model.losses.hinges import LabelCone
+from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
 from polyceptron.theory.fields.integrand import PanelsThree
 from polyceptron.theory.fields.points import Points
 from polyceptron.theory.fields.sum_nodes import modes
 from polyceptron.theory.fields.sums import Sums
 from polyceptron.theory.loop import erm_state_evolution
+from polyceptron.theory.separability import separability
+from polyceptron.theory.sides import erm_sides
 
 NAMES = ("M", "Q", "C", "loss", "mass")
 CHANNELS = [GaussianNoise(), GaussianNoise(0.4), Flips(0.15), SoftmaxNoise(1.5)]
@@ -99,3 +101,39 @@ def test_state_evolution_begins_without_fields_and_rests_at_the_fixed_point(esti
     (_, after) = erm_state_evolution(Teacher(6), estimator, 3.0, n_steps=1, start=start)
     assert abs(after.m / point.m - 1) < 2e-3
     assert abs(after.q / point.q - 1) < 4e-3
+
+
+def test_next_to_the_threshold_weights_diverge_as_they_must():
+    """1/√q falls to 0 on a line at α_s, which is a property of cones and found without the loss."""
+    teacher, (near, far) = Teacher(4, noise="flips:0.1"), (5.0023, 5.003)
+    threshold = separability(teacher).alpha_s
+    one, two = (erm_fixed_point(teacher, ERM("cross-entropy", 0.0), a) for a in (near, far))
+    assert one.status == two.status == "ok"
+    slope = (two.q**-0.5 - one.q**-0.5) / (far - near)
+    assert abs(near - one.q**-0.5 / slope - threshold) < 1e-3
+    assert 0.4665 < two.generalisation_error < one.generalisation_error < 0.4745
+    assert max(one.uncertainty, two.uncertainty) < 1e-4
+
+
+def test_a_root_of_a_coarse_level_alone_is_left_behind():
+    """Many data, hardly a ridge: coarse nodes have their root elsewhere; points are the judge."""
+    teacher = Teacher(6, features="power:1.35:50")
+    found = erm_fixed_point(teacher, ERM("cross-entropy", 1e-5), 174.0)
+    problem = erm_sides(teacher, CrossEntropy(), 1e-5, 174.0).at(by_points=True)
+    judge = solve(problem, 1e-5, found.theta)
+    assert judge.status == found.status == "ok"
+    gap = abs(found.generalisation_error - judge.generalisation_error)
+    assert gap < found.uncertainty + judge.uncertainty
+
+
+@pytest.mark.slow
+def test_just_above_the_limit_of_separable_labels_the_likelihood_has_its_maximum():
+    """α_s = 4.99735: there q diverges, and ε goes on to that of the margin below."""
+    teacher = Teacher(4, noise="flips:0.1")
+    rows = [erm_fixed_point(teacher, ERM("cross-entropy", 0.0), a) for a in (5.0023, 5.003, 5.02)]
+    margin = erm_fixed_point(teacher, ERM("max-margin"), 4.95)
+    errors = [margin.generalisation_error, *(row.generalisation_error for row in rows)]
+    assert all(row.status == "ok" for row in rows)
+    assert np.all(np.diff(errors) < 0)
+    assert np.all(np.diff([row.q for row in rows]) < 0)
+    assert rows[0].q < 1e6

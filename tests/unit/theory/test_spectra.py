@@ -17,7 +17,7 @@ from polyceptron.theory.erm.equations import RidgeEquations, equations
 from polyceptron.theory.erm.refinement import refine
 from polyceptron.theory.erm.square_closed_form import best_square_ridge, solve_square
 from polyceptron.theory.sides import erm_sides
-from polyceptron.theory.weights.side import WeightsSide, row_rule
+from polyceptron.theory.weights.side import PriorSide, row_rule
 
 TWO = Spectrum([4.0, 0.25], [0.5, 2.0], [0.3, 0.7])
 ALMOST = Spectrum([1.0 + 1e-9, 1.0])  # two levels: the general code at what is one
@@ -57,8 +57,8 @@ def test_equations_of_a_ridge_hold_for_scale_free_losses():
 
 def test_general_forms_at_one_eigenvalue():
     """What holds for any spectrum, against the forms of independent features."""
-    side = WeightsSide(pc.Teacher(3, features=ALMOST), 0)
-    weights = side(np.array([0.3, 2.0]), np.zeros(2, int))
+    side = PriorSide(pc.Teacher(3, features=ALMOST), 0)
+    weights = side.moments(np.array([0.3, 2.0]), np.zeros(2, int))
     np.testing.assert_allclose(weights[0], 1 / (1 + np.array([0.3, 2.0])), rtol=1e-8)
     for ridge in (0.0, 0.2):
         k, c, alpha = 3, 0.4, 0.7
@@ -149,9 +149,9 @@ PRIORS = ["gaussian", "rademacher", "ternary", "laplace"]
 def test_bayes_overlap_is_the_slope_of_the_free_entropy(prior):
     """2 dψ/dq̂ = −r v with v from its own sum, by differences; and the curve's fixed point."""
     teacher = pc.Teacher(2 if prior == "laplace" else 3, prior, features=TWO)
-    side, q_hat, step, mean = WeightsSide(teacher, 0), np.array([0.7]), 1e-5, np.zeros(1, int)
-    v, _ = side(q_hat, mean)
-    up, down = (side(q_hat + s, mean)[1] for s in (step, -step))
+    side, q_hat, step, mean = PriorSide(teacher, 0), np.array([0.7]), 1e-5, np.zeros(1, int)
+    v, _ = side.moments(q_hat, mean)
+    up, down = (side.moments(q_hat + s, mean)[1] for s in (step, -step))
     rank = teacher.reduced_rank
     assert float((up - down)[0] / step) / rank == pytest.approx(-float(v[0]), rel=1e-8)
     one = row_rule(teacher)(0.7 * TWO.power)[:, 0]
@@ -178,10 +178,10 @@ def test_any_prior_at_one_eigenvalue_is_that_of_independent_features(prior):
 def test_many_eigenvalues_are_averaged_over_a_few():
     """A finite prior falls as exp(−q̂p): three nodes on short stretches against the whole sum."""
     teacher = pc.Teacher(2, "rademacher", features="power:1.1:4000")
-    side, mean = WeightsSide(teacher, 0), np.zeros(1, int)
+    side, mean = PriorSide(teacher, 0), np.zeros(1, int)
     assert len(side.power) < 700
     for q_hat in (0.1, 3.0, 40.0, 900.0):
-        v, psi = side(np.array([q_hat]), mean)
+        v, psi = side.moments(np.array([q_hat]), mean)
         p, f = teacher.features.power, teacher.features.fraction
         one_v, one_psi = side.rows(q_hat * p, np.zeros(len(p), int))
         assert float(v[0]) == pytest.approx(float(one_v @ (p * f)), rel=1e-8)

@@ -65,7 +65,7 @@ def test_the_truth_is_within_the_bar(case: tuple) -> None:
 class Hinge(Loss):
     """Crammer and Singer's, without a proximal map of its own."""
 
-    name = "hinge"
+    name = "own-hinge"
 
     def _worst(self, z, y):
         z = np.asarray(z, dtype=float)

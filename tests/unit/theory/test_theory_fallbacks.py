@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from polyceptron.algorithms.erm.fit import fit_erm
 from polyceptron.errors import InvalidInput
 from polyceptron.model import ERM, CrossEntropy, MaxMargin, Teacher
 from polyceptron.numerics.threads import thread_count
@@ -14,7 +13,7 @@ from polyceptron.theory.erm.coarse_root import coarse_root, continue_in_alpha, c
 from polyceptron.theory.erm.equations import equations
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.loop import state_evolution
-from polyceptron.theory.root_newton import Root, correct, newton
+from polyceptron.theory.root_newton import Root, newton
 from polyceptron.theory.sides import erm_sides
 
 
@@ -104,15 +103,15 @@ def test_newton_says_when_there_is_no_root():
     assert not flat.converged
 
 
-def test_corrections_of_a_root_fall_back_on_newton():
+def test_newton_mends_a_jacobian_from_elsewhere():
     near = np.array([1.001, -2.001])
     exact = newton(rotated, near).jacobian
     for start, jacobian in (
-        (near, exact),  # chords are enough
+        (near, exact),  # good enough
         (near, 4 * exact),  # too timid
         (np.array([3.0, -1.0]), exact),  # too far
     ):
-        root = correct(rotated, Root(start, rotated(start), jacobian, True), tol=1e-9)
+        root = newton(rotated, start, tol=1e-9, jacobian=jacobian)
         assert root.converged
         assert np.allclose(root.theta, [1, -2], atol=1e-7)
 
@@ -132,15 +131,3 @@ def test_threads_follow_the_setting_or_the_machine(monkeypatch):
     for text in ("", "many", "0"):
         monkeypatch.setenv("OMP_NUM_THREADS", text)
         assert thread_count() >= 1
-
-
-def test_scikit_learn_as_the_solver_of_both_losses():
-    X, y, _ = Teacher(3).sample(60, 20, 0)
-    for loss in ("square", "cross-entropy"):
-        ours, theirs = (
-            fit_erm(X, y, loss, 0.5, n_classes=3, solver=s) for s in ("auto", "sklearn")
-        )
-        assert np.allclose(ours.weights, theirs.weights, atol=1e-5)
-        assert theirs.distance_bound < 1e-4
-    with pytest.raises(InvalidInput, match="every class"):
-        fit_erm(X, np.minimum(y, 1), "cross-entropy", 0.5, n_classes=3, solver="sklearn")

@@ -11,7 +11,7 @@ import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.model import CrossEntropy, Hats, Law, MaxMargin, Ridge, SquareLoss
 from polyceptron.model.features import Spectrum, isotropic
-from polyceptron.model.penalties.base import stiffness
+from polyceptron.model.penalties.penalty import stiffness
 from polyceptron.theory.erm.coarse_root import coarse_root
 from polyceptron.theory.erm.equations import Equations, equations
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
@@ -36,7 +36,7 @@ def plain(problem, tol=1e-9):
 
 
 def with_spectrum(problem, spectrum):
-    return replace(problem, spectrum=spectrum)
+    return replace(problem, weights=replace(problem.weights, spectrum=spectrum))
 
 
 @pytest.mark.parametrize("noise", NOISES)

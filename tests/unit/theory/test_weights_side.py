@@ -13,13 +13,13 @@ from scipy.stats import binom
 from polyceptron.errors import ComputationFailed
 from polyceptron.model import PRIORS, Perceptron, Teacher, as_prior, finite_prior
 from polyceptron.model.checks import project
-from polyceptron.model.priors.base import reduced_support
+from polyceptron.model.priors.prior import reduced_support
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.weights.row_sums import (
     FieldTable,
     finite_row_variance,
-    gap_variance,
+    hidden_variance,
     lattice_variance,
     point_variance,
     sampled_shift_variance,
@@ -54,8 +54,8 @@ def test_lattice_and_gaps_are_exact_for_a_gaussian(k: int) -> None:
     for q_hat in (0.1, 3.0, 30.0):
         assert lattice_variance(prior, k, q_hat) == pytest.approx(1 / (1 + q_hat), rel=1e-13)
     for q_hat in (30.0, 1e5):
-        v, missing = gap_variance(FieldTable(prior, q_hat), k, 14, 0.14)
-        assert v == pytest.approx(1 / (1 + q_hat), rel=1e-6)
+        hidden, missing = hidden_variance(FieldTable(prior, q_hat), k, 14, 0.14)
+        assert single_variance(prior, q_hat) + hidden == pytest.approx(1 / (1 + q_hat), rel=1e-6)
         assert abs(missing) < 1e-6  # the total probability
 
 
@@ -64,9 +64,9 @@ def test_lattice_and_gaps_are_exact_for_a_gaussian(k: int) -> None:
 def test_two_rules_agree_where_both_work(prior: Any, k: int, rule: Any, tol: float) -> None:
     """A lattice with a matrix product against panels along the gaps; fewer nodes are worse."""
     exact = lattice_variance(prior, k, 12.0)
-    table = FieldTable(prior, 12.0)
-    assert gap_variance(table, k, *rule)[0] == pytest.approx(exact, rel=tol)
-    assert gap_variance(table, k, 5, 0.5)[0] != pytest.approx(exact, rel=10 * tol)
+    table, one = FieldTable(prior, 12.0), single_variance(prior, 12.0)
+    assert one + hidden_variance(table, k, *rule)[0] == pytest.approx(exact, rel=tol)
+    assert hidden_variance(table, k, 5, 0.5)[0] != pytest.approx(exact - one, rel=10 * tol)
 
 
 @pytest.mark.slow
@@ -77,7 +77,8 @@ def test_spikes_that_coincide_are_all_that_sparsity_gives_in_the_end(k: int) -> 
     limit = float(binom.pmf(n, k, 0.8) @ np.minimum(r, k - n)) / r
     prior, gaps = as_prior("sparse-gaussian:0.2"), []
     for q_hat in (1e4, 1e6):
-        v = gap_variance(FieldTable(prior, q_hat), k, 14, 0.14)[0]
+        hidden = hidden_variance(FieldTable(prior, q_hat), k, 14, 0.14)[0]
+        v = single_variance(prior, q_hat) + hidden
         gaps.append(q_hat * v - limit)
     # What spike and slab still confuse is of order √(ln q̂/q̂).
     assert 0 < gaps[1] < 0.2 * gaps[0] < 0.01
@@ -128,6 +129,16 @@ def test_sampled_rows_cover_the_exact_value() -> None:
         found, error = from_replicates(finite_row_variance(prior, 3, 2.0, 7))
         assert abs(found - lattice_variance(prior, 3, 2.0)) < error + 1e-6
         assert error < 0.02 * found
+
+
+@pytest.mark.parametrize("q_hat", [0.5, 3.0])
+def test_both_sampling_rules_agree_above_three_classes(q_hat: float) -> None:
+    """One samples what the shift hides, the other all classes but one: nothing is shared."""
+    prior = as_prior("finite[-1:0.3;0:0.4;1:0.3]")
+    shift = from_replicates(sampled_shift_variance(prior, 5, q_hat, 7))
+    rows = from_replicates(finite_row_variance(prior, 5, q_hat, 7))
+    assert abs(shift.value - rows.value) < shift.uncertainty + rows.uncertainty
+    assert max(shift.uncertainty, rows.uncertainty) < 2e-3 * rows.value
 
 
 def test_fields_are_drawn_from_their_own_law() -> None:

@@ -1,0 +1,179 @@
+"""Tests of single features: against refits without them, uniform where Wald's test is not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import scipy.stats
+from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+
+from polyceptron.algorithms.erm_classifier import ERMClassifier
+from polyceptron.errors import InvalidInput
+from polyceptron.model import CrossEntropy
+
+
+def draw(n, d, k, seed, correlation=0.5, strength=1.0):
+    """Correlated features of unequal scales, labels of a softmax, and which do not matter."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    for j in range(1, d):
+        X[:, j] = correlation * X[:, j - 1] + np.sqrt(1 - correlation**2) * X[:, j]
+    W = rng.standard_normal((d, k)) * (np.arange(d) % 2)[:, None]
+    z = X @ W
+    z = strength * z / z.std() + np.linspace(-0.5, 0.5, k)
+    p = np.exp(z) / np.exp(z).sum(1, keepdims=True)
+    y = (p.cumsum(1) < rng.random((n, 1))).sum(1)
+    return X * np.geomspace(0.1, 10, d) + 3, y, np.arange(d) % 2 == 0
+
+
+def wald(X, y, k):
+    """χ² of each feature from the inverse Hessian of maximum likelihood."""
+    A = np.hstack([(X - X.mean(0)) / X.std(0), np.ones((len(X), 1))])
+    fit = LogisticRegression(C=np.inf, tol=1e-10, max_iter=10_000, fit_intercept=False).fit(A, y)
+    W = np.vstack([np.zeros_like(fit.coef_), fit.coef_]) if k == 2 else fit.coef_
+    W = (W - W[-1])[:-1]
+    H = CrossEntropy().hessian(A @ np.vstack([W, np.zeros((1, A.shape[1]))]).T, y)[:, :-1, :-1]
+    size = (k - 1) * A.shape[1]
+    K = np.einsum("nab,ni,nj->aibj", H, A, A, optimize=True).reshape(size, size)
+    C = np.linalg.inv(K).reshape(k - 1, A.shape[1], k - 1, A.shape[1])
+    return np.array([W[:, j] @ np.linalg.solve(C[:, j, :, j], W[:, j]) for j in range(X.shape[1])])
+
+
+@pytest.mark.parametrize("ridge", [0.0, "auto"])
+def test_p_values_of_features_that_do_not_matter_are_uniform(ridge):
+    """Of data sets of their own, five features of each: those of one set go together."""
+    d, control = 30, []
+    for k in (2, 3, 5):
+        chances = []
+        for seed in range(12):
+            X, y, idle = draw(d * (k + 4), d, k, seed, strength=1.5)
+            model = ERMClassifier(ridge=ridge, scaling="standard", cv=3).fit(X, y)
+            chances.append(model.feature_tests(X, y)["p_value"].iloc[[0, 6, 12, 18, 24]])
+            if ridge == 0:
+                control.append(scipy.stats.chi2.sf(wald(X, y, k)[idle], k - 1))
+        assert scipy.stats.kstest(np.concatenate(chances), "uniform").pvalue > 0.01
+    if control:  # Wald's test finds too much
+        false = np.concatenate(control) < 0.05
+        assert scipy.stats.binomtest(false.sum(), false.size, 0.05, "greater").pvalue < 1e-3
+
+
+@pytest.mark.parametrize(("k", "ridge"), [(2, 0.3), (3, 0.0), (3, 0.3)])
+def test_the_statistic_is_that_of_a_refit_without_the_feature(k, ridge):
+    """By a refit, and least squares of the feature on the others and on the slopes of the loss."""
+    X, y, _ = draw(150, 8, k, 1)
+    d, n = X.shape[1], len(X)
+    found = ERMClassifier(ridge=ridge, scaling="standard").fit(X, y).feature_tests(X, y)
+    for j in (0, 3):
+        rest = np.delete(X, j, 1)
+        fit = ERMClassifier(ridge=ridge * d / (d - 1), scaling="standard").fit(rest, y)
+        g = CrossEntropy().gradient(np.log(fit.predict_proba(rest)), y)[:, :-1]
+        A = np.hstack([rest, np.ones((n, 1))])
+        left = [
+            np.linalg.lstsq(a, X[:, j])[1][0]
+            for a in (A / A.std(0).clip(0.01), np.hstack([A / A.std(0).clip(0.01), g]))
+        ]
+        degrees = n - d - (k - 1)
+        expected = (degrees + (k - 1) / 2 - 1) * np.log(left[0] / left[1])
+        assert found["statistic"].iloc[j] == pytest.approx(expected, rel=2e-3)
+
+
+def test_many_samples_a_feature_bring_wald_back():
+    X, y, _ = draw(6000, 4, 3, 2)
+    found = ERMClassifier(ridge=0).fit(X, y).feature_tests(X, y)
+    assert found["statistic"][::2].to_numpy() == pytest.approx(wald(X, y, 3)[::2], rel=0.03)
+    coef = LogisticRegression(C=np.inf, tol=1e-8, max_iter=5000).fit(X / X.std(0), y).coef_
+    weights = found[[f"weight_{c}" for c in range(3)]].to_numpy()
+    assert weights == pytest.approx((coef / X.std(0)).T, rel=2e-3, abs=1e-5)
+    # One ridge or another: the same weights within their errors, once they are debiased.
+    pulled = ERMClassifier(ridge=100.0, scaling="standard").fit(X, y)
+    away = pulled.feature_tests(X, y)[[f"weight_{c}" for c in range(3)]].to_numpy()
+    assert np.abs(pulled.coef_.T - weights).max() > 2 * np.abs(away - weights).max()
+    errors = found[[f"standard_error_{c}" for c in range(3)]].to_numpy()
+    assert np.abs((away - weights) / errors)[::2].max() < 1
+
+
+def test_units_weights_and_kinds_of_input_change_nothing():
+    X, y, _ = draw(90, 5, 3, 3)
+    model = ERMClassifier(ridge=0.2, scaling="standard")
+    whole = model.fit(X, y).feature_tests(X, y)
+    other = model.fit(1e3 * X, y).feature_tests(scipy.sparse.csr_array(1e3 * X), y)
+    assert other["statistic"].to_numpy() == pytest.approx(whole["statistic"].to_numpy(), rel=1e-5)
+    assert 1e3 * other["weight_0"].to_numpy() == pytest.approx(whole["weight_0"], rel=1e-5)
+    times = np.arange(90) % 3
+    again = np.repeat(np.arange(90), times)
+    repeated = model.fit(X[again], y[again]).feature_tests(X[again], y[again])
+    weighted = model.fit(X, y, sample_weight=times).feature_tests(X, y, times)
+    assert weighted.to_numpy() == pytest.approx(repeated.to_numpy(), rel=1e-5)
+    moved = ERMClassifier(ridge=0.2, scaling="standard", priors="balanced").fit(X, y)
+    assert moved.feature_tests(X, y).to_numpy() == pytest.approx(whole.to_numpy(), rel=1e-5)
+    for loss in ("square", "cross-entropy"):
+        for scaling in ("global", "none"):
+            fit = ERMClassifier(loss, 0.2, scaling=scaling, fit_intercept=False).fit(X - 3, y)
+            assert fit.feature_tests(X - 3, y).notna().all(axis=None)
+
+
+def test_a_known_precision_serves_fewer_samples_than_features():
+    d, chances = 60, []
+    precision = np.linalg.inv(0.5 ** np.abs(np.subtract.outer(np.arange(d), np.arange(d))))
+    scale = np.geomspace(0.1, 10, d)
+    for seed in range(8):
+        X, y, idle = draw(50, d, 3, seed)
+        model = ERMClassifier(ridge=0.3).fit(X, y)
+        found = model.feature_tests(X, y, precision=precision / np.outer(scale, scale))
+        chances.append(found["p_value"][idle])
+    assert scipy.stats.kstest(np.concatenate(chances), "uniform").pvalue > 0.01
+    with pytest.raises(InvalidInput, match="50 samples are too few to test 60 features"):
+        model.feature_tests(X, y)
+    with pytest.raises(InvalidInput, match=r"precision must be \(60, 60\)"):
+        model.feature_tests(X, y, precision=np.eye(3))
+
+
+def test_features_that_others_determine_and_wrong_samples():
+    X, y, _ = draw(120, 6, 3, 4)
+    frame = pd.DataFrame(X, columns=list("abcdef")).assign(flat=2.0, sum=X[:, 0] + X[:, 1])
+    found = (model := ERMClassifier(ridge=0.1).fit(frame, y)).feature_tests(frame, y)
+    assert list(found.index[found["p_value"].isna()]) == ["a", "b", "flat", "sum"]
+    assert found["q_value"].count() == 4
+    with pytest.raises(InvalidInput, match="must be those that the classifier was fitted to"):
+        model.feature_tests(frame, np.roll(y, 1))
+    with pytest.raises(InvalidInput, match="y must hold the classes of the fit"):
+        model.feature_tests(frame, np.zeros(120))
+    X, y = load_iris(return_X_y=True)
+    for kept in (y < 2, y >= 0):  # separable, and quasi-separable
+        model = ERMClassifier(ridge=0)
+        with (
+            pytest.warns(ConvergenceWarning, match="separates some of the samples")
+            if kept.all()
+            else np.errstate()
+        ):
+            model.fit(X[kept], y[kept])
+        with pytest.raises(InvalidInput, match="not determined by the samples"):
+            model.feature_tests(X[kept], y[kept])
+
+
+def test_intervals_hold_what_fresh_samples_show():
+    inside = []
+    for seed in range(40):
+        X, y, _ = draw(4000, 5, 3, seed)
+        model = ERMClassifier(ridge=0.1).fit(X[:120], y[:120])
+        found = model.held_out_scores(X[:120], y[:120], level=0.9)
+        chance = model.predict_proba(X[120:])[np.arange(3880), y[120:]]
+        fresh = np.array([1 - model.score(X[120:], y[120:]), -np.log(chance).mean()])
+        inside.append((found["low"] < fresh) & (fresh < found["high"]))
+    assert (np.mean(inside, 0) >= 0.78).all()  # 3.1 would be outside of 4 in 40 by chance
+    left = []
+    for i in range(60):
+        rest = np.arange(60) != i
+        left.append(
+            ERMClassifier(ridge=0.1, scaling="standard").fit(X[:60][rest], y[:60][rest])
+            .predict_log_proba(X[[i]])[0, y[i]]
+        )  # fmt: skip
+    model = ERMClassifier(ridge=0.1, scaling="standard").fit(X[:60], y[:60])
+    found = model.held_out_scores(X[:60], y[:60])
+    assert found["value"]["log_loss"] == pytest.approx(-np.mean(left), rel=0.01)
+    with pytest.raises(InvalidInput, match="level"):
+        model.held_out_scores(X[:60], y[:60], level=95)

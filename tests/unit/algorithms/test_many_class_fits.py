@@ -1,0 +1,77 @@
+"""Fits of many classes: the certificate, single precision, paths and memory."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+from polyceptron.algorithms.erm import many_classes
+from polyceptron.algorithms.erm.fit import fit_erm, fit_erm_path
+
+K = 30
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Classes of unequal means in features of unequal variance, away from the origin."""
+    rng = np.random.default_rng(0)
+    n, d = 900, 40
+    scale = np.arange(1, d + 1) ** -0.5
+    y = rng.permutation(np.arange(n) % K)
+    return (rng.standard_normal((K, d))[y] + rng.standard_normal((n, d))) * scale + 0.5, y
+
+
+def slopes(X, y, fit, ridge, weights):
+    """The gradient in W and b, by its definition."""
+    A = X.astype(float) / np.sqrt(X.shape[1])
+    g = (softmax(A @ fit.weights + fit.intercepts, axis=1) - np.eye(K)[y]) * weights[:, None]
+    return A.T @ g + ridge * fit.weights, g.sum(0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_gradient_vanishes_and_the_certificate_says_so(data, dtype, intercept):
+    X, y = data[0].astype(dtype), data[1]
+    weights = np.random.default_rng(1).uniform(0.2, 2, y.size)
+    options = {"intercept": intercept, "sample_weight": weights}
+    fit = fit_erm(X, y, "cross-entropy", 0.05, tol=1e-8, **options)
+    assert fit.status == "ok"
+    in_weights, in_intercepts = slopes(X, y, fit, 0.05, weights)
+    assert np.linalg.norm(in_weights) <= 0.05 * fit.distance_bound + 1e-12
+    assert np.abs(fit.weights.sum(1)).max() < 1e-12
+    if intercept:
+        assert np.abs(in_intercepts).max() < 1e-6
+        assert abs(fit.intercepts.sum()) < 1e-10
+    z = X.astype(float) @ fit.weights / np.sqrt(X.shape[1]) + fit.intercepts
+    assert fit.training_error == pytest.approx(np.average(z.argmax(1) != y, weights=weights))
+
+
+def test_it_is_the_minimiser_of_the_other_way_within_both_bounds(data, monkeypatch):
+    ridges = [1e-3, 0.1, 3.0]
+    fits = fit_erm_path(*data, "cross-entropy", ridges, tol=1e-6)
+    monkeypatch.setattr(many_classes, "MANY", K + 1)
+    for fit, ridge in zip(fits, ridges, strict=True):
+        other = fit_erm(*data, "cross-entropy", ridge, tol=1e-6)
+        assert fit.status == other.status == "ok"
+        apart = np.linalg.norm(fit.weights - other.weights)
+        assert apart <= fit.distance_bound + other.distance_bound
+        assert fit.training_loss == pytest.approx(other.training_loss, rel=1e-5)
+        assert fit.distance_bound > 1e-9 * np.linalg.norm(fit.weights)  # no more than asked for
+
+
+def test_features_of_no_use_have_the_weights_0():
+    X, y = np.zeros((60, 3)), np.arange(60) % K
+    assert fit_erm(X, y, "cross-entropy", 0.1).status == "ok"
+    assert not fit_erm(X, y, "cross-entropy", 0.1).weights.any()
+
+
+def test_one_array_of_the_size_of_the_fields_is_held():
+    rng, n, k = np.random.default_rng(0), 30_000, 200
+    X, y = rng.standard_normal((n, 8)), np.arange(n) % k
+    tracemalloc.start()
+    fit = fit_erm(X, y, "cross-entropy", 10.0, tol=1e-2)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert fit.status == "ok"
+    assert most < 2.5 * n * k * 4  # one in single precision, and blocks

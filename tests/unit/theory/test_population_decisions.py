@@ -1,0 +1,115 @@
+"""Best shifts and class weights, and fits of unequal classes beside the theory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import polyceptron as pc
+from polyceptron.experiments.simulate import run_erm, weights_law
+from polyceptron.model import ERM, Teacher
+from polyceptron.model.checks import difference_basis
+from polyceptron.model.populations import Mixture
+from polyceptron.theory.populations.decisions import best_class_weight, best_shift
+from polyceptron.theory.populations.scores import FieldsLaw, population_scores
+
+RARE = Mixture((0.9, 0.1), separation=2.0)
+
+
+def test_the_best_shift_of_two_classes_is_that_of_a_grid():
+    found = best_shift(RARE, ERM("cross-entropy", 0.1, intercept=True), 3.0)
+    law = FieldsLaw.of(RARE, found.point.law)
+    grid = np.linspace(-3, 3, 2401)
+    costs = [population_scores(law.shifted(np.array([s]))).balanced_error.value for s in grid[::8]]
+    assert found.cost <= min(costs) + 1e-9
+    assert abs(found.cost - found.scores.balanced_error.value) < 1e-12
+    # One variance and equal weights of both classes: the middle of the two means.
+    middle = law.mean.sum() / 2
+    assert abs(found.scores.recall.value[0] - found.scores.recall.value[1]) < 1e-5
+    shift = found.chosen @ np.array([1, -1]) / np.sqrt(2)
+    assert abs(law.intercept[0] + shift + middle) < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("population", "ridge", "alpha"),
+    [(Teacher(2, shares=(0.9, 0.1), noise="softmax:3"), 1.0, 1.0), (RARE, 10.0, 2.0)],
+)
+def test_a_shift_is_found_where_one_class_is_never_answered(population, ridge, alpha):
+    found = best_shift(population, ERM("cross-entropy", ridge, intercept=True), alpha)
+    assert found.cost_before > 0.499
+    law = FieldsLaw.of(population, found.point.law)
+    width = float(np.sqrt(law.covariance.max()))
+    middle = -law.intercept - law.mean.mean()
+    shifts = middle + width * np.linspace(-4, 4, 81)[:, None]
+    costs = [population_scores(law.shifted(s)).balanced_error.value for s in shifts]
+    assert found.cost <= min(costs) + 1e-9
+    assert found.cost < 0.4
+
+
+def test_costs_of_errors_and_of_three_classes():
+    three = Mixture((0.6, 0.3, 0.1), gram=2 * np.eye(3))
+    spec = ERM("cross-entropy", 0.5, intercept=True)
+    balanced = best_shift(three, spec, 3.0)
+    by_matrix = best_shift(three, spec, 3.0, cost=1 - np.eye(3))
+    assert balanced.cost < balanced.cost_before - 0.02
+    assert by_matrix.cost <= by_matrix.cost_before + 1e-12
+    assert abs(by_matrix.cost - by_matrix.scores.error.value) < 1e-12
+    law = FieldsLaw.of(three, balanced.point.law)
+    rng = np.random.default_rng(0)
+    for step in 0.03 * rng.normal(size=(6, 2)):
+        there = law.shifted(np.array(balanced.chosen @ difference_basis(3)) + step)
+        assert population_scores(there).balanced_error.value > balanced.cost - 1e-9
+
+
+def test_best_class_weights_beat_none_and_balanced_ones():
+    spec = ERM("cross-entropy", 0.1, intercept=True)
+    found = best_class_weight(RARE, spec, 3.0)
+    for weight in (None, "balanced"):
+        other = pc.erm_fixed_point(
+            RARE, ERM("cross-entropy", 0.1, intercept=True, class_weight=weight), 3.0
+        )
+        assert found.cost <= other.balanced_error + 1e-6
+    assert abs(np.dot(RARE.shares, found.chosen) - 1) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("population", "spec", "alpha"),
+    [
+        (RARE, ERM("cross-entropy", 0.1, intercept=True, class_weight="balanced"), 3.0),
+        (Teacher(3, biases=(0, -0.5, -1)), ERM("cross-entropy", 0.1, intercept=True), 3.0),
+        (
+            Mixture((0.7, 0.2, 0.1), gram=np.eye(3), variances=0.5),
+            ERM("square", 0.1, intercept=True),
+            3.0,
+        ),
+    ],
+)
+def test_fits_of_drawn_data_follow_the_theory(population, spec, alpha):
+    d, runs = 300, 6
+    rows = [run_erm(population, [spec], alpha, d, seed)[0] for seed in range(runs)]
+    theory = pc.erm_fixed_point(population, spec, alpha)
+    for name in ("generalisation_error", "balanced_error", "test_loss", "training_error"):
+        measured = np.array([row.get(name, np.nan) for row in rows], dtype=float)
+        if np.isnan(measured).any():
+            continue
+        spread = measured.std(ddof=1) / np.sqrt(runs)
+        expected = getattr(theory, name)
+        assert abs(measured.mean() - expected) < 5 * spread + 6 * expected / d
+
+
+def test_the_exact_scores_of_weights_are_those_of_fresh_samples():
+    population = Mixture((0.6, 0.3, 0.1), gram=2 * np.eye(3), variances=(1, 0.5, 2))
+    data = population.sample(40_000, 30, 0)
+    W, b = data.weights + np.random.default_rng(1).normal(size=(30, 3)), np.array([0.3, 0, -0.3])
+    found = population_scores(weights_law(population, W, b, data.weights))
+    answer = (data.X @ W / np.sqrt(30) + b).argmax(1)
+    for c in range(3):
+        seen = np.mean(answer[data.y == c] == c)
+        assert abs(seen - found.recall.value[c]) < 4 * np.sqrt(0.25 / np.sum(data.y == c))
+
+
+def test_refusals():
+    with pytest.raises(pc.InvalidInput, match="allowed are 'error' and 'balanced'"):
+        best_shift(RARE, ERM(), 1.0, "recall")
+    with pytest.raises(pc.InvalidInput, match="2 × 2 finite numbers"):
+        best_shift(RARE, ERM(), 1.0, cost=[[1, 2, 3]])

@@ -1,0 +1,308 @@
+"""Matrix theory of unequal classes: published values, limits, scalars, and fits at finite d."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+import polyceptron as pc
+from polyceptron.model import as_loss, make_population
+from polyceptron.model.checks import difference_basis
+from polyceptron.theory.populations import matrix_graph
+from polyceptron.theory.populations.matrix_prox import matrix_pull
+
+CE = pc.ERM("cross-entropy", 0.1, intercept=True)
+
+
+@pytest.fixture(scope="module")
+def biased():
+    return pc.erm_fixed_point(pc.Teacher(3, biases=(0, -0.5, -1)), CE, 3.0)
+
+
+def test_biased_teacher_reference(biased):
+    np.testing.assert_allclose(biased.intercepts, [1.212362, -0.067638, -1.144724], atol=2e-6)
+    assert biased.test_loss == pytest.approx(0.494541, abs=2e-6)
+    assert biased.status == "ok"
+
+
+def test_confusion_is_an_orthant_of_both_fields(biased):
+    law, T = biased.law, difference_basis(3)
+    joint = np.block([[law.Q[0], law.M], [law.M.T, law.R]])
+    mean = np.concatenate([law.b, T.T @ [0, -0.5, -1]])
+    for label, predicted in ((0, 0), (2, 2), (2, 0)):
+        ways = np.zeros((4, 4))
+        ways[:2, :2] = T[predicted] - np.delete(T, predicted, 0)
+        ways[2:, 2:] = T[label] - np.delete(T, label, 0)
+        found = multivariate_normal.cdf(
+            ways @ mean, cov=ways @ joint @ ways.T, abseps=1e-6, maxpts=200_000
+        )
+        assert biased.confusion[label, predicted] == pytest.approx(found, abs=5e-6)
+
+
+def test_mixture_reference():
+    population = pc.Mixture((0.7, 0.2, 0.1), gram=np.eye(3), variances=0.5)
+    point = pc.erm_fixed_point(population, CE, 3.0)
+    assert point.generalisation_error == pytest.approx(0.2433967, abs=2e-7)
+
+
+def test_two_clusters_reference():
+    """Published for the margin h = z₁ − z₀, whose ridge is half of ours, and digits printed."""
+    means = np.array([[1.0, -1.0], [-1.0, 1.0]])
+    spec = pc.ERM("cross-entropy", 0.02)
+    point = pc.erm_fixed_point(pc.Mixture((0.5, 0.5), gram=means, variances=0.5), spec, 3.0)
+    assert point.generalisation_error == pytest.approx(0.1310234, abs=5e-8)
+    found = [math.sqrt(2) * point.m[0, 0], 2 * point.Q[0, 0, 0], 2 * point.V[0, 0, 0]]
+    np.testing.assert_allclose(found, [4.199649, 14.020895, 13.33539], rtol=3e-7)
+
+
+def test_two_clusters_hinge_reference():
+    """Published at an α of five digits; the means lie in both eigenspaces as any vector would."""
+    means = np.array([[1.0, -1.0], [-1.0, 1.0]])
+    levels = [(0.8, 0.5, 0.5, 0.8), (0.2, 0.1, 0.1, 0.2)]
+    population = pc.Mixture((0.5, 0.5), gram=means, levels=levels)
+    for loss in ("hinge", "weston-watkins"):
+        point = pc.erm_fixed_point(population, pc.ERM(loss, 0.2), 0.98633)
+        assert point.generalisation_error == pytest.approx(0.1291220, abs=3e-7)
+
+
+def test_three_clusters_square_loss():
+    """Least squares at finite d, exactly solved: .5907, .4404, .3837 are published from 20,000
+    draws inside the fixed point, of which the error alone is known to ±.0035 (one deviation)."""
+    population = pc.Mixture((1 / 3,) * 3, gram=np.eye(3), variances=0.5)
+    d, rng = 500, np.random.default_rng(3)
+    for alpha, published in ((1.0, 0.5907), (2.0, 0.4404), (3.0, 0.3837)):
+        point = pc.erm_fixed_point(population, pc.ERM("square", 0.001), alpha)
+        assert point.generalisation_error == pytest.approx(published, abs=0.0035)
+        errors, training = [], []
+        for seed in range(6):
+            X, y, mu = population.sample(int(alpha * d), d, seed=seed)
+            X = X / math.sqrt(d)
+            W = np.linalg.solve(X.T @ X + 0.001 * np.eye(d), X.T @ np.eye(3)[y])
+            root = np.linalg.cholesky(0.5 * W.T @ W / d)
+            fields = (mu.T @ W / d)[:, None] + rng.standard_normal((3, 20_000, 3)) @ root.T
+            errors.append(np.mean(fields.argmax(2) != np.arange(3)[:, None]))
+            training.append(np.mean((X @ W).argmax(1) != y))
+        for found, theory in (
+            (errors, point.generalisation_error),
+            (training, point.training_error),
+        ):
+            spread = math.hypot(np.std(found, ddof=1) / math.sqrt(6), 1 / d)
+            assert abs(np.mean(found) - theory) < 4 * spread
+
+
+def test_training_errors_of_nodes_and_of_proximal_points():
+    """P(mistake) from points that are drawn and trained one by one."""
+    spec = pc.ERM("cross-entropy", 0.1, intercept=True)
+    rng = np.random.default_rng(5)
+    for population in (
+        pc.Mixture((0.9, 0.1), separation=2.0),
+        pc.Mixture((0.7, 0.2, 0.1), gram=np.eye(3), variances=0.5),
+    ):
+        point = pc.erm_fixed_point(population, spec, 3.0)
+        law, k, wrong, variance = point.law, population.n_classes, 0.0, 0.0
+        for c, share in enumerate(population.group_shares):
+            omega = rng.multivariate_normal(law.m[c] + law.b, law.Q[c], 40_000)
+            label = np.full(len(omega), c)
+            u = matrix_pull(as_loss("cross-entropy"), omega, label, law.V[c], np.ones(len(omega)))
+            missed = np.mean((u.point @ difference_basis(k).T).argmax(1) != c)
+            wrong += share * missed
+            variance += share**2 * missed * (1 - missed) / len(omega)
+        assert abs(wrong - point.training_error) < 4 * math.sqrt(variance)
+        assert point.training_error_uncertainty < 1e-6
+
+
+def test_bars_hold_against_finer_rules(monkeypatch):
+    """Random populations, α and λ: inside the bar of a rule of other orders, or said to be lost."""
+    names = ("generalisation_error", "balanced_error", "training_error", "training_loss")
+    found, cases = [], []
+    for seed in range(12):
+        rng = np.random.default_rng([17, seed])
+        share = rng.uniform(0.05, 0.95)
+        population = pc.Mixture(
+            (share, 1 - share),
+            separation=rng.uniform(0.5, 3),
+            variances=tuple(rng.uniform(0.3, 2, 2)),
+        )
+        if seed % 2:
+            population = pc.Teacher(2, noise="gaussian:0.3", biases=tuple(rng.normal(size=2)))
+        loss = ("cross-entropy", "hinge", "squared-hinge")[seed % 3]
+        spec = pc.ERM(loss, 10 ** rng.uniform(-4, 0.5), intercept=seed % 4 < 2)
+        cases.append((population, spec, 10 ** rng.uniform(-1, 2)))
+        found.append(pc.erm_fixed_point(*cases[-1]))
+    monkeypatch.setattr(matrix_graph, "_TOL", (1e-3, 1e-5, 1e-8, 1e-10))
+    monkeypatch.setattr(matrix_graph, "_ORDER", (9, 11, 13, 15))
+    for case, point in zip(cases, found, strict=True):
+        if point.status == "not-converged":
+            assert math.isnan(point.generalisation_error)
+            continue
+        finer = pc.erm_fixed_point(*case, 1e-10)
+        for name in names:
+            bar = f"{name}_uncertainty".removeprefix("generalisation_error_")
+            assert abs(getattr(point, name) - getattr(finer, name)) <= getattr(point, bar)
+    assert sum(point.status == "ok" for point in found) >= 10
+
+
+def test_kinks_of_many_classes_are_refused():
+    with pytest.raises(pc.InvalidInput, match="kinks of 'hinge'"):
+        pc.erm_fixed_point(pc.Mixture((0.5, 0.3, 0.2), separation=2.0), pc.ERM("hinge", 0.1), 2.0)
+
+
+@pytest.mark.parametrize(
+    ("theta", "mu", "sigma", "intercept"),
+    [(0.5, 1.51, 4.84, 0.76), (1, 1.56, 5.16, 1.559), (2, 1.83, 7.01, 3.68), (2.5, 2.31, 10, 5.8)],
+)
+def test_logistic_likelihood_with_intercept(theta, mu, sigma, intercept):
+    """Zhao, Sur and Candès, table 13: P(y = 1) = σ(θ + γz), γ² = 5, d/n = 0.2, printed digits."""
+    slope = math.sqrt(5 / 2)  # of a softmax of fields whose gap is √2 z
+    shift = theta / (2 * slope)
+    teacher = pc.Teacher(2, noise=f"softmax:{slope!r}", biases=(shift, -shift))
+    law = pc.erm_fixed_point(teacher, pc.ERM("cross-entropy", 0, intercept=True), 5.0).law
+    along = law.M[0, 0] / law.R[0, 0]
+    across = law.Q[0, 0, 0] - along**2 * law.R[0, 0]
+    assert math.sqrt(2 / 5) * along == pytest.approx(mu, abs=0.007)
+    assert math.sqrt(2 * across / 0.2) == pytest.approx(sigma, abs=0.016)
+    assert math.sqrt(2) * law.b[0] == pytest.approx(intercept, abs=0.009)
+
+
+def test_equal_classes_return_the_scalars():
+    for k in (2, 3, 4):
+        plain = pc.erm_fixed_point(
+            pc.Teacher(k), pc.ERM("cross-entropy", 0.1), 2.0, 1e-9 if k < 4 else None
+        )
+        weight = [1 + 1e-12] + [1.0] * (k - 1)  # asks for matrices
+        spec = pc.ERM("cross-entropy", 0.1, class_weight=weight)
+        point = pc.erm_fixed_point(pc.Teacher(k), spec, 2.0)
+        off = abs(point.generalisation_error - plain.generalisation_error)
+        assert off <= point.uncertainty + plain.uncertainty
+        assert np.trace(point.Q[0]) / (k - 1) == pytest.approx(plain.q, rel=1e-7 if k < 4 else 0.02)
+
+
+@pytest.mark.parametrize("ridge", [10.0, 100.0, 1e4])
+def test_large_ridges_leave_an_intercept_of_the_shares(ridge):
+    """Weights vanish as 1/λ: the softmax of the intercepts is the shares."""
+    shares = np.array([0.6, 0.3, 0.1])
+    for population in (pc.Teacher(3, shares=shares), pc.Mixture(shares, separation=1.0)):
+        point = pc.erm_fixed_point(population, pc.ERM("cross-entropy", ridge, intercept=True), 2.0)
+        assert point.status == "ok"
+        np.testing.assert_allclose(
+            point.intercepts, np.log(shares) - np.log(shares).mean(), atol=0.4 / ridge
+        )
+        assert point.generalisation_error == pytest.approx(0.4, abs=1e-3)
+
+
+def test_proximal_points_are_optimal():
+    rng = np.random.default_rng(0)
+    omega, y = rng.normal(size=(50, 3)) * 3, rng.integers(0, 4, 50)
+    V = np.diag([0.5, 2.0, 9.0]) + 0.3
+    T, weight = difference_basis(4), rng.uniform(0.3, 3, 50)
+    loss = as_loss("cross-entropy")
+    pull = matrix_pull(loss, omega, y, V, weight)
+    np.testing.assert_allclose(pull.point - omega, pull.f @ V, atol=1e-8)
+    near = matrix_pull(loss, omega + 1e-5 * V[0], y, V, weight)
+    np.testing.assert_allclose(
+        (pull.f - near.f) / 1e-5, pull.stiffness @ V[0], atol=1e-3 * np.abs(V).max()
+    )
+    hard = matrix_pull(as_loss("max-margin"), omega, y, V, weight)
+    gaps = np.take_along_axis(hard.point @ T.T, y[:, None], 1) - hard.point @ T.T
+    gaps = gaps[np.arange(4) != y[:, None]].reshape(50, 3)
+    assert gaps.min() > 1 - 1e-9
+    # Forces push only where a constraint acts, and upwards.
+    forces = -(hard.f @ T.T)[np.arange(4) != y[:, None]].reshape(50, 3)
+    assert forces.min() > -1e-9
+    assert np.abs(forces * (gaps - 1)).max() < 1e-7
+
+
+def test_full_covariances_and_levels_agree():
+    rng = np.random.default_rng(1)
+    d, means = 40, rng.normal(size=(2, 40)) / math.sqrt(40) * 1.4
+    level = np.repeat([0.5, 1.5], 20)
+    full = pc.Mixture((0.7, 0.3), means=means, covariances=[np.diag(level), np.diag(level)])
+    point = pc.erm_fixed_point(full, CE, 2.0)
+    # A rotation of all features changes nothing.
+    turn = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    turned = pc.Mixture(
+        (0.7, 0.3), means=means @ turn.T, covariances=[turn @ np.diag(level) @ turn.T] * 2
+    )
+    other = pc.erm_fixed_point(turned, CE, 2.0)
+    assert other.generalisation_error == pytest.approx(point.generalisation_error, abs=1e-9)
+    flat = pc.Mixture((0.7, 0.3), means=means, covariances=[np.eye(d)] * 2)
+    plain = pc.Mixture((0.7, 0.3), means=means)
+    errors = [pc.erm_fixed_point(p, CE, 2.0).generalisation_error for p in (flat, plain)]
+    assert errors[0] == pytest.approx(errors[1], abs=1e-9)
+
+
+@pytest.mark.parametrize("weight", ["balanced"])
+def test_fits_of_scikit_learn(weight):
+    from sklearn.linear_model import LogisticRegression
+
+    population = pc.Mixture((0.7, 0.2, 0.1), separation=2.0, variances=(1, 0.6, 1.5))
+    spec = pc.ERM("cross-entropy", 0.1, intercept=True, class_weight=weight)
+    theory = pc.erm_fixed_point(population, spec, 3.0)
+    recalls, d = [], 200
+    for seed in range(6):
+        X, y, mu = population.sample(3 * d, d, seed=seed)
+        fit = LogisticRegression(C=10.0, class_weight=weight, tol=1e-8, max_iter=2000).fit(
+            X / math.sqrt(d), y
+        )
+        W = fit.coef_ / math.sqrt(d)
+        rng = np.random.default_rng(seed)
+        fresh = rng.standard_normal((4000, d))
+        found = []
+        for c in range(3):
+            x = mu.T[c] / math.sqrt(d) + population.deviations(d)[c] * fresh
+            found.append(np.mean((x @ W.T + fit.intercept_).argmax(1) == c))
+        recalls.append(found)
+    spread = np.std(recalls, axis=0, ddof=1) / math.sqrt(6)
+    z = (np.mean(recalls, axis=0) - theory.recall) / np.hypot(spread, 0.005)  # 1/d corrections
+    assert np.abs(z).max() < 4
+
+
+WIDE = pc.Mixture(
+    np.full(100, 0.01), means=np.ones((100, 41)), covariances=np.tile(np.eye(41), (100, 1, 1))
+)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: pc.Mixture((0.5, 0.4), separation=1), "sum to 1"),
+        (lambda: pc.Mixture((1.0,), separation=1), "at least 2 classes"),
+        (lambda: pc.Mixture((0.5, 0.5), gram=[[1, 2], [2, 1]]), "must be positive"),
+        (lambda: pc.Mixture((0.5, 0.5), means=np.ones((2, 15_000)), covariances=1), "k·d²"),
+        (lambda: pc.erm_fixed_point(WIDE, CE, 1.0), "up to 4000"),
+        (lambda: pc.ERM(class_weight={0: 0.0}), "positive numbers"),
+        (lambda: pc.ERM(class_weight=(1, 2, 3)).loss_weights((0.5, 0.5)), "do not go with"),
+        (lambda: pc.transitions(pc.Teacher(2, shares=(0.9, 0.1))), "alike"),
+        (lambda: pc.erm_fixed_point(pc.Mixture((0.9, 0.1), separation=1), CE, 0), "above 0"),
+    ],
+)
+def test_bad_input(make, words):
+    with pytest.raises(pc.InvalidInput, match=words):
+        make()
+
+
+def test_shares_and_columns():
+    for k, noise in ((2, "none"), (3, "softmax:2"), (5, "gaussian:0.3")):
+        shares = tuple((np.arange(k) + 1.0) / (k * (k + 1) / 2))
+        teacher = pc.Teacher(k, noise=noise, shares=shares)
+        y = np.concatenate([teacher.sample(4000, 300, seed=s).y for s in range(5)])
+        assert np.abs(np.bincount(y, minlength=k) / len(y) - shares).max() < 0.03
+        assert make_population(**teacher.columns) == teacher
+        again = pc.Teacher(k, noise=noise, biases=teacher.biases)
+        np.testing.assert_allclose(again.class_shares, shares, atol=1e-9)
+
+
+def test_rows_and_best_ridge():
+    rare = pc.Mixture((0.8, 0.2), separation=2.0)
+    table = pc.learning_curve(rare, pc.ERM("cross-entropy", "optimal", intercept=True), [2.0]).frame
+    best = table["ridge"][0]
+    errors = [
+        pc.erm_fixed_point(rare, pc.ERM("cross-entropy", best * f, intercept=True), 2.0)
+        for f in (0.8, 1.0, 1.25)
+    ]
+    heights = [e.generalisation_error for e in errors]
+    assert heights[1] == min(heights)
+    assert table["recall"][0].count(",") == 1
