@@ -23,6 +23,7 @@ extensions = [
     "example_gallery",
     "notebooks",
     "csv_markdown",
+    "source_links",
 ]
 
 exclude_patterns = ["_build", "examples", "tutorials", "estimators"]

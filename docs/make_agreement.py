@@ -5,7 +5,8 @@
 
 Writes agreement-PROFILE.csv, the z of every symbol against its line, and figures-PROFILE.csv, a
 line for each figure and one for all, with date, version and, of a run from the start, its cost.
-Figures go to figures-PROFILE in the working folder, or to the folder that a second argument names;
+Of `quick` it also writes the pictures of the page, images/figures/NAME.png. Figures go to
+figures-PROFILE in the working folder, or to the folder that a second argument names;
 where they are there already they are only read.
 """
 
@@ -17,6 +18,7 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+from PIL import Image
 
 from polyceptron import __version__
 from polyceptron.report.figures.making import FIGURES, make_figures, read_agreement, verdict
@@ -47,6 +49,17 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+def shrink(folder: Path) -> None:
+    """The pictures of the page: 540 pixels wide, of 64 colours."""
+    target = DATA.parent / "images" / "figures"
+    target.mkdir(exist_ok=True)
+    for name in FIGURES:
+        with Image.open(folder / f"{name}.png") as picture:
+            size = (540, round(540 * picture.height / picture.width))
+            small = picture.convert("RGB").resize(size, Image.Resampling.LANCZOS)
+        small.quantize(64).save(target / f"{name}.png", optimize=True)
+
+
 def main(profile: str, folder: Path) -> None:
     run = f"{datetime.datetime.now(datetime.UTC).date()}, {__version__}"
     if not (folder / "index.html").exists():
@@ -59,6 +72,8 @@ def main(profile: str, folder: Path) -> None:
     lines = summary(table).assign(run=run)
     lines.to_csv(DATA / f"figures-{profile}.csv", index=False)
     print(lines.to_string(index=False))
+    if profile == "quick":
+        shrink(folder)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,12 @@ def page(examples: list[Example]) -> str:
     """The gallery as Markdown."""
     parts = [HEAD]
     for one in examples:
-        parts.append(f"## {one.title}\n\n{one.caption}\n")
+        parts.append(
+            f"```{{image}} {one.name}.svg\n:alt: {one.title}\n:class: thumbnail\n"
+            f':target: "#{one.name.replace("_", "-")}"\n```\n'
+        )
+    for one in examples:
+        parts.append(f"({one.name})=\n## {one.title}\n\n{one.caption}\n")
         parts.append(f"```{{image}} {one.name}.svg\n:alt: {one.title}\n:width: 520px\n```\n")
         parts.append(f"```python\n{one.code}\n```\n")
         if one.output:

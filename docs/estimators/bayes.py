@@ -31,6 +31,18 @@ for point in pc.fixed_points(signs, 2.6):
     print(f"{point.branch:9} q = {point.q:.4f}, error {point.generalisation_error:.4f}")
 
 # %% [markdown]
+# `average` takes the average of the posterior as weights of their own and gives the probabilities that the
+# teacher would give at its fields. Its answers are those of `bayes`, the vote of the posterior: where classes are
+# alike the probability $Z_l(\omega,V)$ of a label is ordered as $\omega_l$. But it leaves out what is not known, $V$,
+# and is too sure of them:
+
+# %%
+noisy = pc.Teacher(3, noise="softmax:3")
+for name in ("bayes", "average"):
+    scores = pc.calibration(noisy, name, 2.0)
+    print(f"{name:8} test loss {scores.test_loss:.4f}, calibration {scores.calibration_error:.4f}")
+
+# %% [markdown]
 # On data, with calibrated probabilities and scikit-learn's interface in `AMPClassifier`:
 
 # %%

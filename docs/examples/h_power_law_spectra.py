@@ -17,7 +17,10 @@ for exponent, colour in ((0, "#000000"), (1, "#0072b2"), (1.5, "#d55e00")):
         rows = pc.learning_curve(teacher, student, alpha).frame
         label = f"$s_i ∝ i^{{-{exponent}}}$" if dash == "-" else None
         ax.plot(rows.alpha, rows.generalisation_error, dash, color=colour, label=label)
-ax.set(xscale="log", xlabel="$α = n/d$", ylabel="error", title="Bayes —, square loss – –")
-ax.legend(frameon=False)
+ax.set(xscale="log", xlabel="sample complexity $α = n/d$", ylabel="generalisation error")
+ax.spines[["top", "right"]].set_visible(False)
+ax.legend(
+    frameon=False, fontsize=8, title="lines: Bayes-optimal\ndashed: square loss", title_fontsize=8
+)
 ax.figure.tight_layout()
 ax.figure.savefig("h_power_law_spectra.svg")

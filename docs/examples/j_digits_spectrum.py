@@ -15,6 +15,7 @@ import polyceptron as pc
 X, y = load_digits(return_X_y=True)
 result = pc.predicted_curve(make_pipeline(StandardScaler(), RidgeClassifier()), X, y)
 ax = result.plot()
+ax.set_xscale("linear")
 ax.figure.savefig("j_digits_spectrum.svg")
 print(result.assumption)
 print(result.answers())

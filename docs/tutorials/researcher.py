@@ -82,9 +82,7 @@ print(f"{ours.generalisation_error:.6f} and {plain.generalisation_error:.6f}")
 from pathlib import Path
 from tempfile import mkdtemp
 
-from polyceptron.experiments.spec import parse_spec
-
-spec = parse_spec("""
+spec = pc.parse_spec("""
 [[grid]]
 classes = 2
 sources = ["theory", "erm"]
@@ -103,8 +101,6 @@ pc.LearningCurve.read(store).plot()
 # in it.
 
 # %%
-from polyceptron.experiments.results import summary_frame
-
 with pc.Store(store) as rows:
-    table = summary_frame(rows)
+    table = rows.summary()
 table[["ridge", "alpha", "mean", "standard_error", "theory", "deviation"]].round(3)
