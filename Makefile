@@ -36,8 +36,9 @@ figures: setup
 test: setup browser
 	@$(MAKE) --no-print-directory -j 2 check suite
 
+# Three processes on two cores: a third of the time a test waits for what it has started.
 suite: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # What a change should run while it is made: no browser, no other processes, no figures.
 quick: setup

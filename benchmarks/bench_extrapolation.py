@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from polyceptron.report.measured_curve import fit_power_law, measure_errors
+from polyceptron.report.measured_curve import forecast, measure_errors
 from polyceptron.report.predicted import (
     described_features,
     fit_model,
@@ -51,7 +51,7 @@ def compare(name: str, X: Any, y: Any) -> list[dict[str, Any]]:
         seen = slice(0, min(SEEN, len(found.sizes) - 1))
         Z = described_features(pipe, X, y)
         d, k, least = Z.shape[1], np.unique(y).size, 0.5 / found.fold.size
-        law = fit_power_law(found.sizes[seen], found.folds[seen], least)
+        law = forecast(found.sizes[seen], found.folds[seen], least, len(X))
         teacher, estimator = matching_theory(pipe, k, d)
         alphas = found.sizes / d
         model = fit_model(Z, y, teacher, estimator, alphas[seen], found.errors[seen], least)
@@ -59,7 +59,7 @@ def compare(name: str, X: Any, y: Any) -> list[dict[str, Any]]:
         power = float(law(n))
         theory = float(theory_errors(model.teacher, estimator, alphas[-1:])[0])
         note = (
-            f"n up to {found.sizes[seen][-1]} seen, at n = {n} measured {truth:.4f}; power law "
+            f"n up to {found.sizes[seen][-1]} seen, at n = {n} measured {truth:.4f}; forecast "
             f"{power:.4f} ({_off(power, truth, least)}), theory {theory:.4f} "
             f"({_off(theory, truth, least)}, misfit {model.misfit:.2f})"
         )

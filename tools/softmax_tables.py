@@ -18,7 +18,7 @@ from numpy.polynomial import chebyshev
 from scipy.special import xlogy
 
 from polyceptron.model.channels import Channel, SoftmaxNoise
-from polyceptron.model.channels.base import UtilityLaw
+from polyceptron.model.channels.channel import UtilityLaw
 from polyceptron.numerics import AnyArray
 from polyceptron.numerics.panels import panel_rule
 from polyceptron.numerics.softmax_winning import CLASSES, disagreement
