@@ -25,6 +25,7 @@ from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from typing import Any
 
 from polyceptron.display import describe_seconds, waiting
@@ -91,13 +92,13 @@ class LocalEngine(Engine):
 
     def submit(self, task: Task) -> None:
         try:
-            future = self._ready_pool().submit(attempt, self._runner, task)
+            future = self._submit(task)
         except BrokenProcessPool:  # a worker died while nobody looked
             if self._running:  # `finished` finds out which tasks were lost
                 self._suspects.append((task, 0))
                 return
             self.close()
-            future = self._ready_pool().submit(attempt, self._runner, task)
+            future = self._submit(task)
         self._running[future] = task
 
     def finished(self, timeout: float) -> list[CaseResult]:
@@ -160,7 +161,11 @@ class LocalEngine(Engine):
                     )
         return results
 
-    def _ready_pool(self) -> Any:
+    def _submit(self, task: Task) -> Any:
+        """Hand a task to the pool, whose workers leave Ctrl-C to this process from their start.
+
+        A blocked signal stays blocked in what a process starts, and waits in the process itself.
+        """
         if self._pool is None:
             from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
@@ -170,7 +175,12 @@ class LocalEngine(Engine):
                 initargs=(os.getpid(),),
                 env=dict.fromkeys(_THREAD_VARIABLES, "1"),
             )
-        return self._pool
+            resource_tracker.ensure_running()  # it unblocks the signal when it starts
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return self._pool.submit(attempt, self._runner, task)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def available_workers() -> int:
@@ -181,14 +191,13 @@ def available_workers() -> int:
 
 
 def _start_worker(parent: int) -> None:
-    """Leave Ctrl-C to the parent, and end when the parent does."""
+    """End when the parent does."""
 
     def follow() -> None:
         while os.getppid() == parent:
             time.sleep(0.5)
         os._exit(1)
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=follow, daemon=True).start()
 
 
