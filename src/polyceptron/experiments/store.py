@@ -72,14 +72,9 @@ class Store:
         check_readable(self.path, "store")
         store_file.check_links(self.path)
         self._identity = store_file.identity_of(os.stat(self.path))
-        store_file.enter(self._identity, lambda: store_file.inspect_store(file))
-        self._open = True
-        try:
-            with self._readable():
-                self._connection = store_file.open_connection(file)
-        except BaseException:
-            store_file.leave(self._identity)
-            raise
+        store_file.inspect_store(file)
+        with self._readable():
+            self._connection = store_file.open_connection(file)
 
     def add(self, results: Iterable[CaseResult]) -> None:
         """Store results, all or none, and return when they are on the disk.
@@ -209,9 +204,6 @@ class Store:
     def close(self) -> None:
         """Close the file; what was added is on the disk already."""
         self._connection.close()
-        if self._open:
-            self._open = False
-            store_file.leave(self._identity)
 
     def _select(self, query: str, keys: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """What the query, which ends in `key IN `, finds for the keys, a batch at a time."""

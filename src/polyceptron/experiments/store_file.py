@@ -1,9 +1,10 @@
 """The file of a store: its tables, how it is made, opened and locked.
 
-Nothing but SQLite opens a database that is not ours, and nothing here closes a handle of one that
-SQLite has open: SQLite guards a database by record locks, and POSIX drops *all* record locks of a
-process on a file when the process closes *any* handle of it. Another process could then remove the
-journal that this one still writes to.
+SQLite does not open a database that is not ours, and nothing here closes a handle of one that it
+has open: SQLite guards a database by record locks, and POSIX drops *all* record locks of a process
+on a file when the process closes *any* handle of it. Another process could then remove the journal
+that this one still writes to. So a process has one handle of each store, to read its header and to
+lock it, and keeps it.
 
     checksum = SHA-256 of (key, task, row, status, reason, provenance), the first 32 digits
 
@@ -19,7 +20,7 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from polyceptron.files import check_readable, check_writable, write_atomically
 APPLICATION_ID = 0x706F6C79  # "poly"
 SCHEMA_VERSION = 3
 FIELDS = ("key", "task", "row", "status", "reason", "provenance")  # of the table `results`
-BESIDE = ("-wal", "-shm", "-journal", "-lock")  # files that belong to a store while it is in use
+BESIDE = ("-wal", "-shm", "-journal")  # files that belong to a store while it is in use
 DAMAGED = (
     "the store {name!r} is damaged and cannot be read ({error}): restore a copy, or give a new "
     "store"
@@ -79,12 +80,9 @@ def inspect_store(path: Path) -> None:
     """
     name = str(path)
     check_beside(path)
-    try:
-        with path.open("rb") as file:
-            header = file.read(100)
-            size = os.fstat(file.fileno()).st_size
-    except OSError as error:
-        raise InvalidInput(f"cannot read the store {name!r}: {error.strerror}") from None
+    with _guard:
+        file = _handle(path)
+        header, size = os.pread(file, 100, 0), os.fstat(file).st_size
     if not header.startswith(b"SQLite format 3\x00"):
         raise InvalidInput(f"{name!r} is not a store of results (not an SQLite file)")
     if len(header) < 100:
@@ -111,7 +109,7 @@ def inspect_store(path: Path) -> None:
 
 
 def check_beside(path: Path) -> None:
-    """SQLite and the lock make and remove files beside the store: they must be files."""
+    """SQLite makes and removes files beside the store: they must be files."""
     for suffix in BESIDE:
         beside = path.with_name(path.name + suffix)
         try:
@@ -169,8 +167,8 @@ def row_checksum(*values: bytes | str | None) -> str:
 Identity = tuple[int, int]
 
 _guard = threading.Lock()
-_connections: dict[Identity, int] = {}
-_handles: dict[Identity, list[int]] = {}
+_handles: dict[Identity, int] = {}  # one for each store of this process, open as long as it is
+_written: set[Identity] = set()  # by this process, now
 
 
 def identity_of(info: os.stat_result) -> Identity:
@@ -178,98 +176,60 @@ def identity_of(info: os.stat_result) -> Identity:
     return info.st_dev, info.st_ino
 
 
-def enter(identity: Identity, inspect: Callable[[], object]) -> None:
-    """Count a connection; `inspect` may open and close the file, and runs for the first alone."""
-    with _guard:
-        if not _connections.get(identity):
-            inspect()
-        _connections[identity] = _connections.get(identity, 0) + 1
-
-
-def leave(identity: Identity) -> None:
-    """The connection is closed; with the last one, the handles that waited for it."""
-    with _guard:
-        _connections[identity] -= 1
-        if not _connections[identity]:
-            del _connections[identity]
-            for handle in _handles.pop(identity, []):
-                os.close(handle)
+def _handle(path: Path) -> int:
+    """This process's own handle of the file; those of files that were deleted are closed."""
+    for identity, handle in list(_handles.items()):
+        if identity not in _written and not os.fstat(handle).st_nlink:
+            os.close(_handles.pop(identity))
+    identity = identity_of(os.stat(path))
+    if identity not in _handles:
+        try:
+            _handles[identity] = os.open(path, os.O_RDONLY)
+        except OSError as error:
+            raise InvalidInput(f"cannot read the store {str(path)!r}: {error.strerror}") from None
+    return _handles[identity]
 
 
 @contextmanager
 def locked_store(store: str | Path) -> Iterator[Path]:
     """The name of the store without links, while this process alone may write to it.
 
-    A missing store is made. Two locks are taken. One is on a small file beside the store
-    (`runs.sqlite-lock`), so that only one process makes the store. The other
-    is on the store itself, on what it *is* (device and inode): a store that was renamed while a
-    sweep writes to it is still locked.
+    A missing store is made, under a lock of its folder, so that only one process makes it. The lock
+    of the store is on what it *is* (device and inode): a store that was renamed while a sweep
+    writes to it is still locked.
     """
     check_writable(store)
     path = Path(os.path.realpath(store))
-    check_beside(path)
-    with _locked_name(path.with_name(path.name + "-lock"), path):
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        _lock(folder, fcntl.LOCK_EX)
         if not path.exists() or path.stat().st_size == 0:
             create_store(path)
-        check_readable(path, "store")
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-        try:
-            if not _try_flock(file):
-                raise InvalidInput(_BUSY.format(" under another name", str(path)))
-            check_links(path)
-            if not _is_at(file, path):
-                raise InvalidInput(f"the store {str(path)!r} was replaced just now: try again")
-            yield path
-        finally:
-            fcntl.flock(file, fcntl.LOCK_UN)
-            identity = identity_of(os.fstat(file))
-            with _guard:  # closed now, or with the last connection of this process
-                if _connections.get(identity):
-                    _handles.setdefault(identity, []).append(file)
-                else:
-                    os.close(file)
-
-
-_BUSY = (
-    "another sweep{} is writing to {!r}: wait until it ends, or give this one its own store and "
-    "merge them afterwards"
-)
-
-
-@contextmanager
-def _locked_name(beside: Path, store: Path) -> Iterator[None]:
-    """A lock on a file beside the store, which is removed afterwards."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-    while True:
-        try:
-            handle = os.open(beside, flags, 0o666)
-        except OSError as error:
-            raise InvalidInput(f"cannot write {str(beside)!r}: {error.strerror}") from None
-        try:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise InvalidInput(f"{str(beside)!r} is in the way: move it")
-            if not _try_flock(handle):
-                holder = os.read(handle, 100).decode(errors="replace").strip()
-                who = f" (process {holder})" if holder else ""
-                raise InvalidInput(_BUSY.format(who, str(store)))
-            if not _is_at(handle, beside):  # removed by its holder before we had the lock
-                continue
-            os.truncate(handle, 0)
-            os.write(handle, str(os.getpid()).encode())
-            try:
-                yield
-            finally:
-                if _is_at(handle, beside):
-                    beside.unlink(missing_ok=True)
-            return
-        finally:
-            os.close(handle)
-
-
-def _try_flock(handle: int) -> bool:
-    """Whether nobody else had the lock."""
+    finally:
+        os.close(folder)
+    check_beside(path)
+    check_readable(path, "store")
+    check_links(path)
+    with _guard:
+        file, identity = _handle(path), identity_of(os.stat(path))
+        if identity in _written or not _lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            raise InvalidInput(
+                f"another sweep is writing to {str(path)!r}: wait until it ends, or give this one "
+                "its own store and merge them afterwards"
+            )
+        _written.add(identity)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield path
+    finally:
+        with _guard:
+            _lock(file, fcntl.LOCK_UN)
+            _written.remove(identity)
+
+
+def _lock(handle: int, how: int) -> bool:
+    """Whether nobody else has the lock."""
+    try:
+        fcntl.flock(handle, how)
     except BlockingIOError:
         return False
     except OSError as error:
@@ -277,10 +237,3 @@ def _try_flock(handle: int) -> bool:
             f"files cannot be locked here ({error.strerror}): keep the store on a local disk"
         ) from None
     return True
-
-
-def _is_at(handle: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(handle), os.lstat(path))
-    except FileNotFoundError:
-        return False

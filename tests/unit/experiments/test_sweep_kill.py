@@ -155,7 +155,6 @@ def test_a_stop_is_clean(tmp_path: Path, start: Callable[..., Sweep], number: in
     assert "Traceback" not in err
     assert_nothing_left(sweep)
     assert len(stored(path)) == 4
-    assert not path.with_name(path.name + "-lock").exists()
     assert run_sweep(spec, path, workers=1, runner=fakes.draw).computed == 8
 
 
@@ -166,13 +165,13 @@ def test_a_second_sweep_on_one_store_is_refused(
     spec, path = fakes.write_spec(tmp_path, instances=2), tmp_path / "runs.sqlite"
     first = start(spec, path, "forever")
     first.wait_for(4)
-    with pytest.raises(ValueError, match=rf"another sweep \(process {first.process.pid}\)"):
+    with pytest.raises(ValueError, match="another sweep is writing"):
         run_sweep(spec, path, workers=1, runner=fakes.draw)
     link = tmp_path / "link.sqlite"
     link.symlink_to(path)
     with pytest.raises(ValueError, match="another sweep"):
         run_sweep(spec, link, workers=1, runner=fakes.draw)
     assert len(stored(path)) == 4  # a reader is welcome meanwhile
-    first.send(signal.SIGKILL)  # its lock file stays behind, its lock does not
+    first.send(signal.SIGKILL)
     assert_nothing_left(first)
     assert run_sweep(spec, path, workers=1, runner=fakes.draw).computed == 8
