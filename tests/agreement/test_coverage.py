@@ -1,7 +1,7 @@
 """Uncertainty is a promise: random problems against much finer references kept as data.
 
 Fewer than 97 of 100 inside the stated uncertainty is a failure; bars that are too short are seen to
-fail. Two problems in three are asked here, all of them by `polyceptron verify --full`.
+fail. Two problems in three are asked.
 """
 
 from __future__ import annotations
@@ -9,9 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.references.make_coverage import draw
+from tests.references.make_coverage import (
+    ALLOWED,
+    Held,
+    answer,
+    draw,
+    held_against,
+    records,
+    share,
+)
 
-from polyceptron.report.verify.references import ALLOWED, Held, answer, held_against, records, share
 from polyceptron.theory.erm.fixed_point import default_tolerance
 
 Answers = list[tuple[dict[str, Any], dict[str, Any]]]

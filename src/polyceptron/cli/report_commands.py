@@ -60,8 +60,8 @@ def verify(
 ) -> None:
     """Check the package's promises on this machine; exit code 1 if anything is off.
 
-    Published values, closed forms, identities, matrix equations, message passing, scikit-learn
-    fits and stated error bars, each with what is allowed. Under two minutes on two cores.
+    Published values, closed forms, identities, matrix equations, message passing and scikit-learn
+    fits, each with what is allowed. Under two minutes on two cores.
     """
     import sklearn
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from polyceptron.cli import app
 from polyceptron.report import verify as package
 from polyceptron.report.verify import Check, references
-from polyceptron.report.verify.references import COLUMNS, sampled_check
+from polyceptron.report.verify.references import sampled_check
 
 invoke = CliRunner().invoke
 
@@ -36,7 +36,6 @@ def test_everything_holds_on_this_machine(monkeypatch):
     assert len(rows) > 50
     sources = {row["source"] for row in rows}
     assert {"paper", "independent computation"} <= sources
-    assert all(set(COLUMNS) <= set(row) for row in rows)
     assert all(row["allowed"] > 0 for row in rows)
 
 

@@ -1,6 +1,6 @@
 """Checks of the package's promises on this machine: `verify` returns one `Check` per line.
 
-`references`: published values, closed forms, and stated uncertainties against finer answers.
+`references`: published values and closed forms.
 `consistency`: identities of the theory, message passing and scikit-learn fits against the theory.
 Seeds are fixed, so that a verdict does not depend on luck.
 """
@@ -24,7 +24,6 @@ GROUPS: dict[str, Callable[[bool], Iterator[Check]]] = {
     "message passing": consistency.message_passing,
     "scikit-learn fits": consistency.scikit_learn,
     "noisy labels": references.noisy_values,
-    "coverage": references.coverage,
     "unequal classes": references.unequal_values,
     "published populations": references.published_populations,
 }

@@ -3,18 +3,13 @@
 The tables here are the only place where a known value stands; tests/references asks the same of
 them. The separability threshold tends to 2 for two classes and 12/5 for three when labels are
 chance.
-
-Stated uncertainties hold in 99 of 100 cases. Random problems have much finer answers kept as data,
-which `tests/references/make_coverage.py` drew and made.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from importlib.resources import files
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,12 +24,9 @@ from polyceptron.model.populations import Mixture
 from polyceptron.theory.asymptotics import asymptotics
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.bayes_optimal.transitions import transitions
-from polyceptron.theory.curve import curve_rows
 from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, optimal_ridge
 from polyceptron.theory.separability import separability
-
-COLUMNS = ("check", "ours", "reference", "source", "difference", "allowed", "verdict")
 
 
 @dataclass(frozen=True)
@@ -59,10 +51,8 @@ class Check:
         return "ok" if abs(self.difference) <= self.allowed else "off"
 
     def as_row(self) -> dict[str, Any]:
-        """The columns of the table, as plain Python values, and the note if there is one."""
-        row = {name: getattr(self, name) for name in COLUMNS}
-        plain = {n: float(v) if isinstance(v, float | np.number) else v for n, v in row.items()}
-        return {**plain, "note": self.note} if self.note else plain
+        """What was found, with the difference and the verdict."""
+        return {**asdict(self), "difference": self.difference, "verdict": self.verdict}
 
 
 def erm_point(
@@ -209,79 +199,6 @@ def closed_forms(full: bool) -> Iterator[Check]:
 def _expected_maximum(k: int) -> float:
     """E of the largest of k standard normals."""
     return float(k * norm.expect(lambda x: x * ndtr(x) ** (k - 1), epsabs=1e-13))
-
-
-DATA = "coverage.json"
-QUANTITIES = ("generalisation_error", "training_error", "training_loss")
-Record = dict[str, Any]
-ALLOWED = 0.03  # uncertainties hold in 99 of 100 cases; among a hundred, three misses are chance
-
-
-def records() -> list[Record]:
-    """The problems with their references, as kept."""
-    kept = files("polyceptron.report.verify").joinpath(DATA).read_text(encoding="utf-8")
-    return list(json.loads(kept))
-
-
-def answer(problem: Record) -> dict[str, Any]:
-    """The row at the problem's tolerance, with the uncertainty it states."""
-    features = problem.get("features", "isotropic")
-    teacher = Teacher(problem["k"], problem["prior"], problem["noise"], features)
-    estimator = make_estimator(problem["estimator"], problem["ridge"])
-    (row,) = curve_rows(teacher, estimator, [problem["alpha"]], tol=problem["tol"])
-    return row
-
-
-@dataclass(frozen=True)
-class Held:
-    """One number against its reference: their distance in units of the stated uncertainty."""
-
-    problem: Record
-    quantity: str
-    distance: float
-    finer: bool  # whether the reference is
-
-    @property
-    def group(self) -> str:
-        """Its line of the table."""
-        few = "k = 2, 3" if self.problem["k"] <= 3 else "k ≥ 4"
-        return f"{self.problem['estimator']}, {few}"
-
-
-def held_against(record: Record, row: dict[str, Any]) -> Iterator[Held]:
-    """Every number of the row that states an uncertainty and has a reference."""
-    kept = record["reference"]
-    for name in QUANTITIES:
-        key = "uncertainty" if name == "generalisation_error" else f"{name}_uncertainty"
-        bar, value, truth = row.get(key), row.get(name), kept.get(name)
-        if not bar or value is None or truth is None or value != value or bar != bar:
-            continue  # no number, or one that states no doubt (a closed form, 0 mistakes)
-        doubt = kept.get(key, kept["uncertainty"])
-        finer = doubt <= 0.4 * bar
-        room = doubt / 2 if finer else doubt
-        yield Held(record, name, max(abs(value - truth) - room, 0.0) / bar, finer)
-
-
-def share(found: Iterable[Held], scale: float = 1.0) -> float:
-    """The share within `scale` uncertainties."""
-    held = [one.distance <= scale for one in found]
-    return sum(held) / len(held)
-
-
-def coverage(full: bool) -> Iterator[Check]:
-    """The share that holds in each group; only with `full`, for it takes minutes."""
-    if not full:
-        return
-    found = [one for record in records() for one in held_against(record, answer(record))]
-    finer = [one for one in found if one.finer]
-    for group in sorted({one.group for one in finer}):
-        part = [one for one in finer if one.group == group]
-        # A group is small: one miss in it is chance too.
-        allowed = max(ALLOWED, 1.01 / len(part))
-        note = f"{len(part)} numbers, worst at {max(p.distance for p in part):.2f} of its bar"
-        yield Check(f"bars that hold: {group}", share(part), 1.0, "finer answers", allowed, note)
-    note = f"{len(finer)} numbers; {len(found) - len(finer)} more without a finer answer"
-    yield Check("bars that hold: all", share(finer), 1.0, "finer answers", ALLOWED, note)
 
 
 def unequal_values(full: bool) -> Iterator[Check]:
