@@ -51,7 +51,7 @@ browser:
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/python tests/docs/type_check.py
 	$(BIN)/lint-imports
 
 bench: setup
