@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
@@ -52,13 +52,6 @@ from polyceptron.ranges import cut_text, parse_numbers
 
 MAX_ROWS = 10_000_000
 MAX_WHOLE = 2**53  # an integer that every column and file keeps exactly
-
-# The closed sets of words. Other names are those of the registries, read when a file is: a member
-# that was registered a moment ago is allowed.
-Source = Literal["theory", "amp", "erm"]
-Model = Literal["argmax", "perceptron"]
-Branch = Literal["optimal", "amp", "informed"]
-Start = Literal["uninformed", "informed"]
 
 
 def _as_list(value: Any) -> Any:
@@ -186,12 +179,12 @@ class PopulationTable(_Table):
 class SweepGrid(_Table):
     """[[grid]]: every combination of the lists; instances are numbered 0, 1, 2, ..."""
 
-    model: Annotated[list[Model], _LISTED, _SOME] = ["argmax"]
+    model: Annotated[list[Literal["argmax", "perceptron"]], _LISTED, _SOME] = ["argmax"]
     classes: Annotated[list[Annotated[int, Field(ge=2, le=MAX_CLASSES)]], _LISTED, _SOME] = [3]
     prior: Annotated[list[Annotated[Any, _named(_prior)]], _LISTED, _SOME] = ["gaussian"]
     noise: Annotated[list[Annotated[Any, _named(as_channel)]], _LISTED, _SOME] = ["none"]
     features: Annotated[list[Annotated[Any, _named(as_spectrum)]], _LISTED, _SOME] = ["isotropic"]
-    sources: Annotated[list[Source], _LISTED, _SOME]
+    sources: Annotated[list[Literal["theory", "amp", "erm"]], _LISTED, _SOME]
     estimators: Annotated[list[Annotated[Any, _named(_estimator)]], _LISTED, _SOME] = [
         BayesOptimal.name
     ]
@@ -203,8 +196,8 @@ class SweepGrid(_Table):
     dimension: Annotated[list[Annotated[int, Field(ge=1, le=10**9)]], _LISTED] = []
     instances: int = Field(default=1, ge=1, le=MAX_WHOLE)
     first_instance: int = Field(default=0, ge=0, le=MAX_WHOLE)
-    branch: Annotated[list[Branch], _LISTED] = []
-    start: Annotated[list[Start], _LISTED, _SOME] = ["uninformed"]
+    branch: Annotated[list[Literal["optimal", "amp", "informed"]], _LISTED] = []
+    start: Annotated[list[Literal["uninformed", "informed"]], _LISTED, _SOME] = ["uninformed"]
 
     @model_validator(mode="before")
     @classmethod
@@ -333,8 +326,8 @@ def parse_spec(text: str, name: str = "sweep") -> SweepSpec:
     try:
         return SweepSpec.model_validate(values)
     except ValidationError as error:
-        lines, items = field_lines(text), error.errors(include_url=False)
-        mistakes = [_describe(item, lines, name) for item in items[:MAX_MISTAKES]]
+        items = error.errors(include_url=False)
+        mistakes = [_describe(item, text, name) for item in items[:MAX_MISTAKES]]
         if len(items) > MAX_MISTAKES:
             mistakes.append(f"{name}: and {len(items) - MAX_MISTAKES} more")
         raise InvalidInput("\n".join(mistakes)) from None
@@ -344,12 +337,11 @@ MAX_SHOWN = 80  # characters of a wrong value that is quoted
 MAX_MISTAKES = 20
 
 
-def _describe(item: Any, lines: dict[Place, int], name: str) -> str:
+def _describe(item: Any, text: str, name: str) -> str:
     """The line for one mistake in a file of this name."""
     path = tuple(item["loc"])
     model: Any = SweepSpec
-    around = (path[:length] for length in range(len(path), 0, -1))
-    line = next((lines[place] for place in around if place in lines), None)
+    line = field_line(text, path)
     field = "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in path)
     what = str(item["msg"]).removeprefix("Value error, ")
     if item["type"] == "extra_forbidden":
@@ -370,42 +362,22 @@ def _describe(item: Any, lines: dict[Place, int], name: str) -> str:
     return f"{name}{where}: {cut_text(what, 400)}"
 
 
-# Where each field of a TOML file stands: `tomllib` gives values without positions. This follows
-# headers and `key =` lines only; it skips comments, strings and the inside of multi-line arrays.
-Place = tuple[str | int, ...]
-_HEADER = re.compile(r"^\s*(\[{1,2})\s*([^\[\]]+?)\s*\]{1,2}\s*(?:#.*)?$")
-_KEY = re.compile(r"""^\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*[A-Za-z0-9_-]+)*)\s*=""")
-_STRING = re.compile(
-    r'"""(?:.|\n)*?"""|\'\'\'(?:.|\n)*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*'
-)
+def field_line(text: str, path: Sequence[str | int]) -> int | None:
+    """The line (from 1) where a field of a TOML text is set, or else where its table begins.
 
-
-def field_lines(text: str) -> dict[Place, int]:
-    """The line (from 1) of every table and key, by path: ('grid', 0, 'alpha').
-
-    >>> field_lines("[sweep]\\nseed = 1\\n[[grid]]\\nalpha = [1,\\n 2]\\n")[("grid", 0, "alpha")]
+    >>> field_line("[sweep]\\nseed = 1\\n[[grid]]\\nalpha = [1,\\n 2]\\n", ("grid", 0, "alpha", 1))
     4
     """
-    lines: dict[Place, int] = {}
-    counts: dict[Place, int] = {}
-    table: Place = ()
-    depth = 0
-    # Strings and comments become spaces: brackets and = inside them do not count.
-    blanked = _STRING.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text).splitlines()
-    for number, (raw, clean) in enumerate(zip(text.splitlines(), blanked, strict=True), start=1):
-        header = _HEADER.match(clean) if depth == 0 else None
-        key = _KEY.match(raw) if depth == 0 and "=" in clean else None
-        if header:
-            table = _parts(header[2])
-            if header[1] == "[[":
-                counts[table] = counts.get(table, -1) + 1
-                table = (*table, counts[table])
-            lines.setdefault(table, number)
-        elif key:
-            lines.setdefault((*table, *_parts(key[1])), number)
-        depth += sum(clean.count(c) for c in "[{") - sum(clean.count(c) for c in "]}")
-    return lines
-
-
-def _parts(dotted: str) -> tuple[str, ...]:
-    return tuple(part.strip().strip("\"'") for part in dotted.split("."))
+    table, place, field = [*path, "", "", ""][:3]
+    if isinstance(place, str):
+        place, field = 0, place
+    lines, word = text.splitlines(), re.escape(str(table))
+    own = re.compile(rf"\s*(\[+\s*{word}\s*\]|{word}\s*=)")
+    begins = [number for number, line in enumerate(lines) if own.match(line)][place:]
+    inside = re.compile(rf"""\s*["']?{re.escape(str(field))}["']?\s*=""")
+    for number in range(begins[0] + 1, len(lines)) if begins else ():
+        if re.match(r"\s*\[+\s*[A-Za-z]", lines[number]):  # another table
+            break
+        if inside.match(lines[number]):
+            return number + 1
+    return begins[0] + 1 if begins else None

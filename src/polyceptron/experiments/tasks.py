@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import platform
 import threading
 import time
@@ -154,15 +155,11 @@ def count_rows(spec: SweepSpec) -> int:
     """How many rows the grid has, without expanding it (rows of several grids count each time)."""
     total = 0
     for grid in spec.grid:
-        problems = len(grid.model) * len(grid.classes) * len(grid.prior) * len(grid.noise)
-        problems *= len(grid.features) * len(grid.alpha)
+        lists = grid.model, grid.classes, grid.prior, grid.noise, grid.features, grid.alpha
+        points, drawn = math.prod(map(len, lists)), len(grid.dimension) * grid.instances
         for name in grid.estimators:
-            kind, strengths = make_estimator(name), len(grid_strengths(grid, name))
-            drawn = (kind.source in grid.sources) * strengths
-            drawn *= len(grid.start) if kind.source == "amp" else 1
-            total += problems * len(grid.dimension) * grid.instances * drawn
-            curves = len(grid.branches) if kind.branches else strengths
-            total += ("theory" in grid.sources) * problems * curves
+            data = _variants(grid, name, make_estimator(name).source)
+            total += points * (len(_variants(grid, name, "theory")) + drawn * len(data))
     return total
 
 
@@ -203,14 +200,20 @@ def grid_strengths(grid: SweepGrid, estimator: str) -> list[Content]:
     return [{**one, **fitted, **weight} for one, weight in product(given, weights)]
 
 
+def _variants(grid: SweepGrid, estimator: str, source: str) -> list[Content]:
+    """What a source is asked of an estimator at one point: branches, starts, or strengths."""
+    if source not in grid.sources:
+        return []
+    if source == "theory" and make_estimator(estimator).branches:
+        return [{"branch": branch} for branch in grid.branches]
+    if source == "amp":
+        return [{"start": start} for start in grid.start]
+    return grid_strengths(grid, estimator)
+
+
 def _theory_tasks(spec: SweepSpec, grid: SweepGrid) -> Iterator[Task]:
-    if "theory" not in grid.sources:
-        return
     for problem, estimator in product(_problems(spec, grid), grid.estimators):
-        variants = grid_strengths(grid, estimator)
-        if make_estimator(estimator).branches:
-            variants = [{"branch": branch} for branch in grid.branches]
-        for variant in variants:
+        for variant in _variants(grid, estimator, "theory"):
             base = {"source": "theory", **problem, "estimator": estimator, **variant}
             base |= spec.theory.model_dump(exclude_none=True) | _values(base)
             for i in range(0, len(grid.alpha), THEORY_BATCH):
@@ -225,16 +228,13 @@ def _instance_tasks(spec: SweepSpec, grid: SweepGrid, instance: int) -> Iterator
         point = {**problem, "alpha": alpha, "dimension": dimension, "seed_path": list(path)}
         for estimator in grid.estimators:
             source = make_estimator(estimator).source
-            if source not in grid.sources:
-                continue
             base = {"source": source, **point, "estimator": estimator, **settings[source]}
             base |= _values(base)
-            if source == "amp":
-                for start in grid.start:
-                    yield Task.of({**base, "start": start})
-            else:
-                strengths = grid_strengths(grid, estimator)
-                yield Task.of(*({**base, **strength} for strength in strengths))
+            contents = [{**base, **variant} for variant in _variants(grid, estimator, source)]
+            if source == "amp":  # a start is a run of its own
+                yield from map(Task.of, contents)
+            elif contents:
+                yield Task.of(*contents)
 
 
 def case_cost(content: Content) -> float:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.spec import field_lines, load_spec, parse_spec
+from polyceptron.experiments.spec import field_line, load_spec, parse_spec
 from polyceptron.model import make_teacher
 
 GOOD = {
@@ -144,17 +144,17 @@ def test_hostile_numbers_end_in_a_short_sentence(change: dict[str, str], sentenc
     assert all(len(line) < 500 for line in lines)
 
 
-VALUES = st.sampled_from(
-    ["1", '"a = [b"', "[1,\n 2,\n 3]", "'''\nx = 1\n[y]\n'''", '"""\n[[z]]\n"""', "'#'",
-     "{u = 1, v = [2]}", "true  # c = ["]
-)  # fmt: skip
+VALUES = st.sampled_from(["1", '"a = [b"', "[1,\n 2,\n 3]", "[[1, 2],\n [3, 4]]", "true  # c = ["])
 
 
 @given(st.lists(VALUES, min_size=1, max_size=8), st.integers(0, 3))
 def test_lines_are_right_whatever_stands_around(values: list[str], blank: int) -> None:
-    lines, expected = ["# top = 1", "[a.b]"], {}
+    lines, expected = ["# top = 1", "[a]"], {}
     for i, value in enumerate(values):
-        lines += ["[[grid]]"] + [""] * blank + [f"key{i} = {value}"]
-        expected["grid", i, f"key{i}"] = "\n".join(lines).count("\n") - value.count("\n") + 1
-    found = field_lines("\n".join(lines))
-    assert {k: v for k, v in found.items() if len(k) == 3} == expected
+        lines += ["[[grid]]"] + [""] * blank + [f"key = {value}"]
+        expected[i] = "\n".join(lines).count("\n") - value.count("\n") + 1
+    text = "\n".join(lines)
+    assert {i: field_line(text, ("grid", i, "key", 1)) for i in expected} == expected
+    assert field_line(text, ("grid", 0, "none")) == 3
+    assert field_line(text, ("a", "key")) == 2
+    assert field_line(text, ("none", "key")) is None
