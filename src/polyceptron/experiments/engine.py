@@ -1,7 +1,10 @@
 """Where tasks run: processes of this machine (`LocalEngine`) or a Dask cluster (`DaskEngine`).
 
 Both engines run the same function, `tasks.attempt`, so that a row does not depend on where it was
-computed. Only this process writes to the store; workers need no access to it.
+computed. A sweep asks an engine whether it is `busy` and how many tasks it is `free` to take now (a
+window that keeps the parent's memory bounded), gives it tasks (`submit`), takes what is `finished`
+and ends with `close`, which drops the rest. Only this process writes to the store; workers need no
+access to it.
 
 The local engine is joblib's loky pool. A worker that dies (out of memory, SIGKILL) breaks the whole
 pool; the tasks it held are tried again, one at a time, and only a task that kills a worker when
@@ -18,7 +21,6 @@ import queue
 import signal
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, wait
@@ -39,73 +41,45 @@ _THREAD_VARIABLES = (
 )  # fmt: skip
 
 
-class Engine(ABC):
-    """What a sweep needs of the place where its tasks run."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
-        self._running: dict[Any, Task] = {}  # by their futures
-
-    @property
-    @abstractmethod
-    def free(self) -> int:
-        """How many more tasks to submit now; the window keeps the parent's memory bounded."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether any task is not yet handed back."""
-        return bool(self._running)
-
-    @abstractmethod
-    def submit(self, task: Task) -> None:
-        """Take a task."""
-
-    @abstractmethod
-    def finished(self, timeout: float) -> list[CaseResult]:
-        """What has finished, after waiting up to `timeout` seconds for the first."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Stop now; what is not finished is dropped."""
-
-
-class LocalEngine(Engine):
+class LocalEngine:
     """`workers` processes of this machine."""
 
     def __init__(self, workers: int, runner: Runner) -> None:
-        super().__init__(runner)
-        self._workers = workers
+        self._workers, self._runner = workers, runner
+        self._running: dict[Any, Task] = {}  # by their futures
         self._pool: Any = None
-        self._suspects: deque[tuple[Task, int]] = deque()  # (task, deaths when alone)
-        self._alone: int | None = None  # deaths so far of the suspect that runs now
+        self._suspects: deque[Task] = deque()  # lost with a worker; the first is tried alone
+        self._deaths = 0  # of workers that had the first of them alone
 
     @property
     def free(self) -> int:
         """Two tasks for each worker, so that none waits for the parent; none during a retrial."""
-        if self._suspects or self._alone is not None:
-            return 0
-        return 2 * self._workers - len(self._running)
+        return 0 if self._suspects else 2 * self._workers - len(self._running)
 
     @property
     def busy(self) -> bool:
+        """Whether any task is not yet handed back."""
         return bool(self._running or self._suspects)
 
     def submit(self, task: Task) -> None:
+        """Take a task."""
         try:
             future = self._submit(task)
         except BrokenProcessPool:  # a worker died while nobody looked
             if self._running:  # `finished` finds out which tasks were lost
-                self._suspects.append((task, 0))
+                self._suspects.append(task)
                 return
             self.close()
             future = self._submit(task)
         self._running[future] = task
 
     def finished(self, timeout: float) -> list[CaseResult]:
-        """What has finished; tasks lost with a dead worker are queued for a retrial."""
-        if not self._running and self._suspects:
-            task, self._alone = self._suspects.popleft()
-            self.submit(task)
+        """What has finished, after waiting up to `timeout` seconds for the first.
+
+        Tasks lost with a dead worker are queued for a retrial.
+        """
+        if self._suspects and not self._running:
+            self.submit(self._suspects[0])
         done, _ = wait(self._running, timeout, return_when=FIRST_COMPLETED)
         results: list[CaseResult] = []
         lost: list[Task] = []
@@ -115,13 +89,12 @@ class LocalEngine(Engine):
                 results += future.result()
             except BrokenProcessPool:
                 lost.append(task)
+                continue
             except Exception as error:  # the task or its result could not travel
                 results += failure(task, f"{type(error).__name__}: {error}")
-        if lost:
-            results += self._recover(lost)
-        elif done:
-            self._alone = None
-        return results
+            if self._suspects and task is self._suspects[0]:
+                self._acquit()
+        return results + self._recover(lost) if lost else results
 
     def close(self) -> None:
         """Kill the workers: what they hold is computed again by the next run."""
@@ -146,20 +119,23 @@ class LocalEngine(Engine):
             except Exception:
                 lost.append(task)
         self.close()
-        if self._alone is None:
-            self._suspects.extend((task, 0) for task in lost)
-        else:
-            deaths, self._alone = self._alone + 1, None
-            for task in lost:  # exactly one
-                if deaths < MAX_DEATHS:
-                    self._suspects.appendleft((task, deaths))
-                else:
-                    results += failure(
-                        task,
-                        f"the worker process died {deaths} times while computing this task alone "
-                        "(killed, or out of memory?)",
-                    )
+        if not self._suspects or lost[0] is not self._suspects[0]:
+            self._suspects.extend(lost)
+            return results
+        self._deaths += 1
+        if self._deaths == MAX_DEATHS:
+            results += failure(
+                lost[0],
+                f"the worker process died {MAX_DEATHS} times while computing this task alone "
+                "(killed, or out of memory?)",
+            )
+            self._acquit()
         return results
+
+    def _acquit(self) -> None:
+        """The first suspect has its result."""
+        self._suspects.popleft()
+        self._deaths = 0
 
     def _submit(self, task: Task) -> Any:
         """Hand a task to the pool, whose workers leave Ctrl-C to this process from their start.
@@ -280,12 +256,12 @@ def connect_cluster(address: str, *, default: bool = True) -> Any:
         raise InvalidInput(f"no Dask scheduler answers at {address!r}: {reason}") from None
 
 
-class DaskEngine(Engine):
+class DaskEngine:
     """Tasks on the workers of the Dask scheduler at `address`."""
 
     def __init__(self, address: str, runner: Runner) -> None:
-        super().__init__(runner)
-        self._address = address
+        self._address, self._runner = address, runner
+        self._running: dict[Any, Task] = {}  # by their futures
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._places = 0
         self._next_refresh = 0.0
@@ -307,14 +283,20 @@ class DaskEngine(Engine):
                 raise self._lost() from error
         return self._places - len(self._running)
 
+    @property
+    def busy(self) -> bool:
+        """Whether any task is not yet handed back."""
+        return bool(self._running)
+
     def submit(self, task: Task) -> None:
+        """Take a task."""
         self._check_connection()
         future = self._client.submit(attempt, self._runner, task, pure=False)
         self._running[future] = task
         future.add_done_callback(self._ended.put)
 
     def finished(self, timeout: float) -> list[CaseResult]:
-        """What has finished; a task lost on the way is submitted again."""
+        """What has finished by then; a task lost on the way is submitted again."""
         done = []
         try:
             done.append(self._ended.get(timeout=max(timeout, 1e-3)))

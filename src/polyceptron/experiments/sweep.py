@@ -122,7 +122,7 @@ def sweep_rows(spec: SweepSpec | str | Path, store_path: str | Path) -> list[dic
 
 
 def _run(
-    spec: SweepSpec, store: Store, engine: engines.Engine, stop: list[int]
+    spec: SweepSpec, store: Store, engine: engines.LocalEngine | engines.DaskEngine, stop: list[int]
 ) -> Iterator[list[Any]]:
     """Keep the engine's window full, and yield results as they arrive until done or stopped."""
     pending = (task.only(missing) for task, missing in missing_cases(spec, store) if missing)
@@ -138,7 +138,7 @@ def _run(
 
 def _make_engine(
     workers: int | None, cluster: str | None, most: int, runner: tasks.Runner
-) -> engines.Engine:
+) -> engines.LocalEngine | engines.DaskEngine:
     runner = tasks.with_members(runner)
     if cluster is not None:
         return engines.DaskEngine(cluster, runner)
