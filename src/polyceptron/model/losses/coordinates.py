@@ -29,7 +29,6 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
-from scipy.optimize import brentq
 
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import blend_breaks, resolve
@@ -236,6 +235,8 @@ class Coordinates(ABC):
             if low < -1e12:
                 return ()
             low *= 2
+        from scipy.optimize import brentq  # loads slowly, and is rarely needed
+
         return (float(brentq(margin, low, 0.0, xtol=1e-14)),)
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_ndtr, logsumexp
 
 from polyceptron.errors import InvalidInput
@@ -172,6 +171,8 @@ class ScipyPrior(Prior):
         grid = np.sort(np.append(np.linspace(low, high, 4001), middle))
         at = int(np.argmax(self._log_density(grid)))
         near = (grid[max(at - 1, 0)], grid[min(at + 1, len(grid) - 1)])
+        from scipy.optimize import minimize_scalar  # loads slowly, and is rarely needed
+
         peak = minimize_scalar(
             lambda w: -float(self._log_density(w)), bounds=near, options={"xatol": 1e-13}
         )
