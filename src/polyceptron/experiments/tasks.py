@@ -155,8 +155,9 @@ def count_rows(spec: SweepSpec) -> int:
     """How many rows the grid has, without expanding it (rows of several grids count each time)."""
     total = 0
     for grid in spec.grid:
-        lists = grid.model, grid.classes, grid.prior, grid.noise, grid.features, grid.alpha
-        points, drawn = math.prod(map(len, lists)), len(grid.dimension) * grid.instances
+        fields = ("model", "classes", "prior", "noise", "features", "alpha")
+        points = math.prod(len(getattr(grid, name)) for name in fields)
+        drawn = len(grid.dimension) * grid.instances
         for name in grid.estimators:
             data = _variants(grid, name, make_estimator(name).source)
             total += points * (len(_variants(grid, name, "theory")) + drawn * len(data))
