@@ -1,12 +1,6 @@
-"""What a softmax teacher teaches, and its errors, from tables for every slope at once.
+"""Which class a softmax teacher chooses: three classes at given gaps, and the errors of any k.
 
-Utilities are fields plus Gumbel noise of scale 1/β. Lengths count only as ratios, so that overlap q
-and residual variance v enter through two numbers,
-
-    t = 1/√(1 + β²v),    tan φ = w/√q,   w² = v + 1/β²        (t = 0 is Gaussian noise, t = 1 v = 0)
-
-and in them w √(q + w²) I, the excess of Ψ_out times √(q + w²)/w, and ε/φ of two or three classes
-are products of Chebyshev series, good to 1e-10 (`tools/softmax_tables.py`; a test makes a part).
+Utilities are fields plus Gumbel noise of scale 1/β.
 
 The chance that one of three classes wins at gaps g₁, g₂, with F the law of a utility of Gumbel and
 normal noise of standard deviation s (all in units of 1/β),
@@ -20,49 +14,21 @@ The label is not the class of a student at correlation ρ = cos θ with probabil
 
     1 − ε = k ∫ φ(x) ∫ F′(t) B(t, x)^{k−1} dt dx
 
-with x the student's field of a class; above three classes by a proxy for each slope.
+with x the student's field of a class, by a proxy for each slope.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from functools import lru_cache
-from importlib.resources import files
 
 import numpy as np
-from numpy.polynomial import chebyshev
 from scipy.special import ndtr
 
 from polyceptron.numerics import Array
 from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
 from polyceptron.numerics.gumbel import utility_table, utility_values
 from polyceptron.numerics.panels import panel_rule
-
-CLASSES = (2, 3)
-
-
-def tabled_moments(slope: float, q: Array, v: Array, n_classes: int) -> tuple[Array, Array]:
-    """I (n,) and the excess of Ψ_out (n,) at overlaps q (n,) and residual variances v (n,)."""
-    width = np.sqrt(v + slope**-2)
-    whole = np.sqrt(q + width**2)
-    information, excess = _read(n_classes, slope * np.sqrt(v), np.arctan2(width, np.sqrt(q)))[:2]
-    return information / (width * whole), excess * width / whole
-
-
-def _read(n_classes: int, s: Array, phi: Array) -> Array:
-    """The three series (3, n) at s = β√v (n,) and φ (n,)."""
-    series = _coefficients(n_classes)
-    along_t = chebyshev.chebvander(2 / np.hypot(1.0, s) - 1, series.shape[1] - 1)
-    along_phi = chebyshev.chebvander(1 - 4 * phi / math.pi, series.shape[2] - 1)
-    return np.asarray(((along_t @ series) * along_phi).sum(-1))
-
-
-@lru_cache(maxsize=2)
-def _coefficients(n_classes: int) -> Array:
-    text = files("polyceptron.numerics").joinpath("softmax_tables.json").read_text()
-    return np.array(json.loads(text)[str(n_classes)])
-
 
 _STRETCH = 4.0
 _STEP = 0.043  # of asinh(x/4): 0.17 of x at the boundary
@@ -141,15 +107,9 @@ def softmax_error(slope: float, tau: Array, n_classes: int) -> Array:
     """ε on labels as drawn at τ, any shape."""
     tau = np.asarray(tau, dtype=float)
     theta = np.arctan2(1.0, tau)
-    if n_classes in CLASSES:
-        along = np.maximum(tau, 0.0)
-        rest = 1 / np.hypot(1.0, along)
-        phi = np.arctan2(np.hypot(rest, 1 / slope), along * rest)
-        series = _read(n_classes, slope * rest.ravel(), phi.ravel())[2]
-        found = np.asarray(phi * series.reshape(tau.shape))
-    else:  # one proxy in θ, stretched where θ is as small as the noise
-        near = np.minimum(theta, math.pi / 2)
-        found = np.asarray(_proxy(slope, n_classes)(np.arcsinh(near / _stretch(slope))))
+    # One proxy in θ, stretched where θ is as small as the noise.
+    near = np.minimum(theta, math.pi / 2)
+    found = np.asarray(_proxy(slope, n_classes)(np.arcsinh(near / _stretch(slope))))
     if np.any(tau < 0):  # a student worse than chance
         wrong = np.array([disagreement(slope, n_classes, float(t)) for t in theta[tau < 0].ravel()])
         found[tau < 0] = wrong

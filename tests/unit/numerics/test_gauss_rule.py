@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from polyceptron.model.features import as_spectrum
-from polyceptron.model.penalties.penalty import spectrum_sums, stiffness
+from polyceptron.model.penalties.penalty import spectrum_sums
 from polyceptron.numerics.chebyshev import gauss_rule
 
 
@@ -43,12 +43,3 @@ def test_sums_over_a_thousand_eigenvalues_are_those_over_each(name: str, ridge: 
         spread = math.fsum(share * s * (x - mean) ** 2)
         plain = [math.fsum(share * x), mean, math.fsum(share * x**2), spread, kept]
         np.testing.assert_allclose(found, plain, rtol=1e-11, atol=1e-13 * mean**2)
-
-
-def test_stiffness_holds_back_what_is_asked() -> None:
-    spectrum = as_spectrum("power:1.2:1000")
-    held = np.array([-9.0, -1.0, 0.0, 2.0, 12.0])
-    V_hat = stiffness(spectrum, held)
-    free = 1 / (1 + V_hat[:, None] * spectrum.eigenvalues)
-    kept, taken = free @ spectrum.field, (1 - free) @ spectrum.field
-    np.testing.assert_allclose(np.log(kept / taken), held, atol=1e-10)

@@ -1,4 +1,4 @@
-"""The tables of two and three classes against integrals of other forms, and samples."""
+"""Errors on the labels of a softmax teacher against integrals of other forms, and samples."""
 
 import math
 
@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from polyceptron.numerics.softmax_winning import (
-    disagreement,
-    softmax_error,
-    tabled_moments,
-    three_softmax,
-)
-from softmax_tables import direct, make
+from polyceptron.numerics.softmax_winning import disagreement, softmax_error, three_softmax
 
 ANGLES = np.array([1e-6, 1e-3, 0.05, 0.5, 1.3, 2.0, 3.0])
 SLOPES = [1e-4, 0.3, 2.0, 50.0, 1e4]
@@ -20,7 +14,7 @@ SLOPES = [1e-4, 0.3, 2.0, 50.0, 1e4]
 
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("slope", SLOPES)
-def test_the_table_of_errors(k, slope):
+def test_the_proxy_of_errors(k, slope):
     expected = [disagreement(slope, k, float(theta)) for theta in ANGLES]
     assert softmax_error(slope, 1 / np.tan(ANGLES), k) == pytest.approx(expected, abs=1e-10)
 
@@ -56,33 +50,6 @@ def test_three_classes_have_another_slope(slope):
     rate = 6 / math.sqrt(4 * math.pi) * slope * math.sin(theta) * total
     up, down = (softmax_error(slope, np.array(1 / math.tan(theta + a)), 3) for a in (h, -h))
     assert (up - down) / (2 * h) == pytest.approx(rate, rel=3e-6)
-
-
-@pytest.mark.parametrize("k", [2, 3])
-def test_the_tables_are_those_of_direct_integrals(k):
-    for t, phi in ((0.05, 1.5), (0.4, 0.02), (0.97, 0.8)):
-        information, excess, error = direct(k, t, phi)
-        q, slope = math.tan(phi) ** -2, 1 / t
-        found = tabled_moments(slope, np.array([q]), np.array([1 - t * t]), k)
-        size = math.sin(phi)
-        assert found[0][0] == pytest.approx(information * size, rel=1e-10)
-        assert found[1][0] == pytest.approx(excess * size, rel=1e-10)
-        tau = math.sqrt(q / (1 - t * t))
-        scaled = slope * math.sqrt(q + 1 - t * t)
-        assert float(softmax_error(scaled, np.array(tau), k)) == pytest.approx(
-            error * phi, rel=1e-10
-        )
-
-
-def test_few_points_make_a_coarse_table():
-    coarse = {k: np.array(rows) for k, rows in make(6).items()}
-    t, phi = 0.4, 0.8
-    basis = [
-        np.polynomial.chebyshev.chebvander(x, 5)[0] for x in (2 * t - 1, 1 - 4 * phi / math.pi)
-    ]
-    for k in (2, 3):
-        found = basis[0] @ coarse[str(k)] @ basis[1]
-        assert found == pytest.approx(direct(k, t, phi), rel=1e-3)
 
 
 @pytest.mark.parametrize("k", [3, 5])

@@ -40,7 +40,7 @@ def test_continuation_of_max_margin_in_alpha_ends_where_newton_does(alpha):
 def test_a_bad_start_does_not_change_the_root():
     system = system_of(3, CrossEntropy(), 0.1, 2.0)
     good = coarse_root(system).theta
-    for start in (good + 3, good - 8, good[:2]):
+    for start in (good + 3, good - 8, good[:0]):
         assert np.allclose(coarse_root(system, start).theta, good, atol=1e-6)
 
 

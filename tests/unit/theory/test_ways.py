@@ -11,7 +11,6 @@ import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.model import CrossEntropy, Hats, Law, MaxMargin, Ridge, SquareLoss
 from polyceptron.model.features import Spectrum, isotropic
-from polyceptron.model.penalties.penalty import stiffness
 from polyceptron.theory.erm.coarse_root import coarse_root
 from polyceptron.theory.erm.equations import Equations, equations
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
@@ -94,20 +93,10 @@ def test_correlated_features_end_where_the_plain_loop_does(loss):
 
 @pytest.mark.parametrize("alpha", [0.3, 2.0])
 def test_max_margin_with_correlated_features_ends_where_the_plain_loop_does(alpha):
-    """`ScaleFreeEquations` find V̂ before V; one round of the loop knows no such order."""
     problem = erm_sides(pc.Teacher(2, features=TWO_LEVELS), MaxMargin(), 1.0, alpha)
     law, point = plain(problem), solve(problem.at(ridge=0.0), 1e-9)
     for name in ("tau", "q", "V"):
         assert getattr(point, name) == pytest.approx(getattr(law, name), rel=1e-5)
-
-
-def test_shrinkage_gives_the_stiffness():
-    wide = Spectrum([3.0, 0.5, 1e-4], [0.2, 1.2, 5.0])
-    s, signal = wide.eigenvalues, wide.field
-    for V_hat in (1e-6, 0.7, 1e5):
-        kept = signal @ (1 / (1 + V_hat * s))
-        held = math.log(kept / (V_hat * (signal @ (s / (1 + V_hat * s)))))
-        assert stiffness(wide, np.array([held]))[0] == pytest.approx(V_hat, rel=1e-9)
 
 
 def test_ridge_on_a_spectrum_against_its_three_sums():

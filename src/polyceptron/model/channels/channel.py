@@ -87,10 +87,6 @@ class Channel(ABC):
         """The law of one utility at residual variance v, from which theory of k ≥ 4 is made."""
         return None
 
-    def tabled_moments(self, q: Array, v: Array, n_classes: int) -> tuple[Array, Array] | None:
-        """I and the excess of Ψ_out (n,) at overlaps q and residual variances v where tabled."""
-        return None
-
     def guess(self, n_classes: int) -> float:
         """η': the chance that the label is a given class whatever the fields."""
         return 0.0

@@ -146,11 +146,6 @@ class SoftmaxNoise(Channel):
 
         return UtilityLaw(table.y[0] / b, table.y[-1] / b, values)
 
-    def tabled_moments(self, q: Array, v: Array, n_classes: int) -> tuple[Array, Array] | None:
-        if n_classes not in winning.CLASSES:
-            return None
-        return winning.tabled_moments(self.slope, q, v + self.variance, n_classes)
-
     def utility_signal(self, n_classes: int) -> float:
         spread = math.sqrt(1 + self.variance)
         return _signal(self.slope * spread, n_classes) / spread

@@ -87,9 +87,6 @@ def as_penalty(penalty: Any) -> Penalty:
 PENALTIES: Registry[Penalty] = Registry("penalty", Penalty)  # type: ignore[type-abstract]
 
 
-_STEPS, _LONGEST, _EDGE = 60, 3.0, 200.0  # of ln V̂: at most so many, so long, and so far
-
-
 @dataclass(frozen=True)
 class Ridge(Penalty):
     """(λ/2)‖u‖².
@@ -152,26 +149,3 @@ def spectrum_sums(ridge: float, spectrum: Spectrum, V_hat: Array) -> SpectrumSum
     apart = apart - (apart @ signal)[:, None]
     mean, spread = (s * h) @ signal, apart**2 @ signal
     return SpectrumSums(every @ fraction, mean, every**2 @ fraction, spread, ridge * (h @ signal))
-
-
-def stiffness(spectrum: Spectrum, log_odds: Array) -> Array:
-    """V̂ (n,) at λ = 1 for which ln(⟨sθ/(1 + V̂s)⟩ / ⟨sθ V̂s/(1 + V̂s)⟩) is `log_odds` (n,).
-
-    For one eigenvalue the left side is −ln(V̂s), so that Newton's method in ln V̂ hardly errs.
-    """
-    if spectrum.isotropic:
-        return np.exp(np.clip(-log_odds, -_EDGE, _EDGE))
-    (s, signal), found = spectrum.by_field, []
-    for odds in log_odds.tolist():
-        log_V = min(max(-odds - math.log(float(signal @ s)), -_EDGE), _EDGE)
-        for _ in range(_STEPS):
-            x = math.exp(log_V) * s
-            free = 1 / (1 + x)
-            x *= free
-            kept, taken, both = float(free @ signal), float(x @ signal), float((x * free) @ signal)
-            step = (math.log(kept / taken) - odds) * kept * taken / both
-            log_V = min(max(log_V + min(max(step, -_LONGEST), _LONGEST), -_EDGE), _EDGE)
-            if abs(step) < 1e-7:  # the next would be its square
-                break
-        found.append(math.exp(log_V))
-    return np.array(found)

@@ -149,11 +149,7 @@ def _smooth_table(channel: Channel, k: int, narrow: float) -> EntropyTable:
 
     def few(x: AnyArray) -> AnyArray:
         v = variance(x)
-        tabled = channel.tabled_moments(np.maximum(1 - v, 1e-12), v, k)
-        if tabled is None:
-            found = np.array([few_moments(channel, float(a), k) for a in v])
-        else:
-            found = np.stack(tabled, -1)
+        found = np.array([few_moments(channel, float(a), k) for a in v])
         scale = np.sqrt(v + narrow)
         return found * np.stack([scale, 1 / scale], -1)
 

@@ -110,7 +110,7 @@ def coarse_root(
     `room` is |α/α_s − 1| where weights diverge at α_s; close to it a start is needed.
     """
     problem = system.problem
-    if start is not None and len(start) == system.n_unknowns:
+    if start is not None and start.size:
         root = try_from(system, start, jacobian, room)
         if root.converged or room < _ROOM[0]:
             return root
@@ -118,13 +118,10 @@ def coarse_root(
     if twin is not None:
         found = coarse_root(equations(twin))
         if found.converged:
-            jacobian = found.jacobian if len(found.theta) == system.n_unknowns else None
-            # A simpler system lacks ln V, which is 0 for a scale-free loss.
-            guess = np.pad(found.theta, (0, system.n_unknowns - len(found.theta)))
-            root = try_from(system, guess, jacobian)
+            root = try_from(system, found.theta, found.jacobian)
             if root.converged:
                 return root
-    root = try_from(system, quadratic_guess(problem, system.n_unknowns))
+    root = try_from(system, quadratic_guess(problem))
     if root.converged:
         return root
     return continue_in_alpha(system) if problem.loss.scale_free else continue_in_ridge(system)
@@ -186,7 +183,7 @@ def _twin(problem: Problem) -> Problem | None:
     return problem.at(n_classes=2, alpha=problem.alpha * boundary_density(k) / (k - 1))
 
 
-def quadratic_guess(problem: Problem, n_unknowns: int) -> Array:
+def quadratic_guess(problem: Problem) -> Array:
     """θ of the loss's expansion at z = 0, which least squares solves in closed form.
 
     With −∇ℓ(0) = β(e_y − 1/k) and Hessian h the fields are β/h times the square's at ridge λ/h.
@@ -208,15 +205,14 @@ def quadratic_guess(problem: Problem, n_unknowns: int) -> Array:
         h = h if h > 1e-12 else beta
         base, _ = solve_square(k, c, problem.alpha, problem.ridge / h, problem.weights.spectrum)
         scale = beta / h
-    theta = [math.log(base.tau), math.log(base.q) + 2 * math.log(scale), math.log(base.V / h)]
-    return np.array(theta[:n_unknowns])
+    return np.log([base.tau, base.q * scale**2, base.V / h])
 
 
 def tiny_fields(problem: Problem) -> bool:
     """Whether fields or V are so small, by the quadratic expansion, that sums lose them."""
     if not problem.fields.rule.follows or problem.loss.scale_free or problem.ridge == 0:
         return False
-    _, log_q, log_V = quadratic_guess(problem, 3)
+    _, log_q, log_V = quadratic_guess(problem)
     return bool(log_q < 2 * math.log(TINY_FIELD) or log_V < math.log(TINY_V))
 
 
@@ -225,8 +221,8 @@ def continue_in_ridge(system: Equations) -> Root:
     problem = system.problem
     ridge = max(1.0, problem.ridge, problem.alpha)
     for _ in range(12):
-        here = system.of(problem.at(ridge=ridge))
-        root = try_from(here, quadratic_guess(here.problem, here.n_unknowns))
+        here = equations(problem.at(ridge=ridge))
+        root = try_from(here, quadratic_guess(here.problem))
         if root.converged:
             break
         ridge *= 10
@@ -241,7 +237,7 @@ def continue_in_ridge(system: Equations) -> Root:
         change = np.array([0.0, 0.0, -weight])
         guess = root.theta + np.linalg.solve(root.jacobian, change) * ahead
         trial = try_from(
-            system.of(problem.at(ridge=target)), guess if _inside(guess) else root.theta
+            equations(problem.at(ridge=target)), guess if _inside(guess) else root.theta
         )
         if trial.converged:
             root, ridge, factor = trial, target, max(factor**1.5, 1e-3)
@@ -256,12 +252,12 @@ def continue_in_alpha(system: Equations) -> Root:
     """A scale-free loss: along α from 1, where the guess is good."""
     problem = system.problem
     alpha, factor = 1.0, math.copysign(1.2, math.log(problem.alpha))
-    here = system.of(problem.at(alpha=alpha))
-    root = try_from(here, quadratic_guess(here.problem, here.n_unknowns))
+    here = equations(problem.at(alpha=alpha))
+    root = try_from(here, quadratic_guess(here.problem))
     while root.converged and alpha != problem.alpha:
         step = math.log(problem.alpha / alpha)
         target = problem.alpha if abs(step) <= abs(factor) else alpha * math.exp(factor)
-        trial = try_from(system.of(problem.at(alpha=target)), root.theta)
+        trial = try_from(equations(problem.at(alpha=target)), root.theta)
         if trial.converged:
             root, alpha = trial, target
         else:

@@ -1,6 +1,6 @@
 """The fixed point of the loop as a root-finding problem in the logarithms of (τ, q, V) (eq. SE).
 
-Three systems with the same roots; `equations` chooses:
+Two systems with the same roots; `equations` chooses:
 
 - `Equations`: ln(law after a round) − ln(law before), for any penalty and spectrum.
 - `RidgeEquations`: a ridge. With x = s/(λ + V̂s), m = m̂⟨sθx⟩ is after integration by parts
@@ -10,13 +10,8 @@ Three systems with the same roots; `equations` chooses:
   the ridge's shrinkage of the signal; τ and V are those after a round. For small λ or large α both
   sides of m = m̂⟨sθx⟩ nearly cancel and λ drowns, here nothing does. The right side is 1 − Cm/M, so
   that m = m̂⟨sθx⟩ is the only root. For one eigenvalue it reads λ = α(M(1−ρ²)/m + D), without C.
-- `ScaleFreeEquations`: a loss with f ∝ 1/V (max-margin). V drops out, two unknowns remain, and the
-  averages are taken at V = 1. The shrinkage gives V̂ at λ = 1,
 
-      ⟨sθ/(1 + V̂s)⟩ / ⟨sθ V̂s/(1 + V̂s)⟩ = (1 − ρ² + Dm/M) / (Cm/M),
-
-  and then V = ⟨x⟩ and m = αM⟨sθx⟩/V.
-
+A loss with f ∝ 1/V (max-margin) has a solution at every λ that differs by its V alone: at λ = 1.
 A loss whose averages are in closed form needs none of them (`Problem.closed_form`). Each is tested
 against the plain loop (`theory/loop.py`). What is known at a root, and how far to trust it, is an
 `ErmFixedPoint`.
@@ -25,14 +20,14 @@ against the plain loop (`theory/loop.py`). What is known at a root, and how far 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from polyceptron.display import ShortDisplay
 from polyceptron.model.law import Hats, Law, PaperMatrices
-from polyceptron.model.penalties.penalty import SpectrumSums, spectrum_sums, stiffness
+from polyceptron.model.penalties.penalty import spectrum_sums
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
 from polyceptron.theory.fields.integrand import Averages
@@ -47,11 +42,6 @@ class Equations:
     """F(θ) = 0 whose root is the fixed point: θ less the logarithms of the law after a round."""
 
     problem: Problem
-    n_unknowns: ClassVar[int] = 3
-
-    def of(self, problem: Problem) -> Self:
-        """The same system for another problem."""
-        return replace(self, problem=problem)
 
     def law(self, theta: Array) -> Law:
         """The law of the fields at θ."""
@@ -66,15 +56,6 @@ class Equations:
             columns.append([after.tau, after.q, after.V])
         return np.asarray(theta)[:, None] - _log(np.array(columns).T)
 
-    def solution(self, theta: Array, averages: Averages) -> tuple[Law, Hats]:
-        """What is reported at the root."""
-        return self.law(theta), self.problem.fields.hats(averages)
-
-    @property
-    def fallback(self) -> Equations | None:
-        """The system to try where Newton's method has failed on this one."""
-        return None
-
 
 @dataclass(frozen=True)
 class RidgeEquations(Equations):
@@ -87,53 +68,16 @@ class RidgeEquations(Equations):
             slope = law.m / np.maximum(a.M, _FLOOR)
             shrinkage = sums.shrinkage * slope / (p.alpha * sums.mean)
             balance = _log(shrinkage + slope * a.D_minus) - _log(law.residual + slope * a.D_plus)
-        return np.stack([_direction(theta, a, p, sums), balance, theta[2] - _log(sums.response)])
-
-
-@dataclass(frozen=True)
-class ScaleFreeEquations(Equations):
-    """A loss with f ∝ 1/V, and any spectrum; the solution is reported at λ = 1."""
-
-    n_unknowns: ClassVar[int] = 2
-
-    def law(self, theta: Array) -> Law:
-        return Law(math.exp(theta[0]), math.exp(theta[1]), 1.0)
-
-    def residual(self, theta: Array, averages: Averages) -> Array:
-        law, a, p = self.law(theta), averages, self.problem
-        sums = self._sums(law, a)
-        size = math.log(law.m) - _log(p.alpha * a.M * sums.mean / sums.response)
-        return np.stack([_direction(theta, a, p, sums), size])
-
-    def solution(self, theta: Array, averages: Averages) -> tuple[Law, Hats]:
-        law, a = self.law(theta), averages.mean()
-        V, hats = float(self._sums(law, a).response[0]), self.problem.fields.hats(a)
-        return Law(law.tau, law.q, V), Hats(hats.m / V, hats.q / V**2, hats.V / V)
-
-    @property
-    def fallback(self) -> Equations | None:
-        """Next to α_s the shrinkage may cancel."""
-        return RidgeEquations(self.problem)
-
-    def _sums(self, law: Law, a: Averages) -> SpectrumSums:
-        slope = law.m / np.maximum(a.M, _FLOOR)
-        odds = _log(law.residual + slope * (a.D_plus - a.D_minus)) - _log(slope * a.C)
-        spectrum = self.problem.weights.spectrum
-        return spectrum_sums(1.0, spectrum, stiffness(spectrum, odds))
+        rest = sums.norm * a.Q / p.alpha + sums.spread * a.M**2  # τ² = m²/(q − m²)
+        direction = theta[0] - _log(sums.mean * a.M) + 0.5 * _log(rest)
+        return np.stack([direction, balance, theta[2] - _log(sums.response)])
 
 
 def equations(problem: Problem) -> Equations:
     """The system to give to Newton's method."""
     if problem.loss.scale_free:
         problem = problem.at(ridge=1.0)
-        return ScaleFreeEquations(problem)
     return (RidgeEquations if problem.weights.penalty.quadratic else Equations)(problem)
-
-
-def _direction(theta: Array, a: Averages, problem: Problem, sums: SpectrumSums) -> Array:
-    """ln τ less that after a round: τ² = m²/(q − m²)."""
-    rest = sums.norm * a.Q / problem.alpha + sums.spread * a.M**2
-    return theta[0] - _log(sums.mean * a.M) + 0.5 * _log(rest)
 
 
 def _log(x: Array) -> Array:

@@ -284,19 +284,15 @@ def solve(
     if tiny_fields(problem):
         problem = problem.at(by_points=True)
     system = equations(problem)
-    near = start if start is not None and len(start) == system.n_unknowns else None
-    root = coarse_root(system, near, jacobian if near is not None else None, room)
+    root = coarse_root(system, start, jacobian, room)
     refined = _refined(system, root, tol)
-    if refined is None and (other := system.fallback) is not None:
-        system, root = other, coarse_root(other, room=room)
-        refined = _refined(system, root, tol)
     if refined is None or refined.uncertainty > tol:
         if problem.fields.rule.follows:
             near = start if refined is None else refined.root.theta
             return solve(problem.at(by_points=True), tol, near)
         if refined is None:
             return not_converged(problem, root.theta, root.jacobian)
-    law, hats = system.solution(refined.root.theta, refined.averages)
+    law, hats = system.law(refined.root.theta), problem.fields.hats(refined.averages)
     loss, loss_spread = float(refined.averages.loss[0]), refined.loss_uncertainty
     if math.isnan(loss) and problem.weights.penalty.quadratic:
         loss = square_training_loss(problem, law)

@@ -4,9 +4,7 @@ Student fields in units of √q: the label and the best other class are x₁,₂
 further ones normals below x₂ by inverse cdf. The gap δ is drawn through a monotone map that puts
 points where the two-class integrands live, and s given δ from nearly its exact law, so the weights
 are flat. Everything is smooth in (τ, q, V) at fixed points: a fixed point can be solved for with
-the points held still (where −tr ∂f jumps, C comes from M and D). The same points average the
-two-class integrand, whose answer is known from a line: a control variate that takes away what k
-classes have in common with two.
+the points held still (where −tr ∂f jumps, C comes from M and D).
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from polyceptron.model.law import Law
 from polyceptron.model.losses.coordinates import Coordinates
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import N_REPLICATES, uniform_replicates
-from polyceptron.numerics.panels import CUTOFF, panel_rule
+from polyceptron.numerics.panels import CUTOFF
 from polyceptron.theory.fields.integrand import (
     Averages,
     Averaging,
@@ -33,11 +31,9 @@ from polyceptron.theory.fields.integrand import (
     Rule,
     average,
     field_scales,
-    ordered_density,
 )
 
 SEED = 20_090
-_CONTROL_ORDER = 12  # nodes a panel of the two-class integral
 _SQRT2 = math.sqrt(2)
 _CHUNK = 2_000_000  # classes × points evaluated at once, to bound memory
 
@@ -55,30 +51,24 @@ class Points(Rule):
         k, own = n_classes, student.coordinates
         below, weight, _ = _points(own, channel, k, law, self.log2_points[level])
         weight *= N_REPLICATES  # each replicate is an average of its own
-        centre = centre_law(k)
-        breaks = field_scales(channel, law, k).gap_breaks()
-        nodes, weights = panel_rule(own.line_breaks(breaks, law.V), _CONTROL_ORDER)
         pieces = min(max(1, below.size // _CHUNK), N_REPLICATES)
         while N_REPLICATES % pieces:
             pieces += 1
         size = len(weight) // pieces
 
         def averages(law: Law) -> Averages:
-            sampled: list[tuple[Averages, ...]] = []
+            parts = []
             for start in range(0, len(weight), size):
                 part = slice(start, start + size)
                 gaps = math.sqrt(law.q) * below[:, part]
-                sampled.append(tuple(
-                    average(channel, law, g, weight[part], own.at_gaps(g, law.V),
-                            n_classes=k, n_replicates=N_REPLICATES // pieces)
-                    for g in (gaps, gaps[:1])
+                parts.append(average(
+                    channel, law, gaps, weight[part], own.at_gaps(gaps, law.V),
+                    n_classes=k, n_replicates=N_REPLICATES // pieces,
                 ))  # fmt: skip
-            gaps, stretch, pull = own.on_line(nodes, law.V)
-            spread = gaps[0] / math.sqrt(2 * law.q)
-            density = weights * stretch * ordered_density(gaps, law.q) * centre.envelope(spread)
-            exact = average(channel, law, gaps, density, pull, n_classes=k)
-            joined = [_joined(parts) for parts in zip(*sampled, strict=True)]
-            found = _controlled(joined[0], joined[1], exact)
+            columns = {
+                name: [getattr(part, name) for part in parts] for name, _ in parts[0].items()
+            }
+            found = Averages(**{name: np.concatenate(each) for name, each in columns.items()})
             if not own.jumps:
                 return found
             by_parts = law.slope * found.M - (found.D_plus - found.D_minus)
@@ -103,33 +93,6 @@ def sample_fields(
     size = Points.log2_points[level]
     below, weight, first = _points(student.coordinates, channel, n_classes, law, size)
     return np.concatenate([first[None], first - below]), N_REPLICATES * weight
-
-
-def _joined(parts: tuple[Averages, ...]) -> Averages:
-    columns = {name: [getattr(part, name) for part in parts] for name, _ in parts[0].items()}
-    return Averages(**{name: np.concatenate(values) for name, values in columns.items()})
-
-
-def _controlled(plain: Averages, control: Averages, exact: Averages) -> Averages:
-    """Each average less its slope on the control, within [0, 1], times the control's error.
-
-    But for the training error, whose jump the line's nodes meet only where they were placed. Where
-    D changes its sign they meet a kink, so both its parts share the correction of the whole.
-    """
-
-    def correction(value: Array, seen: Array, true: Array) -> Array:
-        a, b = value - value.mean(), seen - seen.mean()
-        spread = float(b @ b)
-        slope = min(max(float(a @ b) / spread, 0.0), 1.0) if spread > 0 else 0.0
-        return slope * (seen - true)
-
-    parts = (plain, control, exact)
-    half = 0.5 * correction(*(part.D_plus - part.D_minus for part in parts))
-    better = {"error": plain.error, "D_plus": plain.D_plus - half, "D_minus": plain.D_minus + half}
-    for name, value in plain.items():
-        if name not in better:
-            better[name] = value - correction(*(getattr(part, name) for part in parts))
-    return Averages(**better)
 
 
 def _points(
