@@ -42,6 +42,7 @@ from polyceptron.theory.bayes_optimal.fixed_points import fixed_points as fixed_
 from polyceptron.theory.bayes_optimal.solution_curve import solution_curve as solution_curve
 from polyceptron.theory.bayes_optimal.transitions import transitions as transitions
 from polyceptron.theory.calibration import calibration as calibration
+from polyceptron.theory.curve import landscape as landscape
 from polyceptron.theory.erm.fixed_point import erm_fixed_point as erm_fixed_point
 from polyceptron.theory.erm.fixed_point import optimal_ridge as optimal_ridge
 from polyceptron.theory.erm.margin_law import margin_law as margin_law

@@ -49,23 +49,32 @@ def curve_parts(
     branch: str = "optimal",
     tol: float | None = None,
     scores: bool = False,
+    searched: float = math.inf,
 ) -> Iterator[list[dict[str, Any]]]:
-    """The rows of each part of the α as soon as they are known."""
+    """The rows of each part of the α as soon as they are known.
+
+    A best ridge is searched for in the first `searched` parts, and read off between their points.
+    """
     check_population(teacher)
     student = as_estimator(estimator)
-    for rows in student.parts(teacher, parts, branch=branch, tol=tol):
-        yield [make_row(**r, **_scores(teacher, student, r)) for r in rows] if scores else rows
+    for rows in student.parts(teacher, parts, branch=branch, tol=tol, searched=searched):
+        yield with_scores(teacher, student, rows) if scores else rows
 
 
-def _scores(teacher: AnyTeacher, estimator: Estimator, row: dict[str, Any]) -> dict[str, float]:
-    """The scores at a row's law; none without data, or where the fields have no scale."""
+def with_scores(
+    teacher: AnyTeacher, estimator: Estimator, rows: Iterable[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The rows with scores at their laws; none without data, or where fields have no scale."""
     from polyceptron.theory.calibration import fresh_scores
 
-    m, q, V = (float(row.get(name, math.nan)) for name in ("m", "q", "V"))
-    hard = row.get("ridge") == 0 and row.get("training_error") == 0  # a direction only
-    if hard or not (math.isfinite(q) and q > 0):
-        return {}
-    return fresh_scores(teacher, estimator, Law.of_overlaps(m, q, V))
+    found = []
+    for row in rows:
+        m, q, V = (float(row.get(name, math.nan)) for name in ("m", "q", "V"))
+        hard = row.get("ridge") == 0 and row.get("training_error") == 0  # a direction only
+        known = not hard and math.isfinite(q) and q > 0
+        law = Law.of_overlaps(m, q, V) if known else None
+        found.append(make_row(**row, **(fresh_scores(teacher, estimator, law) if law else {})))
+    return found
 
 
 ERROR = "generalisation_error"
@@ -75,6 +84,14 @@ BESIDE, VERTICAL = 1e-4, 1e-3  # how close to a jump, relative to its α, and wh
 
 
 def drawn_rows(
+    teacher: AnyTeacher, estimator: Any, low: float, high: float, **asked: Any
+) -> list[dict[str, Any]]:
+    """Theory rows through which a line looks smooth, by rising α: those of `drawn_parts`."""
+    parts = drawn_parts(teacher, estimator, low, high, **asked)
+    return sorted((row for part in parts for row in part), key=lambda row: float(row["alpha"]))
+
+
+def drawn_parts(
     teacher: AnyTeacher,
     estimator: Any,
     low: float,
@@ -83,15 +100,16 @@ def drawn_rows(
     log: bool = False,
     log_y: bool = False,
     also: Iterable[float] = (),
+    first: int = FIRST,
     most: int = 100,
-    branch: str = "optimal",
-    tol: float | None = None,
-    scores: bool = False,
-) -> list[dict[str, Any]]:
-    """Theory rows from α = `low` to `high` through which a line looks smooth, by rising α.
+    at_a_time: int | None = None,
+    **asked: Any,
+) -> Iterator[list[dict[str, Any]]]:
+    """Theory rows from α = `low` to `high`, part by part, `asked` as in `curve_parts`.
 
-    Even steps of the axis (`log` or not), both sides of each jump, the α in `also`; then wherever
-    the line bends the steps are halved, with `most` values of α in all.
+    `first` even steps of the axis (`log` or not), both sides of each jump, the α in `also`; then
+    wherever the line bends the steps are halved, with `most` values of α in all. At most so many
+    `at_a_time`: then the first part is a few from end to end, and those between come after it.
     """
     low, high = check_alphas([low, high])
     if not low < high or (log and low == 0):
@@ -99,17 +117,22 @@ def drawn_rows(
             f"a curve goes upwards, on a logarithmic axis from above 0: {low}, {high}"
         )
     student, rows = as_estimator(estimator), list[dict[str, Any]]()
-    first = (np.geomspace if log else np.linspace)(low, high, min(FIRST, most))
-    beside = jump_sides(teacher, student)
+    even = [*map(float, (np.geomspace if log else np.linspace)(low, high, min(first, most)))]
+    others = [a for a in (*also, *jump_sides(teacher, student)) if low <= a <= high]
+    size = at_a_time or most + len(others)
 
-    def asked() -> Iterator[list[float]]:
-        yield sorted({*map(float, first), *(a for a in (*also, *beside) if low <= a <= high)})
+    def asked_for() -> Iterator[list[float]]:
+        seen: set[float] = set()
+        for step in (1,) if at_a_time is None else (4, 2, 1):
+            new = sorted({*even[::step], even[-1], *(others if step == 1 else ())} - seen)
+            seen.update(new)
+            yield from (new[i : i + size] for i in range(0, len(new), size))
         while more := bends(rows, log=log, log_y=log_y)[: most - len({r["alpha"] for r in rows})]:
-            yield more
+            yield more[:size]
 
-    for part in curve_parts(teacher, student, asked(), branch=branch, tol=tol, scores=scores):
+    for part in curve_parts(teacher, student, asked_for(), **asked):
         rows += part
-    return sorted(rows, key=lambda row: float(row["alpha"]))
+        yield part
 
 
 def jump_sides(teacher: AnyTeacher, student: Estimator) -> list[float]:
@@ -122,44 +145,50 @@ def jump_sides(teacher: AnyTeacher, student: Estimator) -> list[float]:
 
 
 def bends(
-    rows: Sequence[dict[str, Any]], *, log: bool = False, log_y: bool = False, column: str = ERROR
+    rows: Sequence[dict[str, Any]],
+    *,
+    log: bool = False,
+    log_y: bool = False,
+    x: str = "alpha",
+    y: str = ERROR,
+    line: str = "branch",
 ) -> list[float]:
-    """New α where lines through the rows, one for each branch, would still look broken.
+    """New x where lines of y through the rows, one for each `line`, would still look broken.
 
     Beside a point farther from the chord of its neighbours than BEND, in units of the picture and
-    beyond what it is known to, and where a branch ends; the largest bends come first.
+    beyond what it is known to, and where a line ends; the largest bends come first.
     """
     lines: dict[Any, dict[float, tuple[float, float]]] = {}
     for row in rows:
-        y = float(row.get(column, math.nan))
-        if math.isfinite(y) and not (log_y and y <= 0):
-            known = math.log(y) if log_y else y
-            spread = float(row.get("uncertainty", 0.0)) / (y if log_y else 1.0)
-            lines.setdefault(row.get("branch"), {})[float(row["alpha"])] = known, spread
-    alphas = sorted({float(row["alpha"]) for row in rows})  # lines end where there is no number
-    heights = [y for line in lines.values() for y, _ in line.values()]
-    if len(alphas) < 2 or not heights:
+        value = float(row.get(y, math.nan))
+        if math.isfinite(value) and not (log_y and value <= 0):
+            known = math.log(value) if log_y else value
+            spread = float(row.get("uncertainty", 0.0)) / (value if log_y else 1.0)
+            lines.setdefault(row.get(line), {})[float(row[x])] = known, spread
+    places = sorted({float(row[x]) for row in rows})  # lines end where there is no number
+    heights = [height for one in lines.values() for height, _ in one.values()]
+    if len(places) < 2 or not heights:
         return []
-    x = np.log(alphas) if log else np.array(alphas)
-    x = (x - x[0]) / (x[-1] - x[0])
+    at = np.log(places) if log else np.array(places)
+    at = (at - at[0]) / (at[-1] - at[0])
     span = max(heights) - min(heights) or 1.0
     halved: dict[int, float] = {}  # the step i → i + 1, by how far it bends
-    for line in lines.values():
-        here = [i for i, a in enumerate(alphas) if a in line]
+    for one in lines.values():
+        here = [i for i, a in enumerate(places) if a in one]
         for i in here:
             for step, beyond in ((i - 1, i - 1), (i, i + 1)):
-                if 0 <= beyond < len(alphas) and alphas[beyond] not in line:
+                if 0 <= beyond < len(places) and places[beyond] not in one:
                     halved[step] = 1.0
         for i, j, k in zip(here, here[1:], here[2:], strict=False):
-            (y0, _), (y1, spread), (y2, _) = (line[alphas[n]] for n in (i, j, k))
-            across, up = x[k] - x[i], (y2 - y0) / span
-            off = abs((y1 - y0) / span * across - up * (x[j] - x[i])) / math.hypot(across, up)
+            (y0, _), (y1, spread), (y2, _) = (one[places[n]] for n in (i, j, k))
+            across, up = at[k] - at[i], (y2 - y0) / span
+            off = abs((y1 - y0) / span * across - up * (at[j] - at[i])) / math.hypot(across, up)
             if off > BEND + 2 * spread / span:
                 for step in (i, j):
                     halved[step] = max(off, halved.get(step, 0.0))
-    wide = [i for i in halved if x[i + 1] - x[i] > LEAST]
+    wide = [i for i in halved if at[i + 1] - at[i] > LEAST]
     return [
-        math.sqrt(alphas[i] * alphas[i + 1]) if log else (alphas[i] + alphas[i + 1]) / 2
+        math.sqrt(places[i] * places[i + 1]) if log else (places[i] + places[i + 1]) / 2
         for i in sorted(wide, key=lambda i: -halved[i])
     ]
 
@@ -170,7 +199,29 @@ def landscape(
     """Φ(q; α) = (r/2) q̂ v + ψ(q̂) + αΨ_out(q) with q̂ set by q = F(q̂), and its extrema.
 
     Stationary in q exactly at the fixed points of state evolution (eq. SE_BO): maxima are stable,
-    minima barriers. Lists `q`, `free_entropy`, `extrema`; `perfect` is the value at q = 1 or None.
+    minima barriers.
+
+    Parameters
+    ----------
+    teacher : Teacher or Perceptron
+    alpha : float
+        n/d.
+    tol : float, optional
+        The wanted uncertainty of the error at the extrema.
+    n_points : int
+        Values of q.
+
+    Returns
+    -------
+    dict
+        Lists `q`, `free_entropy` and `extrema` (branch, q, free entropy, error); `perfect` is the
+        value at q = 1, or None.
+
+    Examples
+    --------
+    >>> from polyceptron.model import Teacher
+    >>> [point["branch"] for point in landscape(Teacher(3, "rademacher"), 2.6)["extrema"]]
+    ['optimal', 'amp', 'informed', 'unstable']
     """
     points = fixed_points(teacher, alpha, tol)
     curve = curve_of(teacher)

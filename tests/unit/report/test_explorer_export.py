@@ -58,7 +58,7 @@ def hard() -> tuple[PageSettings, dict[str, list[dict[str, Any]]], dict[str, Any
 def test_the_python_lines_give_the_table_that_csv_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hard: Any
 ) -> None:
-    page, curves, _ = hard
+    page, curves, others = hard
     simulations = [
         make_settings({"dimension": 40, "places": 2, "runs": 2}),
         make_settings(
@@ -95,7 +95,21 @@ def test_the_python_lines_give_the_table_that_csv_gives(
         "AMP", "barrier", "square loss", "Bayes-optimal", "square loss",
     ]  # fmt: skip
     assert len(ax.containers) == 2  # symbols of both simulations
-    assert ax.get_title() == caption(page) == "k = 3, Rademacher weights, ridge λ = 0.1"
+    # Overlaps and the free entropy beside it.
+    assert scope["second"].get_ylabel() == "q (solid), m (dash-dotted)"
+    curve, *extrema = scope["third"].get_lines()
+    found = others["landscape"]
+    assert np.allclose(curve.get_ydata(), found["free_entropy"], equal_nan=True)
+    assert [line.get_ydata()[0] for line in extrema] == [
+        point["free_entropy"] for point in found["extrema"]
+    ]
+    names = [text.get_text() for text in scope["third"].get_legend().get_texts()]
+    assert set(names) >= {"best: Bayes-optimal", "reached by AMP", "barrier"}
+    assert (
+        scope["figure"].get_suptitle()
+        == caption(page)
+        == "k = 3, Rademacher weights, ridge λ = 0.1"
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,6 +144,16 @@ def test_the_lines_are_python_for_every_choice(model: str, prior: str, simulatio
         lines = python_lines(page, [page])
         compile(lines, "lines.py", "exec")
         assert max(map(len, lines.splitlines())) < 110
+
+
+@pytest.mark.parametrize("name", SETTINGS["estimators"].words)
+def test_every_estimator_is_written_as_it_can_be_made(name: str) -> None:
+    page = make_settings({"estimators": name, "simulation": "amp"})
+    lines = [line for line in python_lines(page).splitlines() if "import" in line]
+    written = next(x for x in python_lines(page).splitlines() if x.startswith("students"))
+    scope: dict[str, Any] = {}
+    exec("\n".join([*lines, written]), scope)
+    assert [one.columns for one in scope["students"]] == [page.estimator(name).columns]
 
 
 def test_the_learning_figure_marks_the_transitions_and_the_hard_phase(hard: Any) -> None:
@@ -347,7 +371,7 @@ def test_simulations_have_symbols_for_scores_in_the_figure_and_in_what_is_taken_
     assert again == [row["test_loss"] for row in rows[0]]
     drawn = [text.get_text() for text in scope["ax"].get_legend().get_texts()]
     assert [label.partition(",")[0] for label in drawn] == ["cross-entropy", "AMP"]
-    assert [len(ax.containers) for ax in scope["axes"][0]] == [2, 2]
+    assert [len(ax.containers) for ax in scope["axes"][:2]] == [2, 2]
     assert without(page, curves, simulated) == ""
 
 
@@ -426,7 +450,7 @@ def test_recall_is_a_line_for_each_class_and_the_confusion_matrix_a_picture(uneq
 def test_a_population_is_in_the_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unequal: Any
 ) -> None:
-    page, curves, _ = unequal
+    page, curves, points = unequal
     run = page.changed(simulation="cross-entropy", dimension=30, places=2, runs=2)
     monkeypatch.chdir(tmp_path)
     scope: dict[str, Any] = {"__name__": "lines"}
@@ -439,7 +463,11 @@ def test_a_population_is_in_the_lines(
     for alpha, text in zip(same["alpha"], same["recall"], strict=True):
         found, wanted = ([float(x) for x in t.split(",")] for t in (text, known[alpha]))
         assert found == pytest.approx(wanted, abs=1e-3)
-    assert len(scope["axes"][0, 1].get_lines()) == 4
+    assert len({line.get_linestyle() for line in scope["second"].get_lines()}) >= 2
+    chance = np.asarray(scope["third"].get_images()[0].get_array())  # two blocks and a gap
+    assert chance.shape == (2, 5)
+    recalls = [float(x) for x in points["cross-entropy"][0]["recall"].split(",")]
+    assert [chance[0, 3], chance[1, 4]] == pytest.approx(recalls, abs=1e-3)
     (rows,) = scope["simulations"].values()
     assert [row["recall"] for row in rows] == [m["row"]["recall"] for m in simulate(run)]
 

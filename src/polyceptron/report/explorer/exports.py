@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from pprint import pformat
 
+import polyceptron
 from polyceptron.model import Estimator
-from polyceptron.report.explorer.page_figures import BAND, Figure
+from polyceptron.report.explorer.page_figures import BAND, Figure, extrema_looks
 from polyceptron.report.explorer.page_tasks import Row, tested, tolerance
 from polyceptron.report.explorer.settings import (
     NUMBERS,
@@ -49,42 +51,76 @@ def caption(settings: PageSettings) -> str:
 _DRAW = """
 curves = curves[~curves.filter(["branch"]).eq("informed").any(axis=1)]
 shown = pd.concat([curves, *map(pd.DataFrame, simulations.values()), marks], ignore_index=True)
-size = (6.4 * len(columns), 4.8)
-figure, axes = plt.subplots(1, len(columns), squeeze=False, figsize=size)
-for ax, column in zip(axes[0], columns):
-    if column in shown.select_dtypes("number").dropna(axis=1, how="all"):
-        pc.LearningCurve(shown).plot(ax, y=column)
+figure, axes = plt.subplots(1, 3, figsize=(18, 4.8), layout="constrained")
+ax, second, third = axes
+pc.LearningCurve(shown).plot(ax)
+""".splitlines()
+_SECOND = {  # where it takes more than one line of a table
+    "overlaps": """
+pc.LearningCurve(shown).plot(second, y="q", label="q")
+pc.LearningCurve(shown).plot(second, y="m", label="m", linestyle="-.")
+second.set_ylabel("q (solid), m (dash-dotted)")
+""",
+    "recall": """
+for column in range(teacher.n_classes):
+    some = shown.dropna(subset="recall")
+    recall = some["recall"].str.split(",").str[column].astype(float)
+    one = pc.LearningCurve(some.assign(recall_of_each_class=recall))
+    dash = ["-", "--", ":", "-."][column % 4]
+    one.plot(second, y="recall_of_each_class", label=f"class {column + 1}", linestyle=dash)
+""",
+    "correlation": """
+one = pc.LearningCurve(shown.assign(correlation=shown["m"] / shown["q"] ** 0.5))
+one.plot(second, y="correlation")
+""",
+    "clean-error": """
+clean = shown.get("clean_error", shown["generalisation_error"])
+pc.LearningCurve(shown.assign(clean_error=clean)).plot(second, y="clean_error")
+""",
+}
+_LANDSCAPE = """
+entropy = pc.landscape(teacher, ALPHA)
+third.plot(entropy["q"], entropy["free_entropy"], color="black")
+looks = LOOKS
+for point in entropy["extrema"]:
+    words, marker, colour = looks[point["branch"]]
+    third.plot(point["q"], point["free_entropy"], marker, color=colour, label=words)
+third.set(xlabel="overlap q", ylabel="free entropy", title="at n/d = ALPHA", ylim=FRAME)
+third.legend()
 """
-_RECALL = """
-recall = curves["recall"].dropna().str.split(",", expand=True).astype(float)
-for name, rows in curves.loc[recall.index].groupby("estimator", sort=False):
-    for label in recall:
-        words = f"{name}, class {label + 1}"
-        axes[0, 1].plot(rows["alpha"], recall.loc[rows.index, label], label=words)
-axes[0, 1].set(xlabel="sample complexity n/d", ylabel="recall of each class")
-axes[0, 1].legend(fontsize=7)
+_CONFUSION = """
+points = pc.learning_curve(teacher, students, [ALPHA], tol=TOL).frame.dropna(subset="confusion")
+blocks = []
+for text in points["confusion"]:  # P(class, guess), a class in each line
+    joint = np.array([line.split(",") for line in text.split(";")], dtype=float)
+    joint = np.pad(joint / joint.sum(1, keepdims=True), ((0, 0), (0, 1)), constant_values=np.nan)
+    blocks.append(joint)
+chance = np.hstack(blocks)[:, :-1]
+third.imshow(chance, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+for i, j in np.argwhere(np.isfinite(chance)):
+    third.text(j, i, f"{chance[i, j]:.2f}", ha="center", va="center")
+third.set(xticks=[], yticks=[], xlabel=", ".join(points["estimator"]) + ": guess", ylabel="class")
+third.set_title("chance of a guess given the class, at n/d = ALPHA")
 """
 
 
-def python_lines(settings: PageSettings, simulations: Sequence[PageSettings] = ()) -> str:
-    """A script that draws the same picture, with the same runs of the simulations shown.
+def python_lines(
+    settings: PageSettings, simulations: Sequence[PageSettings] = (), frame: str = "None"
+) -> str:
+    """A script that draws the same three pictures, with the same runs of the simulations shown.
 
-    It leaves `curves`, a table, and `simulations`, rows by name. The range must be set.
+    It leaves `curves`, a table, and `simulations`, rows by name. The range must be set; `frame` is
+    that of the free entropy.
     """
     students = [settings.estimator(name) for name in settings.estimators]
-    many = settings.teacher.n_classes > 3
-    branches = any(one.branches for one in students) and settings.finite_prior
-    recall = settings.shown == "recall"
-    second = "recall" if recall else SHOWN[settings.shown][1]
-    columns = ["generalisation_error", *filter(None, [second])]
+    many, tol = settings.teacher.n_classes > 3, tolerance(settings.teacher.n_classes)
     low, high = settings.low, settings.high
-    asked = f'"{low!r}:{high!r}' + ":log" * (settings.scale == "log") + '"'
-    asked += f", tol={tolerance(settings.teacher.n_classes)}"
+    asked = f'"{low!r}:{high!r}' + ":log" * (settings.scale == "log") + f'", tol={tol}'
     asked += ", scores=True" * (settings.shown in SCORES and settings.alike)
-    lines = ["import matplotlib.pyplot as plt", "import numpy as np", "import pandas as pd", ""]
-    lines += ["import polyceptron as pc", "", f"teacher = {_teacher(settings)}"]
+    head = ["import matplotlib.pyplot as plt", "import numpy as np", "import pandas as pd", ""]
+    head += ["import polyceptron as pc"]
+    lines = ["", f"teacher = {_teacher(settings)}", "marks = None"]
     lines += [f"students = [{', '.join(map(_estimator, students))}]"]
-    lines += [f"columns = {json.dumps(columns)}  # what is drawn", "marks = None"]
     if settings.finite_prior:
         lines += [
             f"found = pc.transitions(teacher{', tol=0.01' * many})",
@@ -92,33 +128,49 @@ def python_lines(settings: PageSettings, simulations: Sequence[PageSettings] = (
             f"if None not in hard and {low!r} <= hard[0] and hard[1] <= {high!r}:",
             '    marks = pd.DataFrame({"branch": ["alpha_IT", "alpha_algo"], "alpha": hard})',
         ]
-    if branches:  # where nothing jumps all branches are one
-        lines.append('branch = "optimal" if found.alpha_it is None else "all"')
-        asked += ", branch=branch"
+        if any(one.branches for one in students):  # where nothing jumps all branches are one
+            lines.append('branch = "optimal" if found.alpha_it is None else "all"')
+            asked += ", branch=branch"
     lines += [f"curves = pc.learning_curve(teacher, students, {asked}).frame", "simulations = {}"]
     for number, simulation in enumerate(simulations, start=1):
         lines += ["", *_simulation(simulation, f"{simulation.simulation} {number}")]
-    drawn = _DRAW + _RECALL * recall
-    return "\n".join([*lines, *drawn.splitlines(), *_axes(settings)]) + "\n"
+    column = SHOWN[settings.shown][1]
+    known = f'if "{column}" in shown.dropna(axis=1, how="all"):\n'
+    known += f'    pc.LearningCurve(shown).plot(second, y="{column}")'
+    third = _LANDSCAPE if settings.alike else _CONFUSION
+    names = {"star": "*", "circle": "o", "diamond": "D"}
+    looks = extrema_looks(settings).items()
+    marked = {name: (look["label"], names[look["marker"]], look["colour"]) for name, look in looks}
+    told = {"ALPHA": f"{settings.alpha!r}", "TOL": f"{tol}", "FRAME": frame}
+    for name, value in (*told.items(), ("LOOKS", pformat(marked, width=96, sort_dicts=False))):
+        third = third.replace(name, value)
+    drawn = _SECOND.get(settings.shown, known).strip() + "\n" + third.strip()
+    lines += [*_DRAW, *drawn.splitlines(), *_axes(settings)]
+    if any("make_estimator(" in line for line in lines):
+        head.append("from polyceptron.model import make_estimator")
+    return "\n".join([*head, *lines]) + "\n"
 
 
 def _axes(settings: PageSettings) -> list[str]:
     """Ranges and scales of the axes, and what is marked on the first."""
     bottom = ", ylim=(0, None)" * (settings.error_scale == "linear")
+    ends = f"{settings.low!r}, {settings.high!r}"
     lines = [
-        "for ax in axes[0]:",
-        f'    ax.set(xlim=({settings.low!r}, {settings.high!r}), xscale="{settings.scale}", '
+        "for one in (ax, second):",
+        f'    one.set(xlim=({ends}), xscale="{settings.scale}", '
         f'yscale="{settings.error_scale}"{bottom})',
-        "ax = axes[0, 0]",
     ]
     if settings.noisy and settings.alike:
         lines += [
             "floor = pc.generalisation_error(1.0, teacher.n_classes, teacher.channel)",
-            'ax.axhline(floor, color="grey", linestyle=":")  # the error of the teacher itself',
             "separable = pc.separability(teacher).alpha_s  # up to where labels can be separated",
             f"if {settings.low!r} <= separable <= {settings.high!r}:",
             '    ax.axvline(separable, color="grey", linestyle=":")',
         ]
+    if not settings.alike:
+        lines.append("floor = pc.population_floor(teacher).value")
+    if settings.noisy or not settings.alike:
+        lines.append('ax.axhline(floor, color="grey", linestyle=":")  # no rule errs less')
     if settings.finite_prior:
         place = '0.01, "hard phase", ha="center", fontsize=8, transform=ax.get_xaxis_transform()'
         lines += [
@@ -128,7 +180,7 @@ def _axes(settings: PageSettings) -> list[str]:
         ]
     return [
         *lines,
-        f'ax.set_title("{caption(settings)}", pad=16)',
+        f'figure.suptitle("{caption(settings)}")',
         'figure.savefig("curves.png", dpi=200)',
         'curves.to_csv("curves.csv", index=False)',
     ]
@@ -149,17 +201,15 @@ def _alpha(settings: PageSettings, count: int) -> str:
 
 
 def _estimator(one: Estimator, ridge: str = "") -> str:
-    """How it is written: its class, with its name and ridge or penalty if it has any."""
-    chosen = {name: value for name, value in one.columns.items() if name != "estimator"}
-    if not (chosen or one.takes_ridge):
-        return f"pc.{type(one).__name__}()"
-    given = {name: json.dumps(value) for name, value in chosen.items() if value is not True}
-    given |= {name: "True" for name, value in chosen.items() if value is True}
+    """How it is written: its class, if that is public, with its loss, ridge or penalty if any."""
+    kind = type(one).__name__
+    if not hasattr(polyceptron, kind):
+        return f'make_estimator("{one.name}")'
+    given = {name: repr(value) for name, value in one.columns.items() if name != "estimator"}
     given |= {"ridge": ridge} if ridge else {}
-    words = [
-        f"{name}={value}" for name, value in given.items() if one.takes_ridge or name != "ridge"
-    ]
-    return f"pc.{type(one).__name__}({', '.join([json.dumps(one.name), *words])})"
+    words = [f"{n}={value}" for n, value in given.items() if one.takes_ridge or n != "ridge"]
+    words = [repr(one.name), *words] if kind == "ERM" else words
+    return f"pc.{kind}({', '.join(words)})".replace("'", '"')
 
 
 def _simulation(settings: PageSettings, name: str) -> list[str]:

@@ -136,6 +136,19 @@ def confusion_figure(state: PageSettings, points: Curves) -> Figure:
     return _figure(panel, state)
 
 
+def extrema_looks(state: PageSettings) -> dict[str, Any]:
+    """Words and symbol of each kind of extremum."""
+    informed = "reached from the teacher" if state.noisy else "perfect learning"
+    looks = {
+        "optimal": ("best: Bayes-optimal", "star", False, pic.COLOURS["bayes"], 1.9),
+        "amp": ("reached by AMP", "circle", False, pic.COLOURS["amp"], 1.25),
+        "informed": (informed, "diamond", True, pic.COLOURS["cross-entropy"], 1.4),
+        "unstable": ("barrier", "circle", True, pic.COLOURS["unstable"], 1.25),
+    }
+    names = ("label", "marker", "hollow", "colour", "size")
+    return {branch: dict(zip(names, look, strict=True)) for branch, look in looks.items()}
+
+
 def landscape_figure(state: PageSettings, found: Found | None, phase: str) -> Figure:
     """Free entropy against the overlap at the chosen α, with its extrema."""
     x, y = pic.Axis("overlap q", low=-0.03, high=1.03), pic.Axis("free entropy Φ")
@@ -143,17 +156,9 @@ def landscape_figure(state: PageSettings, found: Found | None, phase: str) -> Fi
         return _figure(pic.Panel((), x, y), state)
     label, hover = f"Φ at α = {found['alpha']:.4g}", "<br>q %{x:.4f}<br>Φ %{y:.5f}"
     traces = [pic.trace_of(found, "q", "free_entropy", colour=INK, label=label, hover=hover)]
-    informed = "reached from the teacher" if state.noisy else "perfect learning"
-    looks = {  # label, marker, whether it is hollow, colour, size
-        "optimal": ("best: Bayes-optimal", "star", False, pic.COLOURS["bayes"], 1.9),
-        "amp": ("reached by AMP", "circle", False, pic.COLOURS["amp"], 1.25),
-        "informed": (informed, "diamond", True, pic.COLOURS["cross-entropy"], 1.4),
-        "unstable": ("barrier", "circle", True, pic.COLOURS["unstable"], 1.25),
-    }
     hover = "<br>q %{x:.6f}<br>Φ %{y:.6f}<br>ε %{customdata[0]:.6g} ± %{customdata[1]:.1g}"
     for point in found["extrema"]:
-        names = ("label", "marker", "hollow", "colour", "size")
-        look: Any = dict(zip(names, looks[point["branch"]], strict=True))
+        look = extrema_looks(state)[point["branch"]]
         known = ((point[ERROR], point["uncertainty"]),)
         place = (point["q"],), (point["free_entropy"],)
         traces.append(pic.Trace(*place, kind="symbols", customdata=known, hover=hover, **look))

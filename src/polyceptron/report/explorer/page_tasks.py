@@ -31,8 +31,7 @@ Task = dict[str, Any]
 PROBLEM = ("model", "k", *SHARES, "separation", *NUMBERS, *NUMBERS.values())
 STUDENT = ("epsilon", "penalty", "l1", "ridge", "ridge_rule", "intercept", "class_weight")
 GRID = ("low", "high", "scale", "points")
-FIRST = 17  # points of a slow curve before any bend is known
-CHUNK = 8  # points of it that are shown at a time
+CHUNK = 8  # points of a slow curve that are shown at a time
 TEST_SAMPLES = 10_000  # of a simulation whose scores are shown
 
 
@@ -47,20 +46,6 @@ def spaced(settings: PageSettings, count: int) -> list[float]:
         return [settings.alpha]
     space = np.geomspace if settings.scale == "log" else np.linspace
     return [float(a) for a in space(settings.low, settings.high, count)]
-
-
-def coarse_to_fine(count: int) -> Iterator[list[int]]:
-    """The numbers 0 … count − 1 in parts: both ends and every eighth, then those in between.
-
-    >>> list(coarse_to_fine(6))
-    [[0, 4, 5], [2], [1, 3]]
-    """
-    seen: set[int] = set()
-    for step in (8, 4, 2, 1):
-        new = sorted({*range(0, count, step), count - 1} - seen) if step <= count else []
-        seen.update(new)
-        for start in range(0, len(new), CHUNK):
-            yield new[start : start + CHUNK]
 
 
 def _task(kind: str, settings: PageSettings, *names: str) -> Task:
@@ -143,8 +128,14 @@ def perform(task: Task) -> Iterator[dict[str, Any]]:
     Each piece has the latest `result` with the number of points `done`, or one more `row`.
     """
     kind, settings = task.get("kind"), settings_of_task(task)
-    if kind in ("curve", "point"):
+    teacher: Any = settings.teacher
+    within = tolerance(teacher.n_classes)
+    if kind == "curve" and settings.points > 1:
         yield from _curve(settings)
+    elif kind in ("curve", "point"):
+        one = settings.estimator(settings.estimators[0])
+        rows = one.rows(teacher, [settings.alpha], branch="all", tol=within)
+        yield {"result": [json_ready(row) for row in rows], "done": 1}
     elif kind == "simulation":
         yield from simulate(settings)
     elif kind == "limits":
@@ -152,8 +143,6 @@ def perform(task: Task) -> Iterator[dict[str, Any]]:
     elif kind == "landscape":
         from polyceptron.theory.curve import landscape
 
-        teacher: Any = settings.teacher
-        within = tolerance(teacher.n_classes)
         yield {"result": landscape(teacher, settings.alpha, within), "done": 1}
     else:
         raise InvalidInput(f"unknown work {kind!r}")
@@ -180,49 +169,28 @@ def _limits(settings: PageSettings) -> dict[str, Any]:
 
 
 def _curve(settings: PageSettings) -> Iterator[dict[str, Any]]:
-    from polyceptron.theory.curve import bends, curve_rows, jump_sides
+    """The points of the page, then where the line still bends, twice as many in all."""
+    from polyceptron.theory.curve import FIRST, drawn_parts, with_scores
 
     teacher: Any = settings.teacher
     estimator = settings.estimator(settings.estimators[0])
     few, scores = teacher.n_classes <= 3, settings.shown in SCORES and settings.alike
     # Of few classes the points with branches share their tables: one costs as much as all of them.
     whole = settings.alike and (estimator.explicit or (estimator.branches and few and not scores))
-    alphas = spaced(settings, settings.points if whole else min(settings.points, FIRST))
-    steps = [range(len(alphas))] if whole else coarse_to_fine(len(alphas))
-    parts = [[alphas[i] for i in part] for part in steps]
-    searched = {alphas[0], alphas[-1]}  # a search takes a second with many classes; between
-    if few or whole:  # the ends of a curve the error is off by 1e-4 at most
-        searched.update(parts[0])
-    if settings.ridge_rule == OPTIMAL and estimator.takes_ridge and not (whole or scores):
-        rest = [[alpha for alpha in part if alpha not in searched] for part in parts]
-        parts = [*([alpha] for alpha in sorted(searched)), *filter(None, rest)]
-    jumps = jump_sides(teacher, estimator)
-    parts[-1] += [alpha for alpha in jumps if alphas[0] < alpha < alphas[-1]]
+    # A search takes a second with many classes; between two the error is off by 1e-4 at most.
+    parts = drawn_parts(
+        teacher, estimator, settings.low, settings.high, log=settings.scale == "log",
+        first=settings.points if whole else min(settings.points, FIRST),
+        most=2 * settings.points + 20 * estimator.branches, at_a_time=None if whole else CHUNK,
+        searched=math.inf if scores else 1, branch="all", tol=tolerance(teacher.n_classes),
+    )  # fmt: skip
     rows: list[Row] = []
-
-    def asked() -> Iterator[list[float]]:
-        """The points of the page, then where the line still bends, twice as many in all."""
-        yield from parts
-        most = 2 * settings.points + 20 * estimator.branches
-        while more := bends(rows, log=settings.scale == "log"):
-            room = most - len({row["alpha"] for row in rows})
-            if room <= 0:
-                return
-            yield more[: min(room, CHUNK)]
-
-    ask: dict[str, Any] = {"branch": "all", "tol": tolerance(teacher.n_classes)}
-    if scores:  # of many classes a score takes seconds: few points have one
-        found: Iterator[list[Row]] = (
-            curve_rows(teacher, estimator, part, scores=few or part is parts[0], **ask)
-            for part in asked()
-        )
-    else:
-        found = estimator.parts(teacher, asked(), searched=len(searched), **ask)
-    for part in found:
-        rows += part
+    for number, part in enumerate(parts):
+        if scores and (few or number == 0):  # of many classes a score takes seconds
+            part = with_scores(teacher, estimator, part)
+        rows = sorted([*rows, *part], key=lambda row: float(row["alpha"]))
         done = min(len({row["alpha"] for row in rows}), settings.points)
-        ordered = sorted(rows, key=lambda row: float(row["alpha"]))
-        yield {"result": [json_ready(row) for row in ordered], "done": done}
+        yield {"result": [json_ready(row) for row in rows], "done": done}
 
 
 def simulate(settings: PageSettings) -> Iterator[dict[str, Any]]:

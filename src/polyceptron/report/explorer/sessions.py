@@ -230,7 +230,8 @@ class PageContent:
     @property
     def python(self) -> str:
         """A script that draws it."""
-        return python_lines(self.settings, [one.state for one in self.simulated])
+        frame = self.figures["landscape"]["layout"]["yaxis"].get("range")
+        return python_lines(self.settings, [one.state for one in self.simulated], str(frame))
 
     @property
     def html(self) -> str:

@@ -90,11 +90,15 @@ RANGES = {"cross-entropy": (1e-4, 10.0), "square": (1e-3, 100.0)}  # of the ridg
 
 
 def _ridges(estimator: str, profile: spec.Profile) -> list[spec.Grid]:
-    marks = profile.thin(profile.spread(*RANGES[estimator], 11, log=True))
-    lines = profile.spread(*RANGES[estimator], log=True, marks=marks)
+    low, high = RANGES[estimator]
+    marks, lines = (
+        [float(f"{ridge:.4g}") for ridge in np.geomspace(low, high, count)]
+        for count in (11, max(profile.line_points // 2, 9))
+    )
+    marks = profile.thin(marks)
     sizes = {"dimension": [profile.erm_dimension], "instances": profile.erm_instances}
     return [
-        spec.grid("theory", estimator, ALPHAS, lines),
+        spec.grid("theory", estimator, ALPHAS, sorted({*lines, *marks})),
         spec.grid("erm", estimator, ALPHAS, marks, **sizes),
     ]
 
@@ -306,23 +310,19 @@ def _with_atom(panel: pic.Panel, rows: pd.DataFrame) -> pic.Panel:
 
 
 RIVALS = ("cross-entropy", "one-vs-rest", "lda", "class-means")
-RIVAL_ALPHAS = (0.5, 0.75, 1.1, 1.7, 2.6, 4.0, 6.0, 10.0, 16.0)
-
-
-def rival_rows(estimator: str, alpha: float, ridge: float | str = "optimal") -> list[spec.Row]:
-    """The row at that ridge, if the rule takes one, on a line of its own name."""
-    made = make_estimator(estimator)
-    best = made.with_ridge(ridge) if made.takes_ridge else made
-    return [{**row, "ridge": math.nan} for row in best.rows(Teacher(3), [alpha], tol=5e-4)]
 
 
 def _rivals(profile: spec.Profile) -> list[spec.Computation]:
-    few = profile.noise_strengths is not None
-    asked = {"ridge": 0.1} if few else {}  # a search takes seconds
+    asked: Any = {"low": 0.5, "high": 16.0, "marks": [], "most": profile.rival_points}
+    asked |= {"log": True, "tol": 5e-4}
     return [
-        spec.Computation(rival_rows, {"estimator": name, "alpha": alpha, **asked}, 10)
+        spec.Computation(
+            spec.line_rows,
+            {"estimator": name, **asked}
+            | {"ridge": profile.rival_ridge if make_estimator(name).takes_ridge else None},
+            90,
+        )
         for name in RIVALS
-        for alpha in RIVAL_ALPHAS[: 2 if few else None]
     ]
 
 

@@ -28,7 +28,7 @@ from polyceptron.files import write_text
 from polyceptron.model import Teacher, make_estimator
 from polyceptron.report.pictures.matplotlib_figure import render_matplotlib
 from polyceptron.report.pictures.parts import Panel, Picture
-from polyceptron.theory.curve import drawn_rows
+from polyceptron.theory.curve import bends, drawn_rows
 from polyceptron.version import VERSION
 
 if TYPE_CHECKING:
@@ -62,18 +62,10 @@ class Profile:
     error_tolerance: float = 1e-3  # of the Bayes-optimal error for k ≥ 4
     transition_classes: tuple[int, ...] = (2, 3, 4, 5, 7, 10, 14, 20, 30, 50)
     transition_tolerance: float = 0.02  # for k ≥ 4
-    noise_strengths: int | None = None  # how many of each kind of noise
-    closing_steps: int = 3  # towards the noise at which the hard phase closes
+    rival_points: int = 16  # of a line whose best ridges take seconds each, at most
+    rival_ridge: float | str = "optimal"
     separable_dimension: int = 40
     separable_instances: int = 5
-
-    def spread(
-        self, low: float, high: float, count: int = 0, *, log: bool = False, marks: Values = ()
-    ) -> list[float]:
-        """`count` values from low to high (half of a line's for 0), rounded, and the `marks`."""
-        count = count or max(self.line_points // 2, 9)
-        values = (np.geomspace if log else np.linspace)(low, high, count)
-        return sorted({*(float(f"{value:.4g}") for value in values), *marks})
 
     def thin(self, values: Values) -> list[float]:
         """At most `symbols` of the values, ends included."""
@@ -183,6 +175,28 @@ def line_rows(
     teacher, student = Teacher(n_classes, noise=noise), make_estimator(estimator, ridge)
     asked: dict[str, Any] = {"log": log, "log_y": log, "also": marks, "most": most, "tol": tol}
     return drawn_rows(teacher, student, low, high, **asked)
+
+
+def smooth_rows(
+    at: Callable[[float], list[Row]],
+    low: float,
+    high: float,
+    most: int,
+    marks: Values = (),
+    **lines: Any,
+) -> list[Row]:
+    """Rows `at` as many places from low to high as smooth lines need, at the marks too.
+
+    `lines` says which they are, as `bends` takes it.
+    """
+    space, rows, done = np.geomspace if lines.get("log") else np.linspace, list[Row](), 0
+    todo = sorted({*map(float, space(low, high, min(9, most))), *marks})
+    while todo:
+        rows += [row for place in todo for row in at(place)]
+        done += len(todo)
+        theory = [row for row in rows if row["source"] == "theory"]
+        todo = bends(theory, **lines)[: max(most - done, 0)]
+    return rows
 
 
 def grid(source: str, estimator: str, alphas: Values, ridge: Any = None, **more: Any) -> Grid:

@@ -6,8 +6,9 @@ classes can be separated, and what a student's probabilities are worth.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from scipy.special import softmax
 
 from polyceptron.algorithms.separation import is_separable
 from polyceptron.experiments.results import Average
-from polyceptron.model import AnyTeacher, Teacher, make_estimator
+from polyceptron.model import Teacher, make_estimator
 from polyceptron.report.figures import figure_spec as spec
 from polyceptron.report.figures.bayes_figures import RADEMACHER, transition_rows
 from polyceptron.report.figures.erm_figures import ALPHA, fits
@@ -27,6 +28,7 @@ from polyceptron.theory.generalisation import error_floor
 from polyceptron.theory.separability import separability
 
 NOISE = "softmax:3"
+NOISY = Teacher(3, noise=NOISE)
 CURVES_NOISY = spec.Curves(
     0, 12.0, (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0), noise=NOISE, instances="noisy_instances",
     fits=(("cross-entropy", 0.1), ("square", 1.0)),
@@ -34,14 +36,9 @@ CURVES_NOISY = spec.Curves(
 )  # fmt: skip
 
 
-def noisy(n_classes: int, noise: str = NOISE) -> AnyTeacher:
-    """The teacher of Gaussian weights."""
-    return Teacher(n_classes, noise=noise)
-
-
 def floor_rows(noise: str) -> list[spec.Row]:
     """The floor and α_s of the noise at k = 3, in one row."""
-    teacher = noisy(3, noise)
+    teacher = Teacher(3, noise=noise)
     return [
         spec.figure_row(
             "theory", "bayes", branch="floor", noise=noise, alpha=separability(teacher).alpha_s,
@@ -79,68 +76,32 @@ def noisy_curves(table: pd.DataFrame) -> pic.Panel:
     )
 
 
-class Noises(NamedTuple):
-    """Of growing size: label of the axis, sizes, named by 1/size or not, and if the phase ends."""
-
-    label: str
-    sizes: tuple[float, ...]
-    inverse: bool = False
-    closes: bool = True
-
-
-def _sizes(largest: float, count: int) -> tuple[float, ...]:
-    return tuple(round(largest * i / (count - 1), 6) for i in range(count))
-
-
-NOISES = {
-    "gaussian:": Noises("variance of the noise *Δ*", (0, 2e-4, 5e-4, *_sizes(0.012, 13)[1:])),
-    "softmax:": Noises("softmax labels, 1/*β*", _sizes(0.085, 18), True),
-    "flips:": Noises("share of flipped labels *η*", _sizes(0.2, 13), closes=False),
+NOISES = {  # label of the axis, and the largest size: of softmax labels 1/β
+    "gaussian": ("variance of the noise *Δ*", 0.016),
+    "softmax": ("softmax labels, 1/*β*", 0.1),
+    "flips": ("share of flipped labels *η*", 0.2),
 }
 
 
-def noisy_transition_rows(kind: str, size: float) -> list[spec.Row]:
-    """The transitions of Rademacher weights with such a noise; the size of softmax is 1/β."""
-    noise = f"{kind}{1 / size if NOISES[kind].inverse else size!r}" if size > 0 else "none"
-    place = {"noise_kind": kind.rstrip(":"), "noise_size": size}
-    return [row | place for row in transition_rows(*RADEMACHER, noise)]
+def noisy_transition_rows(kind: str, most: int) -> list[spec.Row]:
+    """The transitions of Rademacher weights against the size of a noise, up to where they meet."""
 
+    def at(size: float) -> list[spec.Row]:
+        strength = 1 / size if kind == "softmax" and size else size
+        rows = transition_rows(*RADEMACHER, f"{kind}:{strength!r}" if size else "none")
+        place = {"noise_kind": kind, "noise_size": size}
+        return [row | place | {"alpha": row["alpha"] or math.nan} for row in rows]
 
-def closing_rows(kind: str, low: float, high: float, steps: int) -> list[spec.Row]:
-    """The size at which the hard phase closes, in a cusp: its width to the 2/3 falls linearly."""
-    points: list[tuple[float, float]] = []
-    size, end = low, high
-    for _ in range(steps + 2):
-        found = noisy_transition_rows(kind, size)
-        it, algo = (row["alpha"] for row in found)
-        if it is None:
-            break
-        rows, middle = found, 0.5 * (it + algo)
-        points.append((size, (algo - it) ** (2 / 3)))
-        size = high
-        if len(points) > 1:
-            (x0, w0), (x1, w1) = points[-2:]
-            end = x1 + w1 * (x1 - x0) / (w0 - w1)
-            size = x1 + 0.8 * (end - x1)
-    return [row | {"alpha": middle, "noise_size": end, "closing": True} for row in rows]
-
-
-def _noisy_transitions(profile: spec.Profile) -> list[spec.Computation]:
-    found = []
-    for kind, noises in NOISES.items():
-        for size in noises.sizes[: profile.noise_strengths]:
-            found.append(spec.Computation(noisy_transition_rows, {"kind": kind, "size": size}, 1))
-        if noises.closes:
-            low, high = noises.sizes[-2:]
-            asked = {"kind": kind, "low": low, "high": high, "steps": profile.closing_steps}
-            found.append(spec.Computation(closing_rows, asked, 2))
-    return found
+    return spec.smooth_rows(at, 0.0, NOISES[kind][1], most, x="noise_size", y="alpha")
 
 
 @spec.figure(
     "noisy-phases",
     "The hard phase of Rademacher weights with noisy labels, k = 3",
-    computations=_noisy_transitions,
+    computations=lambda profile: [
+        spec.Computation(noisy_transition_rows, {"kind": kind, "most": profile.line_points}, 30)
+        for kind in NOISES
+    ],
 )
 def noisy_phases(table: pd.DataFrame) -> pic.Picture:
     """Between the two lines perfect knowledge of the posterior errs less than message passing does.
@@ -151,45 +112,50 @@ def noisy_phases(table: pd.DataFrame) -> pic.Picture:
 
 
 def _phase_panel(table: pd.DataFrame, kind: str) -> pic.Panel:
-    rows = table[table["noise_kind"] == kind.rstrip(":")].sort_values("noise_size")
+    rows = table[table["noise_kind"] == kind].sort_values("noise_size")
+    known = rows[rows["alpha"].notna()]
     traces = tuple(
         pic.trace_of(
-            rows[rows["branch"] == name], "noise_size", "alpha", colour=pic.COLOURS[role],
+            known[known["branch"] == name], "noise_size", "alpha", colour=pic.COLOURS[role],
             dash=pic.DASHES.get(role, "solid"), label=label,
         )
         for (name, label), role in zip(TRANSITION_LABELS.items(), ("bayes", "amp"), strict=True)
     )  # fmt: skip
     x, lows, highs = traces[0].x, traces[0].y, traces[1].y
-    closes = NOISES[kind].closes
+    closes = len(known) < len(rows)
     wide = (0.25 if closes else 0.8) * x[-1]  # where there is room between the lines
     level = 0.5 * float(np.interp(wide, x, lows) + np.interp(wide, x, highs))
     notes = [pic.Note(wide, level, "hard", anchor="center middle")]
     if closes:
         notes.append(pic.Note(x[-1], lows[-1] - 0.3, f"closes at {x[-1]:.3g}", anchor="right top"))
-    across, up = pic.Axis(NOISES[kind].label, low=0), pic.Axis(pic.AXES["alpha"], low=2.2)
-    legend = pic.Legend("upper left")
-    return pic.Panel(traces, across, up, notes=tuple(notes), legend=legend)
+    across, up = pic.Axis(NOISES[kind][0], low=0), pic.Axis(pic.AXES["alpha"], low=2.2)
+    return pic.Panel(traces, across, up, notes=tuple(notes), legend=pic.Legend("upper left"))
 
 
 CLASSES = (2, 3, 5)
-VARIANCES = tuple(round(0.05 * 2 ** (i / 4), 4) for i in range(25))
+VARIANCES = (0.05, 3.2)
 CHECKED = (0.1, 0.4, 1.6)  # by data
 MOST_PER_DIMENSION = 20  # samples drawn: α_s of five classes is 11 at the least noise checked
 
 
-def threshold_rows(n_classes: int, variance: float) -> list[spec.Row]:
-    """α_s in theory."""
-    teacher = noisy(n_classes, f"gaussian:{variance!r}")
-    alpha = separability(teacher, None if n_classes <= 3 else 1e-2).alpha_s
-    place = {"n_classes": n_classes, "noise_variance": variance}
-    return [spec.figure_row("theory", "cross-entropy", **place, alpha=alpha)]
+def threshold_rows(n_classes: int, most: int) -> list[spec.Row]:
+    """α_s in theory, against the variance of the noise."""
+    tol = None if n_classes <= 3 else 1e-2
+
+    def at(variance: float) -> list[spec.Row]:
+        found = separability(Teacher(n_classes, noise=f"gaussian:{variance!r}"), tol)
+        place = {"n_classes": n_classes, "noise_variance": variance, "alpha": found.alpha_s}
+        known = {"uncertainty": found.alpha_s_uncertainty}
+        return [spec.figure_row("theory", "cross-entropy", **place, **known)]
+
+    return spec.smooth_rows(at, *VARIANCES, most, log=True, x="noise_variance", y="alpha")
 
 
 def separable_share_rows(
     n_classes: int, variance: float, dimension: int, instances: int
 ) -> list[spec.Row]:
     """The largest n/d at which drawn samples can be separated, its mean over the instances."""
-    teacher, largest = noisy(n_classes, f"gaussian:{variance!r}"), []
+    teacher, largest = Teacher(n_classes, noise=f"gaussian:{variance!r}"), []
     for seed in range(instances):
         X, y, _ = teacher.sample(MOST_PER_DIMENSION * dimension, dimension, seed=seed)
 
@@ -214,16 +180,15 @@ def separable_share_rows(
 
 
 def _thresholds(profile: spec.Profile) -> list[spec.Computation]:
-    fine = 1 if profile.noise_strengths is None else 6
-    lines = [(k, v) for k in CLASSES for v in VARIANCES[::fine]]
-    symbols = [(k, v) for k in CLASSES for v in CHECKED[: profile.noise_strengths]]
     n = profile.separable_instances
-    sizes = {"dimension": profile.separable_dimension, "instances": n}
-    asked: list[tuple[Any, ...]] = [(threshold_rows, k, v, {}, 1 + k) for k, v in lines]
-    asked += [(separable_share_rows, k, v, sizes, n) for k, v in symbols]
+    size = {"dimension": profile.separable_dimension, "instances": n}
+    most = profile.line_points // 2
     return [
-        spec.Computation(function, {"n_classes": k, "variance": v, **more}, seconds)
-        for function, k, v, more, seconds in asked
+        spec.Computation(threshold_rows, {"n_classes": k, "most": most}, 10 * k) for k in CLASSES
+    ] + [
+        spec.Computation(separable_share_rows, {"n_classes": k, "variance": v, **size}, n)
+        for k in CLASSES
+        for v in profile.thin(CHECKED)
     ]
 
 
@@ -246,7 +211,9 @@ CELLS = 15  # of confidence
 
 def reliability_rows(ridge: float) -> list[spec.Row]:
     """Accuracy against confidence in theory."""
-    found = calibration(noisy(3), make_estimator("cross-entropy", ridge), ALPHA, 3 * CELLS)
+    found = calibration(
+        Teacher(3, noise=NOISE), make_estimator("cross-entropy", ridge), ALPHA, 3 * CELLS
+    )
     base = spec.figure_row("theory", "cross-entropy", alpha=ALPHA, ridge=ridge)
     bins = zip(found.confidence, found.accuracy, found.share, strict=True)
     return [base | {"confidence": c, "accuracy": a} for c, a, share in bins if share > 1e-4]
@@ -255,7 +222,9 @@ def reliability_rows(ridge: float) -> list[spec.Row]:
 def measured_rows(ridge: float, dimension: int, instances: int) -> list[spec.Row]:
     """The same on fresh samples of fits, in even cells of confidence."""
     runs = []
-    for _, weights, X, y in fits(noisy(3), "cross-entropy", ridge, dimension, instances):
+    for _, weights, X, y in fits(
+        Teacher(3, noise=NOISE), "cross-entropy", ridge, dimension, instances
+    ):
         p = softmax(X @ weights, axis=1)
         run = pd.DataFrame({"confidence": p.max(1), "accuracy": p.argmax(1) == y, "count": 1.0})
         cells = run.groupby(np.ceil((1.5 * run["confidence"] - 0.5) * CELLS))
@@ -269,14 +238,19 @@ def measured_rows(ridge: float, dimension: int, instances: int) -> list[spec.Row
     ]  # fmt: skip
 
 
-def best_rows(alpha: float) -> list[spec.Row]:
-    """The best ridge for the error, the test loss and the calibration error."""
-    teacher, place = noisy(2), {"n_classes": 2, "alpha": alpha}
-    best = {score: optimal_ridge(teacher, "cross-entropy", alpha, target=score) for score in SCORES}
-    return [
-        spec.figure_row("theory", "cross-entropy", **place, target=score, ridge=ridge)
-        for score, ridge in best.items()
-    ]
+def best_rows(most: int) -> list[spec.Row]:
+    """The best ridge for the error, the test loss and the calibration error, against α at k = 2."""
+    teacher = Teacher(2, noise=NOISE)
+
+    def at(alpha: float) -> list[spec.Row]:
+        best = {s: optimal_ridge(teacher, "cross-entropy", alpha, target=s) for s in SCORES}
+        place = {"n_classes": 2, "alpha": alpha}
+        return [
+            spec.figure_row("theory", "cross-entropy", **place, target=score, ridge=ridge)
+            for score, ridge in best.items()
+        ]
+
+    return spec.smooth_rows(at, 0.5, 16.0, most, log=True, y="ridge", line="target")
 
 
 def _scores(profile: spec.Profile) -> list[spec.Computation]:
@@ -284,12 +258,10 @@ def _scores(profile: spec.Profile) -> list[spec.Computation]:
         "dimension": min(profile.erm_dimension, 500),
         "instances": min(profile.erm_instances, 6),
     }
-    alphas = [float(f"{0.5 * 2 ** (i / 3):.4g}") for i in (3, 9, *{*range(16)} - {3, 9})]
-    alphas = alphas[: profile.noise_strengths]
     return [
         *(spec.Computation(reliability_rows, {"ridge": ridge}, 2) for ridge in STRENGTHS),
         *(spec.Computation(measured_rows, {"ridge": ridge, **size}, 3) for ridge in STRENGTHS),
-        *(spec.Computation(best_rows, {"alpha": alpha}, 2) for alpha in alphas),
+        spec.Computation(best_rows, {"most": profile.line_points // 2}, 20),
     ]
 
 

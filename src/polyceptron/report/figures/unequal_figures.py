@@ -7,6 +7,7 @@ is known for one. Best weights and best shifts are those of the theory, for fits
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,6 +32,7 @@ from polyceptron.theory.populations.scores import (
 RIDGE = 0.1
 STUDENT = ERM("cross-entropy", RIDGE, intercept=True)
 RARE, EVEN = Mixture((0.9, 0.1), separation=2.0), Mixture((0.5, 0.5), separation=2.0)
+NONE = {"dimension": 0, "instances": 0}
 ALPHAS = (2.0, 4.0, 8.0, 16.0)  # with fits: below, few samples of the rare class shift them
 
 
@@ -80,38 +82,44 @@ def _numbers(scores: PopulationScores) -> dict[str, float]:
     return {name: float(value) for name, value in zip(names, found, strict=True)}
 
 
-def treatment_rows(place: float, dimension: int, instances: int) -> list[spec.Row]:
-    """Every way of treating the rare class, where α of all samples is `place`."""
-    shares, alpha = RARE.class_shares, place
+def treatment_rows(marks: list[float], most: int, **size: int) -> list[spec.Row]:
+    """Every way of treating the rare class, against α; fits of that size at the marks."""
+
+    def at(alpha: float) -> list[spec.Row]:
+        own = size if alpha in marks else NONE
+        return [row for way in _ways(alpha) for row in way.rows(RARE, **own, alpha=alpha)]
+
+    lines: Any = {"log": True, "y": "balanced_error", "line": "way"}
+    return spec.smooth_rows(at, 0.5, ALPHAS[-1], most, marks, **lines)
+
+
+def _ways(alpha: float) -> tuple[Way, ...]:
+    shares = RARE.class_shares
     weights = best_class_weight(RARE, STUDENT, alpha).chosen.tolist()
     shift = best_shift(RARE, STUDENT, alpha).chosen.tolist()
-    ways = (
+    return (
         Way("no weights", RARE, alpha),
         Way("balanced weights", RARE, alpha, tuple((1 / (2 * shares)).tolist())),
         Way("best weights", RARE, alpha, tuple(weights)),
         Way("best shift", RARE, alpha, shift=tuple(shift)),
         Way("undersampled", EVEN, 2 * float(shares[1]) * alpha),
     )
-    return [row for way in ways for row in way.rows(RARE, dimension, instances, alpha=alpha)]
 
 
-def _places(
-    profile: spec.Profile, low: float, marks: spec.Values, count: int, *also: float
-) -> list[spec.Row]:
-    """Places of a line on a logarithmic axis, with the size and the number of fits at the marks."""
-    fitted = replace(profile, symbols=profile.symbols // 2).thin(marks)
-    lines = profile.spread(low, marks[-1], max(count, 2), log=True, marks=(*fitted, *also))
+def _fitted(profile: spec.Profile, marks: spec.Values) -> dict[str, Any]:
+    """Where there are fits, of which size, and how many points the lines have at most."""
     size = {"dimension": profile.erm_dimension, "instances": profile.noisy_instances}
-    none = {"dimension": 0, "instances": 0}
-    return [{"place": x, **(size if x in fitted else none)} for x in lines]
+    few = replace(profile, symbols=profile.symbols // 2)
+    return {"marks": few.thin(marks), "most": profile.line_points // 2, **size}
 
 
-def _treatments(profile: spec.Profile) -> list[spec.Computation]:
-    places = _places(profile, 0.5, ALPHAS, profile.line_points // 5)
-    return [spec.Computation(treatment_rows, one, 3) for one in places]
-
-
-@spec.figure("imbalance", "A class with a tenth of the samples", computations=_treatments)
+@spec.figure(
+    "imbalance",
+    "A class with a tenth of the samples",
+    computations=lambda profile: [
+        spec.Computation(treatment_rows, _fitted(profile, ALPHAS), 60),
+    ],
+)
 def imbalance(table: pd.DataFrame) -> pic.Picture:
     """Balanced error and recall of the rare class: two Gaussian clusters at distance 2,
     cross-entropy with an intercept, λ = 0.1. At small α data can be separated, and balanced weights
@@ -136,24 +144,30 @@ RATIOS = (0.1, 0.25, 1.0, 4.0, 10.0)  # of the variances, with fits
 AMOUNTS = (1.0, 3.0, 10.0)  # α
 
 
-def ratio_rows(alpha: float, place: float, dimension: int, instances: int) -> list[spec.Row]:
-    """Variances with the ratio `place`, of mean 1 over samples; and the best linear rule."""
-    first = 1 / (0.8 + 0.2 * place)
-    own = Mixture((0.8, 0.2), separation=2.0, variances=(first, place * first))
-    rows = Way("own", own, alpha).rows(own, dimension, instances, alpha=alpha, ratio=place)
-    floor = linear_floor(own)
-    errors = {ERROR: float(floor.value), "uncertainty": float(floor.uncertainty)}
-    others = {"balanced_error": None, "rare_recall": None}
-    return [*rows, {**rows[0], "branch": "floor", **others, **errors}]
+def ratio_rows(alpha: float, marks: list[float], most: int, **size: int) -> list[spec.Row]:
+    """Against the ratio of variances, of mean 1 over samples; and the best linear rule."""
+
+    def at(ratio: float) -> list[spec.Row]:
+        first = 1 / (0.8 + 0.2 * ratio)
+        own = Mixture((0.8, 0.2), separation=2.0, variances=(first, ratio * first))
+        fitted = size if ratio in marks else NONE
+        rows = Way("own", own, alpha).rows(own, **fitted, alpha=alpha, ratio=ratio)
+        floor = linear_floor(own)
+        errors = {ERROR: float(floor.value), "uncertainty": float(floor.uncertainty)}
+        others = {"balanced_error": None, "rare_recall": None}
+        return [*rows, {**rows[0], "branch": "floor", **others, **errors}]
+
+    return spec.smooth_rows(at, RATIOS[0], RATIOS[-1], most, [*marks, 1.0], log=True, x="ratio")
 
 
-def _ratios(profile: spec.Profile) -> list[spec.Computation]:
-    places = _places(profile, RATIOS[0], RATIOS, profile.line_points // 3, 1.0)
-    asked = ({"alpha": alpha, **one} for alpha in AMOUNTS for one in places)
-    return [spec.Computation(ratio_rows, one, 1) for one in asked]
-
-
-@spec.figure("mixtures", "Two clusters with variances of their own", computations=_ratios)
+@spec.figure(
+    "mixtures",
+    "Two clusters with variances of their own",
+    computations=lambda profile: [
+        spec.Computation(ratio_rows, {"alpha": alpha, **_fitted(profile, RATIOS)}, 20)
+        for alpha in AMOUNTS
+    ],
+)
 def mixtures(table: pd.DataFrame) -> pic.Panel:
     """Error of cross-entropy (λ = 0.1) where a fifth of the samples have another variance; the mean
     variance is 1 throughout. Dashed: the same with one variance for all, as by a pooled covariance.

@@ -101,6 +101,7 @@ TRANSITIONS = ("alpha_IT", "alpha_algo")  # branches of rows that tell where a t
 _WORDS = {
     "n_classes": "*k = {:g}*", "alpha": "*α = {:g}*", "prior": "{} weights",
     "ridge": "*λ = {:.3g}*", "dimension": "*d = {:.4g}*", "n_samples": "*n = {:.4g}*",
+    "intercept": "intercepts", "class_weight": "{} class weights", "shares": "shares {}",
 }  # fmt: skip
 _NO_FAMILY = (
     "source", "estimator", "branch", "ridge", "dimension", "n_samples", "status", "version",
@@ -170,6 +171,8 @@ def fact(name: str, value: Any) -> str:
     """A value in words: *k = 3*."""
     if text(value) in ("", "none", "isotropic"):  # these go without saying
         return ""
+    if name == "shares":
+        value = ", ".join(f"{float(share):.3g}" for share in value.split(","))
     plain = "{}" if isinstance(value, str) else f"*{name} = {{:.4g}}*"
     return _WORDS.get(name, plain).format(value)
 
@@ -186,9 +189,9 @@ def text(value: Any) -> str:
 
 def problem_words(table: pd.DataFrame) -> str:
     """What all rows share, for a title: k = 3, gaussian weights."""
-    words = []
+    words, aside = [], (*_NO_FAMILY, "samples", "biases", "gram", "levels")
     for name in ("model", "n_classes", *(c for c in table.columns if c not in PLACES)):
-        if name in table and name not in (*_NO_FAMILY, "samples") and table[name].nunique() == 1:
+        if name in table and name not in aside and table[name].nunique() == 1:
             value = table[name].dropna().iloc[0]
             if (isinstance(value, str) or name in PLACES) and value not in ("argmax", "none"):
                 words.append(fact(name, value))
