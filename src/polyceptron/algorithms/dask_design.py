@@ -62,11 +62,9 @@ class DaskDesign(Design):
     def read_rows(self, rows: Any) -> AnyArray:
         return np.asarray(self._wait([self._X[rows]])[0])
 
-    def blocks(
-        self, n_bytes: int = BLOCK_BYTES, first: int = 0
-    ) -> Iterator[tuple[slice, AnyArray]]:
-        for i in range(self._chunk_at(first), len(self._rows)):
-            yield self._rows[i], np.asarray(self._wait([self._chunks[i]])[0])
+    def blocks(self, n_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
+        for rows, chunk in zip(self._rows, self._chunks, strict=True):
+            yield rows, np.asarray(self._wait([chunk])[0])
 
     def each_block(
         self,
@@ -74,7 +72,6 @@ class DaskDesign(Design):
         shared: tuple[Any, ...] = (),
         parts: Callable[[slice], tuple[Any, ...]] | None = None,
         n_bytes: int = BLOCK_BYTES,
-        first: int = 0,
     ) -> Iterator[tuple[slice, Any]]:
         dask: Any = import_module("dask")
 
@@ -83,7 +80,7 @@ class DaskDesign(Design):
 
         given = [send(item) for item in shared]
         do = dask.delayed(work, pure=False)
-        for begin in range(self._chunk_at(first), len(self._rows), _AT_ONCE):
+        for begin in range(0, len(self._rows), _AT_ONCE):
             some = range(begin, min(begin + _AT_ONCE, len(self._rows)))
             tasks, places = [], self._places()
             for i in some:
@@ -107,10 +104,6 @@ class DaskDesign(Design):
             logging.getLogger(__name__).debug("asking who holds the blocks: %s", error)
             return {}
         return {str(key): list(held) for key, held in found.items() if held}
-
-    def _chunk_at(self, row: int) -> int:
-        """The chunk that begins with a row."""
-        return next(i for i, rows in enumerate(self._rows) if rows.start >= row)
 
     def _wait(self, tasks: list[Any]) -> list[Any]:
         """The results, or an error message for what kept Dask from them."""

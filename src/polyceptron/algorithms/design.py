@@ -26,7 +26,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cached_property, lru_cache, partial, wraps
+from functools import cached_property, lru_cache, wraps
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
@@ -219,16 +219,14 @@ class Design(ABC):
     def read_rows(self, rows: Any) -> AnyArray:
         """Rows of X picked by a slice or an index array, dense (m, d), in its own precision."""
 
-    def blocks(
-        self, n_bytes: int = BLOCK_BYTES, first: int = 0
-    ) -> Iterator[tuple[slice, AnyArray]]:
-        """Consecutive slices of the rows from `first`, each of about `n_bytes`, and what they hold.
+    def blocks(self, n_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
+        """Consecutive slices of the rows, each of about `n_bytes`, and what they hold.
 
-        `first` is where a block begins. A block may be overwritten by the next one.
+        A block may be overwritten by the next one.
         """
         n, d = self.shape
         step = max(16, n_bytes // max(1, d * self.dtype.itemsize))
-        for begin in range(first, n, step):
+        for begin in range(0, n, step):
             rows = slice(begin, min(begin + step, n))
             yield rows, self.read_rows(rows)
 
@@ -238,10 +236,9 @@ class Design(ABC):
         shared: tuple[Any, ...] = (),
         parts: Callable[[slice], tuple[Any, ...]] | None = None,
         n_bytes: int = BLOCK_BYTES,
-        first: int = 0,
     ) -> Iterator[tuple[slice, Any]]:
-        """work(block, *shared, *parts(rows)) for the blocks of rows from `first`, in order."""
-        for rows, block in self.blocks(n_bytes, first):
+        """work(block, *shared, *parts(rows)) for the blocks of rows, in order."""
+        for rows, block in self.blocks(n_bytes):
             yield rows, work(block, *shared, *(parts(rows) if parts is not None else ()))
 
     @cached_property
@@ -370,7 +367,7 @@ class Design(ABC):
     def gram(self) -> Array:
         """XᵀX/d (d, d) if n ≥ d, else XXᵀ/d (n, n), in double precision.
 
-        The sum over blocks of the former is told to the watch, and kept in its checkpoint.
+        The sum over blocks of the former is told to the watch.
         """
         n, d = self.shape
         self.count(np.float64)
@@ -380,18 +377,12 @@ class Design(ABC):
             for rows, block in self.blocks(size):
                 wide[rows] = self.times_columns(block * np.float64(self.scale**2))
             return wide
-        checkpoint = self.watch.checkpoint
-        saved = checkpoint.load("gram") or {"sum": np.zeros((d, d)), "rows": 0}
-        out, done = saved["sum"], saved["rows"]
-        if done == n:
-            return np.asarray(out)
-        for rows, part in self.each_block(gram_of, (self.scale,), None, size, done):
+        out = np.zeros((d, d))
+        for rows, part in self.each_block(gram_of, (self.scale,), None, size):
             out += part
-            state: Callable[[], Any] = partial(dict, sum=out, rows=rows.stop)
-            checkpoint.save(state, "gram", now=rows.stop == n)
             height = rows.stop - rows.start
             self.watch.step(-(-rows.stop // height), -(-n // height), math.inf, 0.0)
-        return np.asarray(out)
+        return out
 
     @cached_property
     def column_squares(self) -> Array:

@@ -144,7 +144,7 @@ class ERMClassifier(LinearClassifier):
         'leave-one-out' or 'cross-validation'.
     scaling_scores_ : dict, if the scaling was chosen
         Lowest score and its standard error of each scaling.
-    separability_ : SeparabilityOfData or None
+    separability_ : Separation or None
         Whether the data can be separated, where a ridge of 0 had to find out.
     certificate_ : float
         A bound on the distance of the (scaled) weights to the minimiser.

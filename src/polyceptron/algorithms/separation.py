@@ -8,63 +8,36 @@ of weights W are JW. Small problems are linear programmes over weights in [−1,
                             (quasi-separation); else the dual is b = 1 + a > 0 with Jᵀb = 0, and
                             every direction has a margin below 0
 
-Large ones are judged by the squared hinge with a penalty c that grows,
-
-    min_W ½‖W‖² + (c/2) Σ_{μ, h≠y} (1 − margin)₊²,     a = c (1 − margin)₊ ≥ 0.
-
-It ends in one of two ways. All margins come out positive: W separates. Or the multipliers a
-balance, R = Jᵀa → 0: since weights with all margins ≥ 1 would have Σa ≤ ⟨W, R⟩, their norm is at
-least Σa/‖R‖. That is a proof for every W of smaller norm, and for all where R = 0.
+Large ones go the way to the max-margin solution (`hard_margin`), which ends in one of two ways. All
+margins come out positive: W separates. Or its multipliers a ≥ 0 balance, R = Jᵀa → 0: since weights
+with all margins ≥ 1 would have Σa ≤ ⟨W, R⟩, their norm is at least Σa/‖R‖. That is a proof for
+every W of smaller norm, and for all where R = 0.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from polyceptron.algorithms.data_checks import Labels, Samples, check_samples
+from polyceptron.algorithms.data_checks import Samples, check_samples
 from polyceptron.algorithms.design import largest_of
-from polyceptron.algorithms.erm.descent import minimise
-from polyceptron.algorithms.erm.erm_fit import SeparabilityOfData
+from polyceptron.algorithms.erm.erm_fit import Separation
+from polyceptron.algorithms.erm.hard_margin import NotSeparable, separate
 from polyceptron.algorithms.erm.likelihood import maximum_likelihood
-from polyceptron.algorithms.erm.objectives import ShiftedHinge
 from polyceptron.algorithms.stored_designs import scaled
-from polyceptron.display import ShortDisplay
+from polyceptron.model.losses import MaxMargin
 from polyceptron.numerics import Array
 
 _SMALL = 1_000_000  # entries of the matrix of a linear programme
 _CLEAR = 1e-12  # margin of rows and weights of length 1 that is no rounding
 
 
-@dataclass(frozen=True, repr=False)
-class Separation(ShortDisplay):
-    """How far classes can be told apart by a linear rule, with the proof.
-
-    `kind` is 'separable', with a `direction` (d, k) of smallest margin 1; 'quasi', with a direction
-    of which no margin is below 0 and the share `positive` is above; 'overlapping', where maximum
-    likelihood exists, with multipliers (n, k) above 0 for every sample and wrong class, of sum 1,
-    whose combination Σ a x(e_y − e_h)ᵀ/√d has the norm `residual`; 'undecided' where neither was
-    found.
-    """
-
-    kind: str
-    direction: Array | None = None
-    multipliers: Array | None = None
-    positive: float = 0.0
-    residual: float = math.nan
-
-    def _facts(self) -> dict[str, Any]:
-        return {name: v for name, v in super()._facts().items() if v == v}
-
-
-def is_separable(
-    X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-6
-) -> SeparabilityOfData:
+def is_separable(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-6) -> Separation:
     """Whether some W has z_y > z_h for every sample and every h ≠ y, z = Wᵀx/√d.
 
     Parameters
@@ -81,8 +54,8 @@ def is_separable(
 
     Returns
     -------
-    SeparabilityOfData
-        The answer and its proof.
+    Separation
+        The answer and its proof, of the kind 'separable', 'inseparable' or 'undecided'.
 
     Examples
     --------
@@ -91,11 +64,7 @@ def is_separable(
     >>> is_separable([[1.0], [2.0], [-1.0]], [0, 1, 1]).separable
     False
     """
-    given, samples, units = _even(check_samples(X, y, n_classes))
-    found = _judged(samples, tol)
-    if found.weights is not None:
-        return replace(found, weights=np.ldexp(found.weights, -units))
-    return replace(found, residual=_residual(given, found.multipliers))
+    return _proved(check_samples(X, y, n_classes), _judged, tol)
 
 
 def separation(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-6) -> Separation:
@@ -117,26 +86,15 @@ def separation(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-
     >>> separation(X, [0, 0, 1, 1]).kind, separation(X, [0, 1, 1, 0]).kind
     ('quasi', 'separable')
     """
-    given, samples, units = _even(check_samples(X, y, n_classes))
-    first = _judged(samples, tol)
-    if first.separable:
-        found = Separation("separable", first.weights, None, 1.0)
-    elif samples.y.size * samples.design.dimension * (samples.n_classes - 1) ** 2 <= _SMALL:
-        rows = samples.design.scaled_rows(slice(None))
-        found = _recession(rows, samples.y, samples.n_classes, tol)
-    else:
-        fit = maximum_likelihood(samples, tol)
-        proof = None if fit is None else fit.separability
-        found = Separation("undecided")
-        if proof is not None:
-            found = Separation("overlapping", None, proof.multipliers)
-    if found.direction is not None:
-        return replace(found, direction=np.ldexp(found.direction, -units))
-    return replace(found, residual=_residual(given, found.multipliers))
+    return _proved(
+        check_samples(X, y, n_classes), lambda *own: _judged(*own) or _recession(*own), tol
+    )
 
 
-def _even(given: Samples) -> tuple[Samples, Samples, NDArray[np.int64]]:
-    """The samples, and features with a largest entry of about 1; powers of two (d, 1) of these.
+def _proved(
+    given: Samples, judge: Callable[[Samples, float], Separation], tol: float
+) -> Separation:
+    """What is found of features with a largest entry of about 1, for the features given.
 
     A rule separates whatever the units of the features are: weights are in the inverse ones.
     """
@@ -145,7 +103,10 @@ def _even(given: Samples) -> tuple[Samples, Samples, NDArray[np.int64]]:
         np.maximum(largest, part, out=largest)
     powers = np.where(largest > 0, np.frexp(largest)[1], 0)
     design = scaled(given.design, None, np.ldexp(1.0, powers)) if powers.any() else given.design
-    return given, replace(given, design=design), powers[:, None]
+    found = judge(replace(given, design=design), tol)
+    if found.direction is not None:
+        return replace(found, direction=np.ldexp(found.direction, -powers[:, None]))
+    return replace(found, residual=_residual(given, found.multipliers))
 
 
 def _residual(samples: Samples, multipliers: Array | None) -> float:
@@ -159,51 +120,53 @@ def _residual(samples: Samples, multipliers: Array | None) -> float:
     return unit * float(np.linalg.norm(found / unit)) if unit > 0 else 0.0
 
 
-def _judged(samples: Samples, tol: float) -> SeparabilityOfData:
-    """The answer for data in their own units."""
-    (design, labels, k), n = samples, samples.y.size
-    if n * design.dimension * (k - 1) ** 2 <= _SMALL:
-        answer = _by_linear_programme(design.scaled_rows(slice(None)), labels, k, tol)
+def _is_small(samples: Samples) -> bool:
+    size = samples.y.size * samples.design.dimension * (samples.n_classes - 1) ** 2
+    return size <= _SMALL
+
+
+def _judged(samples: Samples, tol: float) -> Separation:
+    """Separable or not: by max t where that is small, and rounding does not leave it open."""
+    if _is_small(samples):
+        lp = _Programme(samples)
+        cost = np.append(np.zeros(lp.J.shape[1]), -1.0)
+        answer = lp.solve(cost, np.hstack([lp.J, -np.ones((len(lp.J), 1))]))
         if answer is not None:
-            return answer
-    U = np.zeros((k - 1, design.dimension))
-    longest = math.sqrt(2) * float(design.row_norms.max())
-    for penalty in (10.0**power for power in range(1, 13)):
-        hinge = ShiftedHinge(labels, k, np.zeros((k, n)), penalty)
-        found = minimise(design, hinge, np.ones(1), U[None], target=1e-10, max_iter=60)
-        U = found.U[0]
-        margins = hinge.margins(design.fields(U))
-        multipliers = hinge.push(margins)
-        margins[labels, np.arange(n)] = np.inf
-        smallest = float(margins.min())
-        if smallest > 0 and smallest > 1e-10 * longest * float(np.linalg.norm(U)):
-            weights = (U.T @ hinge.basis.T) / smallest
-            return SeparabilityOfData(True, weights)
-        total = float(multipliers.sum())
-        residual = float(np.linalg.norm(design.back(hinge.pull(multipliers)))) / total
-        if residual <= tol * longest:
-            return SeparabilityOfData(False, None, multipliers.T / total)
-    return SeparabilityOfData(None)
+            W, margins, a = answer
+            if margins.min() > _CLEAR * float(np.linalg.norm(W)):
+                W /= float((margins * lp.size[lp.place[0]]).min())
+                return Separation("separable", W, positive=1.0)
+            multipliers, residual = lp.proof(a)
+            if residual <= tol:
+                return Separation("inseparable", None, multipliers)
+    try:
+        found = separate(samples, MaxMargin(), math.inf, doubt=math.sqrt(2) * tol)
+    except NotSeparable as error:
+        if error.multipliers is None:
+            return Separation("undecided")
+        return Separation("inseparable", None, error.multipliers.T / error.multipliers.sum())
+    return Separation("separable", found.weights, positive=1.0)
 
 
 class _Programme:
-    """J and the linear programmes over W, for rows x̂ (n, d) and labels; the last class stays at 0.
+    """J and the linear programmes over W, for rows x̂ and labels; the last class stays at 0.
 
     A shift of all classes changes nothing, and rows of any length are separated alike: of length 1.
     """
 
-    def __init__(self, fields: Array, y: Labels, k: int) -> None:
+    def __init__(self, samples: Samples) -> None:
+        y, k, fields = samples.y, samples.n_classes, samples.design.scaled_rows(slice(None))
         largest = np.maximum(np.abs(fields).max(1), np.finfo(float).tiny)
         size = np.linalg.norm(fields / largest[:, None], axis=1)
         self.size = largest * np.where(size > 0, size, 1.0)
         fields = fields / self.size[:, None]
         self.fields, self.y, self.k = fields, y, k
         self.place = np.nonzero(np.arange(k) != y[:, None])  # samples, and the wrong classes
-        samples, others = self.place
-        rows, each = np.zeros((samples.size, k, fields.shape[1])), np.arange(samples.size)
-        rows[each, y[samples]] = fields[samples]
-        rows[each, others] = -fields[samples]
-        self.J = rows[:, :-1].reshape(samples.size, -1)
+        which, others = self.place
+        rows, each = np.zeros((which.size, k, fields.shape[1])), np.arange(which.size)
+        rows[each, y[which]] = fields[which]
+        rows[each, others] = -fields[which]
+        self.J = rows[:, :-1].reshape(which.size, -1)
 
     def solve(self, cost: Array, matrix: Array) -> tuple[Array, Array, Array] | None:
         """min cost·(W, t) with matrix·(W, t) ≥ 0: weights (d, k), their margins, and the duals."""
@@ -233,23 +196,13 @@ class _Programme:
         return found / found.sum(), residual
 
 
-def _by_linear_programme(fields: Array, y: Labels, k: int, tol: float) -> SeparabilityOfData | None:
-    """The answer of max t; None where rounding leaves it open."""
-    lp = _Programme(fields, y, k)
-    cost = np.append(np.zeros(lp.J.shape[1]), -1.0)
-    found = lp.solve(cost, np.hstack([lp.J, -np.ones((len(lp.J), 1))]))
-    if found is None:
-        return None
-    weights, margins, a = found
-    if margins.min() > _CLEAR * float(np.linalg.norm(weights)):
-        return SeparabilityOfData(True, weights / float((margins * lp.size[lp.place[0]]).min()))
-    multipliers, residual = lp.proof(a)
-    return SeparabilityOfData(False, None, multipliers) if residual <= tol else None
-
-
-def _recession(fields: Array, y: Labels, k: int, tol: float) -> Separation:
-    """Quasi-separable or overlapping, by max ΣJW."""
-    lp = _Programme(fields, y, k)
+def _recession(samples: Samples, tol: float) -> Separation:
+    """Quasi-separable or overlapping: by max ΣJW, or by maximum likelihood where that is large."""
+    if not _is_small(samples):
+        fit = maximum_likelihood(samples, tol)
+        proof = None if fit is None else fit.separability
+        return Separation("undecided") if proof is None else proof
+    lp = _Programme(samples)
     found = lp.solve(-lp.J.sum(0), lp.J)
     if found is None:
         return Separation("undecided")
@@ -257,6 +210,4 @@ def _recession(fields: Array, y: Labels, k: int, tol: float) -> Separation:
     if margins.max() > tol and margins.min() >= -tol * float(np.linalg.norm(weights)):
         return Separation("quasi", weights, None, float((margins > tol).mean()))
     multipliers, residual = lp.proof(1 + a)
-    if residual > tol:
-        return Separation("undecided")
-    return Separation("overlapping", None, multipliers)
+    return Separation("undecided" if residual > tol else "overlapping", None, multipliers)

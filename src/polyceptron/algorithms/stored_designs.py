@@ -62,7 +62,7 @@ class ArrayDesign(designs.Design):
         return designs.back_of(self._in(small.dtype), small)
 
     def gram(self) -> Array:
-        if self.dtype != np.float64 or self.watch.checkpoint.path is not None:
+        if self.dtype != np.float64:
             return super().gram()
         self.count(np.float64)
         X = self._X
@@ -198,16 +198,14 @@ class FileDesign(designs.Design):
             self._read(int(row), int(row) + 1, out[i : i + 1])
         return out
 
-    def blocks(
-        self, n_bytes: int = designs.BLOCK_BYTES, first: int = 0
-    ) -> Iterator[tuple[slice, AnyArray]]:
+    def blocks(self, n_bytes: int = designs.BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
         if self._file is None:
-            yield from super().blocks(n_bytes, first)
+            yield from super().blocks(n_bytes)
             return
         n, d = self.shape
         step = min(n, max(16, n_bytes // max(1, d * self.dtype.itemsize)))
         buffer = np.empty((step, d), self.dtype)
-        for begin in range(first, n, step):
+        for begin in range(0, n, step):
             end = min(begin + step, n)
             yield slice(begin, end), self._read(begin, end, buffer[: end - begin])
 

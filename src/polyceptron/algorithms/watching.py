@@ -4,10 +4,10 @@ A fit tells its `Watch` of every iteration, and a design of every pass over X. A
 as a `FitProgress`; to stop the fit it raises KeyboardInterrupt, as Ctrl-C does, and the fit returns
 what there is with the status 'interrupted'.
 
-A checkpoint is one .npz file of plain arrays: the state of the iteration to the last bit, and what
-problem it belongs to. It is written every so many seconds, at the end, and when the fit is
-interrupted; a fit that finds it goes on from there. A fit of several parts, one after the other,
-keeps each under its own name (`Kept`). That X is the same is judged by the lengths of a thousand of
+A checkpoint is one .npz file of plain arrays: the state of the iteration, and what problem it
+belongs to. It is written every so many seconds, at the end, and when the fit is interrupted; a fit
+that finds it goes on from there. A fit of several parts, one after the other, keeps each under its
+own name. That X is the same is judged by the lengths of a thousand of
 its rows; tolerance and number of iterations may be others than before.
 """
 
@@ -20,7 +20,7 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -188,44 +188,6 @@ def _nested(state: State) -> State:
             place = place.setdefault(part, {})
         place[own] = value if value.ndim else value.item()
     return out
-
-
-class Kept:
-    """A part of a fit that goes in rounds, each a descent: what it knew when the round began
-    (`known`), and how far the descent is. Without a checkpoint it only ends them in good order."""
-
-    def __init__(self, design: Any, part: str = "fit") -> None:
-        self._design, self._part = design, part
-        self._checkpoint: Checkpoint = design.watch.checkpoint
-        self._saved = self._checkpoint.load(part) or {}
-        self.before: float = design.passes - self._saved.get("passes", 0.0)
-        self.known: State = self._saved.get("known", {})
-        self._state: Callable[[], State] = State
-        self._last: Callable[[], State] | None = None
-
-    def begin(self, known: Any) -> Kept:
-        """A round begins, with this dataclass known; itself, to keep its descent."""
-        at_start = replace(known)
-        self._state = lambda: {
-            "known": asdict(at_start),
-            "passes": self._design.passes - self.before,
-        }
-        return self
-
-    def load(self) -> State | None:
-        """The descent of this round, if that is what was at work."""
-        found: State | None = self._saved.pop("descent", None)
-        return found
-
-    def save(self, descent: Callable[[], State], *, now: bool = False) -> None:
-        """Keep the descent, if it is time or now."""
-        self._last = descent
-        self._checkpoint.save(lambda: self._state() | {"descent": descent()}, self._part, now=now)
-
-    def ended(self) -> None:
-        """Keep the last round's descent: the same call finds it, and has little left to do."""
-        descent = {} if self._last is None else {"descent": self._last()}
-        self._checkpoint.save(lambda: self._state() | descent, self._part, now=True)
 
 
 class Watch:

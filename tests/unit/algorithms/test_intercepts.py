@@ -199,8 +199,11 @@ def test_every_kind_of_input_gives_the_same_fit(tmp_path):
     stopped = pc.fit_erm(X, y, ridge=0.1, callback=stop, **kept)
     resumed = pc.fit_erm(X, y, ridge=0.1, **kept)
     assert (stopped.status, resumed.status) == ("interrupted", "ok")
-    np.testing.assert_array_equal(resumed.weights, plain.weights)
-    np.testing.assert_array_equal(resumed.intercepts, plain.intercepts)
+    off = np.hypot(
+        np.linalg.norm(resumed.weights - plain.weights),
+        np.linalg.norm(resumed.intercepts - plain.intercepts),
+    )
+    assert off <= resumed.distance_bound + plain.distance_bound
     with pytest.raises(pc.InvalidInput, match="another fit"):
         pc.fit_erm(X, y, ridge=0.1, checkpoint=tmp_path / "c.npz")
 

@@ -10,8 +10,7 @@ out as they reach their goal. The first axis of all arrays counts the λ.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,6 @@ from polyceptron.algorithms.erm.objectives import (
     gradient_rounding,
     roundings,
 )
-from polyceptron.algorithms.watching import Kept
 from polyceptron.numerics import Array
 
 Direction = Callable[[Evaluation, Array], Array]
@@ -42,38 +40,6 @@ def _lengths(*parts: Array) -> list[Array]:
 def norms(A: Array) -> Array:
     """Frobenius norm of each problem, (L,)."""
     return np.sqrt(newton.dots(A, A))
-
-
-@dataclass
-class AtWork:
-    """The λ still at work: their number in the batch and how their gradients have fallen."""
-
-    index: NDArray[np.int64]
-    first: Array
-    previous: Array
-    stalled: NDArray[np.int64]
-    double: NDArray[np.bool_]  # whether the inner solves need double precision
-
-    def keep(self, mask: NDArray[np.bool_]) -> None:
-        for field in fields(self):
-            setattr(self, field.name, getattr(self, field.name)[mask])
-
-
-@dataclass
-class Descent:
-    """U (L, r, d) and its fields Z (L, r, n), the steps made and allowed (L,), and who is at work.
-
-    `stage` counts how often the fields were made afresh; `whole` is False while U and Z move. All
-    of it is as it was at the end of a step: an interrupted one has not happened.
-    """
-
-    U: Array
-    Z: Array
-    count: NDArray[np.int64]
-    limit: NDArray[np.int64]
-    stage: int = 0
-    work: AtWork | None = None
-    whole: bool = True
 
 
 @dataclass(frozen=True)
@@ -105,42 +71,36 @@ def minimise(
     target: float,
     direct: Direction | None = None,
     max_iter: int = 100,
-    keeper: Kept | None = None,
+    keep: Callable[[Array], None] | None = None,
     intercept: Intercept | None = None,
 ) -> Minimum:
     """Minimise from `start` (L, r, d) at each λ until ‖gradient‖ ≤ target·λ‖U‖, rounding included.
 
     Strong convexity then gives ‖U − Û‖ ≤ target·‖U‖. `direct` replaces conjugate gradients where
-    the Newton step can be had in closed form. With a keeper the descent comes from there and goes
-    there, and KeyboardInterrupt ends it where it is. With a `max_iter` of 0 it is the certificate
+    the Newton step can be had in closed form. `keep` is given U after every step, and with it
+    KeyboardInterrupt ends the descent where it is. With a `max_iter` of 0 it is the certificate
     of `start`. The column of an `intercept` bears no ridge, and counts in distance and norm.
     """
-    saved = keeper.load() if keeper is not None else None
-    if saved is not None:
-        work = AtWork(**saved["work"]) if "work" in saved else None
-        at = Descent(**saved | {"work": work})
-    else:
-        U = np.array(start, dtype=float)
-        Z = design.fields(U) if U.any() else np.zeros((*U.shape[:2], design.n_samples))
-        at = Descent(U, Z, np.zeros(len(U), dtype=np.int64), np.full(len(U), max_iter))
+    U = np.array(start, dtype=float)
+    Z = design.fields(U) if U.any() else np.zeros((*U.shape[:2], design.n_samples))
+    count = np.zeros(len(U), dtype=np.int64)
+    at = _Newton(
+        design, objective, ridges, target, direct, max_iter, keep, intercept, U, Z, count,
+        np.full(len(U), max_iter),
+    )  # fmt: skip
     try:
-        return _Newton(
-            design, objective, ridges, target, direct, max_iter, keeper, intercept
-        ).minimum(at)
+        return at.minimum()
     except KeyboardInterrupt:
-        if keeper is None:
+        if keep is None:
             raise
-        if at.whole:
-            keeper.save(partial(asdict, at), now=True)
-        unknown = np.full(len(at.U), np.nan)
+        unknown, no = np.full(len(U), np.nan), np.zeros(len(U), dtype=bool)
         here = objective.evaluate(at.Z)
-        no = np.zeros(len(at.U), dtype=bool)
-        return Minimum(at.U, at.Z, here, unknown, unknown, unknown, at.count, no, True)
+        return Minimum(U, at.Z, here, unknown, unknown, unknown, count, no, True)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Newton:
-    """What does not change on the way down."""
+    """A descent: U (L, r, d), its fields Z (L, r, n), the steps made and allowed (L,)."""
 
     design: Design
     objective: Objective
@@ -148,31 +108,28 @@ class _Newton:
     target: float
     direct: Direction | None
     max_iter: int
-    keeper: Kept | None
+    keep: Callable[[Array], None] | None
     intercept: Intercept | None
+    U: Array
+    Z: Array
+    count: NDArray[np.int64]
+    limit: NDArray[np.int64]
 
-    def minimum(self, at: Descent) -> Minimum:
+    def minimum(self) -> Minimum:
         """Descents, each followed by fresh fields: those of the way are updated along it."""
-        design, every = self.design, np.arange(len(at.U))
-        while at.stage < 3:
-            if at.work is None:
-                here = self.objective.evaluate(at.Z)
-                G, norm, goal = self.gradient(here, at, every)
-                todo = np.flatnonzero((norm > goal) & (at.count < at.limit))
-                if todo.size == 0:
-                    break
-                far, double = np.full(todo.size, np.inf), not design.single_is_quicker
-                at.work = AtWork(todo, far, far, 0 * todo, np.full(todo.size, double))
-            self.descend(at, AtWork(**asdict(at.work)))
-            at.limit = np.minimum(at.count + 4, self.max_iter)  # to repair what had piled up
-            at.Z = design.fields(at.U)
-            at.stage, at.work = at.stage + 1, None
-        else:
-            here = self.objective.evaluate(at.Z)
-            G = self.gradient(here, at, every)[0]
-        rounding, distance, enough = self.certificate(here, at, every, G)
+        every = np.arange(len(self.U))
+        for stage in range(4):
+            here = self.objective.evaluate(self.Z)
+            G, norm, goal = self.gradient(here, every)
+            todo = np.flatnonzero((norm > goal) & (self.count < self.limit))
+            if todo.size == 0 or stage == 3:
+                break
+            self.descend(todo)
+            self.limit = np.minimum(self.count + 4, self.max_iter)  # to repair what had piled up
+            self.Z = self.design.fields(self.U)
+        rounding, distance, enough = self.certificate(here, every, G)
         met = distance <= enough
-        found = Minimum(at.U, at.Z, here, norms(G), rounding, distance, at.count, met)
+        found = Minimum(self.U, self.Z, here, norm, rounding, distance, self.count, met)
         return found if met.all() else self.zero_where_minimal(found)
 
     def pulls(self, index: NDArray[np.int64]) -> Array:
@@ -184,16 +141,16 @@ class _Newton:
         return norms(U) if self.intercept is None else self.intercept.size(U)
 
     def certificate(
-        self, here: Evaluation, at: Descent, index: NDArray[np.int64], G: Array
+        self, here: Evaluation, index: NDArray[np.int64], G: Array
     ) -> tuple[Array, Array, Array]:
         """Rounding of the gradients G, distance to the minimum, and that which is enough, (L,)."""
-        ridges, U, norm = self.ridges[index], at.U[index], norms(G)
+        ridges, U, norm = self.ridges[index], self.U[index], norms(G)
         enough, size = self.target * self.size(U), norms(U)
         if self.intercept is not None:
             slopes = norms(G[..., :-1]), norms(G[..., -1:])
-            rounding, distance = self.distance(here, at.Z[index], ridges, size, slopes)
+            rounding, distance = self.distance(here, self.Z[index], ridges, size, slopes)
             return rounding, distance, enough
-        rounding = self.rounding(here, at.Z[index], ridges, size, ridges * enough - norm)
+        rounding = self.rounding(here, self.Z[index], ridges, size, ridges * enough - norm)
         return rounding, (norm + rounding) / ridges, enough
 
     def distance(
@@ -237,68 +194,68 @@ class _Newton:
             np.full(at.size, True),
         )
 
-    def descend(self, at: Descent, work: AtWork) -> None:
-        """Newton steps in place, each λ at work until its goal, its patience or its limit."""
-        U, Z, count, limit = at.U, at.Z, at.count, at.limit
-        here = self.objective.evaluate(Z[work.index])
+    def descend(self, chosen: NDArray[np.int64]) -> None:
+        """Newton steps in place, each λ until its goal, its patience or its limit."""
+        U, Z = self.U, self.Z
+        first = previous = np.full(chosen.size, np.inf)
+        stalled = 0 * chosen
+        double = np.full(chosen.size, not self.design.single_is_quicker)  # of the inner solves
+        here = self.objective.evaluate(Z[chosen])
         while True:
-            G, norm, goal = self.gradient(here, at, work.index)
-            work.first = np.where(np.isinf(work.first), norm, work.first)
-            self.tell(here, norm, at, work.index)
+            G, norm, goal = self.gradient(here, chosen)
+            first = np.where(np.isinf(first), norm, first)
+            self.tell(here, norm, chosen)
             # So close, Newton's method is fast: if not, rounding holds it back, of the inner solve
             # first (which then goes on in double precision), of the gradient itself in the end.
-            slow = (norm > 0.5 * work.previous) & (norm < 1e-3 * work.first)
-            work.stalled += slow & work.double
-            work.double |= slow
-            going = (norm > goal) & (work.stalled < _PATIENCE) & np.isfinite(norm)
-            going &= count[work.index] < limit[work.index]
-            work.previous = norm
+            slow = (norm > 0.5 * previous) & (norm < 1e-3 * first)
+            stalled += slow & double
+            double |= slow
+            going = (norm > goal) & (stalled < _PATIENCE) & np.isfinite(norm)
+            going &= self.count[chosen] < self.limit[chosen]
+            previous = norm
             if not going.all():
-                work.keep(going)
-                here, G, norm, goal = here.take(going), G[going], norm[going], goal[going]
-                if work.index.size == 0:
+                if not going.any():
                     return
-            chosen = work.index
+                chosen, stalled, double, here = (
+                    chosen[going], stalled[going], double[going], here.take(going)
+                )  # fmt: skip
+                first, G, norm, goal = first[going], G[going], norm[going], goal[going]
+                previous = norm
             ridges = self.ridges[chosen]
             if self.intercept is not None:
                 ridges = self.intercept.pulls(ridges)
             if self.direct is not None:
                 D = self.direct(here, G)
             else:
-                rest = np.minimum(_LOOSE, np.sqrt(norm / work.first))
+                rest = np.minimum(_LOOSE, np.sqrt(norm / first))
                 tolerance = np.minimum(_LOOSE, np.maximum(rest, 0.5 * goal / norm))
-                steps = tolerance, work.double
+                steps = tolerance, double
                 D = newton.directions(self.design, self.objective, here, ridges, G, *steps)
-            step, there, new = newton.line_search(
+            step, here, new = newton.line_search(
                 self.design, self.objective, ridges, U[chosen], Z[chosen], here, G, D
             )
             stuck = step == 0
-            work.stalled[stuck & (work.double | (self.direct is not None))] = _PATIENCE
-            work.double |= stuck
-            at.whole = False
-            count[chosen] += 1
+            stalled[stuck & (double | (self.direct is not None))] = _PATIENCE
+            double |= stuck
+            self.count[chosen] += 1
             U[chosen] += step[:, None, None] * D
             Z[chosen] = new
-            at.work, at.whole = AtWork(**asdict(work)), True
-            here = there
-            if self.keeper is not None:
-                self.keeper.save(partial(asdict, at))
+            if self.keep is not None:
+                self.keep(U)
 
-    def gradient(
-        self, here: Evaluation, at: Descent, index: NDArray[np.int64]
-    ) -> tuple[Array, Array, Array]:
+    def gradient(self, here: Evaluation, index: NDArray[np.int64]) -> tuple[Array, Array, Array]:
         """Gradients (L, r, d), their norms (L,), and those to reach (L,), less what rounding takes.
 
         The certificate is asked for only where a gradient seems small enough.
         """
-        ridges, U = self.ridges[index], at.U[index]
+        ridges, U = self.ridges[index], self.U[index]
         G = self.design.back(here.residual) + self.pulls(index) * U
         norm = norms(G)
         goal = self.target * ridges * self.size(U)
         near = np.flatnonzero(norm <= goal)
         if near.size:
             part = here if near.size == len(norm) else here.take(near)
-            rounding, distance, enough = self.certificate(part, at, index[near], G[near])
+            rounding, distance, enough = self.certificate(part, index[near], G[near])
             if self.intercept is None:
                 goal[near] = np.maximum(goal[near] - rounding, 0.05 * rounding)
             else:  # the distance is linear in the gradient, but for rounding
@@ -319,14 +276,14 @@ class _Newton:
         smoothness = self.objective.smoothness
         return gradient_rounding(self.design, norm, ridges, z, g, stiffness, smoothness, enough)
 
-    def tell(self, here: Evaluation, norm: Array, at: Descent, index: NDArray[np.int64]) -> None:
+    def tell(self, here: Evaluation, norm: Array, index: NDArray[np.int64]) -> None:
         """Report the problem that is furthest from its minimum."""
-        size, ridges = self.size(at.U[index]), self.ridges[index]
+        size, ridges = self.size(self.U[index]), self.ridges[index]
         with np.errstate(divide="ignore"):
             distance = norm / (ridges * size)
         worst = int(distance.argmax())
         total = float(here.value[worst]) + 0.5 * float(ridges[worst] * size[worst] ** 2)
         self.design.watch.step(
-            int(at.count.max()), int(at.limit.max()), float(distance[worst]), self.target,
+            int(self.count.max()), int(self.limit.max()), float(distance[worst]), self.target,
             total / self.design.n_samples,
         )  # fmt: skip

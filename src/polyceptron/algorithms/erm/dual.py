@@ -1,20 +1,21 @@
 """Losses with kinks and a ridge: min_W Σ_μ s_μ ℓ(z_μ, y_μ) + (λ/2)‖W‖²_F, by multipliers.
 
-With a copy u_μ of the fields, multipliers α_μ of u = z and a penalty c,
+A loss that is the largest of sums a·s of missed leads s_h = 1 + z_h − z_y over pulls a_h (h ≠ y) in
+some set (the hinges) is smoothed about multipliers α,
 
-    ψ(z) = min_u sℓ(u) + α·(z − u) + (c/2)‖z − u‖²,     ∇ψ = α⁺ = −s f(z + α/c, y, s/c),
+    ψ(z) = max_a a·s − ‖a − α‖²/2c,     a = the point of the set next to α + c s,
 
-f the loss's own `denoise`. ψ is smooth enough for Newton's method; α ← α⁺ until it stays. A loss
-that is the largest of sums a·s of missed leads s_h = 1 + z_h − z_y over pulls a_h = α_h (h ≠ y) in
-some set (the hinges) has the conjugate −Σa there, and α⁺ is in that set. So with G = Σ x̂_μα_μᵀ
+enough for Newton's method; α ← a until it stays (`HingeObjective`). Since a is in the set, with
+G = Σ x̂_μ Σ_h a_h(e_h − e_y)ᵀ
 
     gap = Σ_μ (s ℓ(z_μ) − Σ_h a_h s_h(z_μ)) + (λ/2)‖W + G/λ‖² ≥ (λ/2)‖W − Ŵ‖²,
 
 a sum of terms that are not negative. The root of a gap is known to about 1e-7.
 
-With an intercept b the multipliers ought to sum to e = Σα = 0, and do up to rounding: the gap is
-larger by ‖e‖‖b − b̂‖, for which any bound will do. With P the objective here, no less than at the
-minimum, a sample of class c says s(1 + ẑ_h − ẑ_c) ≤ P for the other classes h, and ‖Ŵ‖² ≤ 2P/λ, so
+With an intercept b the pulls ought to sum to e = Σ_μh a_h(e_h − e_y) = 0, and do up to rounding:
+the gap is larger by ‖e‖‖b − b̂‖, for which any bound will do. With P the objective here, no less
+than at the minimum, a sample of class c says s(1 + ẑ_h − ẑ_c) ≤ P for the other classes h, and
+‖Ŵ‖² ≤ 2P/λ, so
 
     b̂_h − b̂_c ≤ R = max_c min_{y_μ=c} (P/s_μ + 2‖x̂_μ‖√(P/λ)),     ‖b̂‖ ≤ √k R.
 
@@ -25,84 +26,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from polyceptron.algorithms.data_checks import Labels, Samples
-from polyceptron.algorithms.design import Inner, weights_or_ones
+from polyceptron.algorithms.data_checks import Samples
+from polyceptron.algorithms.design import weights_or_ones
 from polyceptron.algorithms.erm.descent import minimise
 from polyceptron.algorithms.erm.erm_fit import ERMFit, fit_at, stopped
-from polyceptron.algorithms.erm.objectives import EPS, Evaluation, Objective, sum_rounding
+from polyceptron.algorithms.erm.objectives import EPS, HingeObjective, sum_rounding
 from polyceptron.model.checks import difference_basis
 from polyceptron.model.losses import Loss
-from polyceptron.numerics import AnyArray, Array
+from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
 _LEAST = 1e-5  # relative distance that a gap can certify
-_ROUNDS, _PATIENCE, _LARGEST = 60, 8, 3e3  # without a better bound; the largest c
-
-
-@dataclass(frozen=True)
-class KinkCurvature:
-    """c(t_h − Σ_A t/(|A| + e)) on the classes A whose pull is free, t = dz_h − dz_y, e 0 or 1."""
-
-    active: AnyArray  # (1, k, n), times c
-    share: AnyArray  # 1/(|A| + e), (1, n)
-    basis: AnyArray
-    y: Labels
-
-    def take(self, chosen: Any) -> KinkCurvature:
-        return self
-
-    def rows(self, rows: slice) -> Inner:
-        part = {"active": self.active[..., rows], "share": self.share[..., rows]}
-        return replace(self, y=self.y[rows], **part)
-
-    def __call__(self, Q: AnyArray) -> tuple[AnyArray, None]:
-        t, each = self.basis @ Q, np.arange(self.y.size)
-        t -= t[:, self.y, each][:, None]
-        t -= ((self.active > 0) * t).sum(1, keepdims=True) * self.share[:, None]
-        t *= self.active
-        t[:, self.y, each] = -t.sum(1)
-        return self.basis.T @ t, None
-
-    def mean(self) -> Array:
-        return np.asarray(self.active.sum(1, dtype=np.float64).mean(1)) / len(self.basis)
-
-    def total(self) -> Array:
-        raise NotImplementedError
-
-
-class MoreauObjective(Objective):
-    """Σ_μ ψ_μ, one problem at a time; multipliers (k, n). The curvature's source is α⁺."""
-
-    def __init__(
-        self, loss: Any, y: Labels, weights: Array | None, multipliers: Array, penalty: float
-    ) -> None:
-        super().__init__(y, difference_basis(len(multipliers)), weights)
-        self.loss, self.multipliers, self.penalty = loss, multipliers, penalty
-        self.shares = weights_or_ones(weights, y.size)
-
-    def evaluate(self, Z: Array) -> Evaluation:
-        c, s = self.penalty, self.shares
-        omega = ((self.basis @ Z[0]) + self.multipliers / c).T
-        f = self.loss.denoise(omega, self.y, s / c)[0]
-        new = -s[:, None] * f
-        u = omega - new / c
-        value = float(s @ self.loss.value(u, self.y)) + 0.5 * float((new**2).sum()) / c
-        value -= 0.5 * float((self.multipliers**2).sum()) / c
-        return Evaluation(np.array([value]), (new @ self.basis).T[None], new.T[None])
-
-    def curvature(self, evaluation: Evaluation, dtype: Any) -> Any:
-        a = (evaluation.source[0] / self.shares).T.copy()
-        a[np.arange(a.shape[0]), self.y] = 0.0
-        free, extra = self.loss.sloping(a)
-        count = np.maximum(free.sum(1) + extra, 1.0)
-        active = (self.penalty * free.T)[None].astype(dtype)
-        share = (1 / count)[None].astype(dtype)
-        return KinkCurvature(active, share, self.basis.astype(dtype), self.y)
+_ROUNDS, _PATIENCE, _LARGEST = 60, 8, 3e2  # without a better bound; the largest c
 
 
 def fit_by_multipliers(
@@ -128,30 +67,25 @@ def _fit_one(
     best, stalled = (U, np.zeros((k, y.size)), math.inf), 0
     stop, length = False, math.sqrt(2) * float(design.row_norms.max())
     for turn in range(_ROUNDS):
-        objective = MoreauObjective(loss, y, samples.weights, alpha, penalty)
-        rough = max(10.0 ** (-2 - turn), 1e-12)
+        objective = HingeObjective(loss, y, alpha, penalty, samples.weights)
+        rough = max(10.0 ** (-2 - turn), 1e-8 if free is None else 1e-12)
         try:
             at = minimise(
-                design,
-                objective,
-                np.array([ridge]),
-                U[None],
-                target=rough,
-                max_iter=40,
+                design, objective, np.array([ridge]), U[None], target=rough, max_iter=40,
                 intercept=free,
-            )
+            )  # fmt: skip
         except KeyboardInterrupt:
             stop = True
             break
         U, alpha = at.U[0], at.evaluation.source[0]
         steps += int(at.n_iter[0])
         W, z, slope = U, basis @ at.Z[0], float(at.gradient_norm[0])  # of ‖λW + G‖
-        a = alpha.copy()
-        a[y, each] = 0.0
-        missed = np.maximum(s * loss.value(z.T, y) - (a * (1 + z - z[y, each])).sum(0), 0.0)
-        norm, total = float(np.linalg.norm(W)), float(a.sum())
-        # Rounding of a field counts where the sample is at a kink: elsewhere α is the slope itself.
-        kinked = np.abs(alpha.T - s[:, None] * loss.gradient(z.T, y)).max(1) > 1e-10 * s
+        missed = np.maximum(s * loss.value(z.T, y) - (alpha * (1 + z - z[y, each])).sum(0), 0.0)
+        norm, total = float(np.linalg.norm(W)), float(alpha.sum())
+        # Rounding of a field counts where the sample is at a kink: elsewhere a is the slope itself.
+        slopes = loss.gradient(z.T, y).T.copy()
+        slopes[y, each] = 0.0
+        kinked = np.abs(alpha - s * slopes).max(0) > 1e-10 * s
         off = (8 * EPS + sum_rounding(design.dimension)) * (design.row_norms * norm + 1)
         blur = 2 * float((kinked * s) @ off)
         slope += sum_rounding(y.size) * length * total
@@ -161,7 +95,8 @@ def _fit_one(
             least = float(s @ loss.value(z.T, y)) + ridge * norm**2 / 2
             reach = least / s + 2 * design.row_norms * math.sqrt(least / ridge)
             widest = max(float(reach[y == c].min()) for c in range(k))
-            uneven = float(np.linalg.norm(alpha.sum(1))) + sum_rounding(y.size) * 2 * total
+            uneven = float(np.linalg.norm(objective.pull(alpha).sum(1)))
+            uneven += sum_rounding(y.size) * 2 * total
             loose += uneven * (float(np.linalg.norm(b)) + math.sqrt(k) * widest)
         bound = math.hypot(math.sqrt(2 * (float(missed.sum()) + loose) / ridge), slope / ridge)
         fast = bound < 0.3 * best[2]

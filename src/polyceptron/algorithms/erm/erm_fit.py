@@ -2,7 +2,7 @@
 
 A list of λ is fitted in two waves: every fourth λ from zero (or from the given start), then the
 others from the polynomial in ln λ through the nearest fits. Within a wave all λ advance together.
-A checkpoint keeps the fits that are done and how far those at work are.
+A checkpoint keeps the weights of every λ begun, from which the same call goes on.
 
 Message passing as a warm start was measured at n = 3000, d = 1000, k = 3: at λ from 1 to 0.001 the
 passes over X that it saves the solver are the passes that it takes, so it is not used.
@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +38,6 @@ from polyceptron.algorithms.design import weights_or_ones
 from polyceptron.algorithms.erm.descent import Minimum, minimise
 from polyceptron.algorithms.erm.intercept import Intercept
 from polyceptron.algorithms.erm.objectives import EPS, Objective, gradient_rounding, roundings
-from polyceptron.algorithms.watching import Kept
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.checks import difference_basis
@@ -52,19 +52,33 @@ _MAX_ITER, _MAX_PROXIMAL = 100, 20_000
 
 
 @dataclass(frozen=True, repr=False)
-class SeparabilityOfData(ShortDisplay):
-    """The answer and its proof.
+class Separation(ShortDisplay):
+    """How far classes can be told apart by a linear rule, with the proof; true if they can.
 
-    `separable` is True with `weights` (d, k), whose smallest margin is 1; False with `multipliers`
-    (n, k), a of sample and wrong class, for which any weights with all margins ≥ 1 have a norm of
-    at least `least_norm`; None where neither was found.
+    `kind` is 'separable', with a `direction` (d, k) of smallest margin 1; 'quasi', with a direction
+    of which no margin is below 0 and the share `positive` is above; 'overlapping', where maximum
+    likelihood exists, with `multipliers` (n, k) above 0 for every sample and wrong class, of sum 1,
+    whose combination R = Σ a x(e_y − e_h)ᵀ/√d has the norm `residual`: weights with all margins ≥ 1
+    have a norm of at least `least_norm`; 'inseparable', with such multipliers not below 0;
+    'undecided' where neither was found. A direction may come with `intercepts` (k,).
     """
 
-    separable: bool | None
-    weights: Array | None = None
+    kind: str
+    direction: Array | None = None
     multipliers: Array | None = None
-    residual: float = math.nan  # ‖R‖ at Σa = 1
-    intercepts: Array | None = None  # (k,), where there are any
+    positive: float = math.nan
+    residual: float = math.nan
+    intercepts: Array | None = None
+
+    @property
+    def separable(self) -> bool | None:
+        """None where that was not decided."""
+        return None if self.kind == "undecided" else bool(self)
+
+    @property
+    def weights(self) -> Array | None:
+        """The direction, where it separates."""
+        return self.direction if self else None
 
     @property
     def least_norm(self) -> float:
@@ -76,12 +90,12 @@ class SeparabilityOfData(ShortDisplay):
         return {name: v for name, v in facts.items() if v == v}  # a proof has its own
 
     def __bool__(self) -> bool:
-        return bool(self.separable)
+        return self.kind == "separable"
 
-    def in_units(self, p: int) -> SeparabilityOfData:
+    def in_units(self, p: int) -> Separation:
         """The proof for inputs that are larger by 2^p."""
-        weights = None if self.weights is None else np.ldexp(self.weights, -p)
-        return replace(self, weights=weights, residual=float(np.ldexp(self.residual, p)))
+        direction = None if self.direction is None else np.ldexp(self.direction, -p)
+        return replace(self, direction=direction, residual=float(np.ldexp(self.residual, p)))
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,7 +124,7 @@ class ERMFit(ShortDisplay):
     status: Status
     ridge: float
     loss: str
-    separability: SeparabilityOfData | None = None
+    separability: Separation | None = None
     penalty: str | None = None  # in place of the ridge
     intercepts: Array = None  # type: ignore[assignment]  # zeros unless given
 
@@ -143,9 +157,9 @@ def in_given_units(
         if shrink:
             offset = offset + (inner - np.ldexp(inner, -shrink)) @ intercept.mean
         weights, reach = inner.T.copy(), max(reach, 0)  # of intercepts, which have no unit
-        if proof is not None and proof.weights is not None:
-            held, shift = intercept.split(proof.weights.T)
-            proof = replace(proof, weights=held.T.copy(), intercepts=shift)
+        if proof is not None and proof.direction is not None:
+            held, shift = intercept.split(proof.direction.T)
+            proof = replace(proof, direction=held.T.copy(), intercepts=shift)
     elif units == Units() and not shrink:
         return fit
     return replace(
@@ -202,14 +216,6 @@ def stopped_at(weights: Array, ridge: float, loss: str) -> ERMFit:
     return ERMFit(weights, nan, math.inf, 0, 0.0, nan, nan, Status.INTERRUPTED, ridge, loss)
 
 
-@dataclass
-class _Known:
-    """The λ at work (L,), and the fits that are done."""
-
-    ridges: Array
-    fits: dict[str, ERMFit]
-
-
 def fit_newton(
     samples: Samples,
     objective: Objective,
@@ -224,46 +230,39 @@ def fit_newton(
             f"the loss {loss!r} is its own limit of ridge 0, and Newton's method needs a "
             "ridge above 0"
         )
-    design, basis = samples.design, objective.basis
+    design, basis, checkpoint = samples.design, objective.basis, samples.design.watch.checkpoint
     ordered = sorted(set(ridges))
     first = [r for i, r in enumerate(ordered) if i % 4 == 0 or i == len(ordered) - 1]
-    kept = Kept(design)
-    at_work = kept.known.get("ridges", ())
-    saved = kept.known.get("fits", {}).values()
-    found = [
-        ERMFit(**state | {"status": next(s for s in Status if s == state["status"])})
-        for state in saved
-    ]
-    done = {fit.ridge: fit for fit in found}
+    kept, done = checkpoint.load() or {}, dict[float, ERMFit]()
+
+    def keep(block: list[float], U: Array, now: bool = False) -> None:
+        def state() -> dict[str, Array]:
+            kept.update({str(r): W.T @ basis.T for r, W in zip(block, U, strict=True)})
+            return kept
+
+        checkpoint.save(state, now=now)
+
     size = max(1, _MEMORY // objective.numbers)
     for wave in (first, [r for r in ordered if r not in first]):
         nodes = [] if wave is first else [(math.log(r), done[r].weights) for r in first]
         for block in (wave[i : i + size] for i in range(0, len(wave), size)):
-            if set(block) <= set(done):
-                continue
-            guesses = [
-                through_nearest(nodes, math.log(r), _NODES) if nodes else start for r in block
-            ]
             begin = np.zeros((len(block), basis.shape[1], design.dimension))
-            for U, guess in zip(begin, guesses, strict=True):
-                if guess is not None:
-                    U[:] = (guess @ basis).T
-            if not np.array_equal(at_work, block):
-                kept.load()
-                kept.before = design.passes
-            known = _Known(np.array(block), {str(r): fit for r, fit in done.items()})
+            for U, r in zip(begin, block, strict=True):
+                guess = through_nearest(nodes, math.log(r), _NODES) if nodes else start
+                if (found := kept.get(str(r), guess)) is not None:
+                    U[:] = (found @ basis).T
+            before = design.passes
             minimum = minimise(
-                design, objective, known.ridges, begin, target=tol, max_iter=_MAX_ITER,
-                keeper=kept.begin(known), intercept=samples.intercept,
+                design, objective, np.array(block), begin, target=tol, max_iter=_MAX_ITER,
+                keep=partial(keep, block), intercept=samples.intercept,
             )  # fmt: skip
-            passes = (design.passes - kept.before) / len(block)
+            keep(block, minimum.U, now=True)
+            passes = (design.passes - before) / len(block)
             fits = certified(samples, objective, loss, block, minimum, passes)
             done |= dict(zip(block, fits, strict=True))
             if minimum.interrupted:
                 none = 0 * fits[0].weights
                 return [done.get(r) or stopped_at(none, r, loss) for r in ridges]
-            known.fits = {str(r): fit for r, fit in done.items()}
-            kept.begin(known).ended()
     return [done[ridge] for ridge in ridges]
 
 

@@ -2,12 +2,8 @@
 
 It is the limit λ → 0⁺ of cross-entropy (in direction) on separable data. J has the constraints as
 rows: a sample x/√d times a class difference v = e_y − e_h, so that JJᵀ is the Gram matrix of the
-samples times that of the differences, entry by entry. Two methods find the constraints that hold
-with equality; a direct solve JJᵀa = 1 then ends the search, with a bound near rounding.
-
-Few unknowns against samples: an interior-point method (`interior_point`).
-
-Elsewhere: an augmented Lagrangian,
+samples times that of the differences, entry by entry. An augmented Lagrangian finds the constraints
+that hold with equality,
 
     min_W ½‖W‖² + (c/2) Σ (1 + a/c − margin)₊²,     a ← (a + c(1 − margin))₊,
 
@@ -16,9 +12,10 @@ constraints its step has the Hessian I + cJᵀJ, and by Woodbury's identity
 
     D = −(I + cJᵀJ)⁻¹G = −(G − Jᵀ(JJᵀ + I/c)⁻¹JG),
 
-so a penalty c that would stall conjugate gradients costs nothing. Before the direct solve,
-multipliers a ≥ 0 are a feasible point of the dual, and dividing W by its smallest margin gives one
-of the primal, so with W_a = Σ a x(e_y − e_h)ᵀ/√d
+so a penalty c that would stall conjugate gradients costs nothing. A direct solve JJᵀa = 1 then ends
+the search, with a bound near rounding. Before it, multipliers a ≥ 0 are a feasible point of the
+dual, and dividing W by its smallest margin gives one of the primal, so with
+W_a = Σ a x(e_y − e_h)ᵀ/√d
 
     ½‖W − Ŵ‖² ≤ gap = ½‖W − W_a‖² + Σ a (margin − 1),
 
@@ -38,6 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,11 +46,10 @@ from scipy.sparse.csgraph import floyd_warshall
 from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.erm.descent import Direction, Minimum, minimise
-from polyceptron.algorithms.erm.erm_fit import ERMFit, SeparabilityOfData, fit_at
+from polyceptron.algorithms.erm.erm_fit import ERMFit, Separation, fit_at
 from polyceptron.algorithms.erm.intercept import Intercept
-from polyceptron.algorithms.erm.interior_point import central_path, suits
-from polyceptron.algorithms.erm.objectives import EPS, Evaluation, ShiftedHinge, sum_rounding
-from polyceptron.algorithms.watching import Kept
+from polyceptron.algorithms.erm.objectives import EPS, Evaluation, HingeObjective, sum_rounding
+from polyceptron.algorithms.watching import Checkpoint
 from polyceptron.errors import ComputationFailed
 from polyceptron.model.checks import difference_basis
 from polyceptron.model.losses import Loss
@@ -63,27 +60,19 @@ MAX_ACTIVE = 6000  # 0.3 GB for the matrix; beyond it conjugate gradients take o
 
 
 class SeenRows:
-    """Rows x/√d read so far and their Gram matrix: constraints come and go, samples come back.
+    """Rows x/√d read so far and their Gram matrix: constraints come and go, samples come back."""
 
-    `batch` (n,) counts from 1 in which order samples were read, 0 for those that were not: a
-    checkpoint that has it leads to the same sums, to the last bit.
-    """
-
-    def __init__(self, design: Design, batch: NDArray[np.int64]) -> None:
-        self.design, self.batch = design, batch
-        kept = batch.copy()
+    def __init__(self, design: Design) -> None:
+        self.design = design
         self._forget()
-        for number in range(1, int(kept.max(initial=0)) + 1):
-            self.places(np.flatnonzero(kept == number))
 
     def _forget(self) -> None:
-        self.batch[:] = 0
-        self.place = np.zeros_like(self.batch)
+        self.place = np.full(self.design.n_samples, -1)
         self.rows, self.gram = np.empty((0, self.design.dimension)), np.empty((0, 0))
 
     def places(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where in `rows` these samples are; what was not seen before is read."""
-        new = np.unique(samples[self.batch[samples] == 0])
+        new = np.unique(samples[self.place[samples] < 0])
         if new.size and len(self.rows) + new.size > MAX_ACTIVE:
             self._forget()
             new = np.unique(samples)
@@ -91,7 +80,6 @@ class SeenRows:
             part = self.design.scaled_rows(new)
             cross = self.rows @ part.T
             self.place[new] = len(self.rows) + np.arange(new.size)
-            self.batch[new] = self.batch.max() + 1
             self.rows = np.concatenate([self.rows, part])
             self.gram = np.block([[self.gram, cross], [cross.T, part @ part.T]])
         return self.place[samples]
@@ -100,7 +88,7 @@ class SeenRows:
 class Constraints:
     """The constraints z_y − z_h ≥ 1 picked out by `mask` (k, n), as rows of J."""
 
-    def __init__(self, seen: SeenRows, hinge: ShiftedHinge, mask: NDArray[Any]) -> None:
+    def __init__(self, seen: SeenRows, hinge: HingeObjective, mask: NDArray[Any]) -> None:
         self.others, self.samples = np.nonzero(mask)
         self.differences = hinge.basis[hinge.y[self.samples]] - hinge.basis[self.others]
         self.position = seen.places(self.samples)
@@ -130,12 +118,12 @@ class Constraints:
 
 
 def active_set_step(
-    seen: SeenRows, hinge: ShiftedHinge, free: Intercept | None = None
+    seen: SeenRows, hinge: HingeObjective, free: Intercept | None = None
 ) -> Direction:
     """The function (evaluation, gradient) ↦ Newton direction (1, k−1, d), for λ = 1."""
 
     def direction(here: Evaluation, G: Array) -> Array:
-        pushed = Constraints(seen, hinge, here.source[0])
+        pushed = Constraints(seen, hinge, here.source[0] > 0)
         if pushed.samples.size == 0:
             return -G
         matrix = pushed.gram(1 / hinge.penalty)
@@ -183,7 +171,7 @@ def _certified(U: Array, Z: Array, p: float, q: float, free: Intercept | None) -
 
 
 def solve_active(
-    seen: SeenRows, hinge: ShiftedHinge, mask: NDArray[Any], free: Intercept | None = None
+    seen: SeenRows, hinge: HingeObjective, mask: NDArray[Any], free: Intercept | None = None
 ) -> _Certified | None:
     """The max-margin solution from a guess of its active constraints, if that is nearly right.
 
@@ -203,7 +191,7 @@ def solve_active(
 
 
 def _at_equality(
-    seen: SeenRows, hinge: ShiftedHinge, mask: NDArray[Any], free: Intercept | None
+    seen: SeenRows, hinge: HingeObjective, mask: NDArray[Any], free: Intercept | None
 ) -> _Certified | NDArray[np.bool_] | None:
     """The point with margin 1 on every constraint of the mask, if that is the solution.
 
@@ -275,94 +263,97 @@ _PATIENCE = 6  # rounds without a better bound
 
 
 class NotSeparable(ComputationFailed):
-    """No weights separate the data."""
+    """No weights separate the data; with the multipliers (k, n) that prove it, if there are any."""
+
+    def __init__(self, message: str, multipliers: Array | None = None) -> None:
+        super().__init__(message)
+        self.multipliers = multipliers
 
 
 @dataclass
-class _Known:
-    """What is known between two rounds: the last U (k−1, d), multipliers (k, n), the best."""
+class _State:
+    """Between two rounds: the last U (k−1, d), multipliers (k, n) and penalty; and the best."""
 
     U: Array
     multipliers: Array
-    batch: NDArray[np.int64]  # of `SeenRows`, which changes it
-    best: _Certified | None = None
     penalty: float = 10.0
-    growth: float = 1e4
     turn: int = 0
+    exact: bool = False
+    best: _Certified | None = None
     n_iter: int = 0
     stalled: int = 0
-    exact: bool = False
     gradient_norm: float = math.nan
+
+    def keep(self, checkpoint: Checkpoint, U: Array, now: bool = False) -> None:
+        names = ("multipliers", "penalty", "turn", "exact")
+        state = {name: getattr(self, name) for name in names}
+        checkpoint.save(lambda: state | {"U": U[0]}, "max-margin", now=now)
 
 
 def fit_hard_margin(
     samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, start: Array | None
 ) -> list[ERMFit]:
     """The separating weights of least norm, normalised to a smallest margin of 1, for any ridge."""
-    (design, y, k), free = samples, samples.intercept
-    rounds, basis = Kept(design, "max-margin"), difference_basis(k)
+    return [separate(samples, loss, tol, start)] * len(ridges)
 
-    def result(best: _Certified, n_iter: int, gradient_norm: float) -> ERMFit:
-        weights = best.U.T @ basis.T
-        return fit_at(
-            samples, loss.name, 0.0, weights, basis @ best.Z, 0.0, best.bound,
-            Status.OK if best.within(tol) else Status.TOLERANCE_NOT_MET, n_iter=n_iter,
-            gradient_norm=gradient_norm, matrix_passes=design.passes - rounds.before,
-            separability=SeparabilityOfData(True, weights),
-        )  # fmt: skip
 
-    none = np.zeros((k, y.size))
-    if start is None and not rounds.known and suits(design, k):
-        seen, hinge = SeenRows(design, np.zeros_like(y)), ShiftedHinge(y, k, none, 1.0)
-        for steps, multipliers in central_path(design, y, k, free=free is not None):
-            vertex = solve_active(seen, hinge, multipliers, free)
-            if vertex is not None and vertex.within(tol):
-                return [result(vertex, steps, 0.0)] * len(ridges)
+def separate(
+    samples: Samples, loss: Loss, tol: float, start: Array | None = None, doubt: float = 1e-7
+) -> ERMFit:
+    """`fit_hard_margin`; NotSeparable once a convex combination of the constraints is `doubt`."""
+    design, y, k = samples
+    checkpoint, before, basis = design.watch.checkpoint, design.passes, difference_basis(k)
     U = np.zeros((k - 1, design.dimension)) if start is None else (start @ basis).T
-    here = replace(_Known(U, none, np.zeros_like(y)), **rounds.known)
-    if "best" in rounds.known:
-        here.best = _Certified(**rounds.known["best"])
-    seen = SeenRows(design, here.batch)
+    here = _State(U, np.zeros((k, y.size)))
+    here = replace(here, **checkpoint.load("max-margin") or {})
+    seen, stop = SeenRows(design), False
     try:
-        while here.turn < 30 and not _round(samples, seen, here, rounds, tol):
+        while here.turn < 30 and not _round(samples, loss, seen, here, tol, doubt):
             here.turn += 1
     except KeyboardInterrupt:
-        best = here.best or _Certified(here.U, design.fields(here.U), math.inf, 0.0)
-        stop = result(best, here.n_iter, math.nan)
-        proof = stop.separability if here.best else None
-        return [replace(stop, status=Status.INTERRUPTED, separability=proof)] * len(ridges)
-    rounds.ended()
-    if here.best is None:
+        stop, here.gradient_norm = True, math.nan
+    here.keep(checkpoint, here.U[None], now=True)
+    if here.best is None and not stop:
         raise NotSeparable(
             "no separating weights were found: the classes are not linearly separable, or by a "
             "margin too small to resolve; use a positive ridge with the cross-entropy loss"
         )
-    return [result(here.best, here.n_iter, here.gradient_norm)] * len(ridges)
+    best = here.best or _Certified(here.U, design.fields(here.U), math.inf, 0.0)
+    weights = best.U.T @ basis.T
+    status = Status.OK if best.within(tol) else Status.TOLERANCE_NOT_MET
+    return fit_at(
+        samples, loss.name, 0.0, weights, basis @ best.Z, 0.0, best.bound,
+        Status.INTERRUPTED if stop else status, n_iter=here.n_iter,
+        gradient_norm=here.gradient_norm, matrix_passes=design.passes - before,
+        separability=None if here.best is None else Separation("separable", weights),
+    )  # fmt: skip
 
 
-def _round(samples: Samples, seen: SeenRows, here: _Known, rounds: Kept, tol: float) -> bool:
+def _round(
+    samples: Samples, loss: Loss, seen: SeenRows, here: _State, tol: float, doubt: float
+) -> bool:
     """One inner problem, and the multipliers and penalty that follow; whether it was the last."""
-    (design, y, k), free = samples, samples.intercept
-    hinge = ShiftedHinge(y, k, here.multipliers, here.penalty)
+    design, free = samples.design, samples.intercept
+    hinge = HingeObjective(loss, samples.y, here.multipliers, here.penalty)
     rough = 10.0 ** (-2 - min(here.turn, 7))
     found = minimise(
         design, hinge, np.ones(1), here.U[None], target=max(rough, 1e-14 * here.penalty),
         direct=active_set_step(seen, hinge, free) if here.exact else None, max_iter=40,
-        keeper=rounds.begin(here), intercept=free,
+        keep=partial(here.keep, design.watch.checkpoint), intercept=free,
     )  # fmt: skip
     here.n_iter += int(found.n_iter[0])
     here.U, here.gradient_norm = found.U[0], float(found.gradient_norm[0])
     if found.interrupted:
         raise KeyboardInterrupt
-    margins = hinge.margins(found.Z[0])
-    multipliers = hinge.push(margins)
+    margins, multipliers = hinge.margins(found.Z[0]), found.evaluation.source[0]
     # Not separable: a convex combination of the constraints' x(e_y − e_h)ᵀ is (almost) zero.
     combination = float(np.linalg.norm(design.back(found.evaluation.residual)))
-    if combination < 1e-7 * float(design.row_norms.max()) * float(multipliers.sum()):
+    if combination < doubt * float(design.row_norms.max()) * float(multipliers.sum()):
         raise NotSeparable(
             "there is no max-margin solution: the classes are not linearly separable (is_separable "
             "gives the proof); the cross-entropy loss with a ridge of 0 is the maximum-likelihood "
-            "estimate there, and takes any ridge above 0"
+            "estimate there, and takes any ridge above 0",
+            multipliers,
         )
     gap = _from_gap(design, hinge, found, multipliers, free)
     candidates = (here.best, gap, solve_active(seen, hinge, multipliers, free))
@@ -373,22 +364,20 @@ def _round(samples: Samples, seen: SeenRows, here: _Known, rounds: Kept, tol: fl
         here.stalled = 0 if improved else here.stalled + 1
         if here.best.within(tol) or here.stalled >= _PATIENCE:
             return True
-    close = float(np.max(1 - margins, where=multipliers > 0, initial=0.0)) < 0.2
-    few = bool(np.count_nonzero(multipliers) <= MAX_ACTIVE)
     if here.exact and not found.converged[0]:  # the penalty grew too fast: keep the multipliers
-        here.growth = min(here.growth, 10.0)
         here.penalty /= 5
         return False
+    close = float(np.max(1 - margins, where=multipliers > 0, initial=0.0)) < 0.2
+    few = bool(np.count_nonzero(multipliers) <= MAX_ACTIVE)
     here.exact = few and (close or here.turn > 0)  # at first by conjugate gradients
-    fast = here.growth if here.exact and close else 10
-    here.penalty = min(here.penalty * fast, 1e8 if few else 1e4)
+    here.penalty = min(10 * here.penalty, 1e8 if few else 1e4)
     here.multipliers = multipliers
     return False
 
 
 def _from_gap(
     design: Design,
-    hinge: ShiftedHinge,
+    hinge: HingeObjective,
     found: Minimum,
     multipliers: Array,
     free: Intercept | None,

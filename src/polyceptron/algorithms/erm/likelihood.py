@@ -14,7 +14,7 @@ as multipliers a they have Σ a x(e_y − e_h)ᵀ = −∇f ≈ 0.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import eigvalsh
@@ -23,25 +23,14 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Design, weights_or_ones
 from polyceptron.algorithms.erm.descent import Minimum, minimise
-from polyceptron.algorithms.erm.erm_fit import ERMFit, SeparabilityOfData, fit_at
+from polyceptron.algorithms.erm.erm_fit import ERMFit, Separation, fit_at
 from polyceptron.algorithms.erm.newton import sample_matrices, whole_hessian
 from polyceptron.algorithms.erm.objectives import SoftmaxObjective
-from polyceptron.algorithms.watching import Kept
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
 _DENSE = 600  # unknowns up to which the Hessian is written out; above, Lanczos estimates μ
 _ZERO = 1e-12  # fields as small as this are 0
-
-
-@dataclass
-class _Known:
-    """What is known between two rounds: the last U (k−1, d), the ridge of the next."""
-
-    U: Array
-    ridge: float
-    turn: int = 0
-    n_iter: int = 0
 
 
 def maximum_likelihood(samples: Samples, tol: float, start: Array | None = None) -> ERMFit | None:
@@ -50,22 +39,27 @@ def maximum_likelihood(samples: Samples, tol: float, start: Array | None = None)
     None once weights on the way there separate the data: then there is none.
     """
     (design, y, k), free = samples, samples.intercept
-    rounds = Kept(design, "maximum-likelihood")
+    checkpoint, before = design.watch.checkpoint, design.passes
     objective = SoftmaxObjective(y, k, samples.weights)
     U = np.zeros((k - 1, design.dimension)) if start is None else (start @ objective.basis).T
-    here = _Known(**{"U": U, "ridge": 1e-3 * y.size / design.dimension} | rounds.known)
+    known: dict[str, Any] = {"U": U, "ridge": 1e-3 * y.size / design.dimension}
+    known |= checkpoint.load("maximum-likelihood") or {}
+    U, ridge, turn, n_iter = known["U"], known["ridge"], 0, 0
+
+    def keep(U: Array, now: bool = False) -> None:
+        checkpoint.save(lambda: {"U": U[0], "ridge": ridge}, "maximum-likelihood", now=now)
+
     steep = math.sqrt(2) * float(design.row_norms.max())
     while True:
         found = minimise(
-            design, objective, np.array([here.ridge]), here.U[None], target=0.5, max_iter=60,
-            keeper=rounds.begin(here), intercept=free,
+            design, objective, np.array([ridge]), U[None], target=0.5, max_iter=60,
+            keep=keep, intercept=free,
         )  # fmt: skip
         slope, bound, enough, stop = math.nan, math.inf, 0.0, found.interrupted
-        here.U = found.U[0]
-        here.n_iter += int(found.n_iter[0])
+        U = found.U[0]
+        n_iter += int(found.n_iter[0])
         mistakes = samples.error_rate(objective.basis @ found.Z[0])
         if not stop and mistakes == 0:
-            rounds.ended()
             return None
         try:
             if not stop:
@@ -73,11 +67,11 @@ def maximum_likelihood(samples: Samples, tol: float, start: Array | None = None)
                 curvature = _smallest_curvature(design, objective, found)
         except KeyboardInterrupt:
             stop = True
-        here.turn += 1
+        turn += 1
         if stop:
             break
         doubt = slope + float(found.rounding[0])
-        size = float(np.linalg.norm(here.U) if free is None else free.size(here.U[None])[0])
+        size = float(np.linalg.norm(U) if free is None else free.size(U[None])[0])
         enough = max(tol * size, _ZERO / max(steep, _ZERO))
         if steep == 0:  # X is 0, and so are the fields of any weights
             bound = 0.0
@@ -85,25 +79,25 @@ def maximum_likelihood(samples: Samples, tol: float, start: Array | None = None)
             bound = -math.log1p(-steep * doubt / curvature) / steep
             if free is not None:  # of W and κβ, which make up b
                 bound *= math.hypot(1.0, free.column + float(np.linalg.norm(free.mean)))
-        if bound <= enough or here.turn == 5:
+        if bound <= enough or turn == 5:
             break
         floor = 0.1 * tol * curvature if curvature > 0 else math.inf
-        here.ridge = min(0.03 * here.ridge, floor)
-    rounds.ended()
+        ridge = min(0.03 * ridge, floor)
+    keep(found.U, now=True)
     exists, proof = math.isfinite(bound), None
     if exists:  # the wrong classes' probabilities as multipliers (n, k)
         a = found.evaluation.source[0].T.copy()
         a[np.arange(len(a)), y] = 0.0
         a *= weights_or_ones(samples.weights, y.size)[:, None]
         total = float(a.sum())
-        proof = SeparabilityOfData(False, None, a / total, slope / total)
+        proof = Separation("overlapping", None, a / total, residual=slope / total)
     missed = Status.TOLERANCE_NOT_MET if exists else Status.NOT_CONVERGED
     status = Status.OK if bound <= enough else missed
     return fit_at(
-        samples, "cross-entropy", 0.0, here.U.T @ objective.basis.T,
+        samples, "cross-entropy", 0.0, U.T @ objective.basis.T,
         objective.basis @ found.Z[0], float(found.evaluation.value[0]), bound,
-        Status.INTERRUPTED if stop else status, gradient_norm=slope, n_iter=here.n_iter,
-        matrix_passes=design.passes - rounds.before, separability=proof,
+        Status.INTERRUPTED if stop else status, gradient_norm=slope, n_iter=n_iter,
+        matrix_passes=design.passes - before, separability=proof,
     )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,14 +59,18 @@ def fit_softmax(
     design, y, k = samples
     few = k < MANY or design.dimension > _WIDEST or 0 in ridges
     few |= not design.squares_are_safe
-    if few or design.reading_is_dear or design.watch.checkpoint.path is not None:
+    if few or design.reading_is_dear:
         objective = SoftmaxObjective(y, k, samples.weights)
         return fit_newton(samples, objective, loss.name, ridges, tol, start)
     solver, done = _ManyClasses.of(samples), dict[float, ERMFit]()
+    kept = design.watch.checkpoint.load() or {}
     for ridge in sorted(set(ridges), reverse=True):
         nearest = [(math.log(r), fit.weights) for r, fit in list(done.items())[-_NODES:]]
         begin = through_nearest(nearest, math.log(ridge), _NODES) if nearest else start
+        begin = kept.get(str(ridge), begin)
         done[ridge] = fit = solver.fit(loss.name, ridge, tol, begin)
+        kept[str(ridge)] = fit.weights
+        design.watch.checkpoint.save(kept.copy, now=True)
         if fit.status == Status.INTERRUPTED:
             break
         if fit.status != Status.OK:  # all in double precision
@@ -182,6 +187,7 @@ class _ManyClasses:
                 slow, last = slow + (not here.single and norm > 0.5 * last), norm
                 near = norm / (ridge * size) if size else math.inf
                 design.watch.step(steps, _STEPS, near, tol, here.value / design.n_samples)
+                design.watch.checkpoint.save(partial(dict, **{str(ridge): U[0].T}))
         except KeyboardInterrupt:
             bound, norm, status = math.inf, math.nan, Status.INTERRUPTED
         fit = fit_at(
@@ -228,7 +234,7 @@ class _ManyClasses:
         """At the last point that was looked at, in single precision."""
         share = self.objective.weights
         share = None if share is None else share.astype(np.float32)
-        return RankOneCurvature(self.softmax, None, self.objective.y, False, share)
+        return RankOneCurvature(self.softmax, None, self.objective.y, share)
 
     def hidden(self, here: _Point, size: float, ridges: Array) -> float:
         """About what rounding hides of a gradient in single precision."""

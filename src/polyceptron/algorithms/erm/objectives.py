@@ -1,8 +1,8 @@
 """Sums over samples, Σ_μ s_μ ℓ(z_μ, y_μ), with the derivatives that a Newton step needs.
 
     softmax             ℓ = ln Σ_h e^{z_h} − z_y, in O(k) a sample
-    shifted hinge       ℓ = (c/2) Σ_{h≠y} (1 + a_h/c − (z_y − z_h))₊²    (augmented Lagrangian of
-                        the constraints z_y − z_h ≥ 1 with multipliers a and penalty c)
+    hinges              ℓ = max_a Σ_{h≠y} a_h (1 − (z_y − z_h)) − ‖a − α‖²/2c    (augmented
+                        Lagrangian with multipliers α and penalty c, over pulls a)
     any convex loss     from its own value, gradient and Hessian, in O(k²)
 
 Fields come in coordinates Z (L, r, n) with z = BZ: those of the class differences, r = k − 1, where
@@ -40,7 +40,7 @@ from typing import Any, Self
 import numpy as np
 
 from polyceptron.algorithms.data_checks import Labels, class_coordinates
-from polyceptron.algorithms.design import Design, Inner
+from polyceptron.algorithms.design import Design, Inner, weights_or_ones
 from polyceptron.model.checks import difference_basis
 from polyceptron.model.losses import Loss
 from polyceptron.numerics import AnyArray, Array
@@ -103,12 +103,11 @@ class Objective(ABC):
 
 @dataclass(frozen=True)
 class RankOneCurvature:
-    """Softmax: diag w − wwᵀ.  Hinge: Σ_h w_h (e_y − e_h)(e_y − e_h)ᵀ. Times the sample's share."""
+    """Softmax: diag w − wwᵀ, times the sample's share."""
 
     weights: AnyArray
     basis: AnyArray | None  # None: of the classes themselves, and Q is overwritten
     y: Labels
-    hinge: bool
     share: AnyArray | None = None  # (n,) or (L, n)
 
     def take(self, chosen: Any) -> RankOneCurvature:
@@ -123,22 +122,18 @@ class RankOneCurvature:
     def __call__(self, Q: AnyArray) -> tuple[AnyArray, None]:
         """∂²ℓ·Q, in the precision of Q."""
         v = Q if self.basis is None else self.basis @ Q
-        flat, own = v.reshape(len(v), -1), own_places(self.y)
-        v -= flat.take(own, 1)[:, None]  # the map does not see it, and w ≈ e_y no longer cancels
-        if self.hinge:
-            v *= self.weights
-            flat[:, own] = -v.sum(1)
-        else:
-            v -= np.einsum("lhn,lhn->ln", self.weights, v)[:, None]
-            v *= self.weights
+        own = own_places(self.y)  # the map does not see it, and w ≈ e_y no longer cancels
+        v -= v.reshape(len(v), -1).take(own, 1)[:, None]
+        v -= np.einsum("lhn,lhn->ln", self.weights, v)[:, None]
+        v *= self.weights
         if self.share is not None:
             v *= self.share[..., None, :]
         return v if self.basis is None else self.basis.T @ v, None
 
     def mean(self) -> Array:
-        """The trace of diag w − wwᵀ, or twice Σw for the hinge, a direction and sample."""
+        """The trace of diag w − wwᵀ, a direction and sample."""
         w = self.weights
-        trace = 2 * w.sum(1) if self.hinge else w.sum(1) - np.einsum("lhn,lhn->ln", w, w)
+        trace = w.sum(1) - np.einsum("lhn,lhn->ln", w, w)
         if self.share is not None:
             trace = trace * self.share
         return np.asarray(trace.mean(1, dtype=np.float64) / (w.shape[1] - 1))
@@ -202,7 +197,7 @@ class SoftmaxObjective(Objective):
         p = evaluation.source.astype(dtype, copy=False)
         share = None if self.weights is None else self.weights.astype(dtype, copy=False)
         basis = None if self.whole else self.basis.astype(dtype)
-        return RankOneCurvature(p, basis, self.y, False, share)
+        return RankOneCurvature(p, basis, self.y, share)
 
     def rows(self, rows: slice) -> SoftmaxObjective:
         """Of some samples only."""
@@ -218,16 +213,54 @@ class SoftmaxObjective(Objective):
         return np.minimum(most, 2 * np.sqrt(np.einsum("lrn,lrn->ln", g, g)))
 
 
-class ShiftedHinge(Objective):
-    """(c/2) Σ (1 + a/c − margin)₊²: the curvature's source is c at pushed constraints, else 0.
+@dataclass(frozen=True)
+class HingeCurvature:
+    """c t_h on the classes A whose pull is free, t = dz_h − dz_y; less the mean over A where Σa is
+    all that it may be."""
 
-    One problem at a time: multipliers (k, n), and a first axis of length 1 in everything else. It
-    has no `stiffness`: the max-margin solution has certificates of its own.
+    active: AnyArray  # (1, k, n), c or 0
+    share: AnyArray | None  # 1/|A| or 0, (1, n)
+    basis: AnyArray
+    y: Labels
+
+    def take(self, chosen: Any) -> HingeCurvature:
+        return self
+
+    def rows(self, rows: slice) -> Inner:
+        share = None if self.share is None else self.share[..., rows]
+        return replace(self, active=self.active[..., rows], y=self.y[rows], share=share)
+
+    def __call__(self, Q: AnyArray) -> tuple[AnyArray, None]:
+        t, own = self.basis @ Q, own_places(self.y)
+        flat = t.reshape(len(t), -1)
+        t -= flat.take(own, 1)[:, None]
+        if self.share is not None:
+            t -= ((self.active > 0) * t).sum(1, keepdims=True) * self.share[:, None]
+        t *= self.active
+        flat[:, own] = -t.sum(1)
+        return self.basis.T @ t, None
+
+    def mean(self) -> Array:
+        return np.asarray(2 * self.active.sum(1, dtype=np.float64).mean(1) / (len(self.basis) - 1))
+
+    def total(self) -> Array:
+        raise NotImplementedError
+
+
+class HingeObjective(Objective):
+    """Σ_μ max_a a·(1 − margin) − ‖a − α‖²/2c, a the pulls that a loss allows; the source is a.
+
+    One problem at a time: multipliers α (k, n), 0 for the labels, and a first axis of length 1 in
+    everything else. It has no `stiffness`: what it is for has certificates of its own.
     """
 
-    def __init__(self, y: Labels, n_classes: int, multipliers: Array, penalty: float) -> None:
-        super().__init__(y, difference_basis(n_classes))
-        self.multipliers, self.penalty = multipliers, penalty
+    def __init__(
+        self, loss: Any, y: Labels, multipliers: Array, penalty: float, weights: Array | None = None
+    ) -> None:
+        super().__init__(y, difference_basis(len(multipliers)), weights)
+        self.loss, self.multipliers, self.penalty = loss, multipliers, penalty
+        self._share = 0.0 if loss.scale_free else weights_or_ones(weights, y.size)
+        self._most = np.inf if loss.scale_free else self._share
         self._samples = np.arange(y.size)
 
     def margins(self, Z: Array) -> Array:
@@ -235,11 +268,11 @@ class ShiftedHinge(Objective):
         z = self.basis @ Z
         return z[self.y, self._samples] - z
 
-    def push(self, margins: Array) -> Array:
-        """(a + c(1 − margin))₊ (k, n): the next multipliers; 0 in the true class's own row."""
-        pushed = np.maximum(self.multipliers + self.penalty * (1 - margins), 0.0)
-        pushed[self.y, self._samples] = 0
-        return pushed
+    def push(self, margins: Array) -> tuple[Array, Array]:
+        """a (k, n), the next multipliers, and a⁰ = α + c(1 − margin) to which they are nearest."""
+        wanted = self.multipliers + self.penalty * (1 - margins)
+        wanted[self.y, self._samples] = 0.0
+        return self.loss.allowed(wanted, self._most), wanted
 
     def pull(self, multipliers: Array) -> Array:
         """Σ_h a_h (e_h − e_y) in the coordinates of the class differences, (k−1, n)."""
@@ -248,15 +281,20 @@ class ShiftedHinge(Objective):
         return np.asarray(self.basis.T @ residual)
 
     def evaluate(self, Z: Array) -> Evaluation:
-        pushed = self.push(self.margins(Z[0]))
-        value = (pushed**2).sum(keepdims=True)[0] / (2 * self.penalty)
-        active = np.where(pushed > 0, self.penalty, 0.0)
-        return Evaluation(value, self.pull(pushed)[None], active[None])
+        """Up to the constant ‖α‖²/2c."""
+        a, wanted = self.push(self.margins(Z[0]))
+        value = float((a * (wanted - a / 2)).sum()) / self.penalty
+        return Evaluation(np.array([value]), self.pull(a)[None], a[None])
 
     def curvature(self, evaluation: Evaluation, dtype: Any) -> Curvature:
-        """Σ over pushed h of c (e_y − e_h)(e_y − e_h)ᵀ."""
-        active = evaluation.source.astype(dtype, copy=False)
-        return RankOneCurvature(active, self.basis.astype(dtype), self.y, hinge=True)
+        a, share = evaluation.source, None
+        little = 1e-10 * self._share  # left by rounding
+        free = (a > little) & (a < self._most - little)
+        if self.loss.pooled:
+            full = a.sum(1) > self._most - little
+            share = (full / np.maximum(free.sum(1), 1)).astype(dtype)
+        active = np.where(free, self.penalty, 0.0).astype(dtype)
+        return HingeCurvature(active, share, self.basis.astype(dtype), self.y)
 
 
 @dataclass(frozen=True)
@@ -281,7 +319,7 @@ class MatrixCurvature:
         return np.asarray(self.matrices.sum(1))
 
 
-Curvature = RankOneCurvature | MatrixCurvature
+Curvature = RankOneCurvature | HingeCurvature | MatrixCurvature
 """Q (L, r, n) ↦ ∂²ℓ·Q, sample by sample; some problems, some rows, mean (L,) and sum of each."""
 
 

@@ -53,6 +53,9 @@ class HingeFamily(Loss):
 
     lead: ClassVar[float] = 1.0  # κ
 
+    pooled: ClassVar[bool] = False
+    """Whether the pulls of a sample have a bound together, not each one."""
+
     def missed(self, z: Any, y: Any) -> tuple[Array, Labels]:
         """s_h of the other classes (n, k−1), and which classes these are (n, k−1)."""
         z, y, _ = broadcast(z, y, 1.0)
@@ -134,6 +137,10 @@ class HardMargin(HingeFamily):
     def parts(self, s: Array) -> tuple[Array, Array, Array]:
         return np.where(s.max(1) <= 1e-12, 0.0, np.inf), np.zeros_like(s), np.zeros_like(s)
 
+    def allowed(self, a: Array, most: Any) -> Array:
+        """The pulls (k, n) of weighted samples nearest to `a`: none is below 0."""
+        return np.maximum(a, 0.0)
+
     def pulls(self, s: Array, V: Array) -> tuple[Array, Array]:
         ranked = -np.sort(-s, axis=1)
         # With the first j others active the label rises by R_j; class j is active if it exceeds it.
@@ -206,10 +213,17 @@ class Hinge(HingeFamily):
     pair = (0.5, 1.0)
     margin_atom = 1.0
     solver = "dual"
+    pooled = True
 
-    def sloping(self, a: Array) -> tuple[Array, Array]:
-        """The classes (n, k) of pulls a ≥ 0 that move, and 1 (n,) where Σa may grow, else 0."""
-        return (a > 1e-10).astype(float), (a.sum(1) < 1 - 1e-10).astype(float)
+    def allowed(self, a: Array, most: Array) -> Array:
+        """The pulls (k, n) nearest to `a` that are not below 0, with a sum up to `most` (n,)."""
+        found = np.maximum(a, 0.0)
+        full = found.sum(0) > most
+        given, j = a[:, full].T, np.arange(1, len(a) + 1)
+        ranked = -np.sort(-given, axis=1)
+        level = last_above(ranked, (np.cumsum(ranked, 1) - most[full][:, None]) / j)[0]
+        found[:, full] = np.maximum(given - level[:, None], 0.0).T
+        return found
 
     def parts(self, s: Array) -> tuple[Array, Array, Array]:
         worst = np.arange(s.shape[1]) == s.argmax(1)[:, None]
@@ -255,9 +269,9 @@ class WestonWatkins(HingeFamily):
     margin_atom = 1.0
     solver = "dual"
 
-    def sloping(self, a: Array) -> tuple[Array, Array]:
-        """The classes (n, k) of pulls a in [0, 1] that move, and 1 (n,): the label's may, too."""
-        return ((a > 1e-10) & (a < 1 - 1e-10)).astype(float), np.ones(len(a))
+    def allowed(self, a: Array, most: Array) -> Array:
+        """The pulls (k, n) nearest to `a` that are between 0 and `most` (n,)."""
+        return np.clip(a, 0.0, most)
 
     def parts(self, s: Array) -> tuple[Array, Array, Array]:
         return np.maximum(s, 0.0).sum(1), (s > 0).astype(float), np.zeros_like(s)
