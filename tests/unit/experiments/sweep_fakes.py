@@ -1,7 +1,7 @@
 """Stand-ins for the real work, importable by worker processes: fast, deterministic, or nasty.
 
 As a program it runs one sweep with one of them, so that a test can kill it:
-python sweep_fakes.py SPEC STORE RUNNER WORKERS [CLUSTER]
+python sweep_fakes.py SPEC STORE RUNNER WORKERS [CLUSTER], where 0 workers compute in the program.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from polyceptron.experiments.tasks import Task, seed_of
+from polyceptron.experiments.tasks import CaseResult, Runner, Task, attempt, seed_of
 from polyceptron.rows import make_row
 
 SPEC = """
@@ -62,12 +62,6 @@ def slow(task: Task) -> list[dict[str, Any]]:
     return draw(task)
 
 
-def sleep50(task: Task) -> list[dict[str, Any]]:
-    """50 ms for each task."""
-    time.sleep(0.05)
-    return draw(task)
-
-
 def forever(task: Task) -> list[dict[str, Any]]:
     """The first theory task ends; nothing else does."""
     if task.shared["source"] == "erm":
@@ -91,6 +85,32 @@ def suicide(task: Task) -> list[dict[str, Any]]:
     return draw(task)
 
 
+class InstantEngine:
+    """Computes in this process, with a window of one task."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self.tasks: list[Task] = []
+
+    @property
+    def free(self) -> int:
+        return 1 - len(self.tasks)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.tasks)
+
+    def submit(self, task: Task) -> None:
+        self.tasks.append(task)
+
+    def finished(self, timeout: float) -> list[CaseResult]:
+        done, self.tasks = self.tasks, []
+        return [result for task in done for result in attempt(self.runner, task)]
+
+    def close(self) -> None:
+        pass
+
+
 def write_spec(folder: Path, instances: int) -> Path:
     """A small sweep: 4 theory rows and 4 rows for each instance, in 2 tasks."""
     path = folder / "spec.toml"
@@ -100,24 +120,26 @@ def write_spec(folder: Path, instances: int) -> Path:
 
 def main() -> None:
     """Run one sweep from the command line; `ack N` on standard output: N rows are on the disk."""
+    from polyceptron.experiments import sweep
     from polyceptron.experiments.engine import Progress
-    from polyceptron.experiments.sweep import SweepStopped, run_sweep
 
     def acknowledge(now: Progress) -> None:
         sys.stdout.write(f"ack {now.done}\n")
         sys.stdout.flush()
 
     spec, store, name, workers, *rest = sys.argv[1:]
+    if workers == "0" and not rest:
+        sweep._make_engine = lambda *given: InstantEngine(given[-1])  # type: ignore[assignment]
     try:
-        run_sweep(
+        sweep.run_sweep(
             spec,
             store,
-            workers=None if rest else int(workers),
+            workers=int(workers) or None,
             cluster=rest[0] if rest else None,
             runner=globals()[name],
             progress=acknowledge,
         )
-    except SweepStopped:
+    except sweep.SweepStopped:
         sys.exit(130)
 
 

@@ -24,6 +24,7 @@ from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import run_sweep, sweep_rows
 
 pytest.importorskip("distributed")
+pytestmark = pytest.mark.usefixtures("instant")
 
 
 REAL = """
@@ -111,7 +112,7 @@ def make_folder(path: Path) -> Path:
 
 
 def a_stopped_sweep_leaves_the_cluster_usable(cluster: Cluster, tmp_path: Path) -> None:
-    spec, path = fakes.write_spec(tmp_path, instances=30), tmp_path / "runs.sqlite"
+    spec, path = fakes.write_spec(tmp_path, instances=15), tmp_path / "runs.sqlite"
     program = [sys.executable, fakes.__file__, str(spec), str(path), "slow", "0", cluster.address]
     sweep = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     killer = threading.Timer(300, sweep.kill)
@@ -126,14 +127,14 @@ def a_stopped_sweep_leaves_the_cluster_usable(cluster: Cluster, tmp_path: Path) 
     assert sweep.returncode == 130
     assert "Traceback" not in err
     done = len(stored(path))
-    assert 10 <= done < 124
+    assert 10 <= done < 64
     report = run_sweep(spec, path, cluster=cluster.address, runner=fakes.draw)
-    assert (report.already, report.computed) == (done, 124 - done)
+    assert (report.already, report.computed) == (done, 64 - done)
 
 
 def a_killed_sweep_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
     """SIGKILL of the process that writes, twice, on one cluster; it serves the next run."""
-    spec, path = fakes.write_spec(tmp_path, instances=20), tmp_path / "runs.sqlite"
+    spec, path = fakes.write_spec(tmp_path, instances=12), tmp_path / "runs.sqlite"
     program = [sys.executable, fakes.__file__, str(spec), str(path), "slow", "0", cluster.address]
     moments = random.Random()
     acknowledged = 0
@@ -142,7 +143,7 @@ def a_killed_sweep_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
         limit = threading.Timer(300, sweep.kill)
         limit.start()
         assert sweep.stdout is not None
-        enough = acknowledged + moments.randint(1, 15)
+        enough = acknowledged + moments.randint(1, 10)
         for line in sweep.stdout:
             if line.startswith("ack "):
                 acknowledged = int(line.split()[1])
@@ -156,11 +157,11 @@ def a_killed_sweep_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
         for line in out.splitlines():  # what it had said before the kill
             if line.startswith("ack "):
                 acknowledged = max(acknowledged, int(line.split()[1]))
-        assert acknowledged <= len(stored(path)) < 84
+        assert acknowledged <= len(stored(path)) < 52
     assert [process.poll() for process in cluster.processes] == [None] * 3
     before = len(stored(path))
     report = run_sweep(spec, path, cluster=cluster.address, runner=fakes.draw)
-    assert (report.already, report.computed, report.failed) == (before, 84 - before, 0)
+    assert (report.already, report.computed, report.failed) == (before, 52 - before, 0)
     undisturbed = tmp_path / "undisturbed.sqlite"
     run_sweep(spec, undisturbed, workers=1, runner=fakes.draw)
     assert stored(path) == stored(undisturbed)  # none lost, doubled or changed
@@ -169,15 +170,15 @@ def a_killed_sweep_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def rows_are_those_of_this_machine_and_deaths_cost_none(cluster: Cluster, tmp_path: Path) -> None:
-    spec = fakes.write_spec(tmp_path, instances=30)
+    spec = fakes.write_spec(tmp_path, instances=15)
     local, remote = tmp_path / "local.sqlite", tmp_path / "remote.sqlite"
     run_sweep(spec, local, workers=1, runner=fakes.draw)
     report = run_sweep(spec, remote, cluster=cluster.address, runner=fakes.fail)
-    assert (report.computed, report.failed) == (124, 60)
+    assert (report.computed, report.failed) == (64, 30)
     assert {r["reason"] for r in stored(remote) if r["reason"]} == {
         "ZeroDivisionError: no minimum at this ridge"
     }
-    assert run_sweep(spec, remote, cluster=cluster.address, runner=fakes.draw).computed == 60
+    assert run_sweep(spec, remote, cluster=cluster.address, runner=fakes.draw).computed == 30
     assert stored(remote) == stored(local)
 
     real = parse_spec(REAL)
@@ -193,14 +194,14 @@ def rows_are_those_of_this_machine_and_deaths_cost_none(cluster: Cluster, tmp_pa
     listen = kill_at(cluster.workers[0], 20, [])
     report = run_sweep(spec, lame, cluster=cluster.address, runner=fakes.slow, progress=listen)
     assert cluster.workers[0].poll() == -signal.SIGKILL
-    assert (report.computed, report.failed) == (124, 0)
+    assert (report.computed, report.failed) == (64, 0)
     assert stored(lame) == stored(local)
 
     headless, seen = tmp_path / "headless.sqlite", [0]
     listen = kill_at(cluster.scheduler, 20, seen)
     with pytest.raises(ComputationFailed, match=r"lost the Dask scheduler.*run the same command"):
         run_sweep(spec, headless, cluster=cluster.address, runner=fakes.slow, progress=listen)
-    assert seen[-1] <= len(stored(headless)) < 124
+    assert seen[-1] <= len(stored(headless)) < 64
     assert run_sweep(spec, headless, workers=1, runner=fakes.draw).failed == 0
     assert stored(headless) == stored(local)
 

@@ -39,8 +39,9 @@ def test_one_or_two_workers_give_the_same_rows(tmp_path: Path) -> None:
     assert run_sweep(spec, tmp_path / "2.sqlite", runner=fakes.fail).computed == 0
 
 
-@pytest.mark.slow
-def test_a_raising_task_is_a_row_with_its_reason_and_is_tried_again(tmp_path: Path) -> None:
+def test_a_raising_task_is_a_row_with_its_reason_and_is_tried_again(
+    tmp_path: Path, instant: None
+) -> None:
     spec, path = fakes.write_spec(tmp_path, instances=3), tmp_path / "runs.sqlite"
     report = run_sweep(spec, path, workers=1, runner=fakes.fail)
     assert (report.computed, report.failed) == (16, 6)
@@ -58,13 +59,13 @@ def test_a_raising_task_is_a_row_with_its_reason_and_is_tried_again(tmp_path: Pa
 
 @pytest.mark.slow
 def test_a_task_that_kills_its_worker_fails_alone(tmp_path: Path) -> None:
-    spec, path = fakes.write_spec(tmp_path, instances=4), tmp_path / "runs.sqlite"
+    spec, path = fakes.write_spec(tmp_path, instances=3), tmp_path / "runs.sqlite"
     report = run_sweep(spec, path, workers=2, runner=fakes.suicide)
-    assert (report.computed, report.failed) == (20, 2)
+    assert (report.computed, report.failed) == (16, 2)
     failed = [record for record in stored(path) if record["status"] == "failed"]
     assert all("died 2 times while computing this task alone" in r["reason"] for r in failed)
     assert workers_of_ours() == []
-    assert run_sweep(spec, path, workers=2, runner=fakes.draw).computed == 2
+    assert {record["status"] for record in stored(path)} == {"ok", "failed"}
 
 
 @pytest.mark.slow
@@ -83,8 +84,10 @@ def test_a_worker_that_dies_idle_is_replaced() -> None:
                     child.cmdline()
                 ):
                     child.kill()
-                    child.wait(10)
-            time.sleep(0.2)
+                    child.wait(60)
+            deadline = time.monotonic() + 60
+            while not engine._pool._flags.broken and time.monotonic() < deadline:
+                time.sleep(0.01)
     finally:
         engine.close()
 
@@ -135,68 +138,34 @@ def test_one_blas_thread_in_each_worker(tmp_path: Path, monkeypatch: pytest.Monk
     assert {row["q"] for row in sweep_rows(spec, path)} == {1.0}
 
 
-class InstantEngine:
-    """Computes in this process, with a window of one task."""
-
-    def __init__(self) -> None:
-        self.tasks: list[Task] = []
-
-    @property
-    def free(self) -> int:
-        return 1 - len(self.tasks)
-
-    @property
-    def busy(self) -> bool:
-        return bool(self.tasks)
-
-    def submit(self, task: Task) -> None:
-        self.tasks.append(task)
-
-    def finished(self, timeout: float) -> list[Any]:
-        done, self.tasks = self.tasks, []
-        return [result for task in done for result in attempt(fakes.draw, task)]
-
-    def close(self) -> None:
-        pass
-
-
 @pytest.mark.slow
-def test_memory_does_not_grow_with_finished_tasks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_does_not_grow_with_finished_tasks(tmp_path: Path, instant: None) -> None:
     import gc
     import tracemalloc
 
-    monkeypatch.setattr(
-        "polyceptron.experiments.sweep._make_engine", lambda *arguments: InstantEngine()
-    )
-    spec = load_spec(fakes.write_spec(tmp_path, instances=150))
+    spec = load_spec(fakes.write_spec(tmp_path, instances=75))
     seen: dict[int, int] = {}
 
     def listen(now: Progress) -> None:
-        if now.done in (204, 604):
+        if now.done in (104, 304):
             gc.collect()
             seen[now.done] = tracemalloc.get_traced_memory()[0]
 
     tracemalloc.start()
     try:
-        run_sweep(spec, tmp_path / "runs.sqlite", progress=listen)
+        run_sweep(spec, tmp_path / "runs.sqlite", runner=fakes.draw, progress=listen)
     finally:
         tracemalloc.stop()
-    # less than 100 bytes for each of 400 rows of about 1 kB
-    assert seen[604] - seen[204] < 100 * 400
+    # less than 100 bytes for each of 200 rows of about 1 kB
+    assert seen[304] - seen[104] < 100 * 200
 
 
-def test_a_row_that_two_grids_ask_for_is_computed_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "polyceptron.experiments.sweep._make_engine", lambda *arguments: InstantEngine()
-    )
+def test_a_row_that_two_grids_ask_for_is_computed_once(tmp_path: Path, instant: None) -> None:
     text = fakes.SPEC.format(instances=3)
     spec = parse_spec(text + "[[grid]]" + text.split("[[grid]]")[1].replace("[1, 2]", "[2, 3]"))
     seen: list[Progress] = []
-    report = run_sweep(spec, tmp_path / "runs.sqlite", progress=seen.append)
+    path = tmp_path / "runs.sqlite"
+    report = run_sweep(spec, path, runner=fakes.draw, progress=seen.append)
     assert (report.rows, report.computed) == (24, 24)
     assert seen[-1].work_done == pytest.approx(seen[-1].work)
     assert seen[-1].seconds_left == pytest.approx(0, abs=1e-9)
@@ -232,8 +201,7 @@ def test_wrong_numbers_of_workers(tmp_path: Path) -> None:
     assert not (tmp_path / "runs.sqlite").exists()
 
 
-@pytest.mark.slow
-def test_a_sweep_outside_the_main_thread(tmp_path: Path) -> None:
+def test_a_sweep_outside_the_main_thread(tmp_path: Path, instant: None) -> None:
     spec, path = fakes.write_spec(tmp_path, instances=1), tmp_path / "runs.sqlite"
     thread = threading.Thread(
         target=run_sweep, args=(spec, path), kwargs={"workers": 1, "runner": fakes.draw}

@@ -22,6 +22,8 @@ from polyceptron.experiments.store_file import APPLICATION_ID, SCHEMA_VERSION, l
 from polyceptron.experiments.sweep import run_sweep
 from polyceptron.experiments.tasks import CaseResult, attempt, expand
 
+pytestmark = pytest.mark.usefixtures("instant")
+
 
 def some_results(folder: Path, runner: object = fakes.draw) -> list[CaseResult]:
     tasks = expand(load_spec(fakes.write_spec(folder, instances=3)))
@@ -188,14 +190,15 @@ import resource, signal, sys
 sys.path.insert(0, {helpers!r})
 import sweep_fakes as fakes
 from polyceptron.errors import ComputationFailed
-from polyceptron.experiments.sweep import run_sweep
+from polyceptron.experiments import sweep
 {limit}
+sweep._make_engine = lambda *given: fakes.InstantEngine(given[-1])
 acknowledged = 0
 def listen(now):
     global acknowledged
     acknowledged = now.done
 try:
-    run_sweep({spec!r}, {store!r}, workers=1, runner=fakes.draw, progress=listen)
+    sweep.run_sweep({spec!r}, {store!r}, workers=1, runner=fakes.draw, progress=listen)
 except ComputationFailed as error:
     print(acknowledged, error)
     {after}

@@ -22,6 +22,7 @@ from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import run_sweep, sweep_rows
 from polyceptron.model import Teacher
 
+pytestmark = pytest.mark.usefixtures("instant")  # what `shell` starts has processes
 SPEC = """
 [sweep]
 name = "real"

@@ -21,6 +21,7 @@ from polyceptron.experiments.store import Store
 from polyceptron.experiments.sweep import run_sweep
 
 PROGRAM = Path(fakes.__file__)
+pytestmark = pytest.mark.usefixtures("instant")  # the sweeps that are killed have processes
 
 
 class Sweep:
@@ -108,7 +109,7 @@ def stored(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_parent_killed_at_random_moments(tmp_path: Path, start: Callable[..., Sweep]) -> None:
-    spec, path = fakes.write_spec(tmp_path, instances=40), tmp_path / "runs.sqlite"
+    spec, path = fakes.write_spec(tmp_path, instances=20), tmp_path / "runs.sqlite"
     moments = random.Random()
     early = start(spec, path, "slow")
     time.sleep(moments.uniform(0.0, 1.5))  # imports, creation of the store, start of the workers
@@ -117,7 +118,7 @@ def test_parent_killed_at_random_moments(tmp_path: Path, start: Callable[..., Sw
     for workers in (1, 2):
         sweep = start(spec, path, "slow", workers)
         before = len(stored(path)) if path.exists() and path.stat().st_size else 0
-        sweep.wait_for(before + moments.randint(1, 40))
+        sweep.wait_for(before + moments.randint(1, 25))
         time.sleep(moments.uniform(0.0, 0.05))
         sweep.send(signal.SIGKILL)
         assert len(stored(path)) >= sweep.acknowledged
@@ -131,15 +132,15 @@ def test_parent_killed_at_random_moments(tmp_path: Path, start: Callable[..., Sw
 
 @pytest.mark.slow
 def test_worker_killed_from_outside(tmp_path: Path, start: Callable[..., Sweep]) -> None:
-    spec, path = fakes.write_spec(tmp_path, instances=40), tmp_path / "runs.sqlite"
+    spec, path = fakes.write_spec(tmp_path, instances=20), tmp_path / "runs.sqlite"
     sweep = start(spec, path, "slow")
     sweep.wait_for(10)
     workers = [p for p in sweep.others() if "resource_tracker" not in " ".join(p.cmdline())]
     workers[0].kill()
-    sweep.wait_for(164)
+    sweep.wait_for(84)
     assert sweep.process.wait(timeout=300) == 0
     assert {record["status"] for record in stored(path)} == {"ok"}
-    assert len(stored(path)) == 164
+    assert len(stored(path)) == 84
     assert_nothing_left(sweep)
 
 
