@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyceptron.cli.report_commands import listen
 from polyceptron.errors import InvalidInput
 
 pytest.importorskip("dash")
@@ -77,12 +76,6 @@ def test_settings_that_are_no_settings(values):
 def test_links(search):
     with suppress(InvalidInput):
         usable(from_query(search).settings)
-
-
-@given(st.one_of(JUNK, st.integers(-5, 0), st.integers(65536, 70000)))
-def test_ports(port):
-    with suppress(InvalidInput):
-        listen(port).close()
 
 
 @given(

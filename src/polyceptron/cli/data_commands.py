@@ -13,7 +13,7 @@ import typer
 
 from polyceptron.cli import options
 from polyceptron.cli.options import option
-from polyceptron.cli.printing import emit, say
+from polyceptron.cli.printing import Output, say
 from polyceptron.display import waiting
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_outputs, write_text
@@ -109,7 +109,7 @@ def amp(
     columns = TRACE_COLUMNS if trace else COLUMNS
     optional = ("m",) if trace else ("clean_error", "m", "alpha")
     title = f"{options.describe_teacher(teacher)}, d = {dimension}"
-    emit(rows, columns, optional=optional, as_json=as_json, csv=csv, title=title)
+    Output(as_json, csv)(rows, columns, optional=optional, title=title)
 
 
 def fit(
@@ -209,7 +209,7 @@ def _keep_report(report: dict[str, Any], name: str, data: Path, out: Path, as_js
     for name_of in ("offset", "classes", "features"):
         report.pop(name_of, None)
     optional = ("n_classes", "passes", "dimension", "n_samples")
-    emit([report], REPORTED, optional=optional, as_json=as_json, title=f"{name} of {data.name}")
+    Output(as_json)([report], REPORTED, optional=optional, title=f"{name} of {data.name}")
     say(f"weights in {out}, report in {beside}")
     if report["status"] == "interrupted":
         sys.exit(130)

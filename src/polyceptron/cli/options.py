@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -217,51 +217,18 @@ def the_population(
     return made
 
 
-class Output(NamedTuple):
-    """Where rows go: to a table, as JSON, to a CSV file; and where they are drawn."""
-
-    as_json: bool
-    csv: Path | None
-    plot: Path | None = None
-
-    @property
-    def in_words(self) -> bool:
-        """Neither JSON nor a file is asked for."""
-        return not self.as_json and self.csv is None
-
-    def __call__(self, rows: Sequence[Mapping[str, Any]], columns: Any = (), **more: Any) -> None:
-        printing.emit(rows, columns, as_json=self.as_json, csv=self.csv, **more)
-
-    def draw(self, picture: str, rows: Any) -> None:
-        """The rows as a picture of `report.pictures.curves`, if one is asked for."""
-        if self.plot is None:
-            return
-        from polyceptron.report.pictures import curves
-        from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
-        from polyceptron.rows import frame
-
-        save_figure(render_matplotlib(getattr(curves, picture)(frame(rows))), self.plot)
-        say(f"drawn in {self.plot}")
-
-
-def the_output(as_json: Json = False, csv: Csv = None, features: Features = "isotropic") -> Output:
-    """Where rows go; it can be written and is no input."""
-    check_outputs(csv, inputs=[features])
-    return Output(as_json, csv)
-
-
-def the_picture(
+def the_output(
     as_json: Json = False, csv: Csv = None, plot: Plot = None, features: Features = "isotropic"
-) -> Output:
-    """Where rows go and are drawn."""
+) -> printing.Output:
+    """Where rows go and are drawn; it can be written and is no input."""
     printing.check_plot(plot)
     check_outputs(csv, plot, inputs=[features])
-    return Output(as_json, csv, plot)
+    return printing.Output(as_json, csv, plot)
 
 
 def build_estimators(
-    names: list[str],
-    ridges: list[str],
+    names: Sequence[str],
+    ridges: Sequence[str] = (),
     penalties: Sequence[str] = (),
     intercept: bool = False,
     class_weight: str | None = None,
@@ -283,14 +250,6 @@ def build_estimators(
         else:
             estimators.append(plain)
     return estimators
-
-
-def build_estimator(name: str, ridge: str | None, penalty: str | None) -> Estimator:
-    """The one estimator that is named."""
-    found = build_estimators([name], [ridge] if ridge else [], [penalty] if penalty else [])
-    if len(found) != 1:
-        raise InvalidInput(f"give one ridge or one penalty, got {ridge!r}, {penalty!r}")
-    return found[0]
 
 
 def describe_teacher(teacher: Population) -> str:

@@ -12,7 +12,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 
@@ -29,29 +29,43 @@ HEADERS = {
 }  # fmt: skip
 
 
-def emit(
-    rows: Sequence[Mapping[str, Any]],
-    columns: Sequence[str],
-    *,
-    optional: Sequence[str] = (),
-    as_json: bool = False,
-    csv: Path | None = None,
-    title: str | None = None,
-) -> None:
-    """Rows as a table of `columns`, or as JSON, and to a CSV file if asked.
+class Output(NamedTuple):
+    """Where rows go: to a table, as JSON, to a CSV file; and where they are drawn."""
 
-    `optional` names the columns that may be left out for want of room, the first of them first.
-    """
-    if csv is not None:
+    as_json: bool
+    csv: Path | None = None
+    plot: Path | None = None
+
+    @property
+    def in_words(self) -> bool:
+        """Neither JSON nor a file is asked for."""
+        return not self.as_json and self.csv is None
+
+    def __call__(
+        self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = (), **more: Any
+    ) -> None:
+        """A table of `columns` (`more` as for `print_table`), or JSON; and a file if asked."""
+        if self.csv is not None:
+            from polyceptron.rows import frame
+
+            write_atomically(self.csv, lambda path: frame(rows).to_csv(path, index=False))
+        if self.as_json:
+            print_json(rows)
+        elif self.csv is None:
+            print_table(rows, columns, **more)
+        else:
+            say(f"{len(rows)} row{'s' * (len(rows) != 1)} in {self.csv}")
+
+    def draw(self, picture: str, rows: Any) -> None:
+        """The rows as a picture of `report.pictures.curves`, if one is asked for."""
+        if self.plot is None:
+            return
+        from polyceptron.report.pictures import curves
+        from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
         from polyceptron.rows import frame
 
-        write_atomically(csv, lambda path: frame(rows).to_csv(path, index=False))
-    if as_json:
-        print_json(rows)
-    elif csv is None:
-        print_table(rows, columns, title, optional=optional)
-    else:
-        say(f"{len(rows)} row{'s' * (len(rows) != 1)} in {csv}")
+        save_figure(render_matplotlib(getattr(curves, picture)(frame(rows))), self.plot)
+        say(f"drawn in {self.plot}")
 
 
 def print_json(rows: Iterable[Mapping[str, Any]]) -> None:
@@ -67,7 +81,10 @@ def print_table(
     optional: Sequence[str] = (),
     below: str | None = None,
 ) -> None:
-    """A table of the columns that at least one row has; `below` stands under its row, in words."""
+    """A table of the columns that at least one row has; `below` stands under its row, in words.
+
+    `optional` names the columns that may be left out for want of room, the first of them first.
+    """
     rows = list(rows)
     width = shutil.get_terminal_size().columns
     shown = [c for c in columns if any(row.get(c) is not None for row in rows)]

@@ -16,7 +16,7 @@ import sys
 import time
 import webbrowser
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -104,7 +104,7 @@ WARNING = (
 
 
 def explore(
-    port: Annotated[int, option("Port to listen on; 0 for any free one.")] = 8050,
+    port: Annotated[int, option("Port to listen on; 0 for any free one.", min=0, max=65535)] = 8050,
     host: Annotated[
         str | None, option("Address to listen on for other machines. Default: this machine only.")
     ] = None,
@@ -139,28 +139,18 @@ def require_dash() -> None:
         )
 
 
-def listen(port: Any, host: str = LOOPBACK) -> socket.socket:
+def listen(port: int, host: str = LOOPBACK) -> socket.socket:
     """A socket that listens there (port 0: any free one)."""
-    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
-        raise InvalidInput(f"the port must be a whole number from 0 to 65535, got {port!r}")
+    reason = f"{host!r} is no address or name of this machine"
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except (OSError, UnicodeError, ValueError):
-        raise InvalidInput(f"{host!r} is no address or name of this machine") from None
-    here = socket.socket(family, kind)
-    here.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        here.bind(address)
-        here.listen(128)
-    except OSError as error:
-        here.close()
-        reason = f"port {port} is in use: choose another with --port, or 0 for any free one"
-        if isinstance(error, PermissionError):
-            reason = f"port {port} needs more rights: choose one above 1023"
-        elif error.errno == errno.EADDRNOTAVAIL:
-            reason = f"{host!r} is no address or name of this machine"
-        raise InvalidInput(reason) from None
-    return here
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address, family=family, backlog=128)
+    except PermissionError:
+        reason = f"port {port} needs more rights: choose one above 1023"
+    except (OSError, UnicodeError, ValueError) as error:
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
+            reason = f"port {port} is in use: choose another with --port, or 0 for any free one"
+    raise InvalidInput(reason)
 
 
 def address_of(here: socket.socket, host: str, key: str | None) -> str:

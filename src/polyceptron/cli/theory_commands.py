@@ -27,7 +27,7 @@ OPTIONAL = (
 )  # fmt: skip
 
 
-@options.given(teacher=options.the_population, output=options.the_picture)
+@options.given(teacher=options.the_population, output=options.the_output)
 def curve(
     *,
     alpha: options.CurveAlpha,
@@ -94,7 +94,7 @@ RIDGE_COLUMNS = (
 )  # fmt: skip
 
 
-@options.given(teacher=options.the_population, output=options.the_picture)
+@options.given(teacher=options.the_population, output=options.the_output)
 def ridge(
     *,
     alpha: options.Alpha,
@@ -122,7 +122,7 @@ def ridge(
     from polyceptron.model.checks import check_alphas
     from polyceptron.theory.erm.risk_rows import ridge_rows
 
-    (student,) = options.build_estimators([estimator], [], [], intercept, class_weight)
+    (student,) = options.build_estimators([estimator], (), (), intercept, class_weight)
     fitted = [f"class weight {class_weight}"] * (class_weight is not None)
     fitted += ["with intercept"] * intercept
     alphas = check_alphas(parse_numbers(alpha, "--alpha"))
@@ -139,7 +139,7 @@ def ridge(
 
 
 @options.given(
-    without=options.UNEQUAL,
+    without=(*options.UNEQUAL, "plot"),
     prior="rademacher",
     teacher=options.the_population,
     output=options.the_output,
@@ -183,7 +183,7 @@ def transitions(
     printing.echo(f"hard phase: {found.alpha_it:.6g} < α < {found.alpha_algo:.6g}")
 
 
-@options.given(without=("prior",), teacher=options.the_population, output=options.the_output)
+@options.given(without=("prior", "plot"), teacher=options.the_population, output=options.the_output)
 def separability(
     *,
     teacher: Any,
@@ -211,7 +211,9 @@ def separability(
         printing.echo(f"{words}: alpha_s = {found.alpha_s:.7g} ± {spread} ({found.status})")
 
 
-@options.given(without=options.UNEQUAL, teacher=options.the_population, output=options.the_output)
+@options.given(
+    without=(*options.UNEQUAL, "plot"), teacher=options.the_population, output=options.the_output
+)
 def asymptotics(
     *,
     teacher: Any,
@@ -227,7 +229,10 @@ def asymptotics(
     """
     from polyceptron.theory.asymptotics import asymptotics as find
 
-    chosen = options.build_estimator(estimator, ridge, penalty)
+    given = [ridge] if ridge else [], [penalty] if penalty else []
+    chosen, *others = options.build_estimators([estimator], *given)
+    if others:
+        raise InvalidInput(f"give one ridge or one penalty, got {ridge!r}, {penalty!r}")
     with waiting(f"solving for {chosen.name} at large α"):
         found = find(teacher, chosen, alpha_max)
     measured = [f"{name}{end}" for name in ("exponent", "constant") for end in ("", "_uncertainty")]
@@ -261,7 +266,9 @@ REACHED = (
 )  # fmt: skip
 
 
-@options.given(without=options.UNEQUAL, teacher=options.the_population, output=options.the_output)
+@options.given(
+    without=(*options.UNEQUAL, "plot"), teacher=options.the_population, output=options.the_output
+)
 def plan(
     *,
     error: Annotated[float | None, option("The generalisation error to reach.")] = None,

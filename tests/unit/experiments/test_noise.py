@@ -166,7 +166,7 @@ instances = 4
 """
 
 
-def test_scores_are_measured_on_fresh_samples(tmp_path: Path) -> None:
+def test_scores_are_measured_on_fresh_samples(tmp_path: Path, instant: None) -> None:
     """Test loss, Brier score and calibration error beside the theory's, and no other noise's."""
     assert run_sweep(parse_spec(SCORES), tmp_path / "runs.sqlite", workers=1).failed == 0
     with Store(tmp_path / "runs.sqlite") as opened:

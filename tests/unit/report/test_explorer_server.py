@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from polyceptron.cli import app as shell
 from polyceptron.cli.report_commands import address_of, listen, require_dash
 from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer.layout import shown_values
@@ -265,9 +267,8 @@ def test_for_other_machines_the_address_holds_a_key() -> None:
 
 
 def test_the_port_and_the_host_are_checked() -> None:
-    for port in (-1, 65536, True, "80"):
-        with pytest.raises(InvalidInput, match="from 0 to 65535"):
-            listen(port)
+    for port in ("-1", "65536"):
+        assert CliRunner().invoke(shell, ["explore", "--port", port]).exit_code == 2
     with listen(0) as here:
         assert here.getsockname()[0] == "127.0.0.1"
         port = here.getsockname()[1]
@@ -336,14 +337,13 @@ def test_the_browser_is_opened_unless_it_is_not_wanted(monkeypatch: pytest.Monke
 
     from typer.testing import CliRunner
 
-    from polyceptron.cli import app
     from polyceptron.report.explorer import server
 
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
     monkeypatch.setattr(server, "serve", lambda here, host, key, ready: ready())
     monkeypatch.setenv("DISPLAY", ":0")
-    assert CliRunner().invoke(app, ["explore", "--port", "0", "--no-browser"]).exit_code == 0
+    assert CliRunner().invoke(shell, ["explore", "--port", "0", "--no-browser"]).exit_code == 0
     assert opened == []
-    result = CliRunner().invoke(app, ["explore", "--port", "0"])
+    result = CliRunner().invoke(shell, ["explore", "--port", "0"])
     assert opened == [result.stdout.split()[1]]

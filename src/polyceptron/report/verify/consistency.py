@@ -22,13 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.overlaps import exact_generalisation_error, overlaps
-from polyceptron.experiments.simulate import run_amp
+from polyceptron.experiments.data_runs import trace_rows
 from polyceptron.model import AnyTeacher, Teacher
 from polyceptron.numerics import Array
 from polyceptron.report.verify.references import Check, erm_point, sampled_check
 from polyceptron.theory.bayes_optimal.channel_table import channel_table
 from polyceptron.theory.bayes_optimal.fixed_points import FixedPoint, fixed_points
-from polyceptron.theory.loop import state_evolution
 
 
 def entropy_identities(full: bool) -> Iterator[Check]:
@@ -82,41 +81,27 @@ def risk_identity(full: bool) -> Iterator[Check]:
         yield Check(name, slope, 0.5 * (k - 1) * q, "‖Ŵ‖²/2d", 1e-5 * q)
 
 
-STEPS = 8
-
-
 def message_passing(full: bool) -> Iterator[Check]:
-    """The error that message passing reaches, and its overlap step by step."""
+    """The error that message passing reaches, and its overlap in the first eight iterations."""
     cases = [(3, "gaussian", 1.5), (3, "rademacher", 2.0)]
     cases += [(2, "gaussian", 1.0), (5, "gaussian", 2.0), (3, "rademacher", 3.2)] if full else []
     d, runs = (2000, 20) if full else (1000, 10)
     for k, prior, alpha in cases:
         teacher = Teacher(k, prior)
-        errors, paths = _runs(teacher, alpha, d, range(runs))
+        steps = trace_rows(teacher, alpha, d, runs=runs, seed=0, tol=1e-6)
         name, source = f"k = {k}, {prior}, α = {alpha:g}, d = {d}", f"{runs} runs of AMP"
         (theory,) = _amp_branch(teacher, [alpha])
-        slack = 4 / d + 4 * theory.uncertainty
-        ours = theory.generalisation_error
-        yield sampled_check(f"error, {name}", ours, errors, source, slack=slack)
-        expected = state_evolution(teacher, alpha, STEPS).q
-        lines = []
-        for t in range(1, STEPS + 1):
-            seen, after = [path[t] for path in paths], f"q after {t} iterations, {name}"
-            lines.append(sampled_check(after, float(expected[t]), seen, source, slack=8 / d))
+        seen, spread = (steps[-1][f"generalisation_error{end}"] for end in ("", "_standard_error"))
+        allowed = 4 * spread + 4 / d + 4 * theory.uncertainty
+        yield Check(f"error, {name}", theory.generalisation_error, seen, source, allowed)
+        lines = [
+            Check(
+                f"q after {t} iterations, {name}", step["theory_q"], step["q"], source,
+                4 * step["q_standard_error"] + 8 / d,
+            )
+            for t, step in enumerate(steps[1:9], 1)
+        ]  # fmt: skip
         yield max(lines, key=lambda line: abs(line.difference) / line.allowed)
-
-
-def _runs(
-    teacher: AnyTeacher, alpha: float, d: int, seeds: range
-) -> tuple[list[float], list[list[float]]]:
-    """The final error of each run and its q at 0, …, STEPS (a run that has ended stays there)."""
-    errors, paths = [], []
-    for seed in seeds:
-        row, found = run_amp(teacher, alpha, d, seed, tol=1e-6)
-        errors.append(row["generalisation_error"])
-        path = [entry["q"] for entry in found.trace]
-        paths.append((path + path[-1:] * STEPS)[: STEPS + 1])
-    return errors, paths
 
 
 def scikit_learn(full: bool) -> Iterator[Check]:
