@@ -445,7 +445,6 @@ class Walk:
         self.past: list[tuple[float, AnyArray]] = []
         self.rows = design.scaled_rows(slice(None)) if small else None
         self.double = np.full(count, self.dtype == np.float64)
-        self.factor = newton.SharedFactor(design, shape)
 
     def solve(
         self, ridge: float, still: Callable[[AnyArray, AnyArray], Any] = lambda before, Z: True
@@ -465,9 +464,7 @@ class Walk:
             self.here = here
             if self.rows is None:
                 loose = np.full(len(G), self.loose)
-                D = newton.directions(
-                    design, objective, here, ridges, G, loose, self.double, self.factor
-                )
+                D = newton.directions(design, objective, here, ridges, G, loose, self.double)
             else:  # the whole matrix is small
                 whole = self._hessians(ridges)
                 D = np.linalg.solve(whole, -G.reshape(len(G), -1, 1)).reshape(G.shape)

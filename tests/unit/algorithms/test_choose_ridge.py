@@ -16,8 +16,6 @@ from sklearn.preprocessing import StandardScaler
 from polyceptron.algorithms import ridge_choice as module
 from polyceptron.algorithms.data_checks import check_samples
 from polyceptron.algorithms.erm.fit import fit_erm
-from polyceptron.algorithms.erm.newton import SharedFactor
-from polyceptron.algorithms.erm.objectives import SoftmaxObjective
 from polyceptron.algorithms.erm_classifier import ERMClassifier
 from polyceptron.algorithms.ridge_choice import Search, choose_ridge, even_splits
 from polyceptron.errors import InvalidInput
@@ -201,20 +199,6 @@ def test_bad_choices_are_sentences():
         ERMClassifier().fit(X, y, sample_weight=np.append(np.ones(149), -1.0))
     with pytest.raises(InvalidInput, match="leave out what has weight 0"):
         fit_erm(X, y, sample_weight=np.zeros(150))
-
-
-def test_a_factor_is_the_inverse_of_what_products_with_x_apply():
-    X, y, _ = Teacher(4, noise="gaussian:0.3").sample(60, 12, seed=2)
-    samples = check_samples(X, y, 4)
-    objective = SoftmaxObjective(y, 4)
-    U = np.random.default_rng(0).standard_normal((1, 3, 12))
-    curvature = objective.curvature(objective.evaluate(samples.design.fields(U)), np.float64)
-    ridges, factor = np.array([0.1]), SharedFactor(samples.design, U.shape)
-    assert factor.at(curvature, ridges) is None
-    factor.took(10_000)
-    G = factor.at(curvature, ridges)(U, np.arange(1))
-    back = samples.design.through(G, curvature)[0] + ridges[:, None, None] * G
-    np.testing.assert_allclose(back, U, atol=1e-3)
 
 
 def test_a_start_near_the_minimum_ends_where_any_other_does_with_fewer_reads():

@@ -225,9 +225,7 @@ class _ManyClasses:
             return np.asarray(((r @ self.vectors) * inverse) @ self.vectors.T)
 
         found, G = np.array([rest]), here.slope
-        D = newton.solve_newton(
-            self.samples.design, curvature, pulls, G, found, np.float32, ease
-        )[0]  # fmt: skip
+        D = newton.solve_newton(self.samples.design, curvature, pulls, G, found, np.float32, ease)
         return D - D.mean(1, keepdims=True)
 
     def curvature(self) -> RankOneCurvature:

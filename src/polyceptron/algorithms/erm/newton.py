@@ -7,18 +7,15 @@ since the fields are linear in U. The first axis of all arrays counts the proble
 but share every read of X.
 
 Where the Hessian of all weights is small it is written out (`whole_hessian`): it gives Newton
-steps, also without one sample; and one of problems that differ little (`SharedFactor`) makes
-conjugate gradients end in a few iterations.
+steps, also without one sample.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.data_checks import Labels
@@ -32,8 +29,6 @@ from polyceptron.numerics import AnyArray, Array
 
 Ease = Callable[[AnyArray, Labels], AnyArray]
 """Residuals (m, r, d) and which problems they are of, to about the inverse Hessians' images."""
-
-_NUMBERS = 20_000_000  # of all factors
 
 
 def sample_matrices(curvature: Curvature, shape: tuple[int, ...]) -> AnyArray:
@@ -58,52 +53,6 @@ def whole_hessian(rows: AnyArray, H: AnyArray, ridge: Any) -> AnyArray:
     return flat
 
 
-class SharedFactor:
-    """A Cholesky factor in single precision, made once solves get long.
-
-    It is that of the mean Hessian of problems that differ little, `shape` (L, r, d).
-    """
-
-    def __init__(self, design: Design, shape: tuple[int, ...]) -> None:
-        (n, d), (count, r) = design.shape, shape[:2]
-        self.design, self._shape, self._due = design, (count, r, n), False
-        self._factor: Any = None
-        numbers = max((r * d) ** 2, count * n * r * r)
-        small = r * d <= 1200 and numbers <= _NUMBERS and design.may_be_copied
-        # In iterations: an operation of large products takes 0.3 of one of thin ones.
-        price = 0.3 * (d * (r + 1) / 4 + (r * d) ** 2 / (12 * n))
-        self._patience = 0.1 * price if small else np.inf  # there will be ten solves
-
-    @cached_property
-    def _rows(self) -> AnyArray:
-        return self.design.scaled_rows(slice(None)).astype(np.float32)
-
-    def took(self, iterations: int) -> None:
-        """A solve's iterations: after a long one, a new factor is due."""
-        if iterations > self._patience and self.design.single_is_quicker:
-            self._due = True
-
-    def at(self, curvature: Curvature, ridges: Array) -> Ease | None:
-        """What replaces the inverse Hessians, made anew here if that is due."""
-        if self._due:
-            self._due = False
-            H = sample_matrices(curvature, self._shape).astype(np.float32).mean(0)
-            whole = whole_hessian(self._rows, H, ridges[0])
-            try:
-                self._factor = scipy.linalg.cholesky(
-                    whole, lower=True, overwrite_a=True, check_finite=False
-                )
-            except np.linalg.LinAlgError:  # more digits are needed: never mind
-                self._factor, self._patience = None, np.inf
-        return None if self._factor is None else self._solve
-
-    def _solve(self, r: AnyArray, at: Labels) -> AnyArray:
-        """Residuals (m, r, d), each times about the inverse Hessian."""
-        flat = r.reshape(len(r), -1).astype(np.float32, copy=False)
-        solved = scipy.linalg.cho_solve((self._factor, True), flat.T, check_finite=False)
-        return np.asarray(solved.T.astype(r.dtype, copy=False)).reshape(r.shape)
-
-
 def solve_newton(
     design: Design,
     curvature: Curvature,
@@ -112,10 +61,10 @@ def solve_newton(
     tolerance: Array,
     dtype: Any,
     ease: Ease | None = None,
-) -> tuple[Array, int]:
+) -> Array:
     """Directions (L, r, d) with residuals below `tolerance` (L,) times the gradients' norms.
 
-    Eased by what is given, else by the diagonal where features are uneven; and the iterations.
+    Eased by what is given, else by the diagonal where features are uneven.
     `ridges` (L,), or (L, d) where those of the features differ.
     """
     scale = np.sqrt(dots(gradients, gradients))
@@ -128,9 +77,7 @@ def solve_newton(
     D, size = np.zeros_like(r), dots(r, r)
     s = r if ease is None else ease(r, index)
     p, rho = s.copy(), size if ease is None else dots(r, s)
-    spent = 0
-    while spent < 1000:
-        spent += 1
+    for _ in range(1000):
         Hp = design.through(p, curvature)[0]
         Hp += shift * p
         bend = dots(p, Hp)
@@ -153,7 +100,7 @@ def solve_newton(
         p += s
     else:
         out[index] = D
-    return out * scale[:, None, None], spent
+    return out * scale[:, None, None]
 
 
 def directions(
@@ -164,20 +111,16 @@ def directions(
     G: Array,
     tolerance: Array,
     double: NDArray[np.bool_],
-    factor: SharedFactor | None = None,
 ) -> Array:
-    """Newton directions (L, r, d), in single precision or `double`; a factor is of all problems."""
+    """Newton directions (L, r, d), in single precision or `double`."""
     D = np.empty_like(G)
     for dtype, chosen in ((np.float32, ~double), (np.float64, double)):
         if chosen.any():
             curvature = objective.curvature(here.take(chosen), dtype)
-            ease = None if factor is None else factor.at(curvature, ridges[chosen])
             with np.errstate(over="ignore", invalid="ignore"):
-                D[chosen], spent = solve_newton(
-                    design, curvature, ridges[chosen], G[chosen], tolerance[chosen], dtype, ease
+                D[chosen] = solve_newton(
+                    design, curvature, ridges[chosen], G[chosen], tolerance[chosen], dtype
                 )
-            if factor is not None:
-                factor.took(spent)
     D[~np.isfinite(D).all(axis=(1, 2))] = 0.0  # beyond single precision: no step, then in double
     return D
 
