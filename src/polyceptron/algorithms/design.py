@@ -413,16 +413,18 @@ class Design(ABC):
     def column_moments(self, weights: Array | None = None) -> ColumnMoments:
         """In three passes and on a common unit: the squares of huge entries must not overflow.
 
+        Rows less the first one are summed, so that a column of equal entries has the deviation 0.
         `weights` (n,) of the samples are those of mean and deviation.
         """
+        first = np.asarray(self.read_rows(slice(0, 1))[0], dtype=float)
         w, largest = weights_or_ones(weights, self.n_samples), np.zeros(self.dimension)
         for _, part in self.each_block(largest_of):
             np.maximum(largest, part, out=largest)
         unit = np.maximum(largest, np.finfo(float).tiny)
-        mean = self._total(total_of, w, lambda x: x / unit) / w.sum()
-        square = self._total(total_of, w, lambda x: np.square(x / unit - mean)) / w.sum()
+        mean = self._total(total_of, w, lambda x: (x - first) / unit) / w.sum()
+        square = self._total(total_of, w, lambda x: np.square((x - first) / unit - mean)) / w.sum()
         self.passes += 3
-        return ColumnMoments(mean * unit, np.sqrt(square) * unit, largest)
+        return ColumnMoments(first + mean * unit, np.sqrt(square) * unit, largest)
 
 
 def weights_or_ones(weights: Array | None, n: int) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from fractions import Fraction
 
 import mpmath as mp
 import numpy as np
@@ -236,15 +237,67 @@ def test_weights_of_samples_have_units_too(loss):
     assert (fit.status == "ok") == (fit.distance_bound <= 1e-8 * np.linalg.norm(fit.weights))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shift", [1e10, 1e16])
 @pytest.mark.parametrize("loss", ["cross-entropy", "square"])
 def test_inputs_far_from_zero_are_never_certified_to_more_than_they_hold(loss, shift):
     for X, y in two_sets():
-        for ridge in (0.1, 0.0) if loss == "cross-entropy" or shift < 1e16 else (0.1,):
+        for ridge in (0.1, 0.0):
             fit = fit_erm(X + shift, y, loss, ridge)
             assert np.isfinite(fit.weights).all()
             assert fit.status in ("tolerance-not-met", "not-converged")
+
+
+def exact_least_squares(X, y, k):
+    """√d (XᵀX)⁻¹XᵀY in fractions, of columns that are independent."""
+    A = np.array([[Fraction(float(x)) for x in row] for row in X])
+    Y = np.array([[Fraction(int(c == label)) for c in range(k)] for label in y])
+    rows = np.hstack([A.T @ A, A.T @ Y])
+    for c in range(len(rows)):
+        at = c + next(i for i, row in enumerate(rows[c:]) if row[c] != 0)
+        rows[[c, at]] = rows[[at, c]]
+        rows[c] = rows[c] / rows[c, c]
+        for i in range(len(rows)):
+            if i != c:
+                rows[i] = rows[i] - rows[i, c] * rows[c]
+    return rows[:, -k:].astype(float) * np.sqrt(X.shape[1])
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e6, 1e10, 1e13, 1e14, 1e15, 1e16])
+def test_least_squares_without_a_ridge_are_those_of_exact_arithmetic(shift):
+    X, y, _ = Teacher(3).sample(30, 4, seed=0)
+    for given in (X + shift, X * [1.0, 1.0, 1.0, 1 / (1 + shift)]):
+        fit, exact = fit_erm(given, y, "square", 0.0), exact_least_squares(given, y, 3)
+        off = np.linalg.norm(fit.weights - exact) / np.linalg.norm(exact)
+        assert off <= fit.distance_bound / np.linalg.norm(exact) + 1e-14
+        assert fit.status != "ok" or off < 1e-8
+
+
+@pytest.mark.parametrize("shift", [1e10, 1e13, 1e15, 1e16])
+@pytest.mark.parametrize("loss", ["cross-entropy", "square"])
+def test_an_intercept_takes_up_where_inputs_are(loss, shift):
+    """Differences of such inputs are exact: less the first one they have the same weights."""
+    X, y, _ = Teacher(3, noise="gaussian:1").sample(40, 4, seed=0)
+    X = X + shift
+    for ridge in (0.1, 0.0):
+        fit = fit_erm(X, y, loss, ridge, intercept=True)
+        near = fit_erm(X - X[0], y, loss, ridge, intercept=True)
+        level = near.intercepts - X[0] @ near.weights / 2
+        apart = np.linalg.norm(fit.weights - near.weights)
+        apart = np.hypot(apart, np.linalg.norm(fit.intercepts - level))
+        assert apart <= fit.distance_bound + near.distance_bound * shift
+        assert fit.status == "ok" or loss == "square"
+        assert fit.status != "ok" or apart < 1e-7 * np.linalg.norm(level)
+
+
+def test_features_that_are_one_to_rounding_have_the_least_norm():
+    """Constant far from zero, or repeated: there the exact rank is that of the floating numbers."""
+    X, y, _ = Teacher(3).sample(50, 4, seed=0)
+    for given in (X + 1e17, np.hstack([X, X[:, :2], np.zeros((50, 1))]), np.ones((50, 3))):
+        fit = fit_erm(given, y, "square", 0.0)
+        A = given / np.sqrt(given.shape[1])
+        exact = np.linalg.pinv(A, rcond=1e-10) @ np.eye(3)[y]
+        assert fit.status == "ok"
+        np.testing.assert_allclose(fit.weights, exact, rtol=1e-7, atol=1e-9 * np.abs(exact).max())
 
 
 @pytest.mark.slow

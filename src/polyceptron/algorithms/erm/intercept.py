@@ -119,8 +119,9 @@ def _centred(
 ) -> tuple[Design, Array]:
     """Features less their means, 0 where they are constant; and these means, 0 there too."""
     mean, spread, largest = moments
-    varying = (spread > 10 * np.finfo(float).eps * largest) | (mean == 0)
-    near = isinstance(design, SparseDesign) or bool((np.abs(mean) <= _FAR * spread)[varying].all())
+    sparse = isinstance(design, SparseDesign)
+    varying = (spread > (10 * np.finfo(float).eps * largest if sparse else 0.0)) | (mean == 0)
+    near = sparse or bool((np.abs(mean) <= _FAR * spread)[varying].all())
     d = design.dimension
     stretch = 1.0 if column is None else math.sqrt((d + 1) / d)  # the design divides by √(d + 1)
     scale = np.where(varying, 1.0, np.inf) / stretch

@@ -7,8 +7,14 @@ One eigendecomposition of the smaller Gram matrix serves every λ, a Cholesky fa
 
 Residuals are then computed from A itself and corrected through the same decomposition, which
 removes the rounding that squaring the condition number brings in. λ = 0 is the solution of least
-norm. All λ move together, so that the products with A are those of wide blocks. Weights, fields and
-multipliers C are rows: one for each class and λ.
+norm: there it matters which directions A does not see. Those that a decomposition finds are
+believed if the rows less the first one, with every column in its own unit, do not see as many: the
+rank of A is not below theirs, and they keep the digits of inputs far from zero. All λ move
+together, so that the products with A are those of wide blocks. Weights, fields and multipliers C
+are rows: one for each class and λ.
+
+With an intercept features and labels are centred. A mean η that rounding leaves in the features
+adds nηηᵀ to AᵀA, and nηηᵀW to the gradient: `stray` is n‖η‖².
 """
 
 from __future__ import annotations
@@ -24,7 +30,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from polyceptron.algorithms.data_checks import Samples
-from polyceptron.algorithms.design import Design, weights_or_ones
+from polyceptron.algorithms.design import Design, largest_of, weights_or_ones
 from polyceptron.algorithms.erm.erm_fit import ERMFit, fit_at, fit_newton, stopped, stopped_at
 from polyceptron.algorithms.erm.intercept import without_column
 from polyceptron.algorithms.erm.objectives import (
@@ -33,7 +39,7 @@ from polyceptron.algorithms.erm.objectives import (
     gradient_rounding,
     sum_rounding,
 )
-from polyceptron.algorithms.stored_designs import WeightedRows
+from polyceptron.algorithms.stored_designs import BlockwiseDesign, ScaleRows, WeightedRows
 from polyceptron.model.losses import Loss
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
@@ -46,7 +52,7 @@ _BLOCK = 256  # rows treated at once: keeps memory bounded for long lists of λ
 class _Gram:
     """The eigendecomposition of AᵀA (n ≥ d) or AAᵀ (n < d), and solves with any shift."""
 
-    def __init__(self, gram: Array, design: Design) -> None:
+    def __init__(self, gram: Array, design: Design, plain: Design) -> None:
         n, d = design.shape
         self.tall = n >= d
         # What the smallest eigenvalue is known to: of forming the matrix, and of decomposing it.
@@ -63,7 +69,7 @@ class _Gram:
             v = self.vectors[:, self.null].T
             size = np.linalg.norm(design.fields(v) if self.tall else design.back(v), axis=1)
             noise = sum_rounding(max(n, d)) * float(np.linalg.norm(design.row_norms))
-            if size.max() > _NOISE * noise:
+            if size.max() > _NOISE * noise or _rank(plain) > np.count_nonzero(~self.null):
                 self.smallest = 0.0
 
     def solve(self, right: Array, shift: Array) -> Array:
@@ -74,9 +80,18 @@ class _Gram:
 
     def convexity(self, ridge: float) -> float:
         """The least curvature of the objective among the weights that a solve can return."""
-        if ridge > 0 and self.tall and self.null.any():
-            return ridge
-        return ridge + self.smallest
+        return ridge if ridge > 0 and self.null.any() else ridge + self.smallest
+
+
+def _rank(design: Design) -> int:
+    """Of C, the rows less the first, with columns whose largest entry is 1."""
+    (n, d), first = design.shape, np.asarray(design.read_rows(slice(0, 1))[0], dtype=float)
+    every, one = np.full(d, True), np.ones(d)
+    moved = BlockwiseDesign(design, ScaleRows(first, one, every), d)
+    unit = np.max([part for _, part in moved.each_block(largest_of)], axis=0)
+    C = BlockwiseDesign(design, ScaleRows(first, np.where(unit > 0, unit, 1.0), every), d)
+    values = scipy.linalg.eigvalsh(C.gram(), overwrite_a=True, check_finite=False)
+    return int(np.count_nonzero(values > max(n, d) * EPS * values[-1]))
 
 
 class _ShiftedGram:
@@ -117,8 +132,10 @@ def fit_least_squares(
     free = samples.intercept
     if free is not None:  # features and labels are centred, and b makes up for their means
         samples, mean = without_column(samples)
-        bent = math.hypot(1.0, float(np.linalg.norm(mean)))  # of W, which b follows
-        fits = _fit_centred(samples, loss, ridges, tol / bent)
+        bent = math.hypot(1.0, size := float(np.linalg.norm(mean)))  # of W, which b follows
+        fits = _fit_centred(
+            samples, loss, ridges, tol / bent, samples.total * (2 * EPS * size) ** 2
+        )
         shares = weights_or_ones(samples.weights, samples.y.size)
         level = np.bincount(samples.y, shares, samples.n_classes) / shares.sum()
         return [
@@ -132,24 +149,27 @@ def fit_least_squares(
     return _fit_centred(samples, loss, ridges, tol)
 
 
-def _fit_centred(samples: Samples, loss: Loss, ridges: Sequence[float], tol: float) -> list[ERMFit]:
+def _fit_centred(
+    samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, stray: float = 0.0
+) -> list[ERMFit]:
     """One fit per λ of features without a column; labels are centred where the features are."""
+    plain = samples.design
     if samples.weights is not None:  # rows are multiplied by the roots of their weights
-        rooted = WeightedRows(samples.design, np.sqrt(samples.weights))
-        rooted.watch = samples.design.watch
+        rooted = WeightedRows(plain, np.sqrt(samples.weights))
+        rooted.watch = plain.watch
         samples = replace(samples, design=rooted)
     products, shape = samples.design.gram(), samples.design.shape
     if len(ridges) == 1 and ridges[0] > 0:
         with suppress(np.linalg.LinAlgError):
             one = _ShiftedGram(products, shape, ridges[0])
-            fits = _fit_block(one, samples, loss, ridges, tol)
+            fits = _fit_block(one, samples, loss, ridges, tol, stray)
             if fits[0].status != Status.TOLERANCE_NOT_MET:
                 return fits
-    gram = _Gram(products, samples.design)
+    gram = _Gram(products, samples.design, plain)
     per_block = max(1, _BLOCK // samples.n_classes)
     fits = []
     for first in range(0, len(ridges), per_block):
-        fits += _fit_block(gram, samples, loss, ridges[first : first + per_block], tol)
+        fits += _fit_block(gram, samples, loss, ridges[first : first + per_block], tol, stray)
         if fits[-1].status == Status.INTERRUPTED:
             none, rest = 0 * fits[-1].weights, ridges[len(fits) :]
             return fits + [stopped_at(none, ridge, loss.name) for ridge in rest]
@@ -157,13 +177,18 @@ def _fit_centred(samples: Samples, loss: Loss, ridges: Sequence[float], tol: flo
 
 
 def _fit_block(
-    gram: _Gram | _ShiftedGram, samples: Samples, loss: Loss, ridges: Sequence[float], tol: float
+    gram: _Gram | _ShiftedGram,
+    samples: Samples,
+    loss: Loss,
+    ridges: Sequence[float],
+    tol: float,
+    stray: float,
 ) -> list[ERMFit]:
     (design, y, k), count = samples, len(ridges)
     before = design.passes
     lam = np.array(ridges, dtype=float)
     shift = np.repeat(lam, k)
-    convexity = np.array([gram.convexity(ridge) for ridge in ridges])
+    convexity = np.array([max(gram.convexity(ridge) - stray, ridge) for ridge in ridges])
     Y, root = np.eye(k)[:, y], np.sqrt(weights_or_ones(samples.weights, y.size))
     level = np.zeros((k, 1))
     if samples.features is not None:
@@ -184,7 +209,7 @@ def _fit_block(
             residual = (design.back(misfit) if gram.tall else misfit) - shift[:, None] * solution
             gradient = residual if gram.tall else design.back(residual)
             made = None if gram.tall else solution
-            found = _certify(design, lam, convexity, W, fields, misfit, gradient, made, tol)
+            found = _certify(design, lam, convexity, W, fields, misfit, gradient, made, tol, stray)
             if found.met.all() or step == _CORRECTIONS:
                 break
             solution = solution + gram.solve(residual, shift)
@@ -215,6 +240,7 @@ def _certify(
     gradient: Array,
     made: Array | None,
     tol: float,
+    stray: float,
 ) -> _Certificate:
     """How far W is from the minimiser; `made`: the multipliers C of which it is AᵀC, if it is."""
     count = len(ridges)
@@ -222,7 +248,7 @@ def _certify(
     enough = tol * convexity * size - norm
     z, g = _columns(fields, count), _columns(misfit, count)
     # (AᵀA + λ)⁻¹Aᵀ is not above (λ + σ²)^{−½} with σ the least singular value: L counts as 4.
-    rounding = gradient_rounding(design, size, convexity, z, g, 1.0, 4.0, enough)
+    rounding = gradient_rounding(design, size, convexity, z, g, 1.0, 4.0, enough) + stray * size
     off = np.zeros(count)
     if made is not None:
         # W is AᵀC up to rounding, which A sees again, and so does the gradient at AᵀC.
