@@ -16,7 +16,7 @@ from polyceptron.cli.options import option
 from polyceptron.cli.printing import Output, say
 from polyceptron.display import waiting
 from polyceptron.errors import InvalidInput
-from polyceptron.files import check_outputs, write_text
+from polyceptron.files import check_outputs, write_atomically, write_text
 from polyceptron.ranges import parse_numbers
 from polyceptron.rows import json_ready
 
@@ -201,10 +201,10 @@ def _check_weights_file(
 
 def _keep_report(report: dict[str, Any], name: str, data: Path, out: Path, as_json: bool) -> None:
     """Write weights and report, print the report."""
-    from polyceptron.experiments.data_runs import save_weights
+    import numpy as np
 
-    beside = out.with_suffix(".json")
-    save_weights(out, report.pop("weights"))
+    beside, weights = out.with_suffix(".json"), report.pop("weights")
+    write_atomically(out, lambda place: np.save(place, weights, allow_pickle=False))
     write_text(beside, json.dumps(json_ready(report), indent=2) + "\n")
     for name_of in ("offset", "classes", "features"):
         report.pop(name_of, None)

@@ -32,7 +32,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.experiments.results import Average
 from polyceptron.experiments.simulate import check_seed, run_amp
 from polyceptron.experiments.tasks import seed_of
-from polyceptron.files import check_archive, check_readable, read_npy_header, write_atomically
+from polyceptron.files import check_archive, check_readable, read_npy_header
 from polyceptron.model import AnyTeacher, BayesOptimal
 from polyceptron.model.checks import check_size
 from polyceptron.rows import Row, Status, average_instances, frame
@@ -160,11 +160,6 @@ def chosen_fit(
         "classes": model.classes_.tolist(), "distance_bound": model.certificate_,
         "features": list(getattr(model, "feature_names_in_", [])),
     }  # fmt: skip
-
-
-def save_weights(path: Path, weights: Any) -> None:
-    """Weights (d, k) as a .npy file, in one piece."""
-    write_atomically(path, lambda place: np.save(place, weights, allow_pickle=False))
 
 
 def run_many(

@@ -25,8 +25,8 @@ from polyceptron.algorithms.message_passing.posterior_mean import AMPResult, amp
 from polyceptron.algorithms.overlaps import exact_generalisation_error, overlaps
 from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.errors import ComputationFailed, InvalidInput
-from polyceptron.experiments.tasks import REACHED, values_of
-from polyceptron.model import ERM, LOSSES, AnyTeacher, BayesOptimal, Dataset, Loss
+from polyceptron.experiments.tasks import REACHED
+from polyceptron.model import ERM, AnyTeacher, BayesOptimal, Dataset
 from polyceptron.model.checks import check_size, difference_basis
 from polyceptron.model.populations import Population
 from polyceptron.model.populations.population import numbers_text
@@ -117,7 +117,10 @@ def run_erm(
     if not alike and any(isinstance(one.ridge, str) for one in estimators):
         raise InvalidInput("fits of classes that are not alike take a ridge as a number")
     plain = [one for one in estimators if alike and one.penalty is None]
-    ridges = [ridge_at(teacher, one, float(alpha)) for one in plain]
+    ridges: list[Any] = [
+        _best_ridge(teacher, loss, float(alpha)) if one.ridge == "optimal" else one.ridge
+        for one in plain
+    ]
     X, y, truth = teacher.sample(n, dimension, seed)
     settings: dict[str, Any] = {"n_classes": k, "tol": tol}
     path = iter(fit_erm_path(X, y, loss, ridges, solver=solver, **settings) if ridges else ())
@@ -246,19 +249,8 @@ def check_seed(seed: Any) -> int:
     return int(seed)
 
 
-def ridge_at(teacher: AnyTeacher, estimator: ERM, alpha: float) -> float:
-    """λ as a number: 'optimal' is the theory's best one at this α."""
-    loss, meant = estimator.loss, estimator.ridge
-    if not isinstance(meant, str):
-        return meant
-    values = values_of("loss", loss.name) if loss.name in LOSSES.names else None
-    return _best_ridge(teacher, loss.name if loss.name in LOSSES.names else loss, alpha, values)
-
-
-@lru_cache(maxsize=4096)
-def _best_ridge(teacher: AnyTeacher, loss: Loss | str, alpha: float, values: str | None) -> float:
-    """Once for a problem in a process: all of its instances are fitted at the same ridge."""
-    return optimal_ridge(teacher, loss, alpha)
+# Once for a problem in a process: all of its instances are fitted at the same ridge.
+_best_ridge = lru_cache(maxsize=4096)(optimal_ridge)
 
 
 def exact_errors(weights: Any, truth: Any, teacher: AnyTeacher, seed: int = 0) -> Columns:

@@ -12,6 +12,7 @@ A mistake is reported with the line and the field it stands in.
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections import Counter
@@ -32,7 +33,7 @@ from pydantic import (
 )
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.tasks import REACHED, count_rows, grid_strengths
+from polyceptron.experiments.tasks import REACHED, grid_strengths
 from polyceptron.files import read_text
 from polyceptron.model import (
     ERM,
@@ -50,7 +51,7 @@ from polyceptron.model import (
 from polyceptron.model.checks import MAX_CLASSES, check_ridge
 from polyceptron.ranges import cut_text, parse_numbers
 
-MAX_ROWS = 10_000_000
+MAX_ROWS = 50_000_000  # of a grid, if every list were combined with every other
 MAX_WHOLE = 2**53  # an integer that every column and file keeps exactly
 
 
@@ -269,9 +270,13 @@ class SweepSpec(_Table):
         for grid in self.grid if self.population is not None else ():
             if {"model", "classes"} & grid.model_fields_set:
                 raise ValueError("model and classes stand in [population], not in [[grid]]")
-        total = count_rows(self)
-        if total > MAX_ROWS:
-            raise ValueError(f"this sweep has {total:,} rows; it may have up to {MAX_ROWS:,}")
+        for grid in self.grid:
+            lists = (v for _, v in grid if isinstance(v, list) and v)
+            total = math.prod(map(len, lists), start=grid.instances if grid.dimension else 1)
+            if total > MAX_ROWS:
+                raise ValueError(
+                    f"a grid has {total:,} combinations; it may have up to {MAX_ROWS:,}"
+                )
         return self
 
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import platform
 import threading
 import time
@@ -149,19 +148,6 @@ def expand(spec: SweepSpec) -> Iterator[Task]:
 def sweep_keys(spec: SweepSpec) -> Iterator[str]:
     """The keys of all rows of a sweep, in the order of its tasks."""
     return (key for task in expand(spec) for key in task.keys)
-
-
-def count_rows(spec: SweepSpec) -> int:
-    """How many rows the grid has, without expanding it (rows of several grids count each time)."""
-    total = 0
-    for grid in spec.grid:
-        fields = ("model", "classes", "prior", "noise", "features", "alpha")
-        points = math.prod(len(getattr(grid, name)) for name in fields)
-        drawn = len(grid.dimension) * grid.instances
-        for name in grid.estimators:
-            data = _variants(grid, name, make_estimator(name).source)
-            total += points * (len(_variants(grid, name, "theory")) + drawn * len(data))
-    return total
 
 
 def _numbers(grid: SweepGrid) -> range:
