@@ -41,7 +41,7 @@ def models(k: int, d: int) -> dict[str, Any]:
     )  # fmt: skip
     return {
         "LogisticRegressionCV": make_pipeline(StandardScaler(), rival),
-        "ERMClassifier, same folds": pc.ERMClassifier(ridges=RIDGES, cv=FOLDS),
+        "ERMClassifier, same folds": pc.ERMClassifier(ridges=RIDGES, cv=FOLDS, scaling="standard"),
         "ERMClassifier": pc.ERMClassifier(),
         "AMPClassifier": pc.AMPClassifier(),
     }
