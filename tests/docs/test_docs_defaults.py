@@ -14,7 +14,7 @@ from typer.main import get_command
 import polyceptron as pc
 from polyceptron.cli import app
 from polyceptron.cli.options import build_estimators, the_population
-from polyceptron.experiments.spec import parse_spec
+from polyceptron.experiments.spec import SweepGrid, parse_spec
 from polyceptron.experiments.tasks import grid_strengths
 from polyceptron.model import make_teacher, plain_estimators
 
@@ -45,6 +45,20 @@ def test_python_the_shell_and_sweeps_make_the_same_teacher() -> None:
     assert single.classes == [2]
     assert single.prior == [pc.Perceptron().prior.name] == ["rademacher"]
     assert pc.Perceptron() == the_population(model="perceptron")
+
+
+def test_the_page_of_sweeps_has_the_defaults_of_a_grid() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text(encoding="utf-8")
+    listed = dict(re.findall(r"^\| `(\w+)` \|.*\| ([^|]+) \|$", text, re.M))
+    assert set(listed) == set(SweepGrid.model_fields)
+    for name, field in SweepGrid.model_fields.items():
+        told, own = listed[name], field.default
+        if field.is_required():
+            assert told == "required"
+        elif own and own is not True:
+            (word,) = own if isinstance(own, list) else [own]
+            assert re.match(rf"`?{word}\b", told), name
+    assert f"`{default('ridge')}`" in listed["ridge"]
 
 
 @pytest.mark.parametrize("name", ["cross-entropy", "square", "max-margin", "bayes"])
