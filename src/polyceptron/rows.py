@@ -226,12 +226,3 @@ def tidy(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     known = [name for name in COLUMNS if name in table]
     table = table[known + [name for name in table.columns if name not in COLUMNS]]
     return table.astype({name: "Int64" for name in COUNTED if name in table})
-
-
-def count_failures(table: pd.DataFrame) -> int:
-    """Instances, and rows of theory, that have no number."""
-    instances = int(table["failed"].sum()) if "failed" in table else 0
-    if "status" not in table:
-        return instances
-    theory = (table["source"] == "theory") & (table["status"] == Status.FAILED)
-    return instances + int(theory.sum())

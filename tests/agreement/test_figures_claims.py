@@ -24,9 +24,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from polyceptron.experiments.spec import parse_spec
+from polyceptron.report.figures import making
 from polyceptron.report.figures.figure_spec import Profile
 from polyceptron.report.figures.making import FIGURES, make_figures, verdict
+from polyceptron.report.pictures.matplotlib_figure import save_figure
 from polyceptron.report.pictures.parts import SHEET
 from polyceptron.report.pictures.plotly_figure import render_plotly
 from polyceptron.rows import COLUMNS
@@ -35,13 +36,21 @@ pytestmark = pytest.mark.slow
 
 SMALL = Profile(
     "small", amp_dimension=200, amp_runs=5, trace_dimension=400, erm_dimension=120, erm_instances=6,
-    further_instances=6, noisy_instances=6, line_points=12, symbols=4, classes=(2, 3, 5),
+    further_instances=6, noisy_instances=6, line_points=9, symbols=4, classes=(2, 3, 5),
     amp_classes=(2,), amp_classes_dimension=200, amp_classes_runs=5, error_tolerance=0.01,
     transition_tolerance=0.1, transition_classes=(2, 3, 4), rival_points=2, rival_ridge=0.1,
     separable_dimension=20, separable_instances=2,
 )  # fmt: skip
 ALLOWANCE = 2.0
 SIGMAS = 5.0
+
+
+def save_few_pdfs(figure: Figure, path: Path) -> None:
+    """Half of the time of drawing is that of PDFs, which no claim looks at."""
+    if path.suffix == ".png" or path.stem in ("fig2a", "margins", "transitions"):
+        save_figure(figure, path)
+    else:
+        path.write_bytes(b"%PDF")
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setitem(SHEET, "pdf.fonttype", 3)  # embedding whole fonts takes a while,
                 patch.setitem(SHEET, "savefig.dpi", 75)  # and so do many pixels
+                patch.setattr(making, "save_figure", save_few_pdfs)
                 make_figures(path, profile=SMALL, workers=1)
     return path
 
@@ -96,7 +106,7 @@ def test_every_figure_leaves_its_four_files(folder: Path) -> None:
         assert len(pd.read_csv(folder / f"{name}.csv")) > 1
         text = (folder / f"{name}.toml").read_text(encoding="utf-8")
         values = tomllib.loads(text)
-        assert "computation" in values or parse_spec(text).sweep.name == name
+        assert values["computation"]
     assert not list(folder.glob(".*")), "half-written files are left behind"
 
 

@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from polyceptron.rows import average_instances, count_failures, tidy
+from polyceptron.rows import average_instances, tidy
 
 
 def instance(seed: int, error: float | None, status: str = "ok", **more: object) -> dict:
@@ -33,7 +33,6 @@ def test_means_and_standard_errors_of_instances() -> None:
     assert mean["status"] == "not-converged"
     assert "seed" not in table
     assert list(table.columns[:2]) == ["source", "model"]
-    assert count_failures(table) == 1
 
 
 def test_points_that_differ_are_not_averaged_whatever_column_says_so() -> None:
@@ -50,7 +49,3 @@ def test_means_are_not_averaged_again() -> None:
 
 def test_a_single_instance_has_no_standard_error() -> None:
     assert math.isnan(tidy([instance(1, 0.1)])["uncertainty"][0])
-
-
-def test_failed_theory_is_counted() -> None:
-    assert count_failures(pd.DataFrame({"source": ["theory"], "status": ["failed"]})) == 1

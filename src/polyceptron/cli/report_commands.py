@@ -37,8 +37,8 @@ def figures(
 ) -> None:
     """Compute and draw every figure, with the table and the specification behind each.
 
-    A stopped run resumes: what is done is kept in OUT/store.sqlite and OUT/computed (delete both to
-    start afresh). OUT/agreement.csv has the z of every symbol against its line.
+    A stopped run resumes: what is done is kept in OUT/computed (delete it to start afresh).
+    OUT/agreement.csv has the z of every symbol against its line.
     """
     from polyceptron.report.figures import making
     from polyceptron.report.figures.making import verdict

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from polyceptron.experiments.spec import parse_spec
-from polyceptron.experiments.sweep import run_sweep, sweep_rows
-from polyceptron.report.figures.figure_spec import PROFILES, sweep_toml
+from polyceptron.model import Teacher, make_estimator
+from polyceptron.report.figures.figure_spec import PROFILES
 from polyceptron.report.figures.making import ALLOWANCE, FIGURES, _chance, agreement, verdict
 from polyceptron.rows import tidy
 
@@ -113,14 +111,14 @@ def test_the_recorded_figures_agree_as_chance_allows() -> None:
 def test_the_record_is_of_this_program() -> None:
     """Some recorded symbols, computed again: the same data, the same fits, the same theory."""
     table = pd.read_csv(RECORDED)
-    grids = FIGURES["fig4b"].grids(PROFILES["quick"])
-    some = [grid | {"alpha": [1.0, 4.0]} for grid in grids]
-    sizes = ("dimension", "instances")
-    some += [{n: v for n, v in g.items() if n not in sizes} | {"sources": "theory"} for g in some]
-    spec = parse_spec(sweep_toml("again", some))
-    with TemporaryDirectory() as folder:
-        run_sweep(spec, f"{folder}/store.sqlite", workers=1)
-        again = agreement({"fig4b": tidy(sweep_rows(spec, f"{folder}/store.sqlite"))})
+    rows = []
+    for one in FIGURES["fig4b"].computations(PROFILES["quick"]):
+        asked = one.arguments
+        if asked.get("alpha") in (1.0, 4.0):
+            rows += one.function(**asked)
+            student = make_estimator(asked["estimator"], asked["ridges"][0])
+            rows += student.rows(Teacher(3), [asked["alpha"]])
+    again = agreement({"fig4b": tidy(rows)})
     place = ["figure", "quantity", "estimator", "ridge", "alpha"]
     both = again.merge(table, on=place, suffixes=("", "_recorded"))
     assert len(both) == len(again) >= 8

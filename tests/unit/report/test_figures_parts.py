@@ -12,14 +12,13 @@ from typer.testing import CliRunner
 
 from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.spec import parse_spec
 from polyceptron.report.figures.figure_spec import (
     PROFILES,
     Computation,
     Profile,
     as_profile,
-    merged_sweep,
     run_computations,
+    run_rows,
 )
 from polyceptron.report.figures.making import (
     COMPUTED,
@@ -64,26 +63,23 @@ def test_specifications_read_back(name: str, profile: object) -> None:
     figure = FIGURES[name]
     text = figure.toml(profile)  # type: ignore[arg-type]
     values = tomllib.loads(text)
-    if figure.grids(profile):  # type: ignore[arg-type]
-        assert parse_spec(text) == merged_sweep([figure], profile, name)  # type: ignore[arg-type]
-    else:
-        assert len(values["computation"]) == len(figure.computations(profile))  # type: ignore[arg-type]
+    assert len(values["computation"]) == len(figure.computations(profile))  # type: ignore[arg-type]
     assert f"--only {name}" in text
 
 
 def test_the_paper_profile_has_the_papers_sizes() -> None:
-    figures = {name.startswith("fig"): [] for name in FIGURES}  # the paper's own, and further ones
-    for name, figure in FIGURES.items():
-        figures[name.startswith("fig")].append(figure)
-    for own, count in ((True, 250), (False, 50)):
-        spec = merged_sweep(figures[own], PROFILES["paper"])
-        assert spec is not None
-        fits = [grid for grid in spec.grid if "erm" in grid.sources]
-        assert {(tuple(grid.dimension), grid.instances) for grid in fits} == {((1000,), count)}
-    spec = merged_sweep(list(FIGURES.values()), PROFILES["paper"])
-    assert spec is not None
-    runs = [grid for grid in spec.grid if "amp" in grid.sources]
-    assert {(tuple(grid.dimension), grid.instances) for grid in runs} == {((1000,), 20)}
+    sizes: dict[bool, set[tuple[int, int]]] = {True: set(), False: set()}
+    for name, figure in FIGURES.items():  # the paper's own, and further ones
+        for one in figure.computations(PROFILES["paper"]):
+            if one.function is run_rows and one.arguments["estimator"] != "bayes":
+                found = one.arguments["dimension"], one.arguments["instances"]
+                sizes[name.startswith("fig")].add(found)
+    assert sizes == {True: {(1000, 250)}, False: {(1000, 50)}}
+    runs = [
+        one.arguments for name in ("fig2a", "fig3", "classes")
+        for one in FIGURES[name].computations(PROFILES["paper"]) if "instances" in one.arguments
+    ]  # fmt: skip
+    assert {(one["dimension"], one["instances"]) for one in runs} == {(1000, 20)}
 
 
 def test_equal_computations_run_once_and_are_kept(tmp_path: Path) -> None:
@@ -110,7 +106,7 @@ def test_an_interrupted_run_keeps_what_it_had(tmp_path: Path) -> None:
     results = run_computations(asked, folder, 1)
     assert len(results) == 3
     assert Path(calls).read_text() == "xxx", "the first was computed again"
-    (one, *_) = folder.glob("*.json")
+    (one, *_) = folder.rglob("output.pkl")
     one.write_text("{")  # damaged: computed again
     assert run_computations(asked, folder, 1) == results
 
@@ -118,8 +114,6 @@ def test_an_interrupted_run_keeps_what_it_had(tmp_path: Path) -> None:
 def test_message_passing_runs_once_for_all_figures_that_show_it() -> None:
     asked = [one.key for name in ("fig2a", "fig2b") for one in FIGURES[name].computations(TINY)]
     assert len(set(asked)) == len(asked) / 2
-    for name in ("fig2a", "fig2b", "fig3"):
-        assert not any("amp" in grid["sources"] for grid in FIGURES[name].grids(TINY))
 
 
 def test_gallery_escapes_and_links() -> None:
@@ -128,7 +122,6 @@ def test_gallery_escapes_and_links() -> None:
     for part in ("fig2a.png", "fig2a.pdf", "fig2a.csv", "fig2a.toml", "alt="):
         assert part in page
     assert "α<sub>IT</sub>" in page
-    assert "store.sqlite" not in page
     assert "http" not in page
 
 
@@ -149,7 +142,7 @@ def test_one_figure_alone_and_again(tmp_path: Path) -> None:
         "index.html", "agreement.csv",
     }  # fmt: skip
     before = {path.name: path.read_bytes() for path in written}
-    assert len(list((out / COMPUTED).iterdir())) == 3
+    assert len(list((out / COMPUTED).rglob("output.pkl"))) == 3
     make_figures(out, ["amp-trajectory"], TINY, workers=1)
     assert {path.name: path.read_bytes() for path in written} == before, "not reproducible"
 

@@ -19,7 +19,6 @@ import pandas as pd
 
 from polyceptron.experiments.data_runs import trace_rows
 from polyceptron.experiments.simulate import run_amp
-from polyceptron.experiments.tasks import seed_of, seed_path
 from polyceptron.model import make_teacher
 from polyceptron.report.figures import figure_spec as spec
 from polyceptron.report.pictures import parts as pic
@@ -56,11 +55,11 @@ def transition_rows(
     ]
 
 
-def amp_instances(prior: str, alpha: float, dimension: int, seeds: list[int]) -> list[spec.Row]:
+def amp_instances(prior: str, alpha: float, dimension: int, instances: int) -> list[spec.Row]:
     """A row for each run of message passing at k = 3, with the entries q00 and q01 it measured."""
     teacher = make_teacher("argmax", 3, prior)
     rows = []
-    for seed in seeds:
+    for seed in spec.instance_seeds(teacher, alpha, dimension, instances):
         row, result = run_amp(teacher, alpha, dimension, seed)
         reduced = result.weights[:, :2] - result.weights[:, 2:]
         q = reduced.T @ reduced / dimension
@@ -77,13 +76,11 @@ def branch_rows(points: int, marks: list[float]) -> list[spec.Row]:
 
 def _runs(prior: str, profile: spec.Profile) -> list[spec.Computation]:
     d, runs = profile.amp_dimension, profile.amp_runs
-    found = []
-    for alpha in profile.thin(MARKS[prior]):
-        problem = make_teacher("argmax", 3, prior).columns
-        seeds = [seed_of(seed_path(spec.SEED, problem, alpha, d, i)) for i in range(runs)]
-        asked = {"prior": prior, "alpha": alpha, "dimension": d, "seeds": seeds}
-        found.append(spec.Computation(amp_instances, asked, runs * 4e-7 * alpha * d * d))
-    return found
+    asked: Any = {"prior": prior, "dimension": d, "instances": runs}
+    return [
+        spec.Computation(amp_instances, {**asked, "alpha": alpha}, runs * 4e-7 * alpha * d * d)
+        for alpha in profile.thin(MARKS[prior])
+    ]
 
 
 def _rademacher(profile: spec.Profile) -> list[spec.Computation]:
@@ -154,7 +151,7 @@ def fig2b(table: pd.DataFrame) -> pic.Panel:
     "fig3",
     "Figure 3: message passing with Gaussian weights, k = 3",
     computations=lambda profile: [
-        *spec.Curves(0, LARGEST_ALPHA["gaussian"], MARKS["gaussian"]).theory(profile),
+        *spec.Curves(0, LARGEST_ALPHA["gaussian"], MARKS["gaussian"])(profile),
         *_runs("gaussian", profile),
     ],
 )
@@ -230,7 +227,7 @@ LOW, HIGH = 0.1, 100.0
 SYMBOLS = (0.5, 1.0, 2.0, 4.0)
 
 
-def _classes_theory(profile: spec.Profile) -> list[spec.Computation]:
+def _classes(profile: spec.Profile) -> list[spec.Computation]:
     asked: Any = {"estimator": "bayes", "ridge": None, "low": LOW, "high": HIGH, "log": True}
     asked |= {"marks": profile.thin(SYMBOLS), "most": profile.line_points}
     tol, found = profile.error_tolerance, []
@@ -238,20 +235,18 @@ def _classes_theory(profile: spec.Profile) -> list[spec.Computation]:
         more = {"n_classes": k, "tol": tol if k > 3 else 1e-6}
         seconds = 0.3 * k**0.5 * (1e-3 / tol) ** 1.5
         found.append(spec.Computation(spec.line_rows, {**asked, **more}, seconds))
-    return found
-
-
-def _classes_runs(profile: spec.Profile) -> list[spec.Grid]:
-    sizes = {"dimension": [profile.amp_classes_dimension], "instances": profile.amp_classes_runs}
-    classes = list(profile.amp_classes)
-    return [spec.grid("amp", "bayes", profile.thin(SYMBOLS), classes=classes, **sizes)]
+    sizes = {"dimension": profile.amp_classes_dimension, "instances": profile.amp_classes_runs}
+    return found + [
+        spec.run_computation("bayes", [None], alpha, **sizes, n_classes=k)
+        for alpha in profile.thin(SYMBOLS)
+        for k in profile.amp_classes
+    ]
 
 
 @spec.figure(
     "classes",
     "Learning curves for 2 to 50 classes",
-    grids=_classes_runs,
-    computations=_classes_theory,
+    computations=_classes,
 )
 def more_classes(table: pd.DataFrame) -> pic.Panel:
     """Bayes-optimal error of Gaussian weights for k = 2 to 50. With plentiful data it is (k − 1)

@@ -48,8 +48,7 @@ def in_one_line(panel: pic.Panel) -> pic.Panel:
 @spec.figure(
     "fig4a",
     "Figure 4a: empirical risk minimisation, k = 3",
-    grids=CURVES_4A,
-    computations=CURVES_4A.theory,
+    computations=CURVES_4A,
 )
 def fig4a(table: pd.DataFrame) -> pic.Panel:
     """Error of cross-entropy (λ = 0.01) and square loss (λ = 1) near their best ridge, and without
@@ -60,9 +59,7 @@ def fig4a(table: pd.DataFrame) -> pic.Panel:
     return pic.placed(curves_panel(table, log_x=False), "upper right", across, (0.1, 0.7))
 
 
-@spec.figure(
-    "fig4b", "Figure 4b: plentiful data, k = 3", grids=CURVES_4B, computations=CURVES_4B.theory
-)
+@spec.figure("fig4b", "Figure 4b: plentiful data, k = 3", computations=CURVES_4B)
 def fig4b(table: pd.DataFrame) -> pic.Panel:
     """At λ = 1 the error falls as *α^{−1/2}* for the square loss and as *α^{−2/3}* for
     cross-entropy (the paper has −1/2), against *α^{−1}* for Bayes. Lines: theory; grey: these
@@ -89,29 +86,25 @@ ALPHAS = [1.0, 2.0, 3.0, 5.0]
 RANGES = {"cross-entropy": (1e-4, 10.0), "square": (1e-3, 100.0)}  # of the ridge
 
 
-def _ridges(estimator: str, profile: spec.Profile) -> list[spec.Grid]:
-    low, high = RANGES[estimator]
-    marks, lines = (
-        [float(f"{ridge:.4g}") for ridge in np.geomspace(low, high, count)]
-        for count in (11, max(profile.line_points // 2, 9))
-    )
+def ridge_rows(estimator: str, alpha: float, marks: list[float], most: int) -> list[spec.Row]:
+    """The error against λ, at the marks too, and the row of the best λ."""
+
+    def at(ridge: float) -> list[spec.Row]:
+        return make_estimator(estimator, ridge).rows(Teacher(3), [alpha])
+
+    rows = spec.smooth_rows(at, *RANGES[estimator], most, marks, log=True, x="ridge")
+    best = make_estimator(estimator, "optimal").rows(Teacher(3), [alpha])
+    return rows + [row | {"branch": "best-ridge"} for row in best]
+
+
+def _ridges(estimator: str, profile: spec.Profile) -> list[spec.Computation]:
+    marks = [float(f"{ridge:.4g}") for ridge in np.geomspace(*RANGES[estimator], 11)]
     marks = profile.thin(marks)
-    sizes = {"dimension": [profile.erm_dimension], "instances": profile.erm_instances}
-    return [
-        spec.grid("theory", estimator, ALPHAS, sorted({*lines, *marks})),
-        spec.grid("erm", estimator, ALPHAS, marks, **sizes),
+    sizes = {"dimension": profile.erm_dimension, "instances": profile.erm_instances}
+    asked: Any = {"estimator": estimator, "marks": marks, "most": profile.line_points // 2}
+    return [spec.Computation(ridge_rows, {**asked, "alpha": alpha}, 4) for alpha in ALPHAS] + [
+        spec.run_computation(estimator, marks, alpha, **sizes) for alpha in ALPHAS
     ]
-
-
-def _optima(estimator: str, profile: spec.Profile) -> list[spec.Computation]:
-    asked = {"estimator": estimator}
-    return [spec.Computation(best_ridge_rows, {**asked, "alpha": alpha}, 2) for alpha in ALPHAS]
-
-
-def best_ridge_rows(estimator: str, alpha: float) -> list[spec.Row]:
-    """The row of the best λ at α."""
-    rows = make_estimator(estimator, "optimal").rows(Teacher(3), [alpha])
-    return [row | {"branch": "best-ridge"} for row in rows]
 
 
 def ridge_panel(table: pd.DataFrame) -> pic.Panel:
@@ -131,8 +124,8 @@ def ridge_panel(table: pd.DataFrame) -> pic.Panel:
 fig4c, fig4d = (
     spec.figure(
         f"fig4{letter}", f"Figure 4{letter}: {name} against its ridge, k = 3",
+        partial(_ridges, estimator),
         f"Error of {words} against λ. Lines: theory; symbols: fits, with standard errors{best}",
-        grids=partial(_ridges, estimator), computations=partial(_optima, estimator),
     )(ridge_panel)
     for letter, estimator, name, words, best in (
         ("c", "cross-entropy", "cross-entropy", "cross-entropy",
@@ -155,8 +148,7 @@ QUANTITIES = {
 @spec.figure(
     "double-descent",
     "Double descent and the training error, k = 3",
-    grids=CURVES_DESCENT,
-    computations=CURVES_DESCENT.theory,
+    computations=CURVES_DESCENT,
 )
 def double_descent(table: pd.DataFrame) -> pic.Picture:
     """Without ridge the square loss fits every label up to α = 1, where its error peaks; a ridge

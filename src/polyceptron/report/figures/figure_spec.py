@@ -1,17 +1,14 @@
 """What a figure is: a name and words, what to compute for it, and its picture of the table.
 
-A `Profile` states how large the experiments are: quick (minutes) or paper (hours). Rows of a sweep
-are asked for by grids, mostly those of `Curves`; everything else (transitions, trajectories,
-margins) is a `Computation`: a function of this package with plain arguments, so that it can be
-written down, run in any process and shared by figures that ask for the same. Its rows are kept in a
-file named by a hash of what was asked, so that a run that was stopped goes on from there.
+A `Profile` states how large the experiments are: quick (minutes) or paper (hours). Everything is
+a `Computation`: a function of this package with plain arguments, so that it can be written down,
+run in any process and shared by figures that ask for the same. Its rows are kept, so that a run
+that was stopped goes on from there. Lines and data of learning curves are asked for by `Curves`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -23,9 +20,8 @@ import pandas as pd
 
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.engine import Listener, Progress
-from polyceptron.experiments.spec import SweepSpec, parse_spec
-from polyceptron.files import write_text
-from polyceptron.model import Teacher, make_estimator
+from polyceptron.experiments.tasks import seed_of, seed_path
+from polyceptron.model import Population, Teacher, make_estimator
 from polyceptron.report.pictures.matplotlib_figure import render_matplotlib
 from polyceptron.report.pictures.parts import Panel, Picture
 from polyceptron.theory.curve import bends, drawn_rows
@@ -37,7 +33,6 @@ if TYPE_CHECKING:
 
 SEED = 0
 Row = dict[str, Any]
-Grid = dict[str, Any]
 Values = Sequence[float]
 
 
@@ -108,45 +103,28 @@ class Computation:
 
     @property
     def key(self) -> str:
-        """The same for two that ask the same of the same version."""
-        text = json.dumps([VERSION, self.name, self.arguments], sort_keys=True)
-        return f"{self.function.__name__}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-
-    def kept(self, folder: Path) -> list[Row] | None:
-        """The rows that an earlier run has left in the folder; None if there are none."""
-        try:
-            rows = json.loads((folder / f"{self.key}.json").read_text(encoding="utf-8"))["rows"]
-        except (OSError, ValueError, KeyError, TypeError):  # damaged is as good as missing
-            return None
-        return rows if isinstance(rows, list) else None
-
-    def run(self, folder: Path) -> tuple[str, list[Row]]:
-        """Compute, and write the rows beside the question, in one piece; with the key."""
-        rows = self.function(**self.arguments)
-        asked = {"function": self.name, "arguments": self.arguments, "version": VERSION}
-        write_text(folder / f"{self.key}.json", json.dumps({**asked, "rows": rows}, default=float))
-        return self.key, rows
+        """The same for two that ask the same."""
+        return self.name + json.dumps(self.arguments, sort_keys=True)
 
 
 def run_computations(
     asked: Iterable[Computation], folder: Path, workers: int, tell: Listener = bool
 ) -> dict[str, list[Row]]:
     """The rows of each by its key, kept in the folder; equal ones run once, long ones first."""
-    from joblib import Parallel, delayed
+    from joblib import Memory, Parallel, delayed
 
-    folder.mkdir(exist_ok=True)
-    every = {one.key: one for one in asked}
-    results = {key: rows for key, one in every.items() if (rows := one.kept(folder)) is not None}
-    todo = [one for key, one in every.items() if key not in results]
-    todo.sort(key=lambda one: -one.seconds)
-    now = Progress("lines and laws", len(every), len(results))
-    begin = time.monotonic()
+    keep = Memory(folder / VERSION, verbose=0).cache
+    every = {one.key: one for one in sorted(asked, key=lambda one: -one.seconds)}
+    known = [keep(one.function).check_call_in_cache(**one.arguments) for one in every.values()]
+    now = Progress("lines and laws", len(every), sum(known))
+    begin, results = time.monotonic(), dict[str, list[Row]]()
     pool = Parallel(
-        max(min(workers, len(todo)), 1), return_as="generator_unordered", batch_size=1
+        max(min(workers, known.count(False)), 1), return_as="generator", batch_size=1
     )  # loky gives each process one BLAS thread
-    for key, rows in pool(delayed(one.run)(folder) for one in todo):
+    calls = (delayed(keep(one.function))(**one.arguments) for one in every.values())
+    for (key, rows), old in zip(zip(every, pool(calls), strict=True), known, strict=True):
         results[key] = rows
-        now.computed += 1
+        now.computed += not old
         now.seconds = time.monotonic() - begin
         tell(now)
     return results
@@ -199,11 +177,35 @@ def smooth_rows(
     return rows
 
 
-def grid(source: str, estimator: str, alphas: Values, ridge: Any = None, **more: Any) -> Grid:
-    """A grid of one estimator at k = 3; no ridge (or ridges) for max-margin and Bayes."""
-    found = {"sources": [source], "estimators": [estimator], "classes": [3], "alpha": alphas}
-    ridges = {} if ridge is None else {"ridge": ridge if isinstance(ridge, list) else [ridge]}
-    return found | ridges | more
+def instance_seeds(teacher: Population, alpha: float, dimension: int, count: int) -> list[int]:
+    """Of drawn data sets: those of a sweep."""
+    places = (seed_path(SEED, teacher.columns, alpha, dimension, i) for i in range(count))
+    return [seed_of(place) for place in places]
+
+
+def run_rows(
+    estimator: str,
+    ridges: list[Any],
+    alpha: float,
+    dimension: int,
+    instances: int,
+    n_classes: int = 3,
+    noise: str = "none",
+) -> list[Row]:
+    """A row for each instance and ridge (None without one), on the same data for every ridge."""
+    teacher = Teacher(n_classes, noise=noise)
+    first, *also = (make_estimator(estimator, ridge) for ridge in ridges)
+    seeds = instance_seeds(teacher, alpha, dimension, instances)
+    found = (first.simulate(teacher, alpha, dimension, seed, also=also) for seed in seeds)
+    return [row for rows in found for row in rows]
+
+
+def run_computation(estimator: str, ridges: list[Any], alpha: float, **more: Any) -> Computation:
+    """The same as a computation, with what it costs."""
+    n, d = more["instances"], more["dimension"]
+    seconds = n * len(ridges) * (0.01 + 4e-7 * max(alpha, 1.0) * d * d)
+    asked = {"estimator": estimator, "ridges": ridges, "alpha": alpha, **more}
+    return Computation(run_rows, asked, seconds)
 
 
 @dataclass(frozen=True)
@@ -223,32 +225,31 @@ class Curves:
     noise: str = "none"
     instances: str = "erm_instances"
 
-    def __call__(self, profile: Profile) -> list[Grid]:
-        """The grids of the sweep: data."""
-        marks, n = profile.thin(self.marks), getattr(profile, self.instances)
-        more: Any = {"noise": [self.noise], "dimension": [profile.erm_dimension], "instances": n}
-        return [grid("erm", name, marks, ridge, **more) for name, ridge in self.fits]
-
-    def theory(self, profile: Profile) -> list[Computation]:
-        """The lines, at the marks too."""
+    def __call__(self, profile: Profile) -> list[Computation]:
+        """The lines, at the marks too, and the data."""
+        marks, most = profile.thin(self.marks), profile.line_points
         asked: dict[str, Any] = {"low": self.low, "high": self.high, "noise": self.noise}
-        asked |= {"marks": profile.thin(self.marks), "log": self.log, "most": profile.line_points}
+        asked |= {"marks": marks, "log": self.log, "most": most}
+        sizes = {"dimension": profile.erm_dimension, "instances": getattr(profile, self.instances)}
         return [
             Computation(line_rows, {"estimator": name, "ridge": ridge, **asked}, 1)
             for name, ridge in self.lines + self.fits
+        ] + [
+            run_computation(name, [ridge], alpha, **sizes, noise=self.noise)
+            for name, ridge in self.fits
+            for alpha in marks
         ]
 
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """`grids` and `computations` are what to compute, `drawn` is a function of the table."""
+    """`computations` are what to compute, `drawn` is a function of the table."""
 
     name: str
     title: str
     caption: str
     drawn: Callable[[pd.DataFrame], Panel | Picture]
-    grids: Callable[[Profile], list[Grid]] = lambda profile: []
-    computations: Callable[[Profile], list[Computation]] = lambda profile: []
+    computations: Callable[[Profile], list[Computation]]
 
     def picture(self, table: pd.DataFrame) -> Picture:
         """The picture of the table."""
@@ -260,47 +261,26 @@ class FigureSpec:
         return render_matplotlib(self.picture(table))
 
     def toml(self, profile: Profile) -> str:
-        """Everything that made the figure. A file with grids is a sweep: `polyceptron sweep`."""
-        grids = self.grids(profile)
+        """Everything that made the figure."""
         text = (
             f"# {self.title}\n# polyceptron {VERSION}, profile {profile.name}. Make it again:\n"
             f"#   polyceptron figures --out figures --only {self.name} --profile {profile.name}\n"
         )
-        if grids:
-            alone = f"# Its rows alone: polyceptron sweep {self.name}.toml --store DIR/store.sqlite"
-            text += f"{alone}\n\n{sweep_toml(self.name, grids)}"
         for one in self.computations(profile):
-            lines = [f'[[computation]]\nfunction = "{one.name}"']
-            given = {name: value for name, value in one.arguments.items() if value is not None}
-            lines += [f"{name} = {json.dumps(value)}" for name, value in given.items()]
-            text += "\n" + textwrap.indent("\n".join(lines), "# " if grids else "") + "\n"
+            text += f'\n[[computation]]\nfunction = "{one.name}"\n'
+            for name, value in one.arguments.items():
+                # JSON's numbers, strings and lists are TOML too.
+                text += f"{name} = {json.dumps(value)}\n".replace("null", '"none"')
         return text
 
 
 def figure(
-    name: str, title: str, caption: str = "", **asked: Any
+    name: str,
+    title: str,
+    computations: Callable[[Profile], list[Computation]],
+    caption: str = "",
 ) -> Callable[[Callable[[pd.DataFrame], Panel | Picture]], FigureSpec]:
-    """A figure from the function that draws it, whose docstring is the caption unless one is given.
-
-    `asked` are the `grids` and `computations` of the figure.
-    """
+    """A figure from the function that draws it, whose docstring is the caption unless given."""
     return lambda drawn: FigureSpec(
-        name, title, caption or " ".join((drawn.__doc__ or "").split()), drawn, **asked
+        name, title, caption or " ".join((drawn.__doc__ or "").split()), drawn, computations
     )
-
-
-def merged_sweep(
-    figures: Iterable[FigureSpec], profile: Profile, name: str = "rows of the figures"
-) -> SweepSpec | None:
-    """The grids of all figures as one sweep; a row that several ask for is computed once."""
-    grids = [grid for figure in figures for grid in figure.grids(profile)]
-    return parse_spec(sweep_toml(name, grids), name) if grids else None
-
-
-def sweep_toml(name: str, grids: Sequence[Grid]) -> str:
-    """Grids as a sweep in TOML (JSON's numbers, strings and lists are TOML too)."""
-    text = f'[sweep]\nname = "{name}"\nseed = {SEED}\n'
-    for grid in grids:
-        text += "\n[[grid]]\n"
-        text += "".join(f"{field} = {json.dumps(value)}\n" for field, value in grid.items())
-    return text

@@ -1,7 +1,7 @@
-"""All figures into a folder: one sweep for their rows, computations for the rest, then pictures.
+"""All figures into a folder: computations, each once for all figures that ask, then pictures.
 
-Rows shared by figures are computed once, and a run that was stopped resumes: rows from the store,
-the rest from `computed`. The gallery is one static page that needs nothing from elsewhere.
+A run that was stopped resumes from `computed`. The gallery is one static page that needs nothing
+from elsewhere.
 
 How far the symbols of the figures lie from their lines, and what chance allows.
 
@@ -31,10 +31,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.errors import InvalidInput
 from polyceptron.experiments.engine import available_workers, shown
 from polyceptron.experiments.results import deviation, write_csv
-from polyceptron.experiments.sweep import run_sweep, sweep_rows
 from polyceptron.files import check_writable, write_text
 from polyceptron.model import make_estimator
 from polyceptron.report.figures import bayes_figures as bayes
@@ -45,7 +44,7 @@ from polyceptron.report.figures import twin_figures
 from polyceptron.report.figures import unequal_figures as unequal
 from polyceptron.report.pictures.matplotlib_figure import save_figure
 from polyceptron.report.pictures.parts import as_html, as_plain
-from polyceptron.rows import count_failures, error_column, tidy
+from polyceptron.rows import error_column, tidy
 from polyceptron.version import VERSION
 
 ALLOWANCE = 2.0  # of an error or an overlap, times d
@@ -185,7 +184,7 @@ def verdict(table: pd.DataFrame) -> Verdict:
     )
 
 
-STORE, COMPUTED = "store.sqlite", "computed"
+COMPUTED = "computed"
 
 # In the order of the gallery.
 FIGURES: dict[str, spec.FigureSpec] = {
@@ -220,23 +219,16 @@ def make_figures(
 
     Each leaves NAME.pdf, NAME.png, NAME.csv and NAME.toml; the gallery is index.html, and
     agreement.csv has the z of every symbol against its line. What is behind the means is in
-    store.sqlite and in `computed`, from which a stopped run resumes.
+    `computed`, from which a stopped run resumes.
     """
     figures, profile, folder = choose_figures(names), spec.as_profile(profile), make_folder(out)
-    store = folder / STORE
-    if (sweep := spec.merged_sweep(figures, profile)) is not None:
-        run_sweep(sweep, store, workers=workers, progress=progress)
     asked = [one for figure in figures for one in figure.computations(profile)]
     with shown(progress, "lines and laws") as tell:
         count = workers or available_workers()
         computed = spec.run_computations(asked, folder / COMPUTED, count, tell)
-    written, failed = list[Path](), 0
+    written = list[Path]()
     for figure in figures:
-        part = spec.merged_sweep([figure], profile, figure.name)
-        rows = sweep_rows(part, store) if part is not None else []
-        rows += [row for one in figure.computations(profile) for row in computed[one.key]]
-        table = tidy(rows)
-        failed += count_failures(table)
+        table = tidy(row for one in figure.computations(profile) for row in computed[one.key])
         csv, toml, *drawn = (folder / f"{figure.name}.{k}" for k in ("csv", "toml", "pdf", "png"))
         write_csv(table, csv)
         write_text(toml, figure.toml(profile))
@@ -246,14 +238,8 @@ def make_figures(
         written += [csv, toml, *drawn]
     write_csv(read_agreement(folder), folder / "agreement.csv")
     present = [figure for name, figure in FIGURES.items() if (folder / f"{name}.png").exists()]
-    write_text(folder / "index.html", gallery_html(present, store=store.exists()))
-    written += [folder / "agreement.csv", folder / "index.html"]
-    if failed:
-        raise ComputationFailed(
-            f"the figures are drawn, but {failed} of their rows failed; for the reasons: "
-            f"polyceptron results {store} --failures"
-        )
-    return written
+    write_text(folder / "index.html", gallery_html(present))
+    return [*written, folder / "agreement.csv", folder / "index.html"]
 
 
 def read_agreement(folder: Path) -> pd.DataFrame:
@@ -289,7 +275,7 @@ _CSS = """
 """
 
 
-def gallery_html(figures: list[spec.FigureSpec], *, store: bool = False) -> str:
+def gallery_html(figures: list[spec.FigureSpec]) -> str:
     """The page: picture, what it shows, and links to the PDF, the data and the specification."""
     contents = "\n".join(f'  <a href="#{f.name}">{escape(f.name)}</a>' for f in figures)
     blocks = "".join(
@@ -306,10 +292,6 @@ def gallery_html(figures: list[spec.FigureSpec], *, store: bool = False) -> str:
 """
         for f in figures
     )
-    rows = """<p>The instances behind the means are in <a href="store.sqlite">store.sqlite</a>:
-<code>polyceptron results store.sqlite</code>; those of message passing in figures 2 and 3 are in
-<code>computed/</code>. How far each symbol is from its line:
-<a href="agreement.csv">agreement.csv</a>.</p>"""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -322,8 +304,8 @@ def gallery_html(figures: list[spec.FigureSpec], *, store: bool = False) -> str:
 <h1>Learning curves of multi-class linear classifiers</h1>
 <p>Lines are theory in the limit of large dimension; symbols are experiments, with standard errors.
 Each table has the numbers behind its figure with their uncertainties, each specification what made
-them. Made by polyceptron {VERSION}.</p>
-{rows if store else ""}
+them; how far each symbol is from its line is in <a href="agreement.csv">agreement.csv</a>. Made by
+polyceptron {VERSION}.</p>
 <nav aria-label="Figures">
 {contents}
 </nav>

@@ -50,9 +50,8 @@ def floor_rows(noise: str) -> list[spec.Row]:
 @spec.figure(
     "noisy-curves",
     "Learning with softmax labels, k = 3, slope 3",
-    grids=CURVES_NOISY,
     computations=lambda profile: [
-        *CURVES_NOISY.theory(profile),
+        *CURVES_NOISY(profile),
         spec.Computation(floor_rows, {"noise": NOISE}, 2),
     ],
 )
@@ -99,7 +98,9 @@ def noisy_transition_rows(kind: str, most: int) -> list[spec.Row]:
     "noisy-phases",
     "The hard phase of Rademacher weights with noisy labels, k = 3",
     computations=lambda profile: [
-        spec.Computation(noisy_transition_rows, {"kind": kind, "most": profile.line_points}, 30)
+        spec.Computation(
+            noisy_transition_rows, {"kind": kind, "most": profile.line_points // 2}, 30
+        )
         for kind in NOISES
     ],
 )
@@ -127,7 +128,9 @@ def _phase_panel(table: pd.DataFrame, kind: str) -> pic.Panel:
     level = 0.5 * float(np.interp(wide, x, lows) + np.interp(wide, x, highs))
     notes = [pic.Note(wide, level, "hard", anchor="center middle")]
     if closes:
-        notes.append(pic.Note(x[-1], lows[-1] - 0.3, f"closes at {x[-1]:.3g}", anchor="right top"))
+        before, last = (np.subtract(highs, lows) ** (2 / 3))[-2:]  # falls linearly: it is a cusp
+        end = x[-1] + last * (x[-1] - x[-2]) / (before - last)
+        notes.append(pic.Note(x[-1], lows[-1] - 0.3, f"closes at {end:.3g}", anchor="right top"))
     across, up = pic.Axis(NOISES[kind][0], low=0), pic.Axis(pic.AXES["alpha"], low=2.2)
     return pic.Panel(traces, across, up, notes=tuple(notes), legend=pic.Legend("upper left"))
 
@@ -271,7 +274,8 @@ def _scores(profile: spec.Profile) -> list[spec.Computation]:
 def calibration_of_softmax(table: pd.DataFrame) -> pic.Picture:
     """Above: accuracy against confidence at k = 3 and α = 3; too little ridge is overconfident, too
     much underconfident. Lines: theory; symbols: fits, on fresh samples. Below: the best ridge for
-    the error, the test loss and the calibration error at k = 2; they differ.
+    the error, the test loss and the calibration error at k = 2; they differ. The last, a sum of
+    absolute values, has corners.
     """
     ends = (1 / 3, 1.0)
     equal = pic.Trace(ends, ends, colour=pic.COLOURS["unstable"], dash="dot", label="calibrated")

@@ -55,4 +55,6 @@ def twins(table: pd.DataFrame) -> pic.Panel:
     """
     names = {"generalisation_error": "error", "error_bar": "error_uncertainty", "source": "model"}
     panel = twins_panel(table.drop(columns="model").rename(columns=names))
-    return replace(panel, legend=pic.Legend("outside"))
+    # Of drawn twins: points with bars, and lines for the eye.
+    traces = (replace(t, marker=t.marker or "square", size=0.8, width=0.7) for t in panel.traces)
+    return replace(panel, traces=tuple(traces), legend=pic.Legend("outside"))
