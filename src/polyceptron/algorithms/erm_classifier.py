@@ -92,14 +92,20 @@ class ERMClassifier(LinearClassifier):
         (`separability_` has the answer with its proof).
     ridges : list of float, default=None
         What 'auto' chooses from, tried from large to small until the score is clearly worse than
-        the best. None: 1000 to 1e-5, two a decade, in units of the features' variance, and further
-        where the best is at an end; by log-loss the lowest point of the parabola through the best
-        three. A best ridge at an end of all that were tried is a warning.
+        the best. None: decades from 1 to 1e-5, in units of the features' variance (the geometric
+        mean), further where the best is at an end, and one between the best two; by
+        log-loss the lowest point of the parabola through the best three. Below 1e-4, about where
+        scikit-learn's own search ends, a ridge is taken only if its score is better than that of
+        the ridge it would replace by more than one standard error of the difference, sample by
+        sample, with one mistaken sample added: where none is mistaken, small ridges win by luck.
+        A best ridge at an end of all that were tried is a warning.
     scaling : "auto", "standard", "global" or "none", default="auto"
         Divide each feature by its standard deviation, all by one number, or none. 'auto' is, with
         a ridge that is chosen, the one of 'standard' and 'global' that predicts held-out samples
-        better; with one that is given, 'standard'. The scale is that of the training rows of each
-        fold. A sparse X stays sparse.
+        better; of features of one unit (half of them have nearly the same largest value, as pixels
+        do) 'global', unless 'standard' is better by more than two standard errors; with a given
+        ridge 'standard'. The scale is that of the training rows of each fold. A sparse X stays
+        sparse.
     scoring : "neg_log_loss" or "accuracy", default="neg_log_loss"
         What 'auto' maximises, weighed by `sample_weight` and by `class_weight`. For a loss without
         probabilities 'neg_log_loss' is minus the loss itself.
@@ -215,7 +221,7 @@ class ERMClassifier(LinearClassifier):
             self.ridge_ = 0.0 if self.ridge == "auto" else float(check_ridge(self.ridge))
         scaling = Scaling.of(moments, self.scaling_, centre=self.fit_intercept)
         ridge = self.ridge_ / scaling.unit**2
-        start = None if path is None else path.weights  # its last row is the intercept's
+        start = None if path is None else path.chosen.weights  # its last row is the intercept's
         if path is not None and path.interrupted and start is not None:
             d = data.X.shape[1]
             fit = replace(
@@ -321,28 +327,45 @@ class ERMClassifier(LinearClassifier):
         """The path of ridges of the best scaling, whose choices it sets."""
         ridges = None if self.ridges is None else [float(check_ridge(r)) for r in self.ridges]
         found: dict[str, tuple[RidgePath, float]] = {}
+        rival: tuple[float, float] | None = None
+        stopped = False
         for kind in Scaling.kinds(self.scaling, moments):
             scaling = Scaling.of(moments, kind, centre=self.fit_intercept)
-            area = scaling.unit**2
+            area, varying = scaling.unit**2, scaling.varying
+            spread = (moments.deviation / scaling.scale)[varying]
+            size = math.exp(2 * np.log(spread).mean()) if spread.size else 1.0
             search = self._search(data, loss, weights, scaling, kind, score, share)
-            with search.samples.design.watched(Watch(f"ridges, {kind} scaling", self.verbose)):
-                path = choose_ridge(
-                    search, None if ridges is None else [r / area for r in ridges], splits,
-                    self._fallback(data), between=self.scoring == "neg_log_loss",
-                    rival=min((one.at_best[0] for one, _ in found.values()), default=math.inf),
-                )  # fmt: skip
-            found[kind] = path, area
-            if path.interrupted:
+            try:
+                with search.samples.design.watched(Watch(f"ridges, {kind} scaling", self.verbose)):
+                    path = choose_ridge(
+                        search, None if ridges is None else [r / area for r in ridges], splits,
+                        self._fallback(data), between=self.scoring == "neg_log_loss",
+                        size=size, rival=rival,
+                    )  # fmt: skip
+            except KeyboardInterrupt:
+                if not found:
+                    raise
+                stopped = True
                 break
-        self.scaling_ = min(found, key=lambda kind: found[kind][0].at_best[0])
+            found[kind], rival = (path, area), (path.best / size, path.chosen.mean)
+            if stopped := path.interrupted:
+                break
+        self.scaling_, *others = found
+        for kind in others:
+            worse = found[self.scaling_][0].chosen.above(found[kind][0].chosen)
+            self.scaling_ = kind if worse > 2 * (kind == "standard") else self.scaling_
         path, area = found[self.scaling_]
+        path = replace(path, interrupted=stopped)
         if len(found) > 1:
-            self.scaling_scores_ = {kind: one.at_best for kind, (one, _) in found.items()}
+            self.scaling_scores_ = {
+                kind: (one.chosen.mean, one.chosen.standard_error)
+                for kind, (one, _) in found.items()
+            }
         self.ridge_, self.method_ = path.best * area, path.method
         self.path_ = {
             "ridge": path.ridge * area, "score": path.score, "standard_error": path.standard_error,
         }  # fmt: skip
-        if path.edge:
+        if path.edge and not path.interrupted:
             cure = "" if self.ridges is None else "; give `ridges` beyond it"
             warn_caller(
                 f"the best ridge is the {path.edge} of all tried, {self.ridge_:.2g}, and held-out "
@@ -476,7 +499,8 @@ class ERMClassifier(LinearClassifier):
                 data, loss, counts * factors, self._scaling, self.scaling_, score, share
             )
             ridge = max(self.ridge_ / area, _NO_RIDGE)
-            value, error = choose_ridge(search, [ridge], splits, self._fallback(data)).at_best
+            found = choose_ridge(search, [ridge], splits, self._fallback(data)).chosen
+            value, error = found.mean, found.standard_error
             rows[name] = value, error, *interval(value, error, z, size if name == "error" else None)
         columns = ["value", "standard_error", "low", "high"]
         return pd.DataFrame.from_dict(rows, orient="index", columns=columns)

@@ -40,6 +40,7 @@ from polyceptron.numerics import Array
 
 SCALINGS = ("auto", "standard", "global", "none")
 _ALIKE = 1.001  # ratio of deviations up to which one scale is all scales
+_ONE_UNIT = 0.9  # of the largest value, that half of the features of one unit have
 
 
 class TrainingData(NamedTuple):
@@ -82,10 +83,16 @@ class Scaling:
 
     @staticmethod
     def kinds(asked: str, moments: ColumnMoments) -> list[str]:
-        """What 'auto' chooses from: one kind where all features have the same deviation."""
-        spread = moments.deviation
-        alike = spread.max() <= _ALIKE * spread.min()
-        return (["standard"] if alike else ["standard", "global"]) if asked == "auto" else [asked]
+        """What 'auto' chooses from, the one that needs no proof first.
+
+        One kind where all features have the same deviation. Where half of them have nearly the same
+        largest value, as pixels do, they have one unit, and so one scale.
+        """
+        spread, most = moments.deviation, moments.largest
+        if asked != "auto" or spread.max() <= _ALIKE * spread.min():
+            return ["standard" if asked == "auto" else asked]
+        one_unit = np.median(most[spread > 0]) >= _ONE_UNIT * most.max()
+        return ["global", "standard"] if one_unit else ["standard", "global"]
 
     def varying_design(self, X: Any, *, ones: bool) -> Design:
         """The features that vary, scaled; for `ones`, a column of them behind."""

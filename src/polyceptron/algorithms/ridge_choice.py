@@ -19,20 +19,24 @@ leave-one-out: one fit of all samples, and for each a Newton step without it,
     move little; samples that it moves far are fitted anew without, and where those are too many
     the answer is left to folds.
 
-The path goes from large λ to small, where fits cost more, and ends early where the score has become
-clearly worse than the best; with ridges of its own it goes on where the best is at an end. Each λ
-starts from the polynomial in ln λ through the nearest minimisers. Fits of folds are loose: the last
-Newton step lowers the objective by less than a hundredth, and moves the score by less than a share
-of its standard error (where classes can be told apart in part, fields go on moving by about 1 a
-step while next to nothing is gained). A held-out sample whose class the training rows do not have
-is not scored.
+The path goes down by decades, from large λ to small, where fits cost more, and ends where the score
+has become clearly worse than the best; it goes on where the best is at an end, and at last halfway
+to the better one of the two beside it. Where classes can be told apart, the score of few samples
+may fall for ever: below λ = 1e-4, about where scikit-learn's own search ends, a ridge is taken only
+if its score is lower, sample by sample and with one mistaken sample added, by more than one
+standard error of the difference from the ridge that it would replace. Each λ starts from the
+polynomial in ln λ through the nearest minimisers. Fits of folds are loose: the last Newton step
+lowers the objective by less than a thousandth, and moves the score by less than a share of its
+standard error (where classes can be told apart in part, fields go on moving by about 1 a step while
+next to nothing is gained). A held-out sample whose class the training rows do not have is not
+scored.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -52,9 +56,10 @@ from polyceptron.numerics import AnyArray, Array
 Score = Callable[[Array, Labels], Array]  # fields (m, k) and labels to numbers (m,), low is good
 Split = tuple[Labels, Labels]  # rows to fit, and rows that are held out
 
-RIDGES = tuple(10.0 ** (p / 2) for p in range(6, -11, -1))
-_DOWN = 10**-0.5  # from one ridge to the next where the path goes on
-_ENDS = 0.9e-9, 1.1e6  # how far that may be
+_DOWN = 0.1  # from one ridge to the next
+_FIRST, _LAST = 1.0, 0.9e-5  # where the path begins, and goes unless the score is clearly worse
+_ENDS = 0.9e-9, 1.1e6  # how far it may go on
+_FLOOR = 0.9e-4  # of ridges below, a better score must be so beyond doubt
 _GAIN = 1e-3  # of the score from one ridge to the next, for which going on is worth while
 DENSE = 120  # d·r up to which a matrix of that size is cheaper than products with X
 _STEPS = 60
@@ -62,11 +67,10 @@ _SMALL = 20_000  # numbers in all fields up to which single precision saves noth
 _NODES = 3  # minimisers through which the next start is extrapolated
 
 # Of the objective, by which the last step lowers it; of the gradient, left by inner solves.
-_FOLDS = 1e-2, 0.25
-_WHOLE = 1e-8, 0.1  # small, and a step without a sample starts from here
-_AGAIN = 1e-4, 0.1  # refits: after a step that gains so little, the next gains next to nothing
+_FOLDS = 1e-3, 0.25
+_WHOLE = 1e-4, 0.1  # fits of all, and refits: the step after one that gains so little gains nothing
 _STILL = 0.2, 0.1  # moves by the last step: of the score in its errors, of fields left out
-_WORSE = 3.0  # standard errors above the best, of all ridges since then, that end the path
+_WORSE = 3.0, 1.0  # standard errors above the best that end a path: ridges given, and its own
 _FAR = 0.5  # move of a field that is too large for one Newton step
 _OUTER = 2_000_000  # numbers in the products of all rows with themselves
 _REFITS = 3e8  # operations of one Newton step of all refits
@@ -135,25 +139,19 @@ def score_of(loss: Loss, scoring: str, shift: Array) -> Score:
 class RidgePath:
     """Ridges from large to small (m,), score and its standard error (m,), and the best ridge.
 
-    `weights` (d, k) are near the minimiser at the best ridge: a start for the fit. `method` is
-    'leave-one-out' or 'cross-validation'. `edge` is 'smallest' or 'largest' where the best ridge is
-    that of all tried, and the score still falls.
+    `chosen` is the one of those tried that is best, or next to it. `method` is 'leave-one-out' or
+    'cross-validation'. `edge` is 'smallest' or 'largest' where the best ridge is that of all tried,
+    and the score still falls.
     """
 
     ridge: Array
     score: Array
     standard_error: Array
     best: float
-    weights: Array
+    chosen: Tried
     method: str
     edge: str = ""
     interrupted: bool = False
-
-    @property
-    def at_best(self) -> tuple[float, float]:
-        """The lowest score and its standard error."""
-        i = int(self.score.argmin())
-        return float(self.score[i]), float(self.standard_error[i])
 
 
 def choose_ridge(
@@ -163,98 +161,150 @@ def choose_ridge(
     fallback: Callable[[], list[Split]] | None = None,
     *,
     between: bool = False,
-    rival: float = math.inf,
+    size: float = 1.0,
+    rival: tuple[float, float] | None = None,
 ) -> RidgePath:
     """Scores along the ridges, and the best; leave-one-out without `splits`.
 
-    Without `ridges` they are RIDGES, and more where the best is at an end; with `between` the best
-    may lie between two of them. `fallback` gives splits in place of a leave-one-out that cannot be
-    relied on. Beyond RIDGES a path goes only where its score is not far above a `rival`'s.
+    Without `ridges` the path finds its own, in units of the variance `size` of the features; if
+    there is a `rival`, near its best ridge, in such units, and while it may beat its score. With
+    `between` the best may lie between two of those tried. `fallback` gives splits in place of a
+    leave-one-out that cannot be relied on.
     """
-    values = sorted({float(r) for r in (RIDGES if ridges is None else ridges)}, reverse=True)
-    if not values or min(values) <= 0:
+    if ridges is not None and not (len(ridges) and min(ridges) > 0):
         raise InvalidInput(f"ridges must be numbers above 0, at least one, got {ridges!r}")
     way: Folds | LeaveOneOut
     if splits is None:
         way = LeaveOneOut(search, math.inf if fallback is None else _REFITS)
     else:
         way = Folds(search, splits)
-    path = _walk_down(search, way, values, widest=rival if ridges is None else -math.inf)
-    if path is None and fallback is not None:
-        return choose_ridge(search, ridges, fallback(), between=between, rival=rival)
-    assert path is not None
-    i = int(path.score.argmin())
-    if not between or ridges is not None or path.interrupted or not 0 < i < path.score.size - 1:
-        return path
-    # The lowest point of the parabola in ln λ through the best ridge and its neighbours.
-    t, s = np.log(path.ridge[i - 1 : i + 2]), path.score[i - 1 : i + 2]
-    bend, slope, _ = np.polyfit(t - t[1], s, 2)
-    move = -slope / (2 * bend) if bend > 0 else 0.0
-    return replace(path, best=float(np.exp(t[1] + np.clip(move, t[2] - t[1], t[0] - t[1]))))
-
-
-def _walk_down(
-    search: Search, way: Folds | LeaveOneOut, ridges: list[float], *, widest: float
-) -> RidgePath | None:
-    """The path; None where the way cannot be relied on at its best ridge."""
-    tried: list[_Tried] = []
-    interrupted, worse = False, 0.0
-
-    def run(ridge: float) -> _Tried:
-        fields, at = way.held_out(ridge)
-        values = search.score(fields, search.samples.y[at])
-        tried.append(_Tried(ridge, values, search.share[at], way.weights(), way.sound))
-        most = max(len(ridges), len(tried))
-        search.samples.design.watch.step(len(tried), most, math.inf, 0.0, tried[-1].mean)
-        return tried[-1]
-
+    path = _Path(search, way, 0.0 if ridges is not None else _FLOOR * size)
     try:
-        for ridge in ridges:
-            here = run(ridge)
-            worse = 0.0 if here is _best(tried) else worse + here.above(_best(tried))
-            if worse > _WORSE:
-                break
-        while (factor := _downhill(tried)) and (best := _best(tried)).lowest < widest:
-            if not _ENDS[0] <= best.ridge * factor <= _ENDS[1]:
-                break
-            run(best.ridge * factor)
+        if ridges is not None:
+            path.down(sorted({float(ridge) for ridge in ridges}, reverse=True), _WORSE[0])
+        else:
+            path.find(size, rival)
     except KeyboardInterrupt:
-        if not tried:
+        if not path.tried:
             raise
-        interrupted = True
-    best, factor = _best(tried), _downhill(tried)
-    if not (best.sound or interrupted):
-        return None
-    tried.sort(key=lambda one: -one.ridge)
-    columns = np.array([(one.ridge, one.mean, one.standard_error) for one in tried]).T
-    edge = {0.0: "", _DOWN: "smallest", 1 / _DOWN: "largest"}[factor]
-    ridge, score, error = columns
-    return RidgePath(ridge, score, error, best.ridge, best.weights, way.method, edge, interrupted)
+        path.interrupted = True
+    if fallback is not None and not (path.best.sound or path.interrupted):
+        folds = fallback()
+        return choose_ridge(search, ridges, folds, between=between, size=size, rival=rival)
+    return path.result(between=between and ridges is None)
 
 
-def _best(tried: list[_Tried]) -> _Tried:
-    """The lowest score; of equals the largest ridge."""
-    return min(tried, key=lambda one: (one.mean, -one.ridge))
+class _Path:
+    """Ridges tried, and where to go from there; below `floor` better is beyond doubt."""
+
+    def __init__(self, search: Search, way: Folds | LeaveOneOut, floor: float) -> None:
+        self.search, self.way, self.floor = search, way, floor
+        self.tried: list[Tried] = []  # from large to small
+        self.interrupted = False
+
+    def run(self, ridge: float) -> Tried:
+        fields, at = self.way.held_out(ridge)
+        score, y, share = self.search.score, self.search.samples.y[at], self.search.share[at]
+        mistaken = 0.0
+        if ridge < self.floor / _DOWN:  # of those that are compared beyond doubt
+            rest = np.where(np.arange(fields.shape[1]) == y[:, None], -math.inf, fields)
+            mistaken = float(np.average(score(fields, rest.argmax(1)), weights=share))
+        here = Tried(
+            ridge, score(fields, y), at, share, mistaken, self.way.weights(), self.way.sound
+        )
+        self.tried = sorted([*self.tried, here], key=lambda one: -one.ridge)
+        count = len(self.tried)
+        self.search.samples.design.watch.step(count, max(count, 12), math.inf, 0.0, here.mean)
+        return here
+
+    @property
+    def best(self) -> Tried:
+        """The lowest score, of equals the largest ridge."""
+        above = [one for one in self.tried if one.ridge >= self.floor] or self.tried[:1]
+        best = min(above, key=lambda one: one.mean)
+        for one in self.tried:
+            if one.ridge < min(self.floor, best.ridge) and best.above(one, beyond_doubt=True) > 1:
+                best = one
+        return best
+
+    def down(self, ridges: Sequence[float], enough: float) -> None:
+        """One after the other, until those since the best are worse by `enough` in all."""
+        worse = 0.0
+        for ridge in ridges:
+            here = self.run(ridge)
+            worse = 0.0 if here is self.best else worse + here.above(self.best)
+            if worse > enough:
+                break
+
+    def find(self, size: float, rival: tuple[float, float] | None) -> None:
+        """By decades to where the score is lowest, and halfway to the better one beside it."""
+        if rival is None:
+            first, most = _FIRST, math.inf
+            count = 1 + int(math.log(_LAST / _FIRST) / math.log(_DOWN))
+        else:
+            first, most, count = max(rival[0] / _DOWN, _FLOOR), rival[1], 3
+        self.down([size * first * _DOWN**i for i in range(count)], _WORSE[1])
+        while (way := self.downhill()) and self.best.lowest - way.gain < most:
+            if not _ENDS[0] <= self.best.ridge / size * way.factor <= _ENDS[1]:
+                break
+            self.run(self.best.ridge * way.factor)
+        best = self.best
+        i = self.tried.index(best)
+        if best.lowest < most and 0 < i < len(self.tried) - 1:
+            beside = min(self.tried[i - 1], self.tried[i + 1], key=lambda one: one.mean)
+            self.run(math.sqrt(best.ridge * beside.ridge))
+
+    def downhill(self) -> _Downhill | None:
+        """Where the best is at an end and the score still falls."""
+        scores, best = [one.mean for one in self.tried], self.best
+        if len(scores) < 2 or abs(scores[0] - scores[1]) < _GAIN > abs(scores[-2] - scores[-1]):
+            return None
+        if best is self.tried[0]:
+            found = _Downhill("largest", 1 / _DOWN, scores[1] - scores[0])
+        else:
+            found = _Downhill("smallest", _DOWN, scores[-2] - scores[-1])
+        at_end = best is self.tried[0] or best is self.tried[-1]
+        return found if at_end and found.gain > _GAIN else None
+
+    def result(self, *, between: bool) -> RidgePath:
+        columns = [(one.ridge, one.mean, one.standard_error) for one in self.tried]
+        ridge, score, error = np.array(columns).T
+        best, i = self.best, self.tried.index(self.best)
+        way = self.downhill()
+        at = best.ridge
+        if between and not self.interrupted and 0 < i < len(ridge) - 1:
+            # The lowest point of the parabola in ln λ through the best ridge and its neighbours.
+            t, s = np.log(ridge[i - 1 : i + 2]), score[i - 1 : i + 2]
+            bend, slope, _ = np.polyfit(t - t[1], s, 2)
+            if bend > 0 and s[1] == s.min():
+                at = float(np.exp(t[1] - slope / (2 * bend)))
+        return RidgePath(
+            ridge, score, error, at, best, self.way.method, way.edge if way else "",
+            self.interrupted,
+        )  # fmt: skip
 
 
-def _downhill(tried: list[_Tried]) -> float:
-    """The factor to the next ridge where the best is at an end and the score still falls, or 0."""
-    scores = [one.mean for one in sorted(tried, key=lambda one: -one.ridge)]
-    if len(scores) < 2 or abs(scores[0] - scores[1]) < _GAIN > abs(scores[-2] - scores[-1]):
-        return 0.0
-    ends = {0: 1 / _DOWN, len(scores) - 1: _DOWN}
-    i = int(np.argmin(scores))
-    falls = i in ends and scores[1 if i == 0 else -2] - scores[i] > _GAIN
-    return ends[i] if falls else 0.0
+class _Downhill(NamedTuple):
+    """The edge that the best ridge is, the factor to the next, and what the last step gained."""
+
+    edge: str
+    factor: float
+    gain: float
 
 
-@dataclass(frozen=True)
-class _Tried:
-    """A ridge, the scores of held-out samples (m,) and their weights, and weights near the fit."""
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """A ridge, scores (m,) of the samples `at` held out and what these count for, and the fit.
+
+    `weights` (d, k) are near the minimiser: a start for it; `sound`: whether they can be relied on.
+    `mistaken` is what a sample scores on average whose label is the likeliest other class.
+    """
 
     ridge: float
     values: Array
+    at: Labels
     share: Array
+    mistaken: float
     weights: Array
     sound: bool
 
@@ -264,20 +314,30 @@ class _Tried:
 
     @property
     def standard_error(self) -> float:
-        return self._error(self.values - self.mean)
+        return _error(self.values - self.mean, self.share)
 
     @property
     def lowest(self) -> float:
         return self.mean - self.standard_error
 
-    def above(self, other: _Tried) -> float:
-        """By how many standard errors of the difference, sample by sample, this one is worse."""
-        above = self.mean - other.mean
-        doubt = self._error(self.values - other.values - above)
-        return above / max(doubt, 1e-300)
+    def above(self, other: Tried, *, beyond_doubt: bool = False) -> float:
+        """By how many standard errors of the difference, sample by sample, this one is worse.
 
-    def _error(self, off: Array) -> float:
-        return float(np.sqrt((self.share**2 * off**2).sum()) / self.share.sum())
+        Beyond doubt: with one sample more, a mistaken one. Where no sample is mistaken the scores
+        know nothing of what a mistake would cost.
+        """
+        if not np.array_equal(self.at, other.at):
+            doubt = math.hypot(self.standard_error, other.standard_error)
+            return (self.mean - other.mean) / max(doubt, 1e-300)
+        off, share = self.values - other.values, self.share
+        if beyond_doubt:
+            off, share = np.append(off, self.mistaken - other.mistaken), np.append(share, 1.0)
+        above = float(np.average(off, weights=share))
+        return above / max(_error(off - above, share), 1e-300)
+
+
+def _error(off: Array, share: Array) -> float:
+    return float(np.sqrt((share**2 * off**2).sum()) / share.sum())
 
 
 class Folds:
@@ -316,11 +376,9 @@ class Folds:
             return np.asarray(np.vstack(parts) @ basis.T)
 
         def still(before: AnyArray, Z: AnyArray) -> bool:
-            first, last = (
-                _Tried(ridge, self.search.score(fields(z), y), share, basis, True)
-                for z in (before, Z)
-            )
-            return abs(last.mean - first.mean) <= _STILL[0] * last.standard_error
+            first, last = (self.search.score(fields(z), y) for z in (before, Z))
+            moved, mean = (np.average(x, weights=share) for x in (last - first, last))
+            return bool(abs(moved) <= _STILL[0] * _error(last - mean, share))
 
         self.walk.solve(ridge, still)
         return fields(self.walk.Z), at
@@ -380,19 +438,21 @@ class LeaveOneOut:
         most = int(min(self.budget / cost, far.size))
         self.sound = most == far.size
         far = far[np.argsort(-size[far], kind="stable")[:most]]
-        for chunk in np.array_split(far, -(-far.size * H.size // _CHUNK) or 1):
-            fields[chunk] = self._refits(ridge, chunk)
+        chunks = -(-far.size * H.size // _CHUNK)
+        for chunk in np.array_split(far, chunks) if chunks else ():
+            slope = g[chunk] + (H[chunk] @ move[chunk, :, None])[..., 0]
+            pull = (self.rest[chunk, None] * slope)[..., None] * self.rows[chunk, None]
+            pull = (pull + lighter[chunk]).reshape(chunk.size, -1)
+            fields[chunk] = self._refits(ridge, chunk, pull @ K.reshape(U.size, -1))
         return (fields @ walk.objective.basis.T)[self.at], self.at
 
-    def _refits(self, ridge: float, chosen: Labels) -> Array:
-        """Fields (m, r) of the chosen samples, each of a fit without it."""
-        if not chosen.size:
-            return np.zeros((0, len(self.walk.U[0])))
+    def _refits(self, ridge: float, chosen: Labels, moves: Array) -> Array:
+        """Fields (m, r) of the chosen samples, each of a fit without it, begun with a move."""
         weights, each = np.tile(self.whole, (chosen.size, 1)), np.arange(chosen.size)
         weights[each, chosen] *= 1 - self.rest[chosen]
-        refit = Walk(self.design, _objective(self.search, weights), self.rho[chosen], *_AGAIN)
+        refit = Walk(self.design, _objective(self.search, weights), self.rho[chosen], *_WHOLE)
         refit.rows, refit.outer = self.walk.rows, self.walk.outer
-        refit.past = [(math.log(ridge), np.repeat(self.walk.U, chosen.size, 0))]
+        refit.past = [(math.log(ridge), self.walk.U + moves.reshape(-1, *self.walk.U.shape[1:]))]
         refit.solve(ridge, lambda z, new: np.abs((new - z)[each, :, chosen]).max() <= _STILL[1])
         return np.asarray(refit.Z[each, :, chosen])
 

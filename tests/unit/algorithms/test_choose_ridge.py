@@ -23,6 +23,7 @@ from polyceptron.model import CrossEntropy, Teacher
 from polyceptron.model.losses import as_loss
 
 GRID = np.geomspace(1e-3, 10, 7)
+at_an_end = pytest.mark.filterwarnings("ignore:the best ridge is the")
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def tight(monkeypatch):
     """The path's fits to many digits, so that what is left is the method's own error."""
     monkeypatch.setattr(module, "_FOLDS", (1e-14, 1e-6))
     monkeypatch.setattr(module, "_WHOLE", (1e-14, 1e-6))
-    monkeypatch.setattr(module, "_WORSE", np.inf)
+    monkeypatch.setattr(module, "_WORSE", (np.inf, np.inf))
     monkeypatch.setattr(module, "_FAR", np.inf)
 
 
@@ -94,6 +95,7 @@ def test_cross_validation_is_that_of_refits(tight):
     assert path.best == path.ridge[path.score.argmin()]
 
 
+@at_an_end
 def test_loose_fits_order_the_ridges_as_tight_ones():
     X, y = load_digits(return_X_y=True)
     X, y = X[:600], y[:600]
@@ -125,6 +127,7 @@ def test_the_choice_is_that_of_scikit_learn(load):
     assert ours.method_ == "cross-validation"
 
 
+@at_an_end
 @pytest.mark.parametrize("scoring", ["neg_log_loss", "accuracy"])
 @pytest.mark.parametrize("loss", ["cross-entropy", "square"])
 def test_weights_of_samples_are_repetitions(loss, scoring):
@@ -162,9 +165,9 @@ def test_sparse_classifiers_are_dense_ones_without_filling_X():
     X = scipy.sparse.random_array((1000, 8000), density=0.003, rng=rng, format="csr")
     y = np.asarray(X @ rng.standard_normal(8000)) > 0
     dense = X.toarray()
-    expected = ERMClassifier(ridge=0.1, tol=1e-11).fit(dense, y)
+    expected = ERMClassifier(ridge=0.1, tol=1e-8).fit(dense, y)
     tracemalloc.start()
-    found = ERMClassifier(ridge=0.1, tol=1e-11).fit(X, y)
+    found = ERMClassifier(ridge=0.1, tol=1e-8).fit(X, y)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 0.3 * dense.nbytes
@@ -217,7 +220,9 @@ def test_large_data_hold_out_as_many_folds_as_tell_ridges_apart():
     one, five = ERMClassifier().fit(X, y), ERMClassifier(cv=5).fit(X, y)
     ratio = one.path_["standard_error"][0] / five.path_["standard_error"][0]
     assert ratio == pytest.approx(5**0.5, rel=0.1)
-    assert abs(np.log10(one.ridge_ / five.ridge_)) < 0.5
+    ridges, scores, errors = (five.path_[name][::-1] for name in five.path_)
+    at_one = np.interp(np.log(one.ridge_), np.log(ridges), scores)
+    assert at_one < scores.min() + 0.5 * errors[scores.argmin()]
     few = ERMClassifier().fit(X[:4000], y[:4000])
     splits = even_splits(y[:4000], 5, 0)[:3]
     again = ERMClassifier(cv=splits).fit(X[:4000], y[:4000])

@@ -16,6 +16,7 @@ from polyceptron.algorithms.erm_classifier import ERMClassifier
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the best ridge is the")  # of random labels
 @parametrize_with_checks(
     [
         ERMClassifier(),

@@ -34,7 +34,9 @@ def data(tmp_path_factory):
 
 CLASSIFIERS = {
     "cross-entropy": lambda: pc.ERMClassifier(ridge=0.1, tol=1e-11),
-    "chosen ridge": lambda: pc.ERMClassifier(class_weight="balanced", ridges=[1, 0.1], tol=1e-11),
+    "chosen ridge": lambda: pc.ERMClassifier(
+        class_weight="balanced", ridges=[1, 0.1, 0.01], tol=1e-11
+    ),
     "square": lambda: pc.ERMClassifier("square", 0.1),
     "correlated": lambda: pc.AMPClassifier(noise="gaussian:0.5"),
     "shared": lambda: pc.AMPClassifier(variances="shared", noise="gaussian:0.5"),
