@@ -28,7 +28,7 @@ from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments.tasks import REACHED
 from polyceptron.model import ERM, AnyTeacher, BayesOptimal, Dataset
 from polyceptron.model.checks import check_size, difference_basis
-from polyceptron.model.populations import Population
+from polyceptron.model.populations import Population, check_teacher
 from polyceptron.model.populations.population import numbers_text
 from polyceptron.numerics import Array
 from polyceptron.rows import Row, make_row
@@ -58,6 +58,7 @@ def run_amp(
     `teacher.sample(n_samples, dimension, seed)` draws the same data again from the row's columns.
     `test_samples` replaces the exact error by that on so many new samples, with the scores there.
     """
+    check_teacher(teacher)
     check_choice("precision", dtype, ("float32", "float64"))
     d, n, number = check_size(dimension, "dimension"), n_samples(alpha, dimension), check_seed(seed)
     try:

@@ -92,3 +92,11 @@ def test_wrong_requests(change: dict[str, object], message: str) -> None:
     request = {"alpha": 1.0, "dimension": 20, "seed": 0, **change}
     with pytest.raises(pc.InvalidInput, match=message):
         run_amp(pc.Teacher(3), **request)
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_classes_that_are_not_alike_are_refused(precision: str) -> None:
+    """Its error and its theory are those of equal classes: a row would be wrong and say ok."""
+    for teacher in (pc.Teacher(3, shares=(0.7, 0.2, 0.1)), pc.Mixture((0.5, 0.5), separation=2)):
+        with pytest.raises(pc.InvalidInput, match="alike"):
+            run_amp(teacher, 1.0, 20, 0, dtype=precision)
