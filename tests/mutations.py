@@ -260,11 +260,11 @@ MUTATIONS = [
         "tests/unit/theory/test_ways.py::test_correlated_features_end_where_the_plain_loop_does",
     ),
     Mutation(
-        "max-margin, correlated features: V from the shrinkage",
+        "ERM equations, correlated features: the spread of m over levels",
         "theory/erm/equations.py",
-        "p.alpha * a.M * sums.mean / sums.response",
-        "p.alpha * a.M * sums.mean",
-        "tests/unit/theory/test_ways.py",
+        "+ sums.spread * a.M**2",
+        "",
+        SPECTRA,
     ),
     Mutation(
         "softmax labels: what is hidden forgotten in their signal",
