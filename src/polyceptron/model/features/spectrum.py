@@ -33,7 +33,7 @@ import numpy as np
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import as_numbers
 from polyceptron.numerics import Array
-from polyceptron.numerics.chebyshev import gauss_rule
+from polyceptron.numerics.chebyshev import local_gauss
 
 _NOTHING = 1e-10  # of the largest eigenvalue: rounding of a direction without variance
 _LONGEST_NAME = 40  # levels that a name spells out
@@ -121,12 +121,12 @@ class Spectrum:
     @cached_property
     def by_feature(self) -> tuple[Array, Array]:
         """Few eigenvalues and weights for the mean over features of what is smooth in ln s."""
-        return gauss_rule(self.eigenvalues, self.fraction)
+        return local_gauss(self.eigenvalues, self.fraction)
 
     @cached_property
     def by_field(self) -> tuple[Array, Array]:
         """The same for the mean weighted by the teacher's field."""
-        return gauss_rule(self.eigenvalues, self.field)
+        return local_gauss(self.eigenvalues, self.field)
 
     @cached_property
     def isotropic(self) -> bool:

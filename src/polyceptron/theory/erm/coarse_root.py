@@ -38,17 +38,25 @@ def first_level(system: Equations, theta: Array, room: float) -> int:
 
     Sums tell by their own checks: where ρ or the norm is large coarse ones miss everything.
     """
-    fields, law = system.problem.fields, system.law(theta)
+    fields = system.problem.fields
     if fields.rule.sampled:
         return 0
     if not fields.rule.follows:
         return sum(room < enough for enough in _ROOM)
+    level = _usable(system, theta, room)
+    if level is None:
+        return 0 if math.isinf(room) else fields.rule.n_levels - 2
+    return level
+
+
+def _usable(system: Equations, theta: Array, room: float) -> int | None:
+    """The coarsest level of sums whose checks are good enough at θ, but for the finest."""
+    fields, law = system.problem.fields, system.law(theta)
     for level in range(fields.rule.n_levels - 1):
-        if fields.averages(level, law)(law).doubt(law, fields.rule.by_parts) < min(
-            _USABLE, _SHARE * room
-        ):
+        doubt = fields.averages(level, law)(law).doubt(law, fields.rule.by_parts)
+        if doubt < min(_USABLE, _SHARE * room):
             return level
-    return 0 if math.isinf(room) else fields.rule.n_levels - 2
+    return None
 
 
 def walk_down(
@@ -119,8 +127,10 @@ def coarse_root(
         found = coarse_root(equations(twin))
         if found.converged:
             root = try_from(system, found.theta, found.jacobian)
-            if root.converged:
-                return root
+            if root.converged or (
+                problem.fields.rule.follows and _usable(system, found.theta, math.inf) is None
+            ):
+                return root  # where the twin is, no sums serve: others will
     root = try_from(system, quadratic_guess(problem))
     if root.converged:
         return root

@@ -160,7 +160,8 @@ def _walk(system: Equations, level: int, root: Root) -> tuple[Root, Averages, Ar
             break
         root = root._replace(theta=root.theta + step)
     close = _TOLERABLE if rule.follows else max(1e-11, 0.02 * rule.floors[level - 1])
-    root = newton(residual_on(system, level, root.theta), root.theta, tol=close)
+    residual = residual_on(system, level, root.theta)
+    root = newton(residual, root.theta, tol=close, jacobian=root.jacobian)
     averages, value = _at(system, level, root)
     return root, averages, np.asarray(np.linalg.solve(root.jacobian, -value))
 

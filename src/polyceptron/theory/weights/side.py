@@ -60,7 +60,7 @@ from polyceptron.errors import ComputationFailed
 from polyceptron.model import AnyTeacher
 from polyceptron.model.law import Hats, Law
 from polyceptron.numerics import AnyArray, Array
-from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy, gauss_rule, local_gauss
+from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy, local_gauss
 from polyceptron.theory.sides import WeightsSide
 from polyceptron.theory.weights import row_sums
 from polyceptron.theory.weights.sign_table import EDGES, is_sign, sign_table
@@ -192,8 +192,7 @@ class PriorSide(WeightsSide):
         features = teacher.features
         self.flat = features.flat
         self.rows = _row_table(replace(teacher, noise="none", features="isotropic"), log2_points)  # type: ignore[arg-type]
-        few = gauss_rule if isinstance(self.rows, GaussianRows) else local_gauss
-        self.power, self.fraction = few(features.power, features.fraction)
+        self.power, self.fraction = local_gauss(features.power, features.fraction)
 
     @property
     def n_replicates(self) -> int:
