@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.files import check_readable, check_writable, write_atomically
 from polyceptron.rows import Status
 
-State = dict[str, Any]  # of arrays, numbers, words, and states; None is left out
+State = dict[str, Any]  # of arrays and numbers
 _ROWS = 1000
 _SAME = 1e-5  # relative, of lengths summed in another order or precision
 
@@ -109,7 +109,7 @@ class Checkpoint:
         self.every = float(every)
         self._lengths = design.row_norms[:: -(-design.n_samples // _ROWS)]
         self._problem = {
-            "format": 4,
+            "format": 5,
             "shape": list(design.shape),
             "labels": zlib.crc32(np.ascontiguousarray(y).tobytes()),
             **{name: str(value) for name, value in settings.items()},
@@ -119,8 +119,9 @@ class Checkpoint:
 
     def load(self, part: str = "fit") -> State | None:
         """What was saved of a part, None where nothing is; an error message for another fit's."""
-        found: State | None = self._read().get(part)
-        return found
+        above = f"{part}/"
+        saved = {n.removeprefix(above): v for n, v in self._read().items() if n.startswith(above)}
+        return {name: value if value.ndim else value.item() for name, value in saved.items()} or None
 
     def _read(self) -> State:
         if self.path is None or not self.path.exists():
@@ -147,47 +148,24 @@ class Checkpoint:
                 f"the checkpoint {str(self.path)!r} is of another fit (not the same: "
                 f"{', '.join(other)}): remove it, or give another path"
             )
-        return _nested(state)
+        return state
 
     def save(self, state: Callable[[], State], part: str = "fit", *, now: bool = False) -> None:
         """Write the state of a part, beside the others', if the time has come, or now."""
         if self.path is None or (not now and time.monotonic() < self._next):
             return
         if part != self._part:  # what the others have saved stays
-            saved = self._read()
-            self._part, self._others = part, {n: saved[n] for n in saved if n != part}
-        given = _flat(self._others | {part: state()})
+            saved, own = self._read(), f"{part}/"
+            self._part, self._others = part, {n: saved[n] for n in saved if not n.startswith(own)}
+        given = self._others | {f"{part}/{name}": value for name, value in state().items()}
         given |= {"problem": json.dumps(self._problem), "lengths": self._lengths}
-        write_atomically(self.path, lambda path: _write(path.open("wb"), given))
+
+        def write(path: Path) -> None:
+            with path.open("wb") as file:
+                np.savez(file, **given)
+
+        write_atomically(self.path, write)
         self._next = time.monotonic() + self.every
-
-
-def _write(file: IO[bytes], arrays: State) -> None:
-    with file:
-        np.savez(file, **arrays)
-
-
-def _flat(state: State, above: str = "") -> State:
-    """States within states as names with slashes."""
-    out: State = {}
-    for name, value in state.items():
-        if isinstance(value, dict):
-            out |= _flat(value, f"{above}{name}/")
-        elif value is not None:
-            out[above + name] = np.asarray(value)
-    return out
-
-
-def _nested(state: State) -> State:
-    """The inverse of `_flat`; arrays without axes are numbers or words."""
-    out: State = {}
-    for name, value in state.items():
-        *above, own = name.split("/")
-        place = out
-        for part in above:
-            place = place.setdefault(part, {})
-        place[own] = value if value.ndim else value.item()
-    return out
 
 
 class Watch:

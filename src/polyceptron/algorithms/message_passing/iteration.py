@@ -47,8 +47,8 @@ Convergence is judged on T(x) − x, the step that was proposed, not on the damp
 taken: damping slows an iteration down, it does not make it look converged. δ starts at 0, as state
 evolution assumes, and rises when steps turn back on themselves and grow, or have stopped shrinking
 (`Damper`; leaving a plateau also grows the steps, but in one direction, and is let go); then the
-iteration resumes from the best point so far. A checkpoint keeps every number of a run: one that is
-loaded takes the same steps to the last bit, with the trace of those before it.
+iteration resumes from the best point so far. A checkpoint keeps point and damping: a run that is
+loaded takes the same steps, and its trace begins there.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,7 +64,7 @@ import scipy.linalg
 
 from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Design, Inner
-from polyceptron.algorithms.watching import SILENT, State, Watch
+from polyceptron.algorithms.watching import SILENT, Watch
 from polyceptron.model.channels import Channel
 from polyceptron.model.checks import difference_basis
 from polyceptron.model.law import Belief
@@ -89,10 +89,6 @@ class Damper:
     direction: Array | None = None
     sizes: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     turns: deque[bool] = field(default_factory=lambda: deque(maxlen=_WINDOW))
-
-    def copy(self) -> Damper:
-        sizes, turns = deque(self.sizes, _WINDOW), deque(self.turns, _WINDOW)
-        return replace(self, sizes=sizes, turns=turns)
 
     @property
     def value(self) -> float:
@@ -196,43 +192,6 @@ class Change(NamedTuple):
         return self.size / self.scale if self.scale > 0 else self.size
 
 
-@dataclass(frozen=True)
-class Run:
-    """Where an iteration is after t steps: its point, the best one and the step that led there.
-
-    `trace` has an entry for each step: what was observed, and residual and damping of the step.
-    """
-
-    here: Iterate
-    best: Iterate
-    least: Change = field(default_factory=lambda: Change(math.inf, 1.0))
-    damper: Damper = field(default_factory=Damper)
-    used: float = 0.0
-    t: int = 0
-    retreats: int = 0
-    trace: tuple[dict[str, float], ...] = ()
-
-    def state(self) -> State:
-        """All of it, for a checkpoint; the trace by columns."""
-        columns = {name: [entry[name] for entry in self.trace] for name in self.trace[0]}
-        return asdict(self) | {"trace": columns}
-
-    @classmethod
-    def of(cls, state: State) -> Run:
-        """The inverse of `state`."""
-        columns = {name: column.tolist() for name, column in state["trace"].items()}
-        parts = {
-            "here": Iterate(**state["here"]),
-            "best": Iterate(**state["best"]),
-            "least": Change(*state["least"].tolist()),
-            "damper": Damper(**state["damper"]).copy(),
-            "trace": tuple(
-                dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
-            ),
-        }
-        return cls(**state | parts)
-
-
 def damped_iteration(
     step: Step,
     start: Iterate,
@@ -248,59 +207,51 @@ def damped_iteration(
     the step that led there (infinite for the start, t = 0). The run comes from the watch's
     checkpoint, if it has one, and goes there. KeyboardInterrupt ends it with the best point so far.
     """
-    saved, keep = watch.checkpoint.load(), watch.checkpoint.save
+    saved = watch.checkpoint.load() or {"t": 0, "stage": 0}
+    t, damper = saved.pop("t"), Damper(saved.pop("stage"))
+    here = replace(start, **saved)
+    best, least, used, retreats = here, Change(math.inf, 1.0), damper.value, 0
+    trace: list[dict[str, float]] = []
 
-    def seen(run: Run, point: Iterate, residual: float, damping: float) -> Run:
-        entry = {"iteration": run.t, **observe(point), "residual": residual, "damping": damping}
-        return replace(run, trace=(*run.trace, entry))
+    def seen(point: Iterate, residual: float) -> None:
+        trace.append(
+            {"iteration": t, **observe(point), "residual": residual, "damping": damper.value}
+        )
 
-    run = seen(Run(start, start), start, math.inf, 0.0) if saved is None else Run.of(saved)
+    def keep(now: bool = False) -> None:
+        watch.checkpoint.save(lambda: {"t": t, "stage": damper.stage, **vars(here)}, now=now)
+
+    seen(here, math.inf)
     status = Status.NOT_CONVERGED
     try:
-        while run.t < max_iter:
-            new = step(run.here)
-            change, t = _change(run.here, new), run.t + 1
+        while t < max_iter and retreats <= 5:
+            new = step(here)
+            change = _change(here, new)
             parts = (new.weights, new.variance, new.scores, change.size)
-            if not all(bool(np.isfinite(part).all()) for part in parts):
-                if run.retreats == 5:
-                    run = replace(run, t=t)
-                    break
-                damper, retreats = run.damper.copy(), run.retreats + 1
-                damper.increase()  # and back to the best point
-                run = replace(run, here=run.best, damper=damper, used=damper.value, t=t)
-                change = run.least
-                run = seen(replace(run, retreats=retreats), run.best, change.relative, run.used)
-            elif change.relative < tol:
-                keep(run.state, now=True)  # the same last step can be made again from there
+            finite = all(bool(np.isfinite(part).all()) for part in parts)
+            if finite and change.relative < tol:
+                keep(now=True)  # the same last step can be made again from there
+                t += 1
                 watch.step(t, max_iter, change.relative, tol)
-                last = seen(replace(run, t=t), new, change.relative, run.damper.value)
-                return Ending(new, t, Status.OK, change.relative, run.used, last.trace)
+                seen(new, change.relative)
+                return Ending(new, t, Status.OK, change.relative, used, tuple(trace))
+            t += 1
+            if finite and (change.size < least.size or not math.isfinite(least.size)):
+                best, least = new, change
+            if not finite:
+                retreats += 1
+                damper.increase()
+            if not finite or damper.judge(change.size, new.weights - here.weights):
+                here, change, used = best, least, damper.value
             else:
-                run, change = _advance(run, new, change)
-                run = seen(run, run.here, change.relative, run.damper.value)
-            keep(run.state)
-            watch.step(run.t, max_iter, change.relative, tol)
+                here = new if damper.value == 0 else here.towards(new, 1 - damper.value)
+            seen(here, change.relative)
+            keep()
+            watch.step(t, max_iter, change.relative, tol)
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
-    keep(run.state, now=True)
-    return Ending(run.best, run.t, status, run.least.relative, run.used, run.trace)
-
-
-def _advance(run: Run, new: Iterate, change: Change) -> tuple[Run, Change]:
-    """The run after a step towards `new`, or back to the best point if it is damped more from now.
-
-    The run given stays as it is, so that an interrupted step has not happened.
-    """
-    here, damper, used, t = run.here, run.damper.copy(), run.used, run.t + 1
-    best, least = run.best, run.least
-    if change.size < least.size or t == 1:
-        best, least = new, change
-    if damper.judge(change.size, new.weights - here.weights):
-        used, here, change = damper.value, best, least
-    else:
-        here = new if damper.value == 0 else here.towards(new, 1 - damper.value)
-    run = replace(run, here=here, best=best, least=least, damper=damper, used=used, t=t)
-    return run, change
+    keep(now=True)
+    return Ending(best, t, status, least.relative, used, tuple(trace))
 
 
 def _change(old: Iterate, new: Iterate) -> Change:
