@@ -47,16 +47,13 @@ class AMPClassifier(LinearClassifier):
         independent. 'auto' is 'correlated' where prior and size allow, else 'shared'.
     noise : str or Channel, default="auto"
         Of the labels: the name of a registered noise such as 'none', 'gaussian:0.1' or
-        'flips:0.05', a `Channel`, or 'auto': Gaussian, its variance chosen by leave-one-out, and
-        with it the prior's scale along the principal directions.
+        'flips:0.05', a `Channel`, or 'auto': Gaussian, its variance chosen by leave-one-out.
     scaling : "auto", "standard", "global" or "none", default="auto"
         Divide each feature by its standard deviation, all by one number, or none. 'auto' is, with
         a noise that is chosen, the one of 'standard' and 'global' of the better leave-one-out
         score; with one that is given, 'standard'.
     fit_intercept : bool, default=True
         Learn a bias for each class.
-    compress : bool, default=True
-        Shrink directions in which correlated features are too loud for 'shared' and 'full'.
     tol : float, default=1e-3
         Relative change at which message passing has converged.
     max_iter : int, default=200
@@ -114,7 +111,6 @@ class AMPClassifier(LinearClassifier):
     _: KW_ONLY
     scaling: str = "auto"
     fit_intercept: bool = True
-    compress: bool = True
     tol: float = 1e-3
     max_iter: int = 200
     verbose: int = 0
@@ -153,18 +149,24 @@ class AMPClassifier(LinearClassifier):
                 index, self.classes_.size, noise, self.fit_intercept, self.prior, self.variances_,
                 self.tol, self.max_iter, self.verbose,
             )  # fmt: skip
-            found[kind] = scaling, *self._posterior(X, scaling, asked)
-            if found[kind][-1].posterior.end.status == Status.INTERRUPTED:
+            if self.variances_ == "correlated":
+                design = scaling.varying_design(X, ones=False)
+                made: tuple[Any, ...] = noise_search.Correlated.fit(design, asked)
+            else:
+                design = scaling.varying_design(X, ones=self.fit_intercept)
+                made = noise_search.Independent.fit(design, asked)
+            found[kind] = scaling, *made
+            if made[-1].end.status == Status.INTERRUPTED:
                 break
         self.scaling_ = max(found, key=lambda kind: found[kind][-1].rank)
-        self._scaling, self._way, weights, offset, trial = found[self.scaling_]
+        self._scaling, self._way, weights, offset, posterior = found[self.scaling_]
         full = np.zeros((X.shape[1], self.classes_.size))
         full[self._scaling.varying] = weights
         self._store(full, offset, self._scaling)
-        self.noise_, posterior = trial.channel, trial.posterior
-        self.variance_, end, losses = posterior.covariance, posterior.end, -posterior.log_chance
+        self.noise_, self.variance_ = posterior.channel, posterior.covariance
+        end, losses = posterior.end, -posterior.log_chance
         self.n_iter_ = max(1, end.n_iter)
-        self.converged_ = end.status == Status.OK
+        self.converged_ = posterior.converged
         self.log_loss_ = float(losses.mean()), float(losses.std() / math.sqrt(losses.size))
         if end.status == Status.INTERRUPTED:
             warn_caller("the fit was interrupted: what there was by then is used")
@@ -176,15 +178,6 @@ class AMPClassifier(LinearClassifier):
                 ConvergenceWarning,
             )
         return self
-
-    def _posterior(
-        self, X: Any, scaling: Scaling, asked: noise_search.Asked
-    ) -> tuple[Any, Array, Array, noise_search.Trial]:
-        """The model of the features, weights (d, k) and offset (k,), and the trial they are of."""
-        if asked.variances == "correlated":
-            return noise_search.Correlated.fit(scaling.varying_design(X, ones=False), asked)
-        design = scaling.varying_design(X, ones=self.fit_intercept)
-        return noise_search.Independent.fit(design, asked, compress=self.compress)
 
     def _kind(self, n: int, varying: int) -> str:
         """The kind of variances meant, or an error message."""

@@ -4,7 +4,7 @@ Two models of the features, each with what predictions need later. `Correlated`,
 prior, keeps the covariance of all weights, in the principal directions of the features:
 
     features    F = A V/√d, the projections on the eigenvectors of AᵀA/d = V diag(s²) Vᵀ, and 1
-    prior       weights along direction i have the variance τ_i² = (s_i²/s̄²)^(−γ); the bias 10
+    prior       weights have the variance 1, the bias 10
     posterior   message passing with the covariance of all weights (`message_passing.iteration`)
 
 `Independent`, for any prior and any number of features, runs Algorithm 1, which is derived for
@@ -19,15 +19,15 @@ points of accuracy on scikit-learn's breast-cancer data, because it amplifies th
 
 At a fixed point the cavity field of a training sample, ω = xŴ/√d − V f with f its own score, is the
 field predicted by all *other* samples. Its log-probability of the true label is a leave-one-out
-score, without a refit: it chooses the variance Δ of the noise and the exponent γ, and sets the
-intercept of `Independent`. Only Δ relative to the prior matters, so that a search over Δ is one
-over the scale of the prior too.
+score, without a refit: it chooses the variance Δ of the noise, and sets the intercept of
+`Independent`. Only Δ relative to the prior matters, so that a search over Δ is one over the scale
+of the prior too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -65,100 +65,49 @@ class Asked(NamedTuple):
     verbose: int = 0
 
 
-@dataclass(frozen=True)
-class Trial:
-    """The posterior at one noise and one exponent γ of the prior."""
+Run = Callable[[Channel, float, Posterior | None], Posterior]
+"""Message passing at a noise and a tolerance, after that at another noise."""
 
-    channel: Channel
-    exponent: float
-    posterior: Posterior
-
-    @property
-    def converged(self) -> bool:
-        return bool(self.posterior.end.status == Status.OK)
-
-    @property
-    def rank(self) -> tuple[bool, float]:
-        """Converged before not converged, then by the mean log-probability of left-out labels."""
-        score = float(self.posterior.log_chance.mean())
-        return self.converged, score if math.isfinite(score) else -math.inf
+# Variances Δ to try, the place of the first, and the tolerance of a search.
+_CORRELATED = [10.0 ** (p / 2) for p in range(-8, 5)], 7, 1e-2
+_INDEPENDENT = [0.0, 0.01, 0.05, 0.2, 1.0, 5.0], 2, 0.0
 
 
-Run = Callable[[Channel, float, float, Trial | None], Posterior]
-"""Message passing at a noise, an exponent and a tolerance, after another trial."""
-
-
-class Grid(NamedTuple):
-    """Variances Δ to try from the `first` on, exponents γ, and the tolerance of a search."""
-
-    variances: Sequence[float]
-    first: int
-    exponents: Sequence[float]
-    quick: float
-
-
-_CORRELATED = Grid([10.0 ** (p / 2) for p in range(-8, 5)], 7, (-1.0, -0.5, 0.0, 0.5, 1.0), 1e-2)
-_INDEPENDENT = Grid((0.0, 0.01, 0.05, 0.2, 1.0, 5.0), 2, (0.0,), 0.0)
-
-
-def best_trial(run: Run, asked: Asked, grid: Grid) -> Trial:
+def best_posterior(run: Run, asked: Asked, grid: tuple[list[float], int, float]) -> Posterior:
     """At the noise asked for, or that of the best score; of those tried, if it is interrupted.
 
-    The search goes over the noise, then over the exponent, from γ = 0: the same scale in all
-    directions.
+    From the first noise down while the score gets better, else up; on while none converged.
     """
-    tried: list[Trial] = []
-    variances, first, exponents, _ = grid
-    quick = max(asked.tol, grid.quick)
+    if asked.noise is not None:
+        return run(asked.noise, asked.tol, None)
+    (variances, first, quick), tried = grid, list[Posterior]()
 
-    def at(channel: Channel, exponent: float, tol: float, near: Trial | None) -> Trial:
-        tried.append(Trial(channel, exponent, run(channel, exponent, tol, near)))
-        if asked.noise is None:
-            uninterrupted(tried[-1].posterior.end)
+    def at(channel: Channel, tol: float, near: Posterior | None) -> Posterior:
+        tried.append(run(channel, tol, near))
+        uninterrupted(tried[-1].end)
         return tried[-1]
 
-    if asked.noise is not None:
-        return at(asked.noise, 0.0, asked.tol, None)
     try:
-        best = at(GaussianNoise(variances[first]), 0.0, quick, None)
-        best = walk(best, variances, first, lambda v, near: at(GaussianNoise(v), 0.0, quick, near))
-        channel, middle = best.channel, len(exponents) // 2
-        tilted = walk(best, exponents, middle, lambda e, near: at(channel, e, quick, near))
-        gain = tilted.posterior.log_chance - best.posterior.log_chance
-        if gain.mean() > 2 * gain.std() / math.sqrt(gain.size):  # two standard errors
-            best = tilted
+        quick = max(asked.tol, quick)
+        begin = best = at(GaussianNoise(variances[first]), quick, None)
+        for ways in (variances[:first][::-1], variances[first + 1 :]):
+            for variance in ways:
+                found = at(GaussianNoise(variance), quick, best)
+                if found.rank > best.rank:
+                    best = found
+                elif best.converged:
+                    break
+            if best is not begin and best.converged:
+                break
         if quick == asked.tol:
             return best
-        last = at(best.channel, best.exponent, asked.tol, best)
+        last = at(best.channel, asked.tol, best)
         return last if last.converged or not best.converged else best
     except KeyboardInterrupt:
         if not tried:
             raise
         best = max(tried, key=lambda one: one.rank)
-        end = replace(best.posterior.end, status=Status.INTERRUPTED)
-        return replace(best, posterior=replace(best.posterior, end=end))
-
-
-def walk(
-    begin: Trial, values: Sequence[float], first: int, run: Callable[[float, Trial], Trial]
-) -> Trial:
-    """The best of trials from `first` down while they get better, else up; on while none converged.
-
-    `run` is given the value and the best trial so far, where it may start.
-    """
-    best = begin
-    for direction in (-1, 1):
-        position, moved = first + direction, False
-        while 0 <= position < len(values):
-            trial = run(values[position], best)
-            if trial.rank > best.rank:
-                best, moved = trial, True
-            elif best.converged:
-                break
-            position += direction
-        if moved and best.converged:
-            break
-    return best
+        return replace(best, end=replace(best.end, status=Status.INTERRUPTED))
 
 
 @dataclass(frozen=True)
@@ -183,11 +132,6 @@ class Principal:
         F = design.fields(np.ascontiguousarray(self.directions.T)).T
         return np.hstack([F, np.ones((len(F), 1))]) if bias else np.ascontiguousarray(F)
 
-    def prior(self, exponent: float, bias: bool) -> Array:
-        """τ² (m,)."""
-        tau = (self.squares / self.squares.mean()) ** -exponent
-        return np.append(tau, 10.0) if bias else tau
-
 
 @dataclass(frozen=True)
 class Correlated:
@@ -198,20 +142,21 @@ class Correlated:
     ones = False
 
     @classmethod
-    def fit(cls, design: Design, asked: Asked) -> tuple[Self, Array, Array, Trial]:
-        """The model of the features, weights (d, k) and offset (k,), and the trial they are of."""
+    def fit(cls, design: Design, asked: Asked) -> tuple[Self, Array, Array, Posterior]:
+        """The model of the features, weights (d, k) and offset (k,), and their posterior."""
         principal, bias = Principal.fit(design), asked.bias
-        F = principal.features(design, bias)
+        F, m = principal.features(design, bias), principal.squares.size
+        prior = np.append(np.ones(m), [10.0] * bias)
 
-        def run(channel: Channel, exponent: float, tol: float, near: Trial | None) -> Posterior:
-            start = near.posterior.end.last if near is not None and near.converged else None
+        def run(channel: Channel, tol: float, near: Posterior | None) -> Posterior:
+            start = near.end.last if near is not None and near.converged else None
             return correlated_amp(
-                F, asked.y, asked.n_classes, principal.prior(exponent, bias), channel, tol=tol,
-                max_iter=asked.max_iter, start=start,
+                F, asked.y, asked.n_classes, prior, channel, tol=tol, max_iter=asked.max_iter,
+                start=start,
             )  # fmt: skip
 
-        best = best_trial(run, asked, _CORRELATED)
-        mean, m = best.posterior.mean, principal.squares.size
+        best = best_posterior(run, asked, _CORRELATED)
+        mean = best.mean
         weights = principal.directions @ mean[:m] / math.sqrt(design.dimension)
         offset = mean[m] if bias else np.zeros(asked.n_classes)
         return cls(principal, bias), weights, offset, best
@@ -230,15 +175,14 @@ class Independent:
     ones: bool
 
     @classmethod
-    def fit(
-        cls, design: Design, asked: Asked, *, compress: bool
-    ) -> tuple[Self, Array, Array, Trial]:
+    def fit(cls, design: Design, asked: Asked) -> tuple[Self, Array, Array, Posterior]:
         """As that of `Correlated`."""
-        d = design.dimension
-        compression = Compression.fit(design) if compress else Compression.none(d)
+        compression = Compression.fit(design)
         inside = compression.design(design)
-        best = best_trial(lambda channel, *_: left_out(inside, asked, channel), asked, _INDEPENDENT)
-        weights = compression.pull_back(best.posterior.mean) / math.sqrt(d)
+        best = best_posterior(
+            lambda channel, *_: left_out(inside, asked, channel), asked, _INDEPENDENT
+        )
+        weights = compression.pull_back(best.mean) / math.sqrt(design.dimension)
         offset = np.zeros(asked.n_classes)
         if asked.bias:
             offset, weights = weights[-1] + best_intercept(best, asked.y), weights[:-1]
@@ -263,7 +207,7 @@ def left_out(design: Design, asked: Asked, channel: Channel) -> Posterior:
     cavity = fields - variance[:, None] * result.scores
     variance = np.maximum(variance, 1e-300)
     log_chance = channel.posterior(cavity, asked.y, variance, _ORDER).log_z
-    return Posterior(result.weights, result.variance, cavity, variance, log_chance, result)
+    return Posterior(channel, result.weights, result.variance, cavity, variance, log_chance, result)
 
 
 def independent_variance(design: Design, variance: Any) -> Array:
@@ -280,13 +224,12 @@ def independent_variance(design: Design, variance: Any) -> Array:
     return design.fields_squared(np.broadcast_to(C, (1, design.dimension)))[0]
 
 
-def best_intercept(trial: Trial, y: Labels) -> Array:
+def best_intercept(found: Posterior, y: Labels) -> Array:
     """b (k,) that maximises the leave-one-out likelihood of the fields ω + b, with b ~ N(0, 1)."""
-    found = trial.posterior
     k = found.cavity.shape[1]
 
     def objective(b: Array) -> tuple[float, Array]:
-        at = trial.channel.posterior(found.cavity + b, y, found.variance, _ORDER)
+        at = found.channel.posterior(found.cavity + b, y, found.variance, _ORDER)
         return 0.5 * float(b @ b) - float(at.log_z.sum()), b - at.score.sum(0)
 
     answer = scipy.optimize.minimize(objective, np.zeros(k), jac=True, method="BFGS")
@@ -301,17 +244,13 @@ class Compression:
     factors: Array
 
     @classmethod
-    def none(cls, d: int) -> Compression:
-        return cls(np.zeros((d, 0)), np.zeros(0))
-
-    @classmethod
     def fit(cls, A: Any) -> Compression:
         """The map for the matrix or design A (n, d) of unit-variance features."""
         design = as_design(A)
         n, d = design.shape
         edge = _SLACK * (math.sqrt(n) + math.sqrt(d))
         if min(n, d) > _LARGE and _loudest(design) < edge:  # some passes instead of a Gram matrix
-            return cls.none(d)
+            return cls(np.zeros((d, 0)), np.zeros(0))
         principal = Principal.fit(design)
         loud = principal.squares > edge**2 / d
         return cls(principal.directions[:, loud], edge / np.sqrt(principal.squares[loud] * d))

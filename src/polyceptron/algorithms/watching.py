@@ -7,8 +7,8 @@ what there is with the status 'interrupted'.
 A checkpoint is one .npz file of plain arrays: the state of the iteration, and what problem it
 belongs to. It is written every so many seconds, at the end, and when the fit is interrupted; a fit
 that finds it goes on from there. A fit of several parts, one after the other, keeps each under its
-own name. That X is the same is judged by the lengths of a thousand of
-its rows; tolerance and number of iterations may be others than before.
+own name. That X is the same is judged by the lengths of a thousand of its rows; tolerance and
+number of iterations may be others than before.
 """
 
 from __future__ import annotations
@@ -121,7 +121,9 @@ class Checkpoint:
         """What was saved of a part, None where nothing is; an error message for another fit's."""
         above = f"{part}/"
         saved = {n.removeprefix(above): v for n, v in self._read().items() if n.startswith(above)}
-        return {name: value if value.ndim else value.item() for name, value in saved.items()} or None
+        return {
+            name: value if value.ndim else value.item() for name, value in saved.items()
+        } or None
 
     def _read(self) -> State:
         if self.path is None or not self.path.exists():

@@ -266,7 +266,7 @@ def test_every_noise_in_the_classifier(noise):
         p = model.fit(X, y).predict_proba(fresh)
         return -np.log(np.maximum(p[np.arange(3000), truth], 1e-12)).mean()
 
-    options = {"fit_intercept": False, "scaling": "none", "compress": False}
+    options = {"fit_intercept": False, "scaling": "none"}
     own = AMPClassifier(noise=channel, **options)
     assert log_loss(own) < log_loss(AMPClassifier(noise="gaussian:3", **options))
     assert own.noise_.name == noise

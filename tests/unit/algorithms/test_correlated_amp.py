@@ -131,7 +131,7 @@ def test_sparse_features_are_dense_ones(variances):
 
 def test_other_priors_take_features_as_independent():
     X, y, _ = Teacher(2, prior="rademacher").sample(120, 40, seed=1)
-    model = AMPClassifier("rademacher", noise="none").fit(X, y)
+    model = AMPClassifier("rademacher", noise="gaussian:0.3").fit(X, y)
     assert model.variances_ == "shared"
     with pytest.raises(InvalidInput, match="needs the Gaussian prior"):
         AMPClassifier("rademacher", "correlated").fit(X, y)

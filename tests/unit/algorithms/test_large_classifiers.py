@@ -88,7 +88,7 @@ def test_an_array_in_memory_is_scaled_without_a_copy(name, dtype, order, monkeyp
     monkeypatch.setattr(array_design, "COPY_BYTES", 0)  # what POLYCEPTRON_COPY_MB=0 does
     models = {
         "erm": pc.ERMClassifier(ridge=100.0, tol=1e-3),
-        "amp": pc.AMPClassifier(variances="shared", noise="gaussian:1", tol=0.1, compress=False),
+        "amp": pc.AMPClassifier(variances="shared", noise="gaussian:1", tol=0.1),
     }
     rng = np.random.default_rng(2)
     X = np.asarray(rng.standard_normal((8000, 800)) * 3 + 5, dtype=dtype, order=order)

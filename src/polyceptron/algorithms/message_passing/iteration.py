@@ -413,12 +413,23 @@ class Posterior:
     cavity (n, k), their variance (n,), and log_chance (n,) of the labels; `end` of the iteration.
     """
 
+    channel: Channel
     mean: Array
     covariance: Any
     cavity: Array
     variance: Array
     log_chance: Array
     end: Any
+
+    @property
+    def converged(self) -> bool:
+        return bool(self.end.status == Status.OK)
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Converged before not converged, then by the mean log-probability of left-out labels."""
+        score = float(self.log_chance.mean())
+        return self.converged, score if math.isfinite(score) else -math.inf
 
 
 def correlated_amp(
@@ -465,7 +476,7 @@ def correlated_amp(
     end = damped_iteration(step, start, tol=tol, max_iter=max_iter)
     step(end.last)
     mean = end.last.weights.T @ basis.T
-    return Posterior(mean, seen["C"], seen["omega"], seen["V"], seen["log_z"], end)
+    return Posterior(channel, mean, seen["C"], seen["omega"], seen["V"], seen["log_z"], end)
 
 
 def _inverse(H: Array, prior: Array) -> Array:
