@@ -23,6 +23,7 @@ from polyceptron.theory.weights.row_sums import (
     lattice_variance,
     point_variance,
     sampled_shift_variance,
+    shift_moments,
     single_variance,
 )
 from polyceptron.theory.weights.side import row_entropy, row_rule
@@ -113,7 +114,7 @@ def test_what_is_left_unknown_is_what_drawn_rows_leave(prior: Any, k: int) -> No
     """v against posterior variances and errors (Nishimori) of rows drawn from the prior."""
     q_hat = 3.0
     v, error = from_replicates(row_rule(Teacher(k, prior))([q_hat], 6)[0])
-    for sample in drawn(prior, k, q_hat, 3000 if prior.support is None else 20_000, k):
+    for sample in drawn(prior, k, q_hat, 9000 // k if prior.support is None else 20_000, k):
         allowed = 4.5 * sample.std() / math.sqrt(sample.size) + 1.5 * error + 1e-12
         assert abs(sample.mean() - v) < allowed
         assert abs(1.3 * sample.mean() - v) > allowed  # such an error would be seen
@@ -129,6 +130,24 @@ def test_sampled_rows_cover_the_exact_value() -> None:
         found, error = from_replicates(finite_row_variance(prior, 3, 2.0, 7))
         assert abs(found - lattice_variance(prior, 3, 2.0)) < error + 1e-6
         assert error < 0.02 * found
+
+
+def test_bars_of_few_points_know_of_rare_fields() -> None:
+    """One weight in fifty is not 0, and nearly all that the shift hides is of such rows."""
+    rule = row_rule(Teacher(4, "sparse-gaussian:0.02"))
+    few, many = (from_replicates(rule([8.0, 60.0, 300.0, 1000.0], n)) for n in (4, 8))
+    assert np.all(np.abs(few.value - many.value) < few.uncertainty + many.uncertainty)
+    assert np.all(many.uncertainty < 0.05 * many.value)
+
+
+@pytest.mark.parametrize("k", [5, 12, 40])
+def test_a_few_centres_resolve_the_shift(k: int) -> None:
+    table = FieldTable(as_prior("sparse-gaussian:0.2"), 30.0)
+    y = table.quantile(np.random.default_rng(k).random((200, k)))
+    log_p, _, hidden = shift_moments(table, y, 0.25)
+    fine_log_p, _, fine = shift_moments(table, y, 0.05)
+    assert hidden.mean() == pytest.approx(fine.mean(), rel=3e-4)
+    np.testing.assert_allclose(log_p, fine_log_p, atol=0.02)
 
 
 @pytest.mark.parametrize("q_hat", [0.5, 3.0])
@@ -169,8 +188,8 @@ def test_values_far_apart_do_not_overflow():
     """Four values at k = 4: a shift by the largest difference has exponents above 1000."""
     prior = finite_prior([-2, -0.5, 0.5, 2], [0.1, 0.4, 0.4, 0.1])
     with np.errstate(all="raise", under="ignore"):
-        v = [finite_row_variance(prior, 4, s * s, 6).mean() for s in (3.0, 6.0, 9.0, 12.0)]
+        v = [finite_row_variance(prior, 4, s * s, 4).mean() for s in (3.0, 7.0, 12.0)]
     assert np.all(np.diff(np.log(v)) < 0)
     assert v[-1] > 0
-    (point,) = fixed_points(Teacher(4, prior), 0.5, branch="optimal")
+    (point,) = fixed_points(Teacher(4, prior), 0.5, 0.1, branch="optimal")
     assert 0.4 < point.generalisation_error < 0.75

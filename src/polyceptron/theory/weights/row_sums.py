@@ -24,7 +24,8 @@ over √q̂ elsewhere: g = λ sinh t on panels of t. The weight of c is split by
 unity into one part around each class, c = y_i + λ sinh t on equal steps of t.
 
 k ≥ 4: fields sampled from their own law by inverse CDF, one quasi-random coordinate a class, so
-that they move smoothly with q̂; the shift as above, its nodes with an offset of their own in each
+that they move smoothly with q̂, but for one class, which is drawn from where the shift hides much;
+the shift as above around a few of the classes, its nodes with an offset of their own in each
 replicate, so that what they miss shows in the spread.
 
 Finite priors, one or two class differences: y = γ/√q̂ has the density Σ_c p_c N(y; √q̂ u_c) over the
@@ -97,6 +98,9 @@ class FieldTable:
         values = np.stack(scalar_posterior(prior, q_hat, self.y), -1)
         self.values = values
         self.pieces = EvenPieces.spline(self.t, values, 3)
+        self.mass = np.exp(values[:, 0]) * np.cosh(self.t)  # density of t
+        self.typical = float(self.mass @ values[:, 2]) * _STEP
+        self.spread = float(self.mass @ (values[:, 2] - self.typical) ** 2) * _STEP
         mirrored = values[::-1] * [1, -1, 1]
         self.even = bool(np.allclose(values, mirrored, rtol=1e-9, atol=1e-12))
 
@@ -105,11 +109,16 @@ class FieldTable:
         log_f, mean, variance = self.pieces(np.arcsinh(y))
         return log_f, mean, variance
 
-    def quantile(self, uniform: Any) -> Array:
-        """y at the given shares of its own law: random numbers stay fixed while q̂ moves."""
+    def telling(self, variance: Array) -> Array:
+        """r at var(y), E r = 1: large where the slope μ′ = √q̂ var is not that of other classes."""
+        apart = (variance - self.typical) ** 2
+        return 0.5 + 0.5 * apart / self.spread if self.spread > 0 else 1 + 0 * apart
+
+    def quantile(self, uniform: Any, *, telling: bool = False) -> Array:
+        """y at the given shares of f, or of rf: random numbers stay fixed while q̂ moves."""
         from scipy.interpolate import CubicSpline, PchipInterpolator
 
-        mass = np.exp(self.values[:, 0]) * np.cosh(self.t)  # density of t
+        mass = self.mass * self.telling(self.values[:, 2]) if telling else self.mass
         below = CubicSpline(self.t, mass).antiderivative()(self.t)
         total = below[-1]
         middle = int(np.searchsorted(below, 0.5 * total))
@@ -126,23 +135,45 @@ class FieldTable:
 
 
 SCALE = 1.5  # λ: about the width of a class's own feature
-_MANY = 12  # classes above which only the true shift gets nodes
+_MANY = 12  # classes above which the shift is known so well that its origin is enough
+_APART = 1.5  # λ: nodes of centres that are closer serve both
 _UNLIKELY = 18.0  # logarithm of what is left out around a class
 _CHUNK = 400_000  # table look-ups at once
 _SHIFT_STEP = 0.25  # of t, where fields are sampled
 
 
-def shift_nodes(table: FieldTable, step: float, offset: float = 0.0) -> tuple[Array, Array]:
+def shift_nodes(
+    table: FieldTable, step: float, offset: float = 0.0, scale: float = SCALE
+) -> tuple[Array, Array]:
     """λ sinh t on equal steps of t, as far as two fields can be apart, and the weights."""
-    last = math.ceil(math.asinh(2 * table.reach / SCALE) / step)
+    last = math.ceil(math.asinh(2 * table.reach / scale) / step)
     t = (np.arange(-last, last + 1) + offset) * step
-    z = np.clip(SCALE * np.sinh(t), -2 * table.reach, 2 * table.reach)
-    return z, SCALE * np.cosh(t) * step
+    z = np.clip(scale * np.sinh(t), -2 * table.reach, 2 * table.reach)
+    return z, scale * np.cosh(t) * step
 
 
-def closeness(distance: Array) -> Array:
+def closeness(distance: Array, scale: float = SCALE) -> Array:
     """The partition of unity before it is normalised: 1/(x² + 2λ²)²."""
-    return 1 / (distance**2 + 2 * SCALE**2) ** 2
+    return 1 / (distance**2 + 2 * scale**2) ** 2
+
+
+def shift_centres(table: FieldTable, y: Array, scale: float) -> tuple[Array, NDArray[np.bool_]]:
+    """Where the shift of fields y (n, k) can be: candidates (n, m), and which of them are needed.
+
+    The fields' own origin and, up to twelve classes, each class, where it is likely; of those that
+    are close together one.
+    """
+    n, k = y.shape
+    centres = np.zeros((n, 1)) if k > _MANY else np.hstack([np.zeros((n, 1)), y])
+    likely = table(y[:, None, :] - centres[..., None])[0].sum(-1)
+    likely[likely < likely.max(1, keepdims=True) - _UNLIKELY] = -np.inf
+    used = np.zeros(centres.shape, dtype=bool)
+    while (going := np.flatnonzero(np.isfinite(likely).any(1))).size:
+        best = likely[going].argmax(1)
+        used[going, best] = True
+        apart = np.abs(centres[going] - centres[going, best][:, None])
+        likely[going] = np.where(apart > _APART * scale, likely[going], -np.inf)
+    return centres, used
 
 
 def shift_moments(
@@ -150,30 +181,25 @@ def shift_moments(
 ) -> tuple[Array, Array, Array]:
     """ln of the density (n,) of the differences of fields y (n, k), both terms of tr Cov u (n,).
 
-    Nodes λ sinh t, t at (j + offset)·step, around classes at which the shift can be; with more than
-    twelve classes it is known so well that they sit around the fields' own origin alone.
+    Nodes λ sinh t, t at (j + offset)·step, around each centre at which the shift can be.
     """
     n, k = y.shape
-    z, weight = shift_nodes(table, step, offset)
+    scale = SCALE * min(1.0, 2 / math.sqrt(k))  # k classes know the shift to 1/√k
+    z, weight = shift_nodes(table, step, offset, scale)
     log_weight = np.log(weight)
-    centres = y if k <= _MANY else np.zeros((n, 1))
-    sample, centre = np.divmod(np.arange(centres.size), centres.shape[1])
-    if 3 < k <= _MANY:
-        likely = table(y[:, None, :] - y[:, :, None])[0].sum(-1)
-        likely = likely >= np.maximum(likely.max(1), table(y)[0].sum(-1))[:, None] - _UNLIKELY
-        sample, centre = np.nonzero(likely)
+    centres, used = shift_centres(table, y, scale)
+    sample, centre = np.nonzero(used)
     top = np.full(len(sample), -np.inf)
     sums = np.empty((len(sample), k + 3))  # of 1, the inner variance, ‖Pμ̃‖² and μ̃
     chunk = max(1, _CHUNK // (z.size * k))
     for start in range(0, len(sample), chunk):
         part = slice(start, start + chunk)
         row, own = sample[part], centre[part]
-        away = y[row, None, :] - (centres[row, own][:, None] + z)[..., None]  # (pairs, nodes, k)
-        log_f, mean, var = table(away)
-        log_w = log_f.sum(-1) + log_weight
-        if k <= _MANY:
-            near = closeness(away)
-            log_w += np.log(near[np.arange(len(row)), :, own] / near.sum(-1))
+        shift = centres[row, own][:, None] + z  # (pairs, nodes)
+        log_f, mean, var = table(y[row, None, :] - shift[..., None])
+        near = closeness(centres[row, None, :] - shift[..., None], scale) * used[row, None, :]
+        near = near[np.arange(len(row)), :, own] / near.sum(-1)
+        log_w = log_f.sum(-1) + log_weight + np.log(near)
         top[part] = log_w.max(-1)
         w = np.exp(log_w - top[part, None])
         spread = (mean**2).sum(-1) - mean.sum(-1) ** 2 / k
@@ -287,10 +313,10 @@ def lattice_variance(prior: Prior, n_classes: int, q_hat: float) -> float:
 
 
 # Lattice points on each side of 0 up to which it is quick (a tenth of a second); else nodes of a
-# panel of the gaps and the step along the shift, and the relative error that they leave.
+# panel of the gaps and the step along the shift, and coarser ones that tell what they leave.
 _LARGEST_LATTICE = {2: 700, 3: 230}
 _GAP_RULE = {2: (24, 0.06), 3: (14, 0.14)}
-_GAP_ERROR = {2: 1e-8, 3: 3e-6}
+_COARSE_RULE = {2: (18, 0.09), 3: (10, 0.2)}
 
 
 def few_shift_variance(prior: Prior, k: int, q_hat: float) -> float:
@@ -301,10 +327,13 @@ def few_shift_variance(prior: Prior, k: int, q_hat: float) -> float:
     return single_variance(prior, q_hat) + hidden
 
 
-def few_shift_error(prior: Prior, k: int, q_hat: Array) -> Array:
-    """The relative error that this leaves at q̂ (n,)."""
-    gaps = np.array([lattice_size(prior, float(q)) > _LARGEST_LATTICE[k] for q in q_hat])
-    return np.where(gaps, _GAP_ERROR[k], 0.0)
+def few_shift_error(prior: Prior, k: int, q_hat: float) -> float:
+    """The relative error that this leaves: a third of what a coarser rule changes."""
+    if lattice_size(prior, q_hat) <= _LARGEST_LATTICE[k]:
+        return 0.0
+    table = FieldTable(prior, q_hat)
+    fine, coarse = (hidden_variance(table, k, *rule[k])[0] for rule in (_GAP_RULE, _COARSE_RULE))
+    return abs(fine - coarse) / (3 * (single_variance(prior, q_hat) + fine))
 
 
 def single_variance(prior: Prior, q_hat: float) -> float:
@@ -319,7 +348,11 @@ def single_variance(prior: Prior, q_hat: float) -> float:
 def sampled_shift_variance(prior: Prior, k: int, q_hat: float, log2_points: int) -> Array:
     """Replicates (R,) of v for k ≥ 4: what one class leaves, and sampled what the shift hides."""
     table = FieldTable(prior, q_hat)
-    y = table.quantile(uniform_replicates(k, log2_points, seed=2000 + k))
+    uniform = uniform_replicates(k, log2_points, seed=2000 + k)
+    # One class from rf: classes are alike, so that the density of a row is mean_h r(y_h) ∏ f(y_h).
+    first = table.quantile(uniform[..., :1], telling=True)
+    y = np.concatenate([first, table.quantile(uniform[..., 1:])], -1)
+    share = 1 / table.telling(table(y)[2]).mean(-1)  # (R, n)
     offsets = (np.arange(N_REPLICATES) + 0.5) / N_REPLICATES - 0.5
     found = [
         shift_moments(table, rows, _SHIFT_STEP, offset)[1:]
@@ -327,7 +360,7 @@ def sampled_shift_variance(prior: Prior, k: int, q_hat: float, log2_points: int)
     ]
     # Fields that leave much unknown hide much: the first term, whose mean is known, tells how much.
     one = single_variance(prior, q_hat)
-    inner, hidden = np.moveaxis(np.array(found), 1, 0)  # (R, n) each
+    inner, hidden = share * np.moveaxis(np.array(found), 1, 0)  # (R, n) each
     slope = np.cov(inner.ravel(), hidden.ravel())[0, 1] / max(float(inner.var()), 1e-300)
     above = hidden.mean(1) - slope * (inner.mean(1) - (k - 1) * one)
     return np.asarray(one + above / (k - 1))

@@ -46,7 +46,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
@@ -74,7 +74,7 @@ class RowRule:
     """How v is computed: at q̂ with 2**log2_points points a replicate, as an array (replicates,)."""
 
     at: Callable[[float, int], Array]
-    error: Callable[[Array], Array] = np.zeros_like  # relative, at q̂ (n,), sampling apart
+    error: Callable[[float], float] = lambda _: 0.0  # relative, at q̂, sampling apart
     sampled: bool = False  # whether v is averaged over random points
 
     def __call__(self, q_hat: Any, log2_points: int = 8) -> Array:
@@ -96,22 +96,20 @@ def row_rule(teacher: AnyTeacher) -> RowRule:
             table = sign_table(k)
             return RowRule(
                 lambda q_hat, _: np.exp(table.log_variance(np.sqrt([q_hat]))),
-                lambda q_hat: table.error(np.sqrt(q_hat)),
+                lambda q_hat: float(table.error(math.sqrt(q_hat))),
             )
-        return RowRule(
-            lambda q_hat, n: row_sums.finite_row_variance(prior, k, q_hat, n), sampled=True
-        )
+        return RowRule(partial(row_sums.finite_row_variance, prior, k), sampled=True)
     if not teacher.common_shift:
         return RowRule(lambda q_hat, _: np.array([row_sums.single_variance(prior, q_hat)]))
     if k > 3:
         return RowRule(
-            lambda q_hat, n: row_sums.sampled_shift_variance(prior, k, q_hat, n),
-            lambda q_hat: np.full_like(q_hat, _SAMPLED_SHIFT_ERROR),
+            partial(row_sums.sampled_shift_variance, prior, k),
+            lambda _: _SAMPLED_SHIFT_ERROR,
             sampled=True,
         )
     return RowRule(
         lambda q_hat, _: np.array([row_sums.few_shift_variance(prior, k, q_hat)]),
-        lambda q_hat: row_sums.few_shift_error(prior, k, q_hat),
+        partial(row_sums.few_shift_error, prior, k),
     )
 
 
@@ -134,9 +132,9 @@ def effort(teacher: AnyTeacher) -> Effort:
     tolerance = 1e-4 if prior.gaussian else 2e-3 if continuous else 3e-4
     if not row_rule(teacher).sampled:
         return Effort(0, 0, 0, tolerance, 1e-3)
-    last = (11 if k <= 20 else 10 if k <= 50 else 8) - 2 * continuous
-    first = 6 - 2 * continuous if k <= 20 else 4
-    return Effort(first, first + 2 if k <= 20 else 5, last, tolerance, 3e-3)
+    # What the shift hides falls as 1/k.
+    first = 6 if k <= (10 if continuous else 20) else 4 if k <= 60 else 2
+    return Effort(first, first + 2, 10 if k <= 20 else 8, tolerance, 3e-3)
 
 
 def row_spacing(teacher: AnyTeacher) -> float:
@@ -288,7 +286,8 @@ class PanelRows:
         self.teacher, self.log2_points = teacher, log2_points
         self.rule, self.finite = row_rule(teacher), teacher.prior.support is not None
         self.panels: list[tuple[ChebyshevProxy, ChebyshevProxy]] = []
-        self.errors: list[float] = []  # of ln v, one a panel
+        self.errors: list[float] = []  # of ln v, what the series of each panel leaves
+        self.missed: list[tuple[float, float]] = [(0.0, 0.0)]  # x, and what the rule leaves there
         self.start: AnyArray = np.zeros(1)  # ψ at the end of the last panel
         self._building = threading.RLock()  # panels follow one another
         if self.finite:
@@ -310,14 +309,20 @@ class PanelRows:
         """x at q̂: √q̂ for a finite prior, else ln(1 + q̂)."""
         return np.sqrt(q_hat) if self.finite else np.log1p(q_hat)
 
+    def q_hat(self, x: AnyArray) -> AnyArray:
+        """q̂ at x."""
+        return np.asarray(x**2 if self.finite else np.expm1(x))
+
     def error(self, q_hat: AnyArray) -> AnyArray:
         """Relative error of v₁ at q̂ (n,) from panels and rules, sampling apart.
 
         v₁(0) = 1 is met exactly, so that near 0 that of the panels grows from nothing.
         """
-        panel = np.searchsorted(self.edges, self.coordinate(q_hat), side="right")
+        x = self.coordinate(q_hat)
+        panel = np.searchsorted(self.edges, x, side="right")
         errors = np.array(self.errors)[np.clip(panel, 1, len(self.errors)) - 1]
-        return np.asarray(errors * np.minimum(1.0, q_hat) + self.rule.error(q_hat))
+        missed = np.interp(x, *np.array(self.missed).T)
+        return np.asarray(errors * np.minimum(1.0, q_hat) + missed)
 
     def _panel(self, i: int) -> tuple[ChebyshevProxy, ChebyshevProxy]:
         if len(self.panels) <= i:
@@ -328,12 +333,18 @@ class PanelRows:
 
     def _build(self) -> None:
         low, high = self.edges[len(self.panels) : len(self.panels) + 2]
+        inside = np.linspace(low, high, 5)[1:]
+        found = [self.rule.error(float(q_hat)) for q_hat in self.q_hat(inside)]
+        self.missed += zip(inside.tolist(), found, strict=True)
+        missed = max(found)
         if self.rule.sampled:
-            proxy = chebyshev_proxy(self._log_v, low, high, tol=3e-6, start=11, max_points=11)
+            start, most, tol = 11, 11, 3e-6
+        elif self.finite:  # the sum behind v is good to about 1e-15 in absolute terms
+            least = 3e-15 / float(self.rule(high**2, 2).min() + 1e-300)
+            start, most, tol = 17, 129, min(max(1e-13, least, 0.1 * missed), 1e-3)
         else:
-            proxy = chebyshev_proxy(
-                self._log_v, low, high, tol=self._tolerance(high), max_points=129
-            )
+            start, most, tol = 9, 33, max(1e-9, 0.1 * missed)
+        proxy = chebyshev_proxy(self._log_v, low, high, tol=tol, start=start, max_points=most)
         half = 0.5 * self.teacher.reduced_rank
 
         def rate(x: AnyArray) -> AnyArray:
@@ -349,17 +360,9 @@ class PanelRows:
         self.errors.append(float(proxy.error[0]))
         self.panels.append((proxy, psi))
 
-    def _tolerance(self, high: float) -> float:
-        """What to ask of ln v on a deterministic panel that ends at x = `high`."""
-        q_hat = high**2 if self.finite else math.expm1(high)
-        least = 1e-11
-        if self.finite:  # the sum behind v is good to about 1e-15 in absolute terms
-            least = max(1e-13, 3e-15 / float(self.rule(q_hat, 2).min() + 1e-300))
-        return min(max(least, 0.1 * float(self.rule.error(np.array([q_hat]))[0])), 1e-3)
-
     def _log_v(self, x: AnyArray) -> AnyArray:
         """ln v (p, 1 + R) of the mean and of its replicates; one replicate is the mean itself."""
-        found = self.rule(x**2 if self.finite else np.expm1(x), self.log2_points)
+        found = self.rule(self.q_hat(x), self.log2_points)
         if not np.isfinite(found).all():
             raise ComputationFailed(
                 f"the posterior of weights {self.teacher.prior.name!r} at k = "
