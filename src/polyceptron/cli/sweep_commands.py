@@ -152,8 +152,6 @@ def results(
     from polyceptron.experiments.tasks import sweep_keys
 
     check_outputs(csv, parquet, inputs=[store, *(f"{store}{end}" for end in BESIDE), spec])
-    if parquet is not None:
-        found.check_parquet()
     sweep = load_spec(spec) if spec else None
     with Store(store) as opened, waiting(f"reading {store}"):
         damaged = opened.damaged()

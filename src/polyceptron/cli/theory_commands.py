@@ -172,11 +172,10 @@ def transitions(
     meanings = ("the best error jumps down", "and message passing gets there")
     if teacher.noise.noiseless:
         meanings = ("perfect learning possible", "and easy (message passing does it)")
-    it, algo = f"{found.alpha_it:.8g}", f"{found.alpha_algo:.8g}"
     columns = ("transition", "alpha", "uncertainty", "meaning")
     rows = (
-        ("alpha_IT", it, found.alpha_it_uncertainty, meanings[0]),
-        ("alpha_algo", algo, found.alpha_algo_uncertainty, meanings[1]),
+        ("alpha_IT", f"{found.alpha_it:.8g}", found.alpha_it_uncertainty, meanings[0]),
+        ("alpha_algo", f"{found.alpha_algo:.8g}", found.alpha_algo_uncertainty, meanings[1]),
     )
     shown = [dict(zip(columns, row, strict=True)) for row in rows]
     printing.print_table(shown, columns, f"{title} ({found.status})", optional=("meaning",))

@@ -14,9 +14,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from scipy.special import ndtri, stdtr
@@ -43,29 +42,25 @@ QUANTITIES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Average:
+class Average(NamedTuple):
     """Mean (None of no number) and standard error (None of fewer than two) of the finite numbers.
 
-    What is no finite number (None, NaN, ±∞) is counted in `missing`.
-
     >>> found = Average.of([1.0, 2.0, None, 6.0])
-    >>> found.count, found.missing, found.mean, round(found.standard_error, 6)
-    (3, 1, 3.0, 1.527525)
+    >>> found.count, found.mean, round(found.standard_error, 6)
+    (3, 3.0, 1.527525)
     """
 
     count: int
-    missing: int
     mean: float | None
     standard_error: float | None
 
     @classmethod
     def of(cls, values: Iterable[float | None]) -> Self:
-        """The average of these values."""
+        """The average of these values; what is no finite number (None, NaN, ±∞) does not count."""
         given = np.array([math.nan if value is None else value for value in values], dtype=float)
         x = given[np.isfinite(given)]
         error = float(x.std(ddof=1)) / math.sqrt(x.size) if x.size > 1 else None
-        return cls(x.size, given.size - x.size, float(x.mean()) if x.size else None, error)
+        return cls(x.size, float(x.mean()) if x.size else None, error)
 
 
 def summary(
@@ -98,14 +93,11 @@ def summary(
         compared.add(place)
         line = _line(rows, theory.get(place, {}), quantity)
         found = Average.of(row.get(quantity) for row in rows)
-        mean, error, count = found.mean, found.standard_error, found.count
         expected, uncertainty = line["theory"], line["theory_uncertainty"]
-        lines.append(
-            line
-            | {"start": start, "branch": theory.get(place, {}).get("branch")}
-            | {"instances": count, "mean": mean, "standard_error": error}
-            | {"deviation": deviation(mean, error, expected, uncertainty, count=count)}
-        )
+        z = deviation(*found[1:], expected, uncertainty, count=found.count)
+        branch = theory.get(place, {}).get("branch")
+        mean = dict(zip(("instances", "mean", "standard_error"), found, strict=True))
+        lines.append(line | mean | {"start": start, "branch": branch, "deviation": z})
     lines += [_line([row], row, quantity) for place, row in theory.items() if place not in compared]
     return sorted(lines, key=sort_key)
 
@@ -139,18 +131,13 @@ def write_csv(table: pd.DataFrame, path: Path) -> None:
 
 def write_parquet(table: pd.DataFrame, path: Path) -> None:
     """Write a Parquet file in one piece; it needs the extra `export`."""
-    check_parquet()
-    write_atomically(path, lambda temporary: table.to_parquet(temporary, index=False))
-
-
-def check_parquet() -> None:
-    """Raise unless pyarrow is there."""
     try:
         import pyarrow  # noqa: F401
     except ImportError:
         raise InvalidInput(
             "writing Parquet needs pyarrow: pip install 'polyceptron[export]', or use --csv"
         ) from None
+    write_atomically(path, lambda temporary: table.to_parquet(temporary, index=False))
 
 
 def deviation(

@@ -18,7 +18,6 @@ import fcntl
 import hashlib
 import os
 import sqlite3
-import stat
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -66,7 +65,6 @@ def create_store(path: Path) -> None:
             for suffix in BESIDE:
                 temporary.with_name(temporary.name + suffix).unlink(missing_ok=True)
 
-    check_beside(path)
     try:
         write_atomically(path, fill)
     except sqlite3.Error as error:
@@ -79,7 +77,6 @@ def inspect_store(path: Path) -> None:
     Nothing is opened by SQLite here: it would leave files beside a database that is not ours.
     """
     name = str(path)
-    check_beside(path)
     with _guard:
         file = _handle(path)
         header, size = os.pread(file, 100, 0), os.fstat(file).st_size
@@ -106,21 +103,6 @@ def inspect_store(path: Path) -> None:
             f"the store {name!r} is cut short ({size} bytes of {whole}) and cannot be read; "
             "restore a copy, or give a new store"
         )
-
-
-def check_beside(path: Path) -> None:
-    """SQLite makes and removes files beside the store: they must be files."""
-    for suffix in BESIDE:
-        beside = path.with_name(path.name + suffix)
-        try:
-            mode = os.lstat(beside).st_mode
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        if not stat.S_ISREG(mode):
-            raise InvalidInput(
-                f"cannot use the store {str(path)!r}: {str(beside)!r} is in the way and is not a "
-                "regular file; move it"
-            )
 
 
 def check_links(path: Path) -> None:
@@ -207,7 +189,6 @@ def locked_store(store: str | Path) -> Iterator[Path]:
             create_store(path)
     finally:
         os.close(folder)
-    check_beside(path)
     check_readable(path, "store")
     check_links(path)
     with _guard:

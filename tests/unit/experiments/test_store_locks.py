@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-import stat
 import subprocess
 import sys
 import threading
@@ -84,45 +82,6 @@ def test_a_sweep_whose_store_is_renamed_stops_and_says_so(store: Path, tmp_path:
 
     with pytest.raises(ComputationFailed, match=r"deleted or replaced.*same command again"):
         run_sweep(spec, store, workers=1, runner=fakes.draw, progress=rename)
-
-
-@pytest.mark.parametrize(
-    ("suffix", "kind"),
-    [
-        *(("-wal", kind) for kind in ("pipe", "socket", "device", "link", "folder")),
-        *((suffix, "link") for suffix in ("-shm", "-journal")),
-    ],
-)
-def test_what_stands_beside_a_store_is_not_replaced(
-    store: Path, tmp_path: Path, suffix: str, kind: str
-) -> None:
-    beside = store.with_name(store.name + suffix)
-    if kind == "pipe":
-        os.mkfifo(beside)
-    elif kind == "socket":
-        with socket.socket(socket.AF_UNIX) as made:
-            made.bind(str(beside))
-    elif kind == "link":
-        (tmp_path / "letter").write_text("Dear store,")
-        beside.symlink_to(tmp_path / "letter")
-    elif kind == "folder":
-        beside.mkdir()
-    elif os.geteuid() == 0:
-        os.mknod(beside, stat.S_IFCHR | 0o600, os.makedev(1, 3))
-    else:
-        pytest.skip("only root makes device nodes")
-    spec = fakes.write_spec(tmp_path, instances=2)
-    before = listing(tmp_path)
-    with pytest.raises(InvalidInput, match=f"{suffix}' is in the way"):
-        run_sweep(spec, store, workers=1, runner=fakes.draw)
-    with pytest.raises(InvalidInput, match=f"{suffix}' is in the way"):
-        Store(store)
-    new = tmp_path / "new.sqlite"
-    beside.rename(new.with_name(new.name + suffix))
-    with pytest.raises(InvalidInput, match=f"{suffix}' is in the way"):
-        Store(new, create=True)
-    new.with_name(new.name + suffix).rename(beside)
-    assert listing(tmp_path) == before
 
 
 def test_through_a_link_to_a_store(store: Path, tmp_path: Path) -> None:
