@@ -216,7 +216,7 @@ def make_plan(spec: SweepSpec, store: Store | None = None) -> SweepPlan:
         part = plan.parts.setdefault(name, SweepPart())
         part.rows += len(task.cases)
         part.stored += len(task.cases) - len(missing)
-        part.seconds += sum(plan.cost(case.content) for case in task.only(missing).cases)
+        part.seconds += sum(map(plan.cost, task.only(missing).cases))
         if missing and store is not None:
             plan.damaged += store.damaged(list(missing))
         plan.tasks_to_do += bool(missing)

@@ -70,41 +70,26 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fals
 
 
 @dataclass(frozen=True)
-class Case:
-    """One row to compute, described by its content."""
-
-    content: Content
-
-    @cached_property
-    def key(self) -> str:
-        """The hash of the content: 32 hexadecimal digits."""
-        return hashlib.sha256((KEY_FORMAT + _encode(self.content)).encode()).hexdigest()[:32]
-
-
-@dataclass(frozen=True)
 class Task:
     """Cases that are computed together: they differ in their α, or in their ridge or penalty."""
 
-    cases: tuple[Case, ...]
-
-    @classmethod
-    def of(cls, *contents: Content) -> Task:
-        """A task from the contents of its cases."""
-        return cls(tuple(map(Case, contents)))
+    cases: tuple[Content, ...]
 
     @property
     def shared(self) -> Content:
         """What all cases ask for (with the first one's value of what they differ in)."""
-        return self.cases[0].content
+        return self.cases[0]
 
-    @property
+    @cached_property
     def keys(self) -> tuple[str, ...]:
-        """The keys of the cases."""
-        return tuple(case.key for case in self.cases)
+        """The hash of each case's content: 32 hexadecimal digits."""
+        texts = (KEY_FORMAT + _encode(content) for content in self.cases)
+        return tuple(hashlib.sha256(text.encode()).hexdigest()[:32] for text in texts)
 
     def only(self, keys: Collection[str]) -> Task:
         """The same task with these cases alone."""
-        return Task(tuple(case for case in self.cases if case.key in keys))
+        both = zip(self.cases, self.keys, strict=True)
+        return Task(tuple(content for content, key in both if key in keys))
 
 
 Runner = Callable[[Task], list[Row]]
@@ -205,7 +190,7 @@ def _theory_tasks(spec: SweepSpec, grid: SweepGrid) -> Iterator[Task]:
             base |= spec.theory.model_dump(exclude_none=True) | _values(base)
             for i in range(0, len(grid.alpha), THEORY_BATCH):
                 batch = grid.alpha[i : i + THEORY_BATCH]
-                yield Task.of(*({**base, "alpha": alpha} for alpha in batch))
+                yield Task(tuple({**base, "alpha": alpha} for alpha in batch))
 
 
 def _instance_tasks(spec: SweepSpec, grid: SweepGrid, instance: int) -> Iterator[Task]:
@@ -217,11 +202,11 @@ def _instance_tasks(spec: SweepSpec, grid: SweepGrid, instance: int) -> Iterator
             source = make_estimator(estimator).source
             base = {"source": source, **point, "estimator": estimator, **settings[source]}
             base |= _values(base)
-            contents = [{**base, **variant} for variant in _variants(grid, estimator, source)]
+            cases = tuple({**base, **variant} for variant in _variants(grid, estimator, source))
             if source == "amp":  # a start is a run of its own
-                yield from map(Task.of, contents)
-            elif contents:
-                yield Task.of(*contents)
+                yield from (Task((content,)) for content in cases)
+            elif cases:
+                yield Task(cases)
 
 
 def case_cost(content: Content) -> float:
@@ -271,10 +256,10 @@ def compute_rows(task: Task) -> list[Row]:
         from polyceptron.theory.curve import curve_rows
 
         more = {name: content[name] for name in ("branch", "scores") if name in content}
-        alphas = [case.content["alpha"] for case in task.cases]
+        alphas = [content["alpha"] for content in task.cases]
         tol = content.get("tolerance")
         return curve_rows(teacher, _student(content), alphas, tol=tol, **more)
-    first, *also = (_student(case.content) for case in task.cases)
+    first, *also = map(_student, task.cases)
     names_there = {  # of settings, as `simulate` knows them
         "tolerance": "tol", "max_iterations": "max_iter", "precision": "dtype", "start": "start",
         "variances": "variances", "solver": "solver", "test_samples": "test_samples",
@@ -297,8 +282,8 @@ def attempt(runner: Runner, task: Task) -> list[CaseResult]:
         if len(rows) != len(task.cases):
             raise RuntimeError(f"{len(task.cases)} rows were asked for, {len(rows)} came back")
         seconds = (time.perf_counter() - start) / len(task.cases)
-        pairs = zip(task.cases, rows, strict=True)
-        results = [_result(case, row, None, seconds) for case, row in pairs]
+        answers = zip(task.keys, task.cases, rows, strict=True)
+        results = [_result(*answer, None, seconds) for answer in answers]
         json.dumps([result.row for result in results])  # a row that cannot be stored fails here
         return results
     except Exception as error:
@@ -311,25 +296,25 @@ def failure(task: Task, reason: str, seconds: float = 0.0) -> list[CaseResult]:
     """A row of status 'failed' and its reason, for every case of the task."""
     names = ("source", *POPULATION, "estimator", *STUDENT, "alpha", "branch", "dimension")
     results = []
-    for case in task.cases:
-        row = {name: case.content[name] for name in names if name in case.content}
+    for key, content in zip(task.keys, task.cases, strict=True):
+        row = {name: content[name] for name in names if name in content}
         if row.get("ridge") == "optimal":  # the number is not known
             del row["ridge"]
         if "dimension" in row:
             row["n_samples"] = round(row["alpha"] * row["dimension"])
         row["status"] = Status.FAILED
-        results.append(_result(case, row, reason[:2000], seconds))
+        results.append(_result(key, content, row, reason[:2000], seconds))
     return results
 
 
-def _result(case: Case, row: Row, reason: str | None, seconds: float) -> CaseResult:
-    content, provenance = case.content, {"versions": environment()}
+def _result(key: str, content: Content, row: Row, reason: str | None, seconds: float) -> CaseResult:
+    provenance: dict[str, Any] = {"versions": environment()}
     provenance |= {name: content[name] for name in ("tolerance", "seed_path") if name in content}
     if "seed_path" in content:
         row = {**row, "seed": seed_of(content["seed_path"])}
     if reason is None and row.get("status") == Status.FAILED:
         reason = "the computation gave no number"
-    return CaseResult(case.key, content, make_row(**row), reason, provenance, seconds)
+    return CaseResult(key, content, make_row(**row), reason, provenance, seconds)
 
 
 @cache

@@ -91,7 +91,7 @@ def test_what_makes_no_sense_is_one_message(words: tuple[str, ...], told: str) -
 
 def test_a_sweep_of_a_population_makes_it_again_from_every_task() -> None:
     tasks = list(expand(parse_spec(SWEEP)))
-    contents = [case.content for task in tasks for case in task.cases]
+    contents = [content for task in tasks for content in task.cases]
     assert {c["shares"] for c in contents} == {"0.8,0.2"}
     assert {c.get("class_weight") for c in contents} == {None, "balanced"}
     assert all(c["intercept"] for c in contents)

@@ -37,8 +37,7 @@ POISON = 1.0  # the ridge that the nasty runners choke on
 def draw(task: Task) -> list[dict[str, Any]]:
     """Rows whose error is a number drawn from the instance's seed: wrong seeds would show."""
     rows = []
-    for case in task.cases:
-        content = case.content
+    for content in task.cases:
         path = content.get("seed_path", [0, int(10 * content["alpha"])])
         error = float(np.random.default_rng(seed_of(path)).random()) + content["ridge"]
         names = ("source", "model", "n_classes", "prior", "estimator", "ridge", "alpha")
@@ -71,7 +70,7 @@ def forever(task: Task) -> list[dict[str, Any]]:
 
 def fail(task: Task) -> list[dict[str, Any]]:
     """Raises for one ridge of the ERM rows."""
-    if task.shared["source"] == "erm" and POISON in [c.content["ridge"] for c in task.cases]:
+    if task.shared["source"] == "erm" and POISON in [content["ridge"] for content in task.cases]:
         raise ZeroDivisionError("no minimum at this ridge")
     return draw(task)
 

@@ -83,8 +83,7 @@ instances = 3
 def branches(task: Any) -> list[dict[str, Any]]:
     """Theory: 0.1 on one branch, 0.2 on the other; AMP: one by its start, not all converged."""
     rows = []
-    for case in task.cases:
-        content = case.content
+    for content in task.cases:
         names = (
             "source",
             "model",

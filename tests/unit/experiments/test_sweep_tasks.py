@@ -86,7 +86,7 @@ def test_a_larger_grid_contains_the_smaller_one(change: dict[str, object]) -> No
 def test_one_more_ridge_is_that_ridge_alone() -> None:
     new = keys(spec(ridge=[0.1, 1.0, 5.0])) - keys(spec())
     grown = [t.only(new) for t in expand(spec(ridge=[0.1, 1.0, 5.0])) if set(t.keys) & new]
-    assert {case.content["ridge"] for task in grown for case in task.cases} == {5.0}
+    assert {content["ridge"] for task in grown for content in task.cases} == {5.0}
     assert len(new) == 2 * 2 * 3 * (1 + 2 * 2)
 
 
@@ -148,7 +148,7 @@ def test_the_plan_counts_and_costs() -> None:
     plan = make_plan(spec())
     assert (plan.rows, plan.stored, plan.to_do) == (len(keys(spec())), 0, len(keys(spec())))
     assert plan.tasks_to_do == sum(1 for _ in expand(spec()))
-    costs = sum(case_cost(case.content) for task in expand(spec()) for case in task.cases)
+    costs = sum(case_cost(content) for task in expand(spec()) for content in task.cases)
     assert plan.seconds == pytest.approx(costs)
     assert plan.largest_bytes == 8 * 60 * 20
     content = tasks("erm")[0].shared  # at large d, the cost grows as n d
