@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.special import ndtri, stdtr
@@ -42,7 +43,8 @@ QUANTITIES = (
 )  # fmt: skip
 
 
-class Average(NamedTuple):
+@dataclass(frozen=True)
+class Average:
     """Mean (None of no number) and standard error (None of fewer than two) of the finite numbers.
 
     >>> found = Average.of([1.0, 2.0, None, 6.0])
@@ -94,10 +96,10 @@ def summary(
         line = _line(rows, theory.get(place, {}), quantity)
         found = Average.of(row.get(quantity) for row in rows)
         expected, uncertainty = line["theory"], line["theory_uncertainty"]
-        z = deviation(*found[1:], expected, uncertainty, count=found.count)
-        branch = theory.get(place, {}).get("branch")
-        mean = dict(zip(("instances", "mean", "standard_error"), found, strict=True))
-        lines.append(line | mean | {"start": start, "branch": branch, "deviation": z})
+        mean, error, count = found.mean, found.standard_error, found.count
+        z = deviation(mean, error, expected, uncertainty, count=count)
+        line |= {"start": start, "branch": theory.get(place, {}).get("branch"), "instances": count}
+        lines.append(line | {"mean": mean, "standard_error": error, "deviation": z})
     lines += [_line([row], row, quantity) for place, row in theory.items() if place not in compared]
     return sorted(lines, key=sort_key)
 
