@@ -17,13 +17,8 @@ from numpy.typing import NDArray
 
 from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.erm import newton
-from polyceptron.algorithms.erm.intercept import Intercept
-from polyceptron.algorithms.erm.objectives import (
-    Evaluation,
-    Objective,
-    gradient_rounding,
-    roundings,
-)
+from polyceptron.algorithms.erm.intercept import Intercept, certificate, norms
+from polyceptron.algorithms.erm.objectives import Evaluation, Objective
 from polyceptron.numerics import Array
 
 Direction = Callable[[Evaluation, Array], Array]
@@ -32,14 +27,9 @@ _LOOSE = 0.3  # of the gradient, left by the first solves: far away, an exact Ne
 _PATIENCE = 3  # slow steps next to the minimum, in double precision
 
 
-def _lengths(*parts: Array) -> list[Array]:
+def _lengths(part: Array) -> Array:
     """The norm of each sample's column (L, n), of fields or residuals (L, r, n)."""
-    return [np.sqrt(np.einsum("lrn,lrn->ln", part, part)) for part in parts]
-
-
-def norms(A: Array) -> Array:
-    """Frobenius norm of each problem, (L,)."""
-    return np.sqrt(newton.dots(A, A))
+    return np.sqrt(np.einsum("lrn,lrn->ln", part, part))
 
 
 @dataclass(frozen=True)
@@ -127,7 +117,7 @@ class _Newton:
             self.descend(todo)
             self.limit = np.minimum(self.count + 4, self.max_iter)  # to repair what had piled up
             self.Z = self.design.fields(self.U)
-        rounding, distance, enough = self.certificate(here, every, G)
+        rounding, distance, enough = self.certificate(here, self.Z, self.U, G, self.ridges)
         met = distance <= enough
         found = Minimum(self.U, self.Z, here, norm, rounding, distance, self.count, met)
         return found if met.all() else self.zero_where_minimal(found)
@@ -141,48 +131,29 @@ class _Newton:
         return norms(U) if self.intercept is None else self.intercept.size(U)
 
     def certificate(
-        self, here: Evaluation, index: NDArray[np.int64], G: Array
+        self, here: Evaluation, Z: Array, U: Array, G: Array, ridges: Array
     ) -> tuple[Array, Array, Array]:
         """Rounding of the gradients G, distance to the minimum, and that which is enough, (L,)."""
-        ridges, U, norm = self.ridges[index], self.U[index], norms(G)
-        enough, size = self.target * self.size(U), norms(U)
-        if self.intercept is not None:
-            slopes = norms(G[..., :-1]), norms(G[..., -1:])
-            rounding, distance = self.distance(here, self.Z[index], ridges, size, slopes)
-            return rounding, distance, enough
-        rounding = self.rounding(here, self.Z[index], ridges, size, ridges * enough - norm)
-        return rounding, (norm + rounding) / ridges, enough
-
-    def distance(
-        self, here: Evaluation, Z: Array, ridges: Array, norm: Array, slopes: tuple[Array, Array]
-    ) -> tuple[Array, Array]:
-        """With an intercept: rounding of the gradients' sums, and distance to the minimum, (L,)."""
-        assert self.intercept is not None
-        stiffness = self.objective.stiffness(here)
+        stiffness, enough = self.objective.stiffness(here), self.target * self.size(U)
         if stiffness is None:
-            return 0 * norm, np.hypot(*slopes) / ridges
-        off, rest = roundings(self.design, norm, ridges, *_lengths(Z, here.residual))
-        total = self.objective.curvature(here, np.float64).total()
-        found = self.intercept.distance(
-            ridges, (slopes[0] + rest, slopes[1] + rest), total, stiffness,
-            self.design.row_norms, off,
+            return 0 * enough, norms(G) / ridges, enough
+        rounding, distance = certificate(
+            self.design, self.intercept, ridges, U, G,
+            (_lengths(Z), _lengths(here.residual), stiffness), self.objective.smoothness,
+            lambda: self.objective.curvature(here, np.float64).total(), enough,
         )  # fmt: skip
-        return rest, found
+        return rounding, distance, enough
 
     def zero_where_minimal(self, found: Minimum) -> Minimum:
         """U = 0 where the gradient there is no more than rounding: no relative bound can be met."""
         Z = np.zeros_like(found.Z[:1])
         here = self.objective.evaluate(Z)
-        norm = norms(self.design.back(here.residual))
-        rounding = self.rounding(here, Z, np.ones(1), np.zeros(1), norm)
-        if norm[0] > rounding[0]:
-            return found
-        at = ~found.converged
+        G = self.design.back(here.residual)
+        norm = norms(G)
+        rounding, distance, _ = self.certificate(here, Z, 0 * G, G, self.ridges)
+        at = ~found.converged & (norm <= rounding)
         index = np.flatnonzero(at)
         repeated = here.take(np.zeros(index.size, dtype=np.int64))
-        distance = (norm + rounding) / self.ridges
-        if self.intercept is not None:
-            distance = self.distance(here, Z, self.ridges, 0 * norm, (norm, norm))[1]
         return Minimum(
             np.where(at[:, None, None], 0.0, found.U),
             np.where(at[:, None, None], 0.0, found.Z),
@@ -191,7 +162,7 @@ class _Newton:
             np.where(at, rounding, found.rounding),
             np.where(at, distance, found.distance),
             found.n_iter,
-            np.full(at.size, True),
+            found.converged | at,
         )
 
     def descend(self, chosen: NDArray[np.int64]) -> None:
@@ -255,7 +226,9 @@ class _Newton:
         near = np.flatnonzero(norm <= goal)
         if near.size:
             part = here if near.size == len(norm) else here.take(near)
-            rounding, distance, enough = self.certificate(part, index[near], G[near])
+            rounding, distance, enough = self.certificate(
+                part, self.Z[index[near]], U[near], G[near], ridges[near]
+            )
             if self.intercept is None:
                 goal[near] = np.maximum(goal[near] - rounding, 0.05 * rounding)
             else:  # the distance is linear in the gradient, but for rounding
@@ -264,17 +237,6 @@ class _Newton:
                 short = np.maximum(share * (norm[near] + rounding) - rounding, 0.05 * rounding)
                 goal[near] = np.where(share >= 1, goal[near], short)
         return G, norm, goal
-
-    def rounding(
-        self, here: Evaluation, Z: Array, ridges: Array, norm: Array, enough: Array
-    ) -> Array:
-        """Bounds (L,) on the rounding of gradients, 0 for an objective that takes no account."""
-        stiffness = self.objective.stiffness(here)
-        if stiffness is None:
-            return np.zeros(len(norm))
-        z, g = _lengths(Z, here.residual)
-        smoothness = self.objective.smoothness
-        return gradient_rounding(self.design, norm, ridges, z, g, stiffness, smoothness, enough)
 
     def tell(self, here: Evaluation, norm: Array, index: NDArray[np.int64]) -> None:
         """Report the problem that is furthest from its minimum."""

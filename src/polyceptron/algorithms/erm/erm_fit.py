@@ -36,8 +36,8 @@ import numpy as np
 from polyceptron.algorithms.data_checks import Samples, Units
 from polyceptron.algorithms.design import weights_or_ones
 from polyceptron.algorithms.erm.descent import Minimum, minimise
-from polyceptron.algorithms.erm.intercept import Intercept
-from polyceptron.algorithms.erm.objectives import EPS, Objective, gradient_rounding, roundings
+from polyceptron.algorithms.erm.intercept import Intercept, certificate
+from polyceptron.algorithms.erm.objectives import EPS, Objective
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.checks import difference_basis
@@ -339,18 +339,13 @@ def fit_penalised(
         if convexity == 0:
             return math.inf
         H = each[:, None, None] * loss.hessian(here.fields, y)
-        stiffness, curved = np.trace(H, axis1=1, axis2=2), np.array([convexity])
-        size = np.array([np.linalg.norm(W)])
         z, g = (np.linalg.norm(part, axis=1)[None] for part in (here.fields, here.slopes))
-        if free is None:
-            enough = np.array([tol * convexity * norm])
-            hidden = gradient_rounding(design, size, curved, z, g, stiffness, None, enough)
-            return (float(np.linalg.norm(slope)) + float(hidden[0])) / convexity
-        off, rest = roundings(design, size, curved, z, g)
-        slopes = np.linalg.norm(slope[:-1]) + rest, np.linalg.norm(slope[-1:]) + rest
-        total = difference_basis(k).T @ H.sum(0) @ difference_basis(k)
-        found = free.distance(curved, slopes, total[None], stiffness[None], design.row_norms, off)
-        return float(found[0])
+        B = difference_basis(k)
+        return float(certificate(
+            design, free, np.array([convexity]), W.T[None], slope.T[None],
+            (z, g, np.trace(H, axis1=1, axis2=2)[None]), None, lambda: (B.T @ H.sum(0) @ B)[None],
+            np.array([tol * norm]),
+        )[1][0])  # fmt: skip
 
     W = np.zeros((design.dimension, k)) if start is None else start - start.mean(1, keepdims=True)
     before, aim, bound = design.passes, 0.5, math.inf

@@ -19,12 +19,14 @@ and q ≤ B√(T + E) with A = λ^−½ and B = (2 + (S/λ)^½) μ^−½, and �
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import ColumnMoments, Design
+from polyceptron.algorithms.erm.objectives import gradient_rounding, roundings
 from polyceptron.algorithms.stored_designs import SparseDesign, shifted
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
@@ -85,6 +87,39 @@ class Intercept:
             moved = math.sqrt(2) * (np.sqrt(squares.max()) * p + q)
             found = np.hypot(p, q + float(np.linalg.norm(self.mean)) * p)
         return np.where(moved < math.log(2), found, np.inf)  # NaN is not below it
+
+
+def certificate(
+    design: Design,
+    intercept: Intercept | None,
+    ridges: Array,
+    U: Array,
+    G: Array,
+    sizes: tuple[Array, Array, Array],
+    smoothness: float | None,
+    total: Callable[[], Array],
+    enough: Array,
+) -> tuple[Array, Array]:
+    """What rounding hides of gradients G (L, r, d) at U, and the distance to the minimum, (L,).
+
+    sizes: ‖z_μ‖, ‖g_μ‖ and ‖H_μ‖ (L, n); total: Σ H_μ between class differences, if that is needed;
+    enough: a distance (L,) at which nobody asks for less.
+    """
+    fields, residuals, stiffness = sizes
+    norm, size = norms(G), norms(U)
+    if intercept is None:
+        rounding = gradient_rounding(
+            design, size, ridges, fields, residuals, stiffness, smoothness, ridges * enough - norm
+        )
+        return rounding, (norm + rounding) / ridges
+    off, rest = roundings(design, size, ridges, fields, residuals)
+    slopes = norms(G[..., :-1]) + rest, norms(G[..., -1:]) + rest
+    return rest, intercept.distance(ridges, slopes, total(), stiffness, design.row_norms, off)
+
+
+def norms(A: Array) -> Array:
+    """Frobenius norm of each problem, (L,)."""
+    return np.sqrt(np.einsum("lij,lij->l", A, A))
 
 
 def with_intercept(samples: Samples) -> Samples:

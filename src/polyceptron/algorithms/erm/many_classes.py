@@ -34,11 +34,11 @@ from polyceptron.algorithms.data_checks import Labels, Samples
 from polyceptron.algorithms.design import Inner
 from polyceptron.algorithms.erm import newton
 from polyceptron.algorithms.erm.erm_fit import ERMFit, fit_at, fit_newton, stopped, through_nearest
+from polyceptron.algorithms.erm.intercept import certificate
 from polyceptron.algorithms.erm.objectives import (
     EPS,
     RankOneCurvature,
     SoftmaxObjective,
-    gradient_rounding,
     roundings,
 )
 from polyceptron.model.losses import Loss
@@ -241,18 +241,13 @@ class _ManyClasses:
 
     def bound(self, here: _Point, U: Array, ridges: Array, enough: float) -> float:
         """On the distance to the minimiser, rounding included: the certificate of `descent`."""
-        design, free, norm = self.samples.design, self.samples.intercept, np.linalg.norm
-        size, given = np.array([norm(U)]), (here.fields, here.residuals)
-        if free is None:
-            slope = float(norm(here.slope))
-            hidden = gradient_rounding(
-                design, size, ridges, *given, here.stiffness, self.objective.smoothness,
-                ridges * enough - slope,
-            )  # fmt: skip
-            return (slope + float(hidden[0])) / float(ridges[0])
-        off, rest = roundings(design, size, ridges, *given)
-        slopes = norm(here.slope[..., :-1]) + rest, norm(here.slope[..., -1:]) + rest
-        total = self.curvature().total()
-        total = total - 1e-6 * np.trace(total[0]) * np.eye(len(total[0]))  # of single precision
-        rows = design.row_norms
-        return float(free.distance(ridges, slopes, total, here.stiffness, rows, off)[0])
+
+        def total() -> Array:
+            found = self.curvature().total()
+            return found - 1e-6 * np.trace(found[0]) * np.eye(len(found[0]))  # single precision
+
+        return float(certificate(
+            self.samples.design, self.samples.intercept, ridges, U, here.slope,
+            (here.fields, here.residuals, here.stiffness), self.objective.smoothness, total,
+            np.array([enough]),
+        )[1][0])  # fmt: skip
