@@ -4,8 +4,6 @@ Three classes, Gaussian teacher. Cross-entropy at its best ridge can hardly be t
 Bayes-optimal error; the square loss at its best ridge stays behind, and max-margin lies between.
 """
 
-import numpy as np
-
 import polyceptron as pc
 
 estimators = [
@@ -14,5 +12,5 @@ estimators = [
     pc.ERM("max-margin"),
     pc.ERM("square", ridge="optimal"),
 ]
-curve = pc.learning_curve(pc.Teacher(3), estimators, alpha=np.geomspace(0.25, 8, 11))
+curve = pc.learning_curve(pc.Teacher(3), estimators, "0.25:8")
 curve.save("a_first_curve.svg")

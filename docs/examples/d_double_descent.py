@@ -4,12 +4,9 @@ Without a ridge the error of the square loss rises to that of a guess at α = 1,
 just be interpolated, and falls again. The best ridge, the same at every α, removes the peak.
 """
 
-import numpy as np
-
 import polyceptron as pc
 
-alpha = np.geomspace(0.1, 10, 120)
 estimators = [pc.ERM("square", ridge) for ridge in (0.0, "optimal")]
-ax = pc.learning_curve(pc.Teacher(3), estimators, alpha).plot()
+ax = pc.learning_curve(pc.Teacher(3), estimators, "0.1:10:log").plot()
 ax.set_xscale("log")
 ax.figure.savefig("d_double_descent.svg")

@@ -5,16 +5,14 @@ Lines: the Bayes-optimal student and the square loss at its best ridge, α = n/d
 """
 
 import matplotlib.pyplot as plt
-import numpy as np
 
 import polyceptron as pc
 
-alpha = np.geomspace(0.02, 20, 40)
 ax = plt.figure(figsize=(4.2, 3.2)).subplots()
 for exponent, colour in ((0, "#000000"), (1, "#0072b2"), (1.5, "#d55e00")):
     teacher = pc.Teacher(3, noise="gaussian:0.1", features=f"power:{exponent}:1000")
     for student, dash in ((pc.BayesOptimal(), "-"), (pc.ERM("square", "optimal"), "--")):
-        rows = pc.learning_curve(teacher, student, alpha).frame
+        rows = pc.learning_curve(teacher, student, "0.02:20:log").frame
         label = f"$s_i ∝ i^{{-{exponent}}}$" if dash == "-" else None
         ax.plot(rows.alpha, rows.generalisation_error, dash, color=colour, label=label)
 ax.set(xscale="log", xlabel="sample complexity $α = n/d$", ylabel="generalisation error")

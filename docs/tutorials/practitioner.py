@@ -49,7 +49,7 @@ assert best[0] > best[1] > best[2]
 
 # %%
 students = [pc.BayesOptimal(), pc.ERM("cross-entropy", 0.01), pc.ERM("square", "optimal")]
-curve = pc.learning_curve(teacher, students, alpha=[0.5, 1, 2, 3, 4, 6, 8])
+curve = pc.learning_curve(teacher, students, alpha="0.5:8")
 curve.plot()
 
 # %% [markdown]

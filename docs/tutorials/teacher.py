@@ -20,7 +20,7 @@ import polyceptron as pc
 # %%
 teacher = pc.Teacher(3)
 students = [pc.BayesOptimal(), pc.ERM("max-margin"), pc.ERM("square", "optimal")]
-curve = pc.learning_curve(teacher, students, alpha=np.geomspace(0.2, 20, 14))
+curve = pc.learning_curve(teacher, students, alpha="0.2:20:log")
 ax = curve.plot()
 ax.set(xscale="log", yscale="log")
 
@@ -39,9 +39,8 @@ for student in (pc.BayesOptimal(), pc.ERM("square", "optimal")):
 # 1: more data hurt. A ridge removes the peak, and the best ridge is the same number at every α.
 
 # %%
-alpha = np.sort([*np.geomspace(0.1, 10, 60), 1.0])
 students = [pc.ERM("square", ridge) for ridge in (0.0, 0.01, "optimal")]
-ax = pc.learning_curve(teacher, students, alpha).plot()
+ax = pc.learning_curve(teacher, students, "0.1:10:log").plot()
 ax.set_xscale("log")
 
 # %% [markdown]
@@ -70,8 +69,7 @@ found = pc.transitions(signs)
 found
 
 # %%
-alpha = np.sort([*np.linspace(0.25, 3.5, 40), found.alpha_it, found.alpha_algo])
-pc.learning_curve(signs, pc.BayesOptimal(), alpha, branch="all").plot()
+pc.learning_curve(signs, pc.BayesOptimal(), "0.1:3.5", branch="all").plot()
 
 # %% [markdown]
 # Message passing on two data sets, one in the hard phase and one above it:

@@ -56,7 +56,7 @@ async function attack(tried) {
         navigator.sendBeacon(address, body);
     }
     history.replaceState(null, '', '/?k=9&high=3');  // a referrer that looks like a link of ours
-    for (let i = 0; i < 30; i++) await wait(make('img', {src: target + '/_dash-layout?' + i}));
+    for (let i = 0; i < 5; i++) await wait(make('img', {src: target + '/_dash-layout?' + i}));
     const hole = make('iframe', {name: 'hole'});
     await wait(hole);
     const answered = new Promise((done) => { hole.onload = done; setTimeout(done, 3000); });
@@ -190,7 +190,7 @@ def test_nothing_starts_for_another_page_but_by_a_press_and_the_visitor_keeps_ev
 
     there = elsewhere(here.address)
     page = attacked(context, there)
-    assert len(here.from_elsewhere) > 60
+    assert len(here.from_elsewhere) > 40
     assert {method for method, _, _ in here.from_elsewhere} >= {"GET", "POST"}
     assert {status for _, _, status in here.from_elsewhere} == {"403"}
     assert here.theory.pages == pages

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from typer.testing import CliRunner
@@ -19,7 +20,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer.layout import shown_values
 from polyceptron.report.explorer.server import CALLBACK, make_app
 from polyceptron.report.explorer.sessions import Sessions
-from polyceptron.report.explorer.settings import NAMES, PageSettings
+from polyceptron.report.explorer.settings import NAMES, SETTINGS, Choice, PageSettings
 from polyceptron.report.explorer.work_queue import Job
 
 HERE = "127.0.0.1:8050"
@@ -175,6 +176,26 @@ def test_a_control_writes_the_link_or_gets_a_sentence(client: Browser) -> None:
     assert noise["control-strength"]["value"] == pytest.approx(0.30103)
     assert noise["strength-value"]["children"] == "slope 2"
     assert noise["field-strength"]["hidden"] is False
+
+
+def test_every_control_writes_its_setting(client: Browser) -> None:
+    """Whatever has an effect beside the others; the rest stays hidden and out of the link."""
+    seen = set()
+    for name, kind in SETTINGS.items():
+        if isinstance(kind, Choice):
+            value: Any = [*kind.words][-1] if not kind.several else [[*kind.words][-1]]
+        else:
+            value = kind.low if kind.slider != "log" else -1.0
+        if name in ("low", "high"):
+            value = 0.5 if name == "low" else 3.5
+        with_it = {"low": {"range_rule": "set"}, "high": {"range_rule": "set"}}
+        answer = client.sync("", {name: value, **with_it.get(name, {})}, by=name)
+        assert answer["message"]["children"] == "", name
+        link = parse_qs(urlsplit(answer["url"]["search"]).query)
+        hidden = answer[f"field-{name}"]["hidden"]
+        assert (name in link) == (not hidden), name
+        seen |= set() if hidden else {name}
+    assert seen >= {"k", "prior", "noise", "features", "estimators", "ridge", "shown", "scale"}
 
 
 def test_huge_requests_are_refused(client: Browser) -> None:
