@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from polyceptron.numerics import Array
@@ -120,11 +121,21 @@ def _breaks(lines: Sequence[Line], before: Array, high: Array) -> Array:
     return np.asarray(found)
 
 
-def truncated_nodes(mean: Array, covariance: Array, uniform: Array) -> Nodes:
-    """Random points inside the orthant from uniform ones (replicates, n, r)."""
+def rarest_first(mean: Array, covariance: Array) -> NDArray[np.intp]:
+    """The order of coordinates in which points lose least of their weight."""
+    return np.argsort(mean / np.sqrt(np.diag(covariance)), kind="stable")
+
+
+def truncated_nodes(
+    mean: Array, covariance: Array, uniform: Array, order: NDArray[np.intp] | None = None
+) -> Nodes:
+    """Random points inside the orthant from uniform ones (replicates, n, r).
+
+    They move smoothly with mean and covariance in a given `order` of the coordinates.
+    """
     replicates, n, r = uniform.shape
     u = uniform.reshape(-1, r)
-    order = np.argsort(mean / np.sqrt(np.diag(covariance)), kind="stable")  # rarest first
+    order = rarest_first(mean, covariance) if order is None else order
     L = np.linalg.cholesky(covariance[np.ix_(order, order)])
     y, g, weight = np.empty(u.shape), np.empty(u.shape), np.full(len(u), 1 / n)
     for i in range(r):

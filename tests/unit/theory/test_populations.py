@@ -12,7 +12,7 @@ import polyceptron as pc
 from polyceptron.model import as_loss, make_population
 from polyceptron.model.checks import difference_basis
 from polyceptron.theory.populations import matrix_graph
-from polyceptron.theory.populations.matrix_prox import matrix_pull
+from polyceptron.theory.populations.matrix_prox import matrix_pull, matrix_stiffness
 
 CE = pc.ERM("cross-entropy", 0.1, intercept=True)
 
@@ -145,9 +145,69 @@ def test_bars_hold_against_finer_rules(monkeypatch):
     assert sum(point.status == "ok" for point in found) >= 10
 
 
-def test_kinks_of_many_classes_are_refused():
-    with pytest.raises(pc.InvalidInput, match="kinks of 'hinge'"):
-        pc.erm_fixed_point(pc.Mixture((0.5, 0.3, 0.2), separation=2.0), pc.ERM("hinge", 0.1), 2.0)
+@pytest.mark.parametrize("seed", range(5))
+def test_bars_of_many_classes_hold_against_scalars(seed):
+    """Random teachers whose classes are alike, by matrices: the scalar theory shares no rule."""
+    rng = np.random.default_rng([3, seed])
+    k, ridge, alpha = (
+        int(rng.integers(4, 7)),
+        10 ** rng.uniform(-2, 0.5),
+        10 ** rng.uniform(-0.3, 1),
+    )
+    teacher = pc.Teacher(k, noise=("none", "gaussian:0.3", "softmax:2", "flips:0.1")[seed % 4])
+    loss = ("cross-entropy", "hinge", "squared-hinge", "square", "weston-watkins")[seed % 5]
+    weight = [1 + 1e-12] + [1.0] * (k - 1)  # asks for matrices
+    spec = pc.ERM(loss, ridge, intercept=bool(seed % 2), class_weight=weight)
+    plain = pc.erm_fixed_point(teacher, pc.ERM(loss, ridge), alpha, 1e-4)
+    point = pc.erm_fixed_point(teacher, spec, alpha, 3e-3)
+    assert point.status == "ok"
+    for name in ("generalisation_error", "training_error", "training_loss"):
+        bar = f"{name}_uncertainty".removeprefix("generalisation_error_")
+        off = getattr(point, name) - getattr(plain, name)
+        assert not abs(off) > getattr(point, bar) + getattr(plain, bar), name
+    for name, value in (("Q", plain.q), ("V", plain.V)):
+        matrix, bars = getattr(point, name)[0], getattr(point, f"{name}_uncertainty")[0]
+        assert abs(np.trace(matrix) / (k - 1) - value) < np.diag(bars).max() + 1e-3 * value
+
+
+def test_bars_of_many_clusters_hold_against_plain_draws():
+    """A random mixture: damped rounds on draws of all k fields, with the mean of every −∂f."""
+    k, rng = 5, np.random.default_rng(4)
+    shares, s = rng.dirichlet(np.full(k, 3.0)), rng.uniform(0.5, 2, k)
+    root = rng.standard_normal((k, k)) / math.sqrt(k) + np.eye(k)
+    population = pc.Mixture(shares, gram=root @ root.T, variances=s)
+    point = pc.erm_fixed_point(population, pc.ERM("cross-entropy", 0.3), 2.0)
+    errors = [plain_rounds(shares, root @ root.T, s, 0.3, 2.0, seed) for seed in range(4)]
+    spread = np.std(errors, ddof=1) / 2
+    assert abs(np.mean(errors) - point.generalisation_error) < point.uncertainty + 4 * spread
+
+
+def plain_rounds(p, G, s, ridge, alpha, seed, draws=1000):
+    """The error of the mixture's equations in k fields at once, at antithetic draws."""
+    k, rng = len(p), np.random.default_rng([5, seed])
+    x = rng.standard_normal((k, draws, k))
+    x = np.concatenate([x, -x], 1)
+    m, Q, V, z = 0.1 * np.eye(k), np.eye(k), np.eye(k), np.zeros(x.shape)
+    for _ in range(25):
+        m_hat, Q_hat, V_hat, missed = np.zeros((k, k)), 0.0, 0.0, 0.0
+        for c in range(k):
+            omega, own = m[c] + math.sqrt(s[c]) * x[c] @ np.linalg.cholesky(Q).T, np.eye(k)[c]
+            missed += p[c] * np.mean(omega.argmax(1) != c)
+            for _ in range(3):
+                P = np.exp(z[c] - z[c].max(1, keepdims=True))
+                P /= P.sum(1, keepdims=True)
+                H = P[:, :, None] * np.eye(k) - P[:, :, None] * P[:, None]
+                slope = z[c] - omega + s[c] * (P - own) @ V
+                step = np.linalg.solve(np.eye(k) + s[c] * V @ H, slope[:, :, None])[:, :, 0]
+                z[c] -= step
+            m_hat[c] = alpha * p[c] * (own - P).mean(0)
+            Q_hat = Q_hat + s[c] * alpha * p[c] * (own - P).T @ (own - P) / len(P)
+            D = np.linalg.solve(np.eye(k) + s[c] * H @ V, H)
+            V_hat = V_hat + s[c] * alpha * p[c] * D.mean(0)
+        S = np.linalg.inv(ridge * np.eye(k) + V_hat)
+        new = G @ m_hat @ S, S @ (Q_hat + m_hat.T @ G @ m_hat) @ S, S
+        m, Q, V = ((a + b) / 2 for a, b in zip((m, Q, V), new, strict=True))
+    return missed
 
 
 @pytest.mark.parametrize(
@@ -201,11 +261,22 @@ def test_proximal_points_are_optimal():
     loss = as_loss("cross-entropy")
     pull = matrix_pull(loss, omega, y, V, weight)
     np.testing.assert_allclose(pull.point - omega, pull.f @ V, atol=1e-8)
-    near = matrix_pull(loss, omega + 1e-5 * V[0], y, V, weight)
-    np.testing.assert_allclose(
-        (pull.f - near.f) / 1e-5, pull.stiffness @ V[0], atol=1e-3 * np.abs(V).max()
-    )
     hard = matrix_pull(as_loss("max-margin"), omega, y, V, weight)
+    for name, found in (("cross-entropy", pull), ("max-margin", hard)):
+        near = matrix_pull(as_loss(name), omega + 1e-4 * V[0], y, V, weight)
+        D = matrix_stiffness(as_loss(name), omega, y, V, weight, found)
+        np.testing.assert_allclose((found.f - near.f) / 1e-4, D @ V[0], atol=2e-2)
+    for name in ("hinge", "weston-watkins", "squared-hinge"):  # no step near by costs less
+        kinked = matrix_pull(as_loss(name), omega, y, V, weight)
+        np.testing.assert_allclose(kinked.point - omega, kinked.f @ V, atol=1e-8)
+
+        def cost(u, name=name):
+            away = u - omega
+            metric = 0.5 * (away * np.linalg.solve(V, away.T).T).sum(1)
+            return metric + weight * as_loss(name).value(u @ T.T, y)
+
+        for step in 1e-3 * rng.standard_normal((20, 50, 3)):
+            assert (cost(kinked.point + step) > cost(kinked.point) - 1e-9).all()
     gaps = np.take_along_axis(hard.point @ T.T, y[:, None], 1) - hard.point @ T.T
     gaps = gaps[np.arange(4) != y[:, None]].reshape(50, 3)
     assert gaps.min() > 1 - 1e-9

@@ -72,7 +72,7 @@ from polyceptron.model.losses import Loss
 from polyceptron.model.priors import Row
 from polyceptron.numerics import AnyArray, Array
 from polyceptron.rows import Status
-from polyceptron.theory.populations.matrix_prox import matrix_pull
+from polyceptron.theory.populations.matrix_prox import matrix_pull, matrix_stiffness
 
 _DAMPING = (0.0, 0.3, 0.5, 0.7, 0.85, 0.93, 0.97)
 _PATIENCE = 3  # grown steps in a row before the damping rises
@@ -370,8 +370,9 @@ def matrix_step(
     def step(here: Iterate) -> Iterate:
         U, b, V = here.weights[:, :d], here.weights[:, d], here.variance
         fields = design.fields(U.astype(design.dtype, copy=False)).T.astype(float) + b
-        found = matrix_pull(loss, fields - here.scores.T @ V, y, V, weight, fields)
-        total = found.stiffness.sum(0)
+        omega = fields - here.scores.T @ V
+        found = matrix_pull(loss, omega, y, V, weight, fields)
+        total = matrix_stiffness(loss, omega, y, V, weight, found).sum(0)
         scores = np.ascontiguousarray(found.f.T)
         gamma = design.back(scores.astype(design.dtype, copy=False)) + (total / d) @ U
         inverse = np.linalg.inv(np.eye(len(U)) * ridge + power[:, None, None] * (total / d))

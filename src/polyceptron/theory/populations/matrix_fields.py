@@ -4,22 +4,25 @@
     m̂_c = α p_c E f,   Q̂_c = α p_c E ffᵀ,   V̂_c = α p_c E(−∂f);   Σ_c p_c E f is 0 at the best b
     a teacher, y with chance Z_y(ω):   M̂ = α E Σ_y f_y ∂Z_yᵀ
 
-Two and three classes: `matrix_graph`. More: replicates of quasi-random points, which are held in
-the coordinates x of ω = m + Lx, LLᵀ = Q, while the law moves. For a teacher with utilities
-ζ = z + noise ~ N(0, R'), R' = R + Δ, they are points of ζ where each label leads (all of them, with
-its chance, where the noise is not Gaussian) and the rest x of ω = Bζ + Lx, B = ARR'⁻¹. By parts
+Two and three classes: `matrix_graph`. More, and losses with kinks: replicates of quasi-random
+points, which are held in the coordinates x of ω = m + Lx, LLᵀ = Q, while the law moves. For a
+teacher with utilities ζ = z + noise ~ N(0, R'), R' = R + Δ, they are points of ζ where each label
+leads (all of them, with its chance, where the noise is not Gaussian) and the rest x of
+ω = Bζ + Lx, B = ARR'⁻¹. By parts
 
-    M̂ = α E f ζᵀR'⁻¹ + V̂B
+    V̂ = −α p_c E f xᵀ L⁻¹,     M̂ = α E f ζᵀR'⁻¹ + V̂B
 
-A pull that is linear in ω (square loss, a mixture) needs 2r points.
+which needs no derivative of f, and has less noise than its mean where the points have the moments
+of x: the pulls' first and second moments at the points are then the slopes of one function, their
+mean Moreau envelope. A pull that is linear in ω (square loss, a mixture) needs 2r points.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -31,7 +34,7 @@ from polyceptron.model.populations import Population
 from polyceptron.numerics import Array
 from polyceptron.numerics.cones import truncated_nodes
 from polyceptron.numerics.estimate import uniform_replicates
-from polyceptron.theory.populations.matrix_prox import Labels, matrix_pull
+from polyceptron.theory.populations.matrix_prox import matrix_pull
 from polyceptron.theory.populations.matrix_weights import FieldsOrder, MatrixHats
 
 _SEED = 31
@@ -68,17 +71,21 @@ class MatrixProblem:
 
     @property
     def sampled(self) -> bool:
-        """Whether nodes are random."""
-        return self.n_classes > 3
+        """Whether nodes are random: kinks are met by `matrix_graph` where each has a coordinate."""
+        tied = self.loss.margin_atom is not None and self.n_classes > 2
+        return self.n_classes > 3 or tied
 
 
 class Block(NamedTuple):
-    """Nodes of one group: x (n, r), weights (n,), labels (n,), utilities ζ (n, r) of a teacher."""
+    """Nodes of a group and label: x (R, n, r), weights (R, n), a teacher's utilities ζ (R, n, r).
+
+    R replicates, each with the weight of the label in its group.
+    """
 
     group: int
+    label: int
     x: Array
     weight: Array
-    y: Labels
     zeta: Array | None
 
 
@@ -113,86 +120,91 @@ def given_fields(problem: MatrixProblem, law: FieldsOrder) -> tuple[Array, Array
     return Q, slope, (C + C.T) / 2
 
 
-@dataclass
 class MatrixFields:
     """Averages at fixed nodes; proximal points of the last call start the next."""
 
-    problem: MatrixProblem
-    blocks: list[Block]
-    starts: list[Array | None] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.starts = [None] * len(self.blocks)
+    def __init__(self, problem: MatrixProblem, blocks: list[Block], exact: bool = False) -> None:
+        self.problem, self.blocks, self.exact = problem, blocks, exact
+        self.near: list[Any] = [{} for _ in blocks]
 
     @classmethod
-    def drawn(
-        cls, problem: MatrixProblem, log2: int, n_replicates: int, seed: int = _SEED
-    ) -> list[MatrixFields]:
-        """Quasi-random points: one for each replicate."""
+    def drawn(cls, problem: MatrixProblem, log2: int, replicates: int) -> MatrixFields:
+        """Quasi-random points, 2^log2 of each label in a replicate."""
         k, r = problem.n_classes, problem.n_classes - 1
         teacher = problem.population.label_channel is not None
-        u = uniform_replicates(2 * r if teacher else r, log2, seed, n_replicates)
-        labels = [np.full(u.shape[1], l) for l in range(k)]
-        x, even = ndtri(u[..., :r]), np.full(u.shape[1], 1 / u.shape[1])
+        u = uniform_replicates(2 * r if teacher else r, log2, _SEED, replicates)
+        x, even = ndtri(u[..., :r]), np.full(u.shape[:2], 1 / u.shape[1])
         if not teacher:
-            drawn = ([Block(l, one, even, y, None) for l, y in enumerate(labels)] for one in x)
-            return [cls(problem, blocks) for blocks in drawn]
-        parts = [(y, *part) for l, y in enumerate(labels) for part in _told(problem, l, u[..., r:])]
-        return [
-            cls(problem, [Block(0, one, weight[i], y, zeta[i]) for y, zeta, weight in parts])
-            for i, one in enumerate(x)
-        ]
+            white = _white(x, even)
+            return cls(problem, [Block(l, l, white, even, None) for l in range(k)])
+        return cls(
+            problem,
+            [
+                Block(0, l, _white(x, weight, zeta), weight, zeta)
+                for l in range(k)
+                for zeta, weight in _told(problem, l, u[..., r:])
+            ],
+        )
 
     @classmethod
-    def exact(cls, problem: MatrixProblem) -> MatrixFields | None:
+    def of_moments(cls, problem: MatrixProblem) -> MatrixFields | None:
         """Points with the first two moments of x, all that a linear pull of a mixture needs."""
         k, r = problem.n_classes, problem.n_classes - 1
         averages = problem.loss.explicit_averages(Law(1.0, 1.0, 1.0), 1.0, 3)
         if averages is None or problem.population.label_channel is not None:
             return None
-        x = math.sqrt(r) * np.concatenate([np.eye(r), -np.eye(r)])
-        weight = np.full(2 * r, 0.5 / r)
-        return cls(problem, [Block(c, x, weight, np.full(2 * r, c), None) for c in range(k)])
-
-    @classmethod
-    def joined(cls, parts: list[MatrixFields]) -> MatrixFields:
-        """All replicates as one set of points."""
-        blocks = []
-        for same in zip(*(part.blocks for part in parts), strict=True):
-            group, *rest = zip(*same, strict=True)
-            x, w, y = (np.concatenate(one) for one in rest[:3])
-            zeta = None if rest[3][0] is None else np.concatenate(rest[3])
-            blocks.append(Block(group[0], x, w / len(parts), y, zeta))
-        return cls(parts[0].problem, blocks)
+        x = math.sqrt(r) * np.concatenate([np.eye(r), -np.eye(r)])[None]
+        weight = np.full((1, 2 * r), 0.5 / r)
+        return cls(problem, [Block(c, c, x, weight, None) for c in range(k)], True)
 
     def __call__(self, law: FieldsOrder) -> MatrixAverages:
         """The averages at a law."""
-        p, (G, r) = self.problem, law.m.shape
+        return self.replicated(law)[0]
+
+    def replicated(self, law: FieldsOrder) -> list[MatrixAverages]:
+        """The averages at a law over all points, then over each replicate."""
+        p, (G, r), R = self.problem, law.m.shape, len(self.blocks[0].x)
         T = difference_basis(r + 1)
-        m, Q, V, M = (np.zeros(s) for s in ((G, r), (G, r, r), (G, r, r), (r, r)))
-        sums = np.zeros((2, G))  # loss, mistakes
+        m, Q, V, M = (np.zeros((R, *s)) for s in ((G, r), (G, r, r), (G, r, r), (r, r)))
+        sums = np.zeros((R, 2, G))  # loss, mistakes
         roots, inverse, B = [root(one) for one in law.Q], np.linalg.pinv(p.utilities), law.A
         if self.blocks[0].zeta is not None:
             B = law.A @ p.R @ inverse
             roots = [root(law.Q[0] + law.A @ (p.R - p.R @ inverse @ p.R) @ law.A.T)]
-        for i, (c, x, w, y, zeta) in enumerate(self.blocks):
-            omega = law.m[c] + x @ roots[c].T
+        for near, (c, label, x, w, zeta) in zip(self.near, self.blocks, strict=True):
+            omega = law.m[c] + law.b + x @ roots[c].T
             if zeta is not None:
                 omega = omega + zeta @ B.T
-            pull = matrix_pull(p.loss, omega + law.b, y, law.V[c], p.weight[y], self.starts[i])
-            self.starts[i], f = pull.point, pull.f
-            m[c] += w @ f
-            Q[c] += (w[:, None] * f).T @ f
-            V[c] += (w @ pull.stiffness.reshape(len(w), -1)).reshape(r, r)
+            y = np.full(w.size, label)
+            cost = p.weight[y]
+            pull = matrix_pull(p.loss, omega.reshape(-1, r), y, law.V[c], cost, **near)
+            near |= {"start": pull.point, "inverse": pull.inverse}
+            weighted = w[:, :, None] * pull.f.reshape(x.shape)
+            m[:, c] += weighted.sum(1)
+            Q[:, c] += weighted.swapaxes(1, 2) @ pull.f.reshape(x.shape)
+            V[:, c] -= weighted.swapaxes(1, 2) @ x @ np.linalg.inv(roots[c])
             if zeta is not None:
-                M += (w[:, None] * f).T @ zeta @ inverse
+                M += weighted.swapaxes(1, 2) @ zeta @ inverse
             fields = pull.point @ T.T
-            loss = p.loss.value_at_prox(fields, y)
-            own = np.take_along_axis(fields, y[:, None], 1)[:, 0]
-            np.put_along_axis(fields, y[:, None], -np.inf, 1)
-            sums[:, c] += w @ loss, w @ (own < fields.max(1))
-        mean, error = sums @ p.population.group_shares
-        return averages(p, m, Q, V, M + V[0] @ B, mean, error, 0.0)
+            loss = p.loss.value_at_prox(fields, y).reshape(w.shape)
+            wrong = (fields.argmax(1) != label).reshape(w.shape)
+            sums[:, :, c] += np.stack([(w * loss).sum(1), (w * wrong).sum(1)], 1)
+        V = (V + V.swapaxes(2, 3)) / 2
+        parts: Any = m, Q, V, M + V[:, 0] @ B, *(sums @ p.population.group_shares).T
+        every: list[Any] = [[each.mean(0) for each in parts], *zip(*parts, strict=True)]
+        return [averages(p, *one) for one in every]
+
+
+def _white(x: Array, weight: Array, zeta: Array | None = None) -> Array:
+    """x (R, n, r) with the mean 0 and covariance I of each replicate, and none with ζ."""
+    w = weight / weight.sum(1, keepdims=True)
+    known = np.ones((*w.shape, 1))
+    if zeta is not None:
+        known = np.concatenate([known, zeta], 2)
+    weighted = (w[:, :, None] * known).swapaxes(1, 2)
+    x = x - known @ np.linalg.solve(weighted @ known, weighted @ x)
+    L = np.linalg.cholesky((w[:, :, None] * x).swapaxes(1, 2) @ x)
+    return np.asarray(np.linalg.solve(L, x.swapaxes(1, 2)).swapaxes(1, 2))
 
 
 def _told(problem: MatrixProblem, label: int, u: Array) -> Iterator[tuple[Array, Array]]:
@@ -215,7 +227,14 @@ def _told(problem: MatrixProblem, label: int, u: Array) -> Iterator[tuple[Array,
 
 
 def averages(
-    p: MatrixProblem, m: Array, Q: Array, V: Array, M: Array, loss: float, error: float, off: float
+    p: MatrixProblem,
+    m: Array,
+    Q: Array,
+    V: Array,
+    M: Array,
+    loss: float,
+    error: float,
+    off: float = 0,
 ) -> MatrixAverages:
     """From means over each group, and the mean loss and mistakes of all."""
     shares = p.population.group_shares

@@ -36,7 +36,7 @@ from polyceptron.theory.populations.matrix_fields import (
     given_fields,
     root,
 )
-from polyceptron.theory.populations.matrix_prox import curvature, matrix_pull, solve_each
+from polyceptron.theory.populations.matrix_prox import curvature, matrix_pull
 from polyceptron.theory.populations.matrix_weights import FieldsOrder
 
 _REACH = (5.0, 6.6, 8.3, 8.3)  # standard deviations that a level sees
@@ -137,7 +137,11 @@ def _values(problem: MatrixProblem, at: _Law, label: int, g: Graph) -> _Values:
     det = J[:, 0, 0] if J.shape[1] == 1 else J[:, 0, 0] * J[:, 1, 1] - J[:, 0, 1] * J[:, 1, 0]
     x = away @ at.inverse.T
     weight = at.norm * np.exp(-0.5 * (x * x).sum(1)) * np.abs(det)
-    stiffness = solve_each(J.swapaxes(1, 2), g.N.swapaxes(1, 2))
+    if len(at.V) == 1:
+        stiffness = g.N / J
+    else:  # NJ⁻¹ of 2 × 2 matrices
+        (a, b), (c, d) = np.moveaxis(J, 0, -1)
+        stiffness = g.N @ np.moveaxis(np.array([[d, -b], [-c, a]]) / det, -1, 0)
     channel = problem.population.label_channel
     if channel is None or at.slope is None or at.C is None:
         return _Values(weight, stiffness, None)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -145,10 +145,10 @@ class Anderson:
         theta: Array,
         *,
         tol: float,
-        share: float = 0.0,
+        shift: Any = 0.0,
         max_rounds: int = 200,
     ) -> Solved:
-        """θ = round(θ), until a step is below `tol`, or such a share of the first one."""
+        """θ = round(θ) + shift, until a step is below `tol`."""
         before: tuple[Array, Array] | None = None
         averages, law, converged = None, self.unknowns.unpack(theta), False
         depth, longest = (20, _LONGEST / 2) if self.many else (_DEPTH, _LONGEST)
@@ -157,7 +157,8 @@ class Anderson:
         for number in range(max_rounds):
             law = self.unknowns.unpack(theta)
             averages = fields(law)
-            residual = self._residual(law, averages, theta)
+            residual = self.residual(law, averages, theta)
+            residual = None if residual is None else residual + shift
             if residual is None or (before is not None and averages.missed > _LEFT):
                 break
             size = float(np.abs(residual).max())
@@ -173,8 +174,6 @@ class Anderson:
                 self.steps.append(theta - before[0])
                 self.changes.append(residual - before[1])
                 del self.steps[:-depth], self.changes[:-depth]
-            elif number == 0:
-                tol = max(tol, share * size)
             before = theta, residual
             if size < tol:
                 converged = True
@@ -187,7 +186,7 @@ class Anderson:
         assert averages is not None
         return Solved(law, theta, averages, converged)
 
-    def _residual(self, law: FieldsOrder, averages: MatrixAverages, theta: Array) -> Array | None:
+    def residual(self, law: FieldsOrder, averages: MatrixAverages, theta: Array) -> Array | None:
         """The step of one round; None where it is not a law."""
         p, b = self.unknowns.problem, law.b
         try:

@@ -3,15 +3,16 @@
     h = argmin (h − ω)ᵀV⁻¹(h − ω)/2 + c ℓ(T(h + b), y),     f = V⁻¹(h − ω) = −c Tᵀ∇ℓ
     −∂f = (V + (cH)⁻¹)⁻¹ = (I + cHV)⁻¹ cH,                   H = Tᵀ∇²ℓ T
 
-A smooth loss: Newton's method for all samples at once, from the proximal point of the mean of V or
-from one near by. The hard margin: h_y − h_j ≥ κ for all j are r constraints A(h + b) ≥ κ, and with
-those that act, f = Aᵀν, ν = (AVAᵀ)⁻¹(κ − A(ω + b)) ≥ 0: the active set is found by exchanging all
-constraints of the wrong sign, and one at a time where that goes round in circles.
+A smooth loss: chords, u ← u − (I + cVH)⁻¹(u − ω − b − Vf), for all samples at once, with matrices
+at the proximal point of the mean of V or of a law near by; then Newton's method where they do not
+arrive. A loss with kinks: its own proximal map at the least eigenvalue v of V, alternating with
+steps along V⁻¹(h − ω) (accelerated proximal gradient).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,68 +22,89 @@ from polyceptron.model.losses import Loss
 from polyceptron.numerics import Array
 
 Labels = NDArray[np.int64]
-_CLOSE = 1e-5  # of the last step, relative to the fields: what is left is of its square
+_CLOSE, _NEAR = 1e-8, 1e-5  # of the last step, relative to the fields; near a law, while it moves
 _SHORT = 1e-3  # a step that cannot overshoot
-_AT_ONCE = 30  # exchanges of all constraints, before one at a time
+_CHORDS = 10
+_FINE, _MOST = (1e-10, 1e-7), 3000  # of a proximal gradient's steps: the same, and how many
+_PUSHES = 1e-7  # a force that is not rounding
 
 
 class MatrixPull(NamedTuple):
-    """u = h + b (n, r), f (n, r) and −∂f (n, r, r)."""
+    """u = h + b (n, r), f (n, r), and (I + cVH)⁻¹ (n, r, r) near there, of a smooth loss."""
 
     point: Array
     f: Array
-    stiffness: Array
+    inverse: Any = None
 
 
 def matrix_pull(
-    loss: Loss, omega: Array, y: Labels, V: Array, weight: Array, start: Array | None = None
+    loss: Loss,
+    omega: Array,
+    y: Labels,
+    V: Array,
+    weight: Array,
+    start: Array | None = None,
+    inverse: Any = None,
 ) -> MatrixPull:
-    """At ω + b (n, r), y (n,), V (r, r), class weights (n,); `start` (n, r) is a point near."""
-    if loss.scale_free:
-        return _margin_pull(float(loss.margin_floor or 0.0), omega, y, V)
-    r = omega.shape[1]
-    T = difference_basis(r + 1)
-    if r == 1:  # V is a number, as the loss's own map knows it
-        pull, trace = loss.denoise(omega @ T.T, y, weight * V[0, 0])
-        f = weight[:, None] * (pull @ T)
-        return MatrixPull(omega + f * V[0, 0], f, (weight * trace)[:, None, None])
+    """At ω + b (n, r), y (n,), V (r, r), class weights (n,).
 
-    def energy(u: Array, at: Array, y: Labels, c: Array) -> Array:
-        away = u - at
-        return np.asarray(0.5 * ((away @ inverse) * away).sum(1) + c * loss.value(u @ T.T, y))
+    `start` (n, r) and `inverse` are those of a law near by; the latter is updated.
+    """
+    if loss.coordinates.jumps:
+        return _kinked_pull(loss, omega, y, V, weight, start)
+    n, r = omega.shape
+    T, metric = difference_basis(r + 1), np.linalg.inv(V)
 
-    inverse = np.linalg.inv(V)
+    def energy(u: Array, rows: Any) -> Array:
+        away = u - omega[rows]
+        value = weight[rows] * loss.value(u @ T.T, y[rows])
+        return np.asarray(0.5 * ((away @ metric) * away).sum(1) + value)
+
+    def slope(u: Array, rows: Any) -> Array:
+        pull = weight[rows, None] * (loss.gradient(u @ T.T, y[rows]) @ T)
+        return np.asarray(u - omega[rows] + pull @ V)
+
     if start is None:
-        level = weight * (np.trace(V) / r)
-        prox = loss.prox(omega @ T.T, y, level)
+        prox = loss.prox(omega @ T.T, y, weight * (np.trace(V) / r))
         start = omega - weight[:, None] * (loss.gradient(prox, y) @ T) @ V
-    u = start.copy()
-    open_ = np.arange(len(u))
-    for _ in range(100):
-        at, labels, c = omega[open_], y[open_], weight[open_]
+
+    def inverse_at(u: Array, rows: Any) -> Array:
+        H = weight[rows, None, None] * curvature(loss, u @ T.T, y[rows])
+        return np.linalg.inv((np.eye(r) + V @ H).astype(np.float32))  # it only shows the way
+
+    u, open_, close = start.copy(), np.arange(n), _NEAR if inverse is not None else _CLOSE
+    if inverse is None:
+        inverse = inverse_at(u, slice(None))
+    for _ in range(_CHORDS):
+        step = (inverse @ slope(u, slice(None))[:, :, None].astype(np.float32))[:, :, 0]
+        u -= step
+        open_ = np.flatnonzero(_moved(step, u, close))
+        if not len(open_):
+            break
+    u[open_] = start[open_]
+    for _ in range(100 if len(open_) else 0):
         here = u[open_]
-        fields = here @ T.T
-        slope = (here - at) + c[:, None] * (loss.gradient(fields, labels) @ T) @ V
-        H = c[:, None, None] * curvature(loss, fields, labels)
-        step = solve_each(np.eye(r) + V @ H, slope)
+        inverse[open_] = inverse_at(here, open_)
+        step = (inverse[open_] @ slope(here, open_)[:, :, None])[:, :, 0]
         trial, scale, long = here - step, np.ones(len(here)), np.abs(step).max() > _SHORT
-        before = energy(here, at, labels, c) if long else scale
+        before = energy(here, open_) if long else scale
         for _ in range(50 if long else 0):  # a step that raises the energy is halved
-            poor = ~(energy(trial, at, labels, c) <= before + 1e-12 * (1 + np.abs(before)))
+            poor = ~(energy(trial, open_) <= before + 1e-12 * (1 + np.abs(before)))
             if not poor.any():
                 break
             scale[poor] /= 2
             trial[poor] = here[poor] - scale[poor, None] * step[poor]
         u[open_] = trial
-        moved = np.abs(step).max(1) > _CLOSE * (1 + np.abs(trial).max(1))
-        open_ = open_[moved]
+        open_ = open_[_moved(step, trial, close)]
         if not len(open_):
             break
-    fields = u @ T.T
-    f = -weight[:, None] * (loss.gradient(fields, y) @ T)
-    H = weight[:, None, None] * curvature(loss, fields, y)
-    D = solve_each(np.eye(r) + H @ V, H)
-    return MatrixPull(u, f, (D + D.swapaxes(1, 2)) / 2)
+    f = -weight[:, None] * (loss.gradient(u @ T.T, y) @ T)
+    return MatrixPull(u, f, inverse)
+
+
+def _moved(step: Array, to: Array, close: float) -> NDArray[np.bool_]:
+    """Samples (n,) whose last step was not short."""
+    return np.asarray(~(np.abs(step).max(1) <= close * (1 + np.abs(to).max(1))))
 
 
 def curvature(loss: Loss, fields: Array, y: Labels) -> Array:
@@ -93,62 +115,44 @@ def curvature(loss: Loss, fields: Array, y: Labels) -> Array:
     return np.asarray(half.reshape(-1, T.shape[1], T.shape[1]))
 
 
-def solve_each(A: Array, B: Array) -> Array:
-    """A⁻¹B for each sample, A (n, r, r), B (n, r) or (n, r, r)."""
-    if A.shape[-1] == 1:
-        return B / (A[..., 0] if B.ndim == 2 else A)
-    if A.shape[-1] == 2:
-        (a, b), (c, d) = A.transpose(1, 2, 0)
-        top, low = np.moveaxis(B, 0, -1)
-        det = a * d - b * c
-        both = np.stack([(d * top - b * low) / det, (a * low - c * top) / det])
-        return np.moveaxis(both, -1, 0)
-    if B.ndim == 2:
-        return np.asarray(np.linalg.solve(A, B[..., None])[..., 0])
-    return np.asarray(np.linalg.solve(A, B))
-
-
-def _margin_pull(margin: float, omega: Array, y: Labels, V: Array) -> MatrixPull:
-    """The projection on {A_y u ≥ κ} in the metric of V⁻¹."""
-    n, r = omega.shape
+def matrix_stiffness(
+    loss: Loss, omega: Array, y: Labels, V: Array, weight: Array, pull: MatrixPull
+) -> Array:
+    """−∂f (n, r, r) of a smooth loss or of hard margins; of any loss for two classes."""
+    r = omega.shape[1]
     T = difference_basis(r + 1)
-    u, f, D = omega.copy(), np.zeros((n, r)), np.zeros((n, r, r))
-    for label in np.unique(y):
-        rows = np.flatnonzero(y == label)
-        A = T[label] - np.delete(T, label, 0)
-        K = A @ V @ A.T
-        need = margin - omega[rows] @ A.T
-        rows, need = rows[(need > 0).any(1)], need[(need > 0).any(1)]
-        active, nu = _active(K, need)
-        f[rows] = nu @ A
-        u[rows] = omega[rows] + f[rows] @ V
-        D[rows] = A.T @ _masked_inverse(K, active) @ A
-    return MatrixPull(u, f, D)
+    if r == 1:
+        trace = loss.denoise(omega @ T.T, y, weight * V[0, 0])[1]
+        return np.asarray((weight * trace)[:, None, None])
+    if not loss.scale_free:
+        H = weight[:, None, None] * curvature(loss, pull.point @ T.T, y)
+        D = np.linalg.solve(np.eye(r) + H @ V, H)
+        return np.asarray((D + D.swapaxes(1, 2)) / 2)
+    D = np.zeros((len(omega), r, r))
+    for label in np.unique(y):  # f = Aᵀν, with (AVAᵀ)⁻¹ on the constraints that push
+        rows, A = y == label, T[label] - np.delete(T, label, 0)
+        pushes = pull.f[rows] @ np.linalg.inv(A) > _PUSHES
+        both = pushes[:, :, None] & pushes[:, None, :]
+        inner = np.linalg.inv(np.where(both, A @ V @ A.T, np.eye(r)))
+        D[rows] = A.T @ np.where(both, inner, 0.0) @ A
+    return D
 
 
-def _masked_inverse(K: Array, active: NDArray[np.bool_]) -> Array:
-    """(n, r, r): the inverse of K on the active rows, 0 elsewhere."""
-    both = active[:, :, None] & active[:, None, :]
-    M = np.where(both, K, np.eye(len(K)))
-    return np.where(both, np.linalg.inv(M), 0.0)
-
-
-def _active(K: Array, need: Array) -> tuple[NDArray[np.bool_], Array]:
-    """The active set (n, r) and ν ≥ 0 (n, r) with Kν − need ≥ 0 and ν(Kν − need) = 0."""
-    n, r = need.shape
-    active, nu = need > 0, np.zeros((n, r))
-    open_ = np.arange(n)
-    for round_ in range(_AT_ONCE + 50 * r):
-        set_ = active[open_]
-        found = np.einsum("nij,nj->ni", _masked_inverse(K, set_), need[open_])
-        slack = found @ K - need[open_]
-        wrong = np.where(set_, found < 0, slack < -1e-12 * (1 + np.abs(need[open_])))
-        nu[open_] = np.maximum(found, 0.0)
-        if round_ >= _AT_ONCE:  # the last one alone: Murty's rule ends for every positive K
-            last = r - 1 - wrong[:, ::-1].argmax(1)
-            wrong &= np.arange(r) == last[:, None]
-        active[open_] ^= wrong
-        open_ = open_[wrong.any(1)]
-        if not len(open_):
+def _kinked_pull(
+    loss: Loss, omega: Array, y: Labels, V: Array, weight: Array, start: Array | None
+) -> MatrixPull:
+    """h ← prox of vcℓ at h − vV⁻¹(h − ω), with momentum."""
+    T, metric = difference_basis(omega.shape[1] + 1), np.linalg.inv(V)
+    values = np.linalg.eigvalsh(V)
+    v, ratio = float(values[0]), math.sqrt(float(values[0] / values[-1]))
+    momentum = (1 - ratio) / (1 + ratio)
+    u = ahead = omega if start is None else start
+    close = _FINE[start is not None]
+    for _ in range(_MOST):
+        at = ahead - v * ((ahead - omega) @ metric)
+        new = loss.prox(at @ T.T, y, v * weight) @ T
+        step = new - u
+        u, ahead = new, new + momentum * step
+        if np.abs(step).max() <= close * (1 + np.abs(u).max()):
             break
-    return active, nu
+    return MatrixPull(u, (u - omega) @ metric)

@@ -44,8 +44,10 @@ _RIDGES = (1e2, 1e1, 1e0, 1e-1, 1e-2, 1e-3, 1e-4)
 _ROOT = 1e-10  # of θ, where rules are exact
 _REPLICATES = 8
 _FIRST = 20  # placements of the first nodes
-_POINTS = (9, 13)  # log2, in all replicates of a class: first and last
-_SOME = 5  # classes; a quarter of the last points for more, which takes as long
+_FIRST_POINTS, _ALL_POINTS = 7, 18  # log2, in a replicate of a class; at most, of all together
+_RARE = math.log(100)  # points without a mistake: how many may have one
+_CORRECTIONS = 12
+_SHARE = 0.03  # of a replicate's step, to which its root is found
 
 
 @dataclass(frozen=True, repr=False)
@@ -135,7 +137,7 @@ def population_point(
     if spec.ridge == "optimal":
         spec = replace(spec, ridge=_best_ridge(population, spec, alpha, target))
     problem = matrix_problem(population, spec, alpha)
-    tol = check_tolerance(tol, 1e-6 if population.n_classes <= 3 else 1e-3)
+    tol = check_tolerance(tol, 1e-3 if problem.sampled else 1e-6)
     unknowns = Unknowns(problem)
     theta = unknowns.pack(start(problem))
     if near is not None and near.theta.shape == theta.shape:
@@ -163,11 +165,6 @@ def matrix_problem(population: Population, spec: ERM, alpha: float) -> MatrixPro
     if ridge == 0:
         loss = _loss_without_ridge(population, spec, alpha)
         ridge = 1.0 if loss.scale_free else _NO_RIDGE
-    if loss.margin_atom is not None and population.n_classes > 2:
-        raise InvalidInput(
-            f"the kinks of {loss.name!r} are solved for two classes that are not alike, got "
-            f"{population.n_classes}: take 'squared-hinge' or 'max-margin'"
-        )
     weight = spec.loss_weights(population.class_shares)
     return MatrixProblem(population, loss, weight, ridge, alpha, spec.intercept)
 
@@ -205,8 +202,7 @@ def _best_ridge(population: Population, spec: ERM, alpha: float, target: str) ->
         unknowns = Unknowns(problem)
         at = theta[-1] if theta else unknowns.pack(start(problem))
         if problem.sampled:
-            fields = MatrixFields.joined(MatrixFields.drawn(problem, _POINTS[0] - 3, _REPLICATES))
-            solved = Anderson(unknowns).solve(fields, at, tol=1e-6)
+            solved = Anderson(unknowns).solve(_few(problem), at, tol=1e-6)
         else:
             solved = _settled(Anderson(unknowns), at, 1e-6)
         if not solved.converged:
@@ -228,8 +224,11 @@ def _best_ridge(population: Population, spec: ERM, alpha: float, target: str) ->
     return math.exp(float(found.x))
 
 
-def _scores(problem: MatrixProblem, law: GroupLaw, tol: float) -> PopulationScores:
-    return population_scores(FieldsLaw.of(problem.population, law), _chances(problem), tol=tol)
+def _scores(
+    problem: MatrixProblem, law: GroupLaw, tol: float, near: GroupLaw | None = None
+) -> PopulationScores:
+    of, there = problem.population, None if near is None else FieldsLaw.of(problem.population, near)
+    return population_scores(FieldsLaw.of(of, law), _chances(problem), tol, there)
 
 
 def _chances(problem: MatrixProblem) -> Any:
@@ -317,38 +316,87 @@ def _refined(
 def _sampled(
     problem: MatrixProblem, unknowns: Unknowns, theta: Array, tol: float
 ) -> PopulationPoint:
-    last = _POINTS[1] if problem.n_classes <= _SOME else _POINTS[1] - 2
-    log2, t = _POINTS[0], student_quantile(_REPLICATES) / math.sqrt(_REPLICATES)
-    exact = MatrixFields.exact(problem)
+    """On more and more points, until the replicates' spread is small."""
+    few, log2 = _few(problem), _least_points(problem)
+    last = max(_ALL_POINTS - math.ceil(math.log2(_REPLICATES * problem.n_classes)), log2)
+    t = student_quantile(_REPLICATES) / math.sqrt(_REPLICATES)
+    anderson = Anderson(unknowns, many=True)
+    theta = _brought_near(anderson, few, theta)
+    solved = anderson.solve(few, theta, tol=1e-6 if few.exact else 1e-4)
     while True:
-        parts = MatrixFields.drawn(problem, log2 - 3, _REPLICATES)
-        points, anderson = MatrixFields.joined(parts), Anderson(unknowns, many=True)
-        if log2 == _POINTS[0]:  # an eighth of the points brings the law near
-            theta = _brought_near(anderson, exact or parts[0], theta)
-        solved = anderson.solve(exact or points, theta, tol=1e-4 if exact is None else 1e-6)
-        if not solved.converged:
+        points = MatrixFields.drawn(problem, log2, _REPLICATES)
+        solved, every = _corrected(anderson, few, points, solved, 0.1 * tol)
+        if not all(each.converged for each in every):
             return _lost(problem, solved)
-        theta = solved.theta
-        each = []
-        for part in parts:
-            if exact is None:
-                own = anderson.solve(part, theta, tol=1e-4, share=0.05)
-            else:  # points are for the mistakes in training only
-                own = solved._replace(averages=part(solved.law))
-            if not own.converged:
-                return _lost(problem, own)
-            law = group_law(problem, own.law)
-            each.append(_numbers(problem, own, _scores(problem, law, math.inf)))
-        spread = {n: t * np.std([e[n][0] for e in each], axis=0, ddof=1) for n in each[0]}
+        found, law = [], group_law(problem, solved.law)
+        for each in every[1:]:
+            scores = _scores(problem, group_law(problem, each.law), math.inf, law)
+            found.append(_numbers(problem, each, scores))
+        spread = {n: t * np.std([e[n][0] for e in found], axis=0, ddof=1) for n in found[0]}
         over = float(spread["generalisation_error"]) / (0.6 * tol)  # the rest is left to scores
         if over <= 1 or log2 == last:
             break
-        log2 = min(log2 + math.ceil(math.log2(over)), last)  # bars fall as 1/n
-    if exact is not None:
-        solved = solved._replace(averages=points(solved.law))
-    found = _numbers(problem, solved, _scores(problem, group_law(problem, solved.law), tol / 3))
-    numbers = {name: (value, bar + spread[name]) for name, (value, bar) in found.items()}
+        log2 = min(log2 + math.ceil(math.log2(over) / 0.75), last)  # bars fall as n^(−3/4)
+    shares = problem.population.group_shares
+    rare = max(shares[b.group] * float(b.weight.mean()) for b in points.blocks) / _REPLICATES
+    spread["training_error"] = spread["training_error"] + _RARE * rare
+    numbers = _numbers(problem, every[0], _scores(problem, law, tol / 3))
+    numbers = {name: (value, bar + spread[name]) for name, (value, bar) in numbers.items()}
     return _point(problem, solved, numbers, tol)
+
+
+def _least_points(problem: MatrixProblem) -> int:
+    """log2 of as many in a replicate as give it the moments of x."""
+    return max(_FIRST_POINTS, math.ceil(math.log2(4 * problem.n_classes)))
+
+
+def _few(problem: MatrixProblem) -> MatrixFields:
+    """Points on which rounds are cheap, or exact ones."""
+    return MatrixFields.of_moments(problem) or MatrixFields.drawn(
+        problem, _least_points(problem), 1
+    )
+
+
+def _corrected(
+    anderson: Anderson,
+    few: MatrixFields,
+    points: MatrixFields,
+    solved: Solved,
+    tol: float,
+) -> tuple[Solved, list[Solved]]:
+    """From the root at few points to that at all points, then that and each replicate's.
+
+    Few points show how a round answers to a change of θ: with F and F₀ the steps of a round at all
+    points and at few, the next θ is the root of F₀ + F(θ) − F₀(θ).
+    """
+    for _ in range(_CORRECTIONS):
+        law, theta, near = solved.law, solved.theta, solved.averages
+        every = points.replicated(law)
+        if few.exact:  # points are for the mistakes in training only
+            return solved, [solved._replace(averages=each) for each in every]
+        base, step = (anderson.residual(law, each, theta) for each in (near, every[0]))
+        if base is None or step is None:
+            break
+        if np.abs(step).max() < tol:
+            found = [solved._replace(averages=every[0])]
+            for each in every[1:]:
+                own = anderson.residual(law, each, theta)
+                if own is None:
+                    break
+                close = max(_SHARE * float(np.abs(own).max()), tol)
+                there = anderson.solve(few, theta, tol=close, shift=own - base)
+                moved = {
+                    name: getattr(each, name) + getattr(there.averages, name) - getattr(near, name)
+                    for name in ("loss", "error")
+                }
+                found.append(there._replace(averages=each._replace(**moved)))
+            else:
+                return solved, found
+            break
+        solved = anderson.solve(few, theta, tol=tol / 2, shift=step - base)
+        if not solved.converged:
+            break
+    return solved, [solved._replace(converged=False)]
 
 
 def _brought_near(anderson: Anderson, fields: MatrixFields, theta: Array) -> Array:

@@ -14,7 +14,8 @@ dimensions, basis T of `difference_basis`), and it answers with argmax T(ω + b)
 p leads where its gaps g_h = (ω + b)_p − (ω + b)_h are all positive: an orthant (`numerics.cones`).
 Mixtures of two and three classes, and two classes with Gaussian utilities, are orthants in closed
 form, every small probability to digits of its own; other averages at k ≤ 3 are panels inside each
-orthant, and random points inside it above.
+orthant. Above, points are random inside it, or inside that of p and a label t among the utilities
+z + noise (2r dimensions), and all those of a label are given the label's known share.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import block_diag
 from scipy.special import ndtri
 
 from polyceptron.model.channels import Channel
@@ -35,11 +37,10 @@ from polyceptron.model.populations import Population
 from polyceptron.numerics import Array
 from polyceptron.numerics.cones import (
     Line,
-    Nodes,
     orthant_chance,
     panel_nodes,
+    rarest_first,
     truncated_nodes,
-    win_probabilities,
 )
 from polyceptron.numerics.estimate import (
     N_REPLICATES,
@@ -52,8 +53,8 @@ from polyceptron.theory.populations.group_law import GroupLaw
 N_BINS = 15  # of confidence
 _SEED = 23
 _ORDERS = (8, 12)  # nodes of a panel
-_POINTS = range(6, 13)  # log2, of a replicate
-_BIN_POINTS = 9  # of a replicate, for bins
+_POINTS = (6, 12)  # log2, of a replicate
+_BIN_POINTS = 7  # of a replicate, for bins
 _FLAT = 1e-11  # of the trace: a variance that stands for 0
 _NOTHING = 1e-6  # the same where nothing varies
 _SMOOTH = 3.0  # the scale in fields over which a softmax changes
@@ -116,6 +117,7 @@ def population_scores(
     law: FieldsLaw,
     probabilities: Probabilities | None = None,
     tol: float = 3e-4,
+    near: FieldsLaw | None = None,
 ) -> PopulationScores:
     """Scores of the rule argmax(ω + b) on fresh samples.
 
@@ -127,6 +129,8 @@ def population_scores(
     tol : float
         Of the error, where it is sampled: for k ≥ 4, and the softmax teacher at k = 3. Points are
         added until it is met, or until there are 65,000 in each orthant; infinite: 128 of them.
+    near : FieldsLaw, optional
+        A law with which this one is compared: random points are placed as there.
 
     Examples
     --------
@@ -137,13 +141,14 @@ def population_scores(
     """
     law = _regular(law)
     if _is_sampled(law):
-        for log2 in _POINTS:
-            few = 2 if math.isinf(tol) else N_REPLICATES
-            found = _average(law, _sampled(law, log2, few), probabilities)
+        log2, few = _POINTS[0], 2 if math.isinf(tol) else N_REPLICATES
+        while True:
+            found = _average(law, _sampled(law, log2, few, near), probabilities)
             scores = _from(found, None, probabilities is not None)
-            if scores.error.uncertainty <= tol:
-                break
-        return scores
+            over = float(scores.error.uncertainty) / tol
+            if not over > 1 or log2 == _POINTS[1]:
+                return scores
+            log2 = min(log2 + math.ceil(math.log2(over)), _POINTS[1])
     levels = [_average(law, _panels(law, o, None), probabilities) for o in _ORDERS]
     exact = _closed_confusion(law)
     if exact is not None:
@@ -179,18 +184,22 @@ def _is_sampled(law: FieldsLaw) -> bool:
 
 def _regular(law: FieldsLaw) -> FieldsLaw:
     """Covariances with a hint of variance in every direction: a flat orthant has no density."""
-    values, vectors = np.linalg.eigh(law.covariance)
-    least = _FLAT * (values.sum(1, keepdims=True) + _NOTHING)
+    return replace(law, covariance=_lifted(law.covariance))
+
+
+def _lifted(covariance: Array) -> Array:
+    values, vectors = np.linalg.eigh(covariance)
+    least = _FLAT * (values.sum(-1, keepdims=True) + _NOTHING)
     if (values >= least).all():
-        return law
-    spread = vectors * np.maximum(values, least)[:, None, :]
-    return replace(law, covariance=spread @ vectors.transpose(0, 2, 1))
+        return covariance
+    return np.asarray(
+        (vectors * np.maximum(values, least)[..., None, :]) @ vectors.swapaxes(-1, -2)
+    )
 
 
 class _Part(NamedTuple):
-    """Nodes of group c where p leads, with the fields (n, k) up to a shift, and Z (n, k)."""
+    """Nodes where p leads, with the fields (n, k) up to a shift, weights and Z (n, k)."""
 
-    group: int
     leader: int
     fields: Array
     weight: Array
@@ -219,7 +228,7 @@ def _panels(law: FieldsLaw, order: int, probabilities: Probabilities | None) -> 
             slope, rest = _given(law, c)
             means = law.teacher.biases + (at - law.mean[c]) @ slope
             truth = label_chances(law.teacher.channel, means, rest).Z
-        yield _part(c, p, nodes, truth)
+        yield _part(p, nodes.points, law.shares[c] * nodes.weight, truth)
 
 
 def _orthants(law: FieldsLaw) -> Iterator[tuple[int, int, Array, Array]]:
@@ -230,9 +239,8 @@ def _orthants(law: FieldsLaw) -> Iterator[tuple[int, int, Array, Array]]:
             yield c, p, A @ (law.mean[c] + law.intercept), A @ law.covariance[c] @ A.T
 
 
-def _part(c: int, p: int, nodes: Nodes, truth: Array) -> _Part:
-    fields = np.insert(-nodes.points, p, 0.0, axis=1)
-    return _Part(c, p, fields, nodes.weight, np.asarray(truth))
+def _part(p: int, gaps: Array, weight: Array, truth: Array) -> _Part:
+    return _Part(p, np.insert(-gaps, p, 0.0, axis=1), weight, np.asarray(truth))
 
 
 def _given(law: FieldsLaw, group: int) -> tuple[Array, Array]:
@@ -262,38 +270,58 @@ def _label_lines(law: FieldsLaw, group: int, A: Array) -> list[Line]:
     return lines
 
 
-def _sampled(law: FieldsLaw, log2: int, replicates: int = N_REPLICATES) -> Iterator[_Part]:
-    """Any number of classes: random points inside each orthant."""
+def _sampled(
+    law: FieldsLaw, log2: int, replicates: int = N_REPLICATES, near: FieldsLaw | None = None
+) -> Iterator[_Part]:
+    """Any number of classes: random points inside each orthant, with coordinates as for `near`."""
     k, r, teacher = law.n_classes, law.n_classes - 1, law.teacher
     u = uniform_replicates(r if teacher is None else 2 * r, log2, _SEED, replicates)
-    for c, p, mean, covariance in _orthants(law):
-        nodes = truncated_nodes(mean, covariance, u[..., :r])
-        if teacher is None:
-            yield _part(c, p, nodes, np.broadcast_to(np.eye(k)[c], (nodes.weight.size, k)))
-            continue
-        at = np.linalg.solve(_ways(k, p), nodes.points.T).T - law.intercept
-        yield _part(c, p, nodes, drawn_chances(law, c, at, u[..., r:].reshape(-1, r)))
+    if teacher is not None and teacher.channel.utility_variance is None:
+        placed = _orthants(law if near is None else near)
+        for (c, p, mean, spread), (_, _, *there) in zip(_orthants(law), placed, strict=True):
+            nodes = truncated_nodes(mean, spread, u[..., :r], rarest_first(*there))
+            at = np.linalg.solve(_ways(k, p), nodes.points.T).T - law.intercept
+            yield _part(p, nodes.points, nodes.weight, drawn_chances(law, c, at, u[..., r:]))
+        return
+    shares, truths = law.shares, np.eye(k)
+    if teacher is not None:
+        a = teacher.channel.guess(k)
+        known = label_chances(teacher.channel, teacher.biases[None], teacher.covariance).Z[0]
+        shares, truths = (known - a) / (1 - k * a), a + (1 - k * a) * truths
+    for t in range(k):
+        found = []
+        for p in range(k):
+            order = rarest_first(*_joint_gaps(law if near is None else near, t, p))
+            mean, spread = _joint_gaps(law, t, p)
+            found.append(truncated_nodes(mean, spread, u, order))
+        scale = shares[t] / sum(nodes.weight.sum(1) for nodes in found)
+        for p, nodes in enumerate(found):
+            truth = np.broadcast_to(truths[t], (nodes.weight.size, k))
+            yield _part(p, nodes.points[:, :r], scale[:, None] * nodes.weight, truth)
+
+
+def _joint_gaps(law: FieldsLaw, label: int, leader: int) -> tuple[Array, Array]:
+    """Mean and covariance of the leader's gaps in a group, or of both leaders' with a teacher."""
+    A, r, teacher = _ways(law.n_classes, leader), law.n_classes - 1, law.teacher
+    if teacher is None:
+        return A @ (law.mean[label] + law.intercept), A @ law.covariance[label] @ A.T
+    utilities = teacher.covariance + (teacher.channel.utility_variance or 0.0) * np.eye(r)
+    joint = np.block([[law.covariance[0], teacher.cross], [teacher.cross.T, utilities]])
+    both = block_diag(A, _ways(law.n_classes, label))
+    mean = both @ np.append(law.mean[0] + law.intercept, teacher.biases)
+    return mean, both @ _lifted(joint) @ both.T
 
 
 def drawn_chances(law: FieldsLaw, group: int, omega: Array, u: Array) -> Array:
-    """Z (n, k) at ω (n, r), unbiased: averaged over what u (n, r) does not draw of the teacher."""
-    teacher, k = law.teacher, law.n_classes
+    """Z (n, k) at ω (n, r), unbiased: the channel's at fields of the teacher drawn by u (…, r)."""
+    teacher, r = law.teacher, law.n_classes - 1
     assert teacher is not None
     slope, rest = _given(law, group)
     values, vectors = np.linalg.eigh(rest)
-    values = np.maximum(values, 0.0)
-    added = teacher.channel.utility_variance
-    noise = 0.0 if added is None else float(values[0]) + added
-    # Noise that all directions share is integrated; the rest, or all of it, is drawn.
-    drawn = np.sqrt(values - (values[0] if noise > 0 else 0.0))
     # The symmetric root moves with the law; eigenvectors of alike eigenvalues turn at random.
-    root = (vectors * drawn) @ vectors.T
-    z = ndtri(u) @ root + teacher.biases + (omega - law.mean[group]) @ slope
-    z = z @ difference_basis(k).T
-    if noise == 0:
-        return teacher.channel.chances(z)
-    a = teacher.channel.guess(k)
-    return np.asarray(a + (1 - k * a) * win_probabilities(z / math.sqrt(noise)))
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    z = ndtri(u).reshape(-1, r) @ root + teacher.biases + (omega - law.mean[group]) @ slope
+    return teacher.channel.chances(z @ difference_basis(r + 1).T)
 
 
 def _average(
@@ -307,7 +335,7 @@ def _average(
     sums: dict[str, Array] = {}
     edges = np.linspace(1 / k, 1, N_BINS + 1)
     for part in parts:
-        weight = law.shares[part.group] * part.weight
+        weight = part.weight
         n, flat = len(weight), weight.ravel()
         if not sums:
             sums = {"confusion": np.zeros((n, k, k)), "scores": np.zeros((n, 2))}
