@@ -44,28 +44,44 @@ BLOCK_BYTES = 1 << 22  # stays in the cache
 LARGEST = 1e150  # squares of larger entries overflow
 _FIELDS = 1 << 20  # more than that, of so many classes, are not held at once between two products
 _MANY = 20
+_FEW = 4  # up to so many directions, and from so many entries on, BLAS is quicker with a vector at
+_ENTRIES = 1 << 20  # a time of a block in the cache: in single precision, two to four times
 
 
 def fields_of(block: AnyArray, small: AnyArray) -> AnyArray:
     """small blockᵀ, (m, d) to (m, b), in the precision of `small`."""
-    if block.dtype == small.dtype:
+    vectors = _by_vectors(block, small)
+    if block.dtype == small.dtype and not vectors:
         return np.asarray(small @ block.T)
     out = np.empty((len(small), len(block)), small.dtype)
     for rows, part in _parts(block, small.dtype):
-        out[:, rows] = small @ part.T
+        if vectors:
+            for u, z in zip(small, out, strict=True):
+                z[rows] = part @ u
+        else:
+            out[:, rows] = small @ part.T
     return out
 
 
 def back_of(block: AnyArray, small: AnyArray) -> AnyArray:
     """small block, (m, b) to (m, d); parts are added in double precision."""
-    if block.dtype == small.dtype:
+    vectors = _by_vectors(block, small)
+    if block.dtype == small.dtype and not vectors:
         # On one thread F @ X is the faster form; on several it waits for the slowest at every
         # block, and a busy machine makes it wait for long.
         return np.asarray(small @ block if thread_count() == 1 else (block.T @ small.T).T)
     out = np.zeros((len(small), block.shape[1]))
     for rows, part in _parts(block, small.dtype):
-        out += small[:, rows] @ part
+        if vectors:
+            for f, g in zip(small, out, strict=True):
+                g += f[rows] @ part
+        else:
+            out += small[:, rows] @ part
     return out.astype(small.dtype, copy=False)
+
+
+def _by_vectors(block: AnyArray, small: AnyArray) -> bool:
+    return small.dtype == np.float32 and 1 < len(small) <= _FEW and block.size >= _ENTRIES
 
 
 def through_of(
