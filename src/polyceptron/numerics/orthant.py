@@ -363,11 +363,11 @@ class Winning(NamedTuple):
     slopes: Array
 
 
-def winning_chance(gaps: Array, s: float, order: int = 10) -> Winning:
+def winning_chance(gaps: Array, s: float, order: int = 14) -> Winning:
     """Z and its slopes at gaps (k−1, n), the smallest first where k = 3, to absolute accuracy.
 
     Z = P(x_h ≤ g_h/(√2 s) for all h), x standard normal of correlations 1/2. From k = 4 on `order`
-    nodes leave 1e-6 of an average over fields at k = 100, and less below.
+    nodes leave 1e-7 of an average over fields at k = 100, and less below.
     """
     scale = 1 / (math.sqrt(2) * s)
     if len(gaps) == 1:
