@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.erm import newton
-from polyceptron.algorithms.erm.intercept import Intercept, certificate, norms
+from polyceptron.algorithms.erm.intercept import Intercept, certificate, lengths, norms
 from polyceptron.algorithms.erm.objectives import Evaluation, Objective
 from polyceptron.numerics import Array
 
@@ -25,11 +25,6 @@ Direction = Callable[[Evaluation, Array], Array]
 
 _LOOSE = 0.3  # of the gradient, left by the first solves: far away, an exact Newton step is waste
 _PATIENCE = 3  # slow steps next to the minimum, in double precision
-
-
-def _lengths(part: Array) -> Array:
-    """The norm of each sample's column (L, n), of fields or residuals (L, r, n)."""
-    return np.sqrt(np.einsum("lrn,lrn->ln", part, part))
 
 
 @dataclass(frozen=True)
@@ -139,7 +134,7 @@ class _Newton:
             return 0 * enough, norms(G) / ridges, enough
         rounding, distance = certificate(
             self.design, self.intercept, ridges, U, G,
-            (_lengths(Z), _lengths(here.residual), stiffness), self.objective.smoothness,
+            (lengths(Z), lengths(here.residual), stiffness), self.objective.smoothness,
             lambda: self.objective.curvature(here, np.float64).total(), enough,
         )  # fmt: skip
         return rounding, distance, enough

@@ -29,7 +29,7 @@ from polyceptron.algorithms.design import ColumnMoments, Design
 from polyceptron.algorithms.erm.objectives import gradient_rounding, roundings
 from polyceptron.algorithms.stored_designs import SparseDesign, shifted
 from polyceptron.errors import InvalidInput
-from polyceptron.numerics import Array
+from polyceptron.numerics import AnyArray, Array
 
 _FAR = 30.0  # deviations of a feature's mean, up to which products may be centred instead of rows
 _NEAR = 0.1  # up to which nothing is gained by it
@@ -97,7 +97,7 @@ def certificate(
     G: Array,
     sizes: tuple[Array, Array, Array],
     smoothness: float | None,
-    total: Callable[[], Array],
+    total: Callable[[], Array] | None,
     enough: Array,
 ) -> tuple[Array, Array]:
     """What rounding hides of gradients G (L, r, d) at U, and the distance to the minimum, (L,).
@@ -112,6 +112,7 @@ def certificate(
             design, size, ridges, fields, residuals, stiffness, smoothness, ridges * enough - norm
         )
         return rounding, (norm + rounding) / ridges
+    assert total is not None
     off, rest = roundings(design, size, ridges, fields, residuals)
     slopes = norms(G[..., :-1]) + rest, norms(G[..., -1:]) + rest
     return rest, intercept.distance(ridges, slopes, total(), stiffness, design.row_norms, off)
@@ -120,6 +121,11 @@ def certificate(
 def norms(A: Array) -> Array:
     """Frobenius norm of each problem, (L,)."""
     return np.sqrt(np.einsum("lij,lij->l", A, A))
+
+
+def lengths(part: AnyArray) -> AnyArray:
+    """The norm of each sample's column (L, n), of fields or residuals (L, r, n)."""
+    return np.sqrt(np.einsum("lrn,lrn->ln", part, part))
 
 
 def with_intercept(samples: Samples) -> Samples:

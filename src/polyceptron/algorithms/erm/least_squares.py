@@ -23,16 +23,14 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
 from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Design, largest_of, weights_or_ones
 from polyceptron.algorithms.erm.erm_fit import ERMFit, fit_at, fit_newton, stopped, stopped_at
-from polyceptron.algorithms.erm.intercept import without_column
+from polyceptron.algorithms.erm.intercept import certificate, lengths, norms, without_column
 from polyceptron.algorithms.erm.objectives import (
     EPS,
     LossObjective,
@@ -72,9 +70,9 @@ class _Gram:
             if size.max() > _NOISE * noise or _rank(plain) > np.count_nonzero(~self.null):
                 self.smallest = 0.0
 
-    def solve(self, right: Array, shift: Array) -> Array:
-        """right (Gram + λ)⁻¹, one λ per row; directions of zero stay zero where λ = 0."""
-        total = self.values + shift[:, None]
+    def solve(self, right: Array, ridges: Array) -> Array:
+        """right (Gram + λ)⁻¹ (L, k, ·) for every λ; directions of zero stay zero where λ = 0."""
+        total = self.values + ridges[:, None, None]
         inner = (right @ self.vectors) / np.where(total > 0, total, np.inf)
         return np.asarray(inner @ self.vectors.T)
 
@@ -103,19 +101,14 @@ class _ShiftedGram:
         shifted[np.diag_indices_from(shifted)] += ridge
         self.factor = scipy.linalg.cho_factor(shifted, overwrite_a=True, check_finite=False)
 
-    def solve(self, right: Array, shift: Array) -> Array:
-        return np.asarray(scipy.linalg.cho_solve(self.factor, right.T, check_finite=False).T)
+    def solve(self, right: Array, ridges: Array) -> Array:
+        right = right.reshape(1, *right.shape[-2:])
+        return np.asarray(scipy.linalg.cho_solve(self.factor, right[0].T, check_finite=False).T)[
+            None
+        ]
 
     def convexity(self, ridge: float) -> float:
         return ridge
-
-
-class _Certificate(NamedTuple):
-    """Norms of the gradient, bounds on the distance, and whether they do; all (L,)."""
-
-    norm: Array
-    bound: Array
-    met: NDArray[np.bool_]
 
 
 def fit_least_squares(
@@ -184,108 +177,80 @@ def _fit_block(
     tol: float,
     stray: float,
 ) -> list[ERMFit]:
-    (design, y, k), count = samples, len(ridges)
-    before = design.passes
-    lam = np.array(ridges, dtype=float)
-    shift = np.repeat(lam, k)
+    (design, y, k), lam = samples, np.array(ridges, dtype=float)
+    before, nothing = design.passes, np.full(lam.size, np.inf)
     convexity = np.array([max(gram.convexity(ridge) - stray, ridge) for ridge in ridges])
-    Y, root = np.eye(k)[:, y], np.sqrt(weights_or_ones(samples.weights, y.size))
-    level = np.zeros((k, 1))
+    root, level = np.sqrt(weights_or_ones(samples.weights, y.size)), np.zeros((k, 1))
     if samples.features is not None:
         level[:, 0] = np.bincount(y, root**2, k) / (root**2).sum()
-    Y = (Y - level) * root
-    right = np.tile(design.back(Y) if gram.tall else Y, (count, 1))
-    tiled = np.tile(Y, (count, 1))
-    solution = gram.solve(right, shift)
-    fields = misfit = np.full(tiled.shape, np.nan)
-    W, stop = solution if gram.tall else np.zeros((len(shift), design.dimension)), False
-    nothing = np.full(count, np.inf)
-    found = _Certificate(np.nan * nothing, nothing, nothing < 0)
+    Y = (np.eye(k)[:, y] - level) * root
+    solution = gram.solve(design.back(Y) if gram.tall else Y, lam)
+    W, fields = np.zeros((lam.size, k, design.dimension)), np.full((lam.size, *Y.shape), np.nan)
+    norm, bound, met, stop = np.nan * nothing, nothing, nothing < 0, False
     try:
         for step in range(_CORRECTIONS + 1):
             W = solution if gram.tall else design.back(solution)
             fields = design.fields(W)
-            misfit = tiled - fields
-            residual = (design.back(misfit) if gram.tall else misfit) - shift[:, None] * solution
-            gradient = residual if gram.tall else design.back(residual)
+            misfit = Y - fields
+            residual = design.back(misfit) if gram.tall else misfit
+            residual = residual - lam[:, None, None] * solution
+            G = residual if gram.tall else design.back(residual)
             made = None if gram.tall else solution
-            found = _certify(design, lam, convexity, W, fields, misfit, gradient, made, tol, stray)
-            if found.met.all() or step == _CORRECTIONS:
+            norm = norms(G)
+            bound = _bound(design, lam, convexity, W, G, fields, misfit, made, tol, stray)
+            met = bound <= tol * norms(W)
+            if met.all() or step == _CORRECTIONS:
                 break
-            solution = solution + gram.solve(residual, shift)
-        found, W = _zero_where_minimal(design, Y, lam, convexity, found, W)
+            solution = solution + gram.solve(residual, lam)
+        if not met.all():  # no relative bound can be met where AᵀY is only rounding: W = 0 there
+            slope, rounding = float(np.linalg.norm(design.back(Y))), _rounding_at_zero(design)
+            if slope <= rounding:
+                bound = (slope + rounding) / np.maximum(convexity, np.finfo(float).tiny)
+                W, norm, met = 0 * W, slope + 0 * norm, met | True
     except KeyboardInterrupt:
         stop = True
-    fits = []
-    for i, ridge in enumerate(ridges):
-        rows = slice(i * k, (i + 1) * k)
-        fit = fit_at(
-            samples, loss.name, ridge, W[rows].T.copy(), fields[rows] + level * root,
-            0.5 * float((misfit[rows] ** 2).sum()), float(found.bound[i]),
-            Status.OK if found.met[i] else Status.TOLERANCE_NOT_MET,
-            gradient_norm=float(found.norm[i]), n_iter=step + 1,
-            matrix_passes=(design.passes - before) / count,
-        )  # fmt: skip
-        fits.append(fit)
+    fits = [
+        fit_at(
+            samples, loss.name, ridge, W[i].T.copy(), fields[i] + level * root,
+            0.5 * float(((Y - fields[i]) ** 2).sum()), float(bound[i]),
+            Status.OK if met[i] else Status.TOLERANCE_NOT_MET, gradient_norm=float(norm[i]),
+            n_iter=step + 1, matrix_passes=(design.passes - before) / lam.size,
+        )
+        for i, ridge in enumerate(ridges)
+    ]  # fmt: skip
     return [stopped(fit) for fit in fits] if stop else fits
 
 
-def _certify(
+def _bound(
     design: Design,
     ridges: Array,
     convexity: Array,
     W: Array,
+    G: Array,
     fields: Array,
     misfit: Array,
-    gradient: Array,
     made: Array | None,
     tol: float,
     stray: float,
-) -> _Certificate:
+) -> Array:
     """How far W is from the minimiser; `made`: the multipliers C of which it is AᵀC, if it is."""
-    count = len(ridges)
-    norm, size = _sizes(gradient, count), _sizes(W, count)
-    enough = tol * convexity * size - norm
-    z, g = _columns(fields, count), _columns(misfit, count)
+    enough = tol * norms(W)
     # (AᵀA + λ)⁻¹Aᵀ is not above (λ + σ²)^{−½} with σ the least singular value: L counts as 4.
-    rounding = gradient_rounding(design, size, convexity, z, g, 1.0, 4.0, enough) + stray * size
-    off = np.zeros(count)
-    if made is not None:
+    sizes = lengths(fields), lengths(misfit), np.ones(1)
+    with np.errstate(divide="ignore", over="ignore"):
+        bound = certificate(design, None, convexity, W, G, sizes, 4.0, None, enough)[1]
+        bound = bound + stray * norms(W) / np.maximum(convexity, np.finfo(float).tiny)
+        if made is None:
+            return bound
         # W is AᵀC up to rounding, which A sees again, and so does the gradient at AᵀC.
-        off = sum_rounding(design.n_samples) * (_columns(made, count) @ design.row_norms)
+        off = sum_rounding(design.n_samples) * (lengths(made) @ design.row_norms)
         stretch = float(np.linalg.norm(design.row_norms))
-        if ((stretch**2 + ridges) * off > 0.5 * enough).any():
+        if ((stretch**2 + ridges) * off > 0.5 * convexity * (enough - bound)).any():
             stretch = design.stretch
-        rounding = rounding + (stretch**2 + ridges) * off
-    with np.errstate(divide="ignore"):
-        bound = off + (norm + rounding) / convexity
-    return _Certificate(norm, bound, bound <= tol * size)
+        return np.asarray(bound + off + (stretch**2 + ridges) * off / convexity)
 
 
-def _zero_where_minimal(
-    design: Design, Y: Array, ridges: Array, convexity: Array, found: _Certificate, W: Array
-) -> tuple[_Certificate, Array]:
-    """W = 0 where the gradient there, AᵀY, is only rounding: no relative bound can be met."""
-    if found.met.all():
-        return found, W
-    norm = float(np.linalg.norm(design.back(Y)))
-    ones = np.ones((1, Y.shape[1]))
-    none = np.zeros(1)
-    (rounding,) = gradient_rounding(design, none, none, 0 * ones, ones, 1.0, None, none)
-    if norm > rounding:
-        return found, W
-    bound = (norm + rounding) / np.maximum(convexity, np.finfo(float).tiny)
-    one = np.ones(len(ridges))
-    return _Certificate(norm * one, bound, one > 0), 0 * W
-
-
-def _sizes(rows: Array, count: int) -> Array:
-    """Frobenius norm (L,) of each consecutive group of rows."""
-    squares = np.einsum("ij,ij->i", rows, rows)
-    return np.asarray(np.sqrt(squares.reshape(count, -1).sum(1)))
-
-
-def _columns(rows: Array, count: int) -> Array:
-    """Norm of each column (L, n) in each consecutive group of rows."""
-    grouped = rows.reshape(count, -1, rows.shape[1])
-    return np.asarray(np.sqrt(np.einsum("lkn,lkn->ln", grouped, grouped)))
+def _rounding_at_zero(design: Design) -> float:
+    """Of AᵀY for labels Y, whose rows have the norm 1."""
+    one, none = np.ones((1, design.n_samples)), np.zeros(1)
+    return float(gradient_rounding(design, none, none, 0 * one, one, 1.0, None, none)[0])

@@ -34,7 +34,7 @@ from polyceptron.algorithms.data_checks import Labels, Samples
 from polyceptron.algorithms.design import Inner
 from polyceptron.algorithms.erm import newton
 from polyceptron.algorithms.erm.erm_fit import ERMFit, fit_at, fit_newton, stopped, through_nearest
-from polyceptron.algorithms.erm.intercept import certificate
+from polyceptron.algorithms.erm.intercept import certificate, lengths
 from polyceptron.algorithms.erm.objectives import (
     EPS,
     RankOneCurvature,
@@ -108,16 +108,11 @@ class _Look:
     def __call__(self, fields: AnyArray) -> tuple[AnyArray, Any]:
         final, y = fields.dtype == np.float64, self.objective.y
         wrong = fields[0].argmax(0) != y if final else np.full(y.size, math.nan)
-        lengths = _lengths(fields)
+        sizes = lengths(fields)
         here = self.objective.evaluate(fields)
         self.softmax[:] = here.source
         stiffness = self.objective.stiffness(here)
-        return here.residual, (here.value, lengths, _lengths(here.residual), stiffness, wrong)
-
-
-def _lengths(x: AnyArray) -> AnyArray:
-    """The norm of each sample's column (1, n)."""
-    return np.sqrt(np.einsum("lrn,lrn->ln", x, x))
+        return here.residual, (here.value, sizes, lengths(here.residual), stiffness, wrong)
 
 
 @dataclass
