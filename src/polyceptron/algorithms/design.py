@@ -93,16 +93,6 @@ def through_of(
     return back_of(block, f.reshape(-1, len(block))), rest
 
 
-class AsItIs:
-    """F = fields, of any rows."""
-
-    def rows(self, rows: slice) -> Inner:
-        return self
-
-    def __call__(self, fields: AnyArray) -> tuple[AnyArray, None]:
-        return fields, None
-
-
 def fields_squared_of(block: AnyArray, small: AnyArray) -> Array:
     """small (block²)ᵀ, (c, d) to (c, b)."""
     out = np.empty((len(small), len(block)))
@@ -240,11 +230,14 @@ class Design(ABC):
 
         A block may be overwritten by the next one.
         """
-        n, d = self.shape
-        step = max(16, n_bytes // max(1, d * self.dtype.itemsize))
-        for begin in range(0, n, step):
-            rows = slice(begin, min(begin + step, n))
+        for rows in self.slices(n_bytes):
             yield rows, self.read_rows(rows)
+
+    def slices(self, n_bytes: int) -> Iterator[slice]:
+        """Of the rows, each of about so many bytes."""
+        step = max(16, n_bytes // max(1, self.dimension * self.dtype.itemsize))
+        for begin in range(0, self.n_samples, step):
+            yield slice(begin, min(begin + step, self.n_samples))
 
     def each_block(
         self,
@@ -417,7 +410,7 @@ class Design(ABC):
         v /= np.linalg.norm(v)
         log_length = 0.0
         for _ in range(_POWER):
-            v = self.through(v[None], AsItIs())[0][0]
+            v = self.back(self.fields(v[None]))[0]
             length = float(np.linalg.norm(v))
             if length == 0:
                 return 0.0

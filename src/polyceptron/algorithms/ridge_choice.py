@@ -46,8 +46,7 @@ from polyceptron.algorithms.data_checks import Labels, Samples
 from polyceptron.algorithms.design import Design, weights_or_ones
 from polyceptron.algorithms.erm import newton
 from polyceptron.algorithms.erm.erm_fit import through_nearest
-from polyceptron.algorithms.erm.fit import solver_of
-from polyceptron.algorithms.erm.objectives import Objective
+from polyceptron.algorithms.erm.objectives import Objective, objective_of
 from polyceptron.algorithms.stored_designs import ArrayDesign
 from polyceptron.errors import InvalidInput
 from polyceptron.model.losses import Loss
@@ -482,7 +481,7 @@ def _seen(rows: Array, K: Array, pushed: Array) -> Array:
 
 def _objective(search: Search, weights: Array | None) -> Objective:
     _, y, k = search.samples
-    return solver_of(search.loss).objective(search.loss, y, k, weights)
+    return objective_of(search.loss, y, k, weights)
 
 
 class Walk:

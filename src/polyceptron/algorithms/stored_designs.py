@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,14 +158,14 @@ class FileDesign(designs.Design):
     def __init__(self, X: Any) -> None:
         super().__init__(X.shape, X.dtype)
         self._X, self._name = X, str(getattr(X, "filename", None) or "")
-        self._file: int | None = None
+        self._file: IO[bytes] | None = None
         self._row_bytes = self.dimension * self.dtype.itemsize
         if X.strides == (self._row_bytes, X.itemsize) and X.mode in ("r", "r+", "w+"):
             self._open()
 
     def __del__(self) -> None:
         if getattr(self, "_file", None) is not None:
-            os.close(self._file)  # type: ignore[arg-type]
+            self._file.close()  # type: ignore[union-attr]
 
     def _open(self) -> None:
         """Find the map's file, unless it has none or another file has taken its name."""
@@ -174,55 +174,54 @@ class FileDesign(designs.Design):
         pages = int(self._X.offset) // mmap.ALLOCATIONGRANULARITY
         self._first = pages * mmap.ALLOCATIONGRANULARITY + before
         try:
-            self._file = os.open(self._name, os.O_RDONLY)
-            size = os.fstat(self._file).st_size
+            self._file = open(self._name, "rb", buffering=0)  # noqa: SIM115  # as long as X
         except OSError:
             return
-        held = (size - self._first) // self._row_bytes
+        held = (os.fstat(self._file.fileno()).st_size - self._first) // self._row_bytes
         if held < self.n_samples:
             raise self._missing(max(held, 0), self.n_samples, "the file is cut short")
-        if self._read(0, 1, None).tobytes() != self._X[:1].tobytes():
-            os.close(self._file)
+        if self._read(slice(0, 1)).tobytes() != self._X[:1].tobytes():
+            self._file.close()
             self._file = None
 
     def read_rows(self, rows: Any) -> AnyArray:
-        if isinstance(rows, slice):
-            first, last, step = rows.indices(self.n_samples)
-            if step == 1 and self._file is not None:
-                return self._read(first, max(first, last), None)
-        picked = np.arange(self.n_samples)[rows]
         if self._file is None:
-            return np.array(self._X[picked])
+            return np.array(self._X[rows])
+        if isinstance(rows, slice) and rows.step in (None, 1):
+            first, last, _ = rows.indices(self.n_samples)
+            return self._read(slice(first, max(first, last)))
+        picked = np.arange(self.n_samples)[rows]
         out = np.empty((len(picked), self.dimension), self.dtype)
-        for i, row in enumerate(picked):
-            self._read(int(row), int(row) + 1, out[i : i + 1])
+        for i, row in enumerate(picked.tolist()):
+            self._read(slice(row, row + 1), out[i : i + 1])
         return out
 
     def blocks(self, n_bytes: int = designs.BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
-        if self._file is None:
-            yield from super().blocks(n_bytes)
-            return
-        n, d = self.shape
-        step = min(n, max(16, n_bytes // max(1, d * self.dtype.itemsize)))
-        buffer = np.empty((step, d), self.dtype)
-        for begin in range(0, n, step):
-            end = min(begin + step, n)
-            yield slice(begin, end), self._read(begin, end, buffer[: end - begin])
+        buffer: AnyArray | None = None
+        for rows in self.slices(n_bytes):
+            if self._file is None:
+                yield rows, np.array(self._X[rows])
+                continue
+            if buffer is None:
+                buffer = np.empty((rows.stop, self.dimension), self.dtype)
+            yield rows, self._read(rows, buffer[: rows.stop - rows.start])
 
-    def _read(self, first: int, last: int, into: AnyArray | None) -> AnyArray:
-        """Rows first to last − 1, read into an array (last − first, d)."""
+    def _read(self, rows: slice, into: AnyArray | None = None) -> AnyArray:
+        """These rows, read into an array of their shape."""
+        assert self._file is not None
         if into is None:
-            into = np.empty((last - first, self.dimension), self.dtype)
+            into = np.empty((rows.stop - rows.start, self.dimension), self.dtype)
         view, done = memoryview(into.reshape(-1)).cast("B"), 0  # type: ignore[arg-type]
-        start = self._first + first * self._row_bytes
-        while done < len(view):
-            try:
-                got = os.preadv(self._file, [view[done:]], start + done)  # type: ignore[arg-type]
-            except OSError as error:
-                raise self._missing(first, last, error.strerror or str(error)) from None
-            if got == 0:
-                raise self._missing(first, last, "the file is cut short")
-            done += got
+        try:
+            self._file.seek(self._first + rows.start * self._row_bytes)
+            while done < len(view):
+                got = self._file.readinto(view[done:])  # type: ignore[attr-defined]
+                if not got:
+                    raise self._missing(rows.start, rows.stop, "the file is cut short")
+                done += got
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise self._missing(rows.start, rows.stop, why) from None
         return into
 
     def _missing(self, first: int, last: int, why: str) -> InvalidInput:
@@ -334,29 +333,24 @@ def scaled(
     scale: Array,
     kept: NDArray[np.bool_] | None = None,
     constant: float | None = None,
+    near: bool | None = None,
 ) -> designs.Design:
-    """(x − shift)/scale of the features `kept` (d,), or all, and a column that is `constant`."""
-    every = np.full(base.dimension, True)
-    move = np.zeros(base.dimension) if shift is None else shift
-    rows = ScaleRows(move, scale, every if kept is None else kept, constant)
-    near = isinstance(base, SparseDesign) or bool((np.abs(move) <= _NEAR * scale).all())
+    """(x − shift)/scale of the features `kept` (d,), or all, and a column that is `constant`.
+
+    `near`: whether no shift is far beyond the deviation of its feature, if that is known: features
+    that are scaled already are then scaled once for both, and arrays may be copied.
+    """
+    known, move = near is not None, np.zeros(base.dimension) if shift is None else shift
+    rows = ScaleRows(move, scale, np.full(base.dimension, True) if kept is None else kept, constant)
+    if near is None:
+        near = isinstance(base, SparseDesign) or bool((np.abs(move) <= _NEAR * scale).all())
+    elif isinstance(base, BlockwiseDesign) and base.rescaled is not None:
+        first, near = base.rescaled, near and isinstance(base, ScaledDesign)
+        rows = replace(rows, shift=first.shift + first.scale * move, scale=first.scale * scale)
+        base = base.base
     if near and rows.kept.all() and not base.reading_is_dear:
         return ScaledDesign(base, rows)
-    return BlockwiseDesign(base, rows, rows.dimension)
-
-
-def shifted(
-    base: designs.Design, shift: Array, scale: Array, constant: float | None, *, near: bool
-) -> designs.Design:
-    """`scaled` once more; `near`: no shift is far beyond the deviation of its feature."""
-    rows = ScaleRows(shift, scale, np.full(base.dimension, True), constant)
-    if isinstance(base, BlockwiseDesign) and base.rescaled is not None:
-        first, near = base.rescaled, near and isinstance(base, ScaledDesign)
-        rows = replace(rows, shift=first.shift + first.scale * shift, scale=first.scale * scale)
-        base = base.base
-    if near and not base.reading_is_dear:
-        return ScaledDesign(base, rows)
-    if base.may_be_copied and not base.reading_is_dear:
+    if known and base.may_be_copied and not base.reading_is_dear:
         return ArrayDesign(rows(base.read_rows(slice(None))))
     return BlockwiseDesign(base, rows, rows.dimension)
 

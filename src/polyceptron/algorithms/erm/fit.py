@@ -15,14 +15,13 @@ In scikit-learn's words the features are X/√d and C = 1/λ, for two classes 2/
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 
 from polyceptron.algorithms.data_checks import (
-    Labels,
     Samples,
     check_choice,
     check_intercept,
@@ -40,7 +39,7 @@ from polyceptron.algorithms.erm.intercept import with_intercept
 from polyceptron.algorithms.erm.least_squares import fit_least_squares
 from polyceptron.algorithms.erm.likelihood import maximum_likelihood
 from polyceptron.algorithms.erm.many_classes import fit_softmax
-from polyceptron.algorithms.erm.objectives import LossObjective, Objective, SoftmaxObjective
+from polyceptron.algorithms.erm.objectives import LossObjective
 from polyceptron.algorithms.watching import Callback, Watch
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge, check_tolerance
@@ -261,60 +260,27 @@ def _fit_all(
     return [erm_fit.require_converged(fit, tol) for fit in found] if strict else found
 
 
-@dataclass(frozen=True)
-class Solver:
-    """How a kind of loss is fitted at ridges λ, with its certificate.
-
-    `objective` is the sum over samples that it minimises; `unseparated` fits data at λ = 0 that no
-    weights separate, None where some do.
-    """
-
-    fit: Callable[[Samples, Loss, Sequence[float], float, Array | None], list[ERMFit]] | None = None
-    objective: Callable[[Loss, Labels, int, Array | None], Objective] = LossObjective
-    unseparated: Callable[[Samples, float, Array | None], ERMFit | None] | None = None
-
-    def minimise(
-        self, samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, start: Array | None
-    ) -> list[ERMFit]:
-        """One fit per λ, in the order given: in its own way, or by Newton's method."""
-        if self.fit is not None:
-            return self.fit(samples, loss, ridges, tol, start)
-        objective = self.objective(loss, samples.y, samples.n_classes, samples.weights)
-        return erm_fit.fit_newton(samples, objective, loss.name, ridges, tol, start)
-
-
-def solver_of(loss: Loss) -> Solver:
+def _fit(
+    samples: Samples, loss: Loss, ridges: Sequence[float], asked: str, tol: float, begin: Any
+) -> list[ERMFit]:
+    """By the solver asked for, or the one that the loss names."""
     if loss.solver not in SOLVERS:
         raise InvalidInput(
             f"the loss {loss.name!r} names the solver {loss.solver!r}: allowed are "
             f"{', '.join(SOLVERS)}"
         )
-    return SOLVERS[loss.solver]
-
-
-def _fit(
-    samples: Samples,
-    loss: Loss,
-    ridges: Sequence[float],
-    asked: str,
-    tol: float,
-    start: Array | None,
-) -> list[ERMFit]:
-    """By the solver asked for, or the one that the loss names."""
-    solver = SOLVERS["newton"] if asked == "newton" and not loss.scale_free else solver_of(loss)
-    return solver.minimise(samples, loss, ridges, tol, start)
+    newton = asked == "newton" and not loss.scale_free
+    return SOLVERS["newton" if newton else loss.solver](samples, loss, ridges, tol, begin)
 
 
 def _without_ridge(
     samples: Samples, loss: Loss, limit: Loss, solver: str, tol: float, begin: Array | None
 ) -> ERMFit:
     """The minimiser itself where the data cannot be separated; else the fit of the limit."""
-    likely, unseparated = None, solver_of(loss).unseparated
-    if unseparated is not None:
-        likely = unseparated(samples, tol, begin)
-        stop = likely is not None and likely.status == Status.INTERRUPTED
-        if likely is not None and (stop or likely.separability is not None):
-            return likely
+    likely = maximum_likelihood(samples, tol, begin) if loss.solver == "softmax" else None
+    stop = likely is not None and likely.status == Status.INTERRUPTED
+    if likely is not None and (stop or likely.separability is not None):
+        return likely
     try:
         return _fit(samples, limit, [0.0], solver, tol, None)[0]
     except NotSeparable:
@@ -323,15 +289,18 @@ def _without_ridge(
         return likely
 
 
-SOLVERS = {
-    "softmax": Solver(
-        fit_softmax,
-        objective=lambda loss, y, k, weights: SoftmaxObjective(y, k, weights),
-        unseparated=maximum_likelihood,
-    ),
-    "least-squares": Solver(fit_least_squares),
-    "max-margin": Solver(fit_hard_margin),
-    "dual": Solver(fit_by_multipliers),
-    "newton": Solver(),
+def _fit_smooth(
+    samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, start: Array | None
+) -> list[ERMFit]:
+    objective = LossObjective(loss, samples.y, samples.n_classes, samples.weights)
+    return erm_fit.fit_newton(samples, objective, loss.name, ridges, tol, start)
+
+
+SOLVERS: dict[str, Callable[[Samples, Loss, Sequence[float], float, Any], list[ERMFit]]] = {
+    "softmax": fit_softmax,
+    "least-squares": fit_least_squares,
+    "max-margin": fit_hard_margin,
+    "dual": fit_by_multipliers,
+    "newton": _fit_smooth,
 }
-"""What a loss may name as its solver."""
+"""What a loss may name as its solver: one certified fit per λ, in the order given."""

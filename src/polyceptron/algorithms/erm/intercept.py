@@ -27,7 +27,7 @@ import numpy as np
 from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import ColumnMoments, Design
 from polyceptron.algorithms.erm.objectives import gradient_rounding, roundings
-from polyceptron.algorithms.stored_designs import SparseDesign, shifted
+from polyceptron.algorithms.stored_designs import SparseDesign, scaled
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import AnyArray, Array
 
@@ -167,5 +167,5 @@ def _centred(
     stretch = 1.0 if column is None else math.sqrt((d + 1) / d)  # the design divides by √(d + 1)
     scale = np.where(varying, 1.0, np.inf) / stretch
     constant = None if column is None else column * stretch
-    found = shifted(design, mean, scale, constant, near=near)
+    found = scaled(design, mean, scale, constant=constant, near=near)
     return found, np.where(varying, mean, 0.0)

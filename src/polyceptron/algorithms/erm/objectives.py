@@ -364,6 +364,13 @@ class LossObjective(Objective):
         return result
 
 
+def objective_of(loss: Loss, y: Labels, n_classes: int, weights: Array | None) -> Objective:
+    """The sum over samples that a fit of the loss minimises."""
+    if loss.solver == "softmax":
+        return SoftmaxObjective(y, n_classes, weights)
+    return LossObjective(loss, y, n_classes, weights)
+
+
 EPS = float(np.finfo(float).eps)
 _BLOCK = 256
 _FEW = 8.0  # c
