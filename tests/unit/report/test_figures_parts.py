@@ -96,7 +96,7 @@ def test_equal_computations_run_once_and_are_kept(tmp_path: Path) -> None:
 
 def test_an_interrupted_run_keeps_what_it_had(tmp_path: Path) -> None:
     calls, folder = str(tmp_path / "calls"), tmp_path / "kept"
-    asked = [Computation(counted, {"value": v, "calls": calls}, seconds=-v) for v in (1, 2, 3)]
+    asked = [Computation(counted, {"value": v, "calls": calls}) for v in (1, 2, 3)]
 
     def stop(now: object) -> None:
         raise KeyboardInterrupt

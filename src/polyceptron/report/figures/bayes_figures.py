@@ -75,17 +75,15 @@ def branch_rows(points: int, marks: list[float]) -> list[spec.Row]:
 
 
 def _runs(prior: str, profile: spec.Profile) -> list[spec.Computation]:
-    d, runs = profile.amp_dimension, profile.amp_runs
-    asked: Any = {"prior": prior, "dimension": d, "instances": runs}
-    return [
-        spec.Computation(amp_instances, {**asked, "alpha": alpha}, runs * 4e-7 * alpha * d * d)
-        for alpha in profile.thin(MARKS[prior])
-    ]
+    sizes = {"dimension": profile.amp_dimension, "instances": profile.amp_runs}
+    asked: Any = {"prior": prior, **sizes}
+    return [spec.ask(amp_instances, **asked, alpha=alpha) for alpha in profile.thin(MARKS[prior])]
 
 
 def _rademacher(profile: spec.Profile) -> list[spec.Computation]:
-    asked = {"points": profile.line_points, "marks": profile.thin(MARKS["rademacher"])}
-    return [spec.Computation(branch_rows, asked, 2.0), *_runs("rademacher", profile)]
+    marks = profile.thin(MARKS["rademacher"])
+    lines = spec.ask(branch_rows, points=profile.line_points, marks=marks)
+    return [lines, *_runs("rademacher", profile)]
 
 
 def _entries(table: pd.DataFrame, branch: str) -> pic.Panel:
@@ -198,12 +196,8 @@ def trajectory(alpha: float, dimension: int, runs: int, seed: int) -> list[spec.
 
 
 def _trajectories(profile: spec.Profile) -> list[spec.Computation]:
-    d, runs = profile.trace_dimension, profile.amp_runs
-    sizes = {"dimension": d, "runs": runs, "seed": spec.SEED}
-    return [
-        spec.Computation(trajectory, {"alpha": alpha, **sizes}, 1 + runs * 3e-7 * alpha * d * d)
-        for alpha in PHASES
-    ]
+    sizes = {"dimension": profile.trace_dimension, "runs": profile.amp_runs}
+    return [spec.ask(trajectory, alpha=alpha, **sizes, seed=spec.SEED) for alpha in PHASES]
 
 
 @spec.figure(
@@ -230,14 +224,13 @@ SYMBOLS = (0.5, 1.0, 2.0, 4.0)
 def _classes(profile: spec.Profile) -> list[spec.Computation]:
     asked: Any = {"estimator": "bayes", "ridge": None, "low": LOW, "high": HIGH, "log": True}
     asked |= {"marks": profile.thin(SYMBOLS), "most": profile.line_points}
-    tol, found = profile.error_tolerance, []
-    for k in profile.classes:
-        more = {"n_classes": k, "tol": tol if k > 3 else 1e-6}
-        seconds = 0.3 * k**0.5 * (1e-3 / tol) ** 1.5
-        found.append(spec.Computation(spec.line_rows, {**asked, **more}, seconds))
-    sizes = {"dimension": profile.amp_classes_dimension, "instances": profile.amp_classes_runs}
-    return found + [
-        spec.run_computation("bayes", [None], alpha, **sizes, n_classes=k)
+    tol, runs = profile.error_tolerance, dict[str, Any](estimator="bayes", ridges=[None])
+    runs |= {"dimension": profile.amp_classes_dimension, "instances": profile.amp_classes_runs}
+    return [
+        spec.ask(spec.line_rows, **asked, n_classes=k, tol=tol if k > 3 else 1e-6)
+        for k in profile.classes
+    ] + [
+        spec.ask(spec.run_rows, **runs, alpha=alpha, n_classes=k)
         for alpha in profile.thin(SYMBOLS)
         for k in profile.amp_classes
     ]
@@ -257,14 +250,13 @@ def more_classes(table: pd.DataFrame) -> pic.Panel:
 
 
 def _transitions(profile: spec.Profile) -> list[spec.Computation]:
-    base = {"model": "perceptron", "n_classes": 2, "prior": "rademacher"}
-    found, tol = [spec.Computation(transition_rows, base)], profile.transition_tolerance
-    for k in profile.transition_classes:
-        asked: dict[str, Any] = base | {"model": "argmax", "n_classes": k}
-        asked |= {"tol": tol} if k > 3 else {}
-        seconds = 0.4 * k * max(1.0, (0.01 / tol) ** 2 if k > 3 else 0.0)
-        found.append(spec.Computation(transition_rows, asked, seconds))
-    return found
+    tol = profile.transition_tolerance
+    models = [("perceptron", 2), *(("argmax", k) for k in profile.transition_classes)]
+    return [
+        spec.ask(transition_rows, model=model, n_classes=k, prior="rademacher", **more)
+        for model, k in models
+        for more in [{"tol": tol} if k > 3 else {}]
+    ]
 
 
 @spec.figure(

@@ -100,10 +100,12 @@ def ridge_rows(estimator: str, alpha: float, marks: list[float], most: int) -> l
 def _ridges(estimator: str, profile: spec.Profile) -> list[spec.Computation]:
     marks = [float(f"{ridge:.4g}") for ridge in np.geomspace(*RANGES[estimator], 11)]
     marks = profile.thin(marks)
-    sizes = {"dimension": profile.erm_dimension, "instances": profile.erm_instances}
-    asked: Any = {"estimator": estimator, "marks": marks, "most": profile.line_points // 2}
-    return [spec.Computation(ridge_rows, {**asked, "alpha": alpha}, 4) for alpha in ALPHAS] + [
-        spec.run_computation(estimator, marks, alpha, **sizes) for alpha in ALPHAS
+    lines: Any = {"marks": marks, "most": profile.line_points // 2}
+    fits = {"dimension": profile.erm_dimension, "instances": profile.erm_instances}
+    return [
+        spec.ask(function, estimator=estimator, alpha=alpha, **more)
+        for function, more in ((ridge_rows, lines), (spec.run_rows, {"ridges": marks, **fits}))
+        for alpha in ALPHAS
     ]
 
 
@@ -113,10 +115,6 @@ def ridge_panel(table: pd.DataFrame) -> pic.Panel:
     panel = curves_panel(table[table["branch"] != "best-ridge"], "ridge")
     across = (table["ridge"].min() / 1.3, table["ridge"].max() * 1.3)
     bottom, top = errors.min() - 0.02, errors.max()
-    if best["ridge"].max() < 1.001 * best["ridge"].min():  # the same λ at every α
-        value = float(best["ridge"].iloc[0])
-        panel = pic.placed(panel, "upper right", across, (bottom, top + 0.02))
-        return replace(panel, marks=(pic.Mark(value, f"best *λ* = {value:.3f} at every *α*"),))
     panel = pic.placed(in_one_line(panel), "upper center", across, (bottom, top + 0.075), columns=5)
     return replace(panel, traces=(*panel.traces, star_trace(best, "ridge")))
 
@@ -239,10 +237,10 @@ def _margins(z: Any, y: Any) -> Any:
 
 
 def _laws(profile: spec.Profile) -> list[spec.Computation]:
-    d, n = profile.erm_dimension, profile.further_instances
-    places = ({"loss": loss, "ridge": ridge} for loss, ridge in LOSSES.items())
-    asked = ({**place, "dimension": d, "instances": n} for place in places)
-    return [spec.Computation(margin_rows, one, 3 + n * 1.2e-6 * d * d) for one in asked]
+    sizes = {"dimension": profile.erm_dimension, "instances": profile.further_instances}
+    return [
+        spec.ask(margin_rows, loss=loss, ridge=ridge, **sizes) for loss, ridge in LOSSES.items()
+    ]
 
 
 @spec.figure("margins", "Margin laws at α = 3, k = 3", computations=_laws)
@@ -306,16 +304,14 @@ RIVALS = ("cross-entropy", "one-vs-rest", "lda", "class-means")
 
 def _rivals(profile: spec.Profile) -> list[spec.Computation]:
     asked: Any = {"low": 0.5, "high": 16.0, "marks": [], "most": profile.rival_points}
-    asked |= {"log": True, "tol": 5e-4}
+    ridges = {one: make_estimator(one).takes_ridge for one in RIVALS}
     return [
-        spec.Computation(
-            spec.line_rows,
-            {"estimator": name, **asked}
-            | {"ridge": profile.rival_ridge if make_estimator(name).takes_ridge else None},
-            90,
+        spec.ask(
+            spec.line_rows, estimator=name, **asked, log=True, tol=5e-4,
+            ridge=profile.rival_ridge if takes else None,
         )
-        for name in RIVALS
-    ]
+        for name, takes in ridges.items()
+    ]  # fmt: skip
 
 
 @spec.figure("rivals", "Other rules at their best ridge, k = 3", computations=_rivals)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,11 +90,10 @@ def as_profile(profile: str | Profile) -> Profile:
 
 @dataclass(frozen=True)
 class Computation:
-    """`function(**arguments)` returns rows; `seconds` is about what it takes on one core."""
+    """`function(**arguments)` returns rows."""
 
     function: Callable[..., list[Row]]
-    arguments: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 1.0
+    arguments: dict[str, Any]
 
     @property
     def name(self) -> str:
@@ -107,14 +106,19 @@ class Computation:
         return self.name + json.dumps(self.arguments, sort_keys=True)
 
 
+def ask(function: Callable[..., list[Row]], **arguments: Any) -> Computation:
+    """The computation of these arguments."""
+    return Computation(function, arguments)
+
+
 def run_computations(
     asked: Iterable[Computation], folder: Path, workers: int, tell: Listener = bool
 ) -> dict[str, list[Row]]:
-    """The rows of each by its key, kept in the folder; equal ones run once, long ones first."""
+    """The rows of each by its key, kept in the folder; equal ones run once, the last ones first."""
     from joblib import Memory, Parallel, delayed
 
     keep = Memory(folder / VERSION, verbose=0).cache
-    every = {one.key: one for one in sorted(asked, key=lambda one: -one.seconds)}
+    every = {one.key: one for one in reversed(list(asked))}
     known = [keep(one.function).check_call_in_cache(**one.arguments) for one in every.values()]
     now = Progress("lines and laws", len(every), sum(known))
     begin, results = time.monotonic(), dict[str, list[Row]]()
@@ -200,14 +204,6 @@ def run_rows(
     return [row for rows in found for row in rows]
 
 
-def run_computation(estimator: str, ridges: list[Any], alpha: float, **more: Any) -> Computation:
-    """The same as a computation, with what it costs."""
-    n, d = more["instances"], more["dimension"]
-    seconds = n * len(ridges) * (0.01 + 4e-7 * max(alpha, 1.0) * d * d)
-    asked = {"estimator": estimator, "ridges": ridges, "alpha": alpha, **more}
-    return Computation(run_rows, asked, seconds)
-
-
 @dataclass(frozen=True)
 class Curves:
     """Learning curves: theory of all at α from low to high, data of `fits` at `marks`.
@@ -232,10 +228,10 @@ class Curves:
         asked |= {"marks": marks, "log": self.log, "most": most}
         sizes = {"dimension": profile.erm_dimension, "instances": getattr(profile, self.instances)}
         return [
-            Computation(line_rows, {"estimator": name, "ridge": ridge, **asked}, 1)
+            ask(line_rows, estimator=name, ridge=ridge, **asked)
             for name, ridge in self.lines + self.fits
         ] + [
-            run_computation(name, [ridge], alpha, **sizes, noise=self.noise)
+            ask(run_rows, estimator=name, ridges=[ridge], alpha=alpha, noise=self.noise, **sizes)
             for name, ridge in self.fits
             for alpha in marks
         ]

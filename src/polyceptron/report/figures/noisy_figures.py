@@ -52,7 +52,7 @@ def floor_rows(noise: str) -> list[spec.Row]:
     "Learning with softmax labels, k = 3, slope 3",
     computations=lambda profile: [
         *CURVES_NOISY(profile),
-        spec.Computation(floor_rows, {"noise": NOISE}, 2),
+        spec.ask(floor_rows, noise=NOISE),
     ],
 )
 def noisy_curves(table: pd.DataFrame) -> pic.Panel:
@@ -98,10 +98,7 @@ def noisy_transition_rows(kind: str, most: int) -> list[spec.Row]:
     "noisy-phases",
     "The hard phase of Rademacher weights with noisy labels, k = 3",
     computations=lambda profile: [
-        spec.Computation(
-            noisy_transition_rows, {"kind": kind, "most": profile.line_points // 2}, 30
-        )
-        for kind in NOISES
+        spec.ask(noisy_transition_rows, kind=kind, most=profile.line_points // 2) for kind in NOISES
     ],
 )
 def noisy_phases(table: pd.DataFrame) -> pic.Picture:
@@ -183,13 +180,14 @@ def separable_share_rows(
 
 
 def _thresholds(profile: spec.Profile) -> list[spec.Computation]:
-    n = profile.separable_instances
-    size = {"dimension": profile.separable_dimension, "instances": n}
-    most = profile.line_points // 2
+    size = {
+        "dimension": profile.separable_dimension,
+        "instances": profile.separable_instances,
+    }
     return [
-        spec.Computation(threshold_rows, {"n_classes": k, "most": most}, 10 * k) for k in CLASSES
+        spec.ask(threshold_rows, n_classes=k, most=profile.line_points // 2) for k in CLASSES
     ] + [
-        spec.Computation(separable_share_rows, {"n_classes": k, "variance": v, **size}, n)
+        spec.ask(separable_share_rows, n_classes=k, variance=v, **size)
         for k in CLASSES
         for v in profile.thin(CHECKED)
     ]
@@ -262,9 +260,9 @@ def _scores(profile: spec.Profile) -> list[spec.Computation]:
         "instances": min(profile.erm_instances, 6),
     }
     return [
-        *(spec.Computation(reliability_rows, {"ridge": ridge}, 2) for ridge in STRENGTHS),
-        *(spec.Computation(measured_rows, {"ridge": ridge, **size}, 3) for ridge in STRENGTHS),
-        spec.Computation(best_rows, {"most": profile.line_points // 2}, 20),
+        *(spec.ask(reliability_rows, ridge=ridge) for ridge in STRENGTHS),
+        *(spec.ask(measured_rows, ridge=ridge, **size) for ridge in STRENGTHS),
+        spec.ask(best_rows, most=profile.line_points // 2),
     ]
 
 

@@ -36,14 +36,11 @@ def digits_rows(ridge: float, draws: int, sizes: list[float]) -> list[spec.Row]:
     "twins",
     "Digits and their Gaussian twins",
     computations=lambda profile: [
-        spec.Computation(
+        spec.ask(
             digits_rows,
-            {
-                "ridge": 0.1,
-                "draws": 2 if profile.symbols < 16 else 10,
-                "sizes": profile.thin(SIZES),
-            },
-            30,
+            ridge=0.1,
+            draws=2 if profile.symbols < 16 else 10,
+            sizes=profile.thin(SIZES),
         )
     ],
 )

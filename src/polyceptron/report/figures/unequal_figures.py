@@ -116,9 +116,7 @@ def _fitted(profile: spec.Profile, marks: spec.Values) -> dict[str, Any]:
 @spec.figure(
     "imbalance",
     "A class with a tenth of the samples",
-    computations=lambda profile: [
-        spec.Computation(treatment_rows, _fitted(profile, ALPHAS), 60),
-    ],
+    computations=lambda profile: [spec.ask(treatment_rows, **_fitted(profile, ALPHAS))],
 )
 def imbalance(table: pd.DataFrame) -> pic.Picture:
     """Balanced error and recall of the rare class: two Gaussian clusters at distance 2,
@@ -164,8 +162,7 @@ def ratio_rows(alpha: float, marks: list[float], most: int, **size: int) -> list
     "mixtures",
     "Two clusters with variances of their own",
     computations=lambda profile: [
-        spec.Computation(ratio_rows, {"alpha": alpha, **_fitted(profile, RATIOS)}, 20)
-        for alpha in AMOUNTS
+        spec.ask(ratio_rows, alpha=alpha, **_fitted(profile, RATIOS)) for alpha in AMOUNTS
     ],
 )
 def mixtures(table: pd.DataFrame) -> pic.Panel:
