@@ -150,10 +150,11 @@ class AMPClassifier(LinearClassifier):
                 self.tol, self.max_iter, self.verbose,
             )  # fmt: skip
             if self.variances_ == "correlated":
-                design = scaling.varying_design(X, ones=False)
+                design = scaling.design(X, varying=True)
                 made: tuple[Any, ...] = noise_search.Correlated.fit(design, asked)
             else:
-                design = scaling.varying_design(X, ones=self.fit_intercept)
+                ones = 1.0 if self.fit_intercept else None
+                design = scaling.design(X, constant=ones, varying=True)
                 made = noise_search.Independent.fit(design, asked)
             found[kind] = scaling, *made
             if made[-1].end.status == Status.INTERRUPTED:
@@ -220,6 +221,7 @@ class AMPClassifier(LinearClassifier):
         """Mean (n, k) and variance (n,) of the fields of new samples."""
         X = self._features(X)
         omega = fields_at(X, *self._class_weights)
-        design = self._scaling.varying_design(X, ones=self._way.ones)
+        ones = 1.0 if self._way.ones else None
+        design = self._scaling.design(X, constant=ones, varying=True)
         variance = self._way.field_variance(design, self.variance_)
         return omega, np.maximum(variance, 1e-300)

@@ -230,7 +230,7 @@ class ERMClassifier(LinearClassifier):
             )
         else:
             fit = fit_erm(
-                scaling.apply(data.X), data.y, loss, ridge, intercept=self.fit_intercept,
+                scaling.design(data.X), data.y, loss, ridge, intercept=self.fit_intercept,
                 n_classes=self.classes_.size, tol=self.tol, start=start, sample_weight=weights,
                 verbose=self.verbose,
             )  # fmt: skip
@@ -273,13 +273,13 @@ class ERMClassifier(LinearClassifier):
             factors = np.asarray(found, dtype=float)[data.y]
         return counts, factors
 
-    def _scaled(self, X: Any, scaling: Scaling) -> Any:
-        """The scaled features and a column for the intercept; a design where X is sparse."""
+    def _scaled(self, X: Any, scaling: Scaling) -> Design:
+        """The scaled features and a column for the intercept."""
         d = X.shape[1]
         if not self.fit_intercept:
-            return scaling.apply(X)
+            return scaling.design(X)
         stretch = math.sqrt((d + 1) / d)  # the solver divides by √(d + 1)
-        return scaling.apply(X, stretch, math.sqrt(d))
+        return scaling.design(X, stretch, math.sqrt(d))
 
     def _splits(
         self, data: TrainingData, X: Any, groups: Any, *, every: bool = False
@@ -440,10 +440,10 @@ class ERMClassifier(LinearClassifier):
             inverse = as_numbers(precision, "precision").astype(float)
             if inverse.shape != (d, d) or not (np.diag(inverse) > 0).all():
                 raise InvalidInput(f"precision must be ({d}, {d}) and positive, got {precision!r}")
-            inverse = (inverse * np.outer(scale, scale))[np.ix_(varying, varying)]
+            inverse = inverse[np.ix_(varying, varying)] * np.outer(scale[varying], scale[varying])
         fitted = Fitted(
-            self._scaling.varying_design(data.X, ones=False).read_rows(slice(None)), data.y,
-            (weights * scale[:, None])[varying], base + shift @ weights - self._shift, loss,
+            self._scaling.design(data.X, varying=True).read_rows(slice(None)), data.y,
+            weights[varying] * scale[varying, None], base + shift @ weights - self._shift, loss,
             class_coordinates(loss, k), *self._factors(data),
             np.full(int(varying.sum()), self.ridge_ / unit**2 * d), self.fit_intercept,
         )  # fmt: skip

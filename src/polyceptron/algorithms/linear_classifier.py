@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -32,7 +32,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from polyceptron.algorithms.data_checks import Labels, check_choice, check_label_count
 from polyceptron.algorithms.design import BLOCK_BYTES, ColumnMoments, Design
-from polyceptron.algorithms.stored_designs import FileDesign, as_design, open_design, scaled
+from polyceptron.algorithms.stored_designs import FileDesign, ScaleRows, open_design, scaled
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import as_numbers
 from polyceptron.model.losses import Loss
@@ -58,7 +58,7 @@ class TrainingData(NamedTuple):
 
 @dataclass(frozen=True)
 class Scaling:
-    """x ↦ (x − shift)/scale, with scale 1 for constant features.
+    """x ↦ (x − shift)/scale, which makes constant features 0 if they are centred.
 
     A ridge λ of the classifier is λ/unit² for the scaled features.
     """
@@ -74,12 +74,13 @@ class Scaling:
         mean, spread, largest = moments
         # Below 1e-290 the reciprocal of the scale would overflow: as good as constant.
         varying = (spread > 10 * np.finfo(float).eps * largest) & (spread > 1e-290)
-        shift, scale = mean if centre else 0 * mean, np.where(varying, spread, 1.0)
-        if kind == "standard" or not varying.any():
-            return cls(shift, scale, varying)
-        most = float(spread[varying].max())
-        unit = most * math.sqrt(((spread[varying] / most) ** 2).sum() / mean.size)
-        return cls(shift, np.full(mean.size, unit), varying, unit if kind == "none" else 1.0)
+        shift, unit = mean if centre else 0 * mean, 1.0
+        if kind != "standard" and varying.any():
+            most = float(spread[varying].max())
+            unit = most * math.sqrt(((spread[varying] / most) ** 2).sum() / mean.size)
+            spread = np.full(mean.size, unit)
+        scale = np.where(varying, spread, 1e300 if centre else unit)  # of their mean, its rounding
+        return cls(shift, scale, varying, unit if kind == "none" else 1.0)
 
     @staticmethod
     def kinds(asked: str, moments: ColumnMoments) -> list[str]:
@@ -94,31 +95,19 @@ class Scaling:
         one_unit = np.median(most[spread > 0]) >= _ONE_UNIT * most.max()
         return ["global", "standard"] if one_unit else ["standard", "global"]
 
-    def varying_design(self, X: Any, *, ones: bool) -> Design:
-        """The features that vary, scaled; for `ones`, a column of them behind."""
-        kept, column = self.varying, 1.0 if ones else None
-        if isinstance(X, Design):
-            return as_design(scaled(X, self.shift, self.scale, kept, column))
-        if not kept.all():
-            X = X[:, np.flatnonzero(kept)]
-        part = replace(self, shift=self.shift[kept], scale=self.scale[kept], varying=kept[kept])
-        return as_design(part.apply(X, constant=column))
-
-    def apply(self, X: Any, stretch: float = 1.0, constant: float | None = None) -> Any:
+    def design(
+        self, X: Any, stretch: float = 1.0, constant: float | None = None, *, varying: bool = False
+    ) -> Design:
         """The scaled X times `stretch`, and a column of `constant·stretch` behind it.
 
-        Constant features become exactly 0 when they are centred. A sparse X becomes a design that
-        does the same without being filled, and a design one that is scaled as it is read.
+        Of all features, or of those that vary. A sparse X is not filled, and a design is scaled as
+        it is read.
         """
+        kept = self.varying if varying else np.full(self.shift.size, True)
         column = None if constant is None else constant * stretch
         if issparse(X) or isinstance(X, Design):
-            return scaled(open_design(X), self.shift, self.scale / stretch, constant=column)
-        out = (X - self.shift) / self.scale
-        if self.shift.any():
-            out[:, ~self.varying] = 0.0
-        if constant is not None:
-            out = np.hstack([out, np.full((X.shape[0], 1), constant)])
-        return out if stretch == 1 else out * stretch
+            return scaled(open_design(X), self.shift, self.scale / stretch, kept, column)
+        return open_design(ScaleRows(self.shift, self.scale / stretch, kept, column)(X))
 
 
 class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

@@ -243,33 +243,33 @@ class _Path:
         else:
             first, most, count = max(rival[0] / _DOWN, _FLOOR), rival[1], 3
         self.down([size * first * _DOWN**i for i in range(count)], _WORSE[1])
-        while (way := self.downhill()) and self.best.lowest - way.gain < most:
-            if not _ENDS[0] <= self.best.ridge / size * way.factor <= _ENDS[1]:
+        while True:
+            factor, fall = self.downhill()
+            ridge = self.best.ridge * factor
+            if self.best.lowest - fall >= most or not _ENDS[0] <= ridge / size <= _ENDS[1]:
                 break
-            self.run(self.best.ridge * way.factor)
+            self.run(ridge)
         best = self.best
         i = self.tried.index(best)
         if best.lowest < most and 0 < i < len(self.tried) - 1:
             beside = min(self.tried[i - 1], self.tried[i + 1], key=lambda one: one.mean)
             self.run(math.sqrt(best.ridge * beside.ridge))
 
-    def downhill(self) -> _Downhill | None:
-        """Where the best is at an end and the score still falls."""
+    def downhill(self) -> tuple[float, float]:
+        """Where the best is at an end and the score falls: the factor to the next, and the fall."""
         scores, best = [one.mean for one in self.tried], self.best
         if len(scores) < 2 or abs(scores[0] - scores[1]) < _GAIN > abs(scores[-2] - scores[-1]):
-            return None
-        if best is self.tried[0]:
-            found = _Downhill("largest", 1 / _DOWN, scores[1] - scores[0])
-        else:
-            found = _Downhill("smallest", _DOWN, scores[-2] - scores[-1])
-        at_end = best is self.tried[0] or best is self.tried[-1]
-        return found if at_end and found.gain > _GAIN else None
+            return 0.0, 0.0
+        for end, beside, factor in ((0, 1, 1 / _DOWN), (-1, -2, _DOWN)):
+            if best is self.tried[end] and (fall := scores[beside] - scores[end]) > _GAIN:
+                return factor, fall
+        return 0.0, 0.0
 
     def result(self, *, between: bool) -> RidgePath:
         columns = [(one.ridge, one.mean, one.standard_error) for one in self.tried]
         ridge, score, error = np.array(columns).T
         best, i = self.best, self.tried.index(self.best)
-        way = self.downhill()
+        edge = {0.0: "", _DOWN: "smallest", 1 / _DOWN: "largest"}[self.downhill()[0]]
         at = best.ridge
         if between and not self.interrupted and 0 < i < len(ridge) - 1:
             # The lowest point of the parabola in ln λ through the best ridge and its neighbours.
@@ -277,18 +277,7 @@ class _Path:
             bend, slope, _ = np.polyfit(t - t[1], s, 2)
             if bend > 0 and s[1] == s.min():
                 at = float(np.exp(t[1] - slope / (2 * bend)))
-        return RidgePath(
-            ridge, score, error, at, best, self.way.method, way.edge if way else "",
-            self.interrupted,
-        )  # fmt: skip
-
-
-class _Downhill(NamedTuple):
-    """The edge that the best ridge is, the factor to the next, and what the last step gained."""
-
-    edge: str
-    factor: float
-    gain: float
+        return RidgePath(ridge, score, error, at, best, self.way.method, edge, self.interrupted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -428,7 +417,9 @@ class LeaveOneOut:
         g = walk.here.residual[0].T
         part = self.rest[:, None, None] * H
         lighter = ridge * (walk.shares[0] - self.rho)[:, None] * U
-        push = np.einsum("nab,nb->na", A, self.rest[:, None] * g) + _seen(self.rows, K, lighter)
+        eased = (lighter.reshape(len(lighter), -1) @ K.reshape(U.size, -1)).reshape(lighter.shape)
+        push = np.einsum("nab,nb->na", A, self.rest[:, None] * g)
+        push += np.einsum("nad,nd->na", eased, self.rows)
         move = np.linalg.solve(np.eye(H.shape[1]) - A @ part, push[..., None])[..., 0]
         fields = walk.Z[0].T + move
         size = np.abs(move).max(1)
@@ -441,17 +432,17 @@ class LeaveOneOut:
         for chunk in np.array_split(far, chunks) if chunks else ():
             slope = g[chunk] + (H[chunk] @ move[chunk, :, None])[..., 0]
             pull = (self.rest[chunk, None] * slope)[..., None] * self.rows[chunk, None]
-            pull = (pull + lighter[chunk]).reshape(chunk.size, -1)
-            fields[chunk] = self._refits(ridge, chunk, pull @ K.reshape(U.size, -1))
+            start = U + eased[chunk] + np.tensordot(pull, K, 2)
+            fields[chunk] = self._refits(ridge, chunk, start)
         return (fields @ walk.objective.basis.T)[self.at], self.at
 
-    def _refits(self, ridge: float, chosen: Labels, moves: Array) -> Array:
-        """Fields (m, r) of the chosen samples, each of a fit without it, begun with a move."""
+    def _refits(self, ridge: float, chosen: Labels, start: Array) -> Array:
+        """Fields (m, r) of the chosen samples, each of a fit without it from a start (m, r, d)."""
         weights, each = np.tile(self.whole, (chosen.size, 1)), np.arange(chosen.size)
         weights[each, chosen] *= 1 - self.rest[chosen]
         refit = Walk(self.design, _objective(self.search, weights), self.rho[chosen], *_WHOLE)
         refit.rows, refit.outer = self.walk.rows, self.walk.outer
-        refit.past = [(math.log(ridge), self.walk.U + moves.reshape(-1, *self.walk.U.shape[1:]))]
+        refit.past = [(math.log(ridge), start)]
         refit.solve(ridge, lambda z, new: np.abs((new - z)[each, :, chosen]).max() <= _STILL[1])
         return np.asarray(refit.Z[each, :, chosen])
 
@@ -468,15 +459,6 @@ def leverages(rows: Array, K: Array) -> Array:
         for b in range(a, r):
             A[:, a, b] = A[:, b, a] = np.einsum("ni,ni->n", rows @ K[a, :, b], rows)
     return A
-
-
-def _seen(rows: Array, K: Array, pushed: Array) -> Array:
-    """x̂ᵀK⁻¹p (n, r) of each sample's own p (n, r, d)."""
-    each = range(len(K))
-    found = [
-        sum(np.einsum("ni,ni->n", rows @ K[a, :, b], pushed[:, b]) for b in each) for a in each
-    ]
-    return np.array(found).T
 
 
 def _objective(search: Search, weights: Array | None) -> Objective:
