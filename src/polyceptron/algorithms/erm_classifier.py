@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, astuple, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -39,7 +40,6 @@ from polyceptron.algorithms.linear_classifier import (
 from polyceptron.algorithms.ridge_choice import (
     DENSE,
     RidgePath,
-    Score,
     Search,
     Split,
     choose_ridge,
@@ -51,7 +51,7 @@ from polyceptron.algorithms.stored_designs import open_design
 from polyceptron.algorithms.watching import Watch
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import as_numbers, check_ridge
-from polyceptron.model.losses import Loss, as_loss
+from polyceptron.model.losses import as_loss
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
@@ -214,8 +214,11 @@ class ERMClassifier(LinearClassifier):
             raise InvalidInput(f"ridge must be 'auto' or a number, got {self.ridge!r}")
         if self.ridge == "auto" and not loss.scale_free:
             score = score_of(loss, self.scoring, shift)
-            splits = self._splits(data, X, groups)
-            path = self._choose(data, loss, weights, moments, score, share, splits)
+            search = partial(
+                Search, loss=loss, score=score, counts=counts, share=share,
+                intercept=self.fit_intercept,
+            )  # fmt: skip
+            path = self._choose(data, weights, moments, search, self._splits(data, X, groups))
         else:
             self.scaling_ = "standard" if self.scaling == "auto" else self.scaling
             self.ridge_ = 0.0 if self.ridge == "auto" else float(check_ridge(self.ridge))
@@ -244,9 +247,7 @@ class ERMClassifier(LinearClassifier):
         elif (
             fit.status != Status.OK
             and ridge == 0
-            and _endless(
-                check_samples(self._scaled(data.X, scaling), data.y, self.classes_.size, weights)
-            )
+            and _endless(self._samples(data, scaling, weights))
         ):
             warn_caller(
                 "without a ridge there are no weights that fit best: a linear rule separates some "
@@ -273,13 +274,12 @@ class ERMClassifier(LinearClassifier):
             factors = np.asarray(found, dtype=float)[data.y]
         return counts, factors
 
-    def _scaled(self, X: Any, scaling: Scaling) -> Design:
-        """The scaled features and a column for the intercept."""
-        d = X.shape[1]
-        if not self.fit_intercept:
-            return scaling.design(X)
-        stretch = math.sqrt((d + 1) / d)  # the solver divides by √(d + 1)
-        return scaling.design(X, stretch, math.sqrt(d))
+    def _samples(self, data: TrainingData, scaling: Scaling, weights: Array | None) -> Samples:
+        """The scaled features with a column for the intercept, and weights of the loss."""
+        d, k = data.X.shape[1], self.classes_.size
+        # The solver divides by √(d + 1).
+        column = (math.sqrt((d + 1) / d), math.sqrt(d)) if self.fit_intercept else ()
+        return check_samples(scaling.design(data.X, *column), data.y, k, weights)
 
     def _splits(
         self, data: TrainingData, X: Any, groups: Any, *, every: bool = False
@@ -317,11 +317,9 @@ class ERMClassifier(LinearClassifier):
     def _choose(
         self,
         data: TrainingData,
-        loss: Loss,
         weights: Array | None,
         moments: ColumnMoments,
-        score: Score,
-        share: Array,
+        made: Callable[..., Search],
         splits: list[Split] | None,
     ) -> RidgePath:
         """The path of ridges of the best scaling, whose choices it sets."""
@@ -334,7 +332,7 @@ class ERMClassifier(LinearClassifier):
             area, varying = scaling.unit**2, scaling.varying
             spread = (moments.deviation / scaling.scale)[varying]
             size = math.exp(2 * np.log(spread).mean()) if spread.size else 1.0
-            search = self._search(data, loss, weights, scaling, kind, score, share)
+            search = made(self._samples(data, scaling, weights), scaling=kind)
             try:
                 with search.samples.design.watched(Watch(f"ridges, {kind} scaling", self.verbose)):
                     path = choose_ridge(
@@ -372,22 +370,6 @@ class ERMClassifier(LinearClassifier):
                 f"samples are predicted still better beyond it{cure}"
             )
         return path
-
-    def _search(
-        self,
-        data: TrainingData,
-        loss: Loss,
-        weights: Array | None,
-        scaling: Scaling,
-        kind: str,
-        score: Score,
-        share: Array,
-    ) -> Search:
-        """The samples so scaled, and how fits of them are judged."""
-        X = self._scaled(data.X, scaling)
-        samples = check_samples(X, data.y, self.classes_.size, weights)
-        counts = weights_or_ones(data.weights, data.y.size)
-        return Search(samples, loss, score, counts, share, kind, self.fit_intercept)
 
     def _fallback(self, data: TrainingData) -> Callable[[], list[Split]] | None:
         """Folds in place of a leave-one-out that was not asked for."""
@@ -492,12 +474,10 @@ class ERMClassifier(LinearClassifier):
         share = prior_shift(self.priors, self.classes_.size, data.y, counts, factors, loss)[1]
         area, splits = self._scaling.unit**2, self._splits(data, X, groups, every=True)
         z, size = scipy.stats.norm.isf((1 - level) / 2), share.sum() ** 2 / (share**2).sum()
-        rows = {}
+        samples, rows = self._samples(data, self._scaling, counts * factors), {}
         for name, scoring in (("error", "accuracy"), ("log_loss", "neg_log_loss")):
             score = score_of(loss, scoring, self._shift)
-            search = self._search(
-                data, loss, counts * factors, self._scaling, self.scaling_, score, share
-            )
+            search = Search(samples, loss, score, counts, share, self.scaling_, self.fit_intercept)
             ridge = max(self.ridge_ / area, _NO_RIDGE)
             found = choose_ridge(search, [ridge], splits, self._fallback(data)).chosen
             value, error = found.mean, found.standard_error

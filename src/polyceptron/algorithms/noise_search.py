@@ -48,7 +48,6 @@ MOST_DIRECTIONS, MOST_ENTRIES = 1000, 30_000_000  # of F: beyond them, independe
 _ROUNDING = 1e-10  # of the largest eigenvalue: nothing is known along smaller ones
 _ORDER = 12  # nodes of the channel's integral: 6 digits
 _SLACK = 1.05  # independent inputs exceed the edge by their fluctuations
-_LARGE = 500
 
 
 class Asked(NamedTuple):
@@ -249,8 +248,6 @@ class Compression:
         design = as_design(A)
         n, d = design.shape
         edge = _SLACK * (math.sqrt(n) + math.sqrt(d))
-        if min(n, d) > _LARGE and _loudest(design) < edge:  # some passes instead of a Gram matrix
-            return cls(np.zeros((d, 0)), np.zeros(0))
         principal = Principal.fit(design)
         loud = principal.squares > edge**2 / d
         return cls(principal.directions[:, loud], edge / np.sqrt(principal.squares[loud] * d))
@@ -285,18 +282,3 @@ class _Compressed(BlockwiseDesign):
 
     def times_rows(self, small: AnyArray) -> AnyArray:
         return self._map(self.base.times_rows(small)).astype(small.dtype, copy=False)
-
-
-def _loudest(design: Design) -> float:
-    """The largest singular value, to a percent."""
-    from scipy.sparse.linalg import LinearOperator, svds
-
-    root = math.sqrt(design.dimension)
-    matrix = LinearOperator(
-        design.shape,
-        matvec=lambda v: root * design.fields(v.reshape(1, -1))[0],
-        rmatvec=lambda v: root * design.back(v.reshape(1, -1))[0],
-        dtype=np.float64,
-    )
-    first = np.random.default_rng(0).standard_normal(min(design.shape))
-    return float(svds(matrix, k=1, tol=1e-2, v0=first, return_singular_vectors=False)[0])

@@ -91,8 +91,8 @@ def test_an_array_in_memory_is_scaled_without_a_copy(name, dtype, order, monkeyp
         "amp": pc.AMPClassifier(variances="shared", noise="gaussian:1", tol=0.1),
     }
     rng = np.random.default_rng(2)
-    X = np.asarray(rng.standard_normal((8000, 800)) * 3 + 5, dtype=dtype, order=order)
-    y = (X[:, :3] + rng.standard_normal((8000, 3))).argmax(1)
+    X = np.asarray(rng.standard_normal((12000, 534)) * 3 + 5, dtype=dtype, order=order)
+    y = (X[:, :3] + rng.standard_normal((12000, 3))).argmax(1)
     models[name].fit(X[:90], y[:90])
     tracemalloc.start()
     found = models[name].fit(X, y)
