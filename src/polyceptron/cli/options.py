@@ -208,9 +208,6 @@ def the_population(
         )
     for name in {"separation", "variances"} & set(given):
         raise InvalidInput(f"--{name} is of a mixture: give --mixture too")
-    for name, between in (("gram", ";"), ("biases", ","), ("shares", ",")):
-        if classes is None and name in given:
-            classes = str(given[name]).count(between) + 1
     made = make_teacher(n_classes=classes, **teacher, **given)
     if not made.features.isotropic:
         say(f"features: {made.features.describe()}")

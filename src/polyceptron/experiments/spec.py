@@ -169,12 +169,7 @@ class PopulationTable(_Table):
     def made(self, **more: Any) -> Population:
         """The population; `more` are its prior, noise and features."""
         given = self.model_dump(exclude_none=True)
-        sized = given.get("shares", given.get("biases", given.get("gram", ())))
-        if not isinstance(sized, str | list):
-            raise ValueError("shares, biases or gram must be lists, one number for each class")
-        words = sized.split(";" if ";" in sized else ",") if isinstance(sized, str) else sized
-        own = {} if self.model == "mixture" else {"n_classes": len(words), **more}
-        return make_population(**given, **own)
+        return make_population(**given, **({} if self.model == "mixture" else more))
 
 
 class SweepGrid(_Table):

@@ -116,3 +116,9 @@ def test_theory_rows_of_a_sweep(tmp_path: Path) -> None:
 def test_mistakes_of_a_sweep_are_named(change: tuple[str, str], told: str) -> None:
     with pytest.raises(InvalidInput, match=re.escape(told)):
         parse_spec(SWEEP.replace(*change))
+
+
+def test_a_mixture_takes_no_biases() -> None:
+    asked = ["curve", "--mixture", "--shares", "0.5,0.5", "--biases", "1,2", "-a", "2"]
+    with pytest.raises(pc.InvalidInput, match="'mixture' takes no biases"):
+        CliRunner().invoke(app, asked, catch_exceptions=False)

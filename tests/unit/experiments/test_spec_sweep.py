@@ -95,6 +95,22 @@ def test_fields_that_do_not_fit_together(change: dict[str, str | None], sentence
         parse_spec(text(**change))
 
 
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        ("shares = [0.5, 0.5]\nseparation = 2.0", "the model 'argmax' takes no separation"),
+        ('model = "mixture"\nshares = [0.5, 0.5]\nbiases = [0, 1]', "'mixture' takes no biases"),
+        ('model = "mixture"\nseparation = 2.0', "a mixture needs shares"),
+        ("shares = 0.7", "shares must be"),
+        ("shares = [0.7, 0.7]", "shares"),
+    ],
+)
+def test_populations_that_do_not_fit_together(lines: str, sentence: str) -> None:
+    grid = '[[grid]]\nsources = "theory"\nestimators = "square"\nalpha = 1\n'
+    with pytest.raises(InvalidInput, match=rf"^sweep, line 1, population: .*{sentence}"):
+        parse_spec(f"[population]\n{lines}\n{grid}")
+
+
 def test_all_errors_come_at_once() -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_spec(text(alpha="[-1]", instances="0"))

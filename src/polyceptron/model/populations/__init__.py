@@ -50,10 +50,15 @@ def make_population(model: str, n_classes: int | None = None, **columns: Any) ->
     True
     """
     given = {name: value for name, value in columns.items() if value is not None}
+    if model == "mixture" and "features" in given:
+        raise InvalidInput("a mixture with covariances in full cannot be made from a row")
+    mixed, taught = ("separation", "variances", "levels"), ("prior", "noise", "features", "biases")
+    if wrong := set(given) - {"shares", "gram", *(mixed if model == "mixture" else taught)}:
+        raise InvalidInput(f"the model {model!r} takes no {', '.join(sorted(wrong))}")
     if model != "mixture":
         return make_teacher(model, n_classes, **given)
-    if "features" in given:
-        raise InvalidInput("a mixture with covariances in full cannot be made from a row")
+    if "shares" not in given:
+        raise InvalidInput("a mixture needs shares, one number for each class")
     made = Mixture(**given)
     if n_classes not in (None, made.n_classes):
         raise InvalidInput(f"{n_classes} classes need as many shares, got {given.get('shares')}")

@@ -300,12 +300,15 @@ def make_teacher(
 ) -> AnyTeacher:
     """A teacher from the columns of a row; what is None is the model's own default.
 
-    `unequal` are biases or shares, and gram.
+    `unequal` are biases or shares, and gram; they tell the number of classes too.
     """
     own: Any = Perceptron if model == "perceptron" else Teacher
+    unequal = {name: value for name, value in unequal.items() if value is not None}
+    for name, shape in (("gram", (-1, -1)), ("biases", (-1,)), ("shares", (-1,))):
+        if n_classes is None and name in unequal:
+            n_classes = len(read_numbers(unequal[name], name, shape))
     n_classes = own.n_classes if n_classes is None else n_classes
     prior = own.prior if prior is None else prior
-    unequal = {name: value for name, value in unequal.items() if value is not None}
     if model == "argmax":
         return Teacher(n_classes, prior, noise, features, **unequal)
     if model == "perceptron":
