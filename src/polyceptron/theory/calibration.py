@@ -233,8 +233,10 @@ def reliability(
     nodes = _sampled_fields(channel, k, law, 2)
     confidence = p(nodes.omega)[:, 0]
     place = np.clip(np.searchsorted(edges, confidence, side="right") - 1, 0, len(edges) - 2)
+    shape = N_REPLICATES, len(edges) - 1
+    place += np.repeat(np.arange(N_REPLICATES) * shape[1], nodes.weight.shape[1])
     each, hit, said = (
-        np.stack([nodes.mean(np.where(place == b, v, 0.0)) for b in range(len(edges) - 1)])
+        np.bincount(place, nodes.weight.ravel() * v, math.prod(shape)).reshape(shape).T
         for v in (1.0, nodes.truth[:, 0], confidence)
     )
     share = each.mean(1)
@@ -315,7 +317,10 @@ def fresh_scores(teacher: AnyTeacher, estimator: Any, law: Law) -> dict[str, flo
     if student.calibrated:  # its probabilities are those of the labels
         probabilities = lambda _: nodes.truth  # noqa: E731
     loss, brier = mean_scores(nodes, probabilities)
-    error = 0.0 if student.calibrated else _calibration_error(teacher, law, probabilities)
+    edges = np.linspace(1 / k, 1, N_BINS + 1)
+    error = 0.0
+    if not student.calibrated:
+        error = float(reliability(teacher.channel, k, law, probabilities, edges)[1].value)
     return {
         "test_loss": float(loss.mean()),
         "brier": float(brier.mean()),
@@ -323,14 +328,22 @@ def fresh_scores(teacher: AnyTeacher, estimator: Any, law: Law) -> dict[str, flo
     }
 
 
-def _calibration_error(teacher: AnyTeacher, law: Law, probabilities: Probabilities) -> float:
-    k = teacher.n_classes
-    edges = np.linspace(1 / k, 1, N_BINS + 1)
-    return float(reliability(teacher.channel, k, law, probabilities, edges)[1].value)
+def _unbinned_error(channel: Channel, k: int, law: Law, p: Probabilities) -> float:
+    """The calibration error of ever finer bins.
+
+    A few bins make a sum of absolute values, whose least value lies in a corner: at λ where one
+    bin is calibrated, and at another bin's for another α.
+    """
+    if k > 2:
+        edges = np.linspace(1 / k, 1, 10 * N_BINS + 1)
+        return float(reliability(channel, k, law, p, edges)[1].value)
+    nodes = fresh_fields(channel, k, law, 4)
+    apart = np.abs(nodes.truth[:, 0] - p(nodes.omega)[:, 0])
+    return float(nodes.mean(apart)[0] / nodes.weight.sum())
 
 
 def ridge_for(teacher: AnyTeacher, estimator: Any, alpha: float, target: str) -> float:
-    """The λ of least test loss or least calibration error at α."""
+    """The λ of least test loss or least calibration error (of fine bins) at α."""
     spec = as_erm(estimator)
     probabilities = spec.probabilities(teacher, Law(1.0, 1.0, 1.0))
     if probabilities is None:
@@ -349,7 +362,7 @@ def ridge_for(teacher: AnyTeacher, estimator: Any, alpha: float, target: str) ->
             return math.inf
         near = point
         if target == "calibration":
-            return _calibration_error(teacher, point.law, probabilities)
+            return _unbinned_error(teacher.channel, teacher.n_classes, point.law, probabilities)
         nodes = fresh_fields(teacher.channel, teacher.n_classes, point.law)
         return float(mean_scores(nodes, probabilities)[0].mean())
 

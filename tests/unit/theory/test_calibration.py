@@ -74,6 +74,12 @@ def test_the_best_ridge_depends_on_what_it_is_best_for():
     assert loss["test-loss"] == min(loss.values())
 
 
+def test_the_best_ridge_for_calibration_has_no_corners() -> None:
+    teacher, alpha = pc.Teacher(2, noise="softmax:3"), np.geomspace(1.0, 2.7, 8)
+    ridge = [pc.optimal_ridge(teacher, "cross-entropy", a, target="calibration") for a in alpha]
+    assert np.abs(np.diff(np.log(ridge), 2)).max() < 9e-3
+
+
 def test_a_temperature_is_undone_by_the_best_one():
     """Too little ridge: dividing the fields by T leaves nothing for a second temperature."""
     teacher = pc.Teacher(3, noise="flips:0.1")

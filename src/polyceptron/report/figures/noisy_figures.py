@@ -272,8 +272,7 @@ def _scores(profile: spec.Profile) -> list[spec.Computation]:
 def calibration_of_softmax(table: pd.DataFrame) -> pic.Picture:
     """Above: accuracy against confidence at k = 3 and α = 3; too little ridge is overconfident, too
     much underconfident. Lines: theory; symbols: fits, on fresh samples. Below: the best ridge for
-    the error, the test loss and the calibration error at k = 2; they differ. The last, a sum of
-    absolute values, has corners.
+    the error, the test loss and the calibration error at k = 2; they differ.
     """
     ends = (1 / 3, 1.0)
     equal = pic.Trace(ends, ends, colour=pic.COLOURS["unstable"], dash="dot", label="calibrated")
