@@ -76,7 +76,7 @@ def distance(fit, exact):
 @pytest.mark.parametrize("loss", ["cross-entropy", "square"])
 def test_the_bound_holds_on_nearly_singular_problems(loss):
     falsified = 0
-    for seed in range(40):
+    for seed in range(24):
         X, y, k, ridge = near_rank_one(seed)
         fit = fit_erm(X, y, loss, ridge)
         off = distance(fit, minimiser(X, y, k, ridge, fit.weights, loss))
@@ -304,14 +304,14 @@ def test_features_that_are_one_to_rounding_have_the_least_norm():
 @pytest.mark.parametrize(
     "given",
     [
-        {"sample_weight": np.full(200, 1e200)},
-        {"sample_weight": np.append(1e200, np.ones(199))},
+        {"sample_weight": np.full(80, 1e200)},
+        {"sample_weight": np.append(1e200, np.ones(79))},
         {"ridge": 1e-90},
     ],
 )
 def test_next_to_no_ridge_on_separable_data_has_finite_weights(given):
     """Single precision overflows on the way to a norm of ln(1/λ): that is no step, and no NaN."""
-    X, y, _ = Teacher(3).sample(200, 20, seed=0)
+    X, y, _ = Teacher(3).sample(80, 8, seed=0)
     fit = fit_erm(X, y, **{"ridge": 0.1, **given})
     assert np.isfinite(fit.weights).all()
     assert fit.status != "ok" or fit.distance_bound <= 1e-8 * np.linalg.norm(fit.weights)

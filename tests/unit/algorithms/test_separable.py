@@ -71,15 +71,15 @@ def test_noiseless_labels_are_separable():
 
 @pytest.mark.slow
 def test_the_transition_is_where_theory_says():
-    """Nearly all draws are separable at 0.8 α_s, hardly any at 1.2 α_s.
+    """Nearly all draws are separable at 0.75 α_s, hardly any at 1.25 α_s.
 
-    At d = 100 the transition is about a tenth of α_s wide: one draw of four may lie beyond it.
+    At d = 60 the transition is about an eighth of α_s wide: one draw of four may lie beyond it.
     """
-    d = 100
+    d = 60
     for k, noise in ((2, "flips:0.1"), (3, "softmax:2")):
         teacher = pc.Teacher(k, noise=noise)
         limit = pc.separability(teacher).alpha_s
-        for factor, expected in ((0.8, True), (1.2, False)):
+        for factor, expected in ((0.75, True), (1.25, False)):
             drawn = [teacher.sample(int(factor * limit * d), d, seed=seed) for seed in range(4)]
             found = [pc.is_separable(s.X, s.y, n_classes=k).separable for s in drawn]
             assert found.count(expected) >= 3
