@@ -91,15 +91,16 @@ def test_an_array_in_memory_is_scaled_without_a_copy(name, dtype, order, monkeyp
         "amp": pc.AMPClassifier(variances="shared", noise="gaussian:1", tol=0.1),
     }
     rng = np.random.default_rng(2)
-    X = np.asarray(rng.standard_normal((12000, 534)) * 3 + 5, dtype=dtype, order=order)
-    y = (X[:, :3] + rng.standard_normal((12000, 3))).argmax(1)
+    n, d = (8000, 800) if name == "erm" else (24_000, 320)  # of which d² numbers are needed, too
+    X = np.asarray(rng.standard_normal((n, d)) * 3 + 5, dtype=dtype, order=order)
+    y = (X[:, :3] + rng.standard_normal((n, 3))).argmax(1)
     models[name].fit(X[:90], y[:90])
     tracemalloc.start()
     found = models[name].fit(X, y)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     # A block of 4 MB, in double precision and scaled, and columns of n numbers.
-    assert peak < 18e6 < 0.8 * X.nbytes
+    assert peak < 0.7 * X.nbytes
     assert found.score(X[:900], y[:900]) > 0.6
 
 
