@@ -54,10 +54,8 @@ def orthant_chance(mean: Array, covariance: Array) -> float:
     return float(np.exp(bivariate_orthant(a[:1], a[1:], rho).log_z[0]))
 
 
-def panel_nodes(
-    mean: Array, covariance: Array, lines: Sequence[Line], order: int, keep: Array | None = None
-) -> Nodes:
-    """A rule for g ~ N(mean (r,), covariance (r, r)), r = 1 or 2; `keep` are break points of g₁."""
+def panel_nodes(mean: Array, covariance: Array, lines: Sequence[Line], order: int) -> Nodes:
+    """A rule for g ~ N(mean (r,), covariance (r, r)), r = 1 or 2."""
     s = math.sqrt(covariance[0, 0])
     own = Line(np.eye(len(mean))[0], -float(mean[0]), s)
     # Where a line meets g₂ = 0 the integral over g₂ changes with g₁.
@@ -69,8 +67,6 @@ def panel_nodes(
         outer.append(inner)
     high = np.array([max(mean[0] + CUTOFF * s, 0.0)])
     breaks = _breaks([l for l in outer if l.normal[0]], np.zeros((1, 0)), high)[0]
-    if keep is not None:
-        breaks = np.sort(np.concatenate([breaks, keep[(keep > 0) & (keep < breaks[-1])]]))
     first, weight = panel_rule(breaks, order)
     weight = weight * _density(first - mean[0], s)
     if len(mean) == 1:

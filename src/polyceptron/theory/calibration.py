@@ -32,9 +32,9 @@ from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels import Channel
 from polyceptron.model.checks import check_alpha, check_size
-from polyceptron.model.estimators import Probabilities, as_erm, as_estimator
+from polyceptron.model.estimators import ERM, Probabilities, as_erm, as_estimator
 from polyceptron.model.law import Law
-from polyceptron.model.populations import AnyTeacher, check_teacher
+from polyceptron.model.populations import AnyTeacher, Population, check_population
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import (
     N_REPLICATES,
@@ -48,8 +48,10 @@ from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.fields.integrand import field_scales, ordered_density
 from polyceptron.theory.generalisation import error_on_labels, error_slope
-from polyceptron.theory.populations.scores import N_BINS
+from polyceptron.theory.populations.population_point import population_point
+from polyceptron.theory.populations.scores import leading_nodes
 
+N_BINS = 15  # of confidence
 TARGETS = ("error", "test-loss", "calibration")
 _SEED = 20
 _EVALUATIONS = 3e8  # of a channel's integrand: fewer points where classes are many
@@ -88,7 +90,7 @@ def calibration(
 
     Parameters
     ----------
-    teacher : Teacher or Perceptron
+    teacher : Teacher, Perceptron or Mixture
     estimator : BayesOptimal or ERM
         Where its loss stands for no probabilities they are those of a softmax of the fields at the
         best temperature.
@@ -108,11 +110,14 @@ def calibration(
     >>> found.temperature > 1  # hardly any ridge: overconfident
     True
     """
-    check_teacher(teacher)
+    check_population(teacher)
     alpha, n_bins = check_alpha(alpha), check_size(n_bins, "n_bins")
     if alpha == 0:
         raise InvalidInput("there is nothing to calibrate at alpha 0, where there are no data")
-    student, k, channel = as_estimator(estimator), teacher.n_classes, teacher.channel
+    student, k = as_estimator(estimator), teacher.n_classes
+    if not getattr(student, "alike", lambda population: population.symmetric)(teacher):
+        return _of_population(teacher, as_erm(student), alpha, n_bins)
+    channel = teacher.channel
     law, spread_of_error, status, ridge, scaled = student.law(teacher, alpha)
     own = student.probabilities(teacher, law) if scaled else None
     levels = [fresh_fields(channel, k, law, level) for level in ((0, 1) if k <= 3 else (0,))]
@@ -156,6 +161,40 @@ def calibration(
         temperature=best,
         own_probabilities=own is not None,
         status=status,
+        edges=edges,
+        **bins,
+    )
+
+
+def _of_population(population: Population, spec: ERM, alpha: float, n_bins: int) -> Calibration:
+    """Classes that are not alike: at random fields of the fixed point's law."""
+    point = population_point(population, spec, alpha)
+    k, own, nodes = population.n_classes, point.probabilities, Fresh(*leading_nodes(point.fields))
+    best = _best_temperature(nodes, own or partial(softmax, axis=1))
+    probabilities = own or (lambda omega: softmax(omega / best, axis=1))
+    edges = np.linspace(1 / k, 1, n_bins + 1)
+    bins, error = binned(nodes, probabilities, edges)
+    loss, brier = (from_replicates(each) for each in mean_scores(nodes, probabilities))
+    law = point.uncertainty + point.brier_uncertainty if own else point.uncertainty
+    if own:  # which the point knows better
+        loss = Estimate(*np.array([point.test_loss, point.test_loss_uncertainty]))
+        brier = Estimate(*np.array([point.brier, point.brier_uncertainty]))
+    return Calibration(
+        n_classes=k,
+        noise=str(population.columns.get("noise", "none")),
+        estimator=spec.name,
+        ridge=point.ridge,
+        alpha=alpha,
+        generalisation_error=point.generalisation_error,
+        test_loss=float(loss.value),
+        test_loss_uncertainty=float(loss.uncertainty),
+        brier=float(brier.value),
+        brier_uncertainty=float(brier.uncertainty),
+        calibration_error=float(error.value),
+        calibration_error_uncertainty=float(error.uncertainty + law),
+        temperature=best,
+        own_probabilities=own is not None,
+        status=point.status,
         edges=edges,
         **bins,
     )
@@ -224,13 +263,14 @@ Bins = dict[str, Array]  # share, confidence, accuracy and its uncertainty, each
 def reliability(
     channel: Channel, k: int, law: Law, p: Probabilities, edges: Array
 ) -> tuple[Bins, Estimate]:
-    """The bins of confidence between `edges` (b + 1,), and the calibration error.
-
-    From quasi-random fields, with the uncertainty that replicates show; two classes need none.
-    """
+    """The bins of confidence between `edges` (b + 1,), and the calibration error."""
     if k == 2:
         return _bins_of_two(channel, law, p, edges)
-    nodes = _sampled_fields(channel, k, law, 2)
+    return binned(_sampled_fields(channel, k, law, 2), p, edges)
+
+
+def binned(nodes: Fresh, p: Probabilities, edges: Array) -> tuple[Bins, Estimate]:
+    """Bins and calibration error at random fields, with the uncertainty that replicates show."""
     confidence = p(nodes.omega)[:, 0]
     place = np.clip(np.searchsorted(edges, confidence, side="right") - 1, 0, len(edges) - 2)
     shape = N_REPLICATES, len(edges) - 1

@@ -20,10 +20,11 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import check_size
 from polyceptron.model.estimators import Estimator, as_estimator, plain_estimators
 from polyceptron.model.law import Law
-from polyceptron.model.populations import AnyTeacher, Teacher, check_teacher
+from polyceptron.model.populations import AnyTeacher, Teacher, check_population
 from polyceptron.numerics.special import boundary_density
 from polyceptron.rows import make_row
 from polyceptron.theory.generalisation import error_floor, error_on_labels
+from polyceptron.theory.populations.floor import population_floor
 
 SMALLEST_ALPHA, LARGEST_ALPHA = 1e-3, 1e6
 PRECISION = 1e-4  # of ln α
@@ -69,7 +70,7 @@ def plan(
 
     Parameters
     ----------
-    teacher : Teacher or Perceptron
+    teacher : Teacher, Perceptron or Mixture
     error : float
     estimator : Estimator, its name, or a list of them
         By default each that is registered.
@@ -88,13 +89,16 @@ def plan(
     """
     if estimator is None or isinstance(estimator, list | tuple):
         return list(plans(teacher, error, estimator, dimension))
-    check_teacher(teacher)
+    check_population(teacher)
     error = check_target(error, teacher.n_classes)
-    floor = error_floor(teacher.channel, teacher.n_classes)
+    if teacher.symmetric:
+        floor = error_floor(teacher.channel, teacher.n_classes)
+    else:
+        floor = float(population_floor(teacher).value)
     if error <= floor:
         raise InvalidInput(
-            f"an error of {error:g} is out of reach: with noise {teacher.noise.name} no rule errs "
-            f"less than {floor:.6g}, not even the teacher itself"
+            f"an error of {error:g} is out of reach: no rule errs less than {floor:.6g} on "
+            f"{teacher!r}, not even one that knows it"
         )
     d = None if dimension is None else check_size(dimension, "dimension")
     student = as_estimator(estimator)
@@ -161,6 +165,8 @@ class _Curve:
     def guess(self, error: float) -> float | None:
         """ln α from the two-class twin, for the estimators that are slow at this k."""
         k, estimator = self.teacher.n_classes, self.estimator
+        if not self.teacher.symmetric:
+            return None
         plain = self.teacher.channel.noiseless and self.teacher.features.isotropic
         if k == 2 or estimator.branches or estimator.explicit or not plain:
             return None

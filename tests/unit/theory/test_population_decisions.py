@@ -113,3 +113,27 @@ def test_refusals():
         best_shift(RARE, ERM(), 1.0, "recall")
     with pytest.raises(pc.InvalidInput, match="2 × 2 finite numbers"):
         best_shift(RARE, ERM(), 1.0, cost=[[1, 2, 3]])
+
+
+def test_plans_and_calibration_of_unequal_classes():
+    spec = ERM("cross-entropy", 0.1, intercept=True)
+    found = pc.plan(RARE, 0.09, spec, dimension=100)
+    point = pc.erm_fixed_point(RARE, spec, found.alpha)
+    assert abs(point.generalisation_error - 0.09) < 1e-5
+    assert found.n_samples == int(np.ceil(100 * found.alpha))
+    with pytest.raises(pc.InvalidInput, match=r"no rule errs less than 0\.07006"):
+        pc.plan(RARE, 0.07, spec)
+    scores = pc.calibration(RARE, spec, found.alpha)
+    assert (scores.test_loss, scores.brier) == (point.test_loss, point.brier)
+    # Fresh samples of the law of the fields, binned by hand; a temperature of less loss than 1.
+    rng, n, law = np.random.default_rng(0), 400_000, point.law
+    y = rng.choice(2, n, p=RARE.shares)
+    fields = (law.m[y, 0] + np.sqrt(law.Q[y, 0, 0]) * rng.standard_normal(n) + law.b[0]) * 2**0.5
+    right = 1 / (1 + np.exp(-np.abs(fields)))
+    sign = np.sign(difference_basis(2)[0, 0])
+    hit = ((fields * sign > 0) == (y == 0)) - right
+    gaps = np.bincount(np.minimum(((right - 0.5) * 30).astype(int), 14), hit, 15) / n
+    assert abs(np.abs(gaps).sum() - scores.calibration_error) < 5e-3
+    cooled = fields * sign * np.where(y == 0, 1, -1)
+    losses = [np.log1p(np.exp(-cooled / t)).mean() for t in (1.0, scores.temperature)]
+    assert losses[1] <= losses[0]

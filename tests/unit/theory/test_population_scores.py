@@ -12,11 +12,12 @@ from polyceptron.model import as_channel
 from polyceptron.model.checks import difference_basis
 from polyceptron.numerics.cones import orthant_chance, panel_nodes, truncated_nodes
 from polyceptron.numerics.estimate import uniform_replicates
+from polyceptron.theory.calibration import Fresh, binned
 from polyceptron.theory.generalisation import error_on_labels
 from polyceptron.theory.populations.scores import (
     FieldsLaw,
     TeacherFields,
-    calibration_error,
+    leading_nodes,
     population_scores,
 )
 
@@ -69,15 +70,17 @@ def counted(law, n, seed):
 def test_scores_are_those_of_drawn_samples(k, noise):
     law, n = drawn_law(k, noise, 1), 100_000
     found = population_scores(law, probabilities, tol=1e-3)
-    binned = calibration_error(law, probabilities)
+    edges = np.linspace(1 / k, 1, 16)
+    bins, error = binned(Fresh(*leading_nodes(law)), probabilities, edges)
     confusion, loss, brier, calibration = counted(law, n, 2)
     spread = np.sqrt(confusion / n) + found.confusion.uncertainty
     assert (np.abs(found.confusion.value - confusion) < 4 * spread + 1e-5).all()
     for each, sample in ((found.test_loss, loss), (found.brier, brier)):
         allowed = 4 * sample.std() / np.sqrt(n) + each.uncertainty
         assert abs(each.value - sample.mean()) < allowed
-    slack = binned.uncertainty
-    assert abs(binned.value - calibration) < 15 / np.sqrt(n) + slack
+    assert abs(error.value - calibration) < 15 / np.sqrt(n) + error.uncertainty
+    right = np.trace(found.confusion.value)
+    assert abs(np.nansum(bins["share"] * bins["accuracy"]) - right) < 0.01
 
 
 def test_two_classes_to_ten_digits():

@@ -294,10 +294,14 @@ class ERM(Estimator):
         return None if self.penalty else self.loss.decay(self.ridge, teacher.n_classes)
 
     def largest_alpha(self, teacher: AnyTeacher) -> float:
-        """α_s for hard margins with noisy labels."""
-        if not self.hard_margin or teacher.channel.noiseless:
+        """α_s for hard margins."""
+        if not self.hard_margin:
             return math.inf
-        return float(late("theory.separability.separable_up_to")(teacher))
+        if not self.alike(teacher):
+            limit = late("theory.populations.separable.separable_limit")(teacher, self.intercept)
+            return float(limit.value)
+        noiseless = teacher.channel.noiseless
+        return math.inf if noiseless else late("theory.separability.separable_up_to")(teacher)  # type: ignore[no-any-return]
 
     def fit_cost(self, n_samples: int, dimension: int, n_classes: int) -> float:
         if self.explicit:  # one decomposition serves several ridges

@@ -33,7 +33,7 @@ from polyceptron.theory.populations.matrix_loop import Anderson, Solved, Unknown
 from polyceptron.theory.populations.scores import (
     FieldsLaw,
     PopulationScores,
-    calibration_error,
+    leading_nodes,
     population_scores,
 )
 from polyceptron.theory.populations.separable import separable_limit
@@ -47,7 +47,7 @@ _FIRST = 20  # placements of the first nodes
 _FIRST_POINTS, _ALL_POINTS = 7, 18  # log2, in a replicate of a class; at most, of all together
 _RARE = math.log(100)  # points without a mistake: how many may have one
 _CORRECTIONS = 12
-_SHARE = 0.03  # of a replicate's step, to which its root is found
+_SHARE = 0.05  # of a step, to which the root that it leads to is found
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,7 +118,10 @@ class PopulationPoint(ShortDisplay):
         """Σ |accuracy − confidence| over 15 bins of confidence; NaN without probabilities."""
         if self.probabilities is None or math.isnan(self.brier):
             return Estimate(np.array(math.nan), np.array(math.nan))
-        found = calibration_error(self.fields, self.probabilities)
+        from polyceptron.theory.calibration import N_BINS, Fresh, binned  # which asks for points
+
+        edges = np.linspace(1 / self.n_classes, 1, N_BINS + 1)
+        found = binned(Fresh(*leading_nodes(self.fields)), self.probabilities, edges)[1]
         return Estimate(found.value, found.uncertainty + self.uncertainty + self.brier_uncertainty)
 
 
@@ -322,7 +325,7 @@ def _sampled(
     t = student_quantile(_REPLICATES) / math.sqrt(_REPLICATES)
     anderson = Anderson(unknowns, many=True)
     theta = _brought_near(anderson, few, theta)
-    solved = anderson.solve(few, theta, tol=1e-6 if few.exact else 1e-4)
+    solved = anderson.solve(few, theta, tol=1e-6 if few.exact else 1e-3)
     while True:
         points = MatrixFields.drawn(problem, log2, _REPLICATES)
         solved, every = _corrected(anderson, few, points, solved, 0.1 * tol)
@@ -377,7 +380,8 @@ def _corrected(
         base, step = (anderson.residual(law, each, theta) for each in (near, every[0]))
         if base is None or step is None:
             break
-        if np.abs(step).max() < tol:
+        size = float(np.abs(step).max())
+        if size < tol:
             found = [solved._replace(averages=every[0])]
             for each in every[1:]:
                 own = anderson.residual(law, each, theta)
@@ -393,7 +397,7 @@ def _corrected(
             else:
                 return solved, found
             break
-        solved = anderson.solve(few, theta, tol=tol / 2, shift=step - base)
+        solved = anderson.solve(few, theta, tol=max(tol / 2, _SHARE * size), shift=step - base)
         if not solved.converged:
             break
     return solved, [solved._replace(converged=False)]

@@ -9,7 +9,7 @@ dimensions, basis T of `difference_basis`), and it answers with argmax T(ω + b)
                     b* + MᵀQ⁻¹ω and covariance R − MᵀQ⁻¹M
 
     error Σ_{p≠t} P(t, p),   balanced error (1/k) Σ_t P(t, ≠ t)/P(t),   recall, precision
-    test loss −E Σ_t Z_t ln p_t,  Brier score,  calibration error            as in `calibration`
+    test loss −E Σ_t Z_t ln p_t,  Brier score
 
 p leads where its gaps g_h = (ω + b)_p − (ω + b)_h are all positive: an orthant (`numerics.cones`).
 Mixtures of two and three classes, and two classes with Gaussian utilities, are orthants in closed
@@ -50,11 +50,10 @@ from polyceptron.numerics.estimate import (
 )
 from polyceptron.theory.populations.group_law import GroupLaw
 
-N_BINS = 15  # of confidence
 _SEED = 23
 _ORDERS = (8, 12)  # nodes of a panel
 _POINTS = (6, 12)  # log2, of a replicate
-_BIN_POINTS = 7  # of a replicate, for bins
+_BIN_POINTS = 12  # of a replicate, less k, for bins of confidence
 _FLAT = 1e-11  # of the trace: a variance that stands for 0
 _NOTHING = 1e-6  # the same where nothing varies
 _SMOOTH = 3.0  # the scale in fields over which a softmax changes
@@ -149,7 +148,7 @@ def population_scores(
             if not over > 1 or log2 == _POINTS[1]:
                 return scores
             log2 = min(log2 + math.ceil(math.log2(over)), _POINTS[1])
-    levels = [_average(law, _panels(law, o, None), probabilities) for o in _ORDERS]
+    levels = [_average(law, _panels(law, o), probabilities) for o in _ORDERS]
     exact = _closed_confusion(law)
     if exact is not None:
         for level in levels:
@@ -157,13 +156,16 @@ def population_scores(
     return _from(levels[1], levels[0], probabilities is not None)
 
 
-def calibration_error(law: FieldsLaw, probabilities: Probabilities) -> Estimate:
-    """Σ_b |P(right, b) − E(confidence, b)| over 15 even bins b of the largest probability."""
-    law, few = _regular(law), law.n_classes == 2
-    parts = _panels(law, _ORDERS[1], probabilities) if few else _sampled(law, _BIN_POINTS)
-    gap = _average(law, parts, probabilities, calibrated=True)["bins"]
-    found = from_replicates((np.sign(gap.mean(0)) * gap).sum(1), axis=0)
-    return Estimate(found.value, found.uncertainty + 1e-9)
+def leading_nodes(law: FieldsLaw) -> tuple[Array, Array, Array]:
+    """Fields (n, k), the leader's first, weights (R, n/R), and Z (n, k), at random points."""
+    k, found = law.n_classes, []
+    for part in _sampled(_regular(law), max(_BIN_POINTS - k, 7)):
+        order = np.argsort(np.arange(k) != part.leader, kind="stable")
+        shape = (*part.weight.shape, k)
+        both = [each[:, order].reshape(shape) for each in (part.fields, part.truth)]
+        found.append((both[0], part.weight, both[1]))
+    fields, weight, truth = (np.concatenate(each, 1) for each in zip(*found, strict=True))
+    return fields.reshape(-1, k), weight, truth.reshape(-1, k)
 
 
 def confusion_matrix(law: FieldsLaw) -> Array:
@@ -172,7 +174,7 @@ def confusion_matrix(law: FieldsLaw) -> Array:
     exact = _closed_confusion(law) if law.n_classes <= 3 else None
     if exact is not None:
         return exact
-    parts = _sampled(law, 7) if _is_sampled(law) else _panels(law, _ORDERS[0], None)
+    parts = _sampled(law, 7) if _is_sampled(law) else _panels(law, _ORDERS[0])
     return np.asarray(_average(law, parts, None)["confusion"].mean(0))
 
 
@@ -212,15 +214,14 @@ def _ways(k: int, leader: int) -> Array:
     return np.asarray(T[leader] - np.delete(T, leader, 0))
 
 
-def _panels(law: FieldsLaw, order: int, probabilities: Probabilities | None) -> Iterator[_Part]:
+def _panels(law: FieldsLaw, order: int) -> Iterator[_Part]:
     """Two or three classes: panels inside each orthant."""
     k, r = law.n_classes, law.n_classes - 1
     lines = [Line(n, 0.0, _SMOOTH) for n in (np.eye(r) if r == 1 else [*np.eye(2), [1.0, -1.0]])]
     lines = [l._replace(normal=np.asarray(l.normal)) for l in lines]
-    keep = _edges(probabilities) if k == 2 and probabilities is not None else None
     for c, p, mean, covariance in _orthants(law):
         A = _ways(k, p)
-        nodes = panel_nodes(mean, covariance, lines + _label_lines(law, c, A), order, keep)
+        nodes = panel_nodes(mean, covariance, lines + _label_lines(law, c, A), order)
         if law.teacher is None:
             truth = np.broadcast_to(np.eye(k)[c], (len(nodes.points), k))
         else:
@@ -328,18 +329,15 @@ def _average(
     law: FieldsLaw,
     parts: Iterator[_Part],
     probabilities: Probabilities | None,
-    calibrated: bool = False,
 ) -> dict[str, Array]:
     """Sums over parts, each with a first axis of replicates."""
     k = law.n_classes
     sums: dict[str, Array] = {}
-    edges = np.linspace(1 / k, 1, N_BINS + 1)
     for part in parts:
         weight = part.weight
         n, flat = len(weight), weight.ravel()
         if not sums:
             sums = {"confusion": np.zeros((n, k, k)), "scores": np.zeros((n, 2))}
-            sums["bins"] = np.zeros((n, N_BINS))
         each = (flat[:, None] * part.truth).reshape(n, -1, k)
         sums["confusion"][:, :, part.leader] += each.sum(1)
         if probabilities is None:
@@ -349,24 +347,7 @@ def _average(
         brier = (P * P).sum(1) - 2 * (part.truth * P).sum(1) + 1
         for i, score in enumerate((loss, brier)):
             sums["scores"][:, i] += (weight * score.reshape(weight.shape)).sum(1)
-        if calibrated:
-            top = P[:, part.leader]
-            place = np.clip(np.searchsorted(edges, top, side="right") - 1, 0, N_BINS - 1)
-            place += np.repeat(np.arange(n), weight.shape[1]) * N_BINS
-            gaps = flat * (part.truth[:, part.leader] - top)
-            sums["bins"] += np.bincount(place, gaps, n * N_BINS).reshape(n, N_BINS)
     return sums
-
-
-def _edges(probabilities: Probabilities) -> Array:
-    """The gaps of two classes at which bins of confidence end."""
-    edges = np.linspace(0.5, 1, N_BINS + 1)[1:-1]
-    low, high = np.zeros(len(edges)), np.full(len(edges), 1e4)
-    for _ in range(80):
-        middle = (low + high) / 2
-        below = probabilities(np.stack([0 * middle, -middle], 1))[:, 0] < edges
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return np.asarray(low)
 
 
 def _closed_confusion(law: FieldsLaw) -> Array | None:
