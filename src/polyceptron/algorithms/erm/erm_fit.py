@@ -35,7 +35,7 @@ import numpy as np
 
 from polyceptron.algorithms.data_checks import Samples, Units
 from polyceptron.algorithms.design import weights_or_ones
-from polyceptron.algorithms.erm.descent import Minimum, minimise
+from polyceptron.algorithms.erm.descent import minimise
 from polyceptron.algorithms.erm.intercept import Intercept, certificate
 from polyceptron.algorithms.erm.objectives import EPS, Objective
 from polyceptron.display import ShortDisplay
@@ -257,36 +257,20 @@ def fit_newton(
                 keep=partial(keep, block), intercept=samples.intercept,
             )  # fmt: skip
             keep(block, minimum.U, now=True)
-            passes = (design.passes - before) / len(block)
-            fits = certified(samples, objective, loss, block, minimum, passes)
-            done |= dict(zip(block, fits, strict=True))
+            for i, ridge in enumerate(block):
+                n_iter = int(minimum.n_iter[i])
+                late = Status.TOLERANCE_NOT_MET if n_iter < _MAX_ITER else Status.NOT_CONVERGED
+                fit = fit_at(
+                    samples, loss, ridge, minimum.U[i].T @ basis.T, basis @ minimum.Z[i],
+                    float(minimum.evaluation.value[i]), float(minimum.distance[i]),
+                    Status.OK if minimum.converged[i] else late, n_iter=n_iter,
+                    gradient_norm=float(minimum.gradient_norm[i]),
+                    matrix_passes=(design.passes - before) / len(block),
+                )  # fmt: skip
+                done[ridge] = stopped(fit) if minimum.interrupted else fit
             if minimum.interrupted:
-                none = 0 * fits[0].weights
-                return [done.get(r) or stopped_at(none, r, loss) for r in ridges]
+                return [done.get(r) or stopped_at(0 * fit.weights, r, loss) for r in ridges]
     return [done[ridge] for ridge in ridges]
-
-
-def certified(
-    samples: Samples,
-    objective: Objective,
-    loss: str,
-    ridges: Sequence[float],
-    found: Minimum,
-    passes: float,
-) -> list[ERMFit]:
-    """The fits of a minimum (L, r, d) at λ > 0, each with its certificate."""
-    fits = []
-    for i, ridge in enumerate(ridges):
-        norm, n_iter = float(found.gradient_norm[i]), int(found.n_iter[i])
-        late = Status.TOLERANCE_NOT_MET if n_iter < _MAX_ITER else Status.NOT_CONVERGED
-        fit = fit_at(
-            samples, loss, ridge, found.U[i].T @ objective.basis.T, objective.basis @ found.Z[i],
-            float(found.evaluation.value[i]), float(found.distance[i]),
-            Status.OK if found.converged[i] else late,
-            gradient_norm=norm, n_iter=n_iter, matrix_passes=passes,
-        )  # fmt: skip
-        fits.append(fit)
-    return [stopped(fit) for fit in fits] if found.interrupted else fits
 
 
 def through_nearest(points: Sequence[tuple[float, AnyArray]], t: float, count: int) -> AnyArray:

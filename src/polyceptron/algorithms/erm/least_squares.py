@@ -34,7 +34,6 @@ from polyceptron.algorithms.erm.intercept import certificate, lengths, norms, wi
 from polyceptron.algorithms.erm.objectives import (
     EPS,
     LossObjective,
-    gradient_rounding,
     sum_rounding,
 )
 from polyceptron.algorithms.stored_designs import BlockwiseDesign, ScaleRows, WeightedRows
@@ -203,7 +202,8 @@ def _fit_block(
                 break
             solution = solution + gram.solve(residual, lam)
         if not met.all():  # no relative bound can be met where AᵀY is only rounding: W = 0 there
-            slope, rounding = float(np.linalg.norm(design.back(Y))), _rounding_at_zero(design)
+            slope = float(np.linalg.norm(design.back(Y)))
+            rounding = (8 * EPS + sum_rounding(y.size)) * float(design.row_norms.sum())
             if slope <= rounding:
                 bound = (slope + rounding) / np.maximum(convexity, np.finfo(float).tiny)
                 W, norm, met = 0 * W, slope + 0 * norm, met | True
@@ -248,9 +248,3 @@ def _bound(
         if ((stretch**2 + ridges) * off > 0.5 * convexity * (enough - bound)).any():
             stretch = design.stretch
         return np.asarray(bound + off + (stretch**2 + ridges) * off / convexity)
-
-
-def _rounding_at_zero(design: Design) -> float:
-    """Of AᵀY for labels Y, whose rows have the norm 1."""
-    one, none = np.ones((1, design.n_samples)), np.zeros(1)
-    return float(gradient_rounding(design, none, none, 0 * one, one, 1.0, None, none)[0])
