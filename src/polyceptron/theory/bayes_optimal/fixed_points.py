@@ -41,27 +41,42 @@ _TINY = 1e-300
 _STEPS, _CLOSE = 128, 1e-15  # of ln q̂: the most steps, and when two of them are one
 
 
-@dataclass(frozen=True)
-class Crossing:
-    """A fixed point at α: where it is, what it says, and how far that can be trusted.
+@dataclass(frozen=True, repr=False)
+class FixedPoint(ShortDisplay):
+    """One fixed point of the Bayes-optimal state evolution at α.
 
-    A `ghost` is the fold of a branch that ends just below α, within the curve's uncertainty.
+    `q` is the overlap and `v = 1 − q` its complement, kept apart for precision; in the paper's
+    coordinates it is one of the `matrices`. The error is on labels as drawn,
+    `clean_error` against the noiseless rule; `other_error` is that of the rival where the choice of
+    the branch is undecided.
     """
 
-    stable: bool
-    q_hat: float
+    branch: str
+    alpha: float
+    n_classes: int
+    q: float
     v: float
+    q_hat: float
     free_entropy: float
     free_entropy_uncertainty: float
-    error: float
+    generalisation_error: float
     clean_error: float
     uncertainty: float
-    ghost: bool = False
+    status: Status = Status.OK
+    other_error: float | None = None
+
+    @property
+    def matrices(self) -> PaperMatrices:
+        """m = q and V = 1 − q as the paper writes them."""
+        return PaperMatrices.of_scalars(self.n_classes, self.q, self.q, self.v)
 
 
-def crossings(curve: SolutionCurve, alphas: list[float]) -> list[list[Crossing]]:
-    """For each α > 0 its fixed points in the order of overlap."""
-    found: list[list[Crossing]] = [[] for _ in alphas]
+def crossings(curve: SolutionCurve, alphas: list[float]) -> list[list[FixedPoint]]:
+    """For each α > 0 its fixed points in the order of overlap: each is stable or unstable.
+
+    A ghost is the fold of a branch that ends just below α, within the curve's uncertainty.
+    """
+    found: list[list[FixedPoint]] = [[] for _ in alphas]
     for far in (False, True):
         wanted = [n for n, a in enumerate(alphas) if curve.near_enough(a) is not far]
         if not wanted:
@@ -84,24 +99,27 @@ def crossings(curve: SolutionCurve, alphas: list[float]) -> list[list[Crossing]]
                 gap[beside] = np.minimum(gap[beside], distance[beside])
             points = _read(curve, at, curve.error_uncertainty(at, gap))
             for (n, i), point in zip(met, points, strict=True):
-                found[n].append(replace(point, stable=branches[i].rising))
+                kind = "stable" if branches[i].rising else "unstable"
+                found[n].append(replace(point, branch=kind, alpha=alphas[n]))
         if folds:
             at = curve.points(np.exp(np.array([fold.high for fold in folds])))
             ghosts = _read(curve, at, np.full(len(folds), np.inf))
             for fold, ghost, u in zip(folds, ghosts, curve.alpha_uncertainty(at), strict=True):
                 for n in wanted:
                     if fold.rising and 0 < np.log(alphas[n] / fold.alpha_high) <= u:
-                        found[n].append(replace(ghost, ghost=True))
+                        found[n].append(replace(ghost, alpha=alphas[n]))
     return found
 
 
-def _read(curve: SolutionCurve, at: CurvePoints, uncertainty: AnyArray) -> list[Crossing]:
+def _read(curve: SolutionCurve, at: CurvePoints, uncertainty: AnyArray) -> list[FixedPoint]:
     """Points of the curve as fixed points, with the uncertainty (n,) of their errors."""
     columns = (
-        *(at.q_hat, at.v, at.free_entropy, curve.entropy_uncertainty(at)),
+        *(at.alpha, np.full(at.v.shape, curve.teacher.n_classes), at.q, at.v, at.q_hat),
+        *(at.free_entropy, curve.entropy_uncertainty(at)),
         *(curve.errors(at.v), curve.clean_errors(at.v), uncertainty),
     )
-    return [Crossing(True, *row) for row in np.stack(columns, 1).tolist()]
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [FixedPoint("ghost", *row) for row in rows]
 
 
 def meet(curve: SolutionCurve, branches: list[Branch], alpha: AnyArray) -> CurvePoints:
@@ -138,35 +156,6 @@ def meet(curve: SolutionCurve, branches: list[Branch], alpha: AnyArray) -> Curve
     return curve.points(np.exp(x1))
 
 
-@dataclass(frozen=True, repr=False)
-class FixedPoint(ShortDisplay):
-    """One fixed point of the Bayes-optimal state evolution at α.
-
-    `q` is the overlap and `v = 1 − q` its complement, kept apart for precision; in the paper's
-    coordinates it is one of the `matrices`. The error is on labels as drawn,
-    `clean_error` against the noiseless rule; `other_error` is that of the rival where the choice of
-    the branch is undecided.
-    """
-
-    branch: str
-    alpha: float
-    n_classes: int
-    q: float
-    v: float
-    q_hat: float
-    free_entropy: float
-    generalisation_error: float
-    uncertainty: float
-    status: Status = Status.OK
-    clean_error: float = 0.0
-    other_error: float | None = None
-
-    @property
-    def matrices(self) -> PaperMatrices:
-        """m = q and V = 1 − q as the paper writes them."""
-        return PaperMatrices.of_scalars(self.n_classes, self.q, self.q, self.v)
-
-
 def fixed_points(
     teacher: AnyTeacher, alpha: Any, tol: float | None = None, *, branch: str = "all"
 ) -> list[FixedPoint]:
@@ -201,7 +190,7 @@ def fixed_points(
     alphas = check_alphas(alpha)
     if branch not in (*BRANCHES, "all"):
         raise InvalidInput(f"unknown branch {branch!r}: allowed are {', '.join(BRANCHES)} and all")
-    work, guess = effort(teacher), 1 - 1 / teacher.n_classes
+    work, k, guess = effort(teacher), teacher.n_classes, 1 - 1 / teacher.n_classes
     tol = check_tolerance(tol, work.tolerance)
     aim = ("optimal", "amp") if branch == "all" else (branch,)
     last, level_of = work.last, dict.fromkeys(alphas, work.first)  # each α goes its own way
@@ -216,8 +205,8 @@ def fixed_points(
             if a > 0:
                 found = _branches(curve, a, met[a])
             else:
-                known = Crossing(True, 0.0, 1.0, 0.0, 0.0, guess, guess, 0.0)
-                found = [_point(curve, a, name, known, []) for name in ("optimal", "amp")]
+                nothing = (a, k, 0.0, 1.0, 0.0, 0.0, 0.0, guess, guess, 0.0)
+                found = [FixedPoint(name, *nothing) for name in ("optimal", "amp")]
             chosen = [p for p in found if branch in ("all", p.branch)]
             worst = max((p.uncertainty for p in chosen if p.branch in aim), default=0.0)
             if worst <= tol or level == last:
@@ -237,14 +226,17 @@ def fixed_points(
     return [p for a in alphas for p in done[a]]
 
 
-def _branches(curve: SolutionCurve, alpha: float, met: list[Crossing]) -> list[FixedPoint]:
+def _branches(curve: SolutionCurve, alpha: float, met: list[FixedPoint]) -> list[FixedPoint]:
     """The branches at α, each with the rivals that it cannot be told apart from."""
-    stable = [c for c in met if c.stable and not c.ghost]
-    ghosts = [c for c in met if c.ghost]
+    stable, falling, ghosts = (
+        [c for c in met if c.branch == kind] for kind in ("stable", "unstable", "ghost")
+    )
     if curve.perfect:
         entropy = float(curve.perfect_entropy(alpha))
         floor = float(curve.errors(np.zeros(1))[0])
-        stable.append(Crossing(True, math.inf, 0.0, entropy, 0.0, floor, 0.0, 0.0))
+        k = curve.teacher.n_classes
+        known = FixedPoint("stable", alpha, k, 1.0, 0.0, math.inf, entropy, 0.0, floor, 0.0, 0.0)
+        stable.append(known)
     best, first = max(stable, key=lambda c: c.free_entropy), stable[0]
     rivals = [
         c
@@ -258,37 +250,26 @@ def _branches(curve: SolutionCurve, alpha: float, met: list[Crossing]) -> list[F
     # A fold may be too close to say on which side of it α is.
     beside = [c for c in ghosts if c.q_hat < first.q_hat]
     beside += stable[1:2] if math.isinf(first.uncertainty) else []
-    result = [
-        _point(curve, alpha, "optimal", best, rivals),
-        _point(curve, alpha, "amp", first, beside),
-        _point(curve, alpha, "informed", stable[-1], []),
+    return [
+        replace(_against(best, rivals), branch="optimal"),
+        replace(_against(first, beside), branch="amp"),
+        replace(stable[-1], branch="informed"),
+        *falling[-1:],
     ]
-    falling = [c for c in met if not c.stable]
-    return [*result, *(_point(curve, alpha, "unstable", c, []) for c in falling[-1:])]
 
 
-def _point(
-    curve: SolutionCurve, alpha: float, branch: str, at: Crossing, rivals: list[Crossing]
-) -> FixedPoint:
-    uncertainty, status, other = at.uncertainty, Status.OK, None
-    if rivals:
-        far = max(rivals, key=lambda c: abs(c.error - at.error))
-        reach = [c.uncertainty for c in (at, far) if math.isfinite(c.uncertainty)]
-        uncertainty = abs(far.error - at.error) + max(reach, default=0.0)
-        status, other = Status.UNDECIDED, far.error
-    return FixedPoint(
-        branch=branch,
-        alpha=alpha,
-        n_classes=curve.teacher.n_classes,
-        q=1 - at.v,
-        v=at.v,
-        q_hat=at.q_hat,
-        free_entropy=at.free_entropy,
-        generalisation_error=at.error,
-        uncertainty=uncertainty,
-        status=status,
-        clean_error=at.clean_error,
-        other_error=other,
+def _against(at: FixedPoint, rivals: list[FixedPoint]) -> FixedPoint:
+    """The point with an uncertainty that reaches to its rivals, if it has any."""
+    if not rivals:
+        return at
+    far = max(rivals, key=lambda c: abs(c.generalisation_error - at.generalisation_error))
+    apart = abs(far.generalisation_error - at.generalisation_error)
+    reach = [c.uncertainty for c in (at, far) if math.isfinite(c.uncertainty)]
+    return replace(
+        at,
+        uncertainty=apart + max(reach, default=0.0),
+        status=Status.UNDECIDED,
+        other_error=far.generalisation_error,
     )
 
 
