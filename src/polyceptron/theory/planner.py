@@ -1,8 +1,8 @@
 """How much data for a given error: the smallest α with ε(α) ≤ target, per estimator.
 
-The two-class twin gives a first guess for any k at the cost of k = 2; a bracketing search in ln α
-then settles it. Errors that are not monotone (the square loss without ridge) are met from the left,
-so the answer is the smallest α. Where the Bayes-optimal error jumps, a target inside the jump is
+A search in ln α goes upwards from where the Bayes-optimal error, which nobody surpasses, arrives, and
+brackets the answer. Errors that are not monotone (the square loss without ridge) are met from the
+left, so the answer is the smallest α. Where the Bayes-optimal error jumps, a target inside the jump is
 reached just above it: at α_IT if every means is allowed, at α_algo by message passing.
 """
 
@@ -19,11 +19,9 @@ from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import check_size
 from polyceptron.model.estimators import Estimator, as_estimator, plain_estimators
-from polyceptron.model.law import Law
-from polyceptron.model.populations import AnyTeacher, Teacher, check_population
-from polyceptron.numerics.special import boundary_density
+from polyceptron.model.populations import AnyTeacher, check_population
 from polyceptron.rows import make_row
-from polyceptron.theory.generalisation import error_floor, error_on_labels
+from polyceptron.theory.generalisation import error_floor
 from polyceptron.theory.populations.floor import population_floor
 
 SMALLEST_ALPHA, LARGEST_ALPHA = 1e-3, 1e6
@@ -83,7 +81,7 @@ def plan(
 
     Examples
     --------
-    >>> from polyceptron.model import ERM
+    >>> from polyceptron.model import ERM, Teacher
     >>> round(plan(Teacher(3), 0.30546, ERM("square", 1.0)).alpha, 2)
     2.0
     """
@@ -105,7 +103,11 @@ def plan(
     jumps = student.jumps(teacher)
     if not jumps:
         top = min(LARGEST_ALPHA, (1 - _MARGINLESS) * student.largest_alpha(teacher))
-        found = _answer(_Curve(teacher, student), error, None, d, top)
+        bottom = SMALLEST_ALPHA
+        alike = teacher.symmetric and teacher.prior.gaussian
+        if alike and not (student.branches or student.explicit):
+            bottom = min(plan(teacher, error, "bayes").alpha * (1 - _MARGINLESS), top)
+        found = _answer(_Curve(teacher, student), error, None, d, (bottom, top))
         return replace(found, algorithm=found) if student.branches else found
     best, reached = (
         _answer(_Curve(teacher, student, jump.branch), error, (jump.alpha, jump.uncertainty), d)
@@ -162,40 +164,16 @@ class _Curve:
     def __call__(self, log_alpha: float) -> float:
         return float(self.row(log_alpha)["generalisation_error"])
 
-    def guess(self, error: float) -> float | None:
-        """ln α from the two-class twin, for the estimators that are slow at this k."""
-        k, estimator = self.teacher.n_classes, self.estimator
-        if not self.teacher.symmetric:
-            return None
-        plain = self.teacher.channel.noiseless and self.teacher.features.isotropic
-        if k == 2 or estimator.branches or estimator.explicit or not plain:
-            return None
-        twin = _Curve(Teacher(2), estimator)
-        shift = math.log(boundary_density(k) / (k - 1))
-
-        def error_of_twin(log_alpha: float) -> float:
-            row = twin.row(log_alpha + shift)
-            tau = Law.of_overlaps(row["m"], row["q"], 1.0).tau
-            return float(error_on_labels(self.teacher.channel, tau, k))
-
-        try:
-            return _smallest_root(error_of_twin, error, None, _EVERYWHERE)
-        except InvalidInput:
-            return None
-
-
-_EVERYWHERE = (math.log(SMALLEST_ALPHA), math.log(LARGEST_ALPHA))
-
 
 def _answer(
     curve: _Curve,
     error: float,
     jump: tuple[float, float] | None,
     dimension: int | None,
-    top: float = LARGEST_ALPHA,
+    ends: tuple[float, float] = (SMALLEST_ALPHA, LARGEST_ALPHA),
 ) -> Plan:
-    """The plan on one curve up to α = `top`, which may jump at α given with its uncertainty."""
-    bounds, at_jump, spread = (_EVERYWHERE[0], math.log(top)), False, 0.0
+    """The plan on one curve between `ends`, which may jump at α given with its uncertainty."""
+    bounds, at_jump, spread = (math.log(ends[0]), math.log(ends[1])), False, 0.0
     if jump is not None:
         spread = max(3 * jump[1], 1e-7 * jump[0])
         below, above = math.log(jump[0] - spread), math.log(jump[0] + spread)
@@ -205,7 +183,7 @@ def _answer(
             at_jump = True
         else:
             bounds = (above, bounds[1])
-    log_alpha = above if at_jump else _smallest_root(curve, error, curve.guess(error), bounds)
+    log_alpha = above if at_jump else _smallest_root(curve, error, bounds)
     alpha, row = math.exp(log_alpha), curve.row(log_alpha)
     if not at_jump:
         right = min(log_alpha + 0.02, bounds[1])
@@ -219,18 +197,14 @@ def _answer(
 
 
 def _smallest_root(
-    curve: Callable[[float], float], error: float, guess: float | None, bounds: tuple[float, float]
+    curve: Callable[[float], float], error: float, bounds: tuple[float, float]
 ) -> float:
-    """The first crossing of `error` from above, scanning upwards from the guess's left."""
+    """The first crossing of `error` from above, scanning upwards."""
 
     def excess(log_alpha: float) -> float:
         return math.log(max(curve(log_alpha), 1e-300) / error)
 
-    bottom, top = bounds
-    left, step = (bottom, 0.7) if guess is None else (guess - 0.06, 0.12)
-    if guess is not None and excess(left) <= 0:  # the guess was too high: walk down
-        while left > bottom and excess(left) <= 0:
-            left, step = left - step, 2 * step
+    (left, top), step = bounds, 0.2
     if excess(left) <= 0:
         return left
     while left < top:
