@@ -1,9 +1,9 @@
 """How much data for a given error: the smallest α with ε(α) ≤ target, per estimator.
 
-A search in ln α goes upwards from where the Bayes-optimal error, which nobody surpasses, arrives, and
-brackets the answer. Errors that are not monotone (the square loss without ridge) are met from the
-left, so the answer is the smallest α. Where the Bayes-optimal error jumps, a target inside the jump is
-reached just above it: at α_IT if every means is allowed, at α_algo by message passing.
+A search in ln α goes upwards from where the Bayes-optimal error, which nobody surpasses, arrives,
+and brackets the answer. Errors that are not monotone (the square loss without ridge) are met from
+the left, so the answer is the smallest α. Where the Bayes-optimal error jumps, a target inside the
+jump is reached just above it: at α_IT if every means is allowed, at α_algo by message passing.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaincc, gammaln
@@ -49,7 +49,6 @@ class ElasticNet(Penalty):
 
     l1: float
     l2: float
-    sparse: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("l1", "l2"):

@@ -41,9 +41,6 @@ class Penalty(ABC):
     convexity: float = 0.0
     """μ of its strong convexity, P(u) − μ‖u‖²/2 convex: what certifies a fit."""
 
-    sparse: ClassVar[bool] = False
-    """Whether it sets whole rows to zero."""
-
     def path(self) -> Iterable[Penalty]:
         """Penalties that lead from a ridge to this one, for where the direct way is lost."""
         return (self,)
