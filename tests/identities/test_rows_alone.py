@@ -92,10 +92,28 @@ BESIDE = (-0.02, -1e-3, -1e-6, 1e-6, 1e-3, 0.02)
 @given(data=st.data())
 def test_a_row_of_any_estimator_does_not_depend_on_its_company(name, k, data):
     """On both sides of α_s, where weights without a ridge diverge, and of α = 1, the square's."""
-    teacher, student = NOISY[k], STUDENTS[name]
-    limit = separability(teacher).alpha_s
+    limit = separability(NOISY[k]).alpha_s
     alphas = [*(limit * (1 + x) for x in BESIDE), 0.3, 1.0, 1 + 1e-6, 20.0]
     company = data.draw(st.permutations(alphas))[: data.draw(st.integers(2, 10))]
+    compare_students(NOISY[k], STUDENTS[name], company)
+
+
+MANY = {4: Teacher(4, noise="flips:0.1"), 5: Teacher(5, noise="gaussian:0.3")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("k", MANY)
+@pytest.mark.parametrize("name", ["cross-entropy, no ridge", "max-margin", "hinge"])
+@settings(max_examples=1)
+@given(data=st.data())
+def test_nor_do_rows_of_more_classes(name, k, data):
+    """On both sides of α_s, close to it and far away."""
+    limit = separability(MANY[k]).alpha_s
+    company = data.draw(st.permutations([limit * (1 - 1e-3), limit * (1 + 3e-3), 20.0]))[:2]
+    compare_students(MANY[k], STUDENTS[name], company)
+
+
+def compare_students(teacher, student, company):
     for alpha, row in zip(company, curve_rows(teacher, student, company), strict=True):
         lone = curve_rows(teacher, student, [alpha])[0]
         assert row["status"] == lone["status"], alpha
