@@ -131,10 +131,11 @@ def _curve(
 ) -> tuple[Array, Array, Array, set[str]]:
     """ε, its uncertainty and the ridge at each α; the tolerance is relative to ε."""
     relative = 1e-7 if teacher.n_classes <= 3 else 2e-4
-    rows, follow = [], estimator.follow(teacher)
+    rows = []
     for value in steps(alpha.tolist()):
         # The constants of all these laws lie within a factor of ten of k − 1.
-        row = follow(value, relative * 0.3 * (teacher.n_classes - 1) * value**-exponent)
+        tol = relative * 0.3 * (teacher.n_classes - 1) * value**-exponent
+        (row,) = estimator.rows(teacher, [value], tol=tol)
         if not math.isfinite(row["generalisation_error"]):
             raise ComputationFailed(f"no error at alpha {value:g}: {row['status']}")
         rows.append(row)

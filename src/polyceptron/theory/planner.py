@@ -149,16 +149,17 @@ def check_target(error: Any, n_classes: int) -> float:
 
 
 class _Curve:
-    """ε as a function of ln α; each solution starts the search for the next."""
+    """ε as a function of ln α."""
 
     def __init__(self, teacher: AnyTeacher, estimator: Estimator, branch: str = "optimal") -> None:
-        self.teacher, self.estimator = teacher, estimator
-        self.follow = estimator.follow(teacher, branch)
+        self.teacher, self.estimator, self.branch = teacher, estimator, branch
         self.rows: dict[float, dict[str, Any]] = {}
 
     def row(self, log_alpha: float) -> dict[str, Any]:
         if log_alpha not in self.rows:
-            self.rows[log_alpha] = self.follow(math.exp(log_alpha))
+            alpha = math.exp(log_alpha)
+            (row,) = self.estimator.rows(self.teacher, [alpha], branch=self.branch)
+            self.rows[log_alpha] = row
         return self.rows[log_alpha]
 
     def __call__(self, log_alpha: float) -> float:

@@ -114,10 +114,6 @@ class Estimator:
         for part in parts:
             yield self.rows(teacher, list(part), branch=branch, tol=tol)
 
-    def follow(self, teacher: AnyTeacher, branch: str = "optimal") -> Callable[..., Row]:
-        """A function (α, tol) → row for α that come one after the other."""
-        return lambda alpha, tol=None: self.rows(teacher, [alpha], branch=branch, tol=tol)[0]
-
     def law(self, teacher: AnyTeacher, alpha: float, tol: float | None = None) -> StudentLaw:
         """The law of its fields at α, from the overlaps of its row."""
         (row,) = self.rows(teacher, [alpha], tol=tol)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -50,10 +50,6 @@ class BayesOptimal(Estimator):
         if not teacher.symmetric:
             return late("theory.populations.floor.bayes_mixture_rows")(teacher, alpha)
         return late("theory.bayes_optimal.fixed_points.bayes_rows")(teacher, alpha, branch, tol)
-
-    def follow(self, teacher: AnyTeacher, branch: str = "optimal") -> Callable[..., Row]:
-        """At its own tolerance: its points share their tables."""
-        return lambda alpha, tol=None: self.rows(teacher, [alpha], branch=branch)[0]
 
     def law(self, teacher: AnyTeacher, alpha: float, tol: float | None = None) -> StudentLaw:
         point = late("theory.bayes_optimal.fixed_points.fixed_points")(teacher, alpha, tol)[0]
@@ -275,9 +271,6 @@ class ERM(Estimator):
     ) -> Iterator[list[Row]]:
         found = late("theory.erm.risk_rows.erm_parts")(teacher, self, parts, tol, searched)
         yield from found
-
-    def follow(self, teacher: AnyTeacher, branch: str = "optimal") -> Callable[..., Row]:
-        return late("theory.erm.risk_rows.followed")(teacher, self)
 
     def law(self, teacher: AnyTeacher, alpha: float, tol: float | None = None) -> StudentLaw:
         return late("theory.erm.fixed_point.student_law")(teacher, self, alpha, tol)

@@ -78,15 +78,8 @@ def proximal_gap(gap: Array, V: float) -> Array:
 
 @lru_cache(maxsize=32)
 def boundary(V: float, shift: float = 0.0) -> float:
-    """A₀ ≥ 0 with A₀ + s = 2Vσ(−A₀), by Newton's method, which climbs to it from 0 (s ≤ V)."""
-    A = 0.0
-    for _ in range(1000):
-        g = 1 / (1 + math.exp(A))
-        step = (2 * V * g - A - shift) / (1 + 2 * V * g * (1 - g))
-        A += step
-        if abs(step) <= 1e-15 * A:
-            break
-    return A
+    """A₀ ≥ 0 with A₀ + s = 2Vσ(−A₀)."""
+    return float(proximal_gap(np.array([-shift]), V)[0])
 
 
 def _with_bends(sets: list[Array], V: float) -> Array:

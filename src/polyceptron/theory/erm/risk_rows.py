@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +19,6 @@ from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, optimal_ridge
 from polyceptron.theory.populations.population_point import population_row
 from polyceptron.theory.separability import NotSeparableHere
-
-_NEAR = 3.0  # in ln α: farther solutions start nothing
 
 
 def erm_rows(
@@ -74,19 +72,6 @@ def erm_parts(
             else make_row(**lost, alpha=alpha, status=Status.DIVERGES)
             for alpha in values
         ]
-
-
-def followed(teacher: AnyTeacher, estimator: ERM) -> Callable[..., dict[str, Any]]:
-    """A function (α, tol) → row for α one after the other; solutions nearby start the next."""
-    points: dict[float, ErmFixedPoint] = {}
-
-    def row(alpha: float, tol: float | None = None) -> dict[str, Any]:
-        close = [p for a, p in points.items() if abs(math.log(a / alpha)) < _NEAR]
-        start = predict([p for p in close if p.status != Status.NOT_CONVERGED], alpha)
-        points[alpha] = erm_fixed_point(teacher, estimator, alpha, tol, start)
-        return erm_row(teacher, estimator, points[alpha])
-
-    return row
 
 
 def ridge_rows(

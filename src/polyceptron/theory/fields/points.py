@@ -108,30 +108,12 @@ def _points(
     s, density = centre.sample(cube[1], delta)
     first, best = (s + delta) / _SQRT2, (s - delta) / _SQRT2
     room = log_ndtr(best)
-    # The next class gets its own coordinate: three classes rarely meet, but it is there that k
-    # classes differ from two, so points are drawn towards that corner.
-    u, corner = _corner_map(k, law, cube[2])
-    below_next = room + np.log1p(-u) / (k - 2)
-    lower = np.log(cube[3:]) + below_next
-    others = ndtri_exp(np.concatenate([below_next[None], lower]))
+    below_next = room + np.log(cube[2]) / (k - 2)
+    others = ndtri_exp(np.concatenate([below_next[None], np.log(cube[3:]) + below_next]))
     log_weight = -0.5 * (s**2 + delta**2) + (k - 2) * room
     scale = k * (k - 1) / (2 * math.pi * n_points)
-    weight = scale * stretch * corner / density * np.exp(log_weight)
+    weight = scale * stretch / density * np.exp(log_weight)
     return np.concatenate([_SQRT2 * delta[None], first - others]), weight, first
-
-
-def _corner_map(k: int, law: Law, v: Array) -> tuple[Array, Array]:
-    """v → (u, du/dv) on (0, 1), with as many points in each decade of u down to the corner's size.
-
-    u = 1 − (Φ(x₃)/Φ(x₂))^{k−2} is the chance of a closer second class, about (k−2) times the gap.
-    """
-    size = (k - 2) * max(1.5 / max(law.tau, 1e-300), 3 / math.sqrt(law.q))
-    size = max(size, 1e-5)
-    if size > 0.5:
-        return v, np.ones_like(v)
-    rate = math.log1p(1 / size)
-    u = size * np.expm1(rate * v)
-    return np.minimum(u, 1 - 1e-16), rate * (u + size)
 
 
 @lru_cache(maxsize=64)
