@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -181,11 +181,19 @@ def _run_on_files(
 ) -> None:
     """Check where to write, fit with progress shown, write weights and report, print the report."""
     from polyceptron.experiments.data_runs import fit_of_files
+    from polyceptron.experiments.engine import connect_cluster
 
     if data is None or labels is None:
         raise InvalidInput("--data and --labels go together: a file of samples, a file of labels")
     _check_weights_file(out, data, labels, settings.get("features"), settings["checkpoint"])
-    with _connected(cluster, data), waiting(f"{name}: the first pass over {data.name}") as show:
+    if cluster is not None and data.suffix not in (".zarr", ".parquet"):
+        raise InvalidInput(
+            f"--cluster reads .zarr or .parquet in chunks where its workers are, got {data.name!r}"
+        )
+    with ExitStack() as stack:
+        if cluster is not None:
+            stack.callback(connect_cluster(cluster).close, timeout=2)
+        show = stack.enter_context(waiting(f"{name}: the first pass over {data.name}"))
         report = fit_of_files(run, data, labels, callback=lambda now: show(str(now)), **settings)
     _keep_report(report, name, data, out, as_json)
 
@@ -213,25 +221,6 @@ def _keep_report(report: dict[str, Any], name: str, data: Path, out: Path, as_js
     say(f"weights in {out}, report in {beside}")
     if report["status"] == "interrupted":
         sys.exit(130)
-
-
-@contextmanager
-def _connected(cluster: str | None, data: Path) -> Iterator[None]:
-    """Dask's work on the cluster, if one is named."""
-    if cluster is None:
-        yield
-        return
-    if data.suffix not in (".zarr", ".parquet"):
-        raise InvalidInput(
-            f"--cluster reads .zarr or .parquet in chunks where its workers are, got {data.name!r}"
-        )
-    from polyceptron.experiments.engine import connect_cluster
-
-    client = connect_cluster(cluster)
-    try:
-        yield
-    finally:
-        client.close(timeout=2)
 
 
 def data(

@@ -121,7 +121,7 @@ def test_every_prior_learns_its_own_weights(entry, model: str) -> None:
     prior = "finite[-1:0.4;0:0.4;2:0.2]" if entry.brackets else entry.make(*entry.example)
     teacher = pc.Teacher(3, prior) if model == "argmax" else pc.Perceptron(prior)
     off, gain = [], []
-    for seed in range(6):
+    for seed in range(4):
         X, y, W = teacher.sample(300, 150, seed)
         options = {"teacher_weights": W, "model": model, "tol": 1e-4}
         own, plain = amp(X, y, teacher.prior, **options), amp(X, y, "gaussian", **options)
@@ -130,7 +130,7 @@ def test_every_prior_learns_its_own_weights(entry, model: str) -> None:
         last, other = own.trace[-1], plain.trace[-1]
         off.append(last["m"] - last["q"])
         gain.append(other["generalisation_error"] - last["generalisation_error"])
-    assert len(off) >= 4
+    assert len(off) >= 3
     assert abs(np.mean(off)) < 4 * np.std(off, ddof=1) / np.sqrt(len(off)) + 2 / 150
     assert np.mean(gain) > -1e-3
 

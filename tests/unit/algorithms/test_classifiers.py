@@ -77,8 +77,8 @@ def test_message_passing_is_calibrated_on_its_own_model(k):
 @pytest.mark.slow
 def test_message_passing_beats_erm_on_its_own_model():
     scores = []
-    for seed in range(3):
-        X, y, W = Teacher(3).sample(600, 200, seed=seed)
+    for seed in range(2):
+        X, y, W = Teacher(3).sample(450, 150, seed=seed)
         models = (
             AMPClassifier(),
             ERMClassifier(ridge=1e-4),

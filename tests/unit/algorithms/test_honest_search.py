@@ -155,7 +155,7 @@ def test_fields_that_run_away_are_followed(monkeypatch, way):
     parts = rows[:, None] if way == "leave-one-out" else [rows[i::5] for i in range(5)]
     splits = [(np.setdiff1d(rows, part), part) for part in parts]
     cv = way if way == "leave-one-out" else splits
-    ridges = [1e-1, 1e-5] if way == "leave-one-out" else [1e-1, 1e-3, 1e-5]
+    ridges = [1e-5] if way == "leave-one-out" else [1e-1, 1e-3, 1e-5]
     ours = ERMClassifier(ridges=ridges, cv=cv, scaling="standard").fit(X, y)
     assert len(ours.path_["ridge"]) == len(ridges)
     for ridge, score, error in zip(*ours.path_.values(), strict=True):

@@ -252,7 +252,7 @@ details { margin-top: 1.5rem; }
 table { border-collapse: collapse; font-size: 0.85rem; }
 td, th { padding: 0.1rem 0.8rem 0.1rem 0; text-align: left; font-variant-numeric: tabular-nums; }
 details td { overflow-wrap: anywhere; }
-.wide { overflow-x: auto; margin-top: 0.5rem; }
+.wide { overflow-x: auto; margin-top: 0.5rem; white-space: nowrap; }
 """
 
 

@@ -155,6 +155,11 @@ def _role(column: pd.Series[Any], keep: bool) -> str:
     if _dates(seen) is not None:
         return "number" if keep else "dates"
     if distinct > _VALUES and not keep:
+        words = pd.to_numeric(column, errors="coerce").isna() & column.notna()
+        first = int(words.to_numpy().argmax())
+        if words.sum() < len(seen) / 2:
+            text = f"{column.iloc[first]!r} in data row {first + 1}"
+            return f"text in {int(words.sum())} of {len(column)} rows, {text}"
         return f"text of {distinct} values"
     return "category"
 
