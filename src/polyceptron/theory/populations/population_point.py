@@ -299,7 +299,8 @@ def _refined(
         if not solved.converged:
             return _lost(problem, solved)
         law = group_law(problem, solved.law)
-        history.append(_numbers(problem, solved, _scores(problem, law, tol)))
+        scores = _scores(problem, law, math.inf if level == first else tol)
+        history.append(_numbers(problem, solved, scores))
         if level == first:
             continue
         now, before = history[-1], history[-2]

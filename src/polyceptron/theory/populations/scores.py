@@ -127,7 +127,8 @@ def population_scores(
         Fields (n, k) → class probabilities (n, k); with them come test loss and Brier score.
     tol : float
         Of the error, where it is sampled: for k ≥ 4, and the softmax teacher at k = 3. Points are
-        added until it is met, or until there are 65,000 in each orthant; infinite: 128 of them.
+        added until it is met, or until there are 65,000 in each orthant; infinite: 128 of them, and one
+        rule elsewhere.
     near : FieldsLaw, optional
         A law with which this one is compared: random points are placed as there.
 
@@ -148,12 +149,13 @@ def population_scores(
             if not over > 1 or log2 == _POINTS[1]:
                 return scores
             log2 = min(log2 + math.ceil(math.log2(over)), _POINTS[1])
-    levels = [_average(law, _panels(law, o), probabilities) for o in _ORDERS]
+    orders = _ORDERS[1:] if math.isinf(tol) else _ORDERS
+    levels = [_average(law, _panels(law, o), probabilities) for o in orders]
     exact = _closed_confusion(law)
     if exact is not None:
         for level in levels:
             level["confusion"] = exact[None]
-    return _from(levels[1], levels[0], probabilities is not None)
+    return _from(levels[-1], levels[0], probabilities is not None)
 
 
 def leading_nodes(law: FieldsLaw) -> tuple[Array, Array, Array]:
