@@ -169,7 +169,7 @@ def calibration(
 def _of_population(population: Population, spec: ERM, alpha: float, n_bins: int) -> Calibration:
     """Classes that are not alike: at random fields of the fixed point's law."""
     point = population_point(population, spec, alpha)
-    k, own, nodes = population.n_classes, point.probabilities, Fresh(*leading_nodes(point.fields))
+    k, own, nodes = population.n_classes, point.probabilities, Fresh(*leading_nodes(point.law))
     best = _best_temperature(nodes, own or partial(softmax, axis=1))
     probabilities = own or (lambda omega: softmax(omega / best, axis=1))
     edges = np.linspace(1 / k, 1, n_bins + 1)

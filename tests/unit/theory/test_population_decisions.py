@@ -11,23 +11,23 @@ from polyceptron.model import ERM, Teacher
 from polyceptron.model.checks import difference_basis
 from polyceptron.model.populations import Mixture
 from polyceptron.theory.populations.decisions import best_class_weight, best_shift
-from polyceptron.theory.populations.scores import FieldsLaw, population_scores
+from polyceptron.theory.populations.scores import population_scores
 
 RARE = Mixture((0.9, 0.1), separation=2.0)
 
 
 def test_the_best_shift_of_two_classes_is_that_of_a_grid():
     found = best_shift(RARE, ERM("cross-entropy", 0.1, intercept=True), 3.0)
-    law = FieldsLaw.of(RARE, found.point.law)
+    law = found.point.law
     grid = np.linspace(-3, 3, 2401)
     costs = [population_scores(law.shifted(np.array([s]))).balanced_error.value for s in grid[::8]]
     assert found.cost <= min(costs) + 1e-9
     assert abs(found.cost - found.scores.balanced_error.value) < 1e-12
     # One variance and equal weights of both classes: the middle of the two means.
-    middle = law.mean.sum() / 2
+    middle = law.m.sum() / 2
     assert abs(found.scores.recall.value[0] - found.scores.recall.value[1]) < 1e-5
     shift = found.chosen @ np.array([1, -1]) / np.sqrt(2)
-    assert abs(law.intercept[0] + shift + middle) < 1e-4
+    assert abs(law.b[0] + shift + middle) < 1e-4
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,9 @@ def test_the_best_shift_of_two_classes_is_that_of_a_grid():
 def test_a_shift_is_found_where_one_class_is_never_answered(population, ridge, alpha):
     found = best_shift(population, ERM("cross-entropy", ridge, intercept=True), alpha)
     assert found.cost_before > 0.499
-    law = FieldsLaw.of(population, found.point.law)
-    width = float(np.sqrt(law.covariance.max()))
-    middle = -law.intercept - law.mean.mean()
+    law = found.point.law
+    width = float(np.sqrt(law.Q.max()))
+    middle = -law.b - law.m.mean()
     shifts = middle + width * np.linspace(-4, 4, 81)[:, None]
     costs = [population_scores(law.shifted(s)).balanced_error.value for s in shifts]
     assert found.cost <= min(costs) + 1e-9
@@ -54,7 +54,7 @@ def test_costs_of_errors_and_of_three_classes():
     assert balanced.cost < balanced.cost_before - 0.02
     assert by_matrix.cost <= by_matrix.cost_before + 1e-12
     assert abs(by_matrix.cost - by_matrix.scores.error.value) < 1e-12
-    law = FieldsLaw.of(three, balanced.point.law)
+    law = balanced.point.law
     rng = np.random.default_rng(0)
     for step in 0.03 * rng.normal(size=(6, 2)):
         there = law.shifted(np.array(balanced.chosen @ difference_basis(3)) + step)

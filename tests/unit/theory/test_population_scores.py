@@ -47,15 +47,15 @@ def counted(law, n, seed):
     r, T = k - 1, difference_basis(k)
     group = rng.choice(len(law.shares), n, p=law.shares)
     if law.teacher is None:
-        roots = np.linalg.cholesky(law.covariance)
-        omega = law.mean[group] + np.einsum("nij,nj->ni", roots[group], rng.normal(size=(n, r)))
+        roots = np.linalg.cholesky(law.Q)
+        omega = law.m[group] + np.einsum("nij,nj->ni", roots[group], rng.normal(size=(n, r)))
         y = group
     else:
         t = law.teacher
-        joint = np.block([[law.covariance[0], t.cross], [t.cross.T, t.covariance]])
+        joint = np.block([[law.Q[0], t.cross], [t.cross.T, t.covariance]])
         x = rng.normal(size=(n, 2 * r)) @ np.linalg.cholesky(joint).T
         omega, y = x[:, :r], t.channel.sample((x[:, r:] + t.biases) @ T.T, rng)
-    fields = (omega + law.intercept) @ T.T
+    fields = (omega + law.b) @ T.T
     P, answer = probabilities(fields), fields.argmax(1)
     confusion = np.zeros((k, k))
     np.add.at(confusion, (y, answer), 1 / n)
@@ -114,9 +114,7 @@ def test_three_classes_to_eight_digits():
     for c in range(3):
         for p in range(3):
             ways = T[p] - np.delete(T, p, 0)
-            gaps = multivariate_normal(
-                -ways @ (law.mean[c] + law.intercept), ways @ law.covariance[c] @ ways.T
-            )
+            gaps = multivariate_normal(-ways @ (law.m[c] + law.b), ways @ law.Q[c] @ ways.T)
             expected = law.shares[c] * gaps.cdf(np.zeros(2))
             assert abs(found.confusion.value[c, p] - expected) < 1e-8
     # Hermite's rule over the plane, for the loss.
@@ -124,7 +122,7 @@ def test_three_classes_to_eight_digits():
     grid, weight = np.stack(np.meshgrid(x, x), -1).reshape(-1, 2), np.outer(w, w).ravel()
     expected = 0.0
     for c in range(3):
-        omega = law.mean[c] + law.intercept + grid @ np.linalg.cholesky(law.covariance[c]).T
+        omega = law.m[c] + law.b + grid @ np.linalg.cholesky(law.Q[c]).T
         expected -= law.shares[c] * (weight @ log_softmax(omega @ T.T, 1)[:, c]) / weight.sum()
     assert abs(found.test_loss.value - expected) < 1e-8
     assert found.test_loss.uncertainty < 1e-8

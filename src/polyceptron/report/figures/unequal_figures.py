@@ -24,7 +24,6 @@ from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.populations.decisions import best_class_weight, best_shift
 from polyceptron.theory.populations.floor import linear_floor
 from polyceptron.theory.populations.scores import (
-    FieldsLaw,
     PopulationScores,
     population_scores,
 )
@@ -52,7 +51,7 @@ class Way:
         point = erm_fixed_point(self.drawn, student, self.alpha)
         shift = np.array([self.shift[0] - self.shift[1]]) / 2**0.5  # in contrast coordinates
         base = {**met.columns, **STUDENT.columns, "way": self.name, **place, "levels": None}
-        found = population_scores(FieldsLaw.of(met, point.law).shifted(shift))
+        found = population_scores(replace(point.law, shares=met.group_shares).shifted(shift))
         unsure = {"uncertainty": float(found.error.uncertainty)}
         theory = {"source": "theory", **base, **_numbers(found), **unsure, "status": point.status}
         if instances == 0:

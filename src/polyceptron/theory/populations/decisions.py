@@ -108,7 +108,7 @@ def best_shift(
     check_population(population)
     c = cost_matrix(population, target, cost)
     point = _solved(population, as_erm(estimator), alpha, tol)
-    law, T = FieldsLaw.of(population, point.law), difference_basis(population.n_classes)
+    law, T = point.law, difference_basis(population.n_classes)
     start = _on_points(law, c)
 
     def value(shift: Array) -> float:
@@ -116,7 +116,7 @@ def best_shift(
 
     shift = start = min(start, np.zeros(len(start)), key=value)
     if law.n_classes <= 3:  # the rule is smooth in the shift
-        step = 0.1 * float(np.sqrt(np.trace(law.covariance, axis1=1, axis2=2).max()))
+        step = 0.1 * float(np.sqrt(np.trace(law.Q, axis1=1, axis2=2).max()))
         simplex: Any = {
             "initial_simplex": np.vstack([start, start + step * np.eye(len(start))]),
             "xatol": 1e-7,
@@ -169,7 +169,7 @@ def best_class_weight(
     def at(gamma: float) -> tuple[PopulationPoint, PopulationScores]:
         weighted: Any = tuple(weights(gamma).tolist())
         point = _solved(population, replace(spec, class_weight=weighted), alpha, tol)
-        return point, population_scores(FieldsLaw.of(population, point.law))
+        return point, population_scores(point.law)
 
     def value(gamma: float) -> float:
         return float((c * at(gamma)[1].confusion.value).sum())
@@ -200,11 +200,11 @@ def _on_points(law: FieldsLaw, c: Array) -> Array:
     u = uniform_replicates(2 * r, _POINTS, _SEED, 1)[0]
     fields, costs = [], []
     for g, share in enumerate(law.shares):
-        omega = law.mean[g] + ndtri(u[:, :r]) @ np.linalg.cholesky(law.covariance[g]).T
+        omega = law.m[g] + ndtri(u[:, :r]) @ np.linalg.cholesky(law.Q[g]).T
         truth = np.eye(k)[[g]]
         if law.teacher is not None:
             truth = drawn_chances(law, g, omega, u[:, r:])
-        fields.append((omega + law.intercept) @ T.T)
+        fields.append((omega + law.b) @ T.T)
         costs.append(np.broadcast_to(share * truth @ c / len(u), (len(u), k)))
     flat = np.concatenate(fields)
     middle = flat.mean(0)  # where all classes are answered: beyond them nothing slopes

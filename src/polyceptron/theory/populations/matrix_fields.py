@@ -57,10 +57,14 @@ class MatrixProblem:
         return self.population.n_classes
 
     @property
+    def basis(self) -> Array:
+        """T (k, r)."""
+        return difference_basis(self.n_classes)
+
+    @property
     def R(self) -> Array:
         """Covariance of a teacher's fields on class differences (r, r)."""
-        T = difference_basis(self.n_classes)
-        return np.asarray(T.T @ self.population.field_covariance @ T)
+        return np.asarray(self.basis.T @ self.population.field_covariance @ self.basis)
 
     @property
     def utilities(self) -> Array:

@@ -18,12 +18,7 @@ import numpy as np
 
 from polyceptron.model.checks import difference_basis
 from polyceptron.numerics import Array
-from polyceptron.theory.populations.group_law import GroupLaw
-from polyceptron.theory.populations.matrix_fields import (
-    MatrixAverages,
-    MatrixProblem,
-    given_fields,
-)
+from polyceptron.theory.populations.matrix_fields import MatrixAverages, MatrixProblem
 from polyceptron.theory.populations.matrix_weights import FieldsOrder, weights_side
 
 _DEPTH = 12
@@ -198,11 +193,3 @@ class Anderson:
         except np.linalg.LinAlgError:
             return None
         return residual if np.isfinite(residual).all() else None
-
-
-def group_law(problem: MatrixProblem, law: FieldsOrder) -> GroupLaw:
-    """The law as it leaves."""
-    if problem.population.label_channel is None:
-        return GroupLaw(law.m, law.Q, law.V, law.b)
-    Q = given_fields(problem, law)[0]
-    return GroupLaw(law.m, Q[None], law.V, law.b, law.A @ problem.R, problem.R)

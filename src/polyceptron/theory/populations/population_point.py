@@ -26,13 +26,14 @@ from polyceptron.model.populations.population import numbers_text
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import Estimate, student_quantile
 from polyceptron.rows import Status, make_row
-from polyceptron.theory.populations.group_law import GroupLaw
-from polyceptron.theory.populations.matrix_fields import MatrixFields, MatrixProblem
+from polyceptron.theory.populations.matrix_fields import MatrixFields, MatrixProblem, given_fields
 from polyceptron.theory.populations.matrix_graph import LAST_LEVEL, GraphFields
-from polyceptron.theory.populations.matrix_loop import Anderson, Solved, Unknowns, group_law, start
+from polyceptron.theory.populations.matrix_loop import Anderson, Solved, Unknowns, start
+from polyceptron.theory.populations.matrix_weights import FieldsOrder
 from polyceptron.theory.populations.scores import (
     FieldsLaw,
     PopulationScores,
+    TeacherFields,
     leading_nodes,
     population_scores,
 )
@@ -84,8 +85,7 @@ class PopulationPoint(ShortDisplay):
     Q_uncertainty: Array
     V: Array  # susceptibilities (G, r, r)
     V_uncertainty: Array
-    law: GroupLaw
-    fields: FieldsLaw = field(repr=False)
+    law: FieldsLaw
     probabilities: Probabilities | None = field(repr=False)
     theta: Array = field(repr=False)  # start of a neighbour
 
@@ -121,7 +121,7 @@ class PopulationPoint(ShortDisplay):
         from polyceptron.theory.calibration import N_BINS, Fresh, binned  # which asks for points
 
         edges = np.linspace(1 / self.n_classes, 1, N_BINS + 1)
-        found = binned(Fresh(*leading_nodes(self.fields)), self.probabilities, edges)[1]
+        found = binned(Fresh(*leading_nodes(self.law)), self.probabilities, edges)[1]
         return Estimate(found.value, found.uncertainty + self.uncertainty + self.brier_uncertainty)
 
 
@@ -211,7 +211,7 @@ def _best_ridge(population: Population, spec: ERM, alpha: float, target: str) ->
         if not solved.converged:
             return 1.0
         theta.append(solved.theta)
-        scores = _scores(problem, group_law(problem, solved.law), math.inf)
+        scores = _scores(problem, fields_law(problem, solved.law), math.inf)
         return float(_numbers(problem, solved, scores)[name][0])
 
     # The least of a coarse grid, then a search between its neighbours.
@@ -227,11 +227,19 @@ def _best_ridge(population: Population, spec: ERM, alpha: float, target: str) ->
     return math.exp(float(found.x))
 
 
+def fields_law(problem: MatrixProblem, law: FieldsOrder) -> FieldsLaw:
+    """The law as it leaves."""
+    population, Q, teacher = problem.population, law.Q, None
+    if population.label_channel is not None:
+        Q, b = given_fields(problem, law)[0][None], problem.basis.T @ population.offsets
+        teacher = TeacherFields(law.A @ problem.R, problem.R, b, population.label_channel)
+    return FieldsLaw(population.group_shares, law.m, Q, law.b, teacher, law.V)
+
+
 def _scores(
-    problem: MatrixProblem, law: GroupLaw, tol: float, near: GroupLaw | None = None
+    problem: MatrixProblem, law: FieldsLaw, tol: float, near: FieldsLaw | None = None
 ) -> PopulationScores:
-    of, there = problem.population, None if near is None else FieldsLaw.of(problem.population, near)
-    return population_scores(FieldsLaw.of(of, law), _chances(problem), tol, there)
+    return population_scores(law, _chances(problem), tol, near)
 
 
 def _chances(problem: MatrixProblem) -> Any:
@@ -244,7 +252,7 @@ def _numbers(
     problem: MatrixProblem, solved: Solved, scores: PopulationScores
 ) -> dict[str, tuple[Any, Any]]:
     """Values and uncertainties of a law's scores by name."""
-    law = group_law(problem, solved.law)
+    law = fields_law(problem, solved.law)
     unknown = Estimate(np.array(math.nan), np.array(math.nan))
     named = {
         "generalisation_error": scores.error,
@@ -259,8 +267,9 @@ def _numbers(
     known = abs(float(slope.sum())) < 1e-8 * (1 + float(np.abs(slope).max()))
     found["training_loss"] = np.array(solved.averages.loss if known else math.nan), np.zeros(())
     found["training_error"] = np.array(solved.averages.error), np.zeros(())
-    for name in ("intercepts", "m", "Q", "V"):
-        found[name] = getattr(law, name), np.zeros(np.shape(getattr(law, name)))
+    shown = {"intercepts": problem.basis @ law.b, "m": law.m, "Q": law.Q}
+    for name, value in (*shown.items(), ("V", solved.law.V)):
+        found[name] = value, np.zeros(value.shape)
     return found
 
 
@@ -298,7 +307,7 @@ def _refined(
         missed = solved.averages.missed
         if not solved.converged:
             return _lost(problem, solved)
-        law = group_law(problem, solved.law)
+        law = fields_law(problem, solved.law)
         scores = _scores(problem, law, math.inf if level == first else tol)
         history.append(_numbers(problem, solved, scores))
         if level == first:
@@ -332,9 +341,9 @@ def _sampled(
         solved, every = _corrected(anderson, few, points, solved, 0.1 * tol)
         if not all(each.converged for each in every):
             return _lost(problem, solved)
-        found, law = [], group_law(problem, solved.law)
+        found, law = [], fields_law(problem, solved.law)
         for each in every[1:]:
-            scores = _scores(problem, group_law(problem, each.law), math.inf, law)
+            scores = _scores(problem, fields_law(problem, each.law), math.inf, law)
             found.append(_numbers(problem, each, scores))
         spread = {n: t * np.std([e[n][0] for e in found], axis=0, ddof=1) for n in found[0]}
         over = float(spread["generalisation_error"]) / (0.6 * tol)  # the rest is left to scores
@@ -431,14 +440,13 @@ def _point(
         plain[f"{name}_uncertainty"] = float(spread) if scalar else spread
     plain["uncertainty"] = plain.pop("generalisation_error_uncertainty")
     ok = plain["uncertainty"] <= tol
-    law = group_law(problem, solved.law)
+    law = fields_law(problem, solved.law)
     return PopulationPoint(
         n_classes=problem.n_classes,
         ridge=0.0 if problem.loss.scale_free or problem.ridge == _NO_RIDGE else problem.ridge,
         alpha=problem.alpha,
         status=Status.OK if ok else Status.TOLERANCE_NOT_MET,
         law=law,
-        fields=FieldsLaw.of(problem.population, law),
         probabilities=_chances(problem),
         theta=solved.theta,
         **plain,
@@ -447,7 +455,7 @@ def _point(
 
 def _lost(problem: MatrixProblem, solved: Solved) -> PopulationPoint:
     """No fixed point in reach: no numbers but the problem's."""
-    law = group_law(problem, solved.law)
+    law = fields_law(problem, solved.law)
     found = _numbers(problem, solved, _scores(problem, law, math.inf))
     numbers = {
         n: (np.full(v.shape, math.nan), np.full(v.shape, math.inf)) for n, (v, _) in found.items()

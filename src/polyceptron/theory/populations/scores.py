@@ -33,7 +33,6 @@ from polyceptron.model.channels import Channel
 from polyceptron.model.channels.correlated import label_chances
 from polyceptron.model.checks import difference_basis
 from polyceptron.model.estimators import Probabilities
-from polyceptron.model.populations import Population
 from polyceptron.numerics import Array
 from polyceptron.numerics.cones import (
     Line,
@@ -48,7 +47,6 @@ from polyceptron.numerics.estimate import (
     from_replicates,
     uniform_replicates,
 )
-from polyceptron.theory.populations.group_law import GroupLaw
 
 _SEED = 23
 _ORDERS = (8, 12)  # nodes of a panel
@@ -70,32 +68,37 @@ class TeacherFields(NamedTuple):
 
 @dataclass(frozen=True)
 class FieldsLaw:
-    """Shares (G,), m_c (G, r), Q_c (G, r, r) of groups, b (r,); a label is its group, or drawn."""
+    """Of groups: shares (G,), m_c (G, r), Q_c (G, r, r); b (r,); V_c (G, r, r) of a fixed point.
+
+    All on class differences, T(ω + b) are the class fields. G is k for a mixture, whose label is
+    the group, and 1 for a teacher (m = 0).
+    """
 
     shares: Array
-    mean: Array
-    covariance: Array
-    intercept: Array
+    m: Array
+    Q: Array
+    b: Array
     teacher: TeacherFields | None = None
+    V: Array | None = None
 
-    @classmethod
-    def of(cls, population: Population, law: GroupLaw) -> FieldsLaw:
-        """Of a student whose fields have the law of a fixed point."""
-        channel, T, teacher = population.label_channel, difference_basis(law.n_classes), None
-        if channel is not None:
-            assert law.M is not None
-            assert law.R is not None
-            teacher = TeacherFields(law.M, law.R, T.T @ population.offsets, channel)
-        return cls(population.group_shares, law.m, law.Q, law.b, teacher)
+    @property
+    def M(self) -> Array | None:
+        """Cov(ω, z) (r, r) with a teacher's fields."""
+        return None if self.teacher is None else self.teacher.cross
+
+    @property
+    def R(self) -> Array | None:
+        """Their covariance (r, r)."""
+        return None if self.teacher is None else self.teacher.covariance
 
     def shifted(self, shift: Array) -> FieldsLaw:
         """The same with b + shift (r,)."""
-        return replace(self, intercept=self.intercept + shift)
+        return replace(self, b=self.b + shift)
 
     @property
     def n_classes(self) -> int:
         """k."""
-        return len(self.intercept) + 1
+        return len(self.b) + 1
 
 
 @dataclass(frozen=True)
@@ -127,8 +130,8 @@ def population_scores(
         Fields (n, k) → class probabilities (n, k); with them come test loss and Brier score.
     tol : float
         Of the error, where it is sampled: for k ≥ 4, and the softmax teacher at k = 3. Points are
-        added until it is met, or until there are 65,000 in each orthant; infinite: 128 of them, and one
-        rule elsewhere.
+        added until it is met, or until there are 65,000 in each orthant; infinite: 128 of them,
+        and one rule elsewhere.
     near : FieldsLaw, optional
         A law with which this one is compared: random points are placed as there.
 
@@ -188,7 +191,7 @@ def _is_sampled(law: FieldsLaw) -> bool:
 
 def _regular(law: FieldsLaw) -> FieldsLaw:
     """Covariances with a hint of variance in every direction: a flat orthant has no density."""
-    return replace(law, covariance=_lifted(law.covariance))
+    return replace(law, Q=_lifted(law.Q))
 
 
 def _lifted(covariance: Array) -> Array:
@@ -227,9 +230,9 @@ def _panels(law: FieldsLaw, order: int) -> Iterator[_Part]:
         if law.teacher is None:
             truth = np.broadcast_to(np.eye(k)[c], (len(nodes.points), k))
         else:
-            at = np.linalg.solve(A, nodes.points.T).T - law.intercept
+            at = np.linalg.solve(A, nodes.points.T).T - law.b
             slope, rest = _given(law, c)
-            means = law.teacher.biases + (at - law.mean[c]) @ slope
+            means = law.teacher.biases + (at - law.m[c]) @ slope
             truth = label_chances(law.teacher.channel, means, rest).Z
         yield _part(p, nodes.points, law.shares[c] * nodes.weight, truth)
 
@@ -239,7 +242,7 @@ def _orthants(law: FieldsLaw) -> Iterator[tuple[int, int, Array, Array]]:
     for c in range(len(law.shares)):
         for p in range(law.n_classes):
             A = _ways(law.n_classes, p)
-            yield c, p, A @ (law.mean[c] + law.intercept), A @ law.covariance[c] @ A.T
+            yield c, p, A @ (law.m[c] + law.b), A @ law.Q[c] @ A.T
 
 
 def _part(p: int, gaps: Array, weight: Array, truth: Array) -> _Part:
@@ -250,7 +253,7 @@ def _given(law: FieldsLaw, group: int) -> tuple[Array, Array]:
     """Q⁻¹M, and the covariance of z given ω."""
     assert law.teacher is not None
     M, R = law.teacher.cross, law.teacher.covariance
-    slope = np.linalg.solve(law.covariance[group], M)
+    slope = np.linalg.solve(law.Q[group], M)
     rest = R - M.T @ slope
     return slope, (rest + rest.T) / 2
 
@@ -267,7 +270,7 @@ def _label_lines(law: FieldsLaw, group: int, A: Array) -> list[Line]:
         for h in range(t):
             way = _ways(k, t)[h if h < t else h - 1]
             normal = way @ slope.T @ back
-            start = way @ (law.teacher.biases - slope.T @ (law.intercept + law.mean[group]))
+            start = way @ (law.teacher.biases - slope.T @ (law.b + law.m[group]))
             width = math.sqrt(max(float(way @ rest @ way), 0.0) + noise)
             lines.append(Line(normal, float(start), max(width, 1e-9)))
     return lines
@@ -283,7 +286,7 @@ def _sampled(
         placed = _orthants(law if near is None else near)
         for (c, p, mean, spread), (_, _, *there) in zip(_orthants(law), placed, strict=True):
             nodes = truncated_nodes(mean, spread, u[..., :r], rarest_first(*there))
-            at = np.linalg.solve(_ways(k, p), nodes.points.T).T - law.intercept
+            at = np.linalg.solve(_ways(k, p), nodes.points.T).T - law.b
             yield _part(p, nodes.points, nodes.weight, drawn_chances(law, c, at, u[..., r:]))
         return
     shares, truths = law.shares, np.eye(k)
@@ -307,11 +310,11 @@ def _joint_gaps(law: FieldsLaw, label: int, leader: int) -> tuple[Array, Array]:
     """Mean and covariance of the leader's gaps in a group, or of both leaders' with a teacher."""
     A, r, teacher = _ways(law.n_classes, leader), law.n_classes - 1, law.teacher
     if teacher is None:
-        return A @ (law.mean[label] + law.intercept), A @ law.covariance[label] @ A.T
+        return A @ (law.m[label] + law.b), A @ law.Q[label] @ A.T
     utilities = teacher.covariance + (teacher.channel.utility_variance or 0.0) * np.eye(r)
-    joint = np.block([[law.covariance[0], teacher.cross], [teacher.cross.T, utilities]])
+    joint = np.block([[law.Q[0], teacher.cross], [teacher.cross.T, utilities]])
     both = block_diag(A, _ways(law.n_classes, label))
-    mean = both @ np.append(law.mean[0] + law.intercept, teacher.biases)
+    mean = both @ np.append(law.m[0] + law.b, teacher.biases)
     return mean, both @ _lifted(joint) @ both.T
 
 
@@ -323,7 +326,7 @@ def drawn_chances(law: FieldsLaw, group: int, omega: Array, u: Array) -> Array:
     values, vectors = np.linalg.eigh(rest)
     # The symmetric root moves with the law; eigenvectors of alike eigenvalues turn at random.
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    z = ndtri(u).reshape(-1, r) @ root + teacher.biases + (omega - law.mean[group]) @ slope
+    z = ndtri(u).reshape(-1, r) @ root + teacher.biases + (omega - law.m[group]) @ slope
     return teacher.channel.chances(z @ difference_basis(r + 1).T)
 
 
@@ -365,8 +368,8 @@ def _closed_confusion(law: FieldsLaw) -> Array | None:
     if k > 2 or added is None:
         return None
     M, R = law.teacher.cross, law.teacher.covariance
-    joint = np.block([[law.covariance[0], M], [M.T, R + added]])
-    mean = np.concatenate([law.mean[0] + law.intercept, law.teacher.biases])
+    joint = np.block([[law.Q[0], M], [M.T, R + added]])
+    mean = np.concatenate([law.m[0] + law.b, law.teacher.biases])
     signs = np.sign(T[:, 0])
     for p in range(2):
         for t in range(2):
