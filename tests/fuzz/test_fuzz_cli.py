@@ -9,6 +9,7 @@ from pkgutil import walk_packages
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.main import get_command
 
 import polyceptron
 from polyceptron.cli import app, main
@@ -87,6 +88,33 @@ def test_random_arguments_end_in_an_exit_code(command, words):
     assert "Traceback" not in err
     if code == 2:
         assert (err + out).strip()
+
+
+# Options with values that they take: what is tried is whether they go together.
+TOGETHER = {
+    "--classes": ["2", "3", "1"], "--model": ["argmax", "perceptron"], "--mixture": [None],
+    "--shares": ["0.5,0.5", "0.7,0.2,0.1", "1"], "--biases": ["0,1", "0,1,2"],
+    "--gram": ["1,0;0,1", "1,0.2;0.2,1", "1"], "--separation": ["2", "0"],
+    "--variances": ["1,2", "1"], "--prior": ["gaussian", "rademacher"], "--intercept": [None],
+    "--noise": ["flips:0.1", "softmax:2", "none"], "--features": ["power:1.2:10", "isotropic"],
+    "--class-weight": ["balanced", "1,2", "1:5"], "--branch": ["amp", "all"], "--scores": [None],
+    "--estimator": ["bayes", "cross-entropy", "max-margin", "lda", "one-vs-rest"],
+    "--ridge": ["0", "0.1", "optimal", "0.1,1"], "--penalty": ["elastic-net:0.1:0.1", "ridge:1"],
+    "--target": ["test-loss", "balanced-error"],
+}  # fmt: skip
+ASKED = st.lists(st.sampled_from(list(TOGETHER)), max_size=6, unique=True).flatmap(
+    lambda names: st.tuples(*(st.sampled_from([(n, v) for v in TOGETHER[n]]) for n in names))
+)
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(["curve", "ridge", "separability"]), ASKED)
+def test_options_that_may_not_go_together_end_in_a_sentence(command, asked):
+    known = {o for p in get_command(app).commands[command].params for o in p.opts}
+    words = [word for pair in asked if pair[0] in known for word in pair if word is not None]
+    code, _, err = run([command, *([] if command == "separability" else ["-a", "1"]), *words])
+    assert code == 2  # the work itself is the last rejection
+    assert err.strip()
 
 
 @pytest.mark.slow
