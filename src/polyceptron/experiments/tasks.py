@@ -117,6 +117,13 @@ def seed_of(path: tuple[int, ...] | list[int]) -> int:
     return int(sequence.generate_state(1, np.uint64)[0]) >> 11
 
 
+def instance_seeds(
+    seed: int, problem: Content, alpha: float, dimension: int, count: int
+) -> list[int]:
+    """The seeds of so many data sets: functions of their place alone."""
+    return [seed_of(seed_path(seed, problem, alpha, dimension, i)) for i in range(count)]
+
+
 def expand(spec: SweepSpec) -> Iterator[Task]:
     """All tasks of a sweep, one at a time: theory first, then instance 0 of the whole grid, ...
 

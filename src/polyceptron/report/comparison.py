@@ -11,8 +11,6 @@ shifts ε̄ by a bias of order 1/d, which a z of many runs will show.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,7 +19,7 @@ import pandas as pd
 
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.results import Average, deviation
-from polyceptron.experiments.tasks import seed_of
+from polyceptron.experiments.tasks import instance_seeds
 from polyceptron.model import Estimator, as_estimator, plain_estimators
 from polyceptron.model.checks import check_alphas, check_size
 from polyceptron.report.pictures.curves import ERROR, overlay
@@ -103,10 +101,7 @@ def compare(
     for a in sorted(set(check_alphas(alpha))):
         if round(a * dimension) < 1:
             raise InvalidInput(f"alpha {a:g} in dimension {dimension} is no sample at all")
-        place = json.dumps([teacher.columns, a, dimension], sort_keys=True, default=str)
-        digest = hashlib.sha256(place.encode()).digest()
-        words = [int.from_bytes(digest[i : i + 4], "big") for i in range(0, 16, 4)]
-        seeds = [seed_of([seed, *words, i]) for i in range(runs)]
+        seeds = instance_seeds(seed, teacher.columns, a, dimension, runs)
         for student in students:
             progress(f"{student.name} at α = {a:g}")
             theory, found = _one(teacher, student, a, dimension, seeds)

@@ -182,9 +182,6 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         by_clock = ctx.triggered_id in ("poll", "heartbeat")
         before = drawn if isinstance(drawn, dict) else {}
         content = wanted_content(sessions, session, settings, wait=not by_clock)
-        if content.mark == before.get("mark") and by_clock and content.busy:
-            sessions.work.wait_for_news(layout.POLL / 1500)  # news is seen before the next look
-            content = wanted_content(sessions, session, settings, wait=False)
         if stamp < session.stamp:
             return nothing
         if content.mark == before.get("mark") and by_clock:

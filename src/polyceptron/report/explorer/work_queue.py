@@ -232,11 +232,6 @@ class WorkQueue:
                 lambda: all(self.answer(task).complete for task in tasks), timeout
             )
 
-    def wait_for_news(self, timeout: float) -> None:
-        """Until a worker has answered anything or the time is up."""
-        with self._changed:
-            self._changed.wait(timeout)
-
     def add(self, simulation: Simulation) -> None:
         """Begin as soon as it is its turn."""
         with self._changed:

@@ -19,6 +19,7 @@ import pandas as pd
 
 from polyceptron.experiments.data_runs import trace_rows
 from polyceptron.experiments.simulate import run_amp
+from polyceptron.experiments.tasks import instance_seeds
 from polyceptron.model import make_teacher
 from polyceptron.report.figures import figure_spec as spec
 from polyceptron.report.pictures import parts as pic
@@ -59,7 +60,7 @@ def amp_instances(prior: str, alpha: float, dimension: int, instances: int) -> l
     """A row for each run of message passing at k = 3, with the entries q00 and q01 it measured."""
     teacher = make_teacher("argmax", 3, prior)
     rows = []
-    for seed in spec.instance_seeds(teacher, alpha, dimension, instances):
+    for seed in instance_seeds(spec.SEED, teacher.columns, alpha, dimension, instances):
         row, result = run_amp(teacher, alpha, dimension, seed)
         reduced = result.weights[:, :2] - result.weights[:, 2:]
         q = reduced.T @ reduced / dimension

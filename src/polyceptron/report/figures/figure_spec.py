@@ -20,8 +20,8 @@ import pandas as pd
 
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.engine import Listener, Progress
-from polyceptron.experiments.tasks import seed_of, seed_path
-from polyceptron.model import Population, Teacher, make_estimator
+from polyceptron.experiments.tasks import instance_seeds
+from polyceptron.model import Teacher, make_estimator
 from polyceptron.report.pictures.matplotlib_figure import render_matplotlib
 from polyceptron.report.pictures.parts import Panel, Picture
 from polyceptron.theory.curve import bends, drawn_rows
@@ -181,12 +181,6 @@ def smooth_rows(
     return rows
 
 
-def instance_seeds(teacher: Population, alpha: float, dimension: int, count: int) -> list[int]:
-    """Of drawn data sets: those of a sweep."""
-    places = (seed_path(SEED, teacher.columns, alpha, dimension, i) for i in range(count))
-    return [seed_of(place) for place in places]
-
-
 def run_rows(
     estimator: str,
     ridges: list[Any],
@@ -199,7 +193,7 @@ def run_rows(
     """A row for each instance and ridge (None without one), on the same data for every ridge."""
     teacher = Teacher(n_classes, noise=noise)
     first, *also = (make_estimator(estimator, ridge) for ridge in ridges)
-    seeds = instance_seeds(teacher, alpha, dimension, instances)
+    seeds = instance_seeds(SEED, teacher.columns, alpha, dimension, instances)
     found = (first.simulate(teacher, alpha, dimension, seed, also=also) for seed in seeds)
     return [row for rows in found for row in rows]
 
