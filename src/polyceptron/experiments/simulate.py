@@ -145,7 +145,7 @@ def run_erm(
             found = _measured(fit.weights, truth, teacher, test_samples, seed, chances, seed=seed)
         else:
             law = weights_law(teacher, fit.weights, fit.intercepts, truth)
-            found = _unequal_scores(law, chances)
+            found = population_scores(law, chances).columns
             if one.intercept:
                 found["intercepts"] = numbers_text(fit.intercepts - fit.intercepts.mean())
         row = make_row(
@@ -156,24 +156,6 @@ def run_erm(
         )  # fmt: skip
         rows.append(row)
     return rows
-
-
-def _unequal_scores(law: FieldsLaw, chances: Any) -> Columns:
-    """Errors, recall and the scores of the probabilities, without a test set."""
-    found = population_scores(law, chances)
-    columns: Columns = {
-        "generalisation_error": float(found.error.value),
-        "uncertainty": float(found.error.uncertainty),
-        "balanced_error": float(found.balanced_error.value),
-        "balanced_error_uncertainty": float(found.balanced_error.uncertainty),
-        "recall": numbers_text(found.recall.value),
-        "confusion": numbers_text(found.confusion.value),
-    }
-    if found.test_loss is not None and found.brier is not None:
-        columns["test_loss"] = float(found.test_loss.value)
-        columns["test_loss_uncertainty"] = float(found.test_loss.uncertainty)
-        columns["brier"] = float(found.brier.value)
-    return columns
 
 
 def weights_law(

@@ -25,7 +25,6 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model import ERM, AnyTeacher, Estimator, Population
 from polyceptron.model.checks import check_alphas, difference_basis
 from polyceptron.model.populations import check_population, check_teacher
-from polyceptron.model.populations.population import numbers_text
 from polyceptron.rows import Status, make_row
 from polyceptron.theory.generalisation import error_at_tau, error_on_labels
 from polyceptron.theory.populations.scores import FieldsLaw, population_scores
@@ -72,15 +71,8 @@ def _of_mixture(population: Population, estimator: Estimator, alpha: float) -> d
     offset = -0.5 * (np.diag(gram) + f @ s / (alpha * p))
     T = difference_basis(len(p))
     law = FieldsLaw(p, gram @ T, T.T @ covariance @ T, T.T @ offset)
-    found = population_scores(law)
-    return make_row(
-        source="theory", **population.columns, **estimator.columns, alpha=alpha,
-        generalisation_error=float(found.error.value), uncertainty=float(found.error.uncertainty),
-        balanced_error=float(found.balanced_error.value),
-        balanced_error_uncertainty=float(found.balanced_error.uncertainty),
-        recall=numbers_text(found.recall.value), confusion=numbers_text(found.confusion.value),
-        status=Status.OK,
-    )  # fmt: skip
+    columns = {**population.columns, **estimator.columns, **population_scores(law).columns}
+    return make_row(source="theory", **columns, alpha=alpha, status=Status.OK)
 
 
 def lda_rows(

@@ -33,7 +33,7 @@ from scipy.special import ndtri, softmax
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import check_alphas, difference_basis
 from polyceptron.model.populations import Population, check_population
-from polyceptron.model.populations.population import Levels, numbers_text
+from polyceptron.model.populations.population import Levels
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import Estimate, from_replicates, uniform_replicates
 from polyceptron.rows import Status, make_row
@@ -80,9 +80,7 @@ def population_floor(population: Population) -> Estimate:
         return population_scores(_own_rule(population)).error
     if population.full_features is not None:
         return _quadratic(population)
-    parts = [(p, found.error) for p, _, found in _blocks(population, math.inf)]
-    value = sum(p * e.value for p, e in parts)
-    return Estimate(np.asarray(value), np.asarray(sum(p * e.uncertainty for p, e in parts)))
+    return _bayes_rule(population, math.inf).error
 
 
 def _own_rule(population: Population) -> FieldsLaw:
@@ -103,77 +101,55 @@ def _levels(population: Population) -> Levels:
     return levels
 
 
-def _blocks(
-    population: Population, alpha: float
-) -> list[tuple[float, list[int], PopulationScores]]:
-    """Share, classes and scores of each block of classes with one covariance, after n = αd."""
+def _bayes_rule(population: Population, alpha: float) -> PopulationScores:
+    """Scores of δ ~ N(Ke_c, K) in each block of classes with one covariance, after n = αd."""
     levels, p = _levels(population), population.group_shares
-    gram = np.zeros(levels.gram.shape) if alpha == 0 else levels.gram
+    k, gram = len(p), np.zeros(levels.gram.shape) if alpha == 0 else levels.gram
     if 0 < alpha < math.inf:
         prior = levels.gram / levels.fraction[:, None, None]  # of one coordinate
-        noise = (levels.variance / (alpha * p))[:, :, None] * np.eye(len(p))
+        noise = (levels.variance / (alpha * p))[:, :, None] * np.eye(k)
         gram = levels.fraction[:, None, None] * (prior @ np.linalg.solve(prior + noise, prior))
     seen: dict[tuple[float, ...], list[int]] = {}
-    for c in range(len(p)):
+    for c in range(k):
         seen.setdefault(tuple(levels.variance[:, c]), []).append(c)
-    found = []
+    confusion = np.stack([np.diag(p), np.zeros((k, k))])  # values, uncertainties
+    sums = {name: np.zeros(2) for name in ("error", "balanced_error", "test_loss", "brier")}
     for variance, classes in seen.items():
-        share = float(p[classes].sum())
+        if len(classes) == 1:  # told from all others
+            continue
+        share, T = float(p[classes].sum()), difference_basis(len(classes))
         K = (gram[:, classes][:, :, classes] / np.array(variance)[:, None, None]).sum(0)
-        found.append((share, classes, _linear_rule(K, p[classes] / share)))
-    return found
+        b = T.T @ (np.log(p[classes]) - np.diag(K) / 2)
+        Q = np.repeat((T.T @ K @ T)[None], len(classes), 0)
+        found = population_scores(FieldsLaw(p[classes] / share, K @ T, Q, b), _softmax)
+        for i, value in enumerate(found.confusion):
+            confusion[i][np.ix_(classes, classes)] = share * value
+        for name, total in sums.items():
+            part = len(classes) / k if name == "balanced_error" else share
+            total += part * np.array(getattr(found, name))
+    right, said = np.diagonal(confusion, axis1=1, axis2=2), confusion.sum(1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        precision = right[0] / said[0], (right[1] + said[1]) / said[0]
+    return PopulationScores(
+        Estimate(*confusion),
+        recall=Estimate(*(right / p)),
+        precision=Estimate(*precision),
+        shares=Estimate(p, np.zeros(k)),
+        **{name: Estimate(*total) for name, total in sums.items()},
+    )
 
 
-def _linear_rule(K: Array, p: Array) -> PopulationScores:
-    """Scores of δ ~ N(Ke_c, K) with the intercepts −K_cc/2 + ln p_c."""
-    k = len(p)
-    if k == 1:  # told from all others
-        one, nothing = Estimate(np.ones(1), np.zeros(1)), Estimate(np.zeros(()), np.zeros(()))
-        shape = Estimate(np.ones((1, 1)), np.zeros((1, 1)))
-        return PopulationScores(shape, nothing, nothing, one, one, one, nothing, nothing)
-    T = difference_basis(k)
-    b = T.T @ (np.log(p) - np.diag(K) / 2)
-    law = FieldsLaw(p, K @ T, np.repeat((T.T @ K @ T)[None], k, 0), b)
-    return population_scores(law, lambda z: softmax(z, axis=1))
+def _softmax(fields: Array) -> Array:
+    return np.asarray(softmax(fields, axis=1))
 
 
 def bayes_mixture_rows(population: Population, alpha: Any) -> list[dict[str, Any]]:
     """Rows of the Bayes-optimal student of a mixture with Gaussian means, one for each α."""
-    rows, k = [], population.n_classes
-    for a in check_alphas(alpha):
-        parts = _blocks(population, a)
-        confusion, spread = np.zeros((2, k, k))
-        numbers: dict[str, Estimate] = {}
-        for p, classes, found in parts:
-            at = np.ix_(classes, classes)
-            confusion[at], spread[at] = p * found.confusion.value, p * found.confusion.uncertainty
-        for name in ("error", "balanced_error", "test_loss", "brier"):
-            each = [(p, len(c) / k, getattr(found, name)) for p, c, found in parts]
-            weight = 1 if name == "balanced_error" else 0
-            numbers[name] = Estimate(
-                np.asarray(sum(one[weight] * one[2].value for one in each)),
-                np.asarray(sum(one[weight] * one[2].uncertainty for one in each)),
-            )
-        rows.append(
-            make_row(
-                source="theory",
-                **population.columns,
-                estimator="bayes",
-                alpha=a,
-                branch="optimal",
-                generalisation_error=float(numbers["error"].value),
-                uncertainty=float(numbers["error"].uncertainty),
-                balanced_error=float(numbers["balanced_error"].value),
-                balanced_error_uncertainty=float(numbers["balanced_error"].uncertainty),
-                recall=numbers_text(np.diag(confusion) / confusion.sum(1)),
-                confusion=numbers_text(confusion),
-                test_loss=float(numbers["test_loss"].value),
-                test_loss_uncertainty=float(numbers["test_loss"].uncertainty),
-                brier=float(numbers["brier"].value),
-                status=Status.OK,
-            )
-        )
-    return rows
+    said = {**population.columns, "estimator": "bayes", "branch": "optimal", "status": Status.OK}
+    return [
+        make_row(source="theory", **said, alpha=a, **_bayes_rule(population, a).columns)
+        for a in check_alphas(alpha)
+    ]
 
 
 def _quadratic(population: Population) -> Estimate:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -33,6 +33,7 @@ from polyceptron.model.channels import Channel
 from polyceptron.model.channels.correlated import label_chances
 from polyceptron.model.checks import difference_basis
 from polyceptron.model.estimators import Probabilities
+from polyceptron.model.populations.population import numbers_text
 from polyceptron.numerics import Array
 from polyceptron.numerics.cones import (
     Line,
@@ -113,6 +114,23 @@ class PopulationScores:
     shares: Estimate  # (k,), of the labels
     test_loss: Estimate | None = None
     brier: Estimate | None = None
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Of a row."""
+        columns = {
+            "generalisation_error": float(self.error.value),
+            "uncertainty": float(self.error.uncertainty),
+            "balanced_error": float(self.balanced_error.value),
+            "balanced_error_uncertainty": float(self.balanced_error.uncertainty),
+            "recall": numbers_text(self.recall.value),
+            "confusion": numbers_text(self.confusion.value),
+        }
+        if self.test_loss is None or self.brier is None:
+            return columns
+        loss, unsure = map(float, self.test_loss)
+        scores = {"test_loss": loss, "test_loss_uncertainty": unsure}
+        return {**columns, **scores, "brier": float(self.brier.value)}
 
 
 def population_scores(
