@@ -48,6 +48,7 @@ from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.erm.descent import Direction, Minimum, minimise
 from polyceptron.algorithms.erm.erm_fit import ERMFit, Separation, fit_at
 from polyceptron.algorithms.erm.intercept import Intercept
+from polyceptron.algorithms.erm.newton import directions
 from polyceptron.algorithms.erm.objectives import EPS, Evaluation, HingeObjective, sum_rounding
 from polyceptron.algorithms.watching import Checkpoint
 from polyceptron.errors import ComputationFailed
@@ -57,6 +58,7 @@ from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
 MAX_ACTIVE = 6000  # 0.3 GB for the matrix; beyond it conjugate gradients take over
+FEW_ACTIVE = 600  # whose matrix is quicker than these, far from the solution
 
 
 class SeenRows:
@@ -118,12 +120,20 @@ class Constraints:
 
 
 def active_set_step(
-    seen: SeenRows, hinge: HingeObjective, free: Intercept | None = None
+    seen: SeenRows, hinge: HingeObjective, most: int, free: Intercept | None = None
 ) -> Direction:
-    """The function (evaluation, gradient) ↦ Newton direction (1, k−1, d), for λ = 1."""
+    """The function (evaluation, gradient) ↦ Newton direction (1, k−1, d), for λ = 1.
+
+    By Woodbury's identity up to `most` pushed constraints, by conjugate gradients above.
+    """
+    pulls = np.ones(1) if free is None else free.pulls(np.ones(1))
+    double, loose = np.array([not seen.design.single_is_quicker]), np.array([0.1])
 
     def direction(here: Evaluation, G: Array) -> Array:
-        pushed = Constraints(seen, hinge, here.source[0] > 0)
+        mask = here.source[0] > 0
+        if np.count_nonzero(mask) > most:
+            return directions(seen.design, hinge, here, pulls, G, loose, double)
+        pushed = Constraints(seen, hinge, mask)
         if pushed.samples.size == 0:
             return -G
         matrix = pushed.gram(1 / hinge.penalty)
@@ -278,14 +288,14 @@ class _State:
     multipliers: Array
     penalty: float = 10.0
     turn: int = 0
-    exact: bool = False
+    most: int = FEW_ACTIVE
     best: _Certified | None = None
     n_iter: int = 0
     stalled: int = 0
     gradient_norm: float = math.nan
 
     def keep(self, checkpoint: Checkpoint, U: Array, now: bool = False) -> None:
-        names = ("multipliers", "penalty", "turn", "exact")
+        names = ("multipliers", "penalty", "turn", "most")
         state = {name: getattr(self, name) for name in names}
         checkpoint.save(lambda: state | {"U": U[0]}, "max-margin", now=now)
 
@@ -338,7 +348,7 @@ def _round(
     rough = 10.0 ** (-2 - min(here.turn, 7))
     found = minimise(
         design, hinge, np.ones(1), here.U[None], target=max(rough, 1e-14 * here.penalty),
-        direct=active_set_step(seen, hinge, free) if here.exact else None, max_iter=40,
+        direct=active_set_step(seen, hinge, here.most, free), max_iter=40,
         keep=partial(here.keep, design.watch.checkpoint), intercept=free,
     )  # fmt: skip
     here.n_iter += int(found.n_iter[0])
@@ -364,12 +374,12 @@ def _round(
         here.stalled = 0 if improved else here.stalled + 1
         if here.best.within(tol) or here.stalled >= _PATIENCE:
             return True
-    if here.exact and not found.converged[0]:  # the penalty grew too fast: keep the multipliers
+    if here.most == MAX_ACTIVE and not found.converged[0]:  # too large a penalty, for now
         here.penalty /= 5
         return False
     close = float(np.max(1 - margins, where=multipliers > 0, initial=0.0)) < 0.2
     few = bool(np.count_nonzero(multipliers) <= MAX_ACTIVE)
-    here.exact = few and (close or here.turn > 0)  # at first by conjugate gradients
+    here.most = MAX_ACTIVE if close or here.turn > 0 else here.most
     here.penalty = min(10 * here.penalty, 1e8 if few else 1e4)
     here.multipliers = multipliers
     return False
