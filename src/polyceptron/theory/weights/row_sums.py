@@ -328,12 +328,13 @@ def few_shift_variance(prior: Prior, k: int, q_hat: float) -> float:
 
 
 def few_shift_error(prior: Prior, k: int, q_hat: float) -> float:
-    """The relative error that this leaves: a third of what a coarser rule changes."""
+    """The relative error that this leaves: from what a coarser rule changes, and the mass."""
     if lattice_size(prior, q_hat) <= _LARGEST_LATTICE[k]:
         return 0.0
     table = FieldTable(prior, q_hat)
-    fine, coarse = (hidden_variance(table, k, *rule[k])[0] for rule in (_GAP_RULE, _COARSE_RULE))
-    return abs(fine - coarse) / (3 * (single_variance(prior, q_hat) + fine))
+    fine, missing = hidden_variance(table, k, *_GAP_RULE[k])
+    coarse, _ = hidden_variance(table, k, *_COARSE_RULE[k])
+    return abs(fine - coarse) / (1.5 * (single_variance(prior, q_hat) + fine)) + abs(missing)
 
 
 def single_variance(prior: Prior, q_hat: float) -> float:
