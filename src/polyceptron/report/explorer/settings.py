@@ -127,15 +127,11 @@ MAX_KEPT = 12  # simulations of one page
 
 @dataclass(frozen=True)
 class Choice:
-    """One of some names, or `several` of them, each with the words that the page has for it.
-
-    `simulated`: whether a simulation depends on it.
-    """
+    """One of some names, or `several` of them, each with the words that the page has for it."""
 
     label: str
     words: Mapping[str, str]
     several: bool = False
-    simulated: bool = True
 
     def read(self, name: str, value: Any) -> Any:
         """The value if it is one of the names, or an error message."""
@@ -165,7 +161,6 @@ class Number:
     high: float
     slider: str = ""
     whole: bool = False
-    simulated: bool = True
 
     def read(self, _name: str, value: Any) -> Any:
         """The value as a number if it is one within the limits, or an error message."""
@@ -184,18 +179,19 @@ class Number:
         return int(number) if self.whole else number
 
 
-def _one_of(default: Any, label: str, words: Mapping[str, str], **more: bool) -> Any:
-    return field(default=default, metadata={"kind": Choice(label, words, **more)})
+def _one_of(default: Any, label: str, words: Mapping[str, str]) -> Any:
+    kind = Choice(label, words, isinstance(default, tuple))
+    return field(default=default, metadata={"kind": kind})
 
 
-def _member_of(default: Any, label: str, kind: str, **more: bool) -> Any:
-    return _one_of(default, label, {n: one.words for n, one in MEMBERS[kind].items()}, **more)
+def _member_of(default: Any, label: str, kind: str) -> Any:
+    return _one_of(default, label, {n: one.words for n, one in MEMBERS[kind].items()})
 
 
 def _number(
-    default: float, label: str, full: str, low: float, high: float, slider: str = "", **more: bool
+    default: float, label: str, full: str, low: float, high: float, slider: str = ""
 ) -> Any:
-    kind = Number(label, full, low, high, slider, isinstance(default, int), **more)
+    kind = Number(label, full, low, high, slider, isinstance(default, int))
     return field(default=default, metadata={"kind": kind})
 
 
@@ -223,7 +219,7 @@ class PageSettings:
     features: str = _member_of("isotropic", "Spectrum of the features", "features")
     shape: float = _number(1.2, "Of the spectrum", "the number of the spectrum", 1e-6, 1e6, "log")
     estimators: tuple[str, ...] = _member_of(
-        ("bayes", "cross-entropy", "square"), "Draw", "estimators", several=True, simulated=False
+        ("bayes", "cross-entropy", "square"), "Draw", "estimators"
     )
     epsilon: float = _number(0.1, "Label smoothing ε", "the number of the loss", 1e-6, 0.99, "log")
     penalty: str = _one_of(
@@ -238,9 +234,9 @@ class PageSettings:
     low: float = _number(0.1, "α from", "the smallest α", 0, 1000)
     high: float = _number(4.0, "α to", "the largest α", 0.01, 1000)
     scale: str = _one_of("linear", "α axis", AXIS)
-    points: int = _number(30, "Points", "the number of points", 1, 200, simulated=False)
+    points: int = _number(30, "Points", "the number of points", 1, 200)
     alpha: float = _number(2.3, "Chosen α", "the chosen α", 0, 1000, "linear")
-    error_scale: str = _one_of("linear", "Vertical axes", AXIS, simulated=False)
+    error_scale: str = _one_of("linear", "Vertical axes", AXIS)
     shown: str = _one_of("overlaps", "Show", {name: words for name, (words, _) in SHOWN.items()})
     simulation: str = _one_of(
         "amp", "Method",
@@ -373,7 +369,10 @@ SETTINGS: dict[str, Choice | Number] = {
 }
 NAMES = tuple(SETTINGS)
 # What a simulation depends on, its method first.
-SIMULATED = sorted((n for n in NAMES if SETTINGS[n].simulated), key=lambda n: n != "simulation")
+SIMULATED = sorted(
+    {*NAMES} - {"estimators", "points", "error_scale"},
+    key=lambda n: (n != "simulation", NAMES.index(n)),
+)
 
 
 def make_settings(values: Mapping[str, Any]) -> PageSettings:

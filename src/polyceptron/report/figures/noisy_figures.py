@@ -76,9 +76,9 @@ def noisy_curves(table: pd.DataFrame) -> pic.Panel:
 
 
 NOISES = {  # label of the axis, and the largest size: of softmax labels 1/β
-    "gaussian": ("variance of the noise *Δ*", 0.016),
-    "softmax": ("softmax labels, 1/*β*", 0.1),
-    "flips": ("share of flipped labels *η*", 0.2),
+    "gaussian:": ("variance of the noise *Δ*", 0.016),
+    "softmax:": ("softmax labels, 1/*β*", 0.1),
+    "flips:": ("share of flipped labels *η*", 0.2),
 }
 
 
@@ -86,9 +86,9 @@ def noisy_transition_rows(kind: str, most: int) -> list[spec.Row]:
     """The transitions of Rademacher weights against the size of a noise, up to where they meet."""
 
     def at(size: float) -> list[spec.Row]:
-        strength = 1 / size if kind == "softmax" and size else size
-        rows = transition_rows(*RADEMACHER, f"{kind}:{strength!r}" if size else "none")
-        place = {"noise_kind": kind, "noise_size": size}
+        strength = 1 / size if kind == "softmax:" and size else size
+        rows = transition_rows(*RADEMACHER, f"{kind}{strength!r}" if size else "none")
+        place = {"noise_kind": kind.rstrip(":"), "noise_size": size}
         return [row | place | {"alpha": row["alpha"] or math.nan} for row in rows]
 
     return spec.smooth_rows(at, 0.0, NOISES[kind][1], most, x="noise_size", y="alpha")
@@ -110,7 +110,7 @@ def noisy_phases(table: pd.DataFrame) -> pic.Picture:
 
 
 def _phase_panel(table: pd.DataFrame, kind: str) -> pic.Panel:
-    rows = table[table["noise_kind"] == kind].sort_values("noise_size")
+    rows = table[table["noise_kind"] == kind.rstrip(":")].sort_values("noise_size")
     known = rows[rows["alpha"].notna()]
     traces = tuple(
         pic.trace_of(
