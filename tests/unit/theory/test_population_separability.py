@@ -103,7 +103,7 @@ def separable(X, y, k, intercept):
     [
         (Mixture((0.9, 0.1), gram=[[1, 0], [0, 1]], variances=(1, 2)), 60),
         (Teacher(2, noise="softmax:2", biases=(1.0, 0.0)), 60),
-        (Mixture((0.6, 0.25, 0.15), gram=np.eye(3)), 20),
+        (Mixture((0.6, 0.25, 0.15), gram=np.eye(3)), 14),
     ],
 )
 def test_drawn_data_lose_their_separability_there(population, dimension):

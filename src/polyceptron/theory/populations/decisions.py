@@ -15,6 +15,7 @@ which is all that there is for two classes; γ = 0 is no weights, γ = 1 is 'bal
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,7 +34,6 @@ from polyceptron.theory.populations.population_point import PopulationPoint, pop
 from polyceptron.theory.populations.scores import (
     FieldsLaw,
     PopulationScores,
-    confusion_matrix,
     drawn_chances,
     population_scores,
 )
@@ -112,7 +112,8 @@ def best_shift(
     start = _on_points(law, c)
 
     def value(shift: Array) -> float:
-        return float((c * confusion_matrix(law.shifted(shift))).sum())
+        found = population_scores(law.shifted(shift), tol=math.inf, near=law)
+        return float((c * found.confusion.value).sum())
 
     shift = start = min(start, np.zeros(len(start)), key=value)
     if law.n_classes <= 3:  # the rule is smooth in the shift
@@ -124,9 +125,9 @@ def best_shift(
         }
         found = minimize(value, start, method="Nelder-Mead", options=simplex)
         shift = np.asarray(found.x)
-    scores, before = population_scores(law.shifted(shift)), value(np.zeros(len(shift)))
+    scores, before = population_scores(law.shifted(shift)), population_scores(law).confusion.value
     total, spread = _mean_cost(c, scores, point)
-    return Decision(T @ shift, total, spread, before, scores, point)
+    return Decision(T @ shift, total, spread, float((c * before).sum()), scores, point)
 
 
 def best_class_weight(

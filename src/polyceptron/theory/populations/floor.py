@@ -41,7 +41,6 @@ from polyceptron.theory.populations.scores import (
     FieldsLaw,
     PopulationScores,
     TeacherFields,
-    confusion_matrix,
     population_scores,
 )
 
@@ -231,8 +230,7 @@ def linear_floor(population: Population) -> Estimate:
     if k <= 3:
 
         def error(theta: Array) -> float:
-            confusion = confusion_matrix(law(theta))
-            return float(confusion.sum() - np.trace(confusion))
+            return float(population_scores(law(theta), tol=math.inf).error.value)
 
         best = minimize(error, best, tol=1e-9).x
     return population_scores(law(best)).error

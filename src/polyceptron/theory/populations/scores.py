@@ -170,9 +170,10 @@ def population_scores(
             if not over > 1 or log2 == _POINTS[1]:
                 return scores
             log2 = min(log2 + math.ceil(math.log2(over)), _POINTS[1])
-    orders = _ORDERS[1:] if math.isinf(tol) else _ORDERS
-    levels = [_average(law, _panels(law, o), probabilities) for o in orders]
-    exact = _closed_confusion(law)
+    exact, orders = _closed_confusion(law), _ORDERS[1:] if math.isinf(tol) else _ORDERS
+    levels: list[dict[str, Array]] = [{} for _ in orders]
+    if exact is None or probabilities is not None:
+        levels = [_average(law, _panels(law, o), probabilities) for o in orders]
     if exact is not None:
         for level in levels:
             level["confusion"] = exact[None]
@@ -189,16 +190,6 @@ def leading_nodes(law: FieldsLaw) -> tuple[Array, Array, Array]:
         found.append((both[0], part.weight, both[1]))
     fields, weight, truth = (np.concatenate(each, 1) for each in zip(*found, strict=True))
     return fields.reshape(-1, k), weight, truth.reshape(-1, k)
-
-
-def confusion_matrix(law: FieldsLaw) -> Array:
-    """P(label, predicted) (k, k) alone, on one rule or on a few points: for searches."""
-    law = _regular(law)
-    exact = _closed_confusion(law) if law.n_classes <= 3 else None
-    if exact is not None:
-        return exact
-    parts = _sampled(law, 7) if _is_sampled(law) else _panels(law, _ORDERS[0])
-    return np.asarray(_average(law, parts, None)["confusion"].mean(0))
 
 
 def _is_sampled(law: FieldsLaw) -> bool:
