@@ -44,7 +44,6 @@ from polyceptron.numerics.estimate import (
 )
 from polyceptron.numerics.panels import GAUSS_BREAKS, blend_breaks, panel_rule
 from polyceptron.rows import Status
-from polyceptron.theory.erm.equations import ErmFixedPoint
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.fields.integrand import field_scales, ordered_density
 from polyceptron.theory.generalisation import error_on_labels, error_slope
@@ -392,15 +391,11 @@ def ridge_for(teacher: AnyTeacher, estimator: Any, alpha: float, target: str) ->
             f"softmax of the best temperature the ridge of least error is best for them too: ask "
             f"for target 'error'"
         )
-    near: ErmFixedPoint | None = None
 
     def score(log_ridge: float) -> float:
-        nonlocal near
-        ridge = math.exp(log_ridge)
-        point = erm_fixed_point(teacher, spec.with_ridge(ridge), alpha, start=near)
+        point = erm_fixed_point(teacher, spec.with_ridge(math.exp(log_ridge)), alpha)
         if not math.isfinite(point.q):
             return math.inf
-        near = point
         if target == "calibration":
             return _unbinned_error(teacher.channel, teacher.n_classes, point.law, probabilities)
         nodes = fresh_fields(teacher.channel, teacher.n_classes, point.law)

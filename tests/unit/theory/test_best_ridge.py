@@ -8,7 +8,7 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.numerics.special import boundary_density
-from polyceptron.theory.erm.risk_rows import erm_parts, erm_rows
+from polyceptron.theory.erm.risk_rows import erm_parts
 
 
 @pytest.mark.slow
@@ -32,18 +32,6 @@ def test_the_best_of_four_classes_is_no_zero_of_a_coarse_level():
 
 
 @pytest.mark.slow
-def test_a_best_ridge_does_not_depend_on_its_company():
-    """Of many classes: alone, and with neighbours that start it, λ is the same to its digits."""
-    estimator = pc.ERM("cross-entropy", "optimal")
-    together = {row["alpha"]: row for row in erm_rows(pc.Teacher(5), estimator, [10.0, 30.0])}
-    (alone,) = erm_rows(pc.Teacher(5), estimator, [30.0])
-    company = together[30.0]
-    assert abs(math.log(alone["ridge"] / company["ridge"])) < 4e-2
-    off = abs(alone["generalisation_error"] - company["generalisation_error"])
-    assert off < alone["uncertainty"] + company["uncertainty"]
-
-
-@pytest.mark.slow
 def test_many_data_have_a_best_ridge_for_many_classes():
     """Where only pairs of classes meet, it is that of two at as many samples per boundary."""
     alpha = 1e4
@@ -59,10 +47,9 @@ def test_many_data_have_a_best_ridge_for_many_classes():
 def test_a_tangent_of_sums_in_doubt_is_not_believed():
     """About λ = 2e-5 sums of a coarse level see ln τ stationary where it is not."""
     teacher, best = pc.Teacher(6), pc.ERM("cross-entropy", "optimal")
-    near = pc.erm_fixed_point(teacher, best, 39.0625, 8e-6)
-    found = pc.erm_fixed_point(teacher, best, 156.25, 2e-6, near)
+    found = pc.erm_fixed_point(teacher, best, 156.25, 2e-6)
     for factor in (0.5, 2.0):
         there = pc.ERM("cross-entropy", factor * found.ridge)
-        other = pc.erm_fixed_point(teacher, there, 156.25, 2e-6, found)
+        other = pc.erm_fixed_point(teacher, there, 156.25, 2e-6)
         apart = other.generalisation_error - found.generalisation_error
         assert apart > other.uncertainty + found.uncertainty

@@ -16,7 +16,7 @@ from polyceptron.errors import ComputationFailed
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density
 from polyceptron.theory.erm.coarse_root import coarse_root, home, residual_on
-from polyceptron.theory.erm.equations import Equations, ErmFixedPoint, equations
+from polyceptron.theory.erm.equations import Equations, equations
 from polyceptron.theory.root_newton import Root, jacobian_at, newton
 from polyceptron.theory.sides import Problem
 
@@ -53,12 +53,10 @@ def ridge_tangent(
     return np.asarray(np.linalg.solve(jacobian, -(high - low) / (2 * _STEP))), jacobian
 
 
-def best_ridge(
-    problem: Problem, tol: float, start: ErmFixedPoint | None = None
-) -> tuple[Problem, Root, float, Array]:
-    """The problem at its best ridge, a root near, d² ln τ/d ln λ² there, how far θ may be off.
+def best_ridge(problem: Problem, tol: float) -> tuple[Problem, Root, Array]:
+    """The problem at its best ridge, a root near, how far θ may be off.
 
-    `start` is the answer at a nearby α. The coarsest sums over the other classes err by more than τ
+    The coarsest sums over the other classes err by more than τ
     changes with λ: all but the first root are on a finer level.
     """
     seen: dict[float, tuple[Array, Root]] = {}
@@ -81,7 +79,7 @@ def best_ridge(
         system = equations(problem.at(ridge=math.exp(x)))
         near = min(seen, key=lambda other: abs(other - x), default=None)
         if near is None:
-            root = coarse_root(system, None if start is None else start.theta)
+            root = coarse_root(system)
         elif sums:
             root = ahead_of(near, x - near)
         else:
@@ -111,28 +109,20 @@ def best_ridge(
         return float(tangent[0])
 
     try:
-        if start is None or not start.ridge > 0:
-            # About right for cross-entropy, read off optima at 2 to 1000 classes: λ ≈ 0.11 for
-            # scarce data, 0.25/α² of two classes for many.
-            k = problem.n_classes
-            twin = problem.alpha * boundary_density(k) / (k - 1)
-            guess = math.log(0.125 * k**-0.23 / (1 + 0.4 * twin**2))
-            x, bend = chords(slope, *bracket(slope, guess), close)
-        else:
-            x, bend = math.log(start.ridge), start.bend
-            step = -slope(x) / bend if bend < 0 else math.inf
-            if abs(step) <= 2 * close(bend):
-                x += step
-            else:
-                x, bend = chords(slope, *bracket(slope, x, 0.2), close)
+        # About right for cross-entropy, read off optima at 2 to 1000 classes: λ ≈ 0.11 for
+        # scarce data, 0.25/α² of two classes for many.
+        k = problem.n_classes
+        twin = problem.alpha * boundary_density(k) / (k - 1)
+        guess = math.log(0.125 * k**-0.23 / (1 + 0.4 * twin**2))
+        x, bend = chords(slope, *bracket(slope, guess), close)
     except ComputationFailed:
         if not sums:
             raise
         # At fields of enormous spread the sums have no root: random points serve instead.
-        return best_ridge(problem.at(by_points=True), tol, start)
+        return best_ridge(problem.at(by_points=True), tol)
     near = min(seen, key=lambda other: abs(other - x))
     off: Array = close(bend) * seen[near][0]
-    return problem.at(ridge=math.exp(x)), ahead_of(near, x - near), bend, off
+    return problem.at(ridge=math.exp(x)), ahead_of(near, x - near), off
 
 
 def bracket(slope: Callable[[float], float], x: float, step: float = 0.5) -> tuple[float, float]:

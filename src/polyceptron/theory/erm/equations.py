@@ -20,7 +20,7 @@ against the plain loop (`theory/loop.py`). What is known at a root, and how far 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -106,10 +106,6 @@ class ErmFixedPoint(ShortDisplay):
     training_error_uncertainty: float
     status: Status
     tau: float  # ρ/√(1 − ρ²)
-    # (ln τ, ln q, ln V), a start for a neighbour, and the Jacobian of the equations in it.
-    theta: Array = field(default_factory=lambda: np.zeros(0), repr=False)
-    jacobian: Array = field(default_factory=lambda: np.eye(0), repr=False)
-    bend: float = field(default=math.nan, repr=False)  # d² ln τ/d ln λ² at a best ridge
 
     @classmethod
     def at(cls, problem: Problem, law: Law, hats: Hats, **numbers: Any) -> ErmFixedPoint:
@@ -150,12 +146,11 @@ def no_data(problem: Problem, ridge: float) -> ErmFixedPoint:
     )  # fmt: skip
 
 
-def not_converged(problem: Problem, theta: Array, jacobian: Array) -> ErmFixedPoint:
+def not_converged(problem: Problem) -> ErmFixedPoint:
     """No root in reach: no numbers but the problem's."""
     nan = math.nan
     return ErmFixedPoint.at(
         problem, Law(nan, nan, nan), Hats(nan, nan, nan), generalisation_error=nan,
         uncertainty=math.inf, training_loss=nan, training_loss_uncertainty=math.inf,
         training_error=nan, training_error_uncertainty=math.inf, status=Status.NOT_CONVERGED,
-        theta=theta, jacobian=jacobian,
     )  # fmt: skip

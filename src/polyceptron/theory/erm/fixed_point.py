@@ -91,8 +91,9 @@ def erm_fixed_point(
     tol : float, optional
         Of the generalisation error: 1e-6 for k = 2, 3, else 1e-4, or 1e-3 where classes are not
         alike. The square loss needs none.
-    start : ErmFixedPoint or PopulationPoint, optional
-        A solution nearby; it saves time and changes the answer by less than its stated digits.
+    start : PopulationPoint, optional
+        A solution nearby, where classes are not alike: it saves time and changes the answer by less
+        than its stated digits. Else every point is found alone.
 
     Returns
     -------
@@ -131,7 +132,7 @@ def erm_fixed_point(
         if best:
             ridge = best_square_ridge(teacher.channel, k, alpha, teacher.features)
         return square_fixed_point(problem.at(ridge=ridge))
-    room = math.inf
+    room, near = math.inf, None
     if (ridge == 0 or loss.scale_free) and not teacher.noise.noiseless:
         limit = separable_up_to(teacher)
         room = abs(alpha / limit - 1)
@@ -141,21 +142,22 @@ def erm_fixed_point(
             system = equations(problem.at(alpha=alpha))
             return coarse_root(system, theta, jacobian, abs(alpha / limit - 1))
 
-        start = walk_down(limit, alpha, at) or start  # alike whatever start was given
-    theta, jacobian = (None, None) if start is None else (start.theta, start.jacobian)
+        near = walk_down(limit, alpha, at)
     if best:
-        problem, near, bend, step = best_ridge(problem, tol, start)
-        return _at_best(problem, solve(problem, tol, near.theta, near.jacobian), bend, step)
+        problem, near, step = best_ridge(problem, tol)
+    theta, jacobian = (None, None) if near is None else (near.theta, near.jacobian)
     found = solve(problem, tol, theta, jacobian, room)
+    if best:
+        return _at_best(problem, found, step)
     if room < _RESOLVED and found.status == Status.OK:
         return replace(found, status=Status.TOLERANCE_NOT_MET)
     return found
 
 
-def _at_best(problem: Problem, found: ErmFixedPoint, bend: float, step: Array) -> ErmFixedPoint:
+def _at_best(problem: Problem, found: ErmFixedPoint, step: Array) -> ErmFixedPoint:
     """A best ridge is known up to a `step` of θ, with which training loss and error change."""
     if found.status == Status.NOT_CONVERGED:
-        return replace(found, bend=bend)
+        return found
     moved = Law(*(np.array([found.tau, found.q, found.V]) * np.exp(step)).tolist())
     averages = problem.fields.averages(_MOVED_LEVEL, found.law)
     here, there = averages(found.law).mean(), averages(moved).mean()
@@ -165,7 +167,6 @@ def _at_best(problem: Problem, found: ErmFixedPoint, bend: float, step: Array) -
         off = wrong[1] - wrong[0]
     return replace(
         found,
-        bend=bend,
         training_loss_uncertainty=found.training_loss_uncertainty
         + abs(float(there.loss[0] - here.loss[0])),
         training_error_uncertainty=found.training_error_uncertainty + abs(float(off)),
@@ -291,7 +292,7 @@ def solve(
             near = start if refined is None else refined.root.theta
             return solve(problem.at(by_points=True), tol, near)
         if refined is None:
-            return not_converged(problem, root.theta, root.jacobian)
+            return not_converged(problem)
     law, hats = system.law(refined.root.theta), problem.fields.hats(refined.averages)
     loss, loss_spread = float(refined.averages.loss[0]), refined.loss_uncertainty
     if math.isnan(loss) and problem.weights.penalty.quadratic:
@@ -314,8 +315,6 @@ def solve(
         training_error=mistakes,
         training_error_uncertainty=spread,
         status=Status.OK if refined.uncertainty <= tol else Status.TOLERANCE_NOT_MET,
-        theta=refined.root.theta,
-        jacobian=refined.root.jacobian,
     )
 
 

@@ -38,7 +38,7 @@ def erm_parts(
     tol: float | None = None,
     searched: float = math.inf,
 ) -> Iterator[list[dict[str, Any]]]:
-    """Rows of one curve part by part, as they are known; each solution starts those near it.
+    """Rows of one curve part by part, as they are known.
 
     A best ridge is searched for in the first `searched` parts, and between their points read off
     lines of ln λ against ln(1 + α): the error is stationary there.
@@ -53,14 +53,15 @@ def erm_parts(
         for alpha in steps(sorted(set(values) - set(points))):
             if alpha >= inseparable:
                 break
-            known = [p for p in points.values() if p.alpha > 0 and p.status != Status.NOT_CONVERGED]
+            there, near = spec, None
+            if number >= searched and best:
+                ends = sorted(best)
+                found = np.interp(np.log1p(alpha), np.log1p(ends), [best[a] for a in ends])
+                there = replace(spec, ridge=math.exp(found))
+            if not spec.alike(teacher):  # slow enough to begin at a neighbour
+                known = [p for p in points.values() if p.alpha and p.status != Status.NOT_CONVERGED]
+                near = min(known, key=lambda p: abs(p.alpha - alpha), default=None)
             try:
-                near = predict(known, alpha)
-                there = spec
-                if number >= searched and best:
-                    ends = sorted(best)
-                    found = np.interp(np.log1p(alpha), np.log1p(ends), [best[a] for a in ends])
-                    there = replace(spec, ridge=math.exp(found))
                 points[alpha] = erm_fixed_point(teacher, there, alpha, tol, near)
                 if isinstance(there.ridge, str) and points[alpha].ridge > 0:
                     best[alpha] = math.log(points[alpha].ridge)
@@ -111,10 +112,10 @@ def ridge_rows(
             else optimal_ridge(teacher, estimator, alpha, tol, target=target)
         )
         rows.append(row(erm_fixed_point(teacher, spec.with_ridge(chosen), alpha, tol), True))
-        start: ErmFixedPoint | None = None
+        near: ErmFixedPoint | None = None
         for ridge in steps(values):
-            start = erm_fixed_point(teacher, spec.with_ridge(ridge), alpha, tol, start)
-            rows.append(row(start, False))
+            near = erm_fixed_point(teacher, spec.with_ridge(ridge), alpha, tol, near)
+            rows.append(row(near, False))
     return sorted(rows, key=lambda row: (row["alpha"], row["ridge"]))
 
 
@@ -140,24 +141,3 @@ def erm_row(teacher: AnyTeacher, estimator: ERM, point: Any) -> dict[str, Any]:
         training_loss_uncertainty=point.training_loss_uncertainty,
         status=point.status,
     )
-
-
-def predict(known: list[ErmFixedPoint], alpha: float) -> ErmFixedPoint | None:
-    """A start for the solution at α: the nearest, or the line through the nearest two in ln α.
-
-    A best ridge is not followed beyond them: it is not known well enough for that.
-    """
-    if alpha == 0 or not known:
-        return None
-    nearest = sorted(known, key=lambda p: abs(math.log(p.alpha / alpha)))
-    point, before = nearest[0], nearest[min(1, len(nearest) - 1)]
-    if point.alpha == before.alpha or before.theta.shape != point.theta.shape:
-        return point
-    span = math.log(point.alpha / before.alpha)
-    ahead = math.log(alpha / point.alpha) / span
-    ahead = max(-1.0, min(ahead, 2.0))
-    theta = point.theta + (point.theta - before.theta) * ahead
-    ridge = point.ridge
-    if before.ridge > 0 and ridge > 0:
-        ridge *= (ridge / before.ridge) ** min(ahead, 0.0)
-    return replace(point, theta=theta, ridge=ridge)
