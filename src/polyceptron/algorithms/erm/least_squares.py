@@ -186,6 +186,7 @@ def _fit_block(
     solution = gram.solve(design.back(Y) if gram.tall else Y, lam)
     W, fields = np.zeros((lam.size, k, design.dimension)), np.full((lam.size, *Y.shape), np.nan)
     norm, bound, met, stop = np.nan * nothing, nothing, nothing < 0, False
+    kept = W, fields, norm, bound
     try:
         for step in range(_CORRECTIONS + 1):
             W = solution if gram.tall else design.back(solution)
@@ -197,9 +198,12 @@ def _fit_block(
             made = None if gram.tall else solution
             norm = norms(G)
             bound = _bound(design, lam, convexity, W, G, fields, misfit, made, tol, stray)
+            if step and (norm >= kept[2]).all():  # rounding has the upper hand
+                W, fields, norm, bound = kept
             met = bound <= tol * norms(W)
-            if met.all() or step == _CORRECTIONS:
+            if met.all() or step == _CORRECTIONS or W is kept[0]:
                 break
+            kept = W, fields, norm, bound
             solution = solution + gram.solve(residual, lam)
         if not met.all():  # no relative bound can be met where AᵀY is only rounding: W = 0 there
             slope = float(np.linalg.norm(design.back(Y)))
