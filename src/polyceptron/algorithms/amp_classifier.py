@@ -27,7 +27,7 @@ from polyceptron.algorithms.linear_classifier import (
 )
 from polyceptron.algorithms.stored_designs import open_design
 from polyceptron.errors import InvalidInput
-from polyceptron.model.channels import CHANNELS, as_channel
+from polyceptron.model.channels import as_channel
 from polyceptron.model.priors import as_prior
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
@@ -125,16 +125,11 @@ class AMPClassifier(LinearClassifier):
         """
         X, index = self._check_training_data(X, y)[:2]
         check_choice("scaling", self.scaling, SCALINGS)
-        noise = None
-        if not (isinstance(self.noise, str) and self.noise == "auto"):
-            try:
-                noise = as_channel(self.noise)
-            except InvalidInput as error:
-                message = f"{error}, and 'auto'"
-                if not isinstance(self.noise, str):
-                    allowed = f"'auto', a Channel, or one of {CHANNELS.help}"
-                    message = f"noise must be {allowed}; got {self.noise!r}"
-                raise InvalidInput(message) from None
+        try:
+            auto = isinstance(self.noise, str) and self.noise == "auto"
+            noise = None if auto else as_channel(self.noise)
+        except InvalidInput as error:
+            raise InvalidInput(f"{error}, and 'auto'") from None
         moments = open_design(X).column_moments()
         kinds = Scaling.kinds(self.scaling, moments)
         if noise is not None and self.scaling == "auto":

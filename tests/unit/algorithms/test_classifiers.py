@@ -324,7 +324,7 @@ def test_compression_leaves_independent_inputs_alone_and_tames_correlated_ones()
 
 def test_bad_parameters_are_sentences():
     X, y = load_iris(return_X_y=True)
-    with pytest.raises(InvalidInput, match="noise must be 'auto', a Channel"):
+    with pytest.raises(InvalidInput, match=r"unknown noise 0.1: .*, and 'auto'"):
         AMPClassifier(noise=0.1).fit(X, y)
     with pytest.raises(InvalidInput, match=r"unknown noise 'some'.*'auto'"):
         AMPClassifier(noise="some").fit(X, y)

@@ -45,7 +45,7 @@ out.
 The iteration x ← x + (1 − δ)(T(x) − x) chooses its own damping δ.
 Convergence is judged on T(x) − x, the step that was proposed, not on the damped step that was
 taken: damping slows an iteration down, it does not make it look converged. δ starts at 0, as state
-evolution assumes, and rises when steps turn back on themselves and grow, or have stopped shrinking
+evolution assumes, and rises when steps turn back on themselves and have stopped shrinking
 (`Damper`; leaving a plateau also grows the steps, but in one direction, and is let go); then the
 iteration resumes from the best point so far. A checkpoint keeps point and damping: a run that is
 loaded takes the same steps, and its trace begins there.
@@ -54,10 +54,9 @@ loaded takes the same steps, and its trace begins there.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -75,8 +74,7 @@ from polyceptron.rows import Status
 from polyceptron.theory.populations.matrix_prox import matrix_pull, matrix_stiffness
 
 _DAMPING = (0.0, 0.3, 0.5, 0.7, 0.85, 0.93, 0.97)
-_PATIENCE = 3  # grown steps in a row before the damping rises
-_WINDOW = 30  # steps over which to see whether they still shrink
+_PATIENCE = 5  # steps that turn back and are no smaller than before, until the damping rises
 
 
 @dataclass
@@ -87,8 +85,6 @@ class Damper:
     strikes: int = 0
     least: float = math.inf
     direction: Array | None = None
-    sizes: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
-    turns: deque[bool] = field(default_factory=lambda: deque(maxlen=_WINDOW))
 
     @property
     def value(self) -> float:
@@ -96,20 +92,13 @@ class Damper:
 
     def judge(self, size: float, step: Array) -> bool:
         """Whether to damp more, having seen a proposed step (r, d) of this size."""
-        turning = self.direction is not None and self._slope(step, self.direction) < 0.9
-        growing = turning and size > max(3 * self.least, 0.98 * self.sizes[-1])
+        turning = self.direction is not None and self._slope(step, self.direction) < 0.5
         self.direction = step
-        self.sizes.append(size)
-        self.turns.append(turning)
-        self.least = min(self.least, size)
-        self.strikes = self.strikes + 1 if growing else 0
-        sizes, half = list(self.sizes), _WINDOW // 2
-        stagnates = (
-            len(sizes) == _WINDOW
-            and min(sizes[half:]) > 0.9 * min(sizes[:half])
-            and sum(self.turns) > 0.8 * _WINDOW
-        )
-        if self.strikes < _PATIENCE and not stagnates:
+        if size < 0.9 * self.least or not turning:
+            self.least, self.strikes = size, 0
+        else:
+            self.strikes += 1
+        if self.strikes < _PATIENCE:
             return False
         self.increase()
         return True
@@ -127,8 +116,6 @@ class Damper:
         """More damping, judged afresh."""
         self.stage = min(self.stage + 1, len(_DAMPING) - 1)
         self.strikes, self.least, self.direction = 0, math.inf, None
-        self.sizes.clear()
-        self.turns.clear()
 
 
 def inner(a: Array, b: Array) -> float:
@@ -181,17 +168,6 @@ class Ending:
     trace: tuple[dict[str, float], ...]
 
 
-class Change(NamedTuple):
-    """The size of a proposed step per entry, and the scale of the weights it changes."""
-
-    size: float
-    scale: float
-
-    @property
-    def relative(self) -> float:
-        return self.size / self.scale if self.scale > 0 else self.size
-
-
 def damped_iteration(
     step: Step,
     start: Iterate,
@@ -210,7 +186,7 @@ def damped_iteration(
     saved = watch.checkpoint.load() or {"t": 0, "stage": 0}
     t, damper = saved.pop("t"), Damper(saved.pop("stage"))
     here = replace(start, **saved)
-    best, least, used, retreats = here, Change(math.inf, 1.0), damper.value, 0
+    best, least, used, retreats = here, (math.inf, math.inf), damper.value, 0
     trace: list[dict[str, float]] = []
 
     def seen(point: Iterate, residual: float) -> None:
@@ -226,43 +202,43 @@ def damped_iteration(
     try:
         while t < max_iter and retreats <= 5:
             new = step(here)
-            change = _change(here, new)
-            parts = (new.weights, new.variance, new.scores, change.size)
+            size, residual = _change(here, new)
+            parts = (new.weights, new.variance, new.scores, size)
             finite = all(bool(np.isfinite(part).all()) for part in parts)
-            if finite and change.relative < tol:
+            if finite and residual < tol:
                 keep(now=True)  # the same last step can be made again from there
                 t += 1
-                watch.step(t, max_iter, change.relative, tol)
-                seen(new, change.relative)
-                return Ending(new, t, Status.OK, change.relative, used, tuple(trace))
+                watch.step(t, max_iter, residual, tol)
+                seen(new, residual)
+                return Ending(new, t, Status.OK, residual, used, tuple(trace))
             t += 1
-            if finite and (change.size < least.size or not math.isfinite(least.size)):
-                best, least = new, change
+            if finite and size < least[0]:
+                best, least = new, (size, residual)
             if not finite:
                 retreats += 1
                 damper.increase()
-            if not finite or damper.judge(change.size, new.weights - here.weights):
-                here, change, used = best, least, damper.value
+            if not finite or damper.judge(size, new.weights - here.weights):
+                here, residual, used = best, least[1], damper.value
             else:
                 here = new if damper.value == 0 else here.towards(new, 1 - damper.value)
-            seen(here, change.relative)
+            seen(here, residual)
             keep()
-            watch.step(t, max_iter, change.relative, tol)
+            watch.step(t, max_iter, residual, tol)
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     keep(now=True)
-    return Ending(best, t, status, least.relative, used, tuple(trace))
+    return Ending(best, t, status, least[1], used, tuple(trace))
 
 
-def _change(old: Iterate, new: Iterate) -> Change:
-    """The larger change of the weights and of the fields' correction V f.
+def _change(old: Iterate, new: Iterate) -> tuple[float, float]:
+    """The larger change of the weights and of the fields' correction V f, and its relative size.
 
     The map depends on the scores through V f alone, so that is the scale on which they matter.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         weights, scores = new.weights - old.weights, new.scores - old.scores
-        change = max(_rms(weights), _rms(scores) * new.spread)
-        return Change(change, _rms(new.weights))
+        change, scale = max(_rms(weights), _rms(scores) * new.spread), _rms(new.weights)
+    return change, change / scale if scale > 0 else change
 
 
 def _rms(x: Array) -> float:
