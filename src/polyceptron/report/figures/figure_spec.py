@@ -8,6 +8,8 @@ that was stopped goes on from there. Lines and data of learning curves are asked
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +23,7 @@ import pandas as pd
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.engine import Listener, Progress
 from polyceptron.experiments.tasks import instance_seeds
+from polyceptron.files import write_text
 from polyceptron.model import Teacher, make_estimator
 from polyceptron.report.pictures.matplotlib_figure import render_matplotlib
 from polyceptron.report.pictures.parts import Panel, Picture
@@ -102,8 +105,18 @@ class Computation:
 
     @property
     def key(self) -> str:
-        """The same for two that ask the same."""
-        return self.name + json.dumps(self.arguments, sort_keys=True)
+        """The same for two that ask the same of the same version; the name of its file."""
+        text = json.dumps([VERSION, self.name, self.arguments], sort_keys=True)
+        return f"{self.function.__name__}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+
+    def run(self, folder: Path) -> list[Row]:
+        """The rows that an earlier run left in the folder, or new ones, which are left there."""
+        with contextlib.suppress(OSError, ValueError, KeyError):  # damaged is as good as missing
+            return list(json.loads((folder / self.key).read_text(encoding="utf-8"))["rows"])
+        rows = self.function(**self.arguments)
+        asked = {"function": self.name, "arguments": self.arguments, "version": VERSION}
+        write_text(folder / self.key, json.dumps({**asked, "rows": rows}, default=float))
+        return rows
 
 
 def ask(function: Callable[..., list[Row]], **arguments: Any) -> Computation:
@@ -115,17 +128,17 @@ def run_computations(
     asked: Iterable[Computation], folder: Path, workers: int, tell: Listener = bool
 ) -> dict[str, list[Row]]:
     """The rows of each by its key, kept in the folder; equal ones run once, the last ones first."""
-    from joblib import Memory, Parallel, delayed
+    from joblib import Parallel, delayed
 
-    keep = Memory(folder / VERSION, verbose=0).cache
+    folder.mkdir(exist_ok=True)
     every = {one.key: one for one in reversed(list(asked))}
-    known = [keep(one.function).check_call_in_cache(**one.arguments) for one in every.values()]
+    known = [(folder / key).exists() for key in every]
     now = Progress("lines and laws", len(every), sum(known))
     begin, results = time.monotonic(), dict[str, list[Row]]()
     pool = Parallel(
         max(min(workers, known.count(False)), 1), return_as="generator", batch_size=1
     )  # loky gives each process one BLAS thread
-    calls = (delayed(keep(one.function))(**one.arguments) for one in every.values())
+    calls = (delayed(one.run)(folder) for one in every.values())
     for (key, rows), old in zip(zip(every, pool(calls), strict=True), known, strict=True):
         results[key] = rows
         now.computed += not old
