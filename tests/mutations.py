@@ -290,8 +290,8 @@ MUTATIONS = [
     Mutation(
         "Bayes, correlated features: sθ or s",
         "theory/weights/side.py",
-        "few(features.power, features.fraction)",
-        "few(features.eigenvalues, features.fraction)",
+        "local_gauss(features.power, features.fraction)",
+        "local_gauss(features.eigenvalues, features.fraction)",
         f"{SPECTRA}::test_bayes_depends_on_the_products_alone_and_a_ridge_does_not",
     ),
     Mutation(
