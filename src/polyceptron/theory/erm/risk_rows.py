@@ -24,7 +24,7 @@ from polyceptron.theory.separability import NotSeparableHere
 def erm_rows(
     teacher: AnyTeacher, estimator: Any, alphas: Iterable[float], tol: float | None = None
 ) -> list[dict[str, Any]]:
-    """One row for each α, as if it were alone, to a tenth of its stated uncertainty.
+    """One row for each α, as if it were alone.
 
     Max-margin has rows without numbers above α_s, where its weights diverge.
     """
