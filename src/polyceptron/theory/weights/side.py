@@ -333,7 +333,7 @@ class PanelRows:
 
     def _build(self) -> None:
         low, high = self.edges[len(self.panels) : len(self.panels) + 2]
-        inside = np.linspace(low, high, 5)[1:]
+        inside = np.linspace(low, high, 5 if self.finite else 3)[1:]
         found = [self.rule.error(float(q_hat)) for q_hat in self.q_hat(inside)]
         self.missed += zip(inside.tolist(), found, strict=True)
         missed = max(found)
@@ -343,7 +343,7 @@ class PanelRows:
             least = 3e-15 / float(self.rule(high**2, 2).min() + 1e-300)
             start, most, tol = 17, 129, min(max(1e-13, least, 0.1 * missed), 1e-3)
         else:
-            start, most, tol = 9, 33, max(1e-9, 0.1 * missed)
+            start, most, tol = 9, 65, max(1e-9, 0.5 * missed)
         proxy = chebyshev_proxy(self._log_v, low, high, tol=tol, start=start, max_points=most)
         half = 0.5 * self.teacher.reduced_rank
 
