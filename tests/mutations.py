@@ -500,8 +500,8 @@ MUTATIONS = [
     Mutation(
         "intercepts of the Bayes rule",
         "theory/populations/floor.py",
-        "np.log(p) - np.diag(K) / 2",
-        "np.log(p) - np.diag(K)",
+        "np.log(p[classes]) - np.diag(K) / 2",
+        "np.log(p[classes]) - np.diag(K)",
         "tests/unit/theory/test_population_floor.py::test_shrunken_class_means_reach_the_bayes_row",
     ),
 ]
