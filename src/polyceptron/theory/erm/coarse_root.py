@@ -22,7 +22,6 @@ from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density
 from polyceptron.theory.erm.equations import Equations, equations
 from polyceptron.theory.erm.square_closed_form import solve_square
-from polyceptron.theory.fields.sums import TINY_FIELD, TINY_V
 from polyceptron.theory.root_newton import Residual, Root, jacobian_at, newton
 from polyceptron.theory.sides import Problem
 
@@ -214,14 +213,6 @@ def quadratic_guess(problem: Problem) -> Array:
         base, _ = solve_square(k, c, problem.alpha, problem.ridge / h, problem.weights.spectrum)
         scale = beta / h
     return np.log([base.tau, base.q * scale**2, base.V / h])
-
-
-def tiny_fields(problem: Problem) -> bool:
-    """Whether fields or V are so small, by the quadratic expansion, that sums lose them."""
-    if not problem.fields.rule.follows or problem.loss.scale_free or problem.ridge == 0:
-        return False
-    _, log_q, log_V = quadratic_guess(problem)
-    return bool(log_q < 2 * math.log(TINY_FIELD) or log_V < math.log(TINY_V))
 
 
 def continue_in_ridge(system: Equations) -> Root:

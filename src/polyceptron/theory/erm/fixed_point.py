@@ -25,7 +25,7 @@ from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status
 from polyceptron.theory.erm.best_ridge import best_ridge
-from polyceptron.theory.erm.coarse_root import coarse_root, tiny_fields, walk_down
+from polyceptron.theory.erm.coarse_root import coarse_root, walk_down
 from polyceptron.theory.erm.equations import (
     Equations,
     ErmFixedPoint,
@@ -282,8 +282,6 @@ def solve(
 
     `room` is |α/α_s − 1| where weights without a ridge diverge at α_s.
     """
-    if tiny_fields(problem):
-        problem = problem.at(by_points=True)
     system = equations(problem)
     root = coarse_root(system, start, jacobian, room)
     refined = _refined(system, root, tol)

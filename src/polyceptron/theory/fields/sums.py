@@ -63,7 +63,6 @@ SIZES = (
     Size(30, 44, 40, 92),
     Size(38, 58, 52, 130),
 )
-TINY_FIELD, TINY_V = 1e-3, 1e-6  # √q and V below which sums lose digits
 _NO_LAW = 1e20  # τ, 1/q or 1/V of a step that went astray
 _LATTICE = 0.16  # of ln τ, ln q, ln V: where the search for what counts is made
 _FAR = 0.12  # and as far from there as nodes are carried
