@@ -86,7 +86,7 @@ ALPHAS = [1.0, 2.0, 3.0, 5.0]
 RANGES = {"cross-entropy": (1e-4, 10.0), "square": (1e-3, 100.0)}  # of the ridge
 
 
-def ridge_rows(estimator: str, alpha: float, marks: list[float], most: int) -> list[spec.Row]:
+def rows_over_ridges(estimator: str, alpha: float, marks: list[float], most: int) -> list[spec.Row]:
     """The error against λ, at the marks too, and the row of the best λ."""
 
     def at(ridge: float) -> list[spec.Row]:
@@ -104,7 +104,10 @@ def _ridges(estimator: str, profile: spec.Profile) -> list[spec.Computation]:
     fits = {"dimension": profile.erm_dimension, "instances": profile.erm_instances}
     return [
         spec.ask(function, estimator=estimator, alpha=alpha, **more)
-        for function, more in ((ridge_rows, lines), (spec.run_rows, {"ridges": marks, **fits}))
+        for function, more in (
+            (rows_over_ridges, lines),
+            (spec.run_rows, {"ridges": marks, **fits}),
+        )
         for alpha in ALPHAS
     ]
 
