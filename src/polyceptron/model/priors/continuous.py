@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, log_ndtr, logsumexp
+from scipy.special import expit, log_ndtr
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.priors.prior import GaussianRow, Prior, Row, Tilted
 from polyceptron.numerics import Array
-from polyceptron.numerics.special import mills_ratio, mills_slope
+from polyceptron.numerics.special import mills_ratio, mills_slope, normalised
 
 
 @dataclass(frozen=True)
@@ -211,8 +211,7 @@ class ScipyPrior(Prior):
             log_f[-1] += b[..., None] * at - 0.5 * precision[..., None] * at**2
             w.append(at)
         at, terms = np.concatenate(w, -1), np.concatenate(log_f, -1)
-        log_g = logsumexp(terms, axis=-1)
-        p = np.exp(terms - log_g[..., None])
+        p, log_g = normalised(terms)
         mean = (p * at).sum(-1)
         return Tilted(log_g, mean, (p * (at - mean[..., None]) ** 2).sum(-1))
 
