@@ -63,11 +63,6 @@ _ENOUGH = 2000  # held-out samples by which ridges are told apart
 _NO_RIDGE = 1e-9  # stands for 0 where samples are held out
 
 
-def _endless(samples: Samples) -> bool:
-    """Whether the likelihood rises for ever along some direction."""
-    return separation(samples.design, samples.y, n_classes=samples.n_classes).kind == "quasi"
-
-
 def _has_probabilities(classifier: Any) -> bool:
     loss = as_loss(classifier.loss)
     if loss.probabilities(np.zeros((1, 2))) is not None:
@@ -100,12 +95,11 @@ class ERMClassifier(LinearClassifier):
         sample, with one mistaken sample added: where none is mistaken, small ridges win by luck.
         A best ridge at an end of all that were tried is a warning.
     scaling : "auto", "standard", "global" or "none", default="auto"
-        Divide each feature by its standard deviation, all by one number, or none. 'auto' is, with
-        a ridge that is chosen, the one of 'standard' and 'global' that predicts held-out samples
-        better; of features of one unit (half of them have nearly the same largest value, as pixels
-        do) 'global', unless 'standard' is better by more than two standard errors; with a given
-        ridge 'standard'. The scale is that of the training rows of each fold. A sparse X stays
-        sparse.
+        Divide each feature by its standard deviation, all by one number, or none. 'auto' is
+        'standard' with a ridge that is given. With one that is chosen it is 'standard', or 'global'
+        for features of one unit (half of them have nearly the same largest value, as pixels do),
+        unless the other predicts held-out samples better by more than two standard errors of the
+        difference. The scale is that of the training rows of each fold. A sparse X stays sparse.
     scoring : "neg_log_loss" or "accuracy", default="neg_log_loss"
         What 'auto' maximises, weighed by `sample_weight` and by `class_weight`. For a loss without
         probabilities 'neg_log_loss' is minus the loss itself.
@@ -244,11 +238,7 @@ class ERMClassifier(LinearClassifier):
         self.separability_ = fit.separability
         if fit.status == Status.INTERRUPTED:
             warn_caller("the fit was interrupted: what there was by then is used")
-        elif (
-            fit.status != Status.OK
-            and ridge == 0
-            and _endless(self._samples(data, scaling, weights))
-        ):
+        elif fit.status != Status.OK and ridge == 0 and self._endless(data, scaling):
             warn_caller(
                 "without a ridge there are no weights that fit best: a linear rule separates some "
                 "of the samples and has the others on its boundary, so that the weights grow "
@@ -280,6 +270,11 @@ class ERMClassifier(LinearClassifier):
         # The solver divides by √(d + 1).
         column = (math.sqrt((d + 1) / d), math.sqrt(d)) if self.fit_intercept else ()
         return check_samples(scaling.design(data.X, *column), data.y, k, weights)
+
+    def _endless(self, data: TrainingData, scaling: Scaling) -> bool:
+        """Whether the likelihood rises for ever along some direction."""
+        design, y, k = self._samples(data, scaling, None)
+        return separation(design, y, n_classes=k).kind == "quasi"
 
     def _splits(
         self, data: TrainingData, X: Any, groups: Any, *, every: bool = False
@@ -351,7 +346,7 @@ class ERMClassifier(LinearClassifier):
         self.scaling_, *others = found
         for kind in others:
             worse = found[self.scaling_][0].chosen.above(found[kind][0].chosen)
-            self.scaling_ = kind if worse > 2 * (kind == "standard") else self.scaling_
+            self.scaling_ = kind if worse > 2 else self.scaling_
         path, area = found[self.scaling_]
         path = replace(path, interrupted=stopped)
         if len(found) > 1:

@@ -26,7 +26,6 @@ scaled.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -224,14 +223,12 @@ class _Run(NamedTuple):
             variance = float(found) if np.ndim(found) == 0 else iteration.final_variance(found)
         trace = list(end.trace)
         if truth is not None and alike:
-            own = inner(truth, truth) / size
-            scale = [math.sqrt(entry["q"] * own) for entry in trace]
-            rho = [e["m"] / s if s > 0 else 0.0 for e, s in zip(trace, scale, strict=True)]
-            errors = generalisation_error(np.clip(rho, -1.0, 1.0), k)
-            trace = [
-                entry | {"generalisation_error": float(error)}
-                for entry, error in zip(trace, errors, strict=True)
-            ]
+            q, m = (np.array([entry[name] for entry in trace]) for name in ("q", "m"))
+            rho = m / np.sqrt(np.maximum(q * inner(truth, truth) / size, 1e-300))
+            for entry, error in zip(
+                trace, generalisation_error(np.clip(rho, -1, 1), k), strict=True
+            ):
+                entry["generalisation_error"] = float(error)
         return AMPResult(
             weights, variance, end.n_iter, end.status, end.residual, end.damping, trace, scores,
             intercepts,
