@@ -170,6 +170,19 @@ def test_bars_of_many_classes_hold_against_scalars(seed):
         assert abs(np.trace(matrix) / (k - 1) - value) < np.diag(bars).max() + 1e-3 * value
 
 
+def test_roots_of_many_classes_are_known_to_their_bars():
+    """A large ridge, where few points have next to no spread; many samples, where they mislead."""
+    large = pc.Mixture((0.1, 0.2, 0.3, 0.4), gram=2 * np.eye(4)), pc.ERM("cross-entropy", 10.0), 1.0
+    biases = tuple(np.linspace(0, -1.5, 6))
+    plenty = pc.Teacher(6, biases=biases, noise="gaussian:0.2"), CE, 50.0
+    for case in (large, plenty):
+        coarse, fine = (pc.erm_fixed_point(*case, tol) for tol in (1e-2, 3e-3))
+        assert {coarse.status, fine.status} == {"ok"}
+        off = abs(coarse.generalisation_error - fine.generalisation_error)
+        assert off <= coarse.uncertainty + fine.uncertainty
+        assert coarse.uncertainty > 1e-5
+
+
 def test_bars_of_many_clusters_hold_against_plain_draws():
     """A random mixture: damped rounds on draws of all k fields, with the mean of every −∂f."""
     k, rng = 5, np.random.default_rng(4)

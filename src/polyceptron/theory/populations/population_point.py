@@ -47,7 +47,9 @@ _REPLICATES = 8
 _FIRST = 20  # placements of the first nodes
 _FIRST_POINTS, _ALL_POINTS = 7, 18  # log2, in a replicate of a class; at most, of all together
 _RARE = math.log(100)  # points without a mistake: how many may have one
-_CORRECTIONS = 12
+_MORE = (3, 5)  # log2, where few points have no root
+_CORRECTIONS = 10
+_LEFT = 0.02  # of the tolerance, to which the root is found in θ
 _SHARE = 0.05  # of a step, to which the root that it leads to is found
 
 
@@ -330,17 +332,18 @@ def _sampled(
     problem: MatrixProblem, unknowns: Unknowns, theta: Array, tol: float
 ) -> PopulationPoint:
     """On more and more points, until the replicates' spread is small."""
-    few, log2 = _few(problem), _least_points(problem)
+    log2 = _least_points(problem)
     last = max(_ALL_POINTS - math.ceil(math.log2(_REPLICATES * problem.n_classes)), log2)
     t = student_quantile(_REPLICATES) / math.sqrt(_REPLICATES)
-    anderson = Anderson(unknowns, many=True)
-    theta = _brought_near(anderson, few, theta)
-    solved = anderson.solve(few, theta, tol=1e-6 if few.exact else 1e-3)
+    first, more = _first_root(unknowns, theta, 0), iter(_MORE)
     while True:
         points = MatrixFields.drawn(problem, log2, _REPLICATES)
-        solved, every = _corrected(anderson, few, points, solved, 0.1 * tol)
-        if not all(each.converged for each in every):
-            return _lost(problem, solved)
+        while not (every := _corrected(*first, points, _LEFT * tol)):
+            if (added := next(more, None)) is None:
+                return _lost(problem, first[2])
+            first = _first_root(unknowns, theta, added)
+        solved = every[0]
+        first = (*first[:2], solved)
         found, law = [], fields_law(problem, solved.law)
         for each in every[1:]:
             scores = _scores(problem, fields_law(problem, each.law), math.inf, law)
@@ -354,7 +357,11 @@ def _sampled(
     rare = max(shares[b.group] * float(b.weight.mean()) for b in points.blocks) / _REPLICATES
     spread["training_error"] = spread["training_error"] + _RARE * rare
     numbers = _numbers(problem, every[0], _scores(problem, law, tol / 3))
-    numbers = {name: (value, bar + spread[name]) for name, (value, bar) in numbers.items()}
+    left = 2 * _LEFT * tol  # of the logarithms in θ, and of the numbers
+    numbers = {
+        name: (value, bar + spread[name] + left * np.abs(value))
+        for name, (value, bar) in numbers.items()
+    }
     return _point(problem, solved, numbers, tol)
 
 
@@ -363,30 +370,38 @@ def _least_points(problem: MatrixProblem) -> int:
     return max(_FIRST_POINTS, math.ceil(math.log2(4 * problem.n_classes)))
 
 
-def _few(problem: MatrixProblem) -> MatrixFields:
+def _first_root(
+    unknowns: Unknowns, theta: Array, more: int
+) -> tuple[Anderson, MatrixFields, Solved]:
+    """The root at few points, which may have none, or one too far from that of all."""
+    few, anderson = _few(unknowns.problem, more), Anderson(unknowns, many=True)
+    theta = _brought_near(anderson, few, theta)
+    return anderson, few, anderson.solve(few, theta, tol=1e-6 if few.exact else 1e-3)
+
+
+def _few(problem: MatrixProblem, more: int = 0) -> MatrixFields:
     """Points on which rounds are cheap, or exact ones."""
-    return MatrixFields.of_moments(problem) or MatrixFields.drawn(
-        problem, _least_points(problem), 1
-    )
+    log2 = _least_points(problem) + more
+    return MatrixFields.of_moments(problem) or MatrixFields.drawn(problem, log2, 1)
 
 
 def _corrected(
     anderson: Anderson,
     few: MatrixFields,
-    points: MatrixFields,
     solved: Solved,
+    points: MatrixFields,
     tol: float,
-) -> tuple[Solved, list[Solved]]:
-    """From the root at few points to that at all points, then that and each replicate's.
+) -> list[Solved]:
+    """From the root at few points to that at all points and each replicate's; none if it is far.
 
     Few points show how a round answers to a change of θ: with F and F₀ the steps of a round at all
     points and at few, the next θ is the root of F₀ + F(θ) − F₀(θ).
     """
-    for _ in range(_CORRECTIONS):
-        law, theta, near = solved.law, solved.theta, solved.averages
+    for _ in range(_CORRECTIONS if solved.converged else 0):
+        law, theta, near = solved.law, solved.theta, few(solved.law)
         every = points.replicated(law)
         if few.exact:  # points are for the mistakes in training only
-            return solved, [solved._replace(averages=each) for each in every]
+            return [solved._replace(averages=each) for each in every]
         base, step = (anderson.residual(law, each, theta) for each in (near, every[0]))
         if base is None or step is None:
             break
@@ -397,20 +412,22 @@ def _corrected(
                 own = anderson.residual(law, each, theta)
                 if own is None:
                     break
-                close = max(_SHARE * float(np.abs(own).max()), tol)
+                close = max(_SHARE * float(np.abs(own).max()), _ROOT)
                 there = anderson.solve(few, theta, tol=close, shift=own - base)
+                if not there.converged:
+                    break
                 moved = {
                     name: getattr(each, name) + getattr(there.averages, name) - getattr(near, name)
                     for name in ("loss", "error")
                 }
                 found.append(there._replace(averages=each._replace(**moved)))
             else:
-                return solved, found
+                return found
             break
         solved = anderson.solve(few, theta, tol=max(tol / 2, _SHARE * size), shift=step - base)
         if not solved.converged:
             break
-    return solved, [solved._replace(converged=False)]
+    return []
 
 
 def _brought_near(anderson: Anderson, fields: MatrixFields, theta: Array) -> Array:
