@@ -40,9 +40,9 @@ class MeasuredErrors:
     """Training sizes (s,), and of the N samples held out, fold after fold, how they fared.
 
     `wrong` (s, N) is 0 or 1 with NaN where a fit failed, `fold` (N,) the number of its fold,
-    `training` (s, folds) the error on the samples learnt from. If probabilities were asked for, in
-    its place `losses` (s, N) are minus the logarithms of the labels', and at the largest size
-    `chances` (N, k) are all of them; `index` (N,) says which samples these are.
+    `training` (s, folds) the error on the samples learnt from. If probabilities were asked for,
+    `losses` (s, N) are minus the logarithms of the labels', and at the largest size `chances`
+    (N, k) are all of them; `index` (N,) says which samples these are.
     """
 
     sizes: Whole
@@ -160,8 +160,8 @@ def _one_fold(
                 given[:, np.searchsorted(classes, fit.classes_)] = fit.predict_proba(X[test])
                 losses[row] = -np.log(np.maximum(given[np.arange(test.size), label], _TINY))
                 wrong[row] = given.argmax(1) != label
-                continue
-            wrong[row] = fit.predict(X[test]) != y[test]
+            else:
+                wrong[row] = fit.predict(X[test]) != y[test]
             training[row] = np.mean(fit.predict(X[part]) != y[part])
     return wrong, training, given, losses
 
