@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model import ERM, CrossEntropy, Teacher
+from polyceptron.model import ERM, CrossEntropy, MaxMargin, Teacher
 from polyceptron.numerics.threads import thread_count
 from polyceptron.theory.erm.best_ridge import bracket
-from polyceptron.theory.erm.coarse_root import coarse_root, continue_in_ridge
+from polyceptron.theory.erm.coarse_root import coarse_root, continue_in_alpha, continue_in_ridge
 from polyceptron.theory.erm.equations import equations
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.loop import state_evolution
@@ -27,6 +27,14 @@ def test_continuation_in_the_ridge_ends_where_newton_does(k, ridge, alpha):
     direct, round_about = coarse_root(system), continue_in_ridge(system)
     assert round_about.converged
     assert np.allclose(direct.theta, round_about.theta, atol=1e-6)  # same nodes: a lattice
+
+
+@pytest.mark.parametrize("alpha", [0.05, 30.0])
+def test_continuation_of_max_margin_in_alpha_ends_where_newton_does(alpha):
+    system = system_of(2, MaxMargin(), 0.0, alpha)
+    direct, round_about = coarse_root(system), continue_in_alpha(system)
+    assert round_about.converged
+    assert np.allclose(direct.theta, round_about.theta, atol=1e-6)
 
 
 def test_a_bad_start_does_not_change_the_root():

@@ -1,8 +1,8 @@
 """The root of the equations on the coarsest level: where every fixed point begins.
 
 Newton starts from a nearby solution if there is one, else from that of two classes with as many
-samples per boundary, else from the loss's quadratic expansion, and falls back on continuation in λ.
-Nodes are placed at a law rounded to a lattice, so that the answer
+samples per boundary, else from the loss's quadratic expansion, and falls back on continuation in λ
+(or in α for scale-free losses). Nodes are placed at a law rounded to a lattice, so that the answer
 does not depend on the way by which the root was found.
 
 Close to α_s, on either side of which weights without a ridge diverge, a start comes from further
@@ -131,7 +131,9 @@ def coarse_root(
             ):
                 return root  # where the twin is, no sums serve: others will
     root = try_from(system, quadratic_guess(problem))
-    return root if root.converged or problem.loss.scale_free else continue_in_ridge(system)
+    if root.converged:
+        return root
+    return continue_in_alpha(system) if problem.loss.scale_free else continue_in_ridge(system)
 
 
 def try_from(
@@ -243,5 +245,24 @@ def continue_in_ridge(system: Equations) -> Root:
         else:
             factor = math.sqrt(factor)
             if factor > 0.95:
+                return trial
+    return root
+
+
+def continue_in_alpha(system: Equations) -> Root:
+    """A scale-free loss: along α from 1, where the guess is good."""
+    problem = system.problem
+    alpha, factor = 1.0, math.copysign(1.2, math.log(problem.alpha))
+    here = equations(problem.at(alpha=alpha))
+    root = try_from(here, quadratic_guess(here.problem))
+    while root.converged and alpha != problem.alpha:
+        step = math.log(problem.alpha / alpha)
+        target = problem.alpha if abs(step) <= abs(factor) else alpha * math.exp(factor)
+        trial = try_from(equations(problem.at(alpha=target)), root.theta)
+        if trial.converged:
+            root, alpha = trial, target
+        else:
+            factor /= 2
+            if abs(factor) < 0.02:
                 return trial
     return root
