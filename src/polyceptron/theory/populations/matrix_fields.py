@@ -182,7 +182,8 @@ class MatrixFields:
             y = np.full(w.size, label)
             cost = p.weight[y]
             pull = matrix_pull(p.loss, omega.reshape(-1, r), y, law.V[c], cost, **near)
-            near |= {"start": pull.point, "inverse": pull.inverse}
+            if not self.exact:
+                near |= {"start": pull.point, "inverse": pull.inverse}
             weighted = w[:, :, None] * pull.f.reshape(x.shape)
             m[:, c] += weighted.sum(1)
             Q[:, c] += weighted.swapaxes(1, 2) @ pull.f.reshape(x.shape)
