@@ -107,7 +107,7 @@ ASKED = st.lists(st.sampled_from(list(TOGETHER)), max_size=6, unique=True).flatm
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(st.sampled_from(["curve", "ridge", "separability"]), ASKED)
 def test_options_that_may_not_go_together_end_in_a_sentence(command, asked):
     known = {o for p in get_command(app).commands[command].params for o in p.opts}

@@ -2,13 +2,19 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import polyceptron
 
 SOURCE = Path(polyceptron.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+
+
+@cache
+def trees():
+    """Every file of the package, parsed where a test looks at it: all workers import this file."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 
 def calls(tree):
@@ -31,7 +37,7 @@ def test_there_is_source_to_look_at():
 
 
 def test_nothing_is_unpickled_and_no_text_is_run():
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         found = {name.split(".")[0] for name in imports(tree)}
         assert not found & {"pickle", "dill", "cloudpickle", "marshal", "shelve"}, path
         names = {name for name, _ in calls(tree)}
@@ -44,7 +50,7 @@ def test_nothing_is_unpickled_and_no_text_is_run():
 
 
 def test_no_shell_is_started():
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for name, node in calls(tree):
             if name.startswith("subprocess."):
                 options = {word.arg for word in node.keywords}
@@ -77,7 +83,7 @@ def test_the_explorer_listens_on_this_machine_only():
 def test_files_are_written_in_one_piece():
     """Every file is written by what `write_atomically` is given: a lambda, or a name."""
     seen = 0
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         given = [node for name, node in calls(tree) if name == "write_atomically"]
         names = {arg.id for node in given for arg in node.args if isinstance(arg, ast.Name)}
         given += [
@@ -99,7 +105,7 @@ def test_files_are_written_in_one_piece():
 
 
 def test_random_numbers_never_come_from_a_global_state():
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for name, _ in calls(tree):
             if name.startswith("np.random."):
                 made = re.match(r"np\.random\.(\w+)", name).group(1)
