@@ -38,7 +38,8 @@ def render_plotly(panel: Panel) -> dict[str, Any]:
     shapes: list[dict[str, Any]] = [
         {"type": "rect", **span, "x0": shade.low, "x1": shade.high, "fillcolor": shade.colour,
          "opacity": 0.6, "line": {"width": 0},
-         "label": {"text": shade.label, "textposition": "top center", "textangle": -90}}
+         "label": {"text": shade.label, "textposition": "top center", "textangle": -90,
+                   "xanchor": "right", "yanchor": "middle"}}
         for shade in panel.shades
     ]  # fmt: skip
     words: list[dict[str, Any]] = []
