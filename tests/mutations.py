@@ -366,7 +366,7 @@ MUTATIONS = [
     ),
     Mutation(
         "cross-entropy curvature: a factor 2",
-        "numerics/softmax_prox.py",
+        "model/losses/cross_entropy.py",
         "(2 * top * rest + pairs)",
         "(top * rest + pairs)",
         "tests/unit/model/test_losses.py::test_trace_is_the_derivative_of_f",
@@ -408,7 +408,7 @@ MUTATIONS = [
     ),
     Mutation(
         "errors of a softmax teacher: a class too many",
-        "numerics/softmax_winning.py",
+        "numerics/gumbel.py",
         "np.clip(B, 0.0, 1.0) ** (k - 1)",
         "np.clip(B, 0.0, 1.0) ** k",
         "tests/unit/numerics/test_softmax_error.py",
@@ -450,7 +450,7 @@ MUTATIONS = [
     ),
     Mutation(
         "points inside an orthant: what is left of each normal",
-        "numerics/cones.py",
+        "numerics/panels.py",
         "        weight *= left\n",
         "        weight *= left**0.9\n",
         "tests/unit/theory/test_population_scores.py::test_random_points_inside_orthants_agree_with_another_library",

@@ -47,8 +47,8 @@ from polyceptron.model.checks import as_numbers, check_tolerance, difference_bas
 from polyceptron.model.features import as_spectrum
 from polyceptron.model.law import PaperMatrices
 from polyceptron.numerics import Array
-from polyceptron.numerics.cones import GRID, win_probabilities
 from polyceptron.numerics.estimate import from_replicates, uniform_replicates
+from polyceptron.numerics.orthant import GRID, win_probabilities
 from polyceptron.theory.generalisation import generalisation_error
 
 # What k ≥ 4 classes are computed to unless asked otherwise: an instance at d = 1000 differs from

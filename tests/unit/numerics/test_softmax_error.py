@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from polyceptron.numerics.softmax_winning import disagreement, softmax_error, three_softmax
+from polyceptron.numerics.gumbel import disagreement, softmax_error, three_softmax
 
 ANGLES = np.array([1e-6, 1e-3, 0.05, 0.5, 1.3, 2.0, 3.0])
 SLOPES = [1e-4, 0.3, 2.0, 50.0, 1e4]

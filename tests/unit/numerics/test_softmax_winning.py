@@ -8,8 +8,7 @@ from scipy.integrate import dblquad
 from scipy.special import expit
 
 from polyceptron.model.channels.softmax import _two_classes
-from polyceptron.numerics.gumbel import integrate_utilities, utility_table
-from polyceptron.numerics.softmax_winning import three_softmax
+from polyceptron.numerics.gumbel import integrate_utilities, three_softmax, utility_table
 
 NOISES = [1e-6, 0.05, 0.7, 3.0, 40.0, 1e4]
 

@@ -10,8 +10,9 @@ from scipy.stats import multivariate_normal, norm
 
 from polyceptron.model import as_channel
 from polyceptron.model.checks import difference_basis
-from polyceptron.numerics.cones import orthant_chance, panel_nodes, truncated_nodes
 from polyceptron.numerics.estimate import uniform_replicates
+from polyceptron.numerics.orthant import orthant_chance
+from polyceptron.numerics.panels import panel_nodes, truncated_nodes
 from polyceptron.theory.calibration import Fresh, binned
 from polyceptron.theory.generalisation import error_on_labels
 from polyceptron.theory.populations.scores import (

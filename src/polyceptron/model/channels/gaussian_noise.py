@@ -17,8 +17,13 @@ from scipy.special import log_ndtr
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels.channel import SHARP, Channel, UtilityLaw
 from polyceptron.numerics import Array
-from polyceptron.numerics.cones import win_probabilities
-from polyceptron.numerics.orthant import Orthant, Winning, argmax_orthant, winning_chance
+from polyceptron.numerics.orthant import (
+    Orthant,
+    Winning,
+    argmax_orthant,
+    win_probabilities,
+    winning_chance,
+)
 from polyceptron.numerics.special import mean_of_maximum, mills_ratio
 
 _REACH = 9.5  # standard deviations beyond which a normal variable is never found

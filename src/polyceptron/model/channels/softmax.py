@@ -22,7 +22,6 @@ from scipy.special import expit, ndtr, softmax
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels.channel import Channel, UtilityLaw
 from polyceptron.numerics import Array, gumbel
-from polyceptron.numerics import softmax_winning as winning
 from polyceptron.numerics.orthant import Orthant, Winning
 
 _CHUNK = 400_000  # numbers of a table of levels held at once
@@ -123,7 +122,7 @@ class SoftmaxNoise(Channel):
         if len(gaps) == 1:
             return _two_classes(self.slope * gaps[0], math.sqrt(2) * s, self.slope)
         if len(gaps) == 2:
-            z, slopes = winning.three_softmax(self.slope * gaps, s)
+            z, slopes = gumbel.three_softmax(self.slope * gaps, s)
             return Winning(z, self.slope * slopes)
         n = gaps.shape[1]
         omega = np.concatenate([np.zeros((1, n)), -self.slope * gaps]).T
@@ -152,11 +151,11 @@ class SoftmaxNoise(Channel):
         return _signal(self.slope * spread, n_classes) / spread
 
     def utility_error(self, tau: Array, n_classes: int, clean: Callable[[Array], Array]) -> Array:
-        return winning.softmax_error(*self._blurred(tau), n_classes)
+        return gumbel.softmax_error(*self._blurred(tau), n_classes)
 
     def utility_lead(self, tau: float, n_classes: int, margin: float) -> float:
         slope, seen = self._blurred(np.asarray(tau))
-        return 1 - winning.disagreement(slope, n_classes, math.atan2(1.0, float(seen)), margin)
+        return 1 - gumbel.disagreement(slope, n_classes, math.atan2(1.0, float(seen)), margin)
 
     def _blurred(self, tau: Array) -> tuple[float, Array]:
         """β and τ for blurred fields in units of their own spread √(1 + Δ)."""

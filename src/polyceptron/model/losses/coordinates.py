@@ -26,7 +26,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -47,37 +48,11 @@ class LabelPull(NamedTuple):
     value: Array
 
 
-class AdditivePull(Protocol):
-    """The two functions p and d at one V, with their inverses."""
-
-    knee: float
-    """The t below which p(t) is next to nothing."""
-
-    largest: float
-    """The least upper bound of P."""
-
-    scale: float
-    """p is this many times the pull."""
-
-    def competitor(self, t: Array) -> tuple[Array, Array]:
-        """p and a = p′ at t = ω_h − L."""
-        ...
-
-    def label(self, d: Array) -> LabelPull:
-        """At d = ω_1 − L; d > 0, where no fields are, continues smoothly to P < 0."""
-        ...
-
-    def competitor_at(self, p: Array) -> tuple[Array, Array]:
-        """t of p, and a there."""
-        ...
-
-    def label_at(self, P: Array) -> tuple[Array, Array, Array]:
-        """d of P, a_1 and the loss there."""
-        ...
-
-
 class SoftmaxPull:
     """Cross-entropy: V p = W(V exp t), and p_1 = 1 − P with d = ln p_1 − VP.
+
+    `knee` is the t below which p(t) is next to nothing, `largest` the least upper bound of P, and
+    p is `scale` times the pull.
 
     >>> pull = SoftmaxPull(2.0)
     >>> p, _ = pull.competitor(np.array([0.3]))
@@ -93,11 +68,13 @@ class SoftmaxPull:
         self.knee = -math.log(max(V, 1.0)) - 4
 
     def competitor(self, t: Array) -> tuple[Array, Array]:
+        """p and a = p′ at t = ω_h − L."""
         y = wright_omega(t + self.log_V)
         p = y / self.V
         return p, p / (1 + y)
 
     def label(self, d: Array) -> LabelPull:
+        """At d = ω_1 − L; d > 0, where no fields are, continues smoothly to P < 0."""
         # For p_1 near 1 the difference 1 − p_1 comes from ln p_1 = d + VP, by one Newton step.
         y = wright_omega(d + (self.V + self.log_V))
         p = y / self.V
@@ -108,11 +85,12 @@ class SoftmaxPull:
         return LabelPull(P, p / (1 + y), value)
 
     def competitor_at(self, p: Array) -> tuple[Array, Array]:
+        """t of p, and a there."""
         return np.log(p) + self.V * p, p / (1 + self.V * p)
 
     def label_at(self, P: Array) -> tuple[Array, Array, Array]:
-        log_p = np.log1p(-P)
-        p = 1 - P
+        """d of P, a_1 and the loss there."""
+        log_p, p = np.log1p(-P), 1 - P
         return log_p - self.V * P, p / (1 + self.V * p), -log_p
 
 
@@ -135,6 +113,9 @@ class MarginPull:
 
     def label_at(self, P: Array) -> tuple[Array, Array, Array]:
         return -P, np.ones_like(P), np.zeros_like(P)
+
+
+AdditivePull = SoftmaxPull | MarginPull
 
 
 class Pull(NamedTuple):
@@ -161,9 +142,6 @@ class Coordinates(ABC):
     resolved: ClassVar[bool] = False
     """Whether the student's own break points are known, so that levels converge geometrically."""
 
-    kinks: ClassVar[tuple[float, ...]] = ()
-    """Gaps of two classes at which f bends, where a panel must end."""
-
     jumps: ClassVar[bool] = False
     """Whether −tr ∂f jumps, so that its average over points held still is a step function of V."""
 
@@ -184,8 +162,8 @@ class Coordinates(ABC):
 
     def line_breaks(self, breaks: Array, V: float) -> Array:
         """Two classes: break points (b',) of the coordinate, from those (b,) of the gap."""
-        edges = (*self.kinks, *self._mistake_edges(V))
-        points = blend_breaks([breaks], float(breaks[0]), float(breaks[-1]), keep=edges)
+        low, high = float(breaks[0]), float(breaks[-1])
+        points = blend_breaks([breaks], low, high, keep=self._mistake_edges(V))
 
         def pull(gap: Array) -> Array:
             found = self.at_gaps(gap[None], V)
@@ -262,33 +240,39 @@ class KinkedCoordinates(LossCoordinates):
 
     On the line x = i is the i-th kink and between two kinks the gap is linear in x, beyond them
     with slope 1; along a row of the plane so is g₂ − g₁. Kinks that move with V are then met by
-    panels that are held still. Subclasses give `row_kinks` and `column_kinks`.
+    panels that are held still. `rows(V)` are the gaps g₁ at which pull, curvature or mistakes have
+    a kink or a jump, of two classes and where those along g₂ − g₁ begin, cross or end;
+    `columns(g₁, V)` the values of g₂ − g₁ at which they have one, at g₁ (n,), none below 0.
     """
 
     resolved = True
     jumps = True
 
-    def row_kinks(self, V: float) -> list[float]:
-        """Gaps g₁ at which pull, curvature or mistakes have a kink or a jump, of two classes and
-        where those along g₂ − g₁ begin, cross or end."""
-        raise NotImplementedError
+    def __init__(
+        self,
+        loss: Loss,
+        rows: Callable[[float], list[float]],
+        columns: Callable[[Array, float], list[Array]],
+    ) -> None:
+        super().__init__(loss)
+        self.rows, self.columns = rows, columns
 
-    def column_kinks(self, gap: Array, V: float) -> list[Array]:
-        """The values of g₂ − g₁ at which they have one, at g₁ (n,); below 0 there is none."""
-        raise NotImplementedError
+    def mistake_gap(self, V: float) -> float | None:
+        """None is mistaken inside a hard margin."""
+        return -np.inf if self.loss.scale_free else None
 
     def _columns(self, gap: Array, V: float) -> Array:
         """0 and the kinks along rows g₁ (n,), sorted: (n, 1 + kinks)."""
-        found = [np.zeros_like(gap), *self.column_kinks(gap, V)]
+        found = [np.zeros_like(gap), *self.columns(gap, V)]
         return np.sort(np.maximum(np.stack(found, 1), 0.0), axis=1)
 
     def _row(self, x: Array, V: float) -> tuple[Array, Array]:
         """g₁ at x (n,), and its slope."""
-        knots = np.sort(self.row_kinks(V))
+        knots = np.sort(self.rows(V))
         return _between(np.broadcast_to(knots, (len(x), len(knots))), x)
 
     def line_breaks(self, breaks: Array, V: float) -> Array:
-        knots = np.sort(self.row_kinks(V))
+        knots = np.sort(self.rows(V))
         (x,) = _places(knots[None], breaks[None])
         whole = tuple(map(float, range(len(knots))))
         return blend_breaks([x], float(x[0]), float(x[-1]), keep=whole)

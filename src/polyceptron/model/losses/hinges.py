@@ -72,6 +72,17 @@ class HingeFamily(Loss):
     def parts(self, s: Array) -> tuple[Array, Array, Array]:
         """ℓ (n,), ∂ℓ/∂s_h and ∂²ℓ/∂s_h² (n, k−1)."""
 
+    @abstractmethod
+    def row_kinks(self, V: float) -> list[float]:
+        """As `KinkedCoordinates` asks for them, and the next."""
+
+    @abstractmethod
+    def column_kinks(self, gap: Array, V: float) -> list[Array]: ...
+
+    @property
+    def coordinates(self) -> Coordinates:
+        return KinkedCoordinates(self, self.row_kinks, self.column_kinks)
+
     def value(self, z: Any, y: Any) -> Array:
         return self.parts(self.missed(z, y)[0])[0]
 
@@ -90,10 +101,6 @@ class HingeFamily(Loss):
         H[rows, own, own] = bend.sum(1, keepdims=True)
         return H
 
-    def prox(self, omega: Any, y: Any, V: Any) -> Array:
-        omega, y, V = broadcast(omega, y, V)
-        return np.asarray(omega + V[:, None] * self.denoise(omega, y, V)[0])
-
     def denoise(self, omega: Any, y: Any, V: Any) -> tuple[Array, Array]:
         omega, y, V = broadcast(omega, y, V)
         s, others = self.missed(omega, y)
@@ -107,22 +114,6 @@ class HingeFamily(Loss):
     def decay(self, ridge: float | str, n_classes: int) -> Decay | None:
         """p = 1 without a ridge or at the best one, 2/3 at a fixed λ."""
         return pair_decay(ridge, n_classes, *self.pair, pull=1.0)
-
-
-class _MarginKinks(KinkedCoordinates):
-    loss: HardMargin
-
-    def row_kinks(self, V: float) -> list[float]:
-        """f is linear below a gap of κ and 0 above."""
-        return [self.loss.lead]
-
-    def column_kinks(self, gap: Array, V: float) -> list[Array]:
-        """The further class is active for y < s/2."""
-        return [(self.loss.lead - gap) / 2]
-
-    def mistake_gap(self, V: float) -> float | None:
-        """None is mistaken."""
-        return -np.inf
 
 
 class HardMargin(HingeFamily):
@@ -155,9 +146,13 @@ class HardMargin(HingeFamily):
         """0: no training sample is inside the margin."""
         return np.zeros(len(np.asarray(z)))
 
-    @property
-    def coordinates(self) -> Coordinates:
-        return _MarginKinks(self)
+    def row_kinks(self, V: float) -> list[float]:
+        """f is linear below a gap of κ and 0 above."""
+        return [self.lead]
+
+    def column_kinks(self, gap: Array, V: float) -> list[Array]:
+        """The further class is active for y < s/2."""
+        return [(self.lead - gap) / 2]
 
     def additive(self, V: float) -> AdditivePull | None:
         """The label's own field on a training sample is held; f ∝ 1/V."""
@@ -185,19 +180,6 @@ class LabelCone(HardMargin):
 
     name = "label-cone"
     lead = margin_floor = 0.0
-
-
-class _HingeKinks(KinkedCoordinates):
-    def row_kinks(self, V: float) -> list[float]:
-        """s = 0, and 2V (of one class) and 3V/2 (of two alike) where the pull is all there is."""
-        return [1.0, 1 - 1.5 * V, 1 - 2 * V, -1.5 * V, -2 * V]
-
-    def column_kinks(self, gap: Array, V: float) -> list[Array]:
-        """The second class is active for y < min(s/2, V); the pull is all for y < 2s − 3V."""
-        s = 1 - gap
-        end = np.where(s < 2 * V, 2 * s - 3 * V, 0.0)
-        mistaken = np.where(s < 1 + 2 * V, 2 * (s - 1) - 3 * V, 0.0)
-        return [np.minimum(s / 2, V), end, mistaken]
 
 
 class Hinge(HingeFamily):
@@ -238,23 +220,16 @@ class Hinge(HingeFamily):
         c, n = np.where(most, full, c), np.where(most, n_full - 1, n)
         return np.maximum(s - c[:, None], 0.0) / V, n / V[:, 0]
 
-    @property
-    def coordinates(self) -> Coordinates:
-        return _HingeKinks(self)
-
-
-class _WestonWatkinsKinks(KinkedCoordinates):
     def row_kinks(self, V: float) -> list[float]:
-        """s = 0, and 2V and 3V where the pull of the first class is all there is."""
-        return [1.0, 1 - 2 * V, 1 - 3 * V, -2 * V, -3 * V]
+        """s = 0, and 2V (of one class) and 3V/2 (of two alike) where the pull is all there is."""
+        return [1.0, 1 - 1.5 * V, 1 - 2 * V, -1.5 * V, -2 * V]
 
     def column_kinks(self, gap: Array, V: float) -> list[Array]:
-        """The second class is active for y < s/2, or s − V; one pull is full at y = |s − 3V|."""
+        """The second class is active for y < min(s/2, V); the pull is all for y < 2s − 3V."""
         s = 1 - gap
-        one = s > 2 * V
-        mistaken = np.where((s > 1 + 2 * V) & (s < 1 + 3 * V), 2 + 3 * V - s, 0.0)
-        full = np.where(one, np.abs(s - 3 * V), 0.0)
-        return [np.where(one, s - V, s / 2), full, mistaken]
+        end = np.where(s < 2 * V, 2 * s - 3 * V, 0.0)
+        mistaken = np.where(s < 1 + 2 * V, 2 * (s - 1) - 3 * V, 0.0)
+        return [np.minimum(s / 2, V), end, mistaken]
 
 
 class WestonWatkins(HingeFamily):
@@ -292,21 +267,17 @@ class WestonWatkins(HingeFamily):
         R = np.where(below > 0, start - miss / (1 + n), m * V[:, 0])
         return np.clip((s - R[:, None]) / V, 0.0, 1.0), n / V[:, 0]
 
-    @property
-    def coordinates(self) -> Coordinates:
-        return _WestonWatkinsKinks(self)
-
-
-class _SquaredKinks(KinkedCoordinates):
     def row_kinks(self, V: float) -> list[float]:
-        """s = 0, and mistakes from s = 1 + 2V or 1 + 3V on."""
-        return [1.0, -2 * V, -3 * V]
+        """s = 0, and 2V and 3V where the pull of the first class is all there is."""
+        return [1.0, 1 - 2 * V, 1 - 3 * V, -2 * V, -3 * V]
 
     def column_kinks(self, gap: Array, V: float) -> list[Array]:
-        """The second class is active for y < s(1 + V)/(1 + 2V)."""
+        """The second class is active for y < s/2, or s − V; one pull is full at y = |s − 3V|."""
         s = 1 - gap
-        mistaken = np.where(s > 1 + 2 * V, (1 + V) * (1 + 3 * V - s) / V, 0.0)
-        return [s * (1 + V) / (1 + 2 * V), mistaken]
+        one = s > 2 * V
+        mistaken = np.where((s > 1 + 2 * V) & (s < 1 + 3 * V), 2 + 3 * V - s, 0.0)
+        full = np.where(one, np.abs(s - 3 * V), 0.0)
+        return [np.where(one, s - V, s / 2), full, mistaken]
 
 
 class SquaredHinge(HingeFamily):
@@ -330,9 +301,15 @@ class SquaredHinge(HingeFamily):
         trace = n * (2 + (n + 1) * V) / ((1 + V) * (1 + (n + 1) * V))
         return np.maximum(s - R[:, None], 0.0) / c, trace
 
-    @property
-    def coordinates(self) -> Coordinates:
-        return _SquaredKinks(self)
+    def row_kinks(self, V: float) -> list[float]:
+        """s = 0, and mistakes from s = 1 + 2V or 1 + 3V on."""
+        return [1.0, -2 * V, -3 * V]
+
+    def column_kinks(self, gap: Array, V: float) -> list[Array]:
+        """The second class is active for y < s(1 + V)/(1 + 2V)."""
+        s = 1 - gap
+        mistaken = np.where(s > 1 + 2 * V, (1 + V) * (1 + 3 * V - s) / V, 0.0)
+        return [s * (1 + V) / (1 + 2 * V), mistaken]
 
 
 def spread_pull(a: Array, others: Labels) -> Array:

@@ -8,7 +8,7 @@ Message passing sees a loss only through `denoise`, that is f and −tr_⊥ ∂f
 coordinates that it offers (`coordinates`).
 
 To add a loss, subclass `Loss`: give `name`, `value`, `gradient` and `hessian`; `prox` and `denoise`
-then come from a safeguarded Newton method (give your own where a closed form exists). A loss given
+then come from a safeguarded Newton method (give `denoise` where a closed form exists). A loss given
 by a user is tried before it is used (`check_loss`: shapes, gradient, curvature); the theory asks
 that it depend on differences of fields only and treat the classes alike (`check_symmetric`).
 """
@@ -56,9 +56,6 @@ class Loss(ABC):
 
     solver: ClassVar[str] = "newton"
     """Which solver of `algorithms.erm` fits it."""
-
-    passes: ClassVar[int] = 400
-    """How often a fit reads the data, roughly: what a sweep's plan counts on."""
 
     @property
     def coordinates(self) -> Coordinates:
@@ -125,39 +122,44 @@ class Loss(ABC):
         """∇²_z ℓ, shape (n, k, k), positive semi-definite."""
 
     def prox(self, omega: Any, y: Any, V: Any) -> Array:
-        """argmin_z ‖z − ω‖²/(2V) + ℓ(z, y), shape (n, k); Newton with halved steps."""
+        """argmin_z ‖z − ω‖²/(2V) + ℓ(z, y) = ω + Vf, shape (n, k)."""
         omega, y, V = broadcast(omega, y, V)
-        inverse = 1 / V
-        z = omega.copy()
-        eye = np.eye(omega.shape[1])
-        energy = self.value(z, y)
-        for _ in range(100):
-            slope = (z - omega) * inverse[:, None] + self.gradient(z, y)
-            step = np.linalg.solve(
-                self.hessian(z, y) + inverse[:, None, None] * eye, slope[:, :, None]
-            )[:, :, 0]
-            decrease = np.einsum("ni,ni->n", slope, step)
-            scale = np.ones(len(z))
-            for _ in range(60):  # Armijo: a step that does not lower the energy is halved
-                trial = z - scale[:, None] * step
-                lower = self.value(trial, y) + ((trial - omega) ** 2).sum(1) * inverse / 2
-                poor = ~(lower <= energy - 1e-4 * scale * decrease + 1e-13 * (1 + np.abs(energy)))
-                if not poor.any():
-                    break
-                scale = np.where(poor, scale / 2, scale)
-            z, energy = trial, lower
-            if np.max(np.abs(step), initial=0.0) <= 1e-11 * (1 + np.max(np.abs(z), initial=0.0)):
-                break
-        return np.asarray(z)
+        if type(self).denoise is Loss.denoise:
+            return _newton_prox(self, omega, y, V)
+        return np.asarray(omega + V[:, None] * self.denoise(omega, y, V)[0])
 
     def denoise(self, omega: Any, y: Any, V: Any) -> tuple[Array, Array]:
         """f = (prox − ω)/V, shape (n, k), and −tr_⊥ ∂f, shape (n,)."""
         omega, y, V = broadcast(omega, y, V)
-        z = self.prox(omega, y, V)
+        own = type(self).prox is not Loss.prox
+        z = self.prox(omega, y, V) if own else _newton_prox(self, omega, y, V)
         k, H = z.shape[1], self.hessian(z, y)
         inner = np.linalg.solve(np.eye(k) + V[:, None, None] * H, H)  # H(I + VH)⁻¹
         trace = np.trace(inner, axis1=1, axis2=2) - inner.sum((1, 2)) / k
         return -self.gradient(z, y), np.asarray(trace)
+
+
+def _newton_prox(loss: Loss, omega: Array, y: Labels, V: Array) -> Array:
+    """The proximal point of a smooth loss; steps are halved until they lower the energy."""
+    inverse, eye = 1 / V, np.eye(omega.shape[1])
+    z, energy = omega, loss.value(omega, y)
+    for _ in range(100):
+        slope = (z - omega) * inverse[:, None] + loss.gradient(z, y)
+        bend = loss.hessian(z, y) + inverse[:, None, None] * eye
+        step = np.linalg.solve(bend, slope[:, :, None])[:, :, 0]
+        decrease = np.einsum("ni,ni->n", slope, step)
+        scale = np.ones(len(z))
+        for _ in range(60):
+            trial = z - scale[:, None] * step
+            lower = loss.value(trial, y) + ((trial - omega) ** 2).sum(1) * inverse / 2
+            poor = ~(lower <= energy - 1e-4 * scale * decrease + 1e-13 * (1 + np.abs(energy)))
+            if not poor.any():
+                break
+            scale = np.where(poor, scale / 2, scale)
+        z, energy = trial, lower
+        if np.max(np.abs(step), initial=0.0) <= 1e-11 * (1 + np.max(np.abs(z), initial=0.0)):
+            break
+    return np.asarray(z)
 
 
 SHORT_CUTS = (
@@ -286,7 +288,7 @@ def check_symmetric(loss: Loss, n_classes: int) -> None:
             raise InvalidInput(
                 f"the loss {loss.name!r} seems not to be smooth: Newton's method misses its "
                 f"proximal point by a slope of {off.max():.2g} at V = {V:g}; give the loss a "
-                f"method `prox(omega, y, V)` of its own (and `denoise`), or smooth its kinks"
+                f"method `denoise(omega, y, V)` of its own, or smooth its kinks"
             )
 
 

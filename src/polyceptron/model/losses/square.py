@@ -40,10 +40,6 @@ class SquareLoss(Loss):
         z, y, _ = broadcast(z, y, 1.0)
         return np.broadcast_to(np.eye(z.shape[1]), (*z.shape, z.shape[1]))
 
-    def prox(self, omega: Any, y: Any, V: Any) -> Array:
-        omega, y, V = broadcast(omega, y, V)
-        return np.asarray((omega + V[:, None] * one_hot(y, omega.shape[1])) / (1 + V[:, None]))
-
     def denoise(self, omega: Any, y: Any, V: Any) -> tuple[Array, Array]:
         omega, y, V = broadcast(omega, y, V)
         f = (one_hot(y, omega.shape[1]) - omega) / (1 + V[:, None])

@@ -32,8 +32,8 @@ from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss
 from polyceptron.model.populations import Population
 from polyceptron.numerics import Array
-from polyceptron.numerics.cones import truncated_nodes
 from polyceptron.numerics.estimate import uniform_replicates
+from polyceptron.numerics.panels import truncated_nodes
 from polyceptron.theory.populations.matrix_prox import matrix_pull
 from polyceptron.theory.populations.matrix_weights import FieldsOrder, MatrixHats
 

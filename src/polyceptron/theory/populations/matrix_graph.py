@@ -28,7 +28,7 @@ from polyceptron.model.channels.correlated import label_chances
 from polyceptron.model.checks import difference_basis
 from polyceptron.model.losses import Loss
 from polyceptron.numerics import Array
-from polyceptron.numerics.boxes import smooth_boxes
+from polyceptron.numerics.panels import smooth_boxes
 from polyceptron.theory.populations.matrix_fields import (
     MatrixAverages,
     MatrixProblem,

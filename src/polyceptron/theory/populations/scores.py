@@ -11,7 +11,7 @@ dimensions, basis T of `difference_basis`), and it answers with argmax T(ω + b)
     error Σ_{p≠t} P(t, p),   balanced error (1/k) Σ_t P(t, ≠ t)/P(t),   recall, precision
     test loss −E Σ_t Z_t ln p_t,  Brier score
 
-p leads where its gaps g_h = (ω + b)_p − (ω + b)_h are all positive: an orthant (`numerics.cones`).
+p leads where its gaps g_h = (ω + b)_p − (ω + b)_h are all positive: an orthant (`numerics.panels`).
 Mixtures of two and three classes, and two classes with Gaussian utilities, are orthants in closed
 form, every small probability to digits of its own; other averages at k ≤ 3 are panels inside each
 orthant. Above, points are random inside it, or inside that of p and a label t among the utilities
@@ -35,19 +35,14 @@ from polyceptron.model.checks import difference_basis
 from polyceptron.model.estimators import Probabilities
 from polyceptron.model.populations.population import numbers_text
 from polyceptron.numerics import Array
-from polyceptron.numerics.cones import (
-    Line,
-    orthant_chance,
-    panel_nodes,
-    rarest_first,
-    truncated_nodes,
-)
 from polyceptron.numerics.estimate import (
     N_REPLICATES,
     Estimate,
     from_replicates,
     uniform_replicates,
 )
+from polyceptron.numerics.orthant import orthant_chance
+from polyceptron.numerics.panels import Line, panel_nodes, rarest_first, truncated_nodes
 
 _SEED = 23
 _ORDERS = (8, 12)  # nodes of a panel
