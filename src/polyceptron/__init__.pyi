@@ -32,8 +32,8 @@ from polyceptron.model import Prior as Prior
 from polyceptron.model import Spectrum as Spectrum
 from polyceptron.model import Teacher as Teacher
 from polyceptron.model import finite_prior as finite_prior
-from polyceptron.report.comparison import compare as compare
 from polyceptron.report.learning_curves import LearningCurve as LearningCurve
+from polyceptron.report.learning_curves import compare as compare
 from polyceptron.report.learning_curves import learning_curve as learning_curve
 from polyceptron.report.predicted import predicted_curve as predicted_curve
 from polyceptron.report.twins import twin_report as twin_report

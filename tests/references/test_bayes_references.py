@@ -3,20 +3,20 @@
 import pytest
 
 from polyceptron.model import Teacher
-from polyceptron.report.verify.references import BAYES, NOISY_BAYES, THRESHOLD_DIGITS, THRESHOLDS
+from polyceptron.report.verify import BAYES, NOISY_BAYES, THRESHOLD_DIGITS, THRESHOLDS
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.bayes_optimal.transitions import transitions
 
 
-@pytest.mark.parametrize("known", THRESHOLDS, ids=lambda known: known.name)
-def test_transitions(known):
+@pytest.mark.parametrize(("name", "teacher", "values", "paper"), THRESHOLDS)
+def test_transitions(name, teacher, values, paper):
     """α_IT and α_algo, and the paper's to the digits that it prints (at k = 3 by Monte Carlo)."""
-    found = transitions(known.teacher)
+    found = transitions(teacher)
     assert found.status == "ok"
-    assert (found.alpha_it, found.alpha_algo) == pytest.approx(known.values, abs=THRESHOLD_DIGITS)
+    assert (found.alpha_it, found.alpha_algo) == pytest.approx(values, abs=THRESHOLD_DIGITS)
     assert max(found.alpha_it_uncertainty, found.alpha_algo_uncertainty) < 1e-9
     both = (found.alpha_it, found.alpha_algo)
-    for ours, (printed, room) in zip(both, known.printed, strict=False):
+    for ours, (printed, room) in zip(both, paper, strict=False):
         assert abs(ours - printed) < room
 
 

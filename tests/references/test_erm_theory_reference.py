@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 import polyceptron as pc
-from polyceptron.report.verify.references import ERM_ERRORS
+from polyceptron.report.verify import ERM_ERRORS
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 

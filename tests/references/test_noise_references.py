@@ -9,7 +9,7 @@ from scipy.special import expit
 
 import polyceptron as pc
 from polyceptron.model.channels import as_channel
-from polyceptron.report.verify.references import LABELS_OF_CHANCE, SEPARABLE
+from polyceptron.report.verify import LABELS_OF_CHANCE, SEPARABLE
 
 LOGIT_SLOPE = math.sqrt(5)  # of a unit field: softmax of two classes with slope γ/√2
 TEACHER = pc.Teacher(2, noise=f"softmax:{LOGIT_SLOPE / math.sqrt(2)!r}")

@@ -218,21 +218,27 @@ def the_output(
     as_json: Json = False, csv: Csv = None, plot: Plot = None, features: Features = "isotropic"
 ) -> printing.Output:
     """Where rows go and are drawn; it can be written and is no input."""
-    printing.check_plot(plot)
+    if plot is not None:
+        from polyceptron.report.pictures.matplotlib_figure import check_figure_path
+
+        check_figure_path(plot)
     check_outputs(csv, plot, inputs=[features])
     return printing.Output(as_json, csv, plot)
 
 
 def build_estimators(
     names: Sequence[str],
-    ridges: Sequence[str] = (),
-    penalties: Sequence[str] = (),
+    ridges: Sequence[str] | str | None = (),
+    penalties: Sequence[str] | str | None = (),
     intercept: bool = False,
     class_weight: str | None = None,
 ) -> list[Estimator]:
     """Every estimator named, at every ridge and penalty given; without any at its own default."""
     from polyceptron.model import make_estimator
 
+    ridges, penalties = (
+        [one] if isinstance(one, str) else one or () for one in (ridges, penalties)
+    )
     values: list[float | str] = []
     for text in ridges:
         values += [text] if text == "optimal" else list(parse_numbers(text, "--ridge", log=True))
@@ -249,14 +255,15 @@ def build_estimators(
     return estimators
 
 
-def describe_teacher(teacher: Population) -> str:
-    """The problem in words, for the title of a table."""
+def describe_teacher(teacher: Population, **more: Any) -> str:
+    """The problem in words, for the title of a table; and what else all its rows share."""
     weights = teacher.columns.get("prior")
-    return describe_row(teacher.columns | ({"prior": f"{weights} weights"} if weights else {}))
+    own = teacher.columns | ({"prior": f"{weights} weights"} if weights else {})
+    return describe_row(own | more)
 
 
 def describe_row(row: Mapping[str, Any]) -> str:
-    """What a row is about, without its numbers: problem, estimator, source and start."""
+    """What a row is about, without its numbers: problem, estimator, source, start and branch."""
     noise, features = row.get("noise", "none"), row.get("features") or "isotropic"
     parts = [row["model"], f"k = {row['n_classes']}", *([row["prior"]] if row.get("prior") else [])]
     for name in ("shares", "biases", "gram", "levels", "class_weight"):
@@ -266,4 +273,5 @@ def describe_row(row: Mapping[str, Any]) -> str:
     parts += [f"features {cut_text(features, 40)}"] if features != "isotropic" else []
     parts += [row[name] for name in ("estimator", "source") if row.get(name)]
     parts += [f"{row['start']} start"] if row.get("start") else []
+    parts += [f"branch {row['branch']}"] if row.get("branch") else []
     return ", ".join(parts)

@@ -141,14 +141,6 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def check_plot(path: Path | None) -> None:
-    """Raise before the work, not after it, when a figure cannot be written."""
-    if path is not None:
-        from polyceptron.report.pictures.matplotlib_figure import check_figure_path
-
-        check_figure_path(path)
-
-
 def say(text: str) -> None:
     """One line on standard error."""
     sys.stderr.write(text + "\n")

@@ -13,7 +13,7 @@ import typer
 
 from polyceptron.cli import options
 from polyceptron.cli.options import option
-from polyceptron.cli.printing import check_plot, echo, print_json, print_table, say
+from polyceptron.cli.printing import Output, echo, print_table, say
 from polyceptron.display import describe_seconds, waiting
 from polyceptron.files import check_outputs
 
@@ -95,7 +95,8 @@ def named(keys: Sequence[str], what: str) -> str:
 
 
 def _show_plan(spec: SweepSpec, store: Path, workers: int | None) -> None:
-    from polyceptron.experiments.engine import available_workers
+    import joblib
+
     from polyceptron.experiments.store import Store
     from polyceptron.experiments.sweep import make_plan
 
@@ -103,11 +104,11 @@ def _show_plan(spec: SweepSpec, store: Path, workers: int | None) -> None:
         plan = make_plan(spec, opened)
     columns = ("source", "estimator", "dimension", "rows", "stored", "to_do", "one_core")
     parts = []
-    for place, part in plan.parts.items():
-        work = part.rows, part.stored, part.rows - part.stored, describe_seconds(part.seconds)
+    for place, (rows, stored, seconds) in plan.parts.items():
+        work = rows, stored, rows - stored, describe_seconds(seconds)
         parts.append(dict(zip(columns, (*place, *work), strict=True)))
     print_table(parts, columns, "the grid", optional=("stored", "dimension"))
-    count = workers or available_workers()
+    count = workers or joblib.cpu_count()
     echo(
         f"{plan.rows} rows, {plan.stored} stored, {plan.to_do} to compute in "
         f"{plan.tasks_to_do} tasks: about {describe_seconds(plan.seconds)} on one core, "
@@ -118,7 +119,7 @@ def _show_plan(spec: SweepSpec, store: Path, workers: int | None) -> None:
 
 _SUMMARY = {  # columns of a table, and how they are shown
     "ridge": ("ridge", ".6g"), "penalty": ("penalty", "s"), "alpha": ("alpha", ".6g"),
-    "dimension": ("d", "d"), "branch": ("branch", "s"), "instances": ("runs", "d"),
+    "dimension": ("d", "d"), "instances": ("runs", "d"),
     "mean": ("mean", ".6g"), "standard_error": ("s.e.", ".1e"), "theory": ("theory", ".6g"),
     "deviation": ("z", "+.1f"), "not_converged": ("not conv.", "d"), "failed": ("failed", "d"),
 }  # fmt: skip
@@ -147,8 +148,7 @@ def results(
     """
     from polyceptron.experiments import results as found
     from polyceptron.experiments.spec import load_spec
-    from polyceptron.experiments.store import Store
-    from polyceptron.experiments.store_file import BESIDE
+    from polyceptron.experiments.store import BESIDE, Store
     from polyceptron.experiments.tasks import sweep_keys
 
     check_outputs(csv, parquet, inputs=[store, *(f"{store}{end}" for end in BESIDE), spec])
@@ -157,27 +157,21 @@ def results(
         damaged = opened.damaged()
         if failures:
             listed = found.failures(opened)
-            if as_json:
-                print_json(listed)
-            elif listed:
-                print_table(
-                    listed, _FAILED, optional=("seed", "noise", "n_classes"), below="reason"
-                )
+            if listed or as_json:
+                hidden = ("seed", "noise", "n_classes")
+                Output(as_json)(listed, _FAILED, optional=hidden, below="reason")
             else:
                 say(f"no row failed in {opened.path}")
         elif csv is None and parquet is None:
             lines = found.summary(opened, quantity=quantity, spec=sweep)
             if as_json:
-                print_json(lines)
+                Output(as_json)(lines)
             else:
                 typer.echo(f"{quantity} in {store}: {len(opened)} rows")
                 _show_summary(lines)
         else:
-            table = (
-                opened.summary(quantity, sweep)
-                if summary
-                else opened.frame(sweep_keys(sweep) if sweep else None)
-            )
+            keys = sweep_keys(sweep) if sweep else None
+            table = opened.summary(quantity, sweep) if summary else opened.frame(keys)
             for path, write in ((csv, found.write_csv), (parquet, found.write_parquet)):
                 if path is not None:
                     write(table, path)
@@ -204,11 +198,8 @@ def _show_summary(lines: list[dict[str, Any]]) -> None:
         for count in ("not conv.", "failed"):
             if all(line[count] == "0" for line in shown):
                 columns.remove(count)
-        if len({line["branch"] for line in shown}) == 1 and shown[0]["branch"]:
-            columns.remove("branch")
-            title += f", branch {shown[0]['branch']}"
         typer.echo()
-        print_table(shown, columns, title, optional=("branch", "d", "ridge"))
+        print_table(shown, columns, title, optional=("d", "ridge"))
 
 
 def plot(
@@ -237,16 +228,16 @@ def plot(
     """Draw any store or table: theory as lines, experiments as symbols with standard errors."""
     import pandas as pd
 
+    from polyceptron.report.pictures import matplotlib_figure
     from polyceptron.report.pictures.curves import curves_picture, read_table, select_rows
-    from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
 
     tables = [read_table(path).assign(table=i) for i, path in enumerate(sources)]
     table = select_rows(pd.concat(tables, ignore_index=True), where)
     target = Path(sources[0].stem + ".pdf") if out is None else out
-    check_plot(target)
+    matplotlib_figure.check_figure_path(target)
     check_outputs(target, inputs=sources)
     picture = curves_picture(table, x, y, log_x=log_x, log_y=log_y)
-    save_figure(render_matplotlib(picture), target)
+    matplotlib_figure.save_figure(matplotlib_figure.render_matplotlib(picture), target)
     say(f"drawn in {target}")
 
 

@@ -60,8 +60,6 @@ def curve(
     alike = teacher.symmetric and not intercept and class_weight is None
     names = estimator or ["bayes" if alike else "cross-entropy"]
     estimators = options.build_estimators(names, ridge, penalty, intercept, class_weight)
-    fitted = [f"class weight {class_weight}"] * (class_weight is not None)
-    fitted += ["with intercept"] * intercept
     asked: dict[str, Any] = {"branch": branch, "tol": tol, "scores": scores}
     low, high = min(alphas), max(alphas)
     if ends or (output.plot is not None and low < high):  # as many points as a smooth line needs
@@ -79,8 +77,10 @@ def curve(
         raise InvalidInput(f"there is no {branch} branch at any of these alpha")
     # What is the same in every row goes to the title, so that numbers keep their digits.
     shared = [c for c in ("estimator", "branch") if len({row.get(c) for row in rows}) == 1]
-    same = (str(rows[0][c]) for c in shared if rows[0].get(c))
-    title = ", ".join([options.describe_teacher(teacher), *same, *fitted])
+    same = ", ".join(str(rows[0][c]) for c in shared if rows[0].get(c))
+    title = options.describe_teacher(
+        teacher, class_weight=class_weight, intercept=intercept, estimator=same
+    )
     told = {row["branch"] for row in rows if row.get("branch")} - {"optimal"}
     columns = [c for c in COLUMNS if c not in shared and (c != "branch" or told)]
     output(rows, columns, optional=OPTIONAL, title=title)
@@ -123,8 +123,6 @@ def ridge(
     from polyceptron.theory.erm.risk_rows import ridge_rows
 
     (student,) = options.build_estimators([estimator], (), (), intercept, class_weight)
-    fitted = [f"class weight {class_weight}"] * (class_weight is not None)
-    fitted += ["with intercept"] * intercept
     alphas = check_alphas(parse_numbers(alpha, "--alpha"))
     values = parse_numbers(ridges, "--ridge", log=True)
     every = (ridge_rows(teacher, student, [a], values, tol, target=target) for a in alphas)
@@ -133,7 +131,9 @@ def ridge(
     output.draw("ridge_picture", rows)
     if output.in_words:
         rows = [{**row, "best": "*" if row["is_best"] else ""} for row in rows]
-    title = ", ".join([options.describe_teacher(teacher), estimator, *fitted])
+    title = options.describe_teacher(
+        teacher, class_weight=class_weight, intercept=intercept, estimator=estimator
+    )
     output(rows, RIDGE_COLUMNS, optional=RIDGE_COLUMNS[6:9], title=title)
     stopped()
 
@@ -172,13 +172,12 @@ def transitions(
     meanings = ("the best error jumps down", "and message passing gets there")
     if teacher.noise.noiseless:
         meanings = ("perfect learning possible", "and easy (message passing does it)")
-    columns = ("transition", "alpha", "uncertainty", "meaning")
-    rows = (
-        ("alpha_IT", f"{found.alpha_it:.8g}", found.alpha_it_uncertainty, meanings[0]),
-        ("alpha_algo", f"{found.alpha_algo:.8g}", found.alpha_algo_uncertainty, meanings[1]),
-    )
-    shown = [dict(zip(columns, row, strict=True)) for row in rows]
-    printing.print_table(shown, columns, f"{title} ({found.status})", optional=("meaning",))
+    rows = [
+        {"transition": f"alpha_{name}", "alpha": f"{getattr(found, f'alpha_{name.lower()}'):.8g}",
+         "uncertainty": getattr(found, f"alpha_{name.lower()}_uncertainty"), "meaning": meaning}
+        for name, meaning in zip(("IT", "algo"), meanings, strict=True)
+    ]  # fmt: skip
+    printing.print_table(rows, tuple(rows[0]), f"{title} ({found.status})", optional=("meaning",))
     printing.echo(f"hard phase: {found.alpha_it:.6g} < α < {found.alpha_algo:.6g}")
 
 
@@ -228,8 +227,7 @@ def asymptotics(
     """
     from polyceptron.theory.asymptotics import asymptotics as find
 
-    given = [ridge] if ridge else [], [penalty] if penalty else []
-    chosen, *others = options.build_estimators([estimator], *given)
+    chosen, *others = options.build_estimators([estimator], ridge, penalty)
     if others:
         raise InvalidInput(f"give one ridge or one penalty, got {ridge!r}, {penalty!r}")
     with waiting(f"solving for {chosen.name} at large α"):
@@ -251,7 +249,8 @@ def asymptotics(
         for of in ("exponent", "constant")
     ]  # fmt: skip
     ridge_text = "" if row["ridge"] is None else f", ridge {row['ridge']}"
-    title = f"{options.describe_teacher(teacher)}, {chosen.name}{ridge_text} ({found.status})"
+    title = options.describe_teacher(teacher, estimator=chosen.name)
+    title = f"{title}{ridge_text} ({found.status})"
     printing.print_table(lines, tuple(lines[0]), title)
     floor = f"{found.floor:.6g} + " if found.floor > 0 else ""
     printing.echo(
@@ -295,17 +294,15 @@ def plan(
     from polyceptron.model import plain_estimators
 
     names = estimator or [one.name for one in plain_estimators()]
-    strengths = [ridge] if ridge else [], [penalty] if penalty else []
-    students = options.build_estimators(names, *strengths)
+    students = options.build_estimators(names, ridge, penalty)
     problem = options.describe_teacher(teacher)
     if error is not None and samples is not None:
         raise InvalidInput("give either --error, or --samples with --dimension, not both")
     if error is not None:
         title = f"{problem}: the data for an error of {error:g}"
         title += "" if dimension is None else f", d = {dimension}"
-        output(
-            _needs(teacher, students, error, dimension), NEEDED, optional=("status",), title=title
-        )
+        rows = _needs(teacher, students, error, dimension)
+        output(rows, NEEDED, optional=("status",), title=title)
         return
     if samples is None:
         raise InvalidInput("--error is missing: which error is to be reached?")

@@ -1,29 +1,26 @@
 """Where tasks run: processes of this machine (`LocalEngine`) or a Dask cluster (`DaskEngine`).
 
-Both engines run the same function, `tasks.attempt`, so that a row does not depend on where it was
-computed. A sweep asks an engine whether it is `busy` and how many tasks it is `free` to take now (a
-window that keeps the parent's memory bounded), gives it tasks (`submit`), takes what is `finished`
-and ends with `close`, which drops the rest. Only this process writes to the store; workers need no
-access to it.
+Both run the same function, `tasks.attempt`, so that a row does not depend on where it was computed.
+A sweep asks an engine whether it is `busy` and how many tasks it is `free` to take now (a window
+that keeps the parent's memory bounded), gives it tasks (`submit`), takes what is `finished` and
+ends with `close`, which drops the rest. Only this process writes to the store.
 
 The local engine is joblib's loky pool. A worker that dies (out of memory, SIGKILL) breaks the whole
 pool; the tasks it held are tried again, one at a time, and only a task that kills a worker when
 alone is recorded as failed. A worker whose parent has died ends itself. Dask moves a task of a lost
-worker to another one; its engine adds a bounded window, one clear error when the scheduler goes
-away, and a failed row for a task that keeps killing its workers.
+worker to another one, and gives up one that keeps killing its workers.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import queue
 import signal
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,27 +31,59 @@ from polyceptron.display import describe_seconds, waiting
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments.tasks import CaseResult, Runner, Task, attempt, environment, failure
 
-MAX_DEATHS = 2  # a task that kills this many workers when alone has failed
-_THREAD_VARIABLES = (
-    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS",
-)  # fmt: skip
+_DIED = "died while computing this task{} (killed, or out of memory?)"
 
 
-class LocalEngine:
+class Engine:
+    """Tasks in flight, by their futures; where they run is told by `free`, `submit`, `_recover`."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._running: dict[Future[list[CaseResult]], Task] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Whether any task is not yet handed back."""
+        return bool(self._running)
+
+    def finished(self, timeout: float) -> list[CaseResult]:
+        """What has finished, after waiting up to `timeout` seconds for the first."""
+        done, _ = wait(self._running, timeout, return_when=FIRST_COMPLETED)
+        results: list[CaseResult] = []
+        lost: list[Task] = []
+        for future in done:
+            task = self._running.pop(future)
+            try:
+                results += future.result()
+            except (BrokenProcessPool, CancelledError):
+                lost.append(task)
+            except Exception as error:  # the task or its result could not travel
+                reason = f"{type(error).__name__}: {error}"
+                if reason.startswith("KilledWorker"):  # Dask's own text names addresses
+                    reason = "several worker processes " + _DIED.format("")
+                results += failure(task, reason)
+        return results + self._recover(lost)
+
+    def _recover(self, lost: list[Task]) -> list[CaseResult]:
+        """Have these tasks computed again, or give them up with the results returned."""
+        raise NotImplementedError
+
+
+class LocalEngine(Engine):
     """`workers` processes of this machine."""
 
     def __init__(self, workers: int, runner: Runner) -> None:
-        self._workers, self._runner = workers, runner
-        self._running: dict[Any, Task] = {}  # by their futures
+        super().__init__(runner)
+        self._workers = workers
         self._pool: Any = None
-        self._suspects: deque[Task] = deque()  # lost with a worker; the first is tried alone
-        self._deaths = 0  # of workers that had the first of them alone
+        self._suspects: deque[Task] = deque()  # lost with a worker
+        self._alone: Task | None = None  # the suspect that is tried again now
 
     @property
     def free(self) -> int:
         """Two tasks for each worker, so that none waits for the parent; none during a retrial."""
-        return 0 if self._suspects else 2 * self._workers - len(self._running)
+        trial = self._suspects or self._alone
+        return 0 if trial else 2 * self._workers - len(self._running)
 
     @property
     def busy(self) -> bool:
@@ -74,27 +103,22 @@ class LocalEngine:
         self._running[future] = task
 
     def finished(self, timeout: float) -> list[CaseResult]:
-        """What has finished, after waiting up to `timeout` seconds for the first.
-
-        Tasks lost with a dead worker are queued for a retrial.
-        """
+        """As for any engine; a suspect is tried when nothing else runs."""
         if self._suspects and not self._running:
-            self.submit(self._suspects[0])
-        done, _ = wait(self._running, timeout, return_when=FIRST_COMPLETED)
-        results: list[CaseResult] = []
-        lost: list[Task] = []
-        for future in done:
-            task = self._running.pop(future)
-            try:
-                results += future.result()
-            except BrokenProcessPool:
-                lost.append(task)
-                continue
-            except Exception as error:  # the task or its result could not travel
-                results += failure(task, f"{type(error).__name__}: {error}")
-            if self._suspects and task is self._suspects[0]:
-                self._acquit()
-        return results + self._recover(lost) if lost else results
+            self._alone = self._suspects.popleft()
+            self.submit(self._alone)
+        return super().finished(timeout)
+
+    def _recover(self, lost: list[Task]) -> list[CaseResult]:
+        if lost:  # the pool is broken as a whole
+            lost += self._running.values()
+            self.close()
+        alone = self._alone
+        self._alone = alone if self._running else None
+        if lost and alone is not None:
+            return failure(alone, "the worker process " + _DIED.format(" alone"))
+        self._suspects.extend(lost)
+        return []
 
     def close(self) -> None:
         """Kill the workers: what they hold is computed again by the next run."""
@@ -110,33 +134,6 @@ class LocalEngine:
             self._pool = None
         self._running.clear()
 
-    def _recover(self, lost: list[Task]) -> list[CaseResult]:
-        """After the death of a worker: a new pool, and a retrial for whatever was running."""
-        results: list[CaseResult] = []
-        for future, task in self._running.items():
-            try:
-                results += future.result(timeout=30)
-            except Exception:
-                lost.append(task)
-        self.close()
-        if not self._suspects or lost[0] is not self._suspects[0]:
-            self._suspects.extend(lost)
-            return results
-        self._deaths += 1
-        if self._deaths == MAX_DEATHS:
-            results += failure(
-                lost[0],
-                f"the worker process died {MAX_DEATHS} times while computing this task alone "
-                "(killed, or out of memory?)",
-            )
-            self._acquit()
-        return results
-
-    def _acquit(self) -> None:
-        """The first suspect has its result."""
-        self._suspects.popleft()
-        self._deaths = 0
-
     def _submit(self, task: Task) -> Any:
         """Hand a task to the pool, whose workers leave Ctrl-C to this process from their start.
 
@@ -146,10 +143,7 @@ class LocalEngine:
             from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
             self._pool = ProcessPoolExecutor(
-                self._workers,
-                initializer=_start_worker,
-                initargs=(os.getpid(),),
-                env=dict.fromkeys(_THREAD_VARIABLES, "1"),
+                self._workers, initializer=_start_worker, initargs=(os.getpid(),)
             )
             resource_tracker.ensure_running()  # it unblocks the signal when it starts
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -157,13 +151,6 @@ class LocalEngine:
             return self._pool.submit(attempt, self._runner, task)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def available_workers() -> int:
-    """The processors this process may use."""
-    import joblib
-
-    return int(joblib.cpu_count())
 
 
 def _start_worker(parent: int) -> None:
@@ -209,15 +196,10 @@ class Progress:
             return None
         return self.seconds * max(0.0, self.work - self.work_done) / self.work_done
 
-    @property
-    def rate(self) -> float:
-        """Rows computed in a second, by this run."""
-        return self.computed / self.seconds if self.seconds > 0 else 0.0
-
     def __str__(self) -> str:
-        left = self.seconds_left
+        left, rate = self.seconds_left, self.computed / self.seconds if self.seconds > 0 else 0.0
         share = f"{100 * self.done / self.rows:.0f} %, {self.done} of {self.rows} rows"
-        parts = [share, f"{self.rate:.3g} rows/s"]
+        parts = [share, f"{rate:.3g} rows/s"]
         parts += [] if left is None else [f"about {describe_seconds(left)} left"]
         parts += [f"{self.failed} failed"] if self.failed else []
         return f"{self.name}: {', '.join(parts)}"
@@ -256,16 +238,15 @@ def connect_cluster(address: str, *, default: bool = True) -> Any:
         raise InvalidInput(f"no Dask scheduler answers at {address!r}: {reason}") from None
 
 
-class DaskEngine:
+class DaskEngine(Engine):
     """Tasks on the workers of the Dask scheduler at `address`."""
 
     def __init__(self, address: str, runner: Runner) -> None:
-        self._address, self._runner = address, runner
-        self._running: dict[Any, Task] = {}  # by their futures
-        self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._places = 0
-        self._next_refresh = 0.0
+        super().__init__(runner)
+        self._address = address
+        self._places, self._next_refresh = 0, 0.0
         self._client: Any = connect_cluster(address, default=False)
+        self._executor = self._client.get_executor(pure=False)
         try:
             self._check_workers()
         except BaseException:
@@ -283,59 +264,23 @@ class DaskEngine:
                 raise self._lost() from error
         return self._places - len(self._running)
 
-    @property
-    def busy(self) -> bool:
-        """Whether any task is not yet handed back."""
-        return bool(self._running)
-
     def submit(self, task: Task) -> None:
         """Take a task."""
         self._check_connection()
-        future = self._client.submit(attempt, self._runner, task, pure=False)
-        self._running[future] = task
-        future.add_done_callback(self._ended.put)
+        self._running[self._executor.submit(attempt, self._runner, task)] = task
 
-    def finished(self, timeout: float) -> list[CaseResult]:
-        """What has finished by then; a task lost on the way is submitted again."""
-        done = []
-        try:
-            done.append(self._ended.get(timeout=max(timeout, 1e-3)))
-            while True:
-                done.append(self._ended.get_nowait())
-        except queue.Empty:
-            pass
+    def _recover(self, lost: list[Task]) -> list[CaseResult]:
         self._check_connection()
-        ready, answers = [future for future in done if future.status == "finished"], {}
-        try:
-            answers = dict(zip(ready, self._client.gather(ready), strict=True))
-        except Exception as error:  # lost on the way
-            logging.getLogger(__name__).debug("fetching results: %s", error)
-            time.sleep(0.5)  # a connection breaks a moment before the client notices
-            self._check_connection()
-        results: list[CaseResult] = []
-        for future in done:
-            task = self._running.pop(future)
-            if future in answers:
-                results += answers[future]
-            elif future.status == "error":
-                problem = future.exception()
-                reason = f"{type(problem).__name__}: {problem}"
-                if reason.startswith("KilledWorker"):  # Dask's own text names addresses
-                    reason = (
-                        "several worker processes died while computing this task (killed, or out "
-                        "of memory?)"
-                    )
-                results += failure(task, reason)
-            else:  # cancelled, or lost with the worker that had it
-                self.submit(task)
-        return results
+        for task in lost:
+            self.submit(task)
+        return []
 
     def close(self) -> None:
         """Take back what has not started; what runs on a worker ends there and is dropped."""
+        self._running.clear()
         try:
-            if self._client.status == "running" and self._running:
-                self._client.cancel(list(self._running), force=True)
-            self._running.clear()
+            if self._client.status == "running":
+                self._executor.shutdown(wait=False)
             self._client.close(timeout=2)
         except Exception as error:  # the cluster is gone: nothing is left to take back
             logging.getLogger(__name__).debug("closing the client: %s", error)

@@ -8,6 +8,9 @@ asked, they are counted. Only there are a student's probabilities p measured,
 
     test_loss              −mean ln p_y            brier   mean ‖p − e_y‖²
     calibration_error      Σ_b |hits − confidence| / n over 15 even bins b of max p
+
+Fields of a rule are Wᵀx/√d + b. Its error is the exact one of W without b: where classes are alike
+the b of all classes have one limit.
 """
 
 from __future__ import annotations
@@ -28,16 +31,19 @@ from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments.tasks import REACHED
 from polyceptron.model import ERM, AnyTeacher, BayesOptimal, Dataset
 from polyceptron.model.checks import check_size, difference_basis
+from polyceptron.model.estimators.estimator import late
 from polyceptron.model.populations import Population, check_teacher
 from polyceptron.model.populations.population import numbers_text
 from polyceptron.numerics import Array
-from polyceptron.rows import Row, make_row
+from polyceptron.rows import Row, Status, make_row
 from polyceptron.theory.erm.fixed_point import optimal_ridge
 from polyceptron.theory.populations.scores import FieldsLaw, TeacherFields, population_scores
 
 Columns = dict[str, Any]
+Fitted = tuple[Array, Array, Status]
 _BLOCK_NUMBERS = 2_000_000  # of samples held in double precision at once
 _N_BINS = 15
+_POSTERIOR = ("test_loss", "brier", "calibration_error")  # scores of probabilities that know V
 
 
 def run_amp(
@@ -156,6 +162,77 @@ def run_erm(
         )  # fmt: skip
         rows.append(row)
     return rows
+
+
+def run_posterior(
+    teacher: AnyTeacher, estimators: Sequence[Any], *place: Any, **settings: Any
+) -> list[Row]:
+    """The row of message passing for each estimator."""
+    row, _ = run_amp(teacher, *place, **settings)
+    plain = {name: value for name, value in row.items() if name not in _POSTERIOR}
+    return [{**(row if one.calibrated else plain), "estimator": one.name} for one in estimators]
+
+
+def run_rules(
+    teacher: AnyTeacher,
+    estimators: Sequence[Any],
+    alpha: float,
+    dimension: int,
+    seed: int,
+    **settings: Any,
+) -> list[Row]:
+    """One row for each, of `teacher.sample(round(alpha * dimension), dimension, seed)`."""
+    check_teacher(teacher)
+    n, rows = n_samples(alpha, dimension), []
+    X, y, truth = teacher.sample(n, dimension, seed)
+    for one in estimators:
+        columns = dict(one.columns)
+        if columns.get("ridge") == "optimal":
+            columns["ridge"] = one.rows(teacher, [float(alpha)])[0]["ridge"]
+        fitted = late(one.fitted_by)(X, y, teacher.n_classes, one, columns.get("ridge"))
+        weights, b, status = fitted
+        wrong = float(np.mean((X @ weights / math.sqrt(dimension) + b).argmax(1) != y))
+        row = make_row(
+            source="erm", **teacher.columns, **columns, alpha=float(alpha), training_error=wrong,
+            status=status, dimension=dimension, n_samples=n, seed=seed,
+            **_measured(weights, truth, teacher, None, seed, None, seed=seed),
+        )  # fmt: skip
+        rows.append(row)
+    return rows
+
+
+def fit_one_vs_rest(X: Array, y: Any, k: int, rule: Any, ridge: float) -> Fitted:
+    """Of two classes with fields (−h/2, h/2) the squared weights are half those of h."""
+    status, W, b = Status.OK, [], []
+    for c in range(k):
+        fit = fit_erm(X, (y == c).astype(int), rule.loss, 2 * ridge, intercept=True, n_classes=2)
+        W.append(fit.weights[:, 1] - fit.weights[:, 0])
+        b.append(fit.intercepts[1] - fit.intercepts[0])
+        status = status if fit.status == Status.OK else fit.status
+    return np.stack(W, 1), np.array(b), status
+
+
+def _means(X: Array, y: Any, k: int) -> Array:
+    """Class means (d, k); 0 for a class without samples."""
+    counts = np.bincount(y, minlength=k)
+    return np.asarray(X.T @ np.eye(k)[y] / np.maximum(counts, 1))
+
+
+def fit_class_means(X: Array, y: Any, k: int, rule: Any, ridge: None) -> Fitted:
+    """Weights √d μ̂_c."""
+    means = math.sqrt(X.shape[1]) * _means(X, y, k)
+    return means, -0.5 * (means**2).sum(0) / X.shape[1], Status.OK
+
+
+def fit_lda(X: Array, y: Any, k: int, rule: Any, ridge: float) -> Fitted:
+    """Weights √d (nS/d + λ)⁻¹ n(μ̂_c − μ̂)/d."""
+    (n, d), means = X.shape, _means(X, y, k)
+    within = X - means.T[y]
+    middle = means - X.mean(0)[:, None]
+    W = np.linalg.solve(within.T @ within / d + ridge * np.eye(d), middle) * n / d
+    quadratic = -0.5 * ((means + X.mean(0)[:, None]) * W).sum(0)
+    counts = np.log(np.maximum(np.bincount(y, minlength=k), 1) / n)
+    return math.sqrt(d) * W, quadratic + counts, Status.OK
 
 
 def weights_law(

@@ -20,12 +20,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import joblib
+
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments import engine as engines
 from polyceptron.experiments import tasks
 from polyceptron.experiments.spec import SweepSpec, load_spec
-from polyceptron.experiments.store import Store
-from polyceptron.experiments.store_file import locked_store
+from polyceptron.experiments.store import Store, locked_store
 
 MAX_WORKERS = 1024
 
@@ -142,7 +143,7 @@ def _make_engine(
     runner = tasks.with_members(runner)
     if cluster is not None:
         return engines.DaskEngine(cluster, runner)
-    return engines.LocalEngine(min(workers or engines.available_workers(), most), runner)
+    return engines.LocalEngine(min(workers or joblib.cpu_count(), most), runner)
 
 
 @contextmanager
@@ -172,20 +173,12 @@ def _stop_requests() -> Iterator[list[int]]:
 
 
 @dataclass
-class SweepPart:
-    """One kind of work of a sweep: rows, how many are stored, seconds of one core still to do."""
-
-    rows: int = 0
-    stored: int = 0
-    seconds: float = 0.0
-
-
-@dataclass
 class SweepPlan:
-    """The work of a sweep. `parts` is keyed by (source, estimator, dimension or None).
+    """The work of a sweep: rows, how many are stored, seconds of one core still to do.
 
-    `damaged` has the keys of stored rows that do not fit their checksums; they are to be computed
-    again and count as not stored. `scale` corrects expected seconds by what the store has seen.
+    `parts` has these three for each (source, estimator, dimension or None). `damaged` has the keys
+    of stored rows that do not fit their checksums; they are to be computed again and count as not
+    stored. `scale` corrects expected seconds by what the store has seen.
     """
 
     scale: dict[str, float]
@@ -194,7 +187,7 @@ class SweepPlan:
     tasks_to_do: int = 0
     seconds: float = 0.0
     largest_bytes: int = 0
-    parts: dict[tuple[str, str, int | None], SweepPart] = field(default_factory=dict)
+    parts: dict[tuple[str, str, int | None], list[Any]] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
 
     def cost(self, content: tasks.Content) -> float:
@@ -213,18 +206,16 @@ def make_plan(spec: SweepSpec, store: Store | None = None) -> SweepPlan:
     for task, missing in missing_cases(spec, store):
         content = task.shared
         name = (content["source"], content["estimator"], content.get("dimension"))
-        part = plan.parts.setdefault(name, SweepPart())
-        part.rows += len(task.cases)
-        part.stored += len(task.cases) - len(missing)
-        part.seconds += sum(map(plan.cost, task.only(missing).cases))
+        part = plan.parts.setdefault(name, [0, 0, 0.0])
+        part[0] += len(task.cases)
+        part[1] += len(task.cases) - len(missing)
+        part[2] += sum(map(plan.cost, task.only(missing).cases))
         if missing and store is not None:
             plan.damaged += store.damaged(list(missing))
         plan.tasks_to_do += bool(missing)
-        plan.largest_bytes = max(plan.largest_bytes, tasks.instance_bytes(content))
-    for part in plan.parts.values():
-        plan.rows += part.rows
-        plan.stored += part.stored
-        plan.seconds += part.seconds
+        d = content.get("dimension", 0)  # X is in float64
+        plan.largest_bytes = max(plan.largest_bytes, 8 * round(content["alpha"] * d) * d)
+    plan.rows, plan.stored, plan.seconds = map(sum, zip(*plan.parts.values(), strict=True))
     return plan
 
 

@@ -14,7 +14,7 @@ depends on nothing else in the grid, and all estimators see the same data:
 
 A worker never raises: the answer is one `CaseResult` for each case, a row or the reason there is
 none. If a task of several cases fails, its cases are tried one by one. The losses, priors and
-noises that a program registered itself travel with the tasks (`WithMembers`); a name tells little
+noises that a program registered itself travel with the tasks (`with_members`); a name tells little
 about code that its author may change, so a hash of the member's numbers at fixed points is part of
 every key that uses it (`values_of`).
 """
@@ -28,7 +28,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from heapq import merge
 from itertools import product, repeat
 from typing import TYPE_CHECKING, Any
@@ -131,21 +131,16 @@ def expand(spec: SweepSpec) -> Iterator[Task]:
     """
     for grid in spec.grid:
         yield from _theory_tasks(spec, grid)
+    drawn = [grid for grid in spec.grid if {"amp", "erm"} & set(grid.sources)]
+    numbers = (range(one.first_instance, one.first_instance + one.instances) for one in drawn)
     # (instance, place of the grid): a gap between the instances of two grids costs nothing
-    numbered = (zip(_numbers(grid), repeat(place)) for place, grid in enumerate(spec.grid))
-    for instance, place in merge(*numbered):
-        yield from _instance_tasks(spec, spec.grid[place], instance)
+    for instance, place in merge(*(zip(n, repeat(place)) for place, n in enumerate(numbers))):
+        yield from _instance_tasks(spec, drawn[place], instance)
 
 
 def sweep_keys(spec: SweepSpec) -> Iterator[str]:
     """The keys of all rows of a sweep, in the order of its tasks."""
     return (key for task in expand(spec) for key in task.keys)
-
-
-def _numbers(grid: SweepGrid) -> range:
-    """The numbers of the grid's instances; none if it draws no data."""
-    drawn = {"amp", "erm"} & set(grid.sources)
-    return range(grid.first_instance, grid.first_instance + grid.instances if drawn else 0)
 
 
 def _problems(spec: SweepSpec, grid: SweepGrid) -> Iterator[Content]:
@@ -228,12 +223,6 @@ def case_cost(content: Content) -> float:
 def cost_kind(content: Content) -> str:
     """Rows whose cost figures are wrong by about the same factor."""
     return f"{content['source']}/{content['estimator']}"
-
-
-def instance_bytes(content: Content) -> int:
-    """Memory of the data of one instance: X in float64."""
-    d = int(content.get("dimension", 0))
-    return 8 * round(float(content["alpha"]) * d) * d
 
 
 @dataclass(frozen=True)
@@ -353,42 +342,33 @@ _guard = threading.Lock()
 _here: dict[tuple[str, str], str] = {}  # members that came with tasks, and their values
 
 
-@dataclass(frozen=True)
-class WithMembers:
-    """A runner that takes members along: the first task in a process registers them there.
-
-    A member from outside the package is its kind, its entry and the hash of its numbers.
-    """
-
-    runner: Runner
-    members: tuple[tuple[str, Entry[Any], str], ...]
-
-    def __call__(self, task: Task) -> list[Row]:
-        for kind, entry, values in self.members:
-            with _guard:
-                if _here.get((kind, entry.name)) != values:  # that very one is not there
-                    REGISTRIES[kind].remove(entry.name)
-                    REGISTRIES[kind].add(entry)
-                    _here[kind, entry.name] = values
-        return self.runner(task)
-
-
 def with_members(runner: Runner) -> Runner:
-    """The runner, with every member that is not the package's own."""
-    members = tuple(
+    """The runner, with every member that is not the package's own: kind, entry, its hash."""
+    members = [
         (kind, entry, _hash(kind, entry.make(*entry.example)))
         for kind, registry in REGISTRIES.items()
         for entry in registry.own
         if _from_outside(entry)
-    )
-    return WithMembers(runner, members) if members else runner
+    ]
+    return partial(_run_with, members, runner) if members else runner
+
+
+def _run_with(members: list[tuple[str, Entry[Any], str]], runner: Runner, task: Task) -> list[Row]:
+    """The first task in a process registers the members there."""
+    for kind, entry, values in members:
+        with _guard:
+            if _here.get((kind, entry.name)) != values:  # that very one is not there
+                REGISTRIES[kind].remove(entry.name)
+                REGISTRIES[kind].add(entry)
+                _here[kind, entry.name] = values
+    return runner(task)
 
 
 def values_of(kind: str, name: str) -> str | None:
     """A hash of what the member computes; None for the package's own, whose names are enough."""
     if kind == "estimator" and LOSSES.knows(name):
         kind = "loss"
-    head = name.split(":")[0].split("[")[0]
+    head = REGISTRIES[kind].head(name)
     entry = next((e for e in REGISTRIES[kind].own if e.name == head), None)
     return _values_once(kind, name, entry) if entry is not None and _from_outside(entry) else None
 

@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 
 from polyceptron.cli import app
 from polyceptron.report import verify as package
-from polyceptron.report.verify import Check, references
-from polyceptron.report.verify.references import sampled_check
+from polyceptron.report.verify import Check, sampled_check
 
 invoke = CliRunner().invoke
 
@@ -41,14 +40,14 @@ def test_everything_holds_on_this_machine(monkeypatch):
 
 def test_a_wrong_number_is_off_and_the_exit_code_is_one(monkeypatch):
     """The same check as in the table, with a teacher's threshold moved by a hundredth."""
-    original = references.transitions
+    original = package.transitions
 
     def moved(teacher):
         found = original(teacher)
         return type(found)(**{**found.as_dict(), "alpha_it": found.alpha_it + 0.01})
 
-    quick(monkeypatch, thresholds=references.thresholds)
-    monkeypatch.setattr(references, "transitions", moved)
+    quick(monkeypatch, thresholds=package.thresholds)
+    monkeypatch.setattr(package, "transitions", moved)
     result = invoke(app, ["verify", "--json"])
     rows = json.loads(result.stdout)
     assert result.exit_code == 1

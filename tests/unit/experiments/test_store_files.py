@@ -17,8 +17,15 @@ from hypothesis import strategies as st
 
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments.spec import load_spec
-from polyceptron.experiments.store import Store, decode_row, encode_row, merge_stores
-from polyceptron.experiments.store_file import APPLICATION_ID, SCHEMA_VERSION, locked_store
+from polyceptron.experiments.store import (
+    APPLICATION_ID,
+    SCHEMA_VERSION,
+    Store,
+    decode_row,
+    encode_row,
+    locked_store,
+    merge_stores,
+)
 from polyceptron.experiments.sweep import run_sweep
 from polyceptron.experiments.tasks import CaseResult, attempt, expand
 
@@ -74,13 +81,13 @@ def _text(path: Path) -> str:
 def _cut_header(path: Path) -> str:
     Store(path, create=True).close()
     path.write_bytes(path.read_bytes()[:50])
-    return "cut short"
+    return "not a store of polyceptron"
 
 
 def _cut_page(path: Path) -> str:
     Store(path, create=True).close()
     path.write_bytes(path.read_bytes()[:-4096])
-    return "cut short"
+    return "damaged"
 
 
 def _foreign(path: Path) -> str:

@@ -17,8 +17,7 @@ import sweep_fakes as fakes
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments.engine import Progress
 from polyceptron.experiments.spec import load_spec
-from polyceptron.experiments.store import Store, merge_stores
-from polyceptron.experiments.store_file import locked_store
+from polyceptron.experiments.store import Store, locked_store, merge_stores
 from polyceptron.experiments.sweep import run_sweep
 from polyceptron.experiments.tasks import attempt, expand
 
@@ -60,6 +59,21 @@ def test_a_store_with_two_names_is_refused_by_every_way_in(store: Path, tmp_path
     assert [p.name for p in other.iterdir()] == ["same.sqlite"]
     (other / "same.sqlite").unlink()
     assert run_sweep(spec, store, workers=1, runner=fakes.draw).computed == 8
+
+
+def test_a_link_where_the_journal_goes_is_refused(store: Path, tmp_path: Path) -> None:
+    """SQLite would follow it, and write into whatever it leads to."""
+    precious = tmp_path / "precious.txt"
+    precious.write_text("mine")
+    spec = fakes.write_spec(tmp_path, instances=3)
+    for suffix in ("-wal", "-shm", "-journal"):
+        link = tmp_path / f"runs.sqlite{suffix}"
+        link.symlink_to(precious)
+        for use in (Store, lambda p: run_sweep(spec, p, workers=1, runner=fakes.draw)):
+            with pytest.raises(InvalidInput, match=rf"runs.sqlite{suffix}' is a link"):
+                use(store)
+        link.unlink()
+    assert precious.read_text() == "mine"
 
 
 def test_a_renamed_store_is_still_locked(store: Path, tmp_path: Path) -> None:
@@ -130,7 +144,7 @@ import sweep_fakes as fakes
 from polyceptron.experiments.store import Store
 from polyceptron.experiments.spec import load_spec
 from polyceptron.experiments.tasks import attempt
-from polyceptron.experiments.store_file import locked_store
+from polyceptron.experiments.store import locked_store
 from polyceptron.experiments.tasks import expand
 results = [r for task in expand(load_spec({spec!r})) for r in attempt(fakes.draw, task)]
 writer = Store({path!r}, create=True)

@@ -18,7 +18,6 @@ from polyceptron.experiments.tasks import (
     attempt,
     case_cost,
     expand,
-    instance_bytes,
     seed_of,
     seed_path,
 )
@@ -154,7 +153,7 @@ def test_the_plan_counts_and_costs() -> None:
     content = tasks("erm")[0].shared  # at large d, the cost grows as n d
     large, larger = ({**content, "dimension": d} for d in (10_000, 100_000))
     assert case_cost(larger) == pytest.approx(100 * case_cost(large), rel=0.02)
-    assert instance_bytes({"alpha": 3.0}) == 0
+    assert make_plan(theory(3)).largest_bytes == 0
 
 
 def test_a_row_that_two_grids_ask_for_counts_once() -> None:

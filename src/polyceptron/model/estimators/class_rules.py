@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Rule(Estimator):
     """A rule that is fitted by a function (X, y, k, rule, λ) → weights (d, k), b (k,), status."""
 
-    runs: ClassVar[str] = "experiments.rule_runs.run_rules"
+    runs: ClassVar[str] = "experiments.simulate.run_rules"
     fitted_by: ClassVar[str]
 
 
@@ -62,7 +62,7 @@ class OneVsRest(_RidgeRule):
     """
 
     theory: ClassVar[str] = "theory.one_vs_rest.one_vs_rest_rows"
-    fitted_by: ClassVar[str] = "experiments.rule_runs.fit_one_vs_rest"
+    fitted_by: ClassVar[str] = "experiments.simulate.fit_one_vs_rest"
     loss: Parsed[Loss] = Parsed(as_loss, "cross-entropy")
 
     @property
@@ -95,7 +95,7 @@ class DiscriminantAnalysis(_RidgeRule):
 
     name: ClassVar[str] = "lda"  # type: ignore[misc]
     theory: ClassVar[str] = "theory.means_rows.lda_rows"
-    fitted_by: ClassVar[str] = "experiments.rule_runs.fit_lda"
+    fitted_by: ClassVar[str] = "experiments.simulate.fit_lda"
     explicit = True
 
     def decay(self, teacher: AnyTeacher) -> Decay | None:
@@ -111,7 +111,7 @@ class ClassMeans(Rule):
 
     name: ClassVar[str] = "class-means"  # type: ignore[misc]
     theory: ClassVar[str] = "theory.means_rows.class_means_rows"
-    fitted_by: ClassVar[str] = "experiments.rule_runs.fit_class_means"
+    fitted_by: ClassVar[str] = "experiments.simulate.fit_class_means"
     explicit = True
 
     def decay(self, teacher: AnyTeacher) -> Decay | None:

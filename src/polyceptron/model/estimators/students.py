@@ -39,7 +39,7 @@ class BayesOptimal(Estimator):
     """
 
     name: ClassVar[str] = "bayes"  # type: ignore[misc]
-    runs: ClassVar[str] = "experiments.rule_runs.run_posterior"
+    runs: ClassVar[str] = "experiments.simulate.run_posterior"
     source: ClassVar[str] = "amp"
     branches: ClassVar[bool] = True
     calibrated: ClassVar[bool] = True

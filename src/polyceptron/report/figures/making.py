@@ -28,11 +28,12 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
 
 from polyceptron.errors import InvalidInput
-from polyceptron.experiments.engine import available_workers, shown
+from polyceptron.experiments.engine import shown
 from polyceptron.experiments.results import deviation, write_csv
 from polyceptron.files import check_writable, write_text
 from polyceptron.model import make_estimator
@@ -224,7 +225,7 @@ def make_figures(
     figures, profile, folder = choose_figures(names), spec.as_profile(profile), make_folder(out)
     asked = [one for figure in figures for one in figure.computations(profile)]
     with shown(progress, "lines and laws") as tell:
-        count = workers or available_workers()
+        count = workers or joblib.cpu_count()
         computed = spec.run_computations(asked, folder / COMPUTED, count, tell)
     written = list[Path]()
     for figure in figures:
