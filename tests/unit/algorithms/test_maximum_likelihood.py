@@ -7,7 +7,7 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.algorithms.erm import likelihood as maximum_likelihood
-from polyceptron.algorithms.erm.descent import minimise
+from polyceptron.algorithms.erm.newton import minimise
 from polyceptron.algorithms.erm.objectives import SoftmaxObjective
 from polyceptron.algorithms.stored_designs import as_design
 from polyceptron.experiments.simulate import run_erm

@@ -32,8 +32,8 @@ import numpy as np
 
 from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import weights_or_ones
-from polyceptron.algorithms.erm.descent import minimise
 from polyceptron.algorithms.erm.erm_fit import ERMFit, fit_at, stopped
+from polyceptron.algorithms.erm.newton import minimise
 from polyceptron.algorithms.erm.objectives import EPS, HingeObjective, sum_rounding
 from polyceptron.model.checks import difference_basis
 from polyceptron.model.losses import Loss

@@ -29,17 +29,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from polyceptron.algorithms.data_checks import Samples, Units
-from polyceptron.algorithms.design import weights_or_ones
-from polyceptron.algorithms.erm.descent import minimise
-from polyceptron.algorithms.erm.intercept import Intercept, certificate
-from polyceptron.algorithms.erm.objectives import EPS, Objective
+from polyceptron.algorithms.erm.intercept import Intercept, size_of
+from polyceptron.algorithms.erm.newton import distances, minimise
+from polyceptron.algorithms.erm.objectives import EPS, Evaluation, LossObjective, Objective
 from polyceptron.display import ShortDisplay
-from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import difference_basis
 from polyceptron.model.losses import Loss
 from polyceptron.model.penalties import Penalty
@@ -192,18 +191,6 @@ def fit_at(
     )  # fmt: skip
 
 
-def require_converged(fit: ERMFit, tol: float) -> ERMFit:
-    """The fit itself, or a loud failure when its certificate misses the tolerance."""
-    if fit.status != Status.OK:
-        raise ComputationFailed(
-            f"the {fit.loss} fit at ridge {fit.ridge:g} ended with status {fit.status}: its "
-            f"weights are certified to within {fit.distance_bound:.2g} of the minimiser (norm "
-            f"{np.linalg.norm(fit.weights):.3g}), the tolerance asked is {tol:g} relative; "
-            "ask for a larger tolerance or ridge"
-        )
-    return fit
-
-
 def stopped(fit: ERMFit) -> ERMFit:
     """The fit as one that was interrupted: nothing is known of its distance to the minimiser."""
     return replace(fit, status=Status.INTERRUPTED, gradient_norm=math.nan, distance_bound=math.inf)
@@ -217,19 +204,21 @@ def stopped_at(weights: Array, ridge: float, loss: str) -> ERMFit:
 
 def fit_newton(
     samples: Samples,
-    objective: Objective,
-    loss: str,
+    loss: Loss,
     ridges: Sequence[float],
     tol: float,
     start: Array | None,
+    objective: Objective | None = None,
 ) -> list[ERMFit]:
     """One fit at each λ > 0, to relative distance `tol`; `start` (d, k)."""
     if 0 in ridges:
         raise InvalidInput(
-            f"the loss {loss!r} is its own limit of ridge 0, and Newton's method needs a "
+            f"the loss {loss.name!r} is its own limit of ridge 0, and Newton's method needs a "
             "ridge above 0"
         )
-    design, basis, checkpoint = samples.design, objective.basis, samples.design.watch.checkpoint
+    design, y, k = samples
+    objective = objective or LossObjective(loss, y, k, samples.weights)
+    basis, checkpoint = objective.basis, design.watch.checkpoint
     ordered = sorted(set(ridges), reverse=True)
     kept, done = checkpoint.load() or {}, dict[float, ERMFit]()
 
@@ -256,7 +245,7 @@ def fit_newton(
             n_iter = int(minimum.n_iter[i])
             late = Status.TOLERANCE_NOT_MET if n_iter < _MAX_ITER else Status.NOT_CONVERGED
             fit = fit_at(
-                samples, loss, ridge, minimum.U[i].T @ basis.T, basis @ minimum.Z[i],
+                samples, loss.name, ridge, minimum.U[i].T @ basis.T, basis @ minimum.Z[i],
                 float(minimum.evaluation.value[i]), float(minimum.distance[i]),
                 Status.OK if minimum.converged[i] else late, n_iter=n_iter,
                 gradient_norm=float(minimum.gradient_norm[i]),
@@ -265,7 +254,7 @@ def fit_newton(
             done[ridge] = stopped(fit) if minimum.interrupted else fit
         start = fit.weights
         if minimum.interrupted:
-            return [done.get(r) or stopped_at(0 * fit.weights, r, loss) for r in ridges]
+            return [done.get(r) or stopped_at(0 * fit.weights, r, loss.name) for r in ridges]
     return [done[ridge] for ridge in ridges]
 
 
@@ -279,15 +268,6 @@ def through_nearest(points: Sequence[tuple[float, AnyArray]], t: float, count: i
     return out
 
 
-class _Smooth(NamedTuple):
-    """The sum of the losses at weights (d, k): fields (n, k), f, ∇f (d, k), slopes (n, k)."""
-
-    fields: Array
-    value: float
-    gradient: Array
-    slopes: Array
-
-
 def fit_penalised(
     samples: Samples, units: Units, loss: Loss, penalty: Penalty, tol: float, start: Array | None
 ) -> ERMFit:
@@ -295,69 +275,56 @@ def fit_penalised(
 
     Of weights w̃ = 2^(p+s) w in these units the penalty is 2^(s−q) P(w), with s the shrinkage.
     """
-    (design, y, k), free = samples, samples.intercept
+    (design, y, k), free, B = samples, samples.intercept, difference_basis(samples.n_classes)
     shrink = units.ridge(penalty.strength)[1]
     up, down = units.p + shrink, 2 * units.p + units.q + shrink
     convexity, strength = (math.ldexp(x, -down) for x in (penalty.convexity, penalty.strength))
-    each = weights_or_ones(samples.weights, y.size)
+    objective = LossObjective(loss, y, k, samples.weights, B)
 
-    def smooth(W: Array) -> _Smooth:
-        fields = design.fields(np.ascontiguousarray(W.T)).T
-        slopes = each[:, None] * loss.gradient(fields, y)
-        slopes = slopes - slopes.mean(1, keepdims=True)
-        gradient = design.back(np.ascontiguousarray(slopes.T)).T
-        return _Smooth(fields, float(each @ loss.value(fields, y)), gradient, slopes)
+    def smooth(U: Array) -> tuple[Array, Evaluation, Array]:
+        """Fields Z (1, k−1, n) at U (1, k−1, d), f there, and ∇f."""
+        Z = design.fields(U)
+        here = objective.evaluate(Z)
+        return Z, here, design.back(here.residual)
 
     def denoise(gamma: Array, L: float) -> Array:
-        rows = gamma if free is None else gamma[:-1]
+        rows = (B @ (gamma[0] if free is None else gamma[0, :, :-1])).T
         small = penalty.denoise(np.ldexp(rows, down - up), np.ldexp(L, down)).mean
-        found = np.asarray(np.ldexp(small, up))
-        return found if free is None else np.vstack([found, gamma[-1:] / L])
+        found = np.ldexp(small @ B, up).T[None]
+        return found if free is None else np.concatenate([found, gamma[..., -1:] / L], axis=2)
 
-    def distance(slope: Array, here: _Smooth, W: Array, norm: float) -> float:
-        """To the minimiser, from a slope (d, k) of the whole."""
-        if convexity == 0:
-            return math.inf
-        H = each[:, None, None] * loss.hessian(here.fields, y)
-        z, g = (np.linalg.norm(part, axis=1)[None] for part in (here.fields, here.slopes))
-        B = difference_basis(k)
-        return float(certificate(
-            design, free, np.array([convexity]), W.T[None], slope.T[None],
-            (z, g, np.trace(H, axis1=1, axis2=2)[None]), None, lambda: (B.T @ H.sum(0) @ B)[None],
-            np.array([tol * norm]),
-        )[1][0])  # fmt: skip
-
-    W = np.zeros((design.dimension, k)) if start is None else start - start.mean(1, keepdims=True)
+    U = np.zeros((1, k - 1, design.dimension)) if start is None else (start @ B).T[None]
     before, aim, bound = design.passes, 0.5, math.inf
-    Y, there, L, t = W, smooth(W), 1e-3 + design.stretch**2 / 16, 1.0
+    Y, (_, there, slope), L, t = U, smooth(U), 1e-3 + design.stretch**2 / 16, 1.0
     for n_iter in range(1, _MAX_PROXIMAL + 1):
         while True:
-            new = denoise(L * Y - there.gradient, L)
-            step, here = new - Y, smooth(new)
+            new = denoise(L * Y - slope, L)
+            step, (Z, here, after) = new - Y, smooth(new)
             size = float((step * step).sum())
-            above = here.value - there.value - float((there.gradient * step).sum())
-            if above <= L * size / 2 + 64 * EPS * abs(there.value):
+            above = float(here.value[0] - there.value[0]) - float((slope * step).sum())
+            if above <= L * size / 2 + 64 * EPS * abs(float(there.value[0])):
                 break
             L *= 2
-        slope = here.gradient - there.gradient - L * step
-        gap = float(np.linalg.norm(slope))
-        norm = float(np.linalg.norm(new) if free is None else free.size(new.T[None])[0])
+        S = after - slope - L * step
+        gap, norm = float(np.linalg.norm(S)), float(size_of(free, new)[0])
         done = gap <= aim * tol * (convexity or strength) * norm
         if done or n_iter == _MAX_PROXIMAL:
-            bound = distance(slope, here, new, norm)
+            if convexity > 0:
+                own = design, objective, free, np.array([convexity])
+                bound = float(distances(*own, new, Z, here, S, tol)[1][0])
             if free is None or bound <= tol * norm or aim < 1e-6 or n_iter == _MAX_PROXIMAL:
                 break
             aim *= 0.1
-        if float((step * (new - W)).sum()) < 0:  # uphill: the momentum is dropped
+        if float((step * (new - U)).sum()) < 0:  # uphill: the momentum is dropped
             t = 1.0
-        after = (1 + math.sqrt(1 + 4 * t * t)) / 2
-        ahead = (t - 1) / after
-        Y, W, t = new + ahead * (new - W), new, after
-        there = here if ahead == 0 else smooth(Y)
+        longer = (1 + math.sqrt(1 + 4 * t * t)) / 2
+        ahead = (t - 1) / longer
+        Y, U, t = new + ahead * (new - U), new, longer
+        _, there, slope = (Z, here, after) if ahead == 0 else smooth(Y)
     close = bound <= tol * norm or (norm == 0 and done)
     late = Status.TOLERANCE_NOT_MET if done else Status.NOT_CONVERGED
     fit = fit_at(
-        samples, loss.name, penalty.strength, new, here.fields.T, here.value, bound,
+        samples, loss.name, penalty.strength, (B @ new[0]).T, B @ Z[0], float(here.value[0]), bound,
         Status.OK if close else late, gradient_norm=gap, n_iter=n_iter,
         matrix_passes=design.passes - before, penalty=penalty.name,
     )  # fmt: skip

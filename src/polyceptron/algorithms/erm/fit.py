@@ -39,9 +39,8 @@ from polyceptron.algorithms.erm.intercept import with_intercept
 from polyceptron.algorithms.erm.least_squares import fit_least_squares
 from polyceptron.algorithms.erm.likelihood import maximum_likelihood
 from polyceptron.algorithms.erm.many_classes import fit_softmax
-from polyceptron.algorithms.erm.objectives import LossObjective
 from polyceptron.algorithms.watching import Callback, Watch
-from polyceptron.errors import InvalidInput
+from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge, check_tolerance
 from polyceptron.model.estimators import ERM
 from polyceptron.model.losses import Loss, as_loss
@@ -122,17 +121,11 @@ def fit_erm(
     >>> fit_erm([[1.0], [-1.0]], [0, 1], "square", 1.0).weights.round(3).tolist()
     [[0.333, -0.333]]
     """
-    paid = None if penalty is None else as_penalty(penalty)
-    if paid is not None and paid.quadratic:
-        ridge, paid = paid.strength, None
-    if paid is not None and (solver != "auto" or checkpoint is not None):
-        raise InvalidInput(f"a fit with the penalty {paid.name!r} has one solver and no checkpoint")
-    return _fit_all(
-        X, y, as_loss(loss) if paid is None else ERM(loss, penalty=paid).loss,
-        [ridge if paid is None else paid.strength], paid,
-        intercept=intercept, class_weight=class_weight, n_classes=n_classes, solver=solver,
-        tol=tol, start=start, strict=strict, sample_weight=sample_weight,
-        watch=(verbose, callback), kept=(checkpoint, checkpoint_every),
+    return fit_erm_path(
+        X, y, loss, [ridge if penalty is None else as_penalty(penalty)], intercept=intercept,
+        class_weight=class_weight, n_classes=n_classes, solver=solver, tol=tol, start=start,
+        strict=strict, sample_weight=sample_weight, verbose=verbose, callback=callback,
+        checkpoint=checkpoint, checkpoint_every=checkpoint_every,
     )[0]  # fmt: skip
 
 
@@ -159,11 +152,9 @@ def fit_erm_path(
 
     Parameters
     ----------
-    X, y, loss, intercept, class_weight, n_classes, solver, tol, start, strict, sample_weight
-        Those of `fit_erm`.
-    ridges : list of float
-        λ of the fits.
-    verbose, callback, checkpoint, checkpoint_every
+    ridges : list of float or Penalty
+        λ of the fits, or the penalty in its place.
+    X, y, loss, and all that follow
         Those of `fit_erm`.
 
     Returns
@@ -178,40 +169,13 @@ def fit_erm_path(
     >>> [fit.training_loss < 1 for fit in fits], fits[0].training_loss < fits[1].training_loss
     ([True, True], True)
     """
-    return _fit_all(
-        X, y, as_loss(loss), ridges, intercept=intercept, class_weight=class_weight,
-        n_classes=n_classes, solver=solver, tol=tol, start=start, strict=strict,
-        sample_weight=sample_weight, watch=(verbose, callback),
-        kept=(checkpoint, checkpoint_every),
-    )  # fmt: skip
-
-
-def _fit_all(
-    X: Any,
-    y: Any,
-    loss: Loss,
-    ridges: Any,
-    penalty: Penalty | None = None,
-    *,
-    intercept: bool,
-    class_weight: Any,
-    n_classes: int | None,
-    solver: str,
-    tol: float,
-    start: Any,
-    strict: bool,
-    sample_weight: Any,
-    watch: tuple[int, Callback | None],
-    kept: tuple[Any, float],
-) -> list[ERMFit]:
-    """Check what was given, and fit at every ridge, or with the penalty alone."""
     check_choice("solver", solver, ("auto", "newton"))
-    tol = check_tolerance(tol, _TOL)
+    tol, loss = check_tolerance(tol, _TOL), as_loss(loss)
     try:
         given = [ridges] if isinstance(ridges, str) else list(ridges)
     except TypeError:
         raise InvalidInput(f"the ridges must be a list of numbers, got {ridges!r}") from None
-    values = [float(check_ridge(value)) for value in given]
+    values = [_ridge_or_penalty(value, loss, solver, checkpoint) for value in given]
     limit = loss.without_ridge() if 0 in values else loss
     if limit is None:
         raise InvalidInput(
@@ -224,40 +188,62 @@ def _fit_all(
         weights = factors * weights_or_ones(samples.weights, factors.size)
         samples = replace(samples, weights=None if (weights == 1).all() else weights)
     d, k = samples.design.dimension, samples.n_classes
-    given = np.shape(start) == (d + 1, k)
-    begin = check_weights(start, "start", d + (intercept and given), k)
-    watcher = Watch(loss.name, *watch)
+    whole = intercept and np.shape(start) == (d + 1, k)
+    begin = check_weights(start, "start", d + whole, k)
+    watcher = Watch(loss.name, verbose, callback)
     watcher.checkpoint.open(
-        *kept, samples.design, samples.y, loss=loss.name, ridges=values, solver=solver,
-        classes=samples.n_classes, intercept=bool(intercept),
+        checkpoint, checkpoint_every, samples.design, samples.y, loss=loss.name, ridges=values,
+        solver=solver, classes=k, intercept=bool(intercept),
         sample_weight=None if samples.weights is None else crc32(samples.weights.tobytes()),
     )  # fmt: skip
     samples, units = in_units(samples)
     if begin is not None:
         begin[:d] = np.ldexp(begin[:d], units.p)
-    free = None
     if intercept:
         samples = with_intercept(samples)
-        free = samples.intercept
-        if begin is not None and free is not None:
-            b = begin[d] if given else np.zeros(k)
-            begin = free.joined(begin[:d].T, b).T
+    free = samples.intercept
+    if begin is not None and free is not None:
+        begin = free.joined(begin[:d].T, begin[d] if whole else np.zeros(k)).T
     with threads_for(samples.design), samples.design.watched(watcher):
-        if penalty is not None:
-            found = [erm_fit.fit_penalised(samples, units, loss, penalty, tol, begin)]
-        else:
-            positive = [ridge for ridge in values if ridge > 0 or limit is loss]
-            inner = [units.ridge(ridge)[0] for ridge in positive]
-            fits = dict(zip(positive, _fit(samples, loss, inner, solver, tol, begin), strict=True))
-            if limit is not loss:
-                begun = [fit for fit in fits.values() if fit.status == Status.INTERRUPTED]
-                fits[0.0] = (
-                    erm_fit.stopped_at(0 * begun[0].weights, 0.0, loss.name)
-                    if begun
-                    else _without_ridge(samples, loss, limit, solver, tol, begin)
-                )
-            found = [erm_fit.in_given_units(fits[ridge], units, ridge, free) for ridge in values]
-    return [erm_fit.require_converged(fit, tol) for fit in found] if strict else found
+        numbers = [ridge for ridge in values if not isinstance(ridge, Penalty)]
+        positive = [ridge for ridge in numbers if ridge > 0 or limit is loss]
+        inner = [units.ridge(ridge)[0] for ridge in positive]
+        fits = dict(zip(positive, _fit(samples, loss, inner, solver, tol, begin), strict=True))
+        if limit is not loss:
+            begun = [fit for fit in fits.values() if fit.status == Status.INTERRUPTED]
+            fits[0.0] = (
+                erm_fit.stopped_at(0 * begun[0].weights, 0.0, loss.name)
+                if begun
+                else _without_ridge(samples, loss, limit, solver, tol, begin)
+            )
+        found = [
+            erm_fit.fit_penalised(samples, units, loss, value, tol, begin)
+            if isinstance(value, Penalty)
+            else erm_fit.in_given_units(fits[value], units, value, free)
+            for value in values
+        ]
+    missed = [fit for fit in found if fit.status != Status.OK]
+    if strict and missed:
+        raise ComputationFailed(
+            f"the {loss.name} fit at ridge {missed[0].ridge:g} ended with status "
+            f"{missed[0].status}: its weights are certified to within "
+            f"{missed[0].distance_bound:.2g} of the minimiser (norm "
+            f"{np.linalg.norm(missed[0].weights):.3g}), the tolerance asked is {tol:g} relative; "
+            "ask for a larger tolerance or ridge"
+        )
+    return found
+
+
+def _ridge_or_penalty(value: Any, loss: Loss, solver: str, checkpoint: Any) -> float | Penalty:
+    """λ > 0 or 0, a penalty that is no ridge, or an error message."""
+    if not isinstance(value, Penalty) or value.quadratic:
+        return float(check_ridge(getattr(value, "strength", value)))
+    if solver != "auto" or checkpoint is not None:
+        raise InvalidInput(
+            f"a fit with the penalty {value.name!r} has one solver and no checkpoint"
+        )
+    ERM(loss, penalty=value)  # whether they go together
+    return value
 
 
 def _fit(
@@ -270,7 +256,8 @@ def _fit(
             f"{', '.join(SOLVERS)}"
         )
     newton = asked == "newton" and not loss.scale_free
-    return SOLVERS["newton" if newton else loss.solver](samples, loss, ridges, tol, begin)
+    solve = SOLVERS["newton" if newton else loss.solver]
+    return solve(samples, loss, ridges, tol, begin) if ridges else []
 
 
 def _without_ridge(
@@ -289,18 +276,11 @@ def _without_ridge(
         return likely
 
 
-def _fit_smooth(
-    samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, start: Array | None
-) -> list[ERMFit]:
-    objective = LossObjective(loss, samples.y, samples.n_classes, samples.weights)
-    return erm_fit.fit_newton(samples, objective, loss.name, ridges, tol, start)
-
-
 SOLVERS: dict[str, Callable[[Samples, Loss, Sequence[float], float, Any], list[ERMFit]]] = {
     "softmax": fit_softmax,
     "least-squares": fit_least_squares,
     "max-margin": fit_hard_margin,
     "dual": fit_by_multipliers,
-    "newton": _fit_smooth,
+    "newton": erm_fit.fit_newton,
 }
 """What a loss may name as its solver: one certified fit per λ, in the order given."""

@@ -45,10 +45,9 @@ from scipy.sparse.csgraph import floyd_warshall
 
 from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.erm.descent import Direction, Minimum, minimise
 from polyceptron.algorithms.erm.erm_fit import ERMFit, Separation, fit_at
-from polyceptron.algorithms.erm.intercept import Intercept
-from polyceptron.algorithms.erm.newton import directions
+from polyceptron.algorithms.erm.intercept import Intercept, pulls_of, size_of
+from polyceptron.algorithms.erm.newton import Direction, Minimum, directions, minimise
 from polyceptron.algorithms.erm.objectives import EPS, Evaluation, HingeObjective, sum_rounding
 from polyceptron.algorithms.watching import Checkpoint
 from polyceptron.errors import ComputationFailed
@@ -126,7 +125,7 @@ def active_set_step(
 
     By Woodbury's identity up to `most` pushed constraints, by conjugate gradients above.
     """
-    pulls = np.ones(1) if free is None else free.pulls(np.ones(1))
+    pulls = pulls_of(free, np.ones(1))
     double, loose = np.array([not seen.design.single_is_quicker]), np.array([0.1])
 
     def direction(here: Evaluation, G: Array) -> Array:
@@ -177,7 +176,7 @@ def _certified(U: Array, Z: Array, p: float, q: float, free: Intercept | None) -
     if free is None:
         return _Certified(U, Z, p, float(np.linalg.norm(U)))
     bound = math.hypot(p, q + float(np.linalg.norm(free.mean)) * p)
-    return _Certified(U, Z, bound, float(free.size(U[None])[0]))
+    return _Certified(U, Z, bound, float(size_of(free, U[None])[0]))
 
 
 def solve_active(

@@ -51,16 +51,6 @@ class Intercept:
         """The inverse of `split`."""
         return np.concatenate([W, (b + W @ self.mean)[..., None] / self.column], axis=-1)
 
-    def size(self, U: Array) -> Array:
-        """The norm of W and b together (L,), of weights (L, r, d + 1)."""
-        W, b = self.split(U)
-        return np.asarray(np.sqrt(np.einsum("lrd,lrd->l", W, W) + np.einsum("lr,lr->l", b, b)))
-
-    def pulls(self, ridges: Array) -> Array:
-        """λ of every feature (L, d + 1): none on the column."""
-        shares = np.append(np.ones(self.mean.size), 0.0)
-        return ridges[:, None] * shares
-
     def distance(
         self,
         ridges: Array,
@@ -116,6 +106,21 @@ def certificate(
     off, rest = roundings(design, size, ridges, fields, residuals)
     slopes = norms(G[..., :-1]) + rest, norms(G[..., -1:]) + rest
     return rest, intercept.distance(ridges, slopes, total(), stiffness, design.row_norms, off)
+
+
+def pulls_of(intercept: Intercept | None, ridges: Array) -> Array:
+    """λ (L,), or of every feature (L, d + 1) beside a column that bears none."""
+    if intercept is None:
+        return ridges
+    return ridges[:, None] * np.append(np.ones(intercept.mean.size), 0.0)
+
+
+def size_of(intercept: Intercept | None, U: Array) -> Array:
+    """The norm of weights (L, r, d), together with their intercepts (L,)."""
+    if intercept is None:
+        return norms(U)
+    W, b = intercept.split(U)
+    return np.asarray(np.sqrt(np.einsum("lrd,lrd->l", W, W) + np.einsum("lr,lr->l", b, b)))
 
 
 def norms(A: Array) -> Array:

@@ -31,11 +31,7 @@ from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Design, largest_of, weights_or_ones
 from polyceptron.algorithms.erm.erm_fit import ERMFit, fit_at, fit_newton, stopped, stopped_at
 from polyceptron.algorithms.erm.intercept import certificate, lengths, norms, without_column
-from polyceptron.algorithms.erm.objectives import (
-    EPS,
-    LossObjective,
-    sum_rounding,
-)
+from polyceptron.algorithms.erm.objectives import EPS, sum_rounding
 from polyceptron.algorithms.stored_designs import BlockwiseDesign, ScaleRows, WeightedRows
 from polyceptron.model.losses import Loss
 from polyceptron.numerics import Array
@@ -119,8 +115,7 @@ def fit_least_squares(
     # or brings them here from a cluster.
     large = min(n, d) > 6000 or (samples.design.reading_is_dear and n < d)
     if large and 0 not in ridges:
-        objective = LossObjective(loss, samples.y, samples.n_classes, samples.weights)
-        return fit_newton(samples, objective, loss.name, ridges, tol, start)
+        return fit_newton(samples, loss, ridges, tol, start)
     free = samples.intercept
     if free is not None:  # features and labels are centred, and b makes up for their means
         samples, mean = without_column(samples)

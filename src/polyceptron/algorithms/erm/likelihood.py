@@ -22,9 +22,9 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Design, weights_or_ones
-from polyceptron.algorithms.erm.descent import Minimum, minimise
 from polyceptron.algorithms.erm.erm_fit import ERMFit, Separation, fit_at
-from polyceptron.algorithms.erm.newton import sample_matrices, whole_hessian
+from polyceptron.algorithms.erm.intercept import size_of
+from polyceptron.algorithms.erm.newton import Minimum, minimise, sample_matrices, whole_hessian
 from polyceptron.algorithms.erm.objectives import SoftmaxObjective
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
@@ -71,7 +71,7 @@ def maximum_likelihood(samples: Samples, tol: float, start: Array | None = None)
         if stop:
             break
         doubt = slope + float(found.rounding[0])
-        size = float(np.linalg.norm(U) if free is None else free.size(U[None])[0])
+        size = float(size_of(free, U[None])[0])
         enough = max(tol * size, _ZERO / max(steep, _ZERO))
         if steep == 0:  # X is 0, and so are the fields of any weights
             bound = 0.0

@@ -2,14 +2,14 @@
 
     min_W Σ_μ ln Σ_h exp(z_hμ − z_yμ) + (λ/2)‖W‖²,   z = XW/√d,   W (k, d)
 
-Newton's method as in `descent`, one λ at a time, with four differences that count where k is large:
+Newton's method as in `newton`, one λ at a time, with four differences that count where k is large:
 
 - the classes' own fields, not their k − 1 differences: a product with a basis takes k²n operations,
   more than those with X where k > d. The gradient sums to 0 over the classes, and so do weights.
 - fields are made, used and dropped by block of samples (`Design.through`), so that a value costs
   two products and no memory; only the softmax p (k, n) stays, in single precision.
 - values and gradients too are in single precision until its rounding is near: at most a few are in
-  double, the last one for the certificate, which is that of `descent`.
+  double, the last one for the certificate, which is that of `newton`.
 - conjugate gradients are eased by what the Hessian would be if p did not depend on x: with the
   eigenvectors E of a sample's XᵀX/d = E diag(s) Eᵀ, and a_h = Σ_μ p_h(1 − p_h)/n
 
@@ -34,7 +34,7 @@ from polyceptron.algorithms.data_checks import Labels, Samples
 from polyceptron.algorithms.design import Inner
 from polyceptron.algorithms.erm import newton
 from polyceptron.algorithms.erm.erm_fit import ERMFit, fit_at, fit_newton, stopped, through_nearest
-from polyceptron.algorithms.erm.intercept import certificate, lengths
+from polyceptron.algorithms.erm.intercept import certificate, lengths, pulls_of, size_of
 from polyceptron.algorithms.erm.objectives import (
     EPS,
     RankOneCurvature,
@@ -59,9 +59,9 @@ def fit_softmax(
     design, y, k = samples
     few = k < MANY or design.dimension > _WIDEST or 0 in ridges
     few |= not design.squares_are_safe
+    objective = SoftmaxObjective(y, k, samples.weights)
     if few or design.reading_is_dear:
-        objective = SoftmaxObjective(y, k, samples.weights)
-        return fit_newton(samples, objective, loss.name, ridges, tol, start)
+        return fit_newton(samples, loss, ridges, tol, start, objective)
     solver, done = _ManyClasses.of(samples), dict[float, ERMFit]()
     kept = design.watch.checkpoint.load() or {}
     for ridge in sorted(set(ridges), reverse=True):
@@ -74,8 +74,7 @@ def fit_softmax(
         if fit.status == Status.INTERRUPTED:
             break
         if fit.status != Status.OK:  # all in double precision
-            objective = SoftmaxObjective(y, k, samples.weights)
-            done[ridge] = fit_newton(samples, objective, loss.name, [ridge], tol, fit.weights)[0]
+            done[ridge] = fit_newton(samples, loss, [ridge], tol, fit.weights, objective)[0]
     return [
         done.get(ridge) or stopped(replace(fit, weights=0 * fit.weights, ridge=ridge))
         for ridge in ridges
@@ -155,7 +154,7 @@ class _ManyClasses:
         """To relative distance `tol`, or as near as it comes; `start` (d, k)."""
         design, free = self.samples.design, self.samples.intercept
         k, before, ridges = self.samples.n_classes, design.passes, np.array([ridge])
-        pulls = newton.by_feature(ridges if free is None else free.pulls(ridges))
+        pulls = newton.by_feature(pulls_of(free, ridges))
         U = np.zeros((1, k, design.dimension))
         if start is not None:
             U[0] = (start - start.mean(1, keepdims=True)).T
@@ -165,7 +164,7 @@ class _ManyClasses:
         self.steepest = max(self.steepest, norm)
         try:
             while steps < _STEPS and slow < 3 and 0 < norm < math.inf:
-                size = float(np.linalg.norm(U) if free is None else free.size(U)[0])
+                size = float(size_of(free, U)[0])
                 goal = tol * ridge * size
                 if here.single and norm <= max(2 * goal, self.hidden(here, size, ridges)):
                     here = self.look(U, pulls, np.float64)
@@ -235,7 +234,7 @@ class _ManyClasses:
         return 0.3 * _SINGLE * float(roundings(self.samples.design, *given)[1][0])
 
     def bound(self, here: _Point, U: Array, ridges: Array, enough: float) -> float:
-        """On the distance to the minimiser, rounding included: the certificate of `descent`."""
+        """On the distance to the minimiser, rounding included: the certificate of `newton`."""
 
         def total() -> Array:
             found = self.curvature().total()

@@ -326,8 +326,10 @@ Curvature = RankOneCurvature | HingeCurvature | MatrixCurvature
 class LossObjective(Objective):
     """Σ_μ ℓ(z_μ, y_μ) of a `Loss`: the curvature's source is the fields z (L, k, n)."""
 
-    def __init__(self, loss: Loss, y: Labels, n_classes: int, weights: Array | None = None) -> None:
-        super().__init__(y, class_coordinates(loss, n_classes), weights)
+    def __init__(
+        self, loss: Loss, y: Labels, k: int, weights: Array | None = None, basis: Any = None
+    ) -> None:
+        super().__init__(y, class_coordinates(loss, k) if basis is None else basis, weights)
         self.loss = loss
 
     @property
