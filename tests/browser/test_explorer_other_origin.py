@@ -185,7 +185,7 @@ def test_nothing_starts_for_another_page_but_by_a_press_and_the_visitor_keeps_ev
     mine.locator("#slot-0").get_by_text("2 of 2, finished").wait_for()
     (kept,) = next(iter(here.sessions._all.values())).simulations
     pages = set(here.theory.pages)
-    assert len(pages) == len(here.sessions) == 1
+    assert len(pages) == len(here.sessions._all) == 1
     assert here.from_elsewhere == []
 
     there = elsewhere(here.address)
@@ -194,7 +194,7 @@ def test_nothing_starts_for_another_page_but_by_a_press_and_the_visitor_keeps_ev
     assert {method for method, _, _ in here.from_elsewhere} >= {"GET", "POST"}
     assert {status for _, _, status in here.from_elsewhere} == {"403"}
     assert here.theory.pages == pages
-    assert len(here.sessions) == 1
+    assert len(here.sessions._all) == 1
     assert next(iter(here.sessions._all.values())).simulations == [kept]
     mine.get_by_role("button", name="Remove").click()  # my page still works
     until(mine, "document.querySelector('#slot-0').hidden")
@@ -205,16 +205,16 @@ def test_nothing_starts_for_another_page_but_by_a_press_and_the_visitor_keeps_ev
     link_here = page.get_by_text("Open the explorer with its settings")
     link_here.wait_for()
     assert here.theory.pages == pages
-    assert len(here.sessions) == 1
+    assert len(here.sessions._all) == 1
     link_here.click()
     page.locator("#slot-0").get_by_text("2 of 2, finished").wait_for()
-    assert len(here.sessions) == 2
+    assert len(here.sessions._all) == 2
 
     # A link that the visitor presses opens with its simulations at once.
     page.goto(there)
     page.locator("#pressed").click()
     page.locator("#slot-0").get_by_text("2 of 2, finished").wait_for()
-    assert len(here.sessions) == 3
+    assert len(here.sessions._all) == 3
     context.close()
 
 

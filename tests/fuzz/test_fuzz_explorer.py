@@ -75,7 +75,7 @@ def test_settings_that_are_no_settings(values):
 )
 def test_links(search):
     with suppress(InvalidInput):
-        usable(from_query(search).settings)
+        usable(from_query(search)[0])
 
 
 @given(

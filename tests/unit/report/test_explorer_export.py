@@ -215,7 +215,7 @@ def test_noise_is_in_the_figure_the_lines_and_the_caption(
     """The floor is drawn, and α_s where it is in range; max-margin ends there."""
     page = make_settings(
         {"k": 2, "prior": "gaussian", "noise": "flips", "strength": 0.1, "low": 1, "high": 4,
-         "points": 4, "estimators": "bayes,max-margin"}
+         "points": 4, "estimators": "bayes,square,max-margin"}
     )  # fmt: skip
     curves, others = answers(page)
     limits = others["limits"]
@@ -228,9 +228,22 @@ def test_noise_is_in_the_figure_the_lines_and_the_caption(
     assert "<sub>s</sub>" not in json.dumps(far["layout"], ensure_ascii=False)
     shown = {row["alpha"]: row.get("generalisation_error") for row in curves["max-margin"]}
     assert all((shown[a] is None) == (a > limits["alpha_s"]) for a in shown)
-    assert caption(page) == "k = 2, Gaussian weights, flipped labels, rate 0.1"
+    assert caption(page) == "k = 2, Gaussian weights, flipped labels, rate 0.1, ridge λ = 0.1"
     monkeypatch.chdir(tmp_path)
-    exec(compile(python_lines(page), "lines", "exec"), {})
+    # q of max-margin is cut where the page cuts it, and the axis says so.
+    order = order_figure(page, curves)
+    ends = order["layout"]["yaxis"]["range"]
+    land = landscape_figure(page, others["landscape"], "")
+    figures = {"learning": figure, "order": order, "landscape": land}
+    scope: dict[str, Any] = {}
+    exec(compile(python_lines(page, figures=figures), "lines", "exec"), scope)
+    for ax, drawn in zip(scope["axes"][1:], (order, land), strict=True):
+        assert ax.get_ylim() == pytest.approx(drawn["layout"]["yaxis"]["range"], rel=1e-5)
+    assert scope["second"].get_ylabel() == order["layout"]["yaxis"]["title"]["text"]
+    assert scope["second"].get_ylabel().endswith(f", cut at {ends[1]:g}")
+    assert (
+        max(y.max() for line in scope["second"].get_lines() for y in [line.get_ydata()]) > ends[1]
+    )
     table = pd.read_csv("curves.csv")
     assert set(table.noise) == {"flips:0.1"}
     best = table[(table.estimator == "bayes") & (table.branch == "optimal")]
@@ -277,7 +290,7 @@ def test_correlated_features_are_in_curves_lines_caption_and_picture() -> None:
     assert "power law, exponent 1.2" in caption(settings)
     assert "eigenvalues from" in spectrum_words(settings.teacher.features.name)
     assert spectrum_words("isotropic") == "every eigenvalue is 1"
-    again = from_query(to_query(settings)).settings
+    again = from_query(to_query(settings))[0]
     assert again == settings
     (bayes,) = (task for task in tasks if task.get("estimators") == "bayes")
     *_, last = perform(bayes)
@@ -297,7 +310,7 @@ def test_a_penalty_is_in_curves_lines_caption_simulation_and_link() -> None:
     assert "penalty" not in margin
     assert name in caption(settings)
     assert f'pc.ERM("square", penalty="{name}")' in python_lines(settings)
-    assert from_query(to_query(settings)).settings == settings
+    assert from_query(to_query(settings))[0] == settings
     (task,) = (task for task in tasks_of(settings) if task.get("estimators") == "square")
     *_, last = perform(task)
     theory = pc.learning_curve(settings.teacher, pc.ERM("square", penalty=name), [0.1, 4.0]).frame

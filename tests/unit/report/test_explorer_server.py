@@ -231,7 +231,7 @@ def test_loading_starts_no_computation_whatever_the_address_says() -> None:
         assert browser.get(path, **referrer).status_code == 200
         assert browser.http.get(path, headers={"Host": HERE, **referrer}).status_code == 200
     assert theory.asked == []
-    assert len(sessions) == 0
+    assert len(sessions._all) == 0
     sessions.close()
 
 

@@ -86,12 +86,15 @@ def test_cancel_stops_the_process_at_once_and_keeps_what_is_there(work: WorkQueu
     assert gone(pid(one))
 
 
-def test_a_simulation_that_takes_too_long_is_stopped_and_says_so() -> None:
-    work = WorkQueue(time_limit=0.5)
+def test_a_simulation_that_takes_too_long_is_stopped_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(work_queue.LIMITS, work_queue.SIMULATION, (0.5, "choose fewer runs"))
+    work = WorkQueue()
     one = started(work, LONG)
     until(lambda: one.complete)
     assert one.status == "failed"
-    assert "stopped after" in one.reason
+    assert one.reason == "stopped after 0 s: choose fewer runs"
     until(lambda: gone(pid(one)))
     work.close()
 
@@ -219,8 +222,9 @@ def test_what_nobody_wants_any_more_is_stopped_and_the_next_goes_on(
     work.close()
 
 
-def test_theory_that_takes_too_long_says_so() -> None:
-    work = WorkQueue(time_limit=0.3)
+def test_theory_that_takes_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(work_queue.LIMITS, work_queue.SLOW, (0.3, "choose fewer points"))
+    work = WorkQueue()
     try:
         tasks = tasks_of(make_settings(SLOW_THEORY))[-1:]
         work.request("a", tasks)
@@ -287,7 +291,7 @@ def test_no_page_drops_what_another_keeps(work: WorkQueue) -> None:
     assert sessions.get("mine") is mine
     sessions.get("other 7").last_seen -= ABSENT + 1  # one without a sign of life makes room
     sessions.get("one more")
-    assert len(sessions) == MAX_PAGES
+    assert len(sessions._all) == MAX_PAGES
     assert sessions.get("mine") is mine
     sessions._closed.set()
 
@@ -304,7 +308,7 @@ def test_a_page_that_is_gone_loses_its_work_and_much_later_its_results(
     assert kept.status == "cancelled"
     assert mine.simulations == [kept]
     sessions.tidy(mine.last_seen + FORGOTTEN + 1)
-    assert len(sessions) == 0
+    assert len(sessions._all) == 0
     sessions._closed.set()
 
 

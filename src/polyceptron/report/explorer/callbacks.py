@@ -1,8 +1,8 @@
 """What happens when something on the page changes.
 
 `sync` turns controls and address into one checked value, and whichever changes, the other follows;
-`draw` asks for the theory of that and draws what is there, again at every tick while work is under
-way. Each is told the page's token. What runs in the browser itself is in assets/explorer.js.
+`draw` draws what is there of that, again at every tick while work is under way. What runs in the
+browser itself is in assets/explorer.js.
 """
 
 from __future__ import annotations
@@ -16,36 +16,26 @@ from dash import ClientsideFunction, Dash, Input, Output, State, ctx, html, no_u
 
 from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer import layout
+from polyceptron.report.explorer import settings as form
 from polyceptron.report.explorer.exports import caption, to_csv
 from polyceptron.report.explorer.page_figures import without
 from polyceptron.report.explorer.server import TOKEN_FIELD, RequestGuard
 from polyceptron.report.explorer.sessions import Session, Sessions, wanted_content
-from polyceptron.report.explorer.settings import (
-    FOLLOW,
-    MAX_KEPT,
-    NAMES,
-    NUMBERS,
-    Link,
-    PageSettings,
-    from_query,
-    make_settings,
-    to_query,
-)  # fmt: skip
 
 TOKEN = State(TOKEN_FIELD["id"], TOKEN_FIELD["property"])
-SLOTS = range(MAX_KEPT)
+SLOTS = range(form.MAX_KEPT)
 FIGURES = tuple(layout.HEIGHTS)
-MOVED = ("alpha", "shown", *NUMBERS.values())  # by other settings
+MOVED = ("alpha", "shown", *form.NUMBERS.values())  # by other settings
 
 
 SYNCED: dict[str, Any] = {
     "search": Output("url", "search"),
-    "values": {name: Output(layout.control_id(name), "value") for name in NAMES},
+    "values": {name: Output(f"control-{name}", "value") for name in form.NAMES},
     "settings": Output("settings", "data"),
     "message": Output("message", "children"),
     "dress": {
         f"{one}.{what}": Output(one, what)
-        for one, parts in layout.dressing(PageSettings()).items()
+        for one, parts in layout.dressing(form.PageSettings()).items()
         for what in parts
     },
 }
@@ -82,7 +72,7 @@ def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         output=SYNCED,
         inputs={
             "search": Input("url", "search"),
-            "values": {name: Input(layout.control_id(name), "value") for name in NAMES},
+            "values": {name: Input(f"control-{name}", "value") for name in form.NAMES},
             "changed": Input("simulations-changed", "data"),
             "token": TOKEN,
         },
@@ -94,20 +84,16 @@ def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             name: dict.fromkeys(one, no_update) if isinstance(one, dict) else no_update
             for name, one in SYNCED.items()
         }
-        before = layout.settings_of(values)
-        given = dict(before)
-        for kind, number in NUMBERS.items():  # what has just been chosen begins at its own number
-            if layout.control_id(kind) in touched:
-                del given[number]
+        before = layout.settings_of(values)  # what has just been chosen begins at its own number
+        begun = {number for kind, number in form.NUMBERS.items() if f"control-{kind}" in touched}
+        given = {name: value for name, value in before.items() if name not in begun}
         try:
             session = session_of(token)
-            if by_address:
-                settings, message = _opened(search, sessions, session)
-            else:
-                settings, message = make_settings(given), ""
+            opened = _opened(search, sessions, session) if by_address else None
+            settings, message = opened or (form.make_settings(given), "")
         except InvalidInput as error:
             return {**nothing, "message": _as_message(error)}
-        address = to_query(settings, [one.settings for one in session.simulations])
+        address = form.to_query(settings, [one.settings for one in session.simulations])
         if touched == {"simulations-changed"}:
             return {**nothing, "search": address}
         plain, shown = settings.as_dict(), layout.shown_values(settings)
@@ -129,24 +115,24 @@ def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         }  # fmt: skip
 
 
-def _opened(search: Any, sessions: Sessions, session: Session) -> tuple[PageSettings, str]:
+def _opened(search: Any, sessions: Sessions, session: Session) -> tuple[form.PageSettings, str]:
     """What the address asks for, and a message if that cannot be shown.
 
     Its simulations start when the page opens; going back and forth later starts nothing.
     """
-    link, message = Link(PageSettings()), ""
+    settings, simulations, message = form.PageSettings(), (), ""
     try:
-        link = from_query(search)
+        settings, simulations = form.from_query(search)
     except InvalidInput as error:
         message = f"This link cannot be shown: {error}. Here are the defaults instead."
     if not session.link_is_read:
         session.link_is_read = True
         try:
-            for settings in link.simulations:
-                sessions.start(session, settings)
+            for one in simulations:
+                sessions.start(session, one)
         except InvalidInput as error:
             message += _as_message(error)
-    return link.settings, message
+    return settings, message
 
 
 def _as_message(error: Exception) -> str:
@@ -189,10 +175,10 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         shown, slots = content.settings, [layout.slot_content(one) for one in content.simulations]
         ends = [shown.low, shown.high]
         if ends != before.get("ends"):
-            set_props(layout.control_id("alpha"), dict(layout.alpha_slider(*ends)))
+            set_props("control-alpha", dict(layout.alpha_slider(*ends)))
         known = before.get("slots")
-        if not isinstance(known, list) or len(known) != MAX_KEPT:
-            known = [layout.slot_content(None)] * MAX_KEPT
+        if not isinstance(known, list) or len(known) != form.MAX_KEPT:
+            known = [layout.slot_content(None)] * form.MAX_KEPT
         for i in (i for i in SLOTS if slots[i] != known[i]):
             # At once: another callback would wait for the end of all looks, and they go on.
             for part, look in slots[i].items():
@@ -216,12 +202,12 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         )  # fmt: skip
 
 
-def _held(held: Any) -> tuple[PageSettings, int]:
+def _held(held: Any) -> tuple[form.PageSettings, int]:
     """The settings in the page's store, and the number under which they were asked for."""
     stamp = held.get("stamp") if isinstance(held, dict) else None
     if isinstance(stamp, bool) or not isinstance(stamp, int) or not 0 <= stamp < 2**53:
         raise InvalidInput("the page has no settings yet")
-    return make_settings(held.get("settings")), stamp
+    return form.make_settings(held.get("settings")), stamp
 
 
 def _simulate(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
@@ -232,7 +218,7 @@ def _simulate(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         *(Input(button, "n_clicks") for button in buttons),
         TOKEN,
         *_ends(State, "simulations-changed.data drawn.data"),
-        *(State(layout.control_id(name), "value") for name in NAMES),
+        *(State(f"control-{name}", "value") for name in form.NAMES),
         prevent_initial_call=True,
     )
     def simulate(*given: Any) -> tuple[Any, Any]:
@@ -245,11 +231,11 @@ def _simulate(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
             for button in pressed:
                 act, _, slot = button.partition("-")
                 if act == "simulate":
-                    held = layout.settings_of(dict(zip(NAMES, values, strict=True)))
-                    settings, ends = make_settings(held), (drawn or {}).get("ends")
-                    if settings.range_rule == FOLLOW and isinstance(ends, list) and len(ends) == 2:
-                        low, high = ends  # as it is seen now
-                        settings = settings.changed(range_rule="set", low=low, high=high)
+                    held = layout.settings_of(dict(zip(form.NAMES, values, strict=True)))
+                    settings, ends = form.make_settings(held), (drawn or {}).get("ends")
+                    seen = isinstance(ends, list) and len(ends) == 2
+                    if settings.range_rule == form.FOLLOW and seen:
+                        settings = settings.changed(range_rule="set", low=ends[0], high=ends[1])
                     sessions.start(session, settings)
                 elif act == "cancel":
                     sessions.cancel(session, int(slot))
@@ -274,9 +260,9 @@ def _download(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         except InvalidInput:
             return no_update
         if ctx.triggered_id == "get-html":
-            name, text, kind = "polyceptron.html", content.html, "text/html"
-        elif ctx.triggered_id == "get-python":
-            name, text, kind = "polyceptron_curve.py", content.python, "text/x-python"
-        else:
-            name, text, kind = "polyceptron.csv", to_csv(content.rows), "text/csv"
-        return {"filename": name, "content": text, "type": kind}
+            return {"filename": "polyceptron.html", "content": content.html, "type": "text/html"}
+        if ctx.triggered_id == "get-python":
+            name, text = "polyceptron_curve.py", content.python
+            return {"filename": name, "content": text, "type": "text/x-python"}
+        table = to_csv(content.rows)
+        return {"filename": "polyceptron.csv", "content": table, "type": "text/csv"}

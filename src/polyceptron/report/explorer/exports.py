@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from pathlib import Path
 from pprint import pformat
+from string import Template
 
 import polyceptron
 from polyceptron.model import Estimator
+from polyceptron.report.explorer import settings as form
 from polyceptron.report.explorer.page_figures import BAND, Figure, extrema_looks
 from polyceptron.report.explorer.page_tasks import Row, tested, tolerance
-from polyceptron.report.explorer.settings import (
-    NUMBERS,
-    OPTIMAL,
-    RIDGE,
-    SCORES,
-    SHOWN,
-    PageSettings,
-)
+from polyceptron.report.pictures.matplotlib_figure import MARKERS
 from polyceptron.rows import frame
 from polyceptron.version import VERSION
 
@@ -28,21 +24,20 @@ def to_csv(rows: Iterable[Row]) -> str:
     return str(frame(rows).to_csv(index=False))
 
 
-def caption(settings: PageSettings) -> str:
+def caption(settings: form.PageSettings) -> str:
     """The problem in a line, for a picture that leaves the page."""
     what = settings.words("model").split(" (")[0] if settings.model != "argmax" else ""
     parts = [what] if settings.model == "perceptron" else [f"k = {settings.k}", what]
-    if settings.shares:
-        parts.append("shares " + ", ".join(f"{share:.3g}" for share in settings.shares))
+    parts += ["shares " + ", ".join(f"{s:.3g}" for s in settings.shares)] if settings.shares else []
     parts += [f"separation {settings.separation:g}"] if settings.model == "mixture" else []
-    for kind in NUMBERS if settings.model != "mixture" else ():
+    for kind in form.NUMBERS if settings.model != "mixture" else ():
         if kind == "prior" or getattr(settings, kind) not in ("none", "isotropic"):
             parts.append(settings.words(kind))
             parts += [settings.number_words(kind)] if settings.member(kind).parameter else []
     if any(settings.estimator(name).takes_ridge for name in settings.estimators):
-        optimal = settings.ridge_rule == OPTIMAL
+        optimal = settings.ridge_rule == form.OPTIMAL
         words = "optimal ridge λ" if optimal else f"ridge λ = {settings.ridge:.4g}"
-        parts.append(words if settings.penalty == RIDGE else settings.penalty_name)
+        parts.append(words if settings.penalty == form.RIDGE else settings.penalty_name)
         parts += ["intercepts"] if settings.intercept != "none" else []
         parts += ["balanced class weights"] if settings.class_weight != "none" else []
     return ", ".join(filter(None, parts))
@@ -105,22 +100,23 @@ third.set_title("chance of a guess given the class, at n/d = ALPHA")
 
 
 def python_lines(
-    settings: PageSettings, simulations: Sequence[PageSettings] = (), frame: str = "None"
+    settings: form.PageSettings,
+    simulations: Sequence[form.PageSettings] = (),
+    figures: Mapping[str, Figure] | None = None,
 ) -> str:
-    """A script that draws the same three pictures, with the same runs of the simulations shown.
+    """A script that draws the page's three `figures`, with the same runs of the simulations shown.
 
-    It leaves `curves`, a table, and `simulations`, rows by name. The range must be set; `frame` is
-    that of the free entropy.
+    It leaves `curves`, a table, and `simulations`, rows by name. The range must be set.
     """
     students = [settings.estimator(name) for name in settings.estimators]
     many, tol = settings.teacher.n_classes > 3, tolerance(settings.teacher.n_classes)
     low, high = settings.low, settings.high
     asked = f'"{low!r}:{high!r}' + ":log" * (settings.scale == "log") + f'", tol={tol}'
-    asked += ", scores=True" * (settings.shown in SCORES and settings.alike)
+    asked += ", scores=True" * (settings.shown in form.SCORES and settings.alike)
     head = ["import matplotlib.pyplot as plt", "import numpy as np", "import pandas as pd", ""]
     head += ["import polyceptron as pc"]
     lines = ["", f"teacher = {_teacher(settings)}", "marks = None"]
-    lines += [f"students = [{', '.join(map(_estimator, students))}]"]
+    lines.append(f"students = [{', '.join(map(_estimator, students))}]")
     if settings.finite_prior:
         lines += [
             f"found = pc.transitions(teacher{', tol=0.01' * many})",
@@ -134,32 +130,37 @@ def python_lines(
     lines += [f"curves = pc.learning_curve(teacher, students, {asked}).frame", "simulations = {}"]
     for number, simulation in enumerate(simulations, start=1):
         lines += ["", *_simulation(simulation, f"{simulation.simulation} {number}")]
-    column = SHOWN[settings.shown][1]
+    column = form.SHOWN[settings.shown][1]
     known = f'if "{column}" in shown.dropna(axis=1, how="all"):\n'
     known += f'    pc.LearningCurve(shown).plot(second, y="{column}")'
-    third = _LANDSCAPE if settings.alike else _CONFUSION
-    names = {"star": "*", "circle": "o", "diamond": "D"}
-    looks = extrema_looks(settings).items()
-    marked = {name: (look["label"], names[look["marker"]], look["colour"]) for name, look in looks}
-    told = {"ALPHA": f"{settings.alpha!r}", "TOL": f"{tol}", "FRAME": frame}
+    third, looks = _LANDSCAPE if settings.alike else _CONFUSION, extrema_looks(settings).items()
+    marked = {n: (one["label"], MARKERS[one["marker"]], one["colour"]) for n, one in looks}
+    told = {"ALPHA": settings.alpha, "TOL": tol, "FRAME": _ends(figures, "landscape", "yaxis")}
     for name, value in (*told.items(), ("LOOKS", pformat(marked, width=96, sort_dicts=False))):
-        third = third.replace(name, value)
+        third = third.replace(name, str(value))
     drawn = _SECOND.get(settings.shown, known).strip() + "\n" + third.strip()
-    lines += [*_DRAW, *drawn.splitlines(), *_axes(settings)]
+    lines += [*_DRAW, *drawn.splitlines(), *_axes(settings, figures)]
     if any("make_estimator(" in line for line in lines):
         head.append("from polyceptron.model import make_estimator")
     return "\n".join([*head, *lines]) + "\n"
 
 
-def _axes(settings: PageSettings) -> list[str]:
+def _ends(figures: Mapping[str, Figure] | None, name: str, axis: str) -> list[float] | None:
+    """From where to where an axis of the page's figure goes, if that is set."""
+    look = figures[name]["layout"][axis] if figures else {}
+    ends = look.get("range")
+    return ends and [float(f"{10**x if look['type'] == 'log' else x:.6g}") for x in ends]
+
+
+def _axes(settings: form.PageSettings, figures: Mapping[str, Figure] | None) -> list[str]:
     """Ranges and scales of the axes, and what is marked on the first."""
     bottom = ", ylim=(0, None)" * (settings.error_scale == "linear")
-    ends = f"{settings.low!r}, {settings.high!r}"
-    lines = [
-        "for one in (ax, second):",
-        f'    one.set(xlim=({ends}), xscale="{settings.scale}", '
-        f'yscale="{settings.error_scale}"{bottom})',
-    ]
+    across = _ends(figures, "learning", "xaxis") or [settings.low, settings.high]
+    scales = f'xscale="{settings.scale}", yscale="{settings.error_scale}"'
+    lines = ["for one in (ax, second):", f"    one.set(xlim={across}, {scales}{bottom})"]
+    if cut := _ends(figures, "order", "yaxis"):  # one line would hide the others
+        label = f'second.get_ylabel() + ", cut at {cut[1]:g}"'
+        lines.append(f"second.set(ylim={cut}, ylabel={label})")
     if settings.noisy and settings.alike:
         lines += [
             "floor = pc.generalisation_error(1.0, teacher.n_classes, teacher.channel)",
@@ -186,18 +187,11 @@ def _axes(settings: PageSettings) -> list[str]:
     ]
 
 
-def _teacher(settings: PageSettings) -> str:
+def _teacher(settings: form.PageSettings) -> str:
     if settings.model != "mixture":
         return f"pc.{settings.teacher!r}".replace("'", '"')
     shares = settings.shares or (1 / settings.k,) * settings.k
     return f"pc.Mixture({shares!r}, separation={settings.separation!r})"
-
-
-def _alpha(settings: PageSettings, count: int) -> str:
-    if count == 1:
-        return f"np.array([{settings.alpha!r}])"
-    space = "geomspace" if settings.scale == "log" else "linspace"
-    return f"np.{space}({settings.low!r}, {settings.high!r}, {count})"
 
 
 def _estimator(one: Estimator, ridge: str = "") -> str:
@@ -212,39 +206,35 @@ def _estimator(one: Estimator, ridge: str = "") -> str:
     return f"pc.{kind}({', '.join(words)})".replace("'", '"')
 
 
-def _simulation(settings: PageSettings, name: str) -> list[str]:
+def _simulation(settings: form.PageSettings, name: str) -> list[str]:
     """Lines that run one simulation of the page; its rows go under `name`."""
     student = settings.student
     seed = (f"{settings.seed} + " if settings.seed else "") + f"i * {settings.runs} + j"
     tests = f", test_samples={tested(settings)}" if tested(settings) else ""
-    best, ridge = [], ""
-    if student.columns.get("ridge") == OPTIMAL:
-        asked = f"[float(a)], tol={tolerance(settings.teacher.n_classes)}"
-        best = [
-            f"    best = pc.learning_curve(chosen, {_estimator(student)}, {asked})",
-            '    ridge = float(best.frame["ridge"].iloc[0])',
-        ]
-        ridge = "ridge"
+    space = "np.geomspace" if settings.scale == "log" else "np.linspace"
+    alphas = f"{space}({settings.low!r}, {settings.high!r}, {settings.places})"
+    alphas = alphas if settings.places > 1 else f"[{settings.alpha!r}]"
+    asked = f"[float(a)], tol={tolerance(settings.teacher.n_classes)}"
+    best = [
+        f"    best = pc.learning_curve(chosen, {_estimator(student)}, {asked})",
+        '    ridge = float(best.frame["ridge"].iloc[0])',
+    ]
+    optimal = student.columns.get("ridge") == form.OPTIMAL
     return [
         f"chosen = {_teacher(settings)}",
         f'simulations["{name}"] = rows = []',
-        f"for i, a in enumerate({_alpha(settings, settings.places)}):",
-        *best,
-        f"    student = {_estimator(student, ridge)}",
+        f"for i, a in enumerate({alphas}):",
+        *(best if optimal else []),
+        f"    student = {_estimator(student, 'ridge' * optimal)}",
         f"    for j in range({settings.runs}):",
         f"        seed = {seed}",
         f"        rows += student.simulate(chosen, float(a), {settings.dimension}, seed{tests})",
     ]
 
 
-_CSS = (
-    "body{font:16px/1.5 system-ui,sans-serif;color:#1f2328;max-width:70rem;margin:0 auto;"
-    "padding:1rem}figure{margin:0 0 1.5rem}h1{font-size:1.4rem}h2{font-size:1.1rem;margin:0}"
-    "pre{background:#f4f5f6;padding:1rem;overflow-x:auto;font-size:.85rem}"
-)
-
-
-def page_html(settings: PageSettings, figures: Mapping[str, Figure], words: str, code: str) -> str:
+def page_html(
+    settings: form.PageSettings, figures: Mapping[str, Figure], words: str, code: str
+) -> str:
     """One file with the live figures, which needs no server and nothing from elsewhere.
 
     `figures` are by their titles; `words` say what is known, `code` draws it again.
@@ -252,19 +242,12 @@ def page_html(settings: PageSettings, figures: Mapping[str, Figure], words: str,
     from plotly.offline import get_plotlyjs
 
     blocks = "".join(
-        f'<figure><h2>{escape(title)}</h2><div id="figure-{i}" style="height:26rem"></div></figure>'
+        f'<figure><h2>{escape(title)}</h2><div id="figure-{i}"></div></figure>'
         for i, title in enumerate(figures)
     )
     drawn = json.dumps(list(figures.values())).replace("<", "\\u003c")
-    return f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(caption(settings))}</title><style>{_CSS}</style>
-<script>{get_plotlyjs()}</script></head>
-<body><h1>{escape(caption(settings))}</h1><p>{escape(words)}</p>{blocks}
-<details><summary>Python lines for these curves</summary><pre>{escape(code)}</pre></details>
-<p>Made by polyceptron {VERSION}.</p>
-<script>{drawn}.forEach((figure, i) => Plotly.newPlot(
-  "figure-" + i, figure.data, figure.layout, {{responsive: true, displaylogo: false}}));</script>
-</body></html>
-"""
+    page = Template((Path(__file__).parent / "lecture.html").read_text("utf-8"))
+    return page.substitute(
+        title=escape(caption(settings)), words=escape(words), code=escape(code), version=VERSION,
+        plotly=get_plotlyjs(), blocks=blocks, drawn=drawn,
+    )  # fmt: skip

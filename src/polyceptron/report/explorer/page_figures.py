@@ -52,8 +52,17 @@ def learning_figure(
     """Generalisation error against α; its floor, the transitions and α_s where there are any."""
     traces = [line(part, ERROR, **look) for look, part in _lines(curves)]
     traces += [symbols(one, ERROR) for one in simulations if one.rows]
-    marks, shades = _transitions(state, limits)
-    marks = [pic.Mark(state.alpha, colour=FAINT), *marks]
+    marks, shades = [pic.Mark(state.alpha, colour=FAINT)], list[pic.Shade]()
+    if (it := limits.get("alpha_it")) is not None:  # both transitions, and the hard phase between
+        algo = limits["alpha_algo"]
+        marks += [
+            pic.Mark(value, f"{name} = {value:.4g}", side, "dash", QUIET)
+            for value, name, side in ((it, "α_{IT}", "right"), (algo, "α_{algo}", "left"))
+            if state.low <= value <= state.high
+        ]
+        if it < state.high and algo > state.low:
+            low, high = max(it, state.low), min(algo, state.high)
+            shades.append(pic.Shade(low, high, BAND, "hard phase"))
     if (floor := limits.get("floor")) is not None:
         who = "the teacher itself" if state.alike else "the best rule"
         look: Any = {"colour": FAINT, "dash": "dot", "label": f"floor: {who}"}
@@ -65,7 +74,7 @@ def learning_figure(
     # Short enough for a phone.
     y = _vertical("error ε, labels as drawn" if state.noisy else "generalisation error ε", state)
     x = _across(state, simulations)
-    return _figure(pic.Panel(tuple(traces), x, y, tuple(marks), shades), state)
+    return _figure(pic.Panel(tuple(traces), x, y, tuple(marks), tuple(shades)), state)
 
 
 def order_figure(
@@ -198,8 +207,7 @@ def _across(state: PageSettings, simulations: Sequence[Simulated]) -> pic.Axis:
 def _vertical(label: str, state: PageSettings, traces: Sequence[pic.Trace] = ()) -> pic.Axis:
     """The vertical axis; a linear one ends where one of the traces would hide the others.
 
-    As q of max-margin near α_s does. The others are judged by the one in their middle, so that at
-    least half of them are seen whole.
+    As q of max-margin near α_s does. The trace in their middle, and those below, are seen whole.
     """
     axis = pic.Axis(label, state.error_scale, 0.0 if state.error_scale == "linear" else None)
     tops = sorted(max((y for y in trace.y if y > 0), default=0.0) for trace in traces)
@@ -208,22 +216,6 @@ def _vertical(label: str, state: PageSettings, traces: Sequence[pic.Trace] = ())
         return axis
     high = float(f"{CUT * middle:.1g}")
     return replace(axis, high=high, label=f"{label}, cut at {high:g}")
-
-
-def _transitions(
-    state: PageSettings, limits: Found
-) -> tuple[list[pic.Mark], tuple[pic.Shade, ...]]:
-    """Verticals at the transitions with their names, and the hard phase between."""
-    if limits.get("alpha_it") is None:
-        return [], ()
-    it, algo = limits["alpha_it"], limits["alpha_algo"]
-    hard = pic.Shade(max(it, state.low), min(algo, state.high), BAND, "hard phase")
-    marks = [
-        pic.Mark(value, f"{name} = {value:.4g}", side, "dash", QUIET)
-        for value, name, side in ((it, "α_{IT}", "right"), (algo, "α_{algo}", "left"))
-        if state.low <= value <= state.high
-    ]
-    return marks, (hard,) if it < state.high and algo > state.low else ()
 
 
 def _figure(panel: pic.Panel, state: PageSettings) -> Figure:
@@ -235,10 +227,7 @@ def _figure(panel: pic.Panel, state: PageSettings) -> Figure:
 
 
 def _lines(curves: Curves) -> list[tuple[dict[str, Any], list[Row]]]:
-    """The look and the rows of each line: one for each branch that is drawn.
-
-    AMP's only where it differs from the optimal one.
-    """
+    """The look and the rows of each line; AMP's only where it differs from the optimal one."""
     colours = pic.colours_of([*curves, *pic.DASHES])
     found = []
     for name, rows in curves.items():
@@ -287,9 +276,8 @@ def without(state: PageSettings, curves: Curves, simulations: Sequence[Simulated
         for why, labels in lacking.items()
     ]
     if any(scored for _, _, scored in known[len(curves) :]) and shown == "calibration":
-        words.append(
-            f"Symbols are counted on {TEST_SAMPLES:,} new samples: up to {CHANCE} may be chance."
-        )
+        many = f"{TEST_SAMPLES:,} new samples"
+        words.append(f"Symbols are counted on {many}: up to {CHANCE} may be chance.")
     return " ".join(words)
 
 
@@ -298,9 +286,10 @@ def line(rows: Sequence[Row], column: str, symbol: str = "", **look: Any) -> pic
     value = symbol + "%{y:.6g}" if column != ERROR else "ε %{y:.6g} ± %{customdata[0]:.1g}"
     hover = f"<br>α %{{x:.4g}}<br>{value}%{{customdata[2]}}<br>status %{{customdata[1]}}"
     ridges = ["" if row.get("ridge") is None else f"<br>λ {row['ridge']:.4g}" for row in rows]
-    known = [(row.get("uncertainty") or 0.0, row.get("status", "")) for row in rows]
+    unsure = [row.get("uncertainty") or 0.0 for row in rows]
     x, y = (pic.numbers(row.get(name) for row in rows) for name in ("alpha", column))
-    look["customdata"] = tuple((*one, ridge) for one, ridge in zip(known, ridges, strict=True))
+    statuses = [row.get("status", "") for row in rows]
+    look["customdata"] = tuple(zip(unsure, statuses, ridges, strict=True))
     return pic.Trace(x, y, kind="line" if len(rows) > 1 else "symbols", hover=hover, **look)
 
 
@@ -320,9 +309,8 @@ def symbols(one: Simulated, column: str, symbol: str = "", **look: Any) -> pic.T
 
 def spectrum_words(name: str) -> str:
     """The eigenvalues in words."""
-    spectrum = as_spectrum(name)
-    words, s = "every eigenvalue is 1", spectrum.eigenvalues
-    if not spectrum.isotropic:
-        rest = "" if spectrum.rank == 1 else f", {1 - spectrum.rank:.2g} of them 0"
-        words = f"eigenvalues from {s[0]:.3g} down to {s[-1]:.3g}{rest}"
-    return words
+    spectrum, s = as_spectrum(name), as_spectrum(name).eigenvalues
+    if spectrum.isotropic:
+        return "every eigenvalue is 1"
+    rest = "" if spectrum.rank == 1 else f", {1 - spectrum.rank:.2g} of them 0"
+    return f"eigenvalues from {s[0]:.3g} down to {s[-1]:.3g}{rest}"

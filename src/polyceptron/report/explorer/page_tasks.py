@@ -1,8 +1,7 @@
 """The work behind the page as tasks: curves, points, limits, the free-entropy landscape, runs.
 
 A `Task` is plain JSON, so that it can be sent to another process and be the key of a cache. Theory
-and experiments do the deriving; here is only what to ask them for, and in which order. `tasks_of`
-lists what some settings need, `perform` does one task, piece by piece.
+and experiments do the deriving; here is only what to ask them for, and in which order.
 """
 
 from __future__ import annotations
@@ -15,20 +14,13 @@ from typing import Any
 import numpy as np
 
 from polyceptron.errors import InvalidInput
-from polyceptron.report.explorer.settings import (
-    NUMBERS,
-    OPTIMAL,
-    SCORES,
-    SHARES,
-    PageSettings,
-    make_settings,
-)  # fmt: skip
+from polyceptron.report.explorer import settings as form
 from polyceptron.rows import json_ready
 
 Row = dict[str, Any]
 Task = dict[str, Any]
 
-PROBLEM = ("model", "k", *SHARES, "separation", *NUMBERS, *NUMBERS.values())
+PROBLEM = ("model", "k", *form.SHARES, "separation", *form.NUMBERS, *form.NUMBERS.values())
 STUDENT = ("epsilon", "penalty", "l1", "ridge", "ridge_rule", "intercept", "class_weight")
 GRID = ("low", "high", "scale", "points")
 CHUNK = 8  # points of a slow curve that are shown at a time
@@ -40,7 +32,7 @@ def tolerance(n_classes: int) -> float:
     return 1e-4 if n_classes <= 3 else 5e-3
 
 
-def spaced(settings: PageSettings, count: int) -> list[float]:
+def spaced(settings: form.PageSettings, count: int) -> list[float]:
     """`count` values of α over the page's range, even on its axis."""
     if count == 1:
         return [settings.alpha]
@@ -48,32 +40,30 @@ def spaced(settings: PageSettings, count: int) -> list[float]:
     return [float(a) for a in space(settings.low, settings.high, count)]
 
 
-def _task(kind: str, settings: PageSettings, *names: str) -> Task:
+def _task(kind: str, settings: form.PageSettings, *names: str) -> Task:
     idle = settings.idle
     return {"kind": kind, **{n: settings.as_dict()[n] for n in names if n not in idle}}
 
 
-def limits_task(settings: PageSettings) -> Task | None:
+def limits_task(settings: form.PageSettings) -> Task | None:
     """What the range of α follows: transitions and α_s; with the floor, if there is any of it."""
     needed = settings.finite_prior or settings.noisy or not settings.alike
     return _task("limits", settings, *PROBLEM) if needed else None
 
 
-def tasks_of(settings: PageSettings) -> list[Task]:
-    """Everything the page needs for these settings: what is quick first, then the longest.
+def tasks_of(settings: form.PageSettings) -> list[Task]:
+    """Everything the page needs for these settings, tables and closed forms first.
 
     Where classes differ a point of each estimator, for its confusion matrix, takes the place of the
     free entropy.
     """
 
-    def rank(name: str) -> tuple[bool, ...]:  # tables and closed forms before the others
+    def rank(name: str) -> tuple[bool, ...]:
         one = settings.estimator(name)
         return not one.branches, not one.explicit, not one.hard_margin
 
-    limits = limits_task(settings)
-    curves: list[Task] = []
-    points: list[Task] = []
-    scored = ["shown"] if settings.shown in SCORES else []
+    limits, curves, points = limits_task(settings), list[Task](), list[Task]()
+    scored = ["shown"] if settings.shown in form.SCORES else []
     for name in sorted(settings.estimators, key=rank):
         alone = settings.changed(estimators=[name], simulation="amp")
         own = {"estimators": name}
@@ -83,22 +73,17 @@ def tasks_of(settings: PageSettings) -> list[Task]:
     return [*([limits] if limits else []), *others, *curves]
 
 
-def followed_range(settings: PageSettings, limits: Mapping[str, Any]) -> tuple[float, float]:
+def followed_range(settings: form.PageSettings, limits: Mapping[str, Any]) -> tuple[float, float]:
     """A range of α with both transitions in sight, up to 1.4 α_algo, and with α_s, in halves.
 
     For a curve that ends at α_s the range is stretched far to have it in sight, else a little.
-
-    >>> followed_range(PageSettings(), {"alpha_algo": 2.8855})
-    (0.1, 4.0)
-    >>> followed_range(PageSettings(), {"alpha_s": 4.264})
-    (0.1, 5.5)
     """
     algo, separable = limits.get("alpha_algo"), limits.get("alpha_s") or math.inf
-    high = PageSettings.high if algo is None else max(1.0, round(2.8 * algo) / 2)
+    high = form.PageSettings.high if algo is None else max(1.0, round(2.8 * algo) / 2)
     ends = any(settings.estimator(name).hard_margin for name in settings.estimators)
     if separable <= (30.0 if ends else 2 * high):
         high = max(high, math.ceil(2.5 * separable) / 2)
-    return PageSettings.low, high
+    return form.PageSettings.low, high
 
 
 def key_of(task: Task) -> str:
@@ -109,24 +94,20 @@ def key_of(task: Task) -> str:
 def is_slow(task: Task) -> bool:
     """Whether a task may take more than a second, so that it must not hold up the others."""
     settings = settings_of_task(task)
-    k, name = settings.teacher.n_classes, task.get("estimators")
+    k, name, sparse = settings.teacher.n_classes, task.get("estimators"), "l1" in task
     if not settings.alike:
         return k > 2
-    if name and "l1" not in task and settings.estimator(name).explicit:
-        return False
-    return bool(k > 3 or "l1" in task or task.get("ridge_rule") == OPTIMAL)
+    quick = name and not sparse and settings.estimator(name).explicit
+    return not quick and (k > 3 or sparse or task.get("ridge_rule") == form.OPTIMAL)
 
 
-def settings_of_task(task: Task) -> PageSettings:
+def settings_of_task(task: Task) -> form.PageSettings:
     """The settings from which a task was made, or an error message."""
-    return make_settings({name: value for name, value in task.items() if name != "kind"})
+    return form.make_settings({name: value for name, value in task.items() if name != "kind"})
 
 
 def perform(task: Task) -> Iterator[dict[str, Any]]:
-    """The answer to a task, in one piece or several.
-
-    Each piece has the latest `result` with the number of points `done`, or one more `row`.
-    """
+    """The answer in pieces: each the latest `result` with the points `done`, or one more `row`."""
     kind, settings = task.get("kind"), settings_of_task(task)
     teacher: Any = settings.teacher
     within = tolerance(teacher.n_classes)
@@ -148,7 +129,7 @@ def perform(task: Task) -> Iterator[dict[str, Any]]:
         raise InvalidInput(f"unknown work {kind!r}")
 
 
-def _limits(settings: PageSettings) -> dict[str, Any]:
+def _limits(settings: form.PageSettings) -> dict[str, Any]:
     """The transitions; the least error of any rule, and up to where labels can be separated."""
     from polyceptron.theory.bayes_optimal.transitions import transitions
     from polyceptron.theory.generalisation import error_floor
@@ -168,13 +149,13 @@ def _limits(settings: PageSettings) -> dict[str, Any]:
     return found
 
 
-def _curve(settings: PageSettings) -> Iterator[dict[str, Any]]:
+def _curve(settings: form.PageSettings) -> Iterator[dict[str, Any]]:
     """The points of the page, then where the line still bends, twice as many in all."""
     from polyceptron.theory.curve import FIRST, drawn_parts, with_scores
 
     teacher: Any = settings.teacher
     estimator = settings.estimator(settings.estimators[0])
-    few, scores = teacher.n_classes <= 3, settings.shown in SCORES and settings.alike
+    few, scores = teacher.n_classes <= 3, settings.shown in form.SCORES and settings.alike
     # Of few classes the points with branches share their tables: one costs as much as all of them.
     whole = settings.alike and (estimator.explicit or (estimator.branches and few and not scores))
     # A search takes a second with many classes; between two the error is off by 1e-4 at most.
@@ -193,12 +174,12 @@ def _curve(settings: PageSettings) -> Iterator[dict[str, Any]]:
         yield {"result": [json_ready(row) for row in rows], "done": done}
 
 
-def simulate(settings: PageSettings) -> Iterator[dict[str, Any]]:
+def simulate(settings: form.PageSettings) -> Iterator[dict[str, Any]]:
     """Rows of message passing or empirical risk minimisation, one instance at a time."""
     teacher: Any = settings.teacher
     for i, alpha in enumerate(spaced(settings, settings.places)):
         student = settings.student
-        if student.columns.get("ridge") == OPTIMAL:  # that of the theory
+        if student.columns.get("ridge") == form.OPTIMAL:  # that of the theory
             (best,) = student.rows(teacher, [alpha], tol=tolerance(teacher.n_classes))
             student = student.with_ridge(best["ridge"])
         for j in range(settings.runs):
@@ -209,9 +190,6 @@ def simulate(settings: PageSettings) -> Iterator[dict[str, Any]]:
             yield {"row": json_ready(row)}
 
 
-def tested(settings: PageSettings) -> int | None:
-    """How many new samples a run is tried on: some if scores of probabilities are to be shown.
-
-    Otherwise its error is exact, from the weights.
-    """
-    return TEST_SAMPLES if settings.shown in SCORES and settings.alike else None
+def tested(settings: form.PageSettings) -> int | None:
+    """How many new samples a run is tried on for its scores; else its error is exact."""
+    return TEST_SAMPLES if settings.shown in form.SCORES and settings.alike else None

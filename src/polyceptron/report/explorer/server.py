@@ -1,6 +1,5 @@
 """The web server: on this machine, unless another address is asked for; nothing from elsewhere.
 
-`RequestGuard` decides who may ask for what: this page, in the form that this page uses.
 Computations start by POST alone, and a POST must come from this page itself: its `Origin` is ours,
 the browser sends `Sec-Fetch-Site: same-origin`, and its body holds the token that was put into the
 page. A page elsewhere, another port of this machine included, can have none of the three. Whatever
@@ -195,14 +194,13 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
     from polyceptron.report.explorer import callbacks
     from polyceptron.report.explorer.layout import page
 
-    tags = {
-        "viewport": "width=device-width, initial-scale=1",
-        "description": "Learning curves of multi-class classifiers.",
-    }
     app = Dash(
         "polyceptron.report.explorer", title="polyceptron explorer", update_title="",
         serve_locally=True,
-        meta_tags=[{"name": name, "content": content} for name, content in tags.items()],
+        meta_tags=[
+            {"name": "viewport", "content": "width=device-width, initial-scale=1"},
+            {"name": "description", "content": "Learning curves of multi-class classifiers."},
+        ],
     )  # fmt: skip
     app.index_string = app.index_string.replace("<html>", '<html lang="en">')
     names: tuple[str, ...] = (*LOOPBACK, f"[{host}]" if ":" in host else host)
@@ -210,11 +208,9 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
         if ipaddress.ip_address(host).is_unspecified:
             names = ()  # any: the key in the address keeps strangers out
     guard = RequestGuard(names, key, app.callback_map)
-
+    new = secrets.token_hex
     # It starts no computation; Dash looks once as it starts, without a request.
-    app.layout = lambda: page(
-        guard.token(secrets.token_hex(16)) if has_request_context() else "", key
-    )
+    app.layout = lambda: page(guard.token(new(16)) if has_request_context() else "", key)
     callbacks.register(app, sessions, guard)
     app.server.config["MAX_CONTENT_LENGTH"] = 200_000  # bytes; the page's own are far smaller
     # What Dash answers with a traceback: scripts of packages that it does not serve, and those that
@@ -229,10 +225,9 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
 def serve(
     here: socket.socket, host: str, key: str | None = None, ready: Callable[[], object] = bool
 ) -> None:
-    """Serve on a listening socket until interrupted; a browser that came early waits in line.
+    """Serve on a listening socket bound to `host` until interrupted, `key` holders only if given.
 
-    `host` is what the socket was bound to; with a `key`, whoever has it can use this server.
-    `ready` is called when the page can be seen.
+    `ready` is called when the page can be seen; a browser that came early waits in line.
     """
     import logging
 

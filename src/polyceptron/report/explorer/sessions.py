@@ -2,8 +2,6 @@
 
 A `Session` is one opened page, known by a name that only its server and itself know. What a page
 keeps is never dropped to make room for another: only what was left alone for long goes.
-`PageContent` is what is known for some settings now, drawn, and what is still missing;
-`wanted_content` asks for what is missing.
 """
 
 from __future__ import annotations
@@ -19,14 +17,8 @@ from typing import Any
 from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer import page_figures as drawing
 from polyceptron.report.explorer import page_tasks as asking
+from polyceptron.report.explorer import settings as form
 from polyceptron.report.explorer.exports import page_html, python_lines
-from polyceptron.report.explorer.settings import (
-    FOLLOW,
-    MAX_KEPT,
-    PageSettings,
-    check_simulation,
-    to_query,
-)
 from polyceptron.report.explorer.work_queue import Simulation, WorkQueue
 from polyceptron.report.pictures.parts import label_of
 
@@ -38,15 +30,11 @@ Slots = Sequence[Simulation | None]
 
 
 class Session:
-    """One opened page, with its simulations, each in a slot that is its own until it is removed.
-
-    A slot has its buttons on the page from the start, so that a press never meets one that has
-    just been drawn anew, or another simulation's.
-    """
+    """One opened page, with its simulations, each in a slot that is its own until it is removed."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.slots: list[Simulation | None] = [None] * MAX_KEPT
+        self.slots: list[Simulation | None] = [None] * form.MAX_KEPT
         self.link_is_read = False  # the simulations of a link are started once
         self.stamp = 0  # of the newest settings that were asked for
         self.next_stamp = itertools.count(1).__next__
@@ -79,9 +67,6 @@ class Sessions:
 
         threading.Thread(target=sweep, daemon=True).start()
 
-    def __len__(self) -> int:
-        return len(self._all)
-
     def get(self, name: str) -> Session:
         """The session of that page, new if need be; an error message for too many pages."""
         with self._lock:
@@ -94,19 +79,19 @@ class Sessions:
             self._all[name].last_seen = time.monotonic()
             return self._all[name]
 
-    def start(self, session: Session, settings: PageSettings) -> Simulation:
+    def start(self, session: Session, settings: form.PageSettings) -> Simulation:
         """A simulation for this page, started now or when there is room; or an error message."""
-        check_simulation(settings)
+        form.check_simulation(settings)
         with self._lock:
             if None not in session.slots:
-                raise InvalidInput(f"{MAX_KEPT} simulations are kept: remove one first")
+                raise InvalidInput(f"{form.MAX_KEPT} simulations are kept: remove one first")
             session.slots[session.slots.index(None)] = new = Simulation(settings, session.name)
         self.work.add(new)
         return new
 
     def cancel(self, session: Session, *slots: int) -> None:
         """End the simulations in these slots, in all of them if none is named."""
-        for slot in slots or range(MAX_KEPT):
+        for slot in slots or range(form.MAX_KEPT):
             if (one := session.slots[slot]) is not None:
                 self.work.cancel(one)
 
@@ -131,14 +116,14 @@ class Sessions:
 class PageContent:
     """What there is to see for some settings now, and what is still missing.
 
-    `curves` and `points` are rows by estimator, `found` is what else was found, by the kind of
-    task. `settings` have the range of α that is shown, `finding_range` if it is not yet known.
+    `curves` and `points` are rows by estimator (none while the range of α is `finding`), `found` is
+    what else was found, by the kind of task.
     """
 
     def __init__(
-        self, work: WorkQueue, settings: PageSettings, slots: Slots = (), finding: bool = False
+        self, work: WorkQueue, settings: form.PageSettings, slots: Slots = (), finding: bool = False
     ) -> None:
-        self.settings, self.finding_range = settings, finding
+        self.settings = settings
         # As they are now: rows that come while this is drawn are the next look's.
         self.simulations = [copy.copy(one) for one in slots]
         self.answers = [work.answer(task) for task in asking.tasks_of(settings)]
@@ -153,10 +138,8 @@ class PageContent:
         self.limits = self.found.get("limits") or {}
         self.curves, self.points = (
             {name: some[name] for name in settings.estimators if name in some}
-            for some in rows.values()
+            for some in ({} if finding else rows["curve"], rows["point"])
         )
-        if finding:
-            self.curves = {}
         self.simulated = [
             drawing.Simulated(one.settings, one.result, slot)
             for slot, one in enumerate(self.simulations)
@@ -165,17 +148,13 @@ class PageContent:
 
     @property
     def status(self) -> tuple[str, list[str]]:
-        """At work on what, with the number of points that are there, or ready.
-
-        And what could not be computed, or not to its end, and why.
-        """
+        """At work on what, or ready; and what could not be computed, or not to its end, and why."""
         pending: list[str] = []
         errors: list[str] = []
         for one in self.answers:
             name, kind = one.task.get("estimators"), one.task["kind"]
-            words = (
-                label_of(name) if name else "transitions and floor" if kind == "limits" else kind
-            )
+            kind = "transitions and floor" if kind == "limits" else kind
+            words = label_of(name) if name else kind
             if not one.complete:
                 points = f" {one.done} of {one.task.get('points', 1)}" if one.done else ""
                 pending.append(words + points)
@@ -194,7 +173,7 @@ class PageContent:
         """Changes when there is something new to see."""
         known = [f"{asking.key_of(one.task)}{one.done}{one.complete}" for one in self.answers]
         shown = [f"{i}{a.status}{len(a.result)}" for i, a in enumerate(self.simulations) if a]
-        return "|".join([to_query(self.settings), *known, *shown])
+        return "|".join([form.to_query(self.settings), *known, *shown])
 
     @property
     def busy(self) -> bool:
@@ -213,25 +192,23 @@ class PageContent:
         """The three figures, by the ids of their graphs."""
         settings, curves, simulated = self.settings, self.curves, self.simulated
         phase = drawing.phase_words(settings, self.limits)
-        return {
-            "learning": drawing.learning_figure(settings, curves, self.limits, simulated),
-            "order": drawing.order_figure(settings, curves, simulated),
-            "landscape": drawing.landscape_figure(settings, self.found.get("landscape"), phase)
-            if settings.alike
-            else drawing.confusion_figure(settings, self.points),
-        }
+        if settings.alike:
+            last = drawing.landscape_figure(settings, self.found.get("landscape"), phase)
+        else:
+            last = drawing.confusion_figure(settings, self.points)
+        learning = drawing.learning_figure(settings, curves, self.limits, simulated)
+        order = drawing.order_figure(settings, curves, simulated)
+        return {"learning": learning, "order": order, "landscape": last}
 
     @property
     def rows(self) -> list[asking.Row]:
         """Everything as one table."""
-        simulated = (one.rows for one in self.simulated)
-        return [*itertools.chain(*self.curves.values(), *simulated)]
+        return [*itertools.chain(*self.curves.values(), *(one.rows for one in self.simulated))]
 
     @property
     def python(self) -> str:
         """A script that draws it."""
-        frame = self.figures["landscape"]["layout"]["yaxis"].get("range")
-        return python_lines(self.settings, [one.state for one in self.simulated], str(frame))
+        return python_lines(self.settings, [one.state for one in self.simulated], self.figures)
 
     @property
     def html(self) -> str:
@@ -241,19 +218,19 @@ class PageContent:
 
 
 def wanted_content(
-    sessions: Sessions, session: Session, settings: PageSettings, wait: bool
+    sessions: Sessions, session: Session, settings: form.PageSettings, wait: bool
 ) -> PageContent:
     """Ask for what the settings need, and give it a moment if `wait`.
 
     Where the range of α follows what is found, the curves are asked for when that is known.
     """
     work, limits = sessions.work, asking.limits_task(settings)
-    slow = [limits] if limits and settings.range_rule == FOLLOW else []
+    slow = [limits] if limits and settings.range_rule == form.FOLLOW else []
     if slow:
         work.request(session.name, asking.tasks_of(settings)[:2])
         work.wait(slow, QUICK_WAIT if wait else 0.0)
     finding = not all(work.answer(task).complete for task in slow)
-    if settings.range_rule == FOLLOW:
+    if settings.range_rule == form.FOLLOW:
         known = (work.answer(limits).result or {}) if limits else {}
         low, high = asking.followed_range(settings, known)
         settings = settings.changed(range_rule="set", low=low, high=high)

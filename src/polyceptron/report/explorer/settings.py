@@ -1,15 +1,11 @@
 """What the page can show: one table of settings, from which controls, checks and links are made.
 
-Each field of `PageSettings` carries what it may be and what the page calls it: a `Choice` or a
-`Number`. Whatever reaches the server from a browser, by a control or by a link, becomes a
-`PageSettings` or ends in an error message; nothing behind this module checks a range again. The
-names of losses, priors, noises and spectra are those of the model's registries, each in words, with
-a slider for its number. What has no effect beside the other settings is `idle`: it has its default,
-its control is hidden and links leave it out.
+Whatever reaches the server from a browser, by a control or by a link, becomes a `PageSettings` or
+ends in an error message; nothing behind this module checks a range again. What has no effect beside
+the other settings is `idle`: it has its default, its control is hidden and links leave it out.
 
 A link is a query string. A simulation in it is written as `run=simulation:amp,dimension:300,…`,
-with what differs from the page's own settings; who opens the link starts the same runs from the
-same seeds.
+with what differs from the page's own settings; who opens the link starts the same runs.
 """
 
 from __future__ import annotations
@@ -24,22 +20,8 @@ from urllib.parse import parse_qsl, urlencode
 
 import numpy as np
 
+from polyceptron import model as md
 from polyceptron.errors import InvalidInput
-from polyceptron.model import (
-    CHANNELS,
-    ESTIMATORS,
-    FEATURES,
-    PENALTIES,
-    PRIORS,
-    BayesOptimal,
-    Estimator,
-    Mixture,
-    Perceptron,
-    Population,
-    Registry,
-    Teacher,
-    make_estimator,
-)
 from polyceptron.report.pictures.parts import LABELS
 
 
@@ -52,17 +34,13 @@ class Member(NamedTuple):
     first: float = 1.0
 
     def at(self, number: float) -> str:
-        """As it is written with this number.
-
-        >>> Member("power law", "power:{}:200", "exponent").at(1.5)
-        'power:1.5:200'
-        """
+        """As it is written with this number: power:1.5:200."""
         return self.form.format(f"{number:.6g}")
 
 
-def _members(registry: Registry[Any], named: Mapping[str, str]) -> dict[str, Member]:
-    """The members of a registry; the first number of an example is the slider's, by this name."""
-    found = {}
+def _members(registry: md.Registry[Any]) -> dict[str, Member]:
+    """The members of a registry; the first number of an example is the slider's."""
+    found, named = {}, {"power": "exponent", "levels": "larger eigenvalue"}
     entries = (entry for entry in registry.entries if not entry.brackets)
     for entry, example in zip(entries, registry.examples(), strict=True):
         name, rest, words = entry.name, example.name[len(entry.name) :], entry.label or entry.name
@@ -74,21 +52,15 @@ def _members(registry: Registry[Any], named: Mapping[str, str]) -> dict[str, Mem
     return found
 
 
-SPECTRUM_NUMBERS = {"power": "exponent", "levels": "larger eigenvalue"}
-MEMBERS = {
-    "prior": _members(PRIORS, {}),
-    "noise": _members(CHANNELS, {}),
-    "features": _members(FEATURES, SPECTRUM_NUMBERS),
-    "estimators": _members(ESTIMATORS, {}),
-}
-REGISTRIES: dict[str, Registry[Any]] = {"prior": PRIORS, "noise": CHANNELS, "features": FEATURES}
+REGISTRIES = dict[str, md.Registry[Any]](
+    prior=md.PRIORS, noise=md.CHANNELS, features=md.FEATURES, estimators=md.ESTIMATORS
+)
+MEMBERS = {kind: _members(registry) for kind, registry in REGISTRIES.items()}
 NUMBERS = {"prior": "density", "noise": "strength", "features": "shape"}  # the slider of a choice
 # The estimators that can be simulated; runs of the first are message passing.
-METHODS = {"amp" if name == BayesOptimal.name else name: name for name in MEMBERS["estimators"]}
+METHODS = {"amp" if name == md.BayesOptimal.name else name: name for name in MEMBERS["estimators"]}
 # The last number of a penalty is λ, one before it L₁.
-PENALTY_FORMS = {
-    entry.name: entry for entry in PENALTIES.entries if 1 <= len(entry.parameters) <= 2
-}
+PENALTY_FORMS = {one.name: one for one in md.PENALTIES.entries if 1 <= len(one.parameters) <= 2}
 # What can be shown: in words, and its column where it stands in a row.
 SHOWN = {
     "overlaps": ("overlaps m, q", ""),
@@ -113,11 +85,8 @@ MODELS = {
     "perceptron": "perceptron (one vector)",
     "mixture": "Gaussian clusters",
 }
-RIDGE_RULES = {"fixed": "the slider's", OPTIMAL: "optimal at each α"}
 RANGES = {FOLLOW: "follows transitions and α_s", "set": "as set here"}
 AXIS = {"linear": "linear", "log": "logarithmic"}
-INTERCEPTS = {"none": "none", "free": "fitted"}
-CLASS_WEIGHTS = {"none": "none", "balanced": "balanced"}
 
 MAX_QUERY = 6000  # characters of a link
 MAX_ENTRIES = 12_000_000  # numbers in the data or in a d × d matrix: 96 MB, 0.45 GB in all
@@ -184,8 +153,8 @@ def _one_of(default: Any, label: str, words: Mapping[str, str]) -> Any:
     return field(default=default, metadata={"kind": kind})
 
 
-def _member_of(default: Any, label: str, kind: str) -> Any:
-    return _one_of(default, label, {n: one.words for n, one in MEMBERS[kind].items()})
+def _words(kind: str) -> dict[str, str]:
+    return {name: one.words for name, one in MEMBERS[kind].items()}
 
 
 def _number(
@@ -212,14 +181,14 @@ class PageSettings:
     share5: float = _share(5)
     share6: float = _share(6)
     separation: float = _number(2.0, "Separation", "the distance of two means", 0.1, 10, "linear")
-    prior: str = _member_of("rademacher", "Weights of the teacher", "prior")
+    prior: str = _one_of("rademacher", "Weights of the teacher", _words("prior"))
     density: float = _number(0.2, "Of the weights", "the number of the prior", 1e-6, 1e6, "log")
-    noise: str = _member_of("none", "Noise of the labels", "noise")
+    noise: str = _one_of("none", "Noise of the labels", _words("noise"))
     strength: float = _number(0.25, "Of the noise", "the strength of the noise", 1e-6, 1e6, "log")
-    features: str = _member_of("isotropic", "Spectrum of the features", "features")
+    features: str = _one_of("isotropic", "Spectrum of the features", _words("features"))
     shape: float = _number(1.2, "Of the spectrum", "the number of the spectrum", 1e-6, 1e6, "log")
-    estimators: tuple[str, ...] = _member_of(
-        ("bayes", "cross-entropy", "square"), "Draw", "estimators"
+    estimators: tuple[str, ...] = _one_of(
+        ("bayes", "cross-entropy", "square"), "Draw", _words("estimators")
     )
     epsilon: float = _number(0.1, "Label smoothing ε", "the number of the loss", 1e-6, 0.99, "log")
     penalty: str = _one_of(
@@ -227,9 +196,11 @@ class PageSettings:
     )
     l1: float = _number(0.1, "L₁ of the elastic net", "L₁", 1e-6, 1e4, "log")
     ridge: float = _number(0.1, "Ridge λ (logarithmic)", "the ridge λ", 1e-6, 1e4, "log")
-    ridge_rule: str = _one_of("fixed", "Ridge used", RIDGE_RULES)
-    intercept: str = _one_of("none", "Intercepts", INTERCEPTS)
-    class_weight: str = _one_of("none", "Class weights", CLASS_WEIGHTS)
+    ridge_rule: str = _one_of(
+        "fixed", "Ridge used", {"fixed": "the slider's", OPTIMAL: "optimal at each α"}
+    )
+    intercept: str = _one_of("none", "Intercepts", {"none": "none", "free": "fitted"})
+    class_weight: str = _one_of("none", "Class weights", {"none": "none", "balanced": "balanced"})
     range_rule: str = _one_of(FOLLOW, "Range of α", RANGES)
     low: float = _number(0.1, "α from", "the smallest α", 0, 1000)
     high: float = _number(4.0, "α to", "the largest α", 0.01, 1000)
@@ -248,7 +219,7 @@ class PageSettings:
     seed: int = _number(0, "Seed", "the seed", 0, 2**31 - 1)
 
     @property
-    def teacher(self) -> Population:
+    def teacher(self) -> md.Population:
         """What is to be learnt; the perceptron has two classes whatever k is."""
         return _population(self.model, self.k, self.shares, self.separation,
                            *(self.written(kind) for kind in NUMBERS))  # fmt: skip
@@ -285,15 +256,13 @@ class PageSettings:
         """Whether there are transitions."""
         return self.alike and self.teacher.prior.support is not None  # type: ignore[attr-defined]
 
-    def estimator(self, name: str) -> Estimator:
+    def estimator(self, name: str) -> md.Estimator:
         """The estimator of that name with the numbers, the penalty and the weights of the page."""
-        one = make_estimator(MEMBERS["estimators"][name].at(self.epsilon))
-        if one.takes_ridge:
-            optimal = self.ridge_rule == OPTIMAL
-            ridged = {"ridge": OPTIMAL if optimal else self.ridge}
-            one = one.with_ridge(
-                **(ridged if self.penalty == RIDGE else {"penalty": self.penalty_name})
-            )
+        one = md.make_estimator(MEMBERS["estimators"][name].at(self.epsilon))
+        if one.takes_ridge and self.penalty == RIDGE:
+            one = one.with_ridge(OPTIMAL if self.ridge_rule == OPTIMAL else self.ridge)
+        elif one.takes_ridge:
+            one = one.with_ridge(penalty=self.penalty_name)
         if self.alike or not hasattr(one, "class_weight"):
             return one
         weights = None if self.class_weight == "none" else self.class_weight
@@ -306,7 +275,7 @@ class PageSettings:
         return ":".join([self.penalty, *map(repr, numbers)])
 
     @property
-    def student(self) -> Estimator:
+    def student(self) -> md.Estimator:
         """The estimator that is simulated."""
         return self.estimator(METHODS[self.simulation])
 
@@ -320,7 +289,7 @@ class PageSettings:
         rest |= {"k"} if self.model == "perceptron" else set()
         used = [MEMBERS["estimators"][n] for n in (*self.estimators, METHODS[self.simulation])]
         rest |= set() if any(one.parameter for one in used) else {"epsilon"}
-        if not any(make_estimator(one.at(one.first)).takes_ridge for one in used):
+        if not any(md.make_estimator(one.at(one.first)).takes_ridge for one in used):
             rest |= {"penalty", "l1", "ridge", "ridge_rule"}
         rest |= {"l1"} if self.penalty == RIDGE else {"ridge_rule"}  # only a ridge is searched for
         rest |= {"ridge"} if self.ridge_rule == OPTIMAL and self.penalty == RIDGE else set()
@@ -355,13 +324,10 @@ class PageSettings:
 @lru_cache(maxsize=64)
 def _population(
     model: str, k: int, shares: tuple[float, ...] | None, separation: float, *rule: Any
-) -> Population:
+) -> md.Population:
     if model == "mixture":
-        return Mixture(shares or (1 / k,) * k, separation=separation)
-    if model == "perceptron":
-        return Perceptron(*rule)
-    prior, noise, features = rule
-    return Teacher(k, prior, noise, features, shares=shares)
+        return md.Mixture(shares or (1 / k,) * k, separation=separation)
+    return md.Perceptron(*rule) if model == "perceptron" else md.Teacher(k, *rule, shares=shares)
 
 
 SETTINGS: dict[str, Choice | Number] = {
@@ -376,11 +342,7 @@ SIMULATED = sorted(
 
 
 def make_settings(values: Mapping[str, Any]) -> PageSettings:
-    """Settings from values of any type, missing ones at their defaults, or an error message.
-
-    >>> make_settings({"k": "4"}).k
-    4
-    """
+    """Settings from values of any type, missing ones at their defaults, or an error message."""
     if not isinstance(values, Mapping):
         raise InvalidInput("settings must be names with values")
     unknown = [name for name in values if name not in NAMES]
@@ -415,11 +377,7 @@ def _brief(value: Any) -> str:
 
 @lru_cache(maxsize=64)
 def slider_ends(kind: str, name: str, n_classes: int) -> tuple[float, float]:
-    """Factors 500 and 50 about the first number of a member, or as far as there is such a one.
-
-    >>> slider_ends("noise", "flips", 3)[1] < 2 / 3
-    True
-    """
+    """Factors 500 and 50 about the first number of a member, or as far as there is such a one."""
     member = MEMBERS[kind][name]
 
     def exists(number: float) -> bool:
@@ -456,13 +414,6 @@ def check_simulation(settings: PageSettings) -> None:
         )
 
 
-class Link(NamedTuple):
-    """What a link asks for."""
-
-    settings: PageSettings
-    simulations: tuple[PageSettings, ...] = ()
-
-
 def to_query(settings: PageSettings, simulations: Iterable[PageSettings] = ()) -> str:
     """Everything as a query string, with its question mark."""
 
@@ -478,10 +429,10 @@ def to_query(settings: PageSettings, simulations: Iterable[PageSettings] = ()) -
     return "?" + urlencode(pairs, safe=",:")
 
 
-def from_query(search: Any) -> Link:
+def from_query(search: Any) -> tuple[PageSettings, tuple[PageSettings, ...]]:
     """The settings and simulations that a query string describes, or an error message."""
     if search is None or search in ("", "?"):
-        return Link(PageSettings())
+        return PageSettings(), ()
     if not isinstance(search, str) or len(search) > MAX_QUERY:
         raise InvalidInput(f"the link is longer than {MAX_QUERY} characters")
     try:
@@ -509,4 +460,4 @@ def from_query(search: Any) -> Link:
             own[name] = value
         simulations.append(settings.changed(**own))
         check_simulation(simulations[-1])
-    return Link(settings, tuple(simulations))
+    return settings, tuple(simulations)

@@ -1,14 +1,12 @@
 """One queue for all work of the page, in processes of our own that can be killed at any time.
 
 Theory is shared by all visitors and kept; a `Simulation` belongs to one page. Each kind has workers
-of its own, so that a slow curve never holds up a slider. Who came first is served first. A page
-wants the theory of its latest settings only: what nobody wants any more is not begun, and stopped
-if it is running for long.
+of its own, so that a slow curve never holds up a slider. Who came first is served first. What
+nobody wants any more is not begun, and stopped if it is running for long.
 
 Parent and child speak JSON, one message a line: a task goes to the child's standard input, pieces
 of its answer come from its standard output, the last of them {"end": true} or {"error": message}.
-A child ends by itself when its input closes, so that nothing is left behind if this process dies,
-and the operating system bounds the memory that it may take, where it has such a bound (Linux).
+A child ends by itself when its input closes, so that nothing is left behind if this process dies.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
-import math
 import os
 import queue
 import subprocess
@@ -70,8 +67,8 @@ class WorkerProcess:
     ) -> Iterator[Message]:
         """The pieces of a task's answer as they come, the last one with `end` or `error`.
 
-        The process is killed after so many `seconds`, with an error message that names the `cure`;
-        and, without a message, as soon as `wanted` is false of the seconds that it has taken.
+        The process is killed after so many `seconds`, with a message that names the `cure`; and
+        without one as soon as `wanted` is false of the seconds that it has taken.
         """
         assert self.process.stdin is not None
         with contextlib.suppress(OSError, ValueError):  # it has ended, as its last message tells
@@ -119,12 +116,12 @@ def answers(task: Task) -> Iterator[Message]:
         yield {"error": f"{type(error).__name__}: {error}"}
 
 
-def limit_memory(limit: int = MEMORY_LIMIT) -> None:
-    """Ask the operating system to refuse this process more than `limit` bytes, where it can."""
+def limit_memory() -> None:
+    """Ask the operating system to refuse this process more memory, where it can (Linux)."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_LIMIT, MEMORY_LIMIT))
 
 
 def answer_tasks() -> None:
@@ -162,9 +159,8 @@ class Job:
     @cached_property
     def kind(self) -> str:
         """Which workers do it."""
-        if self.task.get("kind") == SIMULATION:
-            return SIMULATION
-        return SLOW if is_slow(self.task) else QUICK
+        simulated = self.task.get("kind") == SIMULATION
+        return SIMULATION if simulated else SLOW if is_slow(self.task) else QUICK
 
     @cached_property
     def key(self) -> str:
@@ -186,13 +182,9 @@ class Simulation(Job):
 
 
 class WorkQueue:
-    """Ask for theory with `request`, look with `answer`, wait with `wait`; `add` simulations.
+    """Ask for theory with `request`, look with `answer`, wait with `wait`; `add` simulations."""
 
-    No task takes longer than `time_limit` seconds; `close` ends the workers.
-    """
-
-    def __init__(self, time_limit: float = math.inf) -> None:
-        self.time_limit = time_limit
+    def __init__(self) -> None:
         self._changed = threading.Condition()
         self._jobs: dict[str, Job] = {}  # in the order in which they came
         self._wanted: dict[str, set[str]] = {}
@@ -275,25 +267,22 @@ class WorkQueue:
     def _next(self, kind: str) -> Job | None:
         """The first to come of the jobs of this kind that wait, if one may start."""
         busy = [job.page for job in self._jobs.values() if job.status == "running" and job.page]
-        ready = (
-            job
-            for job in self._jobs.values()
-            if job.status == "waiting" and job.kind == kind and busy.count(job.page) < MAX_RUNNING
-        )
-        return next(filter(self._is_wanted, ready), None)
+        for job in self._jobs.values():
+            free = job.status == "waiting" and busy.count(job.page) < MAX_RUNNING
+            if free and job.kind == kind and self._is_wanted(job):
+                return job
+        return None
 
     def _work(self, job: Job, worker: WorkerProcess, fresh: bool) -> bool:
         """Have the worker do the job; returns whether it can do another."""
-        job.worker = worker
-        seconds, cure = LIMITS[job.kind]
+        job.worker, full = worker, False
 
         def wanted(spent: float) -> bool:
             with self._changed:
                 kept = spent <= PATIENCE or self._is_wanted(job)
                 return kept and not job.complete and not self._closed
 
-        full = False
-        for message in worker.work(job.task, min(seconds, self.time_limit), cure, wanted):
+        for message in worker.work(job.task, *LIMITS[job.kind], wanted):
             full = "memory" in message
             if full and not fresh:  # tables of earlier tasks take the place: do it again
                 continue
@@ -312,9 +301,8 @@ class WorkQueue:
         return worker.alive and not full and job.kind != SIMULATION
 
     def _is_wanted(self, job: Job) -> bool:
-        if job.kind == SIMULATION:
-            return not job.complete
-        return any(job.key in keys for keys in self._wanted.values())
+        wanted = any(job.key in keys for keys in self._wanted.values())
+        return not job.complete if job.kind == SIMULATION else wanted
 
 
 if __name__ == "__main__":
