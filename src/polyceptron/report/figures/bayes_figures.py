@@ -3,11 +3,7 @@
 With Rademacher weights (figures 2a and 2b, k = 3) learning is first impossible, then hard, then
 easy; with Gaussian ones (figure 3) message passing attains the Bayes-optimal error at every α. The
 paper's overlap matrix is q̃ = q(I + 11ᵀ): theory draws q00 = 2q and q01 = q. The symbols are the
-entries of W̃ᵀW̃/d with w̃_h = w_h − w_3, measured each on its own, which tests that symmetry. One
-computation at each α runs message passing once, for all three figures.
-
-Three more: message passing against state evolution, iteration by iteration; learning curves for 2
-to 50 classes; the transitions of Rademacher weights against k.
+entries of W̃ᵀW̃/d with w̃_h = w_h − w_3, measured each on its own, which tests that symmetry.
 """
 
 from __future__ import annotations
@@ -45,10 +41,8 @@ def transition_rows(
 ) -> list[spec.Row]:
     """α_IT and α_algo as two rows: `branch` names them, alpha_uncertainty is how sure they are."""
     found = transitions(make_teacher(model, n_classes, prior, noise), tol)
-    base = spec.figure_row(
-        "theory", "bayes", model=model, n_classes=n_classes, prior=prior, noise=noise,
-        status=str(found.status), version=VERSION,
-    )  # fmt: skip
+    problem = {"model": model, "n_classes": n_classes, "prior": prior, "noise": noise}
+    base = spec.figure_row("theory", "bayes", **problem, status=str(found.status), version=VERSION)
     it, algo = found.alpha_it_uncertainty, found.alpha_algo_uncertainty
     return [
         base | {"branch": "alpha_IT", "alpha": found.alpha_it, "alpha_uncertainty": it},
@@ -76,9 +70,9 @@ def branch_rows(points: int, marks: list[float]) -> list[spec.Row]:
 
 
 def _runs(prior: str, profile: spec.Profile) -> list[spec.Computation]:
-    sizes = {"dimension": profile.amp_dimension, "instances": profile.amp_runs}
-    asked: Any = {"prior": prior, **sizes}
-    return [spec.ask(amp_instances, **asked, alpha=alpha) for alpha in profile.thin(MARKS[prior])]
+    size = {"dimension": profile.amp_dimension, "instances": profile.amp_runs}
+    alphas = profile.thin(MARKS[prior])
+    return [spec.ask(amp_instances, prior=prior, alpha=alpha, **size) for alpha in alphas]
 
 
 def _rademacher(profile: spec.Profile) -> list[spec.Computation]:
@@ -196,15 +190,13 @@ def trajectory(alpha: float, dimension: int, runs: int, seed: int) -> list[spec.
     return rows
 
 
-def _trajectories(profile: spec.Profile) -> list[spec.Computation]:
-    sizes = {"dimension": profile.trace_dimension, "runs": profile.amp_runs}
-    return [spec.ask(trajectory, alpha=alpha, **sizes, seed=spec.SEED) for alpha in PHASES]
-
-
 @spec.figure(
     "amp-trajectory",
     "Message passing against state evolution, k = 3, Rademacher weights",
-    computations=_trajectories,
+    computations=lambda p: [
+        spec.ask(trajectory, alpha=a, dimension=p.trace_dimension, runs=p.amp_runs, seed=spec.SEED)
+        for a in PHASES
+    ],
 )
 def amp_trajectory(table: pd.DataFrame) -> pic.Panel:
     """Error after t iterations: state evolution (lines) predicts message passing (mean over runs,
@@ -237,11 +229,7 @@ def _classes(profile: spec.Profile) -> list[spec.Computation]:
     ]
 
 
-@spec.figure(
-    "classes",
-    "Learning curves for 2 to 50 classes",
-    computations=_classes,
-)
+@spec.figure("classes", "Learning curves for 2 to 50 classes", computations=_classes)
 def more_classes(table: pd.DataFrame) -> pic.Panel:
     """Bayes-optimal error of Gaussian weights for k = 2 to 50. With plentiful data it is (k − 1)
     times that of two classes, 0.4417/α. Symbols: message passing, with standard errors.

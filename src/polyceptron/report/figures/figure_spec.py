@@ -1,9 +1,8 @@
 """What a figure is: a name and words, what to compute for it, and its picture of the table.
 
-A `Profile` states how large the experiments are: quick (minutes) or paper (hours). Everything is
-a `Computation`: a function of this package with plain arguments, so that it can be written down,
-run in any process and shared by figures that ask for the same. Its rows are kept, so that a run
-that was stopped goes on from there. Lines and data of learning curves are asked for by `Curves`.
+Everything is a `Computation`: a function of this package with plain arguments, so that it can be
+written down, run in any process and shared by figures that ask for the same. Its rows are kept, so
+that a run that was stopped goes on from there.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 SEED = 0
 Row = dict[str, Any]
 Values = Sequence[float]
+Rows = Callable[[float], list[Row]]  # at a place
 
 
 @dataclass(frozen=True)
@@ -173,17 +173,9 @@ def line_rows(
 
 
 def smooth_rows(
-    at: Callable[[float], list[Row]],
-    low: float,
-    high: float,
-    most: int,
-    marks: Values = (),
-    **lines: Any,
+    at: Rows, low: float, high: float, most: int, marks: Values = (), **lines: Any
 ) -> list[Row]:
-    """Rows `at` as many places from low to high as smooth lines need, at the marks too.
-
-    `lines` says which they are, as `bends` takes it.
-    """
+    """Rows `at` as many places as smooth `lines` (what `bends` takes) need, at the marks too."""
     space, rows, done = np.geomspace if lines.get("log") else np.linspace, list[Row](), 0
     todo = sorted({*map(float, space(low, high, min(9, most))), *marks})
     while todo:
@@ -195,16 +187,10 @@ def smooth_rows(
 
 
 def run_rows(
-    estimator: str,
-    ridges: list[Any],
-    alpha: float,
-    dimension: int,
-    instances: int,
-    n_classes: int = 3,
-    noise: str = "none",
+    estimator: str, ridges: list[Any], alpha: float, dimension: int, instances: int, **problem: Any
 ) -> list[Row]:
     """A row for each instance and ridge (None without one), on the same data for every ridge."""
-    teacher = Teacher(n_classes, noise=noise)
+    teacher = Teacher(**{"n_classes": 3, **problem})
     first, *also = (make_estimator(estimator, ridge) for ridge in ridges)
     seeds = instance_seeds(SEED, teacher.columns, alpha, dimension, instances)
     found = (first.simulate(teacher, alpha, dimension, seed, also=also) for seed in seeds)
@@ -215,8 +201,8 @@ def run_rows(
 class Curves:
     """Learning curves: theory of all at α from low to high, data of `fits` at `marks`.
 
-    An estimator is a name and a ridge, None for those that have none. `log` is that of both axes,
-    `instances` the field of the profile with the number of fits.
+    An estimator is a name and a ridge or None. `log` is that of both axes, `instances` the field of
+    the profile with the number of fits.
     """
 
     low: float
@@ -244,6 +230,10 @@ class Curves:
         ]
 
 
+Drawn = Callable[[pd.DataFrame], Panel | Picture]
+Asked = Callable[[Profile], list[Computation]]
+
+
 @dataclass(frozen=True)
 class FigureSpec:
     """`computations` are what to compute, `drawn` is a function of the table."""
@@ -251,8 +241,8 @@ class FigureSpec:
     name: str
     title: str
     caption: str
-    drawn: Callable[[pd.DataFrame], Panel | Picture]
-    computations: Callable[[Profile], list[Computation]]
+    drawn: Drawn
+    computations: Asked
 
     def picture(self, table: pd.DataFrame) -> Picture:
         """The picture of the table."""
@@ -278,11 +268,8 @@ class FigureSpec:
 
 
 def figure(
-    name: str,
-    title: str,
-    computations: Callable[[Profile], list[Computation]],
-    caption: str = "",
-) -> Callable[[Callable[[pd.DataFrame], Panel | Picture]], FigureSpec]:
+    name: str, title: str, computations: Asked, caption: str = ""
+) -> Callable[[Drawn], FigureSpec]:
     """A figure from the function that draws it, whose docstring is the caption unless given."""
     return lambda drawn: FigureSpec(
         name, title, caption or " ".join((drawn.__doc__ or "").split()), drawn, computations

@@ -1,9 +1,4 @@
-"""All figures into a folder: computations, each once for all figures that ask, then pictures.
-
-A run that was stopped resumes from `computed`. The gallery is one static page that needs nothing
-from elsewhere.
-
-How far the symbols of the figures lie from their lines, and what chance allows.
+"""All figures into a folder, and how far their symbols lie from their lines.
 
     z = (mean − theory) / √(standard error² + theory's uncertainty²)
 
@@ -26,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import joblib
@@ -57,10 +53,8 @@ QUANTITIES = (
     "balanced_error",
     "training_error",
     "training_loss",
-    "q00",
-    "q01",
+    *bayes.ENTRIES,
 )
-ENTRIES = {"q00": 2.0, "q01": 1.0}  # in units of the theory's q
 DATA = ("model", "n_classes", "prior", "noise", "features", "ratio", "alpha", "dimension")
 PLACE = (*DATA[:-1], "way", "estimator", "ridge", "iteration")
 COLUMNS = (
@@ -110,8 +104,9 @@ def _of_figure(name: str, table: pd.DataFrame) -> list[dict[str, Any]]:
     rows = []
     for quantity in [q for q in QUANTITIES if q in table]:
         value = table[quantity]
-        if quantity in ENTRIES:
-            value = value.where(table["source"] != "theory", ENTRIES[quantity] * table["q"])
+        if quantity in bayes.ENTRIES:
+            factor = bayes.ENTRIES[quantity][0]
+            value = value.where(table["source"] != "theory", factor * table["q"])
         error = table.get(error_column(quantity), table["alpha"] * np.nan)
         known = table.assign(value=value, error=error, branch=branch)[value.notna()]
         # Runs on drawn data: what was measured on data of others, or on twins, has no line.
@@ -123,9 +118,8 @@ def _of_figure(name: str, table: pd.DataFrame) -> list[dict[str, Any]]:
                 beside = ["amp"] if (theory["branch"] == "amp").any() else ["optimal", ""]
             line = theory[theory["branch"].isin(beside)]
             both = some.merge(line.drop_duplicates(place), on=place, suffixes=("", "_theory"))
-            rows += [
-                _row(name, quantity, one, _judged(one, table)) for one in both.to_dict("records")
-            ]
+            found = both.to_dict("records")
+            rows += [_row(name, quantity, one, _judged(one, table)) for one in found]
     return rows
 
 
@@ -218,9 +212,8 @@ def make_figures(
 ) -> list[Path]:
     """Compute and draw the figures (all for no names) into the folder; returns what was written.
 
-    Each leaves NAME.pdf, NAME.png, NAME.csv and NAME.toml; the gallery is index.html, and
-    agreement.csv has the z of every symbol against its line. What is behind the means is in
-    `computed`, from which a stopped run resumes.
+    Each leaves NAME.pdf, NAME.png, NAME.csv and NAME.toml; the gallery is index.html, the z of
+    every symbol agreement.csv. What was computed is in `computed`, where a stopped run resumes.
     """
     figures, profile, folder = choose_figures(names), spec.as_profile(profile), make_folder(out)
     asked = [one for figure in figures for one in figure.computations(profile)]
@@ -262,56 +255,18 @@ def make_folder(out: str | Path) -> Path:
     return folder
 
 
-_CSS = """
-  body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff;
-         max-width: 76rem; margin: 0 auto; padding: 1rem; }
-  main { display: grid; gap: 1.5rem; align-items: start; margin-top: 1rem;
-         grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr)); }
-  figure { margin: 0; padding: 1rem; border: 1px solid #d0d0d0; border-radius: 6px; }
-  figure img { width: 100%; height: auto; display: block; }
-  h2 { font-size: 1.05rem; line-height: 1.3; margin: 0 0 .6rem; }
-  figcaption p { margin: .6rem 0; }
-  a { color: #0059b3; }
-  nav a { margin-right: .8rem; white-space: nowrap; }
-"""
-
-
 def gallery_html(figures: list[spec.FigureSpec]) -> str:
     """The page: picture, what it shows, and links to the PDF, the data and the specification."""
-    contents = "\n".join(f'  <a href="#{f.name}">{escape(f.name)}</a>' for f in figures)
-    blocks = "".join(
-        f"""<figure id="{f.name}">
-<h2>{escape(f.title)}</h2>
-<a href="{f.name}.png"><img src="{f.name}.png" alt="{escape(as_plain(f.caption))}"
- loading="lazy"></a>
-<figcaption>
-<p>{as_html(f.caption)}</p>
-<nav aria-label="Files of {f.name}"><a href="{f.name}.pdf">PDF</a>
-<a href="{f.name}.csv">data (CSV)</a><a href="{f.name}.toml">specification</a></nav>
-</figcaption>
-</figure>
-"""
-        for f in figures
+    page, block = (
+        Template((Path(__file__).parent / name).read_text("utf-8"))
+        for name in ("gallery.html", "gallery_figure.html")
     )
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>polyceptron: figures</title>
-<style>{_CSS}</style>
-</head>
-<body>
-<h1>Learning curves of multi-class linear classifiers</h1>
-<p>Lines are theory in the limit of large dimension; symbols are experiments, with standard errors.
-Each table has the numbers behind its figure with their uncertainties, each specification what made
-them; how far each symbol is from its line is in <a href="agreement.csv">agreement.csv</a>. Made by
-polyceptron {VERSION}.</p>
-<nav aria-label="Figures">
-{contents}
-</nav>
-<main>
-{blocks}</main>
-</body>
-</html>
-"""
+    contents = "\n".join(f'  <a href="#{f.name}">{escape(f.name)}</a>' for f in figures)
+    blocks = (
+        block.substitute(
+            name=f.name, title=escape(f.title), words=escape(as_plain(f.caption)),
+            caption=as_html(f.caption),
+        )
+        for f in figures
+    )  # fmt: skip
+    return page.substitute(version=VERSION, contents=contents, blocks="".join(blocks))
