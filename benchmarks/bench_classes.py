@@ -19,13 +19,13 @@ from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.bayes_optimal.solution_curve import curve_of
 from polyceptron.theory.bayes_optimal.transitions import transitions
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.fields import levels, sums
+from polyceptron.theory.fields import contest, sums
 from polyceptron.theory.weights.sign_table import sign_table
 
 CLASSES = (4, 7, 10, 20, 50, 100)
 CACHES = (
     *(curve_of, channel_table, argmax_table, sign_table, generalisation._ratio),
-    *(levels.winning_levels, sums._searched, sums._frames, sums._averages),
+    *(contest.winning_levels, sums._searched, sums._averages),
 )
 
 

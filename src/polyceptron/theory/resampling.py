@@ -131,7 +131,7 @@ class ResampledSide(FieldsSide):
                 p * w ** power.get(name, 1) * getattr(a, name)
                 for a, (w, p) in zip(each, self.counts, strict=True)
             )
-            for name, _ in each[0].items()
+            for name in Averages._fields
         }
         mixed["mass"] = mixed["mass"] + (1 - sum(p for _, p in self.counts))
         return Averages(**mixed)

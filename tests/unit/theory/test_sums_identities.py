@@ -103,7 +103,7 @@ def test_points_know_both_parts_of_D_where_the_loss_bends_in_a_thin_layer(level:
     loss, channel = as_loss("cross-entropy"), as_channel("none")
     exact = FEW[3].place(loss, channel, 3, law, 4)(law)
     sampled = Points().place(loss, channel, 3, law, level)(law)
-    for name, values in sampled.items():
+    for name, values in sampled._asdict().items():
         if name != "error":
             spread = values.std(ddof=1) / math.sqrt(len(values))
             assert abs(values.mean() - getattr(exact, name)[0]) < 5 * spread + 1e-12, name

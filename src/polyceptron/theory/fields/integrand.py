@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -40,8 +40,7 @@ from polyceptron.numerics import Array
 from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, blend_breaks, panel_rule
 
 
-@dataclass(frozen=True)
-class Averages:
+class Averages(NamedTuple):
     """Each an array (replicates,); deterministic rules have one replicate."""
 
     M: Array
@@ -55,19 +54,13 @@ class Averages:
 
     def mean(self) -> Averages:
         """One replicate: the mean of all."""
-        if len(self.M) == 1:
-            return self
-        return Averages(**{name: value.mean(keepdims=True) for name, value in self.items()})
+        return Averages(*(part.mean(keepdims=True) for part in self))
 
     def doubt(self, law: Law, by_parts: float = 1.0) -> float:
         """What one replicate misses: of the mass, and of C = (m/q)M − D, relative to C and D."""
         D = self.D_plus - self.D_minus
         parts = np.abs(self.C + D - self.M * (law.m / law.q)) / (self.C + np.abs(D) + 1e-300)
         return float((np.abs(self.mass - 1) + by_parts * parts)[0])
-
-    def items(self) -> list[tuple[str, Array]]:
-        """Names and arrays."""
-        return [(field.name, getattr(self, field.name)) for field in fields(self)]
 
 
 @dataclass(frozen=True)
@@ -214,25 +207,10 @@ def average(
     table[3] = along
     table[4] = pull.value
     table[5] = pull.margin < 0
-    if n_replicates == 1:
-        M, mass = np.array([weight @ tilt]), np.array([joint.sum()])
-        means = (table @ joint)[:, None]
-    else:
-        shape = (n_replicates, -1)
-        M = np.einsum("rn,rn->r", weight.reshape(shape), tilt.reshape(shape))
-        mass = joint.reshape(shape).sum(1)
-        means = np.einsum("irn,rn->ir", table.reshape(6, *shape), joint.reshape(shape))
-    squared, trace, ahead, balance, value, mistaken = means
-    return Averages(
-        M=M / rank,
-        Q=squared / rank,
-        C=trace / rank,
-        D_plus=ahead,
-        D_minus=ahead - balance,
-        loss=value,
-        error=mistaken,
-        mass=mass,
-    )
+    M, mass = (x.reshape(n_replicates, -1).sum(1) for x in (weight * tilt, joint))
+    rows, each = table.reshape(6, n_replicates, -1).swapaxes(0, 1), joint.reshape(len(M), -1, 1)
+    Q, C, ahead, balance, value, mistaken = (rows @ each)[..., 0].T
+    return Averages(M / rank, Q / rank, C / rank, ahead, ahead - balance, value, mistaken, mass)
 
 
 def _dot(a: Array, b: Array) -> Array:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -65,14 +64,11 @@ class Points(Rule):
                     channel, law, gaps, weight[part], own.at_gaps(gaps, law.V),
                     n_classes=k, n_replicates=N_REPLICATES // pieces,
                 ))  # fmt: skip
-            columns = {
-                name: [getattr(part, name) for part in parts] for name, _ in parts[0].items()
-            }
-            found = Averages(**{name: np.concatenate(each) for name, each in columns.items()})
+            found = Averages(*map(np.concatenate, zip(*parts, strict=True)))
             if not own.jumps:
                 return found
             by_parts = law.slope * found.M - (found.D_plus - found.D_minus)
-            return replace(found, C=np.maximum(by_parts, 0.0))
+            return found._replace(C=np.maximum(by_parts, 0.0))
 
         return averages
 

@@ -13,37 +13,38 @@ and S g is a polynomial in sums over the competitors for every g that the fields
 
 (in rqD L stands for any number, and is near all fields that count: little cancels).
 
-Functions of P are short Fourier series on a window (`sum_modes`), and of a mode the mean over the
-competitors is the N-th power of one competitor's: the cost does not depend on k.
+Functions of P are short Fourier series on a window, and of a mode the mean over the competitors is
+the N-th power of one competitor's: the cost does not depend on k. The window reaches from below the
+law of P to the largest P that the label can meet; a factor e^{−σP} keeps sums above it from coming
+back below. Where P has an end (P → 1 as the label falls far below the others) the functions jump
+there; each is smoothed by a Gaussian times a polynomial whose moments vanish. Smoothing in P is the
+same as a normaliser 1 + u in place of 1, averaged over u: once L is integrated over, all is smooth
+in u, and nothing is changed.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import fields
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polyceptron.model.channels import Channel
 from polyceptron.model.law import Law
 from polyceptron.numerics import Array
-from polyceptron.theory.fields.integrand import Averages, Averaging, FieldsStudent, Rule
-from polyceptron.theory.fields.levels import Levels, ways_to_win
-from polyceptron.theory.fields.sum_nodes import (
-    SEARCHED,
+from polyceptron.numerics.panels import legendre_rule
+from polyceptron.theory.fields.contest import (
     Competitors,
-    Complex,
     Contest,
-    Frame,
-    ModeSeries,
-    Window,
     competitor_nodes,
+    contests,
     gauss,
-    label_series,
-    modes,
 )
+from polyceptron.theory.fields.integrand import Averages, Averaging, FieldsStudent, Rule
+
+Complex = NDArray[np.complex128]
 
 
 class Size(NamedTuple):
@@ -63,11 +64,18 @@ SIZES = (
     Size(30, 44, 40, 92),
     Size(38, 58, 52, 130),
 )
+_SEARCHED = 5  # levels at which what counts is searched for
 _NO_LAW = 1e20  # τ, 1/q or 1/V of a step that went astray
 _LATTICE = 0.16  # of ln τ, ln q, ln V: where the search for what counts is made
 _FAR = 0.12  # and as far from there as nodes are carried
 _GUESSED = 2  # so many sizes more for labels that are guessed, of one level
-_CHUNK = 8  # levels at once: what a cache holds
+_CHUNK, _ROWS = 8, 32  # levels, and values of L, at once: what a cache holds
+_REACH = 32.0  # twice the exponent at which a tail bound is believed to be nothing
+_NO_END = 0.1, 16.0  # share of the window kept free, and σ times it, where P has no end
+_MOMENTS = 5  # even ones of the smoothing that are right, that of order 0 included
+_DECAY = 1.4  # times √modes: widths⁻¹ beyond which no mode of the smoothing is left
+_FLAT = 0.7  # of the widths kept below that are untouched
+_NEAR = 0.06  # of the window, next to its upper end
 
 
 class Sums(Rule):
@@ -97,7 +105,7 @@ class Sums(Rule):
         def averages(law: Law) -> Averages:
             nonlocal corner
             if not (law.q > 1 / _NO_LAW and law.V > 1 / _NO_LAW and law.tau < _NO_LAW):
-                return Averages(*(np.full(1, math.nan) for _ in fields(Averages)))
+                return Averages(*(np.full(1, math.nan) for _ in Averages._fields))
             if np.abs(_logarithms(law) - corner).max() > _FAR:
                 corner = _corner(law)
             near = Law(*np.exp(corner).tolist())
@@ -114,17 +122,17 @@ def _averages(
     """At a law, what counts known from another."""
     size, r = SIZES[level], n_classes - 1
     total = np.zeros(6)
-    bare = _contests(student, channel, n_classes, size.levels, law)
-    frames = _frames(student, channel, n_classes, size.levels, near)
-    for (contest, levels), frame in zip(bare, frames, strict=True):
-        contest, ends = contest.framed(frame)
-        if len(levels.C) == 1:  # a guess, which may be far below the others: all is in P and L
+    here, there = (contests(student, channel, n_classes, at, size.levels) for at in (law, near))
+    for each, other, found in zip(
+        here, there, _searched(student, channel, n_classes, near), strict=True
+    ):
+        contest, ends = each.carried(other, found)
+        n = len(contest.levels.C)
+        if n == 1:  # a guess, which may be far below the others: all is in P and L
             size = SIZES[min(level + _GUESSED, len(SIZES) - 1)]
-        for start in range(0, len(levels.C), _CHUNK):
+        for start in range(0, n, _CHUNK):
             part = slice(start, start + _CHUNK)
-            held = gauss(ends[0, part], ends[1, part], size.held)
-            some = Levels(*(field[part] for field in levels))
-            total += _averaged(contest.part(part), some, held, size)
+            total += _averaged(contest.part(part), *gauss(*ends[:, part], size.held), size)
     scale, mass = contest.pull.scale, total[5:]
     M, Q, C, D, value, _ = total[:, None] / mass  # coarse nodes miss of all alike
     M, C, D = (part / (r * scale) for part in (M, C, D / law.q))
@@ -133,32 +141,9 @@ def _averages(
     return Averages(M, Q, C, plus, minus, value, np.full(1, math.nan), mass)
 
 
-def _contests(
-    student: FieldsStudent, channel: Channel, n_classes: int, n: int, law: Law
-) -> list[tuple[Contest, Levels]]:
-    """Each way to win, with n levels; the edges of the window are not known yet."""
-    pull = student.additive(law.V)
-    assert pull is not None
-    width, root = channel.width(law.residual), math.sqrt(law.q)
-    return [
-        (Contest(pull, utilities, width, root, n_classes - 1, C, Window(C, C, C)), Levels(C, *rest))
-        for utilities, (C, *rest) in ways_to_win(channel, n_classes, law, n)
-    ]
-
-
-@lru_cache(maxsize=128)
-def _frames(
-    student: FieldsStudent, channel: Channel, n_classes: int, n: int, law: Law
-) -> list[Frame]:
-    """What counts at a law, for each way to win: neighbouring problems ask for the same."""
-    contests = [each for each, _ in _contests(student, channel, n_classes, n, law)]
-    found = _searched(student, channel, n_classes, law)
-    return [each.frame(rows) for each, rows in zip(contests, found, strict=True)]
-
-
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64)  # neighbouring problems ask for the same
 def _searched(student: FieldsStudent, channel: Channel, n_classes: int, law: Law) -> list[Array]:
-    return [each.search() for each, _ in _contests(student, channel, n_classes, SEARCHED, law)]
+    return [each.search() for each in contests(student, channel, n_classes, law, _SEARCHED)]
 
 
 def _corner(law: Law) -> Array:
@@ -170,17 +155,18 @@ def _logarithms(law: Law) -> Array:
     return np.log(np.maximum([law.tau, law.q, law.V], 1e-300))
 
 
-def _averaged(contest: Contest, levels: Levels, held: tuple[Array, Array], size: Size) -> Array:
+def _averaged(contest: Contest, L: Array, step: Array, size: Size) -> Array:
     """Sums over nodes of rM, rQ, rC, rqD, the loss and 1, (6,)."""
-    L, step = held
     N = contest.n_competitors
     n = size.modes if math.isinf(contest.pull.largest) else size.modes_to_end
     competitors = competitor_nodes(contest, L, 5 * n // 4)
     series = label_series(contest, L, competitors, n)
     one, fa, fpp, fop, fppa, fopa, fh, fhp, fha, fhpa = _competitor_modes(
-        contest, levels, L, competitors, series, n
+        contest, L, competitors, series, n
     )
-    power = np.where(series.alive, levels.weight[:, None] * step, 0.0)[..., None] * one ** (N - 2)
+    power = np.where(series.alive, contest.levels.weight[:, None] * step, 0.0)[..., None] * one ** (
+        N - 2
+    )
     pair, single, none = N * (N - 1) * power, N * power * one, power * one * one
 
     def mean(i: int, of_competitors: Complex) -> float:
@@ -206,7 +192,7 @@ def _averaged(contest: Contest, levels: Levels, held: tuple[Array, Array], size:
 
 
 def _competitor_modes(
-    contest: Contest, levels: Levels, L: Array, competitors: Competitors, series: ModeSeries, n: int
+    contest: Contest, L: Array, competitors: Competitors, series: ModeSeries, n: int
 ) -> Complex:
     """⟨function · e^{−(σ + im·angle)p̃}⟩ of one competitor for m = 0..n: (10, c, l, n + 1)."""
     x, p, a, h = competitors.x, competitors.p, competitors.a, competitors.hazard
@@ -224,13 +210,142 @@ def _competitor_modes(
     np.multiply(functions[6:8], a, out=functions[8:10])
     f = modes(series.angle[..., None] * above, functions, n)
     # What the nodes miss of the mass that is kept is far below, where p is nothing.
-    C, top = levels.C[:, None], np.maximum(contest.edges.top[:, None], competitors.top)
-    middle = np.where(np.isfinite(C), C, 0.0) / max(contest.utilities.rho, 1e-3)
-    middle = np.clip(middle, competitors.top, top)
-    left = levels.below[:, None] - competitors.weight.sum(-1)
+    top = np.maximum(contest.edges[2][:, None], competitors.top)
+    middle = np.clip(contest.middle()[:, None], competitors.top, top)
+    left = contest.levels.below[:, None] - competitors.weight.sum(-1)
     for low, high in ((competitors.top, middle), (middle, top)):
         field, weight = gauss(low, high, 10)
-        F = contest.utilities.losing(C[..., None], field)[0]
-        left = left - (weight * F * np.exp(-0.5 * field**2)).sum(-1) / math.sqrt(2 * math.pi)
+        F = np.exp(contest.around(field)[0] - 0.5 * field**2)
+        left = left - (weight * F).sum(-1) / math.sqrt(2 * math.pi)
     f[0] += left[..., None]
     return f
+
+
+class ModeSeries(NamedTuple):
+    """At each L (c, l): whether it counts, angle and σ; coefficients (10, c, l, modes + 1).
+
+    The functions are φF′ dω_1/dP times 1, P, P², (ω_1 − L)P, ℓ, and these times a_1.
+    """
+
+    alive: NDArray[np.bool_]
+    angle: Array
+    sigma: Array
+    coefficients: Complex
+
+
+def label_series(contest: Contest, L: Array, competitors: Competitors, n: int) -> ModeSeries:
+    """The series at L (c, l), P measured from n_competitors times its floor."""
+    pull, root, n_competitors = contest.pull, contest.root, contest.n_competitors
+    low, high, _ = contest.edges[..., None]
+    # The smoothing is as wide in P as in modes: as many widths are kept on each side.
+    reach = _DECAY * math.sqrt(n)
+    unit = reach / (2 * math.pi * n)  # width of the smoothing in windows
+    ends = math.isfinite(pull.largest)
+    free, damping = (reach * unit, 2 * reach) if ends else _NO_END
+    base = n_competitors * competitors.floor
+    most, least = (pull.label(root * edge - L).P for edge in (low, high))
+    start = n_competitors * competitors.mean - np.sqrt(_REACH * n_competitors * competitors.second)
+    start = np.maximum(start, 0.0)  # the law of P is nothing below
+    alive = most - base > start
+    room = np.maximum(most - base, start + 1e-9)
+    field = root * contest.label()[1]
+    typical = np.minimum((low + high) / 2, L / root)
+    spread = field * pull.label(root * typical - L).a
+    ratio = competitors.fourth / np.maximum(competitors.central, 1e-300)
+    grain = np.sqrt(ratio + n_competitors * competitors.central)
+    to_end = most > 0.9 * pull.largest
+    below = np.where(
+        to_end,
+        reach * unit / (1 - 2 * reach * unit) * (room - start),
+        np.maximum(6.5 * spread, 1.5 * grain),
+    )
+    first = np.maximum(np.minimum(least - base, start), start - below)
+    period = (room - first) / (1 - free)
+    sigma, angle = damping / period, 2 * math.pi / period
+    # Nodes follow P, at the same places of every window; next to its end the label's field.
+    share = 1 - free - (_NEAR if ends else 0.0)
+    place, step = (share * rule for rule in legendre_rule(_far_nodes(n, share)))
+    above = first[..., None] + period[..., None] * place
+    P = base[..., None] + above
+    d, a, value = pull.label_at(P)
+    x = (L[..., None] + d) / root
+    weight = step * (period / root)[..., None] / a
+    depth = (start[..., None] - above) / np.maximum(start - first, 1e-300)[..., None]
+    cut = (least - base < first)[..., None]
+    t = np.clip((depth - _FLAT) / (1 - _FLAT), 2e-3, 1 - 2e-3)
+    taper = 1 / (1 + np.exp(1 / (1 - t) - 1 / t))  # 1 at t ≤ 0, 0 at t ≥ 1, smooth between
+    weight = np.where(cut, weight * taper, weight)
+    c = _functions(contest, x, L, weight, P, a, value) @ _kernel(n, share, damping)
+    m = np.arange(n + 1)
+    c = c.view(complex) * np.exp((damping - 2j * math.pi * m) * (first / period)[..., None])
+    if ends:
+        split = (L + pull.label_at(base + first + share * period)[0]) / root
+        x, weight = gauss(low + 0 * L, np.clip(split, low, high), n // 2 + 4)
+        P, a, value = pull.label(root * x - L[..., None])
+        above = P - base[..., None]
+        weight = weight * np.exp(sigma[..., None] * above)
+        functions = _functions(contest, x, L, weight, P, a, value)
+        c += modes(angle[..., None] * above, functions, n)
+    smooth = np.where(to_end, unit * period, 0.0)
+    kept = _smoothing((angle[..., None] * m + 1j * sigma[..., None]) * smooth[..., None])
+    c *= kept * (np.where(m == 0, 1.0, 2.0) / period[..., None])
+    return ModeSeries(alive, angle, sigma, c)
+
+
+def _functions(
+    contest: Contest, x: Array, L: Array, weight: Array, P: Array, a: Array, value: Array
+) -> Array:
+    """Weights times the label's functions at its fields x (c, l, nodes): (10, c, l, nodes)."""
+    functions = np.empty((10, *x.shape))
+    one, f_P, f_PP, f_oP, loss = functions[:5]
+    np.exp(contest.winning(x), out=one)
+    one *= weight
+    one *= 1 / math.sqrt(2 * math.pi)
+    np.multiply(one, P, out=f_P)
+    np.multiply(f_P, P, out=f_PP)
+    np.multiply(f_P, contest.root * x - L[..., None], out=f_oP)
+    np.multiply(one, value, out=loss)
+    np.multiply(functions[:5], a, out=functions[5:])
+    return functions
+
+
+def _far_nodes(n: int, share: float) -> int:
+    """π nodes a period of the last mode, and some more."""
+    return round(math.pi * n * share) + 12
+
+
+@lru_cache(maxsize=16)
+def _kernel(n: int, share: float, damping: float) -> Array:
+    """e^{(damping − 2πim)s} at nodes s of a share of the window: (nodes, 2(n + 1)), re and im."""
+    place = share * legendre_rule(_far_nodes(n, share))[0]
+    return np.exp((damping - 2j * math.pi * np.arange(n + 1)) * place[:, None]).view(float)
+
+
+def modes(phase: Array, functions: Array, n: int) -> Complex:
+    """Σ_nodes function · e^{−im·phase}, m = 0..n: (functions, c, l, n + 1)."""
+    rows = math.prod(phase.shape[:-1])
+    phase, flat = phase.reshape(rows, -1), functions.reshape(len(functions), rows, -1)
+    out = np.empty((len(functions), rows, n + 1), dtype=complex)
+    table = np.empty((min(rows, _ROWS), phase.shape[1], n + 1), dtype=complex)
+    table[..., 0] = 1.0
+    for start in range(0, rows, _ROWS):
+        part = slice(start, start + _ROWS)
+        power, known = np.exp(-1j * phase[part]), 1
+        z = table[: len(power)]
+        while known <= n:  # twice as many powers each time
+            more = min(known, n + 1 - known)
+            np.multiply(z[..., :more], power[..., None], out=z[..., known : known + more])
+            power, known = power * power, known + more
+        found = flat[:, part].transpose(1, 0, 2) @ z.view(float)
+        out[:, part] = found.view(complex).transpose(1, 0, 2)
+    return out.reshape(*functions.shape[:-1], n + 1)
+
+
+def _smoothing(z: Complex) -> Complex:
+    """Fourier transform e^{−y} Σ_{j<5} yʲ/j!, y = z²/2: a Gaussian of width 1 with flat moments."""
+    y = 0.5 * z * z
+    term, total = np.ones_like(y), np.ones_like(y)
+    for j in range(1, _MOMENTS):
+        term = term * y / j
+        total = total + term
+    return np.asarray(np.exp(-y) * total)
