@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
 from polyceptron.model import Teacher
+from polyceptron.report.data import page
 from polyceptron.report.data.measure import measure
 from polyceptron.report.data.page import report_html, report_json, report_text, sentences
 from polyceptron.report.data.reading import read_samples
@@ -99,6 +101,13 @@ def test_the_page_needs_nothing_else_and_the_text_fits(measured):
     assert max(map(len, report_text(measured).splitlines())) <= 80
     for sentence in sentences(measured):
         assert sentence.section in report_text(measured)
+
+
+def test_sentences_that_are_asked_for_exist(measured):
+    content = tomllib.loads(page._ASSETS.joinpath("sentences.toml").read_text("utf-8"))
+    names = [name for templates in content.values() for name in templates]
+    assert len(names) == len(set(names))
+    assert set(page._asked(measured.numbers)) <= set(names)
 
 
 def test_a_name_with_markup_is_text(measured, monkeypatch):
