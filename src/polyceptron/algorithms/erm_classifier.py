@@ -61,6 +61,11 @@ if TYPE_CHECKING:
 _FOLDS = 5
 _ENOUGH = 2000  # held-out samples by which ridges are told apart
 _NO_RIDGE = 1e-9  # stands for 0 where samples are held out
+_ENDLESS = (
+    "without a ridge there are no weights that fit best: a linear rule separates some of the "
+    "samples and has the others on its boundary, so that the weights grow without bound; fit with "
+    "a ridge above 0, or ridge='auto'"
+)
 
 
 def _has_probabilities(classifier: Any) -> bool:
@@ -238,19 +243,15 @@ class ERMClassifier(LinearClassifier):
         self.separability_ = fit.separability
         if fit.status == Status.INTERRUPTED:
             warn_caller("the fit was interrupted: what there was by then is used")
-        elif fit.status != Status.OK and ridge == 0 and self._endless(data, scaling):
-            warn_caller(
-                "without a ridge there are no weights that fit best: a linear rule separates some "
-                "of the samples and has the others on its boundary, so that the weights grow "
-                "without bound; fit with a ridge above 0, or ridge='auto'",
-                ConvergenceWarning,
-            )
         elif fit.status != Status.OK:
+            design, index, k = self._samples(data, scaling, None)
+            endless = ridge == 0 and separation(design, index, n_classes=k).kind == "quasi"
             warn_caller(
+                _ENDLESS if endless else
                 f"the weights are certified only to within {fit.distance_bound:.2g} of the "
                 f"minimiser (tolerance {self.tol:g} relative); increase the ridge or the tolerance",
                 ConvergenceWarning,
-            )
+            )  # fmt: skip
         return self
 
     def _factors(self, data: TrainingData) -> tuple[Array, Array]:
@@ -270,11 +271,6 @@ class ERMClassifier(LinearClassifier):
         # The solver divides by √(d + 1).
         column = (math.sqrt((d + 1) / d), math.sqrt(d)) if self.fit_intercept else ()
         return check_samples(scaling.design(data.X, *column), data.y, k, weights)
-
-    def _endless(self, data: TrainingData, scaling: Scaling) -> bool:
-        """Whether the likelihood rises for ever along some direction."""
-        design, y, k = self._samples(data, scaling, None)
-        return separation(design, y, n_classes=k).kind == "quasi"
 
     def _splits(
         self, data: TrainingData, X: Any, groups: Any, *, every: bool = False
@@ -348,16 +344,16 @@ class ERMClassifier(LinearClassifier):
             worse = found[self.scaling_][0].chosen.above(found[kind][0].chosen)
             self.scaling_ = kind if worse > 2 else self.scaling_
         path, area = found[self.scaling_]
-        path = replace(path, interrupted=stopped)
+        path.interrupted = stopped
         if len(found) > 1:
             self.scaling_scores_ = {
                 kind: (one.chosen.mean, one.chosen.standard_error)
                 for kind, (one, _) in found.items()
             }
         self.ridge_, self.method_ = path.best * area, path.method
-        self.path_ = {
-            "ridge": path.ridge * area, "score": path.score, "standard_error": path.standard_error,
-        }  # fmt: skip
+        tried = [(one.ridge * area, one.mean, one.standard_error) for one in path.tried]
+        names = ("ridge", "score", "standard_error")
+        self.path_ = dict(zip(names, np.array(tried).T.copy(), strict=True))
         if path.edge and not path.interrupted:
             cure = "" if self.ridges is None else "; give `ridges` beyond it"
             warn_caller(

@@ -23,13 +23,11 @@ The path goes down by decades, from large λ to small, where fits cost more, and
 has become clearly worse than the best; it goes on where the best is at an end, and at last halfway
 to the better one of the two beside it. Where classes can be told apart, the score of few samples
 may fall for ever: below λ = 1e-4, about where scikit-learn's own search ends, a ridge is taken only
-if its score is lower, sample by sample and with one mistaken sample added, by more than one
-standard error of the difference from the ridge that it would replace. Each λ starts from the
-polynomial in ln λ through the nearest minimisers. Fits of folds are loose: the last Newton step
-lowers the objective by less than a thousandth, and moves the score by less than a share of its
-standard error (where classes can be told apart in part, fields go on moving by about 1 a step while
-next to nothing is gained). A held-out sample whose class the training rows do not have is not
-scored.
+if its score is lower beyond doubt (`Tried.above`). Each λ starts from the polynomial in ln λ
+through the nearest minimisers. Fits of folds are loose: the last Newton step lowers the objective
+by less than a thousandth, and moves the score by less than a share of its standard error (where
+classes can be told apart in part, fields go on moving by about 1 a step while next to nothing is
+gained). A held-out sample whose class the training rows do not have is not scored.
 """
 
 from __future__ import annotations
@@ -71,7 +69,6 @@ _WHOLE = 1e-4, 0.1  # fits of all, and refits: the step after one that gains so 
 _STILL = 0.2, 0.1  # moves by the last step: of the score in its errors, of fields left out
 _WORSE = 3.0, 1.0  # standard errors above the best that end a path: ridges given, and its own
 _FAR = 0.5  # move of a field that is too large for one Newton step
-_OUTER = 2_000_000  # numbers in the products of all rows with themselves
 _REFITS = 3e8  # operations of one Newton step of all refits
 _CHUNK = 4_000_000  # numbers in the curvatures of those made at once
 
@@ -134,25 +131,6 @@ def score_of(loss: Loss, scoring: str, shift: Array) -> Score:
     return lambda z, y: value(z + shift, y)
 
 
-@dataclass(frozen=True)
-class RidgePath:
-    """Ridges from large to small (m,), score and its standard error (m,), and the best ridge.
-
-    `chosen` is the one of those tried that is best, or next to it. `method` is 'leave-one-out' or
-    'cross-validation'. `edge` is 'smallest' or 'largest' where the best ridge is that of all tried,
-    and the score still falls.
-    """
-
-    ridge: Array
-    score: Array
-    standard_error: Array
-    best: float
-    chosen: Tried
-    method: str
-    edge: str = ""
-    interrupted: bool = False
-
-
 def choose_ridge(
     search: Search,
     ridges: Sequence[float] | None,
@@ -177,7 +155,7 @@ def choose_ridge(
         way = LeaveOneOut(search, math.inf if fallback is None else _REFITS)
     else:
         way = Folds(search, splits)
-    path = _Path(search, way, 0.0 if ridges is not None else _FLOOR * size)
+    path = RidgePath(search, way, 0.0 if ridges is not None else _FLOOR * size)
     try:
         if ridges is not None:
             path.down(sorted({float(ridge) for ridge in ridges}, reverse=True), _WORSE[0])
@@ -187,19 +165,24 @@ def choose_ridge(
         if not path.tried:
             raise
         path.interrupted = True
-    if fallback is not None and not (path.best.sound or path.interrupted):
+    if fallback is not None and not (path.chosen.sound or path.interrupted):
         folds = fallback()
         return choose_ridge(search, ridges, folds, between=between, size=size, rival=rival)
-    return path.result(between=between and ridges is None)
+    path.between = between and ridges is None and not path.interrupted
+    return path
 
 
-class _Path:
-    """Ridges tried, and where to go from there; below `floor` better is beyond doubt."""
+class RidgePath:
+    """Ridges tried, from large to small, and where to go from there.
+
+    `chosen` is the one that is best, `best` the best ridge, `between` those tried if it may be.
+    Below `floor` better is beyond doubt. `method` is 'leave-one-out' or 'cross-validation'.
+    """
 
     def __init__(self, search: Search, way: Folds | LeaveOneOut, floor: float) -> None:
-        self.search, self.way, self.floor = search, way, floor
-        self.tried: list[Tried] = []  # from large to small
-        self.interrupted = False
+        self.search, self.way, self.floor, self.method = search, way, floor, way.method
+        self.tried: list[Tried] = []
+        self.interrupted = self.between = False
 
     def run(self, ridge: float) -> Tried:
         fields, at = self.way.held_out(ridge)
@@ -217,7 +200,7 @@ class _Path:
         return here
 
     @property
-    def best(self) -> Tried:
+    def chosen(self) -> Tried:
         """The lowest score, of equals the largest ridge."""
         above = [one for one in self.tried if one.ridge >= self.floor] or self.tried[:1]
         best = min(above, key=lambda one: one.mean)
@@ -231,7 +214,7 @@ class _Path:
         worse = 0.0
         for ridge in ridges:
             here = self.run(ridge)
-            worse = 0.0 if here is self.best else worse + here.above(self.best)
+            worse = 0.0 if here is self.chosen else worse + here.above(self.chosen)
             if worse > enough:
                 break
 
@@ -245,11 +228,11 @@ class _Path:
         self.down([size * first * _DOWN**i for i in range(count)], _WORSE[1])
         while True:
             factor, fall = self.downhill()
-            ridge = self.best.ridge * factor
-            if self.best.lowest - fall >= most or not _ENDS[0] <= ridge / size <= _ENDS[1]:
+            ridge = self.chosen.ridge * factor
+            if self.chosen.lowest - fall >= most or not _ENDS[0] <= ridge / size <= _ENDS[1]:
                 break
             self.run(ridge)
-        best = self.best
+        best = self.chosen
         i = self.tried.index(best)
         if best.lowest < most and 0 < i < len(self.tried) - 1:
             beside = min(self.tried[i - 1], self.tried[i + 1], key=lambda one: one.mean)
@@ -257,7 +240,7 @@ class _Path:
 
     def downhill(self) -> tuple[float, float]:
         """Where the best is at an end and the score falls: the factor to the next, and the fall."""
-        scores, best = [one.mean for one in self.tried], self.best
+        scores, best = [one.mean for one in self.tried], self.chosen
         if len(scores) < 2 or abs(scores[0] - scores[1]) < _GAIN > abs(scores[-2] - scores[-1]):
             return 0.0, 0.0
         for end, beside, factor in ((0, 1, 1 / _DOWN), (-1, -2, _DOWN)):
@@ -265,19 +248,22 @@ class _Path:
                 return factor, fall
         return 0.0, 0.0
 
-    def result(self, *, between: bool) -> RidgePath:
-        columns = [(one.ridge, one.mean, one.standard_error) for one in self.tried]
-        ridge, score, error = np.array(columns).T
-        best, i = self.best, self.tried.index(self.best)
-        edge = {0.0: "", _DOWN: "smallest", 1 / _DOWN: "largest"}[self.downhill()[0]]
-        at = best.ridge
-        if between and not self.interrupted and 0 < i < len(ridge) - 1:
-            # The lowest point of the parabola in ln λ through the best ridge and its neighbours.
-            t, s = np.log(ridge[i - 1 : i + 2]), score[i - 1 : i + 2]
+    @property
+    def edge(self) -> str:
+        """'smallest' or 'largest' where the best of all tried is that and the score falls on."""
+        return {0.0: "", _DOWN: "smallest", 1 / _DOWN: "largest"}[self.downhill()[0]]
+
+    @property
+    def best(self) -> float:
+        """The ridge chosen, or the lowest point of the parabola in ln λ around it."""
+        i = self.tried.index(self.chosen)
+        if self.between and 0 < i < len(self.tried) - 1:
+            three = self.tried[i - 1 : i + 2]
+            t, s = np.log([one.ridge for one in three]), np.array([one.mean for one in three])
             bend, slope, _ = np.polyfit(t - t[1], s, 2)
             if bend > 0 and s[1] == s.min():
-                at = float(np.exp(t[1] - slope / (2 * bend)))
-        return RidgePath(ridge, score, error, at, best, self.way.method, edge, self.interrupted)
+                return float(np.exp(t[1] - slope / (2 * bend)))
+        return self.chosen.ridge
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,10 +332,7 @@ class Folds:
         total = here.sum(1, keepdims=True)
         if (total == 0).any():
             raise InvalidInput("cv has a fold without training samples: every fold needs some")
-        if search.scaling == "none":
-            first = second = np.zeros((len(splits), design.dimension))
-        else:
-            first, second = design.back(here) / total, design.back_squared(here) / total
+        first, second = design.back(here) / total, design.back_squared(here) / total
         weights = rows * weights_or_ones(search.samples.weights, y.size)
         objective = _objective(search, weights)
         self.walk = Walk(design, objective, search.shares(first, second), *_FOLDS)
@@ -441,7 +424,7 @@ class LeaveOneOut:
         weights, each = np.tile(self.whole, (chosen.size, 1)), np.arange(chosen.size)
         weights[each, chosen] *= 1 - self.rest[chosen]
         refit = Walk(self.design, _objective(self.search, weights), self.rho[chosen], *_WHOLE)
-        refit.rows, refit.outer = self.walk.rows, self.walk.outer
+        refit.rows = self.walk.rows
         refit.past = [(math.log(ridge), start)]
         refit.solve(ridge, lambda z, new: np.abs((new - z)[each, :, chosen]).max() <= _STILL[1])
         return np.asarray(refit.Z[each, :, chosen])
@@ -507,7 +490,8 @@ class Walk:
                 loose = np.full(len(G), self.loose)
                 D = newton.directions(design, objective, here, ridges, G, loose, self.double)
             else:  # the whole matrix is small
-                whole = self._hessians(ridges)
+                pairs = zip(self.matrices(), ridges, strict=True)
+                whole = np.array([newton.whole_hessian(self.rows, *pair) for pair in pairs])
                 D = np.linalg.solve(whole, -G.reshape(len(G), -1, 1)).reshape(G.shape)
             total = here.value + 0.5 * newton.dots(pull * U, U)
             gain = -0.5 * newton.dots(G, D)
@@ -518,29 +502,6 @@ class Walk:
                 break
         self.U, self.Z, self.here = U, Z, here
         self.past.append((t, U))
-
-    def _hessians(self, ridges: Array) -> Array:
-        """All of them, (L, r·d, r·d), as one product with those of the rows where these are few."""
-        H = self.matrices()
-        if self.outer is None:
-            rows: Any = self.rows
-            return np.array(
-                [newton.whole_hessian(rows, *one) for one in zip(H, ridges, strict=True)]
-            )
-        (count, n, r, _), d = H.shape, self.design.dimension
-        flat = H.transpose(0, 2, 3, 1).reshape(-1, n) @ self.outer
-        whole = flat.reshape(count, r, r, d, d).swapaxes(2, 3).reshape(count, r * d, r * d)
-        each = np.arange(r * d)
-        whole[:, each, each] += np.tile(ridges, r)
-        return whole
-
-    @cached_property
-    def outer(self) -> Array | None:
-        """Products of the rows with themselves (n, d²), if they are few: 1.2 times as quick."""
-        n, d = self.design.shape
-        if self.rows is None or n * d * d > _OUTER:
-            return None
-        return np.asarray((self.rows[:, :, None] * self.rows[:, None]).reshape(n, d * d))
 
     def matrices(self) -> AnyArray:
         """s_μH_μ of every sample where the walk stands, (L, n, r, r)."""

@@ -86,13 +86,13 @@ def test_cross_validation_is_that_of_refits(tight):
     folds = [np.arange(80) % 4 == i for i in range(4)]
     splits = [(np.flatnonzero(~fold), np.flatnonzero(fold)) for fold in folds]
     path = choose_ridge(search_of(X, y, CrossEntropy(), CrossEntropy().value), GRID, splits)
-    for ridge, score in zip(path.ridge, path.score, strict=True):
+    for one in path.tried:
         losses = []
         for fold in folds:
-            W = fit_erm(X[~fold], y[~fold], "cross-entropy", ridge).weights
+            W = fit_erm(X[~fold], y[~fold], "cross-entropy", one.ridge).weights
             losses.append(CrossEntropy().value(X[fold] @ W / np.sqrt(20), y[fold]))
-        assert score == pytest.approx(np.concatenate(losses).mean(), rel=1e-6)
-    assert path.best == path.ridge[path.score.argmin()]
+        assert one.mean == pytest.approx(np.concatenate(losses).mean(), rel=1e-6)
+    assert path.best == min(path.tried, key=lambda one: one.mean).ridge
 
 
 @at_an_end
