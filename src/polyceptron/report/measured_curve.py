@@ -109,7 +109,16 @@ def measure_errors(
             )
         cv = StratifiedKFold(cv, shuffle=True, random_state=random_state)
     splits = list(check_cv(cv, y, classifier=True).split(X, y))
-    sizes = _sizes(train_sizes, min(len(train) for train, _ in splits))
+    most = min(len(train) for train, _ in splits)
+    sizes = np.atleast_1d(np.geomspace(0.1, 1.0, 6) if train_sizes is None else train_sizes)
+    shares = sizes.dtype.kind == "f"
+    allowed = sizes.size and sizes.dtype.kind in "iuf"
+    if not (allowed and ((sizes > 0) & (sizes <= (1 if shares else most))).all()):
+        raise InvalidInput(
+            f"training sizes are counts from 1 to {most} or shares above 0 up to 1.0, got "
+            f"{train_sizes}"
+        )
+    sizes = np.unique((np.maximum(sizes * most, 1) if shares else sizes).astype(np.int64))
     rng = check_random_state(random_state)
     work = []
     for train, test in splits:
@@ -121,7 +130,7 @@ def measure_errors(
     for one in Parallel(n_jobs=n_jobs, return_as="generator")(work):
         found.append(one)
         progress(f"measuring the learning curve, {len(found)} of {len(splits)} parts done")
-    wrong, training, given, losses = (list(part) for part in zip(*found, strict=True))
+    wrong, training, given, losses = zip(*found, strict=True)
     held_out = np.repeat(np.arange(len(splits)), [test.size for _, test in splits])
     everything = np.concatenate(wrong, axis=1)
     kept = np.isfinite(everything).any(1)
@@ -136,18 +145,13 @@ def measure_errors(
 def _one_fold(
     clf: Any, X: Any, y: NDArray[Any], order: Whole, test: Whole, sizes: Whole, chances: bool
 ) -> tuple[Array, Array, Array, Array]:
-    """Mistakes on the test samples (s, t), errors on those learnt from (s,), chances (t, k).
-
-    And minus the logarithms of the labels' chances (s, t).
-    """
+    """Columns of `MeasuredErrors`: wrong (s, t), training (s,), chances (t, k), losses (s, t)."""
     from sklearn.base import clone
 
-    classes = np.unique(y)
-    wrong = np.full((sizes.size, test.size), np.nan)
-    training = np.full(sizes.size, np.nan)
-    given, losses = np.zeros((test.size, classes.size)), np.full(wrong.shape, np.nan)
+    classes, label = np.unique(y), np.searchsorted(np.unique(y), y[test])
+    wrong, losses = np.full((2, sizes.size, test.size), np.nan)
+    training, given = np.full(sizes.size, np.nan), np.zeros((test.size, classes.size))
     X = X.iloc if hasattr(X, "iloc") else X
-    label = np.searchsorted(classes, y[test])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of convergence, ridges and categories
         for row, size in enumerate(sizes):
@@ -166,48 +170,28 @@ def _one_fold(
     return wrong, training, given, losses
 
 
-def _sizes(given: Any, most: int) -> Whole:
-    """Counts, from counts or from shares of `most`."""
-    sizes = np.geomspace(0.1, 1.0, 6) if given is None else np.atleast_1d(np.asarray(given))
-    shares = sizes.dtype.kind == "f"
-    if sizes.dtype.kind not in "iuf" or sizes.size == 0 or not (
-        (sizes > 0) & (sizes <= (1 if shares else most))
-    ).all():  # fmt: skip
-        raise InvalidInput(
-            f"training sizes are counts from 1 to {most} or shares above 0 up to 1.0, got {given}"
-        )
-    counts = np.maximum(sizes * most, 1) if shares else sizes
-    return np.unique(counts.astype(np.int64))
-
-
 BAND = (0.05, 0.95)
 REACH = 10  # times the data: further no curve is known to go on
 _DRAWS = 200
 _MISS = 0.3  # of the miss of hidden points, added to the spread: from curves whose future is known
 
 
-def _power(n: Array, p: Array, q: Array, first: float) -> Array:
-    return np.asarray(((n + q) / (first + q)) ** -p)
-
-
-def _sigmoid(n: Array, p: Array, q: Array, first: float) -> Array:
-    return np.asarray(1 / (1 + (n / q) ** p))
-
-
-def _grid(p: Array, q: Any) -> Array:
-    """All pairs (m, 2)."""
-    return np.stack([x.ravel() for x in np.meshgrid(p, q)], axis=1)
-
-
 def _laws(first: float, last: float) -> dict[str, tuple[Callable[..., Array], Array]]:
-    """By name, u and the grid (m, 2) of its p and q for points from `first` to `last`."""
+    """By name, u(n, p, q) and the grid (m, 2) of its p and q for points from `first` to `last`."""
+
+    def power(n: Array, p: Array, q: Array) -> Array:
+        return np.asarray(((n + q) / (first + q)) ** -p)
+
+    def pairs(p: Array, q: Any) -> Array:
+        return np.stack([x.ravel() for x in np.meshgrid(p, q)], axis=1)
+
     shifts = first * np.array([-0.7, -0.4, 0.5, 2.0, 8.0, 30.0])
     middles = np.geomspace(first / 10, 30 * last, 20)
     return {
-        "pow3": (_power, _grid(np.geomspace(0.05, 3.0, 120), [0.0])),
-        "pow4": (_power, _grid(np.geomspace(0.05, 3.0, 20), shifts)),
-        "mmf4": (_sigmoid, _grid(np.geomspace(0.2, 3.0, 20), middles)),
-        "last": (_power, np.zeros((1, 2))),
+        "pow3": (power, pairs(np.geomspace(0.05, 3.0, 120), [0.0])),
+        "pow4": (power, pairs(np.geomspace(0.05, 3.0, 20), shifts)),
+        "mmf4": (lambda n, p, q: 1 / (1 + (n / q) ** p), pairs(np.geomspace(0.2, 3, 20), middles)),
+        "last": (power, np.zeros((1, 2))),
     }
 
 
@@ -215,9 +199,8 @@ def _laws(first: float, last: float) -> dict[str, tuple[Callable[..., Array], Ar
 class Forecast:
     """Of each law p, q, a, c (r + 1, 4), of the curve and of curves drawn again, and its weight.
 
-    `ends` are the first, last but two and last size; `least` is added to ε before logarithms are
-    taken, `miss` that of hidden points, `best` what more data do not make worse, and `most` the
-    largest number of samples that it may be asked for.
+    `ends` are the first, last but two and last size; `least` is added to ε before logarithms;
+    `miss` that of hidden points, `best` what more data do not make worse, `most` the reach.
     """
 
     laws: dict[str, Array] = field(repr=False)
@@ -261,7 +244,7 @@ class Forecast:
                 f"{self.most:g} samples"
             )
         p, q, a, c = self.laws[name].T[:, :, None]
-        u = _laws(self.ends[0], self.ends[2])[name][0](n, p, q, self.ends[0])
+        u = _laws(self.ends[0], self.ends[2])[name][0](n, p, q)
         return np.asarray(np.log(np.maximum(a * u + c, 0) + self.least))
 
 
@@ -278,9 +261,8 @@ def forecast(
     groups = [np.flatnonzero(fold == i) for i in range(int(fold.max()) + 1)]
     curves = [scores]
     for _ in range(_DRAWS):
-        drawn = [
-            rng.choice(groups[i], groups[i].size) for i in rng.integers(0, len(groups), len(groups))
-        ]
+        chosen = [groups[i] for i in rng.integers(0, len(groups), len(groups))]
+        drawn = [rng.choice(group, group.size) for group in chosen]
         curves.append(scores[:, np.concatenate(drawn)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a draw may hold failed folds only
@@ -288,21 +270,20 @@ def forecast(
     laws, missed = {}, {}
     logs = np.log(means + least)
     for name, (shape, grid) in _laws(n[0], n[-1]).items():
-        u = shape(n, *grid.T[:, :, None], n[0])
+        u = shape(n, *grid.T[:, :, None])
         laws[name] = _fit(u, grid, means, least, name == "last")
         gaps = []
         for hidden in range(1, 4):
             if n.size - hidden >= 3:
                 p, q, a, c = _fit(u[:, :-hidden], grid, means[:, :-hidden], least, name == "last").T
-                ahead = a[:, None] * shape(n[-hidden:], p[:, None], q[:, None], n[0]) + c[:, None]
+                ahead = a[:, None] * shape(n[-hidden:], p[:, None], q[:, None]) + c[:, None]
                 gaps.append(np.log(np.maximum(ahead, 0) + least) - logs[:, -hidden:])
         few = 0.0 if name in ("pow3", "last") else math.inf  # of too few points nothing is hidden
         missed[name] = float(np.nanmean(np.hstack(gaps) ** 2)) if gaps else few
     weight = np.array([(miss + 1e-6) ** -2 for miss in missed.values()])
     weights = dict(zip(laws, (weight / weight.sum()).tolist(), strict=True))
     miss = math.sqrt(sum(w * missed[name] for name, w in weights.items() if w > 0))
-    ends = float(n[0]), float(n[max(-3, -n.size)]), float(n[-1])
-    ends = (ends[0], ends[1] if n.size > 1 else ends[0] / 2, ends[2])
+    ends = float(n[0]), float(n[max(-3, -n.size)] if n.size > 1 else n[0] / 2), float(n[-1])
     falling = -isotonic_regression(-np.nan_to_num(means[0], nan=1.0)).x
     best = min(float(falling[-1]), means[0][0], means[0][-1])
     return Forecast(laws, weights, ends, least, miss, best, REACH * float(n_samples))

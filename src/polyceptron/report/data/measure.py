@@ -52,10 +52,13 @@ def measure(
     progress: Callable[[str], None] = lambda text: None,
 ) -> Measured:
     """All numbers of the report, and of Gaussian twins if asked; `progress` is told of steps."""
+    from sklearn.model_selection import train_test_split
+    from sklearn.pipeline import make_pipeline
+
+    from polyceptron.algorithms.erm_classifier import ERMClassifier
+
     drawn = table.y.size
     if drawn > _MOST:
-        from sklearn.model_selection import train_test_split
-
         X, _, y, _ = train_test_split(
             table.X, table.y, train_size=_MOST, stratify=table.y, random_state=seed
         )
@@ -90,9 +93,17 @@ def measure(
     progress("choosing the ridge")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a ridge at an end is seen in the picture
-        numbers |= _ridge_and_weights(encoded, table.y, tables)
+        numbers |= _ridge_and_weights(
+            ERMClassifier().fit(encoded, table.y), encoded, table.y, tables
+        )
     progress("measuring the learning curve")
-    found = _measured_curve(table, numbers, seed, progress)
+    folds = min(_FOLDS, int(counts.min()))
+    whole = n - math.ceil(n / folds)
+    sizes = np.geomspace(max(4 * classes.size, whole / 10), whole, _SIZES).astype(int)
+    found = measure_errors(
+        make_pipeline(table.encoder(), ERMClassifier()), table.X, table.y, sizes[sizes <= whole],
+        folds, seed, chances=True, progress=progress,
+    )  # fmt: skip
     numbers |= _learning_curve(found, numbers, tables, seed)
     numbers |= _by_class(found, table.y, classes, tables)
     numbers |= _calibration(found.chances, found.wrong[-1], tables)
@@ -109,10 +120,7 @@ def measure(
             A, index, ERM(ridge=numbers["ridge"]), random_state=seed, progress=progress
         )
         numbers["twins"] = " ".join([compared.sentence, *compared.caveats])
-        tables["twins"] = [
-            dict(zip(compared.frame, row, strict=True))
-            for row in compared.frame.to_numpy().tolist()
-        ]
+        tables["twins"] = compared.frame.to_dict("records")
     return Measured(table.source, numbers, tables)
 
 
@@ -136,12 +144,10 @@ def _shape_of_features(A: Array, tables: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _ridge_and_weights(X: pd.DataFrame, y: NDArray[Any], tables: dict[str, Any]) -> dict[str, Any]:
-    from polyceptron.algorithms.erm_classifier import ERMClassifier
-
-    fit = ERMClassifier().fit(X, y)
-    names = ("ridge", "score", "standard_error")
-    tables["ridge"] = _rows(**{name: fit.path_[name] for name in names})
+def _ridge_and_weights(
+    fit: Any, X: pd.DataFrame, y: NDArray[Any], tables: dict[str, Any]
+) -> dict[str, Any]:
+    tables["ridge"] = _rows(**fit.path_)
     scores = getattr(fit, "scaling_scores_", {fit.scaling_: (math.nan, 0.0)})
     other = {"standard": "global", "global": "standard"}[fit.scaling_]
     said = {
@@ -157,34 +163,15 @@ def _ridge_and_weights(X: pd.DataFrame, y: NDArray[Any], tables: dict[str, Any])
         return said | {"untested": str(error), "features_that_matter": None}
     scale = X.std(ddof=0)
     for column in tests.columns[tests.columns.str.startswith("weight_")]:
-        weight = tests[column] * scale
-        half = _95 * tests[f"standard_error_{column[7:]}"] * scale
+        weight, name = tests[column] * scale, column.removeprefix("weight_")
+        half = _95 * tests[f"standard_error_{name}"] * scale
         tables["weights"] += _rows(
-            feature=tests.index.to_numpy(), **{"class": np.full(len(tests), column[7:])},
-            weight=weight.to_numpy(), low=(weight - half).to_numpy(),
-            high=(weight + half).to_numpy(), q_value=tests["q_value"].to_numpy(),
+            feature=tests.index, **{"class": name}, weight=weight, low=weight - half,
+            high=weight + half, q_value=tests["q_value"],
         )  # fmt: skip
     shown = [row for row in tables["weights"] if row["weight"] == row["weight"]]
     tables["weights"] = sorted(shown, key=lambda row: -abs(row["weight"]))[:_WEIGHTS]
     return said | {"untested": "", "features_that_matter": int((tests["q_value"] < 0.1).sum())}
-
-
-def _measured_curve(
-    table: Table, numbers: dict[str, Any], seed: int, progress: Callable[[str], None]
-) -> MeasuredErrors:
-    """At growing training sizes, of fits that see nothing of the samples held out."""
-    from sklearn.pipeline import make_pipeline
-
-    from polyceptron.algorithms.erm_classifier import ERMClassifier
-
-    n, k = numbers["n"], numbers["k"]
-    folds = min(_FOLDS, int(np.unique(table.y, return_counts=True)[1].min()))
-    whole = n - math.ceil(n / folds)
-    sizes = np.geomspace(max(4 * k, whole / 10), whole, _SIZES).astype(int)
-    return measure_errors(
-        make_pipeline(table.encoder(), ERMClassifier()), table.X, table.y, sizes[sizes <= whole],
-        folds, seed, chances=True, progress=progress,
-    )  # fmt: skip
 
 
 def _learning_curve(
@@ -219,9 +206,9 @@ def _by_class(
     found: MeasuredErrors, y: NDArray[Any], classes: NDArray[Any], tables: dict[str, Any]
 ) -> dict[str, Any]:
     """Recall and confusion of held-out samples at the largest size."""
-    named, true = found.chances.argmax(1), np.searchsorted(classes, y[found.index])
-    confusion = np.zeros((classes.size, classes.size), dtype=np.int64)
-    np.add.at(confusion, (true, named), 1)
+    from sklearn.metrics import confusion_matrix
+
+    confusion = confusion_matrix(y[found.index], classes[found.chances.argmax(1)], labels=classes)
     samples = confusion.sum(1)
     recall = confusion.diagonal() / samples
     names = classes.astype(str)
@@ -244,8 +231,8 @@ def _calibration(chances: Array, wrong: Array, tables: dict[str, Any]) -> dict[s
     """How often the class is right that a fit is so sure of, in bins of equal size."""
     sure, hit = chances.max(1), 1 - wrong
     bins = np.array_split(np.argsort(sure), min(8, max(1, wrong.size // 10)))
-    count = np.array([part.size for part in bins])
-    stated, accuracy = (np.array([x[part].mean() for part in bins]) for x in (sure, hit))
+    parts = [(part.size, sure[part].mean(), hit[part].mean()) for part in bins]
+    count, stated, accuracy = (np.array(column) for column in zip(*parts, strict=True))
     tables["calibration"] = _rows(
         confidence=stated, accuracy=accuracy, standard_error=_binomial(accuracy, count),
         samples=count,
@@ -265,7 +252,6 @@ def _binomial(share: Any, n: Any) -> Array:
     return np.asarray(np.sqrt(np.maximum(share * (1 - share), 1 / n) / n))
 
 
-def _rows(**columns: NDArray[Any]) -> list[dict[str, Any]]:
+def _rows(**columns: Any) -> list[Any]:
     """Columns as rows of plain Python values."""
-    plain = [column.tolist() for column in columns.values()]
-    return [dict(zip(columns, row, strict=True)) for row in zip(*plain, strict=True)]
+    return pd.DataFrame(columns).to_dict("records")
