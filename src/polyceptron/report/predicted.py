@@ -46,7 +46,6 @@ from polyceptron.theory.curve import curve_rows
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
 _RIDGES = ("C", "alpha", "ridge")  # what the squared penalty is called
 _MOST_ALIGNED, _MOST_NOISE = 4.0, 100.0
 _FAR = 0.25  # misfit from which the data are called far from the model
@@ -137,9 +136,8 @@ def _unwrapped(clf: Any) -> tuple[Any, list[tuple[str, Any]], bool]:
                 f"the ridge alone ({', '.join(_RIDGES)})"
             )
         clf = clf.estimator
-    if isinstance(clf, Pipeline):
-        return clf.steps[-1][1], clf.steps[:-1], searched
-    return clf, [], searched
+    steps = clf.steps if isinstance(clf, Pipeline) else [("", clf)]
+    return steps[-1][1], steps[:-1], searched
 
 
 class ModelFit(NamedTuple):
@@ -169,15 +167,15 @@ def fit_model(
         except InvalidInput:  # too few samples, or no linear signal to be seen
             spectrum, words = Spectrum.from_data(Z), "the spectrum of the data, equal signal"
     slow = teacher.n_classes > 3 or estimator.columns.get("ridge") == "optimal"
-    few = estimator.explicit or estimator.branches or not slow
-    # Where a point takes seconds one in the middle has to do.
-    chosen = slice(None) if few else slice(len(alphas) // 2, len(alphas) // 2 + 1)
+    chosen = slice(None)
+    if slow and not (estimator.explicit or estimator.branches):
+        # A point takes seconds: one in the middle has to do.
+        chosen = slice(len(alphas) // 2, len(alphas) // 2 + 1)
 
     def made(noise: float, tilt: float) -> Teacher:
-        tilted = spectrum
-        if tilt:
-            s, share = spectrum.eigenvalues, np.append(spectrum.fraction, 1 - spectrum.rank)
-            tilted = Spectrum(np.append(s, 0.0), np.append(spectrum.signal * s**tilt, 0.0), share)
+        s, share = spectrum.eigenvalues, np.append(spectrum.fraction, 1 - spectrum.rank)
+        signal = np.append(spectrum.signal * s**tilt, 0.0)
+        tilted = Spectrum(np.append(s, 0.0), signal, share) if tilt else spectrum
         return Teacher(teacher.n_classes, teacher.prior, GaussianNoise(noise), tilted)
 
     def distance(noise: float, tilt: float, at: slice = chosen) -> Array:

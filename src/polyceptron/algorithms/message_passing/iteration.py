@@ -42,13 +42,12 @@ independent inputs V and C are the same for all samples and features: the two ag
 fields that all *other* samples predict: ln Z(ω, V) is the log-probability of a label that was left
 out.
 
-The iteration x ← x + (1 − δ)(T(x) − x) chooses its own damping δ.
-Convergence is judged on T(x) − x, the step that was proposed, not on the damped step that was
-taken: damping slows an iteration down, it does not make it look converged. δ starts at 0, as state
-evolution assumes, and rises when steps turn back on themselves and have stopped shrinking
-(`Damper`; leaving a plateau also grows the steps, but in one direction, and is let go); then the
-iteration resumes from the best point so far. A checkpoint keeps point and damping: a run that is
-loaded takes the same steps, and its trace begins there.
+The iteration x ← x + (1 − δ)(T(x) − x) chooses its own damping δ. It has converged where T(x) − x,
+the step that was proposed, is small: damping does not make it look so. δ starts at 0, as state
+evolution assumes, and rises when steps turn back on themselves and have stopped shrinking (leaving
+a plateau also grows the steps, but in one direction, and is let go); then the iteration resumes
+from the best point so far. A checkpoint keeps point and damping: a run that is loaded takes the
+same steps, and its trace begins there.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -91,8 +90,16 @@ class Damper:
         return _DAMPING[self.stage]
 
     def judge(self, size: float, step: Array) -> bool:
-        """Whether to damp more, having seen a proposed step (r, d) of this size."""
-        turning = self.direction is not None and self._slope(step, self.direction) < 0.5
+        """Whether to damp more, having seen a proposed step (r, d) of this size.
+
+        Where the map's own factor λ along the last step is above 1 it runs away, which no damping
+        stops. From one proposed step to the next, damping makes it δ + (1 − δ)λ.
+        """
+        turning = False
+        if self.direction is not None:
+            square = inner(self.direction, self.direction)
+            seen = inner(step, self.direction) / square if square > 0 else 1.0
+            turning = (seen - self.value) / (1 - self.value) < 0.5
         self.direction = step
         if size < 0.9 * self.least or not turning:
             self.least, self.strikes = size, 0
@@ -102,15 +109,6 @@ class Damper:
             return False
         self.increase()
         return True
-
-    def _slope(self, step: Array, last: Array) -> float:
-        """The map's own factor along the last step: above 1 it runs away, which no damping stops.
-
-        Damping turns a factor λ of the map into δ + (1 − δ)λ from one proposed step to the next.
-        """
-        square = inner(last, last)
-        seen = inner(step, last) / square if square > 0 else 1.0
-        return (seen - self.value) / (1 - self.value)
 
     def increase(self) -> None:
         """More damping, judged afresh."""
@@ -123,8 +121,7 @@ def inner(a: Array, b: Array) -> float:
     return float((a * b).sum())
 
 
-@dataclass(frozen=True)
-class Iterate:
+class Iterate(NamedTuple):
     """What an iteration hands to the next.
 
     weights U (r, d), their variance V (a number, an array (c, d) or a matrix (r, r)), scores F
@@ -137,11 +134,7 @@ class Iterate:
 
     def towards(self, new: Iterate, share: float) -> Iterate:
         """(1 − share)·self + share·new, component by component."""
-        return Iterate(
-            self.weights + share * (new.weights - self.weights),
-            self.variance + share * (new.variance - self.variance),
-            self.scores + share * (new.scores - self.scores),
-        )
+        return Iterate(*(a + share * (b - a) for a, b in zip(self, new, strict=True)))
 
     @property
     def spread(self) -> float:
@@ -185,7 +178,7 @@ def damped_iteration(
     """
     saved = watch.checkpoint.load() or {"t": 0, "stage": 0}
     t, damper = saved.pop("t"), Damper(saved.pop("stage"))
-    here = replace(start, **saved)
+    here = start._replace(**saved)
     best, least, used, retreats = here, (math.inf, math.inf), damper.value, 0
     trace: list[dict[str, float]] = []
 
@@ -195,7 +188,7 @@ def damped_iteration(
         )
 
     def keep(now: bool = False) -> None:
-        watch.checkpoint.save(lambda: {"t": t, "stage": damper.stage, **vars(here)}, now=now)
+        watch.checkpoint.save(lambda: {"t": t, "stage": damper.stage, **here._asdict()}, now=now)
 
     seen(here, math.inf)
     status = Status.NOT_CONVERGED
@@ -203,8 +196,7 @@ def damped_iteration(
         while t < max_iter and retreats <= 5:
             new = step(here)
             size, residual = _change(here, new)
-            parts = (new.weights, new.variance, new.scores, size)
-            finite = all(bool(np.isfinite(part).all()) for part in parts)
+            finite = all(bool(np.isfinite(part).all()) for part in (*new, size))
             if finite and residual < tol:
                 keep(now=True)  # the same last step can be made again from there
                 t += 1
@@ -374,15 +366,6 @@ def class_numbers(diagonal: Array) -> Array:
     return np.asarray((diagonal - total / k**2) / (1 - 2 / k))
 
 
-def final_variance(variance: Array) -> Array:
-    """(d, k, k) covariances P diag(v) P for k ≤ 3, else the numbers v (d, k)."""
-    k, v = len(variance), variance.T
-    if k > 3:
-        return np.ascontiguousarray(v)
-    P = np.eye(k) - 1 / k
-    return np.einsum("gh,dh,hi->dgi", P, v, P)
-
-
 @dataclass(frozen=True)
 class Posterior:
     """Mean (m, k) and covariance (m, m) of the weights, and the fields of samples left out.
@@ -424,18 +407,15 @@ def correlated_amp(
 
     `start` is where another run ended.
     """
-    n, m = F.shape
-    k = n_classes
-    basis = difference_basis(k)
-    seen: dict[str, Any] = {}
+    (n, m), k, basis = F.shape, n_classes, difference_basis(n_classes)
 
-    def step(here: Iterate) -> Iterate:
+    def step(here: Iterate) -> tuple[Iterate, Posterior]:
+        """The next iterate, and the posterior here."""
         V = here.variance[0]
         omega = (F @ here.weights.T - V[:, None] * here.scores.T) @ basis.T
         found = channel.posterior(omega, y, V, NODES)
         g = np.maximum(found.curvature / (k - 1), 0.0)
-        rest = np.maximum(1 - V * g, _FLAT)
-        D = g / rest
+        D = g / np.maximum(1 - V * g, _FLAT)
         f = found.score @ basis
         C = _inverse((F * D[:, None]).T @ F, prior)
         steep = k / 2 * D
@@ -444,23 +424,19 @@ def correlated_amp(
         mean = mover @ (F.T @ target)
         s = np.einsum("ij,ij->i", F @ C, F)
         new = s / np.maximum(1 - s * D, _FLAT)
-        seen.update(omega=omega, V=V, log_z=found.log_z, C=C)
-        return Iterate(np.ascontiguousarray(mean.T), new[None], np.ascontiguousarray(f.T))
+        posterior = Posterior(channel, here.weights.T @ basis.T, C, omega, V, found.log_z, None)
+        return Iterate(
+            np.ascontiguousarray(mean.T), new[None], np.ascontiguousarray(f.T)
+        ), posterior
 
     if start is None:
         spread = np.maximum((F * F) @ prior, 1e-300)
         start = Iterate(np.zeros((k - 1, m)), spread[None], np.zeros((k - 1, n)))
-    end = damped_iteration(step, start, tol=tol, max_iter=max_iter)
-    step(end.last)
-    mean = end.last.weights.T @ basis.T
-    return Posterior(channel, mean, seen["C"], seen["omega"], seen["V"], seen["log_z"], end)
+    end = damped_iteration(lambda here: step(here)[0], start, tol=tol, max_iter=max_iter)
+    return replace(step(end.last)[1], end=end)
 
 
 def _inverse(H: Array, prior: Array) -> Array:
-    """(H + diag 1/τ²)⁻¹ = τ(τHτ + 1)⁻¹τ."""
-    root = np.sqrt(prior)
-    inner = H * root[:, None] * root
-    inner[np.diag_indices_from(inner)] += 1
-    factor = scipy.linalg.cho_factor(inner, lower=True, overwrite_a=True, check_finite=False)
-    result: Array = scipy.linalg.cho_solve(factor, np.diag(root), check_finite=False)
-    return result * root[:, None]
+    """(H + diag 1/τ²)⁻¹."""
+    factor = scipy.linalg.cho_factor(H + np.diag(1 / prior), lower=True, check_finite=False)
+    return np.asarray(scipy.linalg.cho_solve(factor, np.eye(len(H)), check_finite=False))

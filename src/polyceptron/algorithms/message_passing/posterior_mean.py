@@ -216,11 +216,15 @@ class _Run(NamedTuple):
         if not self.spectrum.isotropic:
             root = self.spectrum.deviations(design.dimension)
             weights = np.where(root > 0, weights / np.where(root > 0, root, 1.0), 0.0)
-        found = end.last.variance
-        if np.shape(found) == (k - 1, k - 1) and end.last.weights.shape[1] > design.dimension:
-            variance: Any = self.basis @ found @ self.basis.T
-        else:
-            variance = float(found) if np.ndim(found) == 0 else iteration.final_variance(found)
+        variance: Any = end.last.variance
+        if np.ndim(variance) == 0:
+            variance = float(variance)
+        elif end.last.weights.shape[1] > design.dimension:
+            variance = self.basis @ variance @ self.basis.T
+        else:  # covariances P diag(v) P for k ≤ 3, else the numbers v
+            P = np.eye(k) - 1 / k
+            v = np.ascontiguousarray(variance.T)
+            variance = np.einsum("gh,dh,hi->dgi", P, v, P) if k <= 3 else v
         trace = list(end.trace)
         if truth is not None and alike:
             q, m = (np.array([entry[name] for entry in trace]) for name in ("q", "m"))
