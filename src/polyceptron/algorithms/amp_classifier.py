@@ -125,21 +125,30 @@ class AMPClassifier(LinearClassifier):
         """
         X, index = self._check_training_data(X, y)[:2]
         check_choice("scaling", self.scaling, SCALINGS)
+        check_choice("variances", self.variances, ("auto", "correlated", "shared", "full"))
+        gaussian = as_prior(self.prior).gaussian
+        if self.variances == "correlated" and not gaussian:
+            raise InvalidInput(
+                f"variances='correlated' needs the Gaussian prior, got {self.prior!r}: use 'shared'"
+            )
         try:
             auto = isinstance(self.noise, str) and self.noise == "auto"
             noise = None if auto else as_channel(self.noise)
         except InvalidInput as error:
             raise InvalidInput(f"{error}, and 'auto'") from None
         moments = open_design(X).column_moments()
-        kinds = Scaling.kinds(self.scaling, moments)
-        if noise is not None and self.scaling == "auto":
-            kinds = ["standard"]
+        given = noise is not None and self.scaling == "auto"
+        kinds = ["standard"] if given else Scaling.kinds(self.scaling, moments)
         found = {}
         for kind in kinds:
             scaling = Scaling.of(moments, kind, centre=self.fit_intercept)
             if not scaling.varying.any():
                 raise ValueError("every feature is constant: there is nothing to learn from")
-            self.variances_ = self._kind(X.shape[0], int(scaling.varying.sum()))
+            n, m = X.shape[0], min(X.shape[0], int(scaling.varying.sum()))
+            small = m <= noise_search.MOST_DIRECTIONS and n * m <= noise_search.MOST_ENTRIES
+            self.variances_ = self.variances
+            if self.variances == "auto":
+                self.variances_ = "correlated" if gaussian and small else "shared"
             asked = noise_search.Asked(
                 index, self.classes_.size, noise, self.fit_intercept, self.prior, self.variances_,
                 self.tol, self.max_iter, self.verbose,
@@ -174,20 +183,6 @@ class AMPClassifier(LinearClassifier):
                 ConvergenceWarning,
             )
         return self
-
-    def _kind(self, n: int, varying: int) -> str:
-        """The kind of variances meant, or an error message."""
-        check_choice("variances", self.variances, ("auto", "correlated", "shared", "full"))
-        gaussian = as_prior(self.prior).gaussian
-        m = min(n, varying)
-        if self.variances == "auto":
-            small = m <= noise_search.MOST_DIRECTIONS and n * m <= noise_search.MOST_ENTRIES
-            return "correlated" if gaussian and small else "shared"
-        if self.variances == "correlated" and not gaussian:
-            raise InvalidInput(
-                f"variances='correlated' needs the Gaussian prior, got {self.prior!r}: use 'shared'"
-            )
-        return self.variances
 
     def decision_function(self, X: Any) -> Array:
         """Class fields in units of the width over which the label is undecided at x, (n, k).

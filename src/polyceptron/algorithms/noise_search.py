@@ -10,12 +10,12 @@ prior, keeps the covariance of all weights, in the principal directions of the f
 `Independent`, for any prior and any number of features, runs Algorithm 1, which is derived for
 independent inputs. The singular values of such an n × d matrix of unit variance stay below √n + √d;
 correlated features have larger ones, and the iteration then oscillates or diverges. So directions
-above that edge are first shrunk to it (`Compression`), and all others left alone:
+above that edge are first shrunk to it, and all others left alone:
 
     x ↦ x + Σ_i (edge/s_i − 1)(x·v_i) v_i,     over singular values s_i > edge.
 
-On independent inputs that is the identity. (Whitening all directions instead was tried: it cost two
-points of accuracy on scikit-learn's breast-cancer data, because it amplifies the quiet ones.)
+On independent inputs that is the identity. (Whitening all directions amplifies the quiet ones: two
+points of accuracy on scikit-learn's breast-cancer data.)
 
 At a fixed point the cavity field of a training sample, ω = xŴ/√d − V f with f its own score, is the
 field predicted by all *other* samples. Its log-probability of the true label is a leave-one-out
@@ -109,43 +109,30 @@ def best_posterior(run: Run, asked: Asked, grid: tuple[list[float], int, float])
         return replace(best, end=replace(best.end, status=Status.INTERRUPTED))
 
 
-@dataclass(frozen=True)
-class Principal:
-    """Eigenvalues (m,) from large to small and directions (d, m) of a design."""
-
-    squares: Array
-    directions: Array
-
-    @classmethod
-    def fit(cls, design: Design) -> Principal:
-        """Every direction in which the features vary."""
-        squares, vectors = np.linalg.eigh(design.gram())
-        kept = squares > _ROUNDING * max(float(squares[-1]), 1e-300)
-        squares, vectors = squares[kept][::-1], vectors[:, kept][:, ::-1]
-        if design.n_samples < design.dimension:
-            vectors = design.back(np.ascontiguousarray(vectors.T)).T / np.sqrt(squares)
-        return cls(squares, np.ascontiguousarray(vectors))
-
-    def features(self, design: Design, bias: bool) -> Array:
-        """F (n, m), with a column of ones behind it if there is a bias."""
-        F = design.fields(np.ascontiguousarray(self.directions.T)).T
-        return np.hstack([F, np.ones((len(F), 1))]) if bias else np.ascontiguousarray(F)
+def principal(design: Design) -> tuple[Array, Array]:
+    """Eigenvalues (m,) from large to small, and the directions (d, m) in which features vary."""
+    squares, vectors = np.linalg.eigh(design.gram())
+    kept = squares > _ROUNDING * max(float(squares[-1]), 1e-300)
+    squares, vectors = squares[kept][::-1], vectors[:, kept][:, ::-1]
+    if design.n_samples < design.dimension:
+        vectors = design.back(np.ascontiguousarray(vectors.T)).T / np.sqrt(squares)
+    return squares, np.ascontiguousarray(vectors)
 
 
 @dataclass(frozen=True)
 class Correlated:
-    """The covariance of all weights, in principal directions and the bias."""
+    """The covariance of all weights, in principal directions (d, m) and the bias."""
 
-    principal: Principal
+    directions: Array
     bias: bool
     ones = False
 
     @classmethod
     def fit(cls, design: Design, asked: Asked) -> tuple[Self, Array, Array, Posterior]:
         """The model of the features, weights (d, k) and offset (k,), and their posterior."""
-        principal, bias = Principal.fit(design), asked.bias
-        F, m = principal.features(design, bias), principal.squares.size
-        prior = np.append(np.ones(m), [10.0] * bias)
+        way = cls(principal(design)[1], asked.bias)
+        F, m = way.features(design), way.directions.shape[1]
+        prior = np.append(np.ones(m), [10.0] * way.bias)
 
         def run(channel: Channel, tol: float, near: Posterior | None) -> Posterior:
             start = near.end.last if near is not None and near.converged else None
@@ -155,41 +142,67 @@ class Correlated:
             )  # fmt: skip
 
         best = best_posterior(run, asked, _CORRELATED)
-        mean = best.mean
-        weights = principal.directions @ mean[:m] / math.sqrt(design.dimension)
-        offset = mean[m] if bias else np.zeros(asked.n_classes)
-        return cls(principal, bias), weights, offset, best
+        weights = way.directions @ best.mean[:m] / math.sqrt(design.dimension)
+        offset = best.mean[m] if way.bias else np.zeros(asked.n_classes)
+        return way, weights, offset, best
+
+    def features(self, design: Design) -> Array:
+        """F (n, m), with a column of ones behind it if there is a bias."""
+        F = design.fields(np.ascontiguousarray(self.directions.T)).T
+        return np.hstack([F, np.ones((len(F), 1))]) if self.bias else np.ascontiguousarray(F)
 
     def field_variance(self, design: Design, covariance: Any) -> Array:
         """F C Fᵀ, sample by sample (n,)."""
-        F = self.principal.features(design, self.bias)
+        F = self.features(design)
         return np.asarray(np.einsum("ij,ij->i", F @ covariance, F))
 
 
 @dataclass(frozen=True)
 class Independent:
-    """A variance of each weight, or one of all, of features that are compressed first."""
+    """A variance of each weight, or one of all, of features that are shrunk along loud directions.
 
-    compression: Compression
-    ones: bool
+    directions (d, c), the factors (c,) by which, and whether the features have a column of `ones`.
+    """
+
+    directions: Array
+    factors: Array
+    ones: bool = False
+
+    @classmethod
+    def of(cls, A: Any, ones: bool = False) -> Self:
+        """The map for the matrix or design A (n, d) of unit-variance features."""
+        design = as_design(A)
+        n, d = design.shape
+        edge = _SLACK * (math.sqrt(n) + math.sqrt(d))
+        squares, directions = principal(design)
+        loud = squares > edge**2 / d
+        return cls(directions[:, loud], edge / np.sqrt(squares[loud] * d), ones)
 
     @classmethod
     def fit(cls, design: Design, asked: Asked) -> tuple[Self, Array, Array, Posterior]:
         """As that of `Correlated`."""
-        compression = Compression.fit(design)
-        inside = compression.design(design)
+        way = cls.of(design, asked.bias)
+        inside = way.design(design)
         best = best_posterior(
             lambda channel, *_: left_out(inside, asked, channel), asked, _INDEPENDENT
         )
-        weights = compression.pull_back(best.mean) / math.sqrt(design.dimension)
+        weights = way.apply(best.mean.T).T / math.sqrt(design.dimension)
         offset = np.zeros(asked.n_classes)
         if asked.bias:
             offset, weights = weights[-1] + best_intercept(best, asked.y), weights[:-1]
-        return cls(compression, asked.bias), weights, offset, best
+        return way, weights, offset, best
+
+    def apply(self, A: Array) -> Array:
+        """Shrunk features (n, d); weights (k, d) of these as weights of the features themselves."""
+        return np.asarray(A + ((A @ self.directions) * (self.factors - 1)) @ self.directions.T)
+
+    def design(self, base: Design) -> Design:
+        """The design of the shrunk features, none of which is written down."""
+        return base if self.factors.size == 0 else _Shrunk(base, self.apply)
 
     def field_variance(self, design: Design, variance: Any) -> Array:
         """Of independent weights (n,)."""
-        return independent_variance(self.compression.design(design), variance)
+        return independent_variance(self.design(design), variance)
 
 
 def left_out(design: Design, asked: Asked, channel: Channel) -> Posterior:
@@ -235,41 +248,11 @@ def best_intercept(found: Posterior, y: Labels) -> Array:
     return np.asarray(answer.x) if np.isfinite(answer.x).all() else np.zeros(k)
 
 
-@dataclass(frozen=True)
-class Compression:
-    """Directions (d, c) to shrink and the factors (c,) by which."""
-
-    directions: Array
-    factors: Array
-
-    @classmethod
-    def fit(cls, A: Any) -> Compression:
-        """The map for the matrix or design A (n, d) of unit-variance features."""
-        design = as_design(A)
-        n, d = design.shape
-        edge = _SLACK * (math.sqrt(n) + math.sqrt(d))
-        principal = Principal.fit(design)
-        loud = principal.squares > edge**2 / d
-        return cls(principal.directions[:, loud], edge / np.sqrt(principal.squares[loud] * d))
-
-    def apply(self, A: Array) -> Array:
-        """Compressed features, (n, d)."""
-        return np.asarray(A + ((A @ self.directions) * (self.factors - 1)) @ self.directions.T)
-
-    def design(self, base: Design) -> Design:
-        """The design of the compressed features, none of which is written down."""
-        return base if self.factors.size == 0 else _Compressed(base, self)
-
-    def pull_back(self, weights: Array) -> Array:
-        """Weights (d, k) of the compressed features as weights of the features themselves."""
-        return self.apply(weights.T).T
-
-
-class _Compressed(BlockwiseDesign):
+class _Shrunk(BlockwiseDesign):
     """The rows of `base` under the map, which is its own transpose."""
 
-    def __init__(self, base: Design, compression: Compression) -> None:
-        super().__init__(base, compression.apply, base.dimension)
+    def __init__(self, base: Design, shrink: Callable[[Array], Array]) -> None:
+        super().__init__(base, shrink, base.dimension)
         self.reading_is_dear = base.reading_is_dear
 
     def times_columns(self, small: AnyArray) -> AnyArray:

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 import polyceptron as pc
 from polyceptron.algorithms.amp_classifier import AMPClassifier
 from polyceptron.algorithms.erm_classifier import ERMClassifier
-from polyceptron.algorithms.noise_search import Asked, Compression, left_out
+from polyceptron.algorithms.noise_search import Asked, Independent, left_out
 from polyceptron.algorithms.stored_designs import as_design
 from polyceptron.errors import InvalidInput
 from polyceptron.model import CrossEntropy, Teacher, as_channel
@@ -309,17 +309,17 @@ def test_erm_classifier_is_logistic_regression_in_other_units():
     assert np.allclose(ours.coef_, theirs.coef_, atol=1e-5)
 
 
-def test_compression_leaves_independent_inputs_alone_and_tames_correlated_ones():
+def test_shrinking_leaves_independent_inputs_alone_and_tames_correlated_ones():
     rng = np.random.default_rng(3)
     A = rng.standard_normal((300, 100))
-    assert np.allclose(Compression.fit(A).apply(A), A)
+    assert np.allclose(Independent.of(A).apply(A), A)
     loud = A + 3 * rng.standard_normal((300, 1))
     for B in (loud, loud.T.copy()):
-        squeezed = Compression.fit(B).apply(B)
+        squeezed = Independent.of(B).apply(B)
         edge = 1.05 * (np.sqrt(300) + np.sqrt(100))
         assert np.linalg.norm(squeezed, 2) <= edge * (1 + 1e-9)
         W = rng.standard_normal((B.shape[1], 2))
-        assert np.allclose(squeezed @ W, B @ Compression.fit(B).pull_back(W))
+        assert np.allclose(squeezed @ W, B @ Independent.of(B).apply(W.T).T)
 
 
 def test_bad_parameters_are_sentences():

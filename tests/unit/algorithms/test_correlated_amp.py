@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from polyceptron.algorithms.amp_classifier import AMPClassifier
 from polyceptron.algorithms.message_passing.iteration import correlated_amp
 from polyceptron.algorithms.message_passing.posterior_mean import amp
-from polyceptron.algorithms.noise_search import Principal
+from polyceptron.algorithms.noise_search import Correlated, principal
 from polyceptron.algorithms.stored_designs import as_design
 from polyceptron.errors import InvalidInput
 from polyceptron.model import GaussianNoise, Teacher
@@ -81,10 +81,10 @@ def test_cavity_fields_are_those_of_runs_without_the_sample(k):
 def test_principal_directions_span_the_features():
     for X in (correlated(200, 20, 2, 3)[0], correlated(15, 40, 2, 3)[0]):
         design = as_design(X)
-        principal = Principal.fit(design)
-        F = principal.features(design, bias=False)
+        squares, directions = principal(design)
+        F = Correlated(directions, bias=False).features(design)
         np.testing.assert_allclose(F @ F.T, X @ X.T / X.shape[1], atol=1e-9)
-        np.testing.assert_allclose(F.T @ F, np.diag(principal.squares), atol=1e-8)
+        np.testing.assert_allclose(F.T @ F, np.diag(squares), atol=1e-8)
 
 
 def scores(model, X, y):
