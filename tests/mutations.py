@@ -478,7 +478,7 @@ MUTATIONS = [
     ),
     Mutation(
         "weights side of matrices: noise of the samples",
-        "theory/populations/matrix_weights.py",
+        "theory/populations/matrix_loop.py",
         "inner = f * np.einsum",
         "inner = 0.98 * f * np.einsum",
         "tests/unit/theory/test_populations.py::test_two_clusters_reference",

@@ -126,3 +126,10 @@ def difference_basis(n_classes: int) -> Array:
         basis[:, j] /= math.sqrt((j + 1) * (j + 2))
     basis.flags.writeable = False
     return basis
+
+
+@lru_cache(maxsize=256)
+def class_gaps(n_classes: int, label: int) -> Array:
+    """A (k−1, k−1): the field of `label` less that of each other class, of class differences."""
+    T = difference_basis(n_classes)
+    return np.asarray(T[label] - np.delete(T, label, 0))

@@ -31,7 +31,7 @@ from polyceptron.model.checks import check_tolerance
 from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss
 from polyceptron.model.losses.hinges import LabelCone
-from polyceptron.model.populations import AnyTeacher, Population, Teacher, check_population
+from polyceptron.model.populations import Population, Teacher, check_population
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status
 from polyceptron.theory.populations.separable import separable_limit
@@ -142,33 +142,34 @@ def alpha_s(channel: Channel, n_classes: int) -> float:
     return separability(Teacher(n_classes, noise=channel), tol).alpha_s
 
 
-def separable_up_to(teacher: AnyTeacher) -> float:
-    """α_s of the teacher's labels in the features that the student sees."""
-    return alpha_s(teacher.channel, teacher.n_classes) * teacher.features.rank
+@lru_cache(maxsize=64)
+def separable_up_to(population: Population, intercept: bool = False) -> float:
+    """α_s of the labels in the features that the student sees."""
+    if population.symmetric:
+        teacher: Any = population
+        return alpha_s(teacher.channel, teacher.n_classes) * teacher.features.rank
+    return separability(population, intercept=intercept).alpha_s
 
 
 class NotSeparableHere(InvalidInput):
     """A margin is asked for where no weights separate the labels."""
 
 
-def loss_at_ridge(loss: Loss, ridge: float | str, teacher: AnyTeacher, alpha: float) -> Loss:
+def loss_at_ridge(
+    loss: Loss, ridge: float | str, population: Population, alpha: float, intercept: bool = False
+) -> Loss:
     """The loss that is solved for: itself, or at λ = 0 its limit, or above α_s its own minimum."""
     found = loss.without_ridge() if ridge == 0 else loss
     if found is None:
         raise InvalidInput(
             f"the loss {loss.name!r} does not say what a ridge of 0 means: give a ridge above 0"
         )
-    if (
-        not found.scale_free
-        or teacher.channel.noiseless
-        or alpha < (limit := separable_up_to(teacher))
-    ):
+    if not found.scale_free or alpha < (limit := separable_up_to(population, intercept)):
         return found
     if loss.scale_free:
         raise NotSeparableHere(
             f"{loss.name} needs classes that can be separated, which is so below alpha_s = "
-            f"{limit:.6g} for {teacher.n_classes} classes with noise {teacher.noise.name}; "
-            f"got alpha {alpha:g}"
+            f"{limit:.6g} for {population!r}; got alpha {alpha:g}"
         )
     return loss
 

@@ -16,7 +16,7 @@ from polyceptron.algorithms.class_moments import class_moments
 from polyceptron.report.figures import twin_figures
 from polyceptron.report.figures.making import agreement
 from polyceptron.report.twins import projected
-from polyceptron.theory.populations.matrix_weights import MatrixHats, weights_side
+from polyceptron.theory.populations.matrix_loop import MatrixHats, weights_side
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import polyceptron as pc
 from polyceptron.model import as_loss, make_population
 from polyceptron.model.checks import difference_basis
 from polyceptron.theory.populations import matrix_graph
-from polyceptron.theory.populations.matrix_prox import matrix_pull, matrix_stiffness
+from polyceptron.theory.populations.matrix_fields import matrix_pull, matrix_stiffness
 
 CE = pc.ERM("cross-entropy", 0.1, intercept=True)
 

@@ -70,7 +70,7 @@ from polyceptron.model.losses import Loss
 from polyceptron.model.priors import Row
 from polyceptron.numerics import AnyArray, Array
 from polyceptron.rows import Status
-from polyceptron.theory.populations.matrix_prox import matrix_pull, matrix_stiffness
+from polyceptron.theory.populations.matrix_fields import matrix_pull, matrix_stiffness
 
 _DAMPING = (0.0, 0.3, 0.5, 0.7, 0.85, 0.93, 0.97)
 _PATIENCE = 5  # steps that turn back and are no smaller than before, until the damping rises

@@ -290,11 +290,7 @@ class ERM(Estimator):
         """α_s for hard margins."""
         if not self.hard_margin:
             return math.inf
-        if not self.alike(teacher):
-            limit = late("theory.populations.separable.separable_limit")(teacher, self.intercept)
-            return float(limit.value)
-        noiseless = teacher.channel.noiseless
-        return math.inf if noiseless else late("theory.separability.separable_up_to")(teacher)  # type: ignore[no-any-return]
+        return late("theory.separability.separable_up_to")(teacher, self.intercept)  # type: ignore[no-any-return]
 
     def fit_cost(self, n_samples: int, dimension: int, n_classes: int) -> float:
         if self.explicit:  # one decomposition serves several ridges

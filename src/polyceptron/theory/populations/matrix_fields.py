@@ -1,6 +1,16 @@
 """The fields side with matrices: what n = αd samples of a population tell a student.
 
-    group c:   ω ~ N(m_c, Q_c),   f and −∂f of `matrix_prox`
+The proximal map of a loss in the metric of V, with class weights c_y, on class differences:
+
+    h = argmin (h − ω)ᵀV⁻¹(h − ω)/2 + c ℓ(T(h + b), y),     f = V⁻¹(h − ω) = −c Tᵀ∇ℓ
+    −∂f = (V + (cH)⁻¹)⁻¹ = (I + cHV)⁻¹ cH,                   H = Tᵀ∇²ℓ T
+
+A smooth loss: chords, u ← u − (I + cVH)⁻¹(u − ω − b − Vf), for all samples at once, with matrices
+at the proximal point of the mean of V or of a law near by; then Newton's method where they do not
+arrive. A loss with kinks: its own proximal map at the least eigenvalue v of V, alternating with
+steps along V⁻¹(h − ω) (accelerated proximal gradient).
+
+    group c:   ω ~ N(m_c, Q_c)
     m̂_c = α p_c E f,   Q̂_c = α p_c E ffᵀ,   V̂_c = α p_c E(−∂f);   Σ_c p_c E f is 0 at the best b
     a teacher, y with chance Z_y(ω):   M̂ = α E Σ_y f_y ∂Z_yᵀ
 
@@ -25,19 +35,44 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from polyceptron.model.checks import difference_basis
+from polyceptron.model.checks import class_gaps, difference_basis
+from polyceptron.model.estimators import Probabilities
 from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss
 from polyceptron.model.populations import Population
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import uniform_replicates
 from polyceptron.numerics.panels import truncated_nodes
-from polyceptron.theory.populations.matrix_prox import matrix_pull
-from polyceptron.theory.populations.matrix_weights import FieldsOrder, MatrixHats
 
+Labels = NDArray[np.int64]
 _SEED = 31
+_CLOSE, _NEAR = 1e-8, 1e-5  # of the last step, relative to the fields; near a law, while it moves
+_SHORT = 1e-3  # a step that cannot overshoot
+_CHORDS = 10
+_FINE, _MOST = (1e-10, 1e-7), 3000  # of a proximal gradient's steps: the same, and how many
+_PUSHES = 1e-7  # a force that is not rounding
+
+
+class FieldsOrder(NamedTuple):
+    """m (G, r), Q (G, r, r), V (G, r, r), b (r,); of a teacher A (r, r), and Q holds E."""
+
+    m: Array
+    Q: Array
+    V: Array
+    b: Array
+    A: Array
+
+
+class MatrixHats(NamedTuple):
+    """m̂ (G, r), Q̂ (G, r, r), V̂ (G, r, r), and M̂ (r, r) of a teacher (else 0)."""
+
+    m: Array
+    Q: Array
+    V: Array
+    M: Array
 
 
 @dataclass(frozen=True)
@@ -62,6 +97,11 @@ class MatrixProblem:
         return difference_basis(self.n_classes)
 
     @property
+    def taught(self) -> bool:
+        """Whether labels are a teacher's."""
+        return self.population.label_channel is not None
+
+    @property
     def R(self) -> Array:
         """Covariance of a teacher's fields on class differences (r, r)."""
         return np.asarray(self.basis.T @ self.population.field_covariance @ self.basis)
@@ -74,10 +114,149 @@ class MatrixProblem:
         return self.R + noise * np.eye(self.n_classes - 1)
 
     @property
+    def probabilities(self) -> Probabilities | None:
+        """Fields → class probabilities, where the loss stands for some."""
+        loss, fields = self.loss, np.zeros((1, self.n_classes))
+        known = not loss.scale_free and loss.probabilities(fields) is not None
+        return loss.probabilities if known else None  # type: ignore[return-value]
+
+    @property
     def sampled(self) -> bool:
         """Whether nodes are random: kinks are met by `matrix_graph` where each has a coordinate."""
         tied = self.loss.margin_atom is not None and self.n_classes > 2
         return self.n_classes > 3 or tied
+
+
+class MatrixPull(NamedTuple):
+    """u = h + b (n, r), f (n, r), and (I + cVH)⁻¹ (n, r, r) near there, of a smooth loss."""
+
+    point: Array
+    f: Array
+    inverse: Any = None
+
+
+def matrix_pull(
+    loss: Loss,
+    omega: Array,
+    y: Labels,
+    V: Array,
+    weight: Array,
+    start: Array | None = None,
+    inverse: Any = None,
+) -> MatrixPull:
+    """At ω + b (n, r), y (n,), V (r, r), class weights (n,).
+
+    `start` (n, r) and `inverse` are those of a law near by; the latter is updated.
+    """
+    if loss.coordinates.jumps:
+        return _kinked_pull(loss, omega, y, V, weight, start)
+    n, r = omega.shape
+    T, metric = difference_basis(r + 1), np.linalg.inv(V)
+    if r == 1:  # V is a number, as the loss's own map knows it
+        f = weight[:, None] * (loss.denoise(omega @ T.T, y, weight * V[0, 0])[0] @ T)
+        return MatrixPull(omega + f * V[0, 0], f)
+
+    def energy(u: Array, rows: Any) -> Array:
+        away = u - omega[rows]
+        value = weight[rows] * loss.value(u @ T.T, y[rows])
+        return np.asarray(0.5 * ((away @ metric) * away).sum(1) + value)
+
+    def slope(u: Array, rows: Any) -> Array:
+        pull = weight[rows, None] * (loss.gradient(u @ T.T, y[rows]) @ T)
+        return np.asarray(u - omega[rows] + pull @ V)
+
+    if start is None:
+        prox = loss.prox(omega @ T.T, y, weight * (np.trace(V) / r))
+        start = omega - weight[:, None] * (loss.gradient(prox, y) @ T) @ V
+
+    def inverse_at(u: Array, rows: Any) -> Array:
+        H = weight[rows, None, None] * curvature(loss, u @ T.T, y[rows])
+        return np.linalg.inv((np.eye(r) + V @ H).astype(np.float32))  # it only shows the way
+
+    u, open_, close = start.copy(), np.arange(n), _NEAR if inverse is not None else _CLOSE
+    if inverse is None:
+        inverse = inverse_at(u, slice(None))
+    for _ in range(_CHORDS):
+        step = (inverse @ slope(u, slice(None))[:, :, None].astype(np.float32))[:, :, 0]
+        u -= step
+        open_ = np.flatnonzero(_moved(step, u, close))
+        if not len(open_):
+            break
+    u[open_] = start[open_]
+    for _ in range(100 if len(open_) else 0):
+        here = u[open_]
+        inverse[open_] = inverse_at(here, open_)
+        step = (inverse[open_] @ slope(here, open_)[:, :, None])[:, :, 0]
+        trial, scale, long = here - step, np.ones(len(here)), np.abs(step).max() > _SHORT
+        before = energy(here, open_) if long else scale
+        for _ in range(50 if long else 0):  # a step that raises the energy is halved
+            poor = ~(energy(trial, open_) <= before + 1e-12 * (1 + np.abs(before)))
+            if not poor.any():
+                break
+            scale[poor] /= 2
+            trial[poor] = here[poor] - scale[poor, None] * step[poor]
+        u[open_] = trial
+        open_ = open_[_moved(step, trial, close)]
+        if not len(open_):
+            break
+    f = -weight[:, None] * (loss.gradient(u @ T.T, y) @ T)
+    return MatrixPull(u, f, inverse)
+
+
+def _moved(step: Array, to: Array, close: float) -> NDArray[np.bool_]:
+    """Samples (n,) whose last step was not short."""
+    return np.asarray(~(np.abs(step).max(1) <= close * (1 + np.abs(to).max(1))))
+
+
+def curvature(loss: Loss, fields: Array, y: Labels) -> Array:
+    """Tᵀ∇²ℓ T (n, r, r) at fields (n, k), as two products of large matrices."""
+    T = difference_basis(fields.shape[1])
+    right = loss.hessian(fields, y).reshape(-1, len(T)) @ T
+    half = right.reshape(-1, *T.shape).swapaxes(1, 2).reshape(-1, len(T)) @ T
+    return np.asarray(half.reshape(-1, T.shape[1], T.shape[1]))
+
+
+def matrix_stiffness(
+    loss: Loss, omega: Array, y: Labels, V: Array, weight: Array, pull: MatrixPull
+) -> Array:
+    """−∂f (n, r, r) of a smooth loss or of hard margins; of any loss for two classes."""
+    r = omega.shape[1]
+    T = difference_basis(r + 1)
+    if r == 1:
+        trace = loss.denoise(omega @ T.T, y, weight * V[0, 0])[1]
+        return np.asarray((weight * trace)[:, None, None])
+    if not loss.scale_free:
+        H = weight[:, None, None] * curvature(loss, pull.point @ T.T, y)
+        D = np.linalg.solve(np.eye(r) + H @ V, H)
+        return np.asarray((D + D.swapaxes(1, 2)) / 2)
+    D = np.zeros((len(omega), r, r))
+    for label in np.unique(y):  # f = Aᵀν, with (AVAᵀ)⁻¹ on the constraints that push
+        rows, A = y == label, class_gaps(r + 1, int(label))
+        pushes = pull.f[rows] @ np.linalg.inv(A) > _PUSHES
+        both = pushes[:, :, None] & pushes[:, None, :]
+        inner = np.linalg.inv(np.where(both, A @ V @ A.T, np.eye(r)))
+        D[rows] = A.T @ np.where(both, inner, 0.0) @ A
+    return D
+
+
+def _kinked_pull(
+    loss: Loss, omega: Array, y: Labels, V: Array, weight: Array, start: Array | None
+) -> MatrixPull:
+    """h ← prox of vcℓ at h − vV⁻¹(h − ω), with momentum."""
+    T, metric = difference_basis(omega.shape[1] + 1), np.linalg.inv(V)
+    values = np.linalg.eigvalsh(V)
+    v, ratio = float(values[0]), math.sqrt(float(values[0] / values[-1]))
+    momentum = (1 - ratio) / (1 + ratio)
+    u = ahead = omega if start is None else start
+    close = _FINE[start is not None]
+    for _ in range(_MOST):
+        at = ahead - v * ((ahead - omega) @ metric)
+        new = loss.prox(at @ T.T, y, v * weight) @ T
+        step = new - u
+        u, ahead = new, new + momentum * step
+        if np.abs(step).max() <= close * (1 + np.abs(u).max()):
+            break
+    return MatrixPull(u, (u - omega) @ metric)
 
 
 class Block(NamedTuple):
@@ -135,10 +314,9 @@ class MatrixFields:
     def drawn(cls, problem: MatrixProblem, log2: int, replicates: int) -> MatrixFields:
         """Quasi-random points, 2^log2 of each label in a replicate."""
         k, r = problem.n_classes, problem.n_classes - 1
-        teacher = problem.population.label_channel is not None
-        u = uniform_replicates(2 * r if teacher else r, log2, _SEED, replicates)
+        u = uniform_replicates(2 * r if problem.taught else r, log2, _SEED, replicates)
         x, even = ndtri(u[..., :r]), np.full(u.shape[:2], 1 / u.shape[1])
-        if not teacher:
+        if not problem.taught:
             white = _white(x, even)
             return cls(problem, [Block(l, l, white, even, None) for l in range(k)])
         return cls(
@@ -155,7 +333,7 @@ class MatrixFields:
         """Points with the first two moments of x, all that a linear pull of a mixture needs."""
         k, r = problem.n_classes, problem.n_classes - 1
         averages = problem.loss.explicit_averages(Law(1.0, 1.0, 1.0), 1.0, 3)
-        if averages is None or problem.population.label_channel is not None:
+        if averages is None or problem.taught:
             return None
         x = math.sqrt(r) * np.concatenate([np.eye(r), -np.eye(r)])[None]
         weight = np.full((1, 2 * r), 0.5 / r)
@@ -222,7 +400,7 @@ def _told(problem: MatrixProblem, label: int, u: Array) -> Iterator[tuple[Array,
         fields = anywhere.reshape(-1, r) @ T.T + population.offsets
         yield anywhere, channel.chances(fields)[:, label].reshape(replicates, n) / n
         return
-    guess, A = channel.guess(k), T[label] - np.delete(T, label, 0)
+    guess, A = channel.guess(k), class_gaps(k, label)
     L = A @ root(problem.utilities)
     nodes = truncated_nodes(A @ (T.T @ population.offsets), L @ L.T, u)
     zeta = np.linalg.solve(A, nodes.points.T).T - T.T @ population.offsets

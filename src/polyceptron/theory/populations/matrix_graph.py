@@ -25,19 +25,20 @@ from typing import NamedTuple
 import numpy as np
 
 from polyceptron.model.channels.correlated import label_chances
-from polyceptron.model.checks import difference_basis
+from polyceptron.model.checks import class_gaps, difference_basis
 from polyceptron.model.losses import Loss
 from polyceptron.numerics import Array
 from polyceptron.numerics.panels import smooth_boxes
 from polyceptron.theory.populations.matrix_fields import (
+    FieldsOrder,
     MatrixAverages,
     MatrixProblem,
     averages,
+    curvature,
     given_fields,
+    matrix_pull,
     root,
 )
-from polyceptron.theory.populations.matrix_prox import curvature, matrix_pull
-from polyceptron.theory.populations.matrix_weights import FieldsOrder
 
 _REACH = (5.0, 6.6, 8.3, 8.3)  # standard deviations that a level sees
 _TOL = (3e-2, 1e-3, 3e-5, 1e-7)
@@ -57,15 +58,10 @@ class Graph(NamedTuple):
     wrong: Array
 
 
-def _gaps(label: int, r: int) -> Array:
-    T = difference_basis(r + 1)
-    return np.asarray(T[label] - np.delete(T, label, 0))
-
-
 def graph(loss: Loss, label: int, t: Array, c: float) -> Graph:
     """The pairs (u, f) of a label at coordinates t (n, r), with class weight c."""
     n, r = t.shape
-    A, T = _gaps(label, r), difference_basis(r + 1)
+    A, T = class_gaps(r + 1, label), difference_basis(r + 1)
     back, y = np.asarray(np.linalg.inv(A), dtype=float), np.full(n, label)
     if loss.scale_free or loss.margin_atom is not None:
         if loss.scale_free:
@@ -88,7 +84,7 @@ def graph(loss: Loss, label: int, t: Array, c: float) -> Graph:
 
 def _coordinates(loss: Loss, label: int, u: Array, f: Array, c: float) -> Array:
     """The t (n, r) of pairs (u, f)."""
-    A = _gaps(label, u.shape[1])
+    A = class_gaps(u.shape[1] + 1, label)
     g, nu = u @ A.T, f @ np.linalg.inv(A)
     if loss.scale_free:
         return g - float(loss.margin_floor or 0.0) - nu

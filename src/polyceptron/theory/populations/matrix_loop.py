@@ -1,5 +1,17 @@
 """The loop between the two sides with matrices, accelerated (Anderson).
 
+The weights side turns the samples' pull into the law of the fields (ridge λ). Levels of
+eigenvalues, a fraction f of the directions, s_c the variance of group c there, G the part of the
+means' Gram matrix there, θ the variance of a teacher's weights there:
+
+    S = (λI + Σ_c s_c V̂_c)⁻¹,     V_c = ⟨s_c S⟩,     m_c = Σ (S m̂ G)_c
+    Q_c = ⟨s_c S(Σ_c' s_c' Q̂_c')S⟩ + Σ s_c S m̂ G m̂ᵀ S
+    a teacher:  A = ⟨s²θ S⟩ M̂,   M = AR,   Q = AR Aᵀ + E,   E = ⟨s² S Q̂ S⟩ + Σ u (X − A)R(X − A)ᵀ
+
+⟨·⟩ is the mean over directions (Σ f); X = s S M̂ and u = f s θ, of sum 1: E, what of the student's
+fields the teacher's do not explain, is a sum of positive parts. Without eigenvectors in common, S
+is the inverse of λI + Σ_c V̂_c ⊗ Σ_c, of size rd, and the means are partial traces with Σ_c/d.
+
 The unknowns are logarithms of the positive matrices (Q, or E of a teacher, and V), m and A in units
 of the fields' size σ, b in units of 1 + σ: every mixture of iterates is a law. One round is
 
@@ -15,11 +27,16 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotri
 
-from polyceptron.model.checks import difference_basis
+from polyceptron.model.populations import Population
 from polyceptron.numerics import Array
-from polyceptron.theory.populations.matrix_fields import MatrixAverages, MatrixProblem
-from polyceptron.theory.populations.matrix_weights import FieldsOrder, weights_side
+from polyceptron.theory.populations.matrix_fields import (
+    FieldsOrder,
+    MatrixAverages,
+    MatrixHats,
+    MatrixProblem,
+)
 
 _DEPTH = 12
 _LONGEST = 2.0  # of an unknown in a round
@@ -29,6 +46,57 @@ _PLAIN = 8  # rounds of many unknowns without memory, from a start that is far o
 _LEFT = 0.1  # of a group outside the nodes
 
 Fields = Callable[[FieldsOrder], MatrixAverages]
+
+
+def weights_side(
+    population: Population, R: Array, hats: MatrixHats, ridge: float, b: Array
+) -> FieldsOrder:
+    """The law of the fields after a round; b (r,) is handed through."""
+    levels = population.levels_of_features
+    if levels is None:
+        return _in_full(population, hats, ridge, b)
+    r = hats.m.shape[1]
+    V, m, Q, X = [], [], [], []
+    for f, s, gram, _ in zip(*levels, strict=True):
+        S = np.linalg.inv(ridge * np.eye(r) + np.einsum("c,cij->ij", s, hats.V))
+        inner = f * np.einsum("c,cij->ij", s, hats.Q) + hats.m.T @ gram @ hats.m
+        V.append(f * s[:, None, None] * S)
+        m.append(gram @ hats.m @ S)
+        Q.append(s[:, None, None] * (S @ inner @ S))
+        X.append(s[0] * S @ hats.M)
+    A = np.zeros((r, r))
+    E = sum(Q)
+    if population.label_channel is not None:
+        u = levels.fraction * levels.variance[:, 0] * levels.signal
+        A = np.einsum("l,lij->ij", u, np.array(X))
+        off = np.array(X) - A
+        E = E + np.einsum("l,lij,jk,lmk->im", u, off, R, off)
+    return FieldsOrder(sum(m), (E + E.swapaxes(1, 2)) / 2, sum(V), b, A)  # type: ignore[arg-type,union-attr]
+
+
+def _in_full(population: Population, hats: MatrixHats, ridge: float, b: Array) -> FieldsOrder:
+    """Covariances without common eigenvectors."""
+    mu, sigma = population.full_features  # type: ignore[misc]
+    d, r = mu.shape[1], hats.m.shape[1]
+    size = r * d
+
+    def flat(matrices: Array) -> Array:  # Σ_c matrices_c ⊗ Σ_c
+        both = matrices.reshape(-1, r * r).T @ sigma.reshape(-1, d * d)
+        return both.reshape(r, r, d, d).swapaxes(1, 2).reshape(size, size)
+
+    def traced(matrix: Array) -> Array:  # with each Σ_c/d, over features
+        parts = matrix.reshape(r, d, r, d).swapaxes(1, 2).reshape(r * r, d * d)
+        return np.asarray((sigma.reshape(-1, d * d) @ parts.T / d).reshape(-1, r, r))
+
+    factor, failed = dpotrf(ridge * np.eye(size) + flat(hats.V), lower=1)
+    if failed:
+        raise np.linalg.LinAlgError("not positive")
+    S = np.tril(dpotri(factor, lower=1)[0])
+    S = S + np.tril(S, -1).T
+    mean = S @ np.einsum("ci,ca->ia", hats.m, mu).reshape(size)
+    Q = traced(S @ flat(hats.Q) @ S + np.outer(mean, mean))
+    m = np.einsum("ia,ca->ci", mean.reshape(r, d), mu) / d
+    return FieldsOrder(m, (Q + Q.swapaxes(1, 2)) / 2, traced(S), b, np.zeros((r, r)))
 
 
 def _log(S: Array) -> Array:
@@ -42,71 +110,57 @@ def _exp(X: Array) -> Array:
     return np.asarray((vectors * np.exp(values)[..., None, :]) @ vectors.swapaxes(-1, -2))
 
 
-@dataclass(frozen=True)
-class Unknowns:
-    """Laws as vectors θ and back."""
-
-    problem: MatrixProblem
-
-    @property
-    def own(self) -> int:
-        """Matrices Q and V in θ: one where groups differ by a variance only."""
-        levels = self.problem.population.levels_of_features
-        one = levels is not None and len(levels.fraction) == 1
-        return 1 if one else len(self.problem.population.group_shares)
-
-    def pack(self, law: FieldsOrder) -> Array:
-        """θ."""
-        r, n = len(law.b), self.own
-        i = np.triu_indices(r)
-        scale = np.exp(0.5 * np.trace(_log(law.Q[0])) / r)
-        teacher = self.problem.population.label_channel is not None
-        parts = [_log(law.Q[:n])[:, i[0], i[1]], _log(law.V[:n])[:, i[0], i[1]]]
-        parts += [law.A / scale if teacher else law.m / scale]
-        parts += [law.b / (1 + scale)] if self.problem.intercept else []
-        return np.concatenate([p.ravel() for p in parts])
-
-    def unpack(self, theta: Array) -> FieldsOrder:
-        """The law at θ."""
-        p = self.problem
-        r, n, G = p.n_classes - 1, self.own, len(p.population.group_shares)
-        i, half = np.triu_indices(r), r * (r + 1) // 2
-        logs = np.zeros((2 * n, r, r))
-        logs[:, i[0], i[1]] = theta[: 2 * n * half].reshape(2 * n, half)
-        logs = logs + np.triu(logs, 1).swapaxes(1, 2)
-        matrices = _exp(logs)
-        Q, V = matrices[:n], matrices[n:]
-        if n < G:
-            s = p.population.levels_of_features.variance[0]  # type: ignore[union-attr]
-            ratio = (s / s[0])[:, None, None]
-            Q, V = ratio * Q, ratio * V
-        scale = np.exp(0.5 * np.trace(logs[0]) / r)
-        rest = theta[2 * n * half :] * scale
-        b = theta[len(theta) - r :] * (1 + scale) if p.intercept else np.zeros(r)
-        teacher = p.population.label_channel is not None
-        A, m = np.zeros((r, r)), np.zeros((G, r))
-        if teacher:
-            A = rest[: r * r].reshape(r, r)
-        else:
-            m = rest[: G * r].reshape(G, r)
-        return FieldsOrder(m, Q, V, b, A)
+def _own(problem: MatrixProblem) -> int:
+    """Matrices Q and V in θ: one where groups differ by a variance only."""
+    levels = problem.population.levels_of_features
+    one = levels is not None and len(levels.fraction) == 1
+    return 1 if one else len(problem.population.group_shares)
 
 
-def start(problem: MatrixProblem) -> FieldsOrder:
-    """A law to begin with: small fields, V as in the first round of a weak pull."""
-    p, r = problem, problem.n_classes - 1
-    G = len(p.population.group_shares)
+def pack(problem: MatrixProblem, law: FieldsOrder) -> Array:
+    """θ of a law."""
+    r, n = len(law.b), _own(problem)
+    i = np.triu_indices(r)
+    logs = _log(np.concatenate([law.Q[:n], law.V[:n]]))
+    scale = np.exp(0.5 * np.trace(logs[0]) / r)
+    parts = [logs[:, i[0], i[1]], (law.A if problem.taught else law.m) / scale]
+    parts += [law.b / (1 + scale)] if problem.intercept else []
+    return np.concatenate([p.ravel() for p in parts])
+
+
+def unpack(problem: MatrixProblem, theta: Array) -> FieldsOrder:
+    """The law at θ."""
+    p, r, n = problem, problem.n_classes - 1, _own(problem)
+    G, i, half = len(p.population.group_shares), np.triu_indices(r), r * (r + 1) // 2
+    logs = np.zeros((2 * n, r, r))
+    logs[:, i[0], i[1]] = theta[: 2 * n * half].reshape(2 * n, half)
+    logs = logs + np.triu(logs, 1).swapaxes(1, 2)
+    matrices = _exp(logs)
+    Q, V = matrices[:n], matrices[n:]
+    if n < G:
+        s = p.population.levels_of_features.variance[0]  # type: ignore[union-attr]
+        ratio = (s / s[0])[:, None, None]
+        Q, V = ratio * Q, ratio * V
+    scale = np.exp(0.5 * np.trace(logs[0]) / r)
+    size = r if p.taught else G
+    rest = scale * theta[2 * n * half :][: size * r].reshape(size, r)
+    A, m = (rest, np.zeros((G, r))) if p.taught else (np.zeros((r, r)), rest)
+    b = theta[len(theta) - r :] * (1 + scale) if p.intercept else np.zeros(r)
+    return FieldsOrder(m, Q, V, b, A)
+
+
+def start(problem: MatrixProblem) -> Array:
+    """θ to begin with: small fields, V as in the first round of a weak pull."""
+    p, r, T = problem, problem.n_classes - 1, problem.basis
     levels, full = p.population.levels_of_features, p.population.full_features
-    s = np.ones(G) if levels is None else levels.fraction @ levels.variance
     if full is not None:
         s = np.trace(full[1], axis1=1, axis2=2) / full[1].shape[1]
-    V = 1 / (p.ridge + 0.25 * p.alpha)
+    else:
+        s = levels.fraction @ levels.variance  # type: ignore[union-attr]
     eye = np.eye(r) * s[:, None, None]
-    A = np.eye(r) * 0.1 if p.population.label_channel is not None else np.zeros((r, r))
-    T = difference_basis(r + 1)
-    m = 0.1 * T if G > 1 else np.zeros((G, r))
+    V = max(1 / (p.ridge + 0.25 * p.alpha), 1e-6)
     b = np.log(p.weight * p.population.class_shares) @ T if p.intercept else np.zeros(r)
-    return FieldsOrder(m, 0.1 * eye, max(V, 1e-6) * eye, b, A)
+    return pack(p, FieldsOrder(0.1 * T, 0.1 * eye, V * eye, b, 0.1 * np.eye(r)))
 
 
 class Solved(NamedTuple):
@@ -126,11 +180,10 @@ def _clipped(step: Array, longest: float) -> Array:
 class Anderson:
     """Memory of steps and residuals, kept from one level of accuracy to the next.
 
-    `many` unknowns: a longer memory, which waits until steps are short, and shorter steps.
+    Many unknowns (points): a longer memory, which waits until steps are short, and shorter steps.
     """
 
-    unknowns: Unknowns
-    many: bool = False
+    problem: MatrixProblem
     steps: list[Array] = field(default_factory=list)
     changes: list[Array] = field(default_factory=list)
 
@@ -145,12 +198,11 @@ class Anderson:
     ) -> Solved:
         """θ = round(θ) + shift, until a step is below `tol`."""
         before: tuple[Array, Array] | None = None
-        averages, law, converged = None, self.unknowns.unpack(theta), False
-        depth, longest = (20, _LONGEST / 2) if self.many else (_DEPTH, _LONGEST)
-        full = self.unknowns.problem.population.full_features is not None
-        part = _DAMPED if self.many and full else 1.0
+        many, full = self.problem.sampled, self.problem.population.full_features is not None
+        depth, longest = (20, _LONGEST / 2) if many else (_DEPTH, _LONGEST)
+        part, converged = _DAMPED if many and full else 1.0, False
         for number in range(max_rounds):
-            law = self.unknowns.unpack(theta)
+            law = unpack(self.problem, theta)
             averages = fields(law)
             residual = self.residual(law, averages, theta)
             residual = None if residual is None else residual + shift
@@ -158,13 +210,11 @@ class Anderson:
                 break
             size = float(np.abs(residual).max())
             if before is not None and self.changes and size > _WORSE * np.abs(before[1]).max():
-                theta, before = (
-                    before[0] + _clipped(before[1], longest),
-                    None,
-                )  # back, and a plain round
+                # Back, and a plain round.
+                theta, before = before[0] + _clipped(before[1], longest), None
                 del self.steps[:], self.changes[:]
                 continue
-            far = self.many and number <= _PLAIN
+            far = many and number <= _PLAIN
             if before is not None and not (far and np.abs(before[1]).max() > _LONGEST):
                 self.steps.append(theta - before[0])
                 self.changes.append(residual - before[1])
@@ -178,18 +228,17 @@ class Anderson:
                 F, S = np.array(self.changes).T, np.array(self.steps).T
                 step -= (S + part * F) @ np.linalg.lstsq(F, residual, rcond=1e-10)[0]
             theta = theta + _clipped(step, longest)
-        assert averages is not None
         return Solved(law, theta, averages, converged)
 
     def residual(self, law: FieldsOrder, averages: MatrixAverages, theta: Array) -> Array | None:
         """The step of one round; None where it is not a law."""
-        p, b = self.unknowns.problem, law.b
+        p, b = self.problem, law.b
         try:
             if p.intercept:
                 move = np.linalg.solve(averages.stiffness, averages.pull)
-                b = b + (np.clip(move, -1.0, 1.0) if self.many else move)
+                b = b + (np.clip(move, -1.0, 1.0) if p.sampled else move)
             after = weights_side(p.population, p.R, averages.hats, p.ridge, b)
-            residual = self.unknowns.pack(after) - theta
+            residual = pack(p, after) - theta
         except np.linalg.LinAlgError:
             return None
         return residual if np.isfinite(residual).all() else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,32 +19,35 @@ from polyceptron.display import ShortDisplay
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.checks import check_alpha, check_tolerance
 from polyceptron.model.estimators import ERM, Probabilities
-from polyceptron.model.losses import LOSSES, Loss, check_symmetric
+from polyceptron.model.losses import LOSSES, check_symmetric
 from polyceptron.model.populations import Population
 from polyceptron.model.populations.mixture import LARGEST_FULL
 from polyceptron.model.populations.population import numbers_text
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import Estimate, student_quantile
 from polyceptron.rows import Status, make_row
-from polyceptron.theory.populations.matrix_fields import MatrixFields, MatrixProblem, given_fields
+from polyceptron.theory.populations.matrix_fields import (
+    FieldsOrder,
+    MatrixFields,
+    MatrixProblem,
+    given_fields,
+)
 from polyceptron.theory.populations.matrix_graph import LAST_LEVEL, GraphFields
-from polyceptron.theory.populations.matrix_loop import Anderson, Solved, Unknowns, start
-from polyceptron.theory.populations.matrix_weights import FieldsOrder
+from polyceptron.theory.populations.matrix_loop import Anderson, Solved, start, unpack
 from polyceptron.theory.populations.scores import (
     FieldsLaw,
-    PopulationScores,
     TeacherFields,
     leading_nodes,
     population_scores,
 )
-from polyceptron.theory.populations.separable import separable_limit
-from polyceptron.theory.separability import NotSeparableHere
+from polyceptron.theory.separability import loss_at_ridge
 
 _NO_RIDGE = 1e-9  # stands for 0 where there is a minimum of least norm
 _RIDGES = (1e2, 1e1, 1e0, 1e-1, 1e-2, 1e-3, 1e-4)
 _ROOT = 1e-10  # of θ, where rules are exact
 _REPLICATES = 8
-_FIRST = 20  # placements of the first nodes
+_FIRST, _ROUNDS = (20, 1), (3, 60)  # placements of the first nodes and rounds; of few points
+_EASIER = 6  # times a larger ridge on the way to the first root
 _FIRST_POINTS, _ALL_POINTS = 7, 18  # log2, in a replicate of a class; at most, of all together
 _RARE = math.log(100)  # points without a mistake: how many may have one
 _MORE = (3, 5)  # log2, where few points have no root
@@ -143,11 +146,10 @@ def population_point(
         spec = replace(spec, ridge=_best_ridge(population, spec, alpha, target))
     problem = matrix_problem(population, spec, alpha)
     tol = check_tolerance(tol, 1e-3 if problem.sampled else 1e-6)
-    unknowns = Unknowns(problem)
-    theta = unknowns.pack(start(problem))
+    theta = start(problem)
     if near is not None and near.theta.shape == theta.shape:
         theta = near.theta
-    return (_sampled if problem.sampled else _refined)(problem, unknowns, theta, tol)
+    return (_sampled if problem.sampled else _refined)(problem, theta, tol)
 
 
 def matrix_problem(population: Population, spec: ERM, alpha: float) -> MatrixProblem:
@@ -168,28 +170,10 @@ def matrix_problem(population: Population, spec: ERM, alpha: float) -> MatrixPro
     if alpha == 0:
         raise InvalidInput("classes that are not alike need an alpha above 0")
     if ridge == 0:
-        loss = _loss_without_ridge(population, spec, alpha)
+        loss = loss_at_ridge(loss, 0, population, alpha, spec.intercept)
         ridge = 1.0 if loss.scale_free else _NO_RIDGE
     weight = spec.loss_weights(population.class_shares)
     return MatrixProblem(population, loss, weight, ridge, alpha, spec.intercept)
-
-
-def _loss_without_ridge(population: Population, spec: ERM, alpha: float) -> Loss:
-    """What λ → 0 means below and above α_s."""
-    found = spec.loss.without_ridge() or spec.loss
-    if not found.scale_free or alpha < (limit := _separable(population, spec.intercept)):
-        return found
-    if spec.loss.scale_free:
-        raise NotSeparableHere(
-            f"{spec.loss.name} needs classes that can be separated, which is so below alpha_s = "
-            f"{limit:.6g} for {population!r}; got alpha {alpha:g}"
-        )
-    return spec.loss
-
-
-@lru_cache(maxsize=64)
-def _separable(population: Population, intercept: bool) -> float:
-    return float(separable_limit(population, intercept).value)
 
 
 def _best_ridge(population: Population, spec: ERM, alpha: float, target: str) -> float:
@@ -204,17 +188,15 @@ def _best_ridge(population: Population, spec: ERM, alpha: float, target: str) ->
 
     def height(x: float) -> float:
         problem = matrix_problem(population, replace(spec, ridge=math.exp(x)), alpha)
-        unknowns = Unknowns(problem)
-        at = theta[-1] if theta else unknowns.pack(start(problem))
+        at = theta[-1] if theta else start(problem)
         if problem.sampled:
-            solved = Anderson(unknowns).solve(_few(problem), at, tol=1e-6)
+            solved = _first_root(problem, at, 0, 1e-6)[2]
         else:
-            solved = _settled(Anderson(unknowns), at, 1e-6)
+            solved = _settled(Anderson(problem), at, 1e-6)
         if not solved.converged:
             return 1.0
         theta.append(solved.theta)
-        scores = _scores(problem, fields_law(problem, solved.law), math.inf)
-        return float(_numbers(problem, solved, scores)[name][0])
+        return float(_numbers(problem, solved, math.inf)[name][0])
 
     # The least of a coarse grid, then a search between its neighbours.
     grid = np.log(_RIDGES)
@@ -238,23 +220,12 @@ def fields_law(problem: MatrixProblem, law: FieldsOrder) -> FieldsLaw:
     return FieldsLaw(population.group_shares, law.m, Q, law.b, teacher, law.V)
 
 
-def _scores(
-    problem: MatrixProblem, law: FieldsLaw, tol: float, near: FieldsLaw | None = None
-) -> PopulationScores:
-    return population_scores(law, _chances(problem), tol, near)
-
-
-def _chances(problem: MatrixProblem) -> Any:
-    """Fields → class probabilities, where the loss stands for some."""
-    loss, fields = problem.loss, np.zeros((1, problem.n_classes))
-    return None if loss.scale_free or loss.probabilities(fields) is None else loss.probabilities
-
-
 def _numbers(
-    problem: MatrixProblem, solved: Solved, scores: PopulationScores
+    problem: MatrixProblem, solved: Solved, tol: float, near: FieldsLaw | None = None
 ) -> dict[str, tuple[Any, Any]]:
     """Values and uncertainties of a law's scores by name."""
     law = fields_law(problem, solved.law)
+    scores = population_scores(law, problem.probabilities, tol, near)
     unknown = Estimate(np.array(math.nan), np.array(math.nan))
     named = {
         "generalisation_error": scores.error,
@@ -275,94 +246,54 @@ def _numbers(
     return found
 
 
-def _settled(anderson: Anderson, theta: Array, tol: float, deep: int = 0) -> Solved:
-    """On the coarsest rule, with nodes that follow the law; by way of larger ridges (fewer
-    samples for hard margins) if need be."""
-    unknowns = anderson.unknowns
+def _settled(
+    anderson: Anderson, theta: Array, tol: float, few: MatrixFields | None = None, deep: int = 0
+) -> Solved:
+    """At `few` points, or on the coarsest rule with nodes that follow the law; by way of larger
+    ridges (fewer samples for hard margins) if need be."""
+    p, points = anderson.problem, few is not None
     for attempt in range(2):
-        for _ in range(_FIRST):
-            fields = GraphFields.placed(unknowns.problem, unknowns.unpack(theta), 0)
-            solved = anderson.solve(fields, theta, tol=tol, max_rounds=3)
+        for _ in range(_FIRST[points]):
+            fields = few or GraphFields.placed(p, unpack(p, theta), 0)
+            solved = anderson.solve(fields, theta, tol=tol, max_rounds=_ROUNDS[points])
             theta = solved.theta
             if solved.converged or not np.abs(theta).max() < 100:
                 break
-        if solved.converged or attempt or deep == 6:
+        if solved.converged or attempt or deep == _EASIER:
             break
-        p = unknowns.problem
-        hard = p.loss.scale_free
-        problem = replace(p, alpha=p.alpha / 2) if hard else replace(p, ridge=4 * p.ridge)
-        easier = Anderson(Unknowns(problem))
-        theta = _settled(easier, easier.unknowns.pack(start(problem)), tol, deep + 1).theta
+        easier = (
+            replace(p, alpha=p.alpha / 2) if p.loss.scale_free else replace(p, ridge=4 * p.ridge)
+        )
+        same = None if few is None else MatrixFields(easier, few.blocks, few.exact)
+        theta = _settled(Anderson(easier), start(easier), tol, same, deep + 1).theta
         del anderson.steps[:], anderson.changes[:]
     return solved
 
 
-def _refined(
-    problem: MatrixProblem, unknowns: Unknowns, theta: Array, tol: float
-) -> PopulationPoint:
-    anderson, history = Anderson(unknowns), []
+def _refined(problem: MatrixProblem, theta: Array, tol: float) -> PopulationPoint:
+    anderson, history = Anderson(problem), []
     solved = _settled(anderson, theta, 1e-2)
     first = 1 if problem.n_classes == 2 else 0  # nodes on a line are cheap
     for level in range(first, LAST_LEVEL + 1):
         fields = GraphFields.placed(problem, solved.law, level)
         solved = anderson.solve(fields, solved.theta, tol=_ROOT)
-        missed = solved.averages.missed
         if not solved.converged:
-            return _lost(problem, solved)
-        law = fields_law(problem, solved.law)
-        scores = _scores(problem, law, math.inf if level == first else tol)
-        history.append(_numbers(problem, solved, scores))
+            return _point(problem, solved, tol)
+        history.append(_numbers(problem, solved, math.inf if level == first else tol))
         if level == first:
             continue
         now, before = history[-1], history[-2]
         moved = {name: np.abs(now[name][0] - before[name][0]) for name in now}
         # A level moves all numbers: one that stood still by chance has a part of the others' bars.
         parts = [moved[n] / (np.abs(now[n][0]) + 1e-3) for n in now if np.ndim(now[n][0]) == 0]
-        part = float(np.nanmax(parts))
+        part = 0.1 * float(np.nanmax(parts)) + solved.averages.missed
         numbers = {
-            name: (value, own + moved[name] + (0.1 * part + missed) * np.abs(value) + _ROOT)
+            name: (value, own + moved[name] + part * np.abs(value) + _ROOT)
             for name, (value, own) in now.items()
         }
         if float(numbers["generalisation_error"][1]) < tol:
             break
-    return _point(problem, solved, numbers, tol)
-
-
-def _sampled(
-    problem: MatrixProblem, unknowns: Unknowns, theta: Array, tol: float
-) -> PopulationPoint:
-    """On more and more points, until the replicates' spread is small."""
-    log2 = _least_points(problem)
-    last = max(_ALL_POINTS - math.ceil(math.log2(_REPLICATES * problem.n_classes)), log2)
-    t = student_quantile(_REPLICATES) / math.sqrt(_REPLICATES)
-    first, more = _first_root(unknowns, theta, 0), iter(_MORE)
-    while True:
-        points = MatrixFields.drawn(problem, log2, _REPLICATES)
-        while not (every := _corrected(*first, points, _LEFT * tol)):
-            if (added := next(more, None)) is None:
-                return _lost(problem, first[2])
-            first = _first_root(unknowns, theta, added)
-        solved = every[0]
-        first = (*first[:2], solved)
-        found, law = [], fields_law(problem, solved.law)
-        for each in every[1:]:
-            scores = _scores(problem, fields_law(problem, each.law), math.inf, law)
-            found.append(_numbers(problem, each, scores))
-        spread = {n: t * np.std([e[n][0] for e in found], axis=0, ddof=1) for n in found[0]}
-        over = float(spread["generalisation_error"]) / (0.6 * tol)  # the rest is left to scores
-        if over <= 1 or log2 == last:
-            break
-        log2 = min(log2 + math.ceil(math.log2(over) / 0.75), last)  # bars fall as n^(−3/4)
-    shares = problem.population.group_shares
-    rare = max(shares[b.group] * float(b.weight.mean()) for b in points.blocks) / _REPLICATES
-    spread["training_error"] = spread["training_error"] + _RARE * rare
-    numbers = _numbers(problem, every[0], _scores(problem, law, tol / 3))
-    left = 2 * _LEFT * tol  # of the logarithms in θ, and of the numbers
-    numbers = {
-        name: (value, bar + spread[name] + left * np.abs(value))
-        for name, (value, bar) in numbers.items()
-    }
-    return _point(problem, solved, numbers, tol)
+    return _point(problem, solved, tol, numbers)
 
 
 def _least_points(problem: MatrixProblem) -> int:
@@ -371,18 +302,47 @@ def _least_points(problem: MatrixProblem) -> int:
 
 
 def _first_root(
-    unknowns: Unknowns, theta: Array, more: int
+    problem: MatrixProblem, theta: Array, more: int, tol: float = 1e-3
 ) -> tuple[Anderson, MatrixFields, Solved]:
-    """The root at few points, which may have none, or one too far from that of all."""
-    few, anderson = _few(unknowns.problem, more), Anderson(unknowns, many=True)
-    theta = _brought_near(anderson, few, theta)
-    return anderson, few, anderson.solve(few, theta, tol=1e-6 if few.exact else 1e-3)
+    """At points on which rounds are cheap; few may have no root, or one too far from that of all.
+
+    Exact points, where there are some.
+    """
+    few = MatrixFields.of_moments(problem)
+    few = few or MatrixFields.drawn(problem, _least_points(problem) + more, 1)
+    anderson = Anderson(problem)
+    return anderson, few, _settled(anderson, theta, 1e-6 if few.exact else tol, few)
 
 
-def _few(problem: MatrixProblem, more: int = 0) -> MatrixFields:
-    """Points on which rounds are cheap, or exact ones."""
-    log2 = _least_points(problem) + more
-    return MatrixFields.of_moments(problem) or MatrixFields.drawn(problem, log2, 1)
+def _sampled(problem: MatrixProblem, theta: Array, tol: float) -> PopulationPoint:
+    """On more and more points, until the replicates' spread is small."""
+    log2 = _least_points(problem)
+    last = max(_ALL_POINTS - math.ceil(math.log2(_REPLICATES * problem.n_classes)), log2)
+    t = student_quantile(_REPLICATES) / math.sqrt(_REPLICATES)
+    first, more = _first_root(problem, theta, 0), iter(_MORE)
+    while True:
+        points = MatrixFields.drawn(problem, log2, _REPLICATES)
+        while not (every := _corrected(*first, points, _LEFT * tol)):
+            if (added := next(more, None)) is None:
+                return _point(problem, first[2], tol)
+            first = _first_root(problem, theta, added)
+        first = (*first[:2], every[0])
+        law = fields_law(problem, every[0].law)
+        found = [_numbers(problem, each, math.inf, law) for each in every[1:]]
+        spread = {n: t * np.std([e[n][0] for e in found], axis=0, ddof=1) for n in found[0]}
+        over = float(spread["generalisation_error"]) / (0.6 * tol)  # the rest is left to scores
+        if over <= 1 or log2 == last:
+            break
+        log2 = min(log2 + math.ceil(math.log2(over) / 0.75), last)  # bars fall as n^(−3/4)
+    shares = problem.population.group_shares
+    rare = max(shares[b.group] * float(b.weight.mean()) for b in points.blocks) / _REPLICATES
+    spread["training_error"] = spread["training_error"] + _RARE * rare
+    left = 2 * _LEFT * tol  # of the logarithms in θ, and of the numbers
+    numbers = {
+        name: (value, bar + spread[name] + left * np.abs(value))
+        for name, (value, bar) in _numbers(problem, every[0], tol / 3).items()
+    }
+    return _point(problem, every[0], tol, numbers)
 
 
 def _corrected(
@@ -430,55 +390,33 @@ def _corrected(
     return []
 
 
-def _brought_near(anderson: Anderson, fields: MatrixFields, theta: Array) -> Array:
-    """θ near the root; a small ridge by way of larger ones, each going on as the last two did."""
-    problem = fields.problem
-    solved = anderson.solve(fields, theta, tol=1e-2, max_rounds=60)
-    if solved.converged or problem.loss.scale_free or problem.ridge >= 0.1:
-        return solved.theta
-    del anderson.steps[:], anderson.changes[:]
-    before, ends = theta, (-1, math.floor(math.log10(problem.ridge)))
-    for i, power in enumerate(range(ends[0], ends[1], -1)):
-        easier = replace(problem, ridge=10.0**power)
-        found = Anderson(Unknowns(easier), many=True).solve(
-            MatrixFields(easier, fields.blocks), 2 * theta - before if i > 1 else theta, tol=1e-3
-        )
-        before, theta = theta, found.theta
-    return theta
-
-
 def _point(
-    problem: MatrixProblem, solved: Solved, numbers: dict[str, tuple[Any, Any]], tol: float
+    problem: MatrixProblem,
+    solved: Solved,
+    tol: float,
+    numbers: dict[str, tuple[Any, Any]] | None = None,
 ) -> PopulationPoint:
-    plain: dict[str, Any] = {}
+    """What leaves; without numbers, no fixed point was in reach."""
+    lost, plain = numbers is None, {}
+    if numbers is None:
+        shapes = {name: v.shape for name, (v, _) in _numbers(problem, solved, math.inf).items()}
+        numbers = {n: (np.full(s, math.nan), np.full(s, math.inf)) for n, s in shapes.items()}
     for name, (value, spread) in numbers.items():
         scalar = np.ndim(value) == 0
         plain[name] = float(value) if scalar else value
         plain[f"{name}_uncertainty"] = float(spread) if scalar else spread
     plain["uncertainty"] = plain.pop("generalisation_error_uncertainty")
-    ok = plain["uncertainty"] <= tol
-    law = fields_law(problem, solved.law)
+    ok = Status.OK if plain["uncertainty"] <= tol else Status.TOLERANCE_NOT_MET
     return PopulationPoint(
         n_classes=problem.n_classes,
         ridge=0.0 if problem.loss.scale_free or problem.ridge == _NO_RIDGE else problem.ridge,
         alpha=problem.alpha,
-        status=Status.OK if ok else Status.TOLERANCE_NOT_MET,
-        law=law,
-        probabilities=_chances(problem),
+        status=Status.NOT_CONVERGED if lost else ok,
+        law=fields_law(problem, solved.law),
+        probabilities=problem.probabilities,
         theta=solved.theta,
         **plain,
     )
-
-
-def _lost(problem: MatrixProblem, solved: Solved) -> PopulationPoint:
-    """No fixed point in reach: no numbers but the problem's."""
-    law = fields_law(problem, solved.law)
-    found = _numbers(problem, solved, _scores(problem, law, math.inf))
-    numbers = {
-        n: (np.full(v.shape, math.nan), np.full(v.shape, math.inf)) for n, (v, _) in found.items()
-    }
-    point = _point(problem, solved, numbers, 0.0)
-    return replace(point, status=Status.NOT_CONVERGED)
 
 
 def population_row(population: Population, spec: ERM, point: PopulationPoint) -> dict[str, Any]:
