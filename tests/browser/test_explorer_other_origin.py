@@ -17,8 +17,7 @@ from werkzeug.serving import make_server
 
 from polyceptron.report.explorer import work_queue
 from polyceptron.report.explorer.server import CALLBACK, RequestGuard, make_app
-from polyceptron.report.explorer.sessions import Sessions
-from polyceptron.report.explorer.work_queue import WorkQueue
+from polyceptron.report.explorer.work_queue import Sessions, WorkQueue
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

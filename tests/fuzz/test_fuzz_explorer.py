@@ -15,11 +15,10 @@ from polyceptron.errors import InvalidInput
 
 pytest.importorskip("dash")
 
-from polyceptron.report.explorer.exports import python_lines, to_csv
+from polyceptron.report.explorer.page_content import python_lines, to_csv
 from polyceptron.report.explorer.page_figures import phase_words
 from polyceptron.report.explorer.page_tasks import tasks_of
 from polyceptron.report.explorer.server import CALLBACK, make_app
-from polyceptron.report.explorer.sessions import Sessions
 from polyceptron.report.explorer.settings import (
     NAMES,
     PageSettings,
@@ -27,7 +26,7 @@ from polyceptron.report.explorer.settings import (
     from_query,
     make_settings,
 )
-from polyceptron.report.explorer.work_queue import Job
+from polyceptron.report.explorer.work_queue import Job, Sessions
 
 JUNK = st.recursive(
     st.one_of(st.none(), st.booleans(), st.floats(), st.integers(), st.text(max_size=8)),

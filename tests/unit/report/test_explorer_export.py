@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import polyceptron as pc
-from polyceptron.report.explorer.exports import caption, page_html, python_lines, to_csv
+from polyceptron.report.explorer.page_content import caption, page_html, python_lines, to_csv
 from polyceptron.report.explorer.page_figures import (
     BAND,
     Simulated,
@@ -494,7 +494,7 @@ def test_a_page_for_a_lecture_needs_nothing_from_elsewhere(hard: Any) -> None:
     assert len(script) > 1_000_000  # plotly itself
     assert "src=" not in before + rest
     assert "a &lt; b &amp; &lt;/script&gt;" in rest
-    assert "print(&#x27;&lt;script&gt;&#x27;)" in rest
+    assert "print(&#39;&lt;script&gt;&#39;)" in rest
     data = rest.partition("<script>")[2].partition(".forEach")[0]
     (again,) = json.loads(data)
     assert again == json.loads(json.dumps(figures["Learning curves"]))

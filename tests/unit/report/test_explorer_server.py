@@ -19,9 +19,8 @@ from polyceptron.cli.report_commands import address_of, listen, require_dash
 from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer.layout import shown_values
 from polyceptron.report.explorer.server import CALLBACK, make_app
-from polyceptron.report.explorer.sessions import Sessions
 from polyceptron.report.explorer.settings import NAMES, SETTINGS, Choice, PageSettings
-from polyceptron.report.explorer.work_queue import Job
+from polyceptron.report.explorer.work_queue import Job, Sessions
 
 HERE = "127.0.0.1:8050"
 FROM_HERE = {"Host": HERE, "Origin": f"http://{HERE}", "Sec-Fetch-Site": "same-origin"}

@@ -13,17 +13,19 @@ import pytest
 
 from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer import work_queue
+from polyceptron.report.explorer.page_content import PageContent
 from polyceptron.report.explorer.page_tasks import tasks_of
-from polyceptron.report.explorer.sessions import (
+from polyceptron.report.explorer.settings import make_settings
+from polyceptron.report.explorer.work_queue import (
     ABSENT,
     FORGOTTEN,
     MAX_PAGES,
-    PageContent,
     Session,
     Sessions,
+    Simulation,
+    WorkerProcess,
+    WorkQueue,
 )
-from polyceptron.report.explorer.settings import make_settings
-from polyceptron.report.explorer.work_queue import Simulation, WorkerProcess, WorkQueue
 
 SHORT = {"dimension": 30, "places": 2, "runs": 2}
 LONG = {"dimension": 1500, "places": 40, "runs": 5}

@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 
 import polyceptron as pc
 from polyceptron.algorithms.class_moments import class_moments
-from polyceptron.report.figures import twin_figures
+from polyceptron.report.figures import mixture_figures
 from polyceptron.report.figures.making import agreement
 from polyceptron.report.twins import projected
 from polyceptron.theory.populations.matrix_loop import MatrixHats, weights_side
@@ -126,10 +126,10 @@ def test_the_figure_has_no_line_that_its_symbols_are_judged_by(monkeypatch):
     frame = pd.DataFrame({"model": models, "n_samples": 100, "alpha": 2.0, "dimension": 50})
     frame = frame.assign(error=0.1, error_uncertainty=0.01, instances=5)
     stub = SimpleNamespace(frame=frame)
-    monkeypatch.setattr(twin_figures, "twin_report", lambda *data, **settings: stub)
-    table = pd.DataFrame(twin_figures.digits_rows(0.1, 2, [1.0]))
+    monkeypatch.setattr(mixture_figures, "twin_report", lambda *data, **settings: stub)
+    table = pd.DataFrame(mixture_figures.digits_rows(0.1, 2, [1.0]))
     assert len(agreement({"twins": table})) == 0
-    assert twin_figures.twins.draw(table).axes
+    assert mixture_figures.twins.draw(table).axes
 
 
 def test_isotropic_covariances_in_full_are_those_of_variances(digits):

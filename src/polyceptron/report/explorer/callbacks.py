@@ -17,10 +17,10 @@ from dash import ClientsideFunction, Dash, Input, Output, State, ctx, html, no_u
 from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer import layout
 from polyceptron.report.explorer import settings as form
-from polyceptron.report.explorer.exports import caption, to_csv
+from polyceptron.report.explorer.page_content import caption, to_csv, wanted_content
 from polyceptron.report.explorer.page_figures import without
 from polyceptron.report.explorer.server import TOKEN_FIELD, RequestGuard
-from polyceptron.report.explorer.sessions import Session, Sessions, wanted_content
+from polyceptron.report.explorer.work_queue import Session, Sessions
 
 TOKEN = State(TOKEN_FIELD["id"], TOKEN_FIELD["property"])
 SLOTS = range(form.MAX_KEPT)

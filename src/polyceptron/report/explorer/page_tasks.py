@@ -27,9 +27,9 @@ CHUNK = 8  # points of a slow curve that are shown at a time
 TEST_SAMPLES = 10_000  # of a simulation whose scores are shown
 
 
-def tolerance(n_classes: int) -> float:
+def tolerance(settings: form.PageSettings) -> float:
     """The accuracy asked for: finer than a pixel, and quick. The hover text has what was met."""
-    return 1e-4 if n_classes <= 3 else 5e-3
+    return 1e-4 if settings.teacher.n_classes <= 3 else 5e-3
 
 
 def spaced(settings: form.PageSettings, count: int) -> list[float]:
@@ -110,7 +110,7 @@ def perform(task: Task) -> Iterator[dict[str, Any]]:
     """The answer in pieces: each the latest `result` with the points `done`, or one more `row`."""
     kind, settings = task.get("kind"), settings_of_task(task)
     teacher: Any = settings.teacher
-    within = tolerance(teacher.n_classes)
+    within = tolerance(settings)
     if kind == "curve" and settings.points > 1:
         yield from _curve(settings)
     elif kind in ("curve", "point"):
@@ -163,7 +163,7 @@ def _curve(settings: form.PageSettings) -> Iterator[dict[str, Any]]:
         teacher, estimator, settings.low, settings.high, log=settings.scale == "log",
         first=settings.points if whole else min(settings.points, FIRST),
         most=2 * settings.points + 20 * estimator.branches, at_a_time=None if whole else CHUNK,
-        searched=math.inf if scores else 1, branch="all", tol=tolerance(teacher.n_classes),
+        searched=math.inf if scores else 1, branch="all", tol=tolerance(settings),
     )  # fmt: skip
     rows: list[Row] = []
     for number, part in enumerate(parts):
@@ -180,7 +180,7 @@ def simulate(settings: form.PageSettings) -> Iterator[dict[str, Any]]:
     for i, alpha in enumerate(spaced(settings, settings.places)):
         student = settings.student
         if student.columns.get("ridge") == form.OPTIMAL:  # that of the theory
-            (best,) = student.rows(teacher, [alpha], tol=tolerance(teacher.n_classes))
+            (best,) = student.rows(teacher, [alpha], tol=tolerance(settings))
             student = student.with_ridge(best["ridge"])
         for j in range(settings.runs):
             seed = settings.seed + i * settings.runs + j

@@ -26,7 +26,7 @@ from polyceptron.errors import InvalidInput
 if TYPE_CHECKING:
     from dash import Dash
 
-    from polyceptron.report.explorer.sessions import Sessions
+    from polyceptron.report.explorer.work_queue import Sessions
 
 
 HOST = "127.0.0.1"
@@ -232,8 +232,8 @@ def serve(
     import logging
 
     from polyceptron.report.explorer.page_tasks import tasks_of
-    from polyceptron.report.explorer.sessions import Sessions
     from polyceptron.report.explorer.settings import PageSettings
+    from polyceptron.report.explorer.work_queue import Sessions
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     sessions = Sessions()

@@ -1,6 +1,8 @@
 """One queue for all work of the page, in processes of our own that can be killed at any time.
 
-Theory is shared by all visitors and kept; a `Simulation` belongs to one page. Each kind has workers
+Theory is shared by all visitors and kept; a `Simulation` belongs to a `Session`, one opened page,
+known by a name that only its server and itself know. What a page keeps is never dropped to make
+room for another: only what was left alone for long goes. Each kind of work has workers
 of its own, so that a slow curve never holds up a slider. Who came first is served first. What
 nobody wants any more is not begun, and stopped if it is running for long.
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import json
 import os
 import queue
@@ -27,8 +30,8 @@ from importlib import import_module
 from typing import Any
 
 from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.report.explorer import settings as form
 from polyceptron.report.explorer.page_tasks import Task, is_slow, key_of, perform
-from polyceptron.report.explorer.settings import PageSettings
 
 Message = dict[str, Any]
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -176,7 +179,7 @@ class Job:
 class Simulation(Job):
     """A job of one page; its result is a list of rows."""
 
-    def __init__(self, settings: PageSettings, page: str = "") -> None:
+    def __init__(self, settings: form.PageSettings, page: str = "") -> None:
         super().__init__({"kind": SIMULATION, **settings.as_dict()}, page, result=[])
         self.settings, self.total = settings, settings.places * settings.runs
 
@@ -303,6 +306,95 @@ class WorkQueue:
     def _is_wanted(self, job: Job) -> bool:
         wanted = any(job.key in keys for keys in self._wanted.values())
         return not job.complete if job.kind == SIMULATION else wanted
+
+
+MAX_PAGES = 200
+ABSENT = 150.0  # seconds without a sign of a page before its work is stopped
+FORGOTTEN = 12 * 3600.0  # and before its results are
+
+
+class Session:
+    """One opened page, with its simulations, each in a slot that is its own until it is removed."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.slots: list[Simulation | None] = [None] * form.MAX_KEPT
+        self.link_is_read = False  # the simulations of a link are started once
+        self.stamp = 0  # of the newest settings that were asked for
+        self.next_stamp = itertools.count(1).__next__
+        self.last_seen = time.monotonic()
+
+    @property
+    def simulations(self) -> list[Simulation]:
+        """Those that are kept, going on or over."""
+        return [one for one in self.slots if one is not None]
+
+    def remove(self, slot: int) -> None:
+        """Forget the simulation in that slot, if it is over."""
+        one = self.slots[slot]
+        if one is not None and one.complete:
+            self.slots[slot] = None
+
+
+class Sessions:
+    """All of them, with the queue of work that they share."""
+
+    def __init__(self, work: WorkQueue | None = None) -> None:
+        self.work = work or WorkQueue()
+        self._lock = threading.RLock()
+        self._all: dict[str, Session] = {}
+        self._closed = threading.Event()
+
+        def sweep() -> None:
+            while not self._closed.wait(10.0):
+                self.tidy(time.monotonic())
+
+        threading.Thread(target=sweep, daemon=True).start()
+
+    def get(self, name: str) -> Session:
+        """The session of that page, new if need be; an error message for too many pages."""
+        with self._lock:
+            if name not in self._all:
+                if len(self._all) >= MAX_PAGES:  # those without a sign of life go first
+                    self.tidy(time.monotonic(), ABSENT)
+                if len(self._all) >= MAX_PAGES:
+                    raise InvalidInput(f"{MAX_PAGES} pages are open already: try again later")
+                self._all[name] = Session(name)
+            self._all[name].last_seen = time.monotonic()
+            return self._all[name]
+
+    def start(self, session: Session, settings: form.PageSettings) -> Simulation:
+        """A simulation for this page, started now or when there is room; or an error message."""
+        form.check_simulation(settings)
+        with self._lock:
+            if None not in session.slots:
+                raise InvalidInput(f"{form.MAX_KEPT} simulations are kept: remove one first")
+            session.slots[session.slots.index(None)] = new = Simulation(settings, session.name)
+        self.work.add(new)
+        return new
+
+    def cancel(self, session: Session, *slots: int) -> None:
+        """End the simulations in these slots, in all of them if none is named."""
+        for slot in slots or range(form.MAX_KEPT):
+            if (one := session.slots[slot]) is not None:
+                self.work.cancel(one)
+
+    def close(self) -> None:
+        """End everything that runs."""
+        self._closed.set()
+        for session in self._all.values():
+            self.cancel(session)
+        self.work.close()
+
+    def tidy(self, now: float, forgotten: float = FORGOTTEN) -> None:
+        """What pages without a sign of life lose: their work, and much later their results."""
+        with self._lock:
+            for session in list(self._all.values()):
+                if now - session.last_seen > ABSENT:
+                    self.cancel(session)
+                    self.work.forget(session.name)
+                if now - session.last_seen > forgotten:
+                    del self._all[session.name]
 
 
 if __name__ == "__main__":

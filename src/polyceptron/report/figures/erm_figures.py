@@ -2,10 +2,7 @@
 
 Figures 4a and 4b: the error against α beside the Bayes-optimal one. Figure 4b draws the slopes that
 the theory has: Bayes α^−1, cross-entropy at fixed λ α^(−2/3) (the paper has −1/2), square loss
-α^(−1/2). Figures 4c and 4d: the error against the ridge.
-
-Two more: the double descent of the square loss around α = 1, and the law of the margin
-z_y − max_{h≠y} z_h of three losses, on training and on fresh samples.
+α^(−1/2). Figures 4c and 4d: the error against the ridge. Margins are z_y − max_{h≠y} z_h.
 """
 
 from __future__ import annotations
@@ -45,18 +42,14 @@ def in_one_line(panel: pic.Panel) -> pic.Panel:
     return replace(panel, legend=replace(legend, title=legend.title.replace("\n", "; ")))
 
 
-@spec.figure(
-    "fig4a",
-    "Figure 4a: empirical risk minimisation, k = 3",
-    computations=CURVES_4A,
-)
+@spec.figure("fig4a", "Figure 4a: empirical risk minimisation, k = 3", CURVES_4A)
 def fig4a(table: pd.DataFrame) -> pic.Panel:
     """Error of cross-entropy (λ = 0.01) and square loss (λ = 1) near their best ridge, and without
     ridge (max-margin, and minimum norm with its peak at α = 1), against the Bayes-optimal error.
     Lines: theory. Symbols: fits, with standard errors.
     """
-    across = (0, CURVES_4A.high + 0.1)
-    return pic.placed(curves_panel(table, log_x=False), "upper right", across, (0.1, 0.7))
+    panel = curves_panel(table, log_x=False)
+    return pic.placed(panel, "upper right", (0, CURVES_4A.high + 0.1), (0.1, 0.7))
 
 
 @spec.figure("fig4b", "Figure 4b: plentiful data, k = 3", computations=CURVES_4B)
@@ -65,10 +58,8 @@ def fig4b(table: pd.DataFrame) -> pic.Panel:
     cross-entropy (the paper has −1/2), against *α^{−1}* for Bayes. Lines: theory; grey: these
     slopes; symbols: fits, with standard errors.
     """
-    across = (0.85, 9 * CURVES_4B.high)
-    panel = pic.placed(
-        curves_panel(table, log_x=True, log_y=True), "lower left", across, (5e-5, 1.0)
-    )
+    panel = curves_panel(table, log_x=True, log_y=True)
+    panel = pic.placed(panel, "lower left", (0.85, 9 * CURVES_4B.high), (5e-5, 1.0))
     slopes, notes = [], []
     theory = table[table["source"] == "theory"].sort_values("alpha")
     for name, some in theory.groupby("estimator"):
@@ -98,28 +89,24 @@ def rows_over_ridges(estimator: str, alpha: float, marks: list[float], most: int
 
 
 def _ridges(estimator: str, profile: spec.Profile) -> list[spec.Computation]:
-    marks = [float(f"{ridge:.4g}") for ridge in np.geomspace(*RANGES[estimator], 11)]
-    marks = profile.thin(marks)
-    lines: Any = {"marks": marks, "most": profile.line_points // 2}
-    fits = {"dimension": profile.erm_dimension, "instances": profile.erm_instances}
+    ridges = [float(f"{ridge:.4g}") for ridge in np.geomspace(*RANGES[estimator], 11)]
+    marks, one = profile.thin(ridges), {"estimator": estimator}
+    lines: Any = {**one, "marks": marks, "most": profile.line_points // 2}
+    size = {"dimension": profile.erm_dimension, "instances": profile.erm_instances}
+    fits: Any = {**one, "ridges": marks, **size}
     return [
-        spec.ask(function, estimator=estimator, alpha=alpha, **more)
-        for function, more in (
-            (rows_over_ridges, lines),
-            (spec.run_rows, {"ridges": marks, **fits}),
-        )
-        for alpha in ALPHAS
+        *(spec.ask(rows_over_ridges, alpha=alpha, **lines) for alpha in ALPHAS),
+        *(spec.ask(spec.run_rows, alpha=alpha, **fits) for alpha in ALPHAS),
     ]
 
 
 def ridge_panel(table: pd.DataFrame) -> pic.Panel:
     """Error against λ, one colour for each α, the best λ marked."""
-    best, errors = table[table["branch"] == "best-ridge"], table[ERROR]
-    panel = curves_panel(table[table["branch"] != "best-ridge"], "ridge")
-    across = (table["ridge"].min() / 1.3, table["ridge"].max() * 1.3)
-    bottom, top = errors.min() - 0.02, errors.max()
-    panel = pic.placed(in_one_line(panel), "upper center", across, (bottom, top + 0.075), columns=5)
-    return replace(panel, traces=(*panel.traces, star_trace(best, "ridge")))
+    best, errors, ridge = table["branch"] == "best-ridge", table[ERROR], table["ridge"]
+    panel = in_one_line(curves_panel(table[~best], "ridge"))
+    across, up = (ridge.min() / 1.3, ridge.max() * 1.3), (errors.min() - 0.02, errors.max() + 0.075)
+    panel = pic.placed(panel, "upper center", across, up, columns=5)
+    return replace(panel, traces=(*panel.traces, star_trace(table[best], "ridge")))
 
 
 fig4c, fig4d = (
@@ -146,11 +133,7 @@ QUANTITIES = {
 }  # fmt: skip
 
 
-@spec.figure(
-    "double-descent",
-    "Double descent and the training error, k = 3",
-    computations=CURVES_DESCENT,
-)
+@spec.figure("double-descent", "Double descent and the training error, k = 3", CURVES_DESCENT)
 def double_descent(table: pd.DataFrame) -> pic.Picture:
     """Without ridge the square loss fits every label up to α = 1, where its error peaks; a ridge
     removes the peak. Cross-entropy can always separate the samples and has none. Top: test error;
@@ -181,10 +164,7 @@ _AT_ATOM = 1e-4  # a fitted margin this close to 1 is on the margin
 def fits(
     teacher: AnyTeacher, loss: str, ridge: float, dimension: int, instances: int
 ) -> Iterator[tuple[Dataset, Any, Any, Any]]:
-    """Of each instance at ALPHA: its data, its weights (d, k), fresh samples (4n, d), their labels.
-
-    The samples have the scale 1/√d.
-    """
+    """At ALPHA: data, weights (d, k), fresh samples (4n, d) of the scale 1/√d, their labels."""
     for i in range(instances):
         seeds = np.random.SeedSequence(spec.SEED, spawn_key=(i,)).spawn(2)
         data = teacher.sample(round(ALPHA * dimension), dimension, seeds[0])
@@ -292,37 +272,28 @@ def _with_atom(panel: pic.Panel, rows: pd.DataFrame) -> pic.Panel:
     atoms = rows[rows["atom"].notna()]
     share = dict(zip(atoms["source"], atoms["atom"], strict=True))
     at, top = float(atoms["margin"].iloc[0]), 0.95 * (panel.y.high or 1.0)
-    colour = KINDS["training"]
-    spike = (
-        pic.Trace((at, at), (0.0, top), colour=colour),
-        pic.Trace((at,), (top,), kind="symbols", marker="triangle", colour=colour),
-    )
+    look: Any = {"colour": KINDS["training"]}
+    tip = pic.Trace((at,), (top,), kind="symbols", marker="triangle", **look)
+    spike = (pic.Trace((at, at), (0.0, top), **look), tip)
     words = f"training samples at 1:\ntheory {share['theory']:.3f}, fits {share['erm']:.3f}"
     note = pic.Note(panel.x.high or 0.0, top, words, anchor="right top")
     return replace(panel, traces=(*panel.traces, *spike), notes=(note,))
 
 
-RIVALS = ("cross-entropy", "one-vs-rest", "lda", "class-means")
-
-
 def _rivals(profile: spec.Profile) -> list[spec.Computation]:
-    asked: Any = {"low": 0.5, "high": 16.0, "marks": [], "most": profile.rival_points}
-    ridges = {one: make_estimator(one).takes_ridge for one in RIVALS}
-    return [
-        spec.ask(
-            spec.line_rows, estimator=name, **asked, log=True, tol=5e-4,
-            ridge=profile.rival_ridge if takes else None,
-        )
-        for name, takes in ridges.items()
-    ]  # fmt: skip
+    asked: Any = {"low": 0.5, "high": 16.0, "marks": [], "log": True, "tol": 5e-4}
+    asked |= {"most": profile.rival_points}
+    rules = ("cross-entropy", "one-vs-rest", "lda", "class-means")
+    ridges = [profile.rival_ridge if make_estimator(n).takes_ridge else None for n in rules]
+    given = zip(rules, ridges, strict=True)
+    return [spec.ask(spec.line_rows, estimator=n, ridge=ridge, **asked) for n, ridge in given]
 
 
-@spec.figure("rivals", "Other rules at their best ridge, k = 3", computations=_rivals)
+@spec.figure("rivals", "Other rules at their best ridge, k = 3", _rivals)
 def rival_rules(table: pd.DataFrame) -> pic.Panel:
     """One-vs-rest loses next to nothing with few samples and a third of cross-entropy's error with
     many: a class against two others is not a linear rule. Discriminant analysis is least squares
     here. Lines: theory, each rule at its own best ridge.
     """
     panel = pic.placed(curves_panel(table, log_x=True, log_y=True), "lower left")
-    ticks = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
-    return replace(panel, y=replace(panel.y, ticks=ticks))
+    return replace(panel, y=replace(panel.y, ticks=(0.05, 0.1, 0.2, 0.3, 0.4, 0.5)))

@@ -36,9 +36,8 @@ from polyceptron.model import make_estimator
 from polyceptron.report.figures import bayes_figures as bayes
 from polyceptron.report.figures import erm_figures as erm
 from polyceptron.report.figures import figure_spec as spec
+from polyceptron.report.figures import mixture_figures as mixed
 from polyceptron.report.figures import noisy_figures as noisy
-from polyceptron.report.figures import twin_figures
-from polyceptron.report.figures import unequal_figures as unequal
 from polyceptron.report.pictures.matplotlib_figure import save_figure
 from polyceptron.report.pictures.parts import as_html, as_plain
 from polyceptron.rows import error_column, tidy
@@ -188,8 +187,8 @@ FIGURES: dict[str, spec.FigureSpec] = {
         bayes.fig2a, bayes.fig2b, bayes.fig3, erm.fig4a, erm.fig4b, erm.fig4c, erm.fig4d,
         bayes.more_classes, bayes.phase_transitions, erm.double_descent, bayes.amp_trajectory,
         erm.margin_laws, erm.rival_rules, noisy.noisy_curves, noisy.separable_alphas,
-        noisy.calibration_of_softmax, noisy.noisy_phases, unequal.imbalance, unequal.mixtures,
-        twin_figures.twins,
+        noisy.calibration_of_softmax, noisy.noisy_phases, mixed.imbalance, mixed.mixtures,
+        mixed.twins,
     )
 }  # fmt: skip
 

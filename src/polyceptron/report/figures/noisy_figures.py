@@ -1,8 +1,4 @@
-"""Figures of noisy labels.
-
-Learning curves above their floor, where the hard phase of Rademacher weights closes, up to which α
-classes can be separated, and what a student's probabilities are worth.
-"""
+"""Figures of noisy labels: above the floor, the hard phase, separability, calibration."""
 
 from __future__ import annotations
 
@@ -39,21 +35,14 @@ CURVES_NOISY = spec.Curves(
 def floor_rows(noise: str) -> list[spec.Row]:
     """The floor and α_s of the noise at k = 3, in one row."""
     teacher = Teacher(3, noise=noise)
-    return [
-        spec.figure_row(
-            "theory", "bayes", branch="floor", noise=noise, alpha=separability(teacher).alpha_s,
-            generalisation_error=error_floor(teacher.channel, 3), status="ok",
-        )
-    ]  # fmt: skip
+    found = {"alpha": separability(teacher).alpha_s, ERROR: error_floor(teacher.channel, 3)}
+    return [spec.figure_row("theory", "bayes", branch="floor", noise=noise, **found, status="ok")]
 
 
 @spec.figure(
     "noisy-curves",
     "Learning with softmax labels, k = 3, slope 3",
-    computations=lambda profile: [
-        *CURVES_NOISY(profile),
-        spec.ask(floor_rows, noise=NOISE),
-    ],
+    computations=lambda p: [*CURVES_NOISY(p), spec.ask(floor_rows, noise=NOISE)],
 )
 def noisy_curves(table: pd.DataFrame) -> pic.Panel:
     """Error on labels as drawn. The floor is the error of the teacher itself. Without a ridge
@@ -62,13 +51,11 @@ def noisy_curves(table: pd.DataFrame) -> pic.Panel:
     """
     known = table["branch"] == "floor"
     threshold, lowest = (float(table.loc[known, c].iloc[0]) for c in ("alpha", ERROR))
-    grey, high = pic.COLOURS["unstable"], CURVES_NOISY.high
-    floor = pic.Trace(
-        (0.0, high + 0.25), (lowest, lowest), colour=grey, dash="dot", in_legend=False
-    )
+    grey, across = pic.COLOURS["unstable"], (0.0, CURVES_NOISY.high + 0.25)
+    floor = pic.Trace(across, (lowest, lowest), colour=grey, dash="dot", in_legend=False)
     panel = curves_panel(table[~known], log_x=False)
     return replace(
-        pic.placed(panel, "upper right", (0, high + 0.25), (lowest - 0.04, 0.68)),
+        pic.placed(panel, "upper right", across, (lowest - 0.04, 0.68)),
         traces=(*panel.traces, floor),
         marks=(pic.Mark(threshold, f"*α_s* = {threshold:.2f}"),),
         notes=(pic.Note(0.15, lowest - 0.022, "floor: the teacher itself", grey),),
@@ -169,28 +156,18 @@ def separable_share_rows(
             middle = (low + high) // 2
             low, high = (middle, high) if separable(middle) else (low, middle)
         largest.append(0.5 * (low + high) / dimension)
-    found = Average.of(largest)
-    return [
-        spec.figure_row(
-            "erm", "cross-entropy", n_classes=n_classes, noise_variance=variance,
-            dimension=dimension, instances=instances, alpha=found.mean,
-            alpha_standard_error=found.standard_error,
-        )
-    ]  # fmt: skip
+    found, size = Average.of(largest), {"dimension": dimension, "instances": instances}
+    place = {"n_classes": n_classes, "noise_variance": variance, "alpha": found.mean}
+    unsure = {"alpha_standard_error": found.standard_error}
+    return [spec.figure_row("erm", "cross-entropy", **place, **size, **unsure)]
 
 
 def _thresholds(profile: spec.Profile) -> list[spec.Computation]:
-    size = {
-        "dimension": profile.separable_dimension,
-        "instances": profile.separable_instances,
-    }
-    return [
-        spec.ask(threshold_rows, n_classes=k, most=profile.line_points // 2) for k in CLASSES
-    ] + [
-        spec.ask(separable_share_rows, n_classes=k, variance=v, **size)
-        for k in CLASSES
-        for v in profile.thin(CHECKED)
-    ]
+    most, checked = profile.line_points // 2, profile.thin(CHECKED)
+    size = {"dimension": profile.separable_dimension, "instances": profile.separable_instances}
+    lines = [spec.ask(threshold_rows, n_classes=k, most=most) for k in CLASSES]
+    places: Any = [{"n_classes": k, "variance": v} for k in CLASSES for v in checked]
+    return lines + [spec.ask(separable_share_rows, **place, **size) for place in places]
 
 
 @spec.figure("separability", "Up to where classes can be separated", computations=_thresholds)
@@ -212,9 +189,7 @@ CELLS = 15  # of confidence
 
 def reliability_rows(ridge: float) -> list[spec.Row]:
     """Accuracy against confidence in theory."""
-    found = calibration(
-        Teacher(3, noise=NOISE), make_estimator("cross-entropy", ridge), ALPHA, 3 * CELLS
-    )
+    found = calibration(NOISY, make_estimator("cross-entropy", ridge), ALPHA, 3 * CELLS)
     base = spec.figure_row("theory", "cross-entropy", alpha=ALPHA, ridge=ridge)
     bins = zip(found.confidence, found.accuracy, found.share, strict=True)
     return [base | {"confidence": c, "accuracy": a} for c, a, share in bins if share > 1e-4]
@@ -223,9 +198,7 @@ def reliability_rows(ridge: float) -> list[spec.Row]:
 def measured_rows(ridge: float, dimension: int, instances: int) -> list[spec.Row]:
     """The same on fresh samples of fits, in even cells of confidence."""
     runs = []
-    for _, weights, X, y in fits(
-        Teacher(3, noise=NOISE), "cross-entropy", ridge, dimension, instances
-    ):
+    for _, weights, X, y in fits(NOISY, "cross-entropy", ridge, dimension, instances):
         p = softmax(X @ weights, axis=1)
         run = pd.DataFrame({"confidence": p.max(1), "accuracy": p.argmax(1) == y, "count": 1.0})
         cells = run.groupby(np.ceil((1.5 * run["confidence"] - 0.5) * CELLS))
@@ -244,21 +217,16 @@ def best_rows(most: int) -> list[spec.Row]:
     teacher = Teacher(2, noise=NOISE)
 
     def at(alpha: float) -> list[spec.Row]:
+        base = spec.figure_row("theory", "cross-entropy", n_classes=2, alpha=alpha)
         best = {s: optimal_ridge(teacher, "cross-entropy", alpha, target=s) for s in SCORES}
-        place = {"n_classes": 2, "alpha": alpha}
-        return [
-            spec.figure_row("theory", "cross-entropy", **place, target=score, ridge=ridge)
-            for score, ridge in best.items()
-        ]
+        return [base | {"target": score, "ridge": ridge} for score, ridge in best.items()]
 
     return spec.smooth_rows(at, 0.5, 16.0, most, log=True, y="ridge", line="target")
 
 
 def _scores(profile: spec.Profile) -> list[spec.Computation]:
-    size = {
-        "dimension": min(profile.erm_dimension, 500),
-        "instances": min(profile.erm_instances, 6),
-    }
+    dimension, instances = min(profile.erm_dimension, 500), min(profile.erm_instances, 6)
+    size = {"dimension": dimension, "instances": instances}
     return [
         *(spec.ask(reliability_rows, ridge=ridge) for ridge in STRENGTHS),
         *(spec.ask(measured_rows, ridge=ridge, **size) for ridge in STRENGTHS),
@@ -282,8 +250,6 @@ def calibration_of_softmax(table: pd.DataFrame) -> pic.Picture:
     named = (replace(trace, label=trace.label.split(", ")[-1]) for trace in above.traces)
     above = replace(above, traces=(equal, *named), y=pic.Axis("accuracy"))
     best = table[~known].rename(columns={"ridge": "best"}).replace({"target": SCORES})
-    below = curves_panel(best, "alpha", "best", log_x=True)
-    below = replace(
-        below, y=pic.Axis("best ridge *λ*", low=0), legend=pic.Legend("best", "best for")
-    )
+    below = pic.placed(curves_panel(best, "alpha", "best", log_x=True), "best", title="best for")
+    below = replace(below, y=pic.Axis("best ridge *λ*", low=0))
     return pic.Picture((pic.placed(above, "upper left", title=""), below), height=5.2)

@@ -10,8 +10,7 @@ drawn on the same axes one after another are each time drawn anew together, as i
     size      the dimension, where experiments have several
 
 Columns are found in the table, not listed here: every column of words that takes several values
-tells lines apart, so that what a user adds is told apart too. Tables come from files too: a store
-of results, or a table in CSV or Parquet.
+tells lines apart, so that what a user adds is told apart too.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import compress, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,9 +64,9 @@ def select_rows(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
     for condition in conditions:
         name, equals, value = condition.partition("=")
         if not equals or name not in table:
+            known = ", ".join(map(str, table.columns))
             raise InvalidInput(
-                f"a condition is COLUMN=VALUE with one of {', '.join(map(str, table.columns))}, "
-                f"got {condition!r}"
+                f"a condition is COLUMN=VALUE with one of {known}, got {condition!r}"
             )
         try:
             wanted = float(value) if name in numeric_columns(table) else value
@@ -87,12 +86,11 @@ def numeric_columns(table: pd.DataFrame) -> list[str]:
 def check_column(table: pd.DataFrame, name: str) -> None:
     """Raise unless the table has numbers under this name."""
     numeric = [one for one in numeric_columns(table) if one != "table"]
+    if not numeric:
+        raise InvalidInput(f"there is nothing to draw: the table has no numbers, and no {name!r}")
     if name not in numeric:
-        raise InvalidInput(
-            f"{name!r} is not a column of numbers of this table: it has {', '.join(numeric)}"
-            if numeric
-            else f"there is nothing to draw: the table has no numbers, and no {name!r}"
-        )
+        known = ", ".join(numeric)
+        raise InvalidInput(f"{name!r} is not a column of numbers of this table: it has {known}")
 
 
 Row = dict[Hashable, Any]
@@ -126,16 +124,10 @@ class Series:
         """Whether it is a line, not symbols."""
         return self.source == "theory"
 
-    @property
-    def look(self) -> tuple[str, str, tuple[str, ...]]:
-        """What its colour depends on."""
-        return self.estimator, self.role, self.family
-
 
 def find_series(table: pd.DataFrame, x: str, y: str) -> list[Series]:
     """The series of `y` against `x`, in the order of the table; instances as their means."""
-    for name in (x, y):
-        check_column(table, name)
+    check_column(table, y)
     table = average_instances(table)
     if "branch" in table:
         table = table[~table["branch"].isin(TRANSITIONS)]
@@ -206,20 +198,20 @@ def _ridges(rows: Sequence[Row], families: Sequence[tuple[str, ...]], x: str) ->
     if x == "ridge":
         return [""] * len(rows)
     without = {row.get("estimator") for row in rows if not text(row.get("ridge"))}
-    keys = [
-        (row.get("table"), row.get("source"), row.get("estimator"), family)
+    places: dict[Any, dict[float, set[float]]] = {}
+    own = [
+        places.setdefault((*map(row.get, ("table", "source", "estimator")), family), {})
         for row, family in zip(rows, families, strict=True)
     ]
-    places: dict[Any, dict[float, set[float]]] = {}
-    for row, key in zip(rows, keys, strict=True):
-        places.setdefault(key, {}).setdefault(row.get("ridge", 0.0), set()).add(row[x])
+    for row, ridges in zip(rows, own, strict=True):
+        ridges.setdefault(row.get("ridge", 0.0), set()).add(row[x])
     words = []
-    for row, key in zip(rows, keys, strict=True):
+    for row, ridges in zip(rows, own, strict=True):
         if row.get("estimator") in without:  # it has none: a 0 in some rows means the same
             words.append("")
             continue
-        once = [next(iter(at)) for at in places[key].values() if len(at) == 1]
-        moves = len(set(once)) == len(once) > 1 and len(places[key][row["ridge"]]) == 1
+        once = [next(iter(at)) for at in ridges.values() if len(at) == 1]
+        moves = len(set(once)) == len(once) > 1 and len(ridges[row["ridge"]]) == 1
         words.append(BEST if moves else ridge_words(row["ridge"]))
     return words
 
@@ -231,17 +223,10 @@ def shared_role(series: Sequence[Series]) -> str:
     return next(iter(roles)) if len(roles) == 1 and told else ""
 
 
-def series_label(one: Series, shared: str) -> str:
-    """What tells the series apart."""
-    name = "" if shared else pic.label_of(one.role) or one.source
-    return ", ".join(word for word in (name, *one.family, one.size) if word)
+def series_colours(series: Sequence[Series]) -> list[str]:
+    """The colour of each: by its role, or by its family where an estimator has several.
 
-
-def series_colours(series: Sequence[Series]) -> dict[tuple[str, str, tuple[str, ...]], str]:
-    """The colour of each look.
-
-    An estimator with one family has the colours of its roles; of several families each has a colour
-    of its own, one scale for many.
+    Many families have one scale.
     """
     number = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?")
     families: dict[str, dict[tuple[str, ...], str]] = {}
@@ -260,7 +245,7 @@ def series_colours(series: Sequence[Series]) -> dict[tuple[str, str, tuple[str, 
                 free = [own[estimator], *others, *pic.CYCLE]
                 some[family] = next((c for c in free if c not in used), pic.COLOURS["unstable"])
                 used.add(some[family])
-    return {s.look: families[s.estimator][s.family] or own[s.role] for s in series}
+    return [families[s.estimator][s.family] or own[s.role] for s in series]
 
 
 ERROR, BAYES = "generalisation_error", BayesOptimal.name
@@ -269,13 +254,13 @@ Rows = Sequence[Mapping[Any, Any]]
 
 def series_traces(series: Sequence[Series], x: str, y: str) -> tuple[pic.Trace, ...]:
     """Lines first, the Bayes-optimal ones above the others, then symbols."""
-    colours, shared = series_colours(series), shared_role(series)
-    named = {colours[s.look] for s in series if s.theory}
+    coloured, shared = list(zip(series, series_colours(series), strict=True)), shared_role(series)
+    named = {colour for s, colour in coloured if s.theory}
     mixed = len({s.estimator for s in series}) > 1
     lines, symbols, markers = list[pic.Trace](), list[pic.Trace](), dict[tuple[str, str], str]()
-    for one in sorted(series, key=lambda s: s.theory and s.role == BAYES):
-        colour = colours[one.look]
-        label = series_label(one, shared)
+    for one, colour in sorted(coloured, key=lambda s: s[0].theory and s[0].role == BAYES):
+        name = "" if shared else pic.label_of(one.role) or one.source
+        label = ", ".join(word for word in (name, *one.family, one.size) if word)
         look: dict[str, Any] = {"colour": colour, "label": label, "table": one.table}
         if one.theory:
             lines += _line_traces(one.rows, x, y, look | {"dash": pic.dash_of(one.role, mixed)})
@@ -296,17 +281,16 @@ def series_traces(series: Sequence[Series], x: str, y: str) -> tuple[pic.Trace, 
 def _line_traces(rows: Rows, x: str, y: str, look: dict[str, Any]) -> list[pic.Trace]:
     """Theory: a line (a symbol for one point), and crosses where it did not converge."""
     points = [(float(row[x]), float(row[y])) for row in rows]
-    statuses = [row.get("status") for row in rows]
-    bad = [p for p, s in zip(points, statuses, strict=True) if s == Status.NOT_CONVERGED]
+    unsure = [row.get("status") == Status.NOT_CONVERGED for row in rows]
+    bad = list(compress(points, unsure))
     for i in reversed(_jumps(points, rows, y)):
         a, b = points[i][0], points[i + 1][0]
         points.insert(i + 1, (math.sqrt(a * b) if a > 0 else (a + b) / 2, math.nan))
-    xs, ys = zip(*points, strict=True)
-    traces = [pic.Trace(xs, ys, kind="line" if len(xs) > 1 else "symbols", **look)]
+    kind: Any = "line" if len(points) > 1 else "symbols"
+    traces = [pic.Trace(*zip(*points, strict=True), kind=kind, **look)]
     if bad:
-        xs, ys = zip(*bad, strict=True)
         look = look | {"kind": "symbols", "marker": "x", "in_legend": False}
-        traces.append(pic.Trace(xs, ys, **look))
+        traces.append(pic.Trace(*zip(*bad, strict=True), **look))
     return traces
 
 
@@ -329,7 +313,7 @@ def _jumps(points: Sequence[tuple[float, float]], rows: Rows, y: str) -> list[in
     """The steps i → i + 1 over which a Bayes-optimal line would be slanted where it jumps.
 
     It does where perfect learning begins, and where it is three times as steep as on both sides: a
-    smooth error is convex there, never steepest in between. A step of no width is vertical.
+    smooth error is convex there. A step of no width is vertical.
     """
     if y == "free_entropy" or not any(text(row.get("branch")) for row in rows):
         return []
@@ -410,11 +394,10 @@ def ridge_picture(table: pd.DataFrame) -> pic.Picture:
     (panel,) = picture.panels
     traces = (*panel.traces, star_trace(table[best], "ridge"))
     low, high = table[ERROR].min(), table[ERROR].max()  # from 0 the minimum would look flat
-    panel = replace(panel, traces=traces, y=replace(panel.y, low=low - 0.1 * (high - low)))
-    if table["alpha"].nunique() == 1:
-        title = ", ".join(filter(None, [panel.title, fact("alpha", float(table["alpha"].iloc[0]))]))
-        panel = replace(panel, title=title)
-    return replace(picture, panels=(panel,))
+    up = replace(panel.y, low=low - 0.1 * (high - low))
+    alone = [fact("alpha", float(a)) for a in table["alpha"].unique()]
+    title = ", ".join(filter(None, [panel.title, *(alone if len(alone) == 1 else [])]))
+    return replace(picture, panels=(replace(panel, traces=traces, y=up, title=title),))
 
 
 def star_trace(rows: pd.DataFrame, x: str) -> pic.Trace:
@@ -462,21 +445,17 @@ def transition_marks(table: pd.DataFrame) -> tuple[pic.Mark, ...]:
     """Verticals at α_IT and α_algo, if the table has one row for each."""
     if "branch" not in table:
         return ()
-    found = [table.loc[table["branch"] == name, "alpha"] for name in TRANSITIONS]
-    if any(len(rows) != 1 for rows in found):
+    found = [table.loc[table["branch"] == name, "alpha"].tolist() for name in TRANSITIONS]
+    if any(len(alphas) != 1 for alphas in found):
         return ()
     named = zip(found, TRANSITION_LABELS.values(), ("right", "left"), strict=True)
-    return tuple(
-        pic.Mark(float(rows.iloc[0]), f"{label} = {rows.iloc[0]:.3f}", side)
-        for rows, label, side in named
-    )
+    return tuple(pic.Mark(a, f"{label} = {a:.3f}", side) for (a,), label, side in named)
 
 
 def _explain(series: Sequence[Series]) -> str:
     """A legend's title: what lines and symbols are."""
     theory, runs = [s for s in series if s.theory], [s for s in series if not s.theory]
-    words = []
-    shared = shared_role(series)
+    words, shared = [], shared_role(series)
     names = " and ".join(dict.fromkeys(SYMBOLS.get(s.source, s.source) for s in runs))
     if theory and (runs or shared):
         label = pic.label_of(shared)

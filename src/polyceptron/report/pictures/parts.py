@@ -35,9 +35,8 @@ Limits = tuple[float | None, float | None] | None
 class Trace:
     """One series of points: `x`, `y` (n,), NaN in `y` for a gap, `y_error` (n,) or empty.
 
-    A line may have a marker on its points; a band fills y ± y_error; cells have a value from 0 to 1
-    and words each, in `customdata`, as colours. `label` is its name, shown in
-    the legend if `in_legend`; `hover` is the page's text, with `customdata` (n, …) for its numbers.
+    A band fills y ± y_error; cells have a value from 0 to 1 and words each, in `customdata`, as
+    colours. `hover` is the page's text, with `customdata` (n, …) for its numbers.
     """
 
     x: Numbers
@@ -214,8 +213,7 @@ COLOURS = {
 }
 CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("circle", "square", "triangle", "diamond", "cross", "x")
-DASHES = {"amp": "dash", "unstable": "dot", "informed": "dashdot"}
-
+DASHES: dict[str, Dash] = {"amp": "dash", "unstable": "dot", "informed": "dashdot"}
 LABELS = {"amp": "AMP", "unstable": "barrier", "informed": "perfect learning"}  # of branches
 AXES = {
     "alpha": "sample complexity *α = n/d*",
@@ -267,8 +265,7 @@ def colours_of(names: Iterable[str]) -> dict[str, str]:
 
 def dash_of(role: str, mixed: bool) -> Dash:
     """Of a line; what the Bayes-optimal one lies on is seen under its dashes."""
-    own: Any = DASHES.get(role, "dash" if mixed and role == "bayes" else "solid")
-    return own  # type: ignore[no-any-return]
+    return DASHES.get(role, "dash" if mixed and role == "bayes" else "solid")
 
 
 def shades(count: int) -> list[str]:

@@ -1,116 +1,125 @@
-"""The open pages, and what there is to see on each; none sees another's work.
-
-A `Session` is one opened page, known by a name that only its server and itself know. What a page
-keeps is never dropped to make room for another: only what was left alone for long goes.
-"""
+"""What there is to see on the page, and to take away: a table, a script, a page of its own."""
 
 from __future__ import annotations
 
 import copy
 import itertools
-import threading
-import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
+from pprint import pformat
 from typing import Any
 
-from polyceptron.errors import InvalidInput
+from jinja2 import Environment, FileSystemLoader, select_autoescape
+
+import polyceptron
+from polyceptron.model import Estimator
 from polyceptron.report.explorer import page_figures as drawing
 from polyceptron.report.explorer import page_tasks as asking
 from polyceptron.report.explorer import settings as form
-from polyceptron.report.explorer.exports import page_html, python_lines
-from polyceptron.report.explorer.work_queue import Simulation, WorkQueue
+from polyceptron.report.explorer.work_queue import Session, Sessions, Simulation, WorkQueue
+from polyceptron.report.pictures.matplotlib_figure import MARKERS
 from polyceptron.report.pictures.parts import label_of
+from polyceptron.rows import frame
+from polyceptron.version import VERSION
 
-MAX_PAGES = 200
-ABSENT = 150.0  # seconds without a sign of a page before its work is stopped
-FORGOTTEN = 12 * 3600.0  # and before its results are
+Figures = Mapping[str, drawing.Figure]
+
+
+def to_csv(rows: Iterable[asking.Row]) -> str:
+    """The rows as CSV, one line each, with the columns that at least one of them has."""
+    return str(frame(rows).to_csv(index=False))
+
+
+def caption(settings: form.PageSettings) -> str:
+    """The problem in a line, for a picture that leaves the page."""
+    what = settings.words("model").split(" (")[0] if settings.model != "argmax" else ""
+    parts = [what] if settings.model == "perceptron" else [f"k = {settings.k}", what]
+    parts += ["shares " + ", ".join(f"{s:.3g}" for s in settings.shares)] if settings.shares else []
+    parts += [f"separation {settings.separation:g}"] if settings.model == "mixture" else []
+    for kind in form.NUMBERS if settings.model != "mixture" else ():
+        if kind == "prior" or getattr(settings, kind) not in ("none", "isotropic"):
+            parts.append(settings.words(kind))
+            parts += [settings.number_words(kind)] if settings.member(kind).parameter else []
+    if any(settings.estimator(name).takes_ridge for name in settings.estimators):
+        optimal = settings.ridge_rule == form.OPTIMAL
+        words = "optimal ridge λ" if optimal else f"ridge λ = {settings.ridge:.4g}"
+        parts.append(words if settings.penalty == form.RIDGE else settings.penalty_name)
+        parts += ["intercepts"] if settings.intercept != "none" else []
+        parts += ["balanced class weights"] if settings.class_weight != "none" else []
+    return ", ".join(filter(None, parts))
+
+
+TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent), autoescape=select_autoescape(),
+    trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+)  # fmt: skip
+
+
+def python_lines(
+    settings: form.PageSettings,
+    simulations: Sequence[form.PageSettings] = (),
+    figures: Figures | None = None,
+) -> str:
+    """A script that draws the page's three `figures`, with the same runs of the simulations shown.
+
+    It leaves `curves`, a table, and `simulations`, rows by name. The range must be set.
+    """
+
+    def ends(name: str, axis: str) -> list[float] | None:
+        """From where to where an axis of the page's figure goes, if that is set."""
+        look = figures[name]["layout"][axis] if figures else {}
+        found = look.get("range")
+        return found and [float(f"{10**x if look['type'] == 'log' else x:.6g}") for x in found]
+
+    students = [settings.estimator(name) for name in settings.estimators]
+    every = (*students, *(run.student for run in simulations))
+    looks = drawing.extrema_looks(settings).items()
+    marked = {n: (one["label"], MARKERS[one["marker"]], one["colour"]) for n, one in looks}
+    return TEMPLATES.get_template("script.jinja").render(
+        page=settings, runs=simulations, students=students, column=form.SHOWN[settings.shown][1],
+        by_name=not all(hasattr(polyceptron, type(one).__name__) for one in every),
+        many=settings.teacher.n_classes > 3, tol=asking.tolerance(settings),
+        scored=asking.tested(settings), tolerance=asking.tolerance, tested=asking.tested, ends=ends,
+        teacher=_teacher, written=_estimator, caption=caption, band=drawing.BAND,
+        looks=pformat(marked, width=96, sort_dicts=False),
+    )  # fmt: skip
+
+
+def _teacher(settings: form.PageSettings) -> str:
+    if settings.model != "mixture":
+        return f"pc.{settings.teacher!r}".replace("'", '"')
+    shares = settings.shares or (1 / settings.k,) * settings.k
+    return f"pc.Mixture({shares!r}, separation={settings.separation!r})"
+
+
+def _estimator(one: Estimator, ridge: str = "") -> str:
+    """How it is written: its class, if that is public, with its loss, ridge or penalty if any."""
+    kind = type(one).__name__
+    if not hasattr(polyceptron, kind):
+        return f'make_estimator("{one.name}")'
+    given = {name: repr(value) for name, value in one.columns.items() if name != "estimator"}
+    given |= {"ridge": ridge} if ridge else {}
+    words = [f"{n}={value}" for n, value in given.items() if one.takes_ridge or n != "ridge"]
+    words = [repr(one.name), *words] if kind == "ERM" else words
+    return f"pc.{kind}({', '.join(words)})".replace("'", '"')
+
+
+def page_html(settings: form.PageSettings, figures: Figures, words: str, code: str) -> str:
+    """One file with the live figures, which needs no server and nothing from elsewhere.
+
+    `figures` are by their titles; `words` say what is known, `code` draws it again.
+    """
+    from plotly.offline import get_plotlyjs
+
+    return TEMPLATES.get_template("lecture.html").render(
+        title=caption(settings), figures=figures, words=words, code=code, version=VERSION,
+        plotly=get_plotlyjs(),
+    )  # fmt: skip
+
+
 QUICK_WAIT, SLOW_WAIT = 0.7, 0.1  # seconds to wait for an answer before showing what there is
 Slots = Sequence[Simulation | None]
-
-
-class Session:
-    """One opened page, with its simulations, each in a slot that is its own until it is removed."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.slots: list[Simulation | None] = [None] * form.MAX_KEPT
-        self.link_is_read = False  # the simulations of a link are started once
-        self.stamp = 0  # of the newest settings that were asked for
-        self.next_stamp = itertools.count(1).__next__
-        self.last_seen = time.monotonic()
-
-    @property
-    def simulations(self) -> list[Simulation]:
-        """Those that are kept, going on or over."""
-        return [one for one in self.slots if one is not None]
-
-    def remove(self, slot: int) -> None:
-        """Forget the simulation in that slot, if it is over."""
-        one = self.slots[slot]
-        if one is not None and one.complete:
-            self.slots[slot] = None
-
-
-class Sessions:
-    """All of them, with the queue of work that they share."""
-
-    def __init__(self, work: WorkQueue | None = None) -> None:
-        self.work = work or WorkQueue()
-        self._lock = threading.RLock()
-        self._all: dict[str, Session] = {}
-        self._closed = threading.Event()
-
-        def sweep() -> None:
-            while not self._closed.wait(10.0):
-                self.tidy(time.monotonic())
-
-        threading.Thread(target=sweep, daemon=True).start()
-
-    def get(self, name: str) -> Session:
-        """The session of that page, new if need be; an error message for too many pages."""
-        with self._lock:
-            if name not in self._all:
-                if len(self._all) >= MAX_PAGES:  # those without a sign of life go first
-                    self.tidy(time.monotonic(), ABSENT)
-                if len(self._all) >= MAX_PAGES:
-                    raise InvalidInput(f"{MAX_PAGES} pages are open already: try again later")
-                self._all[name] = Session(name)
-            self._all[name].last_seen = time.monotonic()
-            return self._all[name]
-
-    def start(self, session: Session, settings: form.PageSettings) -> Simulation:
-        """A simulation for this page, started now or when there is room; or an error message."""
-        form.check_simulation(settings)
-        with self._lock:
-            if None not in session.slots:
-                raise InvalidInput(f"{form.MAX_KEPT} simulations are kept: remove one first")
-            session.slots[session.slots.index(None)] = new = Simulation(settings, session.name)
-        self.work.add(new)
-        return new
-
-    def cancel(self, session: Session, *slots: int) -> None:
-        """End the simulations in these slots, in all of them if none is named."""
-        for slot in slots or range(form.MAX_KEPT):
-            if (one := session.slots[slot]) is not None:
-                self.work.cancel(one)
-
-    def close(self) -> None:
-        """End everything that runs."""
-        self._closed.set()
-        for session in self._all.values():
-            self.cancel(session)
-        self.work.close()
-
-    def tidy(self, now: float, forgotten: float = FORGOTTEN) -> None:
-        """What pages without a sign of life lose: their work, and much later their results."""
-        with self._lock:
-            for session in list(self._all.values()):
-                if now - session.last_seen > ABSENT:
-                    self.cancel(session)
-                    self.work.forget(session.name)
-                if now - session.last_seen > forgotten:
-                    del self._all[session.name]
 
 
 class PageContent:
@@ -188,7 +197,7 @@ class PageContent:
         return curves + ["landscape"] * bool(self.missing and not last)
 
     @cached_property
-    def figures(self) -> dict[str, drawing.Figure]:
+    def figures(self) -> Figures:
         """The three figures, by the ids of their graphs."""
         settings, curves, simulated = self.settings, self.curves, self.simulated
         phase = drawing.phase_words(settings, self.limits)

@@ -1,7 +1,7 @@
-"""Figures of unequal classes: two Gaussian clusters, and a cross-entropy with an intercept.
+"""Figures of Gaussian mixtures: unequal classes, and scikit-learn's digits beside their twins.
 
-What becomes of a rare class by five ways of treating it, and what two variances do to an error that
-is known for one. Best weights and best shifts are those of the theory, for fits too.
+Cross-entropy with an intercept meets two clusters: a rare class, treated in five ways, and classes
+with variances of their own. Best weights and best shifts are those of the theory, for fits too.
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ from polyceptron.model import ERM, Mixture
 from polyceptron.report.figures import figure_spec as spec
 from polyceptron.report.pictures import parts as pic
 from polyceptron.report.pictures.curves import ERROR, curves_panel, fact
+from polyceptron.report.twins import twin_report, twins_panel
 from polyceptron.rows import Status, error_column
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.populations.decisions import best_class_weight, best_shift
 from polyceptron.theory.populations.floor import linear_floor
-from polyceptron.theory.populations.scores import (
-    PopulationScores,
-    population_scores,
-)
+from polyceptron.theory.populations.scores import PopulationScores, population_scores
 
 RIDGE = 0.1
 STUDENT = ERM("cross-entropy", RIDGE, intercept=True)
@@ -172,10 +170,8 @@ def mixtures(table: pd.DataFrame) -> pic.Panel:
     floor = table["branch"] == "floor"
     told = table[~floor].assign(way=[fact("alpha", a) for a in table.loc[~floor, "alpha"]])
     panel = curves_panel(told, "ratio", log_x=True)
-    labels = (trace.label.split(", ")[0] for trace in panel.traces)
-    named = zip(panel.traces, labels, strict=True)
-    panel = replace(panel, traces=tuple(replace(trace, label=label) for trace, label in named))
-    ends = (RATIOS[0], RATIOS[-1])
+    traces = tuple(replace(trace, label=trace.label.split(", ")[0]) for trace in panel.traces)
+    panel, ends = replace(panel, traces=traces), (RATIOS[0], RATIOS[-1])
     pooled = [
         pic.Trace(ends, (y, y), colour=t.colour, dash="dash", width=0.8, in_legend=False)
         for t in panel.traces if t.kind == "line"
@@ -185,8 +181,45 @@ def mixtures(table: pd.DataFrame) -> pic.Panel:
     grey = pic.COLOURS["unstable"]
     best = pic.trace_of(lowest, "ratio", ERROR, colour=grey, dash="dot", label="best linear rule")
     x = pic.Axis("variance of the rare class / of the other", "log")
-    return replace(
-        pic.placed(panel, "upper right", y=(0.06, 0.28), columns=2),
-        traces=(*panel.traces, *pooled, best),
-        x=x,
-    )
+    panel = pic.placed(panel, "upper right", y=(0.06, 0.28), columns=2)
+    return replace(panel, traces=(*panel.traces, *pooled, best), x=x)
+
+
+SIZES = (0.1, 0.16, 0.25, 0.4, 0.63, 1.0)  # of what may be learnt from
+
+
+def digits_rows(ridge: float, draws: int, sizes: list[float]) -> list[spec.Row]:
+    """Measured errors of cross-entropy, and those of the twins."""
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    found = twin_report(X, y, ERM(ridge=ridge), train_sizes=sizes, draws=draws)
+    return [
+        spec.figure_row(
+            str(row.model), "cross-entropy", model="mixture", n_classes=10, ridge=ridge,
+            n_samples=row.n_samples, alpha=row.alpha, dimension=row.dimension,
+            generalisation_error=row.error, error_bar=row.error_uncertainty,
+            instances=row.instances, status="ok",
+        )
+        for row in found.frame.itertuples()
+    ]  # fmt: skip
+
+
+@spec.figure(
+    "twins",
+    "Digits and their Gaussian twins",
+    computations=lambda p: [
+        spec.ask(digits_rows, ridge=0.1, draws=2 if p.symbols < 16 else 10, sizes=p.thin(SIZES))
+    ],
+)
+def twins(table: pd.DataFrame) -> pic.Panel:
+    """Error of logistic regression (*λ* = 0.1) on held-out digits, and on Gaussian mixtures with
+    the classes' own means and covariances, a pooled covariance or isotropic classes, fitted to as
+    many drawn samples; teacher: theory of a linear rule with the data's spectrum, one number of
+    which is fitted. Bars hold in 99 of 100 cases.
+    """
+    names = {"generalisation_error": "error", "error_bar": "error_uncertainty", "source": "model"}
+    panel = twins_panel(table.drop(columns="model").rename(columns=names))
+    # Of drawn twins: points with bars, and lines for the eye.
+    traces = (replace(t, marker=t.marker or "square", size=0.8, width=0.7) for t in panel.traces)
+    return replace(panel, traces=tuple(traces), legend=pic.Legend("outside"))
