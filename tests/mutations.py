@@ -422,7 +422,7 @@ MUTATIONS = [
     ),
     Mutation(
         "maximum likelihood: the ridge taken for none",
-        "algorithms/erm/likelihood.py",
+        "algorithms/separation.py",
         "slope = float(np.linalg.norm(design.back(found.evaluation.residual[0])))",
         "slope = float(found.gradient_norm[0])",
         f"{LIKELIHOOD}::test_the_minimiser_and_its_bound",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyceptron.algorithms.design import Design, largest_of
+from polyceptron.algorithms.design import Design
 from polyceptron.algorithms.stored_designs import open_design, scaled
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import as_numbers, check_classes, difference_basis
@@ -135,8 +135,7 @@ def in_units(samples: Samples) -> tuple[Samples, Units]:
     design, weights = samples.design, samples.weights
     largest = float(design.row_norms.max())
     if not largest > 1e-140:  # squares of such entries are lost: look at the entries themselves
-        parts = (part.max() for _, part in design.each_block(largest_of))
-        largest = max(map(float, parts))
+        largest = float(design.largest().max())
     p = math.frexp(largest)[1] if largest > 0 else 0
     q = 0 if weights is None else math.frexp(float(weights.max()))[1]
     units = Units(p if abs(p) > _ORDINARY else 0, q if abs(q) > _ORDINARY else 0)

@@ -419,6 +419,10 @@ class Design(ABC):
         reach = log_length + math.log(math.sqrt(self.dimension) / 0.01)
         return min(math.exp(reach / (2 * _POWER)), float(np.linalg.norm(self.row_norms)))
 
+    def largest(self) -> Array:
+        """The largest absolute value of each column, (d,)."""
+        return np.max([part for _, part in self.each_block(largest_of)], axis=0).astype(float)
+
     def column_moments(self, weights: Array | None = None) -> ColumnMoments:
         """In three passes and on a common unit: the squares of huge entries must not overflow.
 
@@ -426,9 +430,7 @@ class Design(ABC):
         `weights` (n,) of the samples are those of mean and deviation.
         """
         first = np.asarray(self.read_rows(slice(0, 1))[0], dtype=float)
-        w, largest = weights_or_ones(weights, self.n_samples), np.zeros(self.dimension)
-        for _, part in self.each_block(largest_of):
-            np.maximum(largest, part, out=largest)
+        w, largest = weights_or_ones(weights, self.n_samples), self.largest()
         unit = np.maximum(largest, np.finfo(float).tiny)
         mean = self._total(total_of, w, lambda x: (x - first) / unit) / w.sum()
         square = self._total(total_of, w, lambda x: np.square((x - first) / unit - mean)) / w.sum()

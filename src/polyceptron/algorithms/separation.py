@@ -12,29 +12,45 @@ Large ones go the way to the max-margin solution (`hard_margin`), which ends in 
 margins come out positive: W separates. Or its multipliers a ≥ 0 balance, R = Jᵀa → 0: since weights
 with all margins ≥ 1 would have Σa ≤ ⟨W, R⟩, their norm is at least Σa/‖R‖. That is a proof for
 every W of smaller norm, and for all where R = 0.
+
+Where no weights separate the data, cross-entropy has a minimum f without a ridge, the
+maximum-likelihood estimate. It is fitted as the limit of ridges that are small against the smallest
+curvature μ of f. There is no ridge to bound the distance, but f is self-concordant: its curvature
+changes by at most a factor e^{R‖Δ‖} over a step Δ, R = √2 max‖x‖/√d. So with g = ‖∇f(W)‖
+
+    R g < μ   ⇒   there is a minimiser, and ‖W − Ŵ‖ ≤ −ln(1 − R g/μ)/R.
+
+That it exists proves that no weights separate the data, and so do the wrong classes' probabilities:
+as multipliers a they have Jᵀa = −∇f ≈ 0.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.linalg import eigvalsh
 from scipy.optimize import linprog
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from polyceptron.algorithms.data_checks import Samples, check_samples
-from polyceptron.algorithms.design import largest_of
-from polyceptron.algorithms.erm.erm_fit import Separation
+from polyceptron.algorithms.design import Design, weights_or_ones
+from polyceptron.algorithms.erm.erm_fit import ERMFit, Separation, fit_at
 from polyceptron.algorithms.erm.hard_margin import NotSeparable, separate
-from polyceptron.algorithms.erm.likelihood import maximum_likelihood
+from polyceptron.algorithms.erm.intercept import size_of
+from polyceptron.algorithms.erm.newton import Minimum, minimise, sample_matrices, whole_hessian
+from polyceptron.algorithms.erm.objectives import SoftmaxObjective
 from polyceptron.algorithms.stored_designs import scaled
 from polyceptron.model.losses import MaxMargin
 from polyceptron.numerics import Array
+from polyceptron.rows import Status
 
 _SMALL = 1_000_000  # entries of the matrix of a linear programme
 _CLEAR = 1e-12  # margin of rows and weights of length 1 that is no rounding
+_DENSE = 600  # unknowns up to which the Hessian is written out; above, Lanczos estimates μ
+_ZERO = 1e-12  # fields as small as this are 0
 
 
 def is_separable(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-6) -> Separation:
@@ -64,7 +80,7 @@ def is_separable(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1
     >>> is_separable([[1.0], [2.0], [-1.0]], [0, 1, 1]).separable
     False
     """
-    return _proved(check_samples(X, y, n_classes), _judged, tol)
+    return _proved(check_samples(X, y, n_classes), tol, deep=False)
 
 
 def separation(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-6) -> Separation:
@@ -86,49 +102,37 @@ def separation(X: Any, y: Any, *, n_classes: int | None = None, tol: float = 1e-
     >>> separation(X, [0, 0, 1, 1]).kind, separation(X, [0, 1, 1, 0]).kind
     ('quasi', 'separable')
     """
-    return _proved(
-        check_samples(X, y, n_classes), lambda *own: _judged(*own) or _recession(*own), tol
-    )
+    return _proved(check_samples(X, y, n_classes), tol, deep=True)
 
 
-def _proved(
-    given: Samples, judge: Callable[[Samples, float], Separation], tol: float
-) -> Separation:
+def _proved(given: Samples, tol: float, deep: bool) -> Separation:
     """What is found of features with a largest entry of about 1, for the features given.
 
     A rule separates whatever the units of the features are: weights are in the inverse ones.
     """
-    largest = np.zeros(given.design.dimension)
-    for _, part in given.design.each_block(largest_of):
-        np.maximum(largest, part, out=largest)
+    largest = given.design.largest()
     powers = np.where(largest > 0, np.frexp(largest)[1], 0)
     design = scaled(given.design, None, np.ldexp(1.0, powers)) if powers.any() else given.design
-    found = judge(replace(given, design=design), tol)
+    found = _judged(replace(given, design=design), tol, deep)
     if found.direction is not None:
         return replace(found, direction=np.ldexp(found.direction, -powers[:, None]))
-    return replace(found, residual=_residual(given, found.multipliers))
+    if found.multipliers is None:
+        return replace(found, residual=math.nan)
+    signed = -found.multipliers
+    signed[np.arange(given.y.size), given.y] = found.multipliers.sum(1)
+    R = given.design.back(np.ascontiguousarray(signed.T))
+    unit = float(np.abs(R).max())
+    return replace(found, residual=unit * float(np.linalg.norm(R / unit)) if unit > 0 else 0.0)
 
 
-def _residual(samples: Samples, multipliers: Array | None) -> float:
-    """‖Σ a x̂(e_y − e_h)ᵀ‖ of multipliers (n, k); NaN without any."""
-    if multipliers is None:
-        return math.nan
-    signed = -multipliers
-    signed[np.arange(samples.y.size), samples.y] = multipliers.sum(1)
-    found = samples.design.back(np.ascontiguousarray(signed.T))
-    unit = float(np.abs(found).max())
-    return unit * float(np.linalg.norm(found / unit)) if unit > 0 else 0.0
+def _judged(samples: Samples, tol: float, deep: bool) -> Separation:
+    """Separable or not, and if not, `deep`: quasi-separable or overlapping.
 
-
-def _is_small(samples: Samples) -> bool:
+    By linear programmes where these are small, and rounding does not leave it open.
+    """
     size = samples.y.size * samples.design.dimension * (samples.n_classes - 1) ** 2
-    return size <= _SMALL
-
-
-def _judged(samples: Samples, tol: float) -> Separation:
-    """Separable or not: by max t where that is small, and rounding does not leave it open."""
-    if _is_small(samples):
-        lp = _Programme(samples)
+    lp, found = _Programme(samples) if size <= _SMALL else None, None
+    if lp is not None:
         cost = np.append(np.zeros(lp.J.shape[1]), -1.0)
         answer = lp.solve(cost, np.hstack([lp.J, -np.ones((len(lp.J), 1))]))
         if answer is not None:
@@ -137,15 +141,29 @@ def _judged(samples: Samples, tol: float) -> Separation:
                 W /= float((margins * lp.size[lp.place[0]]).min())
                 return Separation("separable", W, positive=1.0)
             multipliers, residual = lp.proof(a)
-            if residual <= tol:
-                return Separation("inseparable", None, multipliers)
-    try:
-        found = separate(samples, MaxMargin(), math.inf, doubt=math.sqrt(2) * tol)
-    except NotSeparable as error:
-        if error.multipliers is None:
-            return Separation("undecided")
-        return Separation("inseparable", None, error.multipliers.T / error.multipliers.sum())
-    return Separation("separable", found.weights, positive=1.0)
+            found = Separation("inseparable", None, multipliers) if residual <= tol else None
+    if found is None:
+        try:
+            fit = separate(samples, MaxMargin(), math.inf, doubt=math.sqrt(2) * tol)
+            return Separation("separable", fit.weights, positive=1.0)
+        except NotSeparable as error:
+            found = Separation("undecided")
+            if (a := error.multipliers) is not None:
+                found = Separation("inseparable", None, a.T / a.sum())
+    if not deep:
+        return found
+    if lp is None:
+        likely = maximum_likelihood(samples, tol)
+        proof = None if likely is None else likely.separability
+        return Separation("undecided") if proof is None else proof
+    answer = lp.solve(-lp.J.sum(0), lp.J)
+    if answer is None:
+        return Separation("undecided")
+    W, margins, a = answer
+    if margins.max() > tol and margins.min() >= -tol * float(np.linalg.norm(W)):
+        return Separation("quasi", W, None, float((margins > tol).mean()))
+    multipliers, residual = lp.proof(1 + a)
+    return Separation("undecided" if residual > tol else "overlapping", None, multipliers)
 
 
 class _Programme:
@@ -196,18 +214,91 @@ class _Programme:
         return found / found.sum(), residual
 
 
-def _recession(samples: Samples, tol: float) -> Separation:
-    """Quasi-separable or overlapping: by max ΣJW, or by maximum likelihood where that is large."""
-    if not _is_small(samples):
-        fit = maximum_likelihood(samples, tol)
-        proof = None if fit is None else fit.separability
-        return Separation("undecided") if proof is None else proof
-    lp = _Programme(samples)
-    found = lp.solve(-lp.J.sum(0), lp.J)
-    if found is None:
-        return Separation("undecided")
-    weights, margins, a = found
-    if margins.max() > tol and margins.min() >= -tol * float(np.linalg.norm(weights)):
-        return Separation("quasi", weights, None, float((margins > tol).mean()))
-    multipliers, residual = lp.proof(1 + a)
-    return Separation("undecided" if residual > tol else "overlapping", None, multipliers)
+def maximum_likelihood(samples: Samples, tol: float, start: Array | None = None) -> ERMFit | None:
+    """The minimiser without a ridge, to relative distance `tol`; `start` (d, k).
+
+    None once weights on the way there separate the data: then there is none.
+    """
+    (design, y, k), free = samples, samples.intercept
+    checkpoint, before = design.watch.checkpoint, design.passes
+    objective = SoftmaxObjective(y, k, samples.weights)
+    U = np.zeros((k - 1, design.dimension)) if start is None else (start @ objective.basis).T
+    known: dict[str, Any] = {"U": U, "ridge": 1e-3 * y.size / design.dimension}
+    known |= checkpoint.load("maximum-likelihood") or {}
+    U, ridge, turn, n_iter = known["U"], known["ridge"], 0, 0
+
+    def keep(U: Array, now: bool = False) -> None:
+        checkpoint.save(lambda: {"U": U[0], "ridge": ridge}, "maximum-likelihood", now=now)
+
+    steep = math.sqrt(2) * float(design.row_norms.max())
+    while True:
+        found = minimise(
+            design, objective, np.array([ridge]), U[None], target=0.5, max_iter=60,
+            keep=keep, intercept=free,
+        )  # fmt: skip
+        slope, bound, enough, stop = math.nan, math.inf, 0.0, found.interrupted
+        U = found.U[0]
+        n_iter += int(found.n_iter[0])
+        if stop:
+            break
+        if samples.error_rate(objective.basis @ found.Z[0]) == 0:
+            return None
+        try:
+            slope = float(np.linalg.norm(design.back(found.evaluation.residual[0])))
+            curvature = _smallest_curvature(design, objective, found)
+        except KeyboardInterrupt:
+            stop = True
+            break
+        turn += 1
+        doubt = slope + float(found.rounding[0])
+        size = float(size_of(free, U[None])[0])
+        enough = max(tol * size, _ZERO / max(steep, _ZERO))
+        if steep == 0:  # X is 0, and so are the fields of any weights
+            bound = 0.0
+        elif steep * doubt < curvature:
+            bound = -math.log1p(-steep * doubt / curvature) / steep
+            if free is not None:  # of W and κβ, which make up b
+                bound *= math.hypot(1.0, free.column + float(np.linalg.norm(free.mean)))
+        if bound <= enough or turn == 5:
+            break
+        ridge = min(0.03 * ridge, 0.1 * tol * curvature if curvature > 0 else math.inf)
+    keep(found.U, now=True)
+    exists, proof = math.isfinite(bound), None
+    if exists:  # the wrong classes' probabilities as multipliers (n, k)
+        a = found.evaluation.source[0].T.copy()
+        a[np.arange(len(a)), y] = 0.0
+        a *= weights_or_ones(samples.weights, y.size)[:, None]
+        total = float(a.sum())
+        proof = Separation("overlapping", None, a / total, residual=slope / total)
+    missed = Status.TOLERANCE_NOT_MET if exists else Status.NOT_CONVERGED
+    status = Status.OK if bound <= enough else missed
+    return fit_at(
+        samples, "cross-entropy", 0.0, U.T @ objective.basis.T,
+        objective.basis @ found.Z[0], float(found.evaluation.value[0]), bound,
+        Status.INTERRUPTED if stop else status, gradient_norm=slope, n_iter=n_iter,
+        matrix_passes=design.passes - before, separability=proof,
+    )  # fmt: skip
+
+
+def _smallest_curvature(design: Design, objective: SoftmaxObjective, found: Minimum) -> float:
+    """μ of ∂²f at the minimum found: of the whole matrix where it is small, else by Lanczos."""
+    (_, r, d), bend = found.U.shape, objective.curvature(found.evaluation, np.float64)
+    if r * d <= _DENSE:
+        inner, H = sample_matrices(bend, found.Z.shape)[0], np.zeros((r * d, r * d))
+        for rows, block in design.blocks():
+            H += whole_hessian(block * np.float64(design.scale), inner[rows], 0.0)
+        rounding = 1e-14 * float(np.trace(H))
+        return float(eigvalsh(H, subset_by_index=[0, 0])[0]) - rounding
+
+    def apply(u: Array) -> Array:
+        return np.asarray(design.through(u.reshape(found.U.shape), bend)[0]).ravel()
+
+    operator = LinearOperator((r * d, r * d), matvec=apply, dtype=np.float64)  # type: ignore[call-overload]
+    begin = np.random.default_rng(0).standard_normal(r * d)
+    try:
+        lowest = eigsh(
+            operator, k=1, which="SA", tol=0.05, v0=begin, return_eigenvectors=False, ncv=40
+        )
+    except ArpackNoConvergence:
+        return 0.0
+    return 0.8 * float(lowest[0])  # Lanczos' estimate comes from above

@@ -109,7 +109,7 @@ class Checkpoint:
         self.every = float(every)
         self._lengths = design.row_norms[:: -(-design.n_samples // _ROWS)]
         self._problem = {
-            "format": 5,
+            "format": 6,
             "shape": list(design.shape),
             "labels": zlib.crc32(np.ascontiguousarray(y).tobytes()),
             **{name: str(value) for name, value in settings.items()},

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
-from polyceptron.algorithms.erm import likelihood as maximum_likelihood
+from polyceptron.algorithms import separation as maximum_likelihood
 from polyceptron.algorithms.erm.newton import minimise
 from polyceptron.algorithms.erm.objectives import SoftmaxObjective
 from polyceptron.algorithms.stored_designs import as_design

@@ -7,7 +7,7 @@ loss names its solver (`Loss.solver`, an entry of `SOLVERS`) and what the limit 
 of 1), least norm for the square loss.
 
 Where no weights separate the data, cross-entropy has a minimum without a ridge, the
-maximum-likelihood estimate (`likelihood`).
+maximum-likelihood estimate (`separation`).
 
 In scikit-learn's words the features are X/√d and C = 1/λ, for two classes 2/λ.
 """
@@ -37,8 +37,8 @@ from polyceptron.algorithms.erm.erm_fit import ERMFit
 from polyceptron.algorithms.erm.hard_margin import NotSeparable, fit_hard_margin
 from polyceptron.algorithms.erm.intercept import with_intercept
 from polyceptron.algorithms.erm.least_squares import fit_least_squares
-from polyceptron.algorithms.erm.likelihood import maximum_likelihood
 from polyceptron.algorithms.erm.many_classes import fit_softmax
+from polyceptron.algorithms.separation import maximum_likelihood
 from polyceptron.algorithms.watching import Callback, Watch
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.checks import DEFAULT_RIDGE, check_ridge, check_tolerance

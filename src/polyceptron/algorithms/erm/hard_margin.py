@@ -36,7 +36,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -56,27 +56,24 @@ from polyceptron.model.losses import Loss
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
 
-MAX_ACTIVE = 6000  # 0.3 GB for the matrix; beyond it conjugate gradients take over
-FEW_ACTIVE = 600  # whose matrix is quicker than these, far from the solution
+_LARGEST = 6000  # constraints of a direct solve: 0.3 GB for the matrix
+_DIRECT = 1500  # of a Newton step; beyond, conjugate gradients are quicker
+_PATIENCE = 6  # rounds without a better bound
 
 
 class SeenRows:
     """Rows x/√d read so far and their Gram matrix: constraints come and go, samples come back."""
 
     def __init__(self, design: Design) -> None:
-        self.design = design
-        self._forget()
-
-    def _forget(self) -> None:
-        self.place = np.full(self.design.n_samples, -1)
-        self.rows, self.gram = np.empty((0, self.design.dimension)), np.empty((0, 0))
+        self.design, self.place = design, np.full(design.n_samples, -1)
+        self.rows, self.gram = np.empty((0, design.dimension)), np.empty((0, 0))
 
     def places(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where in `rows` these samples are; what was not seen before is read."""
         new = np.unique(samples[self.place[samples] < 0])
-        if new.size and len(self.rows) + new.size > MAX_ACTIVE:
-            self._forget()
-            new = np.unique(samples)
+        if new.size and len(self.rows) + new.size > _LARGEST:
+            self.place[:] = -1
+            self.rows, self.gram, new = self.rows[:0], self.gram[:0, :0], np.unique(samples)
         if new.size:
             part = self.design.scaled_rows(new)
             cross = self.rows @ part.T
@@ -119,18 +116,15 @@ class Constraints:
 
 
 def active_set_step(
-    seen: SeenRows, hinge: HingeObjective, most: int, free: Intercept | None = None
+    seen: SeenRows, hinge: HingeObjective, free: Intercept | None = None
 ) -> Direction:
-    """The function (evaluation, gradient) ↦ Newton direction (1, k−1, d), for λ = 1.
-
-    By Woodbury's identity up to `most` pushed constraints, by conjugate gradients above.
-    """
+    """The function (evaluation, gradient) ↦ Newton direction (1, k−1, d), for λ = 1."""
     pulls = pulls_of(free, np.ones(1))
     double, loose = np.array([not seen.design.single_is_quicker]), np.array([0.1])
 
     def direction(here: Evaluation, G: Array) -> Array:
         mask = here.source[0] > 0
-        if np.count_nonzero(mask) > most:
+        if np.count_nonzero(mask) > _DIRECT:
             return directions(seen.design, hinge, here, pulls, G, loose, double)
         pushed = Constraints(seen, hinge, mask)
         if pushed.samples.size == 0:
@@ -154,29 +148,18 @@ def active_set_step(
     return direction
 
 
-@dataclass(frozen=True)
-class _Certified:
-    """Weights U (k−1, d), their fields (k−1, n), and a bound on the distance to the solution.
-
-    `size`: the norm of the weights, with the intercepts that they are to be known with.
-    """
+class _Certified(NamedTuple):
+    """Weights U (k−1, d), their fields (k−1, n), and a bound on the distance to the solution."""
 
     U: Array
     Z: Array
     bound: float
-    size: float
-
-    def within(self, tol: float) -> bool:
-        """Whether the distance bound is below the norm of the weights times this."""
-        return self.bound <= tol * self.size
 
 
 def _certified(U: Array, Z: Array, p: float, q: float, free: Intercept | None) -> _Certified:
     """From bounds p of the weights' distance, and q of that of Wᵀx̄ + b."""
-    if free is None:
-        return _Certified(U, Z, p, float(np.linalg.norm(U)))
-    bound = math.hypot(p, q + float(np.linalg.norm(free.mean)) * p)
-    return _Certified(U, Z, bound, float(size_of(free, U[None])[0]))
+    mean = 0.0 if free is None else float(np.linalg.norm(free.mean))
+    return _Certified(U, Z, math.hypot(p, q + mean * p))
 
 
 def solve_active(
@@ -211,7 +194,7 @@ def _at_equality(
     """
     design = seen.design
     size = int(np.count_nonzero(mask))
-    if not 0 < size <= min(MAX_ACTIVE, design.dimension * (mask.shape[0] - 1)):
+    if not 0 < size <= min(_LARGEST, design.dimension * (mask.shape[0] - 1)):
         return None
     chosen = Constraints(seen, hinge, mask)
     matrix = chosen.gram(0.0)
@@ -268,9 +251,6 @@ def _at_equality(
     return _certified(U, Z, bound, off if free is None else free.column * off, free)
 
 
-_PATIENCE = 6  # rounds without a better bound
-
-
 class NotSeparable(ComputationFailed):
     """No weights separate the data; with the multipliers (k, n) that prove it, if there are any."""
 
@@ -287,15 +267,13 @@ class _State:
     multipliers: Array
     penalty: float = 10.0
     turn: int = 0
-    most: int = FEW_ACTIVE
     best: _Certified | None = None
     n_iter: int = 0
     stalled: int = 0
     gradient_norm: float = math.nan
 
     def keep(self, checkpoint: Checkpoint, U: Array, now: bool = False) -> None:
-        names = ("multipliers", "penalty", "turn", "most")
-        state = {name: getattr(self, name) for name in names}
+        state = {name: getattr(self, name) for name in ("multipliers", "penalty", "turn")}
         checkpoint.save(lambda: state | {"U": U[0]}, "max-margin", now=now)
 
 
@@ -327,9 +305,10 @@ def separate(
             "no separating weights were found: the classes are not linearly separable, or by a "
             "margin too small to resolve; use a positive ridge with the cross-entropy loss"
         )
-    best = here.best or _Certified(here.U, design.fields(here.U), math.inf, 0.0)
+    best = here.best or _Certified(here.U, design.fields(here.U), math.inf)
     weights = best.U.T @ basis.T
-    status = Status.OK if best.within(tol) else Status.TOLERANCE_NOT_MET
+    close = best.bound <= tol * float(size_of(samples.intercept, best.U[None])[0])
+    status = Status.OK if close else Status.TOLERANCE_NOT_MET
     return fit_at(
         samples, loss.name, 0.0, weights, basis @ best.Z, 0.0, best.bound,
         Status.INTERRUPTED if stop else status, n_iter=here.n_iter,
@@ -347,14 +326,14 @@ def _round(
     rough = 10.0 ** (-2 - min(here.turn, 7))
     found = minimise(
         design, hinge, np.ones(1), here.U[None], target=max(rough, 1e-14 * here.penalty),
-        direct=active_set_step(seen, hinge, here.most, free), max_iter=40,
+        direct=active_set_step(seen, hinge, free), max_iter=40,
         keep=partial(here.keep, design.watch.checkpoint), intercept=free,
     )  # fmt: skip
     here.n_iter += int(found.n_iter[0])
     here.U, here.gradient_norm = found.U[0], float(found.gradient_norm[0])
     if found.interrupted:
         raise KeyboardInterrupt
-    margins, multipliers = hinge.margins(found.Z[0]), found.evaluation.source[0]
+    multipliers = found.evaluation.source[0]
     # Not separable: a convex combination of the constraints' x(e_y − e_h)ᵀ is (almost) zero.
     combination = float(np.linalg.norm(design.back(found.evaluation.residual)))
     if combination < doubt * float(design.row_norms.max()) * float(multipliers.sum()):
@@ -371,16 +350,14 @@ def _round(
     if here.best is not None:
         improved = math.isinf(previous) or here.best.bound < 0.7 * previous
         here.stalled = 0 if improved else here.stalled + 1
-        if here.best.within(tol) or here.stalled >= _PATIENCE:
+        close = here.best.bound <= tol * float(size_of(free, here.best.U[None])[0])
+        if close or here.stalled >= _PATIENCE:
             return True
-    if here.most == MAX_ACTIVE and not found.converged[0]:  # too large a penalty, for now
+    if here.turn > 0 and not found.converged[0]:  # too large a penalty, for now
         here.penalty /= 5
         return False
-    close = float(np.max(1 - margins, where=multipliers > 0, initial=0.0)) < 0.2
-    few = bool(np.count_nonzero(multipliers) <= MAX_ACTIVE)
-    here.most = MAX_ACTIVE if close or here.turn > 0 else here.most
-    here.penalty = min(10 * here.penalty, 1e8 if few else 1e4)
-    here.multipliers = multipliers
+    few = bool(np.count_nonzero(multipliers) <= _DIRECT)
+    here.penalty, here.multipliers = min(10 * here.penalty, 1e8 if few else 1e4), multipliers
     return False
 
 

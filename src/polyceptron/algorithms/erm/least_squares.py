@@ -28,7 +28,7 @@ import numpy as np
 import scipy.linalg
 
 from polyceptron.algorithms.data_checks import Samples
-from polyceptron.algorithms.design import Design, largest_of, weights_or_ones
+from polyceptron.algorithms.design import Design, weights_or_ones
 from polyceptron.algorithms.erm.erm_fit import ERMFit, fit_at, fit_newton, stopped, stopped_at
 from polyceptron.algorithms.erm.intercept import certificate, lengths, norms, without_column
 from polyceptron.algorithms.erm.objectives import EPS, sum_rounding
@@ -81,7 +81,7 @@ def _rank(design: Design) -> int:
     (n, d), first = design.shape, np.asarray(design.read_rows(slice(0, 1))[0], dtype=float)
     every, one = np.full(d, True), np.ones(d)
     moved = BlockwiseDesign(design, ScaleRows(first, one, every), d)
-    unit = np.max([part for _, part in moved.each_block(largest_of)], axis=0)
+    unit = moved.largest()
     C = BlockwiseDesign(design, ScaleRows(first, np.where(unit > 0, unit, 1.0), every), d)
     values = scipy.linalg.eigvalsh(C.gram(), overwrite_a=True, check_finite=False)
     return int(np.count_nonzero(values > max(n, d) * EPS * values[-1]))
