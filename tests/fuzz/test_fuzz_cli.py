@@ -67,7 +67,7 @@ def light(monkeypatch, tmp_path):
         ("theory.curve", "curve_parts"),
         ("theory.bayes_optimal.transitions", "transitions"),
         ("theory.separability", "separability"),
-        ("theory.erm.risk_rows", "ridge_rows"),
+        ("theory.erm.fixed_point", "ridge_rows"),
         ("theory.asymptotics", "asymptotics"),
         ("theory.planner", "plan"),
         ("experiments.data_runs", "amp_rows", "trace_rows"),

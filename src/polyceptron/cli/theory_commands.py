@@ -120,7 +120,7 @@ def ridge(
     Example: polyceptron ridge --classes 3 --alpha 2,5
     """
     from polyceptron.model.checks import check_alphas
-    from polyceptron.theory.erm.risk_rows import ridge_rows
+    from polyceptron.theory.erm.fixed_point import ridge_rows
 
     (student,) = options.build_estimators([estimator], (), (), intercept, class_weight)
     alphas = check_alphas(parse_numbers(alpha, "--alpha"))

@@ -40,7 +40,7 @@ from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import N_REPLICATES, from_replicates
 from polyceptron.rows import Status, make_row
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.fields.points import sample_fields
+from polyceptron.theory.fields.points import boundary_points
 from polyceptron.theory.generalisation import error_at_tau, error_on_labels
 
 _LEVELS = (0, 1, 3, 5)  # of the points
@@ -105,7 +105,9 @@ class BinaryStudents:
     def nodes(self, theta: Array, level: int) -> Nodes:
         """Placed for the law at θ."""
         law = Law(*np.exp(theta[[0, 1, 3]]).tolist())
-        return sample_fields(self.loss, self.teacher.channel, self.teacher.n_classes, law, level)
+        own, k = self.loss.coordinates, self.teacher.n_classes
+        below, weight, first = boundary_points(own, self.teacher.channel, k, law, level)
+        return np.concatenate([first[None], first - below]), N_REPLICATES * weight
 
     def start(self) -> Array:
         """θ of the loss in all fields at twice the ridge, which is that of the square loss."""

@@ -53,7 +53,7 @@ from polyceptron.theory.fields.integrand import (
     field_scales,
     ordered_density,
 )
-from polyceptron.theory.fields.points import sample_gaps
+from polyceptron.theory.fields.points import boundary_points
 from polyceptron.theory.generalisation import error_on_labels, error_slope, generalisation_error
 from polyceptron.theory.sides import FieldsSide, Problem, erm_sides
 
@@ -383,8 +383,8 @@ def _many(side: ResampledSide, law: Law, level: int) -> Callable[[float], Array]
     """Points of u, each with several rests η and weights w: the mean over pairs of them."""
     k, own = side.n_classes, side.student.coordinates
     middle = Law.of_overlaps(law.m, 0.5 * (law.m**2 + law.q), law.V)
-    gaps, weight = sample_gaps(side.student, side.channel, k, middle, _LEVELS[level])
-    x, n = gaps / math.sqrt(middle.q), gaps.shape[1]
+    x, weight, _ = boundary_points(own, side.channel, k, middle, _LEVELS[level])
+    n = x.shape[1]
     ends = np.cumsum([p for _, p in side.counts])
     rng, draws = np.random.default_rng([_SEED, k, level]), []
     for _ in range(_PAIRS):

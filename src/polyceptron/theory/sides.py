@@ -12,8 +12,9 @@ All can be called: that is a round of the plain loop (`theory/loop.py`).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -81,15 +82,11 @@ class FieldsSide:
         return self.hats(self.averages(level, law)(law))
 
 
-class WeightsSide(Protocol):
-    """What the coordinates of the weights make of it."""
-
-    def __call__(self, hats: Hats) -> Law:
-        """The law of the fields after a step of the plain loop."""
+WeightsSide = Callable[[Hats], Law]  # what the coordinates of the weights make of it
 
 
 @dataclass(frozen=True)
-class PenaltySide(WeightsSide):
+class PenaltySide:
     """A penalty over the features' spectrum, and the teacher's row of weights."""
 
     penalty: Penalty

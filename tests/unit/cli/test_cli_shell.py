@@ -20,7 +20,7 @@ from polyceptron.cli.printing import print_table
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.spec import parse_spec
 from polyceptron.experiments.sweep import run_sweep
-from polyceptron.theory.erm.risk_rows import ridge_rows
+from polyceptron.theory.erm.fixed_point import ridge_rows
 
 SWEEP = """
 [[grid]]

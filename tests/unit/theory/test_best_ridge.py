@@ -8,7 +8,7 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.numerics.special import boundary_density
-from polyceptron.theory.erm.risk_rows import erm_parts
+from polyceptron.theory.erm.fixed_point import erm_parts
 
 
 @pytest.mark.slow

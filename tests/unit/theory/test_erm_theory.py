@@ -15,9 +15,8 @@ from polyceptron.model.losses.coordinates import LossCoordinates
 from polyceptron.numerics.special import boundary_density, mean_of_maximum
 from polyceptron.rows import Status
 from polyceptron.theory.curve import curve_rows
-from polyceptron.theory.erm.fixed_point import erm_fixed_point, optimal_ridge
+from polyceptron.theory.erm.fixed_point import erm_fixed_point, erm_rows, optimal_ridge, ridge_rows
 from polyceptron.theory.erm.margin_law import margin_law
-from polyceptron.theory.erm.risk_rows import erm_rows, ridge_rows
 from polyceptron.theory.erm.square_closed_form import best_square_ridge
 from polyceptron.theory.loop import erm_state_evolution
 

@@ -5,7 +5,7 @@ import pytest
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.theory.curve import curve_rows
-from polyceptron.theory.erm.risk_rows import erm_rows
+from polyceptron.theory.erm.fixed_point import erm_rows
 from polyceptron.theory.planner import plan
 
 

@@ -50,7 +50,7 @@ def test_equations_of_a_ridge_hold_for_scale_free_losses():
     better, general = equations(problem), RidgeEquations(problem)
     near, far = coarse_root(better), coarse_root(general)
     assert far.converged
-    law, other = (s.law(refine(s, r, 1e-8).root.theta) for s, r in ((better, near), (general, far)))
+    law, other = (s.law(refine(s, r, 1e-8).theta) for s, r in ((better, near), (general, far)))
     assert law.tau == pytest.approx(other.tau, rel=1e-6)
     assert law.q == pytest.approx(other.q, rel=1e-6)
 

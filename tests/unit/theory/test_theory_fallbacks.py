@@ -9,11 +9,10 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model import ERM, CrossEntropy, MaxMargin, Teacher
 from polyceptron.numerics.threads import thread_count
 from polyceptron.theory.erm.best_ridge import bracket
-from polyceptron.theory.erm.coarse_root import coarse_root, continue_in_alpha, continue_in_ridge
+from polyceptron.theory.erm.coarse_root import Root, coarse_root, continuation, newton
 from polyceptron.theory.erm.equations import equations
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.loop import state_evolution
-from polyceptron.theory.root_newton import Root, newton
 from polyceptron.theory.sides import erm_sides
 
 
@@ -24,7 +23,7 @@ def system_of(k, loss, ridge, alpha):
 @pytest.mark.parametrize(("k", "ridge", "alpha"), [(2, 1e-4, 5.0), (3, 0.01, 2.0)])
 def test_continuation_in_the_ridge_ends_where_newton_does(k, ridge, alpha):
     system = system_of(k, CrossEntropy(), ridge, alpha)
-    direct, round_about = coarse_root(system), continue_in_ridge(system)
+    direct, round_about = coarse_root(system), continuation(system)
     assert round_about.converged
     assert np.allclose(direct.theta, round_about.theta, atol=1e-6)  # same nodes: a lattice
 
@@ -32,7 +31,7 @@ def test_continuation_in_the_ridge_ends_where_newton_does(k, ridge, alpha):
 @pytest.mark.parametrize("alpha", [0.05, 30.0])
 def test_continuation_of_max_margin_in_alpha_ends_where_newton_does(alpha):
     system = system_of(2, MaxMargin(), 0.0, alpha)
-    direct, round_about = coarse_root(system), continue_in_alpha(system)
+    direct, round_about = coarse_root(system), continuation(system)
     assert round_about.converged
     assert np.allclose(direct.theta, round_about.theta, atol=1e-6)
 

@@ -75,7 +75,7 @@ def test_equations_of_one_round_have_the_same_root(loss):
     near = coarse_root(better)
     far = coarse_root(general, np.append(near.theta[:2], 0.0))
     assert far.converged
-    law, other = (s.law(refine(s, r, 1e-8).root.theta) for s, r in ((better, near), (general, far)))
+    law, other = (s.law(refine(s, r, 1e-8).theta) for s, r in ((better, near), (general, far)))
     assert law.tau == pytest.approx(other.tau, rel=1e-6)
     assert law.q == pytest.approx(other.q, rel=1e-6)
 

@@ -166,7 +166,7 @@ class ERM(Estimator):
     True
     """
 
-    theory: ClassVar[str] = "theory.erm.risk_rows.erm_rows"
+    theory: ClassVar[str] = "theory.erm.fixed_point.erm_rows"
     runs: ClassVar[str] = "experiments.simulate.run_erm"
 
     loss: Parsed[Loss] = Parsed(as_loss, "cross-entropy")
@@ -269,7 +269,7 @@ class ERM(Estimator):
         tol: float | None = None,
         searched: float = math.inf,
     ) -> Iterator[list[Row]]:
-        found = late("theory.erm.risk_rows.erm_parts")(teacher, self, parts, tol, searched)
+        found = late("theory.erm.fixed_point.erm_parts")(teacher, self, parts, tol, searched)
         yield from found
 
     def law(self, teacher: AnyTeacher, alpha: float, tol: float | None = None) -> StudentLaw:

@@ -11,13 +11,13 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from scipy.optimize import brentq
 
 from polyceptron.errors import ComputationFailed
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density
-from polyceptron.theory.erm.coarse_root import coarse_root, home, residual_on
+from polyceptron.theory.erm.coarse_root import Root, coarse_root, home, jacobian_at, newton
 from polyceptron.theory.erm.equations import Equations, equations
-from polyceptron.theory.root_newton import Root, jacobian_at, newton
 from polyceptron.theory.sides import Problem
 
 SMALLEST, LARGEST = 1e-30, 1e6
@@ -36,7 +36,7 @@ def ridge_tangent(
     Its first column may be given: where ln τ is stationary it does not matter.
     """
     theta, problem = root.theta, system.problem
-    averages_at = problem.fields.averages(level, system.law(home(system, theta)))
+    averages_at = system.placed(level, home(system, theta))
     averages = averages_at(system.law(theta)).mean()
     low, high = (
         equations(problem.at(ridge=problem.ridge * math.exp(s))).residual(theta, averages)[:, 0]
@@ -44,12 +44,8 @@ def ridge_tangent(
     )
     jacobian = root.jacobian
     if not problem.fields.rule.sampled:  # there it is fresh already
-        jacobian = jacobian_at(
-            lambda at: system.residual(at, averages_at(system.law(at)).mean())[:, 0],
-            theta,
-            system.residual(theta, averages)[:, 0],
-            first,
-        )
+        value = system.residual(theta, averages)[:, 0]
+        jacobian = jacobian_at(system.on(averages_at), theta, value, first)
     return np.asarray(np.linalg.solve(jacobian, -(high - low) / (2 * _STEP))), jacobian
 
 
@@ -61,12 +57,6 @@ def best_ridge(problem: Problem, tol: float) -> tuple[Problem, Root, Array]:
     """
     seen: dict[float, tuple[Array, Root]] = {}
     sums = problem.fields.rule.follows
-
-    def close(bend: float) -> float:
-        """How far off ln λ may be: the error is second order in it."""
-        if problem.n_classes <= 3:
-            return 1e-3
-        return min(max(math.sqrt(_SHARE * tol / max(abs(bend), 1e-3)), 2e-2), 0.2)
 
     def ahead_of(x: float, step: float) -> Root:
         """The root seen at ln λ = x, moved along its tangent."""
@@ -87,14 +77,10 @@ def best_ridge(problem: Problem, tol: float) -> tuple[Problem, Root, Array]:
             root = coarse_root(system, root.theta, root.jacobian)
         level = max(_FINER, root.level)
         while sums and root.converged:
-            walk = residual_on(system, level, root.theta)
+            walk = system.on(system.placed(level, root.theta))
             root = newton(walk, root.theta, tol=_NEAR, jacobian=root.jacobian)
             root = root._replace(level=level)
-            law = system.law(root.theta)
-            doubt = problem.fields.averages(level, law)(law).doubt(
-                law, problem.fields.rule.by_parts
-            )
-            if doubt < _SOUND:
+            if system.doubt(level, root.theta) < _SOUND:
                 break
             level += 1
             root = root._replace(converged=root.converged and level < problem.fields.rule.n_levels)
@@ -114,15 +100,18 @@ def best_ridge(problem: Problem, tol: float) -> tuple[Problem, Root, Array]:
         k = problem.n_classes
         twin = problem.alpha * boundary_density(k) / (k - 1)
         guess = math.log(0.125 * k**-0.23 / (1 + 0.4 * twin**2))
-        x, bend = chords(slope, *bracket(slope, guess), close)
+        low, high = bracket(slope, guess)
+        # How far off ln λ may be: the error is second order in it.
+        bend = abs(slope(high) - slope(low)) / max(high - low, 1e-300)
+        off = 1e-3 if k <= 3 else min(max(math.sqrt(_SHARE * tol / max(bend, 1e-3)), 2e-2), 0.2)
+        x = brentq(slope, low, high, xtol=off) if high > low else low
     except ComputationFailed:
         if not sums:
             raise
         # At fields of enormous spread the sums have no root: random points serve instead.
         return best_ridge(problem.at(by_points=True), tol)
     near = min(seen, key=lambda other: abs(other - x))
-    off: Array = close(bend) * seen[near][0]
-    return problem.at(ridge=math.exp(x)), ahead_of(near, x - near), off
+    return problem.at(ridge=math.exp(x)), ahead_of(near, x - near), off * seen[near][0]
 
 
 def bracket(slope: Callable[[float], float], x: float, step: float = 0.5) -> tuple[float, float]:
@@ -141,27 +130,3 @@ def bracket(slope: Callable[[float], float], x: float, step: float = 0.5) -> tup
         reach = 1.3 * abs(there) / max(abs(here - there), 1e-300) * abs(other - x)
         x, here, step = other, there, min(max(reach, 0.5 * step), 4 * step)
     return x, x
-
-
-def chords(
-    slope: Callable[[float], float], low: float, high: float, close: Callable[[float], float]
-) -> tuple[float, float]:
-    """The zero between two points and the slope of the chord of its neighbours.
-
-    Until a chord ends so close to a point tried that its slope says: enough.
-    """
-    left, right = slope(low), slope(high)
-    bend = math.nan
-    for _ in range(40):
-        if left == right:
-            break
-        bend = (slope(high) - slope(low)) / (high - low)
-        x = low - left * (high - low) / (right - left)
-        if min(x - low, high - x) <= close(bend):
-            return x, bend
-        here = slope(x)
-        if (here > 0) == (left > 0):
-            low, left, right = x, here, right / 2  # an end that stays counts half
-        else:
-            high, right, left = x, here, left / 2
-    return low, bend

@@ -6,104 +6,136 @@ samples per boundary, else from the loss's quadratic expansion, and falls back o
 does not depend on the way by which the root was found.
 
 Close to α_s, on either side of which weights without a ridge diverge, a start comes from further
-away (`walk_down`): ln τ, ln q and ln V are nearly straight in ln|α/α_s − 1|. A rule puts α_s off by
-its own error, and below that it has no root: the closer, the finer the rule to start on.
+away (`towards_limit`): ln τ, ln q and ln V are nearly straight in ln|α/α_s − 1|. A rule puts α_s
+off by its own error, and below that it has no root: the closer, the finer the rule to start on.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density
-from polyceptron.theory.erm.equations import Equations, equations
+from polyceptron.theory.erm.equations import Equations, Residual, equations
 from polyceptron.theory.erm.square_closed_form import solve_square
-from polyceptron.theory.root_newton import Residual, Root, jacobian_at, newton
 from polyceptron.theory.sides import Problem
 
-_FAR = 0.03  # |α/α_s − 1| from which a start is needed
-_STEP, _LONG, _STRAIGHT = 3.0, 8.0, 1e-3  # of |α/α_s − 1|; longer below the last
+_LONGEST = 1.5  # step of a logarithmic unknown: a factor 4.5
+_STALLED = 1e-4  # a residual as small as that may be what rounding leaves of it
+_DIFFERENCE = 1e-5  # rounding 1e-11 over it and curvature times it are both about 1e-5
+_MOST_STEPS = 40
+
+
+class Root(NamedTuple):
+    """Where a search ended, residual and Jacobian there, whether it arrived, on which level."""
+
+    theta: Array
+    residual: Array
+    jacobian: Array
+    converged: bool
+    level: int = 0
+
+    def step(self) -> Array:
+        """Newton's next, which was not taken."""
+        return np.asarray(np.linalg.solve(self.jacobian, -self.residual))
+
+
+def jacobian_at(
+    residual: Residual, theta: Array, value: Array, first: Array | None = None
+) -> Array:
+    """Forward differences, (n, n); the first column may be given."""
+    columns = [] if first is None else [first]
+    for i in range(len(columns), len(theta)):
+        shifted = theta.copy()
+        shifted[i] += _DIFFERENCE
+        columns.append((residual(shifted) - value) / _DIFFERENCE)
+    return np.stack(columns, axis=1)
+
+
+def newton(
+    residual: Residual, theta: Array, *, tol: float = 1e-9, jacobian: Array | None = None
+) -> Root:
+    """Solve residual(θ) = 0 from θ, until it and the next step, which is not taken, are below tol.
+
+    A step that does not lower the residual is shortened. A Jacobian from nearby is renewed when it
+    no longer gives a digit a step, and kept up to date by Broyden's rank-one corrections meanwhile.
+    """
+    value, fresh = residual(theta), False
+    for _ in range(_MOST_STEPS):
+        size = float(np.max(np.abs(value)))
+        if jacobian is None:
+            jacobian, fresh = jacobian_at(residual, theta, value), True
+        try:
+            step = np.linalg.solve(jacobian, -value)
+        except np.linalg.LinAlgError:
+            step = np.full_like(theta, math.nan)
+        longest = float(np.max(np.abs(step)))
+        if max(longest, size) < tol:
+            return Root(theta, value, jacobian, True)
+        # A Jacobian from elsewhere is not worth many trials.
+        scale = min(1.0, _LONGEST / longest) if longest > 0 else 1.0
+        for _ in range((8 if fresh else 2) if math.isfinite(longest) else 0):
+            after = residual(theta + scale * step)
+            if np.max(np.abs(after)) < (1 - 0.1 * scale) * size:
+                break
+            scale /= 3
+        else:
+            if fresh:  # the residual is at its rounding, or there is no way down
+                return Root(theta, value, jacobian, size < min(1e3 * tol, _STALLED))
+            jacobian = None
+            continue
+        step, surprise = scale * step, after - value - scale * (jacobian @ step)
+        theta, value = theta + step, after
+        if np.max(np.abs(value)) > 0.3 * size:
+            jacobian = None
+        else:
+            jacobian, fresh = jacobian + np.outer(surprise, step) / (step @ step), False
+    return Root(theta, value, np.eye(len(theta)) if jacobian is None else jacobian, False)
+
 
 _ROOM = (1e-2, 3e-4, 3e-6, 1e-8)  # |α/α_s − 1| from which levels 0, 1, 2, 3 have a root
 _USABLE, _SHARE = 5e-3, 0.1  # doubt of sums that may have a root, and its share of |α/α_s − 1|
 
 
-def first_level(system: Equations, theta: Array, room: float) -> int:
+def _first_level(system: Equations, theta: Array, room: float) -> int:
     """The coarsest level that may have a root near θ, `room` = |α/α_s − 1| from α_s.
 
     Sums tell by their own checks: where ρ or the norm is large coarse ones miss everything.
     """
-    fields = system.problem.fields
-    if fields.rule.sampled:
+    rule = system.problem.fields.rule
+    if rule.sampled:
         return 0
-    if not fields.rule.follows:
+    if not rule.follows:
         return sum(room < enough for enough in _ROOM)
     level = _usable(system, theta, room)
     if level is None:
-        return 0 if math.isinf(room) else fields.rule.n_levels - 2
+        return 0 if math.isinf(room) else rule.n_levels - 2
     return level
 
 
-def _usable(system: Equations, theta: Array, room: float) -> int | None:
+def _usable(system: Equations, theta: Array, room: float = math.inf) -> int | None:
     """The coarsest level of sums whose checks are good enough at θ, but for the finest."""
-    fields, law = system.problem.fields, system.law(theta)
-    for level in range(fields.rule.n_levels - 1):
-        doubt = fields.averages(level, law)(law).doubt(law, fields.rule.by_parts)
-        if doubt < min(_USABLE, _SHARE * room):
+    for level in range(system.problem.fields.rule.n_levels - 1):
+        if system.doubt(level, theta) < min(_USABLE, _SHARE * room):
             return level
     return None
 
 
-def walk_down(
-    limit: float, alpha: float, solve: Callable[[float, Root | None], Root]
-) -> Root | None:
-    """A start for α near `limit`, None where none is needed; `solve` takes α and a start."""
-    goal, far = abs(alpha / limit - 1), _FAR
-    side = math.copysign(1.0, alpha - limit)
-    last: list[tuple[float, Root]] = []
-    while goal > 0:
-        start = last[-1][1] if last else None
-        if len(last) > 1:
-            (x0, before), (x1, point) = last[-2:]
-            ahead = math.log(max(far, goal) / x1) / math.log(x1 / x0)
-            start = point._replace(theta=point.theta + ahead * (point.theta - before.theta))
-        if far <= goal:
-            return start
-        found = solve(limit * (1 + side * far), start)
-        if not found.converged:
-            return start
-        last.append((far, found))
-        far /= _STEP if far > _STRAIGHT else _LONG
-    return None
-
-
-LATTICE = 0.5  # of ln τ, ln q, ln V: nodes serve a law that is off by half of this well
-_LOOSE = 1e-3  # while nodes may still move
-_TIGHT = (1e-7, 1e-9, 1e-11, 1e-12, 1e-13)  # and at the end, by level: up to three classes
-_TIGHT_MANY = 1e-4  # and above
-_WEIGHTLESS = 1e-2  # λV from which the last step of a continuation goes to a ridge of 0
-_TINY = 1e-30  # and the ridge from which it goes there anyway
+_LATTICE = 0.5  # of ln τ, ln q, ln V: nodes serve a law that is off by half of this well
+_TIGHT = (1e-7, 1e-9, 1e-11, 1e-12, 1e-13)  # of a root, by level: up to three classes
+_TIGHT_POINTS, _TIGHT_SUMS = 1e-4, 1e-3  # and above
 _EDGE = 500.0  # e^±500 covers every ridge that can be given
 
 
 def home(system: Equations, theta: Array) -> Array:
     """The lattice point at whose law nodes are placed for roots near θ, if they stay there."""
     follows = system.problem.fields.rule.follows
-    return theta if follows else np.asarray(np.round(theta / LATTICE) * LATTICE)
-
-
-def residual_on(system: Equations, level: int, place: Array) -> Residual:
-    """F(θ) of the mean over replicates, nodes placed at the law of `place`."""
-    averages = system.problem.fields.averages(level, system.law(place))
-
-    def residual(theta: Array) -> Array:
-        return system.residual(theta, averages(system.law(theta)).mean())[:, 0]
-
-    return residual
+    return theta if follows else np.asarray(np.round(theta / _LATTICE) * _LATTICE)
 
 
 def coarse_root(
@@ -127,50 +159,37 @@ def coarse_root(
         if found.converged:
             root = try_from(system, found.theta, found.jacobian)
             if root.converged or (
-                problem.fields.rule.follows and _usable(system, found.theta, math.inf) is None
+                problem.fields.rule.follows and _usable(system, found.theta) is None
             ):
                 return root  # where the twin is, no sums serve: others will
     root = try_from(system, quadratic_guess(problem))
-    if root.converged:
-        return root
-    return continue_in_alpha(system) if problem.loss.scale_free else continue_in_ridge(system)
+    return root if root.converged else continuation(system)
 
 
 def try_from(
     system: Equations, start: Array, jacobian: Array | None = None, room: float = math.inf
 ) -> Root:
     """Newton on a coarse level; nodes are placed anew until the root is at home where they sit."""
-    theta, root = start, None
-    level = first_level(system, start, room) if _inside(start) else 0
-    tight = _TIGHT[level] if system.problem.n_classes <= 3 else _TIGHT_MANY
-    for _ in range(8):
+    rule = system.problem.fields.rule
+    lost = Root(start, np.full_like(start, math.nan), np.eye(len(start)), False)
+    level = _first_level(system, start, room) if _inside(start) else 0
+    tol = _TIGHT_SUMS if rule.follows else _TIGHT_POINTS if rule.sampled else _TIGHT[level]
+    theta = start
+    for _ in range(8):  # on the edge of two lattice cells either will do
         if not _inside(theta):
-            break
+            return lost
         place = home(system, theta)
-        residual = residual_on(system, level, place)
-        root = newton(residual, theta, tol=_LOOSE, jacobian=jacobian)
-        if not root.converged or not _inside(root.theta):
-            break
+        residual = system.on(system.placed(level, place))
+        root = newton(residual, theta, tol=tol, jacobian=jacobian)
         theta, jacobian = root.theta, root.jacobian
-        if system.problem.fields.rule.follows:
-            break  # the next level corrects what is left
-        if (home(system, theta) == place).all():
-            root = newton(residual, theta, tol=tight, jacobian=jacobian, value=root.residual)
-            if not root.converged:
-                break
-            theta, jacobian = root.theta, root.jacobian
-            if (home(system, theta) == place).all():
-                break
-    else:  # on the edge of two lattice cells: either will do
-        root = newton(residual, theta, tol=tight, jacobian=jacobian)
-    if root is None or not root.converged or not _inside(root.theta):
-        size = np.eye(len(start))
-        return Root(start, np.full(len(start), math.nan), size, False)
-    root = root._replace(level=level)
-    if not system.problem.fields.rule.sampled:
-        return root
-    # Random levels see only the replicates' spread, so their steps need the Jacobian of this root.
-    return root._replace(jacobian=jacobian_at(residual, root.theta, root.residual))
+        if not root.converged or not _inside(theta):
+            return lost
+        if rule.follows or (home(system, theta) == place).all():
+            break
+    if rule.sampled:
+        # Random levels see only the replicates' spread, so their steps need the Jacobian here.
+        root = root._replace(jacobian=jacobian_at(residual, theta, root.residual))
+    return root._replace(level=level)
 
 
 def _inside(theta: Array) -> bool:
@@ -197,72 +216,78 @@ def quadratic_guess(problem: Problem) -> Array:
 
     With −∇ℓ(0) = β(e_y − 1/k) and Hessian h the fields are β/h times the square's at ridge λ/h.
     """
-    k, loss = problem.n_classes, problem.loss
-    c = problem.channel.signal(k)
-    h = 1.0
-    if loss.scale_free:
-        # A margin of 1 asks for fields of order 1, whose direction is about that of least squares;
-        # with many data τ and √q grow as α, where τ of least squares grows as √α.
-        base, _ = solve_square(k, c, problem.alpha, 1.0, problem.weights.spectrum)
-        scale = max(2.0, math.sqrt(base.tau**3 / (3 * base.q)))
-    else:
+    k, loss, ridge, h = problem.n_classes, problem.loss, 1.0, 1.0
+    if not loss.scale_free:
         zero, label = np.zeros((1, k)), np.zeros(1, dtype=np.int64)
-        H = loss.hessian(zero, label)[0]
+        H, slope = loss.hessian(zero, label)[0], loss.gradient(zero, label)[0]
         h = (float(np.trace(H)) - float(H.sum()) / k) / (k - 1)
-        slope = loss.gradient(zero, label)[0]
         beta = float(slope[1:].mean() - slope[0])
         h = h if h > 1e-12 else beta
-        base, _ = solve_square(k, c, problem.alpha, problem.ridge / h, problem.weights.spectrum)
-        scale = beta / h
+        ridge = problem.ridge / h
+    c = problem.channel.signal(k)
+    base, _ = solve_square(k, c, problem.alpha, ridge, problem.weights.spectrum)
+    # A margin of 1 asks for fields of order 1, whose direction is about that of least squares;
+    # with many data τ and √q grow as α, where τ of least squares grows as √α.
+    free = loss.scale_free
+    scale = max(2.0, math.sqrt(base.tau**3 / (3 * base.q))) if free else beta / h
     return np.log([base.tau, base.q * scale**2, base.V / h])
 
 
-def continue_in_ridge(system: Equations) -> Root:
-    """From a large ridge down to the wanted one, 0 included, predicting along the tangent."""
-    problem = system.problem
-    ridge = max(1.0, problem.ridge, problem.alpha)
-    for _ in range(12):
-        here = equations(problem.at(ridge=ridge))
-        root = try_from(here, quadratic_guess(here.problem))
-        if root.converged:
-            break
-        ridge *= 10
-    factor = 0.1
-    while root.converged and ridge > problem.ridge:
-        target = max(problem.ridge, ridge * factor)
-        # Only the third equation holds λ at small λ: ∂F₃/∂ln λ = λV.
-        weight = ridge * math.exp(root.theta[2])
-        if problem.ridge == 0 and (weight < _WEIGHTLESS or target < _TINY):
-            target = 0.0
-        ahead = math.log(target / ridge) if target > 0 else -1.0
-        change = np.array([0.0, 0.0, -weight])
-        guess = root.theta + np.linalg.solve(root.jacobian, change) * ahead
-        trial = try_from(
-            equations(problem.at(ridge=target)), guess if _inside(guess) else root.theta
-        )
+Attempt = Callable[[float, Array | None, Array | None], Root]
+_CHORD, _GROWTH, _LEAST = 1.2, 1.5, 0.02  # first step of a continuation, its growth, the shortest
+_SMALL = 1e-9  # a ridge from which the last step goes to 0
+_FAR = 0.03  # |α/α_s − 1| from which a start is needed
+
+
+def continued(attempt: Attempt, x: float, goal: float) -> Root:
+    """The root at `goal` from that at x, each begun on the chord of the last two.
+
+    `attempt` takes a place, a start and a Jacobian. A step that fails is halved.
+    """
+    root, before, step = attempt(x, None, None), None, _CHORD
+    while root.converged and x != goal:
+        target = goal if abs(goal - x) <= step else x + math.copysign(step, goal - x)
+        theta = root.theta
+        if before is not None:
+            theta = theta + (target - x) / (x - before[0]) * (theta - before[1])
+        trial = attempt(target, theta if _inside(theta) else root.theta, root.jacobian)
         if trial.converged:
-            root, ridge, factor = trial, target, max(factor**1.5, 1e-3)
+            before, x, root, step = (x, root.theta), target, trial, _GROWTH * step
+        elif step < _LEAST:
+            return trial
         else:
-            factor = math.sqrt(factor)
-            if factor > 0.95:
-                return trial
+            step /= 2
     return root
 
 
-def continue_in_alpha(system: Equations) -> Root:
-    """A scale-free loss: along α from 1, where the guess is good."""
+def continuation(system: Equations) -> Root:
+    """In ln λ from where the loss's expansion holds, 0 at last; of scale-free losses in ln α."""
     problem = system.problem
-    alpha, factor = 1.0, math.copysign(1.2, math.log(problem.alpha))
-    here = equations(problem.at(alpha=alpha))
-    root = try_from(here, quadratic_guess(here.problem))
-    while root.converged and alpha != problem.alpha:
-        step = math.log(problem.alpha / alpha)
-        target = problem.alpha if abs(step) <= abs(factor) else alpha * math.exp(factor)
-        trial = try_from(equations(problem.at(alpha=target)), root.theta)
-        if trial.converged:
-            root, alpha = trial, target
-        else:
-            factor /= 2
-            if abs(factor) < 0.02:
-                return trial
-    return root
+    name, first, last = "ridge", 10 * max(1.0, problem.ridge, problem.alpha), problem.ridge
+    if problem.loss.scale_free:
+        name, first, last = "alpha", 1.0, problem.alpha
+    goal = math.log(max(last, _SMALL))
+
+    def attempt(x: float, theta: Array | None, jacobian: Array | None) -> Root:
+        here = system
+        if x != goal or last == 0:
+            here = equations(problem.at(**{name: math.exp(x)}))
+        start = quadratic_guess(here.problem) if theta is None else theta
+        return try_from(here, start, jacobian)
+
+    root = continued(attempt, math.log(first), goal)
+    return root if last > 0 or not root.converged else try_from(system, root.theta, root.jacobian)
+
+
+def towards_limit(problem: Problem, limit: float) -> Root | None:
+    """A start for α close to α_s = `limit`; None where none is needed."""
+    off = problem.alpha / limit - 1
+    if not 0 < abs(off) < _FAR:
+        return None
+
+    def attempt(x: float, theta: Array | None, jacobian: Array | None) -> Root:
+        room = math.exp(x)
+        alpha = limit * (1 + math.copysign(room, off))
+        return coarse_root(equations(problem.at(alpha=alpha)), theta, jacobian, room)
+
+    return continued(attempt, math.log(_FAR), math.log(abs(off)))

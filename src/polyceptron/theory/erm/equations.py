@@ -20,7 +20,8 @@ against the plain loop (`theory/loop.py`). What is known at a root, and how far 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,11 @@ from polyceptron.model.law import Hats, Law, PaperMatrices
 from polyceptron.model.penalties.penalty import spectrum_sums
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
-from polyceptron.theory.fields.integrand import Averages
+from polyceptron.theory.fields.integrand import Averages, Averaging
 from polyceptron.theory.generalisation import error_at_tau
 from polyceptron.theory.sides import Problem
 
+Residual = Callable[[Array], Array]
 _FLOOR = 1e-300
 
 
@@ -46,6 +48,19 @@ class Equations:
     def law(self, theta: Array) -> Law:
         """The law of the fields at θ."""
         return Law(math.exp(theta[0]), math.exp(theta[1]), math.exp(theta[2]))
+
+    def placed(self, level: int, theta: Array) -> Averaging:
+        """The averages on a level, with nodes placed at the law of θ."""
+        return self.problem.fields.averages(level, self.law(theta))
+
+    def on(self, averages: Averaging) -> Residual:
+        """F(θ) of the mean over replicates."""
+        return lambda at: self.residual(at, averages(self.law(at)).mean())[:, 0]
+
+    def doubt(self, level: int, theta: Array) -> float:
+        """What the averages on a level miss at θ, by their own checks."""
+        law, by_parts = self.law(theta), self.problem.fields.rule.by_parts
+        return self.placed(level, theta)(law).doubt(law, by_parts)
 
     def residual(self, theta: Array, averages: Averages) -> Array:
         """F (unknowns, replicates) at θ, from the averages there."""
@@ -97,27 +112,25 @@ class ErmFixedPoint(ShortDisplay):
     m_hat: float
     q_hat: float
     V_hat: float
-    generalisation_error: float  # on labels as drawn
-    uncertainty: float
-    clean_error: float  # against the noiseless rule
-    training_loss: float
-    training_loss_uncertainty: float
-    training_error: float
-    training_error_uncertainty: float
-    status: Status
     tau: float  # ρ/√(1 − ρ²)
+    clean_error: float  # against the noiseless rule
+    generalisation_error: float = math.nan  # on labels as drawn
+    uncertainty: float = math.inf
+    training_loss: float = math.nan
+    training_loss_uncertainty: float = math.inf
+    training_error: float = math.nan
+    training_error_uncertainty: float = math.inf
+    status: Status = Status.NOT_CONVERGED
 
     @classmethod
     def at(cls, problem: Problem, law: Law, hats: Hats, **numbers: Any) -> ErmFixedPoint:
         """The fixed point of a problem at a law of its fields, with all other numbers given."""
         k = problem.n_classes
-        known = {
-            **{"n_classes": k, "ridge": problem.ridge, "alpha": problem.alpha},
-            **{"m": law.m, "q": law.q, "V": law.V, "tau": law.tau},
-            **{"m_hat": hats.m, "q_hat": hats.q, "V_hat": hats.V},
-            "clean_error": float(error_at_tau(law.tau, k)),
-        }
-        return cls(**{**known, **numbers})
+        point = cls(
+            k, problem.ridge, problem.alpha, law.m, law.q, law.V, hats.m, hats.q, hats.V, law.tau,
+            clean_error=float(error_at_tau(law.tau, k)),
+        )  # fmt: skip
+        return replace(point, **numbers)
 
     @property
     def matrices(self) -> PaperMatrices:
@@ -133,24 +146,3 @@ class ErmFixedPoint(ShortDisplay):
     def law(self) -> Law:
         """The law of the fields."""
         return Law(self.tau, self.q, self.V)
-
-
-def no_data(problem: Problem, ridge: float) -> ErmFixedPoint:
-    """α = 0: the estimate is 0 and every class is a guess."""
-    guess, nan = 1 - 1 / problem.n_classes, math.nan
-    return ErmFixedPoint.at(
-        problem, Law(0.0, 0.0, 1 / ridge if ridge > 0 else math.inf), Hats(0.0, 0.0, 0.0),
-        ridge=ridge, generalisation_error=guess, clean_error=guess, uncertainty=0.0,
-        training_loss=nan, training_loss_uncertainty=nan, training_error=nan,
-        training_error_uncertainty=nan, status=Status.OK,
-    )  # fmt: skip
-
-
-def not_converged(problem: Problem) -> ErmFixedPoint:
-    """No root in reach: no numbers but the problem's."""
-    nan = math.nan
-    return ErmFixedPoint.at(
-        problem, Law(nan, nan, nan), Hats(nan, nan, nan), generalisation_error=nan,
-        uncertainty=math.inf, training_loss=nan, training_loss_uncertainty=math.inf,
-        training_error=nan, training_error_uncertainty=math.inf, status=Status.NOT_CONVERGED,
-    )  # fmt: skip

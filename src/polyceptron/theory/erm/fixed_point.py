@@ -1,47 +1,46 @@
 """Fixed points of empirical risk minimisation: one (α, λ) at a time (eq. SE, corollary 1).
 
-`erm_fixed_point` builds the two sides, picks the equations, finds the root on
-the coarsest rule (`coarse_root`) and corrects it on finer ones (`refinement`).
+`erm_fixed_point` builds the two sides, picks the equations, finds the root on the coarsest rule
+(`coarse_root`) and corrects it on finer ones (`refinement`). Its rows are learning curves in α, and
+curves in the ridge.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, overload
 
 import numpy as np
 
+from polyceptron.display import steps
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.checks import check_alpha, check_alphas, check_tolerance
 from polyceptron.model.estimators import ERM, StudentLaw, as_erm
-from polyceptron.model.law import Law
+from polyceptron.model.law import Hats, Law
 from polyceptron.model.losses import LOSSES, Loss, check_symmetric
 from polyceptron.model.penalties import Penalty
 from polyceptron.model.populations import AnyTeacher, Mixture, check_population
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import from_replicates
-from polyceptron.rows import Status
+from polyceptron.rows import Status, make_row
 from polyceptron.theory.erm.best_ridge import best_ridge
-from polyceptron.theory.erm.coarse_root import coarse_root, walk_down
-from polyceptron.theory.erm.equations import (
-    Equations,
-    ErmFixedPoint,
-    equations,
-    no_data,
-    not_converged,
-)
+from polyceptron.theory.erm.coarse_root import coarse_root, towards_limit
+from polyceptron.theory.erm.equations import ErmFixedPoint, equations
 from polyceptron.theory.erm.refinement import Refined, refine
 from polyceptron.theory.erm.square_closed_form import (
     best_square_ridge,
     square_fixed_point,
     square_training_loss,
 )
-from polyceptron.theory.populations.population_point import PopulationPoint, population_point
-from polyceptron.theory.root_newton import Root
-from polyceptron.theory.separability import loss_at_ridge, separable_up_to
+from polyceptron.theory.populations.population_point import (
+    PopulationPoint,
+    population_point,
+    population_row,
+)
+from polyceptron.theory.separability import NotSeparableHere, loss_at_ridge, separable_up_to
 from polyceptron.theory.sides import Problem, erm_sides
 
 _MOVED_LEVEL = 1  # of the change of an average between two laws
@@ -126,8 +125,14 @@ def erm_fixed_point(
     best = isinstance(spec.ridge, str)
     ridge = 1.0 if best else float(spec.ridge)
     problem = erm_sides(teacher, loss, ridge, alpha)
-    if alpha == 0:
-        return no_data(problem, math.nan if best else ridge)
+    if alpha == 0:  # the estimate is 0 and every class is a guess
+        guess, nan = 1 - 1 / k, math.nan
+        V = 1 / ridge if ridge > 0 and not best else math.inf
+        return ErmFixedPoint.at(
+            problem, Law(0.0, 0.0, V), Hats(0.0, 0.0, 0.0), ridge=nan if best else ridge,
+            generalisation_error=guess, clean_error=guess, uncertainty=0.0, status=Status.OK,
+            training_loss_uncertainty=nan, training_error_uncertainty=nan,
+        )  # fmt: skip
     if problem.closed_form:
         if best:
             ridge = best_square_ridge(teacher.channel, k, alpha, teacher.features)
@@ -135,14 +140,7 @@ def erm_fixed_point(
     room, near = math.inf, None
     if (ridge == 0 or loss.scale_free) and not teacher.noise.noiseless:
         limit = separable_up_to(teacher)
-        room = abs(alpha / limit - 1)
-
-        def at(alpha: float, near: Root | None) -> Root:
-            theta, jacobian = (None, None) if near is None else (near.theta, near.jacobian)
-            system = equations(problem.at(alpha=alpha))
-            return coarse_root(system, theta, jacobian, abs(alpha / limit - 1))
-
-        near = walk_down(limit, alpha, at)
+        room, near = abs(alpha / limit - 1), towards_limit(problem, limit)
     if best:
         problem, near, step = best_ridge(problem, tol)
     theta, jacobian = (None, None) if near is None else (near.theta, near.jacobian)
@@ -160,16 +158,15 @@ def _at_best(problem: Problem, found: ErmFixedPoint, step: Array) -> ErmFixedPoi
         return found
     moved = Law(*(np.array([found.tau, found.q, found.V]) * np.exp(step)).tolist())
     averages = problem.fields.averages(_MOVED_LEVEL, found.law)
-    here, there = averages(found.law).mean(), averages(moved).mean()
-    wrong = [problem.training_error(law) for law in (found.law, moved)]
-    off = there.error[0] - here.error[0]
-    if wrong[0] is not None and wrong[1] is not None:
-        off = wrong[1] - wrong[0]
+    seen = [(averages(law).mean(), problem.training_error(law)) for law in (found.law, moved)]
+    loss, wrong = zip(
+        *((float(a.loss[0]), float(a.error[0]) if known is None else known) for a, known in seen),
+        strict=True,
+    )
     return replace(
         found,
-        training_loss_uncertainty=found.training_loss_uncertainty
-        + abs(float(there.loss[0] - here.loss[0])),
-        training_error_uncertainty=found.training_error_uncertainty + abs(float(off)),
+        training_loss_uncertainty=found.training_loss_uncertainty + abs(loss[1] - loss[0]),
+        training_error_uncertainty=found.training_error_uncertainty + abs(wrong[1] - wrong[0]),
     )
 
 
@@ -282,16 +279,21 @@ def solve(
 
     `room` is |α/α_s − 1| where weights without a ridge diverge at α_s.
     """
-    system = equations(problem)
+    system, refined = equations(problem), None
     root = coarse_root(system, start, jacobian, room)
-    refined = _refined(system, root, tol)
+    if root.converged:  # or a finer level may have its root elsewhere
+        with contextlib.suppress(ArithmeticError, np.linalg.LinAlgError):
+            refined = refine(system, root, tol)
+            if refined.theta[1] > _ABSURD or not math.isfinite(refined.uncertainty):
+                refined = None
     if refined is None or refined.uncertainty > tol:
         if problem.fields.rule.follows:
-            near = start if refined is None else refined.root.theta
+            near = start if refined is None else refined.theta
             return solve(problem.at(by_points=True), tol, near)
         if refined is None:
-            return not_converged(problem)
-    law, hats = system.law(refined.root.theta), problem.fields.hats(refined.averages)
+            unknown = (math.nan,) * 3
+            return ErmFixedPoint.at(problem, Law(*unknown), Hats(*unknown))
+    law, hats = system.law(refined.theta), problem.fields.hats(refined.averages)
     loss, loss_spread = float(refined.averages.loss[0]), refined.loss_uncertainty
     if math.isnan(loss) and problem.weights.penalty.quadratic:
         loss = square_training_loss(problem, law)
@@ -316,16 +318,6 @@ def solve(
     )
 
 
-def _refined(system: Equations, root: Root, tol: float) -> Refined | None:
-    """Finer levels, unless there is no root or a finer one has its root elsewhere."""
-    if root.converged:
-        with contextlib.suppress(ArithmeticError, np.linalg.LinAlgError):
-            found = refine(system, root, tol)
-            if found.root.theta[1] < _ABSURD:
-                return found
-    return None
-
-
 def _mistakes(problem: Problem, law: Law, refined: Refined) -> tuple[float, float]:
     """The training error and its uncertainty; a probability of margins where nodes are random."""
     measured = float(refined.averages.error[0]), refined.mistakes_uncertainty
@@ -343,3 +335,125 @@ def _mistakes(problem: Problem, law: Law, refined: Refined) -> tuple[float, floa
     moved = {"tau": law.tau * up[0], "q": law.q * up[1], "V": law.V * up[-1]}
     values = [problem.training_error(replace(law, **{n: x})) or 0.0 for n, x in moved.items()]
     return value, sum(abs(other - value) for other in values) + 1e-11
+
+
+def erm_rows(
+    teacher: AnyTeacher, estimator: Any, alphas: Iterable[float], tol: float | None = None
+) -> list[dict[str, Any]]:
+    """One row for each α, as if it were alone.
+
+    Max-margin has rows without numbers above α_s, where its weights diverge.
+    """
+    return next(erm_parts(teacher, estimator, [alphas], tol))
+
+
+def erm_parts(
+    teacher: AnyTeacher,
+    estimator: Any,
+    parts: Iterable[Iterable[float]],
+    tol: float | None = None,
+    searched: float = math.inf,
+) -> Iterator[list[dict[str, Any]]]:
+    """Rows of one curve part by part, as they are known.
+
+    A best ridge is searched for in the first `searched` parts, and between their points read off
+    lines of ln λ against ln(1 + α): the error is stationary there.
+    """
+    spec = as_erm(estimator)
+    lost = {"source": "theory", **teacher.columns, "estimator": spec.name, "ridge": 0.0}
+    points: dict[float, ErmFixedPoint] = {}
+    best: dict[float, float] = {}  # ln λ where it was searched for
+    inseparable = math.inf
+    for number, part in enumerate(parts):
+        values = [check_alpha(alpha) for alpha in part]
+        for alpha in steps(sorted(set(values) - set(points))):
+            if alpha >= inseparable:
+                break
+            there, near = spec, None
+            if number >= searched and best:
+                ends = sorted(best)
+                found = np.interp(np.log1p(alpha), np.log1p(ends), [best[a] for a in ends])
+                there = replace(spec, ridge=math.exp(found))
+            if not spec.alike(teacher):  # slow enough to begin at a neighbour
+                known = [p for p in points.values() if p.alpha and p.status != Status.NOT_CONVERGED]
+                near = min(known, key=lambda p: abs(p.alpha - alpha), default=None)
+            try:
+                points[alpha] = erm_fixed_point(teacher, there, alpha, tol, near)
+                if isinstance(there.ridge, str) and points[alpha].ridge > 0:
+                    best[alpha] = math.log(points[alpha].ridge)
+            except NotSeparableHere:
+                inseparable = alpha
+        yield [
+            erm_row(teacher, spec, points[alpha])
+            if alpha in points
+            else make_row(**lost, alpha=alpha, status=Status.DIVERGES)
+            for alpha in values
+        ]
+
+
+def ridge_rows(
+    teacher: AnyTeacher,
+    estimator: Any,
+    alphas: Iterable[float],
+    ridges: Iterable[float],
+    tol: float | None = None,
+    *,
+    target: str = "error",
+) -> list[dict[str, Any]]:
+    """Rows of ε against λ at each α, with the best ridge among them (`is_best`).
+
+    `target` is that of `optimal_ridge`; with one that is not the error rows have the scores too.
+    """
+    spec = as_erm(estimator)
+    if spec.loss.scale_free:
+        raise InvalidInput(f"{spec.loss.name} takes no ridge: there is nothing to compare")
+    values = sorted({float(spec.with_ridge(ridge).ridge) for ridge in ridges}, reverse=True)
+
+    def row(point: ErmFixedPoint, best: bool) -> dict[str, Any]:
+        there = spec.with_ridge(point.ridge)
+        found = {**erm_row(teacher, there, point), "is_best": best}
+        if target != "error" and spec.alike(teacher):
+            from polyceptron.theory.calibration import fresh_scores  # which asks for fixed points
+
+            found.update(fresh_scores(teacher, there, point.law))
+        return found
+
+    rows = []
+    for alpha in (check_alpha(alpha) for alpha in alphas):
+        if alpha == 0:
+            raise InvalidInput("no ridge is best at alpha 0, where there are no data")
+        chosen = (
+            "optimal"
+            if target == "error"
+            else optimal_ridge(teacher, estimator, alpha, tol, target=target)
+        )
+        rows.append(row(erm_fixed_point(teacher, spec.with_ridge(chosen), alpha, tol), True))
+        near: ErmFixedPoint | None = None
+        for ridge in steps(values):
+            near = erm_fixed_point(teacher, spec.with_ridge(ridge), alpha, tol, near)
+            rows.append(row(near, False))
+    return sorted(rows, key=lambda row: (row["alpha"], row["ridge"]))
+
+
+def erm_row(teacher: AnyTeacher, estimator: ERM, point: Any) -> dict[str, Any]:
+    """The row of a fixed point."""
+    if not estimator.alike(teacher):
+        return population_row(teacher, estimator, point)
+    noisy = not teacher.channel.noiseless
+    return make_row(
+        source="theory",
+        **teacher.columns,
+        **(estimator.columns if estimator.penalty else {**estimator.columns, "ridge": point.ridge}),
+        alpha=point.alpha,
+        m=point.m,
+        q=point.q,
+        V=point.V,
+        generalisation_error=point.generalisation_error,
+        uncertainty=point.uncertainty,
+        clean_error=point.clean_error if noisy else None,
+        training_error=point.training_error,
+        training_error_uncertainty=point.training_error_uncertainty,
+        training_loss=point.training_loss,
+        training_loss_uncertainty=point.training_loss_uncertainty,
+        status=point.status,
+    )

@@ -36,7 +36,7 @@ from polyceptron.theory.fields.integrand import (
     field_scales,
     ordered_density,
 )
-from polyceptron.theory.fields.points import sample_gaps
+from polyceptron.theory.fields.points import boundary_points
 from polyceptron.theory.generalisation import margin_density, margin_exceeds
 from polyceptron.theory.separability import loss_at_ridge
 from polyceptron.theory.sides import Problem, erm_sides
@@ -99,13 +99,15 @@ def margin_law(
     fresh = _fresh(problem, point.law, x)
     floor = 1.0 if math.isinf(point.V) else loss.margin_floor
     if floor is None:
-        atom = _atom(problem, point.law)
+        atom = 0.0
+        if (at := loss.margin_atom) is not None:
+            moved, weight = _margins(problem, point.law, trained=True)
+            atom = float(weight[np.abs(moved - at) < _AT_ATOM].sum())
         return MarginLaw(x, fresh, _trained(problem, point.law, x), atom, 1.0, point)
     if math.isinf(point.V):  # interpolation: every margin is that of the one-hot label
         return MarginLaw(x, fresh, np.zeros_like(x), 1.0, floor, point)
-    above = margin_exceeds(
-        problem.channel, problem.n_classes, point.tau, floor / math.sqrt(point.q)
-    )
+    k, level = problem.n_classes, floor / math.sqrt(point.q)
+    above = margin_exceeds(problem.channel, k, point.tau, level)
     atom = math.nan if above is None else 1 - above
     return MarginLaw(x, fresh, np.where(x > floor, fresh, 0.0), atom, floor, point)
 
@@ -172,18 +174,11 @@ def _margins(problem: Problem, law: Law, *, trained: bool) -> tuple[Array, Array
         gaps, stretch, pull = own.on_line(nodes, law.V)
         weight = weight * stretch * ordered_density(gaps, law.q)
     else:
-        gaps, weight = sample_gaps(problem.loss, channel, k, law, 3)
+        below, weight, _ = boundary_points(own, channel, k, law, 3)
+        gaps = math.sqrt(law.q) * below
         pull = own.at_gaps(gaps, law.V)
     weight = weight * channel.label_law(gaps * law.slope, law.residual).z
     return pull.margin if trained else gaps[0], weight
-
-
-def _atom(problem: Problem, law: Law) -> float:
-    """The share of training samples whose margin is the loss's atom."""
-    if (at := problem.loss.margin_atom) is None:
-        return 0.0
-    margin, weight = _margins(problem, law, trained=True)
-    return float(weight[np.abs(margin - at) < _AT_ATOM].sum())
 
 
 def _sampled(problem: Problem, law: Law, x: Array, *, trained: bool) -> Array:

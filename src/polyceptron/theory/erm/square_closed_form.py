@@ -100,9 +100,6 @@ def remaining_ridge(spectrum: Spectrum, alpha: float, ridge: float) -> float:
     return math.exp(float(brentq(excess, *ends, xtol=1e-15, rtol=1e-15)))
 
 
-CLOSED_FORM = 1e-12  # what rounding leaves of a closed form
-
-
 def square_fixed_point(problem: Problem) -> ErmFixedPoint:
     """All that is reported, at the problem's ridge."""
     k, alpha = problem.n_classes, problem.alpha
@@ -113,9 +110,7 @@ def square_fixed_point(problem: Problem) -> ErmFixedPoint:
     if math.isfinite(law.V):
         Q = (1 / k - 2 * m * signal + law.q) * shrink**2
         hats = Hats(alpha * signal * shrink, alpha * Q, alpha * shrink)
-    mistakes = problem.training_error(law)
-    spread = math.nan if mistakes is None else 1e-11 + problem.channel.accuracy
-    bar = CLOSED_FORM + problem.channel.accuracy
+    mistakes, bar = problem.training_error(law), 1e-12 + problem.channel.accuracy
     return ErmFixedPoint.at(
         problem,
         law,
@@ -126,7 +121,7 @@ def square_fixed_point(problem: Problem) -> ErmFixedPoint:
         training_loss=square_training_loss(problem, law),
         training_loss_uncertainty=bar,
         training_error=math.nan if mistakes is None else mistakes,
-        training_error_uncertainty=spread,
+        training_error_uncertainty=math.nan if mistakes is None else 9e-12 + bar,
         status=Status.OK if math.isfinite(law.q) else Status.DIVERGES,
     )
 

@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from polyceptron.model.channels import Channel
@@ -31,6 +32,7 @@ from polyceptron.numerics import Array
 from polyceptron.numerics.panels import legendre_rule
 from polyceptron.theory.fields.integrand import FieldsStudent
 
+Mask = NDArray[np.bool_]
 _NEGLIGIBLE = 14.0  # levels of e^−14 of the largest density are left out
 _FARTHEST = 8.0  # no level of a thousand classes is beyond
 _BOTTOM = -7.0  # of a student's field in its standard deviations
@@ -203,7 +205,7 @@ def _window(contest: Contest, mean: Array, spread: float) -> Array:
 
 
 def _bisected(
-    holds: Callable[[Array], Array], inside: Array, outside: Array, n: int = _BISECTIONS
+    holds: Callable[[Array], Mask], inside: Array, outside: Array, n: int = _BISECTIONS
 ) -> Array:
     """How far from `inside` a condition holds that does not at `outside`."""
     for _ in range(n):
@@ -357,7 +359,7 @@ def _held(pull: AdditivePull, label: Array, competitor: Array, n_competitors: in
     high = np.maximum(label, competitor) + 40.0 + math.log(n_competitors) + abs(pull.knee)
     narrow = math.log2(1 / min(float(np.abs(label - competitor).max()) + 1e-12, 1.0))
 
-    def enough(L: Array) -> Array:
+    def enough(L: Array) -> Mask:
         P = n_competitors * pull.competitor(competitor - L)[0]
         allowed = pull.largest > P
         return allowed & (L + pull.label_at(np.where(allowed, P, 0.0))[0] >= label)

@@ -54,6 +54,8 @@ class Averages(NamedTuple):
 
     def mean(self) -> Averages:
         """One replicate: the mean of all."""
+        if len(self.M) == 1:
+            return self
         return Averages(*(part.mean(keepdims=True) for part in self))
 
     def doubt(self, law: Law, by_parts: float = 1.0) -> float:
@@ -115,24 +117,13 @@ class Rule(ABC):
     """Where the nodes of the fields side sit, at levels of accuracy from 0, the coarsest, on."""
 
     n_levels: ClassVar[int]
-
-    sampled: ClassVar[bool] = False
-    """Whether nodes are random points in replicates, whose spread tells the error."""
-
-    follows: ClassVar[bool] = False
-    """Whether nodes follow the law of the fields smoothly, wherever they were placed."""
-
+    sampled: ClassVar[bool] = False  # random points in replicates, whose spread tells the error
+    follows: ClassVar[bool] = False  # nodes follow the law smoothly, wherever they were placed
+    # Relative error that levels 1, 2, … were seen to reach: two levels can agree by luck.
     floors: ClassVar[tuple[float, ...]] = (3e-6, 1e-6, 1e-8, 1e-10, 1e-12)
-    """Relative error that levels 1, 2, … were seen to reach: two levels can agree by luck."""
-
-    loss_floor: ClassVar[float] = 1.0
-    """Times as much for the mean loss."""
-
-    by_parts: ClassVar[float] = 0.0
-    """How much of a defect of the integration by parts counts as its error."""
-
-    left: ClassVar[float] = 0.2
-    """Of the change from one level to the next, at most that is left: geometric convergence."""
+    loss_floor: ClassVar[float] = 1.0  # times as much for the mean loss
+    by_parts: ClassVar[float] = 0.0  # how much of a defect of the integration by parts counts
+    left: ClassVar[float] = 0.2  # of a level's change at most: geometric convergence
 
     @abstractmethod
     def place(

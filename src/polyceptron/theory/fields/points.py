@@ -48,7 +48,7 @@ class Points(Rule):
         self, student: FieldsStudent, channel: Channel, n_classes: int, law: Law, level: int
     ) -> Averaging:
         k, own = n_classes, student.coordinates
-        below, weight, _ = _points(own, channel, k, law, self.log2_points[level])
+        below, weight, _ = boundary_points(own, channel, k, law, level)
         weight *= N_REPLICATES  # each replicate is an average of its own
         pieces = min(max(1, below.size // _CHUNK), N_REPLICATES)
         while N_REPLICATES % pieces:
@@ -73,31 +73,13 @@ class Points(Rule):
         return averages
 
 
-def sample_gaps(
-    student: FieldsStudent, channel: Channel, n_classes: int, law: Law, level: int
-) -> tuple[Array, Array]:
-    """Gaps (k−1, n) of the student's fields and weights (n,) for averages over them."""
-    size = Points.log2_points[level]
-    below, weight, _ = _points(student.coordinates, channel, n_classes, law, size)
-    return math.sqrt(law.q) * below, weight
-
-
-def sample_fields(
-    student: FieldsStudent, channel: Channel, n_classes: int, law: Law, level: int
-) -> tuple[Array, Array]:
-    """All k fields of variance 1 (k, n), the label's first, and weights (n,) of each replicate."""
-    size = Points.log2_points[level]
-    below, weight, first = _points(student.coordinates, channel, n_classes, law, size)
-    return np.concatenate([first[None], first - below]), N_REPLICATES * weight
-
-
-def _points(
-    student: Coordinates, channel: Channel, k: int, law: Law, log2_points: int
+def boundary_points(
+    student: Coordinates, channel: Channel, k: int, law: Law, level: int
 ) -> tuple[Array, Array, Array]:
     """Gaps x₁ − x_h (k−1, n) in units of √q, weights (n,) and x₁ (n,), n = replicates × points."""
+    log2_points = Points.log2_points[level]
     n_points = N_REPLICATES * 2**log2_points
-    # levels and numbers of classes err independently
-    seed = SEED + 1000 * Points.log2_points.index(log2_points) + k
+    seed = SEED + 1000 * level + k  # levels and numbers of classes err independently
     cube = uniform_replicates(k, log2_points, seed, N_REPLICATES).reshape(-1, k).T
     centre = centre_law(k)
     delta, stretch = _gap_map(student, channel, k, law)(cube[0])
@@ -110,12 +92,6 @@ def _points(
     scale = k * (k - 1) / (2 * math.pi * n_points)
     weight = scale * stretch / density * np.exp(log_weight)
     return np.concatenate([_SQRT2 * delta[None], first - others]), weight, first
-
-
-@lru_cache(maxsize=64)
-def centre_law(n_classes: int) -> CentreLaw:
-    """The tables of `CentreLaw`, made once."""
-    return CentreLaw(n_classes)
 
 
 class CentreLaw:
@@ -152,6 +128,9 @@ class CentreLaw:
     def envelope(self, delta: Array) -> Array:
         """κ(δ) = (k(k−1)/2) ∫ φ(s) Φ((s − δ)/√2)^{k−2} ds: pairs of classes per gap, 1 at k = 2."""
         return np.asarray(np.exp(self._log_norm(delta)))
+
+
+centre_law = lru_cache(maxsize=64)(CentreLaw)
 
 
 def _gap_map(

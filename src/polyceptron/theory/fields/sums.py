@@ -132,7 +132,8 @@ def _averages(
             size = SIZES[min(level + _GUESSED, len(SIZES) - 1)]
         for start in range(0, n, _CHUNK):
             part = slice(start, start + _CHUNK)
-            total += _averaged(contest.part(part), *gauss(*ends[:, part], size.held), size)
+            L, step = gauss(ends[0, part], ends[1, part], size.held)
+            total += _averaged(contest.part(part), L, step, size)
     scale, mass = contest.pull.scale, total[5:]
     M, Q, C, D, value, _ = total[:, None] / mass  # coarse nodes miss of all alike
     M, C, D = (part / (r * scale) for part in (M, C, D / law.q))

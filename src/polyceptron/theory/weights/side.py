@@ -61,7 +61,6 @@ from polyceptron.model import AnyTeacher
 from polyceptron.model.law import Hats, Law
 from polyceptron.numerics import AnyArray, Array
 from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy, local_gauss
-from polyceptron.theory.sides import WeightsSide
 from polyceptron.theory.weights import row_sums
 from polyceptron.theory.weights.sign_table import EDGES, is_sign, sign_table
 
@@ -182,7 +181,7 @@ _RATIO = 1.006  # of neighbouring q̂ where rows of many strengths are resolved 
 _AT_ONCE = 2_000_000
 
 
-class PriorSide(WeightsSide):
+class PriorSide:
     """v, ψ and what is known of their error; `log2_points` matters where rows are sampled."""
 
     def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
