@@ -53,9 +53,9 @@ def register(app: Dash, sessions: Sessions, guard: RequestGuard) -> None:
     def session_of(token: object) -> Session:
         return sessions.get(guard.read_token(token))
 
-    def attach(name: str, *ends: Any, **options: Any) -> None:
+    def attach(name: str, *ends: Any) -> None:
         in_browser: Any = app.clientside_callback
-        in_browser(ClientsideFunction("explorer", name), *ends, **options)
+        in_browser(ClientsideFunction("explorer", name), *ends)
 
     for on_server in (_sync, _draw, _simulate, _download):
         on_server(app, sessions, session_of)
@@ -80,10 +80,8 @@ def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
     def sync(search: Any, values: dict[str, Any], changed: Any, token: Any) -> dict[str, Any]:
         touched = {one["prop_id"].rsplit(".", 1)[0] for one in ctx.triggered}
         by_address = not touched - {"url", ""}
-        nothing: dict[str, Any] = {
-            name: dict.fromkeys(one, no_update) if isinstance(one, dict) else no_update
-            for name, one in SYNCED.items()
-        }
+        nothing = dict.fromkeys(SYNCED, no_update)
+        nothing |= {name: dict.fromkeys(SYNCED[name], no_update) for name in ("values", "dress")}
         before = layout.settings_of(values)  # what has just been chosen begins at its own number
         begun = {number for kind, number in form.NUMBERS.items() if f"control-{kind}" in touched}
         given = {name: value for name, value in before.items() if name not in begun}
@@ -186,8 +184,7 @@ def _draw(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
         # Before the rest: what changes meanwhile is seen at the next look.
         busy, stale, seen = content.busy, content.stale, before.get("figures")
         seen = seen if isinstance(seen, dict) else {}
-        new: dict[str, Any]
-        new = {name: crc32(json.dumps(one).encode()) for name, one in content.figures.items()}
+        new: Any = {n: crc32(json.dumps(one).encode()) for n, one in content.figures.items()}
         new |= {name: seen.get(name) for name in stale}  # what stands there stays
         line, errors = content.status
         words: Any = [html.Span(className="spinner"), line] if content.missing else line

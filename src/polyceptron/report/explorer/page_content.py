@@ -17,7 +17,7 @@ from polyceptron.model import Estimator
 from polyceptron.report.explorer import page_figures as drawing
 from polyceptron.report.explorer import page_tasks as asking
 from polyceptron.report.explorer import settings as form
-from polyceptron.report.explorer.work_queue import Session, Sessions, Simulation, WorkQueue
+from polyceptron.report.explorer.work_queue import Session, Sessions, WorkQueue
 from polyceptron.report.pictures.matplotlib_figure import MARKERS
 from polyceptron.report.pictures.parts import label_of
 from polyceptron.rows import frame
@@ -106,10 +106,7 @@ def _estimator(one: Estimator, ridge: str = "") -> str:
 
 
 def page_html(settings: form.PageSettings, figures: Figures, words: str, code: str) -> str:
-    """One file with the live figures, which needs no server and nothing from elsewhere.
-
-    `figures` are by their titles; `words` say what is known, `code` draws it again.
-    """
+    """One file with live figures (by their titles), which needs nothing from elsewhere."""
     from plotly.offline import get_plotlyjs
 
     return TEMPLATES.get_template("lecture.html").render(
@@ -119,7 +116,6 @@ def page_html(settings: form.PageSettings, figures: Figures, words: str, code: s
 
 
 QUICK_WAIT, SLOW_WAIT = 0.7, 0.1  # seconds to wait for an answer before showing what there is
-Slots = Sequence[Simulation | None]
 
 
 class PageContent:
@@ -130,7 +126,7 @@ class PageContent:
     """
 
     def __init__(
-        self, work: WorkQueue, settings: form.PageSettings, slots: Slots = (), finding: bool = False
+        self, work: WorkQueue, settings: form.PageSettings, slots: Any = (), finding: bool = False
     ) -> None:
         self.settings = settings
         # As they are now: rows that come while this is drawn are the next look's.
@@ -158,17 +154,13 @@ class PageContent:
     @property
     def status(self) -> tuple[str, list[str]]:
         """At work on what, or ready; and what could not be computed, or not to its end, and why."""
-        pending: list[str] = []
-        errors: list[str] = []
+        pending, errors = list[str](), list[str]()
         for one in self.answers:
             name, kind = one.task.get("estimators"), one.task["kind"]
             kind = "transitions and floor" if kind == "limits" else kind
-            words = label_of(name) if name else kind
-            if not one.complete:
-                points = f" {one.done} of {one.task.get('points', 1)}" if one.done else ""
-                pending.append(words + points)
-            if one.reason:
-                errors.append(f"{words}: {one.reason}")
+            words, points = label_of(name) if name else kind, one.task.get("points", 1)
+            pending += [] if one.complete else [words + f" {one.done} of {points}" * bool(one.done)]
+            errors += [f"{words}: {one.reason}"] if one.reason else []
         phase = drawing.phase_words(self.settings, self.limits)
         line = f"Ready. At α = {self.settings.alpha:.4g}: {phase}." if phase else "Ready."
         if pending:

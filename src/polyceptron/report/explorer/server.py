@@ -16,10 +16,10 @@ import json
 import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import parse_qsl, urlencode
 
-from flask import Flask, Response, request
+from flask import Flask, Response, abort, request
 
 from polyceptron.errors import InvalidInput
 
@@ -46,16 +46,9 @@ ASIDE = (  # a link that another page opened by itself: nothing is computed unti
 )
 
 
-class Refused(Exception):
-    """A request that is not answered: the HTTP status and the reason."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
-
-    def response(self) -> Response:
-        """A line of plain text."""
-        return Response(f"{self}\n", self.status, mimetype="text/plain")
+def refuse(status: int, reason: str) -> NoReturn:
+    """Answer with this HTTP status and a line of plain text."""
+    abort(Response(f"{reason}\n", status, mimetype="text/plain"))
 
 
 class RequestGuard:
@@ -75,7 +68,6 @@ class RequestGuard:
         """Let every request of this server pass by here."""
         server.before_request(self._check)
         server.after_request(self._after)
-        server.register_error_handler(Refused, Refused.response)
 
     def token(self, page: str) -> str:
         """page-signature: what a page must show to be listened to."""
@@ -91,7 +83,7 @@ class RequestGuard:
     def _check(self) -> Response | None:
         name = request.host.rpartition(":")[0] if ":" in request.host else request.host
         if self.hosts and name not in self.hosts:
-            raise Refused(403, "this server is not called by that name")
+            refuse(403, "this server is not called by that name")
         site = request.headers.get("Sec-Fetch-Site", "same-origin")
         if site not in ("same-origin", "none"):
             return self._from_elsewhere()
@@ -100,14 +92,14 @@ class RequestGuard:
         if request.method == "POST":
             self._check_post()
         elif request.method not in ("GET", "HEAD"):
-            raise Refused(405, "only GET and POST are answered here")
+            refuse(405, "only GET and POST are answered here")
         return None
 
     def _from_elsewhere(self) -> Response | None:
         """Another page may lead a visitor here, by a link that the visitor presses, and no more."""
         fetched = [request.headers.get(f"Sec-Fetch-{what}") for what in ("Mode", "Dest")]
         if request.method != "GET" or fetched != ["navigate", "document"] or request.path != "/":
-            raise Refused(403, "other pages may not use this server")
+            refuse(403, "other pages may not use this server")
         if request.headers.get("Sec-Fetch-User") == "?1":
             return self._check_key()
         address = html.escape(request.full_path.removesuffix("?"), quote=True)
@@ -129,25 +121,25 @@ class RequestGuard:
             moved.set_cookie(cookie, proof, httponly=True, samesite="Lax")
             return moved
         if not hmac.compare_digest(request.cookies.get(cookie, "").encode(), proof.encode()):
-            raise Refused(403, "open the address that polyceptron explore printed, with its token")
+            refuse(403, "open the address that polyceptron explore printed, with its token")
         return None
 
     def _check_post(self) -> None:
         if request.path != CALLBACK or set(request.args) - {"endId"}:
-            raise Refused(405, "nothing is to be sent to this address")
+            refuse(405, "nothing is to be sent to this address")
         if request.headers.get("Origin") != f"{request.scheme}://{request.host}":
-            raise Refused(403, "computations start from this server's own page only")
+            refuse(403, "computations start from this server's own page only")
         if request.mimetype != "application/json":
-            raise Refused(400, "a request of this page is JSON")
+            refuse(400, "a request of this page is JSON")
         try:
             body = json.loads(request.get_data(), parse_constant=int)  # an error for NaN
             json.dumps(body, ensure_ascii=False).encode()  # text that cannot be written is no text
         except (ValueError, RecursionError):
-            raise Refused(400, "the request is not JSON") from None
+            refuse(400, "the request is not JSON")
         try:
             self.read_token(check_body(body, self.callbacks))
         except InvalidInput as error:
-            raise Refused(403, str(error)) from None
+            refuse(403, str(error))
 
     @staticmethod
     def _after(response: Response) -> Response:
@@ -160,22 +152,20 @@ class RequestGuard:
 def check_body(body: Any, callbacks: Mapping[str, Mapping[str, Any]]) -> Any:
     """The token in the body of a callback that is exactly as Dash declared it, or a refusal."""
     output = body.get("output") if isinstance(body, dict) else None
-    declared = callbacks.get(output) if isinstance(output, str) else None
-    if declared is None or not isinstance(output, str):
-        raise Refused(400, "the request names nothing that this page does")
-    values: dict[str, Any] = {}
-    wanted = {"outputs": output.strip(".").split("...")}
+    if not isinstance(output, str) or output not in callbacks:
+        refuse(400, "the request names nothing that this page does")
+    values, wanted = dict[str, Any](), {"outputs": output.strip(".").split("...")}
     for part in ("inputs", "state"):
-        wanted[part] = [f"{one['id']}.{one['property']}" for one in declared[part]]
+        wanted[part] = [f"{one['id']}.{one['property']}" for one in callbacks[output][part]]
     for part, names in wanted.items():
         given = body.get(part, [])
         given = [given] if part == "outputs" and not isinstance(given, list) else given
         if not isinstance(given, list) or [_name(one) for one in given] != names:
-            raise Refused(400, f"the {part} of the request are not those of this page")
+            refuse(400, f"the {part} of the request are not those of this page")
         values |= {name: one.get("value") for name, one in zip(names, given, strict=True)}
     changed = body.get("changedPropIds")
     if not isinstance(changed, list) or any(one not in wanted["inputs"] for one in changed):
-        raise Refused(400, "the request reports a change of something that this page has not")
+        refuse(400, "the request reports a change of something that this page has not")
     return values.get(f"{TOKEN_FIELD['id']}.{TOKEN_FIELD['property']}")
 
 
@@ -215,9 +205,9 @@ def make_app(sessions: Sessions, host: str = HOST, key: str | None = None) -> Da
     app.server.config["MAX_CONTENT_LENGTH"] = 200_000  # bytes; the page's own are far smaller
     # What Dash answers with a traceback: scripts of packages that it does not serve, and those that
     # it has registered but not shipped.
-    nothing = Refused(404, "there is nothing at this address")
+    nothing = ("there is nothing at this address\n", 404, {"Content-Type": "text/plain"})
     for error in (DependencyException, FileNotFoundError):
-        app.server.register_error_handler(error, lambda _: nothing.response())
+        app.server.register_error_handler(error, lambda _: nothing)
     guard.attach(app.server)
     return app
 

@@ -100,11 +100,9 @@ def fig2a(table: pd.DataFrame) -> pic.Panel:
     Near *α_{algo}* some runs of a finite size succeed and some do not. Inset: the free entropies
     cross at *α_{IT}*.
     """
-    shown = table[~table["branch"].isin(["informed", "unstable"])]
+    panel = curves_panel(table[~table["branch"].isin(["informed", "unstable"])], log_x=False)
     corner = (0.575, 1.0)  # left of both verticals
-    panel = pic.placed(
-        curves_panel(shown, log_x=False), "upper right", RANGE_2, (-0.015, 0.7), corner=corner
-    )
+    panel = pic.placed(panel, "upper right", RANGE_2, (-0.015, 0.7), corner=corner)
     it, algo = transition_marks(table)
     theory = table[table["source"] == "theory"].sort_values("alpha")
     amp = theory[(theory["branch"] == "amp") & (theory["alpha"] < algo.x)]

@@ -84,11 +84,9 @@ PROFILES = {profile.name: profile for profile in (QUICK, PAPER)}
 
 def as_profile(profile: str | Profile) -> Profile:
     """A profile by its name."""
-    if isinstance(profile, Profile):
-        return profile
-    if profile not in PROFILES:
+    if isinstance(profile, str) and profile not in PROFILES:
         raise InvalidInput(f"unknown profile {profile!r}: allowed are {', '.join(PROFILES)}")
-    return PROFILES[profile]
+    return PROFILES[profile] if isinstance(profile, str) else profile
 
 
 @dataclass(frozen=True)
@@ -135,9 +133,8 @@ def run_computations(
     known = [(folder / key).exists() for key in every]
     now = Progress("lines and laws", len(every), sum(known))
     begin, results = time.monotonic(), dict[str, list[Row]]()
-    pool = Parallel(
-        max(min(workers, known.count(False)), 1), return_as="generator", batch_size=1
-    )  # loky gives each process one BLAS thread
+    count = max(min(workers, known.count(False)), 1)
+    pool = Parallel(count, return_as="generator", batch_size=1)  # of one BLAS thread each
     calls = (delayed(one.run)(folder) for one in every.values())
     for (key, rows), old in zip(zip(every, pool(calls), strict=True), known, strict=True):
         results[key] = rows

@@ -58,19 +58,15 @@ class Way:
         for i in range(instances):  # ways at one place are given the same data
             seed = np.random.SeedSequence([i, *(round(1000 * value) for value in place.values())])
             X, y, truth = self.drawn.sample(n_samples(self.alpha, dimension), dimension, seed)
-            weights = dict(enumerate(self.weights))
-            fit = uninterrupted(
-                fit_erm(X, y, STUDENT.loss, RIDGE, intercept=True, class_weight=weights)
-            )
+            own: Any = {"intercept": True, "class_weight": dict(enumerate(self.weights))}
+            fit = uninterrupted(fit_erm(X, y, STUDENT.loss, RIDGE, **own))
             law = weights_law(met, fit.weights, fit.intercepts + self.shift, truth)
             runs.append(_numbers(population_scores(law)) | {"failed": fit.status != "ok"})
         table = pd.DataFrame(runs)
-        bad = table.pop("failed").any()
-        counts = {"dimension": dimension, "instances": instances}
+        status = Status.NOT_CONVERGED if table.pop("failed").any() else Status.OK
+        counts = {"dimension": dimension, "instances": instances, "status": status}
         spread = {error_column(str(name)): value for name, value in table.sem().items()}
-        status = Status.NOT_CONVERGED if bad else Status.OK
-        fits = {"source": "erm", **base, **table.mean(), **spread, **counts, "status": status}
-        return [theory, fits]
+        return [theory, {"source": "erm", **base, **table.mean(), **spread, **counts}]
 
 
 def _numbers(scores: PopulationScores) -> dict[str, float]:

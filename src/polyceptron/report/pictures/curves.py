@@ -269,12 +269,11 @@ def series_traces(series: Sequence[Series], x: str, y: str) -> tuple[pic.Trace, 
             marker = markers.setdefault((colour, one.size), free)
             look |= {"marker": marker, "in_legend": colour not in named or bool(one.size)}
             symbols += _symbol_traces(one.rows, x, y, look)
-    # The same line from two tables is named once.
-    first = {(t.kind, t.label, t.colour): i for i, t in reversed([*enumerate(lines)])}
-    lines = [
-        replace(t, in_legend=t.in_legend and first[t.kind, t.label, t.colour] == i)
-        for i, t in enumerate(lines)
-    ]
+    seen = set[Any]()
+    for i, trace in enumerate(lines):  # the same line from two tables is named once
+        key = trace.kind, trace.label, trace.colour
+        lines[i] = replace(trace, in_legend=trace.in_legend and key not in seen)
+        seen.add(key)
     return tuple(lines + symbols)
 
 
@@ -347,9 +346,17 @@ def overlay(ax: Axes | None, table: pd.DataFrame, x: str, y: str, style: dict[st
     panel = curves_panel(together.reset_index(drop=True), x, y)
     for one in drawn:
         one.remove()
+    traces: list[pic.Trace] = []
+    for trace in panel.traces:  # the user's label, before ours where a table has several lines
+        if (label := calls[trace.table][1].get("label")) is not None:
+            own = [one for one in panel.traces if one.table == trace.table]
+            named = [one for one in own if one.in_legend] or own[:1]
+            label = f"{label}, {trace.label}" if len(named) > 1 else str(label)
+            trace = replace(trace, label=label, in_legend=trace in named)
+        traces.append(trace)
     looks = [{name: value for name, value in look.items() if name != "label"} for _, look in calls]
     with pic.style():
-        drawn = draw_panel(ax, _relabel(panel, [look.get("label") for _, look in calls]), looks)
+        drawn = draw_panel(ax, replace(panel, traces=tuple(traces)), looks)
         title = pic.as_mathtext(problem_words(together))
         if new or ax.get_title(loc="left") == held.get("title"):
             ax.set_title(title, loc="left", fontsize=7)
@@ -357,20 +364,6 @@ def overlay(ax: Axes | None, table: pd.DataFrame, x: str, y: str, style: dict[st
             title = ""  # the user's own stays
     ax._polyceptron = {**held, (x, y): (calls, drawn), "title": title}  # type: ignore[attr-defined]
     return ax
-
-
-def _relabel(panel: pic.Panel, labels: list[Any]) -> pic.Panel:
-    """The user's label instead of ours; before ours where a table has several lines."""
-    traces: list[pic.Trace] = []
-    for trace in panel.traces:
-        if (label := labels[trace.table]) is not None:
-            own = [one for one in panel.traces if one.table == trace.table]
-            named = [one for one in own if one.in_legend] or own[:1]
-            if len(named) > 1:
-                label = f"{label}, {trace.label}"
-            trace = replace(trace, label=str(label), in_legend=trace in named)
-        traces.append(trace)
-    return replace(panel, traces=tuple(traces))
 
 
 SYMBOLS = {"amp": "AMP", "erm": "fits"}  # what the runs of a source are called

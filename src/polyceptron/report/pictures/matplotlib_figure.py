@@ -58,10 +58,8 @@ def draw_panel(
 
     Limits that a user has set, and labels that stand there, are left alone.
     """
-    drawn = []
-    for trace in panel.traces:
-        own = styles[trace.table] if trace.table < len(styles) else {}
-        drawn.append(_draw(ax, trace, own))
+    own = dict(enumerate(styles))
+    drawn = [_draw(ax, trace, own.get(trace.table, {})) for trace in panel.traces]
     for mark in panel.marks:
         line = {"color": mark.colour, "linestyle": DASHES[mark.dash], "linewidth": 0.9}
         drawn.append(ax.axvline(mark.x, zorder=0, **line))
@@ -117,9 +115,9 @@ def _draw(ax: Axes, trace: Trace, own: Style) -> Any:
         "markersize": SHEET["lines.markersize"] * trace.size, "markeredgewidth": 0.8,
         "label": label, "zorder": 2 if is_line else 3,
     }  # fmt: skip
-    given = cbook.normalize_kwargs(dict(own), Line2D)
     hidden = () if is_line and trace.marker else ("marker",) if is_line else ("linestyle",)
-    settings |= {name: value for name, value in given.items() if name not in hidden}
+    given = cbook.normalize_kwargs(dict(own), Line2D).items()
+    settings |= {name: value for name, value in given if name not in hidden}
     settings.setdefault("markerfacecolor", "white" if trace.hollow else settings["color"])
     if trace.y_error:
         return ax.errorbar(trace.x, trace.y, trace.y_error, elinewidth=0.8, **settings)

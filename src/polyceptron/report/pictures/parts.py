@@ -6,9 +6,8 @@ Words may hold markup, maths between asterisks, which each renderer sets in its 
 *q_{00}*      $q_{\mathrm{00}}$    <i>q<sub>00</sub></i>
 *z_{y}*       $z_{y}$              <i>z<sub>y</sub></i>
 
-One look for all: colour-blind safe, theory as lines, experiments as symbols. It is keyed by the
-name of an estimator or of a branch; a name that is not listed gets the next free colour and is its
-own label, so that what a user adds is drawn like the rest.
+One look for all: colour-blind safe, theory as lines, experiments as symbols. An estimator or branch
+that is not listed gets the next free colour and is its own label.
 """
 
 from __future__ import annotations
