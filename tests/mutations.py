@@ -387,7 +387,7 @@ MUTATIONS = [
     ),
     Mutation(
         "one-vs-rest: the common field in the curvature by parts",
-        "theory/one_vs_rest.py",
+        "theory/rule_rows.py",
         "(k - 1) * math.sqrt(law.q) + root_p",
         "(k - 1) * math.sqrt(law.q) + 2 * root_p",
         "tests/unit/theory/test_class_rules.py::test_the_curvature_of_one_vs_rest_comes_by_parts_too",

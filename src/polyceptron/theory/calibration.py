@@ -21,7 +21,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +31,7 @@ from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels import Channel
 from polyceptron.model.checks import check_alpha, check_size
-from polyceptron.model.estimators import ERM, Probabilities, as_erm, as_estimator
+from polyceptron.model.estimators import Estimator, Probabilities, as_erm, as_estimator
 from polyceptron.model.law import Law
 from polyceptron.model.populations import AnyTeacher, Population, check_population
 from polyceptron.numerics import Array
@@ -113,10 +112,22 @@ def calibration(
     alpha, n_bins = check_alpha(alpha), check_size(n_bins, "n_bins")
     if alpha == 0:
         raise InvalidInput("there is nothing to calibrate at alpha 0, where there are no data")
-    student, k = as_estimator(estimator), teacher.n_classes
-    if not getattr(student, "alike", lambda population: population.symmetric)(teacher):
-        return _of_population(teacher, as_erm(student), alpha, n_bins)
-    channel = teacher.channel
+    student, edges = as_estimator(estimator), np.linspace(1 / teacher.n_classes, 1, n_bins + 1)
+    alike = getattr(student, "alike", lambda population: population.symmetric)(teacher)
+    found = (_of_teacher if alike else _of_population)(teacher, student, alpha, edges)
+    for name in ("test_loss", "brier", "calibration_error"):
+        value, spread = found.pop(name)
+        found |= {name: float(value), f"{name}_uncertainty": float(spread)}
+    noise = str(teacher.columns.get("noise", "none"))
+    columns = {"n_classes": teacher.n_classes, "noise": noise, "estimator": student.name}
+    return Calibration(**columns, alpha=alpha, edges=edges, **found)
+
+
+def _of_teacher(
+    teacher: AnyTeacher, student: Estimator, alpha: float, edges: Array
+) -> dict[str, Any]:
+    """Classes that are alike: by the scalar law of the fields."""
+    channel, k = teacher.channel, teacher.n_classes
     law, spread_of_error, status, ridge, scaled = student.law(teacher, alpha)
     own = student.probabilities(teacher, law) if scaled else None
     levels = [fresh_fields(channel, k, law, level) for level in ((0, 1) if k <= 3 else (0,))]
@@ -137,66 +148,41 @@ def calibration(
     )
     moved = [mean_scores(fresh_fields(channel, k, near), probabilities) for near in nearby]
     spread = [sum(abs(float((m[i] - scores[0][i]).mean())) for m in moved) for i in (0, 1)]
-    edges = np.linspace(1 / k, 1, n_bins + 1)
+    loss, brier = (Estimate(f.value, f.uncertainty + s) for f, s in zip(found, spread, strict=True))
     bins, error = reliability(channel, k, law, probabilities, edges)
     if student.calibrated:
         error = Estimate(np.zeros(()), np.zeros(()))
     else:
         best = _best_temperature(levels[-1], probabilities) if own else best
         error = Estimate(error.value, error.uncertainty + sum(spread))
-    return Calibration(
-        n_classes=k,
-        noise=channel.name,
-        estimator=student.name,
-        ridge=ridge,
-        alpha=alpha,
-        generalisation_error=float(error_on_labels(channel, law.tau, k)),
-        test_loss=float(found[0].value),
-        test_loss_uncertainty=float(found[0].uncertainty) + spread[0],
-        brier=float(found[1].value),
-        brier_uncertainty=float(found[1].uncertainty) + spread[1],
-        calibration_error=float(error.value),
-        calibration_error_uncertainty=float(error.uncertainty),
-        temperature=best,
-        own_probabilities=own is not None,
-        status=status,
-        edges=edges,
-        **bins,
-    )
+    wrong = float(error_on_labels(channel, law.tau, k))
+    return {
+        **bins, "test_loss": loss, "brier": brier, "calibration_error": error, "status": status,
+        "generalisation_error": wrong, "ridge": ridge, "temperature": best,
+        "own_probabilities": own is not None,
+    }  # fmt: skip
 
 
-def _of_population(population: Population, spec: ERM, alpha: float, n_bins: int) -> Calibration:
+def _of_population(
+    population: Population, student: Estimator, alpha: float, edges: Array
+) -> dict[str, Any]:
     """Classes that are not alike: at random fields of the fixed point's law."""
-    point = population_point(population, spec, alpha)
-    k, own, nodes = population.n_classes, point.probabilities, Fresh(*leading_nodes(point.law))
+    point = population_point(population, as_erm(student), alpha)
+    own, nodes = point.probabilities, Fresh(*leading_nodes(point.law))
     best = _best_temperature(nodes, own or partial(softmax, axis=1))
     probabilities = own or (lambda omega: softmax(omega / best, axis=1))
-    edges = np.linspace(1 / k, 1, n_bins + 1)
     bins, error = binned(nodes, probabilities, edges)
     loss, brier = (from_replicates(each) for each in mean_scores(nodes, probabilities))
     law = point.uncertainty + point.brier_uncertainty if own else point.uncertainty
     if own:  # which the point knows better
         loss = Estimate(*np.array([point.test_loss, point.test_loss_uncertainty]))
         brier = Estimate(*np.array([point.brier, point.brier_uncertainty]))
-    return Calibration(
-        n_classes=k,
-        noise=str(population.columns.get("noise", "none")),
-        estimator=spec.name,
-        ridge=point.ridge,
-        alpha=alpha,
-        generalisation_error=point.generalisation_error,
-        test_loss=float(loss.value),
-        test_loss_uncertainty=float(loss.uncertainty),
-        brier=float(brier.value),
-        brier_uncertainty=float(brier.uncertainty),
-        calibration_error=float(error.value),
-        calibration_error_uncertainty=float(error.uncertainty + law),
-        temperature=best,
-        own_probabilities=own is not None,
-        status=point.status,
-        edges=edges,
-        **bins,
-    )
+    error = Estimate(error.value, error.uncertainty + law)
+    return {
+        **bins, "test_loss": loss, "brier": brier, "calibration_error": error,
+        "status": point.status, "generalisation_error": point.generalisation_error,
+        "ridge": point.ridge, "temperature": best, "own_probabilities": own is not None,
+    }  # fmt: skip
 
 
 class Fresh(NamedTuple):
@@ -305,19 +291,15 @@ def _bins_of_two(
         for e in edges[1:-1]
     ]
     ends = np.array([0.0, *inner, top])
-    sums = np.zeros((3, len(edges) - 1))
-    for i, (low, high) in enumerate(pairwise(ends)):
-        if high > low:
-            gap, weight = panel_rule(np.linspace(low, high, 9), 12)
-            weight = weight * ordered_density(gap[None], law.q)
-            t = channel.label_law(law.slope * gap[None], law.residual).z
-            sums[:, i] = weight.sum(), weight @ confidence(gap), weight @ t
-    share = sums[0]
+    gap, weight = panel_rule(np.linspace(ends[:-1], ends[1:], 9, axis=1), 12)  # (b, nodes)
+    flat = gap.ravel()
+    weight = weight * ordered_density(flat[None], law.q).reshape(gap.shape)
+    t = channel.label_law(law.slope * flat[None], law.residual).z
+    share, hit = weight.sum(1), (weight * t.reshape(gap.shape)).sum(1)
+    said = (weight * confidence(flat).reshape(gap.shape)).sum(1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean, accuracy = sums[1] / share, sums[2] / share
-    error = float(np.abs(sums[2] - sums[1]).sum())
-    bins = {"share": share, "confidence": mean, "accuracy": accuracy}
-    known = Estimate(np.array(error), np.array(1e-9))
+        bins = {"share": share, "confidence": said / share, "accuracy": hit / share}
+    known = Estimate(np.abs(hit - said).sum(), np.array(1e-9))
     return {**bins, "accuracy_uncertainty": np.full_like(share, 1e-9)}, known
 
 
@@ -331,6 +313,8 @@ def mean_scores(nodes: Fresh, probabilities: Probabilities) -> tuple[Array, Arra
 
 
 def _best_temperature(nodes: Fresh, probabilities: Probabilities) -> float:
+    """T of least test loss."""
+
     def loss(log_t: float) -> float:
         cooled = nodes._replace(omega=nodes.omega * math.exp(-log_t))
         return float(mean_scores(cooled, probabilities)[0].mean())
@@ -340,9 +324,7 @@ def _best_temperature(nodes: Fresh, probabilities: Probabilities) -> float:
 
 def _least(function: Callable[[float], float], low: float, high: float, xatol: float) -> float:
     """e^x at the least value of a function of x between `low` and `high`."""
-    found = minimize_scalar(
-        function, bounds=(low, high), method="bounded", options={"xatol": xatol}
-    )
+    found = minimize_scalar(function, bounds=(low, high), options={"xatol": xatol})
     return math.exp(float(found.x))
 
 
@@ -352,19 +334,14 @@ def fresh_scores(teacher: AnyTeacher, estimator: Any, law: Law) -> dict[str, flo
     probabilities = student.probabilities(teacher, law)
     if probabilities is None:
         return {}
-    nodes = fresh_fields(teacher.channel, k, law)
+    nodes, error = fresh_fields(teacher.channel, k, law), 0.0
     if student.calibrated:  # its probabilities are those of the labels
         probabilities = lambda _: nodes.truth  # noqa: E731
-    loss, brier = mean_scores(nodes, probabilities)
-    edges = np.linspace(1 / k, 1, N_BINS + 1)
-    error = 0.0
-    if not student.calibrated:
+    else:
+        edges = np.linspace(1 / k, 1, N_BINS + 1)
         error = float(reliability(teacher.channel, k, law, probabilities, edges)[1].value)
-    return {
-        "test_loss": float(loss.mean()),
-        "brier": float(brier.mean()),
-        "calibration_error": error,
-    }
+    loss, brier = (float(each.mean()) for each in mean_scores(nodes, probabilities))
+    return {"test_loss": loss, "brier": brier, "calibration_error": error}
 
 
 def _unbinned_error(channel: Channel, k: int, law: Law, p: Probabilities) -> float:
@@ -387,9 +364,9 @@ def ridge_for(teacher: AnyTeacher, estimator: Any, alpha: float, target: str) ->
     probabilities = spec.probabilities(teacher, Law(1.0, 1.0, 1.0))
     if probabilities is None:
         raise InvalidInput(
-            f"the loss {spec.name!r} stands for no probabilities, and through a "
-            f"softmax of the best temperature the ridge of least error is best for them too: ask "
-            f"for target 'error'"
+            f"the loss {spec.name!r} stands for no probabilities, and through a softmax of the "
+            f"best temperature the ridge of least error is best for them too: ask for target "
+            f"'error'"
         )
 
     def score(log_ridge: float) -> float:

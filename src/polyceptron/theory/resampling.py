@@ -17,8 +17,8 @@ q₁₂ as it turns (m̂, q̂, V̂) into q; q̂₁₂ = 0 are students of data s
     one prediction   varies over resamples by q − q₁₂, over fresh data by q − q₁₂ at q̂₁₂ = 0
     two of them      agree with probability 1 − ε(q₁₂/q)
 
-The average over η is a convolution on nodes for two and three classes, and one over pairs of random
-points above.
+The average over η is a convolution on nodes for two and three classes, and a mean of products of
+two independent random ones above.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -67,7 +68,7 @@ _REACH, _UNSEEN = 7.0, 1e-10  # of ω in units of √q; weights next to the larg
 _SCALE, _LONGEST, _SMALL = 2.5, 1.5, 0.3  # of a pull, of a panel in σ, and σ with nodes of its own
 _DEAD = 14.0  # of margins, where the square of a pull is gone
 _EDGE, _CLOSE = 1e-4, {2: 1e-7, 3: 1e-5}  # of the way from students of fresh data to equal ones
-_PAIRS, _LEVELS, _SEED = 8, (1, 4), 40_960  # of the rest, for each point of many classes
+_DRAWS, _LEVELS, _SEED = 8, (0, 3), 40_960  # of the rest in each mean, for each point of many
 _TOLERANCE = {2: 1e-6, 3: 1e-4}
 
 
@@ -227,8 +228,7 @@ def resampling(
     one, full = solve(problem, fine), erm_fixed_point(teacher, spec, alpha, fine)
     if not (math.isfinite(one.tau) and math.isfinite(full.tau)):
         raise ComputationFailed(f"the fixed point at alpha {alpha:g} was not found")
-    # What the fixed points' own uncertainty makes of ln q, ln V and ln τ.
-    loose, loose_full = (
+    loose, loose_full = (  # of ln q, ln V and ln τ, by the fixed points' own uncertainty
         4 * point.uncertainty / max(error_slope(teacher.channel, point.tau, k), 1e-300)
         for point in (one, full)
     )
@@ -283,10 +283,10 @@ def _overlap(problem: Problem, one: ErmFixedPoint, coupling: float) -> tuple[flo
         return low, 1e-9 * high
     if coupling * mean**2 >= (1 - 1e-12) * square:  # the same weights: the same students
         return high, 0.0
-    coarse, fine = (pair_average(side, one.law, level) for level in (0, 1))
+    psi = [pair_average(side, one.law, level) for level in (0, 1)]
 
-    def off(x: float, psi: Callable[[float], Array] = coarse) -> Array:
-        return after(problem.alpha * coupling * psi(x)) - x
+    def off(x: float, level: int = 0) -> Array:
+        return after(problem.alpha * coupling * psi[level](x)) - x
 
     ends = [low + share * (high - low) for share in (_EDGE, 1 - _EDGE)]
     if off(ends[0]).mean() <= 0:
@@ -298,7 +298,7 @@ def _overlap(problem: Problem, one: ErmFixedPoint, coupling: float) -> tuple[flo
     step = 1e-3 * min(root - low, high - root)
     slope = float((off(root + step) - off(root)).mean()) / step
     for _ in range(2 if side.n_classes > 3 else 1):
-        left = from_replicates(off(root, fine))
+        left = from_replicates(off(root, 1))
         move = float(left.value) / slope
         root = min(max(root - move, ends[0]), ends[1])
     return root, abs(move) + abs(float(left.uncertainty) / slope) + 1e-9 * high
@@ -327,15 +327,13 @@ def _few(side: ResampledSide, law: Law, level: int) -> Callable[[float], Array]:
     k, order, root = side.n_classes, _ORDERS[side.n_classes][level], math.sqrt(law.q)
     basis = difference_basis(k)
     turn = basis[:1] - basis[1:]  # gaps from coordinates
-    kept: dict[int, tuple[Array, Array, Array]] = {}
 
+    @cache
     def table(n: int) -> tuple[Array, Array, Array]:
-        if n not in kept:
-            nodes, weights = panel_rule(np.linspace(-_REACH * root, _REACH * root, n + 1), order)
-            at = np.stack([x.ravel() for x in np.meshgrid(*[nodes] * (k - 1), indexing="ij")])
-            f = side.mean_pull(turn @ at, law.V)
-            kept[n] = nodes, weights, f.reshape(k - 1, len(nodes), -1)
-        return kept[n]
+        nodes, weights = panel_rule(np.linspace(-_REACH * root, _REACH * root, n + 1), order)
+        at = np.stack([x.ravel() for x in np.meshgrid(*[nodes] * (k - 1), indexing="ij")])
+        f = side.mean_pull(turn @ at, law.V)
+        return nodes, weights, f.reshape(k - 1, len(nodes), -1)
 
     def psi(q12: float) -> Array:
         pair, sigma = Law.of_overlaps(law.m, q12, law.V), math.sqrt(law.q - q12)
@@ -380,34 +378,36 @@ def _even(low: float, high: float, sigma: float) -> Array:
 
 
 def _many(side: ResampledSide, law: Law, level: int) -> Callable[[float], Array]:
-    """Points of u, each with several rests η and weights w: the mean over pairs of them."""
+    """Points of u, each with two independent means over rests ±η and stratified weights w."""
     k, own = side.n_classes, side.student.coordinates
     middle = Law.of_overlaps(law.m, 0.5 * (law.m**2 + law.q), law.V)
     x, weight, _ = boundary_points(own, side.channel, k, middle, _LEVELS[level])
     n = x.shape[1]
     ends = np.cumsum([p for _, p in side.counts])
-    rng, draws = np.random.default_rng([_SEED, k, level]), []
-    for _ in range(_PAIRS):
-        eta = rng.standard_normal((k, n))
-        draws.append((eta[0] - eta[1:], np.searchsorted(ends, rng.random(n), side="right")))
+    rng = np.random.default_rng([_SEED, k, level])
+    eta, first = rng.standard_normal((2, _DRAWS // 2, k, n)), rng.random((2, n))
+    draws = [
+        [
+            (sign * (one[0] - one[1:]), np.searchsorted(ends, (u + i / _DRAWS) % 1, side="right"))
+            for i, (one, sign) in enumerate(product(rests, (1, -1)))
+        ]
+        for rests, u in zip(eta, first, strict=True)
+    ]
 
     def psi(q12: float) -> Array:
         pair = Law.of_overlaps(law.m, q12, law.V)
         scale, sigma = math.sqrt(q12), math.sqrt(law.q - q12)
-        total, squares = np.zeros((k, n)), np.zeros(n)
-        for rest, which in draws:
-            f = np.zeros((k, n))
-            for j, (w, _) in enumerate(side.counts):
-                part = which == j
-                f[1:, part] = (
-                    w * own.at_gaps(scale * x[:, part] + sigma * rest[:, part], w * law.V).others
-                )
-            f[0] = -f.sum(0)
-            total += f
-            squares += (f * f).sum(0)
-        pairs = ((total * total).sum(0) - squares) / (_PAIRS * (_PAIRS - 1))
+        means = np.zeros((2, k, n))  # of f̄
+        for mean, group in zip(means, draws, strict=True):
+            for rest, which in group:
+                at = scale * x + sigma * rest
+                for j, (w, _) in enumerate(side.counts):
+                    part = which == j
+                    pull = own.at_gaps(at[:, part], w * law.V).others
+                    mean[1:, part] += w / _DRAWS * pull
+            mean[0] = -mean[1:].sum(0)
         z = side.channel.label_law(scale * x * pair.slope, pair.residual, k).z
-        value = (pairs * z * weight).reshape(N_REPLICATES, -1).sum(1)
+        value = ((means[0] * means[1]).sum(0) * z * weight).reshape(N_REPLICATES, -1).sum(1)
         return np.asarray(N_REPLICATES * value / (k - 1))
 
     return psi

@@ -12,7 +12,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.experiments.spec import parse_spec
 from polyceptron.model import ESTIMATORS, as_loss, make_estimator
 from polyceptron.model.law import Law
-from polyceptron.theory.one_vs_rest import BinaryStudents
+from polyceptron.theory.rule_rows import BinaryStudents
 
 
 def row(name: str, population: object, alpha: float, ridge: float | None = None) -> dict:

@@ -61,7 +61,7 @@ class OneVsRest(_RidgeRule):
     {'estimator': 'one-vs-rest', 'ridge': 0.5}
     """
 
-    theory: ClassVar[str] = "theory.one_vs_rest.one_vs_rest_rows"
+    theory: ClassVar[str] = "theory.rule_rows.one_vs_rest_rows"
     fitted_by: ClassVar[str] = "experiments.simulate.fit_one_vs_rest"
     loss: Parsed[Loss] = Parsed(as_loss, "cross-entropy")
 
@@ -94,7 +94,7 @@ class DiscriminantAnalysis(_RidgeRule):
     """
 
     name: ClassVar[str] = "lda"  # type: ignore[misc]
-    theory: ClassVar[str] = "theory.means_rows.lda_rows"
+    theory: ClassVar[str] = "theory.rule_rows.lda_rows"
     fitted_by: ClassVar[str] = "experiments.simulate.fit_lda"
     explicit = True
 
@@ -110,7 +110,7 @@ class ClassMeans(Rule):
     """
 
     name: ClassVar[str] = "class-means"  # type: ignore[misc]
-    theory: ClassVar[str] = "theory.means_rows.class_means_rows"
+    theory: ClassVar[str] = "theory.rule_rows.class_means_rows"
     fitted_by: ClassVar[str] = "experiments.simulate.fit_class_means"
     explicit = True
 

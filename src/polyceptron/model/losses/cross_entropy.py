@@ -47,7 +47,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, softmax, wrightomega
+from scipy.special import expit, log_expit, softmax, wrightomega
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.law import Decay
@@ -88,6 +88,9 @@ def softmax_curvature(p: Array, p_y: Array, V: Array) -> Array:
 
 def solve_softmax(gap: Array, V: Array) -> tuple[Array, Array]:
     """ln p_h of the competitors (n, k−1) and u = logit(1 − p_y) (n,), from ω_h − ω_y and V > 0."""
+    if gap.shape[1] == 1:
+        u = two_class_root(gap[:, 0], V)
+        return log_expit(u)[:, None], u
     log_V = np.log(V)
     peak = gap.max(1)
     high = peak + np.log(np.exp(gap - peak[:, None]).sum(1))  # u at V = 0

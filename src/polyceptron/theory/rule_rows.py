@@ -1,5 +1,6 @@
-"""One-vs-rest: k binary students, each class against all others, and the largest field wins.
+"""Rows of the rules that minimise no loss of all fields: one-vs-rest, class means, discriminants.
 
+One-vs-rest has k binary students, each class against all others, and the largest field wins.
 Student c minimises Σ_μ ℓ(s_μ h_μ) + (λ/2)‖w_c‖² with h = w_c·x/√d + b and s = 1 for its own class,
 else −1. It is empirical risk minimisation in all k fields with a loss that is a sum over them: the
 proximal map acts on each field alone, with one V. Where classes are alike the fields' covariance is
@@ -18,6 +19,18 @@ comes by parts: with x the fields of variance 1, of which ω_c = √q(x_c − x�
 A binary loss is a loss of two classes with fields (−h/2, h/2), so that V is halved there. Two
 classes are that loss at ridge 2λ, with fields twice as large; so are, nearly, more of them, from
 which the search for their own law begins.
+
+Class means of a teacher whose classes are alike, W = Σ_μ x_μ(e_y − 1/k)ᵀ/√d, have no response to
+their own fields: with c = E[e_y·z]/(k − 1) the channel's signal
+
+    m = αc⟨s²θ⟩,     q − m² = (αc)²(⟨s³θ⟩ − ⟨s²θ⟩²) + (α/k)⟨s²⟩
+
+Of a mixture the mean of class j is μ_j/√d and noise of variance s_j/(αp_j d) in every direction, so
+that in group c, with levels of eigenvalues as in `theory/populations`,
+
+    mean Σ G,   covariance Σ s_c G + diag_j(⟨s_c s_j⟩/(αp_j)),   b_j = −(G_jj + ⟨s_j⟩/(αp_j))/2
+
+Discriminant analysis with a ridge is least squares with that ridge where classes are alike.
 """
 
 from __future__ import annotations
@@ -30,24 +43,32 @@ from typing import Any
 import numpy as np
 from scipy.optimize import approx_fprime, minimize_scalar, root
 
-from polyceptron.model.checks import check_alphas, check_tolerance
-from polyceptron.model.estimators import ERM
+from polyceptron.errors import InvalidInput
+from polyceptron.model.checks import check_alphas, check_tolerance, difference_basis
+from polyceptron.model.estimators import ERM, Estimator
 from polyceptron.model.law import Hats, Law
 from polyceptron.model.losses import Loss
 from polyceptron.model.penalties import Ridge
-from polyceptron.model.populations import AnyTeacher, check_teacher
+from polyceptron.model.populations import (
+    AnyTeacher,
+    Population,
+    check_population,
+    check_teacher,
+)
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import N_REPLICATES, from_replicates
 from polyceptron.rows import Status, make_row
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.fields.points import boundary_points
 from polyceptron.theory.generalisation import error_at_tau, error_on_labels
+from polyceptron.theory.populations.scores import FieldsLaw, population_scores
 
 _LEVELS = (0, 1, 3, 5)  # of the points
 _STEP = 1e-3  # of a numerical derivative in θ
 _STEPS, _ROOT, _CLOSE = 20, 1e-7, 1e-5  # with known slopes; of θ; of what is left
 _LOST = 50.0  # − ln τ that stands for no root
 _RIDGES = (1e-6, 1e3)  # among which the best is searched for
+_ROUNDING = 1e-12  # of an error in closed form
 Nodes = tuple[Array, Array]  # fields of variance 1 (k, n) with label 1, and weights (n,)
 
 
@@ -211,11 +232,73 @@ def _point(students: BinaryStudents, tol: float) -> dict[str, Any]:
 
 def best_ridge_of(students: BinaryStudents) -> float:
     """λ of least error on few points; ln λ to about 1e-2."""
+    beyond, slopes = np.zeros(5), None  # the start, and slopes: about the same at the next λ
 
     def height(log_ridge: float) -> float:
+        nonlocal beyond, slopes
         here = replace(students, ridge=math.exp(log_ridge))
-        found = here.solve(here.start(), _LEVELS[0])
-        return _LOST if found is None else -float(found[0][0])
+        start = here.start()
+        found = here.solve(start + beyond, _LEVELS[0], slopes)
+        if found is None:
+            return _LOST
+        beyond, slopes = found[0] - start, found[2]
+        return -float(found[0][0])
 
     bounds = math.log(_RIDGES[0]), math.log(_RIDGES[1])
     return math.exp(minimize_scalar(height, bounds=bounds, options={"xatol": 1e-2}).x)
+
+
+def class_means_rows(
+    teacher: Any, estimator: Estimator, alphas: Iterable[float], tol: float | None = None
+) -> list[dict[str, Any]]:
+    """One row for each α: of a teacher with classes that are alike, or of a mixture."""
+    check_population(teacher)
+    one = _of_teacher if teacher.symmetric else _of_mixture
+    return [one(teacher, estimator, alpha) for alpha in check_alphas(alphas)]
+
+
+def _of_teacher(teacher: AnyTeacher, estimator: Estimator, alpha: float) -> dict[str, Any]:
+    channel, k, f = teacher.channel, teacher.n_classes, teacher.features
+    s, share = f.eigenvalues, f.fraction
+    along = s * f.signal * share  # of sum 1: the teacher's variance along each
+    m = alpha * channel.signal(k) * float(s @ along)
+    spread = float(((s - s @ along) ** 2) @ along)
+    rest = (alpha * channel.signal(k)) ** 2 * spread + alpha / k * float(s**2 @ share)
+    tau = m / math.sqrt(rest) if rest > 0 else 0.0
+    return make_row(
+        source="theory", **teacher.columns, **estimator.columns, alpha=alpha, m=m, q=m * m + rest,
+        V=0.0, generalisation_error=float(error_on_labels(channel, tau, k)),
+        uncertainty=max(_ROUNDING, channel.accuracy), status=Status.OK,
+        clean_error=None if channel.noiseless else float(error_at_tau(tau, k)),
+    )  # fmt: skip
+
+
+def _of_mixture(population: Population, estimator: Estimator, alpha: float) -> dict[str, Any]:
+    levels, p = population.levels_of_features, population.group_shares
+    if population.label_channel is not None or levels is None or alpha == 0:
+        raise InvalidInput(
+            "the theory of class means takes a teacher whose classes are alike, or a mixture whose "
+            f"covariances share eigenvectors, at an alpha above 0; got {population!r}"
+        )
+    f, s, G = levels.fraction, levels.variance, levels.gram
+    noise = np.einsum("l,lc,lj->cj", f, s, s) / (alpha * p)
+    covariance = np.einsum("lc,lij->cij", s, G) + noise[:, :, None] * np.eye(len(p))
+    gram = G.sum(0)
+    offset = -0.5 * (np.diag(gram) + f @ s / (alpha * p))
+    T = difference_basis(len(p))
+    law = FieldsLaw(p, gram @ T, T.T @ covariance @ T, T.T @ offset)
+    columns = {**population.columns, **estimator.columns, **population_scores(law).columns}
+    return make_row(source="theory", **columns, alpha=alpha, status=Status.OK)
+
+
+def lda_rows(
+    teacher: AnyTeacher, estimator: Any, alphas: Iterable[float], tol: float | None = None
+) -> list[dict[str, Any]]:
+    """The rows of least squares with the same ridge, without what is trained on."""
+    check_teacher(teacher)
+    trained = ("training_error", "training_loss")
+    aside = [*trained, *(f"{name}_uncertainty" for name in trained)]
+    return [
+        {**{n: v for n, v in row.items() if n not in aside}, "estimator": estimator.name}
+        for row in ERM("square", estimator.ridge).rows(teacher, list(alphas), tol=tol)
+    ]
