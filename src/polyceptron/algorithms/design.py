@@ -10,13 +10,10 @@ finds what cannot be used.
 
 A kind of data is a subclass of `Design` with `read_rows`, or with its own way to work on blocks of
 rows (`each_block`); everything else follows from that, and may be given anew where there is a
-faster way. `stored_designs` has arrays, files, sparse matrices and features that are scaled on the
-fly, `dask_design` arrays over several machines.
-
-What is done to one block (b, d) are plain functions, so that they can be sent to where a block is.
-Another precision than the block's own is made in parts that stay in the cache. Small data get one
-thread (`threads_for`): threads of the linear algebra wait for each other by spinning, and on
-scikit-learn's digits two of them took five times as long as one.
+faster way (`stored_designs`). What is done to one block (b, d) are plain functions, so that they
+can be sent to where a block is. Another precision than its own is made in parts that stay in the
+cache. Small data get one thread (`threads_for`): threads of the linear algebra wait for each other
+by spinning, and on scikit-learn's digits two of them took five times as long as one.
 """
 
 from __future__ import annotations
@@ -37,6 +34,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.numerics import AnyArray, Array
 from polyceptron.numerics.threads import thread_count
 
+Form = Callable[[AnyArray], AnyArray]  # of rows (b, d), such as their squares
 Inner = Callable[[AnyArray], tuple[AnyArray, Any]]
 """Fields (..., b) to residuals (..., b), and whatever else is wanted of the samples."""
 
@@ -48,13 +46,13 @@ _FEW = 4  # up to so many directions, and from so many entries on, BLAS is quick
 _ENTRIES = 1 << 20  # a time of a block in the cache: in single precision, two to four times
 
 
-def fields_of(block: AnyArray, small: AnyArray) -> AnyArray:
-    """small blockᵀ, (m, d) to (m, b), in the precision of `small`."""
-    vectors = _by_vectors(block, small)
-    if block.dtype == small.dtype and not vectors:
+def fields_of(block: AnyArray, small: AnyArray, form: Form | None = None) -> AnyArray:
+    """small form(block)ᵀ, (m, d) to (m, b), in the precision of `small`."""
+    vectors = form is None and _by_vectors(block, small)
+    if form is None and block.dtype == small.dtype and not vectors:
         return np.asarray(small @ block.T)
     out = np.empty((len(small), len(block)), small.dtype)
-    for rows, part in _parts(block, small.dtype):
+    for rows, part in _parts(block, small.dtype, form):
         if vectors:
             for u, z in zip(small, out, strict=True):
                 z[rows] = part @ u
@@ -63,21 +61,21 @@ def fields_of(block: AnyArray, small: AnyArray) -> AnyArray:
     return out
 
 
-def back_of(block: AnyArray, small: AnyArray) -> AnyArray:
-    """small block, (m, b) to (m, d); parts are added in double precision."""
-    vectors = _by_vectors(block, small)
-    if block.dtype == small.dtype and not vectors:
+def back_of(block: AnyArray, small: AnyArray, form: Form | None = None) -> AnyArray:
+    """small form(block), (m, b) to (m, d); parts are added in double precision."""
+    vectors = form is None and _by_vectors(block, small)
+    if form is None and block.dtype == small.dtype and not vectors:
         # On one thread F @ X is the faster form; on several it waits for the slowest at every
         # block, and a busy machine makes it wait for long.
         return np.asarray(small @ block if thread_count() == 1 else (block.T @ small.T).T)
     out = np.zeros((len(small), block.shape[1]))
-    for rows, part in _parts(block, small.dtype):
+    for rows, part in _parts(block, small.dtype, form):
         if vectors:
             for f, g in zip(small, out, strict=True):
                 g += f[rows] @ part
         else:
             out += small[:, rows] @ part
-    return out.astype(small.dtype, copy=False)
+    return out if form is not None else out.astype(small.dtype, copy=False)
 
 
 def _by_vectors(block: AnyArray, small: AnyArray) -> bool:
@@ -91,22 +89,6 @@ def through_of(
     block = block.astype(small.dtype, copy=False)  # once for both products
     f, rest = inner(fields_of(block, small).reshape(*shape, len(block)))
     return back_of(block, f.reshape(-1, len(block))), rest
-
-
-def fields_squared_of(block: AnyArray, small: AnyArray) -> Array:
-    """small (block²)ᵀ, (c, d) to (c, b)."""
-    out = np.empty((len(small), len(block)))
-    for rows, part in _parts(block, block.dtype):
-        out[:, rows] = small @ np.square(part).T
-    return out
-
-
-def total_of(block: AnyArray, form: Callable[[AnyArray], AnyArray], small: AnyArray) -> Array:
-    """small form(block), (..., b) to (..., d); the form is taken of each part."""
-    out = np.zeros((*small.shape[:-1], block.shape[1]))
-    for rows, part in _parts(block, block.dtype):
-        out += small[..., rows] @ form(part)
-    return out
 
 
 def square_sums(block: AnyArray) -> tuple[tuple[int, ...], Array, int | None]:
@@ -144,7 +126,9 @@ def gram_of(block: AnyArray, scale: float) -> Array:
     return np.asarray(A.T @ A)
 
 
-def _parts(block: AnyArray, dtype: Any) -> Iterator[tuple[slice, AnyArray]]:
+def _parts(
+    block: AnyArray, dtype: Any, form: Form | None = None
+) -> Iterator[tuple[slice, AnyArray]]:
     """Rows that stay in the cache, in this precision; all at once where rows are not contiguous."""
     n, d = block.shape
     same = block.dtype == dtype
@@ -154,7 +138,8 @@ def _parts(block: AnyArray, dtype: Any) -> Iterator[tuple[slice, AnyArray]]:
         step = n
     for first in range(0, n, step):
         rows = slice(first, min(first + step, n))
-        yield rows, block[rows].astype(dtype, copy=False)
+        part = block[rows].astype(dtype, copy=False)
+        yield rows, part if form is None else form(part)
 
 
 P = ParamSpec("P")
@@ -338,32 +323,32 @@ class Design(ABC):
 
     def times_columns(self, small: AnyArray) -> AnyArray:
         """small Xᵀ, (m, d) to (m, n)."""
-        return self._by_row(fields_of, small, small.dtype)
+        return self._by_row(small, small.dtype)
 
     def times_rows(self, small: AnyArray) -> AnyArray:
         """small X, (m, n) to (m, d)."""
-        return self._total(back_of, small).astype(small.dtype, copy=False)
+        return self._total(small).astype(small.dtype, copy=False)
 
     def fields_squared(self, C: Array) -> Array:
         """C(X²)ᵀ/d, (c, d) to (c, n): squares are taken by block, never of all X at once."""
         small = (C / self.dimension).astype(self.dtype)
-        return self._by_row(fields_squared_of, small, np.float64)
+        return self._by_row(small, np.float64, np.square)
 
     def back_squared(self, H: Array) -> Array:
         """HX²/d, (c, n) to (c, d)."""
-        return self._total(total_of, (H / self.dimension).astype(self.dtype), np.square)
+        return self._total((H / self.dimension).astype(self.dtype), np.square)
 
-    def _by_row(self, work: Callable[..., Any], small: AnyArray, dtype: Any) -> AnyArray:
-        """work(block, small) (m, b) of each block, side by side (m, n)."""
+    def _by_row(self, small: AnyArray, dtype: Any, form: Form | None = None) -> AnyArray:
+        """small form(X)ᵀ, (m, d) to (m, n)."""
         out = np.empty((len(small), self.n_samples), dtype)
-        for rows, part in self.each_block(work, (small,)):
+        for rows, part in self.each_block(fields_of, (small, form)):
             out[:, rows] = part
         return out
 
-    def _total(self, work: Callable[..., Any], small: AnyArray, *shared: Any) -> Array:
-        """Σ work(block, *shared, small of its rows), for `small` (..., n), in double precision."""
-        out = np.zeros((*small.shape[:-1], self.dimension))
-        for _, part in self.each_block(work, shared, lambda rows: (small[..., rows],)):
+    def _total(self, small: AnyArray, form: Form | None = None) -> Array:
+        """small form(X), (m, n) to (m, d), in double precision."""
+        out = np.zeros((len(small), self.dimension))
+        for _, part in self.each_block(back_of, (), lambda rows: (small[:, rows], form)):
             out += part
         return out
 
@@ -432,8 +417,8 @@ class Design(ABC):
         first = np.asarray(self.read_rows(slice(0, 1))[0], dtype=float)
         w, largest = weights_or_ones(weights, self.n_samples), self.largest()
         unit = np.maximum(largest, np.finfo(float).tiny)
-        mean = self._total(total_of, w, lambda x: (x - first) / unit) / w.sum()
-        square = self._total(total_of, w, lambda x: np.square((x - first) / unit - mean)) / w.sum()
+        mean = self._total(w[None], lambda x: (x - first) / unit)[0] / w.sum()
+        square = self._total(w[None], lambda x: np.square((x - first) / unit - mean))[0] / w.sum()
         self.passes += 3
         return ColumnMoments(first + mean * unit, np.sqrt(square) * unit, largest)
 

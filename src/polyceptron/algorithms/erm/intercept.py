@@ -26,10 +26,10 @@ import numpy as np
 
 from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import ColumnMoments, Design
-from polyceptron.algorithms.erm.objectives import gradient_rounding, roundings
+from polyceptron.algorithms.erm.objectives import gradient_rounding, norms, roundings
 from polyceptron.algorithms.stored_designs import SparseDesign, scaled
 from polyceptron.errors import InvalidInput
-from polyceptron.numerics import AnyArray, Array
+from polyceptron.numerics import Array
 
 _FAR = 30.0  # deviations of a feature's mean, up to which products may be centred instead of rows
 _NEAR = 0.1  # up to which nothing is gained by it
@@ -121,16 +121,6 @@ def size_of(intercept: Intercept | None, U: Array) -> Array:
         return norms(U)
     W, b = intercept.split(U)
     return np.asarray(np.sqrt(np.einsum("lrd,lrd->l", W, W) + np.einsum("lr,lr->l", b, b)))
-
-
-def norms(A: Array) -> Array:
-    """Frobenius norm of each problem, (L,)."""
-    return np.sqrt(np.einsum("lij,lij->l", A, A))
-
-
-def lengths(part: AnyArray) -> AnyArray:
-    """The norm of each sample's column (L, n), of fields or residuals (L, r, n)."""
-    return np.sqrt(np.einsum("lrn,lrn->ln", part, part))
 
 
 def with_intercept(samples: Samples) -> Samples:

@@ -30,8 +30,8 @@ import scipy.linalg
 from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Design, weights_or_ones
 from polyceptron.algorithms.erm.erm_fit import ERMFit, fit_at, fit_newton, stopped, stopped_at
-from polyceptron.algorithms.erm.intercept import certificate, lengths, norms, without_column
-from polyceptron.algorithms.erm.objectives import EPS, sum_rounding
+from polyceptron.algorithms.erm.intercept import certificate, without_column
+from polyceptron.algorithms.erm.objectives import EPS, lengths, norms, sum_rounding
 from polyceptron.algorithms.stored_designs import BlockwiseDesign, ScaleRows, WeightedRows
 from polyceptron.model.losses import Loss
 from polyceptron.numerics import Array
@@ -53,11 +53,9 @@ class _Gram:
         values, self.vectors = scipy.linalg.eigh(gram, overwrite_a=True, check_finite=False)
         largest = max(float(values[-1]), 0.0)
         self.null = values <= max(n, d) * EPS * largest
-        self.values = np.where(self.null, 0.0, values)
-        positive = values[~self.null]
-        self.smallest = (
-            max(float(positive[0]) - doubt - 8 * EPS * largest, 0.0) if positive.size else 1.0
-        )
+        self.values, self.smallest = np.where(self.null, 0.0, values), 1.0
+        if not self.null.all():
+            self.smallest = max(float(values[~self.null][0]) - doubt - 8 * EPS * largest, 0.0)
         if self.null.any():  # an eigenvalue is known to ε, but Av to ε too: that is far less
             v = self.vectors[:, self.null].T
             size = np.linalg.norm(design.fields(v) if self.tall else design.back(v), axis=1)
@@ -97,10 +95,8 @@ class _ShiftedGram:
         self.factor = scipy.linalg.cho_factor(shifted, overwrite_a=True, check_finite=False)
 
     def solve(self, right: Array, ridges: Array) -> Array:
-        right = right.reshape(1, *right.shape[-2:])
-        return np.asarray(scipy.linalg.cho_solve(self.factor, right[0].T, check_finite=False).T)[
-            None
-        ]
+        right = right.reshape(right.shape[-2:]).T
+        return np.asarray(scipy.linalg.cho_solve(self.factor, right, check_finite=False)).T[None]
 
     def convexity(self, ridge: float) -> float:
         return ridge
@@ -117,27 +113,24 @@ def fit_least_squares(
     if large and 0 not in ridges:
         return fit_newton(samples, loss, ridges, tol, start)
     free = samples.intercept
-    if free is not None:  # features and labels are centred, and b makes up for their means
-        samples, mean = without_column(samples)
-        bent = math.hypot(1.0, size := float(np.linalg.norm(mean)))  # of W, which b follows
-        fits = _fit_centred(
-            samples, loss, ridges, tol / bent, samples.total * (2 * EPS * size) ** 2
+    if free is None:
+        return _fit_centred(samples, loss, ridges, tol, 0.0)
+    samples, mean = without_column(samples)  # labels too, and b makes up for their means
+    bent = math.hypot(1.0, size := float(np.linalg.norm(mean)))  # of W, which b follows
+    stray = samples.total * (2 * EPS * size) ** 2
+    level = np.bincount(samples.y, samples.weights, samples.n_classes) / samples.total
+    return [
+        replace(
+            fit,
+            weights=free.joined(fit.weights.T, level - mean @ fit.weights).T,
+            distance_bound=fit.distance_bound * bent,
         )
-        shares = weights_or_ones(samples.weights, samples.y.size)
-        level = np.bincount(samples.y, shares, samples.n_classes) / shares.sum()
-        return [
-            replace(
-                fit,
-                weights=free.joined(fit.weights.T, level - mean @ fit.weights).T,
-                distance_bound=fit.distance_bound * bent,
-            )
-            for fit in fits
-        ]
-    return _fit_centred(samples, loss, ridges, tol)
+        for fit in _fit_centred(samples, loss, ridges, tol / bent, stray)
+    ]
 
 
 def _fit_centred(
-    samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, stray: float = 0.0
+    samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, stray: float
 ) -> list[ERMFit]:
     """One fit per λ of features without a column; labels are centred where the features are."""
     plain = samples.design
@@ -190,9 +183,19 @@ def _fit_block(
             residual = design.back(misfit) if gram.tall else misfit
             residual = residual - lam[:, None, None] * solution
             G = residual if gram.tall else design.back(residual)
-            made = None if gram.tall else solution
-            norm = norms(G)
-            bound = _bound(design, lam, convexity, W, G, fields, misfit, made, tol, stray)
+            norm, enough = norms(G), tol * norms(W)
+            # (AᵀA + λ)⁻¹Aᵀ is not above (λ + σ²)^{−½}, σ the least singular value: L counts as 4.
+            sizes = lengths(fields), lengths(misfit), np.ones(1)
+            with np.errstate(divide="ignore", over="ignore"):
+                bound = certificate(design, None, convexity, W, G, sizes, 4.0, None, enough)[1]
+                bound = bound + stray * norms(W) / np.maximum(convexity, np.finfo(float).tiny)
+                if not gram.tall:
+                    # W is AᵀC up to rounding, which A sees again, and so does the gradient there.
+                    off = sum_rounding(y.size) * (lengths(solution) @ design.row_norms)
+                    stretch = float(np.linalg.norm(design.row_norms))
+                    if ((stretch**2 + lam) * off > 0.5 * convexity * (enough - bound)).any():
+                        stretch = design.stretch
+                    bound = np.asarray(bound + off + (stretch**2 + lam) * off / convexity)
             if step and (norm >= kept[2]).all():  # rounding has the upper hand
                 W, fields, norm, bound = kept
             met = bound <= tol * norms(W)
@@ -218,32 +221,3 @@ def _fit_block(
         for i, ridge in enumerate(ridges)
     ]  # fmt: skip
     return [stopped(fit) for fit in fits] if stop else fits
-
-
-def _bound(
-    design: Design,
-    ridges: Array,
-    convexity: Array,
-    W: Array,
-    G: Array,
-    fields: Array,
-    misfit: Array,
-    made: Array | None,
-    tol: float,
-    stray: float,
-) -> Array:
-    """How far W is from the minimiser; `made`: the multipliers C of which it is AᵀC, if it is."""
-    enough = tol * norms(W)
-    # (AᵀA + λ)⁻¹Aᵀ is not above (λ + σ²)^{−½} with σ the least singular value: L counts as 4.
-    sizes = lengths(fields), lengths(misfit), np.ones(1)
-    with np.errstate(divide="ignore", over="ignore"):
-        bound = certificate(design, None, convexity, W, G, sizes, 4.0, None, enough)[1]
-        bound = bound + stray * norms(W) / np.maximum(convexity, np.finfo(float).tiny)
-        if made is None:
-            return bound
-        # W is AᵀC up to rounding, which A sees again, and so does the gradient at AᵀC.
-        off = sum_rounding(design.n_samples) * (lengths(made) @ design.row_norms)
-        stretch = float(np.linalg.norm(design.row_norms))
-        if ((stretch**2 + ridges) * off > 0.5 * convexity * (enough - bound)).any():
-            stretch = design.stretch
-        return np.asarray(bound + off + (stretch**2 + ridges) * off / convexity)

@@ -34,11 +34,12 @@ from polyceptron.algorithms.data_checks import Labels, Samples
 from polyceptron.algorithms.design import Inner
 from polyceptron.algorithms.erm import newton
 from polyceptron.algorithms.erm.erm_fit import ERMFit, fit_at, fit_newton, stopped, through_nearest
-from polyceptron.algorithms.erm.intercept import certificate, lengths, pulls_of, size_of
+from polyceptron.algorithms.erm.intercept import certificate, pulls_of, size_of
 from polyceptron.algorithms.erm.objectives import (
     EPS,
     RankOneCurvature,
     SoftmaxObjective,
+    lengths,
     roundings,
 )
 from polyceptron.model.losses import Loss

@@ -18,7 +18,7 @@ steps, also without one sample.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,15 +26,8 @@ from numpy.typing import NDArray
 
 from polyceptron.algorithms.data_checks import Labels
 from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.erm.intercept import (
-    Intercept,
-    certificate,
-    lengths,
-    norms,
-    pulls_of,
-    size_of,
-)
-from polyceptron.algorithms.erm.objectives import Curvature, Evaluation, Objective
+from polyceptron.algorithms.erm.intercept import Intercept, certificate, pulls_of, size_of
+from polyceptron.algorithms.erm.objectives import Curvature, Evaluation, Objective, lengths, norms
 from polyceptron.numerics import AnyArray, Array
 
 Direction = Callable[[Evaluation, Array], Array]
@@ -210,10 +203,9 @@ def line_search(
 
 @dataclass(frozen=True)
 class Minimum:
-    """U (L, r, d), its fields Z (L, r, n), the evaluation there, and what was reached.
+    """U (L, r, d), its fields Z (L, r, n), the evaluation there, and what was reached (L,).
 
-    The true gradient differs from the computed one, of norm `gradient_norm` (L,), by `rounding`
-    (L,) at most, so that the minimum is no further than `distance` (L,); `converged` where that is
+    The gradient's norm and rounding, a bound on the distance to the minimum, and whether that is
     within the target, or the minimum is 0 to rounding.
     """
 
@@ -244,8 +236,7 @@ def minimise(
 
     Strong convexity then gives ‖U − Û‖ ≤ target·‖U‖. `direct` replaces conjugate gradients where
     the Newton step can be had in closed form. `keep` is given U after every step, and with it
-    KeyboardInterrupt ends the descent where it is. With a `max_iter` of 0 it is the certificate
-    of `start`. The column of an `intercept` bears no ridge, and counts in distance and norm.
+    KeyboardInterrupt ends the descent where it is. The column of an `intercept` bears no ridge.
     """
     U = np.array(start, dtype=float)
     Z = design.fields(U) if U.any() else np.zeros((*U.shape[:2], design.n_samples))
@@ -318,7 +309,7 @@ class _Newton:
         rounding, distance, enough = self.certificate(every, self.U, self.Z, here, G)
         met = distance <= enough
         found = Minimum(self.U, self.Z, here, norm, rounding, distance, self.count, met)
-        return found if met.all() else self.zero_where_minimal(found)
+        return found if met.all() or self.max_iter == 0 else self.zero_where_minimal(found)
 
     def certificate(self, index: Labels, *point: Any) -> tuple[Array, Array, Array]:
         own = self.design, self.objective, self.intercept, self.ridges[index]
@@ -326,25 +317,14 @@ class _Newton:
 
     def zero_where_minimal(self, found: Minimum) -> Minimum:
         """U = 0 where the gradient there is no more than rounding: no relative bound can be met."""
-        Z = np.zeros_like(found.Z[:1])
-        here = self.objective.evaluate(Z)
-        G = self.design.back(here.residual)
-        norm = norms(G)
-        every = np.arange(len(found.U))
-        rounding, distance, _ = self.certificate(every, 0 * G, Z, here, G)
-        at = ~found.converged & (norm <= rounding)
-        index = np.flatnonzero(at)
-        repeated = here.take(np.zeros(index.size, dtype=np.int64))
-        return Minimum(
-            np.where(at[:, None, None], 0.0, found.U),
-            np.where(at[:, None, None], 0.0, found.Z),
-            found.evaluation.replace(index, repeated),
-            np.where(at, norm, found.gradient_norm),
-            np.where(at, rounding, found.rounding),
-            np.where(at, distance, found.distance),
-            found.n_iter,
-            found.converged | at,
-        )
+        zero = {"U": np.zeros_like(self.U), "Z": np.zeros_like(self.Z), "limit": 0 * self.limit}
+        at = replace(self, **zero, max_iter=0).minimum()
+        chosen = np.flatnonzero(~found.converged & (at.gradient_norm <= at.rounding))
+        for name in ("U", "Z", "gradient_norm", "rounding", "distance"):
+            getattr(found, name)[chosen] = getattr(at, name)[chosen]
+        found.converged[chosen] = True
+        there = found.evaluation.replace(chosen, at.evaluation.take(chosen))
+        return replace(found, evaluation=there)
 
     def descend(self, chosen: NDArray[np.int64]) -> None:
         """Newton steps in place, each λ until its goal, its patience or its limit."""

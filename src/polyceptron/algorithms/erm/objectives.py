@@ -1,8 +1,7 @@
 """Sums over samples, Σ_μ s_μ ℓ(z_μ, y_μ), with the derivatives that a Newton step needs.
 
     softmax             ℓ = ln Σ_h e^{z_h} − z_y, in O(k) a sample
-    hinges              ℓ = max_a Σ_{h≠y} a_h (1 − (z_y − z_h)) − ‖a − α‖²/2c    (augmented
-                        Lagrangian with multipliers α and penalty c, over pulls a)
+    hinges              ℓ = max_a Σ_{h≠y} a_h (1 − (z_y − z_h)) − ‖a − α‖²/2c, over pulls a
     any convex loss     from its own value, gradient and Hessian, in O(k²)
 
 Fields come in coordinates Z (L, r, n) with z = BZ: those of the class differences, r = k − 1, where
@@ -35,7 +34,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -46,8 +45,7 @@ from polyceptron.model.losses import Loss
 from polyceptron.numerics import AnyArray, Array
 
 
-@dataclass(frozen=True)
-class Evaluation:
+class Evaluation(NamedTuple):
     """Values (L,), gradients in Z (L, r, n), and what the curvature is built from (L, k, n)."""
 
     value: Array
@@ -56,14 +54,14 @@ class Evaluation:
 
     def take(self, chosen: Any) -> Evaluation:
         """The problems picked by a mask or an index array."""
-        return Evaluation(self.value[chosen], self.residual[chosen], self.source[chosen])
+        return Evaluation(*(part[chosen] for part in self))
 
     def replace(self, index: Any, other: Evaluation) -> Evaluation:
         """A copy with the problems at `index` taken from `other`."""
-        parts = (self.value.copy(), self.residual.copy(), self.source.copy())
-        for part, new in zip(parts, (other.value, other.residual, other.source), strict=True):
+        copied = Evaluation(*(part.copy() for part in self))
+        for part, new in zip(copied, other, strict=True):
             part[index] = new
-        return Evaluation(*parts)
+        return copied
 
 
 class Objective(ABC):
@@ -74,6 +72,7 @@ class Objective(ABC):
 
     def __init__(self, y: Labels, basis: Array, weights: Array | None = None) -> None:
         self.y, self.basis, self.weights = y, basis, weights
+        self.numbers = y.size * len(basis)  # that a problem holds
 
     def take(self, chosen: Any) -> Self:
         """The problems picked by a mask or an index array."""
@@ -82,11 +81,6 @@ class Objective(ABC):
         part = copy.copy(self)
         part.weights = self.weights[chosen]
         return part
-
-    @property
-    def numbers(self) -> int:
-        """How many a problem holds."""
-        return int(self.y.size * len(self.basis))
 
     @abstractmethod
     def evaluate(self, Z: Array) -> Evaluation:
@@ -208,9 +202,8 @@ class SoftmaxObjective(Objective):
 
     def stiffness(self, evaluation: Evaluation) -> Array | None:
         """‖diag p − ppᵀ‖ ≤ min(1/2, 2‖p − e_y‖): its trace is at most 2(1 − p_y) ≤ 2‖p − e_y‖."""
-        g = evaluation.residual
         most = 0.5 if self.weights is None else 0.5 * self.weights
-        return np.minimum(most, 2 * np.sqrt(np.einsum("lrn,lrn->ln", g, g)))
+        return np.minimum(most, 2 * lengths(evaluation.residual))
 
 
 @dataclass(frozen=True)
@@ -250,8 +243,8 @@ class HingeCurvature:
 class HingeObjective(Objective):
     """Σ_μ max_a a·(1 − margin) − ‖a − α‖²/2c, a the pulls that a loss allows; the source is a.
 
-    One problem at a time: multipliers α (k, n), 0 for the labels, and a first axis of length 1 in
-    everything else. It has no `stiffness`: what it is for has certificates of its own.
+    An augmented Lagrangian with multipliers α (k, n), 0 for the labels, and penalty c. One problem
+    at a time; it has no `stiffness`: what it is for has certificates of its own.
     """
 
     def __init__(
@@ -331,10 +324,7 @@ class LossObjective(Objective):
     ) -> None:
         super().__init__(y, class_coordinates(loss, k) if basis is None else basis, weights)
         self.loss = loss
-
-    @property
-    def numbers(self) -> int:
-        return super().numbers * len(self.basis)
+        self.numbers *= len(self.basis)
 
     def evaluate(self, Z: Array) -> Evaluation:
         """ℓ and its gradient; a value that overflows is infinite, and is stepped back from."""
@@ -355,7 +345,7 @@ class LossObjective(Objective):
         return MatrixCurvature(self._hessians(evaluation).astype(dtype))
 
     def stiffness(self, evaluation: Evaluation) -> Array | None:
-        """The trace of BᵀHB, which its norm is not above."""
+        """The trace of BᵀHB."""
         return np.einsum("lnii->ln", self._hessians(evaluation))
 
     def _hessians(self, evaluation: Evaluation) -> Array:
@@ -364,6 +354,16 @@ class LossObjective(Objective):
         if self.weights is not None:
             result *= self.weights[..., None, None]
         return result
+
+
+def norms(A: Array) -> Array:
+    """Frobenius norm of each problem, (L,)."""
+    return np.sqrt(np.einsum("lij,lij->l", A, A))
+
+
+def lengths(part: AnyArray) -> AnyArray:
+    """The norm of each sample's column (L, n), of fields or residuals (L, r, n)."""
+    return np.sqrt(np.einsum("lrn,lrn->ln", part, part))
 
 
 def objective_of(loss: Loss, y: Labels, n_classes: int, weights: Array | None) -> Objective:
