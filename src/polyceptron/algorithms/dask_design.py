@@ -78,8 +78,7 @@ class DaskDesign(Design):
         def send(what: Any) -> Any:  # as one key, whatever it is made of
             return dask.delayed(what, pure=False, traverse=False)
 
-        given = [send(item) for item in shared]
-        do = dask.delayed(work, pure=False)
+        given, do = [send(item) for item in shared], dask.delayed(work, pure=False)
         for begin in range(0, len(self._rows), _AT_ONCE):
             some = range(begin, min(begin + _AT_ONCE, len(self._rows)))
             tasks, places = [], self._places()
@@ -120,12 +119,7 @@ class DaskDesign(Design):
                     "several workers of the cluster died while working on one block of X (killed, "
                     "or out of memory?): use smaller chunks of rows"
                 ) from None
-            if name in (
-                "CommClosedError",
-                "FutureCancelledError",
-                "CancelledError",
-                "TimeoutError",
-            ):
+            if name.endswith("CancelledError") or name in ("CommClosedError", "TimeoutError"):
                 raise ComputationFailed(
                     "lost the Dask scheduler; with a checkpoint the same call goes on from there "
                     "when a scheduler is back"

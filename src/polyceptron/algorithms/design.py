@@ -52,12 +52,12 @@ def fields_of(block: AnyArray, small: AnyArray, form: Form | None = None) -> Any
     if form is None and block.dtype == small.dtype and not vectors:
         return np.asarray(small @ block.T)
     out = np.empty((len(small), len(block)), small.dtype)
-    for rows, part in _parts(block, small.dtype, form):
+    for rows, part in _parts(block, small.dtype):
         if vectors:
             for u, z in zip(small, out, strict=True):
                 z[rows] = part @ u
         else:
-            out[:, rows] = small @ part.T
+            out[:, rows] = small @ (part if form is None else form(part)).T
     return out
 
 
@@ -69,12 +69,12 @@ def back_of(block: AnyArray, small: AnyArray, form: Form | None = None) -> AnyAr
         # block, and a busy machine makes it wait for long.
         return np.asarray(small @ block if thread_count() == 1 else (block.T @ small.T).T)
     out = np.zeros((len(small), block.shape[1]))
-    for rows, part in _parts(block, small.dtype, form):
+    for rows, part in _parts(block, small.dtype):
         if vectors:
             for f, g in zip(small, out, strict=True):
                 g += f[rows] @ part
         else:
-            out += small[:, rows] @ part
+            out += small[:, rows] @ (part if form is None else form(part))
     return out if form is not None else out.astype(small.dtype, copy=False)
 
 
@@ -115,20 +115,7 @@ def usable(entries: AnyArray) -> NDArray[np.bool_]:
     return np.abs(entries) < LARGEST
 
 
-def largest_of(block: AnyArray) -> AnyArray:
-    """The largest absolute value of each column, (d,)."""
-    return np.asarray(np.abs(block).max(0))
-
-
-def gram_of(block: AnyArray, scale: float) -> Array:
-    """blockᵀblock·scale², (d, d), in double precision."""
-    A = block * np.float64(scale)
-    return np.asarray(A.T @ A)
-
-
-def _parts(
-    block: AnyArray, dtype: Any, form: Form | None = None
-) -> Iterator[tuple[slice, AnyArray]]:
+def _parts(block: AnyArray, dtype: Any) -> Iterator[tuple[slice, AnyArray]]:
     """Rows that stay in the cache, in this precision; all at once where rows are not contiguous."""
     n, d = block.shape
     same = block.dtype == dtype
@@ -138,14 +125,11 @@ def _parts(
         step = n
     for first in range(0, n, step):
         rows = slice(first, min(first + step, n))
-        part = block[rows].astype(dtype, copy=False)
-        yield rows, part if form is None else form(part)
+        yield rows, block[rows].astype(dtype, copy=False)
 
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-_SMALL = 1_000_000  # numbers in X
 
 
 @lru_cache(maxsize=1)
@@ -160,7 +144,7 @@ def threads_for(X: Any) -> AbstractContextManager[Any]:
     """A limit of one thread while X (n, d) is small."""
     shape: tuple[Any, ...] = getattr(X, "shape", ())  # what has none is a list, and small
     rows, columns = shape if len(shape) == 2 else (0, 0)
-    return _controller().limit(limits=1) if rows * columns <= _SMALL else nullcontext()
+    return _controller().limit(limits=1) if rows * columns <= 1_000_000 else nullcontext()
 
 
 def short_products(fit: Callable[P, T]) -> Callable[P, T]:
@@ -177,7 +161,6 @@ def short_products(fit: Callable[P, T]) -> Callable[P, T]:
 _COPY_MB = os.environ.get("POLYCEPTRON_COPY_MB", "")
 COPY_BYTES = (int(_COPY_MB) if _COPY_MB.isdigit() else 256) << 20
 """Of arrays in memory that may be copied where that is quicker; POLYCEPTRON_COPY_MB=0 for none."""
-_POWER = 8  # iterations for the largest singular value
 _SINGLE_RANGE = (1e-12, 1e12)  # entries whose products stay inside single precision
 
 
@@ -211,10 +194,7 @@ class Design(ABC):
         """Rows of X picked by a slice or an index array, dense (m, d), in its own precision."""
 
     def blocks(self, n_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
-        """Consecutive slices of the rows, each of about `n_bytes`, and what they hold.
-
-        A block may be overwritten by the next one.
-        """
+        """Slices of about `n_bytes` and the rows there, which the next may overwrite."""
         for rows in self.slices(n_bytes):
             yield rows, self.read_rows(rows)
 
@@ -270,11 +250,8 @@ class Design(ABC):
         finally:
             self.watch = before
 
-    reading_is_dear = False
-    """Whether one read for two products is worth more than products over all rows at once."""
-
-    rows_are_cheap = False
-    """Whether blocks of rows are at hand as they are, so that products may be made by block."""
+    reading_is_dear = False  # one read for two products is worth more than products at once
+    rows_are_cheap = False  # blocks are at hand as they are: products may be made by block
 
     @property
     def may_be_copied(self) -> bool:
@@ -359,20 +336,21 @@ class Design(ABC):
         return np.asarray(part * np.float64(self.scale))
 
     def gram(self) -> Array:
-        """XᵀX/d (d, d) if n ≥ d, else XXᵀ/d (n, n), in double precision.
-
-        The sum over blocks of the former is told to the watch.
-        """
-        n, d = self.shape
+        """XᵀX/d (d, d) if n ≥ d, else XXᵀ/d (n, n), in double precision."""
+        (n, d), scale = self.shape, np.float64(self.scale)
         self.count(np.float64)
         size = max(BLOCK_BYTES, 8 * min(n, d) ** 2)  # of a block: no larger than the answer
         if n < d:
             wide = np.empty((n, n))
             for rows, block in self.blocks(size):
-                wide[rows] = self.times_columns(block * np.float64(self.scale**2))
+                wide[rows] = self.times_columns(block * scale**2)
             return wide
+
+        def product(block: AnyArray) -> AnyArray:
+            return (A := block * scale).T @ A
+
         out = np.zeros((d, d))
-        for rows, part in self.each_block(gram_of, (self.scale,), None, size):
+        for rows, part in self.each_block(product, (), None, size):
             out += part
             height = rows.stop - rows.start
             self.watch.step(-(-rows.stop // height), -(-n // height), math.inf, 0.0)
@@ -388,31 +366,30 @@ class Design(ABC):
     def stretch(self) -> float:
         """A number that ‖X/√d‖ is not above, in 99 of 100 draws of the random start.
 
-        After q turns of XᵀX/d a unit vector x has the length ‖X/√d‖^{2q}|x·v| at least, with v the
-        loudest direction; |x·v| is below 0.01/√d in one draw of a hundred.
+        After q = 8 turns of XᵀX/d a unit vector x has the length ‖X/√d‖^{2q}|x·v| at least, with v
+        the loudest direction; |x·v| is below 0.01/√d in one draw of a hundred.
         """
         v = np.random.default_rng(0).standard_normal(self.dimension)
         v /= np.linalg.norm(v)
-        log_length = 0.0
-        for _ in range(_POWER):
+        reach = math.log(math.sqrt(self.dimension) / 0.01)
+        for _ in range(8):
             v = self.back(self.fields(v[None]))[0]
             length = float(np.linalg.norm(v))
             if length == 0:
                 return 0.0
-            log_length += math.log(length)
+            reach += math.log(length)
             v /= length
-        reach = log_length + math.log(math.sqrt(self.dimension) / 0.01)
-        return min(math.exp(reach / (2 * _POWER)), float(np.linalg.norm(self.row_norms)))
+        return min(math.exp(reach / 16), float(np.linalg.norm(self.row_norms)))
 
     def largest(self) -> Array:
         """The largest absolute value of each column, (d,)."""
-        return np.max([part for _, part in self.each_block(largest_of)], axis=0).astype(float)
+        found = [part for _, part in self.each_block(lambda block: np.abs(block).max(0))]
+        return np.max(found, axis=0).astype(float)
 
     def column_moments(self, weights: Array | None = None) -> ColumnMoments:
-        """In three passes and on a common unit: the squares of huge entries must not overflow.
+        """With weights (n,); in units in which the squares of huge entries do not overflow.
 
         Rows less the first one are summed, so that a column of equal entries has the deviation 0.
-        `weights` (n,) of the samples are those of mean and deviation.
         """
         first = np.asarray(self.read_rows(slice(0, 1))[0], dtype=float)
         w, largest = weights_or_ones(weights, self.n_samples), self.largest()

@@ -4,19 +4,17 @@
     ε = P_x(argmax Ŵᵀx ≠ y),    y drawn at the fields W*ᵀx/√d,    x ~ N(0, I_d)
 
 For given weights ε is a probability of the 2(k−1) class differences of student fields s and teacher
-fields t, centred and jointly Gaussian: no test set is needed. Gaussian noise on the teacher's
-fields adds to their covariance, guessed labels are a mixture; any other channel is sampled.
-
-k = 2: arccos(ρ)/π.
+fields t, centred and jointly Gaussian. Gaussian noise on the teacher's fields adds to their
+covariance, guessed labels are a mixture; any other channel is sampled. k = 2: arccos(ρ)/π.
 
 k = 3: each class contributes an orthant probability of two student and two teacher differences.
-With the cross-correlations multiplied by τ it is a product of two wedges at τ = 0, and by
-Plackett's identity its derivative in τ is elementary:
+With the cross-correlations times τ it is a product of two wedges at τ = 0, and by Plackett's
+identity its derivative in τ is elementary:
 
     ∂P/∂c_ij = (1/4 + arcsin(ρ_ij)/2π) / (2π √(1 − c_ij²)),
 
-with ρ_ij the correlation of the other two differences given that these two vanish. One integral
-over τ, with its possible singularity at τ = 1, is a task for the tanh-sinh rule.
+with ρ_ij the correlation of the other two differences given that these two vanish: one integral
+over τ by the tanh-sinh rule, since it may be singular at τ = 1.
 
 k ≥ 4: quasi-Monte Carlo, whose replicates show the error, of a smooth function. Let σ² be the least
 eigenvalue of the joint covariance of the class differences. Then s = g + σξ and t = g' + σξ' with
@@ -24,11 +22,10 @@ independent noise ξ, ξ', so that given g and g'
 
     P(argmax s = argmax t | g, g') = Σ_l Z_l(g, σ²) Z_l(g', σ²)
 
-with the argmax probabilities Z of isotropic noise, each one integral on a grid that all classes
-share. From this the same function is subtracted for the class-symmetric part of the covariances,
-whose mean is known. With labels drawn by a channel, or where σ² vanishes (perfect recovery of a
-rule, or weights of deficient rank), the student alone has noise, of variance ν in every direction
-once t is known: P(argmax s = y | g, t) = Σ_l Z_l(g, ν) P(y = l | t).
+with the argmax probabilities Z of isotropic noise. From this the same function is subtracted for
+the class-symmetric part of the covariances, whose mean is known. With labels drawn by a channel, or
+where σ² vanishes, the student alone has noise, of variance ν in every direction once t is known:
+P(argmax s = y | g, t) = Σ_l Z_l(g, ν) P(y = l | t).
 """
 
 from __future__ import annotations
@@ -51,9 +48,7 @@ from polyceptron.numerics.estimate import from_replicates, uniform_replicates
 from polyceptron.numerics.orthant import GRID, win_probabilities
 from polyceptron.theory.generalisation import generalisation_error
 
-# What k ≥ 4 classes are computed to unless asked otherwise: an instance at d = 1000 differs from
-# the next by more, and each further digit costs a hundred times the points.
-DEFAULT_TOL, DEFAULT_TOL_MANY = 1e-3, 3e-3  # up to 5 classes, above
+DEFAULT_TOL, DEFAULT_TOL_MANY = 1e-3, 3e-3  # up to 5 classes, above: less than instances differ
 _SAME = 1e-13  # weights that agree with the teacher's to this relative precision make no errors
 _MEMORY = 400_000  # numbers in the largest temporary
 _FLAT = 1e-7  # least noise per class direction (of 1) that the smooth integrand resolves
@@ -160,7 +155,8 @@ def exact_generalisation_error(
     variance, guesses = channel.utility_variance, k * channel.guess(k)
     tol = check_tolerance(tol, DEFAULT_TOL if k <= 5 else DEFAULT_TOL_MANY)
     size = float(np.linalg.norm(T))
-    W, T = _unit(W), _unit(T)
+    W, T = (one / max(float(np.abs(one).max()), 1e-300) for one in (W, T))  # labels see no scale
+    W, T = (one / (float(np.linalg.norm(one)) or 1.0) for one in (W, T))
     if not T.any():
         raise InvalidInput("the teacher's weights are the same for every class: it has no rule")
     if variance is None:
@@ -189,7 +185,8 @@ def _utility_error(W: Array, T: Array, added: float, tol: float, seed: int) -> E
         return ErrorEstimate(angle / math.pi if W.any() else 0.5, 1e-15)
     noise = added * (np.eye(k) - 1 / k)
     student, teacher, cross = W.T @ W, T.T @ T + noise, W.T @ T
-    if k == 3 and _distinct(student) and _distinct(teacher):
+    spreads = [np.linalg.eigvalsh(gram) for gram in (student, teacher)]
+    if k == 3 and all(v[1] > 1e-9 * v[2] for v in spreads):  # no orthant is flat
         coarse, fine = (
             sum(_class_share(l, student, teacher, cross, step) for l in range(3))
             for step in (1 / 8, 1 / 16)
@@ -217,21 +214,6 @@ def _differences(weights: Any, teacher_weights: Any, features: Any) -> tuple[Arr
     return (W - W.mean(1, keepdims=True)) * size, (T - T.mean(1, keepdims=True)) * size
 
 
-def _unit(W: Array) -> Array:
-    """W over its norm (0 stays 0): labels do not see the scale."""
-    largest = float(np.abs(W).max())
-    if largest == 0:
-        return W
-    W = W / largest
-    return W / float(np.linalg.norm(W))
-
-
-def _distinct(gram: Array) -> bool:
-    """Whether the three class differences are neither zero nor parallel: no orthant is flat."""
-    values = np.linalg.eigvalsh(gram)
-    return bool(values[1] > 1e-9 * values[2])
-
-
 def _class_share(label: int, student: Array, teacher: Array, cross: Array, step: float) -> float:
     """P(label wins both), by Plackett's identity along τ in [0, 1]."""
     D = np.delete(np.eye(3)[label] - np.eye(3), label, axis=0)  # rows e_l − e_h
@@ -239,7 +221,7 @@ def _class_share(label: int, student: Array, teacher: Array, cross: Array, step:
     s, t = np.sqrt(np.diag(S)), np.sqrt(np.diag(T))
     a, b = S[0, 1] / (s[0] * s[1]), T[0, 1] / (t[0] * t[1])
     c = np.clip(C / np.outer(s, t), -1.0, 1.0)
-    wedges = _wedge(a) * _wedge(b)
+    wedge = [0.25 + math.asin(min(1.0, max(-1.0, r))) / (2 * math.pi) for r in (a, b)]
     # Nodes and weights on [0, 1] that also serve integrands with a root in the denominator.
     x = np.arange(-3.6, 3.6 + step / 2, step)
     tau = 1 / (1 + np.exp(-math.pi * np.sinh(x)))
@@ -260,21 +242,13 @@ def _class_share(label: int, student: Array, teacher: Array, cross: Array, step:
             slope += (
                 c[i, j] * (0.25 + np.arcsin(rho) / (2 * math.pi)) / (2 * math.pi * np.sqrt(free))
             )
-    return float(wedges + weight @ slope)
-
-
-def _wedge(correlation: float) -> float:
-    """P(x > 0, y > 0) of two unit Gaussians."""
-    return 0.25 + math.asin(min(1.0, max(-1.0, correlation))) / (2 * math.pi)
+    return float(wedge[0] * wedge[1] + weight @ slope)
 
 
 def _sampled_error(
     student: Array, teacher: Array, cross: Array, channel: Channel | None, tol: float, seed: int
 ) -> ErrorEstimate:
-    """ε by quasi-Monte Carlo from the k×k covariances of s, of t, and between them; any k.
-
-    Labels are drawn at t by a channel; without one they are its argmax.
-    """
+    """ε from the k×k covariances of s, of t and between them; labels by a channel, or argmax t."""
     k, basis = len(student), difference_basis(len(student))
     S, T, C = (basis.T @ part @ basis for part in (student, teacher, cross))
     # t = Aξ and s = Bξ + (what remains), for independent standard normal ξ.
@@ -325,26 +299,18 @@ def _label_chance(
 
 
 def _common_first(joint: Array, noise: float) -> Array:
-    """L (2r, 2r) with LLᵀ = joint − noise·I, whose first r columns carry what s and t share.
-
-    With class-symmetric covariances the first r columns are √ρ(I, I) and the others are zero.
-    """
+    """L (2r, 2r) with LLᵀ = joint − noise·I, whose first r columns carry what s and t share."""
     r = joint.shape[0] // 2
     turn = np.kron(np.array([[1.0, 1.0], [1.0, -1.0]]) / math.sqrt(2), np.eye(r))
     G = turn @ joint @ turn - noise * np.eye(2 * r)
     shared = _root(G[:r, :r])
     mixed = G[r:, :r] @ np.linalg.pinv(shared, rcond=1e-12, hermitian=True)
     rest = _root(G[r:, r:] - mixed @ mixed.T)
-    L = np.block([[shared, np.zeros((r, r))], [mixed, rest]])
-    return np.asarray(turn @ L)
+    return np.asarray(turn @ np.block([[shared, np.zeros((r, r))], [mixed, rest]]))
 
 
 def _smooth_agreement(points: Array, lift: Array, twin: Array) -> Array:
-    """Σ_l Z_l(g)Z_l(g') − Σ_l Z_l(g₀)² at fields in units of the noise, (n,).
-
-    (g, g') = lift·point has the given covariances, g₀ = twin·point their class-symmetric part,
-    whose mean is known: the difference of the two fluctuates far less.
-    """
+    """Σ_l Z_l(g)Z_l(g') − Σ_l Z_l(g₀)² (n,), (g, g') = lift·point and g₀ = twin·point."""
     k, r = twin.shape
     chunk = max(1, _MEMORY // (k * GRID.size))
     parts = []

@@ -1,10 +1,9 @@
 """The designs of each kind of data; `open_design` chooses the one that holds the X that was given.
 
-Numpy arrays are neither copied nor scaled, with one exception: where eight digits are not needed, a
-copy of doubles in single precision (of X up to `COPY_BYTES`) makes fits 1.2 to 2.1 times as fast
-(n = 1000 to 10,000, d = 200 to 3000, λ = 1 to 1e-4). Sparse matrices are never centred, which would
-fill them. Memory maps are read from their file, block by block: pages of a map would count as this
-process's memory, and a file cut short under a map would end the program.
+Numpy arrays are neither copied nor scaled, but where eight digits are not needed a copy in single
+precision (of X up to `COPY_BYTES`) makes fits 1.2 to 2.1 times as fast. Sparse matrices are never
+centred, which would fill them. Memory maps are read from their file, block by block: pages of a map
+would count as this process's memory, and a file cut short under a map would end the program.
 
 Features that are scaled, and samples that are weighted, without a copy of X:
 
@@ -20,7 +19,7 @@ import mmap
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import IO, Any
 
 import numpy as np
@@ -258,17 +257,6 @@ class ScaleRows:
         return out
 
 
-def _then(map: Map, work: Callable[..., Any], block: AnyArray, *more: Any) -> Any:
-    """work(map(block), ...), to be done where the block is."""
-    return work(map(block), *more)
-
-
-def _weighted(work: Callable[..., Any], shared: int, block: AnyArray, *more: Any) -> Any:
-    """work(block times the factors that come behind what is shared, ...), where the block is."""
-    given, (factors, *own) = more[:shared], more[shared:]
-    return work(block * factors[:, None], *given, *own)
-
-
 class BlockwiseDesign(designs.Design):
     """The rows of `base` under a map (b, d) to (b, dimension), made block by block."""
 
@@ -298,7 +286,8 @@ class BlockwiseDesign(designs.Design):
         return ((rows, self._map(block)) for rows, block in self.base.blocks(*given))
 
     def each_block(self, work: Callable[..., Any], *given: Any) -> Iterator[tuple[slice, Any]]:
-        return self.base.each_block(partial(_then, self._map, work), *given)
+        made = self._map  # the design itself stays here
+        return self.base.each_block(lambda block, *more: work(made(block), *more), *given)
 
 
 class WeightedRows(designs.Design):
@@ -314,10 +303,15 @@ class WeightedRows(designs.Design):
     def each_block(
         self, work: Callable[..., Any], shared: Any = (), parts: Any = None, *size: int
     ) -> Iterator[tuple[slice, Any]]:
+        count = len(shared)  # the factors come behind it
+
         def own(rows: slice) -> tuple[Any, ...]:
             return (self._factors[rows], *(parts(rows) if parts is not None else ()))
 
-        return self._base.each_block(partial(_weighted, work, len(shared)), shared, own, *size)
+        def weighted(block: AnyArray, *more: Any) -> Any:
+            return work(block * more[count][:, None], *more[:count], *more[count + 1 :])
+
+        return self._base.each_block(weighted, shared, own, *size)
 
     def times_columns(self, small: AnyArray) -> AnyArray:
         out = self._base.times_columns(small) * self._factors

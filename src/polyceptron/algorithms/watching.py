@@ -1,13 +1,11 @@
 """How far a fit is, for whoever wants to know: a callback, lines on standard error, a checkpoint.
 
 A fit tells its `Watch` of every iteration, and a design of every pass over X. A callback sees each
-as a `FitProgress`; to stop the fit it raises KeyboardInterrupt, as Ctrl-C does, and the fit returns
-what there is with the status 'interrupted'.
+as a `FitProgress`; to stop the fit it raises KeyboardInterrupt, as Ctrl-C does.
 
-A checkpoint is one .npz file of plain arrays: the state of the iteration, and what problem it
-belongs to. It is written every so many seconds, at the end, and when the fit is interrupted; a fit
-that finds it goes on from there. A fit of several parts, one after the other, keeps each under its
-own name. That X is the same is judged by the lengths of a thousand of its rows; tolerance and
+A checkpoint is one .npz file of plain arrays: the state of each part of a fit under its name, and
+what problem it belongs to. It is written every so many seconds, at the end, and when the fit is
+interrupted. That X is the same is judged by the lengths of a thousand of its rows; tolerance and
 number of iterations may be others than before.
 """
 
@@ -31,13 +29,9 @@ from polyceptron.files import check_readable, check_writable, write_atomically
 from polyceptron.rows import Status
 
 State = dict[str, Any]  # of arrays and numbers
-_ROWS = 1000
-_SAME = 1e-5  # relative, of lengths summed in another order or precision
-
 FIRST_SECONDS = 2.0  # without a word
 LINE_SECONDS = 5.0
 _BEAT_SECONDS = 0.5
-_WINDOW = 8  # iterations from which the time left is judged
 
 
 @dataclass(frozen=True)
@@ -107,7 +101,7 @@ class Checkpoint:
                 f"checkpoint_every must be a number of seconds, 0 or more, got {every!r}"
             )
         self.every = float(every)
-        self._lengths = design.row_norms[:: -(-design.n_samples // _ROWS)]
+        self._lengths = design.row_norms[:: -(-design.n_samples // 1000)]
         self._problem = {
             "format": 6,
             "shape": list(design.shape),
@@ -140,10 +134,8 @@ class Checkpoint:
                 "remove it, or give another path"
             ) from None
         other = [name for name, value in self._problem.items() if problem.get(name) != value]
-        if not other and not (
-            lengths.shape == self._lengths.shape
-            and np.allclose(lengths, self._lengths, rtol=_SAME, atol=0)
-        ):
+        same = lengths.shape == self._lengths.shape  # lengths may be summed in another order
+        if not other and not (same and np.allclose(lengths, self._lengths, rtol=1e-5, atol=0)):
             other = ["X"]
         if other:
             raise InvalidInput(
@@ -182,7 +174,7 @@ class Watch:
         self.checkpoint = Checkpoint()
         self._begin = time.monotonic()
         self._last = FitProgress(name, 0, 0, math.inf, 0.0, None, 0.0, 0.0, None)
-        self._past: deque[tuple[float, int, float]] = deque(maxlen=_WINDOW)
+        self._past: deque[tuple[float, int, float]] = deque(maxlen=8)
         self._next_beat, self._next_line = _BEAT_SECONDS, FIRST_SECONDS
 
     def step(
@@ -211,8 +203,7 @@ class Watch:
         if self.callback is None and not self.verbose:
             return
         now = time.monotonic() - self._begin
-        left = self._last.seconds_left
-        if left is not None:
+        if (left := self._last.seconds_left) is not None:
             left = max(0.0, left - (now - self._last.seconds))
         self._last = replace(self._last, passes=passes, seconds=now, seconds_left=left)
         if now >= self._next_beat:
@@ -222,12 +213,11 @@ class Watch:
         """From the slope of ln(change) over the last iterations; no more than max_iter allows."""
         if len(self._past) < 2:
             return None
-        first, last = self._past[0], self._past[-1]
-        steps, seconds = last[1] - first[1], last[0] - first[0]
+        pairs = zip(self._past[0], self._past[-1], strict=True)
+        seconds, steps, rise = (last - first for first, last in pairs)
         if steps <= 0 or seconds <= 0:
             return None
-        most = (max_iter - iteration) * seconds / steps
-        fall = (first[2] - last[2]) / seconds
+        most, fall = (max_iter - iteration) * seconds / steps, -rise / seconds
         if not 0 < fall < math.inf:
             return most
         return min(most, max(0.0, math.log(change / target) / fall)) if change > 0 else 0.0
