@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from polyceptron.model.priors import Prior, as_prior
 from polyceptron.numerics import Array
-from polyceptron.numerics.chebyshev import points
+from polyceptron.numerics.special import points
 from polyceptron.theory.weights.row_sums import (
     finite_row_variance,
     location_posterior,

@@ -31,8 +31,7 @@ from numpy.typing import NDArray
 
 from polyceptron.algorithms.watching import SILENT, Watch
 from polyceptron.errors import InvalidInput
-from polyceptron.numerics import AnyArray, Array
-from polyceptron.numerics.threads import thread_count
+from polyceptron.numerics import AnyArray, Array, thread_count
 
 Form = Callable[[AnyArray], AnyArray]  # of rows (b, d), such as their squares
 Inner = Callable[[AnyArray], tuple[AnyArray, Any]]

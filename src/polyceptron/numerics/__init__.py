@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -9,3 +12,33 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 AnyArray = NDArray[Any]
+_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}  # by process, for one that has forked
+
+
+def thread_count() -> int:
+    """OMP_NUM_THREADS if it is set, else the processors this process may run on."""
+    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if asked.isdigit() and int(asked) > 0:
+        return int(asked)
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+def for_chunks(work: Callable[[slice], None], n_rows: int, chunk: int) -> None:
+    """Call `work(rows)` for consecutive slices of 0..n_rows of `chunk` rows at most.
+
+    Each writes rows of its own: the result is the same for any number of threads. numpy and scipy
+    release the interpreter lock inside their loops, but handing it over costs when the machine is
+    busy, so that chunks are large and small work has one.
+    """
+    slices = [slice(i, min(i + chunk, n_rows)) for i in range(0, n_rows, chunk)]
+    threads = thread_count()
+    if threads == 1 or len(slices) == 1:
+        for rows in slices:
+            work(rows)
+        return
+    key = (os.getpid(), threads)
+    if key not in _pools:
+        _pools[key] = ThreadPoolExecutor(threads, thread_name_prefix="polyceptron")
+    list(_pools[key].map(work, slices))

@@ -37,10 +37,16 @@ import numpy as np
 from scipy.special import ndtr, wrightomega
 
 from polyceptron.numerics import Array
-from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
 from polyceptron.numerics.orthant import Labels, Quadrature
 from polyceptron.numerics.panels import panel_rule
-from polyceptron.numerics.special import EvenPieces, log_cdf_and_mills, mills_slope, normalised
+from polyceptron.numerics.special import (
+    ChebyshevProxy,
+    EvenPieces,
+    chebyshev_proxy,
+    log_cdf_and_mills,
+    mills_slope,
+    normalised,
+)
 
 if TYPE_CHECKING:
     from scipy.interpolate import PPoly

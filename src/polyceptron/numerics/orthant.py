@@ -44,9 +44,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, log_ndtr, ndtr, owens_t, roots_hermite, roots_laguerre
 
-from polyceptron.numerics import Array
+from polyceptron.numerics import Array, for_chunks
 from polyceptron.numerics.special import log_cdf_and_mills, mills_ratio, mills_slope, normalised
-from polyceptron.numerics.threads import for_chunks, scratch
 
 _SQRT2 = math.sqrt(2)
 _SQRT_2PI = math.sqrt(2 * math.pi)
@@ -274,7 +273,7 @@ class Quadrature(NamedTuple):
         Variances are of centred numbers, which keeps them accurate when A is large.
         """
         n, k, mean = len(label), self.A.shape[-1] + 1, self.mean[:, 0]
-        centred = np.subtract(self.A, self.mean, out=scratch("x", self.A.shape))
+        centred = self.A - self.mean
         slope = np.matmul(self.p[:, None, :], self.slope)[:, 0]
         total = centred.sum(-1)
         winner = slope.sum(-1) - (self.p * total * total).sum(-1)
@@ -297,10 +296,7 @@ def hermite_rule(order: int) -> tuple[Array, Array]:
 
 
 def integrate(omega: Array, label: Labels, s: Array | None, order: int) -> Quadrature:
-    """The nodes' contributions at ω (n, k) and standard deviations s (n, k), None for 1.
-
-    The (n, t, k−1) arrays of the result are scratch: the next call on this thread takes them back.
-    """
+    """The nodes' contributions at ω (n, k) and standard deviations s (n, k), None for 1."""
     competitors = np.arange(omega.shape[-1] - 1)
     competitors = competitors + (competitors >= label[:, None])
     winner = label[:, None]
@@ -311,18 +307,12 @@ def integrate(omega: Array, label: Labels, s: Array | None, order: int) -> Quadr
         a /= s_h
         ratio, inverse = np.take_along_axis(s, winner, -1) / s_h, 1 / s_h[:, None, :]
     T, log_weight, scale = _nodes(a, ratio, order)
-    shape = (*T.shape, a.shape[-1])
-    x = scratch("x", shape)
-    if ratio is None:
-        np.add(a[:, None, :], T[:, :, None], out=x)
-    else:
-        np.multiply(T[:, :, None], ratio[:, None, :], out=x)
-        x += a[:, None, :]
-    log_cdf, r = log_cdf_and_mills(x, (scratch("cdf", shape), scratch("mills", shape)))
+    x = a[:, None, :] + T[:, :, None] * (1.0 if ratio is None else ratio[:, None, :])
+    log_cdf, r = log_cdf_and_mills(x)
     log_f = log_cdf.sum(-1)
     log_f += log_weight - 0.5 * T**2
     p, log_total = normalised(log_f)
-    slope = mills_slope(x, r, scratch("slope", shape))
+    slope = mills_slope(x, r)
     if inverse is not None:
         slope *= inverse**2
         r *= inverse

@@ -37,8 +37,8 @@ from polyceptron.errors import InvalidInput
 from polyceptron.model.channels import Channel, as_channel
 from polyceptron.model.checks import as_numbers, check_classes
 from polyceptron.numerics import AnyArray
-from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
 from polyceptron.numerics.orthant import corner_cdf
+from polyceptron.numerics.special import ChebyshevProxy, chebyshev_proxy
 
 _ALIGNED = 1e14  # τ that stands for ρ = 1
 _SLOPE_STEP = 1e-4  # of ln τ

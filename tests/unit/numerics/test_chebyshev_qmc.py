@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyceptron.numerics.chebyshev import chebyshev_proxy
 from polyceptron.numerics.estimate import from_replicates, student_quantile, uniform_replicates
+from polyceptron.numerics.special import chebyshev_proxy
 
 
 @given(st.floats(-3, 3), st.floats(0.1, 4), st.lists(st.floats(-2, 2), min_size=1, max_size=9))

@@ -9,7 +9,7 @@ import pytest
 
 from polyceptron.model.features import as_spectrum
 from polyceptron.model.penalties.penalty import spectrum_sums
-from polyceptron.numerics.chebyshev import local_gauss
+from polyceptron.numerics.special import local_gauss
 
 
 def test_gauss_rule_is_exact_for_polynomials_of_the_logarithm() -> None:

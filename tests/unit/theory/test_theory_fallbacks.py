@@ -7,7 +7,7 @@ import pytest
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model import ERM, CrossEntropy, MaxMargin, Teacher
-from polyceptron.numerics.threads import thread_count
+from polyceptron.numerics import thread_count
 from polyceptron.theory.erm.best_ridge import bracket
 from polyceptron.theory.erm.coarse_root import Root, coarse_root, continuation, newton
 from polyceptron.theory.erm.equations import equations

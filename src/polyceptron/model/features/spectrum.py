@@ -33,7 +33,7 @@ import numpy as np
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import as_numbers
 from polyceptron.numerics import Array
-from polyceptron.numerics.chebyshev import local_gauss
+from polyceptron.numerics.special import local_gauss
 
 _NOTHING = 1e-10  # of the largest eigenvalue: rounding of a direction without variance
 _LONGEST_NAME = 40  # levels that a name spells out

@@ -32,7 +32,7 @@ import numpy as np
 
 from polyceptron.model.channels import Channel, Flips, GaussianNoise
 from polyceptron.numerics import AnyArray
-from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy
+from polyceptron.numerics.special import ChebyshevProxy, chebyshev_proxy
 from polyceptron.theory.fields.information import few_moments, known_entropy, many_excess
 
 _THETA_LOW = 1e-3  # below it the proxies are continued: they are smooth at 0

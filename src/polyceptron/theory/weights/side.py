@@ -60,7 +60,7 @@ from polyceptron.errors import ComputationFailed
 from polyceptron.model import AnyTeacher
 from polyceptron.model.law import Hats, Law
 from polyceptron.numerics import AnyArray, Array
-from polyceptron.numerics.chebyshev import ChebyshevProxy, chebyshev_proxy, local_gauss
+from polyceptron.numerics.special import ChebyshevProxy, chebyshev_proxy, local_gauss
 from polyceptron.theory.weights import row_sums
 from polyceptron.theory.weights.sign_table import EDGES, is_sign, sign_table
 

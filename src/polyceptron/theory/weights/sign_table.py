@@ -25,7 +25,7 @@ import numpy as np
 
 from polyceptron.model.priors import Prior
 from polyceptron.numerics import Array
-from polyceptron.numerics.chebyshev import ChebyshevProxy, coefficients, points
+from polyceptron.numerics.special import ChebyshevProxy, coefficients, points
 
 PANELS = ((0.0, 1.25, 13), (1.25, 2.6, 11), (2.6, 5.2, 11))  # of s: both ends, points
 EDGES = (*(low for low, _, _ in PANELS), PANELS[-1][1])
