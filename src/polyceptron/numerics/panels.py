@@ -279,7 +279,8 @@ def _breaks(lines: Sequence[Line], before: Array, high: Array) -> Array:
 
 def rarest_first(mean: Array, covariance: Array) -> NDArray[np.intp]:
     """The order of coordinates in which points lose least of their weight."""
-    return np.argsort(mean / np.sqrt(np.diag(covariance)), kind="stable")
+    spread = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
+    return np.argsort(mean / spread, axis=-1, kind="stable")
 
 
 def truncated_nodes(
@@ -287,17 +288,23 @@ def truncated_nodes(
 ) -> Nodes:
     """Random points inside the orthant from uniform ones (replicates, n, r).
 
-    They move smoothly with mean and covariance in a given `order` of the coordinates.
+    They move smoothly with mean and covariance in a given `order` of the coordinates. Several
+    Gaussians, along axes in front, have as many sets of points.
     """
     replicates, n, r = uniform.shape
     u = uniform.reshape(-1, r)
     order = rarest_first(mean, covariance) if order is None else order
-    L = np.linalg.cholesky(covariance[np.ix_(order, order)])
-    y, g, weight = np.empty(u.shape), np.empty(u.shape), np.full(len(u), 1 / n)
+    mean = np.take_along_axis(mean, order, -1)
+    rows = np.take_along_axis(covariance, order[..., None], -2)
+    L = np.linalg.cholesky(np.take_along_axis(rows, order[..., None, :], -1))
+    y, g = np.empty((2, *mean.shape[:-1], *u.shape))
+    weight = np.full(y.shape[:-1], 1 / n)
     for i in range(r):
-        centre = mean[order[i]] + y[:, :i] @ L[i, :i]
-        left = ndtr(centre / L[i, i])
+        centre = mean[..., i, None] + (y[..., :i] @ L[..., i, :i, None])[..., 0]
+        scale = L[..., i, i, None]
+        left = ndtr(centre / scale)
         weight *= left
-        y[:, i] = -ndtri(np.maximum(u[:, i] * left, 1e-300))
-        g[:, order[i]] = np.maximum(centre + L[i, i] * y[:, i], 0.0)
-    return Nodes(g, weight.reshape(replicates, n))
+        y[..., i] = -ndtri(np.maximum(u[:, i] * left, 1e-300))
+        g[..., i] = np.maximum(centre + scale * y[..., i], 0.0)
+    points = np.take_along_axis(g, np.argsort(order, -1)[..., None, :], -1)
+    return Nodes(points, weight.reshape(*mean.shape[:-1], replicates, n))

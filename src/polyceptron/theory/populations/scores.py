@@ -26,12 +26,11 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import block_diag
 from scipy.special import ndtri
 
 from polyceptron.model.channels import Channel
 from polyceptron.model.channels.correlated import label_chances
-from polyceptron.model.checks import difference_basis
+from polyceptron.model.checks import class_gaps, difference_basis
 from polyceptron.model.estimators import Probabilities
 from polyceptron.model.populations.population import numbers_text
 from polyceptron.numerics import Array
@@ -50,6 +49,7 @@ _POINTS = (6, 12)  # log2, of a replicate
 _BIN_POINTS = 12  # of a replicate, less k, for bins of confidence
 _FLAT = 1e-11  # of the trace: a variance that stands for 0
 _NOTHING = 1e-6  # the same where nothing varies
+_AT_ONCE = 4_000_000  # coordinates of points
 _SMOOTH = 3.0  # the scale in fields over which a softmax changes
 
 
@@ -155,50 +155,38 @@ def population_scores(
     >>> round(float(population_scores(law).error.value), 6)
     0.158655
     """
-    law = _regular(law)
-    if _is_sampled(law):
+    law = replace(law, Q=_lifted(law.Q))
+    channel = None if law.teacher is None else law.teacher.channel
+    smooth = channel is not None and channel.utility_variance is None
+    if law.n_classes > 3 or (law.n_classes == 3 and smooth):
         log2, few = _POINTS[0], 2 if math.isinf(tol) else N_REPLICATES
         while True:
-            found = _average(law, _sampled(law, log2, few, near), probabilities)
-            scores = _from(found, None, probabilities is not None)
+            scores = _scores(_average(law, _sampled(law, log2, few, near), probabilities))
             over = float(scores.error.uncertainty) / tol
             if not over > 1 or log2 == _POINTS[1]:
                 return scores
             log2 = min(log2 + math.ceil(math.log2(over)), _POINTS[1])
     exact, orders = _closed_confusion(law), _ORDERS[1:] if math.isinf(tol) else _ORDERS
-    levels: list[dict[str, Array]] = [{} for _ in orders]
-    if exact is None or probabilities is not None:
-        levels = [_average(law, _panels(law, o), probabilities) for o in orders]
-    if exact is not None:
-        for level in levels:
-            level["confusion"] = exact[None]
-    return _from(levels[-1], levels[0], probabilities is not None)
+    if exact is not None and probabilities is None:
+        return _scores(*([(exact[None], None)] * 2))
+    levels = [_average(law, _panels(law, order), probabilities) for order in orders]
+    return _scores(*(each if exact is None else (exact[None], each[1]) for each in levels))
 
 
 def leading_nodes(law: FieldsLaw) -> tuple[Array, Array, Array]:
     """Fields (n, k), the leader's first, weights (R, n/R), and Z (n, k), at random points."""
     k, found = law.n_classes, []
-    for part in _sampled(_regular(law), max(_BIN_POINTS - k, 7)):
-        order = np.argsort(np.arange(k) != part.leader, kind="stable")
-        shape = (*part.weight.shape, k)
-        both = [each[:, order].reshape(shape) for each in (part.fields, part.truth)]
-        found.append((both[0], part.weight, both[1]))
+    law = replace(law, Q=_lifted(law.Q))
+    for leader, fields, weight, truth in _sampled(law, max(_BIN_POINTS - k, 7)):
+        order = np.argsort(np.arange(k) != leader, kind="stable")
+        both = [each[:, order].reshape(*weight.shape, k) for each in (fields, truth)]
+        found.append((both[0], weight, both[1]))
     fields, weight, truth = (np.concatenate(each, 1) for each in zip(*found, strict=True))
     return fields.reshape(-1, k), weight, truth.reshape(-1, k)
 
 
-def _is_sampled(law: FieldsLaw) -> bool:
-    channel = None if law.teacher is None else law.teacher.channel
-    smooth = channel is not None and channel.utility_variance is None
-    return law.n_classes > 3 or (law.n_classes == 3 and smooth)
-
-
-def _regular(law: FieldsLaw) -> FieldsLaw:
-    """Covariances with a hint of variance in every direction: a flat orthant has no density."""
-    return replace(law, Q=_lifted(law.Q))
-
-
 def _lifted(covariance: Array) -> Array:
+    """With a hint of variance in every direction: a flat orthant has no density."""
     values, vectors = np.linalg.eigh(covariance)
     least = _FLAT * (values.sum(-1, keepdims=True) + _NOTHING)
     if (values >= least).all():
@@ -208,49 +196,42 @@ def _lifted(covariance: Array) -> Array:
     )
 
 
-class _Part(NamedTuple):
-    """Nodes where p leads, with the fields (n, k) up to a shift, weights and Z (n, k)."""
-
-    leader: int
-    fields: Array
-    weight: Array
-    truth: Array
+# Where p leads: p, fields (n, k) up to a shift, weights (R, n/R) and Z (n, k).
+_Part = tuple[int, Array, Array, Array]
 
 
-def _ways(k: int, leader: int) -> Array:
-    """(r, r): from class differences to the gaps of the leader with the others."""
-    T = difference_basis(k)
-    return np.asarray(T[leader] - np.delete(T, leader, 0))
+def _gaps(law: FieldsLaw, group: int, label: int | None = None) -> tuple[Array, Array]:
+    """Mean (k, n) and covariance (k, n, n) of each leader's gaps in a group, n = r; with a `label`
+    of a teacher of Gaussian utilities, of both leaders' gaps, n = 2r."""
+    k, r, teacher = law.n_classes, law.n_classes - 1, law.teacher
+    ways = np.stack([class_gaps(k, p) for p in range(k)])
+    mean, covariance = law.m[group] + law.b, law.Q[group]
+    if label is not None and teacher is not None:
+        utilities = teacher.covariance + (teacher.channel.utility_variance or 0.0) * np.eye(r)
+        joint = np.block([[covariance, teacher.cross], [teacher.cross.T, utilities]])
+        mean, covariance = np.append(mean, teacher.biases), _lifted(joint)
+        one, ways = ways, np.zeros((k, 2 * r, 2 * r))
+        ways[:, :r, :r], ways[:, r:, r:] = one, one[label]
+    return ways @ mean, ways @ covariance @ ways.swapaxes(1, 2)
 
 
 def _panels(law: FieldsLaw, order: int) -> Iterator[_Part]:
     """Two or three classes: panels inside each orthant."""
     k, r = law.n_classes, law.n_classes - 1
-    lines = [Line(n, 0.0, _SMOOTH) for n in (np.eye(r) if r == 1 else [*np.eye(2), [1.0, -1.0]])]
-    lines = [l._replace(normal=np.asarray(l.normal)) for l in lines]
-    for c, p, mean, covariance in _orthants(law):
-        A = _ways(k, p)
-        nodes = panel_nodes(mean, covariance, lines + _label_lines(law, c, A), order)
-        if law.teacher is None:
-            truth = np.broadcast_to(np.eye(k)[c], (len(nodes.points), k))
-        else:
-            at = np.linalg.solve(A, nodes.points.T).T - law.b
-            slope, rest = _given(law, c)
-            means = law.teacher.biases + (at - law.m[c]) @ slope
-            truth = label_chances(law.teacher.channel, means, rest).Z
-        yield _part(p, nodes.points, law.shares[c] * nodes.weight, truth)
-
-
-def _orthants(law: FieldsLaw) -> Iterator[tuple[int, int, Array, Array]]:
-    """Group, leader, and the law of its gaps."""
-    for c in range(len(law.shares)):
-        for p in range(law.n_classes):
-            A = _ways(law.n_classes, p)
-            yield c, p, A @ (law.m[c] + law.b), A @ law.Q[c] @ A.T
-
-
-def _part(p: int, gaps: Array, weight: Array, truth: Array) -> _Part:
-    return _Part(p, np.insert(-gaps, p, 0.0, axis=1), weight, np.asarray(truth))
+    normals = np.eye(1) if r == 1 else np.array([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]])
+    lines = [Line(normal, 0.0, _SMOOTH) for normal in normals]
+    for c, share in enumerate(law.shares):
+        for p, (mean, covariance) in enumerate(zip(*_gaps(law, c), strict=True)):
+            A = class_gaps(k, p)
+            nodes = panel_nodes(mean, covariance, lines + _label_lines(law, c, A), order)
+            if law.teacher is None:
+                truth = np.broadcast_to(np.eye(k)[c], (len(nodes.points), k))
+            else:
+                at = np.linalg.solve(A, nodes.points.T).T - law.b
+                slope, rest = _given(law, c)
+                means = law.teacher.biases + (at - law.m[c]) @ slope
+                truth = label_chances(law.teacher.channel, means, rest).Z
+            yield p, np.insert(-nodes.points, p, 0.0, axis=1), share * nodes.weight, truth
 
 
 def _given(law: FieldsLaw, group: int) -> tuple[Array, Array]:
@@ -266,17 +247,15 @@ def _label_lines(law: FieldsLaw, group: int, A: Array) -> list[Line]:
     """Where two labels of a teacher are equally likely, in the gaps g = A(ω + b)."""
     if law.teacher is None:
         return []
-    k, lines = law.n_classes, []
+    T, lines = difference_basis(law.n_classes), []
     slope, rest = _given(law, group)
     back = np.linalg.inv(A)
     noise = 2 * law.teacher.channel.width(0.0) ** 2
-    for t in range(k):
-        for h in range(t):
-            way = _ways(k, t)[h if h < t else h - 1]
-            normal = way @ slope.T @ back
+    for t in range(law.n_classes):
+        for way in T[t] - T[:t]:
             start = way @ (law.teacher.biases - slope.T @ (law.b + law.m[group]))
             width = math.sqrt(max(float(way @ rest @ way), 0.0) + noise)
-            lines.append(Line(normal, float(start), max(width, 1e-9)))
+            lines.append(Line(way @ slope.T @ back, float(start), max(width, 1e-9)))
     return lines
 
 
@@ -286,40 +265,27 @@ def _sampled(
     """Any number of classes: random points inside each orthant, with coordinates as for `near`."""
     k, r, teacher = law.n_classes, law.n_classes - 1, law.teacher
     u = uniform_replicates(r if teacher is None else 2 * r, log2, _SEED, replicates)
-    if teacher is not None and teacher.channel.utility_variance is None:
-        placed = _orthants(law if near is None else near)
-        for (c, p, mean, spread), (_, _, *there) in zip(_orthants(law), placed, strict=True):
-            nodes = truncated_nodes(mean, spread, u[..., :r], rarest_first(*there))
-            at = np.linalg.solve(_ways(k, p), nodes.points.T).T - law.b
-            yield _part(p, nodes.points, nodes.weight, drawn_chances(law, c, at, u[..., r:]))
-        return
-    shares, truths = law.shares, np.eye(k)
-    if teacher is not None:
-        a = teacher.channel.guess(k)
+    shares, truths, labels = law.shares, np.eye(k), [(c, None) for c in range(len(law.shares))]
+    smooth = teacher is not None and teacher.channel.utility_variance is None
+    if teacher is not None and not smooth:
+        a, labels = teacher.channel.guess(k), [(0, t) for t in range(k)]
         known = label_chances(teacher.channel, teacher.biases[None], teacher.covariance).Z[0]
         shares, truths = (known - a) / (1 - k * a), a + (1 - k * a) * truths
-    for t in range(k):
-        found = []
-        for p in range(k):
-            order = rarest_first(*_joint_gaps(law if near is None else near, t, p))
-            mean, spread = _joint_gaps(law, t, p)
-            found.append(truncated_nodes(mean, spread, u, order))
-        scale = shares[t] / sum(nodes.weight.sum(1) for nodes in found)
-        for p, nodes in enumerate(found):
-            truth = np.broadcast_to(truths[t], (nodes.weight.size, k))
-            yield _part(p, nodes.points[:, :r], scale[:, None] * nodes.weight, truth)
-
-
-def _joint_gaps(law: FieldsLaw, label: int, leader: int) -> tuple[Array, Array]:
-    """Mean and covariance of the leader's gaps in a group, or of both leaders' with a teacher."""
-    A, r, teacher = _ways(law.n_classes, leader), law.n_classes - 1, law.teacher
-    if teacher is None:
-        return A @ (law.m[label] + law.b), A @ law.Q[label] @ A.T
-    utilities = teacher.covariance + (teacher.channel.utility_variance or 0.0) * np.eye(r)
-    joint = np.block([[law.Q[0], teacher.cross], [teacher.cross.T, utilities]])
-    both = block_diag(A, _ways(law.n_classes, label))
-    mean = both @ np.append(law.m[0] + law.b, teacher.biases)
-    return mean, both @ _lifted(joint) @ both.T
+    for t, label in enumerate(labels):
+        order = rarest_first(*_gaps(near or law, *label))
+        mean, spread = _gaps(law, *label)
+        at = u[..., : mean.shape[1]]
+        parts = np.array_split(np.arange(k), min(k, 1 + k * at.size // _AT_ONCE))
+        found = [truncated_nodes(mean[i], spread[i], at, order[i]) for i in parts]
+        weights = [weight for nodes in found for weight in nodes.weight]
+        scale = 1.0 if smooth else shares[t] / sum(w.sum(1, keepdims=True) for w in weights)
+        for leader, points in enumerate(each for nodes in found for each in nodes.points):
+            weight, truth = scale * weights[leader], truths[[t]]
+            if smooth:
+                back = np.linalg.solve(class_gaps(k, leader), points.T).T - law.b
+                truth = drawn_chances(law, 0, back, u[..., r:])
+            truth = np.broadcast_to(truth, (len(points), k))
+            yield leader, np.insert(-points[:, :r], leader, 0.0, axis=1), weight, truth
 
 
 def drawn_chances(law: FieldsLaw, group: int, omega: Array, u: Array) -> Array:
@@ -335,87 +301,57 @@ def drawn_chances(law: FieldsLaw, group: int, omega: Array, u: Array) -> Array:
 
 
 def _average(
-    law: FieldsLaw,
-    parts: Iterator[_Part],
-    probabilities: Probabilities | None,
-) -> dict[str, Array]:
-    """Sums over parts, each with a first axis of replicates."""
-    k = law.n_classes
-    sums: dict[str, Array] = {}
-    for part in parts:
-        weight = part.weight
-        n, flat = len(weight), weight.ravel()
-        if not sums:
-            sums = {"confusion": np.zeros((n, k, k)), "scores": np.zeros((n, 2))}
-        each = (flat[:, None] * part.truth).reshape(n, -1, k)
-        sums["confusion"][:, :, part.leader] += each.sum(1)
-        if probabilities is None:
-            continue
-        P = probabilities(part.fields)
-        loss = -(part.truth * np.log(np.maximum(P, 1e-300))).sum(1)
-        brier = (P * P).sum(1) - 2 * (part.truth * P).sum(1) + 1
-        for i, score in enumerate((loss, brier)):
-            sums["scores"][:, i] += (weight * score.reshape(weight.shape)).sum(1)
-    return sums
+    law: FieldsLaw, parts: Iterator[_Part], probabilities: Probabilities | None
+) -> tuple[Array, Array | None]:
+    """P(label, predicted) (R, k, k), and test loss and Brier score (R, 2), of R replicates."""
+    k, confusion, sums = law.n_classes, 0.0, 0.0
+    for leader, fields, weight, truth in parts:
+        each = (weight.reshape(-1, 1) * truth).reshape(*weight.shape, k).sum(1)
+        confusion = confusion + each[:, :, None] * (np.arange(k) == leader)
+        if probabilities is not None:
+            P = probabilities(fields)
+            loss = -(truth * np.log(np.maximum(P, 1e-300))).sum(1)
+            brier = (P * P).sum(1) - 2 * (truth * P).sum(1) + 1
+            both = np.stack([loss, brier], 1).reshape(*weight.shape, 2)
+            sums = sums + (weight[:, :, None] * both).sum(1)
+    return confusion, None if probabilities is None else sums  # type: ignore[return-value]
 
 
 def _closed_confusion(law: FieldsLaw) -> Array | None:
     """P(t, p) (k, k) of two or three classes where it is a product of orthants."""
-    k = law.n_classes
-    confusion = np.zeros((k, k))
-    if law.teacher is None:
-        for c, p, mean, covariance in _orthants(law):
-            confusion[c, p] = law.shares[c] * orthant_chance(mean, covariance)
-        return confusion
-    channel, T = law.teacher.channel, difference_basis(k)
-    added = channel.utility_variance
-    if k > 2 or added is None:
+    k, teacher = law.n_classes, law.teacher
+    labels: list[Any] = [(c,) for c in range(k)] if teacher is None else [(0, t) for t in range(k)]
+    if teacher is not None and (k > 2 or teacher.channel.utility_variance is None):
         return None
-    M, R = law.teacher.cross, law.teacher.covariance
-    joint = np.block([[law.Q[0], M], [M.T, R + added]])
-    mean = np.concatenate([law.m[0] + law.b, law.teacher.biases])
-    signs = np.sign(T[:, 0])
-    for p in range(2):
-        for t in range(2):
-            way = np.diag([signs[p], signs[t]])
-            confusion[t, p] = orthant_chance(way @ mean, way @ joint @ way)
-    a = channel.guess(2)
-    return np.asarray((1 - 2 * a) * confusion + a * confusion.sum(0))
+    found = np.array(
+        [[orthant_chance(*one) for one in zip(*_gaps(law, *l), strict=True)] for l in labels]
+    )
+    if teacher is None:
+        return law.shares[:, None] * found
+    a = teacher.channel.guess(2)
+    return np.asarray((1 - 2 * a) * found + a * found.sum(0))
 
 
-def _from(
-    found: dict[str, Array], coarse: dict[str, Array] | None, scored: bool
-) -> PopulationScores:
-    """Scores of sums with replicates, or of two levels of a rule."""
-
-    def estimate(values: Array, before: Array | None) -> Estimate:
-        if before is None:
-            return from_replicates(values, axis=0)
-        return Estimate(values[0], np.abs(values[0] - before[0]) + 1e-13)
-
-    made = [_ratios(each["confusion"]) for each in (found, coarse) if each is not None]
-    names = {
-        name: estimate(value, made[-1][name] if coarse is not None else None)
-        for name, value in made[0].items()
-    }
-    if scored:
-        old = None if coarse is None else coarse["scores"]
-        for i, name in enumerate(("test_loss", "brier")):
-            names[name] = estimate(found["scores"][:, i], None if old is None else old[:, i])
-    return PopulationScores(**names)
-
-
-def _ratios(confusion: Array) -> dict[str, Array]:
-    """Of P(label, predicted) (R, k, k)."""
-    k = confusion.shape[1]
-    wrong, shares = confusion * (1 - np.eye(k)), confusion.sum(2)
-    right = np.einsum("rkk->rk", confusion)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return {
-            "confusion": confusion,
-            "error": wrong.sum((1, 2)),
-            "balanced_error": (wrong.sum(2) / shares).mean(1),
-            "recall": right / shares,
-            "precision": right / confusion.sum(1),
-            "shares": shares,
-        }
+def _scores(*levels: tuple[Array, Array | None]) -> PopulationScores:
+    """Of sums with replicates, or of a coarse and a fine rule."""
+    made: list[dict[str, Array]] = []
+    for confusion, sums in levels:
+        wrong, shares = confusion * (1 - np.eye(confusion.shape[1])), confusion.sum(2)
+        right = np.einsum("rkk->rk", confusion)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = {
+                "confusion": confusion,
+                "error": wrong.sum((1, 2)),
+                "balanced_error": (wrong.sum(2) / shares).mean(1),
+                "recall": right / shares,
+                "precision": right / confusion.sum(1),
+                "shares": shares,
+            }
+        made.append(
+            found | ({} if sums is None else {"test_loss": sums[:, 0], "brier": sums[:, 1]})
+        )
+    if len(made) == 1:
+        return PopulationScores(**{n: from_replicates(v, axis=0) for n, v in made[0].items()})
+    coarse, fine = made
+    moved = {n: np.abs(v[0] - coarse[n][0]) + 1e-13 for n, v in fine.items()}
+    return PopulationScores(**{n: Estimate(v[0], moved[n]) for n, v in fine.items()})
