@@ -297,14 +297,15 @@ def truncated_nodes(
     mean = np.take_along_axis(mean, order, -1)
     rows = np.take_along_axis(covariance, order[..., None], -2)
     L = np.linalg.cholesky(np.take_along_axis(rows, order[..., None, :], -1))
-    y, g = np.empty((2, *mean.shape[:-1], *u.shape))
-    weight = np.full(y.shape[:-1], 1 / n)
+    y, g = np.empty((2, r, *mean.shape[:-1], len(u)))
+    weight = np.full(y.shape[1:], 1 / n)
     for i in range(r):
-        centre = mean[..., i, None] + (y[..., :i] @ L[..., i, :i, None])[..., 0]
+        centre = mean[..., i, None] + np.einsum("j...n,...j->...n", y[:i], L[..., i, :i])
         scale = L[..., i, i, None]
         left = ndtr(centre / scale)
         weight *= left
-        y[..., i] = -ndtri(np.maximum(u[:, i] * left, 1e-300))
-        g[..., i] = np.maximum(centre + scale * y[..., i], 0.0)
+        y[i] = -ndtri(np.maximum(u[:, i] * left, 1e-300))
+        g[i] = np.maximum(centre + scale * y[i], 0.0)
+    g = np.moveaxis(g, 0, -1)
     points = np.take_along_axis(g, np.argsort(order, -1)[..., None, :], -1)
     return Nodes(points, weight.reshape(*mean.shape[:-1], replicates, n))

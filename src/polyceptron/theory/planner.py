@@ -22,7 +22,7 @@ from polyceptron.model.estimators import Estimator, as_estimator, plain_estimato
 from polyceptron.model.populations import AnyTeacher, check_population
 from polyceptron.rows import make_row
 from polyceptron.theory.generalisation import error_floor
-from polyceptron.theory.populations.floor import population_floor
+from polyceptron.theory.populations.best_rules import population_floor
 
 SMALLEST_ALPHA, LARGEST_ALPHA = 1e-3, 1e6
 PRECISION = 1e-4  # of ln α

@@ -10,7 +10,7 @@ from polyceptron.experiments.simulate import run_erm, weights_law
 from polyceptron.model import ERM, Teacher
 from polyceptron.model.checks import difference_basis
 from polyceptron.model.populations import Mixture
-from polyceptron.theory.populations.decisions import best_class_weight, best_shift
+from polyceptron.theory.populations.best_rules import best_class_weight, best_shift
 from polyceptron.theory.populations.scores import population_scores
 
 RARE = Mixture((0.9, 0.1), separation=2.0)

@@ -11,7 +11,7 @@ import polyceptron as pc
 from polyceptron.model import BayesOptimal, Teacher, as_channel
 from polyceptron.model.populations import Mixture
 from polyceptron.theory.generalisation import error_floor
-from polyceptron.theory.populations.floor import linear_floor, population_floor
+from polyceptron.theory.populations.best_rules import linear_floor, population_floor
 
 
 def bayes_row(mixture, alpha):

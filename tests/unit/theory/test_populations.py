@@ -354,6 +354,8 @@ WIDE = pc.Mixture(
     [
         (lambda: pc.Mixture((0.5, 0.4), separation=1), "sum to 1"),
         (lambda: pc.Mixture((1.0,), separation=1), "at least 2 classes"),
+        (lambda: pc.Mixture((0.5, 0.5), separation="x"), "must be a finite number, got 'x'"),
+        (lambda: pc.Mixture((0.5, 0.5), separation=math.nan), "must be a finite number, got nan"),
         (lambda: pc.Mixture((0.5, 0.5), gram=[[1, 2], [2, 1]]), "must be positive"),
         (lambda: pc.Mixture((0.5, 0.5), means=np.ones((2, 15_000)), covariances=1), "k·d²"),
         (lambda: pc.erm_fixed_point(WIDE, CE, 1.0), "up to 4000"),

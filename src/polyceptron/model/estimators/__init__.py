@@ -10,9 +10,15 @@ from dataclasses import replace
 from typing import Any
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.estimators.class_rules import ClassMeans, DiscriminantAnalysis, OneVsRest
 from polyceptron.model.estimators.estimator import Estimator, Jump, Probabilities, StudentLaw
-from polyceptron.model.estimators.students import ERM, BayesOptimal, PosteriorAverage
+from polyceptron.model.estimators.students import (
+    ERM,
+    BayesOptimal,
+    ClassMeans,
+    DiscriminantAnalysis,
+    OneVsRest,
+    PosteriorAverage,
+)
 from polyceptron.model.losses import LOSSES, Loss
 from polyceptron.model.registry import Entry, Registry
 

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from polyceptron.model.populations import AnyTeacher
 
 Row = dict[str, Any]
-Probabilities = Callable[[Array], Array]
-"""Fields (n, k) → class probabilities (n, k)."""
+Probabilities = Callable[[Array], Array]  # of classes (n, k), at fields (n, k)
 
 
 class StudentLaw(NamedTuple):
@@ -47,39 +46,21 @@ class Jump(NamedTuple):
 def late(path: str) -> Callable[..., Any]:
     """The function at `room.module.name`, loaded now."""
     module, name = path.rsplit(".", 1)
-    found: Callable[..., Any] = getattr(import_module(f"polyceptron.{module}"), name)
-    return found
+    return getattr(import_module(f"polyceptron.{module}"), name)  # type: ignore[no-any-return]
 
 
 class Estimator:
     """A student: what is done with the data."""
 
-    name: str
-    """In the column `estimator` of rows, at the shell, in sweeps and menus."""
-
-    source: ClassVar[str] = "erm"
-    """The source of its simulated rows: 'erm' for fits, 'amp' for message passing."""
-
-    theory: ClassVar[str]
-    """The function (teacher, estimator, α, tol) that makes its rows."""
-
-    runs: ClassVar[str]
-    """The function (teacher, estimators, α, dimension, seed, ...) that makes its simulated rows."""
-
-    branches: ClassVar[bool] = False
-    """Whether several fixed points may coexist, as for Bayes-optimal learning."""
-
-    calibrated: ClassVar[bool] = False
-    """Whether its probabilities are those of the posterior, calibrated by construction."""
-
-    takes_ridge: bool = False
-    """Whether the strength of its penalty can be chosen."""
-
-    hard_margin: bool = False
-    """Whether it exists for separable data only: its curve ends at α_s."""
-
-    explicit: bool = False
-    """Whether a point of its theory is (nearly) a closed form, at any number of classes."""
+    name: str  # in the column `estimator` of rows, at the shell, in sweeps and menus
+    source: ClassVar[str] = "erm"  # of its simulated rows; 'amp' for message passing
+    theory: ClassVar[str]  # the function (teacher, estimator, α, tol) that makes its rows
+    runs: ClassVar[str]  # (teacher, estimators, α, dimension, seed, ...), of its simulated rows
+    branches: ClassVar[bool] = False  # several fixed points may coexist, as for Bayes-optimal
+    calibrated: ClassVar[bool] = False  # its probabilities are those of the posterior
+    takes_ridge: bool = False  # the strength of its penalty can be chosen
+    hard_margin: bool = False  # it exists for separable data only: its curve ends at α_s
+    explicit: bool = False  # a point of its theory is (nearly) a closed form, at any k
 
     @property
     def columns(self) -> Row:

@@ -1,4 +1,5 @@
-"""The Bayes-optimal estimator, and empirical risk minimisation: a loss on fields, a penalty."""
+"""The students: Bayes-optimal, empirical risk minimisation (a loss on fields, a penalty), and rules
+that people compare them with: one-vs-rest, class means, discriminant analysis."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ class BayesOptimal(Estimator):
         self, teacher: AnyTeacher, alpha: Any, *, branch: str = "optimal", tol: float | None = None
     ) -> list[Row]:
         if not teacher.symmetric:
-            return late("theory.populations.floor.bayes_mixture_rows")(teacher, alpha)
+            return late("theory.populations.best_rules.bayes_mixture_rows")(teacher, alpha)
         return late("theory.bayes_optimal.fixed_points.bayes_rows")(teacher, alpha, branch, tol)
 
     def law(self, teacher: AnyTeacher, alpha: float, tol: float | None = None) -> StudentLaw:
@@ -224,32 +225,26 @@ class ERM(Estimator):
         if self.intercept:
             columns["intercept"] = True
         if self.class_weight is not None:
-            columns["class_weight"] = ",".join(
-                f"{w[0]}:{w[1]!r}" if isinstance(w, tuple) else str(w) for w in self._weights
+            given: Any = (
+                (self.class_weight,) if self.class_weight == "balanced" else self.class_weight
             )
+            words = (f"{w[0]}:{w[1]!r}" if isinstance(w, tuple) else str(w) for w in given)
+            columns["class_weight"] = ",".join(words)
         return columns
-
-    @property
-    def _weights(self) -> tuple[Any, ...]:
-        return (
-            (self.class_weight,) if isinstance(self.class_weight, str) else self.class_weight or ()
-        )
 
     def loss_weights(self, shares: Any) -> Array:
         """c (k,) where classes have these shares (k,)."""
-        shares, k = np.asarray(shares, dtype=float), len(shares)
-        if self.class_weight == "balanced":
-            return np.asarray(1 / (k * shares))
-        pairs: dict[int, float] = dict(
-            w if isinstance(w, tuple) else (c, w) for c, w in enumerate(self._weights)
-        )
-        every = isinstance((*self._weights, 1.0)[0], float) and bool(pairs)
-        if any(c >= k for c in pairs) or (every and len(pairs) != k):
+        shares, k, given = np.asarray(shares, dtype=float), len(shares), self.class_weight
+        if given is None or isinstance(given, str):
+            return np.ones(k) if given is None else np.asarray(1 / (k * shares))
+        pairs: Any = isinstance(given[0], tuple)
+        weights: dict[int, Any] = dict(given if pairs else enumerate(given))  # type: ignore[arg-type]
+        if max(weights) >= k or not (pairs or len(weights) == k):
             raise InvalidInput(
                 f"class weights {self.columns['class_weight']} do not go with the classes 0 to "
                 f"{k - 1}"
             )
-        return np.array([pairs.get(c, 1.0) for c in range(k)])
+        return np.array([weights.get(c, 1.0) for c in range(k)])
 
     def alike(self, population: Population) -> bool:
         """Whether every class looks the same to it: scalars suffice, and its intercept is 0."""
@@ -297,3 +292,105 @@ class ERM(Estimator):
             return 0.03 + 0.1 * min(n_samples, dimension) * pass_cost(n_samples, dimension, 2)
         passes = 50 if self.loss.solver == "softmax" else 400  # over the data, roughly
         return 0.03 + passes * pass_cost(n_samples, dimension, n_classes)
+
+
+class Rule(Estimator):
+    """A rule that is fitted by a function (X, y, k, rule, λ) → weights (d, k), b (k,), status."""
+
+    runs: ClassVar[str] = "experiments.simulate.run_rules"
+    fitted_by: ClassVar[str]
+
+
+@dataclass(frozen=True)
+class _RidgeRule(Rule):
+    takes_ridge = True
+    ridge: float | str = DEFAULT_RIDGE
+
+    def __post_init__(self) -> None:
+        found = check_ridge(self.ridge, optimal=True)
+        if found == 0:
+            raise InvalidInput(f"{self.name} needs a ridge above 0, or 'optimal', got {found}")
+        object.__setattr__(self, "ridge", found)
+
+    @property
+    def columns(self) -> Row:
+        return {"estimator": self.name, "ridge": self.ridge}
+
+    def with_ridge(self, ridge: Any = None, penalty: Any = None) -> Any:
+        if penalty is not None:
+            raise InvalidInput(f"{self.name} takes a ridge, not the penalty {penalty!r}")
+        return self if ridge is None else replace(self, ridge=ridge)
+
+
+@dataclass(frozen=True)
+class OneVsRest(_RidgeRule):
+    """Each class against all others by a binary loss, with intercept; the largest field wins.
+
+    Parameters
+    ----------
+    ridge : float or 'optimal'
+        λ of every binary fit, Σ_μ ℓ(s_μ h_μ) + (λ/2)‖w‖²: scikit-learn's C is 1/λ for X/√d.
+    loss : str or Loss
+        At two classes with fields (−h/2, h/2): cross-entropy is the logistic loss of h.
+
+    Examples
+    --------
+    >>> OneVsRest(0.5).columns
+    {'estimator': 'one-vs-rest', 'ridge': 0.5}
+    """
+
+    theory: ClassVar[str] = "theory.rule_rows.one_vs_rest_rows"
+    fitted_by: ClassVar[str] = "experiments.simulate.fit_one_vs_rest"
+    loss: Parsed[Loss] = Parsed(as_loss, "cross-entropy")
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """With its loss in brackets, unless that is cross-entropy."""
+        plain = self.loss.name == "cross-entropy"
+        return "one-vs-rest" if plain else f"one-vs-rest[{self.loss.name}]"
+
+    def point_cost(self, n_classes: int) -> float:
+        return 0.5 * n_classes
+
+
+@dataclass(frozen=True)
+class DiscriminantAnalysis(_RidgeRule):
+    """Class means in the metric of the pooled covariance, (n S/d + λ)⁻¹ μ̂_c, with a ridge.
+
+    Where classes are alike it answers as least squares with the same ridge does: with D = (μ̂_c) and
+    P the shares, (A + DPDᵀ)⁻¹D = A⁻¹D(I + PDᵀA⁻¹D)⁻¹, whose last factor is a number then. Its error
+    peaks where n = d.
+
+    Parameters
+    ----------
+    ridge : float or 'optimal'
+
+    Examples
+    --------
+    >>> DiscriminantAnalysis(0.5).columns
+    {'estimator': 'lda', 'ridge': 0.5}
+    """
+
+    name: ClassVar[str] = "lda"  # type: ignore[misc]
+    theory: ClassVar[str] = "theory.rule_rows.lda_rows"
+    fitted_by: ClassVar[str] = "experiments.simulate.fit_lda"
+    explicit = True
+
+    def decay(self, teacher: AnyTeacher) -> Decay | None:
+        return None if self.ridge == "optimal" else Decay(0.5 if teacher.channel.noiseless else 1.0)
+
+
+@dataclass(frozen=True)
+class ClassMeans(Rule):
+    """The nearest class mean: fields μ̂_c·x − ‖μ̂_c‖²/2 (Hebb's rule).
+
+    Bayes-optimal for mixtures of equal shares and one variance.
+    """
+
+    name: ClassVar[str] = "class-means"  # type: ignore[misc]
+    theory: ClassVar[str] = "theory.rule_rows.class_means_rows"
+    fitted_by: ClassVar[str] = "experiments.simulate.fit_class_means"
+    explicit = True
+
+    def decay(self, teacher: AnyTeacher) -> Decay | None:
+        return Decay(0.5 if teacher.channel.noiseless else 1.0)

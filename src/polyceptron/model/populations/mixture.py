@@ -17,10 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model.checks import MAX_CLASSES, check_size
+from polyceptron.model.checks import MAX_CLASSES
 from polyceptron.model.estimators.estimator import late
 from polyceptron.model.populations.population import (
-    Dataset,
     Levels,
     Population,
     as_rows,
@@ -88,9 +87,7 @@ class Mixture(Population):
         self.gram, self.means = _centres(k, gram, separation, means)
         if sum(x is not None for x in (variances, levels, covariances)) > 1:
             raise InvalidInput("give one of variances, levels and covariances")
-        self.covariances = None
-        if covariances is not None:
-            self.covariances = _full(covariances, self.means, k)
+        self.covariances = None if covariances is None else _full(covariances, self.means, k)
         if levels is not None:
             self.levels = _checked_levels(levels, k)
         else:
@@ -153,27 +150,18 @@ class Mixture(Population):
         return hash(tuple(self.columns.values()))
 
     @property
-    def symmetric(self) -> bool:
-        """False: the theory of scalars knows teachers only."""
-        return False
-
-    @property
     def class_shares(self) -> Array:
         return np.array(self.shares)
 
-    @property
-    def group_shares(self) -> Array:
-        return np.array(self.shares)
+    group_shares = class_shares
 
     @property
     def levels_of_features(self) -> Levels | None:
         if self.covariances is not None:
             return None
         table = np.array(self.levels)
-        G = np.array(self.gram)
-        return Levels(
-            table[:, 0], table[:, 1:-1], table[:, -1, None, None] * G, np.zeros(len(table))
-        )
+        gram = table[:, -1, None, None] * np.array(self.gram)
+        return Levels(table[:, 0], table[:, 1:-1], gram, np.zeros(len(table)))
 
     @property
     def full_features(self) -> tuple[Array, Array] | None:
@@ -211,18 +199,8 @@ class Mixture(Population):
         table = np.array(self.levels)[:, 1:-1]
         return np.repeat(np.sqrt(table), self._sizes(dimension), axis=0).T
 
-    def sample(self, n_samples: int, dimension: int | None = None, seed: Any = None) -> Dataset:
-        """Draw means, then n samples in d dimensions; `weights` of the result are the means (d, k).
-
-        `dimension` need not be given where means are; `seed`: int, SeedSequence or Generator.
-        """
-        if dimension is None and self.means is not None:
-            dimension = self.means.shape[1]
-        n, d = check_size(n_samples, "n_samples"), check_size(dimension, "dimension")
-        if n * d >= 2**60:
-            raise MemoryError(f"{n} samples in dimension {d} fit in no memory")
-        X = np.empty((n, d))  # before anything is drawn: a size too large fails at once
-        rng = np.random.default_rng(seed)
+    def draw(self, X: Array, rng: np.random.Generator) -> tuple[Any, Array]:
+        n, d = X.shape
         mu = self.draw_means(rng, d)
         y = rng.choice(self.n_classes, size=n, p=np.array(self.shares))
         rng.standard_normal(out=X)
@@ -232,7 +210,7 @@ class Mixture(Population):
         else:
             X *= self.deviations(d)[y]
         X += mu[y] / math.sqrt(d)
-        return Dataset(X, np.asarray(y, dtype=np.int64), mu.T)
+        return y, mu.T
 
     def _sizes(self, dimension: int) -> list[int]:
         """Directions of each level at dimension d."""
@@ -251,7 +229,7 @@ def _centres(
         vectors.setflags(write=False)
         return as_rows(vectors @ vectors.T), vectors
     if separation is not None:
-        distance = float(read_numbers([separation], "separation", (1,))[0])
+        distance = float(read_numbers(separation, "separation", ()))
         if not distance > 0:
             raise InvalidInput(f"the separation must be positive, got {separation!r}")
         return as_rows(distance**2 / 2 * (np.eye(k) - 1 / k)), None

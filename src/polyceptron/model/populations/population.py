@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels import Channel
+from polyceptron.model.checks import check_size
 from polyceptron.model.registry import Registry
 from polyceptron.numerics import Array
 
@@ -52,10 +53,9 @@ class Levels(NamedTuple):
 class Population(ABC):
     """How one sample is made."""
 
-    model: ClassVar[str]
-    """In the column `model` of rows."""
-
+    model: ClassVar[str]  # in the column `model` of rows
     n_classes: int
+    means: Array | None = None  # of a mixture, where they are given: samples have their dimension
 
     @property
     @abstractmethod
@@ -63,13 +63,27 @@ class Population(ABC):
         """What a row says of it; `make_population` reads it back."""
 
     @abstractmethod
-    def sample(self, n_samples: int, dimension: int, seed: Any = None) -> Dataset:
-        """n samples in d dimensions. `seed`: int, SeedSequence or Generator."""
+    def draw(self, X: Array, rng: np.random.Generator) -> tuple[Any, Array]:
+        """Fill X (n, d) with samples; their labels (n,), and weights or means (d, k)."""
+
+    def sample(self, n_samples: int, dimension: int | None = None, seed: Any = None) -> Dataset:
+        """Draw the teacher's weights, or the means of a mixture, then n samples in d dimensions.
+
+        `dimension` need not be given where means are; `seed`: int, SeedSequence or Generator.
+        """
+        if dimension is None and self.means is not None:
+            dimension = self.means.shape[1]
+        n, d = check_size(n_samples, "n_samples"), check_size(dimension, "dimension")
+        if n * d >= 2**60:  # numpy calls this a ValueError
+            raise MemoryError(f"{n} samples in dimension {d} fit in no memory")
+        X = np.empty((n, d))  # before anything is drawn: a size too large fails at once
+        y, weights = self.draw(X, np.random.default_rng(seed))
+        return Dataset(X, np.asarray(y, dtype=np.int64), weights)
 
     @property
-    @abstractmethod
     def symmetric(self) -> bool:
         """Whether the classes of this teacher are alike, so that the theory of scalars serves."""
+        return False
 
     @property
     @abstractmethod
@@ -124,28 +138,23 @@ def numbers_text(values: Any) -> str | None:
 
 def read_numbers(values: Any, name: str, shape: tuple[int, ...]) -> Array:
     """Numbers of a shape (−1: any) from a sequence or the text of a column, or an error message."""
-    given = values
+    given, array = values, np.array(np.nan)
     try:
         if isinstance(values, str):
             rows = [[float(x) for x in row.split(",")] for row in values.split(";")]
-            values = rows[0] if len(shape) == 1 else rows
+            values = rows[0] if len(shape) == 1 else rows if shape else rows[0][0]
         array = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
-        raise InvalidInput(f"the {name} must be numbers, got {given!r}") from None
+        pass
     fits = array.ndim == len(shape) and all(
         s in (-1, n) for s, n in zip(shape, array.shape, strict=True)
     )
     if not fits or not np.isfinite(array).all():
-        wanted = " × ".join("any" if s < 0 else str(s) for s in shape)
-        raise InvalidInput(
-            f"the {name} must be {wanted} finite numbers, got {_short(given, array.shape)}"
-        )
+        sizes = " × ".join("any" if s < 0 else str(s) for s in shape)
+        wanted = f"{sizes} finite numbers" if shape else "a finite number"
+        shown = repr(given) if len(repr(given)) < 80 else f"an array of shape {np.shape(given)}"
+        raise InvalidInput(f"the {name} must be {wanted}, got {shown}")
     return array
-
-
-def _short(given: Any, shape: tuple[int, ...]) -> str:
-    shown = repr(given)
-    return shown if len(shown) < 80 else f"an array of shape {shape}"
 
 
 def check_shares(shares: Any, n_classes: int = -1) -> Array:

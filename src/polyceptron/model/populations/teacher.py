@@ -27,7 +27,7 @@ import numpy as np
 from polyceptron.errors import InvalidInput
 from polyceptron.model.channels import Channel, as_channel
 from polyceptron.model.channels.correlated import biases_for, label_chances
-from polyceptron.model.checks import check_classes, check_size, difference_basis
+from polyceptron.model.checks import check_classes, difference_basis
 from polyceptron.model.features import Spectrum, as_spectrum
 from polyceptron.model.populations.population import (
     Dataset,
@@ -63,8 +63,7 @@ class _Rule(Population):
         weights = self.draw_standard_weights(rng, dimension)
         if self.features.isotropic:
             return weights
-        scaled: Array = weights * np.sqrt(self.features.at(dimension)[1])[:, None]
-        return scaled
+        return np.asarray(weights * np.sqrt(self.features.at(dimension)[1])[:, None])
 
     @cached_property
     def channel(self) -> Channel:
@@ -117,14 +116,8 @@ class _Rule(Population):
         """A child of `rng` for the noise of labels, so that inputs do not depend on the noise."""
         return None if self.channel.noiseless else rng.spawn(1)[0]
 
-    def sample(self, n_samples: int, dimension: int, seed: Any = None) -> Dataset:
-        """Draw W*, then n samples in d dimensions. `seed`: int, SeedSequence or Generator."""
-        n, d = check_size(n_samples, "n_samples"), check_size(dimension, "dimension")
-        if n * d >= 2**60:  # numpy calls this a ValueError
-            raise MemoryError(f"{n} samples in dimension {d} fit in no memory")
-        X = np.empty((n, d))  # before anything is drawn: a size too large fails at once
-        rng = np.random.default_rng(seed)
-        labels = self.label_generator(rng)
+    def draw(self, X: Array, rng: np.random.Generator) -> tuple[Any, Array]:
+        d, labels = X.shape[1], self.label_generator(rng)
         weights = self.draw_weights(rng, d)
         rng.standard_normal(out=X)
         if not self.features.isotropic:
@@ -132,7 +125,7 @@ class _Rule(Population):
         fields = X @ weights / math.sqrt(d)
         if not self.symmetric:
             fields += self.offsets
-        return Dataset(X, self.channel.sample(fields, labels), weights)
+        return self.channel.sample(fields, labels), weights
 
 
 @dataclass(frozen=True, repr=False)

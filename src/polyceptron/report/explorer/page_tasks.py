@@ -133,7 +133,7 @@ def _limits(settings: form.PageSettings) -> dict[str, Any]:
     """The transitions; the least error of any rule, and up to where labels can be separated."""
     from polyceptron.theory.bayes_optimal.transitions import transitions
     from polyceptron.theory.generalisation import error_floor
-    from polyceptron.theory.populations.floor import population_floor
+    from polyceptron.theory.populations.best_rules import population_floor
     from polyceptron.theory.separability import separability
 
     found: dict[str, Any] = {}

@@ -49,7 +49,7 @@ from polyceptron.numerics.panels import truncated_nodes
 
 Labels = NDArray[np.int64]
 _SEED = 31
-_CLOSE, _NEAR = 1e-8, 1e-5  # of the last step, relative to the fields; near a law, while it moves
+_NEAR = 1e-5  # of the last step, relative to the fields, at points: what is left is less
 _SHORT = 1e-3  # a step that cannot overshoot
 _CHORDS = 10
 _FINE, _MOST = (1e-10, 1e-7), 3000  # of a proximal gradient's steps: the same, and how many
@@ -143,8 +143,9 @@ def matrix_pull(
     weight: Array,
     start: Array | None = None,
     inverse: Any = None,
+    close: float = 1e-8,
 ) -> MatrixPull:
-    """At ω + b (n, r), y (n,), V (r, r), class weights (n,).
+    """At ω + b (n, r), y (n,), V (r, r), class weights (n,), until steps are `close` to nothing.
 
     `start` (n, r) and `inverse` are those of a law near by; the latter is updated.
     """
@@ -173,7 +174,7 @@ def matrix_pull(
         H = weight[rows, None, None] * curvature(loss, u @ T.T, y[rows])
         return np.linalg.inv((np.eye(r) + V @ H).astype(np.float32))  # it only shows the way
 
-    u, open_, close = start.copy(), np.arange(n), _NEAR if inverse is not None else _CLOSE
+    u, open_ = start.copy(), np.arange(n)
     if inverse is None:
         inverse = inverse_at(u, slice(None))
     for _ in range(_CHORDS):
@@ -359,7 +360,7 @@ class MatrixFields:
                 omega = omega + zeta @ B.T
             y = np.full(w.size, label)
             cost = p.weight[y]
-            pull = matrix_pull(p.loss, omega.reshape(-1, r), y, law.V[c], cost, **near)
+            pull = matrix_pull(p.loss, omega.reshape(-1, r), y, law.V[c], cost, close=_NEAR, **near)
             if not self.exact:
                 near |= {"start": pull.point, "inverse": pull.inverse}
             weighted = w[:, :, None] * pull.f.reshape(x.shape)

@@ -19,7 +19,6 @@ One coordinate for each gap g_j = (Tu)_y − (Tu)_j, with f = Aᵀν and u = A�
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -112,22 +111,17 @@ class _Law(NamedTuple):
 
 def _law(problem: MatrixProblem, law: FieldsOrder, c: int) -> _Law:
     r, slope, C, Q = law.m.shape[1], None, None, law.Q[c]
-    if problem.population.label_channel is not None:
+    if problem.taught:
         Q, slope, C = given_fields(problem, law)
     inverse = np.asarray(np.linalg.inv(root(Q)))
     norm = abs(float(np.linalg.det(inverse))) / (2 * math.pi) ** (r / 2)
     return _Law(law.m[c] + law.b, law.b, law.V[c], inverse, norm, slope, C)
 
 
-class _Values(NamedTuple):
-    """At the nodes of a label: weight (n,) with the label's chance, −∂f, and f's with ∂Z (n, r)."""
-
-    weight: Array
-    stiffness: Array
-    slopes: Array | None
-
-
-def _values(problem: MatrixProblem, at: _Law, label: int, g: Graph) -> _Values:
+def _values(
+    problem: MatrixProblem, at: _Law, label: int, g: Graph
+) -> tuple[Array, Array, Array | None]:
+    """At nodes: weight (n,) with the label's chance, −∂f (n, r, r), and ∂Z (n, r), weighted."""
     away = g.u - g.f @ at.V - at.shift
     J = g.P + at.V @ g.N
     det = J[:, 0, 0] if J.shape[1] == 1 else J[:, 0, 0] * J[:, 1, 1] - J[:, 0, 1] * J[:, 1, 0]
@@ -140,43 +134,28 @@ def _values(problem: MatrixProblem, at: _Law, label: int, g: Graph) -> _Values:
         stiffness = g.N @ np.moveaxis(np.array([[d, -b], [-c, a]]) / det, -1, 0)
     channel = problem.population.label_channel
     if channel is None or at.slope is None or at.C is None:
-        return _Values(weight, stiffness, None)
+        return weight, stiffness, None
     offset = problem.population.offsets @ difference_basis(problem.n_classes)
     mean = (away + at.shift - at.b) @ at.slope.T + offset
     found = label_chances(channel, mean, at.C, label)
-    return _Values(weight * found.Z[:, 0], stiffness, weight[:, None] * found.slopes[:, 0])
+    return weight * found.Z[:, 0], stiffness, weight[:, None] * found.slopes[:, 0]
 
 
-class GraphBlock(NamedTuple):
-    """Nodes of a label in a group: their volumes (n,), and what no law changes."""
-
-    group: int
-    label: int
-    volume: Array
-    graph: Graph
-
-
-@dataclass
 class GraphFields:
-    """Averages at fixed nodes."""
+    """Averages at fixed nodes: boxes on which the integrand at `law` is smooth."""
 
-    problem: MatrixProblem
-    blocks: list[GraphBlock]
-
-    @classmethod
-    def placed(cls, problem: MatrixProblem, law: FieldsOrder, level: int) -> GraphFields:
-        """Boxes on which the integrand at `law` is smooth."""
+    def __init__(self, problem: MatrixProblem, law: FieldsOrder, level: int) -> None:
+        self.problem = problem
         k, r, loss = problem.n_classes, problem.n_classes - 1, problem.loss
-        teacher = problem.population.label_channel is not None
         angle = np.linspace(0, 2 * math.pi, 24, endpoint=False)
         ring = np.stack([np.cos(angle), np.sin(angle)], 1) if r == 2 else np.array([[-1.0], [1.0]])
         radii = (1.03, 0.6, 0.3, 0.1) if r == 1 else (1.03, 0.6, 0.3)
         x = _REACH[level] * np.concatenate([*(a * ring for a in radii), 0 * ring[:1]])
-        blocks = []
+        self.blocks = []  # group, label, volumes (n,) of nodes, and what no law changes there
         for c in range(len(law.m)):
             at = _law(problem, law, c)
             omega = at.shift + np.linalg.solve(at.inverse, x.T).T
-            for y in range(k) if teacher else (c,):
+            for y in range(k) if problem.taught else (c,):
                 weight = float(problem.weight[y])
                 labels = np.full(len(x), y)
                 pull = matrix_pull(loss, omega, labels, at.V, np.full(len(x), weight))
@@ -189,16 +168,15 @@ class GraphFields:
 
                 def values(t: Array, at: _Law = at, y: int = y, weight: float = weight) -> Array:
                     g = graph(loss, y, t, weight)
-                    found = _values(problem, at, y, g)
-                    parts = [np.ones((len(t), 1)), g.f, found.stiffness.reshape(len(t), -1)]
-                    return np.asarray(found.weight * np.concatenate(parts, 1).T)
+                    density, stiffness, _ = _values(problem, at, y, g)
+                    parts = [np.ones((len(t), 1)), g.f, stiffness.reshape(len(t), -1)]
+                    return np.asarray(density * np.concatenate(parts, 1).T)
 
                 nodes, volume, found = smooth_boxes(
                     values, ends, tol=_TOL[level], order=_ORDER[level]
                 )
                 keep = volume * found[0] > _UNSEEN
-                blocks.append(GraphBlock(c, y, volume[keep], graph(loss, y, nodes[keep], weight)))
-        return cls(problem, blocks)
+                self.blocks.append((c, y, volume[keep], graph(loss, y, nodes[keep], weight)))
 
     def __call__(self, law: FieldsOrder) -> MatrixAverages:
         """The averages at a law."""
@@ -207,14 +185,14 @@ class GraphFields:
         m, Q, V, M = (np.zeros(s) for s in ((G, r), (G, r, r), (G, r, r), (r, r)))
         sums = np.zeros((3, G))  # loss, mistakes, mass
         for c, y, volume, g in self.blocks:
-            found = _values(p, laws[c], y, g)
-            w = volume * found.weight
+            density, stiffness, slopes = _values(p, laws[c], y, g)
+            w = volume * density
             weighted = w[:, None] * g.f
             m[c] += weighted.sum(0)
             Q[c] += weighted.T @ g.f
-            V[c] += (w @ found.stiffness.reshape(len(w), -1)).reshape(r, r)
-            if found.slopes is not None:
-                M += (volume[:, None] * g.f).T @ found.slopes
+            V[c] += (w @ stiffness.reshape(len(w), -1)).reshape(r, r)
+            if slopes is not None:
+                M += (volume[:, None] * g.f).T @ slopes
             sums[:, c] += w @ g.loss, w @ g.wrong, w.sum()
         loss, error, _ = sums @ p.population.group_shares
         return averages(p, m, Q, V, M, loss, error, float(np.abs(sums[2] - 1).max()))

@@ -254,7 +254,7 @@ def _settled(
     p, points = anderson.problem, few is not None
     for attempt in range(2):
         for _ in range(_FIRST[points]):
-            fields = few or GraphFields.placed(p, unpack(p, theta), 0)
+            fields = few or GraphFields(p, unpack(p, theta), 0)
             solved = anderson.solve(fields, theta, tol=tol, max_rounds=_ROUNDS[points])
             theta = solved.theta
             if solved.converged or not np.abs(theta).max() < 100:
@@ -275,7 +275,7 @@ def _refined(problem: MatrixProblem, theta: Array, tol: float) -> PopulationPoin
     solved = _settled(anderson, theta, 1e-2)
     first = 1 if problem.n_classes == 2 else 0  # nodes on a line are cheap
     for level in range(first, LAST_LEVEL + 1):
-        fields = GraphFields.placed(problem, solved.law, level)
+        fields = GraphFields(problem, solved.law, level)
         solved = anderson.solve(fields, solved.theta, tol=_ROOT)
         if not solved.converged:
             return _point(problem, solved, tol)
@@ -338,9 +338,10 @@ def _sampled(problem: MatrixProblem, theta: Array, tol: float) -> PopulationPoin
     rare = max(shares[b.group] * float(b.weight.mean()) for b in points.blocks) / _REPLICATES
     spread["training_error"] = spread["training_error"] + _RARE * rare
     left = 2 * _LEFT * tol  # of the logarithms in θ, and of the numbers
+    rest = tol - left - float(spread["generalisation_error"])  # of an error below 1
     numbers = {
         name: (value, bar + spread[name] + left * np.abs(value))
-        for name, (value, bar) in _numbers(problem, every[0], tol / 3).items()
+        for name, (value, bar) in _numbers(problem, every[0], max(0.95 * rest, tol / 3)).items()
     }
     return _point(problem, every[0], tol, numbers)
 

@@ -49,7 +49,7 @@ _POINTS = (6, 12)  # log2, of a replicate
 _BIN_POINTS = 12  # of a replicate, less k, for bins of confidence
 _FLAT = 1e-11  # of the trace: a variance that stands for 0
 _NOTHING = 1e-6  # the same where nothing varies
-_AT_ONCE = 4_000_000  # coordinates of points
+_AT_ONCE = 100_000  # coordinates of points
 _SMOOTH = 3.0  # the scale in fields over which a softmax changes
 
 

@@ -1,4 +1,4 @@
-"""What no rule surpasses: the population's own Bayes rule, and the best one after n samples.
+"""The best rules of a population: what none surpasses, best shifts and class weights of a fit.
 
 A teacher with biases: knowing its weights, the answer is argmax(z + b*), which is linear in x.
 
@@ -19,35 +19,53 @@ class means y_c = μ_c + √(s/αp_c) ξ leave a Gaussian posterior, with means 
 
 and the posterior's variance of a mean cancels from δ_c. So the Bayes-optimal error at α is the
 floor of a mixture with Gram matrix H: shrunken class means.
+
+With costs c_tp of answering p to label t the mean cost of a rule is Σ_tp c_tp P(t, p):
+
+    error           c_tp = 1[p ≠ t]
+    balanced error  c_tp = 1[p ≠ t]/(k P(t))
+
+A shift of the intercepts is chosen after the fit: the law of the fields stays, and the cost is a
+function of r numbers. Class weights change the fit itself. Searched for is the family
+
+    w_c ∝ P(c)^(−γ),    Σ_c P(c) w_c = 1
+
+which is all that there is for two classes; γ = 0 is no weights, γ = 1 is 'balanced'.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
 from scipy.special import ndtri, softmax
 
-from polyceptron.errors import InvalidInput
-from polyceptron.model.checks import check_alphas, difference_basis
+from polyceptron.errors import ComputationFailed, InvalidInput
+from polyceptron.model.checks import as_numbers, check_alpha, check_alphas, difference_basis
+from polyceptron.model.estimators import as_erm
 from polyceptron.model.populations import Population, check_population
-from polyceptron.model.populations.population import Levels
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import Estimate, from_replicates, uniform_replicates
 from polyceptron.rows import Status, make_row
+from polyceptron.theory.populations.population_point import PopulationPoint, population_point
 from polyceptron.theory.populations.scores import (
     FieldsLaw,
     PopulationScores,
     TeacherFields,
+    drawn_chances,
     population_scores,
 )
 
-_SEED = 31
+_SEEDS = 31, 37  # of a floor, of a shift
 _DRAWS = 256  # of each class and replicate, with covariances in full
 _TEMPERATURES = (0.3, 0.1, 0.03)  # of the answer, in units of the fields' spread
-_POINTS = 9  # log2, of each class
+_POINTS = 9, 11  # log2: of each class for a linear rule, of all for a shift
+_GAMMA = (-1.0, 3.0)
+_CLOSE = 1e-4  # of γ
 
 
 def population_floor(population: Population) -> Estimate:
@@ -76,33 +94,23 @@ def population_floor(population: Population) -> Estimate:
     if channel is not None:
         if channel.utility_variance == 0:  # only a guess is wrong
             return Estimate(np.array((k - 1) * channel.guess(k)), np.zeros(()))
-        return population_scores(_own_rule(population)).error
+        T = difference_basis(k)  # its own fields as the student's
+        R, b = T.T @ population.field_covariance @ T, T.T @ population.offsets
+        teacher = TeacherFields(R, R, b, channel)
+        return population_scores(FieldsLaw(np.ones(1), 0 * b[None], R[None], b, teacher)).error
     if population.full_features is not None:
         return _quadratic(population)
     return _bayes_rule(population, math.inf).error
 
 
-def _own_rule(population: Population) -> FieldsLaw:
-    """A teacher's own fields as the student's."""
-    channel, T = population.label_channel, difference_basis(population.n_classes)
-    assert channel is not None
-    R, b = T.T @ population.field_covariance @ T, T.T @ population.offsets
-    return FieldsLaw(np.ones(1), np.zeros((1, len(b))), R[None], b, TeacherFields(R, R, b, channel))
-
-
-def _levels(population: Population) -> Levels:
-    levels = population.levels_of_features
+def _bayes_rule(population: Population, alpha: float) -> PopulationScores:
+    """Scores of δ ~ N(Ke_c, K) in each block of classes with one covariance, after n = αd."""
+    levels, p = population.levels_of_features, population.group_shares
     if population.label_channel is not None or levels is None:
         raise InvalidInput(
             "the Bayes-optimal student is explicit for teachers whose classes are alike and for "
             f"mixtures with eigenvectors in common, got {population!r}"
         )
-    return levels
-
-
-def _bayes_rule(population: Population, alpha: float) -> PopulationScores:
-    """Scores of δ ~ N(Ke_c, K) in each block of classes with one covariance, after n = αd."""
-    levels, p = _levels(population), population.group_shares
     k, gram = len(p), np.zeros(levels.gram.shape) if alpha == 0 else levels.gram
     if 0 < alpha < math.inf:
         prior = levels.gram / levels.fraction[:, None, None]  # of one coordinate
@@ -120,7 +128,9 @@ def _bayes_rule(population: Population, alpha: float) -> PopulationScores:
         K = (gram[:, classes][:, :, classes] / np.array(variance)[:, None, None]).sum(0)
         b = T.T @ (np.log(p[classes]) - np.diag(K) / 2)
         Q = np.repeat((T.T @ K @ T)[None], len(classes), 0)
-        found = population_scores(FieldsLaw(p[classes] / share, K @ T, Q, b), _softmax)
+        found = population_scores(
+            FieldsLaw(p[classes] / share, K @ T, Q, b), partial(softmax, axis=1)
+        )
         for i, value in enumerate(found.confusion):
             confusion[i][np.ix_(classes, classes)] = share * value
         for name, total in sums.items():
@@ -136,10 +146,6 @@ def _bayes_rule(population: Population, alpha: float) -> PopulationScores:
         shares=Estimate(p, np.zeros(k)),
         **{name: Estimate(*total) for name, total in sums.items()},
     )
-
-
-def _softmax(fields: Array) -> Array:
-    return np.asarray(softmax(fields, axis=1))
 
 
 def bayes_mixture_rows(population: Population, alpha: Any) -> list[dict[str, Any]]:
@@ -160,7 +166,7 @@ def _quadratic(population: Population) -> Estimate:
     logs = [2 * np.log(np.diag(root)).sum() for root in roots]
     found = np.zeros(16)
     for c, root in enumerate(roots):
-        rng = np.random.default_rng([_SEED, c])
+        rng = np.random.default_rng([_SEEDS[0], c])
         x = means[c] + rng.standard_normal((len(found) * _DRAWS, len(root))) @ root.T
         density = np.stack(
             [
@@ -198,11 +204,11 @@ def linear_floor(population: Population) -> Estimate:
     check_population(population)
     if population.label_channel is not None:
         return population_floor(population)
-    if population.full_features is not None:
+    levels, p, k = population.levels_of_features, population.group_shares, population.n_classes
+    if levels is None:
         raise InvalidInput(
             "the best linear rule is known for covariances with eigenvectors in common"
         )
-    levels, p, k = _levels(population), population.group_shares, population.n_classes
     if not np.ptp(levels.variance, axis=1).any():
         return population_floor(population)
     # Each class in the span of the mean differences, level by level: N(a_c, diag v_c).
@@ -214,7 +220,7 @@ def linear_floor(population: Population) -> Estimate:
         coordinates.append(vectors[:, use] * np.sqrt(values[use]))
         spreads.append(np.repeat(variance[:, None], use.sum(), 1))
     a, v = np.concatenate(coordinates, 1), np.concatenate(spreads, 1)
-    u = ndtri(uniform_replicates(max(a.shape[1], 1), _POINTS, _SEED, 1)[0])[:, : a.shape[1]]
+    u = ndtri(uniform_replicates(max(a.shape[1], 1), _POINTS[0], _SEEDS[0], 1)[0])[:, : a.shape[1]]
     x = np.concatenate([a[c] + u * np.sqrt(v[c]) for c in range(k)])
     cost = np.repeat((1 - np.eye(k)) * p[:, None], len(u), 0) / len(u)
     start = (a / (p @ v)).T  # by the pooled variances
@@ -258,3 +264,174 @@ def least_cost(fixed: Array, x: Array, cost: Array, W: Array, b: Array) -> tuple
 
         theta = minimize(value, theta, jac=True, method="L-BFGS-B").x
     return theta[:size].reshape(-1, k), theta[size:]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was chosen (k,), its mean cost and uncertainty, the cost without it, and its scores."""
+
+    chosen: Array
+    cost: float
+    cost_uncertainty: float
+    cost_before: float
+    scores: PopulationScores
+    point: PopulationPoint
+
+
+def cost_matrix(population: Population, target: str = "balanced", cost: Any = None) -> Array:
+    """c (k, k), rows are labels: of a target, or as given."""
+    k = population.n_classes
+    if cost is not None:
+        found = as_numbers(cost, "the costs").astype(float)
+        if found.shape != (k, k) or not np.isfinite(found).all():
+            raise InvalidInput(f"costs must be {k} × {k} finite numbers, got {cost!r}")
+        return found
+    if target not in ("error", "balanced"):
+        raise InvalidInput(f"unknown target {target!r}: allowed are 'error' and 'balanced'")
+    wrong = 1 - np.eye(k)
+    return wrong if target == "error" else wrong / (k * population.class_shares[:, None])
+
+
+def best_shift(
+    population: Population,
+    estimator: Any,
+    alpha: float,
+    target: str = "balanced",
+    *,
+    cost: Any = None,
+    tol: float | None = None,
+) -> Decision:
+    """The shift of a student's intercepts after the fit that costs least on fresh samples.
+
+    Parameters
+    ----------
+    population : Teacher or Mixture
+    estimator : ERM
+    alpha : float
+    target : 'balanced' or 'error'
+    cost : array_like, optional
+        c (k, k) in place of a target: of answering p (column) to label t (row).
+    tol : float, optional
+        Of the fixed point.
+
+    Returns
+    -------
+    Decision
+        `chosen` are the shifts of the k intercepts, of mean 0.
+
+    Examples
+    --------
+    >>> from polyceptron.model import ERM
+    >>> from polyceptron.model.populations import Mixture
+    >>> found = best_shift(Mixture((0.9, 0.1), separation=2.0), ERM(intercept=True), 3.0)
+    >>> bool(found.chosen[1] > 0 and found.cost < found.cost_before)
+    True
+    """
+    check_population(population)
+    c = cost_matrix(population, target, cost)
+    point = _solved(population, as_erm(estimator), alpha, tol)
+    law, T = point.law, difference_basis(population.n_classes)
+    start = _on_points(law, c)
+
+    def value(shift: Array) -> float:
+        found = population_scores(law.shifted(shift), tol=math.inf, near=law)
+        return float((c * found.confusion.value).sum())
+
+    shift = start = min(start, np.zeros(len(start)), key=value)
+    if law.n_classes <= 3:  # the rule is smooth in the shift
+        step = 0.1 * float(np.sqrt(np.trace(law.Q, axis1=1, axis2=2).max()))
+        simplex: Any = {
+            "initial_simplex": np.vstack([start, start + step * np.eye(len(start))]),
+            "xatol": 1e-7,
+            "fatol": 1e-13,
+        }
+        found = minimize(value, start, method="Nelder-Mead", options=simplex)
+        shift = np.asarray(found.x)
+    before = float((c * population_scores(law).confusion.value).sum())
+    return _decided(T @ shift, c, population_scores(law.shifted(shift)), point, before)
+
+
+def best_class_weight(
+    population: Population,
+    estimator: Any,
+    alpha: float,
+    target: str = "balanced",
+    *,
+    cost: Any = None,
+    tol: float | None = None,
+) -> Decision:
+    """The class weights w_c ∝ P(c)^(−γ) of a fit that cost least on fresh samples.
+
+    Parameters
+    ----------
+    population, estimator, alpha, target, cost, tol
+        Those of `best_shift`. Weights of the estimator itself do not count.
+
+    Returns
+    -------
+    Decision
+        `chosen` are the k weights, with mean 1 over samples.
+
+    Examples
+    --------
+    >>> from polyceptron.model import ERM
+    >>> from polyceptron.model.populations import Mixture
+    >>> found = best_class_weight(Mixture((0.9, 0.1), separation=2.0), ERM(intercept=True), 3.0)
+    >>> bool(found.chosen[1] > found.chosen[0])
+    True
+    """
+    check_population(population)
+    c, shares = cost_matrix(population, target, cost), population.class_shares
+    spec = as_erm(estimator)
+
+    def weights(gamma: float) -> Array:
+        w = shares ** (-gamma)
+        return np.asarray(w / (shares @ w))
+
+    def at(gamma: float) -> tuple[PopulationPoint, PopulationScores]:
+        weighted: Any = tuple(weights(gamma).tolist())
+        point = _solved(population, replace(spec, class_weight=weighted), alpha, tol)
+        return point, population_scores(point.law)
+
+    def value(gamma: float) -> float:
+        return float((c * at(gamma)[1].confusion.value).sum())
+
+    found = minimize_scalar(value, bounds=_GAMMA, method="bounded", options={"xatol": _CLOSE})
+    point, scores = at(found.x)
+    return _decided(weights(found.x), c, scores, point, value(0.0))
+
+
+def _solved(population: Population, spec: Any, alpha: float, tol: float | None) -> PopulationPoint:
+    point = population_point(population, spec, check_alpha(alpha), tol)
+    if not np.isfinite(point.generalisation_error):
+        raise ComputationFailed(f"no fixed point at alpha {alpha:g}: give a larger ridge")
+    return point
+
+
+def _decided(
+    chosen: Array, c: Array, scores: PopulationScores, point: PopulationPoint, before: float
+) -> Decision:
+    found = scores.confusion
+    spread = found.uncertainty + point.confusion_uncertainty  # of the rule, and of its law
+    total = float((c * found.value).sum()), float((np.abs(c) * spread).sum())
+    return Decision(chosen, *total, before, scores, point)
+
+
+def _on_points(law: FieldsLaw, c: Array) -> Array:
+    """The best shift (r,) on fixed random points of the fields."""
+    k, r, T = law.n_classes, law.n_classes - 1, difference_basis(law.n_classes)
+    u = uniform_replicates(2 * r, _POINTS[1], _SEEDS[1], 1)[0]
+    fields, costs = [], []
+    for g, share in enumerate(law.shares):
+        omega = law.m[g] + ndtri(u[:, :r]) @ np.linalg.cholesky(law.Q[g]).T
+        truth = np.eye(k)[[g]]
+        if law.teacher is not None:
+            truth = drawn_chances(law, g, omega, u[:, r:])
+        fields.append((omega + law.b) @ T.T)
+        costs.append(np.broadcast_to(share * truth @ c / len(u), (len(u), k)))
+    flat = np.concatenate(fields)
+    middle = flat.mean(0)  # where all classes are answered: beyond them nothing slopes
+    nothing = np.zeros((len(flat), 0))
+    every = np.concatenate(costs)
+    _, b = least_cost(flat - middle, nothing, every, np.zeros((0, k)), np.zeros(k))
+    return np.asarray(T.T @ (b - middle))
