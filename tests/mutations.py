@@ -464,14 +464,14 @@ MUTATIONS = [
     ),
     Mutation(
         "separability: variance along the means",
-        "theory/populations/separable.py",
+        "theory/separability.py",
         "1 + at[:2] @ G @ at[:2]",
         "1 + 0 * (at[:2] @ G @ at[:2])",
         "tests/unit/theory/test_population_separability.py::test_matrices_agree_with_scalars_and_with_closed_forms",
     ),
     Mutation(
         "separability: the metric of the saddle",
-        "theory/populations/separable.py",
+        "theory/separability.py",
         "tilt, metric = alpha * E.T, N @ U + U.T @ N",
         "tilt, metric = 0.8 * alpha * E.T, N @ U + U.T @ N",
         "tests/unit/theory/test_population_separability.py::test_matrices_agree_with_scalars_and_with_closed_forms",

@@ -14,7 +14,7 @@ from scipy.stats import norm
 import polyceptron as pc
 from polyceptron.model import Teacher
 from polyceptron.model.populations import Mixture
-from polyceptron.theory.populations.separable import _many_classes, separable_limit
+from polyceptron.theory.separability import _many_classes, separable_limit
 
 
 def short(mean):

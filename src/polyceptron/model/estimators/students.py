@@ -4,7 +4,7 @@ that people compare them with: one-vs-rest, class means, discriminant analysis."
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -258,14 +258,13 @@ class ERM(Estimator):
     def parts(
         self,
         teacher: AnyTeacher,
-        parts: Iterable[Iterable[float]],
+        parts: Any,
         *,
-        branch: str = "optimal",
-        tol: float | None = None,
-        searched: float = math.inf,
+        tol: Any = None,
+        searched: Any = math.inf,
+        **_: Any,
     ) -> Iterator[list[Row]]:
-        found = late("theory.erm.fixed_point.erm_parts")(teacher, self, parts, tol, searched)
-        yield from found
+        yield from late("theory.erm.fixed_point.erm_parts")(teacher, self, parts, tol, searched)
 
     def law(self, teacher: AnyTeacher, alpha: float, tol: float | None = None) -> StudentLaw:
         return late("theory.erm.fixed_point.student_law")(teacher, self, alpha, tol)

@@ -55,23 +55,17 @@ def weights_side(
     levels = population.levels_of_features
     if levels is None:
         return _in_full(population, hats, ridge, b)
-    r = hats.m.shape[1]
-    V, m, Q, X = [], [], [], []
-    for f, s, gram, _ in zip(*levels, strict=True):
-        S = np.linalg.inv(ridge * np.eye(r) + np.einsum("c,cij->ij", s, hats.V))
-        inner = f * np.einsum("c,cij->ij", s, hats.Q) + hats.m.T @ gram @ hats.m
-        V.append(f * s[:, None, None] * S)
-        m.append(gram @ hats.m @ S)
-        Q.append(s[:, None, None] * (S @ inner @ S))
-        X.append(s[0] * S @ hats.M)
-    A = np.zeros((r, r))
-    E = sum(Q)
+    f, s, gram, signal = levels
+    f = f[:, None, None]
+    S = np.linalg.inv(ridge * np.eye(len(b)) + np.einsum("lc,cij->lij", s, hats.V))
+    inner = f * np.einsum("lc,cij->lij", s, hats.Q) + hats.m.T @ gram @ hats.m
+    E, A = np.einsum("lc,lij->cij", s, S @ inner @ S), np.zeros_like(R)
     if population.label_channel is not None:
-        u = levels.fraction * levels.variance[:, 0] * levels.signal
-        A = np.einsum("l,lij->ij", u, np.array(X))
-        off = np.array(X) - A
-        E = E + np.einsum("l,lij,jk,lmk->im", u, off, R, off)
-    return FieldsOrder(sum(m), (E + E.swapaxes(1, 2)) / 2, sum(V), b, A)  # type: ignore[arg-type,union-attr]
+        u, X = f * (s[:, 0] * signal)[:, None, None], s[:, :1, None] * (S @ hats.M)
+        A = (u * X).sum(0)
+        E = E + (u * ((X - A) @ R @ (X - A).swapaxes(1, 2))).sum(0)
+    V, m = np.einsum("lc,lij->cij", s, f * S), (gram @ hats.m @ S).sum(0)
+    return FieldsOrder(m, (E + E.swapaxes(1, 2)) / 2, V, b, A)
 
 
 def _in_full(population: Population, hats: MatrixHats, ridge: float, b: Array) -> FieldsOrder:
@@ -99,15 +93,10 @@ def _in_full(population: Population, hats: MatrixHats, ridge: float, b: Array) -
     return FieldsOrder(m, (Q + Q.swapaxes(1, 2)) / 2, traced(S), b, np.zeros((r, r)))
 
 
-def _log(S: Array) -> Array:
+def _mapped(function: Callable[[Array], Array], S: Array) -> Array:
+    """A function of symmetric matrices (…, r, r), by their eigenvalues."""
     values, vectors = np.linalg.eigh(S)
-    values = np.log(np.maximum(values, 1e-300))
-    return np.asarray((vectors * values[..., None, :]) @ vectors.swapaxes(-1, -2))
-
-
-def _exp(X: Array) -> Array:
-    values, vectors = np.linalg.eigh(X)
-    return np.asarray((vectors * np.exp(values)[..., None, :]) @ vectors.swapaxes(-1, -2))
+    return (vectors * function(values)[..., None, :]) @ vectors.swapaxes(-1, -2)
 
 
 def _own(problem: MatrixProblem) -> int:
@@ -121,7 +110,8 @@ def pack(problem: MatrixProblem, law: FieldsOrder) -> Array:
     """θ of a law."""
     r, n = len(law.b), _own(problem)
     i = np.triu_indices(r)
-    logs = _log(np.concatenate([law.Q[:n], law.V[:n]]))
+    positive = np.concatenate([law.Q[:n], law.V[:n]])
+    logs = _mapped(lambda values: np.log(np.maximum(values, 1e-300)), positive)
     scale = np.exp(0.5 * np.trace(logs[0]) / r)
     parts = [logs[:, i[0], i[1]], (law.A if problem.taught else law.m) / scale]
     parts += [law.b / (1 + scale)] if problem.intercept else []
@@ -135,8 +125,7 @@ def unpack(problem: MatrixProblem, theta: Array) -> FieldsOrder:
     logs = np.zeros((2 * n, r, r))
     logs[:, i[0], i[1]] = theta[: 2 * n * half].reshape(2 * n, half)
     logs = logs + np.triu(logs, 1).swapaxes(1, 2)
-    matrices = _exp(logs)
-    Q, V = matrices[:n], matrices[n:]
+    Q, V = np.split(_mapped(np.exp, logs), 2)
     if n < G:
         s = p.population.levels_of_features.variance[0]  # type: ignore[union-attr]
         ratio = (s / s[0])[:, None, None]

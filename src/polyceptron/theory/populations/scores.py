@@ -121,11 +121,11 @@ class PopulationScores:
             "recall": numbers_text(self.recall.value),
             "confusion": numbers_text(self.confusion.value),
         }
-        if self.test_loss is None or self.brier is None:
-            return columns
-        loss, unsure = map(float, self.test_loss)
-        scores = {"test_loss": loss, "test_loss_uncertainty": unsure}
-        return {**columns, **scores, "brier": float(self.brier.value)}
+        if self.test_loss is not None and self.brier is not None:
+            names = "test_loss", "test_loss_uncertainty", "brier"
+            values = map(float, (*self.test_loss, self.brier.value))
+            columns |= dict(zip(names, values, strict=True))
+        return columns
 
 
 def population_scores(
