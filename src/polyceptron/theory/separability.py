@@ -13,10 +13,9 @@ not count.
 
 Below α_s a ridge of 0 means max-margin; above it the maximum-likelihood estimate exists.
 
-Classes that are not alike, with or without an intercept.
-Let the fields on class differences be ω = m_c + √s_c Q^{1/2}h in a mixture of variances s_c, or
-Az + Q⊥^{1/2}h with a teacher's fields z, and C_y the cone of fields that answer y. With δ the way
-from ω + b to a point of C_y, Gordon's inequality (r columns of weights) leaves one condition,
+Classes that are not alike: fields on class differences are ω = m_c + √s_c Q^{1/2}h in a mixture of
+variances s_c, or Az + Q⊥^{1/2}h with a teacher's fields z. With δ the way from ω + b to a point of
+C_y, Gordon's inequality (r columns of weights) leaves one condition,
 
     samples are separable   ⇔   α E[δδᵀ/s] ⪯ Q⊥      for some A, m, b, Q⊥ and choice of points
 
@@ -282,12 +281,14 @@ def _two_labels(population: Population, channel: Channel, intercept: bool) -> Es
 def _least(value: Callable[[Array, int], float], size: int, intercept: bool) -> Estimate:
     """1/min of a convex function, of which the last argument is the intercept."""
     fixed = np.zeros(0 if intercept else 1)
-    found = minimize(
-        lambda x: value(np.append(x, fixed), 12), np.zeros(size - len(fixed)), tol=1e-12
-    )
-    fine, coarse = value(np.append(found.x, fixed), 18), float(found.fun)
+
+    def coarse(x: Array) -> float:
+        return value(np.append(x, fixed), 12)
+
+    found = minimize(coarse, np.zeros(size - len(fixed)), tol=1e-12)
+    fine = value(np.append(found.x, fixed), 18)
     # The minimum is flat: what the minimiser leaves is of second order in its gradient.
-    slack = float(np.abs(found.jac).max()) ** 2 + abs(fine - coarse) + 1e-13
+    slack = float(np.abs(found.jac).max()) ** 2 + abs(fine - found.fun) + 1e-13
     return Estimate(np.array(1 / fine), np.array(slack / fine**2))
 
 

@@ -295,32 +295,28 @@ def make_teacher(
 
     `unequal` are biases or shares, and gram; they tell the number of classes too.
     """
-    own: Any = Perceptron if model == "perceptron" else Teacher
-    unequal = {name: value for name, value in unequal.items() if value is not None}
+    kinds: dict[str, Any] = {"argmax": Teacher, "perceptron": Perceptron}
+    if model not in kinds:
+        raise InvalidInput(f"unknown model {model!r}: allowed are 'argmax' and 'perceptron'")
+    own, unequal = kinds[model], {n: value for n, value in unequal.items() if value is not None}
     for name, shape in (("gram", (-1, -1)), ("biases", (-1,)), ("shares", (-1,))):
         if n_classes is None and name in unequal:
             n_classes = len(read_numbers(unequal[name], name, shape))
     n_classes = own.n_classes if n_classes is None else n_classes
     prior = own.prior if prior is None else prior
-    if model == "argmax":
+    if own is Teacher:
         return Teacher(n_classes, prior, noise, features, **unequal)
-    if model == "perceptron":
-        if unequal:
-            raise InvalidInput(f"the classical perceptron takes no {', '.join(unequal)}")
-        if n_classes != 2:
-            raise InvalidInput(f"the classical perceptron has 2 classes, got {n_classes}")
-        return Perceptron(prior, noise, features)
-    raise InvalidInput(f"unknown model {model!r}: allowed are 'argmax' and 'perceptron'")
+    if unequal:
+        raise InvalidInput(f"the classical perceptron takes no {', '.join(unequal)}")
+    if n_classes != 2:
+        raise InvalidInput(f"the classical perceptron has 2 classes, got {n_classes}")
+    return Perceptron(prior, noise, features)
 
 
 def check_teacher(teacher: Any) -> None:
     """A teacher whose classes are alike, or an error message."""
-    if isinstance(teacher, Population) and not teacher.symmetric:
+    if not isinstance(teacher, Teacher | Perceptron) or not teacher.symmetric:
         raise InvalidInput(
             f"this needs classes that are alike, Teacher(n_classes) without biases, shares or "
             f"gram, or Perceptron(); got {teacher!r}"
-        )
-    if not isinstance(teacher, Teacher | Perceptron):
-        raise InvalidInput(
-            f"the teacher must be Teacher(n_classes) or Perceptron(), got {teacher!r}"
         )

@@ -398,7 +398,8 @@ def _point(
     numbers: dict[str, tuple[Any, Any]] | None = None,
 ) -> PopulationPoint:
     """What leaves; without numbers, no fixed point was in reach."""
-    lost, plain = numbers is None, {}
+    lost = numbers is None
+    plain: dict[str, Any] = {}
     if numbers is None:
         shapes = {name: v.shape for name, (v, _) in _numbers(problem, solved, math.inf).items()}
         numbers = {n: (np.full(s, math.nan), np.full(s, math.inf)) for n, s in shapes.items()}
@@ -422,6 +423,9 @@ def _point(
 
 def population_row(population: Population, spec: ERM, point: PopulationPoint) -> dict[str, Any]:
     """The row of a fixed point; matrices as text."""
+    scored = "generalisation", "balanced", "training"
+    names = [*(f"{word}_error" for word in scored), "training_loss", "test_loss"]
+    names += [f"{name}_uncertainty".removeprefix("generalisation_error_") for name in names]
     return make_row(
         source="theory",
         **population.columns,
@@ -429,15 +433,8 @@ def population_row(population: Population, spec: ERM, point: PopulationPoint) ->
         alpha=point.alpha,
         recall=numbers_text(point.recall),
         confusion=numbers_text(point.confusion),
-        **{name: getattr(point, name) for name in _IN_ROWS},
+        **{name: getattr(point, name) for name in (*names, "brier")},
         calibration_error=float(point.calibration.value),
         intercepts=numbers_text(point.intercepts) if spec.intercept else None,
         status=point.status,
     )
-
-
-_IN_ROWS = (
-    *("generalisation_error", "uncertainty", "balanced_error", "balanced_error_uncertainty"),
-    *("training_error", "training_error_uncertainty", "training_loss"),
-    *("training_loss_uncertainty", "test_loss", "test_loss_uncertainty", "brier"),
-)

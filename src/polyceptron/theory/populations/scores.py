@@ -265,7 +265,8 @@ def _sampled(
     """Any number of classes: random points inside each orthant, with coordinates as for `near`."""
     k, r, teacher = law.n_classes, law.n_classes - 1, law.teacher
     u = uniform_replicates(r if teacher is None else 2 * r, log2, _SEED, replicates)
-    shares, truths, labels = law.shares, np.eye(k), [(c, None) for c in range(len(law.shares))]
+    shares, truths = law.shares, np.eye(k)
+    labels: list[Any] = [(c,) for c in range(len(shares))]
     smooth = teacher is not None and teacher.channel.utility_variance is None
     if teacher is not None and not smooth:
         a, labels = teacher.channel.guess(k), [(0, t) for t in range(k)]
