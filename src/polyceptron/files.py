@@ -1,9 +1,8 @@
 """Files that are read and written: regular ones only, and a reader never sees half of one.
 
 Output goes to a new name or replaces a regular file; through a link, the regular file it points to.
-A folder, a device, a named pipe, a socket or a link to nothing is refused before any work: moving a
-new file over `/dev/null` would destroy it for every program of the machine, and opening a pipe
-would wait for ever. An output is never an input, whatever name or link leads there.
+Anything else is refused before any work: moving a new file over `/dev/null` would destroy it for
+every program of the machine. An output is never an input, whatever name or link leads there.
 """
 
 from __future__ import annotations

@@ -116,11 +116,7 @@ class Status(StrEnum):
 
 
 def make_row(**values: Any) -> dict[str, Any]:
-    """A row with its columns in order, absent ones left out, and the version stamped.
-
-    >>> make_row(source="theory", alpha=1.0, q=None)["alpha"]
-    1.0
-    """
+    """A row with its columns in order, absent ones left out, and the version stamped."""
     unknown = set(values) - set(COLUMNS)
     if unknown:
         raise KeyError(f"not columns of a row: {sorted(unknown)}")
@@ -128,7 +124,6 @@ def make_row(**values: Any) -> dict[str, Any]:
     return {name: _plain(values[name]) for name in COLUMNS if values.get(name) is not None}
 
 
-WHOLE = ("dimension", "n_samples", "seed", "iterations", "instances")
 COUNTED = ("n_classes", "dimension", "n_samples", "instances", "not_converged", "failed")
 
 
@@ -140,7 +135,7 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     further = dict.fromkeys(name for row in rows for name in row if name not in COLUMNS)
     present = [name for name in COLUMNS if any(name in row for row in rows)]
     table = pd.DataFrame(rows, columns=[*present, *further])
-    for name in WHOLE:
+    for name in ("dimension", "n_samples", "seed", "iterations", "instances"):
         if name in table and table[name].isna().any():  # else a seed would become 12.0
             table[name] = pd.array([row.get(name) for row in rows], dtype="Int64")
     return table
@@ -175,11 +170,7 @@ def error_column(name: str) -> str:
 
 
 def average_instances(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of theory and means unchanged, then one row for each point that has instances.
-
-    A mean has the columns of any row, and `instances`, `not_converged`, `failed`: how many are in
-    it. Its standard error is in `error_column` (NaN for one instance).
-    """
+    """Theory and means unchanged, then a mean of each point's instances, with errors and counts."""
     import numpy as np
     import pandas as pd
     from pandas.api.types import is_numeric_dtype

@@ -3,7 +3,7 @@
 import pytest
 
 from polyceptron.model import Teacher
-from polyceptron.report.verify import BAYES, NOISY_BAYES, THRESHOLD_DIGITS, THRESHOLDS
+from polyceptron.report.verify import BAYES, THRESHOLD_DIGITS, THRESHOLDS
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.bayes_optimal.transitions import transitions
 
@@ -20,7 +20,7 @@ def test_transitions(name, teacher, values, paper):
         assert abs(ours - printed) < room
 
 
-@pytest.mark.parametrize(("k", "noise", "alpha", "error", "digits"), BAYES + NOISY_BAYES)
+@pytest.mark.parametrize(("k", "noise", "alpha", "error", "digits"), BAYES)
 def test_errors(k, noise, alpha, error, digits):
     """On labels as drawn; without noise to nine digits of our own."""
     point = fixed_points(Teacher(k, noise=noise), alpha)[0]

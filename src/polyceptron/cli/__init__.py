@@ -1,8 +1,8 @@
 """The command line: parse, call, print. Nothing is computed here.
 
 Exit codes: 0 done, 1 the computation failed or a check is off, 2 the input is wrong, 130 stopped.
-What the commands share is in `options` and `printing`. Heavy imports stay
-inside the commands, so that `polyceptron --help` answers at once.
+What the commands share is in `options`. Heavy imports stay inside the commands, so that
+`polyceptron --help` answers at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from polyceptron.cli import data_commands, report_commands, sweep_commands, theory_commands
+from polyceptron.cli import data_commands, report_commands, theory_commands
 from polyceptron.cli.options import Command, CommandGroup, Stopped
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.version import VERSION
@@ -37,7 +37,7 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
         raise typer.Exit
 
 
-for module in (theory_commands, data_commands, sweep_commands, report_commands):
+for module in (theory_commands, data_commands, report_commands):
     for command in module.COMMANDS:
         # A paragraph is broken where the terminal ends, not where our own line did.
         words = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(command.__doc__ or ""))

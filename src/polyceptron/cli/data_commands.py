@@ -12,12 +12,10 @@ from typing import Annotated, Any
 import typer
 
 from polyceptron.cli import options
-from polyceptron.cli.options import option
-from polyceptron.cli.printing import Output, say
-from polyceptron.display import waiting
+from polyceptron.cli.options import Output, option, say, setting
+from polyceptron.display import parse_numbers, waiting
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_outputs, write_atomically, write_text
-from polyceptron.ranges import parse_numbers
 from polyceptron.rows import json_ready
 
 COLUMNS = (
@@ -31,18 +29,10 @@ REPORTED = ("n_samples", "dimension", "n_classes", "n_iter", "passes", "seconds"
 Data = Annotated[Path | None, option("Samples X (n, d): .npy, .npz (sparse), .zarr or .parquet.")]
 Labels = Annotated[Path | None, option("Labels 0, 1, ... (n,) of the samples: .npy.")]
 Out = Annotated[Path, option("Weights (d, k), as .npy; the report is a .json beside it.")]
-Standardise = Annotated[
-    bool, option("Centre and scale features as they are read.", "--standardise")
-]
-CheckpointFile = Annotated[
-    Path | None, option("Keep the fit here, and go on from it.", "--checkpoint")
-]
-Missing = Annotated[
-    str, option("Missing values: refuse, fill (median, most frequent) or drop-rows.")
-]
-Cluster = Annotated[
-    str | None, option("Address of a Dask scheduler whose workers read .zarr or .parquet.")
-]
+Standardise = Annotated[bool, option("Centre and scale features as read.", "--standardise")]
+CheckpointFile = Annotated[Path | None, option("Keep the fit here, and go on from it.")]
+Missing = Annotated[str, option("Missing values: refuse, fill (median, mode) or drop-rows.")]
+Cluster = Annotated[str | None, option("A Dask scheduler whose workers read .zarr or .parquet.")]
 
 
 def amp(
@@ -52,17 +42,15 @@ def amp(
     model: options.Model = "argmax",
     noise: options.Noise = "none",
     features: options.Features = "isotropic",
-    dimension: Annotated[int, option("Dimension d of the inputs.", "--dimension", "-d")] = 1000,
-    runs: Annotated[int, option("Independent instances for each alpha.")] = 1,
-    seed: Annotated[int, option("Every instance follows from it.")] = 0,
-    variances: Annotated[str, option("shared (fast) or full (Algorithm 1).")] = "shared",
-    start: Annotated[str, option("uninformed or informed.")] = "uninformed",
-    precision: Annotated[str, option("float64 or float32.")] = "float64",
-    tol: Annotated[float, option("Converged when a step changes less.")] = 1e-8,
-    max_iter: Annotated[int, option("Most iterations.")] = 200,
-    trace: Annotated[
-        bool, option("Overlaps by iteration, beside state evolution.", "--trace")
-    ] = False,
+    dimension: int = setting(1000, "Dimension d of the inputs.", "--dimension", "-d"),
+    runs: int = setting(1, "Independent instances for each alpha."),
+    seed: int = setting(0, "Every instance follows from it."),
+    variances: str = setting("shared", "shared (fast) or full (Algorithm 1)."),
+    start: str = setting("uninformed", "uninformed or informed."),
+    precision: str = setting("float64", "float64 or float32."),
+    tol: float = setting(1e-8, "Converged when a step changes less."),
+    max_iter: int = setting(200, "Most iterations."),
+    trace: bool = setting(False, "Overlaps by iteration, beside state evolution.", "--trace"),
     data: Data = None,
     labels: Labels = None,
     standardise: Standardise = False,
@@ -116,13 +104,11 @@ def fit(
     data: Data = None,
     labels: Labels = None,
     estimator: options.OneLoss = "cross-entropy",
-    ridge: Annotated[str, option("λ, 0 or more, or auto.")] = "0.1",
-    target: Annotated[
-        str | None, option("The column of the labels, where --data is .csv, .tsv or .parquet.")
-    ] = None,
+    ridge: str = setting("0.1", "λ, 0 or more, or auto."),
+    target: str | None = setting(None, "The column of the labels, where --data is a table."),
     missing: Missing = "refuse",
     standardise: Standardise = False,
-    tol: Annotated[float, option("Relative distance to the minimiser.")] = 1e-8,
+    tol: float = setting(1e-8, "Relative distance to the minimiser."),
     checkpoint: CheckpointFile = None,
     cluster: Cluster = None,
     out: Out = Path("weights.npy"),
@@ -140,10 +126,9 @@ def fit(
     from polyceptron.experiments.data_runs import chosen_fit, open_samples, read_labels
     from polyceptron.report.data.reading import read_samples
 
-    values: list[Any] = ["auto"] if ridge == "auto" else list(parse_numbers(ridge, "--ridge"))
-    if len(values) != 1:
+    value, *others = [ridge] if ridge == "auto" else list[Any](parse_numbers(ridge, "--ridge"))
+    if others:
         raise InvalidInput(f"--ridge takes auto or one number, got {ridge!r}")
-    value = values[0]
     settings: dict[str, Any] = {"standardise": standardise, "loss": estimator, "tol": tol}
     plain = data is not None and data.suffix in (".csv", ".tsv") and labels is None
     named = plain or target is not None
@@ -224,25 +209,15 @@ def _keep_report(report: dict[str, Any], name: str, data: Path, out: Path, as_js
 
 
 def data(
-    table: Annotated[
-        Path, typer.Argument(help="Samples: .csv, .tsv, .parquet, or .npz with X and y.")
-    ],
-    target: Annotated[
-        str | None, option("The column of the labels (.npz: the array; default y).")
-    ] = None,
-    drop: Annotated[list[str] | None, option("A column to leave out; may be given again.")] = None,
-    keep: Annotated[
-        list[str] | None, option("A column to use though it looks like dates or numbers of rows.")
-    ] = None,
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="A .csv, .tsv, .parquet or .npz.")],
+    target: str | None = setting(None, "The column of the labels (.npz: the array; default y)."),
+    drop: list[str] | None = setting(None, "A column to leave out; may be given again."),
+    keep: list[str] | None = setting(None, "One to use though it looks like dates or row numbers."),
     missing: Missing = "refuse",
-    html: Annotated[
-        Path | None, option("Write a page with pictures, and its numbers as .json beside it.")
-    ] = None,
-    as_json: Annotated[bool, option("Print numbers and sentences.", "--json")] = False,
-    seed: Annotated[int, option("Of the folds and the resampling.", min=0)] = 0,
-    twins: Annotated[
-        bool, option("Compare with Gaussian mixtures of the data's moments.", "--twins")
-    ] = False,
+    html: Path | None = setting(None, "A page with pictures, and its numbers as .json beside it."),
+    as_json: bool = setting(False, "Print numbers and sentences.", "--json"),
+    seed: int = setting(0, "Of the folds and the resampling.", min=0),
+    twins: bool = setting(False, "Compare with Gaussian mixtures of their moments.", "--twins"),
 ) -> None:
     """One page about your own data: what they are, how well a linear rule does, what more would do.
 

@@ -1,25 +1,33 @@
-"""Options that several commands share, declared once, and what they mean together.
+"""What the commands share: options, declared once, and how rows are printed.
 
 Where a help text lists names, it holds a word in braces that stands for a registry: the names are
-filled in when help is shown (`NamesInHelp`), since reading them takes longer than parsing."""
+filled in when help is shown (`NamesInHelp`), since reading them takes longer than parsing.
+
+Rows go to standard output as a table or JSON, and to a CSV file; on standard error is what goes on.
+A table chooses its columns: every number in it is whole, and what the terminal has no room for is
+named below it and is in --json and --csv.
+"""
 
 from __future__ import annotations
 
 import inspect
+import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from polyceptron.cli import printing
-from polyceptron.cli.printing import say
+from polyceptron.display import cut_text, parse_numbers, steps, waiting
 from polyceptron.errors import InvalidInput
-from polyceptron.files import check_outputs
-from polyceptron.ranges import cut_text, parse_numbers
+from polyceptron.files import check_outputs, write_atomically
+from polyceptron.rows import frame, json_ready
 
 if TYPE_CHECKING:
     from polyceptron.model import Estimator, Population
@@ -38,11 +46,7 @@ def registered_names(word: str) -> tuple[str, ...]:
 
 
 def fill_names(text: str) -> str:
-    """The help text with its words in braces replaced.
-
-    >>> fill_names("Penalty: {penalties}.")
-    'Penalty: ridge:STRENGTH, elastic-net:L1:L2.'
-    """
+    """The help text with its words in braces replaced."""
     return re.sub(r"\{(\w+)\}", lambda word: ", ".join(registered_names(word[1])), text)
 
 
@@ -92,14 +96,18 @@ def option(help: str, *flags: str, **more: Any) -> Any:
     return typer.Option(*flags, help=help, autocompletion=complete if words else None, **more)
 
 
+def setting(default: Any, help: str, *flags: str, **more: Any) -> Any:
+    """An option of one command, in the place of its default."""
+    return option(help, default, *flags, **more)  # the first of typer's arguments
+
+
 _ESTIMATOR = ("--estimator", "-e")
 _FEATURES = "Spectrum of the inputs: {features}, or a CSV file with columns eigenvalue, signal."
 _PENALTY = "In place of a ridge, one of {penalties}"
 _ONE_OF = "One of {estimators}"
 _OWN = "(default: {}, for the perceptron {})"
-Classes = Annotated[
-    int | None, option(f"Number of classes k {_OWN.format(3, 2)}.", "--classes", "-k")
-]
+_CLASSES = f"Number of classes k {_OWN.format(3, 2)}."
+Classes = Annotated[int | None, option(_CLASSES, "--classes", "-k")]
 _PRIOR = f"Teacher's weights {_OWN.format('gaussian', 'rademacher')}: {{priors}}."
 Prior = Annotated[str | None, option(_PRIOR)]
 Model = Annotated[str, option("argmax, or perceptron (one vector, two classes).")]
@@ -116,16 +124,13 @@ OnePenalty = Annotated[str | None, option(f"{_PENALTY}.")]
 _LIST = "of each class, as 0.6,0.3,0.1"
 Shares = Annotated[str | None, option(f"Shares {_LIST}: classes that are not alike.")]
 Biases = Annotated[str | None, option(f"In place of the shares, the teacher's biases {_LIST}.")]
-Gram = Annotated[
-    str | None, option("Inner products of weights or means: rows of numbers, ';' between.")
-]
+Gram = Annotated[str | None, option("Inner products of weights or means, as 1,0;0,1.")]
 IsMixture = Annotated[bool, option("Gaussian classes in place of a teacher.", "--mixture")]
 Separation = Annotated[float | None, option("Distance of any two means of a mixture.")]
 Variances = Annotated[str | None, option(f"Variances of a mixture's features {_LIST}.")]
 Intercept = Annotated[bool, option("Fit an intercept too.", "--intercept")]
-ClassWeight = Annotated[
-    str | None, option("Weights of the losses: balanced, a number for each class, or 1:5,2:3.")
-]
+_WEIGHTS = "Weights of the losses: balanced, a number for each class, or 1:5,2:3."
+ClassWeight = Annotated[str | None, option(_WEIGHTS)]
 OneRidge = Annotated[str | None, option("λ: a number (default: 0.1), 0, or optimal.")]
 Tolerance = Annotated[float | None, option("Wanted uncertainty of what is computed.", "--tol")]
 Json = Annotated[bool, option("Print JSON, with every column.", "--json")]
@@ -137,25 +142,16 @@ Plot = Annotated[Path | None, option("Draw to a .pdf, .png or .svg file.")]
 UNEQUAL = ("shares", "biases", "gram", "mixture", "separation", "variances")
 
 
-def given(
-    *, without: Sequence[str] = (), prior: str | None = None, **makers: Callable[..., Any]
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Arguments of a command that are made from options: those of their makers' signatures.
-
-    `without` names options that the command does not have, `prior` is another default of that one.
-    """
+def given(*without: str, **defaults: Any) -> Callable[[Any], Callable[..., None]]:
+    """Arguments `teacher` and `output` of a command, made from options `without` some of them."""
+    makers: dict[str, Any] = {"teacher": partial(the_population, **defaults), "output": the_output}
+    of = {name: inspect.signature(make, eval_str=True).parameters for name, make in makers.items()}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(command, eval_str=True).parameters
-        of = {
-            name: inspect.signature(make, eval_str=True).parameters for name, make in makers.items()
-        }
         taken: dict[str, inspect.Parameter] = {}
         for name, parameter in own.items():
             taken |= of.get(name, {name: parameter})
-        taken = {name: one.replace(kind=one.KEYWORD_ONLY) for name, one in taken.items()}
-        if prior is not None:
-            taken["prior"] = taken["prior"].replace(default=prior)
 
         @wraps(command)
         def run(**values: Any) -> None:
@@ -165,7 +161,8 @@ def given(
             }
             command(**made, **{name: values[name] for name in own if name not in of})
 
-        kept = [one for name, one in taken.items() if name not in without]
+        options = [one.replace(kind=one.KEYWORD_ONLY) for one in taken.values()]
+        kept = [one for one in options if one.name not in without]
         run.__signature__ = inspect.Signature(kept)  # type: ignore[attr-defined]
         run.__annotations__ = {one.name: one.annotation for one in kept}
         return run
@@ -216,14 +213,14 @@ def the_population(
 
 def the_output(
     as_json: Json = False, csv: Csv = None, plot: Plot = None, features: Features = "isotropic"
-) -> printing.Output:
+) -> Output:
     """Where rows go and are drawn; it can be written and is no input."""
     if plot is not None:
         from polyceptron.report.pictures.matplotlib_figure import check_figure_path
 
         check_figure_path(plot)
     check_outputs(csv, plot, inputs=[features])
-    return printing.Output(as_json, csv, plot)
+    return Output(as_json, csv, plot)
 
 
 def build_estimators(
@@ -275,3 +272,145 @@ def describe_row(row: Mapping[str, Any]) -> str:
     parts += [f"{row['start']} start"] if row.get("start") else []
     parts += [f"branch {row['branch']}"] if row.get("branch") else []
     return ", ".join(parts)
+
+
+GAP = "  "
+HEADERS = {
+    "generalisation_error": "error", "theory_generalisation_error": "theory error",
+    "uncertainty": "±", "alpha_uncertainty": "±", "training_error": "train error",
+    "training_loss": "train loss", "calibration_error": "calibration",
+    "dimension": "d", "n_samples": "n",
+}  # fmt: skip
+
+
+class Output(NamedTuple):
+    """Where rows go: to a table, as JSON, to a CSV file; and where they are drawn."""
+
+    as_json: bool
+    csv: Path | None = None
+    plot: Path | None = None
+
+    @property
+    def in_words(self) -> bool:
+        """Neither JSON nor a file is asked for."""
+        return not self.as_json and self.csv is None
+
+    def __call__(
+        self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = (), **more: Any
+    ) -> None:
+        """A table of `columns` (`more` as for `print_table`), or JSON; and a file if asked."""
+        if self.csv is not None:
+            write_atomically(self.csv, lambda path: frame(rows).to_csv(path, index=False))
+        if self.as_json:
+            print_json(rows)
+        elif self.csv is None:
+            print_table(rows, columns, **more)
+        else:
+            say(f"{len(rows)} row{'s' * (len(rows) != 1)} in {self.csv}")
+
+    def draw(self, picture: str, rows: Any) -> None:
+        """The rows as a picture of `report.pictures.curves`, if one is asked for."""
+        if self.plot is None:
+            return
+        from polyceptron.report.pictures import curves
+        from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
+
+        save_figure(render_matplotlib(getattr(curves, picture)(frame(rows))), self.plot)
+        say(f"drawn in {self.plot}")
+
+
+def print_json(rows: Iterable[Mapping[str, Any]]) -> None:
+    """A list of objects; a number that is not finite is null."""
+    sys.stdout.write(json.dumps([json_ready(row) for row in rows], indent=1) + "\n")
+
+
+def print_table(
+    rows: Iterable[Mapping[str, Any]],
+    columns: Sequence[str],
+    title: str | None = None,
+    *,
+    optional: Sequence[str] = (),
+    below: str | None = None,
+) -> None:
+    """A table of the columns that at least one row has; `below` stands under its row, in words.
+
+    `optional` names the columns that may be left out for want of room, the first of them first.
+    """
+    rows = list(rows)
+    width = shutil.get_terminal_size().columns
+    shown = [c for c in columns if any(row.get(c) is not None for row in rows)]
+    cells = {c: [format_value(row.get(c), c) for row in rows] for c in shown}
+    widths = {c: max(len(header(c)), *map(len, cells[c])) for c in shown}
+    left_out = []
+    for column in optional:
+        if sum(widths[c] + len(GAP) for c in shown) > width + len(GAP) and column in shown:
+            shown.remove(column)
+            left_out.append(header(column))
+    if title:
+        echo(title)
+    # Words to the left, numbers to the right.
+    number = re.compile(r"[-+.\de]*|-?inf|nan").fullmatch
+    place = {c: str.rjust if all(map(number, cells[c])) else str.ljust for c in shown}
+
+    def line(texts: Mapping[str, str]) -> str:
+        return GAP.join(place[c](texts[c], widths[c]) for c in shown).rstrip()
+
+    typer.secho(line({c: header(c) for c in shown}), bold=True)
+    typer.echo("─" * min(sum(widths[c] + len(GAP) for c in shown) - len(GAP), width))
+    for i, row in enumerate(rows):
+        typer.echo(line({c: cells[c][i] for c in shown}))
+        if below is not None and row.get(below) is not None:
+            indent = GAP + GAP
+            wrap = textwrap.TextWrapper(width, indent, indent)
+            typer.echo(wrap.fill(str(row[below])))
+    if left_out:
+        echo(f"not shown for want of room: {', '.join(left_out)} (--json has every column)")
+
+
+def echo(text: str) -> None:
+    """Words on standard output, broken between words where the terminal ends."""
+    typer.echo(textwrap.fill(text, shutil.get_terminal_size().columns))
+
+
+def header(column: str) -> str:
+    """What stands over a column."""
+    return HEADERS.get(column, column.replace("_", " "))
+
+
+def format_value(value: Any, column: str = "") -> str:
+    """A cell: six significant digits, four for a training sample's, two for an uncertainty."""
+    if isinstance(value, float):
+        digits = ".1e" if "uncertainty" in column else ".4g" if "training" in column else ".6g"
+        return f"{value:{digits}}"
+    return "" if value is None else str(value)
+
+
+def say(text: str) -> None:
+    """One line on standard error."""
+    sys.stderr.write(text + "\n")
+
+
+def collect(
+    parts: Iterable[list[dict[str, Any]]], n_parts: int, what: str
+) -> tuple[list[dict[str, Any]], Callable[[], None]]:
+    """The rows of all parts, with the time left shown; what there is by then if it is stopped.
+
+    The function that is given ends a stopped command with exit code 130, and does nothing else.
+    """
+    rows: list[dict[str, Any]] = []
+    done = 0
+
+    def stopped() -> None:
+        if done < n_parts:
+            say(f"stopped: {done} of {n_parts} parts are done, and what they gave is kept")
+            raise typer.Exit(130)
+
+    with waiting(what):
+        try:
+            for part in steps(parts, n_parts):
+                rows += part
+                done += 1
+        except KeyboardInterrupt:
+            if not rows:
+                raise
+    return rows, stopped

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from polyceptron.cli import options, printing
-from polyceptron.cli.options import option
-from polyceptron.display import waiting
+from polyceptron.cli import options
+from polyceptron.cli.options import setting
+from polyceptron.display import parse_numbers, parse_range, waiting
 from polyceptron.errors import InvalidInput
-from polyceptron.ranges import parse_numbers, parse_range
 from polyceptron.rows import Row
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ OPTIONAL = (
 )  # fmt: skip
 
 
-@options.given(teacher=options.the_population, output=options.the_output)
+@options.given()
 def curve(
     *,
     alpha: options.CurveAlpha,
@@ -35,16 +34,10 @@ def curve(
     estimator: options.Estimators = [],
     intercept: options.Intercept = False,
     class_weight: options.ClassWeight = None,
-    ridge: Annotated[
-        list[str], option("A number (default: 0.1), a list, 0, or optimal; repeatable.", "--ridge")
-    ] = [],
+    ridge: list[str] = setting([], "A number (default: 0.1), a list, 0, or optimal; repeatable."),
     penalty: options.Penalties = [],
-    branch: Annotated[
-        str, option("Bayes-optimal branch: optimal, amp, informed, unstable, all.")
-    ] = "optimal",
-    scores: Annotated[
-        bool, option("Test loss, Brier score, calibration error.", "--scores")
-    ] = False,
+    branch: str = setting("optimal", "Branch of bayes: optimal, amp, informed, unstable, all."),
+    scores: bool = setting(False, "Test loss, Brier score, calibration error.", "--scores"),
     tol: options.Tolerance = None,
     output: Any,
 ) -> None:
@@ -71,7 +64,7 @@ def curve(
         parts = [alphas[:1], *(alphas[i : i + size] for i in range(1, len(alphas), size))]
         every = (part for one in estimators for part in curve_parts(teacher, one, parts, **asked))
         count = len(estimators) * len(parts)
-    drawn, stopped = printing.collect(every, count, "computing the curve")
+    drawn, stopped = options.collect(every, count, "computing the curve")
     rows = drawn if ends else [row for row in drawn if row["alpha"] in alphas]
     if not rows:
         raise InvalidInput(f"there is no {branch} branch at any of these alpha")
@@ -94,7 +87,7 @@ RIDGE_COLUMNS = (
 )  # fmt: skip
 
 
-@options.given(teacher=options.the_population, output=options.the_output)
+@options.given()
 def ridge(
     *,
     alpha: options.Alpha,
@@ -102,14 +95,8 @@ def ridge(
     estimator: options.OneLoss = "cross-entropy",
     intercept: options.Intercept = False,
     class_weight: options.ClassWeight = None,
-    ridges: Annotated[str, option("λ: numbers or a range (log-spaced).", "--ridge")] = "1e-4:10:40",
-    target: Annotated[
-        str,
-        option(
-            "What the best ridge makes least: error, test-loss or calibration; balanced-error "
-            "(or error) where classes are not alike."
-        ),
-    ] = "error",
+    ridges: str = setting("1e-4:10:40", "λ: numbers or a range (log-spaced).", "--ridge"),
+    target: str = setting("error", "What is least: error, test-loss, calibration, balanced-error."),
     tol: options.Tolerance = None,
     output: Any,
 ) -> None:
@@ -127,7 +114,7 @@ def ridge(
     values = parse_numbers(ridges, "--ridge", log=True)
     every = (ridge_rows(teacher, student, [a], values, tol, target=target) for a in alphas)
     what = f"solving at {len(values)} ridges and the best one"
-    rows, stopped = printing.collect(every, len(alphas), what)
+    rows, stopped = options.collect(every, len(alphas), what)
     output.draw("ridge_picture", rows)
     if output.in_words:
         rows = [{**row, "best": "*" if row["is_best"] else ""} for row in rows]
@@ -138,12 +125,7 @@ def ridge(
     stopped()
 
 
-@options.given(
-    without=(*options.UNEQUAL, "plot"),
-    prior="rademacher",
-    teacher=options.the_population,
-    output=options.the_output,
-)
+@options.given(*options.UNEQUAL, "plot", prior="rademacher")
 def transitions(
     *,
     teacher: Any,
@@ -167,7 +149,7 @@ def transitions(
     if found.alpha_it is None or found.alpha_algo is None:
         finite = teacher.prior.support is not None
         cure = "" if finite else "; weights of few values, as --prior rademacher, have transitions"
-        printing.echo(f"none: with {title} the error decays smoothly{cure}")
+        options.echo(f"none: with {title} the error decays smoothly{cure}")
         return
     meanings = ("the best error jumps down", "and message passing gets there")
     if teacher.noise.noiseless:
@@ -177,11 +159,11 @@ def transitions(
          "uncertainty": getattr(found, f"alpha_{name.lower()}_uncertainty"), "meaning": meaning}
         for name, meaning in zip(("IT", "algo"), meanings, strict=True)
     ]  # fmt: skip
-    printing.print_table(rows, tuple(rows[0]), f"{title} ({found.status})", optional=("meaning",))
-    printing.echo(f"hard phase: {found.alpha_it:.6g} < α < {found.alpha_algo:.6g}")
+    options.print_table(rows, tuple(rows[0]), f"{title} ({found.status})", optional=("meaning",))
+    options.echo(f"hard phase: {found.alpha_it:.6g} < α < {found.alpha_algo:.6g}")
 
 
-@options.given(without=("prior", "plot"), teacher=options.the_population, output=options.the_output)
+@options.given("prior", "plot")
 def separability(
     *,
     teacher: Any,
@@ -202,23 +184,21 @@ def separability(
     if not output.in_words:
         output([found.as_dict()])
     elif math.isinf(found.alpha_s):
-        printing.echo("alpha_s is infinite: labels without noise can be separated at every alpha")
+        options.echo("alpha_s is infinite: labels without noise can be separated at every alpha")
     else:
-        spread = printing.format_value(found.alpha_s_uncertainty, "uncertainty")
+        spread = options.format_value(found.alpha_s_uncertainty, "uncertainty")
         words = options.describe_row({**teacher.columns, "prior": None, "intercept": intercept})
-        printing.echo(f"{words}: alpha_s = {found.alpha_s:.7g} ± {spread} ({found.status})")
+        options.echo(f"{words}: alpha_s = {found.alpha_s:.7g} ± {spread} ({found.status})")
 
 
-@options.given(
-    without=(*options.UNEQUAL, "plot"), teacher=options.the_population, output=options.the_output
-)
+@options.given(*options.UNEQUAL, "plot")
 def asymptotics(
     *,
     teacher: Any,
     estimator: options.OneEstimator = "bayes",
     ridge: options.OneRidge = None,
     penalty: options.OnePenalty = None,
-    alpha_max: Annotated[float | None, option("Largest α (1e6 for k <= 3, else 1e4).")] = None,
+    alpha_max: float | None = setting(None, "Largest α (1e6 for k <= 3, else 1e4)."),
     output: Any,
 ) -> None:
     """The decay of the error at large α: exponent and constant, with uncertainties.
@@ -251,9 +231,9 @@ def asymptotics(
     ridge_text = "" if row["ridge"] is None else f", ridge {row['ridge']}"
     title = options.describe_teacher(teacher, estimator=chosen.name)
     title = f"{title}{ridge_text} ({found.status})"
-    printing.print_table(lines, tuple(lines[0]), title)
+    options.print_table(lines, tuple(lines[0]), title)
     floor = f"{found.floor:.6g} + " if found.floor > 0 else ""
-    printing.echo(
+    options.echo(
         f"error ≈ {floor}constant · α^(−exponent), measured up to α = {row['alpha_max']:g}"
     )
 
@@ -264,18 +244,12 @@ REACHED = (
 )  # fmt: skip
 
 
-@options.given(
-    without=(*options.UNEQUAL, "plot"), teacher=options.the_population, output=options.the_output
-)
+@options.given(*options.UNEQUAL, "plot")
 def plan(
     *,
-    error: Annotated[float | None, option("The generalisation error to reach.")] = None,
-    samples: Annotated[
-        int | None, option("Instead: the error that n samples give.", "--samples", "-n")
-    ] = None,
-    dimension: Annotated[
-        int | None, option("d, to turn α into n = αd.", "--dimension", "-d")
-    ] = None,
+    error: float | None = setting(None, "The generalisation error to reach."),
+    samples: int | None = setting(None, "Or the error that n samples give.", "--samples", "-n"),
+    dimension: int | None = setting(None, "d, to turn α into n = αd.", "--dimension", "-d"),
     teacher: Any,
     estimator: options.Estimators = [],
     ridge: options.OneRidge = None,
@@ -330,7 +304,7 @@ def _needs(
 
     check_target(error, teacher.n_classes)
     every = (rows(found) for found in plans(teacher, error, students, dimension))
-    return printing.collect(every, len(students), "planning")[0]
+    return options.collect(every, len(students), "planning")[0]
 
 
 def _errors(
@@ -349,7 +323,7 @@ def _errors(
             found += [row for row in reached if row["q"] != found[0]["q"]]
         return [{**row, "dimension": d, "n_samples": n} for row in found]
 
-    return printing.collect(map(rows, students), len(students), "computing the errors")[0]
+    return options.collect(map(rows, students), len(students), "computing the errors")[0]
 
 
 COMMANDS = (curve, transitions, separability, ridge, asymptotics, plan)

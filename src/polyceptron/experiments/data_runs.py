@@ -9,9 +9,8 @@
 With `standardise`, features are centred and scaled as they are read; the weights are those of the
 features as they are in the file, with what centring adds to the fields as offset.
 
-Instances are compared with theory: mean ± standard error over the runs against d = ∞. The
-difference has two parts: chance, of the size of the standard error (of order 1/√(d·runs)), and a
-bias of order 1/d that no number of runs removes.
+Means over runs differ from theory (d = ∞) by chance, of order 1/√(d·runs), and by a bias of order
+1/d that no number of runs removes.
 """
 
 from __future__ import annotations
@@ -107,10 +106,7 @@ def read_labels(path: Path) -> Any:
 def fit_of_files(
     fit: Callable[..., Any], data: Path, labels: Path, *, standardise: bool, **more: Any
 ) -> dict[str, Any]:
-    """Message passing (`amp`) or a certified fit (`fit_erm`) to files.
-
-    A report with weights (d, k) and offset (k,), and what else the result has.
-    """
+    """Message passing or a certified fit to files: weights (d, k), offset (k,), a report."""
     y, classes = read_labels(labels), None
     if y.dtype.kind in "US":
         classes, y = np.unique(y, return_inverse=True)
@@ -142,10 +138,7 @@ def fit_of_files(
 def chosen_fit(
     X: Any, y: Any, loss: str, ridge: Any, *, standardise: bool, tol: float, source: str
 ) -> dict[str, Any]:
-    """A classifier with the ridge 'auto' or as given; X (n, d) an array, a frame or a design.
-
-    The report of `fit_of_files`, with the names of classes and features.
-    """
+    """The report of `fit_of_files`, with the names of classes and features; a ridge may be auto."""
     from polyceptron.algorithms.erm_classifier import ERMClassifier
 
     scaling, begin = "standard" if standardise else "none", time.monotonic()
@@ -174,11 +167,7 @@ def run_many(
 def amp_rows(
     teacher: AnyTeacher, alpha: float, dimension: int, *, runs: int, seed: int, **settings: Any
 ) -> list[Row]:
-    """A row for each run, then their summary, then the theory's row.
-
-    The summary, of source 'amp-summary', is that of `average_instances`, with the theory's values
-    as `theory_<name>`.
-    """
+    """A row for each run, then `average_instances` of them (source amp-summary), then theory's."""
     results = run_many(teacher, alpha, dimension, runs=runs, seed=seed, **settings)
     rows = [row for row, _ in results]
     (theory,) = curve_rows(teacher, BayesOptimal(), [alpha], branch=rows[0]["branch"])
@@ -191,27 +180,21 @@ def amp_rows(
 def trace_rows(
     teacher: AnyTeacher, alpha: float, dimension: int, *, runs: int, seed: int, **settings: Any
 ) -> list[Row]:
-    """One row for each iteration: the mean over the runs and state evolution's prediction.
-
-    A run that has converged keeps its last value. Standard errors are given for two runs or more.
-    """
+    """One row for each iteration: the mean over the runs (a converged one stays) and theory's."""
     results = run_many(teacher, alpha, dimension, runs=runs, seed=seed, **settings)
     traces = [result.trace for _, result in results]
     length = max(map(len, traces))
     theory = state_evolution(teacher, alpha, length - 1, settings.get("start", "uninformed"))
+    # m and q have the same limit
     predicted = {"q": theory.q, "generalisation_error": theory.generalisation_error}
     rows = []
     for t in range(length):
         entries = [trace[min(t, len(trace) - 1)] for trace in traces]
         row: Row = {"source": "amp-trace", "iteration": t}
         for name in ("m", "q", "generalisation_error"):
-            over_runs = Average.of(entry[name] for entry in entries)
-            row[name] = over_runs.mean
-            if over_runs.standard_error is not None:
-                row[f"{name}_standard_error"] = over_runs.standard_error
-            if name in predicted:  # m and q have the same limit
-                row[f"theory_{name}"] = float(predicted[name][t])
-        row["residual"] = max(entry["residual"] for entry in entries)
-        row["damping"] = max(entry["damping"] for entry in entries)
-        rows.append(row)
+            found = Average.of(entry[name] for entry in entries)
+            row |= {name: found.mean, f"{name}_standard_error": found.standard_error}
+        row |= {f"theory_{name}": float(values[t]) for name, values in predicted.items()}
+        row |= {name: max(entry[name] for entry in entries) for name in ("residual", "damping")}
+        rows.append({name: value for name, value in row.items() if value is not None})
     return rows

@@ -30,6 +30,7 @@ from typing import Any
 from polyceptron.display import describe_seconds, waiting
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments.tasks import CaseResult, Runner, Task, attempt, environment, failure
+from polyceptron.version import VERSION
 
 _DIED = "died while computing this task{} (killed, or out of memory?)"
 
@@ -40,11 +41,12 @@ class Engine:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         self._running: dict[Future[list[CaseResult]], Task] = {}
+        self._suspects: deque[Task] = deque()  # lost with a worker, to be tried again
 
     @property
     def busy(self) -> bool:
         """Whether any task is not yet handed back."""
-        return bool(self._running)
+        return bool(self._running or self._suspects)
 
     def finished(self, timeout: float) -> list[CaseResult]:
         """What has finished, after waiting up to `timeout` seconds for the first."""
@@ -76,7 +78,6 @@ class LocalEngine(Engine):
         super().__init__(runner)
         self._workers = workers
         self._pool: Any = None
-        self._suspects: deque[Task] = deque()  # lost with a worker
         self._alone: Task | None = None  # the suspect that is tried again now
 
     @property
@@ -84,11 +85,6 @@ class LocalEngine(Engine):
         """Two tasks for each worker, so that none waits for the parent; none during a retrial."""
         trial = self._suspects or self._alone
         return 0 if trial else 2 * self._workers - len(self._running)
-
-    @property
-    def busy(self) -> bool:
-        """Whether any task is not yet handed back."""
-        return bool(self._running or self._suspects)
 
     def submit(self, task: Task) -> None:
         """Take a task."""
@@ -135,10 +131,7 @@ class LocalEngine(Engine):
         self._running.clear()
 
     def _submit(self, task: Task) -> Any:
-        """Hand a task to the pool, whose workers leave Ctrl-C to this process from their start.
-
-        A blocked signal stays blocked in what a process starts, and waits in the process itself.
-        """
+        """Hand a task to the pool, whose workers leave Ctrl-C to this process from their start."""
         if self._pool is None:
             from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
@@ -146,6 +139,7 @@ class LocalEngine(Engine):
                 self._workers, initializer=_start_worker, initargs=(os.getpid(),)
             )
             resource_tracker.ensure_running()  # it unblocks the signal when it starts
+        # A blocked signal stays blocked in what a process starts, and waits in the process itself.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             return self._pool.submit(attempt, self._runner, task)
@@ -170,8 +164,7 @@ class Progress:
 
     `already` were stored by earlier runs; of those `computed` by this one, some have `failed`.
     `work` and `work_done` are expected seconds of one core: rows differ too much in cost for their
-    number to tell the time that is left. `damaged` has the keys of stored rows that did not fit
-    their checksums; they were to be computed again.
+    number to tell the time that is left. `damaged` has the keys of stored rows computed again.
     """
 
     name: str
@@ -192,9 +185,8 @@ class Progress:
     @property
     def seconds_left(self) -> float | None:
         """From the expected cost of what is done and of what is not; None before any is done."""
-        if self.work_done <= 0:
-            return None
-        return self.seconds * max(0.0, self.work - self.work_done) / self.work_done
+        left = max(0.0, self.work - self.work_done)
+        return self.seconds * left / self.work_done if self.work_done > 0 else None
 
     def __str__(self) -> str:
         left, rate = self.seconds_left, self.computed / self.seconds if self.seconds > 0 else 0.0
@@ -219,7 +211,6 @@ def shown(progress: bool | Listener, name: str) -> Iterator[Listener]:
 
 
 CONNECT_SECONDS = 10.0
-WORKER_SECONDS = 60.0  # a batch system may take a while to start the first worker
 
 
 def connect_cluster(address: str, *, default: bool = True) -> Any:
@@ -244,7 +235,6 @@ class DaskEngine(Engine):
     def __init__(self, address: str, runner: Runner) -> None:
         super().__init__(runner)
         self._address = address
-        self._places, self._next_refresh = 0, 0.0
         self._client: Any = connect_cluster(address, default=False)
         self._executor = self._client.get_executor(pure=False)
         try:
@@ -256,21 +246,27 @@ class DaskEngine(Engine):
     @property
     def free(self) -> int:
         """Two tasks for each thread of the cluster as it is now; workers may come and go."""
-        if time.monotonic() >= self._next_refresh:
-            self._next_refresh = time.monotonic() + 2.0
-            try:
-                self._places = 2 * int(sum(self._client.nthreads().values()))
-            except Exception as error:
-                raise self._lost() from error
-        return self._places - len(self._running)
+        with self._connected():
+            return 2 * int(sum(self._client.nthreads().values())) - len(self._running)
 
     def submit(self, task: Task) -> None:
         """Take a task."""
-        self._check_connection()
-        self._running[self._executor.submit(attempt, self._runner, task)] = task
+        with self._connected():
+            self._running[self._executor.submit(attempt, self._runner, task)] = task
+
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        try:
+            if self._client.status != "running":
+                raise ConnectionError(self._client.status)
+            yield
+        except OSError as error:
+            raise ComputationFailed(
+                f"lost the Dask scheduler at {self._address!r}; every result that arrived is "
+                "stored: when a scheduler is back, run the same command again"
+            ) from error
 
     def _recover(self, lost: list[Task]) -> list[CaseResult]:
-        self._check_connection()
         for task in lost:
             self.submit(task)
         return []
@@ -287,33 +283,18 @@ class DaskEngine(Engine):
 
     def _check_workers(self) -> None:
         """Wait for a worker, and make sure that workers run this version of the code."""
+        where, seconds = repr(self._address), 60  # a batch system may take a while to start one
         try:
-            self._client.wait_for_workers(1, timeout=WORKER_SECONDS)
-        except TimeoutError:
-            raise InvalidInput(
-                f"the Dask scheduler at {self._address!r} has no workers "
-                f"(waited {WORKER_SECONDS:.0f} s)"
-            ) from None
-        try:
+            self._client.wait_for_workers(1, timeout=seconds)
             versions = self._client.run(environment)
+        except TimeoutError:
+            problem = f"the Dask scheduler at {where} has no workers (waited {seconds} s)"
+            raise InvalidInput(problem) from None
         except Exception as error:
-            raise InvalidInput(
-                f"the workers of {self._address!r} cannot run polyceptron: {error}"
-            ) from None
-        ours = environment()["polyceptron"]
+            raise InvalidInput(f"the workers of {where} cannot run polyceptron: {error}") from None
         for worker, theirs in versions.items():
-            if theirs["polyceptron"] != ours:
+            if theirs["polyceptron"] != VERSION:
                 raise InvalidInput(
-                    f"the worker {worker} has polyceptron {theirs['polyceptron']}, this is {ours}: "
-                    "install the same version everywhere"
+                    f"the worker {worker} has polyceptron {theirs['polyceptron']}, this is "
+                    f"{VERSION}: install the same version everywhere"
                 )
-
-    def _check_connection(self) -> None:
-        if self._client.status != "running":
-            raise self._lost()
-
-    def _lost(self) -> ComputationFailed:
-        return ComputationFailed(
-            f"lost the Dask scheduler at {self._address!r}; every result that arrived is stored: "
-            "when a scheduler is back, run the same command again"
-        )

@@ -45,12 +45,7 @@ QUANTITIES = (
 
 @dataclass(frozen=True)
 class Average:
-    """Mean (None of no number) and standard error (None of fewer than two) of the finite numbers.
-
-    >>> found = Average.of([1.0, 2.0, None, 6.0])
-    >>> found.count, found.mean, round(found.standard_error, 6)
-    (3, 3.0, 1.527525)
-    """
+    """Mean (None of no number) and standard error (None of fewer than two) of finite numbers."""
 
     count: int
     mean: float | None
@@ -70,11 +65,9 @@ def summary(
 ) -> list[Row]:
     """One row for each point of the grid: mean over instances, its standard error, theory beside.
 
-    The mean is over every row that has a number; rows that did not converge are in it and are
-    counted in `not_converged`, failed ones have no number and are counted in `failed`.
-    Message passing stands beside its own branch of the theory: the one that it reaches from its
-    start. `deviation` is z; a finite dimension adds a bias of order 1/d to it. Theory that no
-    simulation stands beside has lines of its own.
+    Rows that did not converge are in the mean. Message passing stands beside the branch of the
+    theory that it reaches from its start. `deviation` is z; a finite dimension adds a bias of order
+    1/d to it. Theory that no simulation stands beside has lines of its own.
     """
     if quantity not in QUANTITIES:
         raise InvalidInput(f"unknown quantity {quantity!r}: allowed are {', '.join(QUANTITIES)}")
@@ -89,16 +82,14 @@ def summary(
         groups.setdefault(json.dumps(content, sort_keys=True), (content, []))[1].append(row)
     lines, compared = [], set()
     for content, rows in groups.values():
-        # Message passing has its own branch of the theory; a minimiser of a loss has only one.
         start = content.get("start")
         place = _place(content, "" if start is None else REACHED[start])
         compared.add(place)
-        line = _line(rows, theory.get(place, {}), quantity)
-        found = Average.of(row.get(quantity) for row in rows)
-        expected, uncertainty = line["theory"], line["theory_uncertainty"]
+        beside = theory.get(place, {})
+        line, found = _line(rows, beside, quantity), Average.of(row.get(quantity) for row in rows)
         mean, error, count = found.mean, found.standard_error, found.count
-        z = deviation(mean, error, expected, uncertainty, count=count)
-        line |= {"start": start, "branch": theory.get(place, {}).get("branch"), "instances": count}
+        z = deviation(mean, error, line["theory"], line["theory_uncertainty"], count=count)
+        line |= {"start": start, "branch": beside.get("branch"), "instances": count}
         lines.append(line | {"mean": mean, "standard_error": error, "deviation": z})
     lines += [_line([row], row, quantity) for place, row in theory.items() if place not in compared]
     return sorted(lines, key=sort_key)
@@ -150,13 +141,7 @@ def deviation(
     *,
     count: int | None = None,
 ) -> float | None:
-    """z of a mean of `count` numbers (None: its standard error is known), None where it means none.
-
-    >>> deviation(5.0, 0.75, 2.5, 1.0)
-    2.0
-    >>> round(deviation(5.7, 1.0, 0.0, count=4), 2)
-    2.55
-    """
+    """z of a mean of `count` numbers (None: its standard error is known); None without meaning."""
     if mean is None or not standard_error or expected is None or not math.isfinite(expected):
         return None
     t = (mean - expected) / math.hypot(standard_error, uncertainty or 0.0)

@@ -16,7 +16,7 @@ the b of all classes have one limit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -30,7 +30,7 @@ from polyceptron.algorithms.watching import uninterrupted
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.experiments.tasks import REACHED
 from polyceptron.model import ERM, AnyTeacher, BayesOptimal, Dataset
-from polyceptron.model.checks import check_size, difference_basis
+from polyceptron.model.checks import check_alpha, check_size, difference_basis
 from polyceptron.model.estimators.estimator import late
 from polyceptron.model.populations import Population, check_teacher
 from polyceptron.model.populations.population import numbers_text
@@ -53,16 +53,15 @@ def run_amp(
     seed: int,
     *,
     start: str = "uninformed",
-    variances: str = "shared",
-    tol: float = 1e-8,
-    max_iter: int = 200,
     dtype: str = "float64",
     test_samples: int | None = None,
+    **settings: Any,
 ) -> tuple[Row, AMPResult]:
     """Message passing on round(αd) samples of `teacher` in d dimensions: a row, and the run itself.
 
     `teacher.sample(n_samples, dimension, seed)` draws the same data again from the row's columns.
     `test_samples` replaces the exact error by that on so many new samples, with the scores there.
+    `settings` are variances, tol and max_iter of `amp`.
     """
     check_teacher(teacher)
     check_choice("precision", dtype, ("float32", "float64"))
@@ -71,8 +70,8 @@ def run_amp(
         draw = teacher.sample if dtype == "float64" else partial(draw_single, teacher)
         X, y, truth = draw(n, d, number)
         result = amp(
-            X, y, teacher.prior, variances, tol, max_iter, truth, start=start, model=teacher.model,
-            n_classes=teacher.n_classes, noise=teacher.noise, features=teacher.features,
+            X, y, teacher.prior, teacher_weights=truth, start=start, model=teacher.model,
+            n_classes=teacher.n_classes, noise=teacher.noise, features=teacher.features, **settings,
         )  # fmt: skip
         uninterrupted(result)
         wrong = float(np.mean(np.argmax(X @ result.weights.astype(X.dtype), axis=1) != y))
@@ -85,19 +84,12 @@ def run_amp(
     if v.ndim == 3:  # covariances in k coordinates, of rank k − 1
         v = np.trace(v, axis1=1, axis2=2) / (teacher.n_classes - 1)
     V = float(v.mean())
-
-    def chances(fields: Array) -> Array:
-        """The posterior's probabilities (n, k) of the labels of fields (n, k)."""
-        classes = range(fields.shape[1])
-        gaps = [np.sort(fields[:, [y]] - np.delete(fields, y, 1), axis=1).T for y in classes]
-        p = np.stack([teacher.channel.label_law(gap, max(V, 1e-12)).z for gap in gaps], 1)
-        return np.asarray(p / p.sum(1, keepdims=True))
-
+    chances = partial(teacher.channel.chances, variance=max(V, 1e-12))  # of the posterior
     row = make_row(
         source="amp", **teacher.columns, estimator=BayesOptimal.name, alpha=alpha, V=V,
         branch=REACHED[start], training_error=wrong, status=result.status, dimension=d,
         n_samples=n, seed=number,
-        **_measured(result.weights, truth, teacher, test_samples, number, chances, seed=0),
+        **_measured(result.weights, truth, teacher, number, test_samples, chances),
     )  # fmt: skip
     return row, result
 
@@ -116,8 +108,7 @@ def run_erm(
     """One row for each estimator, on `teacher.sample(round(alpha * dimension), dimension, seed)`.
 
     The estimators have one loss. A ridge 'optimal' is the theory's best at this α. `test_samples`
-    replaces the exact generalisation error by the error on that many new samples, and measures the
-    scores of the probabilities there, if the fit gives any.
+    as in `run_amp`, if the fit gives probabilities.
     """
     n, loss, k = n_samples(alpha, dimension), estimators[0].loss, teacher.n_classes
     alike = all(one.alike(teacher) and not one.intercept for one in estimators)
@@ -148,7 +139,7 @@ def run_erm(
         if fit.loss != loss.name or chances(np.zeros((1, k))) is None:
             chances = None  # a direction has no scale
         if alike:
-            found = _measured(fit.weights, truth, teacher, test_samples, seed, chances, seed=seed)
+            found = _measured(fit.weights, truth, teacher, seed, test_samples, chances)
         else:
             law = weights_law(teacher, fit.weights, fit.intercepts, truth)
             found = population_scores(law, chances).columns
@@ -174,28 +165,24 @@ def run_posterior(
 
 
 def run_rules(
-    teacher: AnyTeacher,
-    estimators: Sequence[Any],
-    alpha: float,
-    dimension: int,
-    seed: int,
-    **settings: Any,
+    teacher: AnyTeacher, estimators: Sequence[Any], *place: Any, **settings: Any
 ) -> list[Row]:
     """One row for each, of `teacher.sample(round(alpha * dimension), dimension, seed)`."""
     check_teacher(teacher)
+    alpha, dimension, seed = place
     n, rows = n_samples(alpha, dimension), []
     X, y, truth = teacher.sample(n, dimension, seed)
     for one in estimators:
         columns = dict(one.columns)
         if columns.get("ridge") == "optimal":
             columns["ridge"] = one.rows(teacher, [float(alpha)])[0]["ridge"]
-        fitted = late(one.fitted_by)(X, y, teacher.n_classes, one, columns.get("ridge"))
-        weights, b, status = fitted
+        fit = late(one.fitted_by)
+        weights, b, status = fit(X, y, teacher.n_classes, one, columns.get("ridge"))
         wrong = float(np.mean((X @ weights / math.sqrt(dimension) + b).argmax(1) != y))
         row = make_row(
             source="erm", **teacher.columns, **columns, alpha=float(alpha), training_error=wrong,
             status=status, dimension=dimension, n_samples=n, seed=seed,
-            **_measured(weights, truth, teacher, None, seed, None, seed=seed),
+            **_measured(weights, truth, teacher, seed, None, None),
         )  # fmt: skip
         rows.append(row)
     return rows
@@ -260,21 +247,14 @@ def weights_law(
 
 
 def _measured(
-    weights: Array,
-    truth: Array,
-    teacher: AnyTeacher,
-    test_samples: int | None,
-    drawn: int,
-    chances: Any,
-    *,
-    seed: int,
+    weights: Array, truth: Array, teacher: AnyTeacher, seed: int, test_samples: Any, chances: Any
 ) -> Columns:
-    """Overlaps and errors: exact ones, with a seed, or on new samples of data `drawn` with one."""
+    """Overlaps and errors: exact ones, or on new samples where the data were drawn with `seed`."""
     found = overlaps(weights, truth, teacher.features)
     if test_samples is None:
         errors = exact_errors(weights, truth, teacher, seed)
     else:
-        errors = counted_errors(weights, truth, teacher, test_samples, drawn, chances)
+        errors = counted_errors(weights, truth, teacher, test_samples, seed, chances)
     return {"m": found.m, "q": found.q, **errors}
 
 
@@ -294,9 +274,7 @@ def draw_single(teacher: AnyTeacher, n: int, d: int, seed: int) -> Dataset:
 
 def n_samples(alpha: float, dimension: int) -> int:
     """round(αd), 1 or more."""
-    if not (isinstance(alpha, int | float | np.number) and math.isfinite(alpha) and alpha > 0):
-        raise InvalidInput(f"alpha must be a number above 0, got {alpha!r}")
-    n = round(alpha * check_size(dimension, "dimension"))
+    n = round(check_alpha(alpha) * check_size(dimension, "dimension"))
     if n < 1:
         raise InvalidInput(f"alpha = {alpha:g} in dimension {dimension} is no sample at all")
     return n
@@ -325,19 +303,12 @@ def exact_errors(weights: Any, truth: Any, teacher: AnyTeacher, seed: int = 0) -
 
 
 def counted_errors(
-    weights: Array,
-    truth: Array,
-    teacher: AnyTeacher,
-    n_samples: int,
-    seed: int,
-    chances: Callable[[Array], Array] | None = None,
+    weights: Array, truth: Array, teacher: Any, n_samples: int, seed: int, chances: Any = None
 ) -> Columns:
-    """On `n_samples` new samples, which follow from the seed of the training data.
+    """On `n_samples` new samples; `chances` turns the student's fields (n, k) into p (n, k).
 
-    `chances` turns the student's fields (n, k) into its probabilities (n, k).
-
-    Children of the seed: 0 draws the noise of training labels (`teacher.label_generator`), or the
-    new inputs where there is no noise; otherwise 1 draws the new inputs and 2 their labels.
+    Children of the training data's seed: 0 draws the noise of training labels, or the new inputs
+    where there is no noise; otherwise 1 draws the new inputs and 2 their labels.
     """
     check_size(n_samples, "test_samples")
     noise = teacher.channel
@@ -345,9 +316,8 @@ def counted_errors(
     inputs, labels = (children[0], None) if noise.noiseless else children[1:]
     d, k = truth.shape
     root = teacher.features.deviations(d).T
-    scores, bins = np.zeros(2), np.zeros(_N_BINS)
+    scores, bins, wrong = np.zeros(2), np.zeros(_N_BINS), np.zeros(2, dtype=np.int64)
     chunk = max(1, _BLOCK_NUMBERS // d)
-    wrong = np.zeros(2, dtype=np.int64)
     for start in range(0, n_samples, chunk):
         X = inputs.standard_normal((min(chunk, n_samples - start), d)) * root
         own, fields = X @ weights / math.sqrt(d), X @ truth / math.sqrt(d)
@@ -356,10 +326,7 @@ def counted_errors(
         if chances is not None:
             p = chances(own)
             chance, top = p[np.arange(len(p)), drawn], p.max(1)
-            scores += [
-                -np.log(np.maximum(chance, 1e-300)).sum(),
-                ((p * p).sum(1) - 2 * chance).sum(),
-            ]
+            scores += [-np.log(np.maximum(chance, 1e-300)).sum(), (p * p).sum() - 2 * chance.sum()]
             place = np.clip((top - 1 / k) / (1 - 1 / k) * _N_BINS, 0, _N_BINS - 1).astype(int)
             bins += np.bincount(place, (answer == drawn) - top, _N_BINS)
     # Half a count more keeps the uncertainty positive when no error, or no success, was seen; a

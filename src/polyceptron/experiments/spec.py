@@ -32,13 +32,13 @@ from pydantic import (
     model_validator,
 )
 
+from polyceptron.display import cut_text, parse_numbers
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.tasks import REACHED, grid_strengths
 from polyceptron.files import read_text
 from polyceptron.model import (
     ERM,
     ESTIMATORS,
-    BayesOptimal,
     Population,
     as_channel,
     as_penalty,
@@ -49,7 +49,6 @@ from polyceptron.model import (
     make_teacher,
 )
 from polyceptron.model.checks import MAX_CLASSES, check_ridge
-from polyceptron.ranges import cut_text, parse_numbers
 
 MAX_ROWS = 50_000_000  # of a grid, if every list were combined with every other
 MAX_WHOLE = 2**53  # an integer that every column and file keeps exactly
@@ -117,10 +116,7 @@ class SweepTable(_Table):
 
 
 class TheorySettings(_Table):
-    """[theory]: accuracy of the predictions; absent means the solver's own default.
-
-    With `scores = true` test loss, Brier score and calibration error too.
-    """
+    """[theory]: accuracy of the predictions (absent: the solver's own); whether scores too."""
 
     tolerance: Tolerance | None = None
     scores: Literal[True] | None = None
@@ -148,10 +144,7 @@ Numbers = float | list[float] | list[list[float]] | str
 
 
 class PopulationTable(_Table):
-    """[population]: classes that are not alike, in place of the model and classes of every grid.
-
-    The words are those of `Teacher` (model "argmax") and `Mixture`.
-    """
+    """[population]: classes that are not alike, in the words of `Teacher` and `Mixture`."""
 
     model: Literal["argmax", "mixture"] = "argmax"
     shares: Numbers | None = None
@@ -181,9 +174,7 @@ class SweepGrid(_Table):
     noise: Annotated[list[Annotated[Any, _named(as_channel)]], _LISTED, _SOME] = ["none"]
     features: Annotated[list[Annotated[Any, _named(as_spectrum)]], _LISTED, _SOME] = ["isotropic"]
     sources: Annotated[list[Literal["theory", "amp", "erm"]], _LISTED, _SOME]
-    estimators: Annotated[list[Annotated[Any, _named(_estimator)]], _LISTED, _SOME] = [
-        BayesOptimal.name
-    ]
+    estimators: Annotated[list[Annotated[Any, _named(_estimator)]], _LISTED, _SOME] = ["bayes"]
     ridge: Annotated[list[Annotated[Any, AfterValidator(_ridge)]], _RANGED] = []
     penalty: Annotated[list[Annotated[Any, _named(as_penalty)]], _LISTED] = []
     intercept: bool = False
@@ -339,8 +330,7 @@ MAX_MISTAKES = 20
 
 def _describe(item: Any, text: str, name: str) -> str:
     """The line for one mistake in a file of this name."""
-    path = tuple(item["loc"])
-    model: Any = SweepSpec
+    path, model = tuple(item["loc"]), SweepSpec
     line = field_line(text, path)
     field = "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in path)
     what = str(item["msg"]).removeprefix("Value error, ")
@@ -363,11 +353,7 @@ def _describe(item: Any, text: str, name: str) -> str:
 
 
 def field_line(text: str, path: Sequence[str | int]) -> int | None:
-    """The line (from 1) where a field of a TOML text is set, or else where its table begins.
-
-    >>> field_line("[sweep]\\nseed = 1\\n[[grid]]\\nalpha = [1,\\n 2]\\n", ("grid", 0, "alpha", 1))
-    4
-    """
+    """The line (from 1) where a field of a TOML text is set, or else where its table begins."""
     table, place, field = [*path, "", "", ""][:3]
     if isinstance(place, str):
         place, field = 0, place

@@ -7,16 +7,14 @@
     meta      name, value
 
 WAL journal with synchronous = FULL: `add` returns after the data has reached the disk. A reader
-may read while a sweep writes. Every statement is parameterised; no Python object is stored. A row
-that no longer fits its checksum, the first 32 digits of a SHA-256, is never given out: it counts as
-missing, `damaged` names it, and the next result for its key takes its place. A checksum finds
-damage and careless edits. It is no signature: whoever means to deceive can compute it too.
+may read while a sweep writes. A row that no longer fits its checksum, the first 32 digits of a
+SHA-256, is never given out: it counts as missing, `damaged` names it, and the next result for its
+key takes its place. A checksum finds damage and careless edits; it is no signature.
 
-SQLite does not open a database that is not ours, and nothing here closes a handle of one that it
-has open: SQLite guards a database by record locks, and POSIX drops *all* record locks of a process
-on a file when the process closes *any* handle of it. Another process could then remove the journal
-that this one still writes to. So a process has one handle of each store, to read its header and to
-lock it, and keeps it.
+Nothing here closes a handle of a database that SQLite has open: POSIX drops *all* record locks of a
+process on a file when the process closes *any* handle of it, and another process could then remove
+the journal that this one still writes to. So a process has one handle of each store, to read its
+header and to lock it, and keeps it.
 """
 
 from __future__ import annotations
@@ -100,10 +98,7 @@ class Store:
             self._connection = _connect(file)
 
     def add(self, results: Iterable[CaseResult]) -> None:
-        """Store results, all or none, and return when they are on the disk.
-
-        A failed result never replaces a good one; a good one replaces a failed one.
-        """
+        """Store results, all or none, on the disk; a failed one never replaces a good one."""
         results = list(results)
         with self.transaction():
             self.upsert(
@@ -169,10 +164,7 @@ class Store:
         return (decode_row(record["row"]) for record in self.records(keys))
 
     def frame(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
-        """The tidy table: all rows, sorted by problem, estimator and numbers, or those of `keys`.
-
-        A row that failed has its reason in a column of its own.
-        """
+        """All rows, sorted by problem, estimator and numbers, or those of `keys`; with reasons."""
         rows: list[Row] = []
         for record in self.records(keys):
             reason = {} if record["reason"] is None else {"reason": record["reason"]}
@@ -180,10 +172,7 @@ class Store:
         return frame(rows if keys is not None else sorted(rows, key=sort_key))
 
     def summary(self, quantity: str = "generalisation_error", spec: Any = None) -> pd.DataFrame:
-        """Means over instances with theory beside them, z and counts; of a sweep's rows, if given.
-
-        See `polyceptron.experiments.results.summary`.
-        """
+        """Means over instances with theory beside (`results.summary`), of a sweep if given."""
         import pandas as pd
 
         from polyceptron.experiments.results import SUMMARY_COLUMNS, summary
@@ -192,10 +181,7 @@ class Store:
         return pd.DataFrame(lines, columns=list(SUMMARY_COLUMNS))
 
     def records(self, keys: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
-        """Everything stored about every result, as raw columns, in the order of the keys.
-
-        Or about those of `keys` that are there, each once, in turn.
-        """
+        """All raw columns, in the order of the keys; or of `keys` that are there, once, in turn."""
         for batch in [None] if keys is None else _batches(dict.fromkeys(keys)):
             found: Iterable[Any] = self._select(_SELECT, batch)
             if batch is not None:
@@ -252,8 +238,7 @@ class Store:
 class MergeReport(NamedTuple):
     """What a merge did: rows added, rows the target had already, and those that differ there.
 
-    Two machines may differ in the last digits of a number; the target keeps its own row. `damaged`
-    has the keys of the sources' rows that do not fit their checksums: they were not copied.
+    The target keeps its own rows; those of the sources that are `damaged` are not copied.
     """
 
     added: int
@@ -265,8 +250,8 @@ class MergeReport(NamedTuple):
 def merge_stores(target: str | Path, sources: Sequence[str | Path]) -> MergeReport:
     """Copy into `target` (made if missing) every result of `sources` that it does not have.
 
-    The sources are only read. One source is copied in one transaction: all of it or nothing. A good
-    result replaces a failed or damaged one, never the other way round.
+    A source is copied in one transaction: all of it or nothing. A good result replaces a failed or
+    damaged one, never the other way round.
     """
     check_outputs(target, inputs=sources)
     with ExitStack() as stack:
@@ -306,11 +291,7 @@ def encode_row(row: Row) -> str:
 
 
 def decode_row(text: str) -> Row:
-    """The row that `encode_row` wrote.
-
-    >>> decode_row(encode_row({"q": float("inf"), "alpha": 0.1}))
-    {'q': inf, 'alpha': 0.1}
-    """
+    """The row that `encode_row` wrote."""
     try:
         row: Row = dict(json.loads(text))
     except (TypeError, ValueError, RecursionError):
@@ -365,10 +346,7 @@ def _create_missing(path: Path) -> None:
 
 
 def _inspect(path: Path) -> None:
-    """Raise unless the file is a store, from its first bytes alone, and safe to open.
-
-    Nothing is opened by SQLite here: it would leave files beside a database that is not ours.
-    """
+    """Raise unless the file is a store: SQLite would leave files beside what is not ours."""
     name = str(path)
     with _guard:
         header = os.pread(_handle(path), 100, 0)
@@ -441,9 +419,8 @@ def _handle(path: Path) -> int:
 def locked_store(store: str | Path) -> Iterator[Path]:
     """The name of the store without links, while this process alone may write to it.
 
-    A missing store is made, under a lock of its folder, so that only one process makes it. The lock
-    of the store is on what it *is* (device and inode): a store that was renamed while a sweep
-    writes to it is still locked.
+    A missing store is made, under a lock of its folder, so that only one process makes it. What is
+    locked is device and inode: a store that was renamed while a sweep writes to it is still locked.
     """
     check_writable(store)
     path = Path(os.path.realpath(store))

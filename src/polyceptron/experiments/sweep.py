@@ -4,8 +4,7 @@
 
 A bounded number of tasks is in flight and results go to the disk as they arrive, so memory does not
 grow with the sweep. Whatever ends the run, running it again computes what is missing, failed rows
-included. A plan tells before the work how much there is, and how long it should take; timings of
-rows already stored correct the figures of their kind.
+included. A plan tells before the work how long it should take, corrected by rows already stored.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ class SweepStopped(KeyboardInterrupt):
 
     def __init__(self, report: engines.Progress, signal_number: int) -> None:
         super().__init__("stopped")
-        self.report = report
-        self.signal_number = signal_number
+        self.report, self.signal_number = report, signal_number
 
 
 def run_sweep(
@@ -129,7 +127,7 @@ def _run(
     pending = (task.only(missing) for task, missing in missing_cases(spec, store) if missing)
     task = next(pending, None)
     while (task or engine.busy) and not stop:
-        while task and engine.free > 0 and not stop:
+        while engine.free > 0 and task and not stop:  # the first also asks whether it is there
             engine.submit(task)
             task = next(pending, None)
         yield engine.finished(0.2) if engine.busy else []
@@ -150,20 +148,17 @@ def _make_engine(
 def _stop_requests() -> Iterator[list[int]]:
     """A list that a first Ctrl-C or SIGTERM makes non-empty; a second one interrupts at once.
 
-    The loop looks at it between writes, so that a stop never falls into the middle of one. Outside
-    the main thread signals cannot be handled, and nothing changes.
+    The loop looks at it between writes, so that a stop never falls into the middle of one.
     """
     received: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield received
-        return
 
     def note(number: int, frame: object) -> None:
         if received:
             raise KeyboardInterrupt
         received.append(number)
 
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    main = threading.current_thread() is threading.main_thread()  # elsewhere there are no signals
+    numbers = (signal.SIGINT, signal.SIGTERM) if main else ()
     before = {number: signal.signal(number, note) for number in numbers}
     try:
         yield received
@@ -177,8 +172,7 @@ class SweepPlan:
     """The work of a sweep: rows, how many are stored, seconds of one core still to do.
 
     `parts` has these three for each (source, estimator, dimension or None). `damaged` has the keys
-    of stored rows that do not fit their checksums; they are to be computed again and count as not
-    stored. `scale` corrects expected seconds by what the store has seen.
+    of rows that count as not stored. `scale` corrects expected seconds by what the store has seen.
     """
 
     scale: dict[str, float]
@@ -220,10 +214,7 @@ def make_plan(spec: SweepSpec, store: Store | None = None) -> SweepPlan:
 
 
 def missing_cases(spec: SweepSpec, store: Store | None) -> Iterator[tuple[tasks.Task, set[str]]]:
-    """Every task with those of its keys that have no result yet, looked up a few at a time.
-
-    A row that several grids ask for stands in the first task alone.
-    """
+    """Every task with its keys that have no result; a row of two grids is in the first alone."""
     pending, seen = tasks.expand(spec), set[str]()
     while batch := list(islice(pending, 64)):
         keys = [key for task in batch for key in task.keys]

@@ -1,22 +1,19 @@
 """A sweep's grid as tasks, and what a worker does with one.
 
 A *case* is one row to compute, described by a flat dict (its content); its key is a hash of that
-content, so that the same question has the same key in every sweep, order and machine. A *task* is
-the unit of work: the cases that share one data set (all ridges of an instance) or one piece of
-theory.
+content, the same in every sweep, order and machine. A *task* is the unit of work: the cases that
+share one data set (all ridges of an instance) or one piece of theory.
 
     seed path  = (sweep seed, hash of (model, k, prior, α, d[, noise, features, rest]), instance)
     seed       = first 53 bits of SeedSequence(sweep seed, spawn_key = the rest)
 
-The noise of the labels and the features are in the hash where there are any. An instance therefore
-depends on nothing else in the grid, and all estimators see the same data:
+An instance depends on nothing else in the grid, and all estimators see the same data:
 `teacher.sample(round(alpha * d), d, seed)` draws it again from the `seed` column of a row.
 
 A worker never raises: the answer is one `CaseResult` for each case, a row or the reason there is
-none. If a task of several cases fails, its cases are tried one by one. The losses, priors and
-noises that a program registered itself travel with the tasks (`with_members`); a name tells little
-about code that its author may change, so a hash of the member's numbers at fixed points is part of
-every key that uses it (`values_of`).
+none. The losses, priors and noises that a program registered itself travel with the tasks; a name
+tells little about code that its author may change, so a hash of the member's numbers at fixed
+points is part of every key that uses it (`values_of`).
 """
 
 from __future__ import annotations
@@ -125,10 +122,7 @@ def instance_seeds(
 
 
 def expand(spec: SweepSpec) -> Iterator[Task]:
-    """All tasks of a sweep, one at a time: theory first, then instance 0 of the whole grid, ...
-
-    Instances come outermost, so that a sweep stopped early has covered every point of its grid.
-    """
+    """Theory first, then instance 0 of the whole grid, ...: a stopped sweep has been everywhere."""
     for grid in spec.grid:
         yield from _theory_tasks(spec, grid)
     drawn = [grid for grid in spec.grid if {"amp", "erm"} & set(grid.sources)]
@@ -164,10 +158,11 @@ def _values(content: Content) -> Content:
 def grid_strengths(grid: SweepGrid, estimator: str) -> list[Content]:
     """What columns of a grid make of an estimator: ridge or penalty, intercept, class weights."""
     given: list[Content] = [{}]
-    if make_estimator(estimator).takes_ridge:
+    student = make_estimator(estimator)
+    if student.takes_ridge:
         given = [{"ridge": r} for r in grid.ridge] + [{"penalty": p} for p in grid.penalty]
-        given = given or [{"ridge": make_estimator(estimator).columns["ridge"]}]
-    if make_estimator(estimator).source != "erm":
+        given = given or [{"ridge": student.columns["ridge"]}]
+    if student.source != "erm":
         return given
     fitted: Content = {"intercept": True} if grid.intercept else {}
     weights = [{} if w == "none" else {"class_weight": w} for w in grid.class_weight or ["none"]]
@@ -245,9 +240,7 @@ class CaseResult:
 def compute_rows(task: Task) -> list[Row]:
     """The rows of a task, one for each case, in order."""
     content = task.shared
-    teacher: Any = make_population(
-        **{name: content[name] for name in POPULATION if name in content}
-    )
+    teacher: Any = make_population(**{n: content[n] for n in POPULATION if n in content})
     if content["source"] == "theory":
         from polyceptron.theory.curve import curve_rows
 

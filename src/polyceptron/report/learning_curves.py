@@ -22,19 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from polyceptron.display import parse_numbers, parse_range
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.results import Average, deviation
 from polyceptron.experiments.tasks import instance_seeds
 from polyceptron.model import AnyTeacher, as_estimator, plain_estimators
 from polyceptron.model.checks import check_alphas, check_size
-from polyceptron.ranges import parse_numbers, parse_range
-from polyceptron.report.pictures.curves import (
-    ERROR,
-    curves_picture,
-    overlay,
-    problem_words,
-    read_table,
-)
+from polyceptron.report.pictures.curves import curves_picture, overlay, problem_words, read_table
 from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
 from polyceptron.report.pictures.parts import as_plain
 from polyceptron.rows import Row, Status, average_instances, frame
@@ -43,10 +37,7 @@ from polyceptron.theory.curve import curve_rows, drawn_rows
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLUMNS = (
-    "estimator", "ridge", "alpha", "dimension", "runs", "error", "standard_error", "theory",
-    "uncertainty", "z", "status",
-)  # fmt: skip
+ERROR = "generalisation_error"
 _ROWS = 12
 
 
@@ -255,7 +246,7 @@ def compare(
             found = [row for one in seeds for row in student.simulate(teacher, a, dimension, one)]
             summary.append(_line(theory, found))
             rows += [theory, *found]
-    return Comparison(pd.DataFrame(summary, columns=list(COLUMNS)), frame(rows))
+    return Comparison(pd.DataFrame(summary), frame(rows))
 
 
 def _line(theory: Row, found: list[Row]) -> Row:
@@ -264,8 +255,8 @@ def _line(theory: Row, found: list[Row]) -> Row:
     worse = [row["status"] for row in (theory, *found) if row.get("status", Status.OK) != Status.OK]
     z = deviation(mean.mean, mean.standard_error, expected, unsure, count=mean.count)
     return {
-        **{name: theory.get(name) for name in ("estimator", "ridge", "alpha", "uncertainty")},
+        **{name: theory.get(name) for name in ("estimator", "ridge", "alpha")},
         "dimension": found[0].get("dimension"), "runs": mean.count, "error": mean.mean,
-        "standard_error": mean.standard_error, "theory": expected, "z": z,
+        "standard_error": mean.standard_error, "theory": expected, "uncertainty": unsure, "z": z,
         "status": str(worse[0]) if worse else str(Status.OK),
     }  # fmt: skip

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import polyceptron as pc
 from polyceptron import display
 from polyceptron.cli import app
-from polyceptron.cli.printing import print_table
+from polyceptron.cli.options import print_table
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.spec import parse_spec
 from polyceptron.experiments.sweep import run_sweep

@@ -87,3 +87,4 @@ def test_a_deviation_needs_both_sides() -> None:
     assert deviation(0.5, 0.1, None) is None
     assert deviation(0.5, 0.1, math.inf) is None
     assert deviation(0.5, 0.1, 0.3, None) == pytest.approx(2.0)
+    assert deviation(5.0, 0.75, 2.5, 1.0) == 2.0
