@@ -68,7 +68,7 @@ def describe_seconds(seconds: float) -> str:
         return f"{seconds / 60:.0f} min"
     if seconds < 172_800:
         return f"{seconds / 3600:.1f} h"
-    return f"{seconds / 86400:.1f} days"
+    return f"{seconds / 86400:{'.1f' if seconds < 8e6 else ',.0f'}} days"
 
 
 def steps(

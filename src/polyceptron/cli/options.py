@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from polyceptron.display import cut_text, parse_numbers, steps, waiting
+from polyceptron.display import parse_numbers, steps, waiting
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_outputs, write_atomically
 from polyceptron.rows import frame, json_ready
@@ -264,10 +264,12 @@ def describe_row(row: Mapping[str, Any]) -> str:
     noise, features = row.get("noise", "none"), row.get("features") or "isotropic"
     parts = [row["model"], f"k = {row['n_classes']}", *([row["prior"]] if row.get("prior") else [])]
     for name in ("shares", "biases", "gram", "levels", "class_weight"):
-        parts += [f"{name.replace('_', ' ')} {cut_text(row[name], 40)}"] if row.get(name) else []
+        told = row.get(name) or ""
+        parts += [f"{header(name)} {told if len(told) <= 40 else 'as given'}"] if told else []
     parts += ["with intercept"] if row.get("intercept") else []
     parts += [f"noise {noise}"] if noise != "none" else []
-    parts += [f"features {cut_text(features, 40)}"] if features != "isotropic" else []
+    told = features if len(features) <= 40 else "as given"
+    parts += [f"features {told}"] if features != "isotropic" else []
     parts += [row[name] for name in ("estimator", "source") if row.get(name)]
     parts += [f"{row['start']} start"] if row.get("start") else []
     parts += [f"branch {row['branch']}"] if row.get("branch") else []
@@ -379,10 +381,10 @@ def header(column: str) -> str:
 
 def format_value(value: Any, column: str = "") -> str:
     """A cell: six significant digits, four for a training sample's, two for an uncertainty."""
-    if isinstance(value, float):
+    if isinstance(value, float) and value == value:  # not NaN, which says that there is none
         digits = ".1e" if "uncertainty" in column else ".4g" if "training" in column else ".6g"
         return f"{value:{digits}}"
-    return "" if value is None else str(value)
+    return "" if value is None or value != value else str(value)
 
 
 def say(text: str) -> None:

@@ -114,12 +114,12 @@ def _show_plan(spec: SweepSpec, store: Path, workers: int | None) -> None:
         work = rows, stored, rows - stored, describe_seconds(seconds)
         parts.append(dict(zip(columns, (*place, *work), strict=True)))
     print_table(parts, columns, "the grid", optional=("stored", "dimension"))
-    count = workers or joblib.cpu_count()
+    count, size = workers or joblib.cpu_count(), plan.largest_bytes / 1e6
     echo(
         f"{plan.rows} rows, {plan.stored} stored, {plan.to_do} to compute in "
         f"{plan.tasks_to_do} tasks: about {describe_seconds(plan.seconds)} on one core, "
         f"{describe_seconds(plan.seconds / count)} on {count}; largest instance "
-        f"{plan.largest_bytes / 1e6:.3g} MB"
+        + (f"{size:.3g} MB" if size < 999 else f"{size / 1e3:,.0f} GB")
     )
 
 
@@ -164,6 +164,8 @@ def results(
                 say(f"no row failed in {opened.path}")
         elif csv is None and parquet is None:
             lines = found.summary(opened, quantity=quantity, spec=sweep)
+            if lines and not any({line.get("mean"), line["theory"]} - {None} for line in lines):
+                raise InvalidInput(f"no row of {str(store)!r} has a number in {quantity!r}")
             if as_json:
                 Output(as_json)(lines)
             else:

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from polyceptron.model import AnyTeacher, Estimator
 
 COLUMNS = (
-    "estimator", "ridge", "alpha", "branch", "q", "generalisation_error", "uncertainty",
+    "estimator", "ridge", "penalty", "alpha", "branch", "q", "generalisation_error", "uncertainty",
     "balanced_error", "recall", "clean_error", "training_error", "training_loss", "test_loss",
     "brier", "calibration_error", "free_entropy", "status",
 )  # fmt: skip
 # Left out in this order where a terminal has no room.
 OPTIONAL = (
     "free_entropy", "training_loss", "training_error", "q", "clean_error", "recall", "brier",
-    "status",
+    "status", "calibration_error", "test_loss",
 )  # fmt: skip
 
 
@@ -228,9 +228,9 @@ def asymptotics(
          "exact": row[f"exact_{of}"]}
         for of in ("exponent", "constant")
     ]  # fmt: skip
-    ridge_text = "" if row["ridge"] is None else f", ridge {row['ridge']}"
-    title = options.describe_teacher(teacher, estimator=chosen.name)
-    title = f"{title}{ridge_text} ({found.status})"
+    strength = "" if row["ridge"] is None else f", ridge {row['ridge']}"
+    strength += f", {row['penalty']}" if row.get("penalty") else ""
+    title = f"{options.describe_teacher(teacher, estimator=chosen.name)}{strength} ({found.status})"
     options.print_table(lines, tuple(lines[0]), title)
     floor = f"{found.floor:.6g} + " if found.floor > 0 else ""
     options.echo(
@@ -238,10 +238,9 @@ def asymptotics(
     )
 
 
-NEEDED = ("estimator", "branch", "alpha", "alpha_uncertainty", "ridge", "n_samples", "status")
-REACHED = (
-    "estimator", "branch", "ridge", "generalisation_error", "uncertainty", "clean_error", "status",
-)  # fmt: skip
+STUDENT = ("estimator", "branch", "ridge", "penalty")
+NEEDED = (*STUDENT, "alpha", "alpha_uncertainty", "n_samples", "status")
+REACHED = (*STUDENT, "generalisation_error", "uncertainty", "clean_error", "status")
 
 
 @options.given(*options.UNEQUAL, "plot")

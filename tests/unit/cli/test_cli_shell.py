@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import polyceptron as pc
 from polyceptron import display
 from polyceptron.cli import app
-from polyceptron.cli.options import print_table
+from polyceptron.cli.options import describe_teacher, print_table
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.spec import parse_spec
 from polyceptron.experiments.sweep import run_sweep
@@ -55,6 +55,14 @@ COMMANDS = {
         *("curve", "-k", "2", "-a", "1,2", "--noise", "flips:0.1"),
         *("-e", "bayes", "-e", "cross-entropy", "-e", "square"),
     ),
+    "penalties": (
+        *("curve", "-k", "2", "-a", "1", "--noise", "flips:0.1", "-e", "square"),
+        *("--penalty", "elastic-net:0.1:0.5", "--penalty", "elastic-net:0.2:0.5"),
+    ),
+    "unequal": (
+        *("curve", "-k", "2", "-a", "1", "-e", "square", "-e", "cross-entropy", "--intercept"),
+        *("--mixture", "--separation", "2", "--shares", "0.7,0.3", "--tol", "1e-3"),
+    ),
     "branches": ("curve", "-k", "2", "-a", "2.2", "--prior", "rademacher", "--branch", "all"),
     "transitions": ("transitions", "--model", "perceptron"),
     "separability": ("separability", "-k", "2", "--noise", "softmax:2"),
@@ -74,7 +82,10 @@ def test_every_number_is_whole_at_80_columns(name, store):
     lines = [line for line in text.splitlines() if store not in line]
     assert max(map(len, lines)) <= 80
     assert "…" not in text
+    assert "nan" not in text  # a number that there is not is an empty cell
     assert len(lines) >= 1
+    if name == "penalties":  # what tells the rows apart is shown
+        assert all(f"elastic-net:{x}:0.5" in text for x in (0.1, 0.2))
 
 
 def test_what_has_no_room_is_named_and_not_cut(capsys):
@@ -123,6 +134,12 @@ def test_both_answers_where_the_target_lies_inside_a_jump():
     assert rows[0]["alpha"] == pytest.approx(1.244684, abs=1e-5)
     assert rows[1]["alpha"] == pytest.approx(1.492632, abs=1e-5)
     assert all(row["at_jump"] for row in rows)
+
+
+def test_many_shares_are_not_cut_in_a_title():
+    text = describe_teacher(pc.Mixture((0.7, *[0.3 / 19] * 19), separation=2))
+    assert "shares as given" in text
+    assert "…" not in text
 
 
 def test_samples_and_error_are_inverse_questions():

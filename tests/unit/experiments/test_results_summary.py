@@ -140,6 +140,13 @@ def test_an_unknown_quantity_is_refused(path: Path) -> None:
         summary(store, quantity="colour")
 
 
+def test_a_quantity_that_no_row_has_is_refused(path: Path) -> None:
+    with pytest.raises(InvalidInput, match="has a number in 'test_loss'"):
+        CliRunner().invoke(
+            app, ["results", str(path), "--quantity", "test_loss"], catch_exceptions=False
+        )
+
+
 def test_files_hold_every_bit(path: Path, tmp_path: Path) -> None:
     command(["results", str(path), "--csv", str(tmp_path / "rows.csv")])
     command(["results", str(path), "--parquet", str(tmp_path / "rows.parquet")])
