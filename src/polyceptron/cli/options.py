@@ -198,7 +198,7 @@ def the_population(
     if mixture:
         own = {"model": "argmax", "prior": None, "noise": "none", "features": "isotropic"}
         if told := [f"--{name}" for name, value in teacher.items() if value != own[name]]:
-            raise InvalidInput(f"a mixture has no teacher: {', '.join(told)} say nothing of it")
+            raise InvalidInput(f"a mixture has no teacher, got {', '.join(told)}")
         k = 3 if classes is None else classes
         return make_population(
             "mixture", classes, **{"shares": ",".join([repr(1 / k)] * k)} | given
@@ -340,8 +340,8 @@ def print_table(
     """
     rows = list(rows)
     width = shutil.get_terminal_size().columns
-    shown = [c for c in columns if any(row.get(c) is not None for row in rows)]
-    cells = {c: [format_value(row.get(c), c) for row in rows] for c in shown}
+    cells = {c: [format_value(row.get(c), c) for row in rows] for c in columns}
+    shown = [c for c in columns if any(cells[c])]
     widths = {c: max(len(header(c)), *map(len, cells[c])) for c in shown}
     left_out = []
     for column in optional:

@@ -246,8 +246,6 @@ def figures(
     from polyceptron.report.figures import making
     from polyceptron.report.figures.making import verdict
 
-    chosen = making.choose_figures(only)
-    say(f"{len(chosen)} figures, profile {profile}")
     try:
         written = making.make_figures(out, only, profile, workers=workers, progress=True)
     except KeyboardInterrupt as stop:

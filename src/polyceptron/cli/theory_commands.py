@@ -209,7 +209,8 @@ def asymptotics(
 
     chosen, *others = options.build_estimators([estimator], ridge, penalty)
     if others:
-        raise InvalidInput(f"give one ridge or one penalty, got {ridge!r}, {penalty!r}")
+        got = " and ".join(filter(None, (ridge, penalty)))
+        raise InvalidInput(f"give one ridge or one penalty, got {got}")
     with waiting(f"solving for {chosen.name} at large α"):
         found = find(teacher, chosen, alpha_max)
     measured = [f"{name}{end}" for name in ("exponent", "constant") for end in ("", "_uncertainty")]

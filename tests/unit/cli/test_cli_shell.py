@@ -165,11 +165,16 @@ def test_samples_and_error_are_inverse_questions():
         (("curve", "-k", "3", "-a", "1", "--noise", "softmax:0"), "slope of a softmax teacher"),
         (("transitions", "-k", "3", "--noise", "flips"), "must be written flips:RATE"),
         (("amp", "--noise", "softmax:inf"), "slope of a softmax teacher"),
+        (("asymptotics", "-e", "square", "--ridge", "0.1,1"), "or one penalty, got 0.1,1$"),
+        (("separability", "--mixture", "--noise", "flips:0.1"), "no teacher, got --noise$"),
+        (("figures", "--profile", "slow"), "unknown profile 'slow'"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments, words):
-    with pytest.raises(InvalidInput, match=words):
-        shell(*arguments)
+    result = CliRunner().invoke(app, list(arguments))
+    assert isinstance(result.exception, InvalidInput)
+    assert re.search(words, str(result.exception))
+    assert result.output == ""  # nothing else
 
 
 def test_a_file_gets_one_line_of_progress_after_a_while(capsys, monkeypatch):
