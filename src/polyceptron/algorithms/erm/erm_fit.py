@@ -4,9 +4,6 @@ All λ advance together, as many as memory holds, from the largest on: from zero
 those that follow from the last fit. A checkpoint keeps the weights of every λ begun, from which the
 same call goes on.
 
-Message passing as a warm start was measured at n = 3000, d = 1000, k = 3: at λ from 1 to 0.001 the
-passes over X that it saves the solver are the passes that it takes, so it is not used.
-
 Any other penalty, min_W Σ_μ ℓ(z_μ, y_μ) + Σ_i P(w_i) with rows w_i on class differences, takes
 accelerated proximal gradients (`fit_penalised`). With f the sum of the losses and a step 1/L the
 new weights are

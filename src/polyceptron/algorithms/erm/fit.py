@@ -32,9 +32,8 @@ from polyceptron.algorithms.data_checks import (
 )
 from polyceptron.algorithms.design import threads_for, weights_or_ones
 from polyceptron.algorithms.erm import erm_fit
-from polyceptron.algorithms.erm.dual import fit_by_multipliers
 from polyceptron.algorithms.erm.erm_fit import ERMFit
-from polyceptron.algorithms.erm.hard_margin import NotSeparable, fit_hard_margin
+from polyceptron.algorithms.erm.hard_margin import NotSeparable, fit_by_multipliers, separate
 from polyceptron.algorithms.erm.intercept import with_intercept
 from polyceptron.algorithms.erm.least_squares import fit_least_squares
 from polyceptron.algorithms.erm.many_classes import fit_softmax
@@ -279,7 +278,9 @@ def _without_ridge(
 SOLVERS: dict[str, Callable[[Samples, Loss, Sequence[float], float, Any], list[ERMFit]]] = {
     "softmax": fit_softmax,
     "least-squares": fit_least_squares,
-    "max-margin": fit_hard_margin,
+    "max-margin": lambda samples, loss, ridges, tol, start: (
+        [separate(samples, loss, tol, start)] * len(ridges)
+    ),
     "dual": fit_by_multipliers,
     "newton": erm_fit.fit_newton,
 }

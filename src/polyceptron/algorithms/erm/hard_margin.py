@@ -7,8 +7,8 @@ that hold with equality,
 
     min_W ½‖W‖² + (c/2) Σ (1 + a/c − margin)₊²,     a ← (a + c(1 − margin))₊,
 
-whose inner problems are strongly convex and smooth enough for Newton's method. With J the pushed
-constraints its step has the Hessian I + cJᵀJ, and by Woodbury's identity
+strongly convex and smooth enough for Newton's method. With J the pushed constraints its step has
+the Hessian I + cJᵀJ, and by Woodbury's identity
 
     D = −(I + cJᵀJ)⁻¹G = −(G − Jᵀ(JJᵀ + I/c)⁻¹JG),
 
@@ -28,14 +28,32 @@ the solution. JJᵀ of all columns may stand for that of the features then, and 
 alone the weights are known to p, and differences of intercepts by the constraints: with m_ch the
 smallest margin less 1 of class c against h, those of the solution differ from the ones at hand by
 Δb_h − Δb_c ≤ m_ch + √2 max‖x̂‖ p, and by the shortest path over such steps.
+
+Losses with kinks and a ridge (`fit_by_multipliers`): min_W Σ_μ s_μ ℓ(z_μ, y_μ) + (λ/2)‖W‖²_F. A
+loss that is the largest of sums a·s of missed leads s_h = 1 + z_h − z_y over pulls a_h (h ≠ y) in
+some set (the hinges) is smoothed about multipliers α,
+
+    ψ(z) = max_a a·s − ‖a − α‖²/2c,     a = the point of the set next to α + c s,
+
+enough for Newton's method; α ← a until it stays (`HingeObjective`). Since a is in the set, with
+G = Σ x̂_μ Σ_h a_h(e_h − e_y)ᵀ
+
+    gap = Σ_μ (s ℓ(z_μ) − Σ_h a_h s_h(z_μ)) + (λ/2)‖W + G/λ‖² ≥ (λ/2)‖W − Ŵ‖²,
+
+again a sum of terms that are not negative. With an intercept the pulls ought to sum to
+e = Σ_μh a_h(e_h − e_y) = 0, and do up to rounding: the gap is larger by ‖e‖‖b − b̂‖, for which any
+bound will do. With P the objective here, a sample of class c says s(1 + ẑ_h − ẑ_c) ≤ P for the
+other classes h, and ‖Ŵ‖² ≤ 2P/λ, so
+
+    b̂_h − b̂_c ≤ R = max_c min_{y_μ=c} (P/s_μ + 2‖x̂_μ‖√(P/λ)),     ‖b̂‖ ≤ √k R.
+
+A hinge need not have one best intercept: the certificate is of the weights alone.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,12 +62,11 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import floyd_warshall
 
 from polyceptron.algorithms.data_checks import Samples
-from polyceptron.algorithms.design import Design
-from polyceptron.algorithms.erm.erm_fit import ERMFit, Separation, fit_at
+from polyceptron.algorithms.design import Design, weights_or_ones
+from polyceptron.algorithms.erm.erm_fit import ERMFit, Separation, fit_at, stopped
 from polyceptron.algorithms.erm.intercept import Intercept, pulls_of, size_of
 from polyceptron.algorithms.erm.newton import Direction, Minimum, directions, minimise
 from polyceptron.algorithms.erm.objectives import EPS, Evaluation, HingeObjective, sum_rounding
-from polyceptron.algorithms.watching import Checkpoint
 from polyceptron.errors import ComputationFailed
 from polyceptron.model.checks import difference_basis
 from polyceptron.model.losses import Loss
@@ -99,10 +116,6 @@ class Constraints:
         matrix[np.diag_indices_from(matrix)] += shift
         return matrix
 
-    def between(self, free: Intercept | None) -> Array:
-        """J_b (m, r) of an intercept's column; (m, 0) without one."""
-        return self.differences[:, :0] if free is None else free.column * self.differences
-
     def margins(self, U: Array) -> Array:
         """JU: one number per constraint."""
         result: Array = np.einsum("ir,ri->i", self.differences, (U @ self.rows.T)[:, self.position])
@@ -138,7 +151,7 @@ def active_set_step(
         shares = scipy.linalg.cho_solve(factor, pushed.margins(G[0]), check_finite=False)
         if free is None:
             return pushed.combine(shares) - G
-        Jb = pushed.between(free)
+        Jb = free.column * pushed.differences
         solved = scipy.linalg.cho_solve(factor, Jb, check_finite=False)
         beta = np.linalg.lstsq(Jb.T @ solved, Jb.T @ shares - G[0, :, -1], rcond=None)[0]
         D = pushed.combine(shares - solved @ beta) - G
@@ -206,7 +219,7 @@ def _at_equality(
     inverse_condition = float(scipy.linalg.lapack.dpocon(factor[0], scale)[0])
     if inverse_condition < 1e3 * EPS:
         return None
-    Jb = chosen.between(free)
+    Jb = chosen.differences[:, :0] if free is None else free.column * chosen.differences
     solved = scipy.linalg.cho_solve(factor, Jb, check_finite=False) if Jb.size else Jb
     S = Jb.T @ solved
     least = float(np.linalg.eigvalsh(S)[0]) if S.size else 1.0
@@ -259,106 +272,77 @@ class NotSeparable(ComputationFailed):
         self.multipliers = multipliers
 
 
-@dataclass
-class _State:
-    """Between two rounds: the last U (k−1, d), multipliers (k, n) and penalty; and the best."""
-
-    U: Array
-    multipliers: Array
-    penalty: float = 10.0
-    turn: int = 0
-    best: _Certified | None = None
-    n_iter: int = 0
-    stalled: int = 0
-    gradient_norm: float = math.nan
-
-    def keep(self, checkpoint: Checkpoint, U: Array, now: bool = False) -> None:
-        state = {name: getattr(self, name) for name in ("multipliers", "penalty", "turn")}
-        checkpoint.save(lambda: state | {"U": U[0]}, "max-margin", now=now)
-
-
-def fit_hard_margin(
-    samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, start: Array | None
-) -> list[ERMFit]:
-    """The separating weights of least norm, normalised to a smallest margin of 1, for any ridge."""
-    return [separate(samples, loss, tol, start)] * len(ridges)
-
-
 def separate(
     samples: Samples, loss: Loss, tol: float, start: Array | None = None, doubt: float = 1e-7
 ) -> ERMFit:
-    """`fit_hard_margin`; NotSeparable once a convex combination of the constraints is `doubt`."""
-    design, y, k = samples
-    checkpoint, before, basis = design.watch.checkpoint, design.passes, difference_basis(k)
+    """The separating weights of least norm, normalised to a smallest margin of 1.
+
+    NotSeparable once a convex combination of the constraints is `doubt`.
+    """
+    (design, y, k), free, basis = samples, samples.intercept, difference_basis(samples.n_classes)
+    checkpoint, before = design.watch.checkpoint, design.passes
     U = np.zeros((k - 1, design.dimension)) if start is None else (start @ basis).T
-    here = _State(U, np.zeros((k, y.size)))
-    here = replace(here, **checkpoint.load("max-margin") or {})
-    seen, stop = SeenRows(design), False
+    state: dict[str, Any] = {"U": U, "multipliers": np.zeros((k, y.size))}
+    state |= {"penalty": 10.0, "turn": 0} | (checkpoint.load("max-margin") or {})
+    best: _Certified | None = None
+    seen, n_iter, stalled, slope, close, stop = SeenRows(design), 0, 0, math.nan, False, False
+
+    def keep(U: Array, now: bool = False) -> None:
+        checkpoint.save(lambda: state | {"U": U[0]}, "max-margin", now=now)
+
     try:
-        while here.turn < 30 and not _round(samples, loss, seen, here, tol, doubt):
-            here.turn += 1
+        while state["turn"] < 30 and not close and stalled < _PATIENCE:
+            hinge = HingeObjective(loss, y, state["multipliers"], state["penalty"])
+            rough = max(10.0 ** (-2 - min(state["turn"], 7)), 1e-14 * hinge.penalty)
+            found = minimise(
+                design, hinge, np.ones(1), state["U"][None], target=rough, max_iter=40, keep=keep,
+                direct=active_set_step(seen, hinge, free), intercept=free,
+            )  # fmt: skip
+            n_iter += int(found.n_iter[0])
+            state["U"], slope = found.U[0], float(found.gradient_norm[0])
+            if found.interrupted:
+                raise KeyboardInterrupt
+            multipliers = found.evaluation.source[0]
+            # Not separable: a convex combination of the constraints' x(e_y − e_h)ᵀ is almost zero.
+            combination = float(np.linalg.norm(design.back(found.evaluation.residual)))
+            if combination < doubt * float(design.row_norms.max()) * float(multipliers.sum()):
+                raise NotSeparable(
+                    "there is no max-margin solution: the classes are not linearly separable "
+                    "(is_separable gives the proof); the cross-entropy loss with a ridge of 0 is "
+                    "the maximum-likelihood estimate there, and takes any ridge above 0",
+                    multipliers,
+                )
+            gap = _from_gap(design, hinge, found, multipliers, free)
+            candidates = (best, gap, solve_active(seen, hinge, multipliers, free))
+            previous = math.inf if best is None else best.bound
+            best = min(filter(None, candidates), key=lambda one: one.bound, default=None)
+            if best is not None:
+                improved = math.isinf(previous) or best.bound < 0.7 * previous
+                stalled = 0 if improved else stalled + 1
+                close = best.bound <= tol * float(size_of(free, best.U[None])[0])
+            if state["turn"] > 0 and not found.converged[0]:  # too large a penalty, for now
+                state["penalty"] /= 5
+            else:
+                most = 1e8 if np.count_nonzero(multipliers) <= _DIRECT else 1e4
+                state["penalty"] = min(10 * state["penalty"], most)
+                state["multipliers"] = multipliers
+            state["turn"] += 1
     except KeyboardInterrupt:
-        stop, here.gradient_norm = True, math.nan
-    here.keep(checkpoint, here.U[None], now=True)
-    if here.best is None and not stop:
+        stop, slope = True, math.nan
+    keep(state["U"][None], now=True)
+    if best is None and not stop:
         raise NotSeparable(
             "no separating weights were found: the classes are not linearly separable, or by a "
             "margin too small to resolve; use a positive ridge with the cross-entropy loss"
         )
-    best = here.best or _Certified(here.U, design.fields(here.U), math.inf)
-    weights = best.U.T @ basis.T
-    close = best.bound <= tol * float(size_of(samples.intercept, best.U[None])[0])
-    status = Status.OK if close else Status.TOLERANCE_NOT_MET
+    U, Z, bound = best or (state["U"], design.fields(state["U"]), math.inf)
+    weights, status = U.T @ basis.T, Status.OK if close else Status.TOLERANCE_NOT_MET
     return fit_at(
-        samples, loss.name, 0.0, weights, basis @ best.Z, 0.0, best.bound,
-        Status.INTERRUPTED if stop else status, n_iter=here.n_iter,
-        gradient_norm=here.gradient_norm, matrix_passes=design.passes - before,
-        separability=None if here.best is None else Separation("separable", weights),
+        samples, loss.name, 0.0, weights, basis @ Z, 0.0, bound,
+        Status.INTERRUPTED if stop else status, n_iter=n_iter, gradient_norm=slope,
+        matrix_passes=design.passes - before,
+        separability=None if best is None else Separation("separable", weights),
     )  # fmt: skip
-
-
-def _round(
-    samples: Samples, loss: Loss, seen: SeenRows, here: _State, tol: float, doubt: float
-) -> bool:
-    """One inner problem, and the multipliers and penalty that follow; whether it was the last."""
-    design, free = samples.design, samples.intercept
-    hinge = HingeObjective(loss, samples.y, here.multipliers, here.penalty)
-    rough = 10.0 ** (-2 - min(here.turn, 7))
-    found = minimise(
-        design, hinge, np.ones(1), here.U[None], target=max(rough, 1e-14 * here.penalty),
-        direct=active_set_step(seen, hinge, free), max_iter=40,
-        keep=partial(here.keep, design.watch.checkpoint), intercept=free,
-    )  # fmt: skip
-    here.n_iter += int(found.n_iter[0])
-    here.U, here.gradient_norm = found.U[0], float(found.gradient_norm[0])
-    if found.interrupted:
-        raise KeyboardInterrupt
-    multipliers = found.evaluation.source[0]
-    # Not separable: a convex combination of the constraints' x(e_y − e_h)ᵀ is (almost) zero.
-    combination = float(np.linalg.norm(design.back(found.evaluation.residual)))
-    if combination < doubt * float(design.row_norms.max()) * float(multipliers.sum()):
-        raise NotSeparable(
-            "there is no max-margin solution: the classes are not linearly separable (is_separable "
-            "gives the proof); the cross-entropy loss with a ridge of 0 is the maximum-likelihood "
-            "estimate there, and takes any ridge above 0",
-            multipliers,
-        )
-    gap = _from_gap(design, hinge, found, multipliers, free)
-    candidates = (here.best, gap, solve_active(seen, hinge, multipliers, free))
-    previous = math.inf if here.best is None else here.best.bound
-    here.best = min(filter(None, candidates), key=lambda one: one.bound, default=None)
-    if here.best is not None:
-        improved = math.isinf(previous) or here.best.bound < 0.7 * previous
-        here.stalled = 0 if improved else here.stalled + 1
-        close = here.best.bound <= tol * float(size_of(free, here.best.U[None])[0])
-        if close or here.stalled >= _PATIENCE:
-            return True
-    if here.turn > 0 and not found.converged[0]:  # too large a penalty, for now
-        here.penalty /= 5
-        return False
-    few = bool(np.count_nonzero(multipliers) <= _DIRECT)
-    here.penalty, here.multipliers = min(10 * here.penalty, 1e8 if few else 1e4), multipliers
-    return False
 
 
 def _from_gap(
@@ -399,3 +383,77 @@ def _from_gap(
             q = float(np.linalg.norm(np.maximum(far, far.T).mean(1)))
             p = min(p, math.sqrt(2 * (gap + uneven * q)) + blur * size)
     return _certified(stretch * U, stretch * Z, p, q, free)
+
+
+def fit_by_multipliers(
+    samples: Samples, loss: Loss, ridges: Sequence[float], tol: float, start: Array | None
+) -> list[ERMFit]:
+    """One fit per λ > 0, each from the last, in the order of falling λ."""
+    found: dict[float, ERMFit] = {}
+    alpha = np.zeros((samples.n_classes, samples.y.size))
+    U = None if start is None else (start @ difference_basis(samples.n_classes)).T
+    tol = max(tol, 1e-5)  # that a gap can certify
+    for ridge in sorted(set(ridges), reverse=True):
+        found[ridge], U, alpha = _fit_one(samples, loss, ridge, tol, U, alpha)
+    return [found[ridge] for ridge in ridges]
+
+
+def _fit_one(
+    samples: Samples, loss: Any, ridge: float, tol: float, U: Array | None, alpha: Array
+) -> tuple[ERMFit, Array, Array]:
+    """The fit, and where the next may begin."""
+    (design, y, k), free = samples, samples.intercept
+    basis, before, steps, penalty = difference_basis(k), design.passes, 0, 1.0
+    s, each = weights_or_ones(samples.weights, y.size), np.arange(y.size)
+    U = np.zeros((k - 1, design.dimension)) if U is None else U
+    best, stalled = (U, np.zeros((k, y.size)), math.inf), 0
+    stop, length = False, math.sqrt(2) * float(design.row_norms.max())
+    for turn in range(60):
+        objective = HingeObjective(loss, y, alpha, penalty, samples.weights)
+        rough = max(10.0 ** (-2 - turn), 1e-8 if free is None else 1e-12)
+        try:
+            at = minimise(
+                design, objective, np.array([ridge]), U[None], target=rough, max_iter=40,
+                intercept=free,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            stop = True
+            break
+        U, alpha = at.U[0], at.evaluation.source[0]
+        steps += int(at.n_iter[0])
+        z, slope = basis @ at.Z[0], float(at.gradient_norm[0])  # of ‖λW + G‖
+        missed = np.maximum(s * loss.value(z.T, y) - (alpha * (1 + z - z[y, each])).sum(0), 0.0)
+        norm, total = float(np.linalg.norm(U)), float(alpha.sum())
+        # Rounding of a field counts where the sample is at a kink: elsewhere a is the slope itself.
+        slopes = loss.gradient(z.T, y).T.copy()
+        slopes[y, each] = 0.0
+        kinked = np.abs(alpha - s * slopes).max(0) > 1e-10 * s
+        off = (8 * EPS + sum_rounding(design.dimension)) * (design.row_norms * norm + 1)
+        loose = 2 * float((kinked * s) @ off)
+        slope += sum_rounding(y.size) * length * total
+        if free is not None:
+            norm, b = float(np.linalg.norm(U[:, :-1])), free.column * U[:, -1]
+            least = float(s @ loss.value(z.T, y)) + ridge * norm**2 / 2
+            reach = least / s + 2 * design.row_norms * math.sqrt(least / ridge)
+            widest = max(float(reach[y == c].min()) for c in range(k))
+            uneven = float(np.linalg.norm(objective.pull(alpha).sum(1)))
+            uneven += sum_rounding(y.size) * 2 * total
+            loose += uneven * (float(np.linalg.norm(b)) + math.sqrt(k) * widest)
+        bound = math.hypot(math.sqrt(2 * (float(missed.sum()) + loose) / ridge), slope / ridge)
+        fast = bound < 0.3 * best[2]
+        stalled = 0 if bound < 0.9 * best[2] else stalled + 1
+        best = (U, z, bound) if bound < best[2] else best
+        if bound <= tol * norm or stalled == 8:  # without a better bound
+            break
+        design.watch.step(turn + 1, 60, bound / norm if norm else math.inf, tol)
+        solved = slope < 1e-3 * ridge * norm
+        if not (solved and fast):  # a larger one is quicker, a smaller one is more precise
+            penalty = min(3 * penalty, 3e2) if solved else penalty / 3
+    W, z, bound = best
+    close = bound <= tol * float(np.linalg.norm(W if free is None else W[:, :-1]))
+    fit = fit_at(
+        samples, loss.name, ridge, W.T @ basis.T, z, float(s @ loss.value(z.T, y)), bound,
+        Status.OK if close else Status.TOLERANCE_NOT_MET,
+        gradient_norm=ridge * bound, n_iter=steps, matrix_passes=design.passes - before,
+    )  # fmt: skip
+    return (stopped(fit) if stop else fit), U, alpha

@@ -2,7 +2,7 @@
 
     min_W Σ_μ ln Σ_h exp(z_hμ − z_yμ) + (λ/2)‖W‖²,   z = XW/√d,   W (k, d)
 
-Newton's method as in `newton`, one λ at a time, with four differences that count where k is large:
+Newton's method, one λ at a time, with four differences that count where k is large:
 
 - the classes' own fields, not their k − 1 differences: a product with a basis takes k²n operations,
   more than those with X where k > d. The gradient sums to 0 over the classes, and so do weights.
@@ -50,7 +50,6 @@ MANY = 24  # classes from which this is the quicker way
 _WIDEST = 3000  # features whose XᵀX is diagonalised
 _LOOSE, _STEPS = 0.3, 60
 _NODES = 3  # fits through which the next one's start is extrapolated
-_SINGLE = float(np.finfo(np.float32).eps) / EPS
 
 
 def fit_softmax(
@@ -167,11 +166,16 @@ class _ManyClasses:
             while steps < _STEPS and slow < 3 and 0 < norm < math.inf:
                 size = float(size_of(free, U)[0])
                 goal = tol * ridge * size
-                if here.single and norm <= max(2 * goal, self.hidden(here, size, ridges)):
+                sizes = here.fields, here.residuals, here.stiffness
+                hidden = 0.3 * roundings(design, np.array([size]), ridges, *sizes[:2])[1][0] / EPS
+                if here.single and norm <= max(2 * goal, np.finfo(np.float32).eps * hidden):
                     here = self.look(U, pulls, np.float64)
                     last = norm = float(np.linalg.norm(here.slope))
                 if norm <= goal and not here.single:
-                    bound = self.bound(here, U, ridges, tol * size)
+                    own, smoothness = (design, free, ridges, U), self.objective.smoothness
+                    enough = np.array([tol * size])
+                    found = certificate(*own, here.slope, sizes, smoothness, self.total, enough)
+                    bound = float(found[1][0])
                     if bound <= tol * size:
                         status = Status.OK
                         break
@@ -199,7 +203,18 @@ class _ManyClasses:
 
         Where it does not: the same weights in double precision.
         """
-        D = self.direction(here, pulls[:, 0], ridge, rest)
+        curvature, n = self.curvature(), self.softmax.shape[-1]
+        p = curvature.weights[0]
+        share = np.ones(n, np.float32) if curvature.share is None else curvature.share
+        a = np.maximum(p @ share - np.einsum("hn,hn,n->h", p, p, share), 0) / n
+        inverse = 1 / (a[:, None] * self.spectrum + np.float32(ridge))
+
+        def ease(r: AnyArray, at: Labels) -> AnyArray:
+            return np.asarray(((r @ self.vectors) * inverse) @ self.vectors.T)
+
+        given = pulls[:, 0], here.slope, np.array([rest]), np.float32, ease
+        D = newton.solve_newton(self.samples.design, curvature, *given)
+        D -= D.mean(1, keepdims=True)
         dtype = np.float32 if here.single else np.float64
         slope, noise = float((here.slope * D).sum()), 4 * float(np.finfo(dtype).eps) * here.value
         for t in 0.5 ** np.arange(20):
@@ -208,41 +223,13 @@ class _ManyClasses:
                 return U + t * D, there
         return U, self.look(U, pulls, np.float64)
 
-    def direction(self, here: _Point, pulls: Array, ridge: float, rest: float) -> Array:
-        """A Newton direction (1, k, d) with the residual `rest` times the gradient."""
-        curvature = self.curvature()
-        p, n = curvature.weights[0], self.softmax.shape[-1]
-        share = np.ones(n, np.float32) if curvature.share is None else curvature.share
-        a = np.maximum(p @ share - np.einsum("hn,hn,n->h", p, p, share), 0) / n
-        inverse = 1 / (a[:, None] * self.spectrum + np.float32(ridge))
-
-        def ease(r: AnyArray, at: Labels) -> AnyArray:
-            return np.asarray(((r @ self.vectors) * inverse) @ self.vectors.T)
-
-        found, G = np.array([rest]), here.slope
-        D = newton.solve_newton(self.samples.design, curvature, pulls, G, found, np.float32, ease)
-        return D - D.mean(1, keepdims=True)
-
     def curvature(self) -> RankOneCurvature:
         """At the last point that was looked at, in single precision."""
         share = self.objective.weights
         share = None if share is None else share.astype(np.float32)
         return RankOneCurvature(self.softmax, None, self.objective.y, share)
 
-    def hidden(self, here: _Point, size: float, ridges: Array) -> float:
-        """About what rounding hides of a gradient in single precision."""
-        given = np.array([size]), ridges, here.fields, here.residuals
-        return 0.3 * _SINGLE * float(roundings(self.samples.design, *given)[1][0])
-
-    def bound(self, here: _Point, U: Array, ridges: Array, enough: float) -> float:
-        """On the distance to the minimiser, rounding included: the certificate of `newton`."""
-
-        def total() -> Array:
-            found = self.curvature().total()
-            return found - 1e-6 * np.trace(found[0]) * np.eye(len(found[0]))  # single precision
-
-        return float(certificate(
-            self.samples.design, self.samples.intercept, ridges, U, here.slope,
-            (here.fields, here.residuals, here.stiffness), self.objective.smoothness, total,
-            np.array([enough]),
-        )[1][0])  # fmt: skip
+    def total(self) -> Array:
+        """Σ_μ ∂²ℓ_μ (1, k−1, k−1), no more than it is: it is known in single precision."""
+        found = self.curvature().total()
+        return found - 1e-6 * np.trace(found[0]) * np.eye(len(found[0]))
