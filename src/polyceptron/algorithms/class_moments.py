@@ -42,29 +42,26 @@ class ClassMoments(NamedTuple):
 
     def shrinkage(self) -> Array:
         """ρ of each class, (k,)."""
-        found = []
-        for n, S, fourth in zip(self.counts, self.covariances, self.fourth, strict=True):
-            size, squares = np.trace(S), float((S**2).sum())
-            spread = squares - size**2 / max(int((np.diag(S) > 0).sum()), 1)
-            found.append(min((fourth - squares) / n / spread, 1.0) if spread > 0 else 1.0)
-        return np.array(found)
+        S, varying = self.covariances, (np.einsum("caa->ca", self.covariances) > 0).sum(1)
+        squares = np.einsum("cab,cab->c", S, S)
+        spread = squares - np.einsum("caa->c", S) ** 2 / np.maximum(varying, 1)
+        noise = (self.fourth - squares) / self.counts
+        return np.where(spread > 0, np.minimum(noise / np.where(spread > 0, spread, 1), 1), 1.0)
 
     def shrunk(self, shrinkage: Array) -> Array:
         """Σ (k, d, d), positive."""
-        made = np.array(self.covariances)
-        for S, rho in zip(made, shrinkage, strict=True):
-            varies = np.diag(S) > 0
-            mean = float(np.trace(S)) / max(int(varies.sum()), 1)
-            S *= 1 - rho
-            S[np.diag_indices(len(S))] += np.where(varies, rho * mean, 0.0) + _LEAST * mean
+        diagonal = np.einsum("caa->ca", self.covariances)
+        varies, rho = diagonal > 0, shrinkage[:, None]
+        mean = (diagonal.sum(1) / np.maximum(varies.sum(1), 1))[:, None]
+        made = self.covariances * (1 - rho[..., None])
+        np.einsum("caa->ca", made)[:] += np.where(varies, rho * mean, 0.0) + _LEAST * mean
         return made
 
 
 def class_moments(X: Any, y: Any) -> ClassMoments:
     """Moments of X (n, d) by labels y (n,) in 0..k-1, with at least two samples of each class."""
-    samples = check_samples(X, y, None)
-    design, labels, k = samples.design, samples.y, samples.n_classes
-    d = design.shape[1]
+    design, labels, k = check_samples(X, y, None)
+    d = design.dimension
     counts = np.bincount(labels, minlength=k).astype(float)
     if counts.min() < 2:
         raise InvalidInput(

@@ -105,10 +105,6 @@ def class_factors(class_weight: Any, samples: Samples) -> Array | None:
     return np.asarray(factors[samples.y])
 
 
-_ORDINARY = 10  # |log₂| of row norms and weights that need no unit of their own
-_LARGEST, _SMALLEST = 100, -800  # log₂ of ridges
-
-
 @dataclass(frozen=True)
 class Units:
     """Powers of two in which data are ordinary: X/2^p has rows of norm √d, weights s/2^q are 1.
@@ -126,8 +122,8 @@ class Units:
             return 0.0, 0
         mantissa, power = math.frexp(ridge)
         power -= 2 * self.p + self.q
-        shrink = max(power - _LARGEST, 0)
-        return math.ldexp(mantissa, max(power - shrink, _SMALLEST)), shrink
+        shrink = max(power - 100, 0)
+        return math.ldexp(mantissa, max(power - shrink, -800)), shrink
 
 
 def in_units(samples: Samples) -> tuple[Samples, Units]:
@@ -138,7 +134,7 @@ def in_units(samples: Samples) -> tuple[Samples, Units]:
         largest = float(design.largest().max())
     p = math.frexp(largest)[1] if largest > 0 else 0
     q = 0 if weights is None else math.frexp(float(weights.max()))[1]
-    units = Units(p if abs(p) > _ORDINARY else 0, q if abs(q) > _ORDINARY else 0)
+    units = Units(p if abs(p) > 10 else 0, q if abs(q) > 10 else 0)  # else they need none
     if units.p:
         design = scaled(design, None, np.full(design.dimension, math.ldexp(1.0, units.p)))
     if weights is not None:
@@ -157,11 +153,7 @@ def check_label_count(shape: tuple[int, ...], n: int) -> None:
 
 
 def check_labels(y: Any, n: int, n_classes: int | None = None) -> tuple[Labels, int]:
-    """Labels (n,) as integers 0..k−1, and k.
-
-    Without `n_classes`, k is the largest label plus one, and every class must have a sample: labels
-    that begin at 1 would otherwise make a class that nobody has seen.
-    """
+    """Labels (n,) as integers 0..k−1, and k: without `n_classes` every class must have a sample."""
     y = np.asarray(y)
     check_label_count(y.shape, n)
     with np.errstate(invalid="ignore"):  # NaN and infinity are not equal to what they become
@@ -205,9 +197,6 @@ def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
 
 def class_coordinates(loss: Loss, n_classes: int) -> Array:
     """B (k, r) with orthonormal columns: r = k − 1 for a loss of field differences, else r = k.
-
-    The gradient of such a loss sums to zero over the classes, and with a penalty its minimiser then
-    has no part common to all of them: k − 1 columns do instead of k.
 
     >>> from polyceptron.model import CrossEntropy, SquareLoss
     >>> class_coordinates(CrossEntropy(), 3).shape, class_coordinates(SquareLoss(), 3).shape

@@ -147,15 +147,15 @@ def _judged(samples: Samples, tol: float, deep: bool) -> Separation:
             fit = separate(samples, MaxMargin(), math.inf, doubt=math.sqrt(2) * tol)
             return Separation("separable", fit.weights, positive=1.0)
         except NotSeparable as error:
-            found = Separation("undecided")
-            if (a := error.multipliers) is not None:
-                found = Separation("inseparable", None, a.T / a.sum())
+            found, proof = Separation("undecided"), error.multipliers
+            if proof is not None:
+                found = Separation("inseparable", None, proof.T / proof.sum())
     if not deep:
         return found
     if lp is None:
         likely = maximum_likelihood(samples, tol)
-        proof = None if likely is None else likely.separability
-        return Separation("undecided") if proof is None else proof
+        known = None if likely is None else likely.separability
+        return Separation("undecided") if known is None else known
     answer = lp.solve(-lp.J.sum(0), lp.J)
     if answer is None:
         return Separation("undecided")

@@ -1,8 +1,7 @@
 """What a fit returns; and fits by Newton's method, min_W Σ_μ ℓ(z_μ, y_μ) + (λ/2)‖W‖²_F, λ > 0.
 
 All λ advance together, as many as memory holds, from the largest on: from zero or the given start,
-those that follow from the last fit. A checkpoint keeps the weights of every λ begun, from which the
-same call goes on.
+those that follow from the last fit. A checkpoint keeps the weights of every λ begun.
 
 Any other penalty, min_W Σ_μ ℓ(z_μ, y_μ) + Σ_i P(w_i) with rows w_i on class differences, takes
 accelerated proximal gradients (`fit_penalised`). With f the sum of the losses and a step 1/L the
@@ -87,11 +86,6 @@ class Separation(ShortDisplay):
     def __bool__(self) -> bool:
         return self.kind == "separable"
 
-    def in_units(self, p: int) -> Separation:
-        """The proof for inputs that are larger by 2^p."""
-        direction = None if self.direction is None else np.ldexp(self.direction, -p)
-        return replace(self, direction=direction, residual=float(np.ldexp(self.residual, p)))
-
 
 @dataclass(frozen=True, repr=False)
 class ERMFit(ShortDisplay):
@@ -157,6 +151,9 @@ def in_given_units(
             proof = replace(proof, direction=held.T.copy(), intercepts=shift)
     elif units == Units() and not shrink:
         return fit
+    if proof is not None:
+        direction = None if proof.direction is None else np.ldexp(proof.direction, -p)
+        proof = replace(proof, direction=direction, residual=float(np.ldexp(proof.residual, p)))
     return replace(
         fit,
         weights=np.ldexp(weights, -p - shrink),
@@ -164,7 +161,7 @@ def in_given_units(
         distance_bound=float(np.ldexp(fit.distance_bound, reach)),
         gradient_norm=float(np.ldexp(fit.gradient_norm, p + units.q)),
         ridge=ridge,
-        separability=None if proof is None else proof.in_units(p),
+        separability=proof,
     )
 
 

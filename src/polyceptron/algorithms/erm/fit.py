@@ -132,7 +132,7 @@ def fit_erm_path(
     X: Any,
     y: Any,
     loss: Any,
-    ridges: Sequence[float],
+    ridges: Sequence[float | Penalty],
     *,
     intercept: bool = False,
     class_weight: Any = None,

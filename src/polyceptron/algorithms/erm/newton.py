@@ -270,9 +270,10 @@ def distances(
     stiffness, enough = objective.stiffness(here), target * size_of(intercept, U)
     if stiffness is None:
         return 0 * enough, norms(G) / ridges, enough
+    bend: Any = objective.curvature
     rounding, distance = certificate(
         design, intercept, ridges, U, G, (lengths(Z), lengths(here.residual), stiffness),
-        objective.smoothness, lambda: objective.curvature(here, np.float64).total(), enough,
+        objective.smoothness, lambda: bend(here, np.float64).total(), enough,
     )  # fmt: skip
     return rounding, distance, enough
 
@@ -312,13 +313,14 @@ class _Newton:
         return found if met.all() or self.max_iter == 0 else self.zero_where_minimal(found)
 
     def certificate(self, index: Labels, *point: Any) -> tuple[Array, Array, Array]:
-        own = self.design, self.objective, self.intercept, self.ridges[index]
-        return distances(*own, *point, self.target)
+        (U, Z, here, G), ridges = point, self.ridges[index]
+        own = self.design, self.objective, self.intercept
+        return distances(*own, ridges, U, Z, here, G, self.target)
 
     def zero_where_minimal(self, found: Minimum) -> Minimum:
         """U = 0 where the gradient there is no more than rounding: no relative bound can be met."""
-        zero = {"U": np.zeros_like(self.U), "Z": np.zeros_like(self.Z), "limit": 0 * self.limit}
-        at = replace(self, **zero, max_iter=0).minimum()
+        U, Z = np.zeros_like(self.U), np.zeros_like(self.Z)
+        at = replace(self, U=U, Z=Z, limit=0 * self.limit, max_iter=0).minimum()
         chosen = np.flatnonzero(~found.converged & (at.gradient_norm <= at.rounding))
         for name in ("U", "Z", "gradient_norm", "rounding", "distance"):
             getattr(found, name)[chosen] = getattr(at, name)[chosen]

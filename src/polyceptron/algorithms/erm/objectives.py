@@ -236,9 +236,6 @@ class HingeCurvature:
     def mean(self) -> Array:
         return np.asarray(2 * self.active.sum(1, dtype=np.float64).mean(1) / (len(self.basis) - 1))
 
-    def total(self) -> Array:
-        raise NotImplementedError
-
 
 class HingeObjective(Objective):
     """Σ_μ max_a a·(1 − margin) − ‖a − α‖²/2c, a the pulls that a loss allows; the source is a.
@@ -313,7 +310,7 @@ class MatrixCurvature:
 
 
 Curvature = RankOneCurvature | HingeCurvature | MatrixCurvature
-"""Q (L, r, n) ↦ ∂²ℓ·Q, sample by sample; some problems, some rows, mean (L,) and sum of each."""
+"""Q (L, r, n) ↦ ∂²ℓ·Q, sample by sample; some problems, some rows, mean (L,); most have a sum."""
 
 
 class LossObjective(Objective):
@@ -374,7 +371,6 @@ def objective_of(loss: Loss, y: Labels, n_classes: int, weights: Array | None) -
 
 
 EPS = float(np.finfo(float).eps)
-_BLOCK = 256
 _FEW = 8.0  # c
 
 
@@ -384,9 +380,7 @@ def sum_rounding(length: int) -> float:
     >>> sum_rounding(100) == 10 * EPS
     True
     """
-    if length <= _BLOCK:
-        return EPS * math.sqrt(length)
-    return EPS * (math.sqrt(_BLOCK) + math.sqrt(length / _BLOCK))
+    return EPS * (math.sqrt(length) if length <= 256 else 16 + math.sqrt(length / 256))
 
 
 def gradient_rounding(
