@@ -1,9 +1,15 @@
-"""Convex losses of the class fields, one file each, with their short cuts."""
+"""Convex losses of the class fields, with their short cuts."""
 
 from polyceptron.model.losses.cross_entropy import CrossEntropy, Smoothed
 from polyceptron.model.losses.hinges import Hinge, MaxMargin, SquaredHinge, WestonWatkins
-from polyceptron.model.losses.loss import LOSSES, Loss, as_loss, check_loss, check_symmetric
-from polyceptron.model.losses.square import SquareLoss
+from polyceptron.model.losses.loss import (
+    LOSSES,
+    Loss,
+    SquareLoss,
+    as_loss,
+    check_loss,
+    check_symmetric,
+)
 from polyceptron.model.registry import Entry
 
 __all__ = [

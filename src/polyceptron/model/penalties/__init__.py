@@ -1,7 +1,12 @@
 """What the student pays for its weights: penalties of a row, symmetric in the class directions."""
 
-from polyceptron.model.penalties.elastic_net import ElasticNet
-from polyceptron.model.penalties.penalty import PENALTIES, Penalty, Ridge, as_penalty
+from polyceptron.model.penalties.penalty import (
+    PENALTIES,
+    ElasticNet,
+    Penalty,
+    Ridge,
+    as_penalty,
+)
 from polyceptron.model.registry import Entry
 
 __all__ = ["PENALTIES", "ElasticNet", "Penalty", "Ridge", "as_penalty"]
