@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, overload
 
 from scipy.optimize import brentq
@@ -19,6 +20,7 @@ from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import check_size
 from polyceptron.model.estimators import Estimator, as_estimator, plain_estimators
+from polyceptron.model.estimators.estimator import Jump
 from polyceptron.model.populations import AnyTeacher, check_population
 from polyceptron.rows import make_row
 from polyceptron.theory.generalisation import error_floor
@@ -28,6 +30,7 @@ SMALLEST_ALPHA, LARGEST_ALPHA = 1e-3, 1e6
 PRECISION = 1e-4  # of ln α
 OUT_OF_REACH = "out of reach"  # the status of an estimator that never errs so little
 _MARGINLESS = 1e-3  # of α_s: so close to it max-margin is not asked
+_SHORTEST = 0.01  # step of ln α towards where a curve ends
 
 
 @dataclass(frozen=True, repr=False)
@@ -107,12 +110,9 @@ def plan(
         alike = teacher.symmetric and teacher.prior.gaussian
         if alike and not (student.branches or student.explicit):
             bottom = min(plan(teacher, error, "bayes").alpha * (1 - _MARGINLESS), top)
-        found = _answer(_Curve(teacher, student), error, None, d, (bottom, top))
+        found = _answer(teacher, student, error, None, d, (bottom, top))
         return replace(found, algorithm=found) if student.branches else found
-    best, reached = (
-        _answer(_Curve(teacher, student, jump.branch), error, (jump.alpha, jump.uncertainty), d)
-        for jump in jumps
-    )
+    best, reached = (_answer(teacher, student, error, jump, d) for jump in jumps)
     return replace(best, algorithm=reached)
 
 
@@ -148,44 +148,37 @@ def check_target(error: Any, n_classes: int) -> float:
     return value
 
 
-class _Curve:
-    """ε as a function of ln α."""
-
-    def __init__(self, teacher: AnyTeacher, estimator: Estimator, branch: str = "optimal") -> None:
-        self.teacher, self.estimator, self.branch = teacher, estimator, branch
-        self.rows: dict[float, dict[str, Any]] = {}
-
-    def row(self, log_alpha: float) -> dict[str, Any]:
-        if log_alpha not in self.rows:
-            alpha = math.exp(log_alpha)
-            (row,) = self.estimator.rows(self.teacher, [alpha], branch=self.branch)
-            self.rows[log_alpha] = row
-        return self.rows[log_alpha]
-
-    def __call__(self, log_alpha: float) -> float:
-        return float(self.row(log_alpha)["generalisation_error"])
-
-
 def _answer(
-    curve: _Curve,
+    teacher: AnyTeacher,
+    student: Estimator,
     error: float,
-    jump: tuple[float, float] | None,
+    jump: Jump | None,
     dimension: int | None,
     ends: tuple[float, float] = (SMALLEST_ALPHA, LARGEST_ALPHA),
 ) -> Plan:
-    """The plan on one curve between `ends`, which may jump at α given with its uncertainty."""
+    """The plan on one curve between `ends`, which may jump."""
+    branch = "optimal" if jump is None else jump.branch
+
+    @cache
+    def row_at(log_alpha: float) -> dict[str, Any]:
+        (row,) = student.rows(teacher, [math.exp(log_alpha)], branch=branch)
+        return row
+
+    def curve(log_alpha: float) -> float:
+        return float(row_at(log_alpha)["generalisation_error"])
+
     bounds, at_jump, spread = (math.log(ends[0]), math.log(ends[1])), False, 0.0
     if jump is not None:
-        spread = max(3 * jump[1], 1e-7 * jump[0])
-        below, above = math.log(jump[0] - spread), math.log(jump[0] + spread)
+        spread = max(3 * jump.uncertainty, 1e-7 * jump.alpha)
+        below, above = math.log(jump.alpha - spread), math.log(jump.alpha + spread)
         if curve(below) <= error:
             bounds = (bounds[0], below)
         elif curve(above) <= error:
             at_jump = True
         else:
             bounds = (above, bounds[1])
-    log_alpha = above if at_jump else _smallest_root(curve, error, bounds)
-    alpha, row = math.exp(log_alpha), curve.row(log_alpha)
+    log_alpha = above if at_jump else _smallest_root(curve, error, bounds, student.name)
+    alpha, row = math.exp(log_alpha), row_at(log_alpha)
     if not at_jump:
         right = min(log_alpha + 0.02, bounds[1])
         slope = (curve(right) - curve(log_alpha - 0.02)) / (right - log_alpha + 0.02)
@@ -198,9 +191,9 @@ def _answer(
 
 
 def _smallest_root(
-    curve: Callable[[float], float], error: float, bounds: tuple[float, float]
+    curve: Callable[[float], float], error: float, bounds: tuple[float, float], name: str
 ) -> float:
-    """The first crossing of `error` from above, scanning upwards."""
+    """The first crossing of `error` from above, scanning upwards to where there is no error."""
 
     def excess(log_alpha: float) -> float:
         return math.log(max(curve(log_alpha), 1e-300) / error)
@@ -212,8 +205,19 @@ def _smallest_root(
         right = min(left + step, top)
         if excess(right) <= 0:
             return float(brentq(excess, left, right, xtol=PRECISION, rtol=1e-12))
-        left, step = right, min(1.5 * step, 0.7)
+        if math.isnan(curve(right)):
+            if step < _SHORTEST:
+                break
+            step /= 2
+        else:
+            left, step = right, min(1.5 * step, 0.7)
+    instead = "take a larger error, or an estimator with a ridge above 0"
+    why = "the largest that is tried"
+    if left < top or math.isnan(curve(left)):
+        why = f"beyond which that of {name} was not found: {instead}"
+    elif top < math.log(LARGEST_ALPHA):
+        why = f"next to alpha_s, where {name} ends: {instead}"
+    still = "not known" if math.isnan(curve(left)) else f"still {curve(left):.3g}"
     raise InvalidInput(
-        f"an error of {error:g} is out of reach: it is still {curve(top):.3g} at "
-        f"alpha = {math.exp(top):g}, the largest that is tried"
+        f"an error of {error:g} is out of reach: it is {still} at alpha = {math.exp(left):g}, {why}"
     )

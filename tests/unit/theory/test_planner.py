@@ -6,7 +6,7 @@ import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.theory.curve import curve_rows
 from polyceptron.theory.erm.fixed_point import erm_rows
-from polyceptron.theory.planner import plan
+from polyceptron.theory.planner import _smallest_root, plan
 
 
 @pytest.mark.parametrize(
@@ -79,3 +79,20 @@ def test_targets_out_of_range(error):
 def test_a_target_beyond_reach_says_how_far_one_gets():
     with pytest.raises(InvalidInput, match=r"out of reach: it is still .* at alpha = 1e\+06"):
         plan(pc.Teacher(2), 1e-6, pc.ERM("square", 1.0))
+
+
+def test_max_margin_that_ends_says_where_and_what_to_do():
+    with pytest.raises(InvalidInput, match=r"still 0\.308 at alpha = 3\.2.*alpha_s.*ridge above 0"):
+        plan(pc.Teacher(2, noise="gaussian:0.5"), 0.26, "max-margin")
+    mixture = pc.Mixture(gram=[[1.0, -1.0], [-1.0, 1.0]], shares=(0.7, 0.3))
+    with pytest.raises(InvalidInput, match=r"still 0\.\d+ at alpha = .*ridge above 0"):
+        plan(mixture, 0.17, "max-margin")
+
+
+@pytest.mark.parametrize(("end", "words"), [(1.0, "still 0.45"), (-1.0, "not known at alpha = 1,")])
+def test_a_curve_without_an_error_ends_there(end, words):
+    def curve(log_alpha):
+        return 0.5 - 0.05 * log_alpha if log_alpha < end else float("nan")
+
+    with pytest.raises(InvalidInput, match=words):
+        _smallest_root(curve, 0.1, (0.0, 3.0), "max-margin")
