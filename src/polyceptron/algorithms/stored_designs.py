@@ -9,24 +9,27 @@ Features that are scaled, and samples that are weighted, without a copy of X:
 
     A = (X − 1mᵀ) diag(1/s),  a constant column behind it if asked:   A uᵀ = X(u/s)ᵀ − m·(u/s)
 
-is a design of its own over any other: a sparse matrix stays sparse and an array is not copied
-(`ScaledDesign`), a file stays on disk and a Dask array on its cluster (`BlockwiseDesign`).
+is a design over any other: a sparse matrix stays sparse, an array is not copied (`ScaledDesign`), a
+file stays on disk and a Dask array on its cluster (`BlockwiseDesign`).
 """
 
 from __future__ import annotations
 
+import logging
 import mmap
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyceptron.algorithms import design as designs
-from polyceptron.errors import InvalidInput
+from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.checks import as_numbers
 from polyceptron.numerics import AnyArray, Array
 
@@ -74,15 +77,18 @@ class ArrayDesign(designs.Design):
         return self._single if dtype == np.float32 and self.dtype != np.float32 else self._X
 
 
+def _floats(X: Any) -> Any:
+    """A matrix of any library in single or double precision, or an error message."""
+    if X.dtype.kind not in "biuf":
+        raise InvalidInput(f"X must hold real numbers, got {X.dtype} entries")
+    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+
+
 class SparseDesign(designs.Design):
     """A matrix in compressed rows; other formats are converted once."""
 
     def __init__(self, X: Any) -> None:
-        if X.dtype.kind not in "biuf":
-            raise InvalidInput(f"X must hold real numbers, got {X.dtype} entries")
-        rows = X.tocsr()
-        if rows.dtype not in (np.float32, np.float64):
-            rows = rows.astype(np.float64)
+        rows = _floats(X).tocsr()
         if not rows.has_canonical_format:
             rows = rows.copy()
             rows.sum_duplicates()
@@ -229,7 +235,6 @@ class FileDesign(designs.Design):
         )
 
 
-Map = Callable[[AnyArray], AnyArray]  # of rows (b, d) to rows (b, d')
 _NEAR = 30.0  # times s: no more than a digit and a half of m is lost in the products
 
 
@@ -262,7 +267,7 @@ class BlockwiseDesign(designs.Design):
 
     reading_is_dear = True
 
-    def __init__(self, base: designs.Design, map: Map, dimension: int) -> None:
+    def __init__(self, base: designs.Design, map: designs.Form, dimension: int) -> None:
         super().__init__((base.n_samples, dimension), np.float64)
         self.base, self._map = base, map
 
@@ -288,37 +293,6 @@ class BlockwiseDesign(designs.Design):
     def each_block(self, work: Callable[..., Any], *given: Any) -> Iterator[tuple[slice, Any]]:
         made = self._map  # the design itself stays here
         return self.base.each_block(lambda block, *more: work(made(block), *more), *given)
-
-
-class WeightedRows(designs.Design):
-    """Rows of `base` times factors (n,): a sum of squares over them is a weighted sum."""
-
-    def __init__(self, base: designs.Design, factors: Array) -> None:
-        super().__init__(base.shape, np.float64)
-        self._base, self._factors = base, factors
-
-    def read_rows(self, rows: Any) -> AnyArray:
-        return np.asarray(self._base.read_rows(rows) * self._factors[rows][:, None])
-
-    def each_block(
-        self, work: Callable[..., Any], shared: Any = (), parts: Any = None, *size: int
-    ) -> Iterator[tuple[slice, Any]]:
-        count = len(shared)  # the factors come behind it
-
-        def own(rows: slice) -> tuple[Any, ...]:
-            return (self._factors[rows], *(parts(rows) if parts is not None else ()))
-
-        def weighted(block: AnyArray, *more: Any) -> Any:
-            return work(block * more[count][:, None], *more[:count], *more[count + 1 :])
-
-        return self._base.each_block(weighted, shared, own, *size)
-
-    def times_columns(self, small: AnyArray) -> AnyArray:
-        out = self._base.times_columns(small) * self._factors
-        return out.astype(small.dtype, copy=False)
-
-    def times_rows(self, small: AnyArray) -> AnyArray:
-        return self._base.times_rows((small * self._factors).astype(small.dtype, copy=False))
 
 
 def scaled(
@@ -379,12 +353,115 @@ class ScaledDesign(BlockwiseDesign):
         return out.astype(small.dtype, copy=False)
 
 
-def as_design(X: Any) -> designs.Design:
-    """The design that holds X, checked, or an error message.
+class DaskDesign(designs.Design):
+    """A Dask array (n, d), or dataframe, in chunks of whole rows: each is one block.
 
-    >>> as_design([[1.0, 2.0], [3.0, 4.0]]).shape
-    (2, 2)
+    Work is sent to where the rows are: the cluster of a `distributed.Client` if there is one, else
+    threads of this process. Chunks that are not kept (`X.persist()`) are read again for each pass.
+    Dask repeats what a lost worker had; sums are taken here, in the order of the rows.
     """
+
+    reading_is_dear = True
+
+    def __init__(self, X: Any) -> None:
+        if hasattr(X, "to_dask_array"):
+            X = X.to_dask_array(lengths=True)
+        if getattr(X, "ndim", 0) != 2 or not hasattr(X, "chunks"):
+            raise InvalidInput(
+                f"X must be a matrix (n_samples, dimension), got a Dask {type(X).__name__} with "
+                f"{getattr(X, 'ndim', 'no')} axes"
+            )
+        if np.isnan(X.chunks[0]).any() or np.isnan(X.chunks[1]).any():
+            raise InvalidInput(
+                "X is a Dask array with chunks of unknown numbers of rows: call "
+                "X.compute_chunk_sizes() first, or to_dask_array(lengths=True) on a dataframe"
+            )
+        if len(X.chunks[1]) > 1:
+            widths = ", ".join(map(str, X.chunks[1][:3]))
+            raise InvalidInput(
+                f"X is a Dask array with chunks along its columns ({widths}, ... of "
+                f"{X.shape[1]}; the first block of rows is 0 to {X.chunks[0][0] - 1}): chunks must "
+                "hold whole rows, as X.rechunk({1: -1}) makes them"
+            )
+        self._X = X = _floats(X)
+        super().__init__(X.shape, X.dtype)
+        self._chunks = X.to_delayed(optimize_graph=True).ravel()
+        ends = np.cumsum(X.chunks[0]).tolist()
+        self._rows = [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
+
+    def read_rows(self, rows: Any) -> AnyArray:
+        return np.asarray(self._wait([self._X[rows]])[0])
+
+    def blocks(self, n_bytes: int = designs.BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
+        for rows, chunk in zip(self._rows, self._chunks, strict=True):
+            yield rows, np.asarray(self._wait([chunk])[0])
+
+    def each_block(
+        self, work: Any, shared: Any = (), parts: Any = None, n_bytes: int = 0
+    ) -> Iterator[tuple[slice, Any]]:
+        dask: Any = import_module("dask")
+
+        def send(what: Any) -> Any:  # as one key, whatever it is made of
+            return dask.delayed(what, pure=False, traverse=False)
+
+        given, do = [send(item) for item in shared], dask.delayed(work, pure=False)
+        for begin in range(0, len(self._rows), 512):
+            some = range(begin, min(begin + 512, len(self._rows)))
+            tasks, places = [], self._places()
+            for i in some:
+                own = parts(self._rows[i]) if parts is not None else ()
+                held = places.get(str(self._chunks[i].key))
+                place = {"workers": held, "allow_other_workers": True} if held else {}
+                with dask.annotate(**place):
+                    tasks.append(do(self._chunks[i], *given, *map(send, own)))
+            for i, found in zip(some, self._wait(tasks), strict=True):
+                yield self._rows[i], found
+
+    def _places(self) -> dict[str, list[str]]:
+        """The workers that hold each persisted chunk: unasked, Dask sends rows to idle ones."""
+        cluster = sys.modules.get("distributed")
+        futures = [] if cluster is None else cluster.futures_of(self._X)
+        if not futures:
+            return {}
+        try:
+            found = futures[0].client.who_has(futures)
+        except Exception as error:  # of whatever kind: the work itself will raise it
+            logging.getLogger(__name__).debug("asking who holds the blocks: %s", error)
+            return {}
+        return {str(key): list(held) for key, held in found.items() if held}
+
+    def _wait(self, tasks: list[Any]) -> list[Any]:
+        """The results, or an error message for what kept Dask from them."""
+        dask: Any = import_module("dask")
+        try:
+            return list(dask.compute(*tasks))
+        except (InvalidInput, ComputationFailed):
+            raise
+        except Exception as error:
+            name = type(error).__name__
+            logging.getLogger(__name__).debug("computing on blocks: %s", error)
+            if name == "KilledWorker":
+                raise ComputationFailed(
+                    "several workers of the cluster died while working on one block of X (killed, "
+                    "or out of memory?): use smaller chunks of rows"
+                ) from None
+            if name.endswith("CancelledError") or name in ("CommClosedError", "TimeoutError"):
+                raise ComputationFailed(
+                    "lost the Dask scheduler; with a checkpoint the same call goes on from there "
+                    "when a scheduler is back"
+                ) from None
+            for rows, chunk in zip(self._rows, self._chunks, strict=True):  # which cannot be read?
+                try:
+                    dask.compute(dask.delayed(np.shape)(chunk))
+                except Exception:
+                    raise InvalidInput(
+                        f"rows {rows.start} to {rows.stop - 1} of X cannot be read: {name}: {error}"
+                    ) from None
+            raise
+
+
+def as_design(X: Any) -> designs.Design:
+    """The design that holds X, checked, or an error message."""
     design = open_design(X)
     design.check_entries()
     return design
@@ -397,8 +474,6 @@ def open_design(X: Any) -> designs.Design:
     if isinstance(X, np.memmap):
         return FileDesign.of(X)
     if hasattr(X, "__dask_graph__"):
-        from polyceptron.algorithms.dask_design import DaskDesign
-
         return DaskDesign(X)
     if hasattr(X, "tocsr"):  # what every sparse matrix of scipy can do
         return SparseDesign(X)

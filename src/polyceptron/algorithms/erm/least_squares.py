@@ -20,9 +20,10 @@ adds nηηᵀ to AᵀA, and nηηᵀW to the gradient: `stray` is n‖η‖².
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -32,14 +33,44 @@ from polyceptron.algorithms.design import Design, weights_or_ones
 from polyceptron.algorithms.erm.erm_fit import ERMFit, fit_at, fit_newton, stopped, stopped_at
 from polyceptron.algorithms.erm.intercept import certificate, without_column
 from polyceptron.algorithms.erm.objectives import EPS, lengths, norms, sum_rounding
-from polyceptron.algorithms.stored_designs import BlockwiseDesign, ScaleRows, WeightedRows
+from polyceptron.algorithms.stored_designs import BlockwiseDesign, ScaleRows
 from polyceptron.model.losses import Loss
-from polyceptron.numerics import Array
+from polyceptron.numerics import AnyArray, Array
 from polyceptron.rows import Status
 
 _CORRECTIONS = 4
 _NOISE = 8.0  # times the rounding of Av, above which v is no null vector
 _BLOCK = 256  # rows treated at once: keeps memory bounded for long lists of λ
+
+
+class WeightedRows(Design):
+    """Rows of `base` times factors (n,): a sum of squares over them is a weighted sum."""
+
+    def __init__(self, base: Design, factors: Array) -> None:
+        super().__init__(base.shape, np.float64)
+        self._base, self._factors = base, factors
+
+    def read_rows(self, rows: Any) -> AnyArray:
+        return np.asarray(self._base.read_rows(rows) * self._factors[rows][:, None])
+
+    def each_block(
+        self, work: Callable[..., Any], shared: Any = (), parts: Any = None, *size: int
+    ) -> Iterator[tuple[slice, Any]]:
+        count = len(shared)  # the factors come behind it
+
+        def own(rows: slice) -> tuple[Any, ...]:
+            return (self._factors[rows], *(parts(rows) if parts is not None else ()))
+
+        def weighted(block: AnyArray, *more: Any) -> Any:
+            return work(block * more[count][:, None], *more[:count], *more[count + 1 :])
+
+        return self._base.each_block(weighted, shared, own, *size)
+
+    def times_columns(self, small: AnyArray) -> AnyArray:
+        return (self._base.times_columns(small) * self._factors).astype(small.dtype, copy=False)
+
+    def times_rows(self, small: AnyArray) -> AnyArray:
+        return self._base.times_rows((small * self._factors).astype(small.dtype, copy=False))
 
 
 class _Gram:
