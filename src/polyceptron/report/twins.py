@@ -51,6 +51,13 @@ _TESTED = 4000  # fresh samples of a drawn twin, at most
 _FEW = 3.0  # samples of a class and feature, below which its covariance is poorly known
 _CHANCE = 1e-15  # a probability below which losses count no more
 _COLUMNS = ["model", "n_samples", "error", "error_uncertainty", "log_loss", "log_loss_uncertainty"]
+_NAMES = {  # in a legend, and in a sentence
+    "own": ("own covariances", "a Gaussian mixture with own covariances of the classes"),
+    "pooled": ("pooled covariance", "a mixture with a pooled covariance"),
+    "isotropic": ("isotropic classes", "a mixture of isotropic classes"),
+    "teacher": ("teacher, own spectrum", "a Gaussian teacher with the data's spectrum"),
+    "measured": ("measured", ""),
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -140,30 +147,27 @@ def _drawn(mixture: Mixture, spec: ERM, n: int, d: int, draws: int, seed: int) -
     """Error and log-loss, each with its uncertainty, of fits to drawn samples, on fresh ones."""
     if draws < 2:
         raise InvalidInput(f"an uncertainty needs at least 2 draws, got {draws}")
-    settings = {"penalty": spec.penalty} if spec.penalty is not None else {"ridge": spec.ridge}
     k, scores = mixture.n_classes, np.full((2, draws), math.nan)
     for i in range(draws):
-        data = mixture.sample(n + _TESTED, d, seed=np.random.SeedSequence([seed, n, i]))
-        X, y = data.X, data.y
+        X, y, _ = mixture.sample(n + _TESTED, d, seed=np.random.SeedSequence([seed, n, i]))
         if np.unique(y[:n]).size < k:  # one of each class, as where errors are measured
             first = np.unique(y, return_index=True)[1]
             order = np.concatenate([first, np.setdiff1d(np.arange(len(y)), first)])
             X, y = X[order], y[order]
         fit = fit_erm(
-            X[:n], y[:n], spec.loss, intercept=spec.intercept,
-            class_weight=spec.class_weight, n_classes=k, tol=1e-4, **settings,
+            X[:n], y[:n], spec.loss, spec.ridge, penalty=spec.penalty, intercept=spec.intercept,
+            class_weight=spec.class_weight, n_classes=k, tol=1e-4,
         )  # fmt: skip
-        fields, y = X[n:] @ fit.weights / math.sqrt(d), y[n:]
-        fields = fields + (fit.intercepts if fit.intercepts is not None else 0.0)
+        base = 0.0 if fit.intercepts is None else fit.intercepts
+        fields, y = X[n:] @ fit.weights / math.sqrt(d) + base, y[n:]
         scores[0, i] = np.mean(fields.argmax(1) != y)
-        chances = spec.loss.probabilities(fields)
-        if chances is not None:
+        if (chances := spec.loss.probabilities(fields)) is not None:
             right = chances[np.arange(len(y)), y]
             scores[1, i] = -np.mean(np.log(np.maximum(right, _CHANCE)))
-    return _means(*scores)
+    return _means(scores)
 
 
-def _means(*scores: Array) -> list[float]:
+def _means(scores: Array) -> list[float]:
     """The mean of each row and its uncertainty, one after the other."""
     return [float(x) for each in scores for x in from_replicates(each)]
 
@@ -281,9 +285,9 @@ def twin_report(
     )
     rows: list[tuple[Any, ...]] = []
     least = 0.5 / found.fold.size
-    for i, n in enumerate(found.sizes):
-        losses = [found.losses[i, found.fold == f].mean() for f in range(found.fold.max() + 1)]
-        rows.append(("measured", int(n), *_means(found.folds[i], np.array(losses))))
+    losses = replace(found, wrong=found.losses).folds
+    for n, *scores in zip(found.sizes, found.folds, losses, strict=True):
+        rows.append(("measured", int(n), *_means(np.array(scores))))
     Z = (X - X.mean(0)) / X.std(0)
     moments = class_moments(Z, index)
     for model in models:
@@ -304,7 +308,13 @@ def twin_report(
     table["instances"] = [counts.get(str(model), draws) for model in table["model"]]
     table["alpha"] = table["n_samples"] / d
     off = _off(table, least)
-    return TwinReport(table, off, _sentence(off), _caveats(moments, d))
+    said = []  # which describes the data, and by how much each is off on average
+    for row in off.to_dict("records"):
+        gap, loss = math.expm1(row["error_mean"]), math.expm1(row["log_loss_mean"])
+        text = f"{_NAMES[row['model']][1]} ({gap:+.0%}"
+        said.append(text + (f", log-loss {loss:+.0%})" if math.isfinite(loss) else ")"))
+    sentence = f"Nearest to the measured error is {', then '.join(said)}."
+    return TwinReport(table, off, sentence, _caveats(moments, d))
 
 
 def _off(table: pd.DataFrame, least: float) -> pd.DataFrame:
@@ -318,25 +328,6 @@ def _off(table: pd.DataFrame, least: float) -> pd.DataFrame:
             row |= {score: float(np.sqrt(np.mean(gap**2))), f"{score}_mean": float(gap.mean())}
         rows.append(row)
     return pd.DataFrame(rows).sort_values("error", ignore_index=True)
-
-
-_NAMES = {  # in a legend, and in a sentence
-    "own": ("own covariances", "a Gaussian mixture with own covariances of the classes"),
-    "pooled": ("pooled covariance", "a mixture with a pooled covariance"),
-    "isotropic": ("isotropic classes", "a mixture of isotropic classes"),
-    "teacher": ("teacher, own spectrum", "a Gaussian teacher with the data's spectrum"),
-    "measured": ("measured", ""),
-}
-
-
-def _sentence(off: pd.DataFrame) -> str:
-    """Which describes the data, and by how much each is off on average."""
-    said = []
-    for row in off.to_dict("records"):
-        gap, loss = math.expm1(row["error_mean"]), math.expm1(row["log_loss_mean"])
-        text = f"{_NAMES[row['model']][1]} ({gap:+.0%}"
-        said.append(text + (f", log-loss {loss:+.0%})" if math.isfinite(loss) else ")"))
-    return f"Nearest to the measured error is {', then '.join(said)}."
 
 
 def _caveats(moments: Any, d: int) -> tuple[str, ...]:
