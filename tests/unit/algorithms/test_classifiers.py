@@ -16,9 +16,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import polyceptron as pc
-from polyceptron.algorithms.amp_classifier import AMPClassifier
+from polyceptron.algorithms.amp_classifier import AMPClassifier, Asked, Independent, left_out
 from polyceptron.algorithms.erm_classifier import ERMClassifier
-from polyceptron.algorithms.noise_search import Asked, Independent, left_out
 from polyceptron.algorithms.stored_designs import as_design
 from polyceptron.errors import InvalidInput
 from polyceptron.model import CrossEntropy, Teacher, as_channel

@@ -13,10 +13,9 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from polyceptron.algorithms.amp_classifier import AMPClassifier
+from polyceptron.algorithms.amp_classifier import AMPClassifier, Correlated, principal
 from polyceptron.algorithms.message_passing.iteration import correlated_amp
 from polyceptron.algorithms.message_passing.posterior_mean import amp
-from polyceptron.algorithms.noise_search import Correlated, principal
 from polyceptron.algorithms.stored_designs import as_design
 from polyceptron.errors import InvalidInput
 from polyceptron.model import GaussianNoise, Teacher

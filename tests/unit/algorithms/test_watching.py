@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import polyceptron as pc
-from polyceptron.algorithms import noise_search, ridge_choice, watching
+from polyceptron.algorithms import amp_classifier, ridge_choice, watching
 from polyceptron.algorithms.stored_designs import ArrayDesign
 from polyceptron.rows import Status
 
@@ -107,7 +107,7 @@ def test_work_of_many_fits_ends_with_an_interrupted_one(data, monkeypatch):
     from polyceptron.experiments import simulate as simulate_amp
 
     X, y, _ = data
-    for module in (simulate_amp, noise_search):
+    for module in (simulate_amp, amp_classifier):
         monkeypatch.setattr(
             module,
             "amp",
@@ -159,7 +159,7 @@ def test_a_search_stops_with_the_best_so_far(data, loss, monkeypatch):
 
 def test_a_search_of_noises_stops_with_the_best_so_far(data, monkeypatch):
     X, y, _ = data
-    run, calls = noise_search.correlated_amp, []
+    run, calls = amp_classifier.correlated_amp, []
 
     def stop(*given, **more):
         calls.append(1)
@@ -167,7 +167,7 @@ def test_a_search_of_noises_stops_with_the_best_so_far(data, monkeypatch):
         end = dataclasses.replace(found.end, status=Status.INTERRUPTED)
         return dataclasses.replace(found, end=end) if len(calls) == 3 else found
 
-    monkeypatch.setattr(noise_search, "correlated_amp", stop)
+    monkeypatch.setattr(amp_classifier, "correlated_amp", stop)
     model = pc.AMPClassifier()
     with pytest.warns(UserWarning, match="the fit was interrupted"):
         model.fit(X, y)
