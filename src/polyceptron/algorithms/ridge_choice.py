@@ -44,7 +44,7 @@ from polyceptron.algorithms.data_checks import Labels, Samples
 from polyceptron.algorithms.design import Design, weights_or_ones
 from polyceptron.algorithms.erm import newton
 from polyceptron.algorithms.erm.erm_fit import through_nearest
-from polyceptron.algorithms.erm.objectives import Objective, objective_of
+from polyceptron.algorithms.erm.objectives import objective_of
 from polyceptron.algorithms.stored_designs import ArrayDesign
 from polyceptron.errors import InvalidInput
 from polyceptron.model.losses import Loss
@@ -54,7 +54,7 @@ Score = Callable[[Array, Labels], Array]  # fields (m, k) and labels to numbers 
 Split = tuple[Labels, Labels]  # rows to fit, and rows that are held out
 
 _DOWN = 0.1  # from one ridge to the next
-_FIRST, _LAST = 1.0, 0.9e-5  # where the path begins, and goes unless the score is clearly worse
+_FIRST, _COUNT = 1.0, 6  # where the path begins, and ridges unless the score is clearly worse
 _ENDS = 0.9e-9, 1.1e6  # how far it may go on
 _FLOOR = 0.9e-4  # of ridges below, a better score must be so beyond doubt
 _GAIN = 1e-3  # of the score from one ridge to the next, for which going on is worth while
@@ -185,15 +185,13 @@ class RidgePath:
         self.interrupted = self.between = False
 
     def run(self, ridge: float) -> Tried:
-        fields, at = self.way.held_out(ridge)
+        fields, at, weights = self.way.held_out(ridge)
         score, y, share = self.search.score, self.search.samples.y[at], self.search.share[at]
         mistaken = 0.0
         if ridge < self.floor / _DOWN:  # of those that are compared beyond doubt
             rest = np.where(np.arange(fields.shape[1]) == y[:, None], -math.inf, fields)
             mistaken = float(np.average(score(fields, rest.argmax(1)), weights=share))
-        here = Tried(
-            ridge, score(fields, y), at, share, mistaken, self.way.weights(), self.way.sound
-        )
+        here = Tried(ridge, score(fields, y), at, share, mistaken, weights, self.way.sound)
         self.tried = sorted([*self.tried, here], key=lambda one: -one.ridge)
         count = len(self.tried)
         self.search.samples.design.watch.step(count, max(count, 12), math.inf, 0.0, here.mean)
@@ -221,8 +219,7 @@ class RidgePath:
     def find(self, size: float, rival: tuple[float, float] | None) -> None:
         """By decades to where the score is lowest, and halfway to the better one beside it."""
         if rival is None:
-            first, most = _FIRST, math.inf
-            count = 1 + int(math.log(_LAST / _FIRST) / math.log(_DOWN))
+            first, most, count = _FIRST, math.inf, _COUNT
         else:
             first, most, count = max(rival[0] / _DOWN, _FLOOR), rival[1], 3
         self.down([size * first * _DOWN**i for i in range(count)], _WORSE[1])
@@ -334,11 +331,10 @@ class Folds:
             raise InvalidInput("cv has a fold without training samples: every fold needs some")
         first, second = design.back(here) / total, design.back_squared(here) / total
         weights = rows * weights_or_ones(search.samples.weights, y.size)
-        objective = _objective(search, weights)
-        self.walk = Walk(design, objective, search.shares(first, second), *_FOLDS)
+        self.walk = Walk(search, design, weights, search.shares(first, second), _FOLDS)
 
-    def held_out(self, ridge: float) -> tuple[Array, Labels]:
-        """Fields (m, k) of the samples (m,) of all folds."""
+    def held_out(self, ridge: float) -> tuple[Array, Labels, Array]:
+        """Fields (m, k) of the samples (m,) of all folds, and the folds' mean weights (d, k)."""
         basis, at = self.walk.objective.basis, np.concatenate(self.tests)
         y, share = self.search.samples.y[at], self.search.share[at]
 
@@ -352,11 +348,7 @@ class Folds:
             return bool(abs(moved) <= _STILL[0] * _error(last - mean, share))
 
         self.walk.solve(ridge, still)
-        return fields(self.walk.Z), at
-
-    def weights(self) -> Array:
-        """The mean over the folds (d, k)."""
-        return np.asarray((self.walk.objective.basis @ self.walk.U.mean(0)).T)
+        return fields(self.walk.Z), at, (basis @ self.walk.U.mean(0)).T
 
 
 class LeaveOneOut:
@@ -387,10 +379,10 @@ class LeaveOneOut:
             rows, self.turn = left_side * np.maximum(values, 1e-7 * values[0]), right / root
             rho, self.rho = np.ones((1, y.size)), np.ones((y.size, y.size))
         self.rows, self.design = rows, ArrayDesign(rows * math.sqrt(rows.shape[1]))
-        self.walk = Walk(self.design, _objective(search, search.samples.weights), rho, *_WHOLE)
+        self.walk = Walk(search, self.design, search.samples.weights, rho, _WHOLE)
 
-    def held_out(self, ridge: float) -> tuple[Array, Labels]:
-        """Fields (n, k) of every sample, left out."""
+    def held_out(self, ridge: float) -> tuple[Array, Labels, Array]:
+        """Fields (n, k) of every sample, left out, and weights (d, k) of the fit of all."""
         walk = self.walk
         walk.solve(ridge)
         H, U = walk.matrices()[0], walk.U[0]
@@ -417,21 +409,18 @@ class LeaveOneOut:
             pull = (self.rest[chunk, None] * slope)[..., None] * self.rows[chunk, None]
             start = U + eased[chunk] + np.tensordot(pull, K, 2)
             fields[chunk] = self._refits(ridge, chunk, start)
-        return (fields @ walk.objective.basis.T)[self.at], self.at
+        basis = walk.objective.basis
+        return (fields @ basis.T)[self.at], self.at, (basis @ (U @ self.turn)).T
 
     def _refits(self, ridge: float, chosen: Labels, start: Array) -> Array:
         """Fields (m, r) of the chosen samples, each of a fit without it from a start (m, r, d)."""
         weights, each = np.tile(self.whole, (chosen.size, 1)), np.arange(chosen.size)
         weights[each, chosen] *= 1 - self.rest[chosen]
-        refit = Walk(self.design, _objective(self.search, weights), self.rho[chosen], *_WHOLE)
+        refit = Walk(self.search, self.design, weights, self.rho[chosen], _WHOLE)
         refit.rows = self.walk.rows
         refit.past = [(math.log(ridge), start)]
         refit.solve(ridge, lambda z, new: np.abs((new - z)[each, :, chosen]).max() <= _STILL[1])
         return np.asarray(refit.Z[each, :, chosen])
-
-    def weights(self) -> Array:
-        """Of the fit of all samples (d, k)."""
-        return np.asarray((self.walk.objective.basis @ (self.walk.U[0] @ self.turn)).T)
 
 
 def leverages(rows: Array, K: Array) -> Array:
@@ -444,23 +433,20 @@ def leverages(rows: Array, K: Array) -> Array:
     return A
 
 
-def _objective(search: Search, weights: Array | None) -> Objective:
-    _, y, k = search.samples
-    return objective_of(search.loss, y, k, weights)
-
-
 class Walk:
     """Problems side by side, U (L, r, d), from one λ to the next; `shares` (L, d) are ρ.
 
-    `enough`: of the objective, by which the last step lowers it; `loose`: of the gradient, left by
-    conjugate gradients.
+    `ends`: of the objective, by which the last step lowers it; of the gradient, left by conjugate
+    gradients. `weights` (n,) or (L, n) are those of the samples.
     """
 
     def __init__(
-        self, design: Design, objective: Objective, shares: Array, enough: float, loose: float
+        self, search: Search, design: Design, weights: Any, shares: Array, ends: tuple[float, float]
     ) -> None:
+        _, y, k = search.samples
+        objective = objective_of(search.loss, y, k, weights)
         self.design, self.objective, self.shares = design, objective, shares
-        self.enough, self.loose = enough, loose
+        self.enough, self.loose = ends
         count, shape = len(shares), (len(shares), objective.basis.shape[1], design.dimension)
         large = count * shape[1] * design.n_samples > _SMALL and design.single_is_quicker
         small = shape[1] * design.dimension <= DENSE and design.may_be_copied
