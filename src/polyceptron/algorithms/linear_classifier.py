@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.metaestimators import available_if
@@ -153,10 +154,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             weights = None if (weights == 1).all() else weights
         self.classes_, index = np.unique(y, return_inverse=True)
         if self.classes_.size < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs samples of at least two classes, got 1 class: "
-                f"{self.classes_[0]}"
-            )
+            name, one = type(self).__name__, self.classes_[0]
+            raise ValueError(f"{name} needs samples of at least two classes, got 1 class: {one}")
         return TrainingData(X, index.astype(np.int64), weights, rows, labels)
 
     def _store(self, weights: Array, offset: Array, scaling: Scaling) -> None:
@@ -181,10 +180,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not large:
             return validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
         if X.dimension != self.n_features_in_:
-            raise InvalidInput(
-                f"X has {X.dimension} features, but {type(self).__name__} was fitted to "
-                f"{self.n_features_in_}"
-            )
+            name, known = type(self).__name__, self.n_features_in_
+            raise InvalidInput(f"X has {X.dimension} features, but {name} was fitted to {known}")
         X.check_entries()
         return X
 
@@ -197,15 +194,13 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The class with the largest field."""
         scores = self.decision_function(X)
         index = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(1)
-        result: NDArray[Any] = self.classes_[index]
-        return result
+        return np.asarray(self.classes_[index])
 
     @available_if(lambda self: self.predict_proba)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of `predict_proba`."""
         with np.errstate(divide="ignore"):
-            result: Array = np.log(self.predict_proba(X))  # type: ignore[attr-defined]
-        return result
+            return np.asarray(np.log(self.predict_proba(X)))  # type: ignore[attr-defined]
 
 
 def _is_single(X: Any) -> bool:
@@ -216,8 +211,7 @@ def fields_at(X: Any, weights: Array, offset: Array) -> Array:
     """X·weights + offset, (n, d) and (d, k) to (n, k)."""
     if isinstance(X, Design):
         return np.ascontiguousarray(X.times_columns(np.ascontiguousarray(weights.T)).T) + offset
-    fields: Array = X @ weights + offset
-    return fields
+    return np.asarray(X @ weights + offset)
 
 
 def prior_shift(
@@ -237,24 +231,20 @@ def prior_shift(
                 f"priors must be a share above 0 for each of the {k} classes, 1 in all, or "
                 f"'data' or 'balanced', got {priors!r}"
             )
-    shift = np.log(target / fitted)
     z = np.random.default_rng(0).standard_normal((5, k))
-    before, after = loss.probabilities(z), loss.probabilities(z + shift)
-    if before is not None and after is not None:
-        moved = np.asarray(before) * np.exp(shift)
-        if np.allclose(moved / moved.sum(1, keepdims=True), after):
-            return shift, counts * (target / own)[y]
-    raise InvalidInput(
-        f"priors need a loss whose probabilities are the softmax of the fields, as those of "
-        f"cross-entropy are; got {loss.name!r}"
-    )
+    found = loss.probabilities(z)
+    if found is None or not np.allclose(found, softmax(z, axis=1)):
+        raise InvalidInput(
+            f"priors need a loss whose probabilities are the softmax of the fields, as those of "
+            f"cross-entropy are; got {loss.name!r}"
+        )
+    return np.log(target / fitted), counts * (target / own)[y]
 
 
 def _opened(X: Any) -> tuple[Any, bool]:
     """The design of an X that is not to be copied (read from elsewhere, or large), and that it is.
 
-    What is small is read into memory as scikit-learn does it; a map of floats from its file, so
-    that one cut short is an error message.
+    A small map of floats is read from its file, so that one cut short is an error message.
     """
     matrix = isinstance(X, np.ndarray) and X.ndim == 2 and X.size > 0
     floats, mapped = matrix and X.dtype in (np.float32, np.float64), isinstance(X, np.memmap)

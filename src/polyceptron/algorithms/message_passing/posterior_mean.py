@@ -1,9 +1,8 @@
 """Message passing on data, for any number of classes: Bayes-optimal (`amp`), for ERM (`amp_erm`).
 
-Both check their input, choose a step (`variances`) with their denoisers, and iterate it
-(`iteration`). Bayes-optimal (Algorithm 1, `alg:amp`): the channel is the student and a row of the
-prior the belief. State evolution follows it step by step: entry t of the trace is the point after t
-iterations, entry 0 the start, and its q compares with entry t of `theory.state_evolution`.
+Bayes-optimal (Algorithm 1, `alg:amp`): the channel is the student and a row of the prior the
+belief. State evolution follows it step by step: entry t of the trace is the point after t
+iterations, and its q compares with entry t of `theory.state_evolution`.
 
     q = ‖Ŵ‖²/(d r),   m = ⟨Ŵ, PW*⟩/(d r),   ε = ε(ρ),  ρ = m/√(q q*),  q* = ‖PW*‖²/(d r) → 1
 
@@ -98,10 +97,8 @@ class AMPResult(ShortDisplay):
 
     Examples
     --------
-    >>> from polyceptron.algorithms.message_passing.posterior_mean import amp
     >>> from polyceptron.model import Teacher
-    >>> X, y, _ = Teacher(3).sample(n_samples=300, dimension=100, seed=0)
-    >>> result = amp(X, y)
+    >>> result = amp(*Teacher(3).sample(n_samples=300, dimension=100, seed=0)[:2])
     >>> result.weights.shape, str(result.status)
     ((100, 3), 'ok')
     """
@@ -119,7 +116,7 @@ class AMPResult(ShortDisplay):
     def _facts(self) -> dict[str, Any]:
         d, k = self.weights.shape
         facts: dict[str, Any] = {"status": str(self.status), "dimension": d, "n_classes": k}
-        facts |= {"n_iter": self.n_iter, "residual": self.residual, "damping": self.damping}
+        facts |= {name: getattr(self, name) for name in ("n_iter", "residual", "damping")}
         last = self.trace[-1] if self.trace else {}
         names = ("q", "m", "generalisation_error")
         return facts | {name: float(last[name]) for name in names if name in last}
@@ -153,14 +150,7 @@ class _Run(NamedTuple):
 
     @classmethod
     def checked(
-        cls,
-        X: Any,
-        y: Any,
-        n_classes: int | None,
-        truth: Any,
-        features: Any,
-        tol: Any,
-        max_iter: Any,
+        cls, X: Any, y: Any, n_classes: Any, truth: Any, features: Any, tol: Any, max_iter: Any
     ) -> _Run:
         """From what was given; of features with a spectrum, those of unit variance."""
         samples, spectrum = check_samples(X, y, n_classes), as_spectrum(features)
@@ -168,8 +158,7 @@ class _Run(NamedTuple):
         weights = check_weights(truth, "teacher_weights", design.dimension, k)
         weights = None if weights is None else project(weights)
         least = 1e-5 if design.dtype == np.float32 else 0.0  # that single precision can meet
-        tol = max(check_tolerance(tol, 1e-8), least)
-        max_iter = check_size(max_iter, "max_iter")
+        tol, max_iter = max(check_tolerance(tol, 1e-8), least), check_size(max_iter, "max_iter")
         if not spectrum.isotropic:
             root = spectrum.deviations(design.dimension)
             whole = np.where(root > 0, root, np.inf)[:, 0]  # without variance: none of it is seen
@@ -208,10 +197,8 @@ class _Run(NamedTuple):
             end = iteration.damped_iteration(
                 step, begin, tol=self.tol, max_iter=self.max_iter, observe=observe, watch=watch
             )
-        weights, scores = (
-            np.ascontiguousarray(part.T @ self.basis.T)
-            for part in (end.last.weights, end.last.scores)
-        )
+        ends = (end.last.weights, end.last.scores)
+        weights, scores = (np.ascontiguousarray(part.T @ self.basis.T) for part in ends)
         weights, intercepts = weights[: design.dimension], weights[design.dimension :].sum(0)
         if not self.spectrum.isotropic:
             root = self.spectrum.deviations(design.dimension)
@@ -229,9 +216,8 @@ class _Run(NamedTuple):
         if truth is not None and alike:
             q, m = (np.array([entry[name] for entry in trace]) for name in ("q", "m"))
             rho = m / np.sqrt(np.maximum(q * inner(truth, truth) / size, 1e-300))
-            for entry, error in zip(
-                trace, generalisation_error(np.clip(rho, -1, 1), k), strict=True
-            ):
+            errors = generalisation_error(np.clip(rho, -1, 1), k)
+            for entry, error in zip(trace, errors, strict=True):
                 entry["generalisation_error"] = float(error)
         return AMPResult(
             weights, variance, end.n_iter, end.status, end.residual, end.damping, trace, scores,
