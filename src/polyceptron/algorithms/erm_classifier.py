@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, astuple, dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -93,12 +92,10 @@ class ERMClassifier(LinearClassifier):
     ridges : list of float, default=None
         What 'auto' chooses from, tried from large to small until the score is clearly worse than
         the best. None: decades from 1 to 1e-5, in units of the features' variance (the geometric
-        mean), further where the best is at an end, and one between the best two; by
-        log-loss the lowest point of the parabola through the best three. Below 1e-4, about where
-        scikit-learn's own search ends, a ridge is taken only if its score is better than that of
-        the ridge it would replace by more than one standard error of the difference, sample by
-        sample, with one mistaken sample added: where none is mistaken, small ridges win by luck.
-        A best ridge at an end of all that were tried is a warning.
+        mean), further where the best is at an end, and between the best (docs/data.md). Below 1e-4,
+        about where scikit-learn's own search ends, a ridge is taken only if its score is better
+        by more than one standard error of the difference, with one mistaken sample added. A best
+        ridge at an end of all that were tried is a warning.
     scaling : "auto", "standard", "global" or "none", default="auto"
         Divide each feature by its standard deviation, all by one number, or none. 'auto' is
         'standard' with a ridge that is given. With one that is chosen it is 'standard', or 'global'
@@ -197,8 +194,7 @@ class ERMClassifier(LinearClassifier):
         `sample_weight` (n,) multiplies each sample's loss; 0 leaves the sample out. `groups` (n,)
         goes to the splitter `cv`.
         """
-        data = self._check_training_data(X, y, sample_weight)
-        loss = as_loss(self.loss)
+        data, loss = self._check_training_data(X, y, sample_weight), as_loss(self.loss)
         check_choice("scaling", self.scaling, SCALINGS)
         check_choice("scoring", self.scoring, ("neg_log_loss", "accuracy"))
         counts, factors = self._factors(data)
@@ -208,28 +204,22 @@ class ERMClassifier(LinearClassifier):
         for name in ("path_", "method_", "scaling_scores_"):
             if hasattr(self, name):
                 delattr(self, name)
-        path = None
         if isinstance(self.ridge, str) and self.ridge != "auto":
             raise InvalidInput(f"ridge must be 'auto' or a number, got {self.ridge!r}")
+        path = None
         if self.ridge == "auto" and not loss.scale_free:
             score = score_of(loss, self.scoring, shift)
-            search = partial(
-                Search, loss=loss, score=score, counts=counts, share=share,
-                intercept=self.fit_intercept,
-            )  # fmt: skip
-            path = self._choose(data, weights, moments, search, self._splits(data, X, groups))
+            how = {"loss": loss, "score": score, "counts": counts, "share": share}
+            path = self._choose(data, weights, moments, how, self._splits(data, X, groups))
         else:
             self.scaling_ = "standard" if self.scaling == "auto" else self.scaling
             self.ridge_ = 0.0 if self.ridge == "auto" else float(check_ridge(self.ridge))
         scaling = Scaling.of(moments, self.scaling_, centre=self.fit_intercept)
         ridge = self.ridge_ / scaling.unit**2
         start = None if path is None else path.chosen.weights  # its last row is the intercept's
-        if path is not None and path.interrupted and start is not None:
-            d = data.X.shape[1]
-            fit = replace(
-                stopped_at(start[:d], ridge, loss.name),
-                intercepts=start[d] if self.fit_intercept else 0 * start[0],
-            )
+        if start is not None and path is not None and path.interrupted:
+            d, base = data.X.shape[1], start[-1] if self.fit_intercept else 0 * start[0]
+            fit = replace(stopped_at(start[:d], ridge, loss.name), intercepts=base)
         else:
             fit = fit_erm(
                 scaling.design(data.X), data.y, loss, ridge, intercept=self.fit_intercept,
@@ -237,10 +227,8 @@ class ERMClassifier(LinearClassifier):
                 verbose=self.verbose,
             )  # fmt: skip
         self._store(fit.weights / math.sqrt(data.X.shape[1]), fit.intercepts + shift, scaling)
-        self._scaling, self._shift = scaling, shift
-        self.n_iter_ = max(1, fit.n_iter)
-        self.certificate_ = fit.distance_bound
-        self.separability_ = fit.separability
+        self._scaling, self._shift, self.n_iter_ = scaling, shift, max(1, fit.n_iter)
+        self.certificate_, self.separability_ = fit.distance_bound, fit.separability
         if fit.status == Status.INTERRUPTED:
             warn_caller("the fit was interrupted: what there was by then is used")
         elif fit.status != Status.OK:
@@ -258,11 +246,9 @@ class ERMClassifier(LinearClassifier):
         """How often each sample is there (n,), and the factors of its class (n,)."""
         counts, factors = weights_or_ones(data.weights, data.y.size), np.ones(data.y.size)
         if self.class_weight is not None:
-            found = compute_class_weight(
-                self.class_weight, classes=self.classes_, y=self.classes_[data.y],
-                sample_weight=data.weights,
-            )  # fmt: skip
-            factors = np.asarray(found, dtype=float)[data.y]
+            given = {"classes": self.classes_, "y": self.classes_[data.y]}
+            each = compute_class_weight(self.class_weight, sample_weight=data.weights, **given)
+            factors = np.asarray(each, dtype=float)[data.y]
         return counts, factors
 
     def _samples(self, data: TrainingData, scaling: Scaling, weights: Array | None) -> Samples:
@@ -280,11 +266,10 @@ class ERMClassifier(LinearClassifier):
         `every`: all folds also of large data.
         """
         cv, seed = self.cv, 0 if self.random_state is None else self.random_state
+        if isinstance(cv, str) and cv != "leave-one-out":
+            allowed = "None, 'leave-one-out', a number of folds or a splitter"
+            raise InvalidInput(f"cv must be {allowed}, got {cv!r}")
         if isinstance(cv, str):
-            if cv != "leave-one-out":
-                raise InvalidInput(
-                    f"cv must be None, 'leave-one-out', a number of folds or a splitter, got {cv!r}"
-                )
             return None
         if cv is None:
             n, d = data.X.shape
@@ -310,7 +295,7 @@ class ERMClassifier(LinearClassifier):
         data: TrainingData,
         weights: Array | None,
         moments: ColumnMoments,
-        made: Callable[..., Search],
+        how: dict[str, Any],
         splits: list[Split] | None,
     ) -> RidgePath:
         """The path of ridges of the best scaling, whose choices it sets."""
@@ -323,9 +308,10 @@ class ERMClassifier(LinearClassifier):
             area, varying = scaling.unit**2, scaling.varying
             spread = (moments.deviation / scaling.scale)[varying]
             size = math.exp(2 * np.log(spread).mean()) if spread.size else 1.0
-            search = made(self._samples(data, scaling, weights), scaling=kind)
+            samples = self._samples(data, scaling, weights)
+            search = Search(samples, scaling=kind, intercept=self.fit_intercept, **how)
             try:
-                with search.samples.design.watched(Watch(f"ridges, {kind} scaling", self.verbose)):
+                with samples.design.watched(Watch(f"ridges, {kind} scaling", self.verbose)):
                     path = choose_ridge(
                         search, None if ridges is None else [r / area for r in ridges], splits,
                         self._fallback(data), between=self.scoring == "neg_log_loss",
