@@ -301,7 +301,7 @@ class ERMClassifier(LinearClassifier):
         """The path of ridges of the best scaling, whose choices it sets."""
         ridges = None if self.ridges is None else [float(check_ridge(r)) for r in self.ridges]
         found: dict[str, tuple[RidgePath, float]] = {}
-        rival: tuple[float, float] | None = None
+        rival: tuple[float, Any] | None = None
         stopped = False
         for kind in Scaling.kinds(self.scaling, moments):
             scaling = Scaling.of(moments, kind, centre=self.fit_intercept)
@@ -322,7 +322,7 @@ class ERMClassifier(LinearClassifier):
                     raise
                 stopped = True
                 break
-            found[kind], rival = (path, area), (path.best / size, path.chosen.mean)
+            found[kind], rival = (path, area), (path.best / size, path.chosen)
             if stopped := path.interrupted:
                 break
         self.scaling_, *others = found

@@ -54,7 +54,7 @@ Score = Callable[[Array, Labels], Array]  # fields (m, k) and labels to numbers 
 Split = tuple[Labels, Labels]  # rows to fit, and rows that are held out
 
 _DOWN = 0.1  # from one ridge to the next
-_FIRST, _COUNT = 1.0, 6  # where the path begins, and ridges unless the score is clearly worse
+_COUNT = 6  # ridges from 1 down, unless the score is clearly worse
 _ENDS = 0.9e-9, 1.1e6  # how far it may go on
 _FLOOR = 0.9e-4  # of ridges below, a better score must be so beyond doubt
 _GAIN = 1e-3  # of the score from one ridge to the next, for which going on is worth while
@@ -68,9 +68,10 @@ _FOLDS = 1e-3, 0.25
 _WHOLE = 1e-4, 0.1  # fits of all, and refits: the step after one that gains so little gains nothing
 _STILL = 0.2, 0.1  # moves by the last step: of the score in its errors, of fields left out
 _WORSE = 3.0, 1.0  # standard errors above the best that end a path: ridges given, and its own
+_LOST = 3.0  # standard errors of the difference above the best: such a fit is not gone on with
 _FAR = 0.5  # move of a field that is too large for one Newton step
 _REFITS = 3e8  # operations of one Newton step of all refits
-_CHUNK = 4_000_000  # numbers in the curvatures of those made at once
+_CHUNK = 4_000_000  # numbers in the weighted rows of those made at once
 
 
 class Search(NamedTuple):
@@ -139,12 +140,12 @@ def choose_ridge(
     *,
     between: bool = False,
     size: float = 1.0,
-    rival: tuple[float, float] | None = None,
+    rival: tuple[float, Tried] | None = None,
 ) -> RidgePath:
     """Scores along the ridges, and the best; leave-one-out without `splits`.
 
     Without `ridges` the path finds its own, in units of the variance `size` of the features; if
-    there is a `rival`, near its best ridge, in such units, and while it may beat its score. With
+    there is a `rival`, near its best ridge, in such units, and while it may beat that. With
     `between` the best may lie between two of those tried. `fallback` gives splits in place of a
     leave-one-out that cannot be relied on.
     """
@@ -185,7 +186,8 @@ class RidgePath:
         self.interrupted = self.between = False
 
     def run(self, ridge: float) -> Tried:
-        fields, at, weights = self.way.held_out(ridge)
+        best = self.chosen if self.tried and self.floor else None
+        fields, at, weights = self.way.held_out(ridge, best)
         score, y, share = self.search.score, self.search.samples.y[at], self.search.share[at]
         mistaken = 0.0
         if ridge < self.floor / _DOWN:  # of those that are compared beyond doubt
@@ -216,22 +218,25 @@ class RidgePath:
             if worse > enough:
                 break
 
-    def find(self, size: float, rival: tuple[float, float] | None) -> None:
-        """By decades to where the score is lowest, and halfway to the better one beside it."""
-        if rival is None:
-            first, most, count = _FIRST, math.inf, _COUNT
-        else:
-            first, most, count = max(rival[0] / _DOWN, _FLOOR), rival[1], 3
-        self.down([size * first * _DOWN**i for i in range(count)], _WORSE[1])
+    def find(self, size: float, rival: tuple[float, Tried] | None) -> None:
+        """By decades to where the score is lowest, and halfway to the better one beside it.
+
+        Beside a rival from its best ridge on, and no further where another such fall of the score
+        would not reach it.
+        """
+        ridges = _DOWN ** np.arange(_COUNT)
+        if rival is not None:
+            ridges = max(rival[0], _FLOOR) * _DOWN ** np.array([-0.5, 0.0])
+        self.down((size * ridges).tolist(), _WORSE[1])
         while True:
-            factor, fall = self.downhill()
-            ridge = self.chosen.ridge * factor
-            if self.chosen.lowest - fall >= most or not _ENDS[0] <= ridge / size <= _ENDS[1]:
+            (factor, fall), best = self.downhill(), self.chosen
+            if rival is not None and best.mean - fall >= rival[1].mean and best.above(rival[1]) > 1:
+                return
+            if not _ENDS[0] <= best.ridge * factor / size <= _ENDS[1]:
                 break
-            self.run(ridge)
-        best = self.chosen
+            self.run(best.ridge * factor)
         i = self.tried.index(best)
-        if best.lowest < most and 0 < i < len(self.tried) - 1:
+        if 0 < i < len(self.tried) - 1:
             beside = min(self.tried[i - 1], self.tried[i + 1], key=lambda one: one.mean)
             self.run(math.sqrt(best.ridge * beside.ridge))
 
@@ -287,10 +292,6 @@ class Tried:
     def standard_error(self) -> float:
         return _error(self.values - self.mean, self.share)
 
-    @property
-    def lowest(self) -> float:
-        return self.mean - self.standard_error
-
     def above(self, other: Tried, *, beyond_doubt: bool = False) -> float:
         """By how many standard errors of the difference, sample by sample, this one is worse.
 
@@ -333,8 +334,11 @@ class Folds:
         weights = rows * weights_or_ones(search.samples.weights, y.size)
         self.walk = Walk(search, design, weights, search.shares(first, second), _FOLDS)
 
-    def held_out(self, ridge: float) -> tuple[Array, Labels, Array]:
-        """Fields (m, k) of the samples (m,) of all folds, and the folds' mean weights (d, k)."""
+    def held_out(self, ridge: float, best: Tried | None) -> tuple[Array, Labels, Array]:
+        """Fields (m, k) of the samples (m,) of all folds, and the folds' mean weights (d, k).
+
+        Fits whose score is clearly above the best, and rising, are left there.
+        """
         basis, at = self.walk.objective.basis, np.concatenate(self.tests)
         y, share = self.search.samples.y[at], self.search.share[at]
 
@@ -342,10 +346,14 @@ class Folds:
             parts = [z[:, test].T for z, test in zip(Z, self.tests, strict=True)]
             return np.asarray(np.vstack(parts) @ basis.T)
 
-        def still(before: AnyArray, Z: AnyArray) -> bool:
+        def still(before: AnyArray, Z: AnyArray, small: bool) -> bool:
             first, last = (self.search.score(fields(z), y) for z in (before, Z))
             moved, mean = (np.average(x, weights=share) for x in (last - first, last))
-            return bool(abs(moved) <= _STILL[0] * _error(last - mean, share))
+            if best is not None and moved >= 0:
+                worse = np.average(last - best.values, weights=share)
+                if worse > _LOST * _error(last - best.values - worse, share):
+                    return True
+            return bool(small and abs(moved) <= _STILL[0] * _error(last - mean, share))
 
         self.walk.solve(ridge, still)
         return fields(self.walk.Z), at, (basis @ self.walk.U.mean(0)).T
@@ -381,7 +389,7 @@ class LeaveOneOut:
         self.rows, self.design = rows, ArrayDesign(rows * math.sqrt(rows.shape[1]))
         self.walk = Walk(search, self.design, search.samples.weights, rho, _WHOLE)
 
-    def held_out(self, ridge: float) -> tuple[Array, Labels, Array]:
+    def held_out(self, ridge: float, best: Tried | None) -> tuple[Array, Labels, Array]:
         """Fields (n, k) of every sample, left out, and weights (d, k) of the fit of all."""
         walk = self.walk
         walk.solve(ridge)
@@ -403,7 +411,7 @@ class LeaveOneOut:
         most = int(min(self.budget / cost, far.size))
         self.sound = most == far.size
         far = far[np.argsort(-size[far], kind="stable")[:most]]
-        chunks = -(-far.size * H.size // _CHUNK)
+        chunks = -(-far.size * max(H.size, self.rows.size) // _CHUNK)
         for chunk in np.array_split(far, chunks) if chunks else ():
             slope = g[chunk] + (H[chunk] @ move[chunk, :, None])[..., 0]
             pull = (self.rest[chunk, None] * slope)[..., None] * self.rows[chunk, None]
@@ -419,7 +427,10 @@ class LeaveOneOut:
         refit = Walk(self.search, self.design, weights, self.rho[chosen], _WHOLE)
         refit.rows = self.walk.rows
         refit.past = [(math.log(ridge), start)]
-        refit.solve(ridge, lambda z, new: np.abs((new - z)[each, :, chosen]).max() <= _STILL[1])
+        refit.solve(
+            ridge,
+            lambda z, new, small: small and np.abs((new - z)[each, :, chosen]).max() <= _STILL[1],
+        )
         return np.asarray(refit.Z[each, :, chosen])
 
 
@@ -457,7 +468,7 @@ class Walk:
         self.double = np.full(count, self.dtype == np.float64)
 
     def solve(
-        self, ridge: float, still: Callable[[AnyArray, AnyArray], Any] = lambda before, Z: True
+        self, ridge: float, still: Callable[..., Any] = lambda before, Z, small: small
     ) -> None:
         """Move to the minimisers at this λ, loosely; `still`: whether a step moved Z but little."""
         design, objective = self.design, self.objective
@@ -476,15 +487,14 @@ class Walk:
                 loose = np.full(len(G), self.loose)
                 D = newton.directions(design, objective, here, ridges, G, loose, self.double)
             else:  # the whole matrix is small
-                pairs = zip(self.matrices(), ridges, strict=True)
-                whole = np.array([newton.whole_hessian(self.rows, *pair) for pair in pairs])
+                whole = newton.whole_hessian(self.rows, self.matrices(), ridges)
                 D = np.linalg.solve(whole, -G.reshape(len(G), -1, 1)).reshape(G.shape)
             total = here.value + 0.5 * newton.dots(pull * U, U)
             gain = -0.5 * newton.dots(G, D)
             before = Z
             step, here, Z = newton.line_search(design, objective, ridges, U, Z, here, G, D)
             U += (step[:, None, None] * D).astype(self.dtype, copy=False)
-            if (gain <= self.enough * total).all() and still(before, Z):
+            if still(before, Z, (gain <= self.enough * total).all()):
                 break
         self.U, self.Z, self.here = U, Z, here
         self.past.append((t, U))

@@ -130,11 +130,11 @@ def test_a_search_stops_with_the_best_so_far(data, loss, monkeypatch):
     most = 3
     held_out, calls = ridge_choice.LeaveOneOut.held_out, []
 
-    def stop(way, ridge):
+    def stop(way, ridge, best):
         calls.append(ridge)
         if len(calls) == most:
             raise KeyboardInterrupt
-        return held_out(way, ridge)
+        return held_out(way, ridge, best)
 
     monkeypatch.setattr(ridge_choice.LeaveOneOut, "held_out", stop)
     model = pc.ERMClassifier(loss, cv="leave-one-out")

@@ -48,15 +48,15 @@ def sample_matrices(curvature: Curvature, shape: tuple[int, ...]) -> AnyArray:
 
 
 def whole_hessian(rows: AnyArray, H: AnyArray, ridge: Any) -> AnyArray:
-    """Σ x̂x̂ᵀ ⊗ H + λ, (r·d, r·d), of rows x̂ (n, d) and matrices H (n, r, r); λ also (d,)."""
-    d, r = rows.shape[1], H.shape[1]
-    whole = np.empty((r, d, r, d), rows.dtype)
+    """Σ x̂x̂ᵀ ⊗ H + λ, (…, r·d, r·d), of rows x̂ (n, d) and H (…, n, r, r); λ also (…, d)."""
+    d, r, lead = rows.shape[1], H.shape[-1], H.shape[:-3]
+    whole = np.empty((*lead, r, d, r, d), rows.dtype)
     for a in range(r):
         for b in range(a, r):
-            whole[a, :, b] = (rows * H[:, a, b, None]).T @ rows
-            whole[b, :, a] = whole[a, :, b].T
-    flat = whole.reshape(r * d, r * d)
-    flat[np.diag_indices(r * d)] += np.broadcast_to(ridge, (r, d)).ravel()
+            block = (rows.T * H[..., None, :, a, b]) @ rows
+            whole[..., a, :, b, :], whole[..., b, :, a, :] = block, block.swapaxes(-1, -2)
+    flat, each = whole.reshape(*lead, r * d, r * d), np.arange(r * d)
+    flat[..., each, each] += np.tile(np.broadcast_to(ridge, (*lead, d)), r)
     return flat
 
 
