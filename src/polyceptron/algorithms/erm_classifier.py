@@ -92,10 +92,9 @@ class ERMClassifier(LinearClassifier):
     ridges : list of float, default=None
         What 'auto' chooses from, tried from large to small until the score is clearly worse than
         the best. None: decades from 1 to 1e-5, in units of the features' variance (the geometric
-        mean), further where the best is at an end, and between the best (docs/data.md). Below 1e-4,
-        about where scikit-learn's own search ends, a ridge is taken only if its score is better
-        by more than one standard error of the difference, with one mistaken sample added. A best
-        ridge at an end of all that were tried is a warning.
+        mean), further where the best is at an end, and between the best, all compared with half a
+        mistaken sample added: where none is mistaken, small ridges would win by luck. A best ridge
+        at an end of all that were tried is a warning.
     scaling : "auto", "standard", "global" or "none", default="auto"
         Divide each feature by its standard deviation, all by one number, or none. 'auto' is
         'standard' with a ridge that is given. With one that is chosen it is 'standard', or 'global'

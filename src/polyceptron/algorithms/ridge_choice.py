@@ -22,12 +22,11 @@ leave-one-out: one fit of all samples, and for each a Newton step without it,
 The path goes down by decades, from large λ to small, where fits cost more, and ends where the score
 has become clearly worse than the best; it goes on where the best is at an end, and at last halfway
 to the better one of the two beside it. Where classes can be told apart, the score of few samples
-may fall for ever: below λ = 1e-4, about where scikit-learn's own search ends, a ridge is taken only
-if its score is lower beyond doubt (`Tried.above`). Each λ starts from the polynomial in ln λ
-through the nearest minimisers. Fits of folds are loose: the last Newton step lowers the objective
-by less than a thousandth, and moves the score by less than a share of its standard error (where
-classes can be told apart in part, fields go on moving by about 1 a step while next to nothing is
-gained). A held-out sample whose class the training rows do not have is not scored.
+falls for ever and knows nothing of what a mistake would cost: ridges are compared with half a
+sample more, a mistaken one (Jeffreys' estimate of a share adds as much). Each λ starts from the
+polynomial in ln λ through the nearest minimisers. Fits of folds are loose: the last Newton step
+lowers the objective by less than a thousandth, and moves the score by less than a share of its
+standard error. A held-out sample whose class the training rows do not have is not scored.
 """
 
 from __future__ import annotations
@@ -54,14 +53,11 @@ Score = Callable[[Array, Labels], Array]  # fields (m, k) and labels to numbers 
 Split = tuple[Labels, Labels]  # rows to fit, and rows that are held out
 
 _DOWN = 0.1  # from one ridge to the next
-_COUNT = 6  # ridges from 1 down, unless the score is clearly worse
 _ENDS = 0.9e-9, 1.1e6  # how far it may go on
-_FLOOR = 0.9e-4  # of ridges below, a better score must be so beyond doubt
+_MISTAKEN = 0.5  # samples added, all of them mistaken, where ridges are compared
 _GAIN = 1e-3  # of the score from one ridge to the next, for which going on is worth while
 DENSE = 120  # d·r up to which a matrix of that size is cheaper than products with X
-_STEPS = 60
 _SMALL = 20_000  # numbers in all fields up to which single precision saves nothing
-_NODES = 3  # minimisers through which the next start is extrapolated
 
 # Of the objective, by which the last step lowers it; of the gradient, left by inner solves.
 _FOLDS = 1e-3, 0.25
@@ -156,7 +152,7 @@ def choose_ridge(
         way = LeaveOneOut(search, math.inf if fallback is None else _REFITS)
     else:
         way = Folds(search, splits)
-    path = RidgePath(search, way, 0.0 if ridges is not None else _FLOOR * size)
+    path = RidgePath(search, way, own=ridges is None)
     try:
         if ridges is not None:
             path.down(sorted({float(ridge) for ridge in ridges}, reverse=True), _WORSE[0])
@@ -177,23 +173,23 @@ class RidgePath:
     """Ridges tried, from large to small, and where to go from there.
 
     `chosen` is the one that is best, `best` the best ridge, `between` those tried if it may be.
-    Below `floor` better is beyond doubt. `method` is 'leave-one-out' or 'cross-validation'.
+    `method` is 'leave-one-out' or 'cross-validation'.
     """
 
-    def __init__(self, search: Search, way: Folds | LeaveOneOut, floor: float) -> None:
-        self.search, self.way, self.floor, self.method = search, way, floor, way.method
+    def __init__(self, search: Search, way: Folds | LeaveOneOut, *, own: bool) -> None:
+        self.search, self.way, self.own, self.method = search, way, own, way.method
         self.tried: list[Tried] = []
         self.interrupted = self.between = False
 
     def run(self, ridge: float) -> Tried:
-        best = self.chosen if self.tried and self.floor else None
+        best = self.chosen if self.own and self.tried else None
         fields, at, weights = self.way.held_out(ridge, best)
         score, y, share = self.search.score, self.search.samples.y[at], self.search.share[at]
-        mistaken = 0.0
-        if ridge < self.floor / _DOWN:  # of those that are compared beyond doubt
-            rest = np.where(np.arange(fields.shape[1]) == y[:, None], -math.inf, fields)
-            mistaken = float(np.average(score(fields, rest.argmax(1)), weights=share))
-        here = Tried(ridge, score(fields, y), at, share, mistaken, weights, self.way.sound)
+        values = score(fields, y)
+        rest = np.where(np.arange(fields.shape[1]) == y[:, None], -math.inf, fields)
+        mistaken = np.average(score(fields, rest.argmax(1)), weights=share)
+        values, share = np.append(values, mistaken), np.append(share, _MISTAKEN * self.own)
+        here = Tried(ridge, values, at, share, weights, self.way.sound)
         self.tried = sorted([*self.tried, here], key=lambda one: -one.ridge)
         count = len(self.tried)
         self.search.samples.design.watch.step(count, max(count, 12), math.inf, 0.0, here.mean)
@@ -201,13 +197,8 @@ class RidgePath:
 
     @property
     def chosen(self) -> Tried:
-        """The lowest score, of equals the largest ridge."""
-        above = [one for one in self.tried if one.ridge >= self.floor] or self.tried[:1]
-        best = min(above, key=lambda one: one.mean)
-        for one in self.tried:
-            if one.ridge < min(self.floor, best.ridge) and best.above(one, beyond_doubt=True) > 1:
-                best = one
-        return best
+        """The best, of equals the largest ridge."""
+        return min(self.tried, key=lambda one: one.judged)
 
     def down(self, ridges: Sequence[float], enough: float) -> None:
         """One after the other, until those since the best are worse by `enough` in all."""
@@ -224,25 +215,29 @@ class RidgePath:
         Beside a rival from its best ridge on, and no further where another such fall of the score
         would not reach it.
         """
-        ridges = _DOWN ** np.arange(_COUNT)
+        ridges = _DOWN ** np.arange(6.0)
         if rival is not None:
-            ridges = max(rival[0], _FLOOR) * _DOWN ** np.array([-0.5, 0.0])
+            ridges = rival[0] * _DOWN ** np.array([-0.5, 0.0])
         self.down((size * ridges).tolist(), _WORSE[1])
         while True:
             (factor, fall), best = self.downhill(), self.chosen
-            if rival is not None and best.mean - fall >= rival[1].mean and best.above(rival[1]) > 1:
+            if (
+                rival is not None
+                and best.judged - fall >= rival[1].judged
+                and best.above(rival[1]) > 1
+            ):
                 return
             if not _ENDS[0] <= best.ridge * factor / size <= _ENDS[1]:
                 break
             self.run(best.ridge * factor)
         i = self.tried.index(best)
         if 0 < i < len(self.tried) - 1:
-            beside = min(self.tried[i - 1], self.tried[i + 1], key=lambda one: one.mean)
+            beside = min(self.tried[i - 1], self.tried[i + 1], key=lambda one: one.judged)
             self.run(math.sqrt(best.ridge * beside.ridge))
 
     def downhill(self) -> tuple[float, float]:
         """Where the best is at an end and the score falls: the factor to the next, and the fall."""
-        scores, best = [one.mean for one in self.tried], self.chosen
+        scores, best = [one.judged for one in self.tried], self.chosen
         if len(scores) < 2 or abs(scores[0] - scores[1]) < _GAIN > abs(scores[-2] - scores[-1]):
             return 0.0, 0.0
         for end, beside, factor in ((0, 1, 1 / _DOWN), (-1, -2, _DOWN)):
@@ -252,7 +247,7 @@ class RidgePath:
 
     @property
     def edge(self) -> str:
-        """'smallest' or 'largest' where the best of all tried is that and the score falls on."""
+        """Where the score falls on beyond the best: of all tried it is 'smallest' or 'largest'."""
         return {0.0: "", _DOWN: "smallest", 1 / _DOWN: "largest"}[self.downhill()[0]]
 
     @property
@@ -261,7 +256,7 @@ class RidgePath:
         i = self.tried.index(self.chosen)
         if self.between and 0 < i < len(self.tried) - 1:
             three = self.tried[i - 1 : i + 2]
-            t, s = np.log([one.ridge for one in three]), np.array([one.mean for one in three])
+            t, s = np.log([one.ridge for one in three]), np.array([one.judged for one in three])
             bend, slope, _ = np.polyfit(t - t[1], s, 2)
             if bend > 0 and s[1] == s.min():
                 return float(np.exp(t[1] - slope / (2 * bend)))
@@ -270,42 +265,39 @@ class RidgePath:
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """A ridge, scores (m,) of the samples `at` held out and what these count for, and the fit.
+    """A ridge, scores of the samples `at` (m,) held out and what these count for, and the fit.
 
-    `weights` (d, k) are near the minimiser: a start for it; `sound`: whether they can be relied on.
-    `mistaken` is what a sample scores on average whose label is the likeliest other class.
+    The last of the scores (m + 1,) is that of a mistaken sample: what it is on average if the label
+    is the likeliest other class. `weights` (d, k) are near the minimiser: a start for it; `sound`:
+    whether they can be relied on.
     """
 
     ridge: float
     values: Array
     at: Labels
     share: Array
-    mistaken: float
     weights: Array
     sound: bool
 
     @cached_property
     def mean(self) -> float:
-        return float(np.average(self.values, weights=self.share))
+        return float(np.average(self.values[:-1], weights=self.share[:-1]))
 
     @property
     def standard_error(self) -> float:
-        return _error(self.values - self.mean, self.share)
+        return _error(self.values[:-1] - self.mean, self.share[:-1])
 
-    def above(self, other: Tried, *, beyond_doubt: bool = False) -> float:
-        """By how many standard errors of the difference, sample by sample, this one is worse.
+    @cached_property
+    def judged(self) -> float:
+        """The mean with the mistaken sample, by which ridges are compared."""
+        return float(np.average(self.values, weights=self.share))
 
-        Beyond doubt: with one sample more, a mistaken one. Where no sample is mistaken the scores
-        know nothing of what a mistake would cost.
-        """
+    def above(self, other: Tried) -> float:
+        """By how many standard errors of the difference, sample by sample, it is judged worse."""
+        above = self.judged - other.judged
         if not np.array_equal(self.at, other.at):
-            doubt = math.hypot(self.standard_error, other.standard_error)
-            return (self.mean - other.mean) / max(doubt, 1e-300)
-        off, share = self.values - other.values, self.share
-        if beyond_doubt:
-            off, share = np.append(off, self.mistaken - other.mistaken), np.append(share, 1.0)
-        above = float(np.average(off, weights=share))
-        return above / max(_error(off - above, share), 1e-300)
+            return above / max(math.hypot(self.standard_error, other.standard_error), 1e-300)
+        return above / max(_error(self.values - other.values - above, self.share), 1e-300)
 
 
 def _error(off: Array, share: Array) -> float:
@@ -350,8 +342,9 @@ class Folds:
             first, last = (self.search.score(fields(z), y) for z in (before, Z))
             moved, mean = (np.average(x, weights=share) for x in (last - first, last))
             if best is not None and moved >= 0:
-                worse = np.average(last - best.values, weights=share)
-                if worse > _LOST * _error(last - best.values - worse, share):
+                off = last - best.values[:-1]
+                worse = np.average(off, weights=share)
+                if worse > _LOST * _error(off - worse, share):
                     return True
             return bool(small and abs(moved) <= _STILL[0] * _error(last - mean, share))
 
@@ -475,10 +468,10 @@ class Walk:
         ridges = ridge * self.shares
         pull: AnyArray = newton.by_feature(ridges).astype(self.dtype)
         t, begun = math.log(ridge), bool(self.past)
-        U = through_nearest(self.past, t, _NODES) if begun else np.zeros_like(self.U)
+        U = through_nearest(self.past, t, 3) if begun else np.zeros_like(self.U)
         Z = design.fields(U)
         here = objective.evaluate(Z)
-        for _ in range(_STEPS):
+        for _ in range(60):
             G = design.back(here.residual) + pull * U
             if not G.any(axis=(1, 2)).all():
                 break

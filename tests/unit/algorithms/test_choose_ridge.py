@@ -68,7 +68,7 @@ def left_out_errors(loss, shape, ridge, monkeypatch):
         choose_ridge(search_of(X, y, kind, score), [ridge], None)
     monkeypatch.setattr(module, "leverages", exact)
     full = np.linalg.norm(X @ whole / np.sqrt(shape[1]) - truth)
-    return [np.linalg.norm(z - truth) / full for z in seen]
+    return [np.linalg.norm(z - truth) / full for z in seen[::2]]  # then those of a mistaken label
 
 
 @pytest.mark.parametrize("ridge", [0.1, 1.0])

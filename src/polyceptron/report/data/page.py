@@ -12,12 +12,11 @@ import re
 import textwrap
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from itertools import groupby
 from string import Formatter, Template
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,8 +30,7 @@ _ASSETS = files("polyceptron.report.data")
 _COLUMNS = 12  # classes up to which the confusion matrix is shown
 
 
-@dataclass(frozen=True)
-class Sentence:
+class Sentence(NamedTuple):
     """A sentence, the heading it stands under, and the names of the numbers in it."""
 
     section: str
@@ -95,14 +93,12 @@ def table_of(measured: Measured, section: str) -> list[list[str]]:
 
 def report_text(measured: Measured, width: int = 80) -> str:
     """Headings and sentences, for a terminal."""
-    wrap = textwrap.TextWrapper(
-        width, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
-    )
+    indent = {"initial_indent": "  ", "subsequent_indent": "  "}
     lines = [measured.source, "=" * min(width, len(measured.source))]
     for section, part in groupby(sentences(measured), key=lambda one: one.section):
         lines += ["", section]
         for sentence in part:
-            lines += wrap.wrap(sentence.text)
+            lines += textwrap.wrap(sentence.text, width, break_on_hyphens=False, **indent)
         lines += _columns(table_of(measured, section), width - 4)
     return "\n".join(lines) + "\n"
 
@@ -122,7 +118,7 @@ def _columns(rows: list[list[str]], width: int) -> list[str]:
 
 def report_json(measured: Measured) -> str:
     """The numbers by name, the curves, and every sentence with the names of its numbers."""
-    said = [vars(sentence) for sentence in sentences(measured)]
+    said = [sentence._asdict() for sentence in sentences(measured)]
     tables = {name: [json_ready(row) for row in rows] for name, rows in measured.tables.items()}
     content = {
         "source": measured.source, "version": VERSION, "numbers": json_ready(measured.numbers),

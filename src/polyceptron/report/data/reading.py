@@ -88,9 +88,8 @@ def read_samples(
     if frame.empty:
         raise InvalidInput(f"{path.name!r} has no rows")
     frame.columns = frame.columns.astype(str)
-    names = [repr(name) for name in frame.columns]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    there = f"there are {', '.join(names[:_SHOWN])}{more}"
+    more = f" and {frame.shape[1] - _SHOWN} more" if frame.shape[1] > _SHOWN else ""
+    there = f"there are {', '.join(map(repr, frame.columns[:_SHOWN]))}{more}"
     if target is None:
         raise InvalidInput(f"name the column of the labels with --target; {there}")
     absent = [repr(name) for name in (target, *drop, *keep) if name not in frame.columns]
@@ -106,13 +105,10 @@ def read_samples(
     roles = {str(name): _role(features[name], name in keep) for name in features}
     left_out = {name: role for name, role in roles.items() if role not in ("number", "category")}
     used = features.drop(columns=list(left_out))
-    dropped = 0
-    if missing == "drop-rows":
-        whole = used.notna().all(axis=1)
-        dropped = int((~whole).sum())
-        frame, used = frame[whole], used[whole]
-        if frame.empty:
-            raise InvalidInput("every row has missing values: give --missing fill, or --drop")
+    whole = used.notna().all(axis=1) | (missing != "drop-rows")
+    frame, used = frame[whole], used[whole]
+    if frame.empty:
+        raise InvalidInput("every row has missing values: give --missing fill, or --drop")
     holes = {str(name): int(count) for name, count in used.isna().sum().items() if count}
     wrong = _wrong_labels(frame[target], target)
     if missing == "refuse":
@@ -135,7 +131,8 @@ def read_samples(
     y = frame[target].to_numpy()
     return Table(
         pd.DataFrame(X), y if y.dtype.kind in "iufb" else y.astype(str), path.name,
-        tuple(name for name in X if roles[name] == "category"), left_out, holes, dropped,
+        tuple(name for name in X if roles[name] == "category"), left_out, holes,
+        int((~whole).sum()),
     )  # fmt: skip
 
 
@@ -155,11 +152,10 @@ def _role(column: pd.Series[Any], keep: bool) -> str:
     if _dates(seen) is not None:
         return "number" if keep else "dates"
     if distinct > _VALUES and not keep:
-        words = pd.to_numeric(column, errors="coerce").isna() & column.notna()
-        first = int(words.to_numpy().argmax())
+        words = (pd.to_numeric(column, errors="coerce").isna() & column.notna()).to_numpy()
         if words.sum() < len(seen) / 2:
-            text = f"{column.iloc[first]!r} in data row {first + 1}"
-            return f"text in {int(words.sum())} of {len(column)} rows, {text}"
+            text = f"{column[words].iloc[0]!r} in data row {words.argmax() + 1}"
+            return f"text in {words.sum()} of {len(column)} rows, {text}"
         return f"text of {distinct} values"
     return "category"
 
@@ -191,11 +187,10 @@ def _values(column: pd.Series[Any], role: str) -> NDArray[Any]:
 
 def _wrong_labels(column: pd.Series[Any], name: str) -> list[str]:
     """All that is wrong with the target."""
-    if column.isna().any():
-        row = int(column.isna().to_numpy().argmax())
+    if (missing := column.isna().to_numpy()).any():
         return [
-            f"the target {name!r} has {int(column.isna().sum())} missing values, the first in "
-            f"data row {row + 1}: drop those rows first"
+            f"the target {name!r} has {missing.sum()} missing values, the first in data row "
+            f"{missing.argmax() + 1}: drop those rows first"
         ]
     y = column.to_numpy()
     values, counts = np.unique(y.astype(str), return_counts=True)
@@ -215,9 +210,10 @@ def _wrong_labels(column: pd.Series[Any], name: str) -> list[str]:
     ]
 
 
-def first_line(error: Exception) -> str:
-    """Of an error message, or the name of its kind."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+def _unreadable(path: Path, kind: str, error: Exception) -> InvalidInput:
+    """With the first line of the error message, or the name of its kind."""
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return InvalidInput(f"cannot read {path.name!r} as {kind}: {line}")
 
 
 def _from_columns(path: Path, kind: str) -> pd.DataFrame:
@@ -231,7 +227,7 @@ def _from_columns(path: Path, kind: str) -> pd.DataFrame:
         raise InvalidInput(text) from None
     except (ValueError, OSError) as error:  # those of parsing and decoding are ValueErrors
         word = "Parquet" if kind == ".parquet" else "a table"
-        raise InvalidInput(f"cannot read {path.name!r} as {word}: {first_line(error)}") from None
+        raise _unreadable(path, word, error) from None
 
 
 def _from_arrays(path: Path, target: str) -> pd.DataFrame:
@@ -241,7 +237,7 @@ def _from_arrays(path: Path, target: str) -> pd.DataFrame:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise InvalidInput(f"cannot read {path.name!r} as .npz: {first_line(error)}") from None
+        raise _unreadable(path, ".npz", error) from None
     matrices = [name for name, array in arrays.items() if array.ndim == 2]
     chosen = "X" if "X" in matrices else matrices[0] if len(matrices) == 1 else None
     if target not in arrays or chosen is None:
