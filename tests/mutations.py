@@ -79,8 +79,8 @@ MUTATIONS = [
     Mutation(
         "information I: a factor 2",
         "theory/bayes_optimal/channel_table.py",
-        "-slope(x) / ((k - 1) * scale)",
-        "-2 * slope(x) / ((k - 1) * scale)",
+        "-(e + at.rate(x) * slope(x)) / (k - 1)",
+        "-(e + 2 * at.rate(x) * slope(x)) / (k - 1)",
         f"{ENTROPY}::test_channel_at_zero_overlap_is_known",
     ),
     Mutation(

@@ -12,8 +12,9 @@ in place of sin θ, w₀ being its width at v = 0: x is smooth in v at both ends
 v ~ w₀² and v ~ 1.
 
 Two and three classes give both functions (`fields/information.py`). Four and more give e alone, and
+as I = −(2/r) dΨ/dv and dv = 2w dw, in either coordinate
 
-    I = (2/r) dΨ/dq,   i = −(1/r) Ψ′(θ)/cos θ   or   I = −Ψ′(x)/(r w²).
+    i = −(e + e′/(ln w)′)/r.
 
 Without guesses the functions come with the package: both for k ≤ 3, and e for every k ≥ 4 as 210
 numbers, its 14 coefficients at a few values of k, which vary smoothly with ln k. They were made by
@@ -24,9 +25,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,14 +37,34 @@ from polyceptron.numerics import AnyArray
 from polyceptron.numerics.special import ChebyshevProxy, chebyshev_proxy
 from polyceptron.theory.fields.information import few_moments, known_entropy, many_excess
 
-_THETA_LOW = 1e-3  # below it the proxies are continued: they are smooth at 0
 _MANY_ERROR = 2e-5  # relative, of I at k ≥ 4 and k ≤ 100; finer rules changed it by less
 _FEW_ERROR = 3e-11  # of the panels
-_TOP = 2 * (1 - 2 * _THETA_LOW / math.pi) ** 2 - 1  # y there
+_TOP = 2 * (1 - 2e-3 / math.pi) ** 2 - 1  # y at θ = 1e-3; beyond, smooth functions are continued
+
+EntropyTable = tuple[Callable[[AnyArray], AnyArray], float]
+"""The pair of functions (2, n) of one coordinate, and the relative error of both."""
 
 
-EntropyTable = tuple[ChebyshevProxy, float]
-"""The pair of functions in one coordinate, and the relative error of both."""
+class Coordinate(NamedTuple):
+    """x, between its ends: v = w² − w₀², w and dx/d ln w at x."""
+
+    low: float
+    high: float
+    narrow: float  # w₀²
+    width: Callable[[AnyArray], AnyArray]
+    rate: Callable[[AnyArray], Any]
+
+
+def _sine(y: AnyArray) -> AnyArray:
+    """sin θ at y, in which functions even about θ = π/2 are series."""
+    return np.sin(0.5 * math.pi * (1 - np.sqrt(0.5 * (y + 1))))
+
+
+def _sine_rate(y: AnyArray) -> AnyArray:
+    return -((4 / math.pi) ** 2) * _sine(y) / np.sinc(0.5 * np.sqrt(0.5 * (y + 1)))
+
+
+ANGLE = Coordinate(-1.0, _TOP, 0.0, _sine, _sine_rate)
 
 
 class ChannelTable:
@@ -55,7 +77,9 @@ class ChannelTable:
             self.pair, self.error = argmax_table(n_classes, channel.guess(n_classes))
         else:
             self.narrow = channel.width(0.0) ** 2
-            self.pair, self.error = _smooth_table(channel, n_classes, self.narrow)
+            ends, root = (0.0, 0.5 * math.log1p(1 / self.narrow)), math.sqrt(self.narrow)
+            place = Coordinate(*ends, self.narrow, lambda x: root * np.exp(x), lambda _: 1.0)
+            self.pair, self.error = own_table(channel, n_classes, place)
 
     def __call__(self, v: AnyArray) -> tuple[AnyArray, AnyArray]:
         """I and Ψ_out at residual variance v (n,)."""
@@ -75,109 +99,63 @@ class ChannelTable:
 channel_table = lru_cache(maxsize=64)(ChannelTable)
 
 
-def _angle(y: AnyArray) -> AnyArray:
-    """θ at y, in which functions even about θ = π/2 are series."""
-    return 0.5 * math.pi * (1 - np.sqrt(0.5 * (y + 1)))
-
-
 @lru_cache(maxsize=64)
 def argmax_table(k: int, guess: float) -> EntropyTable:
     """y ↦ (sin θ · I, excess/sin θ) of Gaussian utilities."""
-    channel = Flips(guess * (k - 1)) if guess > 0 else GaussianNoise()
-    if k <= 3:
-        if guess > 0:
-            return _of_proxy(few_pair(channel, k))
-        shipped = np.array(_shipped()["few"][str(k)])  # what `few_pair` gave
-        return ChebyshevProxy(-1.0, _TOP, shipped, np.zeros(2)), _FEW_ERROR
-    if guess == 0:
-        entropy, error = _shipped_entropy(k)
-    else:
-
-        def many(y: AnyArray) -> AnyArray:
-            return np.array([many_excess(channel, s**2, k) / s for s in np.sin(_angle(y)).tolist()])
-
-        entropy = chebyshev_proxy(many, -1.0, _TOP, tol=1e-7, max_points=17)
-        error = _many_error(entropy, k)
-    slope = entropy.derivative()
-
-    def both(y: AnyArray) -> AnyArray:
-        x = np.sqrt(0.5 * (y + 1))
-        ratio = (2 / math.pi) / np.sinc(0.5 * x)  # x/cos θ
-        G = entropy(y)
-        rate = G - (8 / math.pi) * np.sin(_angle(y)) * slope(y) * ratio  # Ψ′/cos θ
-        return np.stack([-rate / (k - 1), G], -1)
-
-    return chebyshev_proxy(both, -1.0, entropy.high, max_points=65), error
-
-
-def few_pair(channel: Channel, k: int) -> ChebyshevProxy:
-    """y ↦ (sin θ · I, excess/sin θ) of two or three classes, from the rule."""
-
-    def few(y: AnyArray) -> AnyArray:
-        sine = np.sin(_angle(y))
-        found = np.array([few_moments(channel, s**2, k) for s in sine.tolist()])
-        return found * np.stack([sine, 1 / sine], -1)
-
-    return chebyshev_proxy(few, -1.0, _TOP, tol=1e-10, start=33, max_points=129)
-
-
-@lru_cache(maxsize=1)
-def _shipped() -> Any:
+    if guess > 0:
+        return own_table(Flips(guess * (k - 1)), k, ANGLE)
     home = files("polyceptron.theory.fields").joinpath("argmax_entropy.json")
-    return json.loads(home.read_text())
-
-
-def _shipped_entropy(k: int) -> tuple[ChebyshevProxy, float]:
-    """y ↦ Ψ/sin θ without guesses, and its error: quadrature, interpolation in k, triples left out.
-
-    Of I at q = 0 it is 7e-9, 3e-8, 6e-7, 2.5e-6 at k = 4, 10, 100, 1000; four times that elsewhere.
-    """
+    data = json.loads(home.read_text())
+    if k <= 3:  # what `few_pair` gave
+        few = ChebyshevProxy(-1.0, _TOP, np.array(data["few"][str(k)]), np.zeros(2))
+        return few, _FEW_ERROR
     from scipy.interpolate import BarycentricInterpolator
 
-    data = _shipped()
     through = BarycentricInterpolator(np.log(data["classes"]), np.array(data["coefficients"]))
+    # Quadrature, interpolation in k, triples left out: of I at q = 0 it is 7e-9, 3e-8, 6e-7, 2.5e-6
+    # at k = 4, 10, 100, 1000; four times that elsewhere.
     error = 4 * max(3e-8, 6e-9 * k**0.95)
-    return ChebyshevProxy(-1.0, 1.0, through(math.log(k)), np.array(error)), error
+    entropy = ChebyshevProxy(-1.0, 1.0, through(math.log(k)), np.array(error))
+    return _with_slope(entropy, k, ANGLE), error
 
 
-def _smooth_table(channel: Channel, k: int, narrow: float) -> EntropyTable:
-    """x = ln(1 + v/w₀²)/2 ↦ (w I, excess/w), w² = v + w₀²."""
-    top = 0.5 * math.log1p(1 / narrow)
-
-    def variance(x: AnyArray) -> AnyArray:
-        return np.minimum(narrow * np.expm1(2 * x), 1.0)
-
-    def few(x: AnyArray) -> AnyArray:
-        v = variance(x)
-        found = np.array([few_moments(channel, float(a), k) for a in v])
-        scale = np.sqrt(v + narrow)
-        return found * np.stack([scale, 1 / scale], -1)
-
+def own_table(channel: Channel, k: int, at: Coordinate) -> EntropyTable:
+    """x ↦ (w I, excess/w) of a channel, computed."""
     if k <= 3:
-        # A table of utilities is good to 5e-11, and the tail of the series is ten times the error.
-        start = 17 if top < 1 else 25
-        return _of_proxy(chebyshev_proxy(few, 0.0, top, tol=3e-10, start=start))
+        pair = few_pair(channel, k, at)
+        values = np.abs(pair(np.linspace(pair.low, pair.high, 50))).min(-1)
+        return pair, _FEW_ERROR + float((pair.error / values).max())
 
     def many(x: AnyArray) -> AnyArray:
-        return np.array([many_excess(channel, float(v), k) for v in variance(x)])
+        w = at.width(x)
+        v = np.clip(w**2 - at.narrow, 0.0, 1.0)
+        return np.array([many_excess(channel, a, k) for a in v.tolist()]) / w
 
-    entropy = chebyshev_proxy(many, 0.0, top, tol=1e-7, start=9, max_points=33)
+    entropy = chebyshev_proxy(many, at.low, at.high, tol=1e-7, start=9, max_points=33)
+    left_out = len(entropy.coefficients) ** 2 * float(entropy.error)  # of the slope
+    error = _MANY_ERROR * max(1.0, k / 100) + left_out / abs(float(entropy(entropy.high)))
+    return _with_slope(entropy, k, at), error
+
+
+def few_pair(channel: Channel, k: int, at: Coordinate = ANGLE) -> ChebyshevProxy:
+    """x ↦ (w I, excess/w) of two or three classes, from the rule."""
+
+    def few(x: AnyArray) -> AnyArray:
+        w = at.width(x)
+        v = np.clip(w**2 - at.narrow, 0.0, 1.0)
+        found = np.array([few_moments(channel, a, k) for a in v.tolist()])
+        return found * np.stack([w, 1 / w], -1)
+
+    tol = 3e-10 if channel.accuracy else 1e-10
+    return chebyshev_proxy(few, at.low, at.high, tol=tol, start=17, max_points=129)
+
+
+def _with_slope(entropy: ChebyshevProxy, k: int, at: Coordinate) -> Callable[[AnyArray], AnyArray]:
+    """x ↦ (w I, excess/w) from the second alone."""
     slope = entropy.derivative()
 
     def both(x: AnyArray) -> AnyArray:
-        scale = np.sqrt(variance(x) + narrow)
-        return np.stack([-slope(x) / ((k - 1) * scale), entropy(x) / scale], -1)
+        e = entropy(x)
+        return np.stack([-(e + at.rate(x) * slope(x)) / (k - 1), e])
 
-    return chebyshev_proxy(both, 0.0, top), _many_error(entropy, k)
-
-
-def _many_error(entropy: ChebyshevProxy, k: int) -> float:
-    """Of the slope, from the rule and from what the series leaves out."""
-    left_out = len(entropy.coefficients) ** 2 * float(entropy.error)
-    return _MANY_ERROR * max(1.0, k / 100) + left_out / abs(float(entropy(entropy.high)))
-
-
-def _of_proxy(pair: ChebyshevProxy) -> EntropyTable:
-    """With the error that the series itself leaves."""
-    values = np.abs(pair(np.linspace(pair.low, pair.high, 50))).min(-1)
-    return pair, _FEW_ERROR + float((pair.error / values).max())
+    return both
