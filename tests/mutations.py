@@ -169,10 +169,10 @@ MUTATIONS = [
         "tests/unit/theory/test_sign_table.py::test_samples_of_many_classes_go_to_the_limit",
     ),
     Mutation(
-        "solution curve: a root that has arrived moves on with the others",
+        "solution curve: one α for all roots",
         "theory/bayes_optimal/fixed_points.py",
-        "x = np.where(going, x1 + (x0 - x1) * share, x1)",
-        "x = x1 + (x0 - x1) * share",
+        "args=(alpha,)",
+        "args=(alpha[0],)",
         "tests/identities/test_rows_alone.py::test_all_rows_at_once_are_the_rows_alone",
     ),
     Mutation(

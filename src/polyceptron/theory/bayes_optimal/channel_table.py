@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polyceptron.model.channels import Channel, Flips, GaussianNoise
+from polyceptron.model.channels import Channel, Flips
 from polyceptron.numerics import AnyArray
 from polyceptron.numerics.special import ChebyshevProxy, chebyshev_proxy
 from polyceptron.theory.fields.information import few_moments, known_entropy, many_excess

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.optimize.elementwise import find_root
 
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
@@ -38,7 +39,6 @@ from polyceptron.theory.bayes_optimal.solution_curve import (
 from polyceptron.theory.weights.side import effort
 
 _TINY = 1e-300
-_STEPS, _CLOSE = 128, 1e-15  # of ln q̂: the most steps, and when two of them are one
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,37 +123,15 @@ def _read(curve: SolutionCurve, at: CurvePoints, uncertainty: AnyArray) -> list[
 
 
 def meet(curve: SolutionCurve, branches: list[Branch], alpha: AnyArray) -> CurvePoints:
-    """Where each branch has its α (n,), between its ends: together, each as if it were alone.
+    """Where each branch has its α (n,), or the end that is next to it: each as if it were alone."""
+    x, end = (np.array([b[i : i + 2] for b in branches]).T for i in (1, 3))  # ln q̂ and α
 
-    False position on ln α, nearly straight in ln q̂, after Anderson and Björck, with halvings now
-    and then. One that has arrived stays: at a fold α is met at the end of its stretch itself.
-    """
+    def above(x: AnyArray, alpha: AnyArray) -> AnyArray:
+        return np.asarray(np.log(np.clip(curve.points(np.exp(x)).alpha, _TINY, 1 / _TINY) / alpha))
 
-    def above(found: AnyArray) -> AnyArray:
-        return np.asarray(np.log(np.clip(found, _TINY, 1 / _TINY) / alpha))
-
-    x0, x1, a0, a1 = (
-        np.array([getattr(b, end) for b in branches])
-        for end in ("low", "high", "alpha_low", "alpha_high")
-    )
-    f0, f1 = above(a0), above(a1)
-    swap = f0 == 0
-    x0, x1, f0, f1 = (np.where(swap, *pair) for pair in ((x1, x0), (x0, x1), (f1, f0), (f0, f1)))
-    going = f1 != 0
-    for count in range(1, _STEPS):
-        share = f1 / np.where(f1 == f0, 1.0, f1 - f0) if count % 6 else 0.5
-        x = np.where(going, x1 + (x0 - x1) * share, x1)
-        f = np.where(going, above(curve.points(np.exp(x)).alpha), f1)
-        moved, crossed = np.abs(x - x1), going & ((f > 0) != (f1 > 0))
-        weight = 1 - f / np.where(f1 == 0, 1.0, f1)
-        stay = f0 * np.where(weight > 0, weight, 0.5)
-        x0, f0 = np.where(crossed, x1, x0), np.where(crossed, f1, stay)
-        x1, f1 = x, f
-        close = np.minimum(moved, np.abs(x - x0)) < _CLOSE * (1 + np.abs(x))
-        going = going & ~close & (f != 0)
-        if not going.any():
-            break
-    return curve.points(np.exp(x1))
+    found = find_root(above, (x[0], x[1]), args=(alpha,))
+    nearest = np.where(np.abs(end[0] - alpha) < np.abs(end[1] - alpha), x[0], x[1])
+    return curve.points(np.exp(np.where(found.success, found.x, nearest)))
 
 
 def fixed_points(

@@ -124,43 +124,31 @@ def _takeover(curve: SolutionCurve, branches: list[Branch]) -> Located:
     at smaller overlap: one root at most, or the part ends, at its fold, still in the lead.
     """
     rising = [b for b in branches if b.rising]
-    top = None if curve.perfect else rising[-1]
+    top = None if curve.perfect else rising.pop()
+
+    def lead(log_q_hat: float) -> tuple[float, CurvePoints, float]:
+        """Φ here less that of the top state at the same α; the point; the slope of the lead."""
+        at = curve.points(np.exp([log_q_hat]))
+        if top is None:
+            ahead, slope = curve.perfect_entropy(at.alpha), curve.channel.known_entropy
+        else:
+            there = meet(curve, [top], at.alpha)
+            ahead, slope = there.free_entropy, there.channel_entropy
+        return float((at.free_entropy - ahead)[0]), at, float((at.channel_entropy - slope)[0])
+
     found = []
-    for branch in rising if top is None else rising[:-1]:
+    for branch in rising:
         low, high = branch.low, branch.high
         if top is not None and branch.alpha_low < top.alpha_low:
             if branch.alpha_high <= top.alpha_low:
                 continue
-            low = float(np.log(_on(curve, branch, top.alpha_low).q_hat[0]))
-        if _lead(curve, low, top) <= 0:
+            low = float(np.log(meet(curve, [branch], np.array([top.alpha_low])).q_hat[0]))
+        if lead(low)[0] <= 0:
             continue
-        if _lead(curve, high, top) <= 0:
-            high = float(brentq(lambda x: _lead(curve, x, top), low, high, xtol=1e-14))
-        at = curve.points(np.exp([high]))
-        # Φ is off by its uncertainty, and α by that over the slope of the lead.
-        slope = abs(float(at.channel_entropy[0]) - _top(curve, float(at.alpha[0]), top)[1])
-        u = float(curve.entropy_uncertainty(at)[0]) / max(slope, 1e-300)
-        if top is not None:
-            u *= 2  # the top state's Φ is as uncertain
-        found.append((float(at.alpha[0]), u))
+        if lead(high)[0] <= 0:
+            high = float(brentq(lambda x: lead(x)[0], low, high, xtol=1e-14))
+        _, at, slope = lead(high)
+        # Φ is off by its uncertainty, the top state's as much, and α by that over the lead's slope.
+        u = (1 if top is None else 2) * float(curve.entropy_uncertainty(at)[0])
+        found.append((float(at.alpha[0]), u / max(abs(slope), 1e-300)))
     return max(found)  # never empty: where the top state begins the one below it leads
-
-
-def _lead(curve: SolutionCurve, log_q_hat: float, top: Branch | None) -> float:
-    """Φ here less that of the top state at the same α."""
-    at = curve.points(np.exp([log_q_hat]))
-    return float(at.free_entropy[0]) - _top(curve, float(at.alpha[0]), top)[0]
-
-
-def _top(curve: SolutionCurve, alpha: float, top: Branch | None) -> tuple[float, float]:
-    """Φ of the top state at α, and its slope dΦ/dα = Ψ_out."""
-    if top is None:
-        return float(curve.perfect_entropy(alpha)), curve.channel.known_entropy
-    at = _on(curve, top, alpha)
-    return float(at.free_entropy[0]), float(at.channel_entropy[0])
-
-
-def _on(curve: SolutionCurve, branch: Branch, alpha: float) -> CurvePoints:
-    """Where a rising part meets α, or its end that is next to it."""
-    inside = min(max(alpha, branch.alpha_low), branch.alpha_high)
-    return meet(curve, [branch], np.array([inside]))
