@@ -102,7 +102,7 @@ def check_prior(prior: Any) -> None:
     for k in (2, 3, 4):
         row, gamma = prior.row(k), 2 * rng.standard_normal((6, k))
         found = row.posterior(gamma, 1.3)
-        close(found.mean, slopes(lambda g, row=row: row.posterior(g, 1.3).log_z, gamma), 1e-7)
+        close(found.mean, slopes(lambda g, row=row: row.posterior(g, 1.3).log_g, gamma), 1e-7)
         bend = slopes(lambda g, row=row: row.posterior(g, 1.3).mean, gamma)
         close(found.variance, np.trace(bend, axis1=1, axis2=2), 1e-6)
         plain = Row(prior, k).posterior(gamma, 1.3)

@@ -42,6 +42,31 @@ def test_a_beta_prior_against_direct_integrals_and_samples() -> None:
     assert abs(drawn.std() - 1) < 0.05
 
 
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [
+        ("gamma:1.66", 0),
+        ("gamma:2.29", 0),
+        ("beta:3.5:3.6", 0),
+        ("beta:0.5:0.5", 1e-5),
+        ("t:5", 1e-3),
+    ],
+)
+def test_powers_at_edges_and_tails_are_integrated_as_well_as_stated(
+    name: str, allowed: float
+) -> None:
+    prior = as_prior(f"scipy[{name}]")
+    assert prior.accuracy <= allowed + 1e-11
+    law, mean, deviation = prior.distribution, prior.mean, prior.deviation
+    for b, precision in ((0.0, 0.0), (1.5, 2.0), (-3.0, 4.0)):
+
+        def weight(w: float, b: float = b, L: float = precision) -> float:
+            return float(np.exp(b * (w - mean) / deviation - L * ((w - mean) / deviation) ** 2 / 2))
+
+        exact = np.log(law.expect(weight, epsabs=1e-12, epsrel=1e-10, limit=400))
+        assert abs(float(prior.tilted(b, precision).log_g) - exact) < 3 * prior.accuracy + 1e-9
+
+
 def test_a_teacher_takes_it_and_its_name_reads_back() -> None:
     teacher = pc.Teacher(2, prior=scipy.stats.uniform(2, 5))
     assert as_prior(teacher.prior.name) == teacher.prior
@@ -58,7 +83,7 @@ def test_a_teacher_takes_it_and_its_name_reads_back() -> None:
     ("given", "words"),
     [
         (scipy.stats.cauchy(), "no finite mean and variance"),
-        (scipy.stats.beta(0.5, 0.5), "too rough"),
+        (scipy.stats.gamma(0.05), "too rough"),
         ("scipy[kmeans]", "must be written scipy"),
         ("scipy[beta:x]", "must be written scipy"),
         ("scipy[__loader__]", "must be written scipy"),

@@ -1,14 +1,15 @@
-"""Priors of one teacher weight, of mean 0 and variance 1; one file each."""
+"""Priors of one teacher weight, of mean 0 and variance 1."""
 
-from polyceptron.model.priors import finite
-from polyceptron.model.priors.continuous import (
+from polyceptron.model.priors.distributions import (
+    FinitePrior,
     GaussianPrior,
     LaplacePrior,
     ScipyPrior,
     SparseGaussianPrior,
+    finite_prior,
+    parse_finite,
     parse_scipy,
 )
-from polyceptron.model.priors.finite import FinitePrior, finite_prior
 from polyceptron.model.priors.prior import PRIORS, Prior, Row, Tilted
 from polyceptron.model.registry import Entry
 
@@ -40,7 +41,7 @@ PRIORS.add(
     ),
     Entry(
         "finite", "any finite list of values with their probabilities",
-        lambda: finite.parse_finite(""), read=finite.parse_finite, brackets="value:probability;...",
+        lambda: parse_finite(""), read=parse_finite, brackets="value:probability;...",
     ),
     Entry(
         "sparse-gaussian", "zero but for this fraction of Gaussian weights", SparseGaussianPrior,

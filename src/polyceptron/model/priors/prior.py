@@ -37,7 +37,10 @@ from polyceptron.numerics.special import normalised
 
 
 class Tilted(NamedTuple):
-    """ln g, and mean and variance of w under the tilted law, all of the shape of b."""
+    """ln g, and mean and variance of w under the tilted law, all of the shape of b.
+
+    Of a row: ln Z_w (...), the mean of u (..., k), and the trace of its covariance (...).
+    """
 
     log_g: Array
     mean: Array
@@ -47,7 +50,9 @@ class Tilted(NamedTuple):
 class Prior(ABC):
     """The law of one teacher weight, with mean 0 and variance 1.
 
-    `extent` is a distance from 0 beyond which w is never found (probability below 1e-12).
+    `extent` is a distance from 0 beyond which w is never found (probability below 1e-12),
+    `origin` where its density has a spike, a kink or an edge, `accuracy` the error of its tilted
+    moments, rounding apart.
 
     >>> from polyceptron.model import as_prior
     >>> as_prior("laplace").sample(np.random.default_rng(0), (2, 3)).shape
@@ -56,6 +61,8 @@ class Prior(ABC):
 
     name: str
     extent: float
+    origin: float = 0.0
+    accuracy: float = 0.0
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
@@ -88,19 +95,10 @@ class Prior(ABC):
 PRIORS: Registry[Prior] = Registry("prior", Prior)  # type: ignore[type-abstract]
 
 
-MAX_CONFIGURATIONS = 256
 _MOST_NORMS = 20_000
 _CHUNK = 500_000  # numbers of a table held at once
 _ALIKE = 1.2  # ratio of the ranges of t within which rows share nodes
 _STEP = 0.75  # of t: the integrand is a mixture of Gaussians of unit width at least
-
-
-class RowPosterior(NamedTuple):
-    """ln Z_w (...), posterior mean of u (..., k), and the trace of its covariance (...)."""
-
-    log_z: Array
-    mean: Array
-    variance: Array
 
 
 class Row:
@@ -135,10 +133,9 @@ class Row:
 
     def denoise(self, gamma: Any, precision: Any) -> RowEstimate:
         """Posterior mean and variance of u at γ (..., k) and scalar precision Λ (...)."""
-        found = self.posterior(gamma, precision)
-        return RowEstimate(found.mean, found.variance)
+        return RowEstimate(*self.posterior(gamma, precision)[1:])
 
-    def posterior(self, gamma: Any, precision: Any) -> RowPosterior:
+    def posterior(self, gamma: Any, precision: Any) -> Tilted:
         """Posterior of u = Pw at γ (..., k), whose common part is ignored, and scalar Λ (...)."""
         gamma = project(gamma)
         k = gamma.shape[-1]
@@ -171,9 +168,7 @@ class Row:
             spread = (1 - 1 / k) * tilted.variance.sum(-1) + (centred**2).sum(-1) - common
             variance[part] = np.einsum("nt,nt->n", p, spread)
         shape = gamma.shape[:-1]
-        return RowPosterior(
-            log_z.reshape(shape), mean.reshape(gamma.shape), variance.reshape(shape)
-        )
+        return Tilted(log_z.reshape(shape), mean.reshape(gamma.shape), variance.reshape(shape))
 
     def diagonal_posterior(self, gamma: Array, precision: Array) -> tuple[Array, Array]:
         """Mean (d, k) and its covariance's diagonal (d, k), at precisions P diag(λ) P, λ (d, k)."""
@@ -188,13 +183,13 @@ class GaussianRow(Row):
 
     gaussian: ClassVar[bool] = True
 
-    def posterior(self, gamma: Any, precision: Any) -> RowPosterior:
+    def posterior(self, gamma: Any, precision: Any) -> Tilted:
         gamma, precision = project(gamma), np.asarray(precision, dtype=float)
         k = gamma.shape[-1]
         scale = 1 / (1 + precision)
         log_z = 0.5 * scale * (gamma**2).sum(-1) + 0.5 * (k - 1) * np.log(scale)
         variance = np.broadcast_to((k - 1) * scale, log_z.shape)
-        return RowPosterior(log_z, gamma * scale[..., None], variance)
+        return Tilted(log_z, gamma * scale[..., None], variance)
 
     def diagonal_posterior(self, gamma: Array, precision: Array) -> tuple[Array, Array]:
         """The inverse of D = 1 + λ on differences: D⁻¹ − D⁻¹11ᵀD⁻¹/(1ᵀD⁻¹1)."""
@@ -207,7 +202,7 @@ class GaussianRow(Row):
 class PointRow(Row):
     """A finite prior with few configurations: a sum over the points u = Pw."""
 
-    def posterior(self, gamma: Any, precision: Any) -> RowPosterior:
+    def posterior(self, gamma: Any, precision: Any) -> Tilted:
         u, log_p = reduced_support(self.prior, self.n_classes)
         norms = (u**2).sum(-1)
         scale = 0.5 * np.asarray(precision, dtype=float)[..., None]
@@ -215,7 +210,7 @@ class PointRow(Row):
         mean = p @ u
         # Σ p‖u − mean‖² term by term: exact even when one point carries almost all the mass.
         spread = norms - 2 * (mean @ u.T) + (mean**2).sum(-1, keepdims=True)
-        return RowPosterior(log_z, mean, (p * np.maximum(spread, 0.0)).sum(-1))
+        return Tilted(log_z, mean, (p * np.maximum(spread, 0.0)).sum(-1))
 
     def diagonal_posterior(self, gamma: Array, precision: Array) -> tuple[Array, Array]:
         u, log_p = reduced_support(self.prior, self.n_classes)
@@ -238,10 +233,10 @@ class SingleRow(Row):
         support = self.prior.support
         return None if support is None else (support[0] ** 2, support[1])
 
-    def posterior(self, gamma: Any, precision: Any) -> RowPosterior:
+    def posterior(self, gamma: Any, precision: Any) -> Tilted:
         direction = np.array([-1.0, 1.0]) / math.sqrt(2)
         tilted = self.prior.tilted(project(gamma) @ direction, precision)
-        return RowPosterior(tilted.log_g, tilted.mean[..., None] * direction, tilted.variance)
+        return Tilted(tilted.log_g, tilted.mean[..., None] * direction, tilted.variance)
 
 
 @lru_cache(maxsize=64)

@@ -98,17 +98,19 @@ def row_rule(teacher: AnyTeacher) -> RowRule:
                 lambda q_hat: float(table.error(math.sqrt(q_hat))),
             )
         return RowRule(partial(row_sums.finite_row_variance, prior, k), sampled=True)
+    left = 3 * prior.accuracy
     if not teacher.common_shift:
-        return RowRule(lambda q_hat, _: np.array([row_sums.single_variance(prior, q_hat)]))
+        one = partial(row_sums.single_variance, prior)
+        return RowRule(lambda q_hat, _: np.array([one(q_hat)]), lambda _: left)
     if k > 3:
         return RowRule(
             partial(row_sums.sampled_shift_variance, prior, k),
-            lambda _: _SAMPLED_SHIFT_ERROR,
+            lambda _: _SAMPLED_SHIFT_ERROR + left,
             sampled=True,
         )
     return RowRule(
         lambda q_hat, _: np.array([row_sums.few_shift_variance(prior, k, q_hat)]),
-        partial(row_sums.few_shift_error, prior, k),
+        lambda q_hat: row_sums.few_shift_error(prior, k, q_hat) + left,
     )
 
 
