@@ -324,7 +324,7 @@ MUTATIONS = [
     ),
     Mutation(
         "signal from data: the bias of estimation",
-        "model/features/spectrum.py",
+        "model/features.py",
         "_pooled(raw - noise)",
         "_pooled(raw)",
         "tests/unit/model/test_features.py",

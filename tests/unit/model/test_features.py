@@ -10,7 +10,7 @@ import pytest
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.model import FEATURES, as_spectrum
-from polyceptron.model.features.written import NONLINEARITIES, moments
+from polyceptron.model.features import NONLINEARITIES, moments
 
 WRITTEN = [
     "power:1.2:300",
