@@ -12,12 +12,12 @@ on the mean, and the replicates tell how far it can be trusted.
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.optimize.elementwise import find_minimum
 
 from polyceptron.display import steps
 from polyceptron.errors import InvalidInput
@@ -69,17 +69,11 @@ class SolutionCurve:
     def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
         self.teacher, self.log2_points = teacher, log2_points
         self.weights = PriorSide(teacher, log2_points)
+        self.n_replicates = self.weights.n_replicates
         self.channel = channel_table(teacher.channel, teacher.n_classes)
         self.perfect = teacher.prior.support is not None and teacher.channel.width(0.0) == 0
         self._grids: dict[bool, CurvePoints] = {}
         self._stretches: dict[bool, list[Branch]] = {}
-
-    @property
-    def n_replicates(self) -> int:
-        """R, or 0 where everything is deterministic."""
-        return self.weights.n_replicates
-
-    # The curve itself.
 
     def points(self, q_hat: AnyArray, column: Index | None = None) -> CurvePoints:
         """The curve at q̂ (n,): of the mean (column 0), or of replicates 1 to R (n,)."""
@@ -106,8 +100,6 @@ class SolutionCurve:
     def perfect_entropy(self, alpha: Any) -> Any:
         """Φ = −H + αΨ₀ at perfect learning, v = 0 (finite priors under a channel without width)."""
         return -self.weights.known_entropy + alpha * self.channel.known_entropy
-
-    # How far it can be trusted.
 
     def rule_errors(self, q_hat: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Relative errors of v and of I at q̂ (n,) from rules and proxies, sampling apart."""
@@ -155,10 +147,10 @@ class SolutionCurve:
         total = i_error * energy + (_FLOOR + v_error) * (1 + np.abs(at.free_entropy) + energy)
         if not self.n_replicates:
             return total
-        n, R = at.q_hat.size, self.n_replicates
-        column = np.tile(np.arange(1, R + 1), n)
-        psi = self.weights.moments(np.repeat(at.q_hat, R), column)[1]
-        return total + from_replicates(psi.reshape(n, R)).uncertainty
+        found = self._replicates(at)  # Φ = (r/2) q̂v + ψ + αΨ_out
+        psi = found.free_entropy - found.alpha * found.channel_entropy
+        psi -= 0.5 * self.teacher.reduced_rank * found.q_hat * found.v
+        return total + from_replicates(psi).uncertainty
 
     def _replicates(self, at: CurvePoints) -> CurvePoints:
         """Every replicate's point at the same q̂: (n, R), or (n, 1) of the mean."""
@@ -167,8 +159,6 @@ class SolutionCurve:
             return CurvePoints(*(part[:, None] for part in at))
         found = self.points(np.repeat(at.q_hat, R), np.tile(np.arange(1, R + 1), n))
         return CurvePoints(*(part.reshape(n, R) for part in found))
-
-    # Its shape.
 
     def grid(self, *, far: bool) -> CurvePoints:
         """The curve on a grid of q̂ that spans it and contains every fold.
@@ -205,21 +195,16 @@ class SolutionCurve:
         return self.perfect or alpha < 0.5 * float(self.grid(far=False).alpha[-1])
 
     def _with_folds(self, q_hat: AnyArray) -> CurvePoints:
-        """The curve on the grid and at every fold, found by golden section around the grid's."""
+        """The curve on the grid and at every fold, found around the grid's."""
         alpha = self.points(q_hat).alpha
         rising = np.diff(alpha) > 0
         turns = np.flatnonzero(rising[1:] != rising[:-1]) + 1
         if turns.size == 0:
             return self.points(q_hat)
-        sign = np.where(rising[turns - 1], 1.0, -1.0)
-        low, high = np.sqrt(q_hat[turns - 1]), np.sqrt(q_hat[turns + 1])
-        golden = (math.sqrt(5) - 1) / 2
-        for _ in range(60):
-            a, b = high - golden * (high - low), low + golden * (high - low)
-            left = sign * self.points(a**2).alpha > sign * self.points(b**2).alpha
-            low, high = np.where(left, low, a), np.where(left, b, high)
-        folds = (0.5 * (low + high)) ** 2
-        return self.points(np.unique(np.concatenate([q_hat, folds])))
+        sign = np.where(rising[turns - 1], -1.0, 1.0)
+        ends = tuple(np.sqrt(q_hat[turns + i]) for i in (-1, 0, 1))
+        found = find_minimum(lambda x, s: s * self.points(x**2).alpha, ends, args=(sign,))
+        return self.points(np.unique(np.concatenate([q_hat, found.x[found.success] ** 2])))
 
     def branches(self, *, far: bool = False) -> list[Branch]:
         """The stretches between folds, in the order of q̂.

@@ -15,10 +15,6 @@ the prior and on the number of classes, and is decided in `row_rule` and nowhere
     any other, k ≤ 3             a lattice, at large q̂ panels of gaps             `row_sums.py`
     any other, k ≥ 4             the fields sampled                               `row_sums.py`
 
-How hard to sample is decided in `effort`, by the number of classes: log2 of the quasi-random points
-of a replicate, of which there are 16. A point costs about k (finite priors) or k² (continuous ones,
-up to twelve classes), so more classes start lower and stop earlier.
-
 Whitened, feature i carries the share p_i = s_iθ_i of the teacher's field and sees the scalar
 signal-to-noise ratio q̂p_i. With ⟨·⟩ the mean over features, ⟨p⟩ = 1,
 
@@ -32,8 +28,7 @@ v₁ and ψ₁ are in closed form for Gaussian weights, else proxies of ln v₁ 
 when first needed:
 
     finite        in x = √q̂, up to where v₁ is negligible: it falls as exp(−q̂δ²/8)/√q̂, δ the
-                  smallest distance of two rows, and is continued so; ±1 weights of four classes and
-                  more have a table with panels of its own (`sign_table.py`)
+                  smallest distance of two rows, and is continued so
     continuous    in x = ln(1 + q̂): v₁ falls as 1/q̂, and is continued beyond q̂ = 1e8 as
                   q̂v₁ = A + B/√q̂
 
@@ -125,7 +120,10 @@ class Effort(NamedTuple):
 
 
 def effort(teacher: AnyTeacher) -> Effort:
-    """How hard to sample for a teacher, and what uncertainty to ask for where none is given."""
+    """How hard to sample for a teacher, and what uncertainty to ask for where none is given.
+
+    A point costs about k (finite priors) or k² (continuous ones): many classes start lower.
+    """
     k, prior = teacher.n_classes, teacher.prior
     continuous = prior.support is None and not prior.gaussian
     if k <= 3:  # the gap rule of three classes is good to 1e-6
@@ -191,12 +189,8 @@ class PriorSide:
         features = teacher.features
         self.flat = features.flat
         self.rows = _row_table(replace(teacher, noise="none", features="isotropic"), log2_points)  # type: ignore[arg-type]
+        self.n_replicates = self.rows.n_replicates  # R, or 0 where the rule is deterministic
         self.power, self.fraction = local_gauss(features.power, features.fraction)
-
-    @property
-    def n_replicates(self) -> int:
-        """R, or 0 where the rule is deterministic."""
-        return self.rows.n_replicates
 
     @property
     def known_entropy(self) -> float:
@@ -247,26 +241,28 @@ class PriorSide:
         if far:
             yield np.geomspace(min(tail, 0.1 * LARGEST), LARGEST, 300)[1:]
             return
-        yield np.exp(np.linspace(math.log(SMALLEST), math.log(first), 120))
-        if self.flat:
-            yield from self.rows.stages(first)
-            return
-        ratio = 1.02 if isinstance(self.rows, GaussianRows) else _RATIO
-        n = max(2, math.ceil(math.log(tail / first) / math.log(ratio)))
-        yield from np.array_split(np.geomspace(first, tail, n)[1:], max(1, n // 150))
+        yield np.geomspace(SMALLEST, first, 120)
+        if not self.flat:
+            ratio = 1.02 if isinstance(self.rows, GaussianRows) else _RATIO
+            n = max(2, math.ceil(math.log(tail / first) / math.log(ratio)))
+            yield from np.array_split(np.geomspace(first, tail, n)[1:], max(1, n // 150))
+        elif self.teacher.prior.support is None:
+            yield np.geomspace(first, tail, 300)[1:]
+        else:  # panel after panel: they are dear
+            for low, high in pairwise(self.rows.edges):
+                yield np.linspace(max(low, math.sqrt(first)), high, 102)[1:] ** 2
 
 
 SMALLEST, LARGEST = 1e-30, 1e22  # of q̂: α from 1e-12 to 1e8 for every channel
 
 
-class GaussianRows:
-    """v₁ = 1/(1 + q̂), ψ₁ = −(r/2) ln(1 + q̂)."""
+class GaussianRows(NamedTuple):
+    """v₁ = 1/(1 + q̂), ψ₁ = −(r/2) ln(1 + q̂); α rises throughout."""
 
-    n_replicates = 0
-    end = 1e3
-
-    def __init__(self, reduced_rank: int) -> None:
-        self.half = 0.5 * reduced_rank
+    half: float  # r/2
+    edges: tuple[float, ...] = ()
+    end: float = 1e3
+    n_replicates: int = 0
 
     def __call__(self, q_hat: AnyArray, column: Index) -> tuple[AnyArray, AnyArray]:
         return 1 / (1 + q_hat), -self.half * np.log1p(q_hat)
@@ -274,10 +270,6 @@ class GaussianRows:
     def error(self, q_hat: AnyArray) -> AnyArray:
         """Nothing is lost."""
         return np.zeros_like(q_hat)
-
-    def stages(self, start: float) -> Iterator[AnyArray]:
-        """α rises throughout."""
-        yield np.geomspace(start, self.end, 130)[1:]
 
 
 class PanelRows:
@@ -307,7 +299,7 @@ class PanelRows:
         return self._panel(0)[0].coefficients.shape[1] - 1
 
     def coordinate(self, q_hat: AnyArray) -> AnyArray:
-        """x at q̂: √q̂ for a finite prior, else ln(1 + q̂)."""
+        """x at q̂."""
         return np.sqrt(q_hat) if self.finite else np.log1p(q_hat)
 
     def q_hat(self, x: AnyArray) -> AnyArray:
@@ -397,27 +389,18 @@ class PanelRows:
             fall = row_spacing(self.teacher) ** 2 / 8
             v = last * np.exp(-fall * (q_hat - self.end)) * np.sqrt(self.end / q_hat)
             return v, half / fall * v - row_entropy(self.teacher)
-        low, high = (
-            q * self(np.full_like(q_hat, q), column)[0] for q in (_LAST / 64, _LAST * (1 - 1e-9))
-        )
+        ends = (_LAST / 64, _LAST * (1 - 1e-9))
+        low, high = (q * self(np.full_like(q_hat, q), column)[0] for q in ends)
         slope = (low - high) * math.sqrt(_LAST) / 7  # B: 1/√q̂ falls by 7/8 between the two
         limit = high - slope / math.sqrt(_LAST)
         root = 1 / np.sqrt(q_hat)
         steps = limit * np.log(q_hat / _LAST) + 2 * slope * (1 / math.sqrt(_LAST) - root)
         return (limit + slope * root) / q_hat, self.start[column] - half * steps
 
-    def stages(self, start: float) -> Iterator[AnyArray]:
-        """q̂ from `start` on, for one row alone; panel after panel where they are dear."""
-        if not self.finite:
-            yield np.geomspace(start, self.end, 300)[1:]
-            return
-        for low, high in pairwise(self.edges):
-            yield np.linspace(max(low, math.sqrt(start)), high, 102)[1:] ** 2
-
 
 @lru_cache(maxsize=32)
 def _row_table(teacher: AnyTeacher, log2_points: int) -> GaussianRows | PanelRows:
     """One table for all noises and features: neither is a matter of one row."""
     if teacher.prior.gaussian:
-        return GaussianRows(teacher.reduced_rank)
+        return GaussianRows(0.5 * teacher.reduced_rank)
     return PanelRows(teacher, log2_points)
