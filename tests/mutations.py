@@ -317,7 +317,7 @@ MUTATIONS = [
     ),
     Mutation(
         "hidden share as noise",
-        "model/channels/gaussian_noise.py",
+        "model/channels/channel.py",
         "(self.variance + hidden) / (1 - hidden)",
         "self.variance + hidden",
         "tests/unit/model/test_features.py::test_hidden_share_is_noise_of_the_fields",

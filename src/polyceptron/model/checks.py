@@ -56,7 +56,7 @@ def check_alpha(alpha: Any) -> float:
 def check_alphas(alpha: Any) -> list[float]:
     """One sample ratio or several, as a list."""
     try:
-        values = np.atleast_1d(np.asarray(alpha, dtype=float)).ravel().tolist()
+        values = np.asarray(alpha, dtype=float).ravel().tolist()
     except (TypeError, ValueError):
         raise InvalidInput(f"alpha must be numbers of 0 or more, got {alpha!r}") from None
     if not values:
@@ -112,8 +112,7 @@ def as_numbers(values: Any, name: str) -> NDArray[Any]:
 def project(w: Any) -> Array:
     """Pw: the part of the last axis orthogonal to (1, …, 1)."""
     w = np.asarray(w, dtype=float)
-    result: Array = w - w.mean(-1, keepdims=True)
-    return result
+    return np.asarray(w - w.mean(-1, keepdims=True))
 
 
 @lru_cache(maxsize=64)

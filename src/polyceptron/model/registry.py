@@ -1,8 +1,6 @@
 """One list for each kind of thing that has a name: losses, priors, noises, penalties.
 
-    name            cross-entropy
-    name:number     gaussian:0.25
-    name[...]       finite[-1:0.5;1:0.5]
+    name   name:number   name[...]        cross-entropy   gaussian:0.25   finite[-1:0.5;1:0.5]
 
 Everything that shows or reads names (help texts, sweep files, the explorer, error messages) asks
 the registry, so a new member is one file and one `add`.
@@ -136,11 +134,8 @@ class Registry(Generic[T]):
             return text
         entry = self._all().get(self.head(text)) if isinstance(text, str) else None
         if entry is None:
-            shown = repr(text)
-            raise InvalidInput(
-                f"unknown {self.kind} {shown if len(shown) < 200 else shown[:200] + '…'}: "
-                f"allowed are {self.help}"
-            )
+            shown = repr(text) if len(repr(text)) < 200 else repr(text)[:200] + "…"
+            raise InvalidInput(f"unknown {self.kind} {shown}: allowed are {self.help}")
         rest = text[len(entry.name) :]
         if entry.read is not None and rest:
             return entry.read(rest)
@@ -150,10 +145,10 @@ class Registry(Generic[T]):
         if entry.name in self._single:
             return self._single[entry.name]
         try:
-            made = entry.make(*(float(number) for number in numbers))
-        except (ValueError, OverflowError) as error:
-            if isinstance(error, InvalidInput):
-                raise
+            made = entry.make(*map(float, numbers))
+        except InvalidInput:
+            raise
+        except (ValueError, OverflowError):
             raise InvalidInput(
                 f"the {self.kind} {text!r} must be written {entry.form} with numbers"
             ) from None

@@ -1,7 +1,6 @@
 """How a label is drawn from the teacher's fields: the argmax, with each kind of noise."""
 
-from polyceptron.model.channels.channel import CHANNELS, Channel
-from polyceptron.model.channels.gaussian_noise import Flips, GaussianNoise
+from polyceptron.model.channels.channel import CHANNELS, Channel, Flips, GaussianNoise
 from polyceptron.model.channels.softmax import SoftmaxNoise
 from polyceptron.model.registry import Entry
 

@@ -92,13 +92,9 @@ def _bivariate(omega: Array, C: Array, labels: Sequence[int]) -> LabelChances:
         sigma = math.sqrt(1 - rho**2)
         c, d = (b - rho * a) / sigma, (a - rho * b) / sigma
         Z[:, i] = np.maximum(corner_cdf(a, b, c, d), 0.0)
-        ends = [_density(a) * ndtr(c) / s[0], _density(b) * ndtr(d) / s[1]]  # ∂Z, by each gap
-        slopes[:, i] = np.stack(ends, -1) @ ways
+        density = np.exp(-0.5 * np.stack([a, b], -1) ** 2) / math.sqrt(2 * math.pi)
+        slopes[:, i] = (density * ndtr(np.stack([c, d], -1)) / s) @ ways  # ∂Z, by each gap
     return LabelChances(Z, slopes)
-
-
-def _density(x: Array) -> Array:
-    return np.asarray(np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi))
 
 
 def biases_for(channel: Channel, R: Array, shares: Array) -> Array | None:

@@ -65,12 +65,8 @@ class SoftmaxNoise(Channel):
         s = self.slope * math.sqrt(variance + self.variance)
         if s == 0:
             return np.asarray(softmax(self.slope * fields, axis=-1))
-        table, rows = gumbel.utility_table(s), np.arange(len(fields))
-        found = [
-            gumbel.winning_utilities(self.slope * fields[part], table)
-            for part in _chunks(rows, fields.shape[-1])
-        ]
-        return np.concatenate(found)
+        table, parts = gumbel.utility_table(s), _chunks(self.slope * fields, fields.shape[-1])
+        return np.concatenate([gumbel.winning_utilities(part, table) for part in parts])
 
     def utility(self, omega: Array, label: Any, variance: Any, order: int) -> Orthant:
         shape, k = omega.shape[:-1], omega.shape[-1]
@@ -107,14 +103,9 @@ class SoftmaxNoise(Channel):
         for j in np.unique(cell):
             rows = np.flatnonzero(cell == j)
             t = place[rows] - j
-            shares = (
-                -t * (t - 1) * (t - 2) / 6,
-                (t + 1) * (t - 1) * (t - 2) / 2,
-                -(t + 1) * t * (t - 2) / 2,
-                (t + 1) * t * (t - 1) / 6,
-            )
-            tables = [(_RATIO ** (j + i), share) for i, share in enumerate(shares, -1)]
-            groups.append((rows, tables))
+            a, b = t * (t - 1) / 6, (t + 1) * (t - 2) / 2
+            shares = (-a * (t - 2), b * (t - 1), -b * t, a * (t + 1))
+            groups.append((rows, [(_RATIO ** (j + i), w) for i, w in enumerate(shares, -1)]))
         return groups
 
     def utility_gaps(self, gaps: Array, variance: float) -> Winning:
@@ -124,21 +115,13 @@ class SoftmaxNoise(Channel):
         if len(gaps) == 2:
             z, slopes = gumbel.three_softmax(self.slope * gaps, s)
             return Winning(z, self.slope * slopes)
-        n = gaps.shape[1]
-        omega = np.concatenate([np.zeros((1, n)), -self.slope * gaps]).T
-        z, slopes = np.empty(n), np.empty(gaps.shape)
-        for part in _chunks(np.arange(n), len(omega[0])):
-            label = np.zeros(len(part), dtype=np.int64)
-            nodes = gumbel.integrate_utilities(omega[part], label, gumbel.utility_table(s))
-            z[part] = np.exp(nodes.log_z)
-            slopes[:, part] = self.slope * z[part] * nodes.mean[:, 0].T
-        return Winning(z, slopes)
+        found = self.utility(np.concatenate([0 * gaps[:1], -gaps]).T, 0, variance, 0)
+        z = np.exp(found.log_z)
+        return Winning(z, -z * found.score.T[1:])
 
     def utility_law(self, variance: float) -> UtilityLaw:
-        table, b = (
-            gumbel.utility_table(self.slope * math.sqrt(variance + self.variance)),
-            self.slope,
-        )
+        b = self.slope
+        table = gumbel.utility_table(b * math.sqrt(variance + self.variance))
 
         def values(y: Array) -> tuple[Array, Array]:
             found = table(b * y)

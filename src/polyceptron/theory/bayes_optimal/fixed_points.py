@@ -173,6 +173,10 @@ def fixed_points(
     aim = ("optimal", "amp") if branch == "all" else (branch,)
     last, level_of = work.last, dict.fromkeys(alphas, work.first)  # each α goes its own way
     done: dict[float, list[FixedPoint]] = {}
+
+    def missed(p: FixedPoint) -> bool:
+        return p.status is Status.OK and not p.uncertainty <= tol
+
     while len(done) < len(level_of):
         level = min(level_of[a] for a in level_of if a not in done)
         here = [a for a in level_of if a not in done and level_of[a] == level]
@@ -189,10 +193,7 @@ def fixed_points(
             worst = max((p.uncertainty for p in chosen if p.branch in aim), default=0.0)
             if worst <= tol or level == last:
                 done[a] = [
-                    replace(p, status=Status.TOLERANCE_NOT_MET)
-                    if p.status is Status.OK and not p.uncertainty <= tol
-                    else p
-                    for p in chosen
+                    replace(p, status=Status.TOLERANCE_NOT_MET) if missed(p) else p for p in chosen
                 ]
             else:
                 # Errors fall as the points to the power 0.7 at least: go straight to what is
@@ -210,11 +211,9 @@ def _branches(curve: SolutionCurve, alpha: float, met: list[FixedPoint]) -> list
         [c for c in met if c.branch == kind] for kind in ("stable", "unstable", "ghost")
     )
     if curve.perfect:
-        entropy = float(curve.perfect_entropy(alpha))
-        floor = float(curve.errors(np.zeros(1))[0])
-        k = curve.teacher.n_classes
-        known = FixedPoint("stable", alpha, k, 1.0, 0.0, math.inf, entropy, 0.0, floor, 0.0, 0.0)
-        stable.append(known)
+        entropy, floor = float(curve.perfect_entropy(alpha)), float(curve.errors(np.zeros(1))[0])
+        known = (1.0, 0.0, math.inf, entropy, 0.0, floor, 0.0, 0.0)
+        stable.append(FixedPoint("stable", alpha, curve.teacher.n_classes, *known))
     best, first = max(stable, key=lambda c: c.free_entropy), stable[0]
     rivals = [
         c
@@ -243,34 +242,20 @@ def _against(at: FixedPoint, rivals: list[FixedPoint]) -> FixedPoint:
     far = max(rivals, key=lambda c: abs(c.generalisation_error - at.generalisation_error))
     apart = abs(far.generalisation_error - at.generalisation_error)
     reach = [c.uncertainty for c in (at, far) if math.isfinite(c.uncertainty)]
-    return replace(
-        at,
-        uncertainty=apart + max(reach, default=0.0),
-        status=Status.UNDECIDED,
-        other_error=far.generalisation_error,
-    )
+    wide = {"uncertainty": apart + max(reach, default=0.0), "status": Status.UNDECIDED}
+    return replace(at, **wide, other_error=far.generalisation_error)
 
 
 def bayes_rows(
     teacher: AnyTeacher, alpha: Any, branch: str = "optimal", tol: float | None = None
 ) -> list[dict[str, Any]]:
     """Rows of the Bayes-optimal theory; `branch` is one of BRANCHES or all."""
-    return [
-        make_row(
-            source="theory",
-            **teacher.columns,
-            estimator="bayes",
-            alpha=p.alpha,
-            branch=p.branch,
-            m=p.q,
-            q=p.q,
-            V=p.v,
-            generalisation_error=p.generalisation_error,
-            uncertainty=p.uncertainty,
-            clean_error=None if teacher.channel.noiseless else p.clean_error,
-            other_error=p.other_error,
-            free_entropy=p.free_entropy,
-            status=p.status,
-        )
-        for p in fixed_points(teacher, alpha, tol, branch=branch)
-    ]
+    same = ("alpha", "branch", "q", "generalisation_error", "uncertainty", "clean_error")
+    same = (*same, "other_error", "free_entropy", "status")
+    rows = []
+    for p in fixed_points(teacher, alpha, tol, branch=branch):
+        found = {name: getattr(p, name) for name in same} | {"m": p.q, "V": p.v}
+        if teacher.channel.noiseless:
+            found["clean_error"] = None
+        rows.append(make_row(source="theory", **teacher.columns, estimator="bayes", **found))
+    return rows

@@ -122,7 +122,7 @@ class SolutionCurve:
         and up to there the square root at the fold at most doubles what a straight line says.
         """
         step = 1e-4
-        up, down = self.points(at.q_hat * (1 + step)), self.points(at.q_hat * (1 - step))
+        up, down = (self.points(at.q_hat * (1 + change)) for change in (step, -step))
         d_alpha = np.log(up.alpha / down.alpha)
         d_error, d_v = self.errors(up.v) - self.errors(down.v), up.v - down.v
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -202,8 +202,12 @@ class SolutionCurve:
         if turns.size == 0:
             return self.points(q_hat)
         sign = np.where(rising[turns - 1], -1.0, 1.0)
-        ends = tuple(np.sqrt(q_hat[turns + i]) for i in (-1, 0, 1))
-        found = find_minimum(lambda x, s: s * self.points(x**2).alpha, ends, args=(sign,))
+        low, middle, high = (np.sqrt(q_hat[turns + i]) for i in (-1, 0, 1))
+
+        def height(x: AnyArray, sign: AnyArray) -> AnyArray:
+            return np.asarray(sign * self.points(x**2).alpha)
+
+        found = find_minimum(height, (low, middle, high), args=(sign,))
         return self.points(np.unique(np.concatenate([q_hat, found.x[found.success] ** 2])))
 
     def branches(self, *, far: bool = False) -> list[Branch]:

@@ -7,14 +7,11 @@
 
 The state of highest overlap is perfect learning where a finite prior meets a channel without width
 (no noise, flips), Φ = −H + αΨ₀; else it is the last rising part of the curve. A curve without
-folds has no transition: a Gaussian prior, for one. Between the two, the better state exists and is,
-as far as is known, hard to find.
+folds has no transition. Between the two, the better state is, as far as is known, hard to find.
 
-Perfect learning is one jump for all eigenvalues of the features. The recovery of direction i is
-1 − v₁(q̂p_i), and 1 only at q̂ = ∞, where it is 1 for every p_i > 0. Towards there v falls as
-exp(−q̂p_minδ²/8), so that α = q̂/I ~ q̂√v → 0: the curve always comes down, and its highest fold is
-where the last directions are recovered together with all others. Strong directions may jump
-before, at folds of their own, to an overlap below 1.
+Perfect learning is one jump for all eigenvalues of the features: towards q̂ = ∞ v falls as
+exp(−q̂p_minδ²/8), so that α = q̂/I ~ q̂√v → 0, and the highest fold is where the last directions
+are recovered together with all others. Strong ones may jump before, to an overlap below 1.
 """
 
 from __future__ import annotations
@@ -130,7 +127,7 @@ def _takeover(curve: SolutionCurve, branches: list[Branch]) -> Located:
         """Φ here less that of the top state at the same α; the point; the slope of the lead."""
         at = curve.points(np.exp([log_q_hat]))
         if top is None:
-            ahead, slope = curve.perfect_entropy(at.alpha), curve.channel.known_entropy
+            ahead, slope = curve.perfect_entropy(at.alpha), np.array(curve.channel.known_entropy)
         else:
             there = meet(curve, [top], at.alpha)
             ahead, slope = there.free_entropy, there.channel_entropy
