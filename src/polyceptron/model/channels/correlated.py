@@ -98,31 +98,18 @@ def _bivariate(omega: Array, C: Array, labels: Sequence[int]) -> LabelChances:
 
 
 def biases_for(channel: Channel, R: Array, shares: Array) -> Array | None:
-    """b* (k,) of mean 0 with P(y = l | z ~ N(b*, R)) = shares; None where there is none.
+    """b* (k,) of mean 0 with P(y = l | z ~ N(b*, R)) = shares; None where there is none."""
+    from scipy.optimize import least_squares
 
-    P is the gradient of the convex E max_l(utility + b): Newton's method with shortened steps.
-    """
     T = difference_basis(len(shares))
-    b, C = T.T @ np.log(shares), T.T @ R @ T
+    C = T.T @ R @ T
 
-    def off(b: Array) -> tuple[Array, Array, float]:
+    def off(b: Array) -> tuple[Array, Array]:
+        """ln(P/shares), as shares may be small, and its slopes."""
         found = label_chances(channel, b[None], C)
         P = np.maximum(found.Z[0], 1e-300)
-        # In logarithms: shares may be small.
-        return np.log(P / shares), found.slopes[0] / P[:, None], float(np.abs(P - shares).max())
+        return np.log(P / shares), found.slopes[0] / P[:, None]
 
-    residual, slope, gap = off(b)
-    for _ in range(60):
-        if gap < 1e-14:
-            break
-        step = np.linalg.lstsq(slope, residual, rcond=None)[0]
-        step *= min(1.0, 3.0 / max(float(np.abs(step).max()), 1e-300))
-        for _ in range(40):
-            trial = off(b - step)
-            if np.abs(trial[0]).max() < np.abs(residual).max():
-                break
-            step /= 2
-        else:
-            break  # rounding
-        b, (residual, slope, gap) = b - step, trial
-    return T @ b if gap < 1e-7 and math.isfinite(gap) else None
+    start, tight = T.T @ np.log(shares), dict.fromkeys(("xtol", "ftol", "gtol"), 1e-15)
+    b = least_squares(lambda b: off(b)[0], start, lambda b: off(b)[1], **tight).x
+    return T @ b if np.abs(np.expm1(off(b)[0]) * shares).max() < 1e-7 else None

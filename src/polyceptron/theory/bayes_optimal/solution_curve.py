@@ -277,14 +277,7 @@ def solution_curve(teacher: AnyTeacher, n_points: int = 400) -> pd.DataFrame:
     grid = curve.grid(far=False)
     sensible = grid.q_hat[(grid.q_hat > 1e-4) & (grid.alpha < 1e6)]
     points = curve.points(np.geomspace(sensible[0], sensible[-1], n_points))
-    return pd.DataFrame(
-        {
-            "q_hat": points.q_hat,
-            "q": points.q,
-            "V": points.v,
-            "alpha": points.alpha,
-            "free_entropy": points.free_entropy,
-            "generalisation_error": curve.errors(points.v),
-            "stable": np.gradient(points.alpha, np.log(points.q_hat)) > 0,
-        }
-    )
+    columns = {"q_hat": points.q_hat, "q": points.q, "V": points.v, "alpha": points.alpha}
+    columns |= {"free_entropy": points.free_entropy, "generalisation_error": curve.errors(points.v)}
+    rising = np.gradient(points.alpha, np.log(points.q_hat)) > 0
+    return pd.DataFrame(columns | {"stable": rising})

@@ -12,7 +12,7 @@ independent, so with E_c the posterior average over c, of weight ∏_h f(y_h −
 two terms that are not negative (a part of μ linear in y cancels in differences of classes, and
 would hide the rest when q̂ is large); v is its mean over the fields, divided by r. Averaged over
 fields and shift y − c is a class's own field, so that the first term is r times what one class
-leaves unknown where nothing hides it, one integral: only the second need be sampled.
+leaves unknown where nothing hides it, one integral.
 
 k ≤ 3, on a lattice: f, fμ̃ and f(μ̃² + var) are tabulated once on equal steps, and the sums over c
 for all differences of y at once are products A diag(f) Aᵀ with A_{yc} = f(y − c). Everything is
@@ -23,10 +23,9 @@ orderings alike. Features have width 1 where gaps are small (a prior's spike or 
 over √q̂ elsewhere: g = λ sinh t on panels of t. The weight of c is split by a smooth partition of
 unity into one part around each class, c = y_i + λ sinh t on equal steps of t.
 
-k ≥ 4: fields sampled from their own law by inverse CDF, one quasi-random coordinate a class, so
-that they move smoothly with q̂, but for one class, which is drawn from where the shift hides much;
-the shift as above around a few of the classes, its nodes with an offset of their own in each
-replicate, so that what they miss shows in the spread.
+k ≥ 4: fields sampled from their own law by inverse CDF, one quasi-random coordinate a class, except
+one class, which is drawn from where the shift hides much; the shift as above around a few of the
+classes, its nodes with an offset of their own in each replicate, so that their error is seen.
 
 Finite priors, one or two class differences: y = γ/√q̂ has the density Σ_c p_c N(y; √q̂ u_c) over the
 points u_c that a row can take, and on a grid of y
@@ -107,8 +106,7 @@ class FieldTable:
 
     def __call__(self, y: Array) -> tuple[Array, Array, Array]:
         """ln f, μ̃ and var at y of any shape within three times the reach."""
-        log_f, mean, variance = self.pieces(np.arcsinh(y))
-        return log_f, mean, variance
+        return tuple(self.pieces(np.arcsinh(y)))  # type: ignore[return-value]
 
     def telling(self, variance: Array) -> Array:
         """r at var(y), E r = 1: large where the slope μ′ = √q̂ var is not that of other classes."""
@@ -257,9 +255,7 @@ def hidden_variance(
             a, b, c = (part[1] for part in parts)
             spread = (2 * (a * a + b * b + c * c) - 2 * (a * b + b * c + a * c)) / 3
             P = P + w.sum(-1)
-            first = [
-                total + (w * mean).sum(-1) for total, mean in zip(first, (a, b, c), strict=True)
-            ]
+            first = [x + (w * mean).sum(-1) for x, mean in zip(first, (a, b, c), strict=True)]
             second = second + (w * spread).sum(-1)
         squared = sum((x - y) ** 2 for x, y in permutations(first, 2)) / 6  # ‖P first‖²
         node = 6 * weight[n] * weight[seen]
@@ -359,10 +355,8 @@ def sampled_shift_variance(prior: Prior, k: int, q_hat: float, log2_points: int)
     y = np.concatenate([first, table.quantile(uniform[..., 1:])], -1)
     share = 1 / table.telling(table(y)[2]).mean(-1)  # (R, n)
     offsets = (np.arange(N_REPLICATES) + 0.5) / N_REPLICATES - 0.5
-    found = [
-        shift_moments(table, rows, _SHIFT_STEP, offset)[1:]
-        for rows, offset in zip(y, offsets, strict=True)
-    ]
+    each = zip(y, offsets, strict=True)
+    found = [shift_moments(table, rows, _SHIFT_STEP, offset)[1:] for rows, offset in each]
     # Fields that leave much unknown hide much: the first term, whose mean is known, tells how much.
     one = single_variance(prior, q_hat)
     inner, hidden = share * np.moveaxis(np.array(found), 1, 0)  # (R, n) each
@@ -425,30 +419,24 @@ def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) ->
     y = FieldTable(prior, q_hat).quantile(uniform)
     replicates, n, _ = y.shape
     y = y.reshape(-1, k - 1)
-    width = s * (values.max() - values.min())
-    step = min(0.7, 1 / math.sqrt(k))
-    reach = width + 7
-    if p.max() ** (k - 1) < 1e-7:
-        # No shift by a difference of values can pass unnoticed: only the local peak matters.
-        place = np.linspace(s * values.min() - 8, s * values.max() + 8, 400)
-        log_f, mean, _ = location_posterior(prior, q_hat, place)
-        information = float((np.exp(log_f) * (place - s * mean) ** 2).sum() * (place[1] - place[0]))
-        reach = min(reach, 8 / math.sqrt((k - 1) * information))  # J = E (d ln f/dy)²
-    c = np.arange(-math.ceil(reach / step), math.ceil(reach / step) + 1) * step
     # Half-way between values δ apart the switch has poles at iπ/(sδ): error exp(−2π²/1.1).
     first_step = min(0.5, 1.1 / (s * float(np.diff(values).max()) + 1e-300))
     low, high = s * values.min() - 8, s * values.max() + 8
     y_first = np.arange(math.floor(low / first_step), math.ceil(high / first_step) + 1) * first_step
+    log_f, mean, _ = location_posterior(prior, q_hat, y_first)
+    first_weight = np.exp(log_f) * first_step
+    step, reach = min(0.7, 1 / math.sqrt(k)), s * float(values.max() - values.min()) + 7
+    if p.max() ** (k - 1) < 1e-7:
+        # No shift by a difference of values can pass unnoticed: only the local peak matters.
+        information = float(first_weight @ (y_first - s * mean) ** 2)  # J = E (d ln f/dy)²
+        reach = min(reach, 8 / math.sqrt((k - 1) * information))
+    c = np.arange(-math.ceil(reach / step), math.ceil(reach / step) + 1) * step
     log_f, mu, var = location_posterior(prior, q_hat, y_first - c[:, None])
     f, mu = np.exp(log_f), mu * (1 - 1 / k)
-    var = var * (1 - 1 / k) ** 2
-    kernels = np.hstack([f, f * mu, f * (mu**2 + var)])
-    first_weight = np.exp(location_posterior(prior, q_hat, y_first)[0]) * first_step
+    kernels = np.hstack([f, f * mu, f * (mu**2 + var * (1 - 1 / k) ** 2)])
     exponent = s * float(np.abs(values).max()) * (float(c[-1]) + float(np.abs(y).max()))
     columns = np.exp(np.minimum(-s * values[:, None] * c, _LARGEST_EXPONENT))
-    result = np.empty(len(y))
-    chunk = max(1, 40_000 // (k * c.size))
-    m = y_first.size
+    result, m, chunk = np.empty(len(y)), y_first.size, max(1, 40_000 // (k * c.size))
     for start in range(0, len(y), chunk):
         part = slice(start, start + chunk)
         if exponent < _LARGEST_EXPONENT:

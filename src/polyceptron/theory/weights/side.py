@@ -65,16 +65,16 @@ _SAMPLED_SHIFT_ERROR = 1e-5  # relative, of v: what the nodes of the shift leave
 
 @dataclass(frozen=True)
 class RowRule:
-    """How v is computed: at q̂ with 2**log2_points points a replicate, as an array (replicates,)."""
+    """How v is computed: at q̂ with 2**log2_points points a replicate, a number or replicates."""
 
-    at: Callable[[float, int], Array]
+    at: Callable[[float, int], Any]
     error: Callable[[float], float] = lambda _: 0.0  # relative, at q̂, sampling apart
     sampled: bool = False  # whether v is averaged over random points
 
     def __call__(self, q_hat: Any, log2_points: int = 8) -> Array:
         """v at each q̂ (p,): shape (p, replicates)."""
-        q_hat = np.atleast_1d(np.asarray(q_hat, dtype=float))
-        return np.stack([self.at(float(value), log2_points) for value in steps(q_hat)])
+        each = np.atleast_1d(np.asarray(q_hat, dtype=float))
+        return np.stack([np.atleast_1d(self.at(float(q), log2_points)) for q in steps(each)])
 
 
 @lru_cache(maxsize=64)
@@ -82,10 +82,10 @@ def row_rule(teacher: AnyTeacher) -> RowRule:
     """The rule of a teacher's rows."""
     prior, k = teacher.prior, teacher.n_classes
     if prior.gaussian:
-        return RowRule(lambda q_hat, _: np.array([1 / (1 + q_hat)]))
+        return RowRule(lambda q_hat, _: 1 / (1 + q_hat))
     if prior.support is not None:
         if teacher.reduced_rank <= 2:
-            return RowRule(lambda q_hat, _: np.array([row_sums.point_variance(teacher, q_hat)]))
+            return RowRule(lambda q_hat, _: row_sums.point_variance(teacher, q_hat))
         if is_sign(prior):
             table = sign_table(k)
             return RowRule(
@@ -95,8 +95,7 @@ def row_rule(teacher: AnyTeacher) -> RowRule:
         return RowRule(partial(row_sums.finite_row_variance, prior, k), sampled=True)
     left = 3 * prior.accuracy
     if not teacher.common_shift:
-        one = partial(row_sums.single_variance, prior)
-        return RowRule(lambda q_hat, _: np.array([one(q_hat)]), lambda _: left)
+        return RowRule(lambda q_hat, _: row_sums.single_variance(prior, q_hat), lambda _: left)
     if k > 3:
         return RowRule(
             partial(row_sums.sampled_shift_variance, prior, k),
@@ -104,7 +103,7 @@ def row_rule(teacher: AnyTeacher) -> RowRule:
             sampled=True,
         )
     return RowRule(
-        lambda q_hat, _: np.array([row_sums.few_shift_variance(prior, k, q_hat)]),
+        lambda q_hat, _: row_sums.few_shift_variance(prior, k, q_hat),
         lambda q_hat: row_sums.few_shift_error(prior, k, q_hat) + left,
     )
 
@@ -223,12 +222,11 @@ class PriorSide:
         """Relative error of v at q̂ (n,) from panels and rules, sampling apart."""
         if self.flat or isinstance(self.rows, GaussianRows):
             return self.rows.error(q_hat)
-        column = np.zeros(len(self.power), dtype=np.int64)
-        found = []
-        for seen in np.multiply.outer(q_hat, self.power):
-            share = self.rows(seen, column)[0] * self.power * self.fraction
-            found.append(share @ self.rows.error(seen) / share.sum())
-        return np.array(found)
+        seen = np.multiply.outer(q_hat, self.power).ravel()
+        share = self.rows(seen, np.zeros(seen.size, dtype=np.int64))[0]
+        share, error = (a.reshape(len(q_hat), -1) for a in (share, self.rows.error(seen)))
+        share = share * self.power * self.fraction
+        return np.asarray((share * error).sum(1) / share.sum(1))
 
     def stages(self, *, far: bool) -> Iterator[AnyArray]:
         """q̂ in rising order, stage after stage, close enough to see every turn of the curve α(q̂).

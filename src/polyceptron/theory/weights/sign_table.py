@@ -55,8 +55,7 @@ def leading(k: int, s: Array) -> Array:
     m, square, _ = sign_moments(s)
     q_hat = np.asarray(s, float) ** 2
     flip = np.log(sign_moments(np.asarray(s) * math.sqrt(1 - 1 / k))[0])
-    result: Array = flip - q_hat * (m - q_hat * square) / (1 - q_hat * m) / k
-    return result
+    return np.asarray(flip - q_hat * (m - q_hat * square) / (1 - q_hat * m) / k)
 
 
 def limit(s: Array) -> Array:
@@ -69,10 +68,8 @@ def limit(s: Array) -> Array:
     c1_slope = q_hat * (2 * spread + q_hat * spread_slope - 2 * q_hat * spread * J_slope / J)
     c1_slope = c1_slope / (4 * J**2)
     curved = (bend * m - slope**2) / m**2  # (ln m)″
-    result: Array = (
-        0.5 - 2 * c1_slope / m - 0.5 * (J_slope / (J * m)) ** 2 - 0.5 * q_hat**2 * curved
-    )
-    return result
+    found = 0.5 - 2 * c1_slope / m - 0.5 * (J_slope / (J * m)) ** 2 - 0.5 * q_hat**2 * curved
+    return np.asarray(found)
 
 
 class SignTable:
@@ -89,13 +86,10 @@ class SignTable:
 
     def log_variance(self, s: Array) -> Array:
         """ln v at s (n,) up to the last panel's end; F keeps its last value beyond."""
-        s = np.asarray(s, dtype=float)
         inside = np.minimum(s, EDGES[-1])
-        where = np.clip(np.searchsorted(EDGES, inside, side="right") - 1, 0, len(PANELS) - 1)
-        F = np.empty_like(s)
-        for i, panel in enumerate(self.panels):
-            F[where == i] = panel(inside[where == i])
-        return leading(self.k, s) + F / self.k**2
+        panel = np.searchsorted(EDGES[1:-1], inside, side="right")
+        F = np.choose(panel, [each(inside) for each in self.panels])
+        return np.asarray(leading(self.k, s) + F / self.k**2)
 
     def error(self, s: Any) -> Array:
         """Uncertainty of ln v at s, of any shape, in 99 of 100 cases."""
