@@ -110,6 +110,6 @@ def biases_for(channel: Channel, R: Array, shares: Array) -> Array | None:
         P = np.maximum(found.Z[0], 1e-300)
         return np.log(P / shares), found.slopes[0] / P[:, None]
 
-    start, tight = T.T @ np.log(shares), dict.fromkeys(("xtol", "ftol", "gtol"), 1e-15)
-    b = least_squares(lambda b: off(b)[0], start, lambda b: off(b)[1], **tight).x
+    start, value, slope = T.T @ np.log(shares), lambda b: off(b)[0], lambda b: off(b)[1]
+    b = least_squares(value, start, slope, xtol=1e-15, ftol=1e-15, gtol=1e-15).x
     return T @ b if np.abs(np.expm1(off(b)[0]) * shares).max() < 1e-7 else None

@@ -16,7 +16,7 @@ error stands beside, and the stated uncertainty reaches to it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -242,20 +242,20 @@ def _against(at: FixedPoint, rivals: list[FixedPoint]) -> FixedPoint:
     far = max(rivals, key=lambda c: abs(c.generalisation_error - at.generalisation_error))
     apart = abs(far.generalisation_error - at.generalisation_error)
     reach = [c.uncertainty for c in (at, far) if math.isfinite(c.uncertainty)]
-    wide = {"uncertainty": apart + max(reach, default=0.0), "status": Status.UNDECIDED}
-    return replace(at, **wide, other_error=far.generalisation_error)
+    wide, other = apart + max(reach, default=0.0), far.generalisation_error
+    return replace(at, uncertainty=wide, status=Status.UNDECIDED, other_error=other)
 
 
 def bayes_rows(
     teacher: AnyTeacher, alpha: Any, branch: str = "optimal", tol: float | None = None
 ) -> list[dict[str, Any]]:
     """Rows of the Bayes-optimal theory; `branch` is one of BRANCHES or all."""
-    same = ("alpha", "branch", "q", "generalisation_error", "uncertainty", "clean_error")
-    same = (*same, "other_error", "free_entropy", "status")
     rows = []
     for p in fixed_points(teacher, alpha, tol, branch=branch):
-        found = {name: getattr(p, name) for name in same} | {"m": p.q, "V": p.v}
+        found = asdict(p) | {"m": p.q, "V": p.v, "status": p.status}
         if teacher.channel.noiseless:
             found["clean_error"] = None
+        for name in ("n_classes", "v", "q_hat", "free_entropy_uncertainty"):
+            del found[name]
         rows.append(make_row(source="theory", **teacher.columns, estimator="bayes", **found))
     return rows
