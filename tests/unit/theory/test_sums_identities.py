@@ -50,6 +50,7 @@ KNOWN = [
     ((10, "none", "isotropic"), 1e-3, 200.0, 0.0217752, 7e-6),
     ((4, "none", "power:1.04:300"), 1.6571635e-4, 50.135558, 0.0259708, 5e-6),
     ((7, "softmax:6.107", "power:1.7:50"), 8.7028e-4, 5.446984, 0.285804, 9e-6),
+    ((4, "none", "power:1.93:558"), 1.271e-6, 441.6, 0.0029975, 1e-6),
     ((10, "gaussian:0.773", "isotropic"), 4.419373243369824, 0.14992437389046562, 0.8664298, 1e-6),
 ]
 
@@ -107,3 +108,14 @@ def test_points_know_both_parts_of_D_where_the_loss_bends_in_a_thin_layer(level:
         if name != "error":
             spread = values.std(ddof=1) / math.sqrt(len(values))
             assert abs(values.mean() - getattr(exact, name)[0]) < 5 * spread + 1e-12, name
+
+
+@pytest.mark.parametrize("loss", ["cross-entropy", "weston-watkins", "smoothed:0.1"])
+def test_classes_far_behind_may_be_left_out(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    law, k = Law(50.0, 300.0, 0.1), 80
+    seen = Points().place(as_loss(loss), as_channel("none"), k, law, 0)(law)
+    monkeypatch.setattr("polyceptron.theory.fields.points._MANY", k)
+    for some, every in zip(
+        seen, Points().place(as_loss(loss), as_channel("none"), k, law, 0)(law), strict=True
+    ):
+        assert np.allclose(some, every, rtol=1e-8, atol=1e-13)

@@ -80,7 +80,7 @@ def best_ridge(problem: Problem, tol: float) -> tuple[Problem, Root, Array]:
             walk = system.on(system.placed(level, root.theta))
             root = newton(walk, root.theta, tol=_NEAR, jacobian=root.jacobian)
             root = root._replace(level=level)
-            if system.doubt(level, root.theta) < _SOUND:
+            if system.at(level, root.theta)[1] < _SOUND:
                 break
             level += 1
             root = root._replace(converged=root.converged and level < problem.fields.rule.n_levels)

@@ -60,7 +60,7 @@ def jacobian_at(
 def newton(
     residual: Residual, theta: Array, *, tol: float = 1e-9, jacobian: Array | None = None
 ) -> Root:
-    """Solve residual(θ) = 0 from θ, until it and the next step, which is not taken, are below tol.
+    """Solve residual(θ) = 0 from θ, until the next step, which is not taken, is below `tol`.
 
     A step that does not lower the residual is shortened. A Jacobian from nearby is renewed when it
     no longer gives a digit a step, and kept up to date by Broyden's rank-one corrections meanwhile.
@@ -75,8 +75,11 @@ def newton(
         except np.linalg.LinAlgError:
             step = np.full_like(theta, math.nan)
         longest = float(np.max(np.abs(step)))
-        if max(longest, size) < tol:
-            return Root(theta, value, jacobian, True)
+        if longest < tol:
+            if fresh or size < tol:
+                return Root(theta, value, jacobian, True)
+            jacobian = None  # that of elsewhere may be too stiff
+            continue
         # A Jacobian from elsewhere is not worth many trials.
         scale = min(1.0, _LONGEST / longest) if longest > 0 else 1.0
         for _ in range((8 if fresh else 2) if math.isfinite(longest) else 0):
@@ -102,8 +105,8 @@ _ROOM = (1e-2, 3e-4, 3e-6, 1e-8)  # |α/α_s − 1| from which levels 0, 1, 2, 3
 _USABLE, _SHARE = 5e-3, 0.1  # doubt of sums that may have a root, and its share of |α/α_s − 1|
 
 
-def _first_level(system: Equations, theta: Array, room: float) -> int:
-    """The coarsest level that may have a root near θ, `room` = |α/α_s − 1| from α_s.
+def _first_level(system: Equations, theta: Array, room: float) -> int | None:
+    """The coarsest level that may have a root near θ, `room` = |α/α_s − 1| from α_s, if any.
 
     Sums tell by their own checks: where ρ or the norm is large coarse ones miss everything.
     """
@@ -112,18 +115,12 @@ def _first_level(system: Equations, theta: Array, room: float) -> int:
         return 0
     if not rule.follows:
         return sum(room < enough for enough in _ROOM)
-    level = _usable(system, theta, room)
-    if level is None:
-        return 0 if math.isinf(room) else rule.n_levels - 2
-    return level
-
-
-def _usable(system: Equations, theta: Array, room: float = math.inf) -> int | None:
-    """The coarsest level of sums whose checks are good enough at θ, but for the finest."""
-    for level in range(system.problem.fields.rule.n_levels - 1):
-        if system.doubt(level, theta) < min(_USABLE, _SHARE * room):
+    for level in range(rule.n_levels - 1):
+        averages, doubt = system.at(level, theta)
+        pulls = system.problem.loss.scale_free or averages.missed(system.problem.n_classes - 1) < 1
+        if pulls and doubt < min(_USABLE, _SHARE * room):
             return level
-    return None
+    return None if math.isinf(room) else rule.n_levels - 2
 
 
 _LATTICE = 0.5  # of ln τ, ln q, ln V: nodes serve a law that is off by half of this well
@@ -158,10 +155,8 @@ def coarse_root(
         found = coarse_root(equations(twin))
         if found.converged:
             root = try_from(system, found.theta, found.jacobian)
-            if root.converged or (
-                problem.fields.rule.follows and _usable(system, found.theta) is None
-            ):
-                return root  # where the twin is, no sums serve: others will
+            if root.converged or problem.fields.rule.follows:
+                return root  # where the twin is, no sums serve: points will
     root = try_from(system, quadratic_guess(problem))
     return root if root.converged else continuation(system)
 
@@ -172,12 +167,12 @@ def try_from(
     """Newton on a coarse level; nodes are placed anew until the root is at home where they sit."""
     rule = system.problem.fields.rule
     lost = Root(start, np.full_like(start, math.nan), np.eye(len(start)), False)
-    level = _first_level(system, start, room) if _inside(start) else 0
+    level = _first_level(system, start, room) if _inside(start) else None
+    if level is None:
+        return lost
     tol = _TIGHT_SUMS if rule.follows else _TIGHT_POINTS if rule.sampled else _TIGHT[level]
     theta = start
     for _ in range(8):  # on the edge of two lattice cells either will do
-        if not _inside(theta):
-            return lost
         place = home(system, theta)
         residual = system.on(system.placed(level, place))
         root = newton(residual, theta, tol=tol, jacobian=jacobian)

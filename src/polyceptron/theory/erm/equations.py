@@ -57,10 +57,11 @@ class Equations:
         """F(θ) of the mean over replicates."""
         return lambda at: self.residual(at, averages(self.law(at)).mean())[:, 0]
 
-    def doubt(self, level: int, theta: Array) -> float:
-        """What the averages on a level miss at θ, by their own checks."""
-        law, by_parts = self.law(theta), self.problem.fields.rule.by_parts
-        return self.placed(level, theta)(law).doubt(law, by_parts)
+    def at(self, level: int, theta: Array) -> tuple[Averages, float]:
+        """The averages on a level at θ, and what they miss by their own checks."""
+        law = self.law(theta)
+        averages = self.placed(level, theta)(law)
+        return averages, averages.doubt(law, self.problem.fields.rule.by_parts)
 
     def residual(self, theta: Array, averages: Averages) -> Array:
         """F (unknowns, replicates) at θ, from the averages there."""

@@ -102,7 +102,7 @@ def _smooth_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
         left = _UNBROKEN_LEFT
     # The coarse root is known to the digits of its search: the level's own is a step away.
     theta = root.theta + root.step()
-    error, before, last = _error(system, theta), None, 0.0
+    error, before, last, moved_before = _error(system, theta), None, 0.0, 0.0
     for level in range(root.level + 1, rule.n_levels):
         root, averages = _moved(system, level, root, _CLOSE)
         doubt = averages.doubt(system.law(root.theta), rule.by_parts)
@@ -117,11 +117,10 @@ def _smooth_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
         change = max(abs(new_error - error), slope * turned)
         floor = rule.floors[level - 1] + _DOUBT * doubt
         if rule.follows and not loss.scale_free:
-            # A mass that is missed may be that of samples which pull, a share of rQ or more: then
-            # a level is no better than the step to it.
-            pull = (system.problem.n_classes - 1) * float(averages.Q[0])
-            missed = abs(float(averages.mass[0]) - 1) / max(pull, 1e-300)
-            floor += min(_PULL * missed, moved)
+            # Where pulling samples are missed a level is no better than the step to it, or the one
+            # before, should the last be small by chance.
+            missed = averages.missed(system.problem.n_classes - 1)
+            floor += min(_PULL * missed, max(moved, moved_before))
         share = left if last or not rule.follows else _ALONE  # one difference shows no rate
         uncertainty = share * max(change, _CHANCE * last) + slope * floor
         cost, mistakes = float(averages.loss[0]), float(averages.error[0])
@@ -136,7 +135,7 @@ def _smooth_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
             0.2 * abs(turn[0]) + rest * abs(cost) + _ROUNDING,
             abs(turn[1]) + _mistake_slope(mistakes) * (moved + floor) * mistakes + _ROUNDING,
         )
-        root = root._replace(theta=new_theta)
+        root, moved_before = root._replace(theta=new_theta), moved
         theta, error, before, last = new_theta, new_error, (cost, mistakes), change
 
 

@@ -64,6 +64,10 @@ class Averages(NamedTuple):
         parts = np.abs(self.C + D - self.M * (law.m / law.q)) / (self.C + np.abs(D) + 1e-300)
         return float((np.abs(self.mass - 1) + by_parts * parts)[0])
 
+    def missed(self, rank: int) -> float:
+        """The mass that one replicate misses, over rQ: it may be that of samples which pull."""
+        return float(abs(self.mass[0] - 1) / max(rank * self.Q[0], 1e-300))
+
 
 @dataclass(frozen=True)
 class BayesStudent(Coordinates):

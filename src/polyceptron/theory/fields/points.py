@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -35,6 +36,8 @@ from polyceptron.theory.fields.integrand import (
 SEED = 20_090
 _SQRT2 = math.sqrt(2)
 _CHUNK = 2_000_000  # classes × points evaluated at once, to bound memory
+_MANY = 30  # classes, beyond which some may be left out
+_TRIED, _UNSEEN = 256, 1e-9  # points, and pull or slope of a class, at half of q
 
 
 class Points(Rule):
@@ -50,6 +53,8 @@ class Points(Rule):
         k, own = n_classes, student.coordinates
         below, weight, _ = boundary_points(own, channel, k, law, level)
         weight *= N_REPLICATES  # each replicate is an average of its own
+        if k > _MANY:
+            below = _nearest(own, channel, k, law, below)
         pieces = min(max(1, below.size // _CHUNK), N_REPLICATES)
         while N_REPLICATES % pieces:
             pieces += 1
@@ -92,6 +97,17 @@ def boundary_points(
     scale = k * (k - 1) / (2 * math.pi * n_points)
     weight = scale * stretch / density * np.exp(log_weight)
     return np.concatenate([_SQRT2 * delta[None], first - others]), weight, first
+
+
+def _nearest(own: Coordinates, channel: Channel, k: int, law: Law, below: Array) -> Array:
+    """The gaps in order, without those of classes too far behind for the label and its pull."""
+    tried = np.sort(below[:, :: max(1, below.shape[1] // _TRIED)], 0)
+    near = replace(law, q=law.q / 2)
+    gaps = math.sqrt(near.q) * tried
+    label = channel.label_law(gaps * near.slope, near.residual, k)
+    felt = np.maximum(np.abs(own.at_gaps(gaps, law.V).others), label.slopes).max(1)
+    c = max(2, int((felt > _UNSEEN).sum()))
+    return below if c > k // 2 else np.sort(np.partition(below, c, axis=0)[:c], 0)
 
 
 class CentreLaw:
