@@ -5,8 +5,7 @@ Student fields ω and teacher fields z are Gaussian, independent between class d
     Var z = 1,   Var ω = q,   Cov(z, ω) = m,   ρ = m/√q,   τ = ρ/√(1 − ρ²)
 
 and V is the student's own uncertainty (Bayes: 1 − q) or susceptibility (ERM). The law is kept as
-(τ, q, V): ρ alone would lose everything when student and teacher nearly agree. With unequal classes
-it would hold matrices; see docs/architecture.md, "A door for matrices".
+(τ, q, V): ρ alone would lose everything when student and teacher nearly agree.
 
 A student maps ω, y, V to f, −tr_⊥ ∂f (a `Channel` the Bayes-optimal way, a `Loss` any other), and a
 belief maps γ, Λ to mean and variance of a row of weights (the row of a `Prior`, or a `Penalty`).
@@ -98,8 +97,8 @@ class Belief(Protocol):
 class PaperMatrices(NamedTuple):
     """m, q and V as the paper writes them, (k−1, k−1) each: of classes less the last one.
 
-    Weights w̃_h = w_h − w_k have the metric I + 11ᵀ, so a number m per class direction is the matrix
-    m(I + 11ᵀ), with 2m on the diagonal. Fitted weights have no V.
+    Weights w̃_h = w_h − w_k have the metric I + 11ᵀ, so a number m per class direction is
+    m(I + 11ᵀ). Fitted weights have no V.
     """
 
     m: Array

@@ -59,13 +59,5 @@ def uniform_replicates(
     from scipy.stats import qmc  # loads slowly, and most answers do without
 
     children = np.random.SeedSequence(seed).spawn(n_replicates)
-    points = np.stack(
-        [
-            qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(c)).random_base2(
-                log2_points
-            )
-            for c in children
-        ]
-    )
-    tiny = 2.0**-54
-    return np.clip(points, tiny, 1 - 2.0**-53)
+    sobol = (qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(c)) for c in children)
+    return np.clip([s.random_base2(log2_points) for s in sobol], 2.0**-54, 1 - 2.0**-53)

@@ -128,8 +128,7 @@ class UtilityTable:
     def __init__(self, s: float) -> None:
         self.s = s
         self.y = utility_grid(s, _STEP)
-        values = utility_values(self.y, s)
-        self._tabled = np.stack(values, 1)
+        self._tabled = np.stack(utility_values(self.y, s), 1)
         self._pieces = EvenPieces.spline(self.y, self._tabled, 5)
 
     @cached_property
@@ -144,10 +143,8 @@ class UtilityTable:
     def __call__(self, y: Array) -> Utility:
         """Values at y of any shape; beyond the table by direct evaluation."""
         out = Utility(*self._pieces(y))
-        far = y < self.y[0]
-        if far.any():
-            exact = utility_values(y[far], self.s)
-            for part, value in zip(out, exact, strict=True):
+        if (far := y < self.y[0]).any():
+            for part, value in zip(out, utility_values(y[far], self.s), strict=True):
                 part[far] = value
         return out
 
@@ -281,8 +278,7 @@ def softmax_error(slope: float, tau: Array, n_classes: int) -> Array:
     proxy = _proxy(slope, n_classes, scale)
     found = np.asarray(proxy(np.arcsinh(np.minimum(theta, math.pi / 2) / scale)))
     if np.any(tau < 0):  # a student worse than chance
-        wrong = np.array([disagreement(slope, n_classes, float(t)) for t in theta[tau < 0].ravel()])
-        found[tau < 0] = wrong
+        found[tau < 0] = [disagreement(slope, n_classes, float(t)) for t in theta[tau < 0]]
     return found
 
 

@@ -14,9 +14,8 @@ and curvatures stay finite however improbable the label; they are averages under
 
     ∂_h ln Z = −⟨A_h⟩,  ∂_l ln Z = ⟨Σ_h A_h⟩,   A_h = r(x_h)/√v_h,   r = φ/Φ.
 
-Arrays are float64 whatever comes in: they are small against the data, and the tails need the
-digits. Averages over Gaussian fields never magnify a small Z: `winning_chance` is quicker, and
-accurate absolutely.
+Averages over Gaussian fields never magnify a small Z: `winning_chance` is quicker, and accurate
+absolutely.
 
 The closed forms. With δ_h = ω_l − ω_h, s_h² = v_l + v_h and ρ = corr(z_l − z_h, z_l − z_j) they are
 Φ(δ/s) for k = 2 and for k = 3 the bivariate orthant
@@ -82,19 +81,15 @@ def bivariate_orthant(a: Array, b: Array, rho: float | Array) -> Bivariate:
     """ln Z(a, b; ρ) and its derivatives; a, b (n,), ρ a number or (n,) in (−1, 1)."""
     sigma = np.sqrt(1 - np.square(rho))
     c1, c2 = (b - rho * a) / sigma, (a - rho * b) / sigma
-    low = np.minimum(a, b)
-    tail = (low < _TAIL_EDGE) & (a * a + c1 * c1 > _TAIL_CORNER)
+    tail = (np.minimum(a, b) < _TAIL_EDGE) & (a * a + c1 * c1 > _TAIL_CORNER)
     if not tail.any():
         return _central(a, b, c1, c2, rho)
     if tail.all():
         return _tail(a, b, c1, c2, rho)
-    parts = []
+    out = np.empty((4, *a.shape))
     for where, form in ((~tail, _central), (tail, _tail)):
         correlation = rho if np.ndim(rho) == 0 else np.asarray(rho)[where]
-        parts.append(form(a[where], b[where], c1[where], c2[where], correlation))
-    out = np.empty((4, *a.shape))
-    for row, centre, far in zip(out, parts[0], parts[1], strict=True):
-        row[~tail], row[tail] = centre, far
+        out[:, where] = form(a[where], b[where], c1[where], c2[where], correlation)
     return Bivariate(*out)
 
 
@@ -356,8 +351,7 @@ class Winning(NamedTuple):
 def winning_chance(gaps: Array, s: float, order: int = 14) -> Winning:
     """Z and its slopes at gaps (k−1, n), the smallest first where k = 3, to absolute accuracy.
 
-    Z = P(x_h ≤ g_h/(√2 s) for all h), x standard normal of correlations 1/2. From k = 4 on `order`
-    nodes leave 1e-7 of an average over fields at k = 100, and less below.
+    From k = 4 on `order` nodes leave 1e-7 of an average over fields at k = 100, and less below.
     """
     scale = 1 / (math.sqrt(2) * s)
     if len(gaps) == 1:
@@ -406,10 +400,7 @@ GRID = np.arange(-5.5, 7.6, 0.5)  # of the trapezoidal rule: 9 digits up to k = 
 
 
 def win_probabilities(fields: Array) -> Array:
-    """P(class l has the largest field + unit noise), all l at once: (n, k) to (n, k).
-
-    The winning value lies around the largest field, which the trapezoidal rule covers.
-    """
+    """P(class l has the largest field + unit noise), all l at once: (n, k) to (n, k)."""
     shifted, chances = fields - fields.max(1, keepdims=True), np.empty(fields.shape)
     size = max(1, _AT_ONCE // (GRID.size * fields.shape[1]))
     for part in (slice(i, i + size) for i in range(0, len(fields), size)):

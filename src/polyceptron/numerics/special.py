@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -166,8 +166,7 @@ class ChebyshevProxy:
         """p_column(x), elementwise over x (n,) and column (n,)."""
         first = int(column[0]) if column.size else 0
         if (column == first).all():
-            own = ChebyshevProxy(self.low, self.high, self.coefficients[:, first], self.error)
-            return own(x)
+            return replace(self, coefficients=self.coefficients[:, first])(x)
         s = (2 * x - self.low - self.high) / (self.high - self.low)
         value: AnyArray = C.chebval(s, self.coefficients[:, column], tensor=False)
         return value
@@ -175,7 +174,7 @@ class ChebyshevProxy:
     def derivative(self) -> ChebyshevProxy:
         """p′ as a proxy on the same interval (its error is not tracked)."""
         scale = 2 / (self.high - self.low)
-        return ChebyshevProxy(self.low, self.high, C.chebder(self.coefficients) * scale, self.error)
+        return replace(self, coefficients=C.chebder(self.coefficients) * scale)
 
 
 def chebyshev_proxy(
@@ -221,15 +220,11 @@ def coefficients(values: AnyArray) -> AnyArray:
     return series
 
 
-_STRETCH = 0.05  # of ln s
-_FEW = 400
+_STRETCH, _FEW = 0.05, 400  # of ln s; values that are kept as they are
 
 
 def local_gauss(values: AnyArray, weights: AnyArray) -> tuple[AnyArray, AnyArray]:
-    """Nodes (n,) and weights (n,) for sums over `values` (l,): at most four in 5 % of a value.
-
-    Those above 0 as they are where they are few.
-    """
+    """Nodes (n,) and weights (n,) for sums over `values` (l,): at most four in 5 % of a value."""
     used = (weights > 0) & (values > 0)
     values, weights = values[used], weights[used]
     if values.size <= _FEW:
@@ -255,6 +250,5 @@ def _lanczos(x: AnyArray, weights: AnyArray, n: int) -> tuple[AnyArray, AnyArray
         if i + 1 == n or beside[i] < 1e-13:
             break
         basis[i + 1] = ahead / beside[i]
-    m = i + 1
-    nodes, vectors = np.linalg.eigh(np.diag(along[:m]) + np.diag(beside[: m - 1], -1))
+    nodes, vectors = np.linalg.eigh(np.diag(along[: i + 1]) + np.diag(beside[:i], -1))
     return nodes, total * vectors[0] ** 2

@@ -2,12 +2,9 @@
 
 Label 1 leads the other classes by gaps g_h = ω₁ − ω_h, the smallest first. A rule has break points
 that follow the law of the fields; a student turns them into break points of its own coordinates (x
-on the line of two classes, x and y on the plane of three), where it adds what it needs, and gives
-at each the gaps, by how much volume is stretched, and its pull. Without other knowledge the
-coordinates are the gaps themselves, g₁ and g₂ − g₁, in panels halved until the pull is smooth on
-each.
-
-Pulls that are sums over the competitors once one number is held still.
+on the line of two classes, x and y on the plane of three), and gives at each the gaps, by how much
+volume is stretched, and its pull. Without other knowledge these are the gaps themselves, g₁ and
+g₂ − g₁, in panels halved until the pull is smooth on each.
 
 For cross-entropy and the hard margin there is a variable L (the log-normaliser at the proximal
 point; the labelled class's own field there) given which the competitors act alone:
@@ -60,11 +57,8 @@ class SoftmaxPull:
     True
     """
 
-    largest = 1.0
-    scale = 1.0
-
     def __init__(self, V: float) -> None:
-        self.V, self.log_V = V, math.log(V)
+        self.V, self.log_V, self.scale, self.largest = V, math.log(V), 1.0, 1.0
         self.knee = -math.log(max(V, 1.0)) - 4
 
     def competitor(self, t: Array) -> tuple[Array, Array]:
@@ -97,10 +91,8 @@ class SoftmaxPull:
 class MarginPull:
     """A hard margin κ: Vf is made of p = max(t + κ, 0) and d = −P, L the label's own field."""
 
-    largest = math.inf
-
     def __init__(self, V: float, margin: float) -> None:
-        self.scale, self.margin, self.knee = V, margin, -margin
+        self.scale, self.margin, self.knee, self.largest = V, margin, -margin, math.inf
 
     def competitor(self, t: Array) -> tuple[Array, Array]:
         return np.maximum(t + self.margin, 0.0), (t >= self.knee).astype(float)
@@ -150,10 +142,7 @@ class Coordinates(ABC):
         """What label 1 pulls at gaps ω₁ − ω_h (k−1, n), the smallest first."""
 
     def mistake_gap(self, V: float) -> float | None:
-        """The gap to the best other class below which a training sample is mistaken.
-
-        None where the further classes matter or it is not known.
-        """
+        """The gap to the best other class below which a training sample is mistaken, if known."""
         return None
 
     def fresh_margin(self, margin: Array, V: float) -> tuple[Array, float] | None:
@@ -182,8 +171,7 @@ class Coordinates(ABC):
         def pull(y: Array) -> Array:
             tried = []
             for a in probes:
-                first = np.full_like(y, a)
-                found = self.at_gaps(np.stack([first, first + y]), V)
+                found = self.at_gaps(np.stack([np.full_like(y, a), a + y]), V)
                 tried += [*found.others, found.trace]
             return np.stack(tried)
 
@@ -272,9 +260,8 @@ class KinkedCoordinates(LossCoordinates):
         return _between(np.broadcast_to(knots, (len(x), len(knots))), x)
 
     def line_breaks(self, breaks: Array, V: float) -> Array:
-        knots = np.sort(self.rows(V))
-        (x,) = _places(knots[None], breaks[None])
-        whole = tuple(map(float, range(len(knots))))
+        (x,) = _places(np.sort(self.rows(V))[None], breaks[None])
+        whole = tuple(map(float, range(len(self.rows(V)))))
         return blend_breaks([x], float(x[0]), float(x[-1]), keep=whole)
 
     def on_line(self, x: Array, V: float) -> Placed:

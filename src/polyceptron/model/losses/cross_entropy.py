@@ -31,12 +31,9 @@ Smoothed labels spread a share ε of each label over all classes:
 
 With two classes it is the maximum penalised likelihood of Diaconis and Ylvisaker, whose prior adds
 pseudo-observations of either class. The extra term is linear, so that the proximal point is that of
-cross-entropy from ω − Vε(e_y − 1/k), and all that is smooth of one is smooth of the other.
-
-For every ε > 0 the loss grows in all directions of the class differences: it has its minimum
-ln(1 + (1 − ε)k/ε)·e_y in the fields, and ε > 0 never leaves labels that can be separated without a
-minimiser. With fewer samples than features many weights have it (λ → 0⁺ interpolates), with more
-there is one, for any labels.
+cross-entropy from ω − Vε(e_y − 1/k), and all that is smooth of one is smooth of the other. For
+every ε > 0 the loss has a minimum in the fields, ln(1 + (1 − ε)k/ε)·e_y: with more samples than
+features there is a minimiser for any labels.
 """
 
 from __future__ import annotations
@@ -141,9 +138,8 @@ def two_class_root(u0: Array, V: Array) -> Array:
         e = expit(u)
         step = (u + two * e - u0) / (1 + two * e * (1 - e))
         # σ bends at 0: a step across it may overshoot, so it stops there first.
-        u = np.where(
-            (u < 0) & (u - step > 1), 0.0, np.where((u > 0) & (u - step < -1), 0.0, u - step)
-        )
+        across = ((u < 0) & (u - step > 1)) | ((u > 0) & (u - step < -1))
+        u = np.where(across, 0.0, u - step)
         if np.max(np.abs(step) / (1 + np.abs(u)), initial=0.0) < 1e-8:
             break
     return u
@@ -349,7 +345,6 @@ class CrossEntropy(Loss):
         return MaxMargin()
 
     def probabilities(self, z: Any) -> Array | None:
-        """The softmax."""
         return np.asarray(softmax(np.asarray(z, dtype=float), axis=1))
 
     def decay(self, ridge: float | str, n_classes: int) -> Decay | None:
@@ -358,7 +353,6 @@ class CrossEntropy(Loss):
 
     @property
     def coordinates(self) -> Coordinates:
-        """Its proximal point."""
         return ProximalCoordinates(self.epsilon)
 
     def additive(self, V: float) -> AdditivePull | None:

@@ -22,9 +22,6 @@ hinge whose label has all the pull that it can have (c > V) one less of them.
 
 Three classes have kinks along g₁ = ω_y − ω_1, and along y = g₂ − g₁ for each s = 1 − g₁: where an
 a_h reaches an end of its range in these equations, or the margin at the proximal point is 0.
-
-Where data are plentiful and λ is fixed only pairs of classes meet, with margins that are uniform on
-the losses' scale: `pair_decay`.
 """
 
 from __future__ import annotations
@@ -48,13 +45,9 @@ from polyceptron.numerics import Array
 class HingeFamily(Loss):
     """What the hinges share: a missed lead, its pull, and what is known of the limits."""
 
-    pair: ClassVar[tuple[float, float]]
-    """∫ℓ and ∫f_y² over margins of two classes from 0 on, without training."""
-
+    pair: ClassVar[tuple[float, float]]  # ∫ℓ, ∫f_y² over margins of two classes from 0 on
     lead: ClassVar[float] = 1.0  # κ
-
-    pooled: ClassVar[bool] = False
-    """Whether the pulls of a sample have a bound together, not each one."""
+    pooled: ClassVar[bool] = False  # whether the pulls of a sample have a bound together
 
     def missed(self, z: Any, y: Any) -> tuple[Array, Labels]:
         """s_h of the other classes (n, k−1), and which classes these are (n, k−1)."""
@@ -73,9 +66,7 @@ class HingeFamily(Loss):
         """ℓ (n,), ∂ℓ/∂s_h and ∂²ℓ/∂s_h² (n, k−1)."""
 
     @abstractmethod
-    def row_kinks(self, V: float) -> list[float]:
-        """As `KinkedCoordinates` asks for them, and the next."""
-
+    def row_kinks(self, V: float) -> list[float]: ...
     @abstractmethod
     def column_kinks(self, gap: Array, V: float) -> list[Array]: ...
 
@@ -117,11 +108,7 @@ class HingeFamily(Loss):
 
 
 class HardMargin(HingeFamily):
-    """ℓ(z, y) = 0 where z_y − z_h ≥ κ for all h ≠ y, else ∞.
-
-    The prox is the projection on the allowed set; f and its derivative depend on V by the factor
-    1/V only.
-    """
+    """ℓ(z, y) = 0 where z_y − z_h ≥ κ for all h ≠ y, else ∞; f and ∂f are ∝ 1/V."""
 
     scale_free = True
 
@@ -139,7 +126,6 @@ class HardMargin(HingeFamily):
         return np.maximum(s - R[:, None], 0.0) / V, n / V[:, 0]
 
     def without_ridge(self) -> Loss | None:
-        """Itself."""
         return self
 
     def value_at_prox(self, z: Any, y: Any) -> Array:
@@ -167,15 +153,12 @@ class MaxMargin(HardMargin):
     solver = "max-margin"
 
     def decay(self, ridge: float | str, n_classes: int) -> Decay | None:
-        """p = 1."""
         return Decay(1.0)
 
 
 class LabelCone(HardMargin):
-    """The margin 0: the cone C_y = {z : z_y ≥ z_h for all h} of a label.
-
-    ‖f‖² is the squared distance to it, which decides up to which number of samples a rule with
-    noise can be separated (`theory/separability.py`). Not an estimator: its minimiser is 0.
+    """The margin 0: the cone C_y = {z : z_y ≥ z_h for all h} of a label, from which ‖f‖ is the
+    distance (`theory/separability.py`). Not an estimator: its minimiser is 0.
     """
 
     name = "label-cone"

@@ -4,13 +4,9 @@
     f_y(ω)            = (prox − ω)/V = −∇ℓ(prox),    −∂f = (V + H⁻¹)⁻¹,  H = ∇²ℓ(prox)
 
 Message passing sees a loss only through `denoise`, that is f and −tr_⊥ ∂f, the trace on the space
-1⊥ of class differences (the labels show nothing else); the theory integrates over it in the
-coordinates that it offers (`coordinates`).
-
-To add a loss, subclass `Loss`: give `name`, `value`, `gradient` and `hessian`; `prox` and `denoise`
-then come from a safeguarded Newton method (give `denoise` where a closed form exists). A loss given
-by a user is tried before it is used (`check_loss`: shapes, gradient, curvature); the theory asks
-that it depend on differences of fields only and treat the classes alike (`check_symmetric`).
+1⊥ of class differences (the labels show nothing else); the theory integrates over it in its
+`coordinates`. A new loss has `name`, `value`, `gradient` and `hessian`, and `denoise` where there
+is a closed form; it is tried before it is used, and more so by the theory (`check_symmetric`).
 """
 
 from __future__ import annotations
@@ -63,19 +59,13 @@ class Loss(ABC):
         return LossCoordinates(self)
 
     def additive(self, V: float) -> AdditivePull | None:
-        """Its pull as sums over the other classes at a held variable, where there is such a form.
-
-        The theory of four classes and more then needs no random points.
-        """
+        """Its pull as sums over the other classes: four and more then need no random points."""
         return None
 
     def explicit_averages(
         self, law: Law, signal: float, n_classes: int
     ) -> tuple[float, float, float, float] | None:
-        """M, Q, C and D of the fields side in closed form, where there is one.
-
-        `signal` is the channel's c = E[e_y·z]/(k − 1).
-        """
+        """M, Q, C and D of the fields side, at the channel's signal c = E[e_y·z]/(k − 1)."""
         return None
 
     def without_ridge(self) -> Loss | None:
@@ -101,13 +91,11 @@ class Loss(ABC):
         """Drop inherited short cuts where value, gradient or Hessian are given anew."""
         super().__init_subclass__(**keywords)
         own = vars(cls)
-        if not any(name in own for name in ("value", "gradient", "hessian")):
-            return
-        for name in SHORT_CUTS:
-            if name not in own and getattr(cls, name) is not getattr(Loss, name):
+        if own.keys() & {"value", "gradient", "hessian"}:
+            for name in SHORT_CUTS - own.keys():
                 setattr(cls, name, getattr(Loss, name))
-        if "name" not in own and getattr(cls, "name", None) is not None:
-            cls.name = cls.__name__.lower()
+            if "name" not in own and hasattr(cls, "name"):
+                cls.name = cls.__name__.lower()
 
     @abstractmethod
     def value(self, z: Any, y: Any) -> Array:
@@ -162,11 +150,9 @@ def _newton_prox(loss: Loss, omega: Array, y: Labels, V: Array) -> Array:
     return np.asarray(z)
 
 
-SHORT_CUTS = (
-    *("prox", "denoise", "value_at_prox", "probabilities", "solver"),
-    *("coordinates", "additive", "explicit_averages", "scale_free", "margin_floor"),
-    *("margin_atom", "without_ridge", "decay"),
-)
+SHORT_CUTS = {"prox", "denoise", "value_at_prox", "probabilities", "solver", "coordinates"}
+SHORT_CUTS |= {"additive", "explicit_averages", "scale_free", "margin_floor", "margin_atom"}
+SHORT_CUTS |= {"without_ridge", "decay"}
 
 LOSSES: Registry[Loss] = Registry("loss", Loss)  # type: ignore[type-abstract]
 
@@ -292,20 +278,20 @@ def check_loss(loss: Loss, n_classes: int = 3) -> None:
         raise InvalidInput(f"the name {name!r} belongs to another loss: give yours its own")
     z, y = _points(n_classes)
     n, k = z.shape
-    value = _call(loss, "value", z, y, (n,))
-    gradient = _call(loss, "gradient", z, y, (n, k))
-    hessian = _call(loss, "hessian", z, y, (n, k, k))
+    shapes = {"value": (n,), "gradient": (n, k), "hessian": (n, k, k)}
+    value, gradient, hessian = (_call(loss, what, z, y, s) for what, s in shapes.items())
     if not np.isfinite(value).all():
         return  # hard constraints have no derivatives to compare
-    steps = _STEP * np.eye(k)
-    slope = np.stack(
-        [(loss.value(z + s, y) - loss.value(z - s, y)) / (2 * _STEP) for s in steps], 1
-    )
-    _compare(name, "gradient", "value", gradient, slope)
-    bend = np.stack(
-        [(loss.gradient(z + s, y) - loss.gradient(z - s, y)) / (2 * _STEP) for s in steps], 2
-    )
-    _compare(name, "hessian", "gradient", hessian, bend)
+    for what, given, of in (("gradient", gradient, "value"), ("hessian", hessian, "gradient")):
+        function = getattr(loss, of)
+        differences = [function(z + s, y) - function(z - s, y) for s in _STEP * np.eye(k)]
+        measured = np.stack(differences, -1) / (2 * _STEP)
+        off = float(np.abs(given - measured).max())
+        if not off <= _CLOSE * (1 + float(np.abs(measured).max())):
+            raise InvalidInput(
+                f"the {what} of the loss {name!r} is not the derivative of its {of}: they differ "
+                f"by up to {off:.3g} at a few test points"
+            )
     least = float(np.linalg.eigvalsh((hessian + hessian.swapaxes(1, 2)) / 2).min())
     if least < -1e-7 * (1 + float(np.abs(hessian).max())):
         raise InvalidInput(
@@ -316,8 +302,8 @@ def check_loss(loss: Loss, n_classes: int = 3) -> None:
 def check_symmetric(loss: Loss, n_classes: int) -> None:
     """The scalar theory needs a loss of field differences that treats the classes alike.
 
-    A part along (1, …, 1) is allowed where it decouples, as in the square loss: then the gradient's
-    sum depends on the sum of the fields alone.
+    A part along (1, …, 1) may decouple, as in the square loss: the gradient's sum then depends on
+    the sum of the fields alone.
     """
     z, y = _points(n_classes)
     slope = loss.gradient(z, y)
@@ -332,8 +318,7 @@ def check_symmetric(loss: Loss, n_classes: int) -> None:
             f"the theory needs a loss of differences of fields; the gradient of {loss.name!r} "
             f"does not sum to zero over the classes"
         )
-    turn = np.roll(np.arange(n_classes), 1)
-    swap = np.array([1, 0, *range(2, n_classes)])
+    turn, swap = [*range(1, n_classes), 0], [1, 0, *range(2, n_classes)]
     for order in (turn, swap):  # together they make every order of the classes
         place = np.argsort(order)
         if np.abs(loss.gradient(z[:, order], place[y]) - slope[:, order]).max() > size:
@@ -374,12 +359,3 @@ def _call(loss: Loss, method: str, z: Array, y: Labels, shape: tuple[int, ...]) 
             f"{z.shape}, got {result.shape}"
         )
     return result
-
-
-def _compare(name: str, what: str, of: str, given: Array, measured: Array) -> None:
-    off = float(np.abs(given - measured).max())
-    if not off <= _CLOSE * (1 + float(np.abs(measured).max())):
-        raise InvalidInput(
-            f"the {what} of the loss {name!r} is not the derivative of its {of}: they differ by "
-            f"up to {off:.3g} at a few test points"
-        )

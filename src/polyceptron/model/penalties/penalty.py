@@ -43,17 +43,10 @@ from polyceptron.numerics import Array
 class Penalty(ABC):
     """P(u) of one row u of weights on class differences, unchanged by rotations of them."""
 
-    name: str
-    """With its numbers, as the registry reads it."""
-
-    strength: float
-    """How strong it is; the theory starts its search from a ridge of this strength."""
-
-    quadratic: ClassVar[bool] = False
-    """Whether it is a ridge, for which the equations have forms in which nothing cancels."""
-
-    convexity: float = 0.0
-    """μ of its strong convexity, P(u) − μ‖u‖²/2 convex: what certifies a fit."""
+    name: str  # with its numbers, as the registry reads it
+    strength: float  # of the ridge from which the theory starts its search
+    quadratic: ClassVar[bool] = False  # a ridge, for which equations have forms without cancelling
+    convexity: float = 0.0  # μ of P(u) − μ‖u‖²/2 convex: what certifies a fit
 
     def path(self) -> Iterable[Penalty]:
         """Penalties that lead from a ridge to this one, for where the direct way is lost."""
@@ -76,10 +69,8 @@ class Penalty(ABC):
         if spectrum.isotropic:
             return self.isotropic_law(hats, row)
         m = q = V = 0.0
-        for s, theta, share in zip(
-            *(part.tolist() for part in (spectrum.eigenvalues, spectrum.signal, spectrum.fraction)),
-            strict=True,
-        ):
+        parts = (spectrum.eigenvalues, spectrum.signal, spectrum.fraction)
+        for s, theta, share in np.stack(parts, 1).tolist():
             root = math.sqrt(theta)
             here = self.isotropic_law(Hats(hats.m * s * root, hats.q * s, hats.V * s), row)
             m, q, V = m + share * s * root * here.m, q + share * s * here.q, V + share * s * here.V
@@ -179,7 +170,7 @@ class ElasticNet(Penalty):
     def __post_init__(self) -> None:
         for name in ("l1", "l2"):
             value = float(getattr(self, name))
-            if not (math.isfinite(value) and 0 <= value <= 1e12):
+            if not 0 <= value <= 1e12:
                 raise InvalidInput(f"{name.upper()} of an elastic net is 0 or more, got {value!r}")
             object.__setattr__(self, name, value)
         if self.l1 + self.l2 == 0:
@@ -191,7 +182,6 @@ class ElasticNet(Penalty):
 
     @property
     def strength(self) -> float:  # type: ignore[override]
-        """Of the ridge from which the theory begins."""
         return self.l2 + self.l1
 
     @property
