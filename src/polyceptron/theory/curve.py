@@ -25,20 +25,10 @@ from polyceptron.theory.bayes_optimal.solution_curve import curve_of
 
 
 def curve_rows(
-    teacher: AnyTeacher,
-    estimator: Any,
-    alpha: Any,
-    *,
-    branch: str = "optimal",
-    tol: float | None = None,
-    scores: bool = False,
+    teacher: AnyTeacher, estimator: Any, alpha: Any, **asked: Any
 ) -> list[dict[str, Any]]:
-    """Theory rows of `estimator` (an `Estimator` or its name) at each α.
-
-    With `scores` those of the student's probabilities stand in each row too, where it has a scale.
-    """
-    every = [check_alphas(alpha)]
-    return next(curve_parts(teacher, estimator, every, branch=branch, tol=tol, scores=scores))
+    """Theory rows of `estimator` (an `Estimator` or its name) at each α, `asked` as below."""
+    return next(curve_parts(teacher, estimator, [check_alphas(alpha)], **asked))
 
 
 def curve_parts(
@@ -53,6 +43,7 @@ def curve_parts(
 ) -> Iterator[list[dict[str, Any]]]:
     """The rows of each part of the α as soon as they are known.
 
+    With `scores` those of the student's probabilities stand in each row too, where it has a scale.
     A best ridge is searched for in the first `searched` parts, and read off between their points.
     """
     check_population(teacher)
@@ -118,7 +109,11 @@ def drawn_parts(
         )
     student, rows = as_estimator(estimator), list[dict[str, Any]]()
     even = [*map(float, (np.geomspace if log else np.linspace)(low, high, min(first, most)))]
-    others = [a for a in (*also, *jump_sides(teacher, student)) if low <= a <= high]
+    sides = []  # of each jump, just below and just above it
+    for jump in student.jumps(teacher):
+        step = max(BESIDE * jump.alpha, 2 * jump.uncertainty)
+        sides += [jump.alpha - step, jump.alpha + step]
+    others = [a for a in (*also, *sides) if low <= a <= high]
     size = at_a_time or most + len(others)
 
     def asked_for() -> Iterator[list[float]]:
@@ -133,15 +128,6 @@ def drawn_parts(
     for part in curve_parts(teacher, student, asked_for(), **asked):
         rows += part
         yield part
-
-
-def jump_sides(teacher: AnyTeacher, student: Estimator) -> list[float]:
-    """Two α for each jump of the error, just below and just above it."""
-    sides = []
-    for jump in student.jumps(teacher):
-        step = max(BESIDE * jump.alpha, 2 * jump.uncertainty)
-        sides += [jump.alpha - step, jump.alpha + step]
-    return sides
 
 
 def bends(
@@ -223,8 +209,7 @@ def landscape(
     >>> [point["branch"] for point in landscape(Teacher(3, "rademacher"), 2.6)["extrema"]]
     ['optimal', 'amp', 'informed', 'unstable']
     """
-    points = fixed_points(teacher, alpha, tol)
-    curve = curve_of(teacher)
+    points, curve = fixed_points(teacher, alpha, tol), curve_of(teacher)
     grid = curve.grid(far=False).q_hat
     inside = [p.q_hat for p in points if 0 < p.q_hat < math.inf]
     q_grid = np.linspace(0.002, 0.998, n_points)
@@ -236,14 +221,9 @@ def landscape(
     perfect = float(curve.perfect_entropy(alpha)) if curve.perfect else None
     if perfect is not None:
         q, phi = np.append(q, 1.0), np.append(phi, perfect)
+    names = ("branch", "q", "free_entropy", "generalisation_error", "uncertainty")
     extrema = [
-        {
-            "branch": p.branch,
-            "q": p.q,
-            "free_entropy": p.free_entropy,
-            "generalisation_error": p.generalisation_error,
-            "uncertainty": p.uncertainty,
-        }
+        {name: getattr(p, name) for name in names}
         for p in points
         if not (p.branch == "informed" and perfect is None)
     ]

@@ -46,9 +46,9 @@ from scipy.optimize import approx_fprime, minimize_scalar, root
 from polyceptron.errors import InvalidInput
 from polyceptron.model.checks import check_alphas, check_tolerance, difference_basis
 from polyceptron.model.estimators import ERM, Estimator
-from polyceptron.model.law import Hats, Law
+from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss
-from polyceptron.model.penalties import Ridge
+from polyceptron.model.penalties.penalty import spectrum_sums
 from polyceptron.model.populations import (
     AnyTeacher,
     Population,
@@ -114,14 +114,14 @@ class BinaryStudents:
             x_f = (weight * Z * (x * f).sum(0)).reshape(N_REPLICATES, -1).sum(1)
             slope = (k - 1) * math.sqrt(law.q) * law.slope
             C = (slope * M - x_f) / ((k - 1) * math.sqrt(law.q) + root_p)
-        penalty, features, row = Ridge(self.ridge), self.teacher.features, self.teacher.row
-        new = []
-        for r in range(N_REPLICATES):
-            on = penalty.law(Hats(a * M[r], a * Q[r], a * C[r]), features, row)
-            along = penalty.law(Hats(0.0, a * P[r], a * C[r]), features, row)
-            tau, q, V = (math.log(max(v, 1e-300)) for v in (on.tau, on.q, on.V))
-            new.append([tau, q, math.sqrt(along.q), V, b + pull[r] / C[r]])
-        return np.concatenate([theta[:, None] - np.array(new).T, trained])
+        sums, m = spectrum_sums(self.ridge, self.teacher.features, a * C), a * M
+        rest = a * Q * sums.norm + m**2 * sums.spread
+        m = m * sums.mean
+        tau, q, V = (
+            np.log(np.maximum(v, 1e-300)) for v in (m / np.sqrt(rest), m**2 + rest, sums.response)
+        )
+        new = [tau, q, np.sqrt(a * P * sums.norm), V, b + pull / C]
+        return np.concatenate([theta[:, None] - np.array(new), trained])
 
     def nodes(self, theta: Array, level: int) -> Nodes:
         """Placed for the law at θ."""
@@ -140,16 +140,15 @@ class BinaryStudents:
     def solve(
         self, theta: Array, level: int, slopes: Array | None = None
     ) -> tuple[Array, Array, Array] | None:
-        """The root on points placed for θ, the values there and their slopes ∂/∂θ (7, 5).
-
-        By steps with slopes that are known, if they lead there.
-        """
+        """The root on points placed for θ, the values there and their slopes ∂/∂θ (7, 5)."""
         nodes = self.nodes(theta, level)
-        if slopes is not None:
-            at, step = theta, np.ones(5)
+        if slopes is not None:  # Broyden's method from there
+            at, slopes, step = theta, slopes.copy(), np.zeros(5)
             for _ in range(_STEPS):
                 values = self.values(at, nodes)
-                step = np.linalg.solve(slopes[:5], values[:5].mean(1))
+                left = values[:5].mean(1)
+                slopes[:5] -= np.outer(left, step) / max(step @ step, 1e-300)
+                step = np.linalg.solve(slopes[:5], left)
                 at = at - step
                 if not _ROOT < np.abs(step).max() < 1:
                     break
