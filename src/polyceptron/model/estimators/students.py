@@ -269,7 +269,7 @@ class ERM(Estimator):
     def law(self, teacher: AnyTeacher, alpha: float, tol: float | None = None) -> StudentLaw:
         return late("theory.erm.fixed_point.student_law")(teacher, self, alpha, tol)
 
-    def probabilities(self, teacher: AnyTeacher, law: Law) -> Probabilities | None:
+    def probabilities(self, teacher: Population, law: Law | None) -> Probabilities | None:
         loss, no_fields = self.loss, np.zeros((1, teacher.n_classes))
         if loss.scale_free or loss.probabilities(no_fields) is None:
             return None

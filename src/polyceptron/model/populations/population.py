@@ -124,14 +124,12 @@ class Population(ABC):
 POPULATIONS: Registry[Population] = Registry("population", Population)  # type: ignore[type-abstract]
 
 
-def numbers_text(values: Any) -> str | None:
+def numbers_text(values: Any) -> str:
     """Numbers as the text of a column: rows end with ';', numbers with ','.
 
     >>> numbers_text(((2.0, 0.5), (0.5, 1.0)))
     '2,0.5;0.5,1'
     """
-    if values is None:
-        return None
     rows = np.atleast_2d(np.asarray(values, dtype=float))
     return ";".join(",".join(repr(float(x)).removesuffix(".0") for x in row) for row in rows)
 

@@ -288,8 +288,8 @@ def cost_matrix(population: Population, target: str = "balanced", cost: Any = No
         return found
     if target not in ("error", "balanced"):
         raise InvalidInput(f"unknown target {target!r}: allowed are 'error' and 'balanced'")
-    wrong = 1 - np.eye(k)
-    return wrong if target == "error" else wrong / (k * population.class_shares[:, None])
+    weight = 1.0 if target == "error" else 1 / (k * population.class_shares[:, None])
+    return weight * (1 - np.eye(k))
 
 
 def best_shift(

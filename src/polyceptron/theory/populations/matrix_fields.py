@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from polyceptron.model.checks import class_gaps, difference_basis
-from polyceptron.model.estimators import Probabilities
+from polyceptron.model.estimators import ERM, Probabilities
 from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss
 from polyceptron.model.populations import Population
@@ -49,9 +49,9 @@ from polyceptron.numerics.panels import truncated_nodes
 
 Labels = NDArray[np.int64]
 _SEED = 31
-_NEAR = 1e-5  # of the last step, relative to the fields, at points: what is left is less
+_NEAR = 1e-6  # of the last step, relative to the fields, at points: what is left is less
 _SHORT = 1e-3  # a step that cannot overshoot
-_CHORDS = 10
+_CHORDS, _NEWTON = 10, 100  # rounds
 _FINE, _MOST = (1e-10, 1e-7), 3000  # of a proximal gradient's steps: the same, and how many
 _PUSHES = 1e-7  # a force that is not rounding
 
@@ -116,9 +116,7 @@ class MatrixProblem:
     @property
     def probabilities(self) -> Probabilities | None:
         """Fields → class probabilities, where the loss stands for some."""
-        loss, fields = self.loss, np.zeros((1, self.n_classes))
-        known = not loss.scale_free and loss.probabilities(fields) is not None
-        return loss.probabilities if known else None  # type: ignore[return-value]
+        return ERM(self.loss).probabilities(self.population, None)
 
     @property
     def sampled(self) -> bool:
@@ -174,39 +172,29 @@ def matrix_pull(
         H = weight[rows, None, None] * curvature(loss, u @ T.T, y[rows])
         return np.linalg.inv((np.eye(r) + V @ H).astype(np.float32))  # it only shows the way
 
-    u, open_ = start.copy(), np.arange(n)
+    u, rows = start.copy(), np.arange(n)  # of those that have not arrived
     if inverse is None:
-        inverse = inverse_at(u, slice(None))
-    for _ in range(_CHORDS):
-        step = (inverse @ slope(u, slice(None))[:, :, None].astype(np.float32))[:, :, 0]
-        u -= step
-        open_ = np.flatnonzero(_moved(step, u, close))
-        if not len(open_):
-            break
-    u[open_] = start[open_]
-    for _ in range(100 if len(open_) else 0):
-        here = u[open_]
-        inverse[open_] = inverse_at(here, open_)
-        step = (inverse[open_] @ slope(here, open_)[:, :, None])[:, :, 0]
+        inverse = inverse_at(u, rows)
+    for number in range(_CHORDS + _NEWTON):
+        here, newton = start[rows] if number == _CHORDS else u[rows], number >= _CHORDS
+        if newton:
+            inverse[rows] = inverse_at(here, rows)
+        towards = inverse if len(rows) == n else inverse[rows]
+        step = (towards @ slope(here, rows)[:, :, None].astype(np.float32))[:, :, 0]
         trial, scale, long = here - step, np.ones(len(here)), np.abs(step).max() > _SHORT
-        before = energy(here, open_) if long else scale
-        for _ in range(50 if long else 0):  # a step that raises the energy is halved
-            poor = ~(energy(trial, open_) <= before + 1e-12 * (1 + np.abs(before)))
+        before = energy(here, rows) if newton and long else scale
+        for _ in range(50 if newton and long else 0):  # a step that raises the energy is halved
+            poor = ~(energy(trial, rows) <= before + 1e-12 * (1 + np.abs(before)))
             if not poor.any():
                 break
             scale[poor] /= 2
             trial[poor] = here[poor] - scale[poor, None] * step[poor]
-        u[open_] = trial
-        open_ = open_[_moved(step, trial, close)]
-        if not len(open_):
+        u[rows] = trial
+        rows = rows[~(np.abs(step).max(1) <= close * (1 + np.abs(trial).max(1)))]
+        if not len(rows):
             break
     f = -weight[:, None] * (loss.gradient(u @ T.T, y) @ T)
     return MatrixPull(u, f, inverse)
-
-
-def _moved(step: Array, to: Array, close: float) -> NDArray[np.bool_]:
-    """Samples (n,) whose last step was not short."""
-    return np.asarray(~(np.abs(step).max(1) <= close * (1 + np.abs(to).max(1))))
 
 
 def curvature(loss: Loss, fields: Array, y: Labels) -> Array:
@@ -261,10 +249,8 @@ def _kinked_pull(
 
 
 class Block(NamedTuple):
-    """Nodes of a group and label: x (R, n, r), weights (R, n), a teacher's utilities ζ (R, n, r).
-
-    R replicates, each with the weight of the label in its group.
-    """
+    """Nodes of a group and label: x (R, n, r), weights (R, n) with the label's share in its group
+    in each of R replicates, and a teacher's utilities ζ (R, n, r)."""
 
     group: int
     label: int
@@ -274,17 +260,21 @@ class Block(NamedTuple):
 
 
 class MatrixAverages(NamedTuple):
-    """Hats, pull (r,), −E∂f of all samples (r, r), training samples' mean loss and error.
-
-    `missed` is by how much the nodes' weights miss 1, in the worst group.
-    """
+    """Hats, the training samples' mean loss and error, and by how much the weights of nodes miss 1
+    in the worst group."""
 
     hats: MatrixHats
-    pull: Array
-    stiffness: Array
     loss: float
     error: float
-    missed: float
+    missed: float = 0.0
+
+    @classmethod
+    def of(cls, p: MatrixProblem, *means: Any) -> MatrixAverages:
+        """From means of f, ffᵀ, −∂f over each group and of f∂Zᵀ, then the other fields."""
+        m, Q, V, M, *rest = means
+        each = p.alpha * p.population.group_shares[:, None, None]
+        hats = MatrixHats(each[:, 0] * m, each * Q, each * V, p.alpha * M)
+        return cls(hats, *map(float, rest))
 
 
 def root(Q: Array) -> Array:
@@ -320,14 +310,8 @@ class MatrixFields:
         if not problem.taught:
             white = _white(x, even)
             return cls(problem, [Block(l, l, white, even, None) for l in range(k)])
-        return cls(
-            problem,
-            [
-                Block(0, l, _white(x, weight, zeta), weight, zeta)
-                for l in range(k)
-                for zeta, weight in _told(problem, l, u[..., r:])
-            ],
-        )
+        told = [(l, *each) for l in range(k) for each in _told(problem, l, u[..., r:])]
+        return cls(problem, [Block(0, l, _white(x, w, zeta), w, zeta) for l, zeta, w in told])
 
     @classmethod
     def of_moments(cls, problem: MatrixProblem) -> MatrixFields | None:
@@ -376,7 +360,7 @@ class MatrixFields:
         V = (V + V.swapaxes(2, 3)) / 2
         parts: Any = m, Q, V, M + V[:, 0] @ B, *(sums @ p.population.group_shares).T
         every: list[Any] = [[each.mean(0) for each in parts], *zip(*parts, strict=True)]
-        return [averages(p, *one) for one in every]
+        return [MatrixAverages.of(p, *one) for one in every]
 
 
 def _white(x: Array, weight: Array, zeta: Array | None = None) -> Array:
@@ -408,21 +392,3 @@ def _told(problem: MatrixProblem, label: int, u: Array) -> Iterator[tuple[Array,
     yield zeta.reshape(u.shape), (1 - k * guess) * nodes.weight
     if guess > 0:
         yield anywhere, np.full((replicates, n), guess / n)
-
-
-def averages(
-    p: MatrixProblem,
-    m: Array,
-    Q: Array,
-    V: Array,
-    M: Array,
-    loss: float,
-    error: float,
-    off: float = 0,
-) -> MatrixAverages:
-    """From means over each group, and the mean loss and mistakes of all."""
-    shares = p.population.group_shares
-    each = p.alpha * shares[:, None, None]
-    hats = MatrixHats(each[:, 0] * m, each * Q, each * V, p.alpha * M)
-    stiffness = np.einsum("c,cij->ij", shares, V)
-    return MatrixAverages(hats, shares @ m, stiffness, float(loss), float(error), off)

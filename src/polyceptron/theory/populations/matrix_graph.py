@@ -32,7 +32,6 @@ from polyceptron.theory.populations.matrix_fields import (
     FieldsOrder,
     MatrixAverages,
     MatrixProblem,
-    averages,
     curvature,
     given_fields,
     matrix_pull,
@@ -195,4 +194,4 @@ class GraphFields:
                 M += (volume[:, None] * g.f).T @ slopes
             sums[:, c] += w @ g.loss, w @ g.wrong, w.sum()
         loss, error, _ = sums @ p.population.group_shares
-        return averages(p, m, Q, V, M, loss, error, float(np.abs(sums[2] - 1).max()))
+        return MatrixAverages.of(p, m, Q, V, M, loss, error, np.abs(sums[2] - 1).max())

@@ -177,13 +177,7 @@ class Anderson:
     changes: list[Array] = field(default_factory=list)
 
     def solve(
-        self,
-        fields: Fields,
-        theta: Array,
-        *,
-        tol: float,
-        shift: Any = 0.0,
-        max_rounds: int = 200,
+        self, fields: Fields, theta: Array, *, tol: float, shift: Any = 0.0, max_rounds: int = 200
     ) -> Solved:
         """θ = round(θ) + shift, until a step is below `tol`."""
         before: tuple[Array, Array] | None = None
@@ -224,7 +218,7 @@ class Anderson:
         p, b = self.problem, law.b
         try:
             if p.intercept:
-                move = np.linalg.solve(averages.stiffness, averages.pull)
+                move = np.linalg.solve(averages.hats.V.sum(0), averages.hats.m.sum(0))
                 b = b + (np.clip(move, -1.0, 1.0) if p.sampled else move)
             after = weights_side(p.population, p.R, averages.hats, p.ridge, b)
             residual = pack(p, after) - theta

@@ -304,10 +304,7 @@ def _least_points(problem: MatrixProblem) -> int:
 def _first_root(
     problem: MatrixProblem, theta: Array, more: int, tol: float = 1e-3
 ) -> tuple[Anderson, MatrixFields, Solved]:
-    """At points on which rounds are cheap; few may have no root, or one too far from that of all.
-
-    Exact points, where there are some.
-    """
+    """At exact points, or few, which may have no root, or one too far from that of all."""
     few = MatrixFields.of_moments(problem)
     few = few or MatrixFields.drawn(problem, _least_points(problem) + more, 1)
     anderson = Anderson(problem)
@@ -347,11 +344,7 @@ def _sampled(problem: MatrixProblem, theta: Array, tol: float) -> PopulationPoin
 
 
 def _corrected(
-    anderson: Anderson,
-    few: MatrixFields,
-    solved: Solved,
-    points: MatrixFields,
-    tol: float,
+    anderson: Anderson, few: MatrixFields, solved: Solved, points: MatrixFields, tol: float
 ) -> list[Solved]:
     """From the root at few points to that at all points and each replicate's; none if it is far.
 

@@ -191,9 +191,7 @@ def _lifted(covariance: Array) -> Array:
     least = _FLAT * (values.sum(-1, keepdims=True) + _NOTHING)
     if (values >= least).all():
         return covariance
-    return np.asarray(
-        (vectors * np.maximum(values, least)[..., None, :]) @ vectors.swapaxes(-1, -2)
-    )
+    return (vectors * np.maximum(values, least)[..., None, :]) @ vectors.swapaxes(-1, -2)
 
 
 # Where p leads: p, fields (n, k) up to a shift, weights (R, n/R) and Z (n, k).
