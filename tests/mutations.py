@@ -191,14 +191,14 @@ MUTATIONS = [
     ),
     Mutation(
         "ERM equations: the ridge dropped from 1/V",
-        "model/penalties/penalty.py",
+        "model/penalties.py",
         "x = 1 / (ridge + V_hat)",
         "x = 1 / V_hat",
         ERM,
     ),
     Mutation(
         "correlated features: the ridge dropped from the response",
-        "model/penalties/penalty.py",
+        "model/penalties.py",
         "every = s / (ridge + V * s)",
         "every = s / (V * s)",
         "tests/unit/theory/test_ways.py::test_ridge_on_a_spectrum_against_its_three_sums",
@@ -247,14 +247,14 @@ MUTATIONS = [
     ),
     Mutation(
         "weights side: the spread of the response",
-        "model/penalties/penalty.py",
+        "model/penalties.py",
         "hats.m**2 * float(sums.spread[0])",
         "0 * float(sums.spread[0])",
         "tests/unit/theory/test_ways.py::test_ridge_on_a_spectrum_against_its_three_sums",
     ),
     Mutation(
         "correlated features: the shrinkage of the signal",
-        "model/penalties/penalty.py",
+        "model/penalties.py",
         "ridge * (h @ signal)",
         "ridge * (h @ fraction)",
         "tests/unit/theory/test_ways.py::test_correlated_features_end_where_the_plain_loop_does",
@@ -303,7 +303,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a penalty over a spectrum: the signal's root",
-        "model/penalties/penalty.py",
+        "model/penalties.py",
         "Hats(hats.m * s * root,",
         "Hats(hats.m * s * theta,",
         f"{SPECTRA}::test_a_penalty_of_one_level_is_carried_over_a_spectrum",

@@ -69,7 +69,7 @@ def light(monkeypatch, tmp_path):
         ("theory.separability", "separability"),
         ("theory.erm.fixed_point", "ridge_rows"),
         ("theory.asymptotics", "asymptotics"),
-        ("theory.planner", "plan"),
+        ("theory.asymptotics", "plan"),
         ("experiments.data_runs", "amp_rows", "trace_rows"),
         ("report.figures.making", "make_figures"),
         ("report.explorer.server", "serve"),

@@ -291,7 +291,7 @@ def _needs(
     teacher: AnyTeacher, students: list[Estimator], error: float, dimension: int | None
 ) -> list[Row]:
     """One row for each estimator, at the smallest α that reaches the error."""
-    from polyceptron.theory.planner import OUT_OF_REACH, Plan, check_target, plans
+    from polyceptron.theory.asymptotics import OUT_OF_REACH, Plan, check_target, plans
 
     def rows(found: Plan) -> list[Row]:
         if found.row["status"] == OUT_OF_REACH:

@@ -48,7 +48,7 @@ from polyceptron.model.checks import check_alphas, check_tolerance, difference_b
 from polyceptron.model.estimators import ERM, Estimator
 from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss
-from polyceptron.model.penalties.penalty import spectrum_sums
+from polyceptron.model.penalties import spectrum_sums
 from polyceptron.model.populations import (
     AnyTeacher,
     Population,

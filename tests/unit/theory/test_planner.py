@@ -4,9 +4,9 @@ import pytest
 
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
+from polyceptron.theory.asymptotics import _smallest_root, plan
 from polyceptron.theory.curve import curve_rows
 from polyceptron.theory.erm.fixed_point import erm_rows
-from polyceptron.theory.planner import _smallest_root, plan
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,7 @@
 
 from polyceptron.model.losses.cross_entropy import CrossEntropy, Smoothed
 from polyceptron.model.losses.hinges import Hinge, MaxMargin, SquaredHinge, WestonWatkins
-from polyceptron.model.losses.loss import (
-    LOSSES,
-    Loss,
-    SquareLoss,
-    as_loss,
-    check_loss,
-    check_symmetric,
-)
+from polyceptron.model.losses.loss import LOSSES, Loss, SquareLoss, as_loss, check_symmetric
 from polyceptron.model.registry import Entry
 
 __all__ = [
@@ -23,7 +16,6 @@ __all__ = [
     "SquaredHinge",
     "WestonWatkins",
     "as_loss",
-    "check_loss",
     "check_symmetric",
 ]
 

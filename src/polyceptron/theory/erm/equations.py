@@ -28,7 +28,7 @@ import numpy as np
 
 from polyceptron.display import ShortDisplay
 from polyceptron.model.law import Hats, Law, PaperMatrices
-from polyceptron.model.penalties.penalty import spectrum_sums
+from polyceptron.model.penalties import spectrum_sums
 from polyceptron.numerics import Array
 from polyceptron.rows import Status
 from polyceptron.theory.fields.integrand import Averages, Averaging

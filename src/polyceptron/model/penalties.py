@@ -36,8 +36,10 @@ from polyceptron.model.checks import check_ridge
 from polyceptron.model.features import Spectrum
 from polyceptron.model.law import Hats, Law, RowEstimate
 from polyceptron.model.priors import Row
-from polyceptron.model.registry import Registry
+from polyceptron.model.registry import Entry, Registry
 from polyceptron.numerics import Array
+
+__all__ = ["PENALTIES", "ElasticNet", "Penalty", "Ridge", "as_penalty"]
 
 
 class Penalty(ABC):
@@ -241,3 +243,12 @@ class ElasticNet(Penalty):
         tail = np.where(a > 0, gammaincc(safe, 0.5 * (self.l1 / scale) ** 2), 0.0)
         found = (weight * size * tail).sum(1) * (math.sqrt(2) * scale) ** power[:, 0].astype(float)
         return tuple(found.tolist())
+
+
+PENALTIES.add(
+    Entry("ridge", "(λ/2) times the squared norm", Ridge, ("strength",), (0.1,)),
+    Entry(
+        "elastic-net", "L₁ times the norm of each feature's weights, and (L₂/2) times its square",
+        ElasticNet, ("l1", "l2"), (0.1, 0.1), label="elastic net",
+    ),
+)  # fmt: skip
