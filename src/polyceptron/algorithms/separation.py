@@ -258,7 +258,8 @@ def maximum_likelihood(samples: Samples, tol: float, start: Array | None = None)
         elif steep * doubt < curvature:
             bound = -math.log1p(-steep * doubt / curvature) / steep
             if free is not None:  # of W and κβ, which make up b
-                bound *= math.hypot(1.0, free.column + float(np.linalg.norm(free.mean)))
+                most = free.unit * (free.column + float(np.linalg.norm(free.mean)))
+                bound *= math.hypot(1.0, most)
         if bound <= enough or turn == 5:
             break
         ridge = min(0.03 * ridge, 0.1 * tol * curvature if curvature > 0 else math.inf)

@@ -178,12 +178,7 @@ class Watch:
         self._next_beat, self._next_line = _BEAT_SECONDS, FIRST_SECONDS
 
     def step(
-        self,
-        iteration: int,
-        max_iter: int,
-        change: float,
-        target: float,
-        objective: float | None = None,
+        self, iteration: int, max_iter: int, change: float, target: float, objective: Any = None
     ) -> None:
         if self.callback is None and not self.verbose:
             return

@@ -239,3 +239,15 @@ def test_an_intercept_that_no_sample_feels_divides_by_nothing():
         pc.fit_erm(X + 1e10, y, "cross-entropy", 0.0, intercept=True)
     near = pc.fit_erm(X + 1e3, y, "cross-entropy", 0.0, intercept=True)
     assert near.separability.separable
+
+
+def test_tiny_features_have_bounds_of_their_own_size():
+    """Weights are large where features are tiny: what is not known of b counts little beside."""
+    X, y = unequal(120, 6, 3, seed=2)
+    for loss, scale, most in (("cross-entropy", 1e-6, 0.01), ("square", 1e-20, 1e-15)):
+        fit = pc.fit_erm(scale * X, y, loss, 0.1, intercept=True)
+        same = pc.fit_erm(X, y, loss, 0.1 / scale**2, intercept=True)
+        off = np.linalg.norm(fit.weights - same.weights / scale)
+        off = np.hypot(off, np.linalg.norm(fit.intercepts - same.intercepts))
+        size = np.hypot(np.linalg.norm(fit.weights), np.linalg.norm(fit.intercepts))
+        assert off <= fit.distance_bound <= most * size

@@ -145,12 +145,13 @@ def in_given_units(
         inner, offset = intercept.split(fit.weights.T)
         if shrink:
             offset = offset + (inner - np.ldexp(inner, -shrink)) @ intercept.mean
-        weights, reach = inner.T.copy(), max(reach, 0)  # of intercepts, which have no unit
+        weights, reach = inner.T.copy(), max(-p, 0)  # intercepts have no unit
         if proof is not None and proof.direction is not None:
             held, shift = intercept.split(proof.direction.T)
             proof = replace(proof, direction=held.T.copy(), intercepts=shift)
     elif units == Units() and not shrink:
         return fit
+    bound = float(np.ldexp(fit.distance_bound, reach))
     if proof is not None:
         direction = None if proof.direction is None else np.ldexp(proof.direction, -p)
         proof = replace(proof, direction=direction, residual=float(np.ldexp(proof.residual, p)))
@@ -158,7 +159,7 @@ def in_given_units(
         fit,
         weights=np.ldexp(weights, -p - shrink),
         intercepts=offset,
-        distance_bound=float(np.ldexp(fit.distance_bound, reach)),
+        distance_bound=bound + 4 * EPS * float(np.linalg.norm(offset)),
         gradient_norm=float(np.ldexp(fit.gradient_norm, p + units.q)),
         ridge=ridge,
         separability=proof,

@@ -14,6 +14,7 @@ In scikit-learn's words the features are X/√d and C = 1/λ, for two classes 2/
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -199,7 +200,7 @@ def fit_erm_path(
     if begin is not None:
         begin[:d] = np.ldexp(begin[:d], units.p)
     if intercept:
-        samples = with_intercept(samples)
+        samples = with_intercept(samples, math.ldexp(1.0, min(units.p, 0)))
     free = samples.intercept
     if begin is not None and free is not None:
         begin = free.joined(begin[:d].T, begin[d] if whole else np.zeros(k)).T

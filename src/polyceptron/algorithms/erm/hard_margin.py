@@ -1,9 +1,8 @@
 """Hard-margin multi-class SVM: min ½‖W‖²_F with z_y − z_h ≥ 1 for every sample and h ≠ y.
 
 It is the limit λ → 0⁺ of cross-entropy (in direction) on separable data. J has the constraints as
-rows: a sample x/√d times a class difference v = e_y − e_h, so that JJᵀ is the Gram matrix of the
-samples times that of the differences, entry by entry. An augmented Lagrangian finds the constraints
-that hold with equality,
+rows, x/√d times e_y − e_h, so that JJᵀ is the Gram matrix of the samples times that of the class
+differences, entry by entry. An augmented Lagrangian finds those that hold with equality,
 
     min_W ½‖W‖² + (c/2) Σ (1 + a/c − margin)₊²,     a ← (a + c(1 − margin))₊,
 
@@ -12,15 +11,13 @@ the Hessian I + cJᵀJ, and by Woodbury's identity
 
     D = −(I + cJᵀJ)⁻¹G = −(G − Jᵀ(JJᵀ + I/c)⁻¹JG),
 
-so a penalty c that would stall conjugate gradients costs nothing. A direct solve JJᵀa = 1 then ends
-the search, with a bound near rounding. Before it, multipliers a ≥ 0 are a feasible point of the
-dual, and dividing W by its smallest margin gives one of the primal, so with
-W_a = Σ a x(e_y − e_h)ᵀ/√d
+so a large penalty c costs nothing. A direct solve JJᵀa = 1 then ends the search, with a bound near
+rounding. Before it, multipliers a ≥ 0 are a feasible point of the dual, and dividing W by its
+smallest margin gives one of the primal, so with W_a = Jᵀa
 
     ½‖W − Ŵ‖² ≤ gap = ½‖W − W_a‖² + Σ a (margin − 1),
 
-a sum of terms that are not negative, hence accurate when it is tiny. The root of a gap is known to
-about 1e-7 at best.
+a sum of terms that are not negative, hence accurate when it is tiny: its root to about 1e-7.
 
 Intercepts are the weights β of a column of J, J_b, that do not count in ‖W‖², so that J_bᵀa = 0 at
 the solution. JJᵀ of all columns may stand for that of the features then, and the direct solves get
@@ -171,39 +168,26 @@ class _Certified(NamedTuple):
 
 def _certified(U: Array, Z: Array, p: float, q: float, free: Intercept | None) -> _Certified:
     """From bounds p of the weights' distance, and q of that of Wᵀx̄ + b."""
-    mean = 0.0 if free is None else float(np.linalg.norm(free.mean))
-    return _Certified(U, Z, math.hypot(p, q + mean * p))
+    if free is not None:
+        p = math.hypot(p, free.unit * (q + float(np.linalg.norm(free.mean)) * p))
+    return _Certified(U, Z, p)
 
 
 def solve_active(
-    seen: SeenRows, hinge: HingeObjective, mask: NDArray[Any], free: Intercept | None = None
+    seen: SeenRows,
+    hinge: HingeObjective,
+    mask: NDArray[Any],
+    free: Intercept | None,
+    most: float = math.inf,
+    turns: int = 12,
 ) -> _Certified | None:
-    """The max-margin solution from a guess of its active constraints, if that is nearly right.
-
-    The margins of the mask are set to 1. Constraints with a multiplier below 0 then leave, those
-    with a margin below 1 join (a primal and dual active set), as long as ever fewer do either.
-    """
-    changes = mask.size
-    for _ in range(12):
-        found = _at_equality(seen, hinge, mask, free)
-        if found is None or isinstance(found, _Certified):
-            return found
-        before, changes = changes, int(np.count_nonzero(found != (mask > 0)))
-        if not 0 < changes < before:
-            return None
-        mask = found
-    return None
-
-
-def _at_equality(
-    seen: SeenRows, hinge: HingeObjective, mask: NDArray[Any], free: Intercept | None
-) -> _Certified | NDArray[np.bool_] | None:
     """The point with margin 1 on every constraint of the mask, if that is the solution.
 
     JJᵀa + J_bβ = 1, J_bᵀa = 0 is solved up to residuals δ and e. If a > 0 and every other margin
     exceeds 1 by more than these can change them, then the exact solution of the same system meets
     all optimality conditions, and it lies at √(δᵀ(JJᵀ)⁻¹δ) from this one, δ with its share of
-    J_bΔβ. If not, a better mask; None without a solution.
+    J_bΔβ. If not, constraints with a multiplier below 0 leave, those with a margin below 1 join (a
+    primal and dual active set), as long as fewer do than `most`, those of the last turn.
     """
     design = seen.design
     size = int(np.count_nonzero(mask))
@@ -260,7 +244,10 @@ def _at_equality(
     if shares.min() <= residual * inverse or margins.min() <= 1 + reach:
         better = margins < 1
         better[chosen.others, chosen.samples] = shares > 0
-        return better
+        changes = int(np.count_nonzero(better != (mask > 0)))
+        if not 0 < changes < most or turns == 1:
+            return None
+        return solve_active(seen, hinge, better, free, changes, turns - 1)
     return _certified(U, Z, bound, off if free is None else free.column * off, free)
 
 
@@ -312,7 +299,7 @@ def separate(
                     "the maximum-likelihood estimate there, and takes any ridge above 0",
                     multipliers,
                 )
-            gap = _from_gap(design, hinge, found, multipliers, free)
+            gap = _from_gap(design, hinge, found, free)
             candidates = (best, gap, solve_active(seen, hinge, multipliers, free))
             previous = math.inf if best is None else best.bound
             best = min(filter(None, candidates), key=lambda one: one.bound, default=None)
@@ -346,14 +333,10 @@ def separate(
 
 
 def _from_gap(
-    design: Design,
-    hinge: HingeObjective,
-    found: Minimum,
-    multipliers: Array,
-    free: Intercept | None,
+    design: Design, hinge: HingeObjective, found: Minimum, free: Intercept | None
 ) -> _Certified | None:
     """U made feasible, with its duality gap; None while some sample is on the wrong side."""
-    U, Z = found.U[0], found.Z[0]
+    U, Z, multipliers = found.U[0], found.Z[0], found.evaluation.source[0]
     margins = hinge.margins(Z)
     margins[hinge.y, np.arange(hinge.y.size)] = np.inf
     smallest = float(margins.min())

@@ -37,10 +37,14 @@ _NEAR = 0.1  # up to which nothing is gained by it
 
 @dataclass(frozen=True)
 class Intercept:
-    """The last column's entry κ of x̂, and what was subtracted from the others, x̄/√d (d,)."""
+    """The last column's entry κ of x̂, and what was subtracted from the others, x̄/√d (d,).
+
+    `unit`: what tiny inputs were divided by: their weights are W/unit, beside which b counts less.
+    """
 
     column: float
     mean: Array
+    unit: float = 1.0
 
     def split(self, U: Array) -> tuple[Array, Array]:
         """W (..., d) and b (...,) of given features, from weights (..., d + 1) of these."""
@@ -50,33 +54,6 @@ class Intercept:
     def joined(self, W: Array, b: Array) -> Array:
         """The inverse of `split`."""
         return np.concatenate([W, (b + W @ self.mean)[..., None] / self.column], axis=-1)
-
-    def distance(
-        self,
-        ridges: Array,
-        slopes: tuple[Array, Array],
-        curvature: Array,
-        stiffness: Array,
-        rows: Array,
-        off: Array,
-    ) -> Array:
-        """A bound (L,) on the distance of W and b to the minimiser.
-
-        slopes: G and the norm of the gradient in β, (L,); curvature Σ H_μ (L, r, r), stiffness
-        ‖H_μ‖ (L, n), row norms (n,) of x̂ with its column, δ (L, n).
-        """
-        least = np.linalg.eigvalsh(curvature)[:, 0]
-        least -= 1e-14 * np.einsum("lii->l", curvature)
-        G, g = slopes[0], slopes[1] / self.column
-        squares = np.maximum(rows**2 - self.column**2, 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            A = ridges**-0.5
-            B = (2 + np.sqrt(stiffness @ squares) * A) / np.sqrt(np.maximum(least, 0.0))
-            root = G * A + g * B + 2 * np.sqrt((stiffness * off**2).sum(1))
-            p, q = A * root, B * root
-            moved = math.sqrt(2) * (np.sqrt(squares.max()) * p + q)
-            found = np.hypot(p, q + float(np.linalg.norm(self.mean)) * p)
-        return np.where(moved < math.log(2), found, np.inf)  # NaN is not below it
 
 
 def certificate(
@@ -104,8 +81,18 @@ def certificate(
         return rounding, (norm + rounding) / ridges
     assert total is not None
     off, rest = roundings(design, size, ridges, fields, residuals)
-    slopes = norms(G[..., :-1]) + rest, norms(G[..., -1:]) + rest
-    return rest, intercept.distance(ridges, slopes, total(), stiffness, design.row_norms, off)
+    curvature, column = total(), intercept.column
+    least = np.linalg.eigvalsh(curvature)[:, 0] - 1e-14 * np.einsum("lii->l", curvature)
+    squares = np.maximum(design.row_norms**2 - column**2, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        A = ridges**-0.5
+        B = (2 + np.sqrt(stiffness @ squares) * A) / np.sqrt(np.maximum(least, 0.0))
+        root = (norms(G[..., :-1]) + rest) * A + (norms(G[..., -1:]) + rest) / column * B
+        root += 2 * np.sqrt((stiffness * off**2).sum(1))
+        p, q = A * root, B * root
+        moved = math.sqrt(2) * (np.sqrt(squares.max()) * p + q)
+        found = np.hypot(p, intercept.unit * (q + float(np.linalg.norm(intercept.mean)) * p))
+    return rest, np.where(moved < math.log(2), found, np.inf)  # NaN is not below it
 
 
 def pulls_of(intercept: Intercept | None, ridges: Array) -> Array:
@@ -120,10 +107,10 @@ def size_of(intercept: Intercept | None, U: Array) -> Array:
     if intercept is None:
         return norms(U)
     W, b = intercept.split(U)
-    return np.asarray(np.sqrt(np.einsum("lrd,lrd->l", W, W) + np.einsum("lr,lr->l", b, b)))
+    return np.hypot(norms(W), intercept.unit * norms(b[..., None]))
 
 
-def with_intercept(samples: Samples) -> Samples:
+def with_intercept(samples: Samples, unit: float) -> Samples:
     """The samples with centred features and the column, `samples.intercept` saying so."""
     design, y, k = samples
     counts = np.bincount(y, minlength=k)
@@ -138,7 +125,7 @@ def with_intercept(samples: Samples) -> Samples:
     if bool((np.abs(moments.mean) <= _NEAR * spread).all()):
         moments = moments._replace(mean=0 * moments.mean)
     found, mean = _centred(design, moments, loud)
-    intercept = Intercept(loud * design.scale, mean * design.scale)
+    intercept = Intercept(loud * design.scale, mean * design.scale, unit)
     return replace(samples, design=found, intercept=intercept, features=design)
 
 

@@ -1,7 +1,7 @@
 """Square loss on one-hot labels: min_W ½‖AW − Y‖²_F + (λ/2)‖W‖²_F with A = X/√d, for every λ.
 
-Weights of samples multiply the rows of A and Y by their roots.
-One eigendecomposition of the smaller Gram matrix serves every λ, a Cholesky factor one λ > 0:
+Weights of samples multiply the rows of A and Y by their roots. One eigendecomposition of the
+smaller Gram matrix serves every λ, a Cholesky factor one λ > 0:
 
     n ≥ d:  (AᵀA + λ) W = AᵀY            n < d:  (AAᵀ + λ) C = Y,  W = AᵀC
 
@@ -9,9 +9,7 @@ Residuals are then computed from A itself and corrected through the same decompo
 removes the rounding that squaring the condition number brings in. λ = 0 is the solution of least
 norm: there it matters which directions A does not see. Those that a decomposition finds are
 believed if the rows less the first one, with every column in its own unit, do not see as many: the
-rank of A is not below theirs, and they keep the digits of inputs far from zero. All λ move
-together, so that the products with A are those of wide blocks. Weights, fields and multipliers C
-are rows: one for each class and λ.
+rank of A is not below theirs, and they keep the digits of inputs far from zero.
 
 With an intercept features and labels are centred. A mean η that rounding leaves in the features
 adds nηηᵀ to AᵀA, and nηηᵀW to the gradient: `stray` is n‖η‖².
@@ -147,7 +145,8 @@ def fit_least_squares(
     if free is None:
         return _fit_centred(samples, loss, ridges, tol, 0.0)
     samples, mean = without_column(samples)  # labels too, and b makes up for their means
-    bent = math.hypot(1.0, size := float(np.linalg.norm(mean)))  # of W, which b follows
+    size = float(np.linalg.norm(mean))
+    bent = math.hypot(1.0, free.unit * size)  # of W, which b follows
     stray = samples.total * (2 * EPS * size) ** 2
     level = np.bincount(samples.y, samples.weights, samples.n_classes) / samples.total
     return [

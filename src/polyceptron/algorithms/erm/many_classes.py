@@ -6,10 +6,9 @@ Newton's method, one λ at a time, with four differences that count where k is l
 
 - the classes' own fields, not their k − 1 differences: a product with a basis takes k²n operations,
   more than those with X where k > d. The gradient sums to 0 over the classes, and so do weights.
-- fields are made, used and dropped by block of samples (`Design.through`), so that a value costs
-  two products and no memory; only the softmax p (k, n) stays, in single precision.
-- values and gradients too are in single precision until its rounding is near: at most a few are in
-  double, the last one for the certificate, which is that of `newton`.
+- fields are made, used and dropped by block of samples (`Design.through`); only the softmax p
+  (k, n) stays, in single precision.
+- values and gradients too are in single precision until its rounding is near.
 - conjugate gradients are eased by what the Hessian would be if p did not depend on x: with the
   eigenvectors E of a sample's XᵀX/d = E diag(s) Eᵀ, and a_h = Σ_μ p_h(1 − p_h)/n
 
@@ -47,7 +46,6 @@ from polyceptron.numerics import AnyArray, Array
 from polyceptron.rows import Status
 
 MANY = 24  # classes from which this is the quicker way
-_WIDEST = 3000  # features whose XᵀX is diagonalised
 _LOOSE, _STEPS = 0.3, 60
 _NODES = 3  # fits through which the next one's start is extrapolated
 
@@ -57,12 +55,11 @@ def fit_softmax(
 ) -> list[ERMFit]:
     """One fit at each λ > 0, to relative distance `tol`; `start` (d, k)."""
     design, y, k = samples
-    few = k < MANY or design.dimension > _WIDEST or 0 in ridges
-    few |= not design.squares_are_safe
+    few = k < MANY or design.dimension > 3000  # features whose XᵀX is diagonalised
     objective = SoftmaxObjective(y, k, samples.weights)
-    if few or design.reading_is_dear:
+    if few or 0 in ridges or not design.squares_are_safe or design.reading_is_dear:
         return fit_newton(samples, loss, ridges, tol, start, objective)
-    solver, done = _ManyClasses.of(samples), dict[float, ERMFit]()
+    solver, done = _ManyClasses(samples), dict[float, ERMFit]()
     kept = design.watch.checkpoint.load() or {}
     for ridge in sorted(set(ridges), reverse=True):
         nearest = [(math.log(r), fit.weights) for r, fit in list(done.items())[-_NODES:]]
@@ -114,27 +111,19 @@ class _Look:
         return here.residual, (here.value, sizes, lengths(here.residual), stiffness, wrong)
 
 
-@dataclass
 class _ManyClasses:
     """What all λ share: the softmax at the last point, spectrum s (d,) and eigenvectors (d, d)."""
 
-    samples: Samples
-    objective: SoftmaxObjective
-    softmax: AnyArray
-    spectrum: AnyArray
-    vectors: AnyArray
-    steepest: float = 0.0  # gradient of all starts: near the minimum a step is solved for closely
-
-    @classmethod
-    def of(cls, samples: Samples) -> _ManyClasses:
-        design, y, k = samples
+    def __init__(self, samples: Samples) -> None:
+        (design, y, k), self.samples = samples, samples
         n, d = design.shape
         chosen = np.arange(0, n, max(1, n // (8 * d)))  # for an approximation they will do
         A = design.scaled_rows(chosen).astype(np.float32)
-        spectrum, vectors = np.linalg.eigh(A.T @ A * np.float32(n / chosen.size))
-        objective = SoftmaxObjective(y, k, samples.weights, whole=True)
-        softmax = np.empty((1, k, n), np.float32)
-        return cls(samples, objective, softmax, np.maximum(spectrum, 0), vectors)
+        spectrum, self.vectors = np.linalg.eigh(A.T @ A * np.float32(n / chosen.size))
+        self.spectrum = np.maximum(spectrum, 0)
+        self.objective = SoftmaxObjective(y, k, samples.weights, whole=True)
+        self.softmax: AnyArray = np.empty((1, k, n), np.float32)
+        self.steepest = 0.0  # of all starts: near the minimum a step is solved for closely
 
     def look(self, U: Array, pulls: Array, dtype: Any) -> _Point:
         """At weights U (1, k, d), in this precision; the softmax there is kept."""

@@ -8,11 +8,10 @@ Fields come in coordinates Z (L, r, n) with z = BZ: those of the class differenc
 the loss sees nothing else (`class_coordinates`), else r = k. The first axis counts problems that
 are solved side by side. Samples may have weights s, (n,) or those of each problem (L, n).
 
-What rounding can do to a computed gradient, so that a certificate holds for the true one.
-
-A sum of m products x·y in floating point is off by about ε√m Σ|x||y|: the partial sums are rounded
-m times, each time either way. (The worst case, ε m Σ|x||y|, needs every rounding to fall to the
-same side.) Linear algebra adds in blocks: for long sums √m becomes √256 + √(m/256). With
+What rounding can do to a computed gradient, so that a certificate holds for the true one: a sum of
+m products x·y in floating point is off by about ε√m Σ|x||y|, since the partial sums are rounded m
+times, each time either way. Linear algebra adds in blocks: for long sums √m becomes
+√256 + √(m/256). With
 a_μ = ‖x_μ‖/√d, and Σ_j |x_j||u_j|/√d ≤ a_μ‖u‖, fields and gradient are off by
 
     δz_μ = ε(√d a_μ‖U‖ + c‖z_μ‖ + c)             δG = ε√n Σ_μ a_μ‖g_μ‖ + cελ‖U‖
