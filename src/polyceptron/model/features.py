@@ -10,15 +10,14 @@ fraction that is missing to 1. Independent features are one level, s = θ = 1.
 A teacher may act on more than the features show: the `hidden` share of the variance of its fields,
 which no linear student can see, acts as Gaussian noise on them.
 
-From data (`Spectrum.from_data`): in the eigenbasis, whitened, the features are uncorrelated in the
-sample, so that the least-squares fit of the one-hot labels has coefficients
-c_ih = (1/n) Σ_μ u_iμ (1[y_μ = h] − p_h). For Gaussian inputs they are proportional to √s_i W*_ih
+From data (`Spectrum.from_data`): in the eigenbasis, whitened, the least-squares fit of the one-hot
+labels has coefficients c_ih = (1/n) Σ_μ u_iμ (1[y_μ = h] − p_h), for Gaussian inputs ∝ √s_i W*_ih
 (Stein), and
 
     E Σ_h c_ih² ∝ s_iθ_i + noise,      noise = Σ_h RSS_h / (n(n − d − 1))
 
-The noise is that of estimation and is subtracted. Where a direction is then left with less than
-nothing it is pooled with its neighbours until their sum is positive, which keeps the total.
+The noise of estimation is subtracted. Where a direction is then left with less than nothing it is
+pooled with its neighbours until their sum is positive, which keeps the total.
 
 From a name (`as_spectrum`), a CSV file or a list of eigenvalues:
 
@@ -65,7 +64,8 @@ class Spectrum:
     """Levels of the covariance: eigenvalues s (l,), signal θ (l,) and fraction of features (l,).
 
     They are scaled to ⟨s⟩ = ⟨sθ⟩ = 1; what was divided out is in `mean_eigenvalue` and
-    `mean_signal`.
+    `mean_signal`. `power` is sθ (l,), `rank` the fraction of directions that vary at all, `flat`
+    whether sθ = 1 along all: whitened, these are independent features.
 
     Parameters
     ----------
@@ -124,15 +124,15 @@ class Spectrum:
         self.fraction = np.asarray(np.bincount(place.ravel(), weights=share[keep]), dtype=float)
         if len(self.fraction) == 1 and abs(self.fraction[0] - 1) < 1e-12:  # to the last digit
             self.eigenvalues, self.signal, self.fraction = np.ones((3, 1))
-        for part in (self.eigenvalues, self.signal, self.fraction):
+        self.power: Array = self.eigenvalues * self.signal
+        for part in (self.eigenvalues, self.signal, self.fraction, self.power):
             part.setflags(write=False)
+        total = float(self.fraction.sum())
+        self.rank = 1.0 if abs(total - 1) < 1e-12 else total
+        self.flat = self.rank == 1 and bool((np.abs(self.power - 1) < 1e-13).all())
+        self.isotropic = self.flat and bool((self.eigenvalues == 1).all())
         self.hidden, self.remark = float(hidden), remark
         self.name = name if name is not None else self._spelt()
-
-    @property
-    def flat(self) -> bool:
-        """Whether sθ = 1 along every direction: whitened, the features are independent ones."""
-        return bool(self.rank == 1 and (np.abs(self.power - 1) < 1e-13).all())
 
     @cached_property
     def by_feature(self) -> tuple[Array, Array]:
@@ -143,22 +143,6 @@ class Spectrum:
     def by_field(self) -> tuple[Array, Array]:
         """The same for the mean weighted by the teacher's field."""
         return local_gauss(self.eigenvalues, self.fraction * self.power)
-
-    @cached_property
-    def isotropic(self) -> bool:
-        """Independent features of unit variance."""
-        return self.flat and bool((self.eigenvalues == 1).all())
-
-    @cached_property
-    def power(self) -> Array:
-        """sθ (l,): the variance of the teacher's field along a direction of each level."""
-        return self.eigenvalues * self.signal
-
-    @property
-    def rank(self) -> float:
-        """The fraction of directions in which features vary at all."""
-        total = float(self.fraction.sum())
-        return 1.0 if abs(total - 1) < 1e-12 else total
 
     def at(self, dimension: int) -> tuple[Array, Array]:
         """s (d,) and θ (d,) of d features, largest first, with ⟨s⟩ = ⟨sθ⟩ = 1 kept.

@@ -54,6 +54,9 @@ class Channel(ABC):
     """
 
     name: str
+    accuracy: ClassVar[float] = 0.0  # absolute error of the chances it gives, rounding apart
+    noiseless: bool = False  # whether the label is a function of the fields
+    utility_variance: float | None = None  # Δ of utilities that are fields plus Gaussian noise
 
     @abstractmethod
     def width(self, variance: float) -> float:
@@ -80,15 +83,7 @@ class Channel(ABC):
         """P(largest utility is not the student's class) at τ; `clean` is that without noise."""
 
     def utility_lead(self, tau: float, n_classes: int, margin: float) -> float | None:
-        """P(the student's lead of the class of largest utility > margin, in units of √q) at τ.
-
-        None where it is not known in a form of its own.
-        """
-        return None
-
-    @property
-    def utility_variance(self) -> float | None:
-        """Δ where the utilities are the fields plus Gaussian noise of this variance, else None."""
+        """P(the student's lead of the class of largest utility > margin·√q) at τ, where known."""
         return None
 
     def utility_law(self, variance: float) -> UtilityLaw | None:
@@ -98,13 +93,6 @@ class Channel(ABC):
     def guess(self, n_classes: int) -> float:
         """η': the chance that the label is a given class whatever the fields."""
         return 0.0
-
-    accuracy: ClassVar[float] = 0.0  # absolute error of the chances it gives, rounding apart
-
-    @property
-    def noiseless(self) -> bool:
-        """Whether the label is a function of the fields."""
-        return False
 
     def utility_tau(self, tau: float) -> float | None:
         """τ of the student's fields with the utilities where these are Gaussian, else None."""
@@ -174,8 +162,7 @@ class Channel(ABC):
     def label_law(self, gaps: Array, variance: float, n_classes: int | None = None) -> Winning:
         """Z of class 1 (n,) and its slopes in the gaps (k−1, n), to absolute accuracy.
 
-        With `n_classes` above the number of gaps + 1 the other classes are out of the race, but
-        still guessed.
+        Of `n_classes`, those beyond the gaps are out of the race, but still guessed.
         """
         inner = self.utility_gaps(gaps, variance)
         k = len(gaps) + 1 if n_classes is None else n_classes
@@ -218,11 +205,11 @@ class GaussianNoise(Channel):
         object.__setattr__(self, "name", name.removesuffix(".0"))
 
     @property
-    def noiseless(self) -> bool:
+    def noiseless(self) -> bool:  # type: ignore[override]
         return self.variance == 0
 
     @property
-    def utility_variance(self) -> float | None:
+    def utility_variance(self) -> float:  # type: ignore[override]
         return self.variance
 
     def behind(self, hidden: float) -> Channel:
@@ -287,9 +274,7 @@ class Flips(GaussianNoise):
         object.__setattr__(self, "rate", float(rate))
         object.__setattr__(self, "name", f"flips:{float(rate)!r}")
 
-    @property
-    def noiseless(self) -> bool:
-        return False
+    noiseless = False  # type: ignore[assignment]
 
     def behind(self, hidden: float) -> Channel:
         return Flips(self.rate, hidden / (1 - hidden)) if hidden > 0 else self

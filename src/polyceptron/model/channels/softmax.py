@@ -88,8 +88,8 @@ class SoftmaxNoise(Channel):
     def _variances(self, variance: Any, shape: tuple[int, ...]) -> list[tuple[Any, list[Any]]]:
         """Rows that share tables, each with the s of its tables and their shares.
 
-        One variance for all: one table. One for each sample: the cubic through four neighbouring
-        tables, good to 1e-6. One for each class as well: their mean over the classes.
+        One variance for each sample: the cubic through four tables, good to 1e-6; for each class as
+        well: their mean over the classes.
         """
         v = np.asarray(variance, dtype=float) + self.variance
         n = math.prod(shape[:-1])

@@ -25,6 +25,7 @@ from polyceptron.numerics.special import mills_ratio, mills_slope, normalised
 class GaussianPrior(Prior):
     """w ~ N(0, 1)."""
 
+    gaussian = True
     name: str = "gaussian"
     extent: float = 7.2
 
@@ -36,10 +37,6 @@ class GaussianPrior(Prior):
         b, precision = np.broadcast_arrays(np.asarray(b, float), np.asarray(precision, float))
         variance = 1 / (1 + precision)
         return Tilted(0.5 * b**2 * variance - 0.5 * np.log1p(precision), b * variance, variance)
-
-    @property
-    def gaussian(self) -> bool:
-        return True
 
     def row(self, n_classes: int) -> Row:
         return GaussianRow(self, n_classes)
@@ -225,9 +222,9 @@ def parse_scipy(text: str) -> ScipyPrior:
     known = getattr(scipy.stats, name, None) if name.isidentifier() else None
     try:
         return ScipyPrior(known(*map(float, shapes)))  # type: ignore[misc]
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InvalidInput):
-            raise
+    except InvalidInput:
+        raise
+    except (TypeError, ValueError):
         raise InvalidInput(
             f"the prior 'scipy{text}' must be written scipy[name:shape:...] with a continuous "
             "distribution of scipy.stats and its shapes"
@@ -241,10 +238,7 @@ _MOST_CONFIGURATIONS = 256
 
 @dataclass(frozen=True)
 class FinitePrior(Prior):
-    """P(w = values[i]) = probabilities[i], with mean 0 and variance 1.
-
-    Build one with `finite_prior`, which checks and rescales.
-    """
+    """P(w = values[i]) = probabilities[i]; `finite_prior` checks and rescales."""
 
     values: tuple[float, ...]
     probabilities: tuple[float, ...]
@@ -260,24 +254,19 @@ class FinitePrior(Prior):
 
     def tilted(self, b: Any, precision: Any) -> Tilted:
         """A sum over the values."""
-        b, precision = np.broadcast_arrays(np.asarray(b, float), np.asarray(precision, float))
-        logs = [
-            b * v - 0.5 * precision * v**2 + math.log(p)
-            for v, p in zip(self.values, self.probabilities, strict=True)
-        ]
-        log_g = np.logaddexp.reduce(logs)
-        shares = [np.exp(w - log_g) for w in logs]
-        mean = sum(share * v for share, v in zip(shares, self.values, strict=True))
-        spread = (share * (v - mean) ** 2 for share, v in zip(shares, self.values, strict=True))
-        return Tilted(log_g, np.asarray(mean), np.asarray(sum(spread)))
+        b, precision = (np.asarray(x, float)[..., None] for x in (b, precision))
+        v = np.array(self.values)
+        p, log_g = normalised(b * v - 0.5 * precision * v**2 + np.log(self.probabilities))
+        mean = p @ v
+        return Tilted(log_g, mean, (p * (v - mean[..., None]) ** 2).sum(-1))
 
     @property
-    def entropy(self) -> float:
+    def entropy(self) -> float:  # type: ignore[override]
         p = np.array(self.probabilities)
         return float(-xlogy(p, p).sum())
 
     @property
-    def support(self) -> tuple[Array, Array] | None:
+    def support(self) -> tuple[Array, Array]:  # type: ignore[override]
         return np.array(self.values), np.array(self.probabilities)
 
     def row(self, n_classes: int) -> Row:

@@ -63,6 +63,9 @@ class Prior(ABC):
     extent: float
     origin: float = 0.0
     accuracy: float = 0.0
+    entropy: float = math.inf  # −Σ p ln p of one weight, of finitely many values
+    support: tuple[Array, Array] | None = None  # these values and probabilities, each (c,)
+    gaussian: ClassVar[bool] = False  # whether the posterior is a Gaussian's, in closed form
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
@@ -71,21 +74,6 @@ class Prior(ABC):
     @abstractmethod
     def tilted(self, b: Any, precision: Any) -> Tilted:
         """ln E exp(bw − Λw²/2), mean and variance, elementwise over b and Λ ≥ 0."""
-
-    @property
-    def entropy(self) -> float:
-        """−Σ p ln p of one weight; infinite unless there are finitely many values."""
-        return math.inf
-
-    @property
-    def support(self) -> tuple[Array, Array] | None:
-        """Values and probabilities, each (c,), if there are finitely many."""
-        return None
-
-    @property
-    def gaussian(self) -> bool:
-        """Whether the posterior is that of a Gaussian, in closed form."""
-        return False
 
     def row(self, n_classes: int) -> Row:
         """The law of a row of k independent weights on class differences."""
@@ -104,10 +92,8 @@ _STEP = 0.75  # of t: the integrand is a mixture of Gaussians of unit width at l
 class Row:
     """k independent weights from any prior, seen on class differences; a `Belief`."""
 
-    gaussian: ClassVar[bool] = False
-
     def __init__(self, prior: Prior, n_classes: int) -> None:
-        self.prior, self.n_classes = prior, n_classes
+        self.prior, self.n_classes, self.gaussian = prior, n_classes, prior.gaussian
 
     def norms(self) -> tuple[Array, Array] | None:
         """The values of ‖u‖² (c,) and their probabilities, where there are finitely many.
@@ -181,8 +167,6 @@ class Row:
 class GaussianRow(Row):
     """w ~ N(0, I): u is Gaussian on class differences."""
 
-    gaussian: ClassVar[bool] = True
-
     def posterior(self, gamma: Any, precision: Any) -> Tilted:
         gamma, precision = project(gamma), np.asarray(precision, dtype=float)
         k = gamma.shape[-1]
@@ -224,10 +208,6 @@ class SingleRow(Row):
 
     def __init__(self, prior: Prior) -> None:
         super().__init__(prior, 2)
-
-    @property
-    def gaussian(self) -> bool:  # type: ignore[override]
-        return self.prior.gaussian
 
     def norms(self) -> tuple[Array, Array] | None:
         support = self.prior.support

@@ -12,7 +12,7 @@ on the mean, and the replicates tell how far it can be trusted.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -72,8 +72,7 @@ class SolutionCurve:
         self.n_replicates = self.weights.n_replicates
         self.channel = channel_table(teacher.channel, teacher.n_classes)
         self.perfect = teacher.prior.support is not None and teacher.channel.width(0.0) == 0
-        self._grids: dict[bool, CurvePoints] = {}
-        self._stretches: dict[bool, list[Branch]] = {}
+        self.grid, self.branches = cache(self._grid), cache(self._branches)
 
     def points(self, q_hat: AnyArray, column: Index | None = None) -> CurvePoints:
         """The curve at q̂ (n,): of the mean (column 0), or of replicates 1 to R (n,)."""
@@ -118,11 +117,10 @@ class SolutionCurve:
         """Uncertainty (n,) of the generalisation error at fixed α.
 
         A relative error u of α moves ε by its slope along the curve; that of v directly. `gap` is
-        the distance of ln α to the closest fold: nearer than u there may be no crossing (infinite),
-        and up to there the square root at the fold at most doubles what a straight line says.
+        that of ln α to the closest fold: nearer than u there may be no crossing (infinite), and
+        else the square root at the fold at most doubles what a straight line says.
         """
-        step = 1e-4
-        up, down = (self.points(at.q_hat * (1 + change)) for change in (step, -step))
+        up, down = (self.points(at.q_hat * (1 + change)) for change in (1e-4, -1e-4))
         d_alpha = np.log(up.alpha / down.alpha)
         d_error, d_v = self.errors(up.v) - self.errors(down.v), up.v - down.v
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -160,19 +158,16 @@ class SolutionCurve:
         found = self.points(np.repeat(at.q_hat, R), np.tile(np.arange(1, R + 1), n))
         return CurvePoints(*(part.reshape(n, R) for part in found))
 
-    def grid(self, *, far: bool) -> CurvePoints:
+    def _grid(self, *, far: bool) -> CurvePoints:
         """The curve on a grid of q̂ that spans it and contains every fold.
 
         It is built up to where every row has told nearly all, and α rises for good or has fallen
         far below its maximum, and beyond only where `far`.
         """
-        if far in self._grids:
-            return self._grids[far]
         if far and not self.perfect:
             more = [self.points(q_hat) for q_hat in self.weights.stages(far=True)]
             joined = zip(self.grid(far=False), *more, strict=True)
-            self._grids[far] = CurvePoints(*(np.concatenate(parts) for parts in joined))
-            return self._grids[far]
+            return CurvePoints(*(np.concatenate(parts) for parts in joined))
         parts: list[AnyArray] = []
         highest = 0.0
         # How much of the unstable branch to follow: panels of many classes are dear. Rows of
@@ -187,8 +182,7 @@ class SolutionCurve:
                 highest = max(highest, float(alpha.max()))
                 if alpha[-1] < past * highest:
                     break
-        self._grids[far] = self._with_folds(np.concatenate(parts))
-        return self._grids[far]
+        return self._with_folds(np.concatenate(parts))
 
     def near_enough(self, alpha: float) -> bool:
         """Whether α is met on the near grid and not only far out."""
@@ -210,13 +204,11 @@ class SolutionCurve:
         found = find_minimum(height, (low, middle, high), args=(sign,))
         return self.points(np.unique(np.concatenate([q_hat, found.x[found.success] ** 2])))
 
-    def branches(self, *, far: bool = False) -> list[Branch]:
+    def _branches(self, *, far: bool = False) -> list[Branch]:
         """The stretches between folds, in the order of q̂.
 
         A turn and the next that differ in α by no more than α is uncertain there are no folds.
         """
-        if far in self._stretches:
-            return self._stretches[far]
         grid = self.grid(far=far)
         rising = np.diff(grid.alpha) > 0
         cuts = [0, *(np.flatnonzero(rising[1:] != rising[:-1]) + 1).tolist(), rising.size]
@@ -234,11 +226,10 @@ class SolutionCurve:
                 del keep[max(smallest, 1) : min(smallest + 2, len(keep) - 1)]
             cuts = [cuts[i] for i in keep]
         x, alpha = np.log(grid.q_hat), grid.alpha
-        self._stretches[far] = [
+        return [
             Branch(bool(alpha[j] > alpha[i]), *(float(a) for a in (x[i], x[j], alpha[i], alpha[j])))
             for i, j in pairwise(cuts)
         ]
-        return self._stretches[far]
 
 
 @lru_cache(maxsize=32)

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import math
 from itertools import permutations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,20 +62,12 @@ _STEP = 0.005  # of the tables in t: cubic pieces are then good to 1e-9
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
 
 
-class ScalarPosterior(NamedTuple):
-    """ln f, μ̃ and var, all of the shape of y."""
-
-    log_f: Array
-    mean: Array
-    variance: Array
-
-
-def scalar_posterior(prior: Prior, q_hat: float, y: NDArray[Any]) -> ScalarPosterior:
+def scalar_posterior(prior: Prior, q_hat: float, y: NDArray[Any]) -> tuple[Array, Array, Array]:
     """ln f(y), μ̃(y) and var(y) from the prior itself."""
     s = math.sqrt(q_hat)
     tilted = prior.tilted(s * y, q_hat)
     log_f = tilted.log_g - 0.5 * y**2 - _LOG_ROOT
-    return ScalarPosterior(log_f, tilted.mean - s / (1 + q_hat) * y, tilted.variance)
+    return log_f, tilted.mean - s / (1 + q_hat) * y, tilted.variance
 
 
 def reach(prior: Prior, q_hat: float) -> float:
@@ -159,8 +151,7 @@ def closeness(distance: Array, scale: float = SCALE) -> Array:
 def shift_centres(table: FieldTable, y: Array, scale: float) -> tuple[Array, NDArray[np.bool_]]:
     """Where the shift of fields y (n, k) can be: candidates (n, m), and which of them are needed.
 
-    The fields' own origin and, up to twelve classes, each class, where it is likely; of those that
-    are close together one.
+    The fields' own origin and, up to twelve classes, each class; of close ones the likeliest.
     """
     n, k = y.shape
     centres = np.zeros((n, 1)) if k > _MANY else np.hstack([np.zeros((n, 1)), y])
@@ -178,10 +169,7 @@ def shift_centres(table: FieldTable, y: Array, scale: float) -> tuple[Array, NDA
 def shift_moments(
     table: FieldTable, y: Array, step: float, offset: float = 0.0
 ) -> tuple[Array, Array, Array]:
-    """ln of the density (n,) of the differences of fields y (n, k), both terms of tr Cov u (n,).
-
-    Nodes λ sinh t, t at (j + offset)·step, around each centre at which the shift can be.
-    """
+    """ln of the density (n,) of the differences of fields y (n, k), both terms of tr Cov u (n,)."""
     n, k = y.shape
     scale = SCALE * min(1.0, 2 / math.sqrt(k))  # k classes know the shift to 1/√k
     z, weight = shift_nodes(table, step, offset, scale)
@@ -267,14 +255,10 @@ def hidden_variance(
 
 
 def lattice_step(prior: Prior, q_hat: float) -> float:
-    """0.35, less where a finite prior's posterior switches between values δ apart.
-
-    There the error is exp(−2π²/(√q̂ δ step)): 1e-14 at √q̂ δ step = 0.6.
-    """
-    step = 0.35
-    if prior.support is not None:
-        step = min(step, 0.6 / (math.sqrt(q_hat) * float(np.diff(prior.support[0]).max()) + 1e-300))
-    return step
+    """0.35, less where a finite prior switches between values δ apart: √q̂ δ step = 0.6 is 1e-14."""
+    if prior.support is None:
+        return 0.35
+    return min(0.35, 0.6 / (math.sqrt(q_hat) * float(np.diff(prior.support[0]).max()) + 1e-300))
 
 
 def lattice_size(prior: Prior, q_hat: float) -> int:
@@ -324,15 +308,12 @@ def few_shift_variance(prior: Prior, k: int, q_hat: float) -> float:
 
 
 def few_shift_error(prior: Prior, k: int, q_hat: float) -> float:
-    """The relative error that this leaves: from the sequence of rules, and the mass.
-
-    One coarser rule may agree with the finest by accident, not two.
-    """
+    """The relative error that this leaves: what two coarser rules change, and the mass."""
     if lattice_size(prior, q_hat) <= _LARGEST_LATTICE[k]:
         return 0.0
     table = FieldTable(prior, q_hat)
     found, missing = zip(*(hidden_variance(table, k, *rule) for rule in _GAP_RULES[k]), strict=True)
-    apart = max(abs(found[0] - coarse) for coarse in found[1:])
+    apart = sum(abs(found[0] - coarse) for coarse in found[1:])  # one may agree by accident
     return apart / (single_variance(prior, q_hat) + found[0]) + abs(missing[0])
 
 
@@ -341,9 +322,8 @@ def single_variance(prior: Prior, q_hat: float) -> float:
     origin = math.sqrt(q_hat) * prior.origin
     end = math.asinh(reach(prior, q_hat) + abs(origin))
     t = np.linspace(-end, end, 2 * math.ceil(end / 0.02) + 1)
-    found = scalar_posterior(prior, q_hat, origin + np.sinh(t))
-    mass = np.exp(found.log_f) * np.cosh(t) * (t[1] - t[0])
-    return float(mass @ found.variance)
+    log_f, _, variance = scalar_posterior(prior, q_hat, origin + np.sinh(t))
+    return float((np.exp(log_f) * np.cosh(t) * (t[1] - t[0])) @ variance)
 
 
 def sampled_shift_variance(prior: Prior, k: int, q_hat: float, log2_points: int) -> Array:
@@ -364,16 +344,10 @@ def sampled_shift_variance(prior: Prior, k: int, q_hat: float, log2_points: int)
     above = hidden.mean(1) - slope * (inner.mean(1) - (k - 1) * one)
     # Of rare weights few rows tell much, and points may miss them all: replicates are skewed, and
     # Student's quantile of their mean is too small by up to this factor (at densities to 0.005).
-    middle = above.mean()
-    above = middle + (_SKEWED if excess_kurtosis(prior) > _RARE else 1.0) * (above - middle)
+    log_g = prior.tilted(np.array([0.1, -0.1]), np.zeros(2)).log_g  # b²/2 ± κ₃b³/6 + κ₄b⁴/24
+    if 24e4 * (log_g.mean() - 0.005) > _RARE:
+        above = above.mean() + _SKEWED * (above - above.mean())
     return np.asarray(one + above / (k - 1))
-
-
-def excess_kurtosis(prior: Prior) -> float:
-    """κ₄ of a weight, from ln E exp(±bw) = b²/2 ± κ₃b³/6 + κ₄b⁴/24 at a small b."""
-    b = 0.1
-    log_g = prior.tilted(np.array([b, -b]), np.zeros(2)).log_g
-    return float(24 * (np.mean(log_g) - b * b / 2) / b**4)
 
 
 def point_variance(teacher: AnyTeacher, q_hat: float) -> float:

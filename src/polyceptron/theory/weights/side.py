@@ -119,10 +119,7 @@ class Effort(NamedTuple):
 
 
 def effort(teacher: AnyTeacher) -> Effort:
-    """How hard to sample for a teacher, and what uncertainty to ask for where none is given.
-
-    A point costs about k (finite priors) or k² (continuous ones): many classes start lower.
-    """
+    """How hard to sample for a teacher, and what uncertainty to ask for where none is given."""
     k, prior = teacher.n_classes, teacher.prior
     continuous = prior.support is None and not prior.gaussian
     if k <= 3:  # the gap rule of three classes is good to 1e-6
@@ -231,8 +228,7 @@ class PriorSide:
     def stages(self, *, far: bool) -> Iterator[AnyArray]:
         """q̂ in rising order, stage after stage, close enough to see every turn of the curve α(q̂).
 
-        The first reaches from almost nothing to where rows begin to tell; `far` is the stretch in
-        which every row has told nearly all and α rises for good.
+        `far` is the stretch in which every row has told nearly all and α rises for good.
         """
         first, last = _SMOOTH / float(self.power.max()), 1 / float(self.power.min())
         tail = self.rows.end * last
@@ -305,10 +301,7 @@ class PanelRows:
         return np.asarray(x**2 if self.finite else np.expm1(x))
 
     def error(self, q_hat: AnyArray) -> AnyArray:
-        """Relative error of v₁ at q̂ (n,) from panels and rules, sampling apart.
-
-        v₁(0) = 1 is met exactly, so that near 0 that of the panels grows from nothing.
-        """
+        """Relative error of v₁ at q̂ (n,), sampling apart; v₁(0) = 1 is met exactly."""
         x = self.coordinate(q_hat)
         panel = np.searchsorted(self.edges, x, side="right")
         errors = np.array(self.errors)[np.clip(panel, 1, len(self.errors)) - 1]

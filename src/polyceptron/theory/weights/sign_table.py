@@ -108,13 +108,12 @@ def fitted(k: int, rows: Array) -> tuple[Array, Array, Array]:
         lead = np.array([leading(int(c), np.array([s]))[0] for c in classes])
         above = (np.log(v) - lead) * classes**2 - end[i]
         weight = 1 / np.hypot(spread / v * classes**2, _MISFIT)
-        Q, R = np.linalg.qr(_basis(classes) * weight[:, None])
-        found = np.linalg.solve(R, Q.T @ (above * weight))
-        misfit = float(((_basis(classes) @ found - above) ** 2 * weight**2).sum())
-        misfit /= classes.size - found.size
+        A = _basis(classes) * weight[:, None]
+        inverse = np.linalg.pinv(A)
+        found = inverse @ (above * weight)
+        misfit = float(((A @ found - above * weight) ** 2).sum()) / (classes.size - found.size)
         F[i + 1] = end[i] + here @ found
-        spread_here = float(np.linalg.norm(np.linalg.solve(R.T, here)))
-        error[i + 1] = _CASES * spread_here * math.sqrt(max(1.0, misfit))
+        error[i + 1] = _CASES * np.linalg.norm(here @ inverse) * math.sqrt(max(1.0, misfit))
     return np.append(0.0, nodes), F, error
 
 
