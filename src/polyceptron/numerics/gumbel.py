@@ -37,7 +37,7 @@ import numpy as np
 from scipy.special import ndtr, wrightomega
 
 from polyceptron.numerics import Array
-from polyceptron.numerics.orthant import Labels, Quadrature
+from polyceptron.numerics.orthant import Labels, Quadrature, other_classes
 from polyceptron.numerics.panels import panel_rule
 from polyceptron.numerics.special import (
     ChebyshevProxy,
@@ -155,9 +155,7 @@ utility_table = lru_cache(maxsize=32)(UtilityTable)
 def integrate_utilities(omega: Array, label: Labels, table: UtilityTable) -> Quadrature:
     """ln Z (n,) and the averages behind its derivatives, ω (n, k) in units of 1/β."""
     n, k = omega.shape
-    competitors = np.arange(k - 1)
-    competitors = competitors + (competitors >= label[:, None])
-    own = omega[np.arange(n), label]
+    competitors, own = other_classes(label, k), omega[np.arange(n), label]
     fields = np.column_stack([own, np.take_along_axis(omega, competitors, 1)])  # the label's first
     level, width = _mode(fields, table)
     skew, C = _levels(level, width, table.s)

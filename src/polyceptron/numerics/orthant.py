@@ -46,8 +46,7 @@ from scipy.special import erfcx, log_ndtr, ndtr, owens_t, roots_hermite, roots_l
 from polyceptron.numerics import Array, for_chunks
 from polyceptron.numerics.special import log_cdf_and_mills, mills_ratio, mills_slope, normalised
 
-_SQRT2 = math.sqrt(2)
-_SQRT_2PI = math.sqrt(2 * math.pi)
+_SQRT2, _SQRT3, _SQRT_2PI = math.sqrt(2), math.sqrt(3), math.sqrt(2 * math.pi)
 _TAIL_CORNER = 9.0  # R² from which 20 Laguerre nodes give 14 digits
 _LAGUERRE = roots_laguerre(20)
 _TAIL_EDGE = -1.5  # above it Owen's form loses less than two digits
@@ -68,8 +67,7 @@ class Bivariate(NamedTuple):
         aa = (self.slope_a + a) * self.slope_a + rho * self.density
         bb = (self.slope_b + b) * self.slope_b + rho * self.density
         ab = self.slope_a * self.slope_b - self.density
-        far = np.minimum(a, b) < _FAR
-        if far.any():
+        if (far := np.minimum(a, b) < _FAR).any():
             for exact, limit in zip((aa, bb, ab), _pinned(a, b, rho), strict=True):
                 np.copyto(exact, limit, where=far)
         # ln Z is log-concave and its curvature is at most that of the Gaussian.
@@ -198,7 +196,6 @@ _CHUNK_NUMBERS = 110_000  # numbers in each large array of a chunk: a megabyte
 _CHUNK_ROWS = 16_384  # for the closed forms, which keep a dozen arrays of this length
 _MAX_NEWTON = 20
 _MAX_SKEW = 0.085  # the substitution begins at t₀ − w/2a: six widths left of the mode, or more
-_SQRT3 = math.sqrt(3)
 _SEEN = 6.7  # beyond it Φ differs from 0 or 1 by less than 1e-11
 
 
@@ -290,11 +287,15 @@ def hermite_rule(order: int) -> tuple[Array, Array]:
     return nodes * math.sqrt(2), np.log(weights) - 0.5 * math.log(math.pi)
 
 
+def other_classes(label: Labels, n_classes: int) -> Labels:
+    """The classes but the label, in order, (n, k − 1)."""
+    order = np.arange(n_classes - 1)
+    return np.asarray(order + (order >= label[:, None]))
+
+
 def integrate(omega: Array, label: Labels, s: Array | None, order: int) -> Quadrature:
     """The nodes' contributions at ω (n, k) and standard deviations s (n, k), None for 1."""
-    competitors = np.arange(omega.shape[-1] - 1)
-    competitors = competitors + (competitors >= label[:, None])
-    winner = label[:, None]
+    winner, competitors = label[:, None], other_classes(label, omega.shape[-1])
     a = np.take_along_axis(omega, winner, -1) - np.take_along_axis(omega, competitors, -1)
     ratio = inverse = None
     if s is not None:

@@ -100,11 +100,9 @@ def asymptotics(
     student = as_estimator(estimator)
     known = student.decay(teacher)
     exact = None if known is None else known.exponent
-    few = teacher.n_classes <= 3
     if alpha_max is None:
-        clean = few and teacher.channel.noiseless
-        alpha_max = 1e6 if clean else 1e4
-    if not math.isfinite(alpha_max) or not 100 <= alpha_max <= 1e7:
+        alpha_max = 1e6 if teacher.n_classes <= 3 and teacher.channel.noiseless else 1e4
+    if not 100 <= alpha_max <= 1e7:
         raise InvalidInput(f"alpha_max must be between 100 and 1e7, got {alpha_max!r}")
     alpha = np.array([alpha_max * RATIO**i for i in range(1 - N_POINTS, 1)])
     error, uncertainty, ridge, states = _curve(teacher, student, alpha, exact or 1.0)
@@ -156,12 +154,11 @@ def _curve(
         if not math.isfinite(row["generalisation_error"]):
             raise ComputationFailed(f"no error at alpha {value:g}: {row['status']}")
         rows.append(row)
-    column = {
-        name: np.array([float(row.get(name, math.nan)) for row in rows])
+    error, uncertainty, ridge = (
+        np.array([float(row.get(name, math.nan)) for row in rows])
         for name in ("generalisation_error", "uncertainty", "ridge")
-    }
-    states = {str(row["status"]) for row in rows}
-    return column["generalisation_error"], column["uncertainty"], column["ridge"], states
+    )
+    return error, uncertainty, ridge, {str(row["status"]) for row in rows}
 
 
 def _limit(sequence: Array) -> tuple[float, float]:
@@ -294,7 +291,7 @@ def check_target(error: Any, n_classes: int) -> float:
         value = float(error)
     except (TypeError, ValueError):
         value = math.nan
-    if not math.isfinite(value) or not 0 < value < guess:
+    if not 0 < value < guess:
         raise InvalidInput(
             f"the target error must lie between 0 and {guess:.4g}, the error of a guess among "
             f"{n_classes} classes; got {error!r}"

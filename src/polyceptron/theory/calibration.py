@@ -12,7 +12,7 @@ Classes are alike, so that ω₁ ≥ ω₂ ≥ … is enough. Nodes: panels alon
 (k = 3), quasi-random replicates above.
 
 Fields that stand for no probabilities (square loss), or have no scale (max-margin, and ridge 0 on
-separable data), are read through a softmax of the best temperature, as users do with held-out data.
+separable data), are read through a softmax of the best temperature.
 """
 
 from __future__ import annotations
@@ -35,12 +35,7 @@ from polyceptron.model.estimators import Estimator, Probabilities, as_erm, as_es
 from polyceptron.model.law import Law
 from polyceptron.model.populations import AnyTeacher, Population, check_population
 from polyceptron.numerics import Array
-from polyceptron.numerics.estimate import (
-    N_REPLICATES,
-    Estimate,
-    from_replicates,
-    uniform_replicates,
-)
+from polyceptron.numerics.estimate import Estimate, from_replicates, uniform_replicates
 from polyceptron.numerics.panels import GAUSS_BREAKS, blend_breaks, panel_rule
 from polyceptron.rows import Status
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
@@ -52,7 +47,7 @@ from polyceptron.theory.populations.scores import leading_nodes
 N_BINS = 15  # of confidence
 TARGETS = ("error", "test-loss", "calibration")
 _SEED = 20
-_EVALUATIONS = 3e8  # of a channel's integrand: fewer points where classes are many
+_EVALUATIONS = 3e8 / 16  # of a channel's integrand: fewer points where classes are many
 
 
 @dataclass(frozen=True, repr=False)
@@ -221,11 +216,10 @@ def fresh_fields(channel: Channel, n_classes: int, law: Law, level: int = 0) -> 
 def _sampled_fields(channel: Channel, n_classes: int, law: Law, level: int = 0) -> Fresh:
     """Quasi-random fields, any k: also for averages that jump, such as those over bins."""
     cost = 1.0 if n_classes <= 3 else 60.0 * n_classes
-    log2 = int(np.clip(math.log2(_EVALUATIONS / (N_REPLICATES * cost)), 5, 10 + level))
-    points = uniform_replicates(n_classes, log2, _SEED).reshape(-1, n_classes)
-    omega = -np.sort(-math.sqrt(law.q) * ndtri(points), axis=1)
-    n = len(omega) // N_REPLICATES
-    weight = np.full((N_REPLICATES, n), 1 / n)
+    log2 = int(np.clip(math.log2(_EVALUATIONS / cost), 5, 10 + level))
+    points = uniform_replicates(n_classes, log2, _SEED)
+    omega = -np.sort(-math.sqrt(law.q) * ndtri(points.reshape(-1, n_classes)), axis=1)
+    weight = np.full(points.shape[:2], 2.0**-log2)
     return Fresh(omega, weight, chances_given_fields(channel, omega, law))
 
 
@@ -258,8 +252,8 @@ def binned(nodes: Fresh, p: Probabilities, edges: Array) -> tuple[Bins, Estimate
     """Bins and calibration error at random fields, with the uncertainty that replicates show."""
     confidence = p(nodes.omega)[:, 0]
     place = np.clip(np.searchsorted(edges, confidence, side="right") - 1, 0, len(edges) - 2)
-    shape = N_REPLICATES, len(edges) - 1
-    place += np.repeat(np.arange(N_REPLICATES) * shape[1], nodes.weight.shape[1])
+    shape = len(nodes.weight), len(edges) - 1
+    place += np.repeat(np.arange(shape[0]) * shape[1], nodes.weight.shape[1])
     each, hit, said = (
         np.bincount(place, nodes.weight.ravel() * v, math.prod(shape)).reshape(shape).T
         for v in (1.0, nodes.truth[:, 0], confidence)
@@ -345,11 +339,7 @@ def fresh_scores(teacher: AnyTeacher, estimator: Any, law: Law) -> dict[str, flo
 
 
 def _unbinned_error(channel: Channel, k: int, law: Law, p: Probabilities) -> float:
-    """The calibration error of ever finer bins.
-
-    A few bins make a sum of absolute values, whose least value lies in a corner: at λ where one
-    bin is calibrated, and at another bin's for another α.
-    """
+    """The calibration error of ever finer bins: the least of few lies where one is calibrated."""
     if k > 2:
         edges = np.linspace(1 / k, 1, 10 * N_BINS + 1)
         return float(reliability(channel, k, law, p, edges)[1].value)

@@ -61,7 +61,6 @@ from polyceptron.theory.sides import FieldsSide, Problem, erm_sides
 if TYPE_CHECKING:
     import pandas as pd
 
-SCHEMES = "bootstrap, bootstrap:SHARE, subsample:SHARE, folds:NUMBER"
 _RARE = 1e-11  # p w² of the copies that are left out
 _ORDERS = {2: (8, 12), 3: (4, 6)}  # nodes a panel, to find q₁₂ and to correct it
 _REACH, _UNSEEN = 7.0, 1e-10  # of ω in units of √q; weights next to the largest
@@ -101,8 +100,8 @@ def read_scheme(text: Any) -> Scheme:
     if name == "folds" and share >= 2 and share == round(share):
         return Scheme(((1.0, 1 - 1 / share),), (1 - 2 / share) / (1 - 1 / share) ** 2, share)
     raise InvalidInput(
-        f"unknown resampling {text!r}: allowed are {SCHEMES}, with a share from 0 to 1 (10 for the "
-        "bootstrap) and two folds or more"
+        f"unknown resampling {text!r}: allowed are bootstrap, bootstrap:SHARE, subsample:SHARE, "
+        "folds:NUMBER, with a share from 0 to 1 (10 for the bootstrap) and two folds or more"
     )
 
 
@@ -115,11 +114,9 @@ class ResampledSide(FieldsSide):
     def averages(self, level: int, reference: Law) -> Averaging:
         if self.explicit(reference) is not None:
             return cast(Averaging, self.explicit)
-        args = self.student, self.channel, self.n_classes
-        each = [self.rule.place(*args, _at(reference, w), level) for w, _ in self.counts]
-        return lambda law: self._mixed([
-            averages(_at(law, w)) for averages, (w, _) in zip(each, self.counts, strict=True)
-        ])  # fmt: skip
+        args, weights = (self.student, self.channel, self.n_classes), [w for w, _ in self.counts]
+        each = [self.rule.place(*args, _at(reference, w), level) for w in weights]
+        return lambda law: self._mixed([f(_at(law, w)) for f, w in zip(each, weights, strict=True)])
 
     def explicit(self, law: Law) -> Averages | None:
         found = [FieldsSide.explicit(self, _at(law, w)) for w, _ in self.counts]
@@ -127,15 +124,12 @@ class ResampledSide(FieldsSide):
 
     def _mixed(self, each: list[Averages]) -> Averages:
         power = {"Q": 2, "error": 0, "mass": 0}
+        w, p = np.array(self.counts).T
         mixed = {
-            name: sum(
-                p * w ** power.get(name, 1) * getattr(a, name)
-                for a, (w, p) in zip(each, self.counts, strict=True)
-            )
+            name: (p * w ** power.get(name, 1)) @ np.array([getattr(a, name) for a in each])
             for name in Averages._fields
         }
-        mixed["mass"] = mixed["mass"] + (1 - sum(p for _, p in self.counts))
-        return Averages(**mixed)
+        return Averages(**{**mixed, "mass": mixed["mass"] + 1 - p.sum()})
 
     def mean_pull(self, gaps: Array, V: float) -> Array:
         """f̄ of the other classes at gaps (k−1, n), in any order."""
@@ -278,10 +272,9 @@ def _overlap(problem: Problem, one: ErmFixedPoint, coupling: float) -> tuple[flo
         return np.array([problem.weights(Hats(one.m_hat, float(x), one.V_hat)).q for x in q_hat])
 
     low, high = float(after(np.zeros(1))[0]), one.q
-    mean, square = (sum(p * w**i for w, p in side.counts) for i in (1, 2))
     if coupling == 0:
         return low, 1e-9 * high
-    if coupling * mean**2 >= (1 - 1e-12) * square:  # the same weights: the same students
+    if side.counts == ((1.0, 1.0),):  # all samples: the same students
         return high, 0.0
     psi = [pair_average(side, one.law, level) for level in (0, 1)]
 
@@ -312,9 +305,8 @@ def pair_average(side: ResampledSide, law: Law, level: int) -> Callable[[float],
     def linear(q12: float) -> Array:
         """f is linear in ω and of one direction for all weights: (Σ p w √Q)²."""
         pair = Law.of_overlaps(law.m, q12, law.V)
-        each = (FieldsSide.explicit(side, _at(pair, w)) for w, _ in side.counts)
-        parts = [p * w * np.sqrt(a.Q) for a, (w, p) in zip(each, side.counts, strict=True) if a]
-        return np.asarray(np.sum(parts, 0) ** 2)
+        each = [(FieldsSide.explicit(side, _at(pair, w)), w, p) for w, p in side.counts]
+        return np.asarray(sum(p * w * np.sqrt(a.Q) for a, w, p in each if a) ** 2)
 
     return linear
 

@@ -44,17 +44,11 @@ import numpy as np
 from scipy.optimize import approx_fprime, minimize_scalar, root
 
 from polyceptron.errors import InvalidInput
+from polyceptron.model import ERM, AnyTeacher, Estimator, Loss, Population
 from polyceptron.model.checks import check_alphas, check_tolerance, difference_basis
-from polyceptron.model.estimators import ERM, Estimator
 from polyceptron.model.law import Law
-from polyceptron.model.losses import Loss
 from polyceptron.model.penalties import spectrum_sums
-from polyceptron.model.populations import (
-    AnyTeacher,
-    Population,
-    check_population,
-    check_teacher,
-)
+from polyceptron.model.populations import check_population, check_teacher
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import N_REPLICATES, from_replicates
 from polyceptron.rows import Status, make_row
@@ -224,9 +218,11 @@ def _point(students: BinaryStudents, tol: float) -> dict[str, Any]:
         if columns["uncertainty"] <= tol:
             break
     columns.pop("", None)
-    missed = Status.TOLERANCE_NOT_MET if columns else Status.NOT_CONVERGED
-    ok = columns.get("uncertainty", math.inf) <= tol
-    return {**columns, "status": Status.OK if ok else missed}
+    status = Status.TOLERANCE_NOT_MET if columns else Status.NOT_CONVERGED
+    return {
+        **columns,
+        "status": Status.OK if columns.get("uncertainty", tol + 1) <= tol else status,
+    }
 
 
 def best_ridge_of(students: BinaryStudents) -> float:

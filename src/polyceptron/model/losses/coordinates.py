@@ -287,11 +287,9 @@ class KinkedCoordinates(LossCoordinates):
 
 def _between(knots: Array, x: Array) -> tuple[Array, Array]:
     """The linear interpolation of knots (n, j) at 0..j−1 to x (n,), beyond with slope 1; slopes."""
-    last = knots.shape[1] - 1
+    last, each = knots.shape[1] - 1, np.arange(len(x))
     part = np.clip(np.floor(x).astype(np.int64), -1, last)
-    low, high = (
-        np.take_along_axis(knots, np.clip(i, 0, last)[:, None], 1)[:, 0] for i in (part, part + 1)
-    )
+    low, high = (knots[each, np.clip(i, 0, last)] for i in (part, part + 1))
     slope = np.where((part < 0) | (part == last), 1.0, high - low)
     return np.where(part < 0, low + x, low + slope * (x - part)), slope
 

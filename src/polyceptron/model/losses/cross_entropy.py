@@ -22,7 +22,7 @@ y = ω₂ − ω₃ is replaced by Y = z₂ − z₃; given (a, Y) the remaining
 
 On rows of one a the three classes part within 1/V of a place that moves with Y, which counts where
 V is large and labels are mistaken far from the boundary, as near α_s without a ridge. On rows of
-one A nothing of the loss varies faster than on scale 1 (`_WideProximal`); labels must not, either.
+one A nothing of the loss varies faster than on scale 1; labels must not, either.
 
 Smoothed labels spread a share ε of each label over all classes:
 
@@ -58,6 +58,7 @@ from polyceptron.model.losses.coordinates import (
 from polyceptron.model.losses.hinges import MaxMargin
 from polyceptron.model.losses.loss import Loss, broadcast, one_hot, pair_decay
 from polyceptron.numerics import Array
+from polyceptron.numerics.orthant import other_classes
 from polyceptron.numerics.panels import blend_breaks, blend_rows
 
 _PANEL = 2.8  # of A, where σ(A) bends: six nodes then give four digits
@@ -151,8 +152,8 @@ def proximal_gap(gap: Array, V: float) -> Array:
 
 
 @lru_cache(maxsize=32)
-def boundary(V: float, shift: float = 0.0) -> float:
-    """A₀ ≥ 0 with A₀ + s = 2Vσ(−A₀)."""
+def _start(V: float, shift: float) -> float:
+    """A₀ with A₀ + s = 2Vσ(−A₀): the proximal gap at a = 0 where gaps are larger by s."""
     return float(proximal_gap(np.array([-shift]), V)[0])
 
 
@@ -177,13 +178,11 @@ def _row_breaks(c: Array, breaks: Array, steps: Array = _STEPS) -> Array:
 
 def _of_proximal(u: Array, Y: Array, E: Array, V: float) -> Placed:
     """Gaps, volume and pull where the loss is ln(1 + e^u) and the other classes are apart by Y."""
-    lost = expit(u)
+    lost, A = expit(u), np.log1p(E) - u
     p1, p2 = expit(-u), lost / (1 + E)
     p3 = p2 * E
-    A = np.log1p(E) - u
-    gaps = np.empty((2, len(u)))
-    gaps[0] = A - V * (p2 + lost)
-    gaps[1] = gaps[0] + Y + V * (p2 - p3)
+    first = A - V * (p2 + lost)
+    gaps = np.stack([first, first + Y + V * (p2 - p3)])
     d1, d2, d3 = 1 + V * p1, 1 + V * p2, 1 + V * p3
     a1, a2, a3 = p1 / d1, p2 / d2, p3 / d3
     total = a1 + a2 + a3
@@ -203,10 +202,6 @@ class ProximalCoordinates(Coordinates):
     def __init__(self, epsilon: float = 0.0) -> None:
         self.epsilon = epsilon
 
-    def start(self, V: float) -> float:
-        """A₀: the proximal gap at a = 0."""
-        return boundary(V, self.epsilon * V)
-
     def _smoothed(self, found: Placed, V: float) -> Placed:
         """From the gaps and the pull of labels as they are."""
         if self.epsilon == 0:
@@ -214,33 +209,32 @@ class ProximalCoordinates(Coordinates):
         pull, share = found.pull, self.epsilon / (len(found.gaps) + 1)
         lead = found.gaps - V * (pull.others + pull.others.sum(0))  # of the proximal point
         value = pull.value + share * lead.sum(0)
-        return Placed(
-            found.gaps + self.epsilon * V,
-            found.stretch,
-            pull._replace(others=pull.others + share, value=value),
-        )
+        pull = pull._replace(others=pull.others + share, value=value)
+        return Placed(found.gaps + self.epsilon * V, found.stretch, pull)
 
     def at_gaps(self, gaps: Array, V: float) -> Pull:
         plain = gaps - self.epsilon * V
         if len(gaps) == 1:
-            return self.on_line(proximal_gap(plain[0], V) - self.start(V), V).pull
+            return self.on_line(proximal_gap(plain[0], V) - _start(V, self.epsilon * V), V).pull
         spread = np.full(gaps.shape[1], V)
         log_p, u = solve_softmax(-plain.T, spread)
         p = np.exp(log_p)
         trace = softmax_curvature(p, expit(-u), spread)
         margin = plain[0] + V * (expit(u) + p[:, 0])
-        found = Placed(plain, 1.0, Pull(-p.T, trace, np.logaddexp(0.0, u), margin))
-        return self._smoothed(found, V).pull
+        pull = Pull(-p.T, trace, np.logaddexp(0.0, u), margin)
+        return self._smoothed(Placed(plain, 1.0, pull), V).pull
 
     def mistake_gap(self, V: float) -> float | None:
         """−V: at z₁ = z₂ the gap is −V(1 − p₁ + p₂) = −V wherever the others are."""
         return (self.epsilon - 1) * V
 
     def line_breaks(self, breaks: Array, V: float) -> Array:
-        return _with_bends([proximal_gap(breaks - self.epsilon * V, V)], V) - self.start(V)
+        return _with_bends([proximal_gap(breaks - self.epsilon * V, V)], V) - _start(
+            V, self.epsilon * V
+        )
 
     def on_line(self, x: Array, V: float) -> Placed:
-        A = x + self.start(V)
+        A = x + _start(V, self.epsilon * V)
         g = expit(-A)  # the other class's probability
         bend = 2 * g * expit(A)
         stretch = 1 + V * bend
@@ -248,11 +242,11 @@ class ProximalCoordinates(Coordinates):
         return self._smoothed(Placed((A - 2 * V * g)[None], stretch, pull), V)
 
     def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
-        other = expit(-row - self.start(V))
+        other = expit(-row - _start(V, self.epsilon * V))
         return _row_breaks(V * other / (1 + other), breaks)
 
     def on_plane(self, row: Array, y: Array, V: float) -> Placed:
-        alone = row + self.start(V)  # the label's lead without the third class
+        alone = row + _start(V, self.epsilon * V)  # the label's lead without the third class
         other = expit(-alone)
         a = alone - 2 * V * other
         E = np.exp(-y)
@@ -265,7 +259,7 @@ class ProximalCoordinates(Coordinates):
 
     def wide(self, width: float, V: float) -> Coordinates | None:
         """For labels of scale 1 in A, ∂a/∂A ≈ 1 + A₀ at the boundary."""
-        narrow = V < _LARGE or width < _WIDE * (1 + self.start(V))
+        narrow = V < _LARGE or width < _WIDE * (1 + _start(V, self.epsilon * V))
         return None if narrow else _WideProximal(self.epsilon)
 
 
@@ -330,12 +324,11 @@ class CrossEntropy(Loss):
 
     def denoise(self, omega: Any, y: Any, V: Any) -> tuple[Array, Array]:
         omega, y, V = broadcast(omega, y, V)
-        n, k = omega.shape
-        taken, order = self._taken(y, k), np.arange(k - 1)
-        omega, others = omega - V[:, None] * taken, order + (order >= y[:, None])
+        taken, others = self._taken(y, omega.shape[1]), other_classes(y, omega.shape[1])
+        omega = omega - V[:, None] * taken
         gap = np.take_along_axis(omega, others, 1) - np.take_along_axis(omega, y[:, None], 1)
         log_p, u = solve_softmax(gap, V)
-        p, f = np.exp(log_p), np.empty((n, k))
+        p, f = np.exp(log_p), np.empty(omega.shape)
         np.put_along_axis(f, others, -p, 1)
         np.put_along_axis(f, y[:, None], expit(u)[:, None], 1)  # 1 − p_y
         return f - taken, softmax_curvature(p, expit(-u), V)

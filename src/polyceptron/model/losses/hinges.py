@@ -40,6 +40,7 @@ from polyceptron.model.losses.coordinates import (
 )
 from polyceptron.model.losses.loss import Labels, Loss, broadcast, pair_decay
 from polyceptron.numerics import Array
+from polyceptron.numerics.orthant import other_classes
 
 
 class HingeFamily(Loss):
@@ -52,8 +53,7 @@ class HingeFamily(Loss):
     def missed(self, z: Any, y: Any) -> tuple[Array, Labels]:
         """s_h of the other classes (n, k−1), and which classes these are (n, k−1)."""
         z, y, _ = broadcast(z, y, 1.0)
-        order = np.arange(z.shape[1] - 1)
-        others = order + (order >= y[:, None])
+        others = other_classes(y, z.shape[1])
         own = np.take_along_axis(z, y[:, None], 1)
         return self.lead + np.take_along_axis(z, others, 1) - own, others
 
@@ -83,10 +83,8 @@ class HingeFamily(Loss):
 
     def hessian(self, z: Any, y: Any) -> Array:
         s, others = self.missed(z, y)
-        k = s.shape[1] + 1
-        rows, bend = np.arange(len(s))[:, None], self.parts(s)[2]
-        own = (k * (k - 1) // 2 - others.sum(1))[:, None]  # the class that is not among them
-        H = np.zeros((len(s), k, k))
+        n, k, bend = len(s), s.shape[1] + 1, self.parts(s)[2]
+        rows, own, H = np.arange(n)[:, None], np.broadcast_to(y, n)[:, None], np.zeros((n, k, k))
         H[rows, others, others] = bend
         H[rows, own, others] = H[rows, others, own] = -bend
         H[rows, own, own] = bend.sum(1, keepdims=True)
@@ -244,9 +242,8 @@ class WestonWatkins(HingeFamily):
         rest = np.diff(ends, axis=1) * (1 + sloping[:, :-1])
         off = ends[:, :1] - m * V + np.concatenate([0 * V, np.cumsum(rest, axis=1)], axis=1)
         below = (off <= 0).sum(1)
-        last = np.maximum(below - 1, 0)[:, None]
-        start, miss, n = (np.take_along_axis(x, last, 1)[:, 0] for x in (ends, off, sloping))
-        n = np.where(below > 0, n, 0)
+        last = np.arange(len(s)), below - 1
+        start, miss, n = ends[last], off[last], np.where(below > 0, sloping[last], 0)
         R = np.where(below > 0, start - miss / (1 + n), m * V[:, 0])
         return np.clip((s - R[:, None]) / V, 0.0, 1.0), n / V[:, 0]
 
@@ -307,5 +304,4 @@ def spread_pull(a: Array, others: Labels) -> Array:
 def last_above(ranked: Array, level: Array) -> tuple[Array, Array]:
     """The level (n,) of the last class that is above its own, 0 if none is, and how many are."""
     n = (ranked > level).sum(1)
-    last = np.take_along_axis(level, np.maximum(n - 1, 0)[:, None], 1)[:, 0]
-    return np.where(n > 0, last, 0.0), n
+    return np.where(n > 0, level[np.arange(len(n)), n - 1], 0.0), n
