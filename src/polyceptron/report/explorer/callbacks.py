@@ -80,7 +80,7 @@ def _sync(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
     def sync(search: Any, values: dict[str, Any], changed: Any, token: Any) -> dict[str, Any]:
         touched = {one["prop_id"].rsplit(".", 1)[0] for one in ctx.triggered}
         by_address = not touched - {"url", ""}
-        nothing = dict.fromkeys(SYNCED, no_update)
+        nothing: dict[str, Any] = dict.fromkeys(SYNCED, no_update)
         nothing |= {name: dict.fromkeys(SYNCED[name], no_update) for name in ("values", "dress")}
         before = layout.settings_of(values)  # what has just been chosen begins at its own number
         begun = {number for kind, number in form.NUMBERS.items() if f"control-{kind}" in touched}
@@ -118,7 +118,7 @@ def _opened(search: Any, sessions: Sessions, session: Session) -> tuple[form.Pag
 
     Its simulations start when the page opens; going back and forth later starts nothing.
     """
-    settings, simulations, message = form.PageSettings(), (), ""
+    (settings, simulations), message = form.from_query(""), ""
     try:
         settings, simulations = form.from_query(search)
     except InvalidInput as error:
@@ -230,8 +230,8 @@ def _simulate(app: Dash, sessions: Sessions, session_of: SessionOf) -> None:
                 if act == "simulate":
                     held = layout.settings_of(dict(zip(form.NAMES, values, strict=True)))
                     settings, ends = form.make_settings(held), (drawn or {}).get("ends")
-                    seen = isinstance(ends, list) and len(ends) == 2
-                    if settings.range_rule == form.FOLLOW and seen:
+                    ends = ends if isinstance(ends, list) and len(ends) == 2 else []
+                    if settings.range_rule == form.FOLLOW and ends:
                         settings = settings.changed(range_rule="set", low=ends[0], high=ends[1])
                     sessions.start(session, settings)
                 elif act == "cancel":

@@ -151,6 +151,10 @@ def _div(name: str, *inside: Any) -> Any:
     return html.Div(list(inside), className=name)
 
 
+def _named(words: str) -> dict[str, Any]:
+    return {"aria-label": words}  # for those who cannot see it
+
+
 def _card(title: str, *inside: Any) -> Any:
     return html.Section([html.H2(title), *inside], className="card")
 
@@ -179,7 +183,7 @@ def _controls(some: Controls, dress: Mapping[str, Any]) -> Any:
             "with a word, and its points stay."
         ),
     ]
-    return html.Section(inside, className="controls", **{"aria-label": "Settings"})
+    return html.Section(inside, className="controls", **_named("Settings"))
 
 
 def _simulation_card(some: Controls) -> Any:
@@ -189,7 +193,7 @@ def _simulation_card(some: Controls) -> Any:
         whose: dict[str, Any] = {"aria-describedby": f"name-{i}"}
         inside = [
             html.Span(id=f"name-{i}", className="simulation-name"),
-            html.Progress(id=f"progress-{i}", value="0", max="1", **{"aria-label": "progress"}),
+            html.Progress(id=f"progress-{i}", value="0", max="1", **_named("progress")),
             html.Span(id=f"words-{i}"),
             html.Button("Cancel", id=f"cancel-{i}", **whose),
             html.Button("Remove", id=f"remove-{i}", **whose),
@@ -207,7 +211,7 @@ def _simulation_card(some: Controls) -> Any:
         _div("row", *some("dimension", "places", "runs", "seed")),
         html.Button("Add simulation", id="simulate", className="main"),
         html.Div(id="simulation-message", role="alert"),
-        html.Ul(slots, id="simulations", className="simulations", **{"aria-label": "Simulations"}),
+        html.Ul(slots, id="simulations", className="simulations", **_named("Simulations")),
     )
 
 
@@ -242,7 +246,7 @@ def _take_away(key: str | None) -> Any:
     link = dcc.Input(id="link", type="text", readOnly=True, className="link")
     downloads = {"csv": "CSV", "png": "PNG", "python": "Python", "html": "page (HTML)"}
     buttons = (html.Button(f"Download {words}", id=f"get-{n}") for n, words in downloads.items())
-    lines = html.Pre(id="python", tabIndex="0", **{"aria-label": "Python lines"})
+    lines = html.Pre(id="python", tabIndex="0", **_named("Python lines"))
     return _card(
         "Share and download",
         _hint(f"{told} {reach}"),

@@ -327,7 +327,8 @@ def _population(
 ) -> md.Population:
     if model == "mixture":
         return md.Mixture(shares or (1 / k,) * k, separation=separation)
-    return md.Perceptron(*rule) if model == "perceptron" else md.Teacher(k, *rule, shares=shares)
+    own: Any = {"shares": shares}
+    return md.Perceptron(*rule) if model == "perceptron" else md.Teacher(k, *rule, **own)
 
 
 SETTINGS: dict[str, Choice | Number] = {

@@ -285,11 +285,12 @@ def _line_traces(rows: Rows, x: str, y: str, look: dict[str, Any]) -> list[pic.T
     for i in reversed(_jumps(points, rows, y)):
         a, b = points[i][0], points[i + 1][0]
         points.insert(i + 1, (math.sqrt(a * b) if a > 0 else (a + b) / 2, math.nan))
-    kind: Any = "line" if len(points) > 1 else "symbols"
-    traces = [pic.Trace(*zip(*points, strict=True), kind=kind, **look)]
+    xs, ys = zip(*points, strict=True)
+    traces = [pic.Trace(xs, ys, kind="line" if len(xs) > 1 else "symbols", **look)]
     if bad:
+        xs, ys = zip(*bad, strict=True)
         look = look | {"kind": "symbols", "marker": "x", "in_legend": False}
-        traces.append(pic.Trace(*zip(*bad, strict=True), **look))
+        traces.append(pic.Trace(xs, ys, **look))
     return traces
 
 
