@@ -7,19 +7,21 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from threading import Event
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from polyceptron.errors import InvalidInput
 from polyceptron.report.explorer import work_queue
-from polyceptron.report.explorer.page_content import PageContent
+from polyceptron.report.explorer.page_content import PageContent, wanted_content
 from polyceptron.report.explorer.page_tasks import tasks_of
 from polyceptron.report.explorer.settings import make_settings
 from polyceptron.report.explorer.work_queue import (
     ABSENT,
     FORGOTTEN,
     MAX_PAGES,
+    Job,
     Session,
     Sessions,
     Simulation,
@@ -222,6 +224,26 @@ def test_what_nobody_wants_any_more_is_stopped_and_the_next_goes_on(
     until(lambda: gone(worker))
     assert not work.answer(slow[0]).complete
     work.close()
+
+
+def test_a_curve_is_wanted_without_a_break_once_its_range_is_known() -> None:
+    """A worker may look at any moment whether its task is wanted, and stops if not."""
+    asked: list[set[str]] = []
+
+    class Known:
+        def request(self, page: str, tasks: list[dict[str, str]]) -> None:
+            asked.append({task["kind"] for task in tasks})
+
+        def answer(self, task: dict[str, str]) -> Job:
+            known = {"alpha_it": 2.4, "alpha_algo": 2.9} if task["kind"] == "limits" else None
+            return Job(task, status="finished" if known else "running", result=known)
+
+        def wait(self, tasks: list[dict[str, str]], timeout: float) -> bool:
+            return all(self.answer(task).complete for task in tasks)
+
+    wanted_content(SimpleNamespace(work=Known()), Session("a"), make_settings({}), wait=False)
+    assert asked
+    assert all("curve" in kinds for kinds in asked)
 
 
 def test_theory_that_takes_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

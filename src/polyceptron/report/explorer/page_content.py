@@ -227,7 +227,7 @@ def wanted_content(
     """
     work, limits = sessions.work, asking.limits_task(settings)
     slow = [limits] if limits and settings.range_rule == form.FOLLOW else []
-    if slow:
+    if not work.wait(slow, 0.0):  # else the curves are wanted without a break
         work.request(session.name, asking.tasks_of(settings)[:2])
         work.wait(slow, QUICK_WAIT if wait else 0.0)
     finding = not all(work.answer(task).complete for task in slow)
