@@ -312,10 +312,8 @@ def _common_first(joint: Array, noise: float) -> Array:
 def _smooth_agreement(points: Array, lift: Array, twin: Array) -> Array:
     """Σ_l Z_l(g)Z_l(g') − Σ_l Z_l(g₀)² (n,), (g, g') = lift·point and g₀ = twin·point."""
     k, r = twin.shape
-    chunk = max(1, _MEMORY // (k * GRID.size))
-    parts = []
-    for start in range(0, len(points), chunk):
-        part = points[start : start + chunk]
+    parts, chunks = [], -(-len(points) * k * GRID.size // _MEMORY)
+    for part in np.array_split(points, chunks):
         fields = part @ lift.T
         both = win_probabilities(fields[:, :k]) * win_probabilities(fields[:, k:])
         symmetric = win_probabilities(part[:, :r] @ twin.T)

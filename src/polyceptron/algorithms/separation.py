@@ -8,15 +8,14 @@ of weights W are JW. Small problems are linear programmes over weights in [−1,
                             (quasi-separation); else the dual is b = 1 + a > 0 with Jᵀb = 0, and
                             every direction has a margin below 0
 
-Large ones go the way to the max-margin solution (`hard_margin`), which ends in one of two ways. All
-margins come out positive: W separates. Or its multipliers a ≥ 0 balance, R = Jᵀa → 0: since weights
-with all margins ≥ 1 would have Σa ≤ ⟨W, R⟩, their norm is at least Σa/‖R‖. That is a proof for
-every W of smaller norm, and for all where R = 0.
+Large ones go the way to the max-margin solution (`hard_margin`). All margins come out positive: W
+separates. Or its multipliers a ≥ 0 balance, R = Jᵀa → 0: since weights with all margins ≥ 1 would
+have Σa ≤ ⟨W, R⟩, their norm is at least Σa/‖R‖, a proof for every W of smaller norm.
 
 Where no weights separate the data, cross-entropy has a minimum f without a ridge, the
-maximum-likelihood estimate. It is fitted as the limit of ridges that are small against the smallest
-curvature μ of f. There is no ridge to bound the distance, but f is self-concordant: its curvature
-changes by at most a factor e^{R‖Δ‖} over a step Δ, R = √2 max‖x‖/√d. So with g = ‖∇f(W)‖
+maximum-likelihood estimate: the limit of ridges that are small against the smallest curvature μ of
+f. It is self-concordant: its curvature changes by at most a factor e^{R‖Δ‖} over a step Δ,
+R = √2 max‖x‖/√d. So with g = ‖∇f(W)‖
 
     R g < μ   ⇒   there is a minimiser, and ‖W − Ŵ‖ ≤ −ln(1 − R g/μ)/R.
 
@@ -223,9 +222,9 @@ def maximum_likelihood(samples: Samples, tol: float, start: Array | None = None)
     checkpoint, before = design.watch.checkpoint, design.passes
     objective = SoftmaxObjective(y, k, samples.weights)
     U = np.zeros((k - 1, design.dimension)) if start is None else (start @ objective.basis).T
-    known: dict[str, Any] = {"U": U, "ridge": 1e-3 * y.size / design.dimension}
-    known |= checkpoint.load("maximum-likelihood") or {}
-    U, ridge, turn, n_iter = known["U"], known["ridge"], 0, 0
+    ridge, turn, n_iter = 1e-3 * y.size / design.dimension, 0, 0
+    if (known := checkpoint.load("maximum-likelihood")) is not None:
+        U, ridge = known["U"], known["ridge"]
 
     def keep(U: Array, now: bool = False) -> None:
         checkpoint.save(lambda: {"U": U[0], "ridge": ridge}, "maximum-likelihood", now=now)

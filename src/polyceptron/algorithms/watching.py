@@ -115,9 +115,7 @@ class Checkpoint:
         """What was saved of a part, None where nothing is; an error message for another fit's."""
         above = f"{part}/"
         saved = {n.removeprefix(above): v for n, v in self._read().items() if n.startswith(above)}
-        return {
-            name: value if value.ndim else value.item() for name, value in saved.items()
-        } or None
+        return {name: v if v.ndim else v.item() for name, v in saved.items()} or None
 
     def _read(self) -> State:
         if self.path is None or not self.path.exists():

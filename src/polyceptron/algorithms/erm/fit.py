@@ -235,7 +235,7 @@ def fit_erm_path(
 
 
 def _ridge_or_penalty(value: Any, loss: Loss, solver: str, checkpoint: Any) -> float | Penalty:
-    """λ > 0 or 0, a penalty that is no ridge, or an error message."""
+    """λ, a penalty that is no ridge, or an error message."""
     if not isinstance(value, Penalty) or value.quadratic:
         return float(check_ridge(getattr(value, "strength", value)))
     if solver != "auto" or checkpoint is not None:

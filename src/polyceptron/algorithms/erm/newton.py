@@ -138,9 +138,9 @@ def _diagonal(design: Design, curvature: Curvature, ridges: Array, dtype: Any) -
     Or where their ridges differ, as that of an intercept does. Alike features need none, and go
     without, as do features that are dear to read.
     """
-    if design.reading_is_dear and ridges.ndim == 1:
-        return None
     if design.reading_is_dear:
+        if ridges.ndim == 1:
+            return None
         squares = np.full(design.dimension, float((design.row_norms**2).sum()) / design.dimension)
     else:
         squares = design.column_squares
@@ -239,12 +239,7 @@ def minimise(
     KeyboardInterrupt ends the descent where it is. The column of an `intercept` bears no ridge.
     """
     U = np.array(start, dtype=float)
-    Z = design.fields(U) if U.any() else np.zeros((*U.shape[:2], design.n_samples))
-    count = np.zeros(len(U), dtype=np.int64)
-    at = _Newton(
-        design, objective, ridges, target, direct, max_iter, keep, intercept, U, Z, count,
-        np.full(len(U), max_iter),
-    )  # fmt: skip
+    at = _Newton(design, objective, ridges, target, direct, max_iter, keep, intercept, U)
     try:
         return at.minimum()
     except KeyboardInterrupt:
@@ -252,7 +247,7 @@ def minimise(
             raise
         unknown, no = np.full(len(U), np.nan), np.zeros(len(U), dtype=bool)
         here = objective.evaluate(at.Z)
-        return Minimum(U, at.Z, here, unknown, unknown, unknown, count, no, True)
+        return Minimum(U, at.Z, here, unknown, unknown, unknown, at.count, no, True)
 
 
 def distances(
@@ -291,9 +286,11 @@ class _Newton:
     keep: Callable[[Array], None] | None
     intercept: Intercept | None
     U: Array
-    Z: Array
-    count: NDArray[np.int64]
-    limit: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        U, shape = self.U, (*self.U.shape[:2], self.design.n_samples)
+        self.Z = self.design.fields(U) if U.any() else np.zeros(shape)
+        self.count, self.limit = np.zeros(len(U), np.int64), np.full(len(U), self.max_iter)
 
     def minimum(self) -> Minimum:
         """Descents, each followed by fresh fields: those of the way are updated along it."""
@@ -319,8 +316,7 @@ class _Newton:
 
     def zero_where_minimal(self, found: Minimum) -> Minimum:
         """U = 0 where the gradient there is no more than rounding: no relative bound can be met."""
-        U, Z = np.zeros_like(self.U), np.zeros_like(self.Z)
-        at = replace(self, U=U, Z=Z, limit=0 * self.limit, max_iter=0).minimum()
+        at = replace(self, U=np.zeros_like(self.U), max_iter=0).minimum()
         chosen = np.flatnonzero(~found.converged & (at.gradient_norm <= at.rounding))
         for name in ("U", "Z", "gradient_norm", "rounding", "distance"):
             getattr(found, name)[chosen] = getattr(at, name)[chosen]
@@ -350,11 +346,9 @@ class _Newton:
             if not going.all():
                 if not going.any():
                     return
-                chosen, stalled, double, here = (
-                    chosen[going], stalled[going], double[going], here.take(going)
-                )  # fmt: skip
+                chosen, stalled, double = chosen[going], stalled[going], double[going]
                 first, G, norm, goal = first[going], G[going], norm[going], goal[going]
-                previous = norm
+                here, previous = here.take(going), norm
             ridges = pulls_of(self.intercept, self.ridges[chosen])
             if self.direct is not None:
                 D = self.direct(here, G)

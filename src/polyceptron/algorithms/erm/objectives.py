@@ -66,8 +66,7 @@ class Evaluation(NamedTuple):
 class Objective(ABC):
     """Σ_μ s_μ ℓ(z_μ, y_μ) of problems side by side; `weights` s (n,), (L, n) or None."""
 
-    smoothness: float | None = None
-    """A bound on the curvature of ℓ, if there is one."""
+    smoothness: float | None = None  # a bound on the curvature of ℓ, if there is one
 
     def __init__(self, y: Labels, basis: Array, weights: Array | None = None) -> None:
         self.y, self.basis, self.weights = y, basis, weights
@@ -150,10 +149,8 @@ class SoftmaxObjective(Objective):
     `whole`: of the classes' own fields, r = k, which are overwritten; no products with a basis.
     """
 
-    def __init__(
-        self, y: Labels, n_classes: int, weights: Array | None = None, *, whole: bool = False
-    ) -> None:
-        super().__init__(y, np.eye(n_classes) if whole else difference_basis(n_classes), weights)
+    def __init__(self, y: Labels, k: int, weights: Array | None = None, whole: bool = False):
+        super().__init__(y, np.eye(k) if whole else difference_basis(k), weights)
         self._own, self.whole = own_places(y), whole
         self.smoothness = 0.5 if weights is None else 0.5 * float(weights.max())
 
