@@ -6,8 +6,6 @@ with S_c the covariance of the class's samples, s its mean eigenvalue over the f
 and ρ the shrinkage of Ledoit and Wolf (J. Multivar. Anal. 88, 2004), from the samples' own spread:
 
     δ² = ‖S − sI‖²,    β² = (⟨‖x − x̄‖⁴⟩ − ‖S‖²)/n,    ρ = min(β²/δ², 1)
-
-Two passes over blocks of rows: files, sparse matrices and Dask arrays are never in memory at once.
 """
 
 from __future__ import annotations
@@ -69,11 +67,8 @@ def class_moments(X: Any, y: Any) -> ClassMoments:
             f"{int(counts.argmin())}"
         )
     check_full_size(k, d)
-    means, S, fourth = np.zeros((k, d)), np.zeros((k, d, d)), np.zeros(k)
-    for rows, block in design.blocks():
-        for c in np.unique(labels[rows]):
-            means[c] += np.asarray(block)[labels[rows] == c].sum(0, dtype=float)
-    means /= counts[:, None]
+    means = design.times_rows(np.eye(k)[:, labels]) / counts[:, None]
+    S, fourth = np.zeros((k, d, d)), np.zeros(k)
     for rows, block in design.blocks():
         for c in np.unique(labels[rows]):
             away = np.asarray(block, dtype=float)[labels[rows] == c] - means[c]

@@ -25,17 +25,14 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Samples:
-    """X as a design, labels y (n,) in 0..k−1, and k, as which it unpacks; weights (n,) if any.
-
-    With an `intercept` the design has a column for it, and `features` is the one given.
-    """
+    """X as a design, labels y (n,) in 0..k−1, and k, as which it unpacks; weights (n,) if any."""
 
     design: Design
     y: Labels
     n_classes: int
     weights: Array | None = None
     intercept: Intercept | None = None
-    features: Design | None = None
+    features: Design | None = None  # the design given, where this one has a column for b
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.design, self.y, self.n_classes))
@@ -79,8 +76,7 @@ def check_intercept(intercept: Any) -> bool:
 
 
 def class_factors(class_weight: Any, samples: Samples) -> Array | None:
-    """Factors (n,) of the samples' losses by class, None for none: those that balance the classes,
-    or what is given as {class: w} (others 1) or one for each class; or an error message."""
+    """Factors (n,) of the samples' losses by class, None for none; or an error message."""
     if class_weight is None:
         return None
     k, factors = samples.n_classes, np.ones(samples.n_classes)

@@ -5,8 +5,7 @@
     through(U, inner)  both, with F = inner.rows(rows)(fields): one read where reading is dear
 
 Directions are rows. The precision of the small operand is that of the product. `passes` counts the
-reads of X, one in single precision being one half, and `watch` is told of every one. The first read
-finds what cannot be used.
+reads of X, one in single precision being one half. The first read finds what cannot be used.
 
 A kind of data is a subclass of `Design` with `read_rows`, or with its own way to work on blocks of
 rows (`each_block`); everything else follows from that, and may be given anew where there is a
@@ -141,9 +140,8 @@ def _controller() -> Any:
 
 def threads_for(X: Any) -> AbstractContextManager[Any]:
     """A limit of one thread while X (n, d) is small."""
-    shape: tuple[Any, ...] = getattr(X, "shape", ())  # what has none is a list, and small
-    rows, columns = shape if len(shape) == 2 else (0, 0)
-    return _controller().limit(limits=1) if rows * columns <= 1_000_000 else nullcontext()
+    small = math.prod(getattr(X, "shape", ())) <= 1_000_000  # what has none is a list, and small
+    return _controller().limit(limits=1) if small else nullcontext()
 
 
 def short_products(fit: Callable[P, T]) -> Callable[P, T]:
@@ -160,7 +158,6 @@ def short_products(fit: Callable[P, T]) -> Callable[P, T]:
 _COPY_MB = os.environ.get("POLYCEPTRON_COPY_MB", "")
 COPY_BYTES = (int(_COPY_MB) if _COPY_MB.isdigit() else 256) << 20
 """Of arrays in memory that may be copied where that is quicker; POLYCEPTRON_COPY_MB=0 for none."""
-_SINGLE_RANGE = (1e-12, 1e12)  # entries whose products stay inside single precision
 
 
 class ColumnMoments(NamedTuple):
@@ -174,19 +171,16 @@ class ColumnMoments(NamedTuple):
 class Design(ABC):
     """X (n, d); see the module's docstring."""
 
-    watch: Watch = SILENT
-    """Is told of every pass."""
+    watch: Watch = SILENT  # is told of every pass
 
     def __init__(self, shape: tuple[int, int], dtype: Any) -> None:
         if len(shape) != 2 or 0 in shape:
             raise InvalidInput(
                 f"X must be a matrix (n_samples, dimension) and not empty, got shape {shape}"
             )
-        self.shape = shape
-        self.dtype = np.dtype(dtype)
+        self.shape, self.dtype = shape, np.dtype(dtype)
         self.n_samples, self.dimension = shape
-        self.scale = 1 / math.sqrt(self.dimension)
-        self.passes = 0.0
+        self.scale, self.passes = 1 / math.sqrt(self.dimension), 0.0
 
     @abstractmethod
     def read_rows(self, rows: Any) -> AnyArray:
@@ -266,7 +260,7 @@ class Design(ABC):
     def squares_are_safe(self) -> bool:
         """Whether squares of the entries stay inside single precision."""
         largest = float(self.row_norms.max())  # within a factor √d of the largest entry
-        return _SINGLE_RANGE[0] < largest < _SINGLE_RANGE[1] * self.scale
+        return 1e-12 < largest < 1e12 * self.scale
 
     def fields(self, U: AnyArray) -> AnyArray:
         """(XUᵀ/√d)ᵀ: directions (..., d) to fields (..., n)."""

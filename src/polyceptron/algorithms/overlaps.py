@@ -227,21 +227,18 @@ def _class_share(label: int, student: Array, teacher: Array, cross: Array, step:
     tau = 1 / (1 + np.exp(-math.pi * np.sinh(x)))
     weight = step * math.pi * np.cosh(x) * tau * (1 - tau)
     slope = np.zeros_like(tau)
-    for i in range(2):
-        for j in range(2):
-            r = tau * c[i, j]
-            free = np.maximum(1 - r * r, 1e-30)
-            # Given x_i = y_j = 0, with the others' correlations p, q to x_i and u, v to y_j.
-            p, u = a, tau * c[1 - i, j]
-            q, v = tau * c[i, 1 - j], b
-            vx = 1 - (p * p - 2 * r * p * u + u * u) / free
-            vy = 1 - (q * q - 2 * r * q * v + v * v) / free
-            xy = tau * c[1 - i, 1 - j] - (p * q - r * (p * v + u * q) + u * v) / free
-            spread = np.sqrt(np.maximum(vx, 1e-150)) * np.sqrt(np.maximum(vy, 1e-150))
-            rho = np.clip(xy / spread, -1.0, 1.0)
-            slope += (
-                c[i, j] * (0.25 + np.arcsin(rho) / (2 * math.pi)) / (2 * math.pi * np.sqrt(free))
-            )
+    for i, j in np.ndindex(2, 2):
+        r = tau * c[i, j]
+        free = np.maximum(1 - r * r, 1e-30)
+        # Given x_i = y_j = 0, with the others' correlations p, q to x_i and u, v to y_j.
+        p, u = a, tau * c[1 - i, j]
+        q, v = tau * c[i, 1 - j], b
+        vx = 1 - (p * p - 2 * r * p * u + u * u) / free
+        vy = 1 - (q * q - 2 * r * q * v + v * v) / free
+        xy = tau * c[1 - i, 1 - j] - (p * q - r * (p * v + u * q) + u * v) / free
+        spread = np.sqrt(np.maximum(vx, 1e-150)) * np.sqrt(np.maximum(vy, 1e-150))
+        rho = np.clip(xy / spread, -1.0, 1.0)
+        slope += c[i, j] * (0.25 + np.arcsin(rho) / (2 * math.pi)) / (2 * math.pi * np.sqrt(free))
     return float(wedge[0] * wedge[1] + weight @ slope)
 
 

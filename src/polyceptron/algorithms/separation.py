@@ -294,11 +294,9 @@ def _smallest_curvature(design: Design, objective: SoftmaxObjective, found: Mini
         return np.asarray(design.through(u.reshape(found.U.shape), bend)[0]).ravel()
 
     operator = LinearOperator((r * d, r * d), matvec=apply, dtype=np.float64)  # type: ignore[call-overload]
-    begin = np.random.default_rng(0).standard_normal(r * d)
+    given = {"v0": np.random.default_rng(0).standard_normal(r * d), "ncv": 40, "tol": 0.05}
     try:
-        lowest = eigsh(
-            operator, k=1, which="SA", tol=0.05, v0=begin, return_eigenvectors=False, ncv=40
-        )
+        lowest = eigsh(operator, k=1, which="SA", return_eigenvectors=False, **given)
     except ArpackNoConvergence:
         return 0.0
     return 0.8 * float(lowest[0])  # Lanczos' estimate comes from above

@@ -3,9 +3,8 @@
 All λ advance together, as many as memory holds, from the largest on: from zero or the given start,
 those that follow from the last fit. A checkpoint keeps the weights of every λ begun.
 
-Any other penalty, min_W Σ_μ ℓ(z_μ, y_μ) + Σ_i P(w_i) with rows w_i on class differences, takes
-accelerated proximal gradients (`fit_penalised`). With f the sum of the losses and a step 1/L the
-new weights are
+Any other penalty, Σ_i P(w_i) with rows w_i on class differences, takes accelerated proximal
+gradients (`fit_penalised`). With f the sum of the losses and a step 1/L the new weights are
 
     W⁺ = argmin_W  L‖W − Y‖²/2 + ∇f(Y)·(W − Y) + Σ P(w_i),
 

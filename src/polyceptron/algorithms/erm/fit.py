@@ -4,12 +4,8 @@
 intercept, Wᵀx/√d + b, bears no ridge (`intercept`); class weights are factors of the losses. The
 loss names its solver (`Loss.solver`, an entry of `SOLVERS`) and what the limit λ → 0⁺ means
 (`Loss.without_ridge`): max-margin for cross-entropy (in direction; normalised to a smallest margin
-of 1), least norm for the square loss.
-
-Where no weights separate the data, cross-entropy has a minimum without a ridge, the
-maximum-likelihood estimate (`separation`).
-
-In scikit-learn's words the features are X/√d and C = 1/λ, for two classes 2/λ.
+of 1) or, where no weights separate the data, maximum likelihood (`separation`); least norm for the
+square loss. In scikit-learn's words the features are X/√d and C = 1/λ, for two classes 2/λ.
 """
 
 from __future__ import annotations

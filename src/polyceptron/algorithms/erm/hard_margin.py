@@ -20,11 +20,10 @@ smallest margin gives one of the primal, so with W_a = Jᵀa
 a sum of terms that are not negative, hence accurate when it is tiny: its root to about 1e-7.
 
 Intercepts are the weights β of a column of J, J_b, that do not count in ‖W‖², so that J_bᵀa = 0 at
-the solution. JJᵀ of all columns may stand for that of the features then, and the direct solves get
-β as a few more unknowns: JJᵀa + J_bβ = 1, with S = J_bᵀ(JJᵀ)⁻¹J_b between the classes. From a gap
-alone the weights are known to p, and differences of intercepts by the constraints: with m_ch the
-smallest margin less 1 of class c against h, those of the solution differ from the ones at hand by
-Δb_h − Δb_c ≤ m_ch + √2 max‖x̂‖ p, and by the shortest path over such steps.
+the solution. Direct solves get β as a few more unknowns: JJᵀa + J_bβ = 1, S = J_bᵀ(JJᵀ)⁻¹J_b. From
+a gap alone the weights are known to p, and differences of intercepts by the constraints: with m_ch
+the smallest margin less 1 of class c against h, Δb_h − Δb_c ≤ m_ch + √2 max‖x̂‖ p to the solution,
+and by the shortest path over such steps.
 
 Losses with kinks and a ridge (`fit_by_multipliers`): min_W Σ_μ s_μ ℓ(z_μ, y_μ) + (λ/2)‖W‖²_F. A
 loss that is the largest of sums a·s of missed leads s_h = 1 + z_h − z_y over pulls a_h (h ≠ y) in
@@ -51,6 +50,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,7 +62,7 @@ from polyceptron.algorithms.data_checks import Samples
 from polyceptron.algorithms.design import Design, weights_or_ones
 from polyceptron.algorithms.erm.erm_fit import ERMFit, Separation, fit_at, stopped
 from polyceptron.algorithms.erm.intercept import Intercept, pulls_of, size_of
-from polyceptron.algorithms.erm.newton import Direction, Minimum, directions, minimise
+from polyceptron.algorithms.erm.newton import Minimum, directions, minimise
 from polyceptron.algorithms.erm.objectives import EPS, Evaluation, HingeObjective, sum_rounding
 from polyceptron.errors import ComputationFailed
 from polyceptron.model.checks import difference_basis
@@ -126,36 +126,31 @@ class Constraints:
 
 
 def active_set_step(
-    seen: SeenRows, hinge: HingeObjective, free: Intercept | None = None
-) -> Direction:
-    """The function (evaluation, gradient) ↦ Newton direction (1, k−1, d), for λ = 1."""
-    pulls = pulls_of(free, np.ones(1))
-    double, loose = np.array([not seen.design.single_is_quicker]), np.array([0.1])
-
-    def direction(here: Evaluation, G: Array) -> Array:
-        mask = here.source[0] > 0
-        if np.count_nonzero(mask) > _DIRECT:
-            return directions(seen.design, hinge, here, pulls, G, loose, double)
-        pushed = Constraints(seen, hinge, mask)
-        if pushed.samples.size == 0:
-            return -G
-        matrix = pushed.gram(1 / hinge.penalty)
-        try:
-            factor = scipy.linalg.cho_factor(matrix, check_finite=False)
-        except np.linalg.LinAlgError:  # rounding of nearly parallel constraints
-            matrix[np.diag_indices_from(matrix)] += len(matrix) * EPS * np.trace(matrix)
-            factor = scipy.linalg.cho_factor(matrix, overwrite_a=True, check_finite=False)
-        shares = scipy.linalg.cho_solve(factor, pushed.margins(G[0]), check_finite=False)
-        if free is None:
-            return pushed.combine(shares) - G
-        Jb = free.column * pushed.differences
-        solved = scipy.linalg.cho_solve(factor, Jb, check_finite=False)
-        beta = np.linalg.lstsq(Jb.T @ solved, Jb.T @ shares - G[0, :, -1], rcond=None)[0]
-        D = pushed.combine(shares - solved @ beta) - G
-        D[..., -1] = beta
-        return D
-
-    return direction
+    seen: SeenRows, hinge: HingeObjective, free: Intercept | None, here: Evaluation, G: Array
+) -> Array:
+    """The Newton direction (1, k−1, d), for λ = 1."""
+    mask = here.source[0] > 0
+    if np.count_nonzero(mask) > _DIRECT:
+        pulls, double = pulls_of(free, np.ones(1)), np.array([not seen.design.single_is_quicker])
+        return directions(seen.design, hinge, here, pulls, G, np.array([0.1]), double)
+    pushed = Constraints(seen, hinge, mask)
+    if pushed.samples.size == 0:
+        return -G
+    matrix = pushed.gram(1 / hinge.penalty)
+    try:
+        factor = scipy.linalg.cho_factor(matrix, check_finite=False)
+    except np.linalg.LinAlgError:  # rounding of nearly parallel constraints
+        matrix[np.diag_indices_from(matrix)] += len(matrix) * EPS * np.trace(matrix)
+        factor = scipy.linalg.cho_factor(matrix, overwrite_a=True, check_finite=False)
+    shares = scipy.linalg.cho_solve(factor, pushed.margins(G[0]), check_finite=False)
+    if free is None:
+        return pushed.combine(shares) - G
+    Jb = free.column * pushed.differences
+    solved = scipy.linalg.cho_solve(factor, Jb, check_finite=False)
+    beta = np.linalg.lstsq(Jb.T @ solved, Jb.T @ shares - G[0, :, -1], rcond=None)[0]
+    D = pushed.combine(shares - solved @ beta) - G
+    D[..., -1] = beta
+    return D
 
 
 class _Certified(NamedTuple):
@@ -184,10 +179,9 @@ def solve_active(
     """The point with margin 1 on every constraint of the mask, if that is the solution.
 
     JJᵀa + J_bβ = 1, J_bᵀa = 0 is solved up to residuals δ and e. If a > 0 and every other margin
-    exceeds 1 by more than these can change them, then the exact solution of the same system meets
-    all optimality conditions, and it lies at √(δᵀ(JJᵀ)⁻¹δ) from this one, δ with its share of
-    J_bΔβ. If not, constraints with a multiplier below 0 leave, those with a margin below 1 join (a
-    primal and dual active set), as long as fewer do than `most`, those of the last turn.
+    exceeds 1 by more than these can change them, then the exact solution meets all optimality
+    conditions, at √(δᵀ(JJᵀ)⁻¹δ) from this one, δ with its share of J_bΔβ. If not, constraints with
+    a < 0 leave, those with a margin below 1 join, as long as fewer do than `most`, the last time.
     """
     design = seen.design
     size = int(np.count_nonzero(mask))
@@ -283,7 +277,7 @@ def separate(
             rough = max(10.0 ** (-2 - min(state["turn"], 7)), 1e-14 * hinge.penalty)
             found = minimise(
                 design, hinge, np.ones(1), state["U"][None], target=rough, max_iter=40, keep=keep,
-                direct=active_set_step(seen, hinge, free), intercept=free,
+                direct=partial(active_set_step, seen, hinge, free), intercept=free,
             )  # fmt: skip
             n_iter += int(found.n_iter[0])
             state["U"], slope = found.U[0], float(found.gradient_norm[0])

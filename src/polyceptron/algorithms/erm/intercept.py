@@ -37,14 +37,11 @@ _NEAR = 0.1  # up to which nothing is gained by it
 
 @dataclass(frozen=True)
 class Intercept:
-    """The last column's entry κ of x̂, and what was subtracted from the others, x̄/√d (d,).
-
-    `unit`: what tiny inputs were divided by: their weights are W/unit, beside which b counts less.
-    """
+    """The last column's entry κ of x̂, and what was subtracted from the others, x̄/√d (d,)."""
 
     column: float
     mean: Array
-    unit: float = 1.0
+    unit: float  # that tiny inputs were divided by: beside their weights W/unit b counts less
 
     def split(self, U: Array) -> tuple[Array, Array]:
         """W (..., d) and b (...,) of given features, from weights (..., d + 1) of these."""

@@ -15,8 +15,6 @@ Newton's method, one λ at a time, with four differences that count where k is l
       class h:   M_h = a_h XᵀX/d + λ,     M_h⁻¹r = E (Eᵀr / (a_h s + λ)),
 
   which is exact at W = 0 but for terms of order 1/k, and serves every λ.
-
-λ of a path are fitted from the largest down, each from the parabola in ln λ through the last three.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ from polyceptron.rows import Status
 
 MANY = 24  # classes from which this is the quicker way
 _LOOSE, _STEPS = 0.3, 60
-_NODES = 3  # fits through which the next one's start is extrapolated
+_NODES = 3  # fits of a path, through which the next one's start is extrapolated in ln λ
 
 
 def fit_softmax(
@@ -188,10 +186,7 @@ class _ManyClasses:
     def step(
         self, U: Array, here: _Point, pulls: Array, ridge: float, rest: float
     ) -> tuple[Array, _Point]:
-        """A Newton step to a residual `rest`, halved until the objective falls by the Armijo rule.
-
-        Where it does not: the same weights in double precision.
-        """
+        """A Newton step, halved until the objective falls; else the same in double precision."""
         curvature, n = self.curvature(), self.softmax.shape[-1]
         p = curvature.weights[0]
         share = np.ones(n, np.float32) if curvature.share is None else curvature.share

@@ -8,11 +8,7 @@ in single precision where that will do, to a loose tolerance; gradient and line 
 precision, so the steps act as iterative refinement and the answer has double-precision accuracy.
 What rounding does to the gradient counts against the goal (`gradient_rounding`). The first axis of
 all arrays counts the λ: they do not mix, but share every read of X, which is what the time goes
-into, and drop out as they reach their goal. A line search costs no pass over X, since the fields
-are linear in U.
-
-Where the Hessian of all weights is small it is written out (`whole_hessian`): it gives Newton
-steps, also without one sample.
+into, and drop out as they reach their goal. A line search costs no pass over X.
 """
 
 from __future__ import annotations
@@ -71,8 +67,7 @@ def solve_newton(
 ) -> Array:
     """Directions (L, r, d) with residuals below `tolerance` (L,) times the gradients' norms.
 
-    Eased by what is given, else by the diagonal where features are uneven.
-    `ridges` (L,), or (L, d) where those of the features differ.
+    Eased by what is given, else by the diagonal where features are uneven; ridges (L,) or (L, d).
     """
     scale = np.sqrt(dots(gradients, gradients))
     r: AnyArray = (-gradients / scale[:, None, None]).astype(dtype)
@@ -135,8 +130,7 @@ def directions(
 def _diagonal(design: Design, curvature: Curvature, ridges: Array, dtype: Any) -> Ease | None:
     """About the inverse of the Hessian's diagonal where some features are far louder than the rest.
 
-    Or where their ridges differ, as that of an intercept does. Alike features need none, and go
-    without, as do features that are dear to read.
+    Or where their ridges differ, as that of an intercept does. Others go without.
     """
     if design.reading_is_dear:
         if ridges.ndim == 1:
