@@ -149,14 +149,16 @@ class Mixture(Population):
     def __hash__(self) -> int:
         return hash(tuple(self.columns.values()))
 
-    @property
-    def class_shares(self) -> Array:
+    @cached_property
+    def class_shares(self) -> Array:  # type: ignore[override]
         return np.array(self.shares)
 
-    group_shares = class_shares
-
     @property
-    def levels_of_features(self) -> Levels | None:
+    def group_shares(self) -> Array:
+        return self.class_shares
+
+    @cached_property
+    def levels_of_features(self) -> Levels | None:  # type: ignore[override]
         if self.covariances is not None:
             return None
         table = np.array(self.levels)

@@ -32,6 +32,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,12 +102,12 @@ class MatrixProblem:
         """Whether labels are a teacher's."""
         return self.population.label_channel is not None
 
-    @property
+    @cached_property
     def R(self) -> Array:
         """Covariance of a teacher's fields on class differences (r, r)."""
         return np.asarray(self.basis.T @ self.population.field_covariance @ self.basis)
 
-    @property
+    @cached_property
     def utilities(self) -> Array:
         """R' (r, r): R with the Gaussian noise of labels."""
         channel = self.population.label_channel

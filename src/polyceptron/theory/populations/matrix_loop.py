@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,6 +47,7 @@ _PLAIN = 8  # rounds of many unknowns without memory, from a start that is far o
 _LEFT = 0.1  # of a group outside the nodes
 
 Fields = Callable[[FieldsOrder], MatrixAverages]
+_upper = lru_cache(np.triu_indices)
 
 
 def weights_side(
@@ -109,7 +111,7 @@ def _own(problem: MatrixProblem) -> int:
 def pack(problem: MatrixProblem, law: FieldsOrder) -> Array:
     """θ of a law."""
     r, n = len(law.b), _own(problem)
-    i = np.triu_indices(r)
+    i = _upper(r)
     positive = np.concatenate([law.Q[:n], law.V[:n]])
     logs = _mapped(lambda values: np.log(np.maximum(values, 1e-300)), positive)
     scale = np.exp(0.5 * np.trace(logs[0]) / r)
@@ -121,7 +123,7 @@ def pack(problem: MatrixProblem, law: FieldsOrder) -> Array:
 def unpack(problem: MatrixProblem, theta: Array) -> FieldsOrder:
     """The law at θ."""
     p, r, n = problem, problem.n_classes - 1, _own(problem)
-    G, i, half = len(p.population.group_shares), np.triu_indices(r), r * (r + 1) // 2
+    G, i, half = len(p.population.group_shares), _upper(r), r * (r + 1) // 2
     logs = np.zeros((2 * n, r, r))
     logs[:, i[0], i[1]] = theta[: 2 * n * half].reshape(2 * n, half)
     logs = logs + np.triu(logs, 1).swapaxes(1, 2)
