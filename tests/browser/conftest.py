@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -74,13 +74,38 @@ def until(page: Any, condition: str, arg: Any = None) -> None:
     page.wait_for_function(condition, arg=arg, polling=100)
 
 
+# As the browser's own back button goes there.
+GO = """
+search => {
+    history.pushState({}, '', '/' + search);
+    window.dispatchEvent(new PopStateEvent('popstate'));
+}
+"""
+# Answers of the server are late, by more than the time between two looks, while `late`.
+LATE = """
+const ask = window.fetch;
+window.fetch = async (...given) => {
+    const answer = await ask(...given);
+    if (window.late) await new Promise((done) => setTimeout(done, 800));
+    return answer;
+};
+"""
+
+
+def _of_new_settings(response: Any) -> bool:
+    """Whether it is the page's answer with figures of settings that have just changed."""
+    asked = response.request.post_data_json or {}
+    return "settings.data" in asked.get("changedPropIds", []) and response.status == 200
+
+
 class Visit:
     """One visitor: a page, what it complained of, and where it went."""
 
-    def __init__(self, context: Any, address: str, width: int = 1280) -> None:
+    def __init__(self, context: Any, address: str) -> None:
         self.address = address
         self.page = context.new_page()
-        self.page.set_viewport_size({"width": width, "height": 900})
+        self.page.add_init_script(LATE)
+        self.resize(1280)
         self.page.set_default_timeout(PATIENCE)
         self.complaints: list[str] = []
         self.elsewhere: list[str] = []
@@ -101,8 +126,17 @@ class Visit:
         if not request.url.startswith((self.address, "data:", "blob:")):
             self.elsewhere.append(request.url)
 
+    def resize(self, width: int) -> None:
+        self.page.set_viewport_size({"width": width, "height": 900})
+
     def open(self, search: str = "") -> None:
-        self.page.goto(self.address + search)
+        """Load the page, or lead the page that is open there."""
+        if self.page.url.startswith(self.address):
+            with self.page.expect_response(_of_new_settings) as answer:
+                self.page.evaluate(GO, search)
+            answer.value.finished()
+        else:
+            self.page.goto(self.address + search)
         self.ready()
 
     def ready(self) -> None:
@@ -110,8 +144,18 @@ class Visit:
         until(
             self.page,
             """document.querySelector('#status')?.innerText?.startsWith('Ready')
+               && document.querySelector('#learning-plot').className === 'plot'
                && document.querySelectorAll('#learning .scatterlayer .trace').length > 0""",
         )
+
+    def leave(self) -> None:
+        """As it was before: no simulation is kept, nothing has been said against the page."""
+        for name in ("Cancel", "Remove"):
+            for button in self.page.get_by_role("button", name=name, exact=True).all():
+                if button.is_visible():
+                    button.click()
+        until(self.page, "!document.querySelector('#simulations li:not([hidden])')")
+        assert (self.complaints, self.elsewhere) == ([], [])
 
     def curves(self) -> list[dict[str, Any]]:
         """What the learning figure shows, as plotly knows it."""
@@ -160,35 +204,30 @@ class Visit:
 
 
 @pytest.fixture(scope="package")
-def regular(chromium: Any) -> Iterator[Any]:
-    """A visitor who comes again and again: the browser has kept the page's scripts."""
+def regular(chromium: Any, server: Any) -> Iterator[Visit]:
+    """A visitor who stays: the page is loaded once, on a narrow screen, where its settings fold."""
     context = chromium.new_context()
-    yield context
+    one = Visit(context, server[0])
+    one.resize(400)
+    one.open("?estimators=square&points=3")
+    assert not one.page.locator("#settings-fold").evaluate("fold => fold.open")
+    yield one
     context.close()
 
 
 @pytest.fixture
-def new_visit(chromium: Any, regular: Any, server: Any) -> Iterator[Callable[..., Visit]]:
-    """Open pages, of the regular visitor or of a stranger; all are checked at the end."""
-    visits: list[Visit] = []
-    strangers = []
-
-    def make(width: int = 1280, *, stranger: bool = False) -> Visit:
-        if stranger:
-            strangers.append(chromium.new_context())
-        visits.append(Visit(strangers[-1] if stranger else regular, server[0], width))
-        return visits[-1]
-
-    yield make
-    for one in visits:
-        one.page.close()
-    for context in strangers:
-        context.close()
-    assert [complaint for one in visits for complaint in one.complaints] == []
-    assert [address for one in visits for address in one.elsewhere] == []
+def visit(regular: Visit) -> Iterator[Visit]:
+    """The visitor who stays, on a wide screen; what a test leaves behind is taken away."""
+    regular.resize(1280)
+    yield regular
+    regular.leave()
 
 
 @pytest.fixture
-def visit(new_visit: Callable[..., Visit]) -> Visit:
-    """One visitor."""
-    return new_visit()
+def stranger(chromium: Any, server: Any) -> Iterator[Visit]:
+    """A visitor with a browser of their own, who has seen nothing yet."""
+    context = chromium.new_context()
+    one = Visit(context, server[0])
+    yield one
+    context.close()
+    assert (one.complaints, one.elsewhere) == ([], [])

@@ -78,17 +78,6 @@ def test_the_page_opens_with_curves_and_controls_of_each_kind_move_them(visit: A
     assert page.locator("#landscape-title").inner_text() == "Confusion matrix"
 
 
-# Every answer of the server is late, by more than the time between two looks.
-LATE = """
-const ask = window.fetch;
-window.fetch = async (...given) => {
-    const answer = await ask(...given);
-    if (window.late) await new Promise((done) => setTimeout(done, 800));
-    return answer;
-};
-"""
-
-
 def _downloads(page: Any, folder: Path) -> None:
     files = {}
     for kind in ("CSV", "PNG", "Python", "page (HTML)"):
@@ -118,7 +107,6 @@ def test_curves_are_downloaded_a_simulation_is_added_and_another_is_cancelled(
     The first fifty runs, with few samples, are quick; the others would last for minutes.
     """
     page = visit.page
-    page.add_init_script(LATE)
     visit.open(LIGHT + SMALL)
     _downloads(page, tmp_path)
     page.get_by_role("button", name="Add simulation").click()
@@ -154,7 +142,7 @@ def test_curves_are_downloaded_a_simulation_is_added_and_another_is_cancelled(
 
 
 def test_a_shared_link_shows_the_same_visitors_do_not_mix_and_a_wild_link_gets_a_sentence(
-    server: Any, visit: Any, new_visit: Any
+    visit: Any, stranger: Any
 ) -> None:
     visit.open(LIGHT + SMALL)
     visit.page.get_by_label("Gaussian weights", exact=True).check()
@@ -168,7 +156,7 @@ def test_a_shared_link_shows_the_same_visitors_do_not_mix_and_a_wild_link_gets_a
     assert visit.page.locator("label[for=link]").inner_text() == "Link for this machine"
     until(visit.page, "location.href === document.querySelector('#link').value")
     visit.wait_until_gone("AMP")
-    other = new_visit(stranger=True)
+    other = stranger
     other.page.goto(visit.page.locator("#link").input_value())
     other.ready()
     for one in (visit, other):
@@ -183,9 +171,8 @@ def test_a_shared_link_shows_the_same_visitors_do_not_mix_and_a_wild_link_gets_a
     until(visit.page, "document.querySelector('#slot-0').hidden")
     visit.wait_until_gone("AMP, d = 60")
     other.wait_for_curve("AMP, d = 60", "t.x.length === 3")  # the other's own stays
-    other.page.goto(server[0] + "?k=1e99&prior=%3Cscript%3E")
+    other.open("?k=1e99&prior=%3Cscript%3E")
     other.page.get_by_role("alert").get_by_text("This link cannot be shown").wait_for()
-    other.ready()
     # A control out of its range: a sentence as well, and the figures stay.
     visit.page.get_by_label("Classes k", exact=True).fill("77")
     visit.page.get_by_role("alert").get_by_text("from 2 to 50").wait_for()
@@ -262,17 +249,18 @@ CONTRAST = """
 """
 
 
-def _on_a_phone_the_figure_comes_first_and_the_settings_fold(page: Any) -> None:
+def _on_a_phone_the_figure_comes_first_and_the_settings_fold(visit: Any) -> None:
+    page = visit.page
     control = page.get_by_label("Classes k", exact=True)
     summary = page.get_by_text("Settings", exact=True)
     assert page.locator("#learning").bounding_box()["y"] < 250
     assert page.locator("#learning").bounding_box()["y"] < summary.bounding_box()["y"]
     assert not control.is_visible()
-    page.set_viewport_size({"width": 1280, "height": 900})
+    visit.resize(1280)
     until(page, "document.querySelector('#settings-fold').open")
     assert not summary.is_visible()
     assert control.bounding_box()["x"] < page.locator("#learning").bounding_box()["x"]
-    page.set_viewport_size({"width": 400, "height": 900})
+    visit.resize(400)
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")  # at once
     until(page, "!document.querySelector('#settings-fold').open")
     summary.click()
@@ -299,15 +287,14 @@ def _every_control_is_reached_with_the_tab_key(page: Any) -> None:
     assert wanted <= reached
 
 
-def test_names_contrast_keyboard_and_width_and_what_is_out_of_date_is_dimmed(
-    new_visit: Any,
-) -> None:
-    visit = new_visit(400)
-    visit.open("?estimators=bayes,cross-entropy&points=5")
+def test_names_contrast_keyboard_and_width_and_what_is_out_of_date_is_dimmed(visit: Any) -> None:
     page = visit.page
-    _on_a_phone_the_figure_comes_first_and_the_settings_fold(page)
+    visit.open("?estimators=bayes,cross-entropy&points=5")
+    visit.resize(400)
+    until(page, "!document.querySelector('#settings-fold').open")
+    _on_a_phone_the_figure_comes_first_and_the_settings_fold(visit)
     assert page.evaluate(CONTRAST) == []
-    page.set_viewport_size({"width": 1280, "height": 900})
+    visit.resize(1280)
     until(page, "document.querySelector('#settings-fold').open")
     assert page.evaluate(CONTRAST) == []
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
@@ -333,6 +320,7 @@ def test_names_contrast_keyboard_and_width_and_what_is_out_of_date_is_dimmed(
     faint += "{id: 'faint', style: 'color: #aaa', innerText: 'too faint'}))"
     page.evaluate(faint)
     assert [text for text, _ in page.evaluate(CONTRAST)] == ["too faint"]  # the check can fail
+    page.evaluate("document.querySelector('#faint').remove()")
     # Arrow keys choose among radio buttons.
     page.get_by_label("Gaussian weights", exact=True).focus()
     page.keyboard.press("ArrowDown")
