@@ -30,7 +30,7 @@ with x the student's field of a class, by a proxy for each slope.
 from __future__ import annotations
 
 import math
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -236,7 +236,9 @@ def three_softmax(gaps: Array, s: float) -> tuple[Array, Array]:
 def _table() -> tuple[Array, Array]:
     """Chebyshev points t (j,) and the coefficients there (j, 2·grid²)."""
     from scipy.interpolate import BSpline
+    from scipy.ndimage import spline_filter1d
 
+    filtered = partial(spline_filter1d, order=5, axis=0, mode="mirror")
     t = 0.5 + 0.5 * np.cos((np.arange(_N_S) + 0.5) * (math.pi / _N_S))
     x = _GRID_STRETCH * np.sinh((np.arange(2 * _HALF + 1) - _HALF) * _GRID_STEP)
     place = (_C_GRID[::_EVERY] + x[:, None] - _C_GRID[0]) / _FINE
@@ -252,20 +254,13 @@ def _table() -> tuple[Array, Array]:
         seen = own > 1e-13
         # Splines are linear in what they go through: the factors are filtered, not their products.
         below, first = (
-            _filtered((read @ np.pad(_filtered(row), 2, "reflect")).reshape(place.shape)[:, seen])
+            filtered((read @ np.pad(filtered(row), 2, "reflect")).reshape(place.shape)[:, seen])
             for row in law
         )
         weighted = (below * own[seen]).T
         np.matmul(below, weighted, out=out[0])
         np.matmul(first, weighted, out=out[1])
     return t, found.reshape(_N_S, -1)
-
-
-def _filtered(values: Array) -> Array:
-    """Coefficients of the splines through the columns of values (grid, n)."""
-    from scipy.ndimage import spline_filter1d
-
-    return np.asarray(spline_filter1d(values, order=5, axis=0, mode="mirror"), dtype=float)
 
 
 def softmax_error(slope: float, tau: Array, n_classes: int) -> Array:

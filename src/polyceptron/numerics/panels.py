@@ -52,8 +52,8 @@ def blend_breaks(
     """Break points (b,) from low to high that follow several sets of them, each sorted.
 
     With N_i(x) how many panels of a set lie below x, those of the blend have equal parts of
-    ∫(Σ dN_i³)^{1/3}: where one set is much denser they are its own, and nowhere are there tiny ones
-    because two sets have points side by side. At `keep` the integrand has a kink.
+    ∫(Σ dN_i³)^{1/3}: its own where one set is much denser, and none tiny because two sets have
+    points side by side. At `keep` the integrand has a kink.
     """
     ends = np.array([low, *sorted(x for x in keep if low < x < high), high])
     grid = np.concatenate([*sets, ends])

@@ -137,11 +137,11 @@ def _of_teacher(
         ]
     slope = error_slope(channel, law.tau, k)
     width = spread_of_error / slope if slope > 0 else 0.0  # of ln τ
-    nearby = (
+    higher = (
         replace(law, tau=law.tau * math.exp(width)),
         replace(law, q=law.q * math.exp(2 * width)),
     )
-    moved = [mean_scores(fresh_fields(channel, k, near), probabilities) for near in nearby]
+    moved = [mean_scores(fresh_fields(channel, k, near), probabilities) for near in higher]
     spread = [sum(abs(float((m[i] - scores[0][i]).mean())) for m in moved) for i in (0, 1)]
     loss, brier = (Estimate(f.value, f.uncertainty + s) for f, s in zip(found, spread, strict=True))
     bins, error = reliability(channel, k, law, probabilities, edges)
@@ -150,11 +150,11 @@ def _of_teacher(
     else:
         best = _best_temperature(levels[-1], probabilities) if own else best
         error = Estimate(error.value, error.uncertainty + sum(spread))
-    wrong = float(error_on_labels(channel, law.tau, k))
+    wrong, known = float(error_on_labels(channel, law.tau, k)), own is not None
     return {
         **bins, "test_loss": loss, "brier": brier, "calibration_error": error, "status": status,
         "generalisation_error": wrong, "ridge": ridge, "temperature": best,
-        "own_probabilities": own is not None,
+        "own_probabilities": known,
     }  # fmt: skip
 
 

@@ -331,14 +331,16 @@ def _few(side: ResampledSide, law: Law, level: int) -> Callable[[float], Array]:
         pair, sigma = Law.of_overlaps(law.m, q12, law.V), math.sqrt(law.q - q12)
         scales = field_scales(side.channel, pair, k)
         ahead = min(scales.high, _DEAD + 9 * sigma)  # further the label has hardly a pull
-        even = _even(scales.low, ahead, sigma)
-        gap, weight = panel_rule(
-            blend_breaks([scales.gap_breaks(), even], scales.low, ahead), order
-        )
+
+        def even(low: float, high: float) -> Array:  # a pull smoothed by σ is smooth between
+            return np.linspace(low, high, math.ceil((high - low) / (_SCALE * max(1.0, sigma))) + 1)
+
+        sets = [scales.gap_breaks(), even(scales.low, ahead)]
+        gap, weight = panel_rule(blend_breaks(sets, scales.low, ahead), order)
         gaps = gap[None]
         if k == 3:
-            even = _even(0.0, min(scales.high, _DEAD + 4 * law.V), sigma)
-            apart, along = panel_rule(scales.second_breaks(even), order)
+            further = even(0.0, min(scales.high, _DEAD + 4 * law.V))
+            apart, along = panel_rule(scales.second_breaks(further), order)
             gaps = np.stack([np.repeat(gap, len(apart)), np.add.outer(gap, apart).ravel()])
             weight = np.outer(weight, along).ravel()
         weight = weight * ordered_density(gaps, q12)
@@ -362,11 +364,6 @@ def _few(side: ResampledSide, law: Law, level: int) -> Callable[[float], Array]:
         return average(side.channel, pair, gaps, weight, pull, n_classes=k).Q
 
     return psi
-
-
-def _even(low: float, high: float, sigma: float) -> Array:
-    """Break points of panels in which a pull, smoothed by σ, is smooth."""
-    return np.linspace(low, high, math.ceil((high - low) / (_SCALE * max(1.0, sigma))) + 1)
 
 
 def _many(side: ResampledSide, law: Law, level: int) -> Callable[[float], Array]:

@@ -122,7 +122,6 @@ def separability(
     found = minimize_scalar(
         lambda x: float(np.mean(_distance(problem, 0, math.exp(x)))),
         bounds=(math.log(_SMALLEST), math.log(_LARGEST)),
-        method="bounded",
         options={"xatol": 1e-5},
     )
     t = math.exp(float(found.x))
@@ -133,13 +132,9 @@ def separability(
         value, spread = float(estimate.value), float(estimate.uncertainty)
         if not problem.fields.rule.sampled:
             # One Newton step to the minimum in ln t; differences wide enough for a level's noise.
-            step = 0.02
-            far_low, low, here, high, far_high = (
-                float(_distance(problem, level, t * math.exp(s * step))[0]) for s in range(-2, 3)
-            )
-            bend = (low + high - 2 * here) / step**2
-            slope = (8 * (high - low) - (far_high - far_low)) / (12 * step)
-            move = -slope / bend if bend > 0 else 0.0
+            at = [float(_distance(problem, level, t * math.exp(0.02 * s))[0]) for s in range(-2, 3)]
+            bend, slope = at[1] + at[3] - 2 * at[2], (8 * (at[3] - at[1]) - (at[4] - at[0])) / 12
+            move = -0.02 * slope / bend if bend > 0 else 0.0
             t *= math.exp(max(-0.05, min(0.05, move)))
             value = float(1 / _distance(problem, level, t)[0])
             spread = abs(value - before) + (1e-12 if k <= 3 else _FLOOR_MANY) * value
@@ -282,10 +277,8 @@ def _least(value: Callable[[Array, int], float], size: int, intercept: bool) -> 
     """1/min of a convex function, of which the last argument is the intercept."""
     fixed = np.zeros(0 if intercept else 1)
 
-    def coarse(x: Array) -> float:
-        return value(np.append(x, fixed), 12)
-
-    found = minimize(coarse, np.zeros(size - len(fixed)), tol=1e-12)
+    start = np.zeros(size - len(fixed))
+    found = minimize(lambda x: value(np.append(x, fixed), 12), start, tol=1e-12)
     fine = value(np.append(found.x, fixed), 18)
     # The minimum is flat: what the minimiser leaves is of second order in its gradient.
     slack = float(np.abs(found.jac).max()) ** 2 + abs(fine - found.fun) + 1e-13

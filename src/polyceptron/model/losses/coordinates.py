@@ -131,11 +131,8 @@ class Placed(NamedTuple):
 class Coordinates(ABC):
     """The gaps themselves; a student that knows better overrides some methods."""
 
-    resolved: ClassVar[bool] = False
-    """Whether the student's own break points are known, so that levels converge geometrically."""
-
-    jumps: ClassVar[bool] = False
-    """Whether −tr ∂f jumps, so that its average over points held still is a step function of V."""
+    resolved: ClassVar[bool] = False  # all break points known: levels converge geometrically
+    jumps: ClassVar[bool] = False  # −tr ∂f does: over points held still a step function of V
 
     @abstractmethod
     def at_gaps(self, gaps: Array, V: float) -> Pull:

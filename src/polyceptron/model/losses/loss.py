@@ -40,18 +40,10 @@ class Loss(ABC):
     name: str
 
     # Short cuts and limits. A class that changes what the loss *is* does not inherit them.
-
-    scale_free: ClassVar[bool] = False
-    """f ∝ 1/V, as for hard constraints: V drops out of the equations, and there is no ridge."""
-
-    margin_floor: ClassVar[float | None] = None
-    """The margin to which every smaller one of a training sample is lifted, for hard margins."""
-
-    margin_atom: ClassVar[float | None] = None
-    """The margin on which a positive share of the training samples ends, for losses with a kink."""
-
-    solver: ClassVar[str] = "newton"
-    """Which solver of `algorithms.erm` fits it."""
+    scale_free: ClassVar[bool] = False  # f ∝ 1/V: V drops out of the equations, and any ridge
+    margin_floor: ClassVar[float | None] = None  # to which hard constraints lift smaller margins
+    margin_atom: ClassVar[float | None] = None  # margin of a positive share of training samples
+    solver: ClassVar[str] = "newton"  # of `algorithms.erm`
 
     @property
     def coordinates(self) -> Coordinates:
@@ -278,8 +270,20 @@ def check_loss(loss: Loss, n_classes: int = 3) -> None:
         raise InvalidInput(f"the name {name!r} belongs to another loss: give yours its own")
     z, y = _points(n_classes)
     n, k = z.shape
-    shapes = {"value": (n,), "gradient": (n, k), "hessian": (n, k, k)}
-    value, gradient, hessian = (_call(loss, what, z, y, s) for what, s in shapes.items())
+    found = []
+    for method, shape in (("value", (n,)), ("gradient", (n, k)), ("hessian", (n, k, k))):
+        try:
+            found.append(np.asarray(getattr(loss, method)(z, y), dtype=float))
+        except Exception as error:
+            raise InvalidInput(
+                f"the {method} of the loss {name!r} fails at fields of shape {z.shape}: {error}"
+            ) from None
+        if found[-1].shape != shape:
+            raise InvalidInput(
+                f"the {method} of the loss {name!r} must have shape {shape} for fields of shape "
+                f"{z.shape}, got {found[-1].shape}"
+            )
+    value, gradient, hessian = found
     if not np.isfinite(value).all():
         return  # hard constraints have no derivatives to compare
     for what, given, of in (("gradient", gradient, "value"), ("hessian", hessian, "gradient")):
@@ -344,18 +348,3 @@ def _points(n_classes: int) -> tuple[Array, Labels]:
     rng = np.random.default_rng(0)
     z = rng.standard_normal((8, n_classes)) * np.linspace(0.3, 3.0, 8)[:, None]
     return z, np.arange(8) % n_classes
-
-
-def _call(loss: Loss, method: str, z: Array, y: Labels, shape: tuple[int, ...]) -> Array:
-    try:
-        result = np.asarray(getattr(loss, method)(z, y), dtype=float)
-    except Exception as error:
-        raise InvalidInput(
-            f"the {method} of the loss {loss.name!r} fails at fields of shape {z.shape}: {error}"
-        ) from None
-    if result.shape != shape:
-        raise InvalidInput(
-            f"the {method} of the loss {loss.name!r} must have shape {shape} for fields of shape "
-            f"{z.shape}, got {result.shape}"
-        )
-    return result
