@@ -2,9 +2,8 @@
 
     |value − truth| ≤ uncertainty   in at least 99 of 100 cases
 
-From R independent replicates it is Student's quantile times the standard error of their mean. The
-bias of a nonlinear function of averages is of the order of the spread squared; it is covered by
-solving on the mean of all replicates, never by averaging solutions of single ones.
+From R independent replicates it is Student's quantile times the standard error of their mean;
+solving on the mean of all replicates, not averaging solutions, keeps the bias of second order.
 
 Each replicate is an independent scrambling of the same Sobol points. Points stay fixed while
 parameters move (common random numbers), so that anything solved for is as smooth as the integrand.

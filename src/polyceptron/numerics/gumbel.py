@@ -129,7 +129,7 @@ class UtilityTable:
         self.s = s
         self.y = utility_grid(s, _STEP)
         self._tabled = np.stack(utility_values(self.y, s), 1)
-        self._pieces = EvenPieces.spline(self.y, self._tabled, 5)
+        self._pieces = EvenPieces(self.y, self._tabled, 5)
 
     @cached_property
     def log_density(self) -> PPoly:

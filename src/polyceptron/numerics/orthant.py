@@ -215,9 +215,8 @@ class Orthant(NamedTuple):
 def argmax_orthant(omega: Any, label: Any, variance: Any = 1.0, *, order: int = 20) -> Orthant:
     """ln Z_y, its score and curvature at means ω (..., k), labels (...) and variance v.
 
-    `variance` is a scalar, an array (...) or one per class (..., k). `order` is the number of
-    quadrature nodes for k ≥ 4: at k = 10 scores are good to 4 digits with 8, 6 with 16, 7 with 20
-    and 11 with 32, in the worst place.
+    `variance` is a scalar, an array (...) or one per class (..., k). `order` nodes for k ≥ 4: at
+    k = 10 scores are good to 4 digits with 8, 7 with 20 and 11 with 32, in the worst place.
     """
     fields = np.asarray(omega, dtype=float)
     shape, k = fields.shape[:-1], fields.shape[-1]
@@ -260,10 +259,7 @@ class Quadrature(NamedTuple):
     competitors: Labels
 
     def orthant(self, label: Labels) -> Orthant:
-        """ln Z, its score and the diagonal of its curvature: mean slopes minus variances under p.
-
-        Variances are of centred numbers, which keeps them accurate when A is large.
-        """
+        """ln Z, its score, the diagonal of its curvature: mean slopes minus variances under p."""
         n, k, mean = len(label), self.A.shape[-1] + 1, self.mean[:, 0]
         centred = self.A - self.mean
         slope = np.matmul(self.p[:, None, :], self.slope)[:, 0]

@@ -140,7 +140,8 @@ def resolve(function: Callable[[Array], Array], breaks: Array) -> Array:
 
 def _last_coefficients(nodes: Array) -> Array:
     """(2, n): the last two Legendre coefficients of a function on [0, 1] from its values."""
-    return np.linalg.inv(np.polynomial.legendre.legvander(2 * nodes - 1, len(nodes) - 1))[-2:]
+    basis = np.polynomial.legendre.legvander(2 * nodes - 1, len(nodes) - 1)
+    return np.asarray(np.linalg.inv(basis)[-2:], dtype=float)
 
 
 def smooth_boxes(

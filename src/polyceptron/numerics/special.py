@@ -81,31 +81,24 @@ def mean_of_maximum(k: int) -> float:
 def boundary_density(k: int) -> float:
     """B_k = (k(k−1)/2) ∫ φ(s) Φ(s/√2)^{k−2} ds: class boundaries per unit gap, B₂ = 1."""
     s = np.linspace(-12.0, 12.0, 1201)
-    log_p = -0.5 * s**2 + (k - 2) * log_ndtr(s / math.sqrt(2))
-    total = float(np.exp(log_p).sum() * (s[1] - s[0])) / math.sqrt(2 * math.pi)
-    return k * (k - 1) / 2 * total
+    density = np.exp(-0.5 * s**2 + (k - 2) * log_ndtr(s / _SQRT2)) / math.sqrt(2 * math.pi)
+    return k * (k - 1) / 2 * float(density.sum() * (s[1] - s[0]))
 
 
 class EvenPieces:
-    """Polynomials on even cells of [low, high]: a spline whose cell is found without a search.
+    """A spline through values (n, functions) at even points x (n,); a cell needs no search.
 
     `powers` (functions, degree + 1, cells) are of the place in a cell, from 0 to 1, falling.
     """
 
-    def __init__(self, low: float, high: float, powers: Array) -> None:
-        self.low, self.high, self.powers = low, high, np.ascontiguousarray(powers)
-        self.step = (high - low) / powers.shape[-1]
-
-    @classmethod
-    def spline(cls, x: Array, values: Array, degree: int) -> EvenPieces:
-        """Through values (n, functions) at even points x (n,)."""
+    def __init__(self, x: Array, values: Array, degree: int) -> None:
         from scipy.interpolate import make_interp_spline  # loads slowly, and is rarely needed
 
-        spline, step = make_interp_spline(x, values, k=degree), (x[-1] - x[0]) / (len(x) - 1)
-        powers = [
-            spline(x[:-1], nu=m) * (step**m / math.factorial(m)) for m in range(degree, -1, -1)
-        ]
-        return cls(float(x[0]), float(x[-1]), np.moveaxis(np.stack(powers), 2, 0))
+        self.low, self.high, self.step = float(x[0]), float(x[-1]), (x[-1] - x[0]) / (len(x) - 1)
+        spline = make_interp_spline(x, values, k=degree)
+        scale = [self.step**m / math.factorial(m) for m in range(degree + 1)]
+        powers = [spline(x[:-1], nu=m) * scale[m] for m in range(degree, -1, -1)]
+        self.powers = np.ascontiguousarray(np.moveaxis(np.stack(powers), 2, 0))
 
     def __call__(self, x: Array) -> list[Array]:
         """Each function at x, of any shape; beyond the ends its value there."""
@@ -122,27 +115,19 @@ class EvenPieces:
         return found
 
 
-_LOW, _HIGH, _STEP = -60.0, 30.0, 1 / 64
+@lru_cache(maxsize=1)
+def _omega() -> EvenPieces:
+    t = np.linspace(-60.0, 30.0, 90 * 64 + 1)
+    return EvenPieces(t, np.real(wrightomega(t))[:, None], 5)
 
 
 def wright_omega(t: Array) -> Array:
-    """W(eᵗ) by cubic pieces, relative error 2e-10: a tenth of the time of scipy's."""
-    (y,) = _omega()(t)
-    if t.size and float(t.max()) > _HIGH:
-        far = t > _HIGH
-        y[far] = np.real(wrightomega(t[far]))
+    """W(eᵗ) by quintic pieces, relative error 1e-14: a tenth of the time of scipy's."""
+    pieces = _omega()
+    (y,) = pieces(t)
+    far = t > pieces.high
+    y[far] = np.real(wrightomega(t[far]))
     return np.asarray(y)
-
-
-@lru_cache(maxsize=1)
-def _omega() -> EvenPieces:
-    """Cubic pieces from values and slopes, W/(1 + W)."""
-    t = np.arange(_LOW, _HIGH + 0.5 * _STEP, _STEP)
-    y = np.real(wrightomega(t))
-    slope = y / (1 + y) * _STEP
-    rise, a, b = np.diff(y), slope[:-1], slope[1:]
-    powers = np.stack([a + b - 2 * rise, 3 * rise - 2 * a - b, a, y[:-1]])
-    return EvenPieces(_LOW, _HIGH, powers[None])
 
 
 @dataclass(frozen=True)

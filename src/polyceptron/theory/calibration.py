@@ -325,8 +325,7 @@ def _least(function: Callable[[float], float], low: float, high: float, xatol: f
 def fresh_scores(teacher: AnyTeacher, estimator: Any, law: Law) -> dict[str, float]:
     """Test loss, Brier score, calibration error at a known law; none without probabilities."""
     student, k = as_estimator(estimator), teacher.n_classes
-    probabilities = student.probabilities(teacher, law)
-    if probabilities is None:
+    if (probabilities := student.probabilities(teacher, law)) is None:
         return {}
     nodes, error = fresh_fields(teacher.channel, k, law), 0.0
     if student.calibrated:  # its probabilities are those of the labels
@@ -351,8 +350,7 @@ def _unbinned_error(channel: Channel, k: int, law: Law, p: Probabilities) -> flo
 def ridge_for(teacher: AnyTeacher, estimator: Any, alpha: float, target: str) -> float:
     """The λ of least test loss or least calibration error (of fine bins) at α."""
     spec = as_erm(estimator)
-    probabilities = spec.probabilities(teacher, Law(1.0, 1.0, 1.0))
-    if probabilities is None:
+    if (probabilities := spec.probabilities(teacher, Law(1.0, 1.0, 1.0))) is None:
         raise InvalidInput(
             f"the loss {spec.name!r} stands for no probabilities, and through a softmax of the "
             f"best temperature the ridge of least error is best for them too: ask for target "

@@ -186,8 +186,8 @@ def _of_two(teacher: AnyTeacher, estimator: Any, alpha: float, tol: float) -> di
     """Both students are one, and their losses two."""
     ridge = estimator.ridge if isinstance(estimator.ridge, str) else 2 * estimator.ridge
     (row,) = ERM(estimator.loss, ridge).rows(teacher, [alpha], tol=tol)
-    times = {"m": 2, "q": 4, "V": 2, "ridge": 0.5, "training_loss": 2}
-    times["training_loss_uncertainty"] = 2
+    times = {"m": 2, "q": 4, "V": 2, "ridge": 0.5}
+    times |= {"training_loss": 2, "training_loss_uncertainty": 2}
     return {**{n: v * times.get(n, 1) for n, v in row.items()}, "estimator": estimator.name}
 
 
@@ -291,9 +291,6 @@ def lda_rows(
 ) -> list[dict[str, Any]]:
     """The rows of least squares with the same ridge, without what is trained on."""
     check_teacher(teacher)
-    trained = ("training_error", "training_loss")
-    aside = [*trained, *(f"{name}_uncertainty" for name in trained)]
-    return [
-        {**{n: v for n, v in row.items() if n not in aside}, "estimator": estimator.name}
-        for row in ERM("square", estimator.ridge).rows(teacher, list(alphas), tol=tol)
-    ]
+    rows = ERM("square", estimator.ridge).rows(teacher, list(alphas), tol=tol)
+    kept = [{n: v for n, v in row.items() if not n.startswith("training_")} for row in rows]
+    return [{**row, "estimator": estimator.name} for row in kept]

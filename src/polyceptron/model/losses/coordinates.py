@@ -186,21 +186,16 @@ class Coordinates(ABC):
 
     def _mistake_edges(self, V: float) -> tuple[float, ...]:
         """Gaps at which a training sample of two classes is just mistaken, or none."""
-        known = self.mistake_gap(V)
-        if known is not None:
+        if (known := self.mistake_gap(V)) is not None:
             return (known,) if np.isfinite(known) else ()
 
         def margin(gap: float) -> float:
             return float(self.at_gaps(np.array([[gap]]), V).margin[0])
 
-        low = -1.0
-        while margin(low) >= 0:
-            if low < -1e12:
-                return ()
-            low *= 2
         from scipy.optimize import brentq  # loads slowly, and is rarely needed
 
-        return (float(brentq(margin, low, 0.0, xtol=1e-14)),)
+        low = next((x for x in -(2.0 ** np.arange(42)) if margin(x) < 0), None)
+        return () if low is None else (float(brentq(margin, low, 0.0, xtol=1e-14)),)
 
 
 class LossCoordinates(Coordinates):

@@ -13,7 +13,7 @@ classes: everything is explicit in the gap A of the proximal point,
     a = A − 2Vσ(−A),    da/dA = 1 + 2Vσ(A)σ(−A),
 
 and the coordinate is x = A − A₀, with A₀ the proximal gap at a = 0: held still while V changes, x
-stays on the boundary a = 0, about which fields and labels vary.
+stays on the boundary, about which fields and labels vary.
 
 Three classes: rows are placed by the A that a would have with two classes, and along a row the gap
 y = ω₂ − ω₃ is replaced by Y = z₂ − z₃; given (a, Y) the remaining gap A solves a two-class problem:

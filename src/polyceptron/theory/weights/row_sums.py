@@ -89,7 +89,7 @@ class FieldTable:
         self.t = np.arange(-n, n + 1, dtype=float) * _STEP
         values = np.stack(scalar_posterior(prior, q_hat, origin + np.sinh(self.t)), -1)
         self.values = values
-        self.pieces = EvenPieces.spline(self.t, values, 3)
+        self.pieces = EvenPieces(self.t, values, 3)
         self.mass = np.exp(values[:, 0]) * np.cosh(self.t)  # density of t
         self.typical = float(self.mass @ values[:, 2]) * _STEP
         self.spread = float(self.mass @ (values[:, 2] - self.typical) ** 2) * _STEP
