@@ -15,7 +15,7 @@ LONG = (
     "test_explorer_other_origin", "test_classifiers_contract", "test_classifiers",
     "test_engine_local", "test_explorer_workers", "test_cli_verify", "test_weights_side",
     "test_spectra_simulated", "test_spectra", "test_amp", "test_overlaps", "test_best_ridge",
-    "test_noise", "test_coverage", "test_watching", "test_cluster_fits",
+    "test_noise", "test_coverage", "test_watching",
 )  # fmt: skip
 STARTS = re.compile(r"\b(subprocess|run_sweep|LocalCluster|playwright|workers=|FIGURES)\b")
 

@@ -244,14 +244,13 @@ def figures(
     OUT/agreement.csv has the z of every symbol against its line.
     """
     from polyceptron.report.figures import making
-    from polyceptron.report.figures.making import verdict
 
     try:
         written = making.make_figures(out, only, profile, workers=workers, progress=True)
     except KeyboardInterrupt as stop:
         say("stopped: the same command goes on from here")
         raise typer.Exit(128 + getattr(stop, "signal_number", 2)) from None
-    say(str(verdict(making.read_agreement(out))))
+    say(str(making.verdict(making.read_agreement(out))))
     say(f"{len(written)} files in {out}; open {out / 'index.html'}")
 
 

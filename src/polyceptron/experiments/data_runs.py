@@ -185,7 +185,6 @@ def trace_rows(
     traces = [result.trace for _, result in results]
     length = max(map(len, traces))
     theory = state_evolution(teacher, alpha, length - 1, settings.get("start", "uninformed"))
-    # m and q have the same limit
     predicted = {"q": theory.q, "generalisation_error": theory.generalisation_error}
     rows = []
     for t in range(length):

@@ -36,7 +36,7 @@ _DIED = "died while computing this task{} (killed, or out of memory?)"
 
 
 class Engine:
-    """Tasks in flight, by their futures; where they run is told by `free`, `submit`, `_recover`."""
+    """Tasks in flight, by their futures; where they run is told by `free` and `submit`."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -68,7 +68,8 @@ class Engine:
 
     def _recover(self, lost: list[Task]) -> list[CaseResult]:
         """Have these tasks computed again, or give them up with the results returned."""
-        raise NotImplementedError
+        self._suspects.extend(lost)
+        return []
 
 
 class LocalEngine(Engine):
@@ -113,8 +114,7 @@ class LocalEngine(Engine):
         self._alone = alone if self._running else None
         if lost and alone is not None:
             return failure(alone, "the worker process " + _DIED.format(" alone"))
-        self._suspects.extend(lost)
-        return []
+        return super()._recover(lost)
 
     def close(self) -> None:
         """Kill the workers: what they hold is computed again by the next run."""
@@ -260,16 +260,19 @@ class DaskEngine(Engine):
             if self._client.status != "running":
                 raise ConnectionError(self._client.status)
             yield
-        except OSError as error:
+        except Exception as error:
+            if self._client.status == "running" and not isinstance(error, OSError):
+                raise
             raise ComputationFailed(
                 f"lost the Dask scheduler at {self._address!r}; every result that arrived is "
                 "stored: when a scheduler is back, run the same command again"
             ) from error
 
-    def _recover(self, lost: list[Task]) -> list[CaseResult]:
-        for task in lost:
-            self.submit(task)
-        return []
+    def finished(self, timeout: float) -> list[CaseResult]:
+        """As for any engine; lost tasks go out again when what has arrived is stored."""
+        while self._suspects:
+            self.submit(self._suspects.popleft())
+        return super().finished(timeout)
 
     def close(self) -> None:
         """Take back what has not started; what runs on a worker ends there and is dropped."""

@@ -19,8 +19,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import joblib
-
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments import engine as engines
 from polyceptron.experiments import tasks
@@ -141,6 +139,8 @@ def _make_engine(
     runner = tasks.with_members(runner)
     if cluster is not None:
         return engines.DaskEngine(cluster, runner)
+    import joblib
+
     return engines.LocalEngine(min(workers or joblib.cpu_count(), most), runner)
 
 

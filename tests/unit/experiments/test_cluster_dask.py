@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import sweep_fakes as fakes
+from cluster_fits import the_recipe_survives_the_loss_of_a_worker
 
 import polyceptron as pc
 from polyceptron.errors import ComputationFailed, InvalidInput
@@ -50,11 +51,16 @@ class Cluster:
         self.folder = folder
         self.processes: list[subprocess.Popen[bytes]] = []
         self.scheduler = self.start("scheduler", "--host", "127.0.0.1", "--port", str(port))
+        self.workers = [self.start_worker() for _ in range(2)]
+
+    def start_worker(self) -> subprocess.Popen[bytes]:
         options = ("--nthreads", "1", "--no-nanny", "--death-timeout", "120")
-        self.workers = [
-            self.start("worker", self.address, *options, "--local-directory", str(folder))
-            for _ in range(2)
-        ]
+        return self.start("worker", self.address, *options, "--local-directory", str(self.folder))
+
+    def replace_dead_worker(self) -> None:
+        """The first one, which was killed."""
+        self.processes.remove(self.workers[0])
+        self.workers[0] = self.start_worker()
 
     def start(self, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
         paths = os.pathsep.join(str(Path(m.__file__).parents[i]) for m, i in ((fakes, 0), (pc, 1)))
@@ -95,10 +101,16 @@ def kill_at(process: subprocess.Popen[bytes], rows: int, seen: list[int]) -> Any
 
 
 @pytest.mark.slow
-def test_same_rows_and_every_kind_of_death(tmp_path: Path) -> None:
+def test_fits_and_sweeps_and_every_kind_of_death(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One cluster serves all steps: starting it is most of the cost."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__WORK_STEALING", "False")
     cluster = Cluster(tmp_path)
     try:
+        the_recipe_survives_the_loss_of_a_worker(cluster)
+        cluster.replace_dead_worker()
         a_stopped_sweep_leaves_the_cluster_usable(cluster, make_folder(tmp_path / "stopped"))
         a_killed_sweep_loses_nothing(cluster, make_folder(tmp_path / "killed"))
         rows_are_those_of_this_machine_and_deaths_cost_none(cluster, tmp_path)

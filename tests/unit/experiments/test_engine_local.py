@@ -26,12 +26,27 @@ def stored(path: Path) -> list[dict[str, Any]]:
         return list(store.records())
 
 
+def report_threads(task: Task) -> list[dict[str, Any]]:
+    """Rows that carry the number of BLAS threads in the column q."""
+    import scipy.linalg  # noqa: F401
+    from threadpoolctl import threadpool_info
+
+    threads = max(library["num_threads"] for library in threadpool_info())
+    return [{**row, "q": float(threads)} for row in fakes.draw(task)]
+
+
 @pytest.mark.slow
-def test_one_or_two_workers_give_the_same_rows(tmp_path: Path) -> None:
+def test_one_or_two_workers_give_the_same_rows_with_one_blas_thread_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
     spec = fakes.write_spec(tmp_path, instances=10)
     for workers in (1, 2):
-        report = run_sweep(spec, tmp_path / f"{workers}.sqlite", workers=workers, runner=fakes.draw)
+        path = tmp_path / f"{workers}.sqlite"
+        report = run_sweep(spec, path, workers=workers, runner=report_threads)
         assert (report.rows, report.computed, report.failed) == (44, 44, 0)
+        assert {row["q"] for row in sweep_rows(spec, path)} == {1.0}
     one, two = stored(tmp_path / "1.sqlite"), stored(tmp_path / "2.sqlite")
     assert one == two  # every column, to the last bit
     errors = {record["row"] for record in one}
@@ -69,9 +84,13 @@ def test_a_task_that_kills_its_worker_fails_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_idle_is_replaced() -> None:
+def test_a_worker_that_dies_idle_is_replaced_and_closing_in_a_hurry_is_quiet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problems: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", problems.append)
     tasks = list(expand(parse_spec(fakes.SPEC.format(instances=2))))
-    engine = LocalEngine(1, fakes.draw)
+    engine = LocalEngine(1, fakes.slow)
     try:
         for task in tasks[:2]:
             engine.submit(task)
@@ -79,6 +98,8 @@ def test_a_worker_that_dies_idle_is_replaced() -> None:
             while engine.busy:
                 results += engine.finished(1.0)
             assert [result.key for result in results] == list(task.keys)
+            if task is tasks[1]:
+                break
             for child in psutil.Process().children():
                 if "loky" in " ".join(child.cmdline()) and "tracker" not in " ".join(
                     child.cmdline()
@@ -88,21 +109,9 @@ def test_a_worker_that_dies_idle_is_replaced() -> None:
             deadline = time.monotonic() + 60
             while not engine._pool._flags.broken and time.monotonic() < deadline:
                 time.sleep(0.01)
+        engine.submit(tasks[2])  # to a worker that is there, and closed at once
     finally:
         engine.close()
-
-
-@pytest.mark.slow
-def test_closing_right_after_a_task_was_given_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    problems: list[Any] = []
-    monkeypatch.setattr(threading, "excepthook", problems.append)
-    tasks = list(expand(parse_spec(fakes.SPEC.format(instances=2))))
-    engine = LocalEngine(1, fakes.slow)
-    engine.submit(tasks[0])
-    while engine.busy:
-        engine.finished(1.0)
-    engine.submit(tasks[1])
-    engine.close()
     assert problems == []
     assert workers_of_ours() == []
 
@@ -118,24 +127,6 @@ def workers_of_ours() -> list[str]:
         if "loky" in command and "resource_tracker" not in command:
             found.append(command)
     return found
-
-
-def report_threads(task: Task) -> list[dict[str, Any]]:
-    """Rows that carry the number of BLAS threads in the column q."""
-    import scipy.linalg  # noqa: F401
-    from threadpoolctl import threadpool_info
-
-    threads = max(library["num_threads"] for library in threadpool_info())
-    return [{**row, "q": float(threads)} for row in fakes.draw(task)]
-
-
-@pytest.mark.slow
-def test_one_blas_thread_in_each_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
-    spec, path = fakes.write_spec(tmp_path, instances=1), tmp_path / "runs.sqlite"
-    run_sweep(spec, path, workers=1, runner=report_threads)
-    assert {row["q"] for row in sweep_rows(spec, path)} == {1.0}
 
 
 @pytest.mark.slow

@@ -146,33 +146,22 @@ def test_worker_killed_from_outside(tmp_path: Path, start: Callable[..., Sweep])
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_is_clean(tmp_path: Path, start: Callable[..., Sweep], number: int) -> None:
+def test_a_second_sweep_is_refused_and_a_stop_is_clean(
+    tmp_path: Path, start: Callable[..., Sweep], number: int
+) -> None:
     spec, path = fakes.write_spec(tmp_path, instances=2), tmp_path / "runs.sqlite"
     sweep = start(spec, path, "forever")
     sweep.wait_for(4)  # the theory rows; the rest would run for ten minutes
+    link = tmp_path / "link.sqlite"
+    link.symlink_to(path)
+    for name in (path, link):
+        with pytest.raises(ValueError, match="another sweep is writing"):
+            run_sweep(spec, name, workers=1, runner=fakes.draw)
+    assert len(stored(path)) == 4  # a reader is welcome meanwhile
     # a terminal sends Ctrl-C to the workers as well, a batch system's SIGTERM goes to the parent
     code, err = sweep.send(number, group=number == signal.SIGINT)
     assert code == 130  # the program's own code; the shell command has a test of its own
     assert "Traceback" not in err
     assert_nothing_left(sweep)
     assert len(stored(path)) == 4
-    assert run_sweep(spec, path, workers=1, runner=fakes.draw).computed == 8
-
-
-@pytest.mark.slow
-def test_a_second_sweep_on_one_store_is_refused(
-    tmp_path: Path, start: Callable[..., Sweep]
-) -> None:
-    spec, path = fakes.write_spec(tmp_path, instances=2), tmp_path / "runs.sqlite"
-    first = start(spec, path, "forever")
-    first.wait_for(4)
-    with pytest.raises(ValueError, match="another sweep is writing"):
-        run_sweep(spec, path, workers=1, runner=fakes.draw)
-    link = tmp_path / "link.sqlite"
-    link.symlink_to(path)
-    with pytest.raises(ValueError, match="another sweep"):
-        run_sweep(spec, link, workers=1, runner=fakes.draw)
-    assert len(stored(path)) == 4  # a reader is welcome meanwhile
-    first.send(signal.SIGKILL)
-    assert_nothing_left(first)
     assert run_sweep(spec, path, workers=1, runner=fakes.draw).computed == 8

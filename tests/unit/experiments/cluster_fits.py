@@ -1,6 +1,7 @@
 """Fits on a real Dask scheduler with two worker processes, one of which is killed on the way.
 
-What runs is the recipe of docs/cluster.md itself, with another address and a worker that dies.
+What runs is the recipe of docs/cluster.md itself, with another address and a worker that dies;
+test_cluster_dask.py has the cluster.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_cluster_dask import Cluster
 
 import polyceptron as pc
 
@@ -29,11 +29,10 @@ def recipe(address: str) -> str:
     return text.replace("tcp://127.0.0.1:8786", address)
 
 
-@pytest.mark.slow
-def test_the_recipe_survives_the_loss_of_a_worker(tmp_path, monkeypatch) -> None:
-    pd = pytest.importorskip("pandas")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__WORK_STEALING", "False")
+def the_recipe_survives_the_loss_of_a_worker(cluster: Any) -> None:
+    """In the working folder, on a cluster that was started without work stealing."""
+    import pandas as pd
+
     X, y, _ = pc.Teacher(3, noise="gaussian:1").sample(300, 30, 0)
     names = [f"x{i}" for i in range(30)]
     Path("X.parquet").mkdir()
@@ -41,23 +40,19 @@ def test_the_recipe_survives_the_loss_of_a_worker(tmp_path, monkeypatch) -> None
         part = pd.DataFrame(X[100 * i : 100 * i + 100], columns=names)
         part.to_parquet(f"X.parquet/{i}.parquet")
     np.save("y.npy", y)
-    cluster = Cluster(tmp_path)
 
     def listen(now: pc.FitProgress) -> None:
         if now.iteration == 3 and cluster.workers[0].poll() is None:
             cluster.workers[0].kill()
             cluster.workers[0].wait()
 
-    try:
-        only_columns_travel(cluster.address)
-        space: dict[str, Any] = {"listen": listen}
-        exec(recipe(cluster.address), space)
-        client = space["client"]
-        assert cluster.workers[0].poll() is not None
-        assert len(client.scheduler_info()["workers"]) == 1
-        client.close()
-    finally:
-        cluster.stop()
+    only_columns_travel(cluster.address)
+    space: dict[str, Any] = {"listen": listen}
+    exec(recipe(cluster.address), space)
+    client = space["client"]
+    assert cluster.workers[0].poll() is not None
+    assert len(client.scheduler_info()["workers"]) == 1
+    client.close()
     result, fit = space["result"], space["fit"]
     here = pc.amp(X, y, noise="gaussian:1")
     assert result.status == fit.status == here.status == "ok"
