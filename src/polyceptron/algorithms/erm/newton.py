@@ -79,7 +79,7 @@ def solve_newton(
     D, size = np.zeros_like(r), dots(r, r)
     s = r if ease is None else ease(r, index)
     p, rho = s.copy(), size if ease is None else dots(r, s)
-    for _ in range(1000):
+    for _ in range(min(1000, 10 * r[0].size)):  # exactly, the unknowns would do
         Hp = design.through(p, curvature)[0]
         Hp += shift * p
         bend = dots(p, Hp)
