@@ -53,7 +53,7 @@ from polyceptron.model.checks import check_tolerance, class_gaps, difference_bas
 from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss
 from polyceptron.model.losses.hinges import LabelCone
-from polyceptron.model.populations import Population, Teacher, check_population
+from polyceptron.model.populations import Population, check_population
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import Estimate, from_replicates, uniform_replicates
 from polyceptron.numerics.panels import CUTOFF, GAUSS_BREAKS, blend_breaks, panel_rule
@@ -159,19 +159,10 @@ def _of_unequal(population: Population, tol: float | None, intercept: bool) -> S
 
 
 @lru_cache(maxsize=256)
-def alpha_s(channel: Channel, n_classes: int) -> float:
-    """α_s, remembered: the loop asks for it at every α, however close to it that is."""
-    tol = _CLOSE if n_classes <= 3 else None
-    return separability(Teacher(n_classes, noise=channel), tol).alpha_s
-
-
-@lru_cache(maxsize=64)
 def separable_up_to(population: Population, intercept: bool = False) -> float:
-    """α_s of the labels in the features that the student sees."""
-    if population.symmetric:
-        teacher: Any = population
-        return alpha_s(teacher.channel, teacher.n_classes) * teacher.features.rank
-    return separability(population, intercept=intercept).alpha_s
+    """α_s, remembered: the loop asks for it at every α, however close to it that is."""
+    tol = _CLOSE if population.symmetric and population.n_classes <= 3 else None
+    return separability(population, tol, intercept=intercept).alpha_s
 
 
 class NotSeparableHere(InvalidInput):

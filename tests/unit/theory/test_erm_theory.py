@@ -11,7 +11,7 @@ from scipy.integrate import quad
 import polyceptron as pc
 from polyceptron.errors import InvalidInput
 from polyceptron.model import CrossEntropy, Loss, SquareLoss
-from polyceptron.model.losses.coordinates import LossCoordinates
+from polyceptron.model.losses.coordinates import Coordinates
 from polyceptron.numerics.special import boundary_density, mean_of_maximum
 from polyceptron.rows import Status
 from polyceptron.theory.curve import curve_rows
@@ -271,7 +271,7 @@ class SquaredHinge(Loss):
         return np.einsum("nh,nhi,nhj->nij", missing > 0, towards, towards)
 
 
-class Broken(LossCoordinates):
+class Broken(Coordinates):
     """With a break at 1."""
 
     resolved = True

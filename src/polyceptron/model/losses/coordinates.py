@@ -22,7 +22,6 @@ so that, integrated over L instead of ω_1, every average is a polynomial in sum
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -128,15 +127,25 @@ class Placed(NamedTuple):
     pull: Pull
 
 
-class Coordinates(ABC):
-    """The gaps themselves; a student that knows better overrides some methods."""
+class Coordinates:
+    """The gaps themselves, by a loss's denoiser; who knows better overrides some methods."""
 
     resolved: ClassVar[bool] = False  # all break points known: levels converge geometrically
     jumps: ClassVar[bool] = False  # −tr ∂f does: over points held still a step function of V
 
-    @abstractmethod
+    def __init__(self, loss: Loss) -> None:
+        self.loss = loss
+
     def at_gaps(self, gaps: Array, V: float) -> Pull:
         """What label 1 pulls at gaps ω₁ − ω_h (k−1, n), the smallest first."""
+        n = gaps.shape[1]
+        omega = np.concatenate([np.zeros((n, 1)), -gaps.T], axis=1)
+        omega -= omega.mean(1, keepdims=True)
+        label = np.zeros(n, dtype=np.int64)
+        f, trace = self.loss.denoise(omega, label, V)
+        f = f - f.mean(1, keepdims=True)  # a part along (1, …, 1) is shown by no label
+        value = self.loss.value_at_prox(omega + V * f, label)
+        return Pull(f[:, 1:].T, trace, value, gaps[0] + V * (f[:, 0] - f[:, 1]))
 
     def mistake_gap(self, V: float) -> float | None:
         """The gap to the best other class below which a training sample is mistaken, if known."""
@@ -198,24 +207,7 @@ class Coordinates(ABC):
         return () if low is None else (float(brentq(margin, low, 0.0, xtol=1e-14)),)
 
 
-class LossCoordinates(Coordinates):
-    """Any loss, by its denoiser at the gaps."""
-
-    def __init__(self, loss: Loss) -> None:
-        self.loss = loss
-
-    def at_gaps(self, gaps: Array, V: float) -> Pull:
-        n = gaps.shape[1]
-        omega = np.concatenate([np.zeros((n, 1)), -gaps.T], axis=1)
-        omega -= omega.mean(1, keepdims=True)
-        label = np.zeros(n, dtype=np.int64)
-        f, trace = self.loss.denoise(omega, label, V)
-        f = f - f.mean(1, keepdims=True)  # a part along (1, …, 1) is shown by no label
-        value = self.loss.value_at_prox(omega + V * f, label)
-        return Pull(f[:, 1:].T, trace, value, gaps[0] + V * (f[:, 0] - f[:, 1]))
-
-
-class KinkedCoordinates(LossCoordinates):
+class KinkedCoordinates(Coordinates):
     """A loss whose pull is smooth between known kinks, which are whole numbers of its coordinates.
 
     On the line x = i is the i-th kink and between two kinks the gap is linear in x, beyond them

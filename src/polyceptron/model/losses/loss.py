@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.law import Decay, Law
-from polyceptron.model.losses.coordinates import AdditivePull, Coordinates, LossCoordinates
+from polyceptron.model.losses.coordinates import AdditivePull, Coordinates
 from polyceptron.model.registry import Registry
 from polyceptron.numerics import Array
 from polyceptron.numerics.special import boundary_density, mean_of_maximum
@@ -48,7 +48,7 @@ class Loss(ABC):
     @property
     def coordinates(self) -> Coordinates:
         """In which the theory of two and three classes integrates over it."""
-        return LossCoordinates(self)
+        return Coordinates(self)
 
     def additive(self, V: float) -> AdditivePull | None:
         """Its pull as sums over the other classes: four and more then need no random points."""
@@ -183,7 +183,7 @@ def pair_decay(
     return Decay(2 / 3, (pairs * math.sqrt(float(ridge))) ** (1 / 3) / math.pi * math.sqrt(spread))
 
 
-class _SquareCoordinates(LossCoordinates):
+class _SquareCoordinates(Coordinates):
     def mistake_gap(self, V: float) -> float | None:
         """−V: training moves a margin g to (g + V)/(1 + V)."""
         return -V
