@@ -1,8 +1,7 @@
 """Special functions, r = φ/Φ and others, and functions and sums that are made cheap once.
 
-Order parameters, errors and entropies are smooth functions of a scalar whose every evaluation is
-an integral. A proxy samples the function at Chebyshev points, doubles their number until the last
-coefficients are negligible, and keeps an estimate of its own error.
+A proxy samples a smooth function of a scalar at Chebyshev points, doubles their number until the
+last coefficients are negligible, and keeps an estimate of its own error.
 
 Sums over a spectrum are of functions of u = ln s that are smooth over a short stretch, (1 + ts)⁻¹
 as well as exp(−ts): Gauss's rule of four points for the measure of each (Lanczos's method) does

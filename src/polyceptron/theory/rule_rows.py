@@ -68,10 +68,7 @@ Nodes = tuple[Array, Array]  # fields of variance 1 (k, n) with label 1, and wei
 
 @dataclass(frozen=True)
 class BinaryStudents:
-    """k binary students of a loss at one α: the equations for θ = (ln τ, ln q, √p, ln V, b).
-
-    p is 0 where the fields sum to a constant, as for the square loss.
-    """
+    """k binary students of a loss at one α: the equations for θ = (ln τ, ln q, √p, ln V, b)."""
 
     teacher: AnyTeacher
     loss: Loss

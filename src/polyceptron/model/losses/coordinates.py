@@ -265,8 +265,7 @@ class KinkedCoordinates(Coordinates):
         return Placed(gaps, stretch * along, self.at_gaps(gaps, V))
 
     def wide(self, width: float, V: float) -> Coordinates | None:
-        """Itself: its second coordinate is not a gap."""
-        return self
+        return self  # its second coordinate is not a gap
 
 
 def _between(knots: Array, x: Array) -> tuple[Array, Array]:

@@ -277,7 +277,6 @@ class _WideProximal(ProximalCoordinates):
         return _row_breaks(V * expit(-row), breaks, longer)
 
     def on_plane(self, row: Array, y: Array, V: float) -> Placed:
-        """Nothing is left to solve."""
         E = np.exp(-y)
         return self._smoothed(_of_proximal(np.log1p(E) - row, y, E, V), V)
 
@@ -349,7 +348,6 @@ class CrossEntropy(Loss):
         return ProximalCoordinates(self.epsilon)
 
     def additive(self, V: float) -> AdditivePull | None:
-        """The log-normaliser at the proximal point is held."""
         return SoftmaxPull(V)
 
 

@@ -127,16 +127,13 @@ class HardMargin(HingeFamily):
         return self
 
     def value_at_prox(self, z: Any, y: Any) -> Array:
-        """0: no training sample is inside the margin."""
-        return np.zeros(len(np.asarray(z)))
+        return np.zeros(len(np.asarray(z)))  # no training sample is inside the margin
 
     def row_kinks(self, V: float) -> list[float]:
-        """f is linear below a gap of κ and 0 above."""
-        return [self.lead]
+        return [self.lead]  # f is linear below a gap of κ and 0 above
 
     def column_kinks(self, gap: Array, V: float) -> list[Array]:
-        """The further class is active for y < s/2."""
-        return [(self.lead - gap) / 2]
+        return [(self.lead - gap) / 2]  # the further class is active for y < s/2
 
     def additive(self, V: float) -> AdditivePull | None:
         """The label's own field on a training sample is held; f ∝ 1/V."""

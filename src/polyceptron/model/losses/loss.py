@@ -215,12 +215,10 @@ class SquareLoss(Loss):
         return f, (omega.shape[1] - 1) / (1 + V)
 
     def without_ridge(self) -> Loss | None:
-        """The interpolation of least norm, or least squares: the loss itself."""
-        return self
+        return self  # the interpolation of least norm, or least squares
 
     @property
     def coordinates(self) -> Coordinates:
-        """The gaps."""
         return _SquareCoordinates(self)
 
     def explicit_averages(
