@@ -20,12 +20,10 @@ DEFAULT_RIDGE = 0.1  # wherever a ridge is not given: theory, fits, message pass
 
 def check_classes(n_classes: Any) -> int:
     """The number of classes as an int, or an error message."""
-    if isinstance(n_classes, bool) or not isinstance(n_classes, int | np.integer):
-        raise InvalidInput(f"the number of classes must be a whole number, got {n_classes!r}")
-    if not 2 <= n_classes <= MAX_CLASSES:
-        raise InvalidInput(
-            f"the number of classes must be between 2 and {MAX_CLASSES}, got {n_classes}"
-        )
+    whole = isinstance(n_classes, int | np.integer) and not isinstance(n_classes, bool)
+    if not whole or not 2 <= n_classes <= MAX_CLASSES:
+        allowed = f"a whole number between 2 and {MAX_CLASSES}"
+        raise InvalidInput(f"the number of classes must be {allowed}, got {n_classes!r}")
     return int(n_classes)
 
 
@@ -89,10 +87,7 @@ def check_tolerance(tol: Any, default: float) -> float:
 
 
 def as_numbers(values: Any, name: str) -> NDArray[Any]:
-    """`values` as an array of real numbers, in its own type if that is a number, else as doubles.
-
-    Numpy would drop an imaginary part or a mask without a word: these are refused.
-    """
+    """`values` as an array of real numbers; numpy would drop imaginary parts and masks silently."""
     try:
         array = np.asarray(values)
         if array.dtype.kind == "O":
@@ -118,11 +113,9 @@ def project(w: Any) -> Array:
 @lru_cache(maxsize=64)
 def difference_basis(n_classes: int) -> Array:
     """B (k, k−1): orthonormal columns orthogonal to (1, …, 1), so that W = UᵀBᵀ loses nothing."""
-    basis = np.zeros((n_classes, n_classes - 1))
-    for j in range(n_classes - 1):
-        basis[: j + 1, j] = 1
-        basis[j + 1, j] = -(j + 1)
-        basis[:, j] /= math.sqrt((j + 1) * (j + 2))
+    from scipy.linalg import helmert
+
+    basis = np.ascontiguousarray(helmert(n_classes).T)
     basis.flags.writeable = False
     return basis
 

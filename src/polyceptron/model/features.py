@@ -145,10 +145,7 @@ class Spectrum:
         return local_gauss(self.eigenvalues, self.fraction * self.power)
 
     def at(self, dimension: int) -> tuple[Array, Array]:
-        """s (d,) and θ (d,) of d features, largest first, with ⟨s⟩ = ⟨sθ⟩ = 1 kept.
-
-        Each is the mean over 1/d of the spectrum, so that any d goes with any number of levels.
-        """
+        """s (d,) and θ (d,) of d features, largest first: means over 1/d each of the spectrum."""
         if self.isotropic:
             return np.ones(dimension), np.ones(dimension)
         ends = np.concatenate([[0.0], np.cumsum(self.fraction)])
@@ -178,9 +175,8 @@ class Spectrum:
         """The spectrum of the covariance of X (n, d), and with y (n,) the signal along it."""
         A = as_numbers(X, "X").astype(float)
         if A.ndim != 2 or A.shape[0] < 2 or A.shape[1] < 1:
-            raise InvalidInput(
-                f"X must be (samples, features) with 2 samples or more, got {A.shape}"
-            )
+            known = f"(samples, features) with 2 samples or more, got {A.shape}"
+            raise InvalidInput(f"X must be {known}")
         if not np.isfinite(A).all():
             raise InvalidInput("X must be finite")
         n, d = A.shape
@@ -190,8 +186,8 @@ class Spectrum:
         else:
             values = np.concatenate([np.linalg.eigvalsh(A @ A.T / n), np.zeros(d - n)])
         values = np.where(values > _NOTHING * values.max(), values, 0.0)
-        wider = f"{2 * (d / n) ** 0.5:.0%}"
-        spread = f"from {n} samples of {d} features, whose noise widens it by about {wider}"
+        wider = f"whose noise widens it by about {2 * (d / n) ** 0.5:.0%}"
+        spread = f"from {n} samples of {d} features, {wider}"
         if y is None:
             return cls(values, remark=spread)
         labels = np.asarray(y)
@@ -201,9 +197,8 @@ class Spectrum:
         if classes.size < 2:
             raise InvalidInput("a signal needs labels of at least two classes")
         if n <= d + 1:
-            raise InvalidInput(
-                f"the signal along {d} features needs more than {d + 1} samples, got {n}"
-            )
+            needed = f"needs more than {d + 1} samples, got {n}"
+            raise InvalidInput(f"the signal along {d} features {needed}")
         seen = values > 0
         U = A @ (vectors[:, seen] / np.sqrt(values[seen]))
         target = np.eye(classes.size)[index]

@@ -38,9 +38,8 @@ class Parsed(Generic[T]):
 class Entry(Generic[T]):
     """A name, one line about it, how it is made, and the words for its numbers.
 
-    `example` holds numbers at which it can be made for menus and tests; `label` is its name in a
-    legend. `read` replaces the reading of what stands in brackets. A comparison that names no
-    members takes the `plain` ones.
+    `example` holds numbers for menus and tests, `label` is its name in a legend, `read` reads what
+    stands in brackets. A comparison that names no members takes the `plain` ones.
     """
 
     name: str

@@ -99,10 +99,7 @@ class Channel(ABC):
         return None
 
     def behind(self, hidden: float) -> Channel:
-        """The channel given fields that show all but a `hidden` share of the teacher's variance.
-
-        z → √(1−δ) z + √δ ξ, in units in which what is shown has variance 1.
-        """
+        """The channel at z → √(1−δ) z + √δ ξ, δ = `hidden`, what is shown having variance 1."""
         if hidden == 0:
             return self
         raise InvalidInput(
@@ -138,10 +135,7 @@ class Channel(ABC):
         return np.asarray(a + (1 - k * a) * self.utility_chances(fields, variance))
 
     def posterior(self, omega: Any, label: Any, variance: Any, order: int = 20) -> Orthant:
-        """ln Z_y (n,), score (n, k) and −∂²_h ln Z_y (n, k) at ω (n, k) and variance v.
-
-        v is a number, (n,), or one for each class (n, k).
-        """
+        """ln Z_y (n,), score and −∂²_h ln Z_y (n, k) at ω (n, k) and v: one, (n,) or (n, k)."""
         omega = np.asarray(omega, dtype=float)
         inner = self.utility(omega, label, variance, order)
         a = self.guess(omega.shape[-1])
@@ -197,10 +191,9 @@ class GaussianNoise(Channel):
     name: str = field(init=False, default="none")
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.variance) and 0 <= self.variance <= 1e12):
-            raise InvalidInput(
-                f"the variance of gaussian noise must be from 0 to 1e12, got {self.variance!r}"
-            )
+        if not 0 <= self.variance <= 1e12:
+            allowed = "must be from 0 to 1e12"
+            raise InvalidInput(f"the variance of gaussian noise {allowed}, got {self.variance!r}")
         name = f"gaussian:{self.variance!r}" if self.variance > 0 else "none"
         object.__setattr__(self, "name", name.removesuffix(".0"))
 
@@ -268,7 +261,7 @@ class Flips(GaussianNoise):
     name: str = field(init=False, default="")
 
     def __init__(self, rate: float, variance: float = 0.0) -> None:
-        if not (math.isfinite(rate) and 0 < rate < 1):
+        if not 0 < rate < 1:
             raise InvalidInput(f"the rate of flips must be between 0 and 1 − 1/k, got {rate!r}")
         object.__setattr__(self, "variance", float(variance))  # of the fields, before any flip
         object.__setattr__(self, "rate", float(rate))

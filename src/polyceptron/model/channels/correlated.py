@@ -37,10 +37,7 @@ class LabelChances(NamedTuple):
 def label_chances(
     channel: Channel, omega: Array, C: Array, label: int | None = None
 ) -> LabelChances:
-    """Z_l and its slopes at means ω (n, r) on class differences and covariance C (r, r).
-
-    With a `label`, of that one alone: (n, 1) and (n, 1, r).
-    """
+    """Z_l and its slopes at ω (n, r) on class differences and C (r, r); of a `label` alone."""
     n, r = omega.shape
     T, labels = difference_basis(r + 1), range(r + 1) if label is None else (label,)
     values, vectors = np.linalg.eigh(C)

@@ -2,8 +2,7 @@
 
     g(b, Λ) = E_w exp(bw − Λw²/2),    mean = ∂_b ln g,    variance = ∂²_b ln g
 
-the log-partition of w seen through Gaussian noise, from which theory and message passing make what
-they need for any number of classes (`row`, `theory/weights`).
+the log-partition of w seen through Gaussian noise, from which the rest is made for any k.
 
 A row w in R^k has i.i.d. entries from the prior; labels show only u = Pw, its part orthogonal to
 (1, …, 1). Observed as γ with precision Λ (a scalar), its law is
@@ -23,6 +22,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -105,11 +105,10 @@ class Row:
             return None
         law = {(0.0, 0.0): 1.0}
         for _ in range(self.n_classes):
-            grown: dict[tuple[float, float], float] = {}
+            grown: dict[tuple[float, float], float] = defaultdict(float)
             for (total, squares), share in law.items():
                 for w, p in zip(*(part.tolist() for part in support), strict=True):
-                    at = round(total + w, 9), round(squares + w * w, 9)
-                    grown[at] = grown.get(at, 0.0) + share * p
+                    grown[round(total + w, 9), round(squares + w * w, 9)] += share * p
             law = grown
             if len(law) > _MOST_NORMS:
                 return None

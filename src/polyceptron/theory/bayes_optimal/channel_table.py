@@ -17,8 +17,7 @@ as I = −(2/r) dΨ/dv and dv = 2w dw, in either coordinate
     i = −(e + e′/(ln w)′)/r.
 
 Without guesses the functions come with the package: both for k ≤ 3, and e for every k ≥ 4 as 210
-numbers, its 14 coefficients at a few values of k, which vary smoothly with ln k. They were made by
-`tools/argmax_entropy.py`, and a test makes a part again.
+numbers (`tools/argmax_entropy.py`), its 14 coefficients at a few k, which vary smoothly with ln k.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
 """The Bayes-optimal error: fixed points at a given α, and the best of them.
 
 On every branch of the solution curve, from one fold to the next, α is monotone in q̂ and met once at
-most, as a root in ln q̂ with its uncertainty: the curve is crossed once or several times.
+most, as a root in ln q̂.
 
     amp        the crossing of lowest overlap, which message passing reaches without side knowledge
     unstable   where the curve comes down: the barrier between the two
     informed   perfect learning where a finite prior has it, else the crossing of highest overlap
     optimal    whichever stable point has the largest free entropy: the Bayes-optimal answer
 
-Free entropies are compared with their uncertainties. A choice that they leave open is refined as
-long as there is a finer curve, and then says so: the status is "undecided", the other candidate's
-error stands beside, and the stated uncertainty reaches to it.
+A choice that the uncertainties of the free entropies leave open is refined as long as there is a
+finer curve, and then "undecided": the stated uncertainty reaches to the other candidate.
 """
 
 from __future__ import annotations
@@ -45,10 +44,8 @@ _TINY = 1e-300
 class FixedPoint(ShortDisplay):
     """One fixed point of the Bayes-optimal state evolution at α.
 
-    `q` is the overlap and `v = 1 − q` its complement, kept apart for precision; in the paper's
-    coordinates it is one of the `matrices`. The error is on labels as drawn,
-    `clean_error` against the noiseless rule; `other_error` is that of the rival where the choice of
-    the branch is undecided.
+    `q` is the overlap and `v = 1 − q`, kept apart for precision. The error is on labels as drawn,
+    `clean_error` against the noiseless rule; `other_error` is the rival's of an undecided branch.
     """
 
     branch: str
@@ -173,10 +170,6 @@ def fixed_points(
     aim = ("optimal", "amp") if branch == "all" else (branch,)
     last, level_of = work.last, dict.fromkeys(alphas, work.first)  # each α goes its own way
     done: dict[float, list[FixedPoint]] = {}
-
-    def missed(p: FixedPoint) -> bool:
-        return p.status is Status.OK and not p.uncertainty <= tol
-
     while len(done) < len(level_of):
         level = min(level_of[a] for a in level_of if a not in done)
         here = [a for a in level_of if a not in done and level_of[a] == level]
@@ -193,7 +186,10 @@ def fixed_points(
             worst = max((p.uncertainty for p in chosen if p.branch in aim), default=0.0)
             if worst <= tol or level == last:
                 done[a] = [
-                    replace(p, status=Status.TOLERANCE_NOT_MET) if missed(p) else p for p in chosen
+                    replace(p, status=Status.TOLERANCE_NOT_MET)
+                    if p.status is Status.OK and not p.uncertainty <= tol
+                    else p
+                    for p in chosen
                 ]
             else:
                 # Errors fall as the points to the power 0.7 at least: go straight to what is

@@ -170,8 +170,7 @@ class SolutionCurve:
             return CurvePoints(*(np.concatenate(parts) for parts in joined))
         parts: list[AnyArray] = []
         highest = 0.0
-        # How much of the unstable branch to follow: panels of many classes are dear. Rows of
-        # several strengths may turn the curve again later.
+        # How much of the unstable branch to follow; rows of several strengths may turn it again.
         cheap = self.teacher.n_classes <= 3 or is_sign(self.teacher.prior)
         past = (0.25 if cheap else 0.7) if self.perfect and self.weights.flat else 0.0
         stages = list(self.weights.stages(far=False))

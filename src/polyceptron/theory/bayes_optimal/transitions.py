@@ -36,8 +36,6 @@ from polyceptron.theory.bayes_optimal.solution_curve import (
 )
 from polyceptron.theory.weights.side import effort
 
-Located = tuple[float, float]  # α and its uncertainty
-
 
 @dataclass(frozen=True, repr=False)
 class Transitions(ShortDisplay):
@@ -114,8 +112,8 @@ def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
     return Transitions(*names, it[0], it[1], algo[0], algo[1], str(status))
 
 
-def _takeover(curve: SolutionCurve, branches: list[Branch]) -> Located:
-    """The largest α at which another stable state has the larger Φ.
+def _takeover(curve: SolutionCurve, branches: list[Branch]) -> tuple[float, float]:
+    """The largest α at which another stable state has the larger Φ, and its uncertainty.
 
     Along every rising part the lead Φ − Φ_top over the top state falls, as dΦ/dα = Ψ_out is smaller
     at smaller overlap: one root at most, or the part ends, at its fold, still in the lead.

@@ -18,10 +18,10 @@ k ≤ 3, on a lattice: f, fμ̃ and f(μ̃² + var) are tabulated once on equal 
 for all differences of y at once are products A diag(f) Aᵀ with A_{yc} = f(y − c). Everything is
 entire in y and c: the trapezoidal rule converges faster than any power.
 
-k ≤ 3 at large q̂, on panels of the gaps: in sorted order the fields are 0, g₁ (and g₁ + g₂), with k!
-orderings alike. Features have width 1 where gaps are small (a prior's spike or kink at 0) and vary
-over √q̂ elsewhere: g = λ sinh t on panels of t. The weight of c is split by a smooth partition of
-unity into one part around each class, c = y_i + λ sinh t on equal steps of t.
+k ≤ 3 at large q̂, on panels of the gaps: sorted, the fields are 0, g₁ (and g₁ + g₂), k! orderings
+alike. They have features of width 1 where gaps are small (a prior's spike, kink or edge) and of √q̂
+elsewhere: g = λ sinh t on panels of t. The weight of c is split by a smooth partition of unity into
+one part around each class, c = y_i + λ sinh t on equal steps of t.
 
 k ≥ 4: fields sampled from their own law by inverse CDF, one quasi-random coordinate a class, except
 one class, which is drawn from where the shift hides much; the shift as above around a few of the
@@ -33,8 +33,7 @@ points u_c that a row can take, and on a grid of y
     v = (1/r) ∫ dy [ Σ_c w_c(y)‖u_c‖² − ‖Σ_c w_c(y) u_c‖²/Σ_c w_c(y) ],    w_c = p_c N(y; √q̂ u_c).
 
 Three and more: by symmetry v is the variance of u_1 = w_1 − w̄ (times k/r). The other classes are
-sampled by inverse CDF, one quasi-random coordinate a class, and give weights on a grid of c; the
-integrals over c, for all y_1 at once, are matrix products.
+sampled as above and give weights on a grid of c; its sums, for all y_1, are matrix products.
 """
 
 from __future__ import annotations
@@ -208,10 +207,7 @@ _PANEL = 1.5
 def hidden_variance(
     table: FieldTable, n_classes: int, order: int, step: float
 ) -> tuple[float, float]:
-    """What the shift hides of v at k = 2 or 3, and the total probability less 1: the rule's error.
-
-    `order` is the number of nodes of a panel of the gaps, `step` that of t along the shift.
-    """
+    """What the shift hides of v at k = 2 or 3, `order` nodes a panel; the probability less 1."""
     end = math.asinh(2 * table.reach / SCALE)
     t, weight = panel_rule(np.linspace(0.0, end, math.ceil(end / _PANEL) + 1), order)
     g, weight = SCALE * np.sinh(t), SCALE * np.cosh(t) * weight
@@ -254,23 +250,21 @@ def hidden_variance(
     return variance / 2, mass
 
 
-def lattice_step(prior: Prior, q_hat: float) -> float:
-    """0.35, less where a finite prior switches between values δ apart: √q̂ δ step = 0.6 is 1e-14."""
-    if prior.support is None:
-        return 0.35
-    return min(0.35, 0.6 / (math.sqrt(q_hat) * float(np.diff(prior.support[0]).max()) + 1e-300))
+def lattice(prior: Prior, q_hat: float) -> tuple[float, int]:
+    """Its step, and its points on each side of 0.
 
-
-def lattice_size(prior: Prior, q_hat: float) -> int:
-    """Lattice points on each side of 0."""
-    return math.ceil(reach(prior, q_hat) / lattice_step(prior, q_hat))
+    Where a finite prior switches between values δ apart √q̂ δ step = 0.6 leaves 1e-14.
+    """
+    apart = 0.0 if prior.support is None else float(np.diff(prior.support[0]).max())
+    step = min(0.35, 0.6 / (math.sqrt(q_hat) * apart + 1e-300))
+    return step, math.ceil(reach(prior, q_hat) / step)
 
 
 def lattice_variance(prior: Prior, n_classes: int, q_hat: float) -> float:
     """v at q̂ for k = 2 or 3 and any prior."""
-    step, n = lattice_step(prior, q_hat), lattice_size(prior, q_hat)
-    lattice = np.arange(-n, n + 1)
-    y = lattice * step
+    step, n = lattice(prior, q_hat)
+    place = np.arange(-n, n + 1)
+    y = place * step
     log_f, mean, variance = scalar_posterior(prior, q_hat, y)
     f = np.exp(log_f) * step
     first_f, second_f = f * mean, f * (mean**2 + variance)
@@ -280,7 +274,7 @@ def lattice_variance(prior: Prior, n_classes: int, q_hat: float) -> float:
         second = square + square[::-1] - 2 * np.correlate(first_f, first_f, "full")
     else:
         # Row d, column c: the table at y = d − c; outside the lattice f is nothing.
-        index = np.arange(-2 * n, 2 * n + 1)[:, None] - lattice
+        index = np.arange(-2 * n, 2 * n + 1)[:, None] - place
         inside = np.abs(index) <= n
         index = np.where(inside, index + n, 0)
         F, G, H = (np.where(inside, t[index], 0.0) for t in (f, first_f, second_f))
@@ -301,7 +295,7 @@ _GAP_RULES = {2: ((24, 0.06), (20, 0.075), (18, 0.09)), 3: ((14, 0.14), (12, 0.1
 
 def few_shift_variance(prior: Prior, k: int, q_hat: float) -> float:
     """v at q̂ for k = 2 or 3: the lattice, or where it is too large the gaps."""
-    if lattice_size(prior, q_hat) <= _LARGEST_LATTICE[k]:
+    if lattice(prior, q_hat)[1] <= _LARGEST_LATTICE[k]:
         return lattice_variance(prior, k, q_hat)
     hidden = hidden_variance(FieldTable(prior, q_hat), k, *_GAP_RULES[k][0])[0]
     return single_variance(prior, q_hat) + hidden
@@ -309,7 +303,7 @@ def few_shift_variance(prior: Prior, k: int, q_hat: float) -> float:
 
 def few_shift_error(prior: Prior, k: int, q_hat: float) -> float:
     """The relative error that this leaves: what two coarser rules change, and the mass."""
-    if lattice_size(prior, q_hat) <= _LARGEST_LATTICE[k]:
+    if lattice(prior, q_hat)[1] <= _LARGEST_LATTICE[k]:
         return 0.0
     table = FieldTable(prior, q_hat)
     found, missing = zip(*(hidden_variance(table, k, *rule) for rule in _GAP_RULES[k]), strict=True)

@@ -20,9 +20,8 @@ signal-to-noise ratio q̂p_i. With ⟨·⟩ the mean over features, ⟨p⟩ = 1,
 
     v(q̂) = ⟨p v₁(q̂p)⟩,      ψ(q̂) = ⟨ψ₁(q̂p)⟩,      ψ₁′ = −(r/2) v₁   so that   ψ′ = −(r/2) v,
 
-ψ = E ln Z_w − rq̂/2, and Φ = (r/2) q̂v + ψ + αΨ_out has no large terms that cancel. A finite prior
-ends at q̂ = ∞ with all rows known, whatever their p > 0: v = 0 and ψ = −H times their fraction, H
-the entropy of a reduced row.
+ψ = E ln Z_w − rq̂/2. A finite prior ends at q̂ = ∞ with all rows known, whatever their p > 0: v = 0
+and ψ = −H times their fraction, H the entropy of a reduced row.
 
 v₁ and ψ₁ are in closed form for Gaussian weights, else proxies of ln v₁ on panels that are built
 when first needed:
@@ -55,6 +54,7 @@ from polyceptron.errors import ComputationFailed
 from polyceptron.model import AnyTeacher
 from polyceptron.model.law import Hats, Law
 from polyceptron.numerics import AnyArray, Array
+from polyceptron.numerics.estimate import N_REPLICATES
 from polyceptron.numerics.special import ChebyshevProxy, chebyshev_proxy, local_gauss
 from polyceptron.theory.weights import row_sums
 from polyceptron.theory.weights.sign_table import EDGES, is_sign, sign_table
@@ -272,25 +272,19 @@ class PanelRows:
     def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
         self.teacher, self.log2_points = teacher, log2_points
         self.rule, self.finite = row_rule(teacher), teacher.prior.support is not None
+        self.n_replicates = N_REPLICATES if self.rule.sampled else 0
         self.panels: list[tuple[ChebyshevProxy, ChebyshevProxy]] = []
         self.errors: list[float] = []  # of ln v, what the series of each panel leaves
         self.missed: list[tuple[float, float]] = [(0.0, 0.0)]  # x, and what the rule leaves there
         self.start: AnyArray = np.zeros(1)  # ψ at the end of the last panel
         self._building = threading.RLock()  # panels follow one another
-        if self.finite:
-            signs = teacher.n_classes > 3 and is_sign(teacher.prior)
-            # √q̂ at which v ~ exp(−q̂δ²/8) is negligible
+        self.edges = np.linspace(0.0, math.log1p(_LAST), 9).tolist()
+        if self.finite:  # up to √q̂ at which v ~ exp(−q̂δ²/8) is negligible
             nothing = 1e-12 if teacher.n_classes <= 3 else 1e-6
             reach = math.sqrt(8 * math.log(1 / nothing)) / row_spacing(teacher)
-            self.edges = list(EDGES) if signs else [reach * i / 5 for i in range(6)]
-        else:
-            self.edges = [math.log1p(_LAST) * i / 8 for i in range(9)]
+            signs = teacher.n_classes > 3 and is_sign(teacher.prior)
+            self.edges = list(EDGES) if signs else np.linspace(0.0, reach, 6).tolist()
         self.end = self.edges[-1] ** 2 if self.finite else _FIRST_STAGE  # q̂ of the last stage
-
-    @property
-    def n_replicates(self) -> int:
-        """R, or 0 where the rule is deterministic."""
-        return self._panel(0)[0].coefficients.shape[1] - 1
 
     def coordinate(self, q_hat: AnyArray) -> AnyArray:
         """x at q̂."""

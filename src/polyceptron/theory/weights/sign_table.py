@@ -7,10 +7,9 @@ E H(shift | y) = ½ ln(2πe/kJ) + c₁/k + …, fixes the next two terms for man
 
     ln v = ln m(q̂(1 − 1/k)) − q̂ (q̂m)′/(kJ) + F_k(s)/k²,      J = 1 − q̂m,   c₁ = −q̂²(m′ + m²)/(4J²).
 
-F_k is smooth in s and in 1/k, small for small and bounded for large s, and known at k = ∞. For
-k ≤ 9 it was computed on a lattice, for some larger k sampled (`tools/sign_rows.py`), at Chebyshev
-points of three ranges of s; in k a few functions are fitted with the weights that the errors give,
-and pass their covariance on. A test makes a part of the rows again.
+F_k is smooth in s and in 1/k, bounded, and known at k = ∞. For k ≤ 9 it was computed on a lattice,
+for some larger k sampled (`tools/sign_rows.py`), at Chebyshev points of three ranges of s; in k
+a few functions are fitted with the weights that the errors give, and pass their covariance on.
 """
 
 from __future__ import annotations
