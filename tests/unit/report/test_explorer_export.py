@@ -163,7 +163,9 @@ def test_the_learning_figure_marks_the_transitions_and_the_hard_phase(hard: Any)
     band = next(shape for shape in figure["layout"]["shapes"] if shape.get("fillcolor") == BAND)
     assert (band["x0"], band["x1"]) == (found["alpha_it"], found["alpha_algo"])
     names = [note["text"] for note in figure["layout"]["annotations"]]
-    assert names == ["α<sub>IT</sub> = 2.395", "α<sub>algo</sub> = 2.886"]
+    assert names == ["α<sub>IT</sub> = 2.395", "α<sub>algo</sub> = 2.886", "hard phase"]
+    name = figure["layout"]["annotations"][-1]  # on its own ground: no line crosses it
+    assert (name["bgcolor"], name["x"]) == (BAND, sum(band[end] for end in ("x0", "x1")) / 2)
     bayes = next(trace for trace in figure["data"] if trace["name"] == "Bayes-optimal")
     # The error is partly learnt up to α_IT, falls there, and is zero beyond.
     before = [y for x, y in zip(bayes["x"], bayes["y"], strict=True) if x < found["alpha_it"]]

@@ -37,9 +37,7 @@ def render_plotly(panel: Panel) -> dict[str, Any]:
     span = {**vertical, "y0": 0, "y1": 1, "layer": "below"}
     shapes: list[dict[str, Any]] = [
         {"type": "rect", **span, "x0": shade.low, "x1": shade.high, "fillcolor": shade.colour,
-         "opacity": 0.6, "line": {"width": 0},
-         "label": {"text": shade.label, "textposition": "top center", "textangle": -90,
-                   "xanchor": "right", "yanchor": "middle"}}
+         "opacity": 0.6, "line": {"width": 0}}
         for shade in panel.shades
     ]  # fmt: skip
     words: list[dict[str, Any]] = []
@@ -55,6 +53,13 @@ def render_plotly(panel: Panel) -> dict[str, Any]:
                  "xshift": {"right": -3, "left": 3}.get(mark.side, 0), "yshift": -18 * below,
                  **vertical}
             )  # fmt: skip
+    for shade in panel.shades:  # its name, on its own ground where a line would cross it
+        low, high = (_place(x, panel.x.scale) for x in (shade.low, shade.high))
+        words.append(
+            {"x": (low + high) / 2, "y": 1, "text": as_html(shade.label), "textangle": -90,
+             "showarrow": False, "xanchor": "center", "yanchor": "top", "bgcolor": shade.colour,
+             **vertical}
+        )  # fmt: skip
     for note in panel.notes:
         ha, va = note.anchor.split()
         words.append(
