@@ -223,8 +223,7 @@ def data(
 
     Example: polyceptron data table.csv --target label --html report.html
     """
-    from polyceptron.report.data.measure import measure
-    from polyceptron.report.data.page import report_html, report_json, report_text
+    from polyceptron.report.data.data_page import measure, report_html, report_json, report_text
     from polyceptron.report.data.reading import read_samples
 
     beside = None if html is None else html.with_suffix(".json")

@@ -15,9 +15,14 @@ from typer.testing import CliRunner
 from polyceptron.cli import app
 from polyceptron.errors import InvalidInput
 from polyceptron.model import Teacher
-from polyceptron.report.data import page
-from polyceptron.report.data.measure import measure
-from polyceptron.report.data.page import report_html, report_json, report_text, sentences
+from polyceptron.report.data import data_page
+from polyceptron.report.data.data_page import (
+    measure,
+    report_html,
+    report_json,
+    report_text,
+    sentences,
+)
 from polyceptron.report.data.reading import read_samples
 from polyceptron.report.measured_curve import forecast
 
@@ -36,7 +41,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def measured(folder):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("polyceptron.report.data.measure._SIZES", 4)
+        patch.setattr("polyceptron.report.data.data_page._SIZES", 4)
         return measure(read_samples(folder / "iris.csv", "target"))
 
 
@@ -104,14 +109,14 @@ def test_the_page_needs_nothing_else_and_the_text_fits(measured):
 
 
 def test_sentences_that_are_asked_for_exist(measured):
-    content = tomllib.loads(page._ASSETS.joinpath("sentences.toml").read_text("utf-8"))
+    content = tomllib.loads(data_page._ASSETS.joinpath("sentences.toml").read_text("utf-8"))
     names = [name for templates in content.values() for name in templates]
     assert len(names) == len(set(names))
-    assert set(page._asked(measured.numbers)) <= set(names)
+    assert set(data_page._asked(measured.numbers)) <= set(names)
 
 
 def test_a_name_with_markup_is_text(measured, monkeypatch):
-    monkeypatch.setattr("polyceptron.report.data.page.draw", lambda measured: [])
+    monkeypatch.setattr("polyceptron.report.data.data_page.draw", lambda measured: [])
     odd = type(measured)("<b>.csv", measured.numbers, measured.tables)
     assert "<b>.csv" not in report_html(odd)
 
@@ -214,7 +219,7 @@ def mixed(folder):
 
 
 def test_columns_that_mislead_are_named_and_others_encoded_and_filled(mixed, monkeypatch):
-    monkeypatch.setattr("polyceptron.report.data.measure._SIZES", 2)
+    monkeypatch.setattr("polyceptron.report.data.data_page._SIZES", 2)
     table = read_samples(mixed, "label", missing="fill")
     assert table.left_out == {
         "Unnamed: 0": "it numbers the rows", "day": "dates", "who": "text of 60 values",
@@ -235,7 +240,7 @@ def test_columns_that_mislead_are_named_and_others_encoded_and_filled(mixed, mon
 
 def test_the_command_writes_page_and_numbers(folder, monkeypatch, measured):
     monkeypatch.setattr(
-        "polyceptron.report.data.measure.measure", lambda table, **options: measured
+        "polyceptron.report.data.data_page.measure", lambda table, **options: measured
     )
     page = folder / "iris.html"
     result = CliRunner().invoke(

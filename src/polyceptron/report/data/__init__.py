@@ -1,5 +1,1 @@
-"""One page about a user's data: what they are, how well they can be classified, what more would do.
-
-`measure` reads a file and turns its samples into numbers, `page` tells what the numbers mean (every
-sentence is a template of them), draws and lays out.
-"""
+"""A table of samples, and one page about it."""
