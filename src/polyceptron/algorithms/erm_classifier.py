@@ -9,7 +9,6 @@ predicted along the ridges in `ridge_choice`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import KW_ONLY, astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 
+from polyceptron.algorithms import ridge_choice
 from polyceptron.algorithms.data_checks import (
     Samples,
     check_choice,
@@ -35,15 +35,6 @@ from polyceptron.algorithms.linear_classifier import (
     fields_at,
     prior_shift,
     warn_caller,
-)
-from polyceptron.algorithms.ridge_choice import (
-    DENSE,
-    RidgePath,
-    Search,
-    Split,
-    choose_ridge,
-    even_splits,
-    score_of,
 )
 from polyceptron.algorithms.separation import separation
 from polyceptron.algorithms.stored_designs import open_design
@@ -207,7 +198,7 @@ class ERMClassifier(LinearClassifier):
             raise InvalidInput(f"ridge must be 'auto' or a number, got {self.ridge!r}")
         path = None
         if self.ridge == "auto" and not loss.scale_free:
-            score = score_of(loss, self.scoring, shift)
+            score = ridge_choice.score_of(loss, self.scoring, shift)
             how = {"loss": loss, "score": score, "counts": counts, "share": share}
             path = self._choose(data, weights, moments, how, self._splits(data, X, groups))
         else:
@@ -259,12 +250,12 @@ class ERMClassifier(LinearClassifier):
 
     def _splits(
         self, data: TrainingData, X: Any, groups: Any, *, every: bool = False
-    ) -> list[Split] | None:
+    ) -> list[ridge_choice.Split] | None:
         """The rows to fit and those held out, of each fold; None for leave-one-out.
 
         `every`: all folds also of large data.
         """
-        cv, seed = self.cv, 0 if self.random_state is None else self.random_state
+        cv, seed = self.cv, self.random_state or 0
         if isinstance(cv, str) and cv != "leave-one-out":
             allowed = "None, 'leave-one-out', a number of folds or a splitter"
             raise InvalidInput(f"cv must be {allowed}, got {cv!r}")
@@ -272,13 +263,13 @@ class ERMClassifier(LinearClassifier):
             return None
         if cv is None:
             n, d = data.X.shape
-            few = (d + 1) * (self.classes_.size - 1) <= DENSE and n >= d
+            few = (d + 1) * (self.classes_.size - 1) <= ridge_choice.DENSE and n >= d
             if int(np.bincount(data.y).max()) < 2 or (few and open_design(data.X).may_be_copied):
                 return None
-            folds = even_splits(data.y, _FOLDS, seed)
+            folds = ridge_choice.even_splits(data.y, _FOLDS, seed)
             return folds if every else folds[: -(-_FOLDS * _ENOUGH // n)]
         if isinstance(cv, int | np.integer):
-            return even_splits(data.y, cv, seed)
+            return ridge_choice.even_splits(data.y, cv, seed)
         from sklearn.model_selection import check_cv
 
         n = data.labels.size
@@ -295,11 +286,11 @@ class ERMClassifier(LinearClassifier):
         weights: Array | None,
         moments: ColumnMoments,
         how: dict[str, Any],
-        splits: list[Split] | None,
-    ) -> RidgePath:
+        splits: list[ridge_choice.Split] | None,
+    ) -> ridge_choice.RidgePath:
         """The path of ridges of the best scaling, whose choices it sets."""
         ridges = None if self.ridges is None else [float(check_ridge(r)) for r in self.ridges]
-        found: dict[str, tuple[RidgePath, float]] = {}
+        found: dict[str, tuple[ridge_choice.RidgePath, float]] = {}
         rival: tuple[float, Any] | None = None
         stopped = False
         for kind in Scaling.kinds(self.scaling, moments):
@@ -308,10 +299,10 @@ class ERMClassifier(LinearClassifier):
             spread = (moments.deviation / scaling.scale)[varying]
             size = math.exp(2 * np.log(spread).mean()) if spread.size else 1.0
             samples = self._samples(data, scaling, weights)
-            search = Search(samples, scaling=kind, intercept=self.fit_intercept, **how)
+            search = ridge_choice.Search(samples, scaling=kind, intercept=self.fit_intercept, **how)
             try:
                 with samples.design.watched(Watch(f"ridges, {kind} scaling", self.verbose)):
-                    path = choose_ridge(
+                    path = ridge_choice.choose_ridge(
                         search, None if ridges is None else [r / area for r in ridges], splits,
                         self._fallback(data), between=self.scoring == "neg_log_loss",
                         size=size, rival=rival,
@@ -347,10 +338,11 @@ class ERMClassifier(LinearClassifier):
             )
         return path
 
-    def _fallback(self, data: TrainingData) -> Callable[[], list[Split]] | None:
+    def _fallback(self, data: TrainingData) -> list[ridge_choice.Split] | None:
         """Folds in place of a leave-one-out that was not asked for."""
-        seed = 0 if self.random_state is None else self.random_state
-        return None if self.cv is not None else lambda: even_splits(data.y, _FOLDS, seed)
+        if self.cv is not None:
+            return None
+        return ridge_choice.even_splits(data.y, _FOLDS, self.random_state or 0)
 
     def feature_tests(
         self, X: Any, y: Any, sample_weight: Any = None, *, precision: Any = None
@@ -439,8 +431,6 @@ class ERMClassifier(LinearClassifier):
         import pandas as pd
         import scipy.stats
 
-        from polyceptron.algorithms.feature_tests import interval
-
         if not 0 < level < 1:
             raise InvalidInput(f"level must be between 0 and 1, got {level!r}")
         data, loss = self._again(X, y, sample_weight), as_loss(self.loss)
@@ -452,12 +442,18 @@ class ERMClassifier(LinearClassifier):
         z, size = scipy.stats.norm.isf((1 - level) / 2), share.sum() ** 2 / (share**2).sum()
         samples, rows = self._samples(data, self._scaling, counts * factors), {}
         for name, scoring in (("error", "accuracy"), ("log_loss", "neg_log_loss")):
-            score = score_of(loss, scoring, self._shift)
-            search = Search(samples, loss, score, counts, share, self.scaling_, self.fit_intercept)
+            score = ridge_choice.score_of(loss, scoring, self._shift)
+            how = loss, score, counts, share, self.scaling_, self.fit_intercept
+            search = ridge_choice.Search(samples, *how)
             ridge = max(self.ridge_ / area, _NO_RIDGE)
-            found = choose_ridge(search, [ridge], splits, self._fallback(data)).chosen
-            value, error = found.mean, found.standard_error
-            rows[name] = value, error, *interval(value, error, z, size if name == "error" else None)
+            found = ridge_choice.choose_ridge(search, [ridge], splits, self._fallback(data)).chosen
+            middle, half, shrink = found.mean, z * found.standard_error, 1.0
+            if name == "error":  # of a share, Wilson's interval, of some width at 0
+                shrink = 1 / (1 + z**2 / size)
+                middle, half = middle + z**2 / (2 * size), math.hypot(half, z**2 / (2 * size))
+            low, high = max(shrink * (middle - half), 0.0), shrink * (middle + half)
+            most = 1.0 if name == "error" else math.inf
+            rows[name] = found.mean, found.standard_error, low, min(high, most)
         columns = ["value", "standard_error", "low", "high"]
         return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 

@@ -27,7 +27,6 @@ the true weight, the same for all features, plus this noise.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -146,11 +145,7 @@ def feature_statistics(fit: Fitted, precision: Array | None = None) -> tuple[Arr
 
 
 def feature_frame(
-    fit: Fitted,
-    precision: Array | None,
-    names: NDArray[Any],
-    labels: NDArray[Any],
-    scale: Array,
+    fit: Fitted, precision: Array | None, names: NDArray[Any], labels: NDArray[Any], scale: Array
 ) -> pd.DataFrame:
     """A row for each feature, in units in which it is `scale` (d,) times as large."""
     weights, errors, statistic = feature_statistics(fit, precision)
@@ -158,20 +153,10 @@ def feature_frame(
     for label, weight, error in zip(labels, weights.T, errors.T, strict=True):
         table |= {f"weight_{label}": weight / scale, f"standard_error_{label}": error / scale}
     chance = scipy.stats.chi2.sf(statistic, fit.W.shape[1] - 1)
-    seen, rate = np.isfinite(chance), np.full(chance.size, np.nan)
+    rate, seen = chance.copy(), np.isfinite(chance)
     rate[seen] = scipy.stats.false_discovery_control(chance[seen])
     table |= {"statistic": statistic, "p_value": chance, "q_value": rate}
     return pd.DataFrame(table, index=pd.Index(names, name="feature"))
-
-
-def interval(value: float, error: float, z: float, size: float | None) -> tuple[float, float]:
-    """A score ± z standard errors; of a share of `size` samples Wilson's, of some width at 0."""
-    if size is None:
-        return max(value - z * error, 0.0), value + z * error
-    shrink = 1 / (1 + z**2 / size)
-    middle = (value + z**2 / (2 * size)) * shrink
-    half = z * math.hypot(error, z / (2 * size)) * shrink
-    return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
 def _chi_square(g: Array, parts: _Residuals, j: int) -> float:
@@ -253,9 +238,8 @@ def _regressed(rows: Array, d: int, counts: Array) -> _Residuals:
     inverse = (right[kept].T / values[kept])[:d] @ left[:, kept].T  # its rows are e/‖e‖²
     squares = 1 / np.maximum((inverse**2).sum(1), 1e-300)
     bound = np.abs(right[~kept][:, :d]).max(0, initial=0.0) > 1e-6
-    free = n - rank + 1
-    variance = np.where(bound, np.nan, squares / free)
-    return _Residuals(inverse * squares[:, None], left[:, kept], variance, free)
+    variance = np.where(bound, np.nan, squares / (n - rank + 1))
+    return _Residuals(inverse * squares[:, None], left[:, kept], variance, n - rank + 1)
 
 
 def _known(fit: Fitted, precision: Array) -> _Residuals:

@@ -132,7 +132,7 @@ def choose_ridge(
     search: Search,
     ridges: Sequence[float] | None,
     splits: list[Split] | None,
-    fallback: Callable[[], list[Split]] | None = None,
+    fallback: list[Split] | None = None,
     *,
     between: bool = False,
     size: float = 1.0,
@@ -142,7 +142,7 @@ def choose_ridge(
 
     Without `ridges` the path finds its own, in units of the variance `size` of the features; if
     there is a `rival`, near its best ridge, in such units, and while it may beat that. With
-    `between` the best may lie between two of those tried. `fallback` gives splits in place of a
+    `between` the best may lie between two of those tried. `fallback` are splits in place of a
     leave-one-out that cannot be relied on.
     """
     if ridges is not None and not (len(ridges) and min(ridges) > 0):
@@ -163,8 +163,7 @@ def choose_ridge(
             raise
         path.interrupted = True
     if fallback is not None and not (path.chosen.sound or path.interrupted):
-        folds = fallback()
-        return choose_ridge(search, ridges, folds, between=between, size=size, rival=rival)
+        return choose_ridge(search, ridges, fallback, between=between, size=size, rival=rival)
     path.between = between and ridges is None and not path.interrupted
     return path
 
@@ -451,14 +450,13 @@ class Walk:
         objective = objective_of(search.loss, y, k, weights)
         self.design, self.objective, self.shares = design, objective, shares
         self.enough, self.loose = ends
-        count, shape = len(shares), (len(shares), objective.basis.shape[1], design.dimension)
-        large = count * shape[1] * design.n_samples > _SMALL and design.single_is_quicker
-        small = shape[1] * design.dimension <= DENSE and design.may_be_copied
+        r, d = objective.basis.shape[1], design.dimension
+        large = len(shares) * r * design.n_samples > _SMALL and design.single_is_quicker
+        small = r * d <= DENSE and design.may_be_copied
         self.dtype = np.float32 if large and not small else np.float64
-        self.U: AnyArray = np.zeros(shape, self.dtype)
+        self.U: AnyArray = np.zeros((len(shares), r, d), self.dtype)
         self.past: list[tuple[float, AnyArray]] = []
         self.rows = design.scaled_rows(slice(None)) if small else None
-        self.double = np.full(count, self.dtype == np.float64)
 
     def solve(
         self, ridge: float, still: Callable[..., Any] = lambda before, Z, small: small
@@ -467,8 +465,8 @@ class Walk:
         design, objective = self.design, self.objective
         ridges = ridge * self.shares
         pull: AnyArray = newton.by_feature(ridges).astype(self.dtype)
-        t, begun = math.log(ridge), bool(self.past)
-        U = through_nearest(self.past, t, 3) if begun else np.zeros_like(self.U)
+        t = math.log(ridge)
+        U = through_nearest(self.past, t, 3) if self.past else np.zeros_like(self.U)
         Z = design.fields(U)
         here = objective.evaluate(Z)
         for _ in range(60):
@@ -477,8 +475,8 @@ class Walk:
                 break
             self.here = here
             if self.rows is None:
-                loose = np.full(len(G), self.loose)
-                D = newton.directions(design, objective, here, ridges, G, loose, self.double)
+                how = np.full(len(G), self.loose), np.full(len(G), self.dtype == np.float64)
+                D = newton.directions(design, objective, here, ridges, G, *how)
             else:  # the whole matrix is small
                 whole = newton.whole_hessian(self.rows, self.matrices(), ridges)
                 D = np.linalg.solve(whole, -G.reshape(len(G), -1, 1)).reshape(G.shape)

@@ -29,7 +29,6 @@ from scipy.optimize import isotonic_regression
 
 from polyceptron.errors import InvalidInput
 from polyceptron.numerics import Array
-from polyceptron.rows import Status
 
 Whole = NDArray[np.int64]
 _TINY = 1e-15  # a probability below which losses count no more
@@ -63,20 +62,6 @@ class MeasuredErrors:
     def errors(self) -> Array:
         """The mean over the folds, (s,)."""
         return np.asarray(np.nanmean(self.folds, axis=1))
-
-    def points(self) -> list[tuple[int, dict[str, Any]]]:
-        """For each size the folds that were fitted, and the columns of a row."""
-        found = []
-        for n, fold, training in zip(self.sizes, self.folds, self.training, strict=True):
-            good = fold[np.isfinite(fold)]
-            spread = good.std(ddof=1) / math.sqrt(good.size) if good.size > 1 else math.nan
-            row = {
-                "n_samples": int(n), "generalisation_error": float(good.mean()),
-                "uncertainty": float(spread), "training_error": float(np.nanmean(training)),
-                "status": Status.OK if good.size == fold.size else Status.TOLERANCE_NOT_MET,
-            }  # fmt: skip
-            found.append((good.size, row))
-        return found
 
 
 def measure_errors(

@@ -24,15 +24,8 @@ import pandas as pd
 from scipy.optimize import brentq
 
 from polyceptron.errors import InvalidInput
-from polyceptron.model import (
-    ERM,
-    BayesOptimal,
-    Estimator,
-    GaussianNoise,
-    Spectrum,
-    Teacher,
-    as_loss,
-)
+from polyceptron.model import ERM, BayesOptimal, Estimator, GaussianNoise, Spectrum, Teacher
+from polyceptron.model.losses import as_loss
 from polyceptron.numerics import Array
 from polyceptron.report.learning_curves import curve_text
 from polyceptron.report.measured_curve import Forecast, forecast, measure_errors
@@ -40,7 +33,7 @@ from polyceptron.report.pictures.curves import curves_panel
 from polyceptron.report.pictures.matplotlib_figure import check_style, draw_panel, notebook_axes
 from polyceptron.report.pictures.parts import Legend, Picture, Trace, numbers
 from polyceptron.report.pictures.parts import style as house_style
-from polyceptron.rows import Row, frame, make_row
+from polyceptron.rows import Row, Status, frame, make_row
 from polyceptron.theory.curve import curve_rows
 
 if TYPE_CHECKING:
@@ -334,10 +327,17 @@ def predicted_curve(
     model = fit_model(Z, y, teacher, estimator, alphas, found.errors, least)
     common = {"n_classes": k, "estimator": estimator.name, "dimension": d}
     common |= {n: v for n, v in estimator.columns.items() if n == "ridge" and v != "optimal"}
-    rows = [
-        make_row(source="measured", alpha=float(a), **common, **point) | {"instances": folds}
-        for a, (folds, point) in zip(alphas, found.points(), strict=True)
-    ]
+    rows = []
+    for n, fold, training in zip(found.sizes, found.folds, found.training, strict=True):
+        good = fold[np.isfinite(fold)]
+        spread = good.std(ddof=1) / math.sqrt(good.size) if good.size > 1 else math.nan
+        row = make_row(
+            source="measured", alpha=float(n / d), **common, n_samples=int(n),
+            generalisation_error=float(good.mean()), uncertainty=float(spread),
+            training_error=float(np.nanmean(training)),
+            status=Status.OK if good.size == fold.size else Status.TOLERANCE_NOT_MET,
+        )  # fmt: skip
+        rows.append(row | {"instances": good.size})
     n_grid = 12 if k <= 3 else 0
     grid = {*alphas.tolist(), *np.geomspace(alphas[0], alphas[-1], n_grid).tolist()}
     rows += _theory_rows(model.teacher, estimator, sorted(grid))

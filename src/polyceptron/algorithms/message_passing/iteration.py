@@ -7,8 +7,7 @@ One shared number V, one pass over X, nothing of its size (`shared_step`):
 
 For i.i.d. inputs of unit variance the covariances of Algorithm 1 self-average, and by symmetry
 between the classes they are multiples of the identity on the class differences. Weights are kept in
-r = k − 1 orthonormal coordinates of those differences, so that the products have r columns, not k;
-a loss that also sees the part common to all classes has r = k.
+r = k − 1 orthonormal coordinates of these; a loss that also sees the common part has r = k.
 
 Algorithm 1 as printed, a covariance for every sample and a precision for every coordinate
 (`full_step`; X² is taken by block of rows):
@@ -18,8 +17,7 @@ Algorithm 1 as printed, a covariance for every sample and a precision for every 
 
 Matrices are P diag(v) P with P = I − 11ᵀ/k, one number per class, chosen to keep the diagonal of
 the exact matrix (`class_numbers`); on the differences of k ≤ 3 classes these are all matrices. For
-them the channel is one integral (labels see only differences, on which P does nothing), and so is
-the Gaussian prior.
+them channel and Gaussian prior are one integral each (labels see only differences).
 
 Classes that are not alike, and a ridge (`matrix_step`): V and Λ are matrices (r, r), c weights of
 the classes, and b intercepts without a ridge, moved to where the scores sum to 0:
@@ -37,10 +35,9 @@ one covariance C (m, m) for every class difference, and every sample has a preci
 A label pulls its class against its nearest competitor. Along that one direction of k − 1 the
 curvature is about k/2 times the mean, so the mean moves with D' = kD/2 and its C'; for two classes
 they are D and C. (With D itself ten classes overshoot, and need damping that costs four times the
-steps.) A fixed point satisfies ĉ/τ² = Fᵀf whatever D' is, as that of Algorithm 1 does, and for
-independent inputs V and C are the same for all samples and features: the two agree. ω and V are the
-fields that all *other* samples predict: ln Z(ω, V) is the log-probability of a label that was left
-out.
+steps.) A fixed point satisfies ĉ/τ² = Fᵀf whatever D' is, and for independent inputs it is that of
+Algorithm 1. ω and V are the fields that all *other* samples predict: ln Z(ω, V) is the
+log-probability of a label that was left out.
 
 The iteration x ← x + (1 − δ)(T(x) − x) chooses its own damping δ. It has converged where T(x) − x,
 the step that was proposed, is small: damping does not make it look so. δ starts at 0, as state
@@ -139,11 +136,10 @@ class Iterate(NamedTuple):
     @property
     def spread(self) -> float:
         """The variance per direction: arrays list the directions' variances first."""
-        if np.ndim(self.variance) == 0:
-            return float(self.variance)
-        if self.variance.shape == (len(self.weights),) * 2:
-            return float(np.trace(self.variance)) / len(self.weights)
-        return float(np.mean(self.variance[: len(self.weights)]))
+        V, r = np.asarray(self.variance), len(self.weights)
+        if V.shape == (r, r):
+            return float(np.trace(V)) / r
+        return float(np.mean(V[:r] if V.ndim else V))
 
 
 Step = Callable[[Iterate], Iterate]
@@ -237,8 +233,8 @@ def _rms(x: Array) -> float:
     return math.sqrt(inner(x, x) / x.size)
 
 
+# f (n, k) and −tr_⊥ ∂f (n,) at fields ω (n, k), labels (n,) and uncertainty V
 Student = Callable[[Any, Any, Any], tuple[Array, Array]]
-"""f (n, k) and −tr_⊥ ∂f (n,) at fields ω (n, k), labels (n,) and uncertainty V."""
 
 NODES = 8  # of the channel's integral for k ≥ 4: far more precise than the 1/√d of an instance
 _FLAT = 1e-9
@@ -289,13 +285,7 @@ def shared_step(
 
 
 def full_step(
-    design: Design,
-    y: Labels,
-    basis: Array,
-    channel: Channel,
-    row: Row,
-    floor: float,
-    biases: Array | float = 0.0,
+    design: Design, y: Labels, basis: Array, channel: Channel, row: Row, floor: float, biases: Any
 ) -> Step:
     """The same with variances v (k, d) of the weights, and of at least `floor` of the fields.
 
@@ -321,13 +311,7 @@ def full_step(
 
 
 def matrix_step(
-    design: Design,
-    y: Labels,
-    loss: Loss,
-    ridge: float,
-    weight: Array,
-    power: Array,
-    intercept: bool,
+    design: Design, y: Labels, loss: Loss, ridge: float, weight: Array, power: Array, bias: bool
 ) -> Step:
     """The map for class weights (n,) and features of variances `power` (d,), or (1,) of them all.
 
@@ -346,7 +330,7 @@ def matrix_step(
         inverse = np.linalg.inv(np.eye(len(U)) * ridge + power[:, None, None] * (total / d))
         inverse *= power[:, None, None]
         weights = np.einsum("dij,jd->id", np.broadcast_to(inverse, (d, *V.shape)), gamma)
-        if intercept:
+        if bias:
             b = b + np.linalg.solve(total, found.f.sum(0))
         return Iterate(np.hstack([weights, b[:, None]]), inverse.mean(0), scores)
 

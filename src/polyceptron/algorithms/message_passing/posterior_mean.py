@@ -47,14 +47,7 @@ from polyceptron.algorithms.stored_designs import scaled
 from polyceptron.algorithms.watching import Callback, Watch
 from polyceptron.display import ShortDisplay
 from polyceptron.errors import InvalidInput
-from polyceptron.model.checks import (
-    DEFAULT_RIDGE,
-    check_ridge,
-    check_size,
-    check_tolerance,
-    difference_basis,
-    project,
-)
+from polyceptron.model import checks
 from polyceptron.model.features import Spectrum, as_spectrum
 from polyceptron.model.law import Belief, RowEstimate
 from polyceptron.model.losses import as_loss
@@ -156,33 +149,27 @@ class _Run(NamedTuple):
         samples, spectrum = check_samples(X, y, n_classes), as_spectrum(features)
         design, _, k = samples
         weights = check_weights(truth, "teacher_weights", design.dimension, k)
-        weights = None if weights is None else project(weights)
+        weights = None if weights is None else checks.project(weights)
         least = 1e-5 if design.dtype == np.float32 else 0.0  # that single precision can meet
-        tol, max_iter = max(check_tolerance(tol, 1e-8), least), check_size(max_iter, "max_iter")
+        tol = max(checks.check_tolerance(tol, 1e-8), least)
+        max_iter = checks.check_size(max_iter, "max_iter")
         if not spectrum.isotropic:
             root = spectrum.deviations(design.dimension)
             whole = np.where(root > 0, root, np.inf)[:, 0]  # without variance: none of it is seen
             samples = replace(samples, design=scaled(design, None, whole))
             weights = None if weights is None else weights * root
-        return cls(samples, difference_basis(k), spectrum, weights, tol, max_iter)
+        return cls(samples, checks.difference_basis(k), spectrum, weights, tol, max_iter)
 
     def result(
-        self,
-        step: Step,
-        begin: Iterate,
-        watch: Watch,
-        checkpoint: Any,
-        every: Any,
-        alike: bool = True,
-        **settings: Any,
+        self, step: Step, begin: Iterate, watch: Watch, alike: bool, keep: Any, **settings: Any
     ) -> AMPResult:
-        """Iterate, told to a watch and kept in a checkpoint if there is one.
+        """Iterate, told to a watch and kept: a checkpoint, if there is one, and how often.
 
         The error in the trace is that of classes that are `alike`.
         """
         design, y, k = self.samples
         settings |= {"classes": k, "features": self.spectrum.name}
-        watch.checkpoint.open(checkpoint, every, design, y, **settings)
+        watch.checkpoint.open(*keep, design, y, **settings)
         truth = None if self.truth is None else np.ascontiguousarray((self.truth @ self.basis).T)
         size = design.dimension * (k - 1)
 
@@ -324,7 +311,7 @@ def amp(
         )
     return run.result(
         step, Iterate(weights, spread, np.zeros((k - 1, design.n_samples))),
-        Watch("message passing", verbose, callback), checkpoint, checkpoint_every, alike,
+        Watch("message passing", verbose, callback), alike, (checkpoint, checkpoint_every),
         method="amp", biases=repr(offsets), prior=teacher.prior.name,
         noise=channel.name, model=model, variances=variances, start=start,
     )  # fmt: skip
@@ -334,7 +321,7 @@ def amp_erm(
     X: Any,
     y: Any,
     loss: Any = "cross-entropy",
-    ridge: float = DEFAULT_RIDGE,
+    ridge: float = checks.DEFAULT_RIDGE,
     *,
     penalty: Any = None,
     intercept: bool = False,
@@ -383,7 +370,7 @@ def amp_erm(
     chosen = as_loss(loss)
     penalty = None if penalty is None else as_penalty(penalty)
     if penalty is None:
-        strength = float(check_ridge(ridge))
+        strength = float(checks.check_ridge(ridge))
         if strength == 0:
             limit, strength = chosen.without_ridge(), 1.0  # hard constraints take any ridge
             if limit is None or not limit.scale_free:
@@ -418,7 +405,7 @@ def amp_erm(
         weights, spread = np.zeros((r, design.dimension + 1)), spread * np.eye(r)
     return run.result(
         step, Iterate(weights, spread, np.zeros((r, design.n_samples))),
-        Watch("message passing", verbose, callback), checkpoint, checkpoint_every, not unequal,
+        Watch("message passing", verbose, callback), not unequal, (checkpoint, checkpoint_every),
         method="amp_erm", loss=chosen.name, penalty=penalty.name, ridge=penalty.strength,
         intercept=bool(intercept), class_weight=repr(class_weight),
     )  # fmt: skip
