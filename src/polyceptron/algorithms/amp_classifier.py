@@ -18,8 +18,7 @@ above that edge are first shrunk to it, and all others left alone:
 
     x ↦ x + Σ_i (edge/s_i − 1)(x·v_i) v_i,     over singular values s_i > edge.
 
-On independent inputs that is the identity. (Whitening all directions amplifies the quiet ones: two
-points of accuracy on scikit-learn's breast-cancer data.)
+On independent inputs that is the identity. (Whitening all directions would amplify quiet ones.)
 
 At a fixed point the cavity field of a training sample, ω = xŴ/√d − V f with f its own score, is the
 field predicted by all *other* samples. Its log-probability of the true label is a leave-one-out
@@ -33,10 +32,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.optimize
+from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from polyceptron.algorithms.data_checks import Labels, check_choice
@@ -63,45 +63,34 @@ _ROUNDING = 1e-10  # of the largest eigenvalue: nothing is known along smaller o
 _ORDER = 12  # nodes of the channel's integral: 6 digits
 _SLACK = 1.05  # independent inputs exceed the edge by their fluctuations
 
-
-class Asked(NamedTuple):
-    """Labels y (n,) below k, the noise or None to choose it, and what message passing is asked."""
-
-    y: Labels
-    n_classes: int
-    noise: Channel | None
-    bias: bool
-    prior: Any
-    variances: str
-    tol: float
-    max_iter: int
-    verbose: int = 0
-
-
+# Message passing at a noise and a tolerance, after that at another noise.
 Run = Callable[[Channel, float, Posterior | None], Posterior]
-"""Message passing at a noise and a tolerance, after that at another noise."""
+# A model of the features, weights (d, k) and offset (k,), and their posterior.
+_Fit = tuple["Correlated | Independent", Array, Array, Posterior]
 
 # Variances Δ to try, the place of the first, and the tolerance of a search.
 _CORRELATED = [10.0 ** (p / 2) for p in range(-8, 5)], 7, 1e-2
 _INDEPENDENT = [0.0, 0.01, 0.05, 0.2, 1.0, 5.0], 2, 0.0
 
 
-def best_posterior(run: Run, asked: Asked, grid: tuple[list[float], int, float]) -> Posterior:
+def best_posterior(
+    run: Run, noise: Channel | None, tol: float, grid: tuple[list[float], int, float]
+) -> Posterior:
     """At the noise asked for, or that of the best score; of those tried, if it is interrupted.
 
     From the first noise down while the score gets better, else up; on while none converged.
     """
-    if asked.noise is not None:
-        return run(asked.noise, asked.tol, None)
+    if noise is not None:
+        return run(noise, tol, None)
     (variances, first, quick), tried = grid, list[Posterior]()
 
-    def at(channel: Channel, tol: float, near: Posterior | None) -> Posterior:
-        tried.append(run(channel, tol, near))
+    def at(channel: Channel, close: float, near: Posterior | None) -> Posterior:
+        tried.append(run(channel, close, near))
         uninterrupted(tried[-1].end)
         return tried[-1]
 
     try:
-        quick = max(asked.tol, quick)
+        quick = max(tol, quick)
         begin = best = at(GaussianNoise(variances[first]), quick, None)
         for ways in (variances[:first][::-1], variances[first + 1 :]):
             for variance in ways:
@@ -112,9 +101,9 @@ def best_posterior(run: Run, asked: Asked, grid: tuple[list[float], int, float])
                     break
             if best is not begin and best.converged:
                 break
-        if quick == asked.tol:
+        if quick == tol:
             return best
-        last = at(best.channel, asked.tol, best)
+        last = at(best.channel, tol, best)
         return last if last.converged or not best.converged else best
     except KeyboardInterrupt:
         if not tried:
@@ -142,22 +131,22 @@ class Correlated:
     ones = False
 
     @classmethod
-    def fit(cls, design: Design, asked: Asked) -> tuple[Self, Array, Array, Posterior]:
-        """The model of the features, weights (d, k) and offset (k,), and their posterior."""
-        way = cls(principal(design)[1], asked.bias)
+    def fit(cls, design: Design, y: Labels, noise: Any, model: AMPClassifier) -> _Fit:
+        """To samples with labels y (n,), at a noise, or None to choose it."""
+        way = cls(principal(design)[1], model.fit_intercept)
         F, m = way.features(design), way.directions.shape[1]
         prior = np.append(np.ones(m), [10.0] * way.bias)
 
         def run(channel: Channel, tol: float, near: Posterior | None) -> Posterior:
             start = near.end.last if near is not None and near.converged else None
             return correlated_amp(
-                F, asked.y, asked.n_classes, prior, channel, tol=tol, max_iter=asked.max_iter,
+                F, y, model.classes_.size, prior, channel, tol=tol, max_iter=model.max_iter,
                 start=start,
             )  # fmt: skip
 
-        best = best_posterior(run, asked, _CORRELATED)
+        best = best_posterior(run, noise, model.tol, _CORRELATED)
         weights = way.directions @ best.mean[:m] / math.sqrt(design.dimension)
-        offset = best.mean[m] if way.bias else np.zeros(asked.n_classes)
+        offset = best.mean[m] if way.bias else np.zeros(model.classes_.size)
         return way, weights, offset, best
 
     def features(self, design: Design) -> Array:
@@ -193,17 +182,17 @@ class Independent:
         return cls(directions[:, loud], edge / np.sqrt(squares[loud] * d), ones)
 
     @classmethod
-    def fit(cls, design: Design, asked: Asked) -> tuple[Self, Array, Array, Posterior]:
+    def fit(cls, design: Design, y: Labels, noise: Any, model: AMPClassifier) -> _Fit:
         """As that of `Correlated`."""
-        way = cls.of(design, asked.bias)
+        way = cls.of(design, model.fit_intercept)
         inside = way.design(design)
         best = best_posterior(
-            lambda channel, *_: left_out(inside, asked, channel), asked, _INDEPENDENT
+            lambda channel, *_: left_out(inside, y, channel, model), noise, model.tol, _INDEPENDENT
         )
         weights = way.apply(best.mean.T).T / math.sqrt(design.dimension)
-        offset = np.zeros(asked.n_classes)
-        if asked.bias:
-            offset, weights = weights[-1] + best_intercept(best, asked.y), weights[:-1]
+        offset = np.zeros(model.classes_.size)
+        if model.fit_intercept:
+            offset, weights = weights[-1] + best_intercept(best, y), weights[:-1]
         return way, weights, offset, best
 
     def apply(self, A: Array) -> Array:
@@ -219,20 +208,20 @@ class Independent:
         return independent_variance(self.design(design), variance)
 
 
-def left_out(design: Design, asked: Asked, channel: Channel) -> Posterior:
+def left_out(design: Design, y: Labels, channel: Channel, model: AMPClassifier) -> Posterior:
     """Algorithm 1 at this noise, with the cavity fields of the samples."""
     result = amp(
-        design, asked.y, asked.prior, asked.variances, tol=asked.tol, max_iter=asked.max_iter,
-        n_classes=asked.n_classes, noise=channel, verbose=asked.verbose,
+        design, y, model.prior, model.variances_, tol=model.tol, max_iter=model.max_iter,
+        n_classes=model.classes_.size, noise=channel, verbose=model.verbose,
     )  # fmt: skip
-    if asked.variances == "full":
+    if model.variances_ == "full":
         variance = independent_variance(design, result.variance)
     else:
-        variance = np.full(asked.y.size, float(result.variance))
+        variance = np.full(y.size, float(result.variance))
     fields = design.fields(np.ascontiguousarray(result.weights.T)).T
     cavity = fields - variance[:, None] * result.scores
     variance = np.maximum(variance, 1e-300)
-    log_chance = channel.posterior(cavity, asked.y, variance, _ORDER).log_z
+    log_chance = channel.posterior(cavity, y, variance, _ORDER).log_z
     return Posterior(channel, result.weights, result.variance, cavity, variance, log_chance, result)
 
 
@@ -379,8 +368,8 @@ class AMPClassifier(LinearClassifier):
             raise InvalidInput(
                 f"variances='correlated' needs the Gaussian prior, got {self.prior!r}: use 'shared'"
             )
+        auto = isinstance(self.noise, str) and self.noise == "auto"
         try:
-            auto = isinstance(self.noise, str) and self.noise == "auto"
             noise = None if auto else as_channel(self.noise)
         except InvalidInput as error:
             raise InvalidInput(f"{error}, and 'auto'") from None
@@ -397,29 +386,20 @@ class AMPClassifier(LinearClassifier):
             self.variances_ = self.variances
             if self.variances == "auto":
                 self.variances_ = "correlated" if gaussian and small else "shared"
-            asked = Asked(
-                index, self.classes_.size, noise, self.fit_intercept, self.prior, self.variances_,
-                self.tol, self.max_iter, self.verbose,
-            )  # fmt: skip
-            if self.variances_ == "correlated":
-                design = scaling.design(X, varying=True)
-                made: tuple[Any, ...] = Correlated.fit(design, asked)
-            else:
-                ones = 1.0 if self.fit_intercept else None
-                design = scaling.design(X, constant=ones, varying=True)
-                made = Independent.fit(design, asked)
-            found[kind] = scaling, *made
-            if made[-1].end.status == Status.INTERRUPTED:
+            way: Any = Correlated if self.variances_ == "correlated" else Independent
+            ones = 1.0 if self.fit_intercept and way is Independent else None
+            design = scaling.design(X, constant=ones, varying=True)
+            found[kind] = scaling, *way.fit(design, index, noise, self)
+            if found[kind][-1].end.status == Status.INTERRUPTED:
                 break
         self.scaling_ = max(found, key=lambda kind: found[kind][-1].rank)
         self._scaling, self._way, weights, offset, posterior = found[self.scaling_]
         full = np.zeros((X.shape[1], self.classes_.size))
         full[self._scaling.varying] = weights
         self._store(full, offset, self._scaling)
+        end, losses, self.converged_ = posterior.end, -posterior.log_chance, posterior.converged
         self.noise_, self.variance_ = posterior.channel, posterior.covariance
-        end, losses = posterior.end, -posterior.log_chance
         self.n_iter_ = max(1, end.n_iter)
-        self.converged_ = posterior.converged
         self.log_loss_ = float(losses.mean()), float(losses.std() / math.sqrt(losses.size))
         if end.status == Status.INTERRUPTED:
             warn_caller("the fit was interrupted: what there was by then is used")
@@ -449,11 +429,9 @@ class AMPClassifier(LinearClassifier):
     def predict_proba(self, X: Any) -> Array:
         """Posterior probability of each class, (n, k)."""
         omega, variance = self._predictive(X)
-        log_chances = np.column_stack(
-            [self.noise_.posterior(omega, label, variance).log_z for label in range(omega.shape[1])]
-        )
-        chances = np.exp(log_chances - log_chances.max(1, keepdims=True))
-        return self._like(X, np.asarray(chances / chances.sum(1, keepdims=True)))
+        classes = range(omega.shape[1])
+        logs = [self.noise_.posterior(omega, label, variance).log_z for label in classes]
+        return self._like(X, softmax(np.column_stack(logs), axis=1))
 
     def _predictive(self, X: Any) -> tuple[Array, Array]:
         """Mean (n, k) and variance (n,) of the fields of new samples."""

@@ -205,13 +205,12 @@ def twins_panel(table: pd.DataFrame, score: str = "error") -> pic.Panel:
     traces = []
     for i, model in enumerate([*MODELS, "measured"]):
         rows = table[(table["model"] == model) & table[score].notna()].sort_values("n_samples")
-        if not len(rows):
-            continue
-        n, value = pic.numbers(rows["n_samples"]), pic.numbers(rows[score])
         look: Any = {"label": _NAMES[model][0], "colour": pic.CYCLE[i], "kind": "line"}
         if model == "measured":
             look |= {"kind": "symbols", "marker": "circle", "colour": "#1a1a1a"}
-        traces.append(pic.Trace(n, value, pic.numbers(rows[f"{score}_uncertainty"]), **look))
+        columns = ("n_samples", score, f"{score}_uncertainty")
+        if len(rows):
+            traces.append(pic.Trace(*(pic.numbers(rows[name]) for name in columns), **look))
     sizes = sorted({x for trace in traces for x in trace.x})
     ticks = tuple(sizes[:: max(len(sizes) // 3, 1)])
     words = "error" if score == "error" else "log-loss"
@@ -267,11 +266,10 @@ def twin_report(
     ['measured', 'measured', 'own', 'own']
     """
     X, labels = np.asarray(X, dtype=float), np.asarray(y)
-    unknown = [model for model in models if model not in MODELS]
     if X.ndim != 2 or labels.shape != X.shape[:1]:
         raise InvalidInput(f"X is (samples, features), y (samples,), got {X.shape}, {labels.shape}")
-    if unknown or not models:
-        raise InvalidInput(f"models are {', '.join(MODELS)}, got {unknown or models!r}")
+    if not models or not set(models) <= set(MODELS):
+        raise InvalidInput(f"models are {', '.join(MODELS)}, got {models!r}")
     X = X[:, np.ptp(X, axis=0) > 0]
     if X.shape[1] == 0:
         raise InvalidInput("every feature is constant: there is nothing to learn from")
@@ -314,7 +312,15 @@ def twin_report(
         text = f"{_NAMES[row['model']][1]} ({gap:+.0%}"
         said.append(text + (f", log-loss {loss:+.0%})" if math.isfinite(loss) else ")"))
     sentence = f"Nearest to the measured error is {', then '.join(said)}."
-    return TwinReport(table, off, sentence, _caveats(moments, d))
+    few, most = float(moments.counts.min()) / d, float(moments.shrinkage().max())
+    caveats = [
+        "A twin describes the sizes that were measured; tails that are not Gaussian make its "
+        "log-loss up to 20 % too low.",
+        f"The smallest class has {few:.2g} samples a feature and covariances are shrunk by up to "
+        f"{most:.0%}: a twin of so few is too easy, and beyond the measured sizes its forecast is "
+        "several times too optimistic.",
+    ]
+    return TwinReport(table, off, sentence, tuple(caveats[: 2 if few < _FEW else 1]))
 
 
 def _off(table: pd.DataFrame, least: float) -> pd.DataFrame:
@@ -328,19 +334,3 @@ def _off(table: pd.DataFrame, least: float) -> pd.DataFrame:
             row |= {score: float(np.sqrt(np.mean(gap**2))), f"{score}_mean": float(gap.mean())}
         rows.append(row)
     return pd.DataFrame(rows).sort_values("error", ignore_index=True)
-
-
-def _caveats(moments: Any, d: int) -> tuple[str, ...]:
-    """What these twins are not good for."""
-    few, most = float(moments.counts.min()) / d, float(moments.shrinkage().max())
-    said = [
-        "A twin describes the sizes that were measured; tails that are not Gaussian make its "
-        "log-loss up to 20 % too low.",
-    ]
-    if few < _FEW:
-        said.append(
-            f"The smallest class has {few:.2g} samples a feature and covariances are shrunk by up "
-            f"to {most:.0%}: a twin of so few is too easy, and beyond the measured sizes its "
-            "forecast is several times too optimistic."
-        )
-    return tuple(said)

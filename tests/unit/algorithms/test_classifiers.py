@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import polyceptron as pc
-from polyceptron.algorithms.amp_classifier import AMPClassifier, Asked, Independent, left_out
+from polyceptron.algorithms.amp_classifier import AMPClassifier, Independent, left_out
 from polyceptron.algorithms.erm_classifier import ERMClassifier
 from polyceptron.algorithms.stored_designs import as_design
 from polyceptron.errors import InvalidInput
@@ -277,8 +277,9 @@ def test_every_noise_in_the_classifier(noise):
 def test_cavity_fields_are_those_of_a_fit_without_the_sample(noise):
     X, y, _ = Teacher(3, noise=noise).sample(300, 120, seed=3)
     channel = as_channel(noise)
-    asked = Asked(y, 3, channel, False, "gaussian", "shared", 1e-8, 300)
-    found = left_out(as_design(X), asked, channel)
+    model = AMPClassifier(tol=1e-8, max_iter=300)
+    model.variances_, model.classes_ = "shared", np.arange(3)
+    found = left_out(as_design(X), y, channel, model)
     fields = X @ found.mean / np.sqrt(120)
     off, naive = [], []
     for i in range(0, 300, 20):

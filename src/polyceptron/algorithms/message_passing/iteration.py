@@ -179,9 +179,8 @@ def damped_iteration(
     trace: list[dict[str, float]] = []
 
     def seen(point: Iterate, residual: float) -> None:
-        trace.append(
-            {"iteration": t, **observe(point), "residual": residual, "damping": damper.value}
-        )
+        last = {"residual": residual, "damping": damper.value}
+        trace.append({"iteration": t, **observe(point), **last})
 
     def keep(now: bool = False) -> None:
         watch.checkpoint.save(lambda: {"t": t, "stage": damper.stage, **here._asdict()}, now=now)
@@ -223,14 +222,14 @@ def _change(old: Iterate, new: Iterate) -> tuple[float, float]:
 
     The map depends on the scores through V f alone, so that is the scale on which they matter.
     """
+
+    def rms(x: Array) -> float:
+        return math.sqrt(inner(x, x) / x.size)
+
     with np.errstate(over="ignore", invalid="ignore"):
         weights, scores = new.weights - old.weights, new.scores - old.scores
-        change, scale = max(_rms(weights), _rms(scores) * new.spread), _rms(new.weights)
+        change, scale = max(rms(weights), rms(scores) * new.spread), rms(new.weights)
     return change, change / scale if scale > 0 else change
-
-
-def _rms(x: Array) -> float:
-    return math.sqrt(inner(x, x) / x.size)
 
 
 # f (n, k) and −tr_⊥ ∂f (n,) at fields ω (n, k), labels (n,) and uncertainty V

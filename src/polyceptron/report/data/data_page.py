@@ -108,8 +108,8 @@ def measure(
     kind = "undecided"
     if A.size * classes.size <= 2e7:  # else it takes too long
         kind = separation(np.hstack([A, np.ones((n, 1))]), index, n_classes=classes.size).kind
-    known = {"separable": True, "quasi": False, "overlapping": False}
-    numbers |= {"separable": known.get(kind), "separation": kind}
+    numbers |= {"separable": None if kind == "undecided" else kind == "separable"}
+    numbers["separation"] = kind
     progress("choosing the ridge")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a ridge at an end is seen in the picture
