@@ -364,7 +364,6 @@ class LeaveOneOut:
         design, y, k = search.samples
         counts = search.counts
         self.rest = np.minimum(counts, 1.0) / counts
-        self.whole = weights_or_ones(search.samples.weights, y.size)
         alone = np.bincount(y, counts, k)[y] <= (1 + 1e-12) * self.rest * counts
         self.at = np.arange(y.size) if alone.all() else np.flatnonzero(~alone)
         rows, out = design.scaled_rows(slice(None)), (self.rest * counts)[:, None]
@@ -399,31 +398,26 @@ class LeaveOneOut:
         fields = walk.Z[0].T + move
         size = np.abs(move).max(1)
         far = self.at[size[self.at] > _FAR]
-        cost = self.rows.shape[0] * U.size**2
-        most = int(min(self.budget / cost, far.size))
+        most = int(min(self.budget / (len(g) * U.size**2), far.size))
         self.sound = most == far.size
         far = far[np.argsort(-size[far], kind="stable")[:most]]
         chunks = -(-far.size * max(H.size, self.rows.size) // _CHUNK)
         for chunk in np.array_split(far, chunks) if chunks else ():
             slope = g[chunk] + (H[chunk] @ move[chunk, :, None])[..., 0]
             pull = (self.rest[chunk, None] * slope)[..., None] * self.rows[chunk, None]
-            start = U + eased[chunk] + np.tensordot(pull, K, 2)
-            fields[chunk] = self._refits(ridge, chunk, start)
+            each, whole = np.arange(chunk.size), self.search.samples.weights
+            weights = np.tile(weights_or_ones(whole, len(g)), (chunk.size, 1))
+            weights[each, chunk] *= 1 - self.rest[chunk]
+            refit = Walk(self.search, self.design, weights, self.rho[chunk], _WHOLE)
+            refit.past = [(math.log(ridge), U + eased[chunk] + np.tensordot(pull, K, 2))]
+            own = each[:, None], np.arange(len(U)), chunk[:, None]
+            refit.solve(
+                ridge,
+                lambda z, new, small, at=own: small and np.abs((new - z)[at]).max() <= _STILL[1],
+            )
+            fields[chunk] = refit.Z[own]
         basis = walk.objective.basis
         return (fields @ basis.T)[self.at], self.at, (basis @ (U @ self.turn)).T
-
-    def _refits(self, ridge: float, chosen: Labels, start: Array) -> Array:
-        """Fields (m, r) of the chosen samples, each of a fit without it from a start (m, r, d)."""
-        weights, each = np.tile(self.whole, (chosen.size, 1)), np.arange(chosen.size)
-        weights[each, chosen] *= 1 - self.rest[chosen]
-        refit = Walk(self.search, self.design, weights, self.rho[chosen], _WHOLE)
-        refit.rows = self.walk.rows
-        refit.past = [(math.log(ridge), start)]
-        refit.solve(
-            ridge,
-            lambda z, new, small: small and np.abs((new - z)[each, :, chosen]).max() <= _STILL[1],
-        )
-        return np.asarray(refit.Z[each, :, chosen])
 
 
 def leverages(rows: Array, K: Array) -> Array:

@@ -176,9 +176,7 @@ def fit_model(
         found = theory_errors(made(noise, tilt), estimator, alphas[at])
         return np.log(found + least) - np.log(errors[at] + least)
 
-    noise, tilt = _balance(
-        lambda *parts: float(np.mean(distance(*parts))), tilts=not spectrum.isotropic
-    )
+    noise, tilt = _balance(lambda *parts: float(distance(*parts).mean()), not spectrum.isotropic)
     misfit = float(np.sqrt(np.mean(distance(noise, tilt, slice(None)) ** 2)))
     words += f", noise of variance {noise:.3g}" if noise else ", no noise"
     words += f", alignment {tilt:.2g}" if tilt else ""
@@ -196,7 +194,7 @@ def _theory_rows(teacher: Teacher, estimator: Estimator, alphas: list[float]) ->
     return curve_rows(teacher, estimator, alphas, tol=2e-3 if teacher.n_classes > 3 else None)
 
 
-def _balance(gap: Callable[[float, float], float], *, tilts: bool) -> tuple[float, float]:
+def _balance(gap: Callable[[float, float], float], tilts: bool) -> tuple[float, float]:
     """Noise Δ and tilt γ, one of them 0, at which the mean gap vanishes, or their end."""
     if gap(0.0, 0.0) > 0:  # the theory errs more than the data
         if not tilts or gap(0.0, _MOST_ALIGNED) > 0:

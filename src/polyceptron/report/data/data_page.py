@@ -103,7 +103,20 @@ def measure(
         "samples_per_feature": n / d,
     }  # fmt: skip
     tables: dict[str, Any] = {}
-    numbers |= _shape_of_features(A, tables)
+    gram = A.T @ A / n if d <= n else A @ A.T / n
+    squares = np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0)
+    edge = (1 + math.sqrt(d / n)) ** 2  # of independent features
+    distinct = np.array([np.unique(column).size for column in A.T])
+    top = squares[:50]
+    tables["eigenvalues"] = _rows(rank=np.arange(1, len(top) + 1), eigenvalue=top)
+    numbers |= {
+        "effective_dimension": float(squares.sum() ** 2 / (squares**2).sum()),
+        "largest_eigenvalue": float(squares[0]), "noise_edge": edge,
+        "loud_directions": int((squares > edge).sum()),
+        "loud_variance": float(squares[squares > edge].sum() / squares.sum()),
+        "median_excess_kurtosis": float(np.median((A**4).mean(0) - 3)),
+        "few_valued_features": int((distinct <= 10).sum()),
+    }  # fmt: skip
     progress("can the classes be separated?")
     kind = "undecided"
     if A.size * classes.size <= 2e7:  # else it takes too long
@@ -142,26 +155,6 @@ def measure(
         numbers["twins"] = " ".join([compared.sentence, *compared.caveats])
         tables["twins"] = compared.frame.to_dict("records")
     return Measured(table.source, numbers, tables)
-
-
-def _shape_of_features(A: Array, tables: dict[str, Any]) -> dict[str, Any]:
-    """Effective dimension (Σs)²/Σs², eigenvalues above those of noise, and kurtosis."""
-    n, d = A.shape
-    gram = A.T @ A / n if d <= n else A @ A.T / n
-    squares = np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0)
-    edge = (1 + math.sqrt(d / n)) ** 2  # of independent features
-    kurtosis = (A**4).mean(0) - 3
-    distinct = np.array([np.unique(column).size for column in A.T])
-    top = squares[:50]
-    tables["eigenvalues"] = _rows(rank=np.arange(1, len(top) + 1), eigenvalue=top)
-    return {
-        "effective_dimension": float(squares.sum() ** 2 / (squares**2).sum()),
-        "largest_eigenvalue": float(squares[0]), "noise_edge": edge,
-        "loud_directions": int((squares > edge).sum()),
-        "loud_variance": float(squares[squares > edge].sum() / squares.sum()),
-        "median_excess_kurtosis": float(np.median(kurtosis)),
-        "few_valued_features": int((distinct <= 10).sum()),
-    }  # fmt: skip
 
 
 def _ridge_and_weights(
