@@ -226,10 +226,9 @@ def left_out(design: Design, y: Labels, channel: Channel, model: AMPClassifier) 
 
 
 def independent_variance(design: Design, variance: Any) -> Array:
-    """Posterior variance (n,) of the fields of a design's samples, per class direction.
+    """Posterior variance (n,) of the fields of a design's samples, the mean over directions.
 
-    Of full covariances (d, k, k) on the class differences, or variances (d, k), it takes the mean
-    over directions: with one variance for all classes, the likeliest has the largest field.
+    With one variance for all classes, the likeliest has the largest field.
     """
     C = np.asarray(variance, dtype=float)
     if C.ndim == 3:
@@ -420,8 +419,7 @@ class AMPClassifier(LinearClassifier):
         X·coef_ᵀ + intercept_.
         """
         omega, variance = self._predictive(X)
-        width = np.array([self.noise_.width(float(v)) for v in variance])
-        scores: Array = omega / width[:, None]
+        scores: Array = omega / np.array([[self.noise_.width(float(v))] for v in variance])
         if scores.shape[1] == 2:
             scores = (scores[:, 1] - scores[:, 0]) / math.sqrt(2)
         return self._like(X, scores)
@@ -436,8 +434,7 @@ class AMPClassifier(LinearClassifier):
     def _predictive(self, X: Any) -> tuple[Array, Array]:
         """Mean (n, k) and variance (n,) of the fields of new samples."""
         X = self._features(X)
-        omega = fields_at(X, *self._class_weights)
         ones = 1.0 if self._way.ones else None
         design = self._scaling.design(X, constant=ones, varying=True)
         variance = self._way.field_variance(design, self.variance_)
-        return omega, np.maximum(variance, 1e-300)
+        return fields_at(X, *self._class_weights), np.maximum(variance, 1e-300)

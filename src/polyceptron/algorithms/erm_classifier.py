@@ -192,8 +192,7 @@ class ERMClassifier(LinearClassifier):
         weights = None if data.weights is None and self.class_weight is None else counts * factors
         moments = open_design(data.X).column_moments(data.weights)
         for name in ("path_", "method_", "scaling_scores_"):
-            if hasattr(self, name):
-                delattr(self, name)
+            vars(self).pop(name, None)
         if isinstance(self.ridge, str) and self.ridge != "auto":
             raise InvalidInput(f"ridge must be 'auto' or a number, got {self.ridge!r}")
         path = None
@@ -251,10 +250,7 @@ class ERMClassifier(LinearClassifier):
     def _splits(
         self, data: TrainingData, X: Any, groups: Any, *, every: bool = False
     ) -> list[ridge_choice.Split] | None:
-        """The rows to fit and those held out, of each fold; None for leave-one-out.
-
-        `every`: all folds also of large data.
-        """
+        """Rows to fit and held out of each fold, of large data of `every` one; or leave-one-out."""
         cv, seed = self.cv, self.random_state or 0
         if isinstance(cv, str) and cv != "leave-one-out":
             allowed = "None, 'leave-one-out', a number of folds or a splitter"
@@ -317,8 +313,8 @@ class ERMClassifier(LinearClassifier):
                 break
         self.scaling_, *others = found
         for kind in others:
-            worse = found[self.scaling_][0].chosen.above(found[kind][0].chosen)
-            self.scaling_ = kind if worse > 2 else self.scaling_
+            if found[self.scaling_][0].chosen.above(found[kind][0].chosen) > 2:
+                self.scaling_ = kind
         path, area = found[self.scaling_]
         path.interrupted = stopped
         if len(found) > 1:

@@ -128,7 +128,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_training_data(self, X: Any, y: Any, sample_weight: Any = None) -> TrainingData:
         """X (n, d) as doubles or a design, classes' indices and weights; sets `classes_`."""
-        self._dtype = np.dtype(np.float32 if _is_single(X) else np.float64)
+        single = getattr(X, "dtype", None) == np.float32
+        self._dtype = np.dtype(np.float32 if single else np.float64)
         X, large = _opened(X)
         if not large:
             X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")
@@ -170,7 +171,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _like(self, X: Any, out: Array) -> Array:
         """Numbers in single precision where X and the data of the fit are."""
-        single = self._dtype == np.float32 and _is_single(X)
+        single = self._dtype == np.float32 == getattr(X, "dtype", None)
         return out.astype(np.float32) if single else out  # type: ignore[return-value]
 
     def _features(self, X: Any) -> Any:
@@ -201,10 +202,6 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Logarithm of `predict_proba`."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))  # type: ignore[attr-defined]
-
-
-def _is_single(X: Any) -> bool:
-    return bool(getattr(X, "dtype", None) == np.float32)
 
 
 def fields_at(X: Any, weights: Array, offset: Array) -> Array:

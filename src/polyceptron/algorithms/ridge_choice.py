@@ -172,7 +172,6 @@ class RidgePath:
     """Ridges tried, from large to small, and where to go from there.
 
     `chosen` is the one that is best, `best` the best ridge, `between` those tried if it may be.
-    `method` is 'leave-one-out' or 'cross-validation'.
     """
 
     def __init__(self, search: Search, way: Folds | LeaveOneOut, *, own: bool) -> None:
@@ -211,8 +210,7 @@ class RidgePath:
     def find(self, size: float, rival: tuple[float, Tried] | None) -> None:
         """By decades to where the score is lowest, and halfway to the better one beside it.
 
-        Beside a rival from its best ridge on, and no further where another such fall of the score
-        would not reach it.
+        Beside a rival from its best ridge on, while one more such fall of the score may reach it.
         """
         ridges = _DOWN ** np.arange(6.0)
         if rival is not None:
@@ -326,10 +324,7 @@ class Folds:
         self.walk = Walk(search, design, weights, search.shares(first, second), _FOLDS)
 
     def held_out(self, ridge: float, best: Tried | None) -> tuple[Array, Labels, Array]:
-        """Fields (m, k) of the samples (m,) of all folds, and the folds' mean weights (d, k).
-
-        Fits whose score is clearly above the best, and rising, are left there.
-        """
+        """Fields (m, k) of the samples (m,) of all folds, and the folds' mean weights (d, k)."""
         basis, at = self.walk.objective.basis, np.concatenate(self.tests)
         y, share = self.search.samples.y[at], self.search.share[at]
 
@@ -340,7 +335,7 @@ class Folds:
         def still(before: AnyArray, Z: AnyArray, small: bool) -> bool:
             first, last = (self.search.score(fields(z), y) for z in (before, Z))
             moved, mean = (np.average(x, weights=share) for x in (last - first, last))
-            if best is not None and moved >= 0:
+            if best is not None and moved >= 0:  # one clearly above the best, and rising, is left
                 off = last - best.values[:-1]
                 worse = np.average(off, weights=share)
                 if worse > _LOST * _error(off - worse, share):
@@ -367,9 +362,8 @@ class LeaveOneOut:
         alone = np.bincount(y, counts, k)[y] <= (1 + 1e-12) * self.rest * counts
         self.at = np.arange(y.size) if alone.all() else np.flatnonzero(~alone)
         rows, out = design.scaled_rows(slice(None)), (self.rest * counts)[:, None]
-        first, second, total = counts @ rows, counts @ rows**2, counts.sum()
-        rho = search.shares(first[None] / total, second[None] / total)
-        left = total - out
+        first, second, left = counts @ rows, counts @ rows**2, counts.sum() - out
+        rho = search.shares(*(x[None] / counts.sum() for x in (first, second)))
         self.rho = search.shares((first - out * rows) / left, (second - out * rows**2) / left)
         self.turn = np.eye(len(rho[0]))
         if design.dimension > y.size:  # n directions hold all samples, whose shares do not change

@@ -229,10 +229,7 @@ class PredictedCurve:
         return self.model.misfit
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Axes:
-        """Symbols for what was measured, lines for the theory and the forecast, and words.
-
-        Without `ax`, on a new figure of pyplot, which a notebook shows; `style` is matplotlib's.
-        """
+        """Symbols, lines of theory and forecast, and words, on `ax` or a new figure of pyplot."""
         check_style(style)
         # The teacher is the theory's alone: it does not tell what was measured from it.
         alone = ["model", "prior", "noise", "features", "ridge"]
@@ -317,8 +314,7 @@ def predicted_curve(
     if k < 2:
         raise InvalidInput("a learning curve needs labels of at least two classes")
     matching_theory(clf, k, X.shape[1])  # its error messages before any work
-    Z = described_features(clf, X, y)
-    d = Z.shape[1]
+    d = (Z := described_features(clf, X, y)).shape[1]
     teacher, estimator = matching_theory(clf, k, d)
     found = measure_errors(clf, X, y, train_sizes, cv, random_state, n_jobs)
     least, alphas = 0.5 / found.fold.size, found.sizes / d
@@ -336,8 +332,7 @@ def predicted_curve(
             status=Status.OK if good.size == fold.size else Status.TOLERANCE_NOT_MET,
         )  # fmt: skip
         rows.append(row | {"instances": good.size})
-    n_grid = 12 if k <= 3 else 0
-    grid = {*alphas.tolist(), *np.geomspace(alphas[0], alphas[-1], n_grid).tolist()}
+    grid = {*alphas.tolist(), *np.geomspace(alphas[0], alphas[-1], 12 * (k <= 3)).tolist()}
     rows += _theory_rows(model.teacher, estimator, sorted(grid))
     effective = 1 / float(((Z.T @ Z / len(Z)) ** 2).sum()) * d**2
     law = forecast(found.sizes, found.folds, least, len(X))

@@ -33,8 +33,8 @@ _VALUES = 30  # different values up to which text is a category
 class Table:
     """Features as a frame (n, columns), labels y (n,), and what was done to the file.
 
-    `categories` are columns to encode; `left_out` has the reason of each column that is not used;
-    `filled` counts the missing values of each column to fill, `dropped_rows` rows that had some.
+    `categories` are to be encoded, `left_out` has a reason for each column; `filled` counts missing
+    values of each column to fill, `dropped_rows` rows that had some.
     """
 
     X: pd.DataFrame
