@@ -367,9 +367,9 @@ class AMPClassifier(LinearClassifier):
             raise InvalidInput(
                 f"variances='correlated' needs the Gaussian prior, got {self.prior!r}: use 'shared'"
             )
-        auto = isinstance(self.noise, str) and self.noise == "auto"
+        chosen = isinstance(self.noise, str) and self.noise == "auto"
         try:
-            noise = None if auto else as_channel(self.noise)
+            noise = None if chosen else as_channel(self.noise)
         except InvalidInput as error:
             raise InvalidInput(f"{error}, and 'auto'") from None
         moments = open_design(X).column_moments()
@@ -382,9 +382,8 @@ class AMPClassifier(LinearClassifier):
                 raise ValueError("every feature is constant: there is nothing to learn from")
             n, m = X.shape[0], min(X.shape[0], int(scaling.varying.sum()))
             small = m <= _MOST_DIRECTIONS and n * m <= _MOST_ENTRIES
-            self.variances_ = self.variances
-            if self.variances == "auto":
-                self.variances_ = "correlated" if gaussian and small else "shared"
+            auto = "correlated" if gaussian and small else "shared"
+            self.variances_ = auto if self.variances == "auto" else self.variances
             way: Any = Correlated if self.variances_ == "correlated" else Independent
             ones = 1.0 if self.fit_intercept and way is Independent else None
             design = scaling.design(X, constant=ones, varying=True)
