@@ -89,8 +89,7 @@ class BayesOptimal(Estimator):
 
 @dataclass(frozen=True)
 class PosteriorAverage(BayesOptimal):
-    """The average of the posterior as weights of its own: label probabilities are the teacher's at
-    its fields, as if it knew the teacher.
+    """The posterior's average as weights: label probabilities as if its fields were the teacher's.
 
     Where classes are alike Z_l(ω, V) is ordered as ω_l, so that its answers are those of `bayes`,
     which averages the posterior's answers; it is too sure of them, by the V that it leaves out.

@@ -30,7 +30,6 @@ from polyceptron.model.channels.correlated import biases_for, label_chances
 from polyceptron.model.checks import check_classes, difference_basis
 from polyceptron.model.features import Spectrum, as_spectrum
 from polyceptron.model.populations.population import (
-    Dataset,
     Levels,
     Population,
     as_rows,
@@ -43,8 +42,6 @@ from polyceptron.model.priors import Prior, Row, as_prior
 from polyceptron.model.priors.prior import SingleRow
 from polyceptron.model.registry import Parsed
 from polyceptron.numerics import Array
-
-__all__ = ["AnyTeacher", "Dataset", "Perceptron", "Teacher", "make_teacher"]
 
 
 class _Rule(Population):

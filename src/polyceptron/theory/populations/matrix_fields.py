@@ -250,8 +250,7 @@ def _kinked_pull(
 
 
 class Block(NamedTuple):
-    """Nodes of a group and label: x (R, n, r), weights (R, n) with the label's share in its group
-    in each of R replicates, and a teacher's utilities ζ (R, n, r)."""
+    """Nodes: x, a teacher's utilities ζ (R, n, r), weights (R, n), R times the label's share."""
 
     group: int
     label: int
@@ -261,8 +260,7 @@ class Block(NamedTuple):
 
 
 class MatrixAverages(NamedTuple):
-    """Hats, the training samples' mean loss and error, and by how much the weights of nodes miss 1
-    in the worst group."""
+    """Hats, training samples' loss and error, and what nodes' weights miss of 1 at worst."""
 
     hats: MatrixHats
     loss: float

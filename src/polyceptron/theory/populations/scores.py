@@ -199,8 +199,7 @@ _Part = tuple[int, Array, Array, Array]
 
 
 def _gaps(law: FieldsLaw, group: int, label: int | None = None) -> tuple[Array, Array]:
-    """Mean (k, n) and covariance (k, n, n) of each leader's gaps in a group, n = r; with a `label`
-    of a teacher of Gaussian utilities, of both leaders' gaps, n = 2r."""
+    """Mean (k, r) and covariance of each leader's gaps; (k, 2r), with a `label`'s of utilities."""
     k, r, teacher = law.n_classes, law.n_classes - 1, law.teacher
     ways = np.stack([class_gaps(k, p) for p in range(k)])
     mean, covariance = law.m[group] + law.b, law.Q[group]
