@@ -113,9 +113,8 @@ def calibration(
     for name in ("test_loss", "brier", "calibration_error"):
         value, spread = found.pop(name)
         found |= {name: float(value), f"{name}_uncertainty": float(spread)}
-    noise = str(teacher.columns.get("noise", "none"))
-    columns = {"n_classes": teacher.n_classes, "noise": noise, "estimator": student.name}
-    return Calibration(**columns, alpha=alpha, edges=edges, **found)
+    found |= {"n_classes": teacher.n_classes, "noise": str(teacher.columns.get("noise", "none"))}
+    return Calibration(estimator=student.name, alpha=alpha, edges=edges, **found)
 
 
 def _of_teacher(

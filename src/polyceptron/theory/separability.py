@@ -268,8 +268,10 @@ def _least(value: Callable[[Array, int], float], size: int, intercept: bool) -> 
     """1/min of a convex function, of which the last argument is the intercept."""
     fixed = np.zeros(0 if intercept else 1)
 
-    start = np.zeros(size - len(fixed))
-    found = minimize(lambda x: value(np.append(x, fixed), 12), start, tol=1e-12)
+    def coarse(x: Array) -> float:
+        return value(np.append(x, fixed), 12)
+
+    found = minimize(coarse, np.zeros(size - len(fixed)), tol=1e-12)
     fine = value(np.append(found.x, fixed), 18)
     # The minimum is flat: what the minimiser leaves is of second order in its gradient.
     slack = float(np.abs(found.jac).max()) ** 2 + abs(fine - found.fun) + 1e-13

@@ -80,6 +80,7 @@ def test_two_routes_agree_on_the_pair_average():
     exact, points = room._few(side, law, 1)(q12), room._many(side, law, 0)(q12)
     assert exact == pytest.approx(room._few(side, law, 0)(q12), rel=1e-5)
     assert abs(points.mean() - exact[0]) < 4 * points.std(ddof=1) / math.sqrt(len(points))
+    assert points.std(ddof=1) / math.sqrt(len(points)) < 3e-3 * exact[0]  # 4.5e-3 without strata
 
 
 @pytest.mark.parametrize("loss", ["square", "cross-entropy"])

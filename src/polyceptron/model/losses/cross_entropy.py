@@ -340,7 +340,6 @@ class CrossEntropy(Loss):
         return np.asarray(softmax(np.asarray(z, dtype=float), axis=1))
 
     def decay(self, ridge: float | str, n_classes: int) -> Decay | None:
-        """p = 1 without a ridge or at the best one, 2/3 at a fixed λ: √q grows as (α/λ)^(1/3)."""
         return pair_decay(ridge, n_classes, math.pi**2 / 12, math.log(2) - 0.5, pull=0.5)
 
     @property
