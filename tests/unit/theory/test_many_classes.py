@@ -120,6 +120,18 @@ def test_next_to_the_threshold_weights_diverge_as_they_must():
     assert max(one.uncertainty, two.uncertainty) < 1e-4
 
 
+def test_next_to_the_threshold_the_margin_is_found():
+    """q ~ (1 − α/α_s)⁻²: sums see all of the mass at any q, and ε goes to its limit on a line."""
+    law, noise = Law(0.94, 2.9e7, 4e-5), Flips(0.1)
+    assert Sums().place(MaxMargin(), noise, 4, law, 2)(law).doubt(law) < 1e-5
+    teacher = Teacher(4, noise="flips:0.1")
+    limit, hard = separability(teacher).alpha_s, ERM("max-margin")
+    far, near = (erm_fixed_point(teacher, hard, share * limit) for share in (0.999, 0.99999))
+    assert far.status == near.status == "ok"
+    assert 1e-5 < far.generalisation_error - near.generalisation_error < 1e-4
+    assert 0.47510 < near.generalisation_error < 0.47520
+
+
 def test_a_root_of_a_coarse_level_alone_is_left_behind():
     """Many data, hardly a ridge: coarse nodes have their root elsewhere; points are the judge."""
     teacher = Teacher(6, features="power:1.35:50")

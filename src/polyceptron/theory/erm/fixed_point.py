@@ -289,8 +289,10 @@ def solve(
     if refined is None or refined.uncertainty > tol:
         if problem.fields.rule.follows:
             near = start if refined is None else refined.theta
-            return solve(problem.at(by_points=True), tol, near)
-        if refined is None:
+            sampled = solve(problem.at(by_points=True), tol, near)
+            if refined is None or sampled.uncertainty <= refined.uncertainty:
+                return sampled
+        elif refined is None:
             unknown = (math.nan,) * 3
             return ErmFixedPoint.at(problem, Law(*unknown), Hats(*unknown))
     law, hats = system.law(refined.theta), problem.fields.hats(refined.averages)

@@ -30,7 +30,8 @@ _ROUNDING = 1e-14
 # and 1/2 and 2 for ln q and ln τ (powers of the width of the boundary layer that holds the loss).
 _LOSS_SLOPE = 3.0
 _CHORD = 0.03  # least error of a Jacobian taken on a coarser level, relative to what a step moves
-_CLOSE = 0.003  # of θ between levels
+_ASTRAY = 9.0  # steps that are still to go where there was no way down
+_CLOSE = 1e-4  # of θ between levels
 _SHARE = 0.05  # of the tolerance: θ on random points
 _MOST_LEVELS = 3  # of random points, at once
 
@@ -110,7 +111,7 @@ def _smooth_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
         slope, new_error = _slope(system, new_theta), _error(system, new_theta)
         moved = float(np.max(np.abs(new_theta - theta)))
         turned = 0.5 * moved  # levels may agree on τ by accident
-        if system.problem.ridge == 0:
+        if (system.problem.ridge == 0 or loss.scale_free) and not system.problem.channel.noiseless:
             # Next to α_s ln q moves most, and τ hardly: by what each equation moves it, unsigned.
             each = np.linalg.inv(root.jacobian)[0] * (root.jacobian @ (new_theta - theta))
             turned = min(turned, float(np.abs(each).sum()))
@@ -158,7 +159,7 @@ def _random_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
         spread = (
             factor * each.std(1, ddof=1) + (np.abs(each.mean(1) - shift) + each.var(1).max()) / n
         )
-        width = spread + (_CHORD * size + size**2 if root.converged else math.inf)
+        width = spread + (_CHORD if root.converged else _ASTRAY) * size + size**2
         root = root._replace(theta=root.theta + shift)
         uncertainty = _slope(system, root.theta) * float(width[0]) + _ROUNDING
         loss, mistakes = sampled.loss, sampled.error

@@ -336,7 +336,8 @@ def _held_bound(contest: Contest, L: Array) -> Array:
     P, a, _ = contest.pull.label(contest.root * x - L[..., None])
     mean_a = (one.weight * one.a).sum(-1) / np.maximum(one.weight.sum(-1), 1e-300)
     spread = np.sqrt(N * one.central + 1e-300)[..., None]
-    log_g = contest.winning(x) + np.log((a + N * mean_a[..., None]) / np.maximum(a, spread))
+    wide = spread / (contest.root * contest.label()[1])  # the law of P, as a label's field sees it
+    log_g = contest.winning(x) + np.log((a + N * mean_a[..., None]) / np.maximum(a, wide))
     label = P - (N * one.floor)[..., None]
     above = one.p - one.floor[..., None]
     log_weight = np.log(np.maximum(one.weight, 1e-300))
