@@ -269,10 +269,10 @@ def _least(value: Callable[[Array, int], float], size: int, intercept: bool) -> 
     fixed = np.zeros(0 if intercept else 1)
 
     def coarse(x: Array) -> float:
-        return value(np.append(x, fixed), 12)
+        return value(np.concatenate([x, fixed]), 12)
 
     found = minimize(coarse, np.zeros(size - len(fixed)), tol=1e-12)
-    fine = value(np.append(found.x, fixed), 18)
+    fine = value(np.concatenate([found.x, fixed]), 18)
     # The minimum is flat: what the minimiser leaves is of second order in its gradient.
     slack = float(np.abs(found.jac).max()) ** 2 + abs(fine - found.fun) + 1e-13
     return Estimate(np.array(1 / fine), np.array(slack / fine**2))
