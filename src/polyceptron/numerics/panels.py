@@ -266,10 +266,12 @@ def _breaks(lines: Sequence[Line], before: Array, high: Array) -> Array:
     ends = np.stack([np.zeros_like(high), high], 1)
     grid = np.sort(np.clip(np.concatenate([*sets, ends], 1), 0.0, high[:, None]), 1)
     number = np.arange(len(_BOTH_SIDES))
-    parts = _parts([
-        np.interp((grid - c[:, None]) / w, _BOTH_SIDES, number)
-        for c, w in zip(at, width, strict=True)
-    ])  # fmt: skip
+    parts = _parts(
+        [
+            np.interp((grid - c[:, None]) / w, _BOTH_SIDES, number)
+            for c, w in zip(at, width, strict=True)
+        ]
+    )
     panels = max(math.ceil(float(parts[:, -1].max())), 1)
     wanted = np.arange(panels + 1) / panels * parts[:, -1:]
     rising = parts + 1e-13 * np.arange(parts.shape[1])  # no two alike

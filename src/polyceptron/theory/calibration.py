@@ -151,10 +151,16 @@ def _of_teacher(
         error = Estimate(error.value, error.uncertainty + sum(spread))
     wrong, known = float(error_on_labels(channel, law.tau, k)), own is not None
     return {
-        **bins, "test_loss": loss, "brier": brier, "calibration_error": error, "status": status,
-        "generalisation_error": wrong, "ridge": ridge, "temperature": best,
+        **bins,
+        "test_loss": loss,
+        "brier": brier,
+        "calibration_error": error,
+        "status": status,
+        "generalisation_error": wrong,
+        "ridge": ridge,
+        "temperature": best,
         "own_probabilities": known,
-    }  # fmt: skip
+    }
 
 
 def _of_population(
@@ -173,10 +179,16 @@ def _of_population(
         brier = Estimate(*np.array([point.brier, point.brier_uncertainty]))
     error = Estimate(error.value, error.uncertainty + law)
     return {
-        **bins, "test_loss": loss, "brier": brier, "calibration_error": error,
-        "status": point.status, "generalisation_error": point.generalisation_error,
-        "ridge": point.ridge, "temperature": best, "own_probabilities": own is not None,
-    }  # fmt: skip
+        **bins,
+        "test_loss": loss,
+        "brier": brier,
+        "calibration_error": error,
+        "status": point.status,
+        "generalisation_error": point.generalisation_error,
+        "ridge": point.ridge,
+        "temperature": best,
+        "own_probabilities": own is not None,
+    }
 
 
 class Fresh(NamedTuple):
