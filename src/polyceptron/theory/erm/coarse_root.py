@@ -223,8 +223,7 @@ def quadratic_guess(problem: Problem) -> Array:
     base, _ = solve_square(k, c, problem.alpha, ridge, problem.weights.spectrum)
     # A margin of 1 asks for fields of order 1, whose direction is about that of least squares;
     # with many data τ and √q grow as α, where τ of least squares grows as √α.
-    free = loss.scale_free
-    scale = max(2.0, math.sqrt(base.tau**3 / (3 * base.q))) if free else beta / h
+    scale = max(2.0, math.sqrt(base.tau**3 / (3 * base.q))) if loss.scale_free else beta / h
     return np.log([base.tau, base.q * scale**2, base.V / h])
 
 

@@ -43,8 +43,7 @@ from polyceptron.theory.populations.population_point import (
 from polyceptron.theory.separability import NotSeparableHere, loss_at_ridge, separable_up_to
 from polyceptron.theory.sides import Problem, erm_sides
 
-_MOVED_LEVEL = 1  # of the change of an average between two laws
-_SAMPLED_LEVEL = 1  # of the training error where no other rule knows it
+_LEVEL = 1  # of a change between two laws, and of a training error that only points know
 _ABSURD = 230.0  # ln q of 1e100: a search that went astray
 _RESOLVED = 5e-11  # |α/α_s − 1|: closer, the rules' error of α_s decides how far q has diverged
 _WALK = 1e-3  # tolerance of fixed points on the way to another
@@ -157,7 +156,7 @@ def _at_best(problem: Problem, found: ErmFixedPoint, step: Array) -> ErmFixedPoi
     if found.status == Status.NOT_CONVERGED:
         return found
     moved = Law(*(np.array([found.tau, found.q, found.V]) * np.exp(step)).tolist())
-    averages = problem.fields.averages(_MOVED_LEVEL, found.law)
+    averages = problem.fields.averages(_LEVEL, found.law)
     seen = [(averages(law).mean(), problem.training_error(law)) for law in (found.law, moved)]
     loss, wrong = zip(
         *((float(a.loss[0]), float(a.error[0]) if known is None else known) for a, known in seen),
@@ -327,7 +326,7 @@ def _mistakes(problem: Problem, law: Law, refined: Refined) -> tuple[float, floa
         return measured
     value = problem.training_error(law)
     if value is None and not problem.fields.rule.sampled:  # from quasi-random points
-        averages = problem.at(by_points=True).fields.averages(_SAMPLED_LEVEL, law)
+        averages = problem.at(by_points=True).fields.averages(_LEVEL, law)
         found = from_replicates(averages(law).error)
         return float(found.value), float(found.uncertainty)
     if value is None:

@@ -142,8 +142,7 @@ def _smooth_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
 
 def _random_levels(system: Equations, root: Root, tol: float) -> Iterator[Refined]:
     """The answer on levels that may do, by what the replicates' spread was on the last."""
-    last, level = system.problem.fields.rule.n_levels - 1, 0
-    uncertainty = 2 * tol
+    last, level, uncertainty = system.problem.fields.rule.n_levels - 1, 0, 2 * tol
     while level < last:
         # The error falls as 1/N^0.85 or faster: go to the level that may do, each doubles N. Far
         # from the root the spread is no guide, and steps towards it are cheap on a coarse level.
