@@ -192,7 +192,7 @@ class ERMClassifier(LinearClassifier):
         weights = None if data.weights is None and self.class_weight is None else counts * factors
         moments = open_design(data.X).column_moments(data.weights)
         for name in ("path_", "method_", "scaling_scores_"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         if isinstance(self.ridge, str) and self.ridge != "auto":
             raise InvalidInput(f"ridge must be 'auto' or a number, got {self.ridge!r}")
         path = None

@@ -155,8 +155,8 @@ def _drawn(mixture: Mixture, spec: ERM, n: int, d: int, draws: int, seed: int) -
             order = np.concatenate([first, np.setdiff1d(np.arange(len(y)), first)])
             X, y = X[order], y[order]
         fit = fit_erm(
-            X[:n], y[:n], spec.loss, spec.ridge, penalty=spec.penalty, intercept=spec.intercept,
-            class_weight=spec.class_weight, n_classes=k, tol=1e-4,
+            X[:n], y[:n], spec.loss, float(spec.ridge), penalty=spec.penalty, n_classes=k, tol=1e-4,
+            intercept=spec.intercept, class_weight=spec.class_weight,
         )  # fmt: skip
         base = 0.0 if fit.intercepts is None else fit.intercepts
         fields, y = X[n:] @ fit.weights / math.sqrt(d) + base, y[n:]
@@ -208,9 +208,10 @@ def twins_panel(table: pd.DataFrame, score: str = "error") -> pic.Panel:
         look: Any = {"label": _NAMES[model][0], "colour": pic.CYCLE[i], "kind": "line"}
         if model == "measured":
             look |= {"kind": "symbols", "marker": "circle", "colour": "#1a1a1a"}
-        columns = ("n_samples", score, f"{score}_uncertainty")
         if len(rows):
-            traces.append(pic.Trace(*(pic.numbers(rows[name]) for name in columns), **look))
+            columns = rows["n_samples"], rows[score], rows[f"{score}_uncertainty"]
+            x, y, error = map(pic.numbers, columns)
+            traces.append(pic.Trace(x, y, error, **look))
     sizes = sorted({x for trace in traces for x in trace.x})
     ticks = tuple(sizes[:: max(len(sizes) // 3, 1)])
     words = "error" if score == "error" else "log-loss"

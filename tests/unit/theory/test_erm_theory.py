@@ -275,7 +275,9 @@ class Broken(Coordinates):
     """With a break at 1."""
 
     resolved = True
-    kinks = (1.0,)
+
+    def line_breaks(self, breaks, V):
+        return np.union1d(super().line_breaks(breaks, V), 1.0)
 
 
 class BrokenHinge(SquaredHinge):

@@ -169,7 +169,8 @@ class _Run(NamedTuple):
         """
         design, y, k = self.samples
         settings |= {"classes": k, "features": self.spectrum.name}
-        watch.checkpoint.open(*keep, design, y, **settings)
+        path, every = keep
+        watch.checkpoint.open(path, every, design, y, **settings)
         truth = None if self.truth is None else np.ascontiguousarray((self.truth @ self.basis).T)
         size = design.dimension * (k - 1)
 

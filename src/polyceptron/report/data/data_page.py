@@ -333,12 +333,14 @@ def table_of(measured: Measured, section: str) -> list[list[str]]:
 
 def report_text(measured: Measured, width: int = 80) -> str:
     """Headings and sentences, for a terminal."""
-    indent = {"initial_indent": "  ", "subsequent_indent": "  "}
+    wrapper = textwrap.TextWrapper(
+        width, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+    )
     lines = [measured.source, "=" * min(width, len(measured.source))]
     for section, part in groupby(sentences(measured), key=lambda one: one.section):
         lines += ["", section]
         for sentence in part:
-            lines += textwrap.wrap(sentence.text, width, break_on_hyphens=False, **indent)
+            lines += wrapper.wrap(sentence.text)
         lines += _columns(table_of(measured, section), width - 4)
     return "\n".join(lines) + "\n"
 
