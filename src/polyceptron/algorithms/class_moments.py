@@ -21,6 +21,7 @@ from polyceptron.model.populations.mixture import check_full_size
 from polyceptron.numerics import Array
 
 COVARIANCES = ("own", "pooled", "isotropic")
+_ROUNDING = 1e-20  # of a squared mean: a variance that is none
 _LEAST = 1e-9  # of the mean variance: what a feature without variance has
 
 
@@ -38,21 +39,26 @@ class ClassMoments(NamedTuple):
         S = np.einsum("c,cab->ab", p, self.covariances)[None]
         return ClassMoments(self.counts.sum(keepdims=True), self.means, S, p @ self.fourth[:, None])
 
+    @property
+    def varies(self) -> Array:
+        """Which features vary within some class, beyond rounding: (d,)."""
+        spread = np.einsum("caa->ca", self.covariances).max(0)
+        return np.asarray(spread > _ROUNDING * (self.means**2).max(0))
+
     def shrinkage(self) -> Array:
         """ρ of each class, (k,)."""
-        S, varying = self.covariances, (np.einsum("caa->ca", self.covariances) > 0).sum(1)
+        S = self.covariances
         squares = np.einsum("cab,cab->c", S, S)
-        spread = squares - np.einsum("caa->c", S) ** 2 / np.maximum(varying, 1)
+        spread = squares - np.einsum("caa->c", S) ** 2 / max(self.varies.sum(), 1)
         noise = (self.fourth - squares) / self.counts
         return np.where(spread > 0, np.minimum(noise / np.where(spread > 0, spread, 1), 1), 1.0)
 
     def shrunk(self, shrinkage: Array) -> Array:
         """Σ (k, d, d), positive."""
-        diagonal = np.einsum("caa->ca", self.covariances)
-        varies, rho = diagonal > 0, shrinkage[:, None]
-        mean = (diagonal.sum(1) / np.maximum(varies.sum(1), 1))[:, None]
-        made = self.covariances * (1 - rho[..., None])
-        np.einsum("caa->ca", made)[:] += np.where(varies, rho * mean, 0.0) + _LEAST * mean
+        mean = np.einsum("caa->c", self.covariances) / max(self.varies.sum(), 1)
+        made = self.covariances * (1 - shrinkage[:, None, None])
+        target = np.where(self.varies, shrinkage[:, None], 0.0) + _LEAST
+        np.einsum("caa->ca", made)[:] += target * mean[:, None]
         return made
 
 

@@ -51,6 +51,9 @@ def test_moments_and_shrinkage_are_those_of_the_classes(digits, tmp_path):
     np.testing.assert_allclose(drawn, found.covariances[1], atol=0.25)
     with_constant = np.insert(X, 0, 7.0, axis=1)  # it stays so
     assert np.ptp(pc.Mixture.from_data(with_constant, y).sample(50, seed=0).X[:, 0]) < 1e-3
+    for constant in (0.1, -1 / 3, 1e5 / 7):  # whose mean is not exact: the others are as without
+        moments = class_moments(np.insert(X, 0, constant, axis=1), y)
+        np.testing.assert_allclose(moments.shrinkage(), found.shrinkage(), rtol=1e-9)
 
 
 @pytest.fixture(scope="module")
