@@ -48,6 +48,7 @@ _ROOT = 1e-10  # of θ, where rules are exact
 _REPLICATES = 8
 _FIRST, _ROUNDS = (10, 1), (6, 60)  # placements of the first nodes and rounds; of few points
 _EASIER = 6  # times a larger ridge on the way to the first root
+_SMALL = 1e-3  # ridge from which few points may have a root at once, where a smaller one had none
 _FIRST_POINTS, _ALL_POINTS = 7, 18  # log2, in a replicate of a class; at most, of all together
 _RARE = math.log(100)  # points without a mistake: how many may have one
 _MORE = (3, 5)  # log2, where few points have no root
@@ -252,20 +253,21 @@ def _settled(
     """At `few` points, or on the coarsest rule with nodes that follow the law; by way of larger
     ridges (fewer samples for hard margins) if need be."""
     p, points = anderson.problem, few is not None
+    hopeless = points and 0 < deep < _EASIER and p.ridge < _SMALL
     for attempt in range(2):
-        for _ in range(_FIRST[points]):
+        for _ in range(0 if hopeless and not attempt else _FIRST[points]):
             fields = few or GraphFields(p, unpack(p, theta), 0)
             solved = anderson.solve(fields, theta, tol=tol, max_rounds=_ROUNDS[points])
             theta = solved.theta
             if solved.converged or not np.abs(theta).max() < 100:
                 break
-        if solved.converged or attempt or deep == _EASIER:
+        if attempt or deep == _EASIER or (not hopeless and solved.converged):
             break
         easier = (
-            replace(p, alpha=p.alpha / 2) if p.loss.scale_free else replace(p, ridge=4 * p.ridge)
+            replace(p, alpha=p.alpha / 2) if p.loss.scale_free else replace(p, ridge=10 * p.ridge)
         )
         same = None if few is None else MatrixFields(easier, few.blocks, few.exact)
-        theta = _settled(Anderson(easier), start(easier), tol, same, deep + 1).theta
+        theta = _settled(Anderson(easier), start(easier), max(tol, 1e-3), same, deep + 1).theta
         del anderson.steps[:], anderson.changes[:]
     return solved
 
