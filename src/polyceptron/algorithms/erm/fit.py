@@ -150,7 +150,8 @@ def fit_erm_path(
     ----------
     ridges : list of float or Penalty
         λ of the fits, or the penalty in its place.
-    X, y, loss, and all that follow
+    X, y, loss, intercept, class_weight, n_classes, solver, tol, start, strict, sample_weight,
+    verbose, callback, checkpoint, checkpoint_every
         Those of `fit_erm`.
 
     Returns

@@ -314,6 +314,6 @@ def check_teacher(teacher: Any) -> None:
     """A teacher whose classes are alike, or an error message."""
     if not isinstance(teacher, Teacher | Perceptron) or not teacher.symmetric:
         raise InvalidInput(
-            f"this needs classes that are alike, Teacher(n_classes) without biases, shares or "
-            f"gram, or Perceptron(); got {teacher!r}"
+            f"this needs a teacher whose classes are alike, Teacher(n_classes) without biases, "
+            f"shares or gram, or Perceptron(); got {teacher!r}"
         )

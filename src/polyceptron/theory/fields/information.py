@@ -10,8 +10,8 @@ that of the largest utility,
 
 Only near class boundaries, within the channel's width, is there anything to learn; the excess lives
 there, so that nothing cancels as v → 0. Two and three classes use the panels of empirical risk
-minimisation with the channel itself as the student (`FEW`, `BayesStudent`). With four and more the
-excess alone is computed, and its slope gives I:
+minimisation with the channel itself as the student (`FEW`, `BayesStudent`). With four and
+more the excess alone is computed, and its slope gives I:
 
 Student fields are g_h ~ N(0, 1) in units of √q; lengths of utilities are in units of the channel's
 width w, τ = w²/q. By symmetry class 1 is the label. Measured from the best competitor it is at x,
@@ -19,20 +19,21 @@ and with F the law of a utility around its field
 
     P(x) = ∫ F′(C − x) F(C) ∏_h F(C + δ_h) dC,      δ_h ≥ 0 the gaps of the other competitors.
 
-The best competitor is integrated over, and the N = k − 2 others are independent below it. P is a
-product over them, so with any few of them known and the rest averaged P is again one integral over
-C, and the mean of f = Z ln Z over all N is
+The m best competitors are integrated over (order statistics, a tensor rule). The N = k − 1 − m
+others are independent below the last of them. P is a product over them, so with any few of them
+known and the rest averaged P is again one integral over C, and the mean of f = Z ln Z over all N is
 
     E f = f_∅ + N (E f_1 − f_∅) + ½N(N−1) (E f_2 − 2 E f_1 + f_∅) + …
 
 with f_1, f_2 that when one or two of them are known. What one competitor tells about the label is
 nearly independent of what another tells: the third term is a per mille of the second, the fourth
-is left out. Nothing is left out at k = 4, and the cost does not depend on k.
+is left out. Nothing is left out for k ≤ m + 3, and the cost does not depend on k.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp, xlogy
@@ -48,8 +49,6 @@ _OFTEN, _LEVELS = 0.005, (4, 3)  # of the panels, by whether guesses soften them
 _SURE = 1e-12  # stands for no overlap
 _LEAST = 1e-300
 _ALMOST_ONE = 1 - 1e-15
-_STEP = 0.6  # of the best competitor, in standard deviations
-_BATH, _PAIRS = 32, 18  # nodes for one of the others, and for each of two
 
 
 def known_entropy(channel: Channel, n_classes: int) -> float:
@@ -68,7 +67,21 @@ def few_moments(channel: Channel, v: float, n_classes: int) -> tuple[float, floa
     return float(found.Q[0]), -float(found.loss[0])
 
 
-def many_excess(channel: Channel, v: float, n_classes: int) -> float:
+@dataclass(frozen=True)
+class Nodes:
+    """How many of each kind the rule of many classes has."""
+
+    best: int = 1  # competitors integrated over
+    gaps: int = 20  # nodes for each but the first of these
+    step: float = 0.6  # of the first, in standard deviations
+    bath: int = 32  # for one of the others
+    pairs: int = 18  # and for each of two
+
+
+_NODES = Nodes()
+
+
+def many_excess(channel: Channel, v: float, n_classes: int, nodes: Nodes = _NODES) -> float:
     """The excess of four or more classes at residual variance v."""
     k, q = n_classes, max(1 - v, _SURE)
     law = channel.utility_law(v)
@@ -81,7 +94,8 @@ def many_excess(channel: Channel, v: float, n_classes: int) -> float:
     root = width / math.sqrt(q)
     a = channel.guess(k)
     scale, top = 1 - k * a, 1 - (k - 1) * a
-    best, log_cdf, weight = best_other(k, root)
+    fields, log_cdf, weight = best_others(k, root, nodes)
+    rest = k - 1 - fields.shape[1]
     reach = min(22.0, law.high / width)
     x_step = min(0.3, 0.5 / root)
     low, high = max(-reach, -18 / root), min(reach, 10 / root)
@@ -95,37 +109,41 @@ def many_excess(channel: Channel, v: float, n_classes: int) -> float:
     alone = channel.utility_gaps((width * x)[None], v).z  # P against the best competitor only
     first_F = law.values(width * C)[0]
 
-    def below(g: AnyArray, log_best: AnyArray, n: int) -> tuple[AnyArray, AnyArray, AnyArray]:
-        """F (·, n, C) of competitors below the best, its mean, and the n weights."""
-        log_u, w = layered_rule(n, log_best, root)
-        delta = (g - ndtri_exp(log_best[:, None] + log_u)) / root
+    def below(g: AnyArray, log_last: AnyArray, n: int) -> tuple[AnyArray, AnyArray, AnyArray]:
+        """F (·, n, C) of competitors below the last known one, its mean, and the n weights."""
+        log_u, w = layered_rule(n, layer(log_last, root))
+        delta = (g - ndtri_exp(log_last[:, None] + log_u)) / root
         F = np.exp(law.values(width * (delta[:, :, None] + C))[0])
         return F, np.maximum(np.einsum("nbc,nb->nc", F, w), _LEAST), w
 
-    total, rest = 0.0, k - 2
-    i, j = np.triu_indices(_PAIRS)
+    total = 0.0
+    i, j = np.triu_indices(nodes.pairs)
     chunk = max(1, 1_000_000 // (len(i) * x.size))
     for start in range(0, len(weight), chunk):
         part = slice(start, start + chunk)
-        g = best[part, None]
+        g, known = fields[part, :1], fields[part, 1:]
         density = np.exp(-0.5 * (g + root * x) ** 2) * weight[part, None]
-        F, mean, w = below(g, log_cdf[part], _BATH)
-        log_known = rest * np.log(mean)
+        log_known = law.values(width * ((g - known)[:, :, None] / root + C))[0].sum(1)
+        if rest:
+            F, mean, w = below(g, log_cdf[part], nodes.bath)
+            log_known += rest * np.log(mean)
         P = np.maximum(alone + (np.exp(first_F) * np.expm1(log_known)) @ kernel, _LEAST)
         Z = a + scale * P
         value = xlogy(Z, Z) - P * xlogy(top, top) - (1 - P) * xlogy(a, a)
-        product = np.exp(first_F + log_known)[:, None, :]
-        share = (scale / Z)[:, None, :]
-        one = ((product * (F / mean[:, None, :] - 1)) @ kernel) * share
-        value += rest * Z * np.einsum("nbx,nb->nx", _told(one), w)
-        F, mean, w = below(g, log_cdf[part], _PAIRS)
-        off = F / mean[:, None, :] - 1
-        one = ((product * off) @ kernel) * share
-        two = ((product * off[:, i] * off[:, j]) @ kernel) * share + one[:, i] + one[:, j]
-        both = w[:, i] * w[:, j] * np.where(i == j, 1, 2)
-        synergy = np.einsum("nbx,nb->nx", _told(two), both)
-        synergy -= 2 * np.einsum("nbx,nb->nx", _told(one), w)
-        value += 0.5 * rest * (rest - 1) * Z * synergy
+        if rest:
+            product = np.exp(first_F + log_known)[:, None, :]
+            share = (scale / Z)[:, None, :]
+            one = ((product * (F / mean[:, None, :] - 1)) @ kernel) * share
+            value += rest * Z * np.einsum("nbx,nb->nx", _told(one), w)
+        if rest > 1:
+            F, mean, w = below(g, log_cdf[part], nodes.pairs)
+            off = F / mean[:, None, :] - 1
+            one = ((product * off) @ kernel) * share
+            two = ((product * off[:, i] * off[:, j]) @ kernel) * share + one[:, i] + one[:, j]
+            both = w[:, i] * w[:, j] * np.where(i == j, 1, 2)
+            synergy = np.einsum("nbx,nb->nx", _told(two), both)
+            synergy -= 2 * np.einsum("nbx,nb->nx", _told(one), w)
+            value += 0.5 * rest * (rest - 1) * Z * synergy
         total += float((density * value).sum())
     return k * total * root * x_step / math.sqrt(2 * math.pi)
 
@@ -136,33 +154,44 @@ def _told(excess: AnyArray) -> AnyArray:
     return np.asarray((1 + excess) * np.log1p(excess))
 
 
-def best_other(k: int, root: float) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """Nodes g of the best of k − 1 normals, ln Φ(g) and weights, each (n,)."""
+def best_others(k: int, root: float, nodes: Nodes) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """Nodes of the best of k − 1 normals (n, best), ln Φ of the last (n,), and weights (n,)."""
     grid = np.linspace(-12, 12, 4801)
     # As τ → 0 the label must sit beside the best competitor: its density is one more factor φ.
     log_p = -0.5 * grid**2 * (1 + 1 / (1 + 3 * root**2)) + (k - 2) * log_ndtr(grid)
     p = np.exp(log_p - log_p.max())
     p /= p.sum()
     mean = float(p @ grid)
-    spread = _STEP * math.sqrt(float(p @ grid**2) - mean**2)
-    g = mean + spread * np.arange(-math.ceil(8 / _STEP), math.ceil(24 / _STEP))
-    weight = spread * (k - 1) * np.exp(-0.5 * g**2 + (k - 2) * log_ndtr(g)) / math.sqrt(2 * math.pi)
+    spread = nodes.step * math.sqrt(float(p @ grid**2) - mean**2)
+    g = mean + spread * np.arange(-math.ceil(8 / nodes.step), math.ceil(24 / nodes.step))
+    weight = spread * (k - 1) * np.exp(-0.5 * g**2 + (k - 2) * log_ndtr(g))
+    weight = weight / math.sqrt(2 * math.pi)
+    log_cdf, fields = log_ndtr(g), g[:, None]
+    for j in range(2, min(nodes.best, k - 1) + 1):
+        log_u, w = layered_rule(nodes.gaps, (k - j) * layer(log_cdf, root))
+        log_cdf = (log_cdf[:, None] + log_u / (k - j)).ravel()
+        weight = (weight[:, None] * w).ravel()
+        fields = np.column_stack([np.repeat(fields, nodes.gaps, axis=0), ndtri_exp(log_cdf)])
     keep = weight > 1e-13 * weight.max()
-    return g[keep], log_ndtr(g[keep]), weight[keep]
+    return fields[keep], log_cdf[keep], weight[keep]
 
 
-def layered_rule(n: int, log_cdf: AnyArray, root: float) -> tuple[AnyArray, AnyArray]:
-    """ln u and weights (s, n) on 0 < u < 1 below competitors at ln Φ (s,).
+def layered_rule(n: int, size: AnyArray) -> tuple[AnyArray, AnyArray]:
+    """ln u and weights (s, n) on 0 < u < 1 with layers of width `size` (s,) at u = 1.
 
-    A layer at u = 1 holds what lies within √τ of the competitor, or within a tail's length. Towards
-    u = 0, where a normal quantile is singular, the nodes go as the cube.
+    Towards u = 0, where a normal quantile is singular, the nodes go as the cube.
     """
-    g = ndtri_exp(log_cdf)
-    hazard = np.exp(-0.5 * g**2 - log_cdf) / math.sqrt(2 * math.pi)
-    size = (2 / (1 / -np.expm1(log_cdf) + 1 / (hazard * root)))[:, None]
     nodes, weights = legendre_rule(n)
     r = 1 - nodes
+    size = np.asarray(size, float)[:, None]
     rate = np.log1p(1 / size)
     u = (1 + size) * -np.expm1(-rate * r**3)
     w = 3 * r**2 * weights * rate * (1 - u + size)
     return np.log(u), w / w.sum(1, keepdims=True)
+
+
+def layer(log_cdf: AnyArray, root: float) -> AnyArray:
+    """Width in u of what lies within √τ of a competitor at ln Φ, or within a tail's length (n,)."""
+    g = ndtri_exp(log_cdf)
+    hazard = np.exp(-0.5 * g**2 - log_cdf) / math.sqrt(2 * math.pi)
+    return 2 / (1 / -np.expm1(log_cdf) + 1 / (hazard * root))
