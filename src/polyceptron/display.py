@@ -113,7 +113,7 @@ def waiting(message: str) -> Iterator[Callable[[str], None]]:
     said, share, begin, stream = [message], [0.0], time.monotonic(), sys.stderr
 
     def line() -> str:
-        if not 0 < share[0] < 1:
+        if not 0.01 < share[0] < 1:  # of less nobody can tell the rest
             return said[0]
         left = (time.monotonic() - begin) * (1 / share[0] - 1)
         return f"{said[0]}: {100 * share[0]:.0f} %, about {describe_seconds(left)} left"

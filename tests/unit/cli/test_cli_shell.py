@@ -198,6 +198,12 @@ def test_parts_of_parts_are_one_share_with_a_time_left(capsys, monkeypatch):
                 time.sleep(0.5)
     assert re.fullmatch(r"solving: 50 %, about \d\.\d s left \.\.\.\n", capsys.readouterr().err)
     assert list(display.steps([1, 2])) == [1, 2]  # where nobody listens
+    with display.waiting("begun"):
+        for part in display.steps(range(1000)):
+            if part == 2:
+                time.sleep(0.5)
+                break
+    assert capsys.readouterr().err == "begun ...\n"  # a time left would be a guess
 
 
 @pytest.mark.parametrize(
