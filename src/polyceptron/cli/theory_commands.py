@@ -244,7 +244,7 @@ NEEDED = (*STUDENT, "alpha", "alpha_uncertainty", "n_samples", "status")
 REACHED = (*STUDENT, "generalisation_error", "uncertainty", "clean_error", "status")
 
 
-@options.given(*options.UNEQUAL, "plot")
+@options.given("plot")
 def plan(
     *,
     error: float | None = setting(None, "The generalisation error to reach."),
@@ -252,6 +252,8 @@ def plan(
     dimension: int | None = setting(None, "d, to turn α into n = αd.", "--dimension", "-d"),
     teacher: Any,
     estimator: options.Estimators = [],
+    intercept: options.Intercept = False,
+    class_weight: options.ClassWeight = None,
     ridge: options.OneRidge = None,
     penalty: options.OnePenalty = None,
     output: Any,
@@ -264,12 +266,15 @@ def plan(
     Examples: polyceptron plan --classes 3 --error 0.1 --dimension 1000
 
     polyceptron plan --classes 3 --samples 5000 --dimension 1000
+
+    polyceptron plan --mixture --shares 0.9,0.1 --separation 2 --intercept --error 0.1
     """
     from polyceptron.model import plain_estimators
 
-    names = estimator or [one.name for one in plain_estimators()]
-    students = options.build_estimators(names, ridge, penalty)
-    problem = options.describe_teacher(teacher)
+    fitted = intercept or class_weight is not None  # which the Bayes-optimal rule does not have
+    names = estimator or [one.name for one in plain_estimators() if not (fitted and one.branches)]
+    students = options.build_estimators(names, ridge, penalty, intercept, class_weight)
+    problem = options.describe_teacher(teacher, class_weight=class_weight, intercept=intercept)
     if error is not None and samples is not None:
         raise InvalidInput("give either --error, or --samples with --dimension, not both")
     if error is not None:

@@ -41,9 +41,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import approx_fprime, minimize_scalar, root
+from scipy.optimize import approx_fprime, brentq, root
 
-from polyceptron.errors import InvalidInput
+from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model import ERM, AnyTeacher, Estimator, Loss, Population
 from polyceptron.model.checks import check_alphas, check_tolerance, difference_basis
 from polyceptron.model.law import Law
@@ -52,6 +52,7 @@ from polyceptron.model.populations import check_population, check_teacher
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import N_REPLICATES, from_replicates
 from polyceptron.rows import Status, make_row
+from polyceptron.theory.erm.best_ridge import bracket
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.fields.points import boundary_points
 from polyceptron.theory.generalisation import error_at_tau, error_on_labels
@@ -59,9 +60,10 @@ from polyceptron.theory.populations.scores import FieldsLaw, population_scores
 
 _LEVELS = (0, 1, 3, 5)  # of the points
 _STEP = 1e-3  # of a numerical derivative in θ
-_STEPS, _ROOT, _CLOSE = 20, 1e-7, 1e-5  # with known slopes; of θ; of what is left
-_LOST = 50.0  # − ln τ that stands for no root
-_RIDGES = (1e-6, 1e3)  # among which the best is searched for
+_STEPS, _MOST = 20, 100  # with known slopes, without
+_ROOT, _CLOSE = 1e-7, 1e-5  # of θ; of what is left
+_RIDGES = (math.log(1e-6), math.log(1e3))  # ln λ among which the best is searched for
+_FIRST, _UP, _SHORTEST = -3.0, 2.0, 0.05  # of ln λ: a search's start, a step up, the shortest
 _ROUNDING = 1e-12  # of an error in closed form
 Nodes = tuple[Array, Array]  # fields of variance 1 (k, n) with label 1, and weights (n,)
 
@@ -75,6 +77,7 @@ class BinaryStudents:
     ridge: float
     alpha: float
 
+    @np.errstate(all="ignore")  # far from the root
     def values(self, theta: Array, nodes: Nodes) -> Array:
         """θ less that after a round, training error and loss: (7, replicates)."""
         x, weight = nodes
@@ -129,10 +132,9 @@ class BinaryStudents:
         return np.array([logs[0], logs[1], 0.5, logs[2], -math.log(k - 1)])
 
     def solve(
-        self, theta: Array, level: int, slopes: Array | None = None
+        self, theta: Array, nodes: Nodes, slopes: Array | None = None
     ) -> tuple[Array, Array, Array] | None:
-        """The root on points placed for θ, the values there and their slopes ∂/∂θ (7, 5)."""
-        nodes = self.nodes(theta, level)
+        """The root next to θ on these points, the values there and their slopes ∂/∂θ (7, 5)."""
         if slopes is not None:  # Broyden's method from there
             at, slopes, step = theta, slopes.copy(), np.zeros(5)
             for _ in range(_STEPS):
@@ -146,14 +148,76 @@ class BinaryStudents:
             if np.abs(step).max() <= _ROOT:
                 return at, values, slopes
 
-        def mean(at: Array, n: int = 7) -> Array:
-            return np.asarray(self.values(at, nodes)[:n].mean(1))
+        def mean(at: Array) -> Array:
+            return np.asarray(self.values(at, nodes)[:5].mean(1))
 
-        found = root(mean, theta, (5,), tol=_ROOT)
+        found = root(mean, theta, tol=_ROOT, options={"maxfev": _MOST})
         if not np.abs(found.fun).max() < _CLOSE:
             return None
-        slopes = np.asarray(approx_fprime(found.x, mean, _STEP))
-        return found.x, self.values(found.x, nodes), slopes
+        return found.x, self.values(found.x, nodes), self.slopes(found.x, nodes)
+
+    def slopes(self, theta: Array, nodes: Nodes) -> Array:
+        """∂/∂θ of the values' means, (7, 5)."""
+        return np.asarray(approx_fprime(theta, lambda at: self.values(at, nodes).mean(1), _STEP))
+
+
+class RidgePath:
+    """Roots on few points over ln λ: each begins at the nearest known one, along its tangent
+
+        dθ/d ln λ = −(∂F/∂θ)⁻¹ ∂F/∂ln λ,
+
+    of which the first component is 0 at the λ of least error. The start is near where λ is large:
+    there the first one is looked for.
+    """
+
+    def __init__(self, students: BinaryStudents) -> None:
+        self.students = students
+        self._seen: dict[float, tuple[Array, Array, Array]] = {}
+
+    def at(self, x: float) -> tuple[Array, Array, Array]:
+        """θ, ∂F/∂θ (7, 5) and the tangent at ln λ = x."""
+        while x not in self._seen:
+            near = min(self._seen, key=lambda other: abs(other - x), default=None)
+            to = x if near is not None else max(x, _FIRST)
+            while not self._found(to, near):
+                if to > _RIDGES[1] or (near is not None and abs(to - near) < _SHORTEST):
+                    raise ComputationFailed(
+                        f"no fixed point of one-vs-rest at alpha {self.students.alpha:g} and "
+                        f"ridge {math.exp(x):.3g}: give a larger ridge"
+                    )
+                to = to + _UP if near is None else (to + near) / 2
+        return self._seen[x]
+
+    def _found(self, x: float, near: float | None) -> bool:
+        """Whether there is a root at ln λ = x, from the one that is near or from the start."""
+        here = replace(self.students, ridge=math.exp(x))
+        theta, slopes = here.start() if near is None else np.empty(0), None
+        if near is not None:
+            theta, slopes, tangent = self._seen[near]
+            theta = theta + (x - near) * tangent
+        nodes = here.nodes(theta, _LEVELS[0])
+        found = here.solve(theta, nodes, slopes)
+        if found is None:
+            return False
+        theta = found[0]
+        slopes = here.slopes(theta, nodes)
+        low, high = (
+            replace(here, ridge=math.exp(x + s)).values(theta, nodes)[:5].mean(1)
+            for s in (-_STEP, _STEP)
+        )
+        tangent = np.linalg.solve(slopes[:5], (low - high) / (2 * _STEP))
+        self._seen[x] = theta, slopes, tangent
+        return True
+
+    def best(self) -> float:
+        """λ of least error, or an end of those that are tried; ln λ to about 1e-2."""
+
+        def slope(x: float) -> float:
+            return float(self.at(x)[2][0])
+
+        low, high = bracket(slope, _FIRST, ends=_RIDGES)
+        x = brentq(slope, low, high, xtol=1e-2) if high > low else low
+        return float(f"{math.exp(x):.6g}")
 
 
 def one_vs_rest_rows(
@@ -170,12 +234,13 @@ def one_vs_rest_rows(
         if teacher.n_classes == 2:
             rows.append(_of_two(teacher, estimator, alpha, tol))
             continue
-        ridge = estimator.ridge
-        if ridge == "optimal":
-            ridge = best_ridge_of(BinaryStudents(teacher, estimator.loss, 1.0, alpha))
-        students = BinaryStudents(teacher, estimator.loss, float(ridge), alpha)
+        path, ridge = (
+            RidgePath(BinaryStudents(teacher, estimator.loss, 1.0, alpha)),
+            estimator.ridge,
+        )
+        ridge = path.best() if ridge == "optimal" else ridge
         columns = {**teacher.columns, **estimator.columns, "ridge": ridge, "alpha": alpha}
-        rows.append(make_row(source="theory", **columns, **_point(students, tol)))
+        rows.append(make_row(source="theory", **columns, **_point(path, float(ridge), tol)))
     return rows
 
 
@@ -188,13 +253,18 @@ def _of_two(teacher: AnyTeacher, estimator: Any, alpha: float, tol: float) -> di
     return {**{n: v * times.get(n, 1) for n, v in row.items()}, "estimator": estimator.name}
 
 
-def _point(students: BinaryStudents, tol: float) -> dict[str, Any]:
+def _point(path: RidgePath, ridge: float, tol: float) -> dict[str, Any]:
     """The columns of a fixed point with the error to `tol`: on more points until it is."""
+    students = replace(path.students, ridge=ridge)
     channel, k = students.teacher.channel, students.teacher.n_classes
-    theta, slopes, columns = students.start(), None, {}
+    columns = dict[str, Any]()
+    try:
+        theta, slopes, _ = path.at(math.log(ridge))
+    except ComputationFailed:  # few points may have no root
+        theta, slopes = students.start(), None
     for level in _LEVELS:
-        found = students.solve(theta, level, slopes)
-        if found is None:  # few points may have no root
+        found = students.solve(theta, students.nodes(theta, level), slopes)
+        if found is None:
             continue
         theta, values, slopes = found
         off = np.linalg.solve(slopes[:5], values[:5])
@@ -220,24 +290,6 @@ def _point(students: BinaryStudents, tol: float) -> dict[str, Any]:
         **columns,
         "status": Status.OK if columns.get("uncertainty", tol + 1) <= tol else status,
     }
-
-
-def best_ridge_of(students: BinaryStudents) -> float:
-    """λ of least error on few points; ln λ to about 1e-2."""
-    beyond, slopes = np.zeros(5), None  # the start, and slopes: about the same at the next λ
-
-    def height(log_ridge: float) -> float:
-        nonlocal beyond, slopes
-        here = replace(students, ridge=math.exp(log_ridge))
-        start = here.start()
-        found = here.solve(start + beyond, _LEVELS[0], slopes)
-        if found is None:
-            return _LOST
-        beyond, slopes = found[0] - start, found[2]
-        return -float(found[0][0])
-
-    bounds = math.log(_RIDGES[0]), math.log(_RIDGES[1])
-    return math.exp(minimize_scalar(height, bounds=bounds, options={"xatol": 1e-2}).x)
 
 
 def class_means_rows(

@@ -74,6 +74,18 @@ def test_a_best_ridge_is_one_line_and_several_ridges_are_several():
     assert labels(both.plot()) == [*two, r"square loss, best $\lambda $"]
 
 
+def test_a_best_ridge_that_stays_for_two_points_is_still_one_line():
+    """The search ends on the same number twice, at an end of its range for example."""
+    alpha = np.array([1.0, 2.0, 3.0, 4.0])
+    rows = {"source": "theory", "estimator": "square", "generalisation_error": 1 / alpha}
+    best = pd.DataFrame({**rows, "alpha": alpha, "ridge": [0.4, 0.3, 0.2, 0.2]})
+    assert labels(LearningCurve(best).plot()) == [r"square loss, best $\lambda $"]
+    fixed = best.assign(ridge=0.1, alpha=alpha + 0.5)  # a line has places of its own
+    both = LearningCurve(pd.concat([fixed, best], ignore_index=True))
+    told = [r"square loss, $\lambda  = 0.1$", r"square loss, best $\lambda $"]
+    assert labels(both.plot()) == told
+
+
 @pytest.mark.parametrize("ending", ["pdf", "png", "svg"])
 def test_saves_the_same_file_twice_and_nothing_else(tmp_path, ending):
     curve = pc.learning_curve(pc.Teacher(2), pc.BayesOptimal(), alpha=[1, 2, 3])

@@ -12,7 +12,7 @@ from polyceptron.errors import InvalidInput
 from polyceptron.experiments.spec import parse_spec
 from polyceptron.model import ESTIMATORS, as_loss, make_estimator
 from polyceptron.model.law import Law
-from polyceptron.theory.rule_rows import BinaryStudents
+from polyceptron.theory.rule_rows import BinaryStudents, RidgePath
 
 
 def row(name: str, population: object, alpha: float, ridge: float | None = None) -> dict:
@@ -55,6 +55,14 @@ def test_the_curvature_of_one_vs_rest_comes_by_parts_too(loss: str) -> None:
     off = found[0] - found[1]
     assert abs(off.mean()) < 4 * off.std(ddof=1) / math.sqrt(len(off))
     assert off.std() < 8e-3  # of sixteen
+
+
+def test_the_best_ridge_of_one_vs_rest_has_the_least_error() -> None:
+    """Where its start at a small ridge is far from the root, and on both sides of the optimum."""
+    path = RidgePath(BinaryStudents(pc.Teacher(3), as_loss("cross-entropy"), 1.0, 10.0))
+    x = math.log(path.best())
+    tau = [path.at(x + step)[0][0] for step in (-1.0, 0.0, 1.0)]
+    assert max(tau) == tau[1]
 
 
 @pytest.mark.slow

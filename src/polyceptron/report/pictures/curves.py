@@ -191,29 +191,41 @@ def problem_words(table: pd.DataFrame) -> str:
 
 
 def _ridges(rows: Sequence[Row], families: Sequence[tuple[str, ...]], x: str) -> list[str]:
-    """λ of each row: a number, `BEST` where it moves with x, nothing where there is none.
-
-    Ridges that stand at one x each, and at different ones, are the best ones there.
-    """
+    """λ of each row: a number, `BEST` where it moves with x, nothing where there is none."""
     if x == "ridge":
         return [""] * len(rows)
     without = {row.get("estimator") for row in rows if not text(row.get("ridge"))}
     places: dict[Any, dict[float, set[float]]] = {}
-    own = [
-        places.setdefault((*map(row.get, ("table", "source", "estimator")), family), {})
+    keys = [
+        (*map(row.get, ("table", "source", "estimator")), family)
         for row, family in zip(rows, families, strict=True)
     ]
-    for row, ridges in zip(rows, own, strict=True):
-        ridges.setdefault(row.get("ridge", 0.0), set()).add(row[x])
-    words = []
-    for row, ridges in zip(rows, own, strict=True):
-        if row.get("estimator") in without:  # it has none: a 0 in some rows means the same
-            words.append("")
-            continue
-        once = [next(iter(at)) for at in ridges.values() if len(at) == 1]
-        moves = len(set(once)) == len(once) > 1 and len(ridges[row["ridge"]]) == 1
-        words.append(BEST if moves else ridge_words(row["ridge"]))
-    return words
+    for row, key in zip(rows, keys, strict=True):
+        places.setdefault(key, {}).setdefault(row.get("ridge", 0.0), set()).add(row[x])
+    moving = {key: _moving(ridges) for key, ridges in places.items()}
+    return [
+        "" if row.get("estimator") in without  # it has none: a 0 in some rows means the same
+        else BEST if row["ridge"] in moving[key] else ridge_words(row["ridge"])
+        for row, key in zip(rows, keys, strict=True)
+    ]  # fmt: skip
+
+
+def _moving(places: Mapping[float, set[float]]) -> set[float]:
+    """The ridges that are the best ones, of those that stand at these x.
+
+    They stand at one x each, and at different ones; or at some x with none of the others between.
+    """
+    once = [min(at) for at in places.values() if len(at) == 1]
+    if not len(set(once)) == len(once) > 1:
+        return set()
+    ends = {ridge: (min(at), max(at)) for ridge, at in places.items()}
+    near = {
+        r for r, (low, high) in ends.items() if sum(low <= x <= high for x in once) == (low == high)
+    }
+    meet = {
+        r for r in near for o in near - {r} if ends[r][0] <= ends[o][1] and ends[o][0] <= ends[r][1]
+    }
+    return near - meet
 
 
 def shared_role(series: Sequence[Series]) -> str:

@@ -20,7 +20,7 @@ from polyceptron.theory.erm.coarse_root import Root, coarse_root, home, jacobian
 from polyceptron.theory.erm.equations import Equations, equations
 from polyceptron.theory.sides import Problem
 
-SMALLEST, LARGEST = 1e-30, 1e6
+ENDS = math.log(1e-30), math.log(1e6)  # of ln λ
 _AHEAD = 1.0  # of ln λ: as far as a tangent is followed
 _SHARE = 0.3  # of the tolerance: twice what a ridge that is off may cost, over |dε/d ln τ|
 _FINER, _NEAR = 2, 3e-4  # level of sums, and the step of θ with which a root is near enough
@@ -114,13 +114,15 @@ def best_ridge(problem: Problem, tol: float) -> tuple[Problem, Root, Array]:
     return problem.at(ridge=math.exp(x)), ahead_of(near, x - near), off * seen[near][0]
 
 
-def bracket(slope: Callable[[float], float], x: float, step: float = 0.5) -> tuple[float, float]:
+def bracket(
+    slope: Callable[[float], float], x: float, step: float = 0.5, ends: tuple[float, float] = ENDS
+) -> tuple[float, float]:
     """Two points around the zero of a falling function; equal ones if it lies at an end."""
     here = slope(x)
     if here == 0:
         return x, x
     direction = math.copysign(1.0, here)
-    bottom, top = math.log(SMALLEST), math.log(LARGEST)
+    bottom, top = ends
     while bottom < x < top:
         other = min(max(x + direction * step, bottom), top)
         there = slope(other)
