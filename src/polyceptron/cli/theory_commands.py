@@ -241,7 +241,9 @@ def asymptotics(
 
 STUDENT = ("estimator", "branch", "ridge", "penalty")
 NEEDED = (*STUDENT, "alpha", "alpha_uncertainty", "n_samples", "status")
-REACHED = (*STUDENT, "generalisation_error", "uncertainty", "clean_error", "status")
+REACHED = (
+    *STUDENT, "generalisation_error", "uncertainty", "balanced_error", "clean_error", "status",
+)  # fmt: skip
 
 
 @options.given("plot")
@@ -296,10 +298,10 @@ def _needs(
     teacher: AnyTeacher, students: list[Estimator], error: float, dimension: int | None
 ) -> list[Row]:
     """One row for each estimator, at the smallest α that reaches the error."""
-    from polyceptron.theory.asymptotics import OUT_OF_REACH, Plan, check_target, plans
+    from polyceptron.theory.asymptotics import Plan, check_target, plans
 
     def rows(found: Plan) -> list[Row]:
-        if found.row["status"] == OUT_OF_REACH:
+        if math.isinf(found.alpha):
             return [found.row]
         other = found.algorithm
         return [
@@ -317,12 +319,18 @@ def _errors(
 ) -> list[Row]:
     """One row for each estimator at α = n/d; both branches of the Bayes-optimal one."""
     from polyceptron.model.checks import check_size
+    from polyceptron.theory.asymptotics import NO_THEORY
     from polyceptron.theory.curve import curve_rows
 
     n, d = check_size(samples, "samples"), check_size(dimension, "dimension")
 
     def rows(student: Estimator) -> list[Row]:
-        found = curve_rows(teacher, student, [n / d])
+        try:
+            found = curve_rows(teacher, student, [n / d])
+        except InvalidInput:
+            if len(students) == 1:
+                raise
+            return [{**teacher.columns, **student.columns, "status": NO_THEORY}]
         if student.branches:
             reached = curve_rows(teacher, student, [n / d], branch="amp")
             found += [row for row in reached if row["q"] != found[0]["q"]]

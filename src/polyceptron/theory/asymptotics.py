@@ -48,7 +48,8 @@ RATIO = 4.0  # between neighbouring α
 N_POINTS = 6
 SMALLEST_ALPHA, LARGEST_ALPHA = 1e-3, 1e6
 PRECISION = 1e-4  # of ln α
-OUT_OF_REACH = "out of reach"  # the status of an estimator that never errs so little
+# The status of an estimator that never errs so little, and of one that is refused.
+OUT_OF_REACH, NO_THEORY = "out of reach", "no theory"
 _MARGINLESS = 1e-3  # of α_s: so close to it max-margin is not asked
 _SHORTEST = 0.01  # step of ln α towards where a curve ends
 
@@ -190,7 +191,7 @@ class Plan(ShortDisplay):
 
     `at_jump`: the target lies inside a jump of the error, and α is just above it. For the
     Bayes-optimal estimator α is what is possible, `algorithm` what message passing can follow. One
-    that never reaches the error has α = ∞.
+    that never reaches the error, or has no theory here, has α = ∞ and says so in its status.
     """
 
     alpha: float
@@ -202,6 +203,10 @@ class Plan(ShortDisplay):
 
     def _facts(self) -> dict[str, Any]:
         return {"estimator": self.row["estimator"], **super()._facts()}
+
+
+class OutOfReach(InvalidInput):
+    """An error below that of the estimator at every α."""
 
 
 @overload
@@ -248,7 +253,7 @@ def plan(
     else:
         floor = float(population_floor(teacher).value)
     if error <= floor:
-        raise InvalidInput(
+        raise OutOfReach(
             f"an error of {error:g} is out of reach: no rule errs less than {floor:.6g} on "
             f"{teacher!r}, not even one that knows it"
         )
@@ -276,11 +281,12 @@ def plans(
     for student in students:
         try:
             yield plan(teacher, error, student, dimension)
-        except InvalidInput:
+        except InvalidInput as refused:
             missed += 1
             if missed == len(students):
                 raise
-            row = {**teacher.columns, **student.columns, "status": OUT_OF_REACH}
+            status = OUT_OF_REACH if isinstance(refused, OutOfReach) else NO_THEORY
+            row = {**teacher.columns, **student.columns, "status": status}
             yield Plan(math.inf, math.nan, None, row)
 
 
@@ -369,6 +375,6 @@ def _smallest_root(
     elif top < math.log(LARGEST_ALPHA):
         why = f"next to alpha_s, where {name} ends: {instead}"
     still = "not known" if math.isnan(curve(left)) else f"still {curve(left):.3g}"
-    raise InvalidInput(
+    raise OutOfReach(
         f"an error of {error:g} is out of reach: it is {still} at alpha = {math.exp(left):g}, {why}"
     )

@@ -151,14 +151,19 @@ class BinaryStudents:
         def mean(at: Array) -> Array:
             return np.asarray(self.values(at, nodes)[:5].mean(1))
 
-        found = root(mean, theta, tol=_ROOT, options={"maxfev": _MOST})
+        asked: Any = {"xtol": _ROOT, "maxfev": _MOST}
+        found = root(mean, theta, options=asked)
         if not np.abs(found.fun).max() < _CLOSE:
             return None
         return found.x, self.values(found.x, nodes), self.slopes(found.x, nodes)
 
     def slopes(self, theta: Array, nodes: Nodes) -> Array:
         """∂/∂θ of the values' means, (7, 5)."""
-        return np.asarray(approx_fprime(theta, lambda at: self.values(at, nodes).mean(1), _STEP))
+
+        def mean(at: Array) -> Array:
+            return np.asarray(self.values(at, nodes).mean(1))
+
+        return np.asarray(approx_fprime(theta, mean, _STEP))
 
 
 class RidgePath:

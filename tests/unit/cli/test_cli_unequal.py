@@ -65,6 +65,20 @@ def test_ridges_and_separability_of_a_mixture() -> None:
     assert (one["class_weight"], one["intercept"]) == ("balanced", True)
 
 
+def test_a_plan_of_a_mixture_is_that_of_python() -> None:
+    there = ("plan", "--mixture", "--separation", "2", "--shares", ".9,.1", "--json")
+    rows = json.loads(run(*there, "--intercept", "--error", "0.12", "-d", "50", "-e", "square"))
+    mixture, student = (
+        pc.Mixture(shares=(0.9, 0.1), separation=2.0),
+        pc.ERM("square", intercept=True),
+    )
+    found = pc.plan(mixture, 0.12, student, dimension=50)
+    assert [(row["alpha"], row["n_samples"]) for row in rows] == [(found.alpha, found.n_samples)]
+    rows = json.loads(run("plan", "--shares", ".6,.4", "-n", "50", "-d", "50", "--json"))
+    status = {row["estimator"]: row["status"] for row in rows}
+    assert (status["bayes"], status["cross-entropy"]) == ("no theory", "ok")
+
+
 def test_shares_count_the_classes_and_weights_stand_in_the_title() -> None:
     text = run("curve", "--shares", ".7,.3", "--class-weight", "balanced", "-a", "2")
     assert "k = 2" in text
