@@ -24,7 +24,7 @@ leads (all of them, with its chance, where the noise is not Gaussian) and the re
 
 which needs no derivative of f, and has less noise than its mean where the points have the moments
 of x: the pulls' first and second moments at the points are then the slopes of one function, their
-mean Moreau envelope. A pull that is linear in ω (square loss, a mixture) needs 2r points.
+mean Moreau envelope. A pull that is linear in ω has a law in closed form (`linear_pull`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ from scipy.special import ndtri
 
 from polyceptron.model.checks import class_gaps, difference_basis
 from polyceptron.model.estimators import ERM, Probabilities
-from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss
 from polyceptron.model.populations import Population
 from polyceptron.numerics import Array
@@ -296,8 +295,8 @@ def given_fields(problem: MatrixProblem, law: FieldsOrder) -> tuple[Array, Array
 class MatrixFields:
     """Averages at fixed nodes; proximal points of the last call start the next."""
 
-    def __init__(self, problem: MatrixProblem, blocks: list[Block], exact: bool = False) -> None:
-        self.problem, self.blocks, self.exact = problem, blocks, exact
+    def __init__(self, problem: MatrixProblem, blocks: list[Block]) -> None:
+        self.problem, self.blocks = problem, blocks
         self.near: list[Any] = [{} for _ in blocks]
 
     @classmethod
@@ -311,17 +310,6 @@ class MatrixFields:
             return cls(problem, [Block(l, l, white, even, None) for l in range(k)])
         told = [(l, *each) for l in range(k) for each in _told(problem, l, u[..., r:])]
         return cls(problem, [Block(0, l, _white(x, w, zeta), w, zeta) for l, zeta, w in told])
-
-    @classmethod
-    def of_moments(cls, problem: MatrixProblem) -> MatrixFields | None:
-        """Points with the first two moments of x, all that a linear pull of a mixture needs."""
-        k, r = problem.n_classes, problem.n_classes - 1
-        averages = problem.loss.explicit_averages(Law(1.0, 1.0, 1.0), 1.0, 3)
-        if averages is None or problem.taught:
-            return None
-        x = math.sqrt(r) * np.concatenate([np.eye(r), -np.eye(r)])[None]
-        weight = np.full((1, 2 * r), 0.5 / r)
-        return cls(problem, [Block(c, c, x, weight, None) for c in range(k)], True)
 
     def __call__(self, law: FieldsOrder) -> MatrixAverages:
         """The averages at a law."""
@@ -344,8 +332,7 @@ class MatrixFields:
             y = np.full(w.size, label)
             cost = p.weight[y]
             pull = matrix_pull(p.loss, omega.reshape(-1, r), y, law.V[c], cost, close=_NEAR, **near)
-            if not self.exact:
-                near |= {"start": pull.point, "inverse": pull.inverse}
+            near |= {"start": pull.point, "inverse": pull.inverse}
             weighted = w[:, :, None] * pull.f.reshape(x.shape)
             m[:, c] += weighted.sum(1)
             Q[:, c] += weighted.swapaxes(1, 2) @ pull.f.reshape(x.shape)

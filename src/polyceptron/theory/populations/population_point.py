@@ -26,6 +26,7 @@ from polyceptron.model.populations.population import numbers_text
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import Estimate, student_quantile
 from polyceptron.rows import Status, make_row
+from polyceptron.theory.populations.linear_pull import is_linear, linear_law
 from polyceptron.theory.populations.matrix_fields import (
     FieldsOrder,
     MatrixFields,
@@ -33,7 +34,7 @@ from polyceptron.theory.populations.matrix_fields import (
     given_fields,
 )
 from polyceptron.theory.populations.matrix_graph import LAST_LEVEL, GraphFields
-from polyceptron.theory.populations.matrix_loop import Anderson, Solved, start, unpack
+from polyceptron.theory.populations.matrix_loop import Anderson, Solved, pack, start, unpack
 from polyceptron.theory.populations.scores import (
     FieldsLaw,
     TeacherFields,
@@ -253,6 +254,11 @@ def _settled(
     """At `few` points, or on the coarsest rule with nodes that follow the law; by way of larger
     ridges (fewer samples for hard margins) if need be."""
     p, points = anderson.problem, few is not None
+    if is_linear(p):
+        law = linear_law(p)
+        known = unpack(p, theta) if law is None else law
+        averages = (few or GraphFields(p, known, 0))(known)
+        return Solved(known, pack(p, known), averages, law is not None)
     hopeless = points and 0 < deep < _EASIER and p.ridge < _SMALL
     for attempt in range(2):
         for _ in range(0 if hopeless and not attempt else _FIRST[points]):
@@ -266,19 +272,22 @@ def _settled(
         easier = (
             replace(p, alpha=p.alpha / 2) if p.loss.scale_free else replace(p, ridge=10 * p.ridge)
         )
-        same = None if few is None else MatrixFields(easier, few.blocks, few.exact)
+        same = None if few is None else MatrixFields(easier, few.blocks)
         theta = _settled(Anderson(easier), start(easier), max(tol, 1e-3), same, deep + 1).theta
         del anderson.steps[:], anderson.changes[:]
     return solved
 
 
 def _refined(problem: MatrixProblem, theta: Array, tol: float) -> PopulationPoint:
-    anderson, history = Anderson(problem), []
+    anderson, history, linear = Anderson(problem), [], is_linear(problem)
     solved = _settled(anderson, theta, 1e-2)
     first = 1 if problem.n_classes == 2 else 0  # nodes on a line are cheap
     for level in range(first, LAST_LEVEL + 1):
         fields = GraphFields(problem, solved.law, level)
-        solved = anderson.solve(fields, solved.theta, tol=_ROOT)
+        if linear:
+            solved = solved._replace(averages=fields(solved.law))
+        else:
+            solved = anderson.solve(fields, solved.theta, tol=_ROOT)
         if not solved.converged:
             return _point(problem, solved, tol)
         history.append(_numbers(problem, solved, math.inf if level == first else tol))
@@ -306,11 +315,10 @@ def _least_points(problem: MatrixProblem) -> int:
 def _first_root(
     problem: MatrixProblem, theta: Array, more: int, tol: float = 1e-3
 ) -> tuple[Anderson, MatrixFields, Solved]:
-    """At exact points, or few, which may have no root, or one too far from that of all."""
-    few = MatrixFields.of_moments(problem)
-    few = few or MatrixFields.drawn(problem, _least_points(problem) + more, 1)
+    """At few points, which may have no root, or one too far from that of all."""
+    few = MatrixFields.drawn(problem, _least_points(problem) + more, 1)
     anderson = Anderson(problem)
-    return anderson, few, _settled(anderson, theta, 1e-6 if few.exact else tol, few)
+    return anderson, few, _settled(anderson, theta, tol, few)
 
 
 def _sampled(problem: MatrixProblem, theta: Array, tol: float) -> PopulationPoint:
@@ -356,7 +364,7 @@ def _corrected(
     for _ in range(_CORRECTIONS if solved.converged else 0):
         law, theta, near = solved.law, solved.theta, few(solved.law)
         every = points.replicated(law)
-        if few.exact:  # points are for the mistakes in training only
+        if is_linear(anderson.problem):  # points are for the mistakes in training only
             return [solved._replace(averages=each) for each in every]
         base, step = (anderson.residual(law, each, theta) for each in (near, every[0]))
         if base is None or step is None:
