@@ -69,7 +69,7 @@ def _law(problem: MatrixProblem) -> FieldsOrder:
     delta = m_hat / pull[:, None]
     known = np.tensordot(slope, delta[:, :, None] * delta[:, None, :], 1)
     made = (known + spread(m_hat)).reshape(len(v), -1)
-    Q: Array = np.linalg.solve(np.eye(len(v)) - slope, made).reshape(-1, r, r)
+    Q = np.asarray(np.linalg.solve(np.eye(len(v)) - slope, made), float).reshape(-1, r, r)
     law = FieldsOrder(K @ m_hat, Q, v[:, None, None] * np.eye(r), b, np.zeros((r, r)))
     if not all(np.isfinite(each).all() for each in law) or np.linalg.eigvalsh(Q).min() <= 0:
         raise np.linalg.LinAlgError("the fields have no covariance")
