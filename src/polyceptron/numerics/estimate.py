@@ -30,11 +30,11 @@ class Estimate(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def student_quantile(n_replicates: int) -> float:
+def student_quantile(n_replicates: int, confidence: float = CONFIDENCE) -> float:
     """t with P(|T| ≤ t) = 0.99 at R − 1 degrees of freedom (2.95 for 16 replicates)."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(n_replicates - 1, 0.5 + CONFIDENCE / 2))
+    return float(stdtrit(n_replicates - 1, 0.5 + confidence / 2))
 
 
 def from_replicates(replicates: AnyArray, axis: int = -1) -> Estimate:

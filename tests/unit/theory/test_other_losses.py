@@ -130,6 +130,13 @@ def test_labels_smoothed_by_nothing_are_those_of_cross_entropy(k):
         )
 
 
+def test_points_that_are_unlucky_are_within_their_bar():
+    """Drawn from the model with three seeds: 0.510682, 0.510685 and 0.510684, ± 1e-5 each."""
+    teacher = pc.Teacher(4, noise="flips:0.218", features="levels:19.83x0.27@2.22,1x0.73")
+    point = erm_fixed_point(teacher, pc.ERM("smoothed:0.1", 2.542), 1.296)
+    assert abs(point.generalisation_error - 0.510684) < point.uncertainty
+
+
 def test_two_smoothed_classes_add_observations_of_the_other():
     """Diaconis and Ylvisaker: the likelihood of labels t = 1 − ε/2 and ε/2."""
     z, y, eps = np.array([[0.3, -1.0], [2.0, 0.5]]), np.array([0, 1]), 0.2

@@ -115,6 +115,15 @@ def test_newton_mends_a_jacobian_from_elsewhere():
         assert np.allclose(root.theta, [1, -2], atol=1e-7)
 
 
+def test_a_root_is_not_taken_on_the_word_of_a_stiff_jacobian():
+    """Next to α_s one direction is nearly flat: a small residual is no sign of a root there."""
+    root = newton(
+        lambda t: np.array([t[0] - 1, 1e-6 * (t[1] - 3)]), np.zeros(2), tol=1e-4, jacobian=np.eye(2)
+    )
+    assert root.converged
+    assert np.allclose(root.theta, [1, 3], atol=1e-3)
+
+
 def test_trajectory_as_a_table():
     frame = state_evolution(Teacher(2), 1.0, 4).frame
     assert list(frame.columns) == ["iteration", "q", "V", "generalisation_error"]

@@ -29,6 +29,7 @@ _LONGEST = 1.5  # step of a logarithmic unknown: a factor 4.5
 _STALLED = 1e-4  # a residual as small as that may be what rounding leaves of it
 _DIFFERENCE = 1e-5  # rounding 1e-11 over it and curvature times it are both about 1e-5
 _MOST_STEPS = 40
+_SHORTER = 0.3  # of a step: the next one, with a Jacobian that serves there
 
 
 class Root(NamedTuple):
@@ -64,6 +65,7 @@ def newton(
 
     A step that does not lower the residual is shortened. A Jacobian from nearby is renewed when it
     no longer gives a digit a step, and kept up to date by Broyden's rank-one corrections meanwhile.
+    It may be too stiff, and its step too short: the root is where the step after is much shorter.
     """
     value, fresh = residual(theta), False
     for _ in range(_MOST_STEPS):
@@ -76,10 +78,14 @@ def newton(
             step = np.full_like(theta, math.nan)
         longest = float(np.max(np.abs(step)))
         if longest < tol:
-            if fresh or size < tol:
-                return Root(theta, value, jacobian, True)
-            jacobian = None  # that of elsewhere may be too stiff
-            continue
+            if not fresh:
+                after = residual(theta + step)
+                left = float(np.max(np.abs(np.linalg.solve(jacobian, after))))
+                if not left < _SHORTER * longest:
+                    jacobian = None
+                    continue
+                theta, value = theta + step, after
+            return Root(theta, value, jacobian, True)
         # A Jacobian from elsewhere is not worth many trials.
         scale = min(1.0, _LONGEST / longest) if longest > 0 else 1.0
         for _ in range((8 if fresh else 2) if math.isfinite(longest) else 0):

@@ -34,6 +34,7 @@ _ASTRAY = 9.0  # steps that are still to go where there was no way down
 _CLOSE = 1e-4  # of θ between levels
 _SHARE = 0.05  # of the tolerance: θ on random points
 _MOST_LEVELS = 3  # of random points, at once
+_CONFIDENCE = 0.998  # of replicates: a row has three numbers, of the first level that would do
 
 
 class Refined(NamedTuple):
@@ -151,8 +152,7 @@ def _random_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
         root, sampled = _moved(system, level, root, close)
         each = np.linalg.solve(root.jacobian, -system.residual(root.theta, sampled))
         shift, n = root.step(), each.shape[1]
-        # A degree of freedom more is spent on the slope of the control variate.
-        factor = student_quantile(n - 1) / math.sqrt(n)
+        factor = student_quantile(n, _CONFIDENCE) / math.sqrt(n)
         size = float(np.abs(shift).max())
         # The bias of a nonlinear function of means: second order in the spread.
         spread = (
