@@ -142,7 +142,7 @@ def check_label_count(shape: tuple[int, ...], n: int) -> None:
     """An error message unless the labels are (n,)."""
     if shape != (n,):
         few = len(shape) == 1 and 0 < shape[0] < n
-        none = f": rows {shape[0]} to {n - 1} of X have none" if few else ""
+        none = f": from row {shape[0]} of X on there is none" if few else ""
         raise InvalidInput(
             f"y must have one label for each of the {n} samples, got shape {shape}{none}"
         )

@@ -199,7 +199,7 @@ def the_population(
         own = {"model": "argmax", "prior": None, "noise": "none", "features": "isotropic"}
         if told := [f"--{name}" for name, value in teacher.items() if value != own[name]]:
             raise InvalidInput(f"a mixture has no teacher, got {', '.join(told)}")
-        k = 3 if classes is None else classes
+        k = classes or (3 if gram is None else 1 + gram.count(";"))
         return make_population(
             "mixture", classes, **{"shares": ",".join([repr(1 / k)] * k)} | given
         )

@@ -14,7 +14,7 @@ shifts ε̄ by a bias of order 1/d, which a z of many runs will show.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -28,6 +28,7 @@ from polyceptron.experiments.results import Average, deviation
 from polyceptron.experiments.tasks import instance_seeds
 from polyceptron.model import AnyTeacher, as_estimator, plain_estimators
 from polyceptron.model.checks import check_alphas, check_size
+from polyceptron.model.populations import check_population
 from polyceptron.report.pictures.curves import curves_picture, overlay, problem_words, read_table
 from polyceptron.report.pictures.matplotlib_figure import render_matplotlib, save_figure
 from polyceptron.report.pictures.parts import as_plain
@@ -58,7 +59,7 @@ def curve_text(table: pd.DataFrame, *, html: bool = False) -> str:
         shown["±"] = means["uncertainty"].map("{:.1e}".format)
     if "status" in means and (means["status"] != "ok").any():
         shown["status"] = means["status"]
-    head = f"{', '.join(words)}: {len(means)} points".removeprefix(": ")
+    head = f"{', '.join(words)}: {len(means)} point{'s' * (len(means) != 1)}".removeprefix(": ")
     if html:
         return f"<p>{escape(head)}</p>" + shown.to_html(index=False, max_rows=_ROWS, border=0)
     return f"{head}\n{shown.to_string(index=False, max_rows=_ROWS)}"
@@ -129,7 +130,7 @@ def learning_curve(
 
     Parameters
     ----------
-    teacher : Teacher or Perceptron
+    teacher : Teacher, Perceptron or Mixture
     estimator : Estimator, its name, or a list of them
         For example `BayesOptimal()`, `ERM("square", 1.0)` or "cross-entropy".
     alpha : float, array_like or str, optional
@@ -156,6 +157,7 @@ def learning_curve(
        1.0  0.39051 ...
        5.0  0.15415 ...
     """
+    check_population(teacher)
     estimators = list(estimator) if isinstance(estimator, list | tuple) else [estimator]
     if not estimators:
         raise InvalidInput("at least one estimator is needed, for example BayesOptimal()")
@@ -174,14 +176,38 @@ def learning_curve(
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """`frame`, a row for each estimator and α, by rising α; in `rows` all that it was made from."""
+    """`frame`, a row for each estimator and α, by rising α; in `rows` all that it was made from.
+
+    `plot` and `save` draw theory as smooth lines, which they compute, and means of the runs as
+    symbols with their standard errors.
+    """
 
     frame: pd.DataFrame
     rows: pd.DataFrame
+    teacher: Any
+    students: Sequence[Any]
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Axes:
-        """Theory as lines, means of the runs as symbols with their standard errors."""
-        return overlay(ax, self.rows, "alpha", ERROR, style)
+        """Draw error against α; without `ax`, on a new figure of pyplot."""
+        return overlay(ax, self._drawn(), "alpha", ERROR, style)
+
+    def save(self, path: str | Path) -> None:
+        """Draw to a file; its ending is the format: pdf, png or svg."""
+        LearningCurve(self._drawn()).save(path)
+
+    def _drawn(self) -> pd.DataFrame:
+        low, high = float(self.frame["alpha"].min()), float(self.frame["alpha"].max())
+        if low == high:
+            return self.rows
+        lines = [
+            row
+            for one in self.students
+            for row in drawn_rows(
+                self.teacher, one, low, high, log=high > 100 * low,
+                branch="amp" if one.branches else "optimal",
+            )
+        ]  # fmt: skip
+        return pd.concat([frame(lines), self.rows[self.rows["source"] != "theory"]])
 
     def __repr__(self) -> str:
         shown = self.frame.drop(columns=["dimension", "uncertainty"])
@@ -234,6 +260,7 @@ def compare(
     if not students:
         raise InvalidInput("at least one estimator is needed, for example 'bayes'")
     runs, dimension = check_size(runs, "runs"), check_size(dimension, "dimension")
+    check_population(teacher)
     summary: list[Row] = []
     rows: list[Row] = []
     for a in sorted(set(check_alphas(alpha))):
@@ -246,7 +273,7 @@ def compare(
             found = [row for one in seeds for row in student.simulate(teacher, a, dimension, one)]
             summary.append(_line(theory, found))
             rows += [theory, *found]
-    return Comparison(pd.DataFrame(summary), frame(rows))
+    return Comparison(pd.DataFrame(summary), frame(rows), teacher, students)
 
 
 def _line(theory: Row, found: list[Row]) -> Row:

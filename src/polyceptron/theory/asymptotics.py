@@ -254,8 +254,8 @@ def plan(
         floor = float(population_floor(teacher).value)
     if error <= floor:
         raise OutOfReach(
-            f"an error of {error:g} is out of reach: no rule errs less than {floor:.6g} on "
-            f"{teacher!r}, not even one that knows it"
+            f"an error of {error:g} is out of reach: no rule errs less than {floor:.6g} "
+            "here, not even one that knows how the labels are made"
         )
     d = None if dimension is None else check_size(dimension, "dimension")
     student = as_estimator(estimator)
@@ -276,6 +276,7 @@ def plans(
     teacher: AnyTeacher, error: float, estimators: Any = None, dimension: int | None = None
 ) -> Iterator[Plan]:
     """The plan of each estimator as soon as it is known; if none reaches the error it is raised."""
+    check_population(teacher)
     students = plain_estimators() if estimators is None else [*map(as_estimator, estimators)]
     missed = 0
     for student in students:

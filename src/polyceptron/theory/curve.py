@@ -15,7 +15,7 @@ import numpy as np
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model import AnyTeacher, Estimator, as_estimator
-from polyceptron.model.checks import check_alphas
+from polyceptron.model.checks import check_alpha, check_alphas
 from polyceptron.model.law import Law
 from polyceptron.model.populations import check_population
 from polyceptron.numerics import Array
@@ -209,6 +209,7 @@ def landscape(
     >>> [point["branch"] for point in landscape(Teacher(3, "rademacher"), 2.6)["extrema"]]
     ['optimal', 'amp', 'informed', 'unstable']
     """
+    alpha = check_alpha(alpha)
     points, curve = fixed_points(teacher, alpha, tol), curve_of(teacher)
     grid = curve.grid(far=False).q_hat
     inside = [p.q_hat for p in points if 0 < p.q_hat < math.inf]

@@ -134,7 +134,7 @@ def test_samples_of_no_weight_are_left_out_of_an_array():
 def test_sentences_for_large_data(data):
     X, y, large = data
     for given in large.values():
-        with pytest.raises(ValueError, match="rows 399 to 399 of X have none"):
+        with pytest.raises(ValueError, match="from row 399 of X on there is none"):
             pc.ERMClassifier().fit(given, y[:-1])
         with pytest.raises(ValueError, match="above 0 where X is too large to copy"):
             pc.ERMClassifier().fit(given, y, sample_weight=np.arange(400.0))

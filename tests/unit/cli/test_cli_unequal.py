@@ -95,6 +95,9 @@ def test_shares_count_the_classes_and_weights_stand_in_the_title() -> None:
         (("--mixture",), "gram, separation"),
         (("--shares", ".9,.1", "--class-weight", "0,1"), "positive"),
         (("-e", "bayes", "--intercept"), "no empirical risk"),
+        (("--shares", "a,b"), "finite numbers, one for each class, got 'a,b'"),
+        (("--gram", "1,2;3"), "must be rows of finite numbers, got '1,2;3'"),
+        (("--class-weight", "heavy"), "got 'heavy'"),
     ],
 )
 def test_what_makes_no_sense_is_one_message(words: tuple[str, ...], told: str) -> None:

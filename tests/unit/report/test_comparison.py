@@ -25,6 +25,7 @@ def test_a_comparison_is_a_table_by_rising_alpha_with_students_z() -> None:
     assert len(found.rows) == 4 * (1 + 4)
     ax = found.plot()
     assert len(ax.containers) == 2  # symbols with bars of both
+    assert min(len(line.get_xdata()) for line in ax.get_lines() if line.get_label()[0] != "_") > 15
     alone = pc.compare(pc.Teacher(2), "bayes", alpha=2, dimension=60, runs=4).frame
     assert alone["error"].iloc[0] == frame["error"].iloc[3]
 
@@ -48,3 +49,9 @@ def test_the_optimal_ridge_is_that_of_the_theory() -> None:
 def test_what_cannot_be_compared_is_refused(asked: dict[str, object], words: str) -> None:
     with pytest.raises(pc.InvalidInput, match=words):
         pc.compare(pc.Teacher(2), **{"alpha": 1.0, "dimension": 20, **asked})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("call", [pc.compare, lambda it: pc.plan(it, 0.1), pc.learning_curve])
+def test_what_is_no_teacher_is_told(call) -> None:
+    with pytest.raises(pc.InvalidInput, match=r"the teacher must be Teacher.*, got 3"):
+        call(3)

@@ -114,6 +114,8 @@ def test_class_means_of_an_unequal_mixture_on_drawn_data() -> None:
 def test_what_they_do_not_take_is_one_message() -> None:
     with pytest.raises(InvalidInput, match="above 0"):
         make_estimator("one-vs-rest", 0)
+    with pytest.raises(InvalidInput, match="takes a ridge, got max-margin"):
+        pc.OneVsRest(loss="max-margin")
     with pytest.raises(InvalidInput, match="alike"):
         row("one-vs-rest", pc.Mixture((0.5, 0.5), separation=1.0), 1.0)
     with pytest.raises(InvalidInput, match="not the penalty"):

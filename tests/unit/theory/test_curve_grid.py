@@ -52,6 +52,11 @@ def test_the_landscape_is_stationary_at_the_fixed_points_and_only_there(
             assert phi[i] > neighbours[0]
 
 
+def test_a_landscape_is_of_one_alpha() -> None:
+    with pytest.raises(InvalidInput, match=r"alpha must be .*, got \[1, 2\]"):
+        landscape(Teacher(3), [1, 2])  # type: ignore[arg-type]
+
+
 def test_the_landscape_of_two_classes_against_direct_integrals() -> None:
     """k = 2, Gaussian: Φ = ½q̂v − ½ln(1+q̂) + 2αE[H ln H], H = Φ(t√(q/(1−q)))."""
     alpha = 1.3

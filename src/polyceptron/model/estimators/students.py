@@ -120,13 +120,14 @@ def read_class_weight(given: Any) -> ClassWeight:
     """
     if given is None or (isinstance(given, str) and given == "balanced"):
         return given
+    read = given
     try:
         if isinstance(given, str):
             words = [word.split(":") for word in given.split(",")]
-            given = {int(c): float(w) for c, w in words} if ":" in given else [w for (w,) in words]
-        pairs = isinstance(given, Mapping)
-        keys = [int(c) for c in given] if pairs else range(len(given))
-        weights = [float(w) for w in (given.values() if pairs else given)]
+            read = {int(c): float(w) for c, w in words} if ":" in given else [w for (w,) in words]
+        pairs = isinstance(read, Mapping)
+        keys = [int(c) for c in read] if pairs else range(len(read))
+        weights = [float(w) for w in (read.values() if pairs else read)]
     except (TypeError, ValueError):
         raise InvalidInput(
             f"class weights are 'balanced', a number for each class or {{class: number}}, got "
@@ -340,6 +341,11 @@ class OneVsRest(_RidgeRule):
     theory: ClassVar[str] = "theory.rule_rows.one_vs_rest_rows"
     fitted_by: ClassVar[str] = "experiments.simulate.fit_one_vs_rest"
     loss: Parsed[Loss] = Parsed(as_loss, "cross-entropy")
+
+    def __post_init__(self) -> None:
+        if self.loss.scale_free:
+            raise InvalidInput(f"one-vs-rest needs a loss that takes a ridge, got {self.loss.name}")
+        super().__post_init__()
 
     @property
     def name(self) -> str:  # type: ignore[override]

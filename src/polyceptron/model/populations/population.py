@@ -148,8 +148,9 @@ def read_numbers(values: Any, name: str, shape: tuple[int, ...]) -> Array:
         s in (-1, n) for s, n in zip(shape, array.shape, strict=True)
     )
     if not fits or not np.isfinite(array).all():
-        sizes = " × ".join("any" if s < 0 else str(s) for s in shape)
-        wanted = f"{sizes} finite numbers" if shape else "a finite number"
+        many = "finite numbers, one for each class" if len(shape) == 1 else "rows of finite numbers"
+        wanted = f"{' × '.join(map(str, shape))} finite numbers" if shape else "a finite number"
+        wanted = many if -1 in shape else wanted
         shown = repr(given) if len(repr(given)) < 80 else f"an array of shape {np.shape(given)}"
         raise InvalidInput(f"the {name} must be {wanted}, got {shown}")
     return array

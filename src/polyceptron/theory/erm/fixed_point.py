@@ -253,6 +253,8 @@ def optimal_ridge(
     check_population(teacher)
     if np.ndim(alpha):
         return [optimal_ridge(teacher, spec, a, tol, target=target) for a in check_alphas(alpha)]
+    if check_alpha(alpha) == 0:
+        raise InvalidInput("no ridge is best at alpha 0, where there are no data")
     if not spec.alike(teacher):
         spec = replace(spec, ridge="optimal", penalty=None)
         return population_point(teacher, spec, alpha, tol, target=target).ridge
