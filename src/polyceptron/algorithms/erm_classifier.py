@@ -237,6 +237,8 @@ class ERMClassifier(LinearClassifier):
         if self.class_weight is not None:
             given = {"classes": self.classes_, "y": self.classes_[data.y]}
             each = compute_class_weight(self.class_weight, sample_weight=data.weights, **given)
+            if not (each > 0).all():
+                raise InvalidInput(f"class_weight must be above 0 for every class, got {each}")
             factors = np.asarray(each, dtype=float)[data.y]
         return counts, factors
 

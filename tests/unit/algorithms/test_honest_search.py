@@ -298,3 +298,10 @@ def test_bad_priors_are_error_messages():
         ERMClassifier("square", ridge=0.1, priors="data").fit(X, y)
     with pytest.raises(InvalidInput, match="unknown scaling"):
         ERMClassifier(scaling="unit").fit(X, y)
+
+
+@pytest.mark.parametrize("least", [0.0, -1.0])
+def test_class_weights_of_nothing_are_refused_by_their_name(least):
+    X, y = np.arange(12.0)[:, None], np.arange(12) % 2
+    with pytest.raises(InvalidInput, match="class_weight must be above 0"):
+        ERMClassifier(class_weight={0: least, 1: 1.0}).fit(X, y)

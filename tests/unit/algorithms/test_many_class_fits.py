@@ -75,3 +75,22 @@ def test_one_array_of_the_size_of_the_fields_is_held():
     tracemalloc.stop()
     assert fit.status == "ok"
     assert most < 2.5 * n * k * 4  # one in single precision, and blocks
+
+
+def test_what_the_last_steps_showed_is_known_of_the_inverse_hessian():
+    """The secant condition, symmetry, and that no direction is taken to a rise."""
+    rng = np.random.default_rng(2)
+    k, d = 3, 5
+    vectors, B = np.linalg.qr(rng.standard_normal((d, d)))[0], rng.standard_normal((k * d, k * d))
+    inverse = many_classes._Inverse(vectors, rng.uniform(0.5, 2, (k, d)), [])
+    for _ in range(many_classes._PAIRS + 3):
+        s = rng.standard_normal((1, k, d))
+        t = ((B @ B.T + np.eye(k * d)) @ s.ravel()).reshape(s.shape)
+        inverse.learn(s, t)
+        np.testing.assert_allclose(inverse(t), s, atol=1e-4)
+    assert len(inverse.pairs) == many_classes._PAIRS
+    u, v = rng.standard_normal((2, 1, k, d))
+    assert np.vdot(u, inverse(v)) == pytest.approx(np.vdot(v, inverse(u)), rel=1e-4)
+    assert np.vdot(u, inverse(u)) > 0
+    inverse.learn(s, -t)  # of a concave function: not learnt
+    np.testing.assert_allclose(inverse(t), s, atol=1e-4)

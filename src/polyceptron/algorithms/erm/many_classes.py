@@ -2,19 +2,22 @@
 
     min_W Σ_μ ln Σ_h exp(z_hμ − z_yμ) + (λ/2)‖W‖²,   z = XW/√d,   W (k, d)
 
-Newton's method, one λ at a time, with four differences that count where k is large:
+One λ at a time, in a way that counts where k is large:
 
 - the classes' own fields, not their k − 1 differences: a product with a basis takes k²n operations,
   more than those with X where k > d. The gradient sums to 0 over the classes, and so do weights.
 - fields are made, used and dropped by block of samples (`Design.through`); only the softmax p
   (k, n) stays, in single precision.
 - values and gradients too are in single precision until its rounding is near.
-- conjugate gradients are eased by what the Hessian would be if p did not depend on x: with the
-  eigenvectors E of a sample's XᵀX/d = E diag(s) Eᵀ, and a_h = Σ_μ p_h(1 − p_h)/n
+- the first steps are those of L-BFGS, one pass over X each, from what the Hessian would be if p
+  did not depend on x: with the eigenvectors E of a sample's XᵀX/d = E diag(s) Eᵀ, and
+  a_h = Σ_μ p_h(1 − p_h)/n at the start,
 
       class h:   M_h = a_h XᵀX/d + λ,     M_h⁻¹r = E (Eᵀr / (a_h s + λ)),
 
-  which is exact at W = 0 but for terms of order 1/k, and serves every λ.
+  which is exact at W = 0 but for terms of order 1/k. The start is the first such step, as long as
+  a few samples say. Newton's method takes over where they have been many, or rounding is near:
+  M, with a_h of each step, eases its conjugate gradients.
 """
 
 from __future__ import annotations
@@ -26,9 +29,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
 
-from polyceptron.algorithms.data_checks import Labels, Samples
-from polyceptron.algorithms.design import Inner
+from polyceptron.algorithms.data_checks import Samples
+from polyceptron.algorithms.design import Inner, weights_or_ones
 from polyceptron.algorithms.erm import newton
 from polyceptron.algorithms.erm.erm_fit import ERMFit, fit_at, fit_newton, stopped, through_nearest
 from polyceptron.algorithms.erm.intercept import certificate, pulls_of, size_of
@@ -44,7 +49,9 @@ from polyceptron.numerics import AnyArray, Array
 from polyceptron.rows import Status
 
 MANY = 24  # classes from which this is the quicker way
-_LOOSE, _STEPS = 0.3, 60
+_LOOSE, _STEPS = 0.3, 100
+_PAIRS, _QUICK = 10, 40  # steps of L-BFGS that are remembered, and made
+_TINY = 1e-5  # of the Hessian's mean eigenvalue at the start, the ridge up to which none are made
 _NODES = 3  # fits of a path, through which the next one's start is extrapolated in ln λ
 
 
@@ -109,6 +116,42 @@ class _Look:
         return here.residual, (here.value, sizes, lengths(here.residual), stiffness, wrong)
 
 
+@dataclass(frozen=True)
+class _Inverse:
+    """About the inverse Hessian: M⁻¹ = E diag(eased) Eᵀ, and what the last steps showed.
+
+    `pairs`: steps s and changes t of the gradient, (1, k, d) both, with ⟨s, t⟩ and ⟨t, M⁻¹t⟩.
+    """
+
+    vectors: AnyArray
+    eased: AnyArray
+    pairs: list[tuple[AnyArray, AnyArray, float, float]]
+
+    def first(self, r: AnyArray) -> AnyArray:
+        """M⁻¹r (1, k, d)."""
+        return np.asarray(((r @ self.vectors) * self.eased) @ self.vectors.T)
+
+    def learn(self, s: AnyArray, t: AnyArray) -> None:
+        """From now on t is taken to s."""
+        s, t = s.astype(np.float32), t.astype(np.float32)
+        both, own = (float(newton.dots(t, x)[0]) for x in (s, self.first(t)))
+        if both > 0 < own:
+            self.pairs.append((s, t, both, own))
+            del self.pairs[:-_PAIRS]
+
+    def __call__(self, r: AnyArray, at: Any = None) -> AnyArray:
+        """Of r (1, k, d), by the two loops of L-BFGS."""
+        q, parts = r.copy(), list[Any]()
+        for s, t, both, _ in reversed(self.pairs):
+            parts.append(newton.dots(s, q)[0] / both)
+            q -= np.float32(parts[-1]) * t
+        scale = self.pairs[-1][2] / self.pairs[-1][3] if self.pairs else 1.0
+        q = np.float32(scale) * self.first(q)
+        for s, t, both, _ in self.pairs:
+            q += np.float32(parts.pop() - newton.dots(t, q)[0] / both) * s
+        return q
+
+
 class _ManyClasses:
     """What all λ share: the softmax at the last point, spectrum s (d,) and eigenvectors (d, d)."""
 
@@ -119,6 +162,7 @@ class _ManyClasses:
         A = design.scaled_rows(chosen).astype(np.float32)
         spectrum, self.vectors = np.linalg.eigh(A.T @ A * np.float32(n / chosen.size))
         self.spectrum = np.maximum(spectrum, 0)
+        self.few = chosen[::8], A[::8]
         self.objective = SoftmaxObjective(y, k, samples.weights, whole=True)
         self.softmax: AnyArray = np.empty((1, k, n), np.float32)
         self.steepest = 0.0  # of all starts: near the minimum a step is solved for closely
@@ -147,15 +191,22 @@ class _ManyClasses:
             U[0] = (start - start.mean(1, keepdims=True)).T
         bound, steps, slow, status = math.inf, 0, 0, Status.TOLERANCE_NOT_MET
         here = self.look(U, pulls, np.float32)
+        self.steepest = max(self.steepest, float(np.linalg.norm(here.slope)))
+        inverse = self.inverse(ridge)
+        quick = _QUICK if ridge > _TINY * np.mean(1 / inverse.eased) else 0
+        if start is None and quick and self.steepest < math.inf:
+            D = -inverse(here.slope)
+            U = self.scale(D, pulls) * (D - D.mean(1, keepdims=True)).astype(float)
+            here = self.look(U, pulls, np.float32)
+            inverse = self.inverse(ridge)
         last = norm = float(np.linalg.norm(here.slope))
-        self.steepest = max(self.steepest, norm)
         try:
             while steps < _STEPS and slow < 3 and 0 < norm < math.inf:
                 size = float(size_of(free, U)[0])
                 goal = tol * ridge * size
                 sizes = here.fields, here.residuals, here.stiffness
                 hidden = 0.3 * roundings(design, np.array([size]), ridges, *sizes[:2])[1][0] / EPS
-                if here.single and norm <= max(2 * goal, np.finfo(np.float32).eps * hidden):
+                if here.single and norm <= max(0.9 * goal, np.finfo(np.float32).eps * hidden):
                     here = self.look(U, pulls, np.float64)
                     last = norm = float(np.linalg.norm(here.slope))
                 if norm <= goal and not here.single:
@@ -167,8 +218,11 @@ class _ManyClasses:
                         status = Status.OK
                         break
                     goal *= 0.3 * norm / (ridge * bound)
-                rest = min(_LOOSE, max(math.sqrt(norm / self.steepest), 0.5 * goal / norm))
-                U, here = self.step(U, here, pulls, ridge, rest)
+                rest = None
+                if steps >= quick or not here.single:
+                    rest = min(_LOOSE, max(math.sqrt(norm / self.steepest), 0.5 * goal / norm))
+                    inverse = self.inverse(ridge)
+                U, here = self.step(U, here, pulls, inverse, rest)
                 steps, norm = steps + 1, float(np.linalg.norm(here.slope))
                 slow, last = slow + (not here.single and norm > 0.5 * last), norm
                 near = norm / (ridge * size) if size else math.inf
@@ -184,28 +238,47 @@ class _ManyClasses:
         return replace(fit, training_error=here.error_rate)
 
     def step(
-        self, U: Array, here: _Point, pulls: Array, ridge: float, rest: float
+        self, U: Array, here: _Point, pulls: Array, inverse: _Inverse, rest: float | None
     ) -> tuple[Array, _Point]:
-        """A Newton step, halved until the objective falls; else the same in double precision."""
-        curvature, n = self.curvature(), self.softmax.shape[-1]
-        p = curvature.weights[0]
-        share = np.ones(n, np.float32) if curvature.share is None else curvature.share
-        a = np.maximum(p @ share - np.einsum("hn,hn,n->h", p, p, share), 0) / n
-        inverse = 1 / (a[:, None] * self.spectrum + np.float32(ridge))
+        """A step, halved until the objective falls; else the same in double precision.
 
-        def ease(r: AnyArray, at: Labels) -> AnyArray:
-            return np.asarray(((r @ self.vectors) * inverse) @ self.vectors.T)
-
-        given = pulls[:, 0], here.slope, np.array([rest]), np.float32, ease
-        D = newton.solve_newton(self.samples.design, curvature, *given)
+        By Newton's method to the `rest` of the gradient, or at once.
+        """
+        if rest is None:
+            D = -inverse(here.slope.astype(np.float32)).astype(float)
+        else:
+            given = self.samples.design, self.curvature(), pulls[:, 0], here.slope
+            D = newton.solve_newton(*given, np.array([rest]), np.float32, inverse)
         D -= D.mean(1, keepdims=True)
         dtype = np.float32 if here.single else np.float64
         slope, noise = float((here.slope * D).sum()), 4 * float(np.finfo(dtype).eps) * here.value
         for t in 0.5 ** np.arange(20):
             there = self.look(U + t * D, pulls, dtype)
             if there.value - here.value <= 1e-4 * t * slope + noise:
+                inverse.learn(t * D, there.slope - here.slope)
                 return U + t * D, there
         return U, self.look(U, pulls, np.float64)
+
+    def scale(self, D: AnyArray, pulls: Array) -> float:
+        """t of the lowest objective at the weights tD (1, k, d), from a few samples."""
+        chosen, rows = self.few
+        z, y = (rows @ D[0].T).astype(float), self.objective.y[chosen]
+        z -= z[np.arange(y.size), y][:, None]
+        weights = weights_or_ones(self.objective.weights, self.softmax.shape[-1])
+        share = weights[chosen] * weights.sum() / weights[chosen].sum()
+        stiff = 0.5 * float((pulls * D * D).sum())
+
+        def value(log: float) -> float:
+            return share @ logsumexp(math.exp(log) * z, axis=1) + stiff * math.exp(2 * log)
+
+        return math.exp(minimize_scalar(value, bounds=(-4, 4), options={"xatol": 0.05}).x)
+
+    def inverse(self, ridge: float) -> _Inverse:
+        """About the inverse Hessian of this λ at the last point that was looked at."""
+        p, n = self.softmax[0], self.softmax.shape[-1]
+        share = weights_or_ones(self.objective.weights, n).astype(np.float32)
+        a = np.maximum(p @ share - np.einsum("hn,hn,n->h", p, p, share), 0) / n
+        return _Inverse(self.vectors, 1 / (a[:, None] * self.spectrum + np.float32(ridge)), [])
 
     def curvature(self) -> RankOneCurvature:
         """At the last point that was looked at, in single precision."""
