@@ -26,7 +26,7 @@ from polyceptron.theory.erm.fixed_point import erm_fixed_point
 
 LOSSES = ("cross-entropy", "max-margin", "hinge", "squared-hinge", "weston-watkins")
 LOSSES += ("smoothed:0.1", "square")
-LIMIT = 60  # process seconds of an answer, and twice as many of its reference
+LIMIT = 40  # process seconds of an answer, and of its reference
 
 
 def fresh(seed: int, number: int) -> Record:
@@ -97,7 +97,7 @@ def judged(problem: Record) -> Record:
     if not np.isfinite([point.tau, point.q, point.V]).all():
         return record
     seed = int(np.random.SeedSequence([problem["seed"], problem["number"]]).generate_state(1)[0])
-    found, seconds = timed(2 * LIMIT, lambda: other_route(problem, point, seed % 2**31))
+    found, seconds = timed(LIMIT, lambda: other_route(problem, point, seed % 2**31))
     if not isinstance(found, dict):
         found = {"status": found or "late"}
     return {**record, "reference": found, "reference_seconds": seconds}

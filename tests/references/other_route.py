@@ -21,7 +21,6 @@ from unittest.mock import patch
 
 import numpy as np
 from scipy.special import ndtri, ndtri_exp
-from scipy.stats import chi
 
 from polyceptron.model import Teacher
 from polyceptron.model.channels.softmax import SoftmaxNoise
@@ -29,6 +28,7 @@ from polyceptron.model.estimators import ERM
 from polyceptron.model.law import Hats, Law
 from polyceptron.model.penalties import ElasticNet, as_penalty
 from polyceptron.numerics.estimate import student_quantile, uniform_replicates
+from polyceptron.numerics.panels import panel_rule
 from polyceptron.theory.erm.equations import equations
 from polyceptron.theory.fields import points
 from polyceptron.theory.fields.integrand import Averages
@@ -41,6 +41,7 @@ from polyceptron.theory.sides import PenaltySide, Problem, erm_sides
 Array = Any
 Averaging = Callable[[Law, int], Averages]  # over so many replicates
 REPLICATES, FEW = 16, 2  # of the answer, and of its slopes
+LOG2 = math.log(2)
 REACH = 9.5  # standard deviations
 
 
@@ -137,13 +138,13 @@ def drawn(problem: Problem, seed: int, log2_points: int) -> Averaging:
 
 
 class PlainNet(ElasticNet):
-    """Gaussian weights: ‖γ‖² = (m̂² + q̂)χ²_r, integrated on a grid."""
+    """Gaussian weights: ‖γ‖² = (m̂² + q̂)χ²_r, integrated on panels."""
 
     def isotropic_law(self, hats: Hats, row: Any) -> Law:
         r, A, spread = row.n_classes - 1, hats.V + self.l2, math.sqrt(hats.m**2 + hats.q)
         least = self.l1 / spread
-        x = least + (np.arange(200_000) + 0.5) / 200_000 * (max(r**0.5 + 9, least + 9) - least)
-        p = chi.pdf(x, r) * (x[1] - x[0])
+        x, p = panel_rule(np.linspace(least, max(r**0.5 + 9, least + 9), 5), 40)
+        p = p * np.exp((r - 1) * np.log(x) - x**2 / 2 - math.lgamma(r / 2) - (r / 2 - 1) * LOG2)
         s = spread * x
         kept = 1 - self.l1 / s
         m = hats.m * float(p @ (x**2 * kept)) / A / r  # E u·u* = m̂ E(γ·γ h)/(m̂² + q̂)

@@ -11,7 +11,8 @@ from polyceptron.model import ERM, as_channel
 from polyceptron.model.law import Law
 from polyceptron.model.losses import Loss, as_loss
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
-from polyceptron.theory.fields.integrand import FEW
+from polyceptron.theory.fields import points
+from polyceptron.theory.fields.integrand import FEW, Averages, average
 from polyceptron.theory.fields.points import Points
 from polyceptron.theory.fields.sums import Sums
 
@@ -110,12 +111,21 @@ def test_points_know_both_parts_of_D_where_the_loss_bends_in_a_thin_layer(level:
             assert abs(values.mean() - getattr(exact, name)[0]) < 5 * spread + 1e-12, name
 
 
-@pytest.mark.parametrize("loss", ["cross-entropy", "weston-watkins", "smoothed:0.1"])
-def test_classes_far_behind_may_be_left_out(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    law, k = Law(50.0, 300.0, 0.1), 80
-    seen = Points().place(as_loss(loss), as_channel("none"), k, law, 0)(law)
-    monkeypatch.setattr("polyceptron.theory.fields.points._MANY", k)
-    for some, every in zip(
-        seen, Points().place(as_loss(loss), as_channel("none"), k, law, 0)(law), strict=True
-    ):
-        assert np.allclose(some, every, rtol=1e-8, atol=1e-13)
+@pytest.mark.parametrize("loss", ["cross-entropy", "weston-watkins"])
+def test_classes_far_behind_may_be_left_out(loss: str) -> None:
+    law, k, own, channel = Law(50.0, 1e3, 0.1), 80, as_loss(loss).coordinates, as_channel("none")
+    few, half = points._felt(own, channel, k, law), k // 2
+    assert few < half
+
+    def averages(near: int | None, kept: int) -> Averages:
+        below, weight, _ = points.boundary_points(own, channel, k, law, 0, near)
+        gaps, weight = math.sqrt(law.q) * np.sort(below, 0)[:kept], 16 * weight
+        pull = own.at_gaps(gaps, law.V)
+        return average(channel, law, gaps, weight, pull, n_classes=k, n_replicates=16)
+
+    some, most, every = averages(half, few), averages(half, half), averages(None, k - 1)
+    assert np.allclose(some, most, rtol=1e-8, atol=1e-13)
+    for one, other in zip(some, every, strict=True):
+        spread = math.hypot(one.std(ddof=1), other.std(ddof=1)) / 4
+        assert abs(one.mean() - other.mean()) < 5 * spread
+    assert points._felt(as_loss("smoothed:0.1").coordinates, channel, k, law) == k - 1

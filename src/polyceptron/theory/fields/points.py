@@ -51,10 +51,9 @@ class Points(Rule):
         self, student: FieldsStudent, channel: Channel, n_classes: int, law: Law, level: int
     ) -> Averaging:
         k, own = n_classes, student.coordinates
-        below, weight, _ = boundary_points(own, channel, k, law, level)
+        near = _felt(own, channel, k, law) if k > _MANY else k
+        below, weight, _ = boundary_points(own, channel, k, law, level, near)
         weight *= N_REPLICATES  # each replicate is an average of its own
-        if k > _MANY:
-            below = _nearest(own, channel, k, law, below)
         pieces = min(max(1, below.size // _CHUNK), N_REPLICATES)
         while N_REPLICATES % pieces:
             pieces += 1
@@ -79,35 +78,48 @@ class Points(Rule):
 
 
 def boundary_points(
-    student: Coordinates, channel: Channel, k: int, law: Law, level: int
+    student: Coordinates, channel: Channel, k: int, law: Law, level: int, near: int | None = None
 ) -> tuple[Array, Array, Array]:
-    """Gaps x₁ − x_h (k−1, n) in units of √q, weights (n,) and x₁ (n,), n = replicates × points."""
+    """Gaps x₁ − x_h (k−1, n) in units of √q, weights (n,) and x₁ (n,), n = replicates × points.
+
+    Of `near` ≤ k/2 classes only the smallest gaps (near, n), in order.
+    """
     log2_points = Points.log2_points[level]
-    n_points = N_REPLICATES * 2**log2_points
     seed = SEED + 1000 * level + k  # levels and numbers of classes err independently
-    cube = uniform_replicates(k, log2_points, seed, N_REPLICATES).reshape(-1, k).T
+    c = k - 1 if near is None or near > k // 2 else near
+    cube = uniform_replicates(c + 1, log2_points, seed, N_REPLICATES).reshape(-1, c + 1).T
+    return _in_cube(student, channel, k, law, cube)
+
+
+def _in_cube(
+    student: Coordinates, channel: Channel, k: int, law: Law, cube: Array
+) -> tuple[Array, Array, Array]:
+    """Of points (c + 1, n) of the unit cube, c = k − 1 or the number of classes that are near."""
     centre = centre_law(k)
     delta, stretch = _gap_map(student, channel, k, law)(cube[0])
     s, density = centre.sample(cube[1], delta)
     first, best = (s + delta) / _SQRT2, (s - delta) / _SQRT2
     room = log_ndtr(best)
-    below_next = room + np.log(cube[2]) / (k - 2)
-    others = ndtri_exp(np.concatenate([below_next[None], np.log(cube[3:]) + below_next]))
+    if len(cube) == k:
+        below_next = room + np.log(cube[2]) / (k - 2)
+        below = np.concatenate([below_next[None], np.log(cube[3:]) + below_next])
+    else:  # the largest of those that are left, again and again
+        left = np.arange(k - 2, k - len(cube), -1)
+        below = room + np.cumsum(np.log(cube[2:]) / left[:, None], 0)
     log_weight = -0.5 * (s**2 + delta**2) + (k - 2) * room
-    scale = k * (k - 1) / (2 * math.pi * n_points)
+    scale = k * (k - 1) / (2 * math.pi * cube.shape[1])
     weight = scale * stretch / density * np.exp(log_weight)
-    return np.concatenate([_SQRT2 * delta[None], first - others]), weight, first
+    return np.concatenate([_SQRT2 * delta[None], first - ndtri_exp(below)]), weight, first
 
 
-def _nearest(own: Coordinates, channel: Channel, k: int, law: Law, below: Array) -> Array:
-    """The gaps in order, without those of classes too far behind for the label and its pull."""
-    tried = np.sort(below[:, :: max(1, below.shape[1] // _TRIED)], 0)
+def _felt(own: Coordinates, channel: Channel, k: int, law: Law) -> int:
+    """How many of the other classes, the nearest first, count for the label or its pull."""
+    cube = np.random.default_rng(SEED).random((k, _TRIED))
     near = replace(law, q=law.q / 2)
-    gaps = math.sqrt(near.q) * tried
+    gaps = math.sqrt(near.q) * np.sort(_in_cube(own, channel, k, law, cube)[0], 0)
     label = channel.label_law(gaps * near.slope, near.residual, k)
     felt = np.maximum(np.abs(own.at_gaps(gaps, law.V).others), label.slopes).max(1)
-    c = max(2, int((felt > _UNSEEN).sum()))
-    return below if c > k // 2 else np.sort(np.partition(below, c, axis=0)[:c], 0)
+    return max(2, int((felt > _UNSEEN).sum()))
 
 
 class CentreLaw:
