@@ -59,6 +59,8 @@ _NEWTON = 30
 _SKEW = 1 / 9  # a Gumbel density has 1/6: a little less reaches further left; noise dilutes it
 _U_STEP = 0.36
 _U = np.arange(-25, 36) * _U_STEP
+_U_COARSE = 0.65  # for a chance to 1e-8
+_U_SHORT = np.arange(-9, 15) * _U_COARSE
 _GRID_STRETCH = 4.0
 _GRID_STEP = 0.043  # of asinh(x/4): 0.17 of x at the boundary
 _HALF = 60  # grid points on either side: |x| up to 26, where e^{−x} is 5e-12
@@ -142,9 +144,13 @@ class UtilityTable:
 
     def __call__(self, y: Array) -> Utility:
         """Values at y of any shape; beyond the table by direct evaluation."""
-        out = Utility(*self._pieces(y))
+        return Utility(*self.first(y, 3))
+
+    def first(self, y: Array, n: int) -> list[Array]:
+        """The first n of them."""
+        out = self._pieces(y, n)
         if (far := y < self.y[0]).any():
-            for part, value in zip(out, utility_values(y[far], self.s), strict=True):
+            for part, value in zip(out, utility_values(y[far], self.s), strict=False):
                 part[far] = value
         return out
 
@@ -158,7 +164,7 @@ def integrate_utilities(omega: Array, label: Labels, table: UtilityTable) -> Qua
     competitors, own = other_classes(label, k), omega[np.arange(n), label]
     fields = np.column_stack([own, np.take_along_axis(omega, competitors, 1)])  # the label's first
     level, width = _mode(fields, table)
-    skew, C = _levels(level, width, table.s)
+    skew, C = _levels(level, width, table.s, _U)
     found = table(C[:, :, None] - fields[:, None, :])
     with np.errstate(divide="ignore"):
         log_f = found.log_cdf.sum(-1) + np.log(found.hazard[..., 0]) + 2 * skew * _U
@@ -175,17 +181,27 @@ def winning_utilities(omega: Array, table: UtilityTable) -> Array:
     fields = omega.copy()  # the leader's first
     fields[rows, 0], fields[rows, top] = omega[rows, top], omega[:, 0]
     level, width = _mode(fields, table)
-    skew, C = _levels(level, width, table.s)
+    skew, C = _levels(level, width, table.s, _U)
     found = table(C[:, :, None] - omega[:, None, :])
     weight = np.exp(found.log_cdf.sum(-1) + 2 * skew * _U)
     chances = np.einsum("nt,ntk->nk", weight, found.hazard)
     return np.asarray(chances / chances.sum(1, keepdims=True))
 
 
-def _levels(level: Array, width: Array, s: float) -> tuple[float, Array]:
-    """The skew a of the substitution, and C (n, t) of the nodes."""
+def winning_label(fields: Array, table: UtilityTable) -> tuple[Array, Array]:
+    """Z (n,) of the first class and −∂Z/∂ω_h (n, k−1) of the others, to absolute accuracy."""
+    level, width = _mode(fields, table)
+    skew, C = _levels(level, width, table.s, _U_SHORT)
+    log_cdf, hazard = table.first(C[:, :, None] - fields[:, None, :], 2)
+    weight = np.exp(log_cdf.sum(-1) + 2 * skew * _U_SHORT) * hazard[..., 0]
+    weight *= (width * _U_COARSE)[:, None]
+    return weight.sum(1), np.matmul(weight[:, None, :], hazard[..., 1:])[:, 0]
+
+
+def _levels(level: Array, width: Array, s: float, u: Array) -> tuple[float, Array]:
+    """The skew a of the substitution, and C (n, t) of nodes u (t,)."""
     skew = _SKEW / (1 + s**2) ** 1.5
-    return skew, level[:, None] + width[:, None] * (np.expm1(2 * skew * _U) / (2 * skew))
+    return skew, level[:, None] + width[:, None] * (np.expm1(2 * skew * u) / (2 * skew))
 
 
 def _mode(omega: Array, table: UtilityTable) -> tuple[Array, Array]:

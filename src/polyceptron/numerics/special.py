@@ -99,13 +99,13 @@ class EvenPieces:
         powers = [spline(x[:-1], nu=m) * scale[m] for m in range(degree, -1, -1)]
         self.powers = np.ascontiguousarray(np.moveaxis(np.stack(powers), 2, 0))
 
-    def __call__(self, x: Array) -> list[Array]:
-        """Each function at x, of any shape; beyond the ends its value there."""
+    def __call__(self, x: Array, n: int | None = None) -> list[Array]:
+        """Each function at x, of any shape, or the first n; beyond the ends its value there."""
         place = (np.clip(x, self.low, self.high) - self.low) * (1 / self.step)
         cell = np.minimum(place.astype(np.intp), self.powers.shape[-1] - 1)
         place -= cell
         found = []
-        for powers in self.powers:
+        for powers in self.powers[:n]:
             value = powers[0].take(cell)
             for power in powers[1:]:
                 value *= place

@@ -8,7 +8,12 @@ from scipy.integrate import dblquad
 from scipy.special import expit
 
 from polyceptron.model.channels.softmax import _two_classes
-from polyceptron.numerics.gumbel import integrate_utilities, three_softmax, utility_table
+from polyceptron.numerics.gumbel import (
+    integrate_utilities,
+    three_softmax,
+    utility_table,
+    winning_label,
+)
 
 NOISES = [1e-6, 0.05, 0.7, 3.0, 40.0, 1e4]
 
@@ -49,3 +54,13 @@ def test_two_classes_against_many_nodes(s):
     found = _two_classes(x, s, 1.0)
     assert found.z == pytest.approx(p @ density / density.sum(), abs=1e-10)
     assert found.slopes[0] == pytest.approx((p * (1 - p)) @ density / density.sum(), abs=1e-10)
+
+
+@pytest.mark.parametrize("k", [4, 30])
+@pytest.mark.parametrize("s", [0.01, 1.0, 6.0])
+def test_a_label_of_many_classes_is_as_likely_with_few_nodes(k, s):
+    fields = 2.0 * np.random.default_rng(k).standard_normal((100, k))
+    nodes = integrate_utilities(fields, np.zeros(100, dtype=np.int64), utility_table(s))
+    z, slopes = winning_label(fields, utility_table(s))
+    assert np.allclose(z, np.exp(nodes.log_z), rtol=0, atol=1e-7)
+    assert np.allclose(slopes, z[:, None] * nodes.mean[:, 0], rtol=0, atol=1e-7)

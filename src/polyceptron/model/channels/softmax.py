@@ -115,9 +115,11 @@ class SoftmaxNoise(Channel):
         if len(gaps) == 2:
             z, slopes = gumbel.three_softmax(self.slope * gaps, s)
             return Winning(z, self.slope * slopes)
-        found = self.utility(np.concatenate([0 * gaps[:1], -gaps]).T, 0, variance, 0)
-        z = np.exp(found.log_z)
-        return Winning(z, -z * found.score.T[1:])
+        fields, table = np.zeros((gaps.shape[1], len(gaps) + 1)), gumbel.utility_table(s)
+        np.multiply(gaps.T, -self.slope, out=fields[:, 1:])
+        parts = [gumbel.winning_label(part, table) for part in _chunks(fields, fields.shape[1])]
+        z, slopes = (np.concatenate(of) for of in zip(*parts, strict=True))
+        return Winning(z, self.slope * slopes.T)
 
     def utility_law(self, variance: float) -> UtilityLaw:
         b = self.slope

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -80,7 +81,7 @@ def _slope(system: Equations, theta: Array) -> float:
 
 def _moved(system: Equations, level: int, root: Root, tol: float) -> tuple[Root, Averages]:
     """The root on a level, with nodes placed at another's, and the averages there."""
-    placed = system.placed(level, root.theta)
+    placed = lru_cache(maxsize=2)(system.placed(level, root.theta))  # asked for the root again
     root = newton(system.on(placed), root.theta, tol=tol, jacobian=root.jacobian)
     return root, placed(system.law(root.theta))
 
