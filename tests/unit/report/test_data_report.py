@@ -182,6 +182,32 @@ def test_bad_tables_are_one_sentence_each_and_exit_code_2(folder):
         read_samples(folder / "nowhere.csv", "target")
 
 
+def test_headers_and_labels_that_are_not_what_they_seem(folder):
+    """A name twice, labels of blanks, bytes that are no UTF-8: what is wrong, and all of it."""
+    path = folder / "odd.csv"
+    path.write_text("a,y,y,\ufeffc\n" + "1,2,u,3\n2,2,v,\n5,2,v,4\n" * 5, encoding="utf-8-sig")
+    with pytest.raises(InvalidInput, match=r"'y' is the name of 2 columns.*has 5 missing"):
+        read_samples(path, "y")
+    path.write_text("a,y\n" + "1,u\n2,  \n3,v\n" * 5)
+    with pytest.raises(InvalidInput, match="'y' has 5 missing values, the first in data row 2"):
+        read_samples(path, "y")
+    path.write_bytes("größe,y\n1,u\n".encode("latin-1"))
+    with pytest.raises(InvalidInput, match="save it as UTF-8"):
+        read_samples(path, "y")
+
+
+def test_tables_of_other_countries(folder):
+    """Semicolons with decimal commas, and dates with the day first."""
+    days = pd.date_range("2024-01-01", periods=40).strftime("%d.%m.%Y")
+    frame = pd.DataFrame({"day": days, "x": np.linspace(-1, 1, 40), "y": ["u", "v"] * 20})
+    frame.to_csv(folder / "comma.csv", sep=";", decimal=",", index=False)
+    table = read_samples(folder / "comma.csv", "y")
+    assert (list(table.X), table.left_out) == (["x"], {"day": "dates"})
+    np.testing.assert_allclose(table.X["x"], frame["x"])
+    kept = read_samples(folder / "comma.csv", "y", keep=["day"])
+    assert (np.diff(kept.X["day"]) == 1).all()
+
+
 def test_columns_without_values_and_huge_numbers(folder):
     """An empty column costs no row, and integers of 30 digits are numbers."""
     x = np.random.default_rng(0).integers(1, 50, 60)

@@ -201,7 +201,7 @@ def _learning_curve(
         law = forecast(found.sizes, each, 0.5 / n, n, fold=found.fold, seed=seed)
         mean, low, high = each.mean(1), *law.band(ahead)
         spread = _binomial(mean, n) if name == "error" else each.std(1) / math.sqrt(n)
-        curve = np.unique(np.geomspace(found.sizes[0], 10 * n, 100))
+        curve = np.unique(np.geomspace(found.sizes[-1], 10 * n, 100))
         tables[f"{name}_curve"] = _rows(n=found.sizes, value=mean, standard_error=spread)
         tables[f"{name}_law"] = _rows(n=curve, value=law(curve))
         tables[f"{name}_forecast"] = _rows(n_samples=ahead, value=law(ahead), low=low, high=high)

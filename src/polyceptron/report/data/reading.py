@@ -110,7 +110,9 @@ def read_samples(
     if frame.empty:
         raise InvalidInput("every row has missing values: give --missing fill, or --drop")
     holes = {str(name): int(count) for name, count in used.isna().sum().items() if count}
-    wrong = _wrong_labels(frame[target], target)
+    names = {name: count for name, count in frame.attrs.get("names", {}).items() if count > 1}
+    wrong = [f"{name!r} is the name of {count} columns" for name, count in names.items()]
+    wrong += _wrong_labels(frame[target], target)
     if missing == "refuse":
         wrong += [
             f"column {name!r} has {count} missing value{'s' * (count > 1)}, the first in data row "
@@ -167,7 +169,11 @@ def _dates(column: pd.Series[Any]) -> pd.Series[Any] | None:
             return None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            column = pd.to_datetime(column, errors="coerce", utc=True)
+            both = [
+                pd.to_datetime(column, errors="coerce", utc=True, dayfirst=first)
+                for first in (False, True)
+            ]
+        column = both[int(both[0].isna().any())]
         if column.isna().any():
             return None
     days: pd.Series[Any] = (column - column.dt.normalize().min()) / pd.Timedelta(days=1)
@@ -187,7 +193,8 @@ def _values(column: pd.Series[Any], role: str) -> NDArray[Any]:
 
 def _wrong_labels(column: pd.Series[Any], name: str) -> list[str]:
     """All that is wrong with the target."""
-    if (missing := column.isna().to_numpy()).any():
+    blank = column.isna() | column.astype(str).str.strip().eq("")
+    if (missing := blank.to_numpy()).any():
         return [
             f"the target {name!r} has {missing.sum()} missing values, the first in data row "
             f"{missing.argmax() + 1}: drop those rows first"
@@ -213,6 +220,7 @@ def _wrong_labels(column: pd.Series[Any], name: str) -> list[str]:
 def _unreadable(path: Path, kind: str, error: Exception) -> InvalidInput:
     """With the first line of the error message, or the name of its kind."""
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    line += "; save it as UTF-8" if isinstance(error, UnicodeDecodeError) else ""
     return InvalidInput(f"cannot read {path.name!r} as {kind}: {line}")
 
 
@@ -220,8 +228,15 @@ def _from_columns(path: Path, kind: str) -> pd.DataFrame:
     try:
         if kind == ".parquet":
             return pd.read_parquet(path)
-        frame = pd.read_csv(path, sep="\t" if kind == ".tsv" else ",")
-        return pd.read_csv(path, sep=";") if frame.shape[1] == 1 and kind == ".csv" else frame
+        sep = "\t" if kind == ".tsv" else ","
+        frame = pd.read_csv(path, sep=sep)
+        if frame.shape[1] == 1 and kind == ".csv":
+            sep, frame = ";", pd.read_csv(path, sep=";")
+            numbers = pd.read_csv(path, sep=";", decimal=",").select_dtypes("number")
+            frame[numbers.columns] = numbers  # also where all have a comma for the point
+        names = pd.read_csv(path, sep=sep, header=None, nrows=1, dtype=str).iloc[0]
+        frame.attrs["names"] = names.value_counts().to_dict()
+        return frame
     except ImportError:
         text = "reading Parquet needs pyarrow: install it, or polyceptron[export]"
         raise InvalidInput(text) from None
