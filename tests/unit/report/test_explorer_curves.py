@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
+import pandas as pd
 import pytest
 
+from polyceptron.report.explorer.page_figures import Simulated, learning_figure
 from polyceptron.report.explorer.page_tasks import (
     followed_range,
     is_slow,
@@ -17,6 +19,7 @@ from polyceptron.report.explorer.page_tasks import (
     tasks_of,
 )
 from polyceptron.report.explorer.settings import PageSettings, make_settings
+from polyceptron.report.pictures.curves import curves_panel
 from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
 from polyceptron.theory.bayes_optimal.transitions import transitions
 from polyceptron.theory.curve import bends
@@ -147,3 +150,22 @@ def test_spacing_follows_the_axis() -> None:
         [1, 2, 4]
     )
     assert spaced(PageSettings(), 1) == [PageSettings().alpha]
+
+
+def test_a_line_its_symbols_and_a_plot_of_the_same_rows_have_one_colour() -> None:
+    names, state = ("hinge", "lda", "bayes"), make_settings({"simulation": "hinge"})
+    curves = {
+        name: [
+            {"source": "theory", "estimator": name, "alpha": a, "generalisation_error": i + 1 / a}
+            for a in (1.0, 2.0)
+        ]
+        for i, name in enumerate(names)
+    }
+    runs = [{**row, "source": "erm"} for row in curves["hinge"]]
+    figure = learning_figure(state, curves, {}, [Simulated(state, runs, 0)])
+    drawn = {t["name"]: (t.get("line") or t["marker"])["color"] for t in figure["data"]}
+    assert drawn["hinge"] == drawn[f"hinge, d = {state.dimension}"]
+    table = pd.DataFrame([row for rows in curves.values() for row in rows] + runs)
+    for trace in curves_panel(table).traces:
+        assert trace.colour == drawn[trace.label]
+    assert len({drawn[word] for word in ("hinge", "LDA", "Bayes-optimal")}) == 3

@@ -50,8 +50,9 @@ def learning_figure(
     state: PageSettings, curves: Curves, limits: Found, simulations: Sequence[Simulated] = ()
 ) -> Figure:
     """Generalisation error against α; its floor, the transitions and α_s where there are any."""
-    traces = [line(part, ERROR, **look) for look, part in _lines(curves)]
-    traces += [symbols(one, ERROR) for one in simulations if one.rows]
+    colours = _colours(curves, simulations)
+    traces = [line(part, ERROR, **look) for look, part in _lines(curves, colours)]
+    traces += [symbols(one, ERROR, colours) for one in simulations if one.rows]
     marks, shades = [pic.Mark(state.alpha, colour=FAINT)], list[pic.Shade]()
     if (it := limits.get("alpha_it")) is not None:  # both transitions, and the hard phase between
         algo = limits["alpha_algo"]
@@ -81,31 +82,31 @@ def order_figure(
     state: PageSettings, curves: Curves, simulations: Sequence[Simulated] = ()
 ) -> Figure:
     """Order parameters (or what the page asks for) against α."""
-    title = state.words("shown")
+    title, colours = state.words("shown"), _colours(curves, simulations)
     runs, traces = [one for one in simulations if one.rows], list[pic.Trace]()
     if state.shown == "overlaps":
         title = "q (solid), m (dash-dotted)"
-        for look, part in _lines(curves):
+        for look, part in _lines(curves, colours):
             same = all(row["m"] == row["q"] for row in part)
             traces.append(line(part, "q", "q = m " if same else "q ", **look))
             if not same:
                 look |= {"dash": "dashdot", "in_legend": False}
                 traces.append(line(part, "m", "m ", **look))
         for one in runs:
-            m = symbols(one, "m", "m ", hollow=True, in_legend=False)
-            traces += [symbols(one, "q", "q "), m]
+            m = symbols(one, "m", colours, "m ", hollow=True, in_legend=False)
+            traces += [symbols(one, "q", colours, "q "), m]
     else:
         each = state.shown == "recall"
         for c in range(state.teacher.n_classes if each else 1):
             name = f", class {c + 1}" if each else ""
-            for look, part in _lines(curves):
+            for look, part in _lines(curves, colours):
                 look |= {"dash": CLASS_DASHES[c % 4]} if each else {}
                 look["label"] += name
                 if known := derived(part, state.shown, c):
                     traces.append(line(known, "shown", **look))
             for one in runs:
                 if known := derived(one.rows, state.shown, c):
-                    found = symbols(one._replace(rows=known), "shown")
+                    found = symbols(one._replace(rows=known), "shown", colours)
                     own: Any = {"marker": pic.MARKERS[c % len(pic.MARKERS)]} if each else {}
                     traces.append(replace(found, label=one.label + name, **own))
     x, y = _across(state, simulations), _vertical(title, state, traces)
@@ -226,9 +227,13 @@ def _figure(panel: pic.Panel, state: PageSettings) -> Figure:
     return figure
 
 
-def _lines(curves: Curves) -> list[tuple[dict[str, Any], list[Row]]]:
+def _colours(curves: Curves, simulations: Sequence[Simulated]) -> dict[str, str]:
+    """Of estimators and branches: a line and its simulation have the same one."""
+    return pic.colours_of([*curves, *(one.state.simulation for one in simulations), *pic.DASHES])
+
+
+def _lines(curves: Curves, colours: dict[str, str]) -> list[tuple[dict[str, Any], list[Row]]]:
     """The look and the rows of each line; AMP's only where it differs from the optimal one."""
-    colours = pic.colours_of([*curves, *pic.DASHES])
     found = []
     for name, rows in curves.items():
         drawn: dict[str, list[Row]] = {}
@@ -293,12 +298,14 @@ def line(rows: Sequence[Row], column: str, symbol: str = "", **look: Any) -> pic
     return pic.Trace(x, y, kind="line" if len(rows) > 1 else "symbols", hover=hover, **look)
 
 
-def symbols(one: Simulated, column: str, symbol: str = "", **look: Any) -> pic.Trace:
+def symbols(
+    one: Simulated, column: str, colours: dict[str, str], symbol: str = "", **look: Any
+) -> pic.Trace:
     """Simulations: means over runs; their hover text has how many."""
     means, name = average_instances(frame(one.rows)).sort_values("alpha"), one.state.simulation
     hover = "%{y:.6g} %{customdata[0]}<br>runs %{customdata[1]}"
     look |= {
-        "kind": "symbols", "colour": pic.colours_of([name])[name], "label": one.label,
+        "kind": "symbols", "colour": colours[name], "label": one.label,
         "marker": pic.MARKERS[one.number % len(pic.MARKERS)],
         "hover": f"<br>α %{{x:.4g}}<br>{symbol}{hover}",
     }  # fmt: skip

@@ -299,9 +299,10 @@ class PageSettings:
     @property
     def titles(self) -> tuple[str, str, str]:
         """What the three figures are called."""
-        if self.alike:
-            return "Learning curves", "Order parameters", "Free-entropy landscape"
-        return "Learning curves", "Scores", "Confusion matrix"
+        order = self.shown in ("overlaps", "correlation", "variance")
+        second = "Order parameters" if order else self.words("shown").capitalize()
+        third = "Free-entropy landscape" if self.alike else "Confusion matrix"
+        return "Learning curves", second, third
 
     def words(self, name: str) -> str:
         """What the page calls the choice made for this setting."""

@@ -26,6 +26,7 @@ _SHARE = 0.3  # of the tolerance: twice what a ridge that is off may cost, over 
 _FINER, _NEAR = 2, 3e-4  # level of sums, and the step of θ with which a root is near enough
 _SOUND = 1e-5  # doubt of sums whose tangent can be trusted: it errs by hundreds of times as much
 _STEP = 1e-4  # of ln λ, for the equations' own dependence on it
+_FLAT, _NARROW = 1e-5, 0.1  # a slope that may be rounding; of ln λ: the end of a plateau
 
 
 def ridge_tangent(
@@ -117,16 +118,42 @@ def best_ridge(problem: Problem, tol: float) -> tuple[Problem, Root, Array]:
 def bracket(
     slope: Callable[[float], float], x: float, step: float = 0.5, ends: tuple[float, float] = ENDS
 ) -> tuple[float, float]:
-    """Two points around the zero of a falling function; equal ones if it lies at an end."""
-    here = slope(x)
-    if here == 0:
-        return x, x
-    direction = math.copysign(1.0, here)
+    """Two points around the zero of a falling function; equal ones if it lies at an end, or flat.
+
+    The minimiser of a loss with kinks does not depend on a small or on a large λ: there the slope
+    is rounding, and the zero is looked for beyond, at larger λ first.
+    """
     bottom, top = ends
+    begin, here, aside = x, slope(x), 1.0
+    while abs(here) < _FLAT:
+        x += aside
+        if not bottom < x < top:
+            if aside < 0:
+                return begin, begin
+            x, aside = begin - 1.0, -1.0
+        here = slope(x)
+    direction = math.copysign(1.0, here)
+    if x != begin and direction != aside:  # it lies between, if it is not flat all the way
+        flat = x - aside
+        while abs(x - flat) > _NARROW:
+            middle = (x + flat) / 2
+            there = slope(middle)
+            if abs(there) < _FLAT:
+                flat = middle
+            elif (there > 0) == (here > 0):
+                x = middle
+            else:
+                return min(x, middle), max(x, middle)
+        return flat, flat
     while bottom < x < top:
         other = min(max(x + direction * step, bottom), top)
         there = slope(other)
-        if there == 0 or (there > 0) != (here > 0):
+        while abs(there) < _FLAT and abs(other - x) > 0.5:
+            other = (x + other) / 2
+            there = slope(other)
+        if abs(there) < _FLAT:
+            return other, other
+        if (there > 0) != (here > 0):
             return min(x, other), max(x, other)
         # On to where the chord ends, and a little beyond: the zero is then between two near points.
         reach = 1.3 * abs(there) / max(abs(here - there), 1e-300) * abs(other - x)

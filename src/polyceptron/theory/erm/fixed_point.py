@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, overload
 
 import numpy as np
+from scipy.interpolate import PchipInterpolator
 
 from polyceptron.display import steps
 from polyceptron.errors import ComputationFailed, InvalidInput
@@ -360,7 +361,7 @@ def erm_parts(
     """Rows of one curve part by part, as they are known.
 
     A best ridge is searched for in the first `searched` parts, and between their points read off
-    lines of ln λ against ln(1 + α): the error is stationary there.
+    a smooth line of ln λ against ln(1 + α): the error is stationary there.
     """
     spec = as_erm(estimator)
     lost = {"source": "theory", **teacher.columns, "estimator": spec.name, "ridge": 0.0}
@@ -374,8 +375,9 @@ def erm_parts(
                 break
             there, near = spec, None
             if number >= searched and best:
-                ends = sorted(best)
-                found = np.interp(np.log1p(alpha), np.log1p(ends), [best[a] for a in ends])
+                x, y = np.array([(math.log1p(a), best[a]) for a in sorted(best)]).T
+                at = min(max(math.log1p(alpha), x[0]), x[-1])
+                found = PchipInterpolator(x, y)(at) if len(x) > 1 else y[0]
                 there = replace(spec, ridge=math.exp(found))
             if not spec.alike(teacher):  # slow enough to begin at a neighbour
                 known = [p for p in points.values() if p.alpha and p.status != Status.NOT_CONVERGED]
