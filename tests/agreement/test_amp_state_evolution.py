@@ -81,7 +81,7 @@ def test_runs_in_a_thousand_dimensions() -> None:
     State evolution at another α, 1.6 for 1.5, is told apart. `verify --full` has twice the
     dimension.
     """
-    d, steps, runs = 1000, 8, 16
+    d, steps, runs = 1000, 8, 10
     cases = [*CASES, (3, "rademacher", 3.1)]
     found: dict[Any, list[np.ndarray]] = {case: [] for case in cases}
     for run in range(runs):
