@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -236,15 +237,15 @@ def quadratic_guess(problem: Problem) -> Array:
 Attempt = Callable[[float, Array | None, Array | None], Root]
 _CHORD, _GROWTH, _LEAST = 1.2, 1.5, 0.02  # first step of a continuation, its growth, the shortest
 _SMALL = 1e-9  # a ridge from which the last step goes to 0
-_FAR = 0.03  # |α/α_s − 1| from which a start is needed
+_FAR = math.log(0.5), math.log(0.03)  # ln|α/α_s − 1| of first roots: above α_s, on both sides
 
 
-def continued(attempt: Attempt, x: float, goal: float) -> Root:
+def continued(attempt: Attempt, x: float, goal: float, root: Root | None = None) -> Root:
     """The root at `goal` from that at x, each begun on the chord of the last two.
 
     `attempt` takes a place, a start and a Jacobian. A step that fails is halved.
     """
-    root, before, step = attempt(x, None, None), None, _CHORD
+    root, before, step = root or attempt(x, None, None), None, _CHORD
     while root.converged and x != goal:
         target = goal if abs(goal - x) <= step else x + math.copysign(step, goal - x)
         theta = root.theta
@@ -282,12 +283,15 @@ def continuation(system: Equations) -> Root:
 def towards_limit(problem: Problem, limit: float) -> Root | None:
     """A start for α close to α_s = `limit`; None where none is needed."""
     off = problem.alpha / limit - 1
-    if not 0 < abs(off) < _FAR:
-        return None
+    goal = math.log(abs(off)) if off else -math.inf
+    stages = [x for x in _FAR[off < 0 :] if x > goal > -math.inf]
 
     def attempt(x: float, theta: Array | None, jacobian: Array | None) -> Root:
         room = math.exp(x)
         alpha = limit * (1 + math.copysign(room, off))
         return coarse_root(equations(problem.at(alpha=alpha)), theta, jacobian, room)
 
-    return continued(attempt, math.log(_FAR), math.log(abs(off)))
+    root = None
+    for x, end in pairwise([*stages, goal]):
+        root = continued(attempt, x, end, root)
+    return root
