@@ -40,7 +40,7 @@ def test_excess_of_risk_minimisers(noise, exponent, loss):
 
 def test_a_target_below_the_floor_names_it():
     teacher = pc.Teacher(3, noise="flips:0.1")
-    with pytest.raises(InvalidInput, match=r"less than 0\.1 on"):
+    with pytest.raises(InvalidInput, match=r"less than 0\.1 here"):
         pc.plan(teacher, 0.05, pc.BayesOptimal())
     found = pc.plan(teacher, 0.3, pc.ERM("cross-entropy", 0.5))
     assert found.row["generalisation_error"] == pytest.approx(0.3, abs=1e-4)
