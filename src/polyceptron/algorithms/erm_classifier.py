@@ -205,7 +205,7 @@ class ERMClassifier(LinearClassifier):
             self.ridge_ = 0.0 if self.ridge == "auto" else float(check_ridge(self.ridge))
         scaling = Scaling.of(moments, self.scaling_, centre=self.fit_intercept)
         ridge = self.ridge_ / scaling.unit**2
-        start = None if path is None else path.chosen.weights  # its last row is the intercept's
+        start = None if path is None else path.start  # its last row is the intercept's
         if start is not None and path is not None and path.interrupted:
             d, base = data.X.shape[1], start[-1] if self.fit_intercept else 0 * start[0]
             fit = replace(stopped_at(start[:d], ridge, loss.name), intercepts=base)
@@ -315,7 +315,7 @@ class ERMClassifier(LinearClassifier):
                 break
         self.scaling_, *others = found
         for kind in others:
-            if found[self.scaling_][0].chosen.above(found[kind][0].chosen) > 2:
+            if found[self.scaling_][0].chosen.above(found[kind][0].chosen) > ridge_choice.CLEAR:
                 self.scaling_ = kind
         path, area = found[self.scaling_]
         path.interrupted = stopped

@@ -64,6 +64,7 @@ _FOLDS = 1e-3, 0.25
 _WHOLE = 1e-4, 0.1  # fits of all, and refits: the step after one that gains so little gains nothing
 _STILL = 0.2, 0.1  # moves by the last step: of the score in its errors, of fields left out
 _WORSE = 3.0, 1.0  # standard errors above the best that end a path: ridges given, and its own
+CLEAR = 2.0  # standard errors of the difference by which another scaling has to be better
 _LOST = 3.0  # standard errors of the difference above the best: such a fit is not gone on with
 _FAR = 0.5  # move of a field that is too large for one Newton step
 _REFITS = 3e8  # operations of one Newton step of all refits
@@ -210,7 +211,8 @@ class RidgePath:
     def find(self, size: float, rival: tuple[float, Tried] | None) -> None:
         """By decades to where the score is lowest, and halfway to the better one beside it.
 
-        Beside a rival from its best ridge on, while one more such fall of the score may reach it.
+        Beside a rival from its best ridge on, while one more such fall of the score may beat it by
+        the two standard errors that another scaling needs.
         """
         ridges = _DOWN ** np.arange(6.0)
         if rival is not None:
@@ -218,12 +220,10 @@ class RidgePath:
         self.down((size * ridges).tolist(), _WORSE[1])
         while True:
             (factor, fall), best = self.downhill(), self.chosen
-            if (
-                rival is not None
-                and best.judged - fall >= rival[1].judged
-                and best.above(rival[1]) > 1
-            ):
-                return
+            if rival is not None:
+                above, error = best.apart(rival[1])
+                if above + CLEAR * error >= fall:
+                    return
             if not _ENDS[0] <= best.ridge * factor / size <= _ENDS[1]:
                 break
             self.run(best.ridge * factor)
@@ -246,6 +246,12 @@ class RidgePath:
     def edge(self) -> str:
         """Where the score falls on beyond the best: of all tried it is 'smallest' or 'largest'."""
         return {0.0: "", _DOWN: "smallest", 1 / _DOWN: "largest"}[self.downhill()[0]]
+
+    @property
+    def start(self) -> Array:
+        """Weights (d, k) near the minimiser at the best ridge."""
+        points = [(math.log(one.ridge), one.weights) for one in self.tried]
+        return through_nearest(points, math.log(self.best), 3)
 
     @property
     def best(self) -> float:
@@ -289,12 +295,17 @@ class Tried:
         """The mean with the mistaken sample, by which ridges are compared."""
         return float(np.average(self.values, weights=self.share))
 
-    def above(self, other: Tried) -> float:
-        """By how many standard errors of the difference, sample by sample, it is judged worse."""
+    def apart(self, other: Tried) -> tuple[float, float]:
+        """By how much it is judged worse, and the error of that, sample by sample if it can be."""
         above = self.judged - other.judged
         if not np.array_equal(self.at, other.at):
-            return above / max(math.hypot(self.standard_error, other.standard_error), 1e-300)
-        return above / max(_error(self.values - other.values - above, self.share), 1e-300)
+            return above, math.hypot(self.standard_error, other.standard_error)
+        return above, _error(self.values - other.values - above, self.share)
+
+    def above(self, other: Tried) -> float:
+        """By how many standard errors of the difference it is judged worse."""
+        above, error = self.apart(other)
+        return above / max(error, 1e-300)
 
 
 def _error(off: Array, share: Array) -> float:
