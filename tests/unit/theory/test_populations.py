@@ -240,6 +240,37 @@ def test_logistic_likelihood_with_intercept(theta, mu, sigma, intercept):
     assert math.sqrt(2) * law.b[0] == pytest.approx(intercept, abs=0.009)
 
 
+@pytest.mark.parametrize(
+    ("shares", "separation", "alpha"), [((0.8, 0.2), 2.5, 6.0), ((0.5, 0.5), 2.0, 2.9)]
+)
+def test_max_margin_up_to_where_it_ends(shares, separation, alpha):
+    """Near α_s, where weights are large: its own equations in V f, of which V has dropped out."""
+    population = pc.Mixture(shares, separation=separation)
+    assert alpha < pc.separability(population, intercept=True).alpha_s
+    point = pc.erm_fixed_point(population, pc.ERM("max-margin", 0, intercept=True), alpha)
+    assert point.status == "ok"
+    law, x = point.law, np.linspace(-8, 8, 8001)
+    w = np.exp(-0.5 * x * x)
+    w /= w.sum()
+    pulls, squares = [], []
+    for c, sign in ((0, 1), (1, -1)):
+        T = difference_basis(2)[:, 0]
+        ways = sign * (T[0] - T[1])
+        g = ways * (law.m[c, 0] + law.b[0] + math.sqrt(law.Q[c, 0, 0]) * x)
+        short = np.maximum(1 - g, 0) / ways  # = Vf
+        pulls.append(shares[c] * (w @ short))
+        squares.append(shares[c] * (w @ short**2))
+    G, m_hat = np.array(population.gram), alpha * np.array(pulls)
+    assert abs(sum(pulls)) < 1e-5
+    np.testing.assert_allclose(G @ m_hat, law.m[:, 0], rtol=1e-5)
+    assert law.Q[0, 0, 0] == pytest.approx(m_hat @ G @ m_hat + alpha * sum(squares), rel=1e-5)
+
+
+def test_three_unequal_classes_near_where_margins_end():
+    population = pc.Mixture((0.6, 0.3, 0.1), separation=2.0)
+    assert pc.erm_fixed_point(population, pc.ERM("max-margin", 0), 3.75).status == "ok"
+
+
 def test_equal_classes_return_the_scalars():
     for k in (2, 3, 4):
         plain = pc.erm_fixed_point(

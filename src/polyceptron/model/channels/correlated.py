@@ -4,8 +4,8 @@
 
 Two classes: the channel's own at the variance C. Three classes with Gaussian noise of variance Δ:
 one bivariate orthant of C + Δ. Else C = cI + A with c its least eigenvalue, and the channel's own
-chance at the variance c is averaged over shifts N(0, A): along a line (Gauss–Hermite) for three
-classes, at quasi-random points above.
+chance at the variance c is averaged over shifts N(0, A): along a line for three classes, with more
+nodes the longer it is, at quasi-random points above.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from polyceptron.model.channels.channel import SHARP, Channel
-from polyceptron.model.checks import difference_basis
+from polyceptron.model.checks import class_gaps, difference_basis
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import uniform_replicates
 from polyceptron.numerics.orthant import corner_cdf, hermite_rule
 
-_LINE = 32  # nodes
 _POINTS, _SEED = 12, 20  # log2 of their number
+_AT_ONCE = 200_000  # points
+_SEEN = 7.2  # standard deviations beyond which a gap counts for less than 1e-12
 
 
 class LabelChances(NamedTuple):
@@ -35,11 +36,15 @@ class LabelChances(NamedTuple):
 
 
 def label_chances(
-    channel: Channel, omega: Array, C: Array, label: int | None = None
+    channel: Channel, omega: Array, C: Array, label: int | None = None, tails: bool = False
 ) -> LabelChances:
-    """Z_l and its slopes at ω (n, r) on class differences and C (r, r); of a `label` alone."""
+    """Z_l and its slopes at ω (n, r) on class differences and C (r, r); of a `label` alone.
+
+    To absolute accuracy, or in `tails` to a relative one of the channel's own chances.
+    """
     n, r = omega.shape
-    T, labels = difference_basis(r + 1), range(r + 1) if label is None else (label,)
+    labels, own = range(r + 1) if label is None else (label,), r < 3 and not tails
+    chances = _by_gaps if own else _own
     values, vectors = np.linalg.eigh(C)
     values = np.maximum(values, SHARP)
     isotropic = values[-1] - values[0] <= 1e-14 * values[-1]
@@ -48,36 +53,62 @@ def label_chances(
         a = channel.guess(3)
         return LabelChances(a + (1 - 3 * a) * inner.Z, (1 - 3 * a) * inner.slopes)
     if isotropic:
-        return _own(channel, omega @ T.T, float(values[0]), T, labels)
+        return chances(channel, omega, float(values[0]), labels)
     spread = vectors * np.sqrt(values - values[0])
     if r == 2:
-        x, log_weight = hermite_rule(_LINE)
-        shifts, weights = x[:, None] * spread[:, -1], np.exp(log_weight)
+        wide = float(np.linalg.norm(spread[:, -1])) / channel.width(float(values[0]))
+        x, weights = _line(wide)
+        shifts = x[:, None] * spread[:, -1]
     else:
         u = uniform_replicates(r, _POINTS, _SEED, 1)[0]
         shifts, weights = ndtri(u) @ spread.T, np.full(len(u), 1 / len(u))
     Z, slopes = np.zeros((n, len(labels))), np.zeros((n, len(labels), r))
-    parts = -(-len(shifts) // 64)
+    parts = 1 + len(shifts) * n // _AT_ONCE
     blocks = np.array_split(shifts, parts), np.array_split(weights, parts)
     for shift, weight in zip(*blocks, strict=True):
         at = (omega[None] + shift[:, None]).reshape(-1, r)
-        found = _own(channel, at @ T.T, float(values[0]), T, labels)
-        Z += np.einsum("s,snl->nl", weight, found.Z.reshape(len(shift), n, -1))
-        slopes += np.einsum("s,snlr->nlr", weight, found.slopes.reshape(len(shift), n, -1, r))
+        found = chances(channel, at, float(values[0]), labels)
+        Z += np.einsum("s,snl->nl", weight, found.Z.reshape(len(shift), n, len(labels)))
+        slopes += np.einsum("s,snlr->nlr", weight, found.slopes.reshape(len(shift), *slopes.shape))
     return LabelChances(Z, slopes)
 
 
-def _own(
-    channel: Channel, fields: Array, variance: float, T: Array, labels: Sequence[int]
+def _line(wide: float) -> tuple[Array, Array]:
+    """Nodes and weights of N(0, 1) for what changes over 1/wide: Gauss–Hermite, or even steps."""
+    if wide < 0.5:
+        x, log_weight = hermite_rule(6 + math.ceil(12 * wide))
+        return x, np.exp(log_weight)
+    x = np.linspace(-8.5, 8.5, math.ceil(19 * math.hypot(1, wide)))
+    weight = np.exp(-0.5 * x * x)
+    return x, weight / weight.sum()
+
+
+def _by_gaps(
+    channel: Channel, omega: Array, variance: float, labels: Sequence[int]
 ) -> LabelChances:
+    """The same of two and three classes, from gaps, the smallest first."""
+    r = omega.shape[1]
+    Z, slopes = np.empty((len(omega), len(labels))), np.empty((len(omega), len(labels), r))
+    for i, l in enumerate(labels):
+        A = class_gaps(r + 1, l)
+        gaps = A @ omega.T
+        found = channel.label_law(np.sort(gaps, 0), variance)
+        turned = np.where(gaps[0] > gaps[-1], found.slopes[::-1], found.slopes)
+        Z[:, i], slopes[:, i] = found.z, turned.T @ A
+    return LabelChances(Z, slopes)
+
+
+def _own(channel: Channel, omega: Array, variance: float, labels: Sequence[int]) -> LabelChances:
     """The channel's own chances at independent fields of one variance."""
+    T = difference_basis(omega.shape[1] + 1)
+    fields = omega @ T.T
     found = [channel.posterior(fields, l, variance) for l in labels]
     Z = np.stack([np.exp(each.log_z) for each in found], -1)
     return LabelChances(Z, np.stack([each.score for each in found], 1) @ T * Z[:, :, None])
 
 
 def _bivariate(omega: Array, C: Array, labels: Sequence[int]) -> LabelChances:
-    """Gaussian utilities of three classes: P(both gaps of class l are positive), to 1e-15."""
+    """Gaussian utilities of three classes: P(both gaps of class l are positive), to 1e-12."""
     T = difference_basis(3)
     Z, slopes = np.empty((len(omega), len(labels))), np.empty((len(omega), len(labels), 2))
     for i, l in enumerate(labels):
@@ -88,7 +119,10 @@ def _bivariate(omega: Array, C: Array, labels: Sequence[int]) -> LabelChances:
         a, b = (omega @ ways.T / s).T
         sigma = math.sqrt(1 - rho**2)
         c, d = (b - rho * a) / sigma, (a - rho * b) / sigma
-        Z[:, i] = np.maximum(corner_cdf(a, b, c, d), 0.0)
+        least = np.minimum(a, b)
+        Z[:, i] = ndtr(least)
+        near = np.flatnonzero((least > -_SEEN) & (np.maximum(a, b) < _SEEN))  # the corner
+        Z[near, i] = np.maximum(corner_cdf(a[near], b[near], c[near], d[near]), 0.0)
         density = np.exp(-0.5 * np.stack([a, b], -1) ** 2) / math.sqrt(2 * math.pi)
         slopes[:, i] = (density * ndtr(np.stack([c, d], -1)) / s) @ ways  # ∂Z, by each gap
     return LabelChances(Z, slopes)
@@ -103,7 +137,7 @@ def biases_for(channel: Channel, R: Array, shares: Array) -> Array | None:
 
     def off(b: Array) -> tuple[Array, Array]:
         """ln(P/shares), as shares may be small, and its slopes."""
-        found = label_chances(channel, b[None], C)
+        found = label_chances(channel, b[None], C, tails=True)
         P = np.maximum(found.Z[0], 1e-300)
         return np.log(P / shares), found.slopes[0] / P[:, None]
 

@@ -189,7 +189,7 @@ class GraphFields:
             weighted = w[:, None] * g.f
             m[c] += weighted.sum(0)
             Q[c] += weighted.T @ g.f
-            V[c] += (w @ stiffness.reshape(len(w), -1)).reshape(r, r)
+            V[c] += (w @ stiffness.reshape(len(w), r * r)).reshape(r, r)
             if slopes is not None:
                 M += (volume[:, None] * g.f).T @ slopes
             sums[:, c] += w @ g.loss, w @ g.wrong, w.sum()

@@ -18,6 +18,10 @@ of the fields' size σ, b in units of 1 + σ: every mixture of iterates is a law
     law → hats (fields side) → law (weights side),    b → b + (−E∂f)⁻¹ E f     (a Newton step)
 
 and Anderson's method takes the combination of the last rounds whose residuals combine to least.
+
+Hard margins pull ∝ 1/V, so that V̂ = V^{−1/2}BV^{−1/2} with a B of no scale, the share of directions
+that margins bind. A round takes m, Q and A at S = V, and V = (I − B)/λ, to which S = V amounts:
+with S instead, V falls for ever from a start where more samples push than weights can obey.
 """
 
 from __future__ import annotations
@@ -40,11 +44,12 @@ from polyceptron.theory.populations.matrix_fields import (
 )
 
 _DEPTH = 12
-_LONGEST = 2.0  # of an unknown in a round
+_LONGEST, _CAREFUL = 2.0, 0.7  # of an unknown in a round; of hard margins
 _DAMPED = 0.3  # of a step with covariances in full, whose plain rounds swing up
 _WORSE = 2.0  # a residual is, where a combination of rounds has failed
 _PLAIN = 8  # rounds of many unknowns without memory, from a start that is far off
 _LEFT = 0.1  # of a group outside the nodes
+_FREE = 0.01  # of the directions of weights, at least, that margins leave free
 
 Fields = Callable[[FieldsOrder], MatrixAverages]
 _upper = lru_cache(np.triu_indices)
@@ -185,6 +190,7 @@ class Anderson:
         before: tuple[Array, Array] | None = None
         many, full = self.problem.sampled, self.problem.population.full_features is not None
         depth, longest = (20, _LONGEST / 2) if many else (_DEPTH, _LONGEST)
+        longest = min(longest, _CAREFUL) if self.problem.loss.scale_free else longest
         part, converged = _DAMPED if many and full else 1.0, False
         for number in range(max_rounds):
             law = unpack(self.problem, theta)
@@ -215,6 +221,17 @@ class Anderson:
             theta = theta + _clipped(step, longest)
         return Solved(law, theta, averages, converged)
 
+    def _scale_free(self, law: FieldsOrder, hats: MatrixHats, b: Array) -> FieldsOrder:
+        """A round of hard margins, whose pulls are ∝ 1/V: all but V is taken at S = V as it is."""
+        p, one = self.problem, self.problem.population.levels_of_features
+        s = one.variance[0]  # type: ignore[union-attr]
+        half = _mapped(np.sqrt, law.V[0] / s[0])
+        held = (np.linalg.inv(half @ half) - p.ridge * np.eye(len(b))) / s.sum()
+        after = weights_side(p.population, p.R, hats._replace(V=0 * hats.V + held), p.ridge, b)
+        bound = half @ np.einsum("c,cij->ij", s, hats.V) @ half
+        free = _mapped(lambda v: np.maximum(v, _FREE), np.eye(len(b)) - bound) / p.ridge
+        return after._replace(V=s[:, None, None] * free)
+
     def residual(self, law: FieldsOrder, averages: MatrixAverages, theta: Array) -> Array | None:
         """The step of one round; None where it is not a law."""
         p, b = self.problem, law.b
@@ -223,6 +240,8 @@ class Anderson:
                 move = np.linalg.solve(averages.hats.V.sum(0), averages.hats.m.sum(0))
                 b = b + (np.clip(move, -1.0, 1.0) if p.sampled else move)
             after = weights_side(p.population, p.R, averages.hats, p.ridge, b)
+            if p.loss.scale_free and _own(p) == 1:
+                after = self._scale_free(law, averages.hats, b)
             residual = pack(p, after) - theta
         except np.linalg.LinAlgError:
             return None

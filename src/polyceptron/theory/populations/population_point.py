@@ -45,9 +45,10 @@ from polyceptron.theory.separability import loss_at_ridge
 
 _NO_RIDGE = 1e-9  # stands for 0 where there is a minimum of least norm
 _RIDGES = (1e2, 1e1, 1e0, 1e-1, 1e-2, 1e-3, 1e-4)
-_ROOT = 1e-10  # of θ, where rules are exact
+_ROOT, _CLOSE = 1e-10, 1e-3  # of θ, where rules are exact, and of the tolerance
 _REPLICATES = 8
-_FIRST, _ROUNDS = (10, 1), (6, 60)  # placements of the first nodes and rounds; of few points
+_FIRST, _ROUNDS = (25, 1), (6, 60)  # placements of the first nodes and rounds; of few points
+_AGAIN, _OUTSIDE = 4, 5e-3  # placements of a level, as long as the root has so much outside them
 _EASIER = 6  # times a larger ridge on the way to the first root
 _SMALL = 1e-3  # ridge from which few points may have a root at once, where a smaller one had none
 _FIRST_POINTS, _ALL_POINTS = 7, 18  # log2, in a replicate of a class; at most, of all together
@@ -265,7 +266,8 @@ def _settled(
             fields = few or GraphFields(p, unpack(p, theta), 0)
             solved = anderson.solve(fields, theta, tol=tol, max_rounds=_ROUNDS[points])
             theta = solved.theta
-            if solved.converged or not np.abs(theta).max() < 100:
+            seen = points or solved.averages.missed < _OUTSIDE
+            if (solved.converged and seen) or not np.abs(theta).max() < 100:
                 break
         if attempt or deep == _EASIER or (not hopeless and solved.converged):
             break
@@ -282,12 +284,16 @@ def _refined(problem: MatrixProblem, theta: Array, tol: float) -> PopulationPoin
     anderson, history, linear = Anderson(problem), [], is_linear(problem)
     solved = _settled(anderson, theta, 1e-2)
     first = 1 if problem.n_classes == 2 else 0  # nodes on a line are cheap
+    close = max(_ROOT, _CLOSE * tol)
     for level in range(first, LAST_LEVEL + 1):
-        fields = GraphFields(problem, solved.law, level)
-        if linear:
-            solved = solved._replace(averages=fields(solved.law))
-        else:
-            solved = anderson.solve(fields, solved.theta, tol=_ROOT)
+        for _ in range(_AGAIN):
+            fields = GraphFields(problem, solved.law, level)
+            if linear:
+                solved = solved._replace(averages=fields(solved.law))
+            else:
+                solved = anderson.solve(fields, solved.theta, tol=close)
+            if solved.converged and solved.averages.missed < _OUTSIDE:
+                break
         if not solved.converged:
             return _point(problem, solved, tol)
         history.append(_numbers(problem, solved, math.inf if level == first else tol))
@@ -299,7 +305,7 @@ def _refined(problem: MatrixProblem, theta: Array, tol: float) -> PopulationPoin
         parts = [moved[n] / (np.abs(now[n][0]) + 1e-3) for n in now if np.ndim(now[n][0]) == 0]
         part = 0.1 * float(np.nanmax(parts)) + solved.averages.missed
         numbers = {
-            name: (value, own + moved[name] + part * np.abs(value) + _ROOT)
+            name: (value, own + moved[name] + part * np.abs(value) + 10 * close)
             for name, (value, own) in now.items()
         }
         if float(numbers["generalisation_error"][1]) < tol:

@@ -142,9 +142,8 @@ def population_scores(
     probabilities : callable, optional
         Fields (n, k) → class probabilities (n, k); with them come test loss and Brier score.
     tol : float
-        Of the error, where it is sampled: for k ≥ 4, and the softmax teacher at k = 3. Points are
-        added until it is met, or until there are 65,000 in each orthant; infinite: 128 of them,
-        and one rule elsewhere.
+        Of the error, where it is sampled: for k ≥ 4. Points are added until it is met, or until
+        there are 65,000 in each orthant; infinite: 128 of them, and one rule elsewhere.
     near : FieldsLaw, optional
         A law with which this one is compared: random points are placed as there.
 
@@ -156,9 +155,7 @@ def population_scores(
     0.158655
     """
     law = replace(law, Q=_lifted(law.Q))
-    channel = None if law.teacher is None else law.teacher.channel
-    smooth = channel is not None and channel.utility_variance is None
-    if law.n_classes > 3 or (law.n_classes == 3 and smooth):
+    if law.n_classes > 3:
         log2, few = _POINTS[0], 2 if math.isinf(tol) else N_REPLICATES
         while True:
             scores = _scores(_average(law, _sampled(law, log2, few, near), probabilities))
