@@ -109,7 +109,7 @@ MANY = {4: Teacher(4, noise="flips:0.1"), 5: Teacher(5, noise="gaussian:0.3")}
 def test_nor_do_rows_of_more_classes(name, k, data):
     """On both sides of α_s, close to it and far away."""
     limit = separability(MANY[k]).alpha_s
-    company = data.draw(st.permutations([limit * (1 - 1e-3), limit * (1 + 3e-3), 20.0]))[:2]
+    company = data.draw(st.permutations([limit * (1 - 1e-2), limit * (1 + 2e-2), 20.0]))[:2]
     compare_students(MANY[k], STUDENTS[name], company)
 
 

@@ -83,7 +83,7 @@ def test_close_to_the_threshold(k):
     teacher, estimator = pc.Teacher(k, noise="gaussian:0.5"), pc.ERM("cross-entropy", 0)
     limit = pc.separability(teacher, 1e-10).alpha_s
     below = [pc.erm_fixed_point(teacher, estimator, limit * (1 - x)) for x in (1e-3, 1e-6)]
-    near = (1e-4, 1e-6) if k == 2 else (1e-5,)
+    near = (1e-4, 1e-6) if k == 2 else (1e-3,)
     above = [pc.erm_fixed_point(teacher, estimator, limit * (1 + x)) for x in near]
     for point in (*below, *above):
         assert point.status == "ok"
