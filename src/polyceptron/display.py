@@ -11,7 +11,7 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields
@@ -73,7 +73,7 @@ def describe_seconds(seconds: float) -> str:
 
 def steps(
     values: Iterable[_Item], count: int | None = None, *, growth: float = 1.0
-) -> Iterator[_Item]:
+) -> Generator[_Item, None, None]:
     """The values, one for each part of the work; `count` is how many there are to come.
 
     A part takes `growth` times as long as the one before.
@@ -113,7 +113,7 @@ def waiting(message: str) -> Iterator[Callable[[str], None]]:
     said, share, begin, stream = [message], [0.0], time.monotonic(), sys.stderr
 
     def line() -> str:
-        if not 0.01 < share[0] < 1:  # of less nobody can tell the rest
+        if not 0.01 < share[0] < 0.995:  # of less nobody can tell the rest
             return said[0]
         left = (time.monotonic() - begin) * (1 / share[0] - 1)
         return f"{said[0]}: {100 * share[0]:.0f} %, about {describe_seconds(left)} left"

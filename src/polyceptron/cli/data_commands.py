@@ -13,7 +13,7 @@ import typer
 
 from polyceptron.cli import options
 from polyceptron.cli.options import Output, option, say, setting
-from polyceptron.display import parse_numbers, waiting
+from polyceptron.display import parse_numbers, steps, waiting
 from polyceptron.errors import InvalidInput
 from polyceptron.files import check_outputs, write_atomically, write_text
 from polyceptron.rows import json_ready
@@ -91,7 +91,7 @@ def amp(
     settings |= {"runs": runs, "seed": seed, "start": start, "dtype": precision}
     rows: list[dict[str, Any]] = []
     with waiting("message passing") as show:
-        for value in alphas:
+        for value in steps(alphas):
             show(f"message passing in dimension {dimension} at α = {value:g}")
             rows += (trace_rows if trace else amp_rows)(teacher, value, dimension, **settings)
     columns = TRACE_COLUMNS if trace else COLUMNS

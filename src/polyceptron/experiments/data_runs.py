@@ -27,6 +27,7 @@ import numpy as np
 from polyceptron.algorithms.data_checks import check_labels
 from polyceptron.algorithms.message_passing.posterior_mean import AMPResult
 from polyceptron.algorithms.stored_designs import open_design, scaled
+from polyceptron.display import steps
 from polyceptron.errors import InvalidInput
 from polyceptron.experiments.results import Average
 from polyceptron.experiments.simulate import check_seed, run_amp
@@ -161,7 +162,7 @@ def run_many(
     """`runs` instances; instance i depends on the seed and i alone."""
     check_size(runs, "runs")
     seeds = [seed_of([check_seed(seed), i]) for i in range(runs)]
-    return [run_amp(teacher, alpha, dimension, one, **settings) for one in seeds]
+    return [run_amp(teacher, alpha, dimension, one, **settings) for one in steps(seeds)]
 
 
 def amp_rows(

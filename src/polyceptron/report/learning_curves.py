@@ -199,15 +199,13 @@ class Comparison:
         low, high = float(self.frame["alpha"].min()), float(self.frame["alpha"].max())
         if low == high:
             return self.rows
+        ends = f"{low!r}:{high!r}" + ":log" * (high > 100 * low)
         lines = [
-            row
+            learning_curve(self.teacher, one, ends, branch="amp" if one.branches else "optimal")
             for one in self.students
-            for row in drawn_rows(
-                self.teacher, one, low, high, log=high > 100 * low,
-                branch="amp" if one.branches else "optimal",
-            )
-        ]  # fmt: skip
-        return pd.concat([frame(lines), self.rows[self.rows["source"] != "theory"]])
+        ]
+        runs = self.rows[self.rows["source"] != "theory"]
+        return pd.concat([*(one.frame for one in lines), runs])
 
     def __repr__(self) -> str:
         shown = self.frame.drop(columns=["dimension", "uncertainty"])

@@ -30,6 +30,7 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 from polyceptron.algorithms.overlaps import exact_generalisation_error, overlaps
+from polyceptron.display import steps
 from polyceptron.experiments.data_runs import trace_rows
 from polyceptron.model import ERM, AnyTeacher, BayesOptimal, Perceptron, Teacher, make_estimator
 from polyceptron.model.populations import Mixture
@@ -381,7 +382,7 @@ def verify(full: bool = False, progress: Callable[[str], object] = bool) -> list
     Everything is right when every verdict is 'ok'. A group that fails is a line of the table.
     """
     found: list[Check] = []
-    for name, group in GROUPS.items():
+    for name, group in steps(GROUPS.items()):
         progress(name)
         try:
             found.extend(group(full))

@@ -48,6 +48,7 @@ RATIO = 4.0  # between neighbouring α
 N_POINTS = 6
 SMALLEST_ALPHA, LARGEST_ALPHA = 1e-3, 1e6
 PRECISION = 1e-4  # of ln α
+_ROWS = 15  # about as many as it takes to find an α
 # The status of an estimator that never errs so little, and of one that is refused.
 OUT_OF_REACH, NO_THEORY = "out of reach", "no theory"
 _MARGINLESS = 1e-3  # of α_s: so close to it max-margin is not asked
@@ -315,10 +316,11 @@ def _answer(
     ends: tuple[float, float] = (SMALLEST_ALPHA, LARGEST_ALPHA),
 ) -> Plan:
     """The plan on one curve between `ends`, which may jump."""
-    branch = "optimal" if jump is None else jump.branch
+    branch, told = "optimal" if jump is None else jump.branch, steps(range(_ROWS))
 
     @cache
     def row_at(log_alpha: float) -> dict[str, Any]:
+        next(told, None)
         (row,) = student.rows(teacher, [math.exp(log_alpha)], branch=branch)
         return row
 
@@ -343,6 +345,7 @@ def _answer(
         spread = alpha * PRECISION
         if slope < 0:
             spread += alpha * float(row["uncertainty"]) / -slope
+    told.close()
     n = None if dimension is None else math.ceil(alpha * dimension - 1e-9)
     row = make_row(**{**row, "dimension": dimension, "n_samples": n})
     return Plan(alpha, spread, n, row, at_jump)

@@ -41,8 +41,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import approx_fprime, brentq, root
+from scipy.optimize import approx_fprime, brentq
 
+from polyceptron.display import steps
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model import ERM, AnyTeacher, Estimator, Loss, Population
 from polyceptron.model.checks import check_alphas, check_tolerance, difference_basis
@@ -53,6 +54,7 @@ from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import N_REPLICATES, from_replicates
 from polyceptron.rows import Status, make_row
 from polyceptron.theory.erm.best_ridge import bracket
+from polyceptron.theory.erm.coarse_root import newton
 from polyceptron.theory.erm.fixed_point import erm_fixed_point
 from polyceptron.theory.fields.points import boundary_points
 from polyceptron.theory.generalisation import error_at_tau, error_on_labels
@@ -60,8 +62,7 @@ from polyceptron.theory.populations.scores import FieldsLaw, population_scores
 
 _LEVELS = (0, 1, 3, 5)  # of the points
 _STEP = 1e-3  # of a numerical derivative in θ
-_STEPS, _MOST = 20, 100  # with known slopes, without
-_ROOT, _CLOSE = 1e-7, 1e-5  # of θ; of what is left
+_ROOT = 1e-7  # of θ
 _RIDGES = (math.log(1e-6), math.log(1e3))  # ln λ among which the best is searched for
 _FIRST, _UP, _SHORTEST = -3.0, 2.0, 0.05  # of ln λ: a search's start, a step up, the shortest
 _ROUNDING = 1e-12  # of an error in closed form
@@ -135,35 +136,21 @@ class BinaryStudents:
         self, theta: Array, nodes: Nodes, slopes: Array | None = None
     ) -> tuple[Array, Array, Array] | None:
         """The root next to θ on these points, the values there and their slopes ∂/∂θ (7, 5)."""
-        if slopes is not None:  # Broyden's method from there
-            at, slopes, step = theta, slopes.copy(), np.zeros(5)
-            for _ in range(_STEPS):
-                values = self.values(at, nodes)
-                left = values[:5].mean(1)
-                slopes[:5] -= np.outer(left, step) / max(step @ step, 1e-300)
-                step = np.linalg.solve(slopes[:5], left)
-                at = at - step
-                if not _ROOT < np.abs(step).max() < 1:
-                    break
-            if np.abs(step).max() <= _ROOT:
-                return at, values, slopes
-
-        def mean(at: Array) -> Array:
-            return np.asarray(self.values(at, nodes)[:5].mean(1))
-
-        asked: Any = {"xtol": _ROOT, "maxfev": _MOST}
-        found = root(mean, theta, options=asked)
-        if not np.abs(found.fun).max() < _CLOSE:
+        near = None if slopes is None else slopes[:5]
+        found = newton(lambda at: self.means(at, nodes)[:5], theta, tol=_ROOT, jacobian=near)
+        if not found.converged:
             return None
-        return found.x, self.values(found.x, nodes), self.slopes(found.x, nodes)
+        slopes = self.slopes(found.theta, nodes) if slopes is None else slopes.copy()
+        slopes[:5] = found.jacobian
+        return found.theta, self.values(found.theta, nodes), slopes
+
+    def means(self, theta: Array, nodes: Nodes) -> Array:
+        """Of the values over all replicates: (7,)."""
+        return np.asarray(self.values(theta, nodes).mean(1))
 
     def slopes(self, theta: Array, nodes: Nodes) -> Array:
-        """∂/∂θ of the values' means, (7, 5)."""
-
-        def mean(at: Array) -> Array:
-            return np.asarray(self.values(at, nodes).mean(1))
-
-        return np.asarray(approx_fprime(theta, mean, _STEP))
+        """∂/∂θ of the means, (7, 5)."""
+        return np.asarray(approx_fprime(theta, self.means, _STEP, nodes))
 
 
 class RidgePath:
@@ -171,8 +158,8 @@ class RidgePath:
 
         dθ/d ln λ = −(∂F/∂θ)⁻¹ ∂F/∂ln λ,
 
-    of which the first component is 0 at the λ of least error. The start is near where λ is large:
-    there the first one is looked for.
+    of which the first component is 0 at the λ of least error. The first is one of a large λ, where
+    the start is near.
     """
 
     def __init__(self, students: BinaryStudents) -> None:
@@ -181,38 +168,31 @@ class RidgePath:
 
     def at(self, x: float) -> tuple[Array, Array, Array]:
         """θ, ∂F/∂θ (7, 5) and the tangent at ln λ = x."""
-        while x not in self._seen:
-            near = min(self._seen, key=lambda other: abs(other - x), default=None)
-            to = x if near is not None else max(x, _FIRST)
-            while not self._found(to, near):
-                if to > _RIDGES[1] or (near is not None and abs(to - near) < _SHORTEST):
-                    raise ComputationFailed(
-                        f"no fixed point of one-vs-rest at alpha {self.students.alpha:g} and "
-                        f"ridge {math.exp(x):.3g}: give a larger ridge"
-                    )
-                to = to + _UP if near is None else (to + near) / 2
-        return self._seen[x]
-
-    def _found(self, x: float, near: float | None) -> bool:
-        """Whether there is a root at ln λ = x, from the one that is near or from the start."""
+        if x in self._seen:
+            return self._seen[x]
+        if not self._seen and x < _FIRST:
+            self.at(_FIRST)
         here = replace(self.students, ridge=math.exp(x))
-        theta, slopes = here.start() if near is None else np.empty(0), None
-        if near is not None:
-            theta, slopes, tangent = self._seen[near]
-            theta = theta + (x - near) * tangent
+        near = min(self._seen, key=lambda other: abs(other - x), default=math.inf)
+        theta, slopes, tangent = self._seen.get(near) or (here.start(), None, np.zeros(5))
+        theta = theta + (x - near) * tangent if self._seen else theta
         nodes = here.nodes(theta, _LEVELS[0])
         found = here.solve(theta, nodes, slopes)
-        if found is None:
-            return False
-        theta = found[0]
-        slopes = here.slopes(theta, nodes)
+        if found is None:  # from half-way, or from a larger λ
+            if x > _RIDGES[1] or abs(x - near) < _SHORTEST:
+                raise ComputationFailed(
+                    f"no fixed point of one-vs-rest at alpha {here.alpha:g} and ridge "
+                    f"{here.ridge:.3g}: give a larger ridge"
+                )
+            self.at((x + near) / 2 if self._seen else x + _UP)
+            return self.at(x)
+        theta, slopes = found[0], here.slopes(found[0], nodes)
         low, high = (
-            replace(here, ridge=math.exp(x + s)).values(theta, nodes)[:5].mean(1)
-            for s in (-_STEP, _STEP)
+            replace(here, ridge=math.exp(x + s)).means(theta, nodes)[:5] for s in (-_STEP, _STEP)
         )
-        tangent = np.linalg.solve(slopes[:5], (low - high) / (2 * _STEP))
+        tangent = np.asarray(np.linalg.solve(slopes[:5], (low - high) / (2 * _STEP)))
         self._seen[x] = theta, slopes, tangent
-        return True
+        return self._seen[x]
 
     def best(self) -> float:
         """λ of least error, or an end of those that are tried; ln λ to about 1e-2."""
@@ -231,7 +211,7 @@ def one_vs_rest_rows(
     """One row for each α of `estimator`, which has a loss, a ridge and columns."""
     check_teacher(teacher)
     tol, rows = check_tolerance(tol, 1e-4), []
-    for alpha in check_alphas(alphas):
+    for alpha in steps(check_alphas(alphas)):
         if alpha == 0:  # no sample: every field is 0
             (row,) = ERM(estimator.loss, estimator.ridge).rows(teacher, [alpha])
             rows.append({**row, "estimator": estimator.name})
@@ -239,11 +219,8 @@ def one_vs_rest_rows(
         if teacher.n_classes == 2:
             rows.append(_of_two(teacher, estimator, alpha, tol))
             continue
-        path, ridge = (
-            RidgePath(BinaryStudents(teacher, estimator.loss, 1.0, alpha)),
-            estimator.ridge,
-        )
-        ridge = path.best() if ridge == "optimal" else ridge
+        path = RidgePath(BinaryStudents(teacher, estimator.loss, 1.0, alpha))
+        ridge = path.best() if estimator.ridge == "optimal" else estimator.ridge
         columns = {**teacher.columns, **estimator.columns, "ridge": ridge, "alpha": alpha}
         rows.append(make_row(source="theory", **columns, **_point(path, float(ridge), tol)))
     return rows

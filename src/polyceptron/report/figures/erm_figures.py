@@ -292,7 +292,7 @@ def _rivals(profile: spec.Profile) -> list[spec.Computation]:
 @spec.figure("rivals", "Other rules at their best ridge, k = 3", _rivals)
 def rival_rules(table: pd.DataFrame) -> pic.Panel:
     """One-vs-rest loses next to nothing with few samples and errs half as much again as
-    cross-entropy with many: a class against two others is not a linear rule, and from *α = 13* on
+    cross-entropy at *α = 16*: a class against two others is not a linear rule, and from *α = 13* on
     no ridge helps it. Discriminant analysis is least squares here. Lines: theory, each rule at its
     own best ridge.
     """

@@ -218,14 +218,13 @@ def _moving(places: Mapping[float, set[float]]) -> set[float]:
     once = [min(at) for at in places.values() if len(at) == 1]
     if not len(set(once)) == len(once) > 1:
         return set()
-    ends = {ridge: (min(at), max(at)) for ridge, at in places.items()}
-    near = {
-        r for r, (low, high) in ends.items() if sum(low <= x <= high for x in once) == (low == high)
-    }
-    meet = {
-        r for r in near for o in near - {r} if ends[r][0] <= ends[o][1] and ends[o][0] <= ends[r][1]
-    }
-    return near - meet
+    ends = {r: (min(at), max(at)) for r, at in places.items()}
+    near = {r for r, (a, b) in ends.items() if sum(a <= x <= b for x in once) == (a == b)}
+
+    def meets(r: float) -> bool:
+        return any(max(ends[r][0], ends[o][0]) <= min(ends[r][1], ends[o][1]) for o in near - {r})
+
+    return {r for r in near if not meets(r)}
 
 
 def shared_role(series: Sequence[Series]) -> str:

@@ -26,7 +26,7 @@ _SHARE = 0.3  # of the tolerance: twice what a ridge that is off may cost, over 
 _FINER, _NEAR = 2, 3e-4  # level of sums, and the step of θ with which a root is near enough
 _SOUND = 1e-5  # doubt of sums whose tangent can be trusted: it errs by hundreds of times as much
 _STEP = 1e-4  # of ln λ, for the equations' own dependence on it
-_FLAT, _NARROW = 1e-5, 0.1  # a slope that may be rounding; of ln λ: the end of a plateau
+_FLAT, _NARROW = 1e-5, 0.25  # a slope that may be rounding; of ln λ: the end of a plateau
 
 
 def ridge_tangent(
@@ -133,22 +133,10 @@ def bracket(
             x, aside = begin - 1.0, -1.0
         here = slope(x)
     direction = math.copysign(1.0, here)
-    if x != begin and direction != aside:  # it lies between, if it is not flat all the way
-        flat = x - aside
-        while abs(x - flat) > _NARROW:
-            middle = (x + flat) / 2
-            there = slope(middle)
-            if abs(there) < _FLAT:
-                flat = middle
-            elif (there > 0) == (here > 0):
-                x = middle
-            else:
-                return min(x, middle), max(x, middle)
-        return flat, flat
     while bottom < x < top:
         other = min(max(x + direction * step, bottom), top)
         there = slope(other)
-        while abs(there) < _FLAT and abs(other - x) > 0.5:
+        while abs(there) < _FLAT and abs(other - x) > _NARROW:
             other = (x + other) / 2
             there = slope(other)
         if abs(there) < _FLAT:
