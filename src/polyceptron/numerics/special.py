@@ -155,6 +155,12 @@ class ChebyshevProxy:
         value: AnyArray = C.chebval(s, self.coefficients[:, column], tensor=False)
         return value
 
+    def __add__(self, other: ChebyshevProxy) -> ChebyshevProxy:
+        """The sum of two on the same interval; one column serves all of the other's."""
+        short, long = sorted((self.coefficients, other.coefficients), key=len)
+        total = np.pad(short, ((0, len(long) - len(short)), (0, 0))) + long
+        return replace(self, coefficients=total, error=self.error + other.error)
+
     def derivative(self) -> ChebyshevProxy:
         """p′ as a proxy on the same interval (its error is not tracked)."""
         scale = 2 / (self.high - self.low)

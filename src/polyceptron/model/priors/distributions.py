@@ -123,6 +123,7 @@ _S, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _S, _WEIGHTS = 0.5 * (_S + 1), 15 * ((1 - _S**2) / 4) ** 2 * _WEIGHTS
 _NODES = _S**3 * (10 - 15 * _S + 6 * _S**2)  # flat at both ends, where a density may have a power
 _DROP = 80.0  # twice the fall of the exponent at the ends of the window
+_SHARP = 30.0  # Λ at which the data alone tell where the weight is
 _NEAR = 1e-3  # of the moments by the rule, to those of the distribution
 
 
@@ -168,6 +169,7 @@ class ScipyPrior(Prior):
         )
         higher = self._log_density(peak.x) > self._log_density(grid[at])
         self.top = float(peak.x if higher else grid[at])
+        self.tails = [math.isinf(end) for end in frozen.support()]
         edges = [float(end) for end in frozen.support() if math.isfinite(end)]
         self.origin = (edges[0] - self.mean) / self.deviation if edges else self.top
         found = self.tilted(np.zeros(1), np.zeros(1))
@@ -197,8 +199,13 @@ class ScipyPrior(Prior):
 
     def tilted(self, b: Any, precision: Any) -> Tilted:
         b, precision = np.broadcast_arrays(np.asarray(b, float), np.asarray(precision, float))
-        low, high = self.ends
-        centre = np.clip(b / np.maximum(precision, _LEAST), low, high)
+        place = b / np.maximum(precision, _LEAST)
+        # Beyond all weights that are seen a tail goes on: its end would be an edge.
+        further = 9 / np.sqrt(np.maximum(precision, _SHARP))
+        on = [tail & (precision > _SHARP) for tail in self.tails]
+        low = np.where(on[0] & (place < self.ends[0]), place - further, self.ends[0])
+        high = np.where(on[1] & (place > self.ends[1]), place + further, self.ends[1])
+        centre = np.clip(place, low, high)
         slope = np.abs(b - precision * centre)
         reach = _DROP / np.maximum(slope + np.sqrt(slope**2 + _DROP * precision), _LEAST)
         left, right = np.maximum(centre - reach, low), np.minimum(centre + reach, high)

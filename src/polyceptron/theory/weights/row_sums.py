@@ -23,9 +23,10 @@ alike. They have features of width 1 where gaps are small (a prior's spike, kink
 elsewhere: g = λ sinh t on panels of t. The weight of c is split by a smooth partition of unity into
 one part around each class, c = y_i + λ sinh t on equal steps of t.
 
-k ≥ 4: fields sampled from their own law by inverse CDF, one quasi-random coordinate a class, except
-one class, which is drawn from where the shift hides much; the shift as above around a few of the
-classes, its nodes with an offset of their own in each replicate, so that their error is seen.
+k ≥ 4: fields sampled by inverse CDF, one quasi-random coordinate a class, most rows so that the gap
+of one class to what the others tell of the shift is where it hides much (rare weights then need no
+luck), with bounded weights; the shift as above around a few of the classes, its nodes with an
+offset of their own in each replicate, so that their error is seen.
 
 Finite priors, one or two class differences: y = γ/√q̂ has the density Σ_c p_c N(y; √q̂ u_c) over the
 points u_c that a row can take, and on a grid of y
@@ -39,8 +40,9 @@ sampled as above and give weights on a grid of c; its sums, for all y_1, are mat
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from itertools import permutations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +57,6 @@ from polyceptron.numerics.estimate import N_REPLICATES, uniform_replicates
 from polyceptron.numerics.panels import panel_rule
 from polyceptron.numerics.special import EvenPieces
 
-_RARE, _SKEWED = 30.0, 3.0  # κ₄ from which replicates are skewed, and what their bars take then
 _NOISE = 8.5  # |ξ| is larger with probability 1e-17
 _STEP = 0.005  # of the tables in t: cubic pieces are then good to 1e-9
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
@@ -87,28 +88,24 @@ class FieldTable:
         n = math.ceil(math.asinh(3 * self.reach) / _STEP)
         self.t = np.arange(-n, n + 1, dtype=float) * _STEP
         values = np.stack(scalar_posterior(prior, q_hat, origin + np.sinh(self.t)), -1)
-        self.values = values
+        self.values, self.highest = values, values[:, 0].max()
         self.pieces = EvenPieces(self.t, values, 3)
         self.mass = np.exp(values[:, 0]) * np.cosh(self.t)  # density of t
-        self.typical = float(self.mass @ values[:, 2]) * _STEP
-        self.spread = float(self.mass @ (values[:, 2] - self.typical) ** 2) * _STEP
+        self.slope = math.sqrt(q_hat) * (values[:, 2] - 1 / (1 + q_hat))  # dμ̃/dy
         mirrored = values[::-1] * [1, -1, 1]
         self.even = bool(np.allclose(values, mirrored, rtol=1e-9, atol=1e-12))
 
-    def __call__(self, y: Array) -> tuple[Array, Array, Array]:
-        """ln f, μ̃ and var at y of any shape within three times the reach."""
-        return tuple(self.pieces(np.arcsinh(y)))  # type: ignore[return-value]
+    def __call__(self, y: Array, n: int = 3) -> tuple[Array, ...]:
+        """ln f, μ̃ and var, or the first n of them, at y of any shape within 3 times the reach."""
+        found = self.pieces(np.arcsinh(y), n)
+        np.minimum(found[0], self.highest, out=found[0])  # cubics overshoot at a second edge
+        return tuple(found)
 
-    def telling(self, variance: Array) -> Array:
-        """r at var(y), E r = 1: large where the slope μ′ = √q̂ var is not that of other classes."""
-        apart = (variance - self.typical) ** 2
-        return 0.5 + 0.5 * apart / self.spread if self.spread > 0 else 1 + 0 * apart
-
-    def quantile(self, uniform: Any, *, telling: bool = False) -> Array:
-        """y at the given shares of f, or of rf: random numbers stay fixed while q̂ moves."""
+    def quantile(self, uniform: Any, mass: Array | None = None) -> Array:
+        """y at the given shares of f, or of another density of t: fixed while q̂ moves."""
         from scipy.interpolate import CubicSpline, PchipInterpolator
 
-        mass = self.mass * self.telling(self.values[:, 2]) if telling else self.mass
+        mass = self.mass if mass is None else mass
         below = CubicSpline(self.t, mass).antiderivative()(self.t)
         total = below[-1]
         middle = int(np.searchsorted(below, 0.5 * total))
@@ -124,12 +121,15 @@ class FieldTable:
         return found
 
 
+field_table = lru_cache(maxsize=8)(FieldTable)
+
 SCALE = 1.5  # λ: about the width of a class's own feature
 _MANY = 12  # classes above which the shift is known so well that its origin is enough
 _APART = 1.5  # λ: nodes of centres that are closer serve both
 _UNLIKELY = 18.0  # logarithm of what is left out around a class
 _CHUNK = 400_000  # table look-ups at once
 _SHIFT_STEP = 0.25  # of t, where fields are sampled
+_AS_IT_IS = 0.2  # of the sampled rows
 
 
 def shift_nodes(
@@ -154,7 +154,7 @@ def shift_centres(table: FieldTable, y: Array, scale: float) -> tuple[Array, NDA
     """
     n, k = y.shape
     centres = np.zeros((n, 1)) if k > _MANY else np.hstack([np.zeros((n, 1)), y])
-    likely = table(y[:, None, :] - centres[..., None])[0].sum(-1)
+    likely = table(y[:, None, :] - centres[..., None], 1)[0].sum(-1)
     likely[likely < likely.max(1, keepdims=True) - _UNLIKELY] = -np.inf
     used = np.zeros(centres.shape, dtype=bool)
     while (going := np.flatnonzero(np.isfinite(likely).any(1))).size:
@@ -165,40 +165,59 @@ def shift_centres(table: FieldTable, y: Array, scale: float) -> tuple[Array, NDA
     return centres, used
 
 
+class ShiftMoments(NamedTuple):
+    """What is known of the shift c of n rows, and what it hides."""
+
+    log_density: Array  # (n,), of the differences of fields
+    shift: Array  # (n,), E c
+    hidden: Array  # (n,), E_c‖P(μ̃ − E_c μ̃)‖²
+    others: tuple[Array, Array] | None  # the first two without each class in turn, (n, k)
+
+
 def shift_moments(
-    table: FieldTable, y: Array, step: float, offset: float = 0.0
-) -> tuple[Array, Array, Array]:
-    """ln of the density (n,) of the differences of fields y (n, k), both terms of tr Cov u (n,)."""
+    table: FieldTable, y: Array, step: float, offset: float = 0.0, *, others: bool = False
+) -> ShiftMoments:
+    """Moments over the shift of rows with fields y (n, k)."""
     n, k = y.shape
     scale = SCALE * min(1.0, 2 / math.sqrt(k))  # k classes know the shift to 1/√k
     z, weight = shift_nodes(table, step, offset, scale)
     log_weight = np.log(weight)
     centres, used = shift_centres(table, y, scale)
     sample, centre = np.nonzero(used)
-    top = np.full(len(sample), -np.inf)
-    sums = np.empty((len(sample), k + 3))  # of 1, the inner variance, ‖Pμ̃‖² and μ̃
+    first = np.searchsorted(sample, np.arange(n))
+    top = np.zeros((len(sample), 1 + k))
+    sums = np.zeros((len(sample), k + 3))  # of 1, c, ‖Pμ̃‖² and μ̃
+    rest = np.zeros((2, len(sample), k))  # of 1 and c without each class
     chunk = max(1, _CHUNK // (z.size * k))
     for start in range(0, len(sample), chunk):
         part = slice(start, start + chunk)
         row, own = sample[part], centre[part]
         shift = centres[row, own][:, None] + z  # (pairs, nodes)
-        log_f, mean, var = table(y[row, None, :] - shift[..., None])
+        log_f, mean = table(y[row, None, :] - shift[..., None], 2)
         near = closeness(centres[row, None, :] - shift[..., None], scale) * used[row, None, :]
         near = near[np.arange(len(row)), :, own] / near.sum(-1)
         log_w = log_f.sum(-1) + log_weight + np.log(near)
-        top[part] = log_w.max(-1)
-        w = np.exp(log_w - top[part, None])
+        top[part, 0] = log_w.max(-1)
+        w = np.exp(log_w - top[part, :1])
         spread = (mean**2).sum(-1) - mean.sum(-1) ** 2 / k
-        sums[part, 0] = w.sum(-1)
-        sums[part, 1] = (1 - 1 / k) * (w * var.sum(-1)).sum(-1)
-        sums[part, 2] = (w * spread).sum(-1)
+        sums[part, :3] = np.stack([(w * f).sum(-1) for f in (1, shift, spread)], -1)
         sums[part, 3:] = np.matmul(w[:, None, :], mean)[:, 0]
-    first = np.searchsorted(sample, np.arange(n))
+        if others:
+            np.subtract(log_w[..., None], log_f, out=log_f)
+            top[part, 1:] = log_f.max(1)
+            np.exp(log_f - top[part, None, 1:], out=log_f)
+            rest[:, part] = log_f.sum(1), np.matmul(shift[:, None, :], log_f)[:, 0]
     best = np.maximum.reduceat(top, first)
-    sums = np.add.reduceat(sums * np.exp(top - best[sample])[:, None], first)
-    total, inner, square, means = sums[:, 0], sums[:, 1], sums[:, 2], sums[:, 3:] / sums[:, :1]
-    hidden = square / total - (means**2).sum(1) + means.sum(1) ** 2 / k
-    return np.log(total) + best, inner / total, np.maximum(hidden, 0.0)
+    size = np.exp(top - best[sample])
+    sums = np.add.reduceat(sums * size[:, :1], first)
+    total, means = sums[:, 0], sums[:, 3:] / sums[:, :1]
+    hidden = sums[:, 2] / total - (means**2).sum(1) + means.sum(1) ** 2 / k
+    without = None
+    if others:
+        rest = np.add.reduceat(rest * size[:, 1:], first, axis=1)
+        without = np.log(rest[0]) + best[:, 1:], rest[1] / rest[0]
+    log_density = np.log(total) + best[:, 0]
+    return ShiftMoments(log_density, sums[:, 1] / total, np.maximum(hidden, 0.0), without)
 
 
 _PANEL = 1.5
@@ -212,21 +231,27 @@ def hidden_variance(
     t, weight = panel_rule(np.linspace(0.0, end, math.ceil(end / _PANEL) + 1), order)
     g, weight = SCALE * np.sinh(t), SCALE * np.cosh(t) * weight
     if n_classes == 2:
-        log_density, _, hidden = shift_moments(table, np.stack([0 * g, g], -1), step)
-        chance = 2 * weight * np.exp(log_density)
-        return float(chance @ hidden), float(chance.sum()) - 1
+        found = shift_moments(table, np.stack([0 * g, g], -1), step)
+        chance = 2 * weight * np.exp(found.log_density)
+        return float(chance @ found.hidden), float(chance.sum()) - 1
     z, z_weight = shift_nodes(table, step)
-    own = table(-z)
-    up, down = table(g[:, None] - z), table(-g[:, None] - z)
+    own = table(-z, 2)
+
+    def both(gap: Array) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        """ln f and μ̃ (n, nodes) of a class above by `gap` (n, 1), and of one below."""
+        up = table(gap - z, 2)
+        return up, (up[0][:, ::-1], -up[1][:, ::-1]) if table.even else table(-gap - z, 2)
+
+    up, down = both(g[:, None])
     variance, mass = 0.0, -1.0
     for n in range(g.size):
         seen = g[n] + g < 2 * table.reach
         if table.even:  # the mirror image of a pair of gaps is alike
             seen[:n] = False
         sums = g[n] + g[seen, None]
-        far_up, far_down = table(sums - z), table(-sums - z)
+        far_up, far_down = both(sums)
         g1, g2 = g[n], g[seen, None]
-        # Around each class in turn: (ln f, μ̃, var) of the three, and how far each is.
+        # Around each class in turn: (ln f, μ̃) of the three, and how far each is.
         around = (
             (own, tuple(a[n] for a in up), far_up, (-z, g1 - z, sums - z)),
             (tuple(a[n] for a in down), own, tuple(a[seen] for a in up), (-g1 - z, -z, g2 - z)),
@@ -293,20 +318,24 @@ _LARGEST_LATTICE = {2: 700, 3: 230}
 _GAP_RULES = {2: ((24, 0.06), (20, 0.075), (18, 0.09)), 3: ((14, 0.14), (12, 0.17), (10, 0.2))}
 
 
+@lru_cache(maxsize=64)
+def gap_variance(prior: Prior, k: int, q_hat: float, level: int) -> tuple[float, float]:
+    """What the shift hides by the rule of an accuracy level (0 the finest), the mass less 1."""
+    return hidden_variance(field_table(prior, q_hat), k, *_GAP_RULES[k][level])
+
+
 def few_shift_variance(prior: Prior, k: int, q_hat: float) -> float:
     """v at q̂ for k = 2 or 3: the lattice, or where it is too large the gaps."""
     if lattice(prior, q_hat)[1] <= _LARGEST_LATTICE[k]:
         return lattice_variance(prior, k, q_hat)
-    hidden = hidden_variance(FieldTable(prior, q_hat), k, *_GAP_RULES[k][0])[0]
-    return single_variance(prior, q_hat) + hidden
+    return single_variance(prior, q_hat) + gap_variance(prior, k, q_hat, 0)[0]
 
 
 def few_shift_error(prior: Prior, k: int, q_hat: float) -> float:
     """The relative error that this leaves: what two coarser rules change, and the mass."""
     if lattice(prior, q_hat)[1] <= _LARGEST_LATTICE[k]:
         return 0.0
-    table = FieldTable(prior, q_hat)
-    found, missing = zip(*(hidden_variance(table, k, *rule) for rule in _GAP_RULES[k]), strict=True)
+    found, missing = zip(*(gap_variance(prior, k, q_hat, level) for level in range(3)), strict=True)
     apart = sum(abs(found[0] - coarse) for coarse in found[1:])  # one may agree by accident
     return apart / (single_variance(prior, q_hat) + found[0]) + abs(missing[0])
 
@@ -320,28 +349,52 @@ def single_variance(prior: Prior, q_hat: float) -> float:
     return float((np.exp(log_f) * np.cosh(t) * (t[1] - t[0])) @ variance)
 
 
+def likely_gaps(table: FieldTable, k: int) -> Array:
+    """Density of t (n,), of the gap of a class to the shift: as it is seen, times what it hides."""
+    score = np.gradient(table.values[:, 0], table.t) / np.cosh(table.t)
+    information = float(table.mass @ score**2) * _STEP  # of one class about the shift
+    c = np.linspace(-3.5, 3.5, 29)
+    seen = np.sinh(table.t)[:, None] - c / math.sqrt((k - 1) * information)
+    log_f, mean = table(seen, 2)
+    # In the slope of μ most classes are alike; it is what differs that hides.
+    order = np.argsort(table.slope)
+    below = np.cumsum(table.mass[order])
+    mean = mean - table.slope[order[np.searchsorted(below, 0.5 * below[-1])]] * seen
+    weight = np.exp(log_f - 0.5 * c**2)
+    total = np.maximum(weight.sum(-1), 1e-290)
+    hidden = (weight * mean**2).sum(-1) / total - ((weight * mean).sum(-1) / total) ** 2
+    mass = total * np.cosh(table.t) * np.maximum(hidden, 1e-6 * hidden.max() + 1e-200)
+    return np.asarray(mass / (mass.sum() * _STEP))
+
+
 def sampled_shift_variance(prior: Prior, k: int, q_hat: float, log2_points: int) -> Array:
-    """Replicates (R,) of v for k ≥ 4: what one class leaves, and sampled what the shift hides."""
+    """Replicates (R,) of v for k ≥ 4: what one class leaves, and sampled what the shift hides.
+
+    A share d of the rows is drawn as it is. In the others a class has a gap to the shift, which the
+    rest tells, of a density g that favours what hides. Classes are alike: with p the density of a
+    class's gap given the rest, all are of density d + (1 − d) mean_h g/p times that of rows.
+    """
     table = FieldTable(prior, q_hat)
+    mass = likely_gaps(table, k)
+    log_mass = EvenPieces(table.t, np.log(np.maximum(mass, 1e-300))[:, None], 3)
     uniform = uniform_replicates(k, log2_points, seed=2000 + k)
-    # One class from rf: classes are alike, so that the density of a row is mean_h r(y_h) ∏ f(y_h).
-    first = table.quantile(uniform[..., :1], telling=True)
-    y = np.concatenate([first, table.quantile(uniform[..., 1:])], -1)
-    share = 1 / table.telling(table(y)[2]).mean(-1)  # (R, n)
-    offsets = (np.arange(N_REPLICATES) + 0.5) / N_REPLICATES - 0.5
-    each = zip(y, offsets, strict=True)
-    found = [shift_moments(table, rows, _SHIFT_STEP, offset)[1:] for rows, offset in each]
-    # Fields that leave much unknown hide much: the first term, whose mean is known, tells how much.
-    one = single_variance(prior, q_hat)
-    inner, hidden = share * np.moveaxis(np.array(found), 1, 0)  # (R, n) each
-    slope = np.cov(inner.ravel(), hidden.ravel())[0, 1] / max(float(inner.var()), 1e-300)
-    above = hidden.mean(1) - slope * (inner.mean(1) - (k - 1) * one)
-    # Of rare weights few rows tell much, and points may miss them all: replicates are skewed, and
-    # Student's quantile of their mean is too small by up to this factor (at densities to 0.005).
-    log_g = prior.tilted(np.array([0.1, -0.1]), np.zeros(2)).log_g  # b²/2 ± κ₃b³/6 + κ₄b⁴/24
-    if 24e4 * (log_g.mean() - 0.005) > _RARE:
-        above = above.mean() + _SKEWED * (above - above.mean())
-    return np.asarray(one + above / (k - 1))
+    u = uniform[..., 0]
+    first = np.minimum(u / _AS_IT_IS, 1.0)
+    y = table.quantile(np.concatenate([first[..., None], uniform[..., 1:]], -1))
+    gap = table.quantile(np.maximum((u - _AS_IT_IS) / (1 - _AS_IT_IS), 0.0), mass)
+    above = np.empty(N_REPLICATES)
+    for i, rows in enumerate(y):
+        offset = (i + 0.5) / N_REPLICATES - 0.5
+        moved = u[i] > _AS_IT_IS
+        told = shift_moments(table, rows[moved, 1:], _SHIFT_STEP, offset)
+        rows[moved, 0] = told.shift + gap[i, moved]
+        found = shift_moments(table, rows, _SHIFT_STEP, offset, others=True)
+        assert found.others is not None
+        gaps = rows - found.others[1]
+        log_p = found.log_density[:, None] - found.others[0] + 0.5 * np.log1p(gaps**2)
+        ratio = np.exp(np.minimum(log_mass(np.arcsinh(gaps))[0] - log_p, 600.0)).mean(1)
+        above[i] = (found.hidden / (_AS_IT_IS + (1 - _AS_IT_IS) * ratio)).mean()
+    return np.asarray(single_variance(prior, q_hat) + above / (k - 1))
 
 
 def point_variance(teacher: AnyTeacher, q_hat: float) -> float:

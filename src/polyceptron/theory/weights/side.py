@@ -28,8 +28,9 @@ when first needed:
 
     finite        in x = √q̂, up to where v₁ is negligible: it falls as exp(−q̂δ²/8)/√q̂, δ the
                   smallest distance of two rows, and is continued so
-    continuous    in x = ln(1 + q̂): v₁ falls as 1/q̂, and is continued beyond q̂ = 1e8 as
-                  q̂v₁ = A + B/√q̂
+    continuous    in x = ln(1 + q̂/q̂₀), q̂₀ = 3/E w⁴: v₁ falls as 1/q̂, and is continued beyond
+                  q̂ = 1e8 as q̂v₁ = A + B/√q̂; above three classes what one class leaves is exact,
+                  and only the ratio to it is sampled
 
 Column 0 is the mean over replicates, columns 1 to R the replicates themselves.
 """
@@ -55,7 +56,7 @@ from polyceptron.model import AnyTeacher
 from polyceptron.model.law import Hats, Law
 from polyceptron.numerics import AnyArray, Array
 from polyceptron.numerics.estimate import N_REPLICATES
-from polyceptron.numerics.special import ChebyshevProxy, chebyshev_proxy, local_gauss
+from polyceptron.numerics.special import ChebyshevProxy, chebyshev_proxy, local_gauss, points
 from polyceptron.theory.weights import row_sums
 from polyceptron.theory.weights.sign_table import EDGES, is_sign, sign_table
 
@@ -70,6 +71,7 @@ class RowRule:
     at: Callable[[float, int], Any]
     error: Callable[[float], float] = lambda _: 0.0  # relative, at q̂, sampling apart
     sampled: bool = False  # whether v is averaged over random points
+    known: Callable[[float], float] | None = None  # most of v at q̂, not sampled
 
     def __call__(self, q_hat: Any, log2_points: int = 8) -> Array:
         """v at each q̂ (p,): shape (p, replicates)."""
@@ -101,6 +103,7 @@ def row_rule(teacher: AnyTeacher) -> RowRule:
             partial(row_sums.sampled_shift_variance, prior, k),
             lambda _: _SAMPLED_SHIFT_ERROR + left,
             sampled=True,
+            known=partial(row_sums.single_variance, prior),
         )
     return RowRule(
         lambda q_hat, _: row_sums.few_shift_variance(prior, k, q_hat),
@@ -128,7 +131,7 @@ def effort(teacher: AnyTeacher) -> Effort:
     if not row_rule(teacher).sampled:
         return Effort(0, 0, 0, tolerance, 1e-3)
     # What the shift hides falls as 1/k.
-    first = 6 if k <= (10 if continuous else 20) else 4 if k <= 60 else 2
+    first = (5 if continuous else 6) if k <= (10 if continuous else 20) else 4 if k <= 60 else 2
     return Effort(first, first + 2, 10 if k <= 20 else 8, tolerance, 3e-3)
 
 
@@ -171,7 +174,7 @@ def row_entropy(teacher: AnyTeacher) -> float:
 
 Index = NDArray[np.int64]
 _LAST = 1e8  # q̂ of the last panel of a continuous prior: beyond, its tilted law loses digits
-_FIRST_STAGE = 9990.0  # q̂ up to which a continuous prior's curve is always built: four panels
+_WIDTH = 2.4  # of the panels of a continuous prior; its curve is always built but for the last four
 _SMOOTH = 0.05  # q̂ below which v and I vary over powers of q̂ only
 _RATIO = 1.006  # of neighbouring q̂ where rows of many strengths are resolved in turn
 _AT_ONCE = 2_000_000
@@ -278,21 +281,26 @@ class PanelRows:
         self.missed: list[tuple[float, float]] = [(0.0, 0.0)]  # x, and what the rule leaves there
         self.start: AnyArray = np.zeros(1)  # ψ at the end of the last panel
         self._building = threading.RLock()  # panels follow one another
-        self.edges = np.linspace(0.0, math.log1p(_LAST), 9).tolist()
+        # Below q̂ = 3/E w⁴, the density of sparse weights, a series in q̂ converges.
+        log_g = teacher.prior.tilted(np.array([0.1, -0.1]), np.zeros(2)).log_g  # b²/2 + κ₄b⁴/24 …
+        self.unit = min(1.0, 3 / (3 + 24e4 * max(float(log_g.mean()) - 0.005, 0.0)))
+        last = math.log1p(_LAST / self.unit)
+        self.edges = np.linspace(0.0, last, math.ceil(last / _WIDTH) + 1).tolist()
         if self.finite:  # up to √q̂ at which v ~ exp(−q̂δ²/8) is negligible
             nothing = 1e-12 if teacher.n_classes <= 3 else 1e-6
             reach = math.sqrt(8 * math.log(1 / nothing)) / row_spacing(teacher)
             signs = teacher.n_classes > 3 and is_sign(teacher.prior)
             self.edges = list(EDGES) if signs else np.linspace(0.0, reach, 6).tolist()
-        self.end = self.edges[-1] ** 2 if self.finite else _FIRST_STAGE  # q̂ of the last stage
+        stage = self.edges[-1 if self.finite else -5]
+        self.end = (1 - 1e-9) * float(self.q_hat(np.array(stage)))  # q̂ of the last stage
 
     def coordinate(self, q_hat: AnyArray) -> AnyArray:
         """x at q̂."""
-        return np.sqrt(q_hat) if self.finite else np.log1p(q_hat)
+        return np.sqrt(q_hat) if self.finite else np.log1p(q_hat / self.unit)
 
     def q_hat(self, x: AnyArray) -> AnyArray:
         """q̂ at x."""
-        return np.asarray(x**2 if self.finite else np.expm1(x))
+        return np.asarray(x**2 if self.finite else self.unit * np.expm1(x))
 
     def error(self, q_hat: AnyArray) -> AnyArray:
         """Relative error of v₁ at q̂ (n,), sampling apart; v₁(0) = 1 is met exactly."""
@@ -300,7 +308,7 @@ class PanelRows:
         panel = np.searchsorted(self.edges, x, side="right")
         errors = np.array(self.errors)[np.clip(panel, 1, len(self.errors)) - 1]
         missed = np.interp(x, *np.array(self.missed).T)
-        return np.asarray(errors * np.minimum(1.0, q_hat) + missed)
+        return np.asarray(errors * np.minimum(1.0, q_hat / self.unit) + missed)
 
     def _panel(self, i: int) -> tuple[ChebyshevProxy, ChebyshevProxy]:
         if len(self.panels) <= i:
@@ -311,23 +319,30 @@ class PanelRows:
 
     def _build(self) -> None:
         low, high = self.edges[len(self.panels) : len(self.panels) + 2]
-        inside = np.linspace(low, high, 5 if self.finite else 3)[1:]
+        inside = np.linspace(low, high, 5)[1:] if self.finite else points(low, high, 9)[[4, 0]]
         found = [self.rule.error(float(q_hat)) for q_hat in self.q_hat(inside)]
         self.missed += zip(inside.tolist(), found, strict=True)
         missed = max(found)
         if self.rule.sampled:
-            start, most, tol = 11, 11, 3e-6
+            start = most = 11 if self.finite else 7
+            tol = 3e-6
         elif self.finite:  # the sum behind v is good to about 1e-15 in absolute terms
             least = 3e-15 / float(self.rule(high**2, 2).min() + 1e-300)
             start, most, tol = 17, 129, min(max(1e-13, least, 0.1 * missed), 1e-3)
         else:
-            start, most, tol = 9, 65, max(1e-9, 0.5 * missed)
+            start, most, tol = (
+                9,
+                65,
+                max(1e-9 if self.teacher.n_classes == 2 else 1e-8, 0.5 * missed),
+            )
         proxy = chebyshev_proxy(self._log_v, low, high, tol=tol, start=start, max_points=most)
+        if self.rule.known:
+            proxy += chebyshev_proxy(self._log_known, low, high, tol=1e-6, start=9, max_points=65)
         half = 0.5 * self.teacher.reduced_rank
 
         def rate(x: AnyArray) -> AnyArray:
             """dψ/dx = −(r/2) v dq̂/dx."""
-            q_slope = 2 * x if self.finite else np.exp(x)
+            q_slope = 2 * x if self.finite else self.unit * np.exp(x)
             return np.asarray(-half * q_slope[:, None] * np.exp(proxy(x).T))
 
         slope = chebyshev_proxy(rate, low, high, tol=1e-14, start=33)
@@ -348,7 +363,12 @@ class PanelRows:
             )
         if found.shape[1] > 1:
             found = np.hstack([found.mean(1, keepdims=True), found])
-        return np.asarray(np.log(np.maximum(found, 1e-200)))
+        return np.asarray(np.log(np.maximum(found, 1e-200))) - self._log_known(x)
+
+    def _log_known(self, x: AnyArray) -> AnyArray:
+        """ln of what is known of v, (p, 1)."""
+        known = self.rule.known or (lambda _: 1.0)
+        return np.log([[known(float(q))] for q in self.q_hat(x)])
 
     def __call__(self, q_hat: AnyArray, column: Index) -> tuple[AnyArray, AnyArray]:
         """v₁ and ψ₁ at q̂ (n,), each in its column (n,)."""
