@@ -207,7 +207,7 @@ def other_route(record: dict[str, Any], point: Any, seed: int) -> dict[str, floa
         theta = theta + np.clip(move, -0.5, 0.5)
     else:
         return {"status": "no root"}  # type: ignore[dict-item]
-    t = student_quantile(REPLICATES) / math.sqrt(REPLICATES)
+    t = student_quantile(REPLICATES, 0.998) / math.sqrt(REPLICATES)  # of hundreds of numbers
 
     def error(x: float) -> float:
         return float(error_on_labels(problem.channel, math.exp(x), k))

@@ -60,13 +60,19 @@ def jacobian_at(
 
 
 def newton(
-    residual: Residual, theta: Array, *, tol: float = 1e-9, jacobian: Array | None = None
+    residual: Residual,
+    theta: Array,
+    *,
+    tol: float = 1e-9,
+    jacobian: Array | None = None,
+    chord: bool = False,
 ) -> Root:
     """Solve residual(θ) = 0 from θ, until the next step, which is not taken, is below `tol`.
 
     A step that does not lower the residual is shortened. A Jacobian from nearby is renewed when it
     no longer gives a digit a step, and kept up to date by Broyden's rank-one corrections meanwhile.
-    It may be too stiff, and its step too short: the root is where the step after is much shorter.
+    It may be too stiff, and its step too short: the root is where the step after is much shorter,
+    unless what a `chord` leaves is counted elsewhere.
     """
     value, fresh = residual(theta), False
     for _ in range(_MOST_STEPS):
@@ -79,7 +85,7 @@ def newton(
             step = np.full_like(theta, math.nan)
         longest = float(np.max(np.abs(step)))
         if longest < tol:
-            if not fresh:
+            if not fresh and not (chord and size < tol):
                 after = residual(theta + step)
                 left = float(np.max(np.abs(np.linalg.solve(jacobian, after))))
                 if not left < _SHORTER * longest:

@@ -82,7 +82,8 @@ def _slope(system: Equations, theta: Array) -> float:
 def _moved(system: Equations, level: int, root: Root, tol: float) -> tuple[Root, Averages]:
     """The root on a level, with nodes placed at another's, and the averages there."""
     placed = lru_cache(maxsize=2)(system.placed(level, root.theta))  # asked for the root again
-    root = newton(system.on(placed), root.theta, tol=tol, jacobian=root.jacobian)
+    chord = system.problem.fields.rule.sampled
+    root = newton(system.on(placed), root.theta, tol=tol, jacobian=root.jacobian, chord=chord)
     return root, placed(system.law(root.theta))
 
 
