@@ -244,7 +244,8 @@ def series_colours(series: Sequence[Series]) -> list[str]:
     for s in series:
         families.setdefault(s.estimator, {})[s.family] = ""
     single = [s.role for s in series if len(families[s.estimator]) == 1]
-    own = pic.colours_of([*single, *families, *pic.DASHES])  # as on the page
+    named = pic.colours_of([*single, *families, *pic.DASHES])  # as on the page
+    own = {name: named[name] for name in (*single, *families)}
     used = {own[role] for role in single}
     for estimator, some in families.items():
         if len(some) > 4:
