@@ -47,6 +47,7 @@ from polyceptron.theory.populations.best_rules import population_floor
 RATIO = 4.0  # between neighbouring α
 N_POINTS = 6
 SMALLEST_ALPHA, LARGEST_ALPHA = 1e-3, 1e6
+_FEW = 0.05  # α from which unequal classes, of which a row takes longer, are searched
 PRECISION = 1e-4  # of ln α
 _ROWS = 15  # about as many as it takes to find an α
 # The status of an estimator that never errs so little, and of one that is refused.
@@ -264,6 +265,9 @@ def plan(
     if not jumps:
         top = min(LARGEST_ALPHA, (1 - _MARGINLESS) * student.largest_alpha(teacher))
         bottom = SMALLEST_ALPHA
+        if not teacher.symmetric and top > _FEW:
+            (row,) = student.rows(teacher, [_FEW])
+            bottom = bottom if row["generalisation_error"] <= error else _FEW
         alike = teacher.symmetric and teacher.prior.gaussian
         if alike and not (student.branches or student.explicit):
             bottom = min(plan(teacher, error, "bayes").alpha * (1 - _MARGINLESS), top)

@@ -284,7 +284,7 @@ def _refined(problem: MatrixProblem, theta: Array, tol: float) -> PopulationPoin
     anderson, history, linear = Anderson(problem), [], is_linear(problem)
     solved = _settled(anderson, theta, 1e-2)
     first = 1 if problem.n_classes == 2 else 0  # nodes on a line are cheap
-    close = max(_ROOT, _CLOSE * tol)
+    close = _ROOT if first else max(_ROOT, _CLOSE * tol)
     for level in range(first, LAST_LEVEL + 1):
         for _ in range(_AGAIN):
             fields = GraphFields(problem, solved.law, level)
