@@ -54,6 +54,7 @@ _SHORT = 1e-3  # a step that cannot overshoot
 _CHORDS, _NEWTON = 10, 100  # rounds
 _FINE, _MOST = (1e-10, 1e-7), 3000  # of a proximal gradient's steps: the same, and how many
 _PUSHES = 1e-7  # a force that is not rounding
+_AT_ONCE = 16_384  # points of a teacher's labels
 
 
 class FieldsOrder(NamedTuple):
@@ -249,10 +250,10 @@ def _kinked_pull(
 
 
 class Block(NamedTuple):
-    """Nodes: x, a teacher's utilities ζ (R, n, r), weights (R, n), R times the label's share."""
+    """Nodes: labels (n,), x, a teacher's utilities ζ (R, n, r), weights (R, n), R times shares."""
 
     group: int
-    label: int
+    labels: Labels
     x: Array
     weight: Array
     zeta: Array | None
@@ -307,9 +308,16 @@ class MatrixFields:
         x, even = ndtri(u[..., :r]), np.full(u.shape[:2], 1 / u.shape[1])
         if not problem.taught:
             white = _white(x, even)
-            return cls(problem, [Block(l, l, white, even, None) for l in range(k)])
+            label = np.zeros(x.shape[1], dtype=np.int64)
+            return cls(problem, [Block(l, label + l, white, even, None) for l in range(k)])
         told = [(l, *each) for l in range(k) for each in _told(problem, l, u[..., r:])]
-        return cls(problem, [Block(0, l, _white(x, w, zeta), w, zeta) for l, zeta, w in told])
+        size, blocks = max(_AT_ONCE // even.size, 1), []
+        for i in range(0, len(told), size):
+            labels, zeta, w = zip(*told[i : i + size], strict=True)
+            own = [_white(x, *each) for each in zip(w, zeta, strict=True)]
+            parts = (np.concatenate(each, 1) for each in (own, w, zeta))
+            blocks.append(Block(0, np.repeat(labels, x.shape[1]), *parts))
+        return cls(problem, blocks)
 
     def __call__(self, law: FieldsOrder) -> MatrixAverages:
         """The averages at a law."""
@@ -325,11 +333,11 @@ class MatrixFields:
         if self.blocks[0].zeta is not None:
             B = law.A @ p.R @ inverse
             roots = [root(law.Q[0] + law.A @ (p.R - p.R @ inverse @ p.R) @ law.A.T)]
-        for near, (c, label, x, w, zeta) in zip(self.near, self.blocks, strict=True):
+        for near, (c, labels, x, w, zeta) in zip(self.near, self.blocks, strict=True):
             omega = law.m[c] + law.b + x @ roots[c].T
             if zeta is not None:
                 omega = omega + zeta @ B.T
-            y = np.full(w.size, label)
+            y = np.tile(labels, len(w))
             cost = p.weight[y]
             pull = matrix_pull(p.loss, omega.reshape(-1, r), y, law.V[c], cost, close=_NEAR, **near)
             near |= {"start": pull.point, "inverse": pull.inverse}
@@ -341,7 +349,7 @@ class MatrixFields:
                 M += weighted.swapaxes(1, 2) @ zeta @ inverse
             fields = pull.point @ T.T
             loss = p.loss.value_at_prox(fields, y).reshape(w.shape)
-            wrong = (fields.argmax(1) != label).reshape(w.shape)
+            wrong = (fields.argmax(1) != y).reshape(w.shape)
             sums[:, :, c] += np.stack([(w * loss).sum(1), (w * wrong).sum(1)], 1)
         V = (V + V.swapaxes(2, 3)) / 2
         parts: Any = m, Q, V, M + V[:, 0] @ B, *(sums @ p.population.group_shares).T
