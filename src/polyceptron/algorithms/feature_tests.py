@@ -14,7 +14,8 @@ the share R² of ‖e_j‖² along g⁻ is that of a regression of pure noise: �
 intercept, and the square of the sum in units of its variance is χ².
 
 The fit without j follows from that with it by Newton steps whose matrix stays K, the Hessian at the
-fit with all features: its inverse without j is K⁻¹ − (K⁻¹)_{·j} κ⁻¹ (K⁻¹)_{j·}, κ = (K⁻¹)_jj.
+fit with all features: its inverse without j is K⁻¹ − (K⁻¹)_{·j} κ⁻¹ (K⁻¹)_{j·}, κ = (K⁻¹)_jj. Where
+these do not arrive, since much depends on j, the Hessian is made anew at each.
 
 As weights of the fit itself, with g and H the loss's slope and curvature there,
 
@@ -48,7 +49,7 @@ _MOST = 8000  # weights, whose matrix is inverted
 _BLOCK = 4_000_000  # numbers at once
 _FLAT = 1e-7  # relative singular value of the scaled features that counts as 0
 _STRAY = 0.05  # of the root of its sum of squares, that the gradient at a minimiser stays below
-_STEPS, _ENOUGH = 40, 1e-6  # fits without a feature: steps, and what the last may gain in loss
+_STEPS, _ENOUGH = (10, 40), 1e-6  # without a feature: steps of either kind, the last one's gain
 
 UNDETERMINED = (
     "the weights are not determined by the samples, as without a ridge where classes can be told "
@@ -87,6 +88,11 @@ class Fitted(NamedTuple):
         g = (self.loss.gradient(flat, y) @ self.basis).reshape(*fields.shape[:-1], -1)
         return np.asarray(g * (self.factors * np.sqrt(self.counts))[:, None])
 
+    def curvatures(self, fields: Array) -> Array:
+        """H (n, r, r) at fields (n, k), times the samples' factors."""
+        H = self.basis.T @ self.loss.hessian(fields, self.y) @ self.basis
+        return np.asarray(H * self.factors[:, None, None])
+
 
 class _Residuals(NamedTuple):
     """√counts·e (d, n), columns U (n, m) with P = UUᵀ, and the variance (d,) of e.
@@ -123,7 +129,7 @@ def feature_statistics(fit: Fitted, precision: Array | None = None) -> tuple[Arr
             "do not minimise the loss of these"
         )
     parts = _known(fit, precision) if precision is not None else _regressed(rows, d, fit.counts)
-    H = fit.basis.T @ fit.loss.hessian(fields, fit.y) @ fit.basis * fit.factors[:, None, None]
+    H = fit.curvatures(fields)
     try:
         factor = scipy.linalg.cholesky(whole_hessian(rows, H, pull), lower=True)
     except np.linalg.LinAlgError:
@@ -192,7 +198,7 @@ def _without(fit: Fitted, rows: Array, pull: Array, K: Array, chosen: Labels) ->
     v = leave(np.repeat(start[None], len(chosen), 0))
     length, least = np.ones(len(chosen)), np.full(len(chosen), np.inf)
     best_v, best_g, step = v.copy(), np.zeros((len(chosen), len(rows), r)), np.zeros_like(v)
-    for _ in range(_STEPS):
+    for _ in range(_STEPS[0]):
         z = (v.reshape(-1, size) @ rows.T).reshape(len(v), r, -1).swapaxes(1, 2) / root
         g = fit.slopes(z @ fit.basis.T + common)
         slope = (g.swapaxes(1, 2).reshape(-1, len(rows)) @ rows).reshape(v.shape) + pull * v
@@ -207,7 +213,23 @@ def _without(fit: Fitted, rows: Array, pull: Array, K: Array, chosen: Labels) ->
             break
         length = np.where(better, length, length / 2)
         v = best_v - length[:, None, None] * step
+    for i in np.flatnonzero(least > _ENOUGH):
+        best_g[i] = _refitted(fit, rows, pull, best_v[i], int(chosen[i]), common)
     return best_g
+
+
+def _refitted(fit: Fitted, rows: Array, pull: Array, v: Array, j: int, common: Array) -> Array:
+    """√counts·g⁻ (n, r) without feature j, by damped Newton steps from v (r, size)."""
+    rows, pull, v = np.delete(rows, j, 1), np.delete(pull, j), np.delete(v, j, 1)
+    for _ in range(_STEPS[1]):
+        fields = rows @ v.T / np.sqrt(fit.counts)[:, None] @ fit.basis.T + common
+        g, H = fit.slopes(fields), fit.curvatures(fields)
+        slope = g.T @ rows + pull * v
+        step = np.linalg.solve(whole_hessian(rows, H, pull), slope.ravel()).reshape(v.shape)
+        if (gain := float((slope * step).sum())) <= _ENOUGH:
+            break
+        v = v - step / (1 + np.sqrt(gain))
+    return g
 
 
 def _own_response(H: Array, rows: Array, counts: Array, U: Array, factor: Array, K: Array) -> Array:
