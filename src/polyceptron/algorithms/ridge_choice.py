@@ -220,10 +220,8 @@ class RidgePath:
         self.down((size * ridges).tolist(), _WORSE[1])
         while True:
             (factor, fall), best = self.downhill(), self.chosen
-            if rival is not None:
-                above, error = best.apart(rival[1])
-                if above + CLEAR * error >= fall:
-                    return
+            if rival is not None and np.dot(best.apart(rival[1]), (1, CLEAR)) >= fall:
+                return
             if not _ENDS[0] <= best.ridge * factor / size <= _ENDS[1]:
                 break
             self.run(best.ridge * factor)

@@ -29,7 +29,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
 from polyceptron.algorithms.data_checks import Samples
@@ -261,18 +260,13 @@ class _ManyClasses:
         return U, self.look(U, pulls, np.float64)
 
     def scale(self, D: AnyArray, pulls: Array) -> float:
-        """t of the lowest objective at the weights tD (1, k, d), from a few samples."""
-        chosen, rows = self.few
-        z, y = (rows @ D[0].T).astype(float), self.objective.y[chosen]
-        z -= z[np.arange(y.size), y][:, None]
-        weights = weights_or_ones(self.objective.weights, self.softmax.shape[-1])
-        share = weights[chosen] * weights.sum() / weights[chosen].sum()
-        stiff = 0.5 * float((pulls * D * D).sum())
-
-        def value(log: float) -> float:
-            return share @ logsumexp(math.exp(log) * z, axis=1) + stiff * math.exp(2 * log)
-
-        return math.exp(minimize_scalar(value, bounds=(-4, 4), options={"xatol": 0.05}).x)
+        """About the t of the lowest objective at the weights tD (1, k, d), from a few samples."""
+        (chosen, rows), scales = self.few, 2.0 ** np.arange(-6, 6, 0.25)
+        z = (rows @ D[0].T).astype(float)
+        z -= np.take_along_axis(z, self.objective.y[chosen][:, None], 1)
+        losses = [logsumexp(t * z, axis=1).mean() for t in scales]
+        stiff = 0.5 * float((pulls * D * D).sum()) / self.samples.total
+        return float(scales[np.argmin(losses + stiff * scales**2)])
 
     def inverse(self, ridge: float) -> _Inverse:
         """About the inverse Hessian of this λ at the last point that was looked at."""
