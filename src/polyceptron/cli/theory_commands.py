@@ -126,12 +126,7 @@ def ridge(
 
 
 @options.given(*options.UNEQUAL, "plot", prior="rademacher")
-def transitions(
-    *,
-    teacher: Any,
-    tol: options.Tolerance = None,
-    output: Any,
-) -> None:
+def transitions(*, teacher: Any, tol: options.Tolerance = None, output: Any) -> None:
     """Phase transitions: where perfect learning becomes possible, and where it becomes easy.
 
     Of Rademacher weights, unless --prior names others: Gaussian ones have none.
