@@ -104,7 +104,10 @@ def test_hinges_on_separable_labels_become_max_margin(loss):
         assert fixed_point(k, loss, 0, 1.5, tol).generalisation_error == limit.generalisation_error
 
 
-@pytest.mark.parametrize(("k", "loss", "alpha", "ridge"), [(8, "weston-watkins", 0.44, 6.5e-6)])
+@pytest.mark.parametrize(
+    ("k", "loss", "alpha", "ridge"),
+    [(8, "weston-watkins", 0.44, 6.5e-6), (3, "weston-watkins", 0.1325, 3.123e-4)],
+)
 def test_a_loss_of_separable_labels_that_is_rounding_says_so(k, loss, alpha, ridge):
     """No sample is inside its margin: what is left is that of proximal points at V = 1e5."""
     found = erm_fixed_point(pc.Teacher(k), pc.ERM(loss, ridge), alpha)

@@ -79,6 +79,11 @@ def _slope(system: Equations, theta: Array) -> float:
     return error_slope(problem.channel, math.exp(theta[0]), problem.n_classes)
 
 
+def _lost(system: Equations, theta: Array) -> float:
+    """Of a loss by rounding: a proximal point moves by V times f."""
+    return _ROUNDING * (1 + system.law(theta).V)
+
+
 def _moved(system: Equations, level: int, root: Root, tol: float) -> tuple[Root, Averages]:
     """The root on a level, with nodes placed at another's, and the averages there."""
     placed = lru_cache(maxsize=2)(system.placed(level, root.theta))  # asked for the root again
@@ -136,7 +141,7 @@ def _smooth_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
             np.full(len(theta), share * moved + floor),
             new_error,
             uncertainty + system.problem.channel.accuracy + _ROUNDING,
-            0.2 * abs(turn[0]) + rest * abs(cost) + _ROUNDING,
+            0.2 * abs(turn[0]) + rest * abs(cost) + _lost(system, new_theta),
             abs(turn[1]) + _mistake_slope(mistakes) * (moved + floor) * mistakes + _ROUNDING,
         )
         root, moved_before = root._replace(theta=new_theta), moved
@@ -165,13 +170,14 @@ def _random_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
         uncertainty = _slope(system, root.theta) * float(width[0]) + _ROUNDING
         loss, mistakes = sampled.loss, sampled.error
         rest, wrong = float(width.max() + size), float(mistakes.mean())
-        lost = _ROUNDING * (1 + system.law(root.theta).V)  # a proximal point moves by V times f
         yield Refined(
             root.theta,
             sampled.mean(),
             width,
             _error(system, root.theta),
             uncertainty,
-            factor * float(loss.std(ddof=1)) + _LOSS_SLOPE * rest * float(loss.mean()) + lost,
+            factor * float(loss.std(ddof=1))
+            + _LOSS_SLOPE * rest * float(loss.mean())
+            + _lost(system, root.theta),
             factor * float(mistakes.std(ddof=1)) + _mistake_slope(wrong) * rest * wrong + _ROUNDING,
         )
