@@ -278,6 +278,8 @@ class MatrixAverages(NamedTuple):
 
 def root(Q: Array) -> Array:
     """L with LLᵀ = Q (r, r), lower triangular."""
+    if len(Q) == 1:
+        return np.sqrt(Q)
     return np.asarray(np.linalg.cholesky(Q + 1e-15 * np.trace(Q) * np.eye(len(Q))))
 
 

@@ -102,6 +102,8 @@ def _in_full(population: Population, hats: MatrixHats, ridge: float, b: Array) -
 
 def _mapped(function: Callable[[Array], Array], S: Array) -> Array:
     """A function of symmetric matrices (…, r, r), by their eigenvalues."""
+    if S.shape[-1] == 1:
+        return function(S)
     values, vectors = np.linalg.eigh(S)
     return (vectors * function(values)[..., None, :]) @ vectors.swapaxes(-1, -2)
 
