@@ -50,7 +50,7 @@ from polyceptron.rows import Status
 MANY = 24  # classes from which this is the quicker way
 _LOOSE, _STEPS = 0.3, 100
 _PAIRS, _QUICK = 10, 40  # steps of L-BFGS that are remembered, and made
-_NEAR = 1e-3  # of the steepest gradient: what is left is for Newton's method
+_NEAR = 1e-4  # of the steepest gradient: what is left is for Newton's method
 _TINY = 1e-5  # of the Hessian's mean eigenvalue at the start, the ridge up to which none are made
 _NODES = 3  # fits of a path, through which the next one's start is extrapolated in ln λ
 
