@@ -173,6 +173,7 @@ def other_route(record: dict[str, Any], point: Any, seed: int) -> dict[str, floa
         problem = Problem(problem.fields, weights)
     system, k = equations(problem), teacher.n_classes
     theta = np.log([point.tau, point.q, point.V])
+    unseen = 0.0
     if k <= 3:
         averaging = lattice(problem, seed)
     elif Sums.serves(loss, problem.channel):
@@ -183,7 +184,9 @@ def other_route(record: dict[str, Any], point: Any, seed: int) -> dict[str, floa
             )
         averaging = lambda law, n: (fine if n == REPLICATES else coarse)(law)  # noqa: E731
     else:
-        averaging = drawn(problem, seed, 14 if k <= 5 else 13 if k <= 8 else 12 if k <= 20 else 10)
+        log2_points = 14 if k <= 5 else 13 if k <= 8 else 12 if k <= 20 else 10
+        averaging = drawn(problem, seed, log2_points)
+        unseen = 7 / (REPLICATES * 2**log2_points)  # e⁻⁷: as often none of n samples is mistaken
 
     def means(theta: Array) -> Array:
         mean = averaging(system.law(theta), FEW).mean()
@@ -216,6 +219,7 @@ def other_route(record: dict[str, Any], point: Any, seed: int) -> dict[str, floa
     width = t * float(apart[0].std(ddof=1)) + bias
     values = slopes[3:] @ apart + np.stack([found.loss, found.error])
     spread = t * values.std(1, ddof=1) + 2 * bias * np.abs(values.mean(1))
+    spread[1] += unseen
     value = error(theta[0])
     answer = {
         "generalisation_error": value,
