@@ -2,7 +2,8 @@
 
     python tools/sign_rows.py > src/polyceptron/theory/weights/sign_rows.json
 
-Up to k = 9 on a lattice of fields, above sampled (`finite_row_variance`). As there v is the
+Up to k = 9 on a lattice of fields, above sampled (`finite_row_variance`; the rows that are kept had
+v in full sampled, with larger errors, not only what the shift hides). v is the
 variance of u_1 = w_1 − w̄ (times k/r), class 1 is integrated by a matrix product over the unknown
 common shift c, and the other classes stand for themselves. On the lattice they are y_h = n_h·step:
 only their order and a common shift change nothing, so that one row 0 = n_2 ≤ … ≤ n_k stands for all

@@ -57,8 +57,12 @@ def test_rows_made_again_are_the_rows_kept() -> None:
     at = nodes()[3]
     kept = {int(row[1]): row for row in table_rows() if row[0] == at}
     for _, k, v, error in islice(made(at), 5):
-        assert v == pytest.approx(kept[k][2], rel=1e-9)
-        assert error == pytest.approx(kept[k][3], rel=0.1)
+        if k <= 9:
+            assert v == pytest.approx(kept[k][2], rel=1e-9)
+            assert error == pytest.approx(kept[k][3], rel=0.1)
+        else:  # the samples are of other averages now, and better ones
+            assert abs(v - kept[k][2]) < 2.6 * np.hypot(error, kept[k][3])
+            assert error < 0.5 * kept[k][3]
     assert np.unique(table_rows()[:, 0]).tolist() == nodes()
 
 

@@ -33,8 +33,8 @@ points u_c that a row can take, and on a grid of y
 
     v = (1/r) ∫ dy [ Σ_c w_c(y)‖u_c‖² − ‖Σ_c w_c(y) u_c‖²/Σ_c w_c(y) ],    w_c = p_c N(y; √q̂ u_c).
 
-Three and more: by symmetry v is the variance of u_1 = w_1 − w̄ (times k/r). The other classes are
-sampled as above and give weights on a grid of c; its sums, for all y_1, are matrix products.
+Three and more: by symmetry what the shift hides is the variance over c of the mean of w_1 − w̄,
+times k/r. The others are sampled and weigh a grid of c; its sums, for all y_1, are products.
 """
 
 from __future__ import annotations
@@ -444,7 +444,7 @@ def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) ->
     first_step = min(0.5, 1.1 / (s * float(np.diff(values).max()) + 1e-300))
     low, high = s * values.min() - 8, s * values.max() + 8
     y_first = np.arange(math.floor(low / first_step), math.ceil(high / first_step) + 1) * first_step
-    log_f, mean, _ = location_posterior(prior, q_hat, y_first)
+    log_f, mean, variance = location_posterior(prior, q_hat, y_first)
     first_weight = np.exp(log_f) * first_step
     step, reach = min(0.7, 1 / math.sqrt(k)), s * float(values.max() - values.min()) + 7
     if p.max() ** (k - 1) < 1e-7:
@@ -452,9 +452,9 @@ def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) ->
         information = float(first_weight @ (y_first - s * mean) ** 2)  # J = E (d ln f/dy)²
         reach = min(reach, 8 / math.sqrt((k - 1) * information))
     c = np.arange(-math.ceil(reach / step), math.ceil(reach / step) + 1) * step
-    log_f, mu, var = location_posterior(prior, q_hat, y_first - c[:, None])
+    log_f, mu, _ = location_posterior(prior, q_hat, y_first - c[:, None])
     f, mu = np.exp(log_f), mu * (1 - 1 / k)
-    kernels = np.hstack([f, f * mu, f * (mu**2 + var * (1 - 1 / k) ** 2)])
+    kernels = np.hstack([f, f * mu, f * mu**2])
     exponent = s * float(np.abs(values).max()) * (float(c[-1]) + float(np.abs(y).max()))
     columns = np.exp(np.minimum(-s * values[:, None] * c, _LARGEST_EXPONENT))
     result, m, chunk = np.empty(len(y)), y_first.size, max(1, 40_000 // (k * c.size))
@@ -463,23 +463,23 @@ def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) ->
         if exponent < _LARGEST_EXPONENT:
             # f(y − c) ∝ Σ_i [p_i exp(s v_i y − s²v_i²/2)]·[exp(−s v_i c)]: no exponential of y − c.
             classes = p * np.exp(s * y[part, :, None] * values - 0.5 * q_hat * values**2)
-            total, first, second = ((classes * values**j) @ columns for j in range(3))
-            mean = first / total
-            variance = second / total - mean**2
+            total, mean = classes @ columns, (classes * values) @ columns
+            mean /= total
             log_w = np.log(total).sum(1) - 0.5 * (k - 1) * c**2 + y[part].sum(1)[:, None] * c
         else:
-            log_f, mean, variance = location_posterior(prior, q_hat, y[part, :, None] - c)
+            log_f, mean, _ = location_posterior(prior, q_hat, y[part, :, None] - c)
             log_w = log_f.sum(1)
-        shift, spread = mean.sum(1) / k, variance.sum(1) / k**2
+        shift = mean.sum(1) / k
         w = np.exp(log_w - log_w.max(-1, keepdims=True))
         plain = w @ kernels
         shifted = (w * shift) @ kernels[:, : 2 * m]
-        squared = (w * (shift**2 + spread)) @ kernels[:, :m]
+        squared = (w * shift**2) @ kernels[:, :m]
         Z = np.maximum(plain[:, :m], 1e-300)
         u_mean = (plain[:, m : 2 * m] - shifted[:, :m]) / Z
         u_second = (plain[:, 2 * m :] - 2 * shifted[:, m:] + squared) / Z
         result[part] = np.maximum(u_second - u_mean**2, 0.0) @ first_weight
-    return result.reshape(replicates, n).mean(-1) * k / (k - 1)
+    above = result.reshape(replicates, n).mean(-1) * k / (k - 1)
+    return np.asarray(first_weight @ variance + above)
 
 
 def support_of(prior: Prior) -> tuple[Array, Array]:
