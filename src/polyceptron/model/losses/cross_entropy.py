@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -281,10 +281,11 @@ class _WideProximal(ProximalCoordinates):
         return self._smoothed(_of_proximal(np.log1p(E) - row, y, E, V), V)
 
 
-def _log_softmax(z: Array) -> Array:
-    """SciPy's, without what it does for arrays of other libraries: four times faster on small z."""
-    z = z - z.max(1, keepdims=True)
-    return np.asarray(z - np.log(np.exp(z).sum(1, keepdims=True)))
+def _odds(z: Array) -> tuple[Array, Array, Array]:
+    """z less its largest (n, k), e^ of that, its sum (n, 1); numpy reduces short rows slowly."""
+    z = z - reduce(np.maximum, z.T)[:, None]
+    odds = np.exp(z)
+    return z, odds, (odds @ np.ones(z.shape[1]))[:, None]
 
 
 class CrossEntropy(Loss):
@@ -299,24 +300,27 @@ class CrossEntropy(Loss):
     epsilon: float = 0.0
 
     def _taken(self, y: Any, k: int) -> Array:
-        """ε(e_y − 1/k), (n, k)."""
-        return np.asarray(self.epsilon * (one_hot(y, k) - 1 / k))
+        """ε(e_y − 1/k), (n, k), or one row of zeros."""
+        return self.epsilon * (one_hot(y, k) - 1 / k) if self.epsilon else np.zeros((1, k))
 
     def value(self, z: Any, y: Any) -> Array:
         z, y, _ = broadcast(z, y, 1.0)
-        plain = -np.take_along_axis(_log_softmax(z), y[:, None], 1)[:, 0]
+        shifted, _, total = _odds(z)
+        plain = (np.log(total) - np.take_along_axis(shifted, y[:, None], 1))[:, 0]
         return np.asarray(plain + (z * self._taken(y, z.shape[1])).sum(1))
 
     def gradient(self, z: Any, y: Any) -> Array:
         z, y, _ = broadcast(z, y, 1.0)
-        p = np.exp(_log_softmax(z))
-        rest = np.where(np.arange(z.shape[1]) == y[:, None], 0.0, p)
-        np.put_along_axis(rest, y[:, None], -rest.sum(1, keepdims=True), 1)  # p_y − 1, exactly
+        _, rest, total = _odds(z)
+        rest /= total
+        np.put_along_axis(rest, y[:, None], 0.0, 1)
+        np.put_along_axis(rest, y[:, None], -(rest @ np.ones((z.shape[1], 1))), 1)  # p_y − 1
         return np.asarray(rest + self._taken(y, z.shape[1]))
 
     def hessian(self, z: Any, y: Any) -> Array:
         z, y, _ = broadcast(z, y, 1.0)
-        p = np.exp(_log_softmax(z))
+        _, odds, total = _odds(z)
+        p = odds / total
         H = -p[:, :, None] * p[:, None, :]
         np.einsum("nhh->nh", H)[...] += p
         return H

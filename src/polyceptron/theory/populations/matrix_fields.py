@@ -32,7 +32,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -191,7 +191,8 @@ def matrix_pull(
             scale[poor] /= 2
             trial[poor] = here[poor] - scale[poor, None] * step[poor]
         u[rows] = trial
-        rows = rows[~(np.abs(step).max(1) <= close * (1 + np.abs(trial).max(1)))]
+        long_step, size = (reduce(np.maximum, np.abs(each).T) for each in (step, trial))
+        rows = rows[~(long_step <= close * (1 + size))]
         if not len(rows):
             break
     f = -weight[:, None] * (loss.gradient(u @ T.T, y) @ T)
