@@ -10,7 +10,7 @@ from polyceptron.experiments.simulate import run_erm
 from polyceptron.model import ERM, Teacher
 from polyceptron.theory.curve import curve_rows
 
-D, INSTANCES = 250, 16
+D, INSTANCES = 200, 16
 BIAS = 4 / D  # corrections of order 1/d, relative
 CASES = [
     (2, "cross-entropy", 0.5, 1.5),

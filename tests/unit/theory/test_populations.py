@@ -146,7 +146,7 @@ def test_bars_hold_against_finer_rules(monkeypatch):
     assert sum(point.status == "ok" for point in found) >= 5
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_bars_of_many_classes_hold_against_scalars(seed):
     """Random teachers whose classes are alike, by matrices: the scalar theory shares no rule."""
     rng = np.random.default_rng([3, seed])
@@ -196,7 +196,7 @@ def test_bars_of_many_clusters_hold_against_plain_draws():
     assert abs(np.mean(errors) - point.generalisation_error) < point.uncertainty + 4 * spread
 
 
-def plain_rounds(p, G, s, ridge, alpha, seed, draws=1000):
+def plain_rounds(p, G, s, ridge, alpha, seed, draws=600):
     """The error of the mixture's equations in k fields at once, at antithetic draws."""
     k, rng = len(p), np.random.default_rng([5, seed])
     x = rng.standard_normal((k, draws, k))
@@ -287,7 +287,7 @@ def test_equal_classes_return_the_scalars():
         assert np.trace(point.Q[0]) / (k - 1) == pytest.approx(plain.q, rel=1e-7 if k < 4 else 0.02)
 
 
-@pytest.mark.parametrize("ridge", [10.0, 100.0, 1e4])
+@pytest.mark.parametrize("ridge", [10.0, 1e3, 1e5])
 def test_large_ridges_leave_an_intercept_of_the_shares(ridge):
     """Weights vanish as 1/λ: the softmax of the intercepts is the shares."""
     shares = np.array([0.6, 0.3, 0.1])

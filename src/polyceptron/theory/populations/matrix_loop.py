@@ -200,6 +200,7 @@ class Anderson:
             residual = self.residual(law, averages, theta)
             residual = None if residual is None else residual + shift
             if residual is None or (before is not None and averages.missed > _LEFT):
+                del self.steps[:], self.changes[:]  # which led where no nodes are
                 break
             size = float(np.abs(residual).max())
             if before is not None and self.changes and size > _WORSE * np.abs(before[1]).max():
