@@ -17,11 +17,11 @@ def trees():
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 
+@cache
 def calls(tree):
     """Every call as (dotted name, node)."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            yield ast.unparse(node.func), node
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return [(ast.unparse(node.func), node) for node in found]
 
 
 def imports(tree):

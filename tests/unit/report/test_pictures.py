@@ -183,16 +183,17 @@ def shell(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_the_shell_draws_tables_together(tmp_path: Path) -> None:
+def test_the_shell_draws_tables_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows(ridge=1.0).to_csv(tmp_path / "theory.csv", index=False)
     runs(ridge=1.0).to_csv(tmp_path / "runs.csv", index=False)
     found = shell("theory.csv", "runs.csv", folder=tmp_path)
     assert (found.returncode, found.stderr) == (0, "drawn in theory.pdf\n")
     assert (tmp_path / "theory.pdf").read_bytes().startswith(b"%PDF")
-    some = ("--where", "estimator=square", "--where", "ridge=1", "--out", "some.svg")
-    assert shell("theory.csv", "runs.csv", *some, folder=tmp_path).returncode == 0
-    found = shell("runs.csv", "--x", "n_samples", folder=tmp_path)
-    assert found.returncode == 2
+    monkeypatch.chdir(tmp_path)
+    some = ["--where", "estimator=square", "--where", "ridge=1", "--out", "some.svg"]
+    assert CliRunner().invoke(app, ["plot", "theory.csv", "runs.csv", *some]).exit_code == 0
+    found = CliRunner().invoke(app, ["plot", "runs.csv", "--x", "n_samples"])
+    assert isinstance(found.exception, InvalidInput)
 
 
 @pytest.mark.parametrize(
