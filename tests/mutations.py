@@ -504,6 +504,20 @@ MUTATIONS = [
         "np.log(p[classes]) - np.diag(K)",
         "tests/unit/theory/test_population_floor.py::test_shrunken_class_means_reach_the_bayes_row",
     ),
+    Mutation(
+        "square loss on a mixture: what means add to Q",
+        "theory/populations/linear_pull.py",
+        "return np.asarray(mean.T @ sigma @ mean / d)",
+        "return np.asarray(0 * mean.T @ sigma @ mean / d)",
+        "tests/unit/report/test_twins.py::test_least_squares_without_a_ridge_has_a_fixed_point",
+    ),
+    Mutation(
+        "square loss on a mixture: the answer of V",
+        "theory/populations/linear_pull.py",
+        "slope = J * (p.alpha * shares * g**2)",
+        "slope = J * (p.alpha * shares * g)",
+        "tests/unit/report/test_twins.py::test_least_squares_without_a_ridge_has_a_fixed_point",
+    ),
 ]
 
 
