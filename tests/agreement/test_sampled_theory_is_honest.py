@@ -64,7 +64,7 @@ def at_effort(monkeypatch, teacher, level, alphas, tol=1e-4, branch="optimal"):
 )
 def test_stated_uncertainty_covers_a_long_run(teacher, last, monkeypatch):
     """Low effort against a much larger one: inside, and not by a wide margin for all."""
-    alphas = np.geomspace(0.2, last, 12)
+    alphas = np.geomspace(0.2, last, 8)
     quick, long = (at_effort(monkeypatch, teacher, level, alphas) for level in (4, 6))
     shares = []
     for a, b in zip(quick, long, strict=True):

@@ -116,7 +116,7 @@ def test_what_is_left_unknown_is_what_drawn_rows_leave(prior: Any, k: int) -> No
     """v against posterior variances and errors (Nishimori) of rows drawn from the prior."""
     q_hat = 3.0
     v, error = from_replicates(row_rule(Teacher(k, prior))([q_hat], 6)[0])
-    for sample in drawn(prior, k, q_hat, 9000 // k if prior.support is None else 20_000, k):
+    for sample in drawn(prior, k, q_hat, 9000 // k if prior.support is None else 8_000, k):
         allowed = 4.5 * sample.std() / math.sqrt(sample.size) + 1.5 * error + 1e-12
         assert abs(sample.mean() - v) < allowed
         assert abs(1.3 * sample.mean() - v) > allowed  # such an error would be seen
