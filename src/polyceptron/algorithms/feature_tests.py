@@ -196,39 +196,43 @@ def _without(fit: Fitted, rows: Array, pull: Array, K: Array, chosen: Labels) ->
         start = np.hstack([start, (fit.offset @ fit.basis)[:, None]])
     common = fit.offset - fit.basis @ (fit.basis.T @ fit.offset) if fit.intercept else fit.offset
     v = leave(np.repeat(start[None], len(chosen), 0))
-    length, least = np.ones(len(chosen)), np.full(len(chosen), np.inf)
-    best_v, best_g, step = v.copy(), np.zeros((len(chosen), len(rows), r)), np.zeros_like(v)
     for _ in range(_STEPS[0]):
         z = (v.reshape(-1, size) @ rows.T).reshape(len(v), r, -1).swapaxes(1, 2) / root
         g = fit.slopes(z @ fit.basis.T + common)
         slope = (g.swapaxes(1, 2).reshape(-1, len(rows)) @ rows).reshape(v.shape) + pull * v
         slope[np.arange(len(chosen)), :, chosen] = 0.0
-        new = leave((slope.reshape(len(chosen), -1) @ K).reshape(slope.shape))
-        gain = np.einsum("mas,mas->m", slope, new)
-        better = gain < least
-        least = np.where(better, gain, least)
-        for kept, there in ((best_v, v), (best_g, g), (step, new)):
-            kept[better] = there[better]
-        if (least <= _ENOUGH).all():
+        step = leave((slope.reshape(len(chosen), -1) @ K).reshape(slope.shape))
+        far = np.flatnonzero(np.einsum("mas,mas->m", slope, step) > _ENOUGH)
+        if far.size == 0:
             break
-        length = np.where(better, length, length / 2)
-        v = best_v - length[:, None, None] * step
-    for i in np.flatnonzero(least > _ENOUGH):
-        best_g[i] = _refitted(fit, rows, pull, best_v[i], int(chosen[i]), common)
-    return best_g
+        v[far] -= step[far]
+    for i in far:
+        g[i] = _refitted(fit, rows, pull, start, int(chosen[i]), common)
+    return g
 
 
 def _refitted(fit: Fitted, rows: Array, pull: Array, v: Array, j: int, common: Array) -> Array:
-    """√counts·g⁻ (n, r) without feature j, by damped Newton steps from v (r, size)."""
+    """√counts·g⁻ (n, r) without feature j, by Newton steps down from v (r, size)."""
     rows, pull, v = np.delete(rows, j, 1), np.delete(pull, j), np.delete(v, j, 1)
-    for _ in range(_STEPS[1]):
+    weights = fit.counts * fit.factors
+
+    def at(v: Array) -> tuple[Array, float]:
         fields = rows @ v.T / np.sqrt(fit.counts)[:, None] @ fit.basis.T + common
+        return fields, float(weights @ fit.loss.value(fields, fit.y) + (pull * v**2).sum() / 2)
+
+    fields, total = at(v)
+    for _ in range(_STEPS[1]):
         g, H = fit.slopes(fields), fit.curvatures(fields)
         slope = g.T @ rows + pull * v
         step = np.linalg.solve(whole_hessian(rows, H, pull), slope.ravel()).reshape(v.shape)
         if (gain := float((slope * step).sum())) <= _ENOUGH:
             break
-        v = v - step / (1 + np.sqrt(gain))
+        for _ in range(_STEPS[1]):
+            fields, new = at(v - step)
+            if new <= total - 0.1 * gain:
+                break
+            step, gain = step / 2, gain / 2
+        v, total = v - step, new
     return g
 
 

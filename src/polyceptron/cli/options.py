@@ -249,7 +249,7 @@ def build_estimators(
             raise InvalidInput(f"{name} takes no ridge, got {[*ridges, *penalties][0]}")
         else:
             estimators.append(plain)
-    return estimators
+    return list(dict.fromkeys(estimators))
 
 
 def describe_teacher(teacher: Population, **more: Any) -> str:

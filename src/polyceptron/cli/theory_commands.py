@@ -92,7 +92,7 @@ def ridge(
     *,
     alpha: options.Alpha,
     teacher: Any,
-    estimator: options.OneLoss = "cross-entropy",
+    estimator: options.OneEstimator = "cross-entropy",
     intercept: options.Intercept = False,
     class_weight: options.ClassWeight = None,
     ridges: str = setting("1e-4:10:40", "λ: numbers or a range (log-spaced).", "--ridge"),
@@ -112,10 +112,12 @@ def ridge(
     (student,) = options.build_estimators([estimator], (), (), intercept, class_weight)
     alphas = check_alphas(parse_numbers(alpha, "--alpha"))
     values = parse_numbers(ridges, "--ridge", log=True)
-    every = (ridge_rows(teacher, student, [a], values, tol, target=target) for a in alphas)
+    asked: Any = {"target": target, "drawn": 40 * (output.plot is not None)}
+    every = (ridge_rows(teacher, student, [a], values, tol, **asked) for a in alphas)
     what = f"solving at {len(values)} ridges and the best one"
     rows, stopped = options.collect(every, len(alphas), what)
     output.draw("ridge_picture", rows)
+    rows = [row for row in rows if row["is_best"] or row["ridge"] in values]
     if output.in_words:
         rows = [{**row, "best": "*" if row["is_best"] else ""} for row in rows]
     title = options.describe_teacher(

@@ -12,7 +12,10 @@ are fitted by least squares of the relative residuals, for each u of a grid:
 What each counts for follows from hidden points: the last one, two and three are forecast from those
 before, and a law weighs as the mean square of the misses in ln ε to the power −2. The forecast is
 the weighted mean of the laws in ln ε. Its band holds 90 of 100 of what the laws say of curves drawn
-again (folds with replacement, and in them samples), with a part of the hidden points' miss added.
+again. One is drawn from the folds and, in them, the samples. Since K folds tell of their spread
+with K − 1 degrees of freedom, its distance from the measured curve in ln ε is stretched by
+√((K − 1)/χ²), as Student's; and since no mistake among N samples is not a rate of 0, the half
+mistake that is added to all counts (Jeffreys) is drawn from its law, Γ(1/2).
 """
 
 from __future__ import annotations
@@ -158,7 +161,6 @@ def _one_fold(
 BAND = (0.05, 0.95)
 REACH = 10  # times the data: further no curve is known to go on
 _DRAWS = 200
-_MISS = 0.3  # of the miss of hidden points, added to the spread: from curves whose future is known
 
 
 def _laws(first: float, last: float) -> dict[str, tuple[Callable[..., Array], Array]]:
@@ -184,15 +186,14 @@ def _laws(first: float, last: float) -> dict[str, tuple[Callable[..., Array], Ar
 class Forecast:
     """Of each law p, q, a, c (r + 1, 4), of the curve and of curves drawn again, and its weight.
 
-    `ends` are the first, last but two and last size; `least` is added to ε before logarithms;
-    `miss` that of hidden points, `best` what more data do not make worse, `most` the reach.
+    `ends` are the first and last size; `least` is added to ε before logarithms; `best` is what more
+    data do not make worse, `most` the reach.
     """
 
     laws: dict[str, Array] = field(repr=False)
     weights: dict[str, float]
-    ends: tuple[float, float, float]
+    ends: tuple[float, float]
     least: float
-    miss: float
     best: float
     most: float
 
@@ -200,22 +201,13 @@ class Forecast:
         """At numbers of samples n (m,): with more data it is never worse than was measured."""
         logs = sum(weight * self._logs(name, n)[0] for name, weight in self.weights.items())
         found = np.maximum(np.exp(logs) - self.least, 0.0).reshape(np.shape(n))
-        return np.where(np.asarray(n) >= self.ends[2], np.minimum(found, self.best), found)
+        return np.where(np.asarray(n) >= self.ends[1], np.minimum(found, self.best), found)
 
     def band(self, n: Any) -> tuple[Array, Array]:
         """Ends of the band at n (m,)."""
-        _, before, last = self.ends
-        far = np.log(np.maximum(np.asarray(n, float).ravel() / last, 1)) / np.log(last / before)
-        rng = np.random.default_rng(0)
         logs = np.concatenate([self._logs(name, n)[1:] for name in self.weights])
-        logs += _MISS * self.miss * np.sqrt(far) * rng.standard_normal((len(logs), 1))
         weights = np.repeat([*self.weights.values()], _DRAWS)
-        order = logs.argsort(axis=0)
-        below = weights[order].cumsum(0)
-        ends = [
-            np.take_along_axis(logs, order, 0)[(below < share * below[-1]).sum(0), range(far.size)]
-            for share in BAND
-        ]
+        ends = np.quantile(logs, BAND, axis=0, weights=weights, method="inverted_cdf")
         low, high = (np.maximum(np.exp(x) - self.least, 0).reshape(np.shape(n)) for x in ends)
         value = self(n)
         return np.minimum(low, value), np.maximum(high, value)
@@ -229,7 +221,7 @@ class Forecast:
                 f"{self.most:g} samples"
             )
         p, q, a, c = self.laws[name].T[:, :, None]
-        u = _laws(self.ends[0], self.ends[2])[name][0](n, p, q)
+        u = _laws(*self.ends)[name][0](n, p, q)
         return np.asarray(np.log(np.maximum(a * u + c, 0) + self.least))
 
 
@@ -252,8 +244,11 @@ def forecast(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a draw may hold failed folds only
         means = np.stack([np.nanmean(curve, 1) for curve in curves])
-    laws, missed = {}, {}
-    logs = np.log(means + least)
+    logs, free = np.log(means + least), max(len(groups) - 1, 1)
+    logs[1:] = logs[0] + (logs[1:] - logs[0]) * np.sqrt(free / rng.chisquare(free, (_DRAWS, 1)))
+    half = 2 * least * rng.gamma(0.5, size=(_DRAWS, 1))
+    means[1:] = np.maximum(np.exp(logs[1:]) - least, 0) + half - least
+    laws, missed, logs = {}, {}, np.log(means + least)
     for name, (shape, grid) in _laws(n[0], n[-1]).items():
         u = shape(n, *grid.T[:, :, None])
         laws[name] = _fit(u, grid, means, least, name == "last")
@@ -267,11 +262,10 @@ def forecast(
         missed[name] = float(np.nanmean(np.hstack(gaps) ** 2)) if gaps else few
     weight = np.array([(miss + 1e-6) ** -2 for miss in missed.values()])
     weights = dict(zip(laws, (weight / weight.sum()).tolist(), strict=True))
-    miss = math.sqrt(sum(w * missed[name] for name, w in weights.items() if w > 0))
-    ends = float(n[0]), float(n[max(-3, -n.size)] if n.size > 1 else n[0] / 2), float(n[-1])
     falling = -isotonic_regression(-np.nan_to_num(means[0], nan=1.0)).x
     best = min(float(falling[-1]), means[0][0], means[0][-1])
-    return Forecast(laws, weights, ends, least, miss, best, REACH * float(n_samples))
+    ends = float(n[0]), float(n[-1])
+    return Forecast(laws, weights, ends, least, best, REACH * float(n_samples))
 
 
 def _fit(u: Array, grid: Array, errors: Array, least: float, constant: bool) -> Array:

@@ -297,7 +297,7 @@ def test_a_curve_without_errors_has_a_forecast():
     law = forecast(np.array([10.0, 20.0, 40.0]), np.zeros((3, 50)), 0.01, 50)
     low, high = law.band(80.0)
     assert law(80.0) == low == pytest.approx(0, abs=1e-12)
-    assert high == pytest.approx(0, abs=1e-12)
+    assert 0.5 / 50 < high < 3 / 50  # at 3/50 no mistake would be seen in 1 of 20 cases
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from scipy.interpolate import PchipInterpolator
 from polyceptron.display import steps
 from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.model.checks import check_alpha, check_alphas, check_tolerance
-from polyceptron.model.estimators import ERM, StudentLaw, as_erm
+from polyceptron.model.estimators import ERM, StudentLaw, as_erm, as_estimator
 from polyceptron.model.law import Hats, Law
 from polyceptron.model.losses import LOSSES, Loss, check_symmetric
 from polyceptron.model.penalties import Penalty
@@ -404,40 +404,37 @@ def ridge_rows(
     tol: float | None = None,
     *,
     target: str = "error",
+    drawn: int = 0,
 ) -> list[dict[str, Any]]:
     """Rows of ε against λ at each α, with the best ridge among them (`is_best`).
 
     `target` is that of `optimal_ridge`; with one that is not the error rows have the scores too.
+    A line through them that is `drawn` has up to so many ridges more, where it bends.
     """
-    spec = as_erm(estimator)
-    if spec.loss.scale_free:
-        raise InvalidInput(f"{spec.loss.name} takes no ridge: there is nothing to compare")
-    values = sorted({float(spec.with_ridge(ridge).ridge) for ridge in ridges}, reverse=True)
+    from polyceptron.theory.curve import bends, with_scores  # which ask for fixed points
 
-    def row(point: ErmFixedPoint, best: bool) -> dict[str, Any]:
-        there = spec.with_ridge(point.ridge)
-        found = {**erm_row(teacher, there, point), "is_best": best}
-        if target != "error" and spec.alike(teacher):
-            from polyceptron.theory.calibration import fresh_scores  # which asks for fixed points
-
-            found.update(fresh_scores(teacher, there, point.law))
-        return found
-
-    rows = []
+    student = as_estimator(estimator)
+    if not student.takes_ridge:
+        raise InvalidInput(f"{student.name} takes no ridge: there is nothing to compare")
+    values = {float(student.with_ridge(ridge).columns["ridge"]) for ridge in ridges}
+    found = []
     for alpha in (check_alpha(alpha) for alpha in alphas):
         if alpha == 0:
             raise InvalidInput("no ridge is best at alpha 0, where there are no data")
-        chosen = (
-            "optimal"
-            if target == "error"
-            else optimal_ridge(teacher, estimator, alpha, tol, target=target)
-        )
-        rows.append(row(erm_fixed_point(teacher, spec.with_ridge(chosen), alpha, tol), True))
-        near: ErmFixedPoint | None = None
-        for ridge in steps(values):
-            near = erm_fixed_point(teacher, spec.with_ridge(ridge), alpha, tol, near)
-            rows.append(row(near, False))
-    return sorted(rows, key=lambda row: (row["alpha"], row["ridge"]))
+        best: Any = "optimal"
+        if target != "error":
+            best = optimal_ridge(teacher, estimator, alpha, tol, target=target)
+        rows: list[dict[str, Any]] = []
+        todo, most = [best, *sorted(values, reverse=True)], 1 + len(values) + drawn
+        while todo:
+            for ridge in steps(todo):
+                part = (there := student.with_ridge(ridge)).rows(teacher, [alpha], tol=tol)
+                part = part if target == "error" else with_scores(teacher, there, part)
+                rows += [{**row, "is_best": not rows} for row in part]  # the first one
+            above = [row for row in rows if row["ridge"] > 0]
+            todo = bends(above, log=True, x="ridge")[: most - len(rows)]
+        found += rows
+    return sorted(found, key=lambda row: (row["alpha"], row["ridge"]))
 
 
 def erm_row(teacher: AnyTeacher, estimator: ERM, point: Any) -> dict[str, Any]:
