@@ -6,7 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from polyceptron.cli import app
+from polyceptron.cli.options import Output
 from polyceptron.errors import InvalidInput
+from polyceptron.theory.curve import bends
 
 run = CliRunner().invoke
 
@@ -17,11 +19,8 @@ def rows(*arguments):
     return json.loads(result.stdout)
 
 
-def test_ridge_marks_the_optimum(tmp_path):
-    picture = tmp_path / "ridge.svg"
-    found = rows(
-        "ridge", "-k", "2", "--alpha", "2,5", "--ridge", "1e-3:1:4", "--plot", str(picture)
-    )
+def test_ridge_marks_the_optimum():
+    found = rows("ridge", "-k", "2", "--alpha", "2,5", "--ridge", "1e-3:1:4")
     assert len(found) == 10
     for alpha in (2.0, 5.0):
         errors = {
@@ -29,7 +28,6 @@ def test_ridge_marks_the_optimum(tmp_path):
         }
         (best,) = [row for row in found if row["alpha"] == alpha and row["is_best"]]
         assert best["generalisation_error"] == min(errors.values())
-    assert picture.stat().st_size > 1000
 
 
 @pytest.mark.parametrize(
@@ -40,6 +38,27 @@ def test_ridge_marks_the_optimum_of_another_target(target, column):
     found = rows("ridge", "-k", "2", *problem, "--target", target)
     (best,) = [row for row in found if row["is_best"]]
     assert best[column] == min(row[column] for row in found)
+
+
+def test_ridges_of_rules_that_minimise_no_loss_and_a_line_without_corners(monkeypatch, tmp_path):
+    found, drawn, draw, picture = {}, [], Output.draw, tmp_path / "ridge.svg"
+    for name in ("lda", "square"):  # which are one rule where classes are alike
+        found[name] = rows("ridge", "-a", "2", "-e", name, "--ridge", "0.1,1")
+    lda, square = ([row["generalisation_error"] for row in found[n]] for n in ("lda", "square"))
+    assert lda == pytest.approx(square, abs=1e-9)
+    monkeypatch.setattr(Output, "draw", lambda *told: draw(*told) or drawn.extend(told[2]))
+    options = ("--ridge", "0,0.1,1", "--plot", str(picture))
+    plotted = rows("ridge", "-a", "2", "-e", "square", *options)
+    assert picture.stat().st_size > 1000
+    assert plotted[1:] == found["square"]
+    assert plotted[0]["ridge"] == 0
+    assert len(drawn) > len(plotted) + 5
+    assert bends([row for row in drawn if row["ridge"] > 0], log=True, x="ridge") == []
+
+
+def test_a_penalty_that_is_a_ridge_has_one_row():
+    assert len(rows("curve", "-k", "2", "-a", "1", "-e", "square", "--ridge", "0.1,1",
+                    "--penalty", "ridge:0.1")) == 2  # fmt: skip
 
 
 def test_ridge_table_and_csv(tmp_path):

@@ -44,6 +44,13 @@ def test_curve_json_holds_the_theory_rows():
     assert rows[0]["status"] == "ok"
 
 
+def test_an_option_that_takes_a_number_says_so():
+    for option, value, takes in (("--classes", "2.5", "a whole number"), ("--tol", "x", "a number")):
+        code, _, err = run("curve", "-a", 1, option, value)
+        assert code == 2
+        assert err.startswith(f"polyceptron: {option} takes {takes}; see ")
+
+
 def test_every_estimator_has_its_rows():
     code, out, _ = run(
         "curve", "-k", 2, "-a", "1:2:2", "-e", "bayes", "-e", "square", "-e", "max-margin", "--json"
