@@ -47,6 +47,30 @@ def test_the_gradient_vanishes_and_the_certificate_says_so(data, dtype, intercep
     assert fit.training_error == pytest.approx(np.average(z.argmax(1) != y, weights=weights))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_loose_tolerance_is_certified_in_single_precision(dtype, monkeypatch):
+    """The gradient in double precision is within what rounding is said to hide."""
+    rng, n, k, ridge = np.random.default_rng(3), 11_000, 100, 30.0
+    y = np.arange(n) % k
+    X = (rng.standard_normal((k, 8))[y] + rng.standard_normal((n, 8)) + 3).astype(dtype)
+    look, seen = many_classes._ManyClasses.look, []
+
+    def counted(self, U, pulls, dtype):
+        seen.append(dtype)
+        return look(self, U, pulls, dtype)
+
+    monkeypatch.setattr(many_classes._ManyClasses, "look", counted)
+    fit = fit_erm(X, y, "cross-entropy", ridge, tol=0.1)
+    assert fit.status == "ok"
+    assert set(seen) == {np.float32}
+    A = X.astype(float) / np.sqrt(8)
+    z = A @ fit.weights
+    exact = np.linalg.norm(A.T @ (softmax(z, axis=1) - np.eye(k)[y]) + ridge * fit.weights)
+    hidden = ridge * fit.distance_bound - fit.gradient_norm
+    assert 0 < abs(exact - fit.gradient_norm) < hidden < exact
+    assert fit.training_error == np.mean(z.argmax(1) != y)
+
+
 def test_it_is_the_minimiser_of_the_other_way_within_both_bounds(data, monkeypatch):
     ridges = [1e-3, 0.1, 3.0]
     fits = fit_erm_path(*data, "cross-entropy", ridges, tol=1e-6)

@@ -63,21 +63,22 @@ def certificate(
     smoothness: float | None,
     total: Callable[[], Array] | None,
     enough: Array,
+    unit: float = 1.0,
 ) -> tuple[Array, Array]:
     """What rounding hides of gradients G (L, r, d) at U, and the distance to the minimum, (L,).
 
     sizes: ‖z_μ‖, ‖g_μ‖ and ‖H_μ‖ (L, n); total: Σ H_μ between class differences, if that is needed;
-    enough: a distance (L,) at which nobody asks for less.
+    enough: a distance (L,) at which nobody asks for less; unit: of rounding, in that of doubles.
     """
     fields, residuals, stiffness = sizes
     norm, size = norms(G), norms(U)
     if intercept is None:
         rounding = gradient_rounding(
-            design, size, ridges, fields, residuals, stiffness, smoothness, ridges * enough - norm
+            design, size, ridges, *sizes, smoothness, ridges * enough - norm, unit
         )
         return rounding, (norm + rounding) / ridges
     assert total is not None
-    off, rest = roundings(design, size, ridges, fields, residuals)
+    off, rest = roundings(design, size, ridges, fields, residuals, unit)
     curvature, column = total(), intercept.column
     least = np.linalg.eigvalsh(curvature)[:, 0] - 1e-14 * np.einsum("lii->l", curvature)
     squares = np.maximum(design.row_norms**2 - column**2, 0.0)

@@ -388,14 +388,15 @@ def gradient_rounding(
     stiffness: Array | float,
     smoothness: float | None,
     enough: Array,
+    unit: float,
 ) -> Array:
     """A bound (L,) on what rounding hides of the gradients of L problems, for distances ‖G‖/λ.
 
     norm (L,) of U; ‖z_μ‖, ‖g_μ‖ and s_μ, each (L, n); smoothness: L, if it is known. Where bounds
-    that cost nothing are above `enough` (L,), ‖X/√d‖ is found out.
+    that cost nothing are above `enough` (L,), ‖X/√d‖ is found out. `unit`: of rounding, in ε.
     """
     a = design.row_norms
-    off, rest = roundings(design, norm, ridges, fields, residuals)
+    off, rest = roundings(design, norm, ridges, fields, residuals, unit)
     bent = stiffness * off
     through = bent @ a
     if smoothness is not None:
@@ -407,9 +408,10 @@ def gradient_rounding(
 
 
 def roundings(
-    design: Design, norm: Array, ridges: Array, fields: Array, residuals: Array
+    design: Design, norm: Array, ridges: Array, fields: Array, residuals: Array, unit: float
 ) -> tuple[Array, Array]:
     """δz_μ (L, n) and δG (L,), with what `gradient_rounding` is given."""
-    a = design.row_norms
-    off = sum_rounding(design.dimension) * a * norm[:, None] + _FEW * EPS * (fields + 1)
-    return off, sum_rounding(design.n_samples) * (residuals @ a) + _FEW * EPS * ridges * norm
+    a, few = design.row_norms, _FEW * EPS
+    off = sum_rounding(design.dimension) * a * norm[:, None] + few * (fields + 1)
+    rest = sum_rounding(design.n_samples) * (residuals @ a) + few * ridges * norm
+    return unit * off, unit * rest
