@@ -39,7 +39,7 @@ SMALL = Profile(
     further_instances=6, noisy_instances=4, line_points=7, symbols=4, classes=(2, 3, 5),
     amp_classes=(2,), amp_classes_dimension=200, amp_classes_runs=5, error_tolerance=0.01,
     transition_tolerance=0.1, transition_classes=(2, 3, 4), rival_points=2, rival_ridge=0.1,
-    separable_dimension=20, separable_instances=2,
+    separable_dimension=14, separable_instances=2,
 )  # fmt: skip
 ALLOWANCE = 2.0
 SIGMAS = 5.0

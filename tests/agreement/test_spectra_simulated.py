@@ -84,7 +84,7 @@ def test_message_passing_follows_state_evolution_in_whitened_coordinates(varianc
     [(2, "rademacher", TWO, 2.0), (3, "rademacher", TWO, 3.0), (3, "ternary", "power:0.6:30", 2.0)],
 )
 def test_message_passing_with_any_prior_ends_where_the_theory_does(k, prior, features, alpha):
-    teacher, d, runs = pc.Teacher(k, prior, features=features), 600, 6
+    teacher, d, runs = pc.Teacher(k, prior, features=features), 400, 6
     errors = []
     for seed in range(runs):
         data = teacher.sample(round(alpha * d), d, seed)

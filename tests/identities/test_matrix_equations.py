@@ -100,7 +100,7 @@ def softmax_pull(omega, y, V, start):
 
 @pytest.mark.slow
 def test_matrix_equations_of_cross_entropy_come_to_the_scalars():
-    n, alpha, ridge, found = 8000, 2.0, 0.5, []
+    n, alpha, ridge, found = 4000, 2.0, 0.5, []
     for seed in range(8):  # batches, whose spread is the standard error
         z, noise = np.random.default_rng([2, seed]).standard_normal((2, n, 2))
         q, m, V = np.eye(2), np.array([[0.6, -0.2], [-0.2, 0.3]]), np.eye(2)

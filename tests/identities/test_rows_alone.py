@@ -102,8 +102,15 @@ MANY = {4: Teacher(4, noise="flips:0.1"), 5: Teacher(5, noise="gaussian:0.3")}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("k", MANY)
-@pytest.mark.parametrize("name", ["cross-entropy, no ridge", "max-margin", "hinge"])
+@pytest.mark.parametrize(
+    ("name", "k"),
+    [
+        ("cross-entropy, no ridge", 4),
+        ("cross-entropy, no ridge", 5),
+        ("max-margin", 5),
+        ("hinge", 4),
+    ],
+)
 @settings(max_examples=1)
 @given(data=st.data())
 def test_nor_do_rows_of_more_classes(name, k, data):
