@@ -383,21 +383,21 @@ class ERMClassifier(LinearClassifier):
             raise InvalidInput(UNDETERMINED)
         (shift, scale, varying, unit), d = astuple(self._scaling), data.X.shape[1]
         weights, base = self._class_weights
-        inverse = None
+        X, inverse = self._scaling.design(data.X, varying=True).read_rows(slice(None)), None
+        scale = scale[varying] * (own := X.std(0))  # in which every feature varies by 1
         if precision is not None:
             inverse = as_numbers(precision, "precision").astype(float)
             if inverse.shape != (d, d) or not (np.diag(inverse) > 0).all():
                 raise InvalidInput(f"precision must be ({d}, {d}) and positive, got {precision!r}")
-            inverse = inverse[np.ix_(varying, varying)] * np.outer(scale[varying], scale[varying])
+            inverse = inverse[np.ix_(varying, varying)] * np.outer(scale, scale)
         fitted = Fitted(
-            self._scaling.design(data.X, varying=True).read_rows(slice(None)), data.y,
-            weights[varying] * scale[varying, None], base + shift @ weights - self._shift, loss,
-            class_coordinates(loss, k), *self._factors(data),
-            np.full(int(varying.sum()), self.ridge_ / unit**2 * d), self.fit_intercept,
+            X / own, data.y, weights[varying] * scale[:, None],
+            base + shift @ weights - self._shift, loss, class_coordinates(loss, k),
+            *self._factors(data), self.ridge_ / unit**2 * d / own**2, self.fit_intercept,
         )  # fmt: skip
         names = np.asarray(getattr(self, "feature_names_in_", [f"x{i}" for i in range(d)]))
         shown = self.classes_[1:] if k == 2 else self.classes_
-        found = feature_frame(fitted, inverse, names[varying], shown, scale[varying])
+        found = feature_frame(fitted, inverse, names[varying], shown, scale)
         return found.reindex(names)
 
     def held_out_scores(

@@ -14,7 +14,8 @@ leave-one-out: one fit of all samples, and for each a Newton step without it,
     z̃_μ = z_μ + (1 − u A_μH_μ)⁻¹ (u A_μg_μ + x̂_μᵀK⁻¹λ(ρ − ρ₋μ)U),   A_μ = x̂_μᵀK⁻¹x̂_μ,
 
     K = Σ_ν s_ν x̂_νx̂_νᵀ ⊗ H_ν + λρ, with g and H the loss's slope and curvature at z_μ, A_μ the r×r
-    leverage of the sample and ρ₋μ the shares without it; u is the part of the sample's weight that
+    leverage of the sample and ρ₋μ the shares without it (where they are much less, as of a column
+    that few samples have, K⁻¹ is K⁻¹ + K⁻¹λ(ρ − ρ₋μ)K⁻¹); u is the part of the sample's weight that
     is left out, so that a sample of weight 3 is three samples. The step is right where the fields
     move little; samples that it moves far are fitted anew without, and where those are too many
     the answer is left to folds.
@@ -67,6 +68,7 @@ _WORSE = 3.0, 1.0  # standard errors above the best that end a path: ridges give
 CLEAR = 2.0  # standard errors of the difference by which another scaling has to be better
 _LOST = 3.0  # standard errors of the difference above the best: such a fit is not gone on with
 _FAR = 0.5  # move of a field that is too large for one Newton step
+_RARE = 0.05  # of the ridge on a feature, lost with one sample, that the matrix has to know of
 _REFITS = 3e8  # operations of one Newton step of all refits
 _CHUNK = 4_000_000  # numbers in the weighted rows of those made at once
 
@@ -393,8 +395,13 @@ class LeaveOneOut:
         A = leverages(self.rows, K)
         g = walk.here.residual[0].T
         part = self.rest[:, None, None] * H
-        lighter = ridge * (walk.shares[0] - self.rho)[:, None] * U
-        eased = (lighter.reshape(len(lighter), -1) @ K.reshape(U.size, -1)).reshape(lighter.shape)
+        lighter = ridge * (walk.shares[0] - self.rho)[:, None]
+        eased = np.tensordot(lighter * U, K, 2)
+        rare = np.flatnonzero((lighter > _RARE * ridge * walk.shares[0]).any((1, 2)))
+        eased[rare] = np.tensordot(lighter[rare] * (U + eased[rare]), K, 2)
+        for a in range(len(K) if rare.size else 0):  # of these the matrix has the lighter ridge too
+            seen = np.tensordot(self.rows[rare], K[:, :, a], ((1,), (1,)))  # (m, r, d)
+            A[rare] += (lighter[rare] * seen) @ seen.swapaxes(1, 2)
         push = np.einsum("nab,nb->na", A, self.rest[:, None] * g)
         push += np.einsum("nad,nd->na", eased, self.rows)
         move = np.linalg.solve(np.eye(H.shape[1]) - A @ part, push[..., None])[..., 0]

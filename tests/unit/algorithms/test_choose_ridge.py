@@ -81,6 +81,20 @@ def test_leave_one_out_is_that_of_refits(tight, monkeypatch, shape, ridge):
     assert found < 0.5 * scalar
 
 
+def test_leave_one_out_knows_that_a_column_of_few_ones_is_scaled_otherwise_without_one():
+    """A fifth of a column's variance is gone with each sample that has it."""
+    rng, n = np.random.default_rng(0), 40
+    kind = np.arange(n) % 8
+    X = np.hstack([kind[:, None] == np.arange(8), rng.standard_normal((n, 1))])
+    y = np.where(rng.random(n) < 0.3, rng.integers(0, 3, n), kind % 3)
+    found = ERMClassifier(ridges=[10.0], scaling="standard").fit(X, y)
+    model, losses = ERMClassifier(ridge=10.0, scaling="standard"), []
+    for i in range(n):
+        model.fit(np.delete(X, i, 0), np.delete(y, i))
+        losses.append(-model.predict_log_proba(X[[i]])[0, y[i]])
+    assert found.path_["score"][0] == pytest.approx(np.mean(losses), abs=2e-3)
+
+
 def test_cross_validation_is_that_of_refits(tight):
     X, y, _ = Teacher(3, noise="gaussian:0.3").sample(80, 20, seed=4)
     folds = [np.arange(80) % 4 == i for i in range(4)]

@@ -209,13 +209,15 @@ def test_tables_of_other_countries(folder):
 
 
 def test_columns_without_values_and_huge_numbers(folder):
-    """An empty column costs no row, and integers of 30 digits are numbers."""
+    """An empty column costs no row; integers of 30 digits and percentages are numbers."""
     x = np.random.default_rng(0).integers(1, 50, 60)
     frame = pd.DataFrame({"empty": np.nan, "huge": [10**30 * int(i) for i in x], "y": [0, 1] * 30})
+    frame["share"] = [f"{i / 7} %" for i in x]
     frame.to_csv(folder / "huge.csv", index=False)
     table = read_samples(folder / "huge.csv", "y", missing="drop-rows")
     assert (table.left_out, table.dropped_rows) == ({"empty": "no values"}, 0)
     np.testing.assert_allclose(table.X["huge"], 1e30 * x)
+    np.testing.assert_allclose(table.X["share"], x / 7)
     with pytest.raises(InvalidInput, match="no column 'a', 'b': there are 'empty', 'huge'"):
         read_samples(folder / "huge.csv", "y", ["a"], ["b"])
 
