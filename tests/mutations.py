@@ -70,6 +70,21 @@ MUTATIONS = [
         "test_the_statistic_is_that_of_a_refit_without_the_feature",
     ),
     Mutation(
+        "a rare column's ridge without the sample",
+        "algorithms/ridge_choice.py",
+        "A[rare] += (lighter[rare] * seen)",
+        "A[rare] += 0 * (lighter[rare] * seen)",
+        f"{CHOICE}::"
+        "test_leave_one_out_knows_that_a_column_of_few_ones_is_scaled_otherwise_without_one",
+    ),
+    Mutation(
+        "no mistake is no error of 0",
+        "report/measured_curve.py",
+        "half = 2 * least * rng.gamma(0.5, size=(_DRAWS, 1))",
+        "half = least",
+        "tests/unit/report/test_data_report.py::test_a_curve_without_errors_has_a_forecast",
+    ),
+    Mutation(
         "floor of a forecast",
         "report/measured_curve.py",
         "np.maximum(a * u + c, 0)",

@@ -174,8 +174,7 @@ def _chi_square(g: Array, parts: _Residuals, j: int) -> float:
     share = float(pushed @ np.linalg.lstsq(g.T @ g - other.T @ other, pushed)[0])
     if parts.free is None:
         return share / float(parts.variance[j])
-    degrees = g.shape[1]
-    return float(-(parts.free - degrees / 2 - 1) * np.log(max(1 - share / (e @ e), 1e-300)))
+    return float(-(parts.free - g.shape[1] / 2 - 1) * np.log(max(1 - share / (e @ e), 1e-300)))
 
 
 def _without(fit: Fitted, rows: Array, pull: Array, K: Array, chosen: Labels) -> Array:
@@ -227,12 +226,9 @@ def _refitted(fit: Fitted, rows: Array, pull: Array, v: Array, j: int, common: A
         step = np.linalg.solve(whole_hessian(rows, H, pull), slope.ravel()).reshape(v.shape)
         if (gain := float((slope * step).sum())) <= _ENOUGH:
             break
-        for _ in range(_STEPS[1]):
-            fields, new = at(v - step)
-            if new <= total - 0.1 * gain:
-                break
+        while (there := at(v - step))[1] > total - 0.1 * gain:
             step, gain = step / 2, gain / 2
-        v, total = v - step, new
+        v, (fields, total) = v - step, there
     return g
 
 

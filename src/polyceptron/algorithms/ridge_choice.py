@@ -14,11 +14,10 @@ leave-one-out: one fit of all samples, and for each a Newton step without it,
     z̃_μ = z_μ + (1 − u A_μH_μ)⁻¹ (u A_μg_μ + x̂_μᵀK⁻¹λ(ρ − ρ₋μ)U),   A_μ = x̂_μᵀK⁻¹x̂_μ,
 
     K = Σ_ν s_ν x̂_νx̂_νᵀ ⊗ H_ν + λρ, with g and H the loss's slope and curvature at z_μ, A_μ the r×r
-    leverage of the sample and ρ₋μ the shares without it (where they are much less, as of a column
-    that few samples have, K⁻¹ is K⁻¹ + K⁻¹λ(ρ − ρ₋μ)K⁻¹); u is the part of the sample's weight that
-    is left out, so that a sample of weight 3 is three samples. The step is right where the fields
-    move little; samples that it moves far are fitted anew without, and where those are too many
-    the answer is left to folds.
+    leverage of the sample and ρ₋μ the shares without it (if much less, as of rare columns, K⁻¹ has
+    K⁻¹λ(ρ − ρ₋μ)K⁻¹ more); u is the part of the sample's weight that is left out, so that a sample
+    of weight 3 is three samples. The step is right where the fields move little; samples that it
+    moves far are fitted anew without, and where those are too many the answer is left to folds.
 
 The path goes down by decades, from large λ to small, where fits cost more, and ends where the score
 has become clearly worse than the best; it goes on where the best is at an end, and at last halfway

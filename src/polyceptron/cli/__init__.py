@@ -20,7 +20,7 @@ from polyceptron.errors import ComputationFailed, InvalidInput
 from polyceptron.version import VERSION
 
 UsageError: Any = typer.BadParameter.__mro__[1]
-_TYPED = re.compile(r"Invalid value for '(\S+)'.*: Input should be a valid (integer|number).*")
+_TYPED = re.compile(r"Invalid value for '(\S+)'.*: Input should be a valid (?:(int)|num).*")
 app = typer.Typer(
     name="polyceptron",
     cls=CommandGroup,
@@ -51,11 +51,9 @@ def main() -> None:
         sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
     except UsageError as error:
         path = error.ctx.command_path if error.ctx else "polyceptron"
-        words = _TYPED.sub(
-            lambda m: f"{m[1]} takes a {'whole ' * (m[2] == 'integer')}number",
-            error.format_message().rstrip("."),
-        )
-        _fail(f"{words}; see {path} --help", 2)
+        text = error.format_message().rstrip(".")
+        text = _TYPED.sub(lambda m: f"{m[1]} takes a {'whole ' * bool(m[2])}number", text)
+        _fail(f"{text}; see {path} --help", 2)
     except InvalidInput as error:
         _fail(error, 2)
     except Stopped:

@@ -236,14 +236,13 @@ def forecast(
     n, rng = np.asarray(sizes, dtype=float), np.random.default_rng(seed)
     fold = np.arange(scores.shape[1]) if fold is None else fold
     groups = [np.flatnonzero(fold == i) for i in range(int(fold.max()) + 1)]
-    curves = [scores]
+    drawn = [np.arange(fold.size)]
     for _ in range(_DRAWS):
-        chosen = [groups[i] for i in rng.integers(0, len(groups), len(groups))]
-        drawn = [rng.choice(group, group.size) for group in chosen]
-        curves.append(scores[:, np.concatenate(drawn)])
+        chosen = (groups[i] for i in rng.integers(0, len(groups), len(groups)))
+        drawn.append(np.concatenate([rng.choice(group, group.size) for group in chosen]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a draw may hold failed folds only
-        means = np.stack([np.nanmean(curve, 1) for curve in curves])
+        means = np.stack([np.nanmean(scores[:, rows], 1) for rows in drawn])
     logs, free = np.log(means + least), max(len(groups) - 1, 1)
     logs[1:] = logs[0] + (logs[1:] - logs[0]) * np.sqrt(free / rng.chisquare(free, (_DRAWS, 1)))
     half = 2 * least * rng.gamma(0.5, size=(_DRAWS, 1))

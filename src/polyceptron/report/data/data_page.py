@@ -464,6 +464,5 @@ def _svg(panel: pic.Panel, number: int) -> str:
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
     # Names are shared by all pictures of a page: each gets its own.
     text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>p{number}-", text)
-    for size in ("height", "width"):
-        text = re.sub(rf'(<svg[^>]*?)\s{size}="[^"]*"', r"\1", text, count=1)
-    return text
+    head, rest = text.split(">", 1)
+    return re.sub(r'\s(?:height|width)="[^"]*"', "", head) + ">" + rest

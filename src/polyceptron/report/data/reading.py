@@ -99,8 +99,7 @@ def read_samples(
     if features.shape[1] == 0:
         raise InvalidInput("there are no features: every column is the target or dropped")
     for name in features.select_dtypes(exclude=["number", "bool"]) if kind == ".csv" else ():
-        text = features[name].astype(str).str.rstrip(" %")  # also too large for an integer
-        numbers = pd.to_numeric(text, errors="coerce")
+        numbers = pd.to_numeric(features[name].astype(str).str.rstrip(" %"), errors="coerce")
         if numbers.notna().sum() == features[name].notna().sum():
             features[name] = numbers
     roles = {str(name): _role(features[name], name in keep) for name in features}
