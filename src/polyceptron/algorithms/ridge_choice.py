@@ -57,12 +57,12 @@ _ENDS = 0.9e-9, 1.1e6  # how far it may go on
 _MISTAKEN = 0.5  # samples added, all of them mistaken, where ridges are compared
 _GAIN = 1e-3  # of the score from one ridge to the next, for which going on is worth while
 DENSE = 120  # d·r up to which a matrix of that size is cheaper than products with X
-_SMALL = 20_000  # numbers in all fields up to which single precision saves nothing
+_SMALL = 5_000  # numbers in all fields up to which single precision saves nothing
 
 # Of the objective, by which the last step lowers it; of the gradient, left by inner solves.
 _FOLDS = 1e-3, 0.25
 _WHOLE = 1e-4, 0.1  # fits of all, and refits: the step after one that gains so little gains nothing
-_STILL = 0.2, 0.1  # moves by the last step: of the score in its errors, of fields left out
+_STILL, _MOVED = 0.2, 0.1  # by the last step: the score in its errors, and fields left out
 _WORSE = 3.0, 1.0  # standard errors above the best that end a path: ridges given, and its own
 CLEAR = 2.0  # standard errors of the difference by which another scaling has to be better
 _LOST = 3.0  # standard errors of the difference above the best: such a fit is not gone on with
@@ -149,11 +149,8 @@ def choose_ridge(
     """
     if ridges is not None and not (len(ridges) and min(ridges) > 0):
         raise InvalidInput(f"ridges must be numbers above 0, at least one, got {ridges!r}")
-    way: Folds | LeaveOneOut
-    if splits is None:
-        way = LeaveOneOut(search, math.inf if fallback is None else _REFITS)
-    else:
-        way = Folds(search, splits)
+    most = math.inf if fallback is None else _REFITS
+    way: Any = LeaveOneOut(search, most) if splits is None else Folds(search, splits)
     path = RidgePath(search, way, own=ridges is None)
     try:
         if ridges is not None:
@@ -336,21 +333,22 @@ class Folds:
     def held_out(self, ridge: float, best: Tried | None) -> tuple[Array, Labels, Array]:
         """Fields (m, k) of the samples (m,) of all folds, and the folds' mean weights (d, k)."""
         basis, at = self.walk.objective.basis, np.concatenate(self.tests)
-        y, share = self.search.samples.y[at], self.search.share[at]
+        y, share, scores = self.search.samples.y[at], self.search.share[at], list[Array]()
 
         def fields(Z: AnyArray) -> Array:
             parts = [z[:, test].T for z, test in zip(Z, self.tests, strict=True)]
             return np.asarray(np.vstack(parts) @ basis.T)
 
         def still(before: AnyArray, Z: AnyArray, small: bool) -> bool:
-            first, last = (self.search.score(fields(z), y) for z in (before, Z))
+            scores.extend(self.search.score(fields(z), y) for z in (before, Z)[bool(scores) :])
+            first, last = scores[-2:]
             moved, mean = (np.average(x, weights=share) for x in (last - first, last))
             if best is not None and moved >= 0:  # one clearly above the best, and rising, is left
                 off = last - best.values[:-1]
                 worse = np.average(off, weights=share)
                 if worse > _LOST * _error(off - worse, share):
                     return True
-            return bool(small and abs(moved) <= _STILL[0] * _error(last - mean, share))
+            return bool(small and abs(moved) <= _STILL * _error(last - mean, share))
 
         self.walk.solve(ridge, still)
         return fields(self.walk.Z), at, (basis @ self.walk.U.mean(0)).T
@@ -420,10 +418,7 @@ class LeaveOneOut:
             refit = Walk(self.search, self.design, weights, self.rho[chunk], _WHOLE)
             refit.past = [(math.log(ridge), U + eased[chunk] + np.tensordot(pull, K, 2))]
             own = each[:, None], np.arange(len(U)), chunk[:, None]
-            refit.solve(
-                ridge,
-                lambda z, new, small, at=own: small and np.abs((new - z)[at]).max() <= _STILL[1],
-            )
+            refit.solve(ridge, lambda a, b, ok, at=own: ok and np.abs((b - a)[at]).max() <= _MOVED)
             fields[chunk] = refit.Z[own]
         basis = walk.objective.basis
         return (fields @ basis.T)[self.at], self.at, (basis @ (U @ self.turn)).T

@@ -8,8 +8,7 @@ One λ at a time, in a way that counts where k is large:
   more than those with X where k > d. The gradient sums to 0 over the classes, and so do weights.
 - fields are made, used and dropped by block of samples (`Design.through`); only the softmax p
   (k, n) stays, in single precision.
-- values and gradients too are in single precision until its rounding is near; a loose tolerance
-  is certified by them.
+- values and gradients are in single precision, which certifies loose tolerances by itself.
 - steps are those of L-BFGS, one pass over X each, from what the Hessian would be if p did not
   depend on x: with the eigenvectors E of a sample's XᵀX/d = E diag(s) Eᵀ, and
   a_h = Σ_μ p_h(1 − p_h)/n at the last point,
@@ -191,18 +190,14 @@ class _ManyClasses:
         last = norm = float(np.linalg.norm(here.slope))
         try:
             while steps < _STEPS and slow < 3 and 0 < norm < math.inf:
-                size = float(size_of(free, U)[0])
-                goal = tol * ridge * size
-                unit = _COARSE if here.single else 1.0
+                goal = tol * ridge * (size := float(size_of(free, U)[0]))
+                unit, enough = (_COARSE, math.inf) if here.single else (1.0, tol * size)
                 at = design, np.array([size]), ridges, *here.sizes[:2], unit
                 hidden = float(objectives.roundings(*at)[1][0])
                 if norm <= goal and here.sure:
                     own, smoothness = (design, free, ridges, U), self.objective.smoothness
-                    most = np.array([math.inf if here.single else tol * size])
-                    found = certificate(
-                        *own, here.slope, here.sizes, smoothness, self.total, most, unit
-                    )
-                    bound = float(found[1][0])
+                    more: Any = here.sizes, smoothness, self.total, np.array([enough]), unit
+                    bound = float(certificate(*own, here.slope, *more)[1][0])
                     if bound <= tol * size:
                         status = Status.OK
                         break

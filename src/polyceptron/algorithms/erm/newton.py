@@ -74,8 +74,7 @@ def solve_newton(
     shift = by_feature(ridges).astype(dtype)
     out = np.zeros_like(gradients)
     index = np.arange(len(r))
-    if ease is None:
-        ease = _diagonal(design, curvature, ridges, dtype)
+    ease = ease or _diagonal(design, curvature, ridges, dtype)
     D, size = np.zeros_like(r), dots(r, r)
     s = r if ease is None else ease(r, index)
     p, rho = s.copy(), size if ease is None else dots(r, s)
@@ -282,8 +281,11 @@ class _Newton:
     U: Array
 
     def __post_init__(self) -> None:
-        U, shape = self.U, (*self.U.shape[:2], self.design.n_samples)
-        self.Z = self.design.fields(U) if U.any() else np.zeros(shape)
+        U, Z = self.U, np.zeros((*self.U.shape[:2], self.design.n_samples))
+        self.Z = self.design.fields(U) if U.any() else Z
+        self.first = np.full(len(U), np.inf)  # gradients, beside which it is seen what is near
+        if U.any() and self.objective.smoothness is not None:
+            self.first = norms(self.design.back(self.objective.evaluate(Z).residual))
         self.count, self.limit = np.zeros(len(U), np.int64), np.full(len(U), self.max_iter)
 
     def minimum(self) -> Minimum:
@@ -321,7 +323,7 @@ class _Newton:
     def descend(self, chosen: NDArray[np.int64]) -> None:
         """Newton steps in place, each λ until its goal, its patience or its limit."""
         U, Z = self.U, self.Z
-        first = previous = np.full(chosen.size, np.inf)
+        first, previous = self.first[chosen], np.full(chosen.size, np.inf)
         stalled = 0 * chosen
         double = np.full(chosen.size, not self.design.single_is_quicker)  # of the inner solves
         here = self.objective.evaluate(Z[chosen])
