@@ -27,7 +27,7 @@ from polyceptron.numerics import Array
 from polyceptron.numerics.special import points
 from polyceptron.theory.weights.row_sums import (
     finite_row_variance,
-    location_posterior,
+    scalar_posterior,
     support_of,
 )
 from polyceptron.theory.weights.sign_table import PANELS
@@ -66,7 +66,7 @@ class RowLattice:
         self.step, low, self.size = _places(values, k, s, digits)
         # f, μ and var at the place n + c of the lattice; outside f is nothing.
         place = np.arange(low, low + 2 * self.size, dtype=np.float64) * self.step
-        log_f, mean, variance = location_posterior(prior, q_hat, place)
+        log_f, mean, variance = scalar_posterior(prior, q_hat, place)
         f = np.exp(log_f)
         f[self.size :] = 0.0
         with np.errstate(divide="ignore"):

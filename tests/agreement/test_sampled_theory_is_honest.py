@@ -144,7 +144,7 @@ def test_above_the_fold_the_branch_is_gone(monkeypatch):
 def test_folds_of_single_replicates_lie_higher():
     """The bias that taking the mean first avoids: a maximum of noisy numbers is too high."""
     curve = curve_of(FIVE, 4)
-    grid = curve.grid(far=False)
+    grid = curve.grid(0)
     R = curve.n_replicates
     each = curve.points(np.repeat(grid.q_hat, R), np.tile(np.arange(1, R + 1), grid.q_hat.size))
     single = each.alpha.reshape(-1, R).max(0).mean()

@@ -171,7 +171,7 @@ def curve_root(curve, alpha):
     """The lowest q̂ at which the curve reaches α, by scipy."""
     from scipy.optimize import brentq
 
-    grid = curve.grid(far=False)
+    grid = curve.grid(0)
     first = int(np.argmax(grid.alpha >= alpha))
     low, high = grid.q_hat[first - 1], grid.q_hat[first]
     return brentq(lambda x: curve.points(np.array([x])).alpha[0] - alpha, low, high, rtol=1e-14)

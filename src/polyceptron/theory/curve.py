@@ -211,7 +211,7 @@ def landscape(
     """
     alpha = check_alpha(alpha)
     points, curve = fixed_points(teacher, alpha, tol), curve_of(teacher)
-    grid = curve.grid(far=False).q_hat
+    grid = curve.grid(0).q_hat
     inside = [p.q_hat for p in points if 0 < p.q_hat < math.inf]
     q_grid = np.linspace(0.002, 0.998, n_points)
     v = curve.points(grid).v

@@ -127,7 +127,7 @@ def state_evolution(
         raise InvalidInput(
             f"start must be 'uninformed', 'informed' or an overlap in [0, 1), got {start!r}"
         )
-    curve = curve_of(teacher, effort(teacher).drawn)
+    curve = curve_of(teacher, effort(teacher).first + 2)
     paths = [
         rounds(*bayes_sides(curve, alpha, column), Law.bayes(first))
         for column in range(curve.n_replicates + 1)

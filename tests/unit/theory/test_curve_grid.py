@@ -11,7 +11,8 @@ from scipy.special import log_ndtr, ndtr
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model import Perceptron, Teacher
-from polyceptron.theory.bayes_optimal.fixed_points import fixed_points
+from polyceptron.theory.bayes_optimal.fixed_points import crossings, fixed_points
+from polyceptron.theory.bayes_optimal.solution_curve import curve_of
 from polyceptron.theory.bayes_optimal.transitions import transitions
 from polyceptron.theory.curve import bends, drawn_rows, free_entropy, landscape
 
@@ -139,3 +140,21 @@ def test_a_range_that_does_not_go_upwards_is_refused() -> None:
         drawn_rows(Teacher(3), "bayes", 2, 1)
     with pytest.raises(InvalidInput, match="above 0"):
         drawn_rows(Teacher(3), "bayes", 0, 1, log=True)
+
+
+def test_a_finer_curve_may_end_where_the_first_tells() -> None:
+    """Up to there it is that of all q̂, and whether it is long enough is seen."""
+    teacher = Teacher(5, "ternary")
+    first = curve_of(teacher)
+    ((state, _),) = crossings(first, [4.0])
+    until = first.enough(4.0, state.q_hat)
+    assert state.q_hat < until < 0.5 * first.grid(0).q_hat[-1]
+    ((found,),) = crossings(curve_of(teacher, 6, until), [4.0])
+    assert curve_of(teacher, 6).points(np.array([found.q_hat])).v[0] == found.v != state.v
+    assert [curve_of(teacher, 6, 1.0).ends_below(alpha) for alpha in (1.0, 4.0)] == [False, True]
+
+
+def test_a_fold_is_kept_though_the_end_of_the_curve_is_hardly_known() -> None:
+    """Its drop is seen on the way: at the end α of rare points is uncertain by all of it."""
+    branches = curve_of(Teacher(6, "finite[-2:0.1;-0.5:0.4;0.5:0.4;2:0.1]"), 3).branches()
+    assert [b.rising for b in branches] == [True, False]

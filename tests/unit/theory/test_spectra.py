@@ -199,7 +199,7 @@ def test_perfect_recovery_is_one_jump_of_all_eigenvalues():
     first, last = branches[0].alpha_high, branches[2].alpha_high
     assert found.alpha_algo == pytest.approx(last, rel=1e-9)
     assert first < 0.3 * found.alpha_it < found.alpha_algo
-    assert curve.grid(far=False).alpha[-1] < 1e-3  # the curve comes down: no α without v = 0
+    assert curve.grid(0).alpha[-1] < 1e-3  # the curve comes down: no α without v = 0
     for alpha, strong, weak in ((0.95 * first, (0.4, 0.9), (0.0, 0.1)),
                                 (1.1 * first, (0.999, 1.0), (0.0, 0.3)),
                                 (0.99 * last, (0.999999, 1.0), (0.5, 0.99)),

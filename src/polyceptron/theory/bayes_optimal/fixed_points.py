@@ -38,6 +38,7 @@ from polyceptron.theory.bayes_optimal.solution_curve import (
 from polyceptron.theory.weights.side import effort
 
 _TINY = 1e-300
+_FINER = 3  # levels at least, from one curve to the next
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,11 +75,10 @@ def crossings(curve: SolutionCurve, alphas: list[float]) -> list[list[FixedPoint
     A ghost is the fold of a branch that ends just below α, within the curve's uncertainty.
     """
     found: list[list[FixedPoint]] = [[] for _ in alphas]
-    for far in (False, True):
-        wanted = [n for n, a in enumerate(alphas) if curve.near_enough(a) is not far]
-        if not wanted:
-            continue
-        branches = curve.branches(far=far)
+    how_far = [curve.how_far(a) for a in alphas]
+    for far in sorted(set(how_far)):
+        wanted = [n for n, at in enumerate(how_far) if at == far]
+        branches = curve.branches(far)
         folds = branches[:-1]  # each ends in one
         met = [
             (n, i)
@@ -168,17 +168,22 @@ def fixed_points(
     work, k, guess = effort(teacher), teacher.n_classes, 1 - 1 / teacher.n_classes
     tol = check_tolerance(tol, work.tolerance)
     aim = ("optimal", "amp") if branch == "all" else (branch,)
-    last, level_of = work.last, dict.fromkeys(alphas, work.first)  # each α goes its own way
-    done: dict[float, list[FixedPoint]] = {}
-    while len(done) < len(level_of):
-        level = min(level_of[a] for a in level_of if a not in done)
-        here = [a for a in level_of if a not in done and level_of[a] == level]
-        curve = curve_of(teacher, level)
+    last, done = work.last, dict[float, list[FixedPoint]]()
+    # Each α goes its own way: its level, and where a finer curve may end, as told by the first.
+    way, coarse = dict.fromkeys(alphas, (work.first, math.inf)), dict[float, list[FixedPoint]]()
+    while len(done) < len(way):
+        level, until = min(way[a] for a in way if a not in done)
+        here = [a for a in way if a not in done and way[a] == (level, until)]
+        curve = curve_of(teacher, level, until)
         positive = [a for a in here if a > 0]
         met = dict(zip(positive, crossings(curve, positive), strict=True))
+        coarse = met | coarse
         for a in here:
             if a > 0:
-                found = _branches(curve, a, met[a])
+                if curve.ends_below(a):
+                    way[a] = level, math.inf
+                    continue
+                found = _branches(curve, a, met[a] + [p for p in coarse[a] if p.q_hat > until])
             else:
                 nothing = (a, k, 0.0, 1.0, 0.0, 0.0, 0.0, guess, guess, 0.0)
                 found = [FixedPoint(name, *nothing) for name in ("optimal", "amp")]
@@ -192,12 +197,14 @@ def fixed_points(
                     for p in chosen
                 ]
             else:
-                # Errors fall as the points to the power 0.7 at least: go straight to what is
+                # Errors fall as the points to the power 0.9 or so: go straight to what is
                 # needed; an open choice of branch takes one step at a time.
-                more = math.log2(worst / tol) / 0.7 if worst < math.inf else 1
+                more = math.log2(worst / tol) / 0.9 if worst < math.inf else 0
                 if any(p.status is Status.UNDECIDED for p in chosen):
-                    more = 2
-                level_of[a] = min(level + max(1, math.ceil(more)), last)
+                    more = 0
+                finer = min(level + max(_FINER, math.ceil(more)), last)
+                seen = [p.q_hat for p in coarse[a] if p.branch in (branch, "stable", "ghost")]
+                way[a] = finer, curve_of(teacher, work.first).enough(a, max(seen, default=math.inf))
     return [p for a in alphas for p in done[a]]
 
 

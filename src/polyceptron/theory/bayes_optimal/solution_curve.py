@@ -28,13 +28,13 @@ from polyceptron.numerics.estimate import from_replicates
 from polyceptron.theory.bayes_optimal.channel_table import channel_table
 from polyceptron.theory.generalisation import angle, error_from_angle, error_on_labels
 from polyceptron.theory.weights.side import Index, PriorSide, effort
-from polyceptron.theory.weights.sign_table import is_sign
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _FLOOR = 1e-12  # relative error claimed for the deterministic rules, on top of the proxies' own
 _SAMPLED_FLOOR = 1e-7  # and for the sampled ones: the step of their winner's table
+_BESIDE, _MARGIN = 0.1, 1.15  # of a fold, in ln α; of a finer curve, in q̂
 _NO_LESS = 1e-300  # stands for v = 0, where τ is infinite
 
 
@@ -66,8 +66,8 @@ class Branch(NamedTuple):
 class SolutionCurve:
     """The curve of one teacher at one sampling effort, with its folds; build with `curve_of`."""
 
-    def __init__(self, teacher: AnyTeacher, log2_points: int) -> None:
-        self.teacher, self.log2_points = teacher, log2_points
+    def __init__(self, teacher: AnyTeacher, log2_points: int, until: float) -> None:
+        self.teacher, self.log2_points, self.until = teacher, log2_points, until
         self.weights = PriorSide(teacher, log2_points)
         self.n_replicates = self.weights.n_replicates
         self.channel = channel_table(teacher.channel, teacher.n_classes)
@@ -158,24 +158,25 @@ class SolutionCurve:
         found = self.points(np.repeat(at.q_hat, R), np.tile(np.arange(1, R + 1), n))
         return CurvePoints(*(part.reshape(n, R) for part in found))
 
-    def _grid(self, *, far: bool) -> CurvePoints:
+    def _grid(self, far: int) -> CurvePoints:
         """The curve on a grid of q̂ that spans it and contains every fold.
 
         It is built up to where every row has told nearly all, and α rises for good or has fallen
         far below its maximum, and beyond only where `far`.
         """
         if far and not self.perfect:
-            more = [self.points(q_hat) for q_hat in self.weights.stages(far=True)]
-            joined = zip(self.grid(far=False), *more, strict=True)
+            more = [self.points(q_hat) for q_hat in self.weights.stages(far)]
+            joined = zip(self.grid(far - 1), *more, strict=True)
             return CurvePoints(*(np.concatenate(parts) for parts in joined))
         parts: list[AnyArray] = []
         highest = 0.0
         # How much of the unstable branch to follow; rows of several strengths may turn it again.
-        cheap = self.teacher.n_classes <= 3 or is_sign(self.teacher.prior)
-        past = (0.25 if cheap else 0.7) if self.perfect and self.weights.flat else 0.0
-        stages = list(self.weights.stages(far=False))
+        past = 0.25 if self.perfect and self.weights.flat else 0.0
+        stages = list(self.weights.stages(0))
         for q_hat in steps(stages) if past > 0 else stages:
-            parts.append(q_hat)
+            parts.append(q_hat[q_hat <= self.until])
+            if q_hat[-1] >= self.until:
+                break
             if past > 0:
                 alpha = self.points(q_hat).alpha
                 highest = max(highest, float(alpha.max()))
@@ -183,9 +184,23 @@ class SolutionCurve:
                     break
         return self._with_folds(np.concatenate(parts))
 
-    def near_enough(self, alpha: float) -> bool:
-        """Whether α is met on the near grid and not only far out."""
-        return self.perfect or alpha < 0.5 * float(self.grid(far=False).alpha[-1])
+    def how_far(self, alpha: float) -> int:
+        """How many panels past the near grid α is met."""
+        if self.perfect or self.until < np.inf:
+            return 0
+        last = len(self.weights.rows.ends)
+        near = (far for far in range(last) if alpha < 0.5 * float(self.grid(far).alpha[-1]))
+        return next(near, last)
+
+    def enough(self, alpha: float, q_hat: float) -> float:
+        """Where a finer curve may end that is to have the states up to q̂ and any fold near α."""
+        folds = [b for b in self.branches()[:-1] if abs(np.log(alpha / b.alpha_high)) < _BESIDE]
+        return self.weights.panel_end(_MARGIN * max([q_hat, *(np.exp(b.high) for b in folds)]))
+
+    def ends_below(self, alpha: float) -> bool:
+        """Whether it ends, at a q̂ that was thought to be enough, before it has reached α."""
+        end = self.branches()[-1]
+        return bool(self.until < np.inf and end.rising and end.alpha_high < alpha)
 
     def _with_folds(self, q_hat: AnyArray) -> CurvePoints:
         """The curve on the grid and at every fold, found around the grid's."""
@@ -203,27 +218,30 @@ class SolutionCurve:
         found = find_minimum(height, (low, middle, high), args=(sign,))
         return self.points(np.unique(np.concatenate([q_hat, found.x[found.success] ** 2])))
 
-    def _branches(self, *, far: bool = False) -> list[Branch]:
+    def _branches(self, far: int = 0) -> list[Branch]:
         """The stretches between folds, in the order of q̂.
 
-        A turn and the next that differ in α by no more than α is uncertain there are no folds.
+        A turn and the next are no folds if α, all the way between, is as uncertain as it differs.
         """
-        grid = self.grid(far=far)
+        grid = self.grid(far)
         rising = np.diff(grid.alpha) > 0
         cuts = [0, *(np.flatnonzero(rising[1:] != rising[:-1]) + 1).tolist(), rising.size]
         if len(cuts) > 2:
-            at = CurvePoints(*(part[cuts] for part in grid))
-            u = 3 * self.alpha_uncertainty(at)
-            log_alpha = np.log(at.alpha)
-            keep = list(range(len(cuts)))
-            while len(keep) > 2:
-                heights = np.abs(np.diff(log_alpha[keep])) - np.maximum(u[keep][1:], u[keep][:-1])
-                smallest = int(heights.argmin())
+            u, log_alpha = 3 * self.alpha_uncertainty(grid), np.log(grid.alpha)
+
+            def height(i: int, j: int) -> float:
+                """How much more α differs from that of a turn than it is uncertain."""
+                way, turns = slice(i, j + 1), np.array([[i], [j]])
+                apart = np.abs(log_alpha[way] - log_alpha[turns])
+                return float((apart - np.maximum(u[way], u[turns])).max())
+
+            while len(cuts) > 2:
+                heights = [height(i, j) for i, j in pairwise(cuts)]
+                smallest = int(np.argmin(heights))
                 if heights[smallest] > 0:
                     break
                 # Between two turns both go; at an end only the turn does.
-                del keep[max(smallest, 1) : min(smallest + 2, len(keep) - 1)]
-            cuts = [cuts[i] for i in keep]
+                del cuts[max(smallest, 1) : min(smallest + 2, len(cuts) - 1)]
         x, alpha = np.log(grid.q_hat), grid.alpha
         return [
             Branch(bool(alpha[j] > alpha[i]), *(float(a) for a in (x[i], x[j], alpha[i], alpha[j])))
@@ -232,10 +250,13 @@ class SolutionCurve:
 
 
 @lru_cache(maxsize=32)
-def curve_of(teacher: AnyTeacher, log2_points: int | None = None) -> SolutionCurve:
-    """The solution curve of `teacher`; `log2_points` matters for k ≥ 4 only."""
+def curve_of(
+    teacher: AnyTeacher, log2_points: int | None = None, until: float = np.inf
+) -> SolutionCurve:
+    """The solution curve of `teacher`, up to some q̂; `log2_points` matters for k ≥ 4 only."""
     first = effort(teacher).first
-    return SolutionCurve(teacher, first if log2_points is None or first == 0 else log2_points)
+    level = first if log2_points is None or first == 0 else log2_points
+    return SolutionCurve(teacher, level, until)
 
 
 def solution_curve(teacher: AnyTeacher, n_points: int = 400) -> pd.DataFrame:
@@ -263,8 +284,8 @@ def solution_curve(teacher: AnyTeacher, n_points: int = 400) -> pd.DataFrame:
     if isinstance(n_points, bool) or not isinstance(n_points, int) or not 2 <= n_points <= 100_000:
         raise InvalidInput(f"n_points must be a whole number from 2 to 100000, got {n_points!r}")
     check_teacher(teacher)
-    curve = curve_of(teacher, effort(teacher).drawn)
-    grid = curve.grid(far=False)
+    curve = curve_of(teacher, effort(teacher).first + 2)
+    grid = curve.grid(0)
     sensible = grid.q_hat[(grid.q_hat > 1e-4) & (grid.alpha < 1e6)]
     points = curve.points(np.geomspace(sensible[0], sensible[-1], n_points))
     columns = {"q_hat": points.q_hat, "q": points.q, "V": points.v, "alpha": points.alpha}

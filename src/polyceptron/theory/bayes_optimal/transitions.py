@@ -99,8 +99,7 @@ def transitions(teacher: AnyTeacher, tol: float | None = None) -> Transitions:
             found, status = None, Status.OK
             break
         last = max(peaks, key=lambda b: b.alpha_high)
-        if not curve.near_enough(last.alpha_high):  # the top state at this α lies further out
-            branches = curve.branches(far=True)
+        branches = curve.branches(curve.how_far(last.alpha_high))  # where the top state is
         relative = float(curve.alpha_uncertainty(curve.points(np.exp([last.high])))[0])
         found = _takeover(curve, branches), (last.alpha_high, relative * last.alpha_high)
         met = max(uncertainty for _, uncertainty in found) <= tol

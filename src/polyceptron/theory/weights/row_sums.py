@@ -130,6 +130,8 @@ _UNLIKELY = 18.0  # logarithm of what is left out around a class
 _CHUNK = 400_000  # table look-ups at once
 _SHIFT_STEP = 0.25  # of t, where fields are sampled
 _AS_IT_IS = 0.2  # of the sampled rows
+_PANEL = 1.5  # of the gaps
+_BLOCK, _UNSEEN = 16, 1e-8  # shifts at once, and the weight of those that are left out
 
 
 def shift_nodes(
@@ -218,9 +220,6 @@ def shift_moments(
         without = np.log(rest[0]) + best[:, 1:], rest[1] / rest[0]
     log_density = np.log(total) + best[:, 0]
     return ShiftMoments(log_density, sums[:, 1] / total, np.maximum(hidden, 0.0), without)
-
-
-_PANEL = 1.5
 
 
 def hidden_variance(
@@ -313,31 +312,38 @@ def lattice_variance(prior: Prior, n_classes: int, q_hat: float) -> float:
 
 
 # Lattice points on each side of 0 up to which it is quick (a tenth of a second); else nodes of a
-# panel of the gaps and the step along the shift, and two coarser rules that tell what they leave.
+# panel of the gaps and the step along the shift, from coarse to fine; two coarser ones tell what
+# a rule leaves, and the first that leaves little enough is taken.
 _LARGEST_LATTICE = {2: 700, 3: 230}
-_GAP_RULES = {2: ((24, 0.06), (20, 0.075), (18, 0.09)), 3: ((14, 0.14), (12, 0.17), (10, 0.2))}
+GAP_RULES = {
+    2: ((18, 0.09), (20, 0.075), (24, 0.06), (30, 0.05)),
+    3: ((6, 0.34), (7, 0.3), (8, 0.25), (10, 0.2), (12, 0.17), (14, 0.14), (18, 0.11)),
+}
+GAP_ERROR = {2: 1e-8, 3: 2e-6}
 
 
 @lru_cache(maxsize=64)
 def gap_variance(prior: Prior, k: int, q_hat: float, level: int) -> tuple[float, float]:
-    """What the shift hides by the rule of an accuracy level (0 the finest), the mass less 1."""
-    return hidden_variance(field_table(prior, q_hat), k, *_GAP_RULES[k][level])
+    """What the shift hides by the rule of an accuracy level, and the mass less 1."""
+    return hidden_variance(field_table(prior, q_hat), k, *GAP_RULES[k][level])
 
 
-def few_shift_variance(prior: Prior, k: int, q_hat: float) -> float:
+def few_shift_variance(prior: Prior, k: int, q_hat: float, level: int) -> float:
     """v at q̂ for k = 2 or 3: the lattice, or where it is too large the gaps."""
     if lattice(prior, q_hat)[1] <= _LARGEST_LATTICE[k]:
         return lattice_variance(prior, k, q_hat)
-    return single_variance(prior, q_hat) + gap_variance(prior, k, q_hat, 0)[0]
+    return single_variance(prior, q_hat) + gap_variance(prior, k, q_hat, level)[0]
 
 
-def few_shift_error(prior: Prior, k: int, q_hat: float) -> float:
+def few_shift_error(prior: Prior, k: int, q_hat: float, level: int) -> float:
     """The relative error that this leaves: what two coarser rules change, and the mass."""
     if lattice(prior, q_hat)[1] <= _LARGEST_LATTICE[k]:
         return 0.0
-    found, missing = zip(*(gap_variance(prior, k, q_hat, level) for level in range(3)), strict=True)
-    apart = sum(abs(found[0] - coarse) for coarse in found[1:])  # one may agree by accident
-    return apart / (single_variance(prior, q_hat) + found[0]) + abs(missing[0])
+    rules = range(level - 2, level + 1)
+    *coarse, (found, missing) = (gap_variance(prior, k, q_hat, rule) for rule in rules)
+    v = single_variance(prior, q_hat) + found
+    apart = sum(abs(found - other) for other, _ in coarse)  # one may agree by accident
+    return apart / v + abs(missing) * min(1.0, 10 * found / v)  # it may hide ten times as much
 
 
 def single_variance(prior: Prior, q_hat: float) -> float:
@@ -429,56 +435,60 @@ def point_variance(teacher: AnyTeacher, q_hat: float) -> float:
     return variance / r
 
 
-_LARGEST_EXPONENT = 600.0  # of a product of exponentials that does not overflow
-
-
 def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) -> Array:
     """Replicates (R,) of v for a finite prior."""
     values, p = support_of(prior)
-    s = math.sqrt(q_hat)
+    s, log_p = math.sqrt(q_hat), np.log(p) - 0.5 * q_hat * values**2
     uniform = uniform_replicates(k - 1, log2_points, seed=1000 + k)
-    y = FieldTable(prior, q_hat).quantile(uniform)
-    replicates, n, _ = y.shape
-    y = y.reshape(-1, k - 1)
-    # Half-way between values δ apart the switch has poles at iπ/(sδ): error exp(−2π²/1.1).
-    first_step = min(0.5, 1.1 / (s * float(np.diff(values).max()) + 1e-300))
+    y = FieldTable(prior, q_hat).quantile(uniform).reshape(-1, k - 1)
+    # Half-way between values δ apart the switch has poles at iπ/(sδ): error exp(−2π²/1.4). What is
+    # far apart counts for nothing beside the closest.
+    near, far = (s * float(f(np.diff(values))) for f in (np.min, np.max))
+    first_step = min(0.7, 1.4 / min(far + 1e-300, math.hypot(near, 12)))
     low, high = s * values.min() - 8, s * values.max() + 8
     y_first = np.arange(math.floor(low / first_step), math.ceil(high / first_step) + 1) * first_step
-    log_f, mean, variance = location_posterior(prior, q_hat, y_first)
-    first_weight = np.exp(log_f) * first_step
-    step, reach = min(0.7, 1 / math.sqrt(k)), s * float(values.max() - values.min()) + 7
+    log_f, mean, variance = scalar_posterior(prior, q_hat, y_first)
+    first_weight, linear = np.exp(log_f) * first_step, s / (1 + q_hat)
+    step, reach = min(0.8, 1.15 / math.sqrt(k)), s * float(values.max() - values.min()) + 7
     if p.max() ** (k - 1) < 1e-7:
         # No shift by a difference of values can pass unnoticed: only the local peak matters.
-        information = float(first_weight @ (y_first - s * mean) ** 2)  # J = E (d ln f/dy)²
-        reach = min(reach, 8 / math.sqrt((k - 1) * information))
+        score = (1 - s * linear) * y_first - s * mean  # −d ln f/dy
+        reach = min(reach, 8 / math.sqrt((k - 1) * float(first_weight @ score**2)))
     c = np.arange(-math.ceil(reach / step), math.ceil(reach / step) + 1) * step
-    log_f, mu, _ = location_posterior(prior, q_hat, y_first - c[:, None])
+    blocks = [slice(i, i + _BLOCK) for i in range(0, c.size, _BLOCK)]
+    log_f, mu, _ = scalar_posterior(prior, q_hat, y_first - c[:, None])
     f, mu = np.exp(log_f), mu * (1 - 1 / k)
     kernels = np.hstack([f, f * mu, f * mu**2])
-    exponent = s * float(np.abs(values).max()) * (float(c[-1]) + float(np.abs(y).max()))
-    columns = np.exp(np.minimum(-s * values[:, None] * c, _LARGEST_EXPONENT))
-    result, m, chunk = np.empty(len(y)), y_first.size, max(1, 40_000 // (k * c.size))
+    result, m = np.empty(len(y)), y_first.size
+    chunk = max(1, 400_000 // (6 * m + k * c.size))
     for start in range(0, len(y), chunk):
-        part = slice(start, start + chunk)
-        if exponent < _LARGEST_EXPONENT:
-            # f(y − c) ∝ Σ_i [p_i exp(s v_i y − s²v_i²/2)]·[exp(−s v_i c)]: no exponential of y − c.
-            classes = p * np.exp(s * y[part, :, None] * values - 0.5 * q_hat * values**2)
-            total, mean = classes @ columns, (classes * values) @ columns
-            mean /= total
-            log_w = np.log(total).sum(1) - 0.5 * (k - 1) * c**2 + y[part].sum(1)[:, None] * c
-        else:
-            log_f, mean, _ = location_posterior(prior, q_hat, y[part, :, None] - c)
-            log_w = log_f.sum(1)
-        shift = mean.sum(1) / k
+        rows = y[start : start + chunk]
+        log_w, shift = np.empty((2, len(rows), c.size))
+        for block in blocks:
+            # f(y − c) ∝ Σ_i [p_i exp(s v_i (y − c₀))]·[exp(−s v_i (c − c₀))], c₀ in the middle.
+            at = c[block]
+            middle = at[at.size // 2]
+            classes = log_p + s * (rows - middle)[..., None] * values
+            top = classes.max(-1, keepdims=True)
+            np.exp(classes - top, out=classes)
+            columns = np.exp(-s * values[:, None] * (at - middle))
+            total = classes @ columns
+            gap = rows[..., None] - at
+            shift[:, block] = ((classes * values) @ columns / total - linear * gap).sum(1) / k
+            log_w[:, block] = (np.log(total) + top - 0.5 * gap**2).sum(1)
         w = np.exp(log_w - log_w.max(-1, keepdims=True))
-        plain = w @ kernels
-        shifted = (w * shift) @ kernels[:, : 2 * m]
-        squared = (w * shift**2) @ kernels[:, :m]
-        Z = np.maximum(plain[:, :m], 1e-300)
-        u_mean = (plain[:, m : 2 * m] - shifted[:, :m]) / Z
-        u_second = (plain[:, 2 * m :] - 2 * shifted[:, m:] + squared) / Z
-        result[part] = np.maximum(u_second - u_mean**2, 0.0) @ first_weight
-    above = result.reshape(replicates, n).mean(-1) * k / (k - 1)
+        sums = np.zeros((len(rows), 6 * m))
+        for block in blocks:
+            some = np.flatnonzero(w[:, block].max(1) > _UNSEEN)
+            weight, moved, kernel = w[some, block], shift[some, block], kernels[block]
+            sums[some, : 3 * m] += weight @ kernel
+            sums[some, 3 * m : 5 * m] += (weight * moved) @ kernel[:, : 2 * m]
+            sums[some, 5 * m :] += (weight * moved**2) @ kernel[:, :m]
+        Z, first, second, less, cross, square = sums.reshape(len(rows), 6, m).swapaxes(0, 1)
+        Z = np.maximum(Z, 1e-300)
+        hidden = (second - 2 * cross + square) / Z - ((first - less) / Z) ** 2
+        result[start : start + chunk] = np.maximum(hidden, 0.0) @ first_weight
+    above = result.reshape(len(uniform), -1).mean(-1) * k / (k - 1)
     return np.asarray(first_weight @ variance + above)
 
 
@@ -486,9 +496,3 @@ def support_of(prior: Prior) -> tuple[Array, Array]:
     """Values and probabilities of a finite prior."""
     assert prior.support is not None, prior.name
     return prior.support
-
-
-def location_posterior(prior: Prior, q_hat: float, y: Array) -> tuple[Array, Array, Array]:
-    """ln f(y), f(y) = Σ p_i N(y; √q̂ v_i, 1), and the posterior mean and variance of the value."""
-    log_f, apart, variance = scalar_posterior(prior, q_hat, y)
-    return log_f, apart + math.sqrt(q_hat) / (1 + q_hat) * y, variance

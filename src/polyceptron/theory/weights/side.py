@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import combinations, pairwise
@@ -66,17 +66,19 @@ _SAMPLED_SHIFT_ERROR = 1e-5  # relative, of v: what the nodes of the shift leave
 
 @dataclass(frozen=True)
 class RowRule:
-    """How v is computed: at q̂ with 2**log2_points points a replicate, a number or replicates."""
+    """How v is computed: at q̂ and a level, 2**level points a replicate where it is sampled."""
 
-    at: Callable[[float, int], Any]
-    error: Callable[[float], float] = lambda _: 0.0  # relative, at q̂, sampling apart
+    at: Callable[[float, int], Any]  # a number, or replicates
+    error: Callable[[float, int], float] = lambda *_: 0.0  # relative, at q̂, sampling apart
+    levels: Iterable[int] = ()  # of a rule that is not sampled, in turn, until its error is
+    enough: float = 0.0
     sampled: bool = False  # whether v is averaged over random points
     known: Callable[[float], float] | None = None  # most of v at q̂, not sampled
 
-    def __call__(self, q_hat: Any, log2_points: int = 8) -> Array:
+    def __call__(self, q_hat: Any, level: int = 8) -> Array:
         """v at each q̂ (p,): shape (p, replicates)."""
         each = np.atleast_1d(np.asarray(q_hat, dtype=float))
-        return np.stack([np.atleast_1d(self.at(float(q), log2_points)) for q in steps(each)])
+        return np.stack([np.atleast_1d(self.at(float(q), level)) for q in steps(each)])
 
 
 @lru_cache(maxsize=64)
@@ -92,30 +94,32 @@ def row_rule(teacher: AnyTeacher) -> RowRule:
             table = sign_table(k)
             return RowRule(
                 lambda q_hat, _: np.exp(table.log_variance(np.sqrt([q_hat]))),
-                lambda q_hat: float(table.error(math.sqrt(q_hat))),
+                lambda q_hat, _: float(table.error(math.sqrt(q_hat))),
             )
-        return RowRule(partial(row_sums.finite_row_variance, prior, k), sampled=True)
+        rule = partial(row_sums.finite_row_variance, prior, k)
+        return RowRule(rule, lambda *_: _SAMPLED_SHIFT_ERROR, sampled=True)
     left = 3 * prior.accuracy
     if not teacher.common_shift:
-        return RowRule(lambda q_hat, _: row_sums.single_variance(prior, q_hat), lambda _: left)
+        return RowRule(lambda q_hat, _: row_sums.single_variance(prior, q_hat), lambda *_: left)
     if k > 3:
         return RowRule(
             partial(row_sums.sampled_shift_variance, prior, k),
-            lambda _: _SAMPLED_SHIFT_ERROR + left,
+            lambda *_: _SAMPLED_SHIFT_ERROR + left,
             sampled=True,
             known=partial(row_sums.single_variance, prior),
         )
     return RowRule(
-        lambda q_hat, _: row_sums.few_shift_variance(prior, k, q_hat),
-        lambda q_hat: row_sums.few_shift_error(prior, k, q_hat) + left,
+        partial(row_sums.few_shift_variance, prior, k),
+        lambda q_hat, level: row_sums.few_shift_error(prior, k, q_hat, level) + left,
+        range(2, len(row_sums.GAP_RULES[k])),
+        row_sums.GAP_ERROR[k],
     )
 
 
 class Effort(NamedTuple):
-    """log2 of the points of the first, a drawn and the finest curve, and the default tolerances."""
+    """log2 of the points of the first and the finest curve, and the default tolerances."""
 
     first: int  # a few seconds; 0 where nothing is sampled
-    drawn: int  # for whole trajectories and curves, which are looked at rather than read off
     last: int  # minutes
     tolerance: float  # of the error
     transition: float  # of α_IT and α_algo
@@ -126,18 +130,19 @@ def effort(teacher: AnyTeacher) -> Effort:
     k, prior = teacher.n_classes, teacher.prior
     continuous = prior.support is None and not prior.gaussian
     if k <= 3:  # the gap rule of three classes is good to 1e-6
-        return Effort(0, 0, 0, 1e-6 if continuous and k == 3 else 1e-8, 1e-6)
+        return Effort(0, 0, 1e-6 if continuous and k == 3 else 1e-8, 1e-6)
     tolerance = 1e-4 if prior.gaussian else 2e-3 if continuous else 3e-4
     if not row_rule(teacher).sampled:
-        return Effort(0, 0, 0, tolerance, 1e-3)
+        return Effort(0, 0, tolerance, 1e-3)
     # What the shift hides falls as 1/k.
-    first = (5 if continuous else 6) if k <= (10 if continuous else 20) else 4 if k <= 60 else 2
-    return Effort(first, first + 2, 10 if k <= 20 else 8, tolerance, 3e-3)
+    first = 5 if k <= (10 if continuous else 20) else 4 if k <= 60 else 2
+    return Effort(first, 10 if k <= 20 else 8, tolerance, 3e-3)
 
 
-def row_spacing(teacher: AnyTeacher) -> float:
+def row_spacing(teacher: AnyTeacher, *, widest: bool = False) -> float:
     """The smallest distance δ of two rows u of a finite prior, which differ in one class."""
-    spacing = float(np.diff(row_sums.support_of(teacher.prior)[0]).min())
+    apart = np.diff(row_sums.support_of(teacher.prior)[0])
+    spacing = float(apart.max() if widest else apart.min())
     return spacing * math.sqrt(1 - 1 / teacher.n_classes) if teacher.common_shift else spacing
 
 
@@ -228,15 +233,24 @@ class PriorSide:
         share = share * self.power * self.fraction
         return np.asarray((share * error).sum(1) / share.sum(1))
 
-    def stages(self, *, far: bool) -> Iterator[AnyArray]:
+    def panel_end(self, q_hat: float) -> float:
+        """The end of the panel of q̂; infinite past the last stage, or where panels are mixed."""
+        if not self.flat or isinstance(self.rows, GaussianRows) or q_hat > self.rows.ends[0]:
+            return math.inf
+        ends = self.rows.q_hat(np.array(self.rows.edges))
+        return (1 - 1e-9) * float(ends[np.searchsorted(ends, q_hat)])
+
+    def stages(self, far: int) -> Iterator[AnyArray]:
         """q̂ in rising order, stage after stage, close enough to see every turn of the curve α(q̂).
 
-        `far` is the stretch in which every row has told nearly all and α rises for good.
+        From `far` = 1 on, panel by panel, every row has told nearly all and α rises for good.
         """
         first, last = _SMOOTH / float(self.power.max()), 1 / float(self.power.min())
-        tail = self.rows.end * last
+        tail = self.rows.ends[0] * last
         if far:
-            yield np.geomspace(min(tail, 0.1 * LARGEST), LARGEST, 300)[1:]
+            low, high = ((*self.rows.ends, LARGEST)[far + i] * last for i in (-1, 0))
+            high = min(high, LARGEST)
+            yield np.geomspace(min(low, 0.1 * high), high, 300)[1:]
             return
         yield np.geomspace(SMALLEST, first, 120)
         if not self.flat:
@@ -258,7 +272,7 @@ class GaussianRows(NamedTuple):
 
     half: float  # r/2
     edges: tuple[float, ...] = ()
-    end: float = 1e3
+    ends: tuple[float, ...] = (1e3,)
     n_replicates: int = 0
 
     def __call__(self, q_hat: AnyArray, column: Index) -> tuple[AnyArray, AnyArray]:
@@ -290,9 +304,13 @@ class PanelRows:
             nothing = 1e-12 if teacher.n_classes <= 3 else 1e-6
             reach = math.sqrt(8 * math.log(1 / nothing)) / row_spacing(teacher)
             signs = teacher.n_classes > 3 and is_sign(teacher.prior)
-            self.edges = list(EDGES) if signs else np.linspace(0.0, reach, 6).tolist()
-        stage = self.edges[-1 if self.finite else -5]
-        self.end = (1 - 1e-9) * float(self.q_hat(np.array(stage)))  # q̂ of the last stage
+            width = reach * row_spacing(teacher) / row_spacing(teacher, widest=True) / 5
+            self.edges = list(EDGES) if signs else [0.0, width]
+            while self.edges[-1] < (1 - 1e-9) * reach and not signs:
+                ahead = max(self.edges[-1] + width, 1.5 * self.edges[-1])
+                self.edges.append(reach if 1.2 * ahead > reach else ahead)
+        stages = self.edges[-1 if self.finite else -5 :]
+        self.ends = ((1 - 1e-9) * self.q_hat(np.array(stages))).tolist()  # q̂ of the last stages
 
     def coordinate(self, q_hat: AnyArray) -> AnyArray:
         """x at q̂."""
@@ -320,22 +338,19 @@ class PanelRows:
     def _build(self) -> None:
         low, high = self.edges[len(self.panels) : len(self.panels) + 2]
         inside = np.linspace(low, high, 5)[1:] if self.finite else points(low, high, 9)[[4, 0]]
-        found = [self.rule.error(float(q_hat)) for q_hat in self.q_hat(inside)]
-        self.missed += zip(inside.tolist(), found, strict=True)
-        missed = max(found)
+        for level in self.rule.levels or (self.log2_points,):
+            missed = [self.rule.error(float(q_hat), level) for q_hat in self.q_hat(inside)]
+            if max(missed) < self.rule.enough:
+                break
+        self.missed += zip(inside.tolist(), missed, strict=True)
+        start, most, tol = 9, 65, max(1e-9, 0.05 * self.rule.enough, 0.1 * max(missed))
         if self.rule.sampled:
-            start = most = 11 if self.finite else 7
-            tol = 3e-6
+            start = most = 9 if self.finite else 7
         elif self.finite:  # the sum behind v is good to about 1e-15 in absolute terms
             least = 3e-15 / float(self.rule(high**2, 2).min() + 1e-300)
-            start, most, tol = 17, 129, min(max(1e-13, least, 0.1 * missed), 1e-3)
-        else:
-            start, most, tol = (
-                9,
-                65,
-                max(1e-9 if self.teacher.n_classes == 2 else 1e-8, 0.5 * missed),
-            )
-        proxy = chebyshev_proxy(self._log_v, low, high, tol=tol, start=start, max_points=most)
+            start, most, tol = 17, 129, min(max(1e-13, least, 0.1 * max(missed)), 1e-3)
+        log_v = partial(self._log_v, level=level)
+        proxy = chebyshev_proxy(log_v, low, high, tol=tol, start=start, max_points=most)
         if self.rule.known:
             proxy += chebyshev_proxy(self._log_known, low, high, tol=1e-6, start=9, max_points=65)
         half = 0.5 * self.teacher.reduced_rank
@@ -353,9 +368,9 @@ class PanelRows:
         self.errors.append(float(proxy.error[0]))
         self.panels.append((proxy, psi))
 
-    def _log_v(self, x: AnyArray) -> AnyArray:
+    def _log_v(self, x: AnyArray, level: int) -> AnyArray:
         """ln v (p, 1 + R) of the mean and of its replicates; one replicate is the mean itself."""
-        found = self.rule(self.q_hat(x), self.log2_points)
+        found = self.rule(self.q_hat(x), level)
         if not np.isfinite(found).all():
             raise ComputationFailed(
                 f"the posterior of weights {self.teacher.prior.name!r} at k = "
@@ -392,7 +407,7 @@ class PanelRows:
             proxy = self._panel(len(self.edges) - 2)[0]
             last = np.exp(proxy.column(np.full_like(q_hat, self.edges[-1]), column))
             fall = row_spacing(self.teacher) ** 2 / 8
-            v = last * np.exp(-fall * (q_hat - self.end)) * np.sqrt(self.end / q_hat)
+            v = last * np.exp(-fall * (q_hat - self.ends[0])) * np.sqrt(self.ends[0] / q_hat)
             return v, half / fall * v - row_entropy(self.teacher)
         ends = (_LAST / 64, _LAST * (1 - 1e-9))
         low, high = (q * self(np.full_like(q_hat, q), column)[0] for q in ends)
