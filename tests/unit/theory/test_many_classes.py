@@ -17,7 +17,10 @@ from polyceptron.model import (
     Teacher,
 )
 from polyceptron.model.losses.hinges import LabelCone
+from polyceptron.theory.erm.coarse_root import Root, jacobian_at
+from polyceptron.theory.erm.equations import equations
 from polyceptron.theory.erm.fixed_point import erm_fixed_point, solve
+from polyceptron.theory.erm.refinement import _smooth_levels
 from polyceptron.theory.fields.integrand import PanelsThree
 from polyceptron.theory.fields.points import Points
 from polyceptron.theory.fields.sums import Sums, modes
@@ -141,6 +144,17 @@ def test_a_root_of_a_coarse_level_alone_is_left_behind():
     assert judge.status == found.status == "ok"
     gap = abs(found.generalisation_error - judge.generalisation_error)
     assert gap < found.uncertainty + judge.uncertainty
+
+
+def test_two_levels_that_miss_the_same_samples_are_not_believed():
+    """Both have a root here; that of all samples is at ln τ = 4.0264."""
+    problem = erm_sides(Teacher(6, features="power:1.35:50"), CrossEntropy(), 1e-5, 174.0)
+    system, theta = equations(problem), np.array([3.9717, 9.9216, 3.199])
+    residual = system.on(system.placed(0, theta))
+    value = residual(theta)
+    root = Root(theta, value, jacobian_at(residual, theta, value), True)
+    found = next(_smooth_levels(system, root, 1e-4))
+    assert abs(found.error - 0.012716) < found.uncertainty
 
 
 @pytest.mark.slow

@@ -19,7 +19,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 from polyceptron.errors import InvalidInput
 from polyceptron.model.registry import Registry
@@ -31,7 +30,7 @@ from polyceptron.numerics.orthant import (
     win_probabilities,
     winning_chance,
 )
-from polyceptron.numerics.special import mean_of_maximum, mills_ratio
+from polyceptron.numerics.special import log_cdf_and_mills, mean_of_maximum
 
 Labels = NDArray[np.int64]
 SHARP = 1e-12  # variance of fields that are known
@@ -231,8 +230,8 @@ class GaussianNoise(Channel):
         width = self.width(variance)
 
         def values(y: Array) -> tuple[Array, Array]:
-            z = y / width
-            return np.asarray(log_ndtr(z)), mills_ratio(z) / width
+            log_cdf, r = log_cdf_and_mills(y / width)
+            return log_cdf, r / width
 
         return UtilityLaw(-_REACH * width, _REACH * width, values)
 

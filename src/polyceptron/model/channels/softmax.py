@@ -126,8 +126,8 @@ class SoftmaxNoise(Channel):
         table = gumbel.utility_table(b * math.sqrt(variance + self.variance))
 
         def values(y: Array) -> tuple[Array, Array]:
-            found = table(b * y)
-            return found.log_cdf, b * found.hazard
+            log_cdf, hazard = table.first(b * y, 2)
+            return log_cdf, b * hazard
 
         return UtilityLaw(table.y[0] / b, table.y[-1] / b, values)
 

@@ -48,7 +48,6 @@ class HingeFamily(Loss):
 
     pair: ClassVar[tuple[float, float]]  # ∫ℓ, ∫f_y² over margins of two classes from 0 on
     lead: ClassVar[float] = 1.0  # κ
-    pooled: ClassVar[bool] = False  # whether the pulls of a sample have a bound together
 
     def missed(self, z: Any, y: Any) -> tuple[Array, Labels]:
         """s_h of the other classes (n, k−1), and which classes these are (n, k−1)."""

@@ -43,6 +43,7 @@ class Loss(ABC):
     scale_free: ClassVar[bool] = False  # f ∝ 1/V: V drops out of the equations, and any ridge
     margin_floor: ClassVar[float | None] = None  # to which hard constraints lift smaller margins
     margin_atom: ClassVar[float | None] = None  # margin of a positive share of training samples
+    pooled: ClassVar[bool] = False  # whether the pulls of a sample have a bound together
     solver: ClassVar[str] = "newton"  # of `algorithms.erm`
 
     @property

@@ -20,7 +20,9 @@ from typing import NamedTuple
 import numpy as np
 
 from polyceptron.errors import InvalidInput
+from polyceptron.model.law import Law
 from polyceptron.numerics import Array
+from polyceptron.numerics.estimate import from_replicates
 from polyceptron.numerics.special import boundary_density
 from polyceptron.theory.erm.equations import Equations, Residual, equations
 from polyceptron.theory.erm.square_closed_form import solve_square
@@ -31,6 +33,8 @@ _STALLED = 1e-4  # a residual as small as that may be what rounding leaves of it
 _DIFFERENCE = 1e-5  # rounding 1e-11 over it and curvature times it are both about 1e-5
 _MOST_STEPS = 40
 _SHORTER = 0.3  # of a step: the next one, with a Jacobian that serves there
+_NOTHING = 1e-3  # of the tolerance
+_EVEN = 0.03  # least singular value of a Jacobian that is nowhere nearly flat
 
 
 class Root(NamedTuple):
@@ -45,6 +49,11 @@ class Root(NamedTuple):
     def step(self) -> Array:
         """Newton's next, which was not taken."""
         return np.asarray(np.linalg.solve(self.jacobian, -self.residual))
+
+
+def even(jacobian: Array) -> bool:
+    """Whether no direction is nearly flat: then a short step is a sign of a root."""
+    return float(np.linalg.norm(jacobian, -2)) > _EVEN
 
 
 def jacobian_at(
@@ -66,30 +75,34 @@ def newton(
     tol: float = 1e-9,
     jacobian: Array | None = None,
     chord: bool = False,
+    coarse: Residual | None = None,
 ) -> Root:
     """Solve residual(θ) = 0 from θ, until the next step, which is not taken, is below `tol`.
 
-    A step that does not lower the residual is shortened. A Jacobian from nearby is renewed when it
+    A step that does not lower the residual is shortened; one along a nearly flat direction may
+    raise it, and must lower the next step. A Jacobian from nearby is renewed when it
     no longer gives a digit a step, and kept up to date by Broyden's rank-one corrections meanwhile.
     It may be too stiff, and its step too short: the root is where the step after is much shorter,
-    unless what a `chord` leaves is counted elsewhere.
+    unless what a `chord` leaves is counted elsewhere. Differences are of a `coarse` residual, where
+    there is one, until its Jacobian misleads.
     """
     value, fresh = residual(theta), False
     for _ in range(_MOST_STEPS):
         size = float(np.max(np.abs(value)))
         if jacobian is None:
-            jacobian, fresh = jacobian_at(residual, theta, value), True
+            base, at = (residual, value) if coarse is None else (coarse, coarse(theta))
+            jacobian, fresh = jacobian_at(base, theta, at), True
         try:
             step = np.linalg.solve(jacobian, -value)
         except np.linalg.LinAlgError:
             step = np.full_like(theta, math.nan)
         longest = float(np.max(np.abs(step)))
         if longest < tol:
-            if not fresh and not (chord and size < tol):
+            if not ((fresh and coarse is None) or (chord and size < tol)):
                 after = residual(theta + step)
                 left = float(np.max(np.abs(np.linalg.solve(jacobian, after))))
                 if not left < _SHORTER * longest:
-                    jacobian = None
+                    jacobian, coarse = None, None if fresh else coarse
                     continue
                 theta, value = theta + step, after
             return Root(theta, value, jacobian, True)
@@ -97,17 +110,24 @@ def newton(
         scale = min(1.0, _LONGEST / longest) if longest > 0 else 1.0
         for _ in range((8 if fresh else 2) if math.isfinite(longest) else 0):
             after = residual(theta + scale * step)
-            if np.max(np.abs(after)) < (1 - 0.1 * scale) * size:
+            rest = np.linalg.solve(jacobian, after)
+            fall = (
+                np.max(np.abs(after)) / size if even(jacobian) else np.max(np.abs(rest)) / longest
+            )
+            if fall < 1 - 0.1 * scale:
                 break
             scale /= 3
         else:
-            if fresh:  # the residual is at its rounding, or there is no way down
+            if fresh and coarse is None:  # the residual is at its rounding, or has no way down
                 return Root(theta, value, jacobian, size < min(1e3 * tol, _STALLED))
-            jacobian = None
+            jacobian, coarse = None, None if fresh else coarse
             continue
+        taken, then = np.abs(np.linalg.svd(jacobian)[2] @ np.stack([step, rest], 1)).T
         step, surprise = scale * step, after - value - scale * (jacobian @ step)
         theta, value = theta + step, after
-        if np.max(np.abs(value)) > 0.3 * size:
+        if then.max() < tol and (then < _SHORTER * taken + _NOTHING * tol).all():
+            return Root(theta, value, jacobian, True)  # much shorter along a flat direction too
+        if not fall < _SHORTER:
             jacobian = None
         else:
             jacobian, fresh = jacobian + np.outer(surprise, step) / (step @ step), False
@@ -115,7 +135,7 @@ def newton(
 
 
 _ROOM = (1e-2, 3e-4, 3e-6, 1e-8)  # |α/α_s − 1| from which levels 0, 1, 2, 3 have a root
-_USABLE, _SHARE = 5e-3, 0.1  # doubt of sums that may have a root, and its share of |α/α_s − 1|
+_USABLE, _SHARE = 5e-3, 0.05  # doubt of sums that may have a root, and its share of |α/α_s − 1|
 
 
 def _first_level(system: Equations, theta: Array, room: float) -> int | None:
@@ -139,6 +159,7 @@ def _first_level(system: Equations, theta: Array, room: float) -> int | None:
 _LATTICE = 0.5  # of ln τ, ln q, ln V: nodes serve a law that is off by half of this well
 _TIGHT = (1e-7, 1e-9, 1e-11, 1e-12, 1e-13)  # of a root, by level: up to three classes
 _TIGHT_POINTS, _TIGHT_SUMS = 1e-4, 1e-3  # and above
+_OWN = 3  # levels, that make their own Jacobians
 _EDGE = 500.0  # e^±500 covers every ridge that can be given
 
 
@@ -146,6 +167,16 @@ def home(system: Equations, theta: Array) -> Array:
     """The lattice point at whose law nodes are placed for roots near θ, if they stay there."""
     follows = system.problem.fields.rule.follows
     return theta if follows else np.asarray(np.round(theta / _LATTICE) * _LATTICE)
+
+
+def coarser(system: Equations, level: int, theta: Array) -> Residual | None:
+    """The residual from which a level's Jacobian is made, if not from its own: two levels down.
+
+    It is as flat there as here next to α_s; only how far off that is does a coarse rule not know.
+    """
+    if system.problem.fields.rule.sampled or level < _OWN:
+        return None
+    return system.on(system.placed(level - 2, theta))
 
 
 def coarse_root(
@@ -187,8 +218,8 @@ def try_from(
     theta = start
     for _ in range(8):  # on the edge of two lattice cells either will do
         place = home(system, theta)
-        residual = system.on(system.placed(level, place))
-        root = newton(residual, theta, tol=tol, jacobian=jacobian)
+        residual, coarse = system.on(system.placed(level, place)), coarser(system, level, place)
+        root = newton(residual, theta, tol=tol, jacobian=jacobian, coarse=coarse)
         theta, jacobian = root.theta, root.jacobian
         if not root.converged or not _inside(theta):
             return lost
@@ -301,3 +332,28 @@ def towards_limit(problem: Problem, limit: float) -> Root | None:
     for x, end in pairwise([*stages, goal]):
         root = continued(attempt, x, end, root)
     return root
+
+
+_SCALE, _ROUNDS = 1e-7, 8  # V that stands for 0, and rounds after which κ and τ have settled
+
+
+def small_weights(problem: Problem) -> Law | None:
+    """The law of a hinge whose weights may be 0 or nearly so, as where no class has the majority.
+
+    At W = 0 the pulls of a sample on the others are any a ≥ 0 of sum 1. For V → 0 and q = κ²V²
+    these are the point of that simplex nearest to ω/V, and a round of the loop is one of (τ, κ)
+    alone, without the ridge, times a growth g of V. With a ridge λV = 1 − 1/g: for g < 1 the only
+    fixed point is 0. None where the teacher itself lowers the loss, D > 0, as weights then grow.
+    """
+    side, law = problem.at(ridge=0.0), Law(1 / math.sqrt(_SCALE), _SCALE**2, _SCALE)
+    for rounds in range(_ROUNDS):
+        found = side.fields.averages(0 if side.fields.rule.sampled else 2, law)(law)
+        if rounds == 0 and float((found.D_plus - found.D_minus).mean()) > 0:
+            return None
+        after = side.weights(side.fields.hats(found))
+        law = Law(after.tau, after.q * (_SCALE / after.V) ** 2, _SCALE)
+    growth, doubt = after.V / _SCALE, float(from_replicates(found.C).uncertainty / found.C.mean())
+    if growth * (1 + doubt) < 1:
+        return Law(0.0, 0.0, 0.0)
+    V = (1 - 1 / max(growth, 1 + doubt)) / max(problem.ridge, _SMALL)
+    return Law(law.tau, law.q * (V / _SCALE) ** 2, V)

@@ -28,7 +28,7 @@ from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import from_replicates
 from polyceptron.rows import Status, make_row
 from polyceptron.theory.erm.best_ridge import best_ridge
-from polyceptron.theory.erm.coarse_root import coarse_root, towards_limit
+from polyceptron.theory.erm.coarse_root import coarse_root, small_weights, towards_limit
 from polyceptron.theory.erm.equations import ErmFixedPoint, equations
 from polyceptron.theory.erm.refinement import Refined, refine
 from polyceptron.theory.erm.square_closed_form import (
@@ -47,6 +47,7 @@ from polyceptron.theory.sides import Problem, erm_sides
 _LEVEL = 1  # of a change between two laws, and of a training error that only points know
 _ABSURD = 230.0  # ln q of 1e100: a search that went astray
 _RESOLVED = 5e-11  # |α/α_s − 1|: closer, the rules' error of α_s decides how far q has diverged
+_SMALL = 0.1  # q of weights at which hinges are as at 0
 _WALK = 1e-3  # tolerance of fixed points on the way to another
 
 
@@ -125,13 +126,25 @@ def erm_fixed_point(
     best = isinstance(spec.ridge, str)
     ridge = 1.0 if best else float(spec.ridge)
     problem = erm_sides(teacher, loss, ridge, alpha)
+    guess, nan = 1 - 1 / k, math.nan
+    nothing = {
+        "ridge": nan if best else ridge, "generalisation_error": guess, "clean_error": guess,
+        "uncertainty": 0.0, "status": Status.OK,
+    }  # fmt: skip
     if alpha == 0:  # the estimate is 0 and every class is a guess
-        guess, nan = 1 - 1 / k, math.nan
         V = 1 / ridge if ridge > 0 and not best else math.inf
         return ErmFixedPoint.at(
-            problem, Law(0.0, 0.0, V), Hats(0.0, 0.0, 0.0), ridge=nan if best else ridge,
-            generalisation_error=guess, clean_error=guess, uncertainty=0.0, status=Status.OK,
+            problem, Law(0.0, 0.0, V), Hats(0.0, 0.0, 0.0), **nothing,
             training_loss_uncertainty=nan, training_error_uncertainty=nan,
+        )  # fmt: skip
+    small = None
+    if loss.pooled and k > 2 and not teacher.noise.noiseless:
+        small = small_weights(problem)
+    if small is not None and small.V == 0:
+        return ErmFixedPoint.at(
+            problem, small, Hats(0.0, 0.0, math.inf), **nothing,
+            training_loss=1.0, training_loss_uncertainty=0.0,
+            training_error=guess, training_error_uncertainty=0.0,
         )  # fmt: skip
     if problem.closed_form:
         if best:
@@ -144,6 +157,8 @@ def erm_fixed_point(
     if best:
         problem, near, step = best_ridge(problem, tol)
     theta, jacobian = (None, None) if near is None else (near.theta, near.jacobian)
+    if near is None and small is not None and small.q < _SMALL:
+        theta, room = np.log([small.tau, small.q, small.V]), problem.ridge * small.V
     found = solve(problem, tol, theta, jacobian, room)
     if best:
         return _at_best(problem, found, step)
@@ -175,7 +190,7 @@ def _with_penalty(
 ) -> ErmFixedPoint:
     """Any penalty: the plain loop's equations, from the fixed point of a ridge as strong."""
     near = erm_fixed_point(teacher, ERM(loss, penalty.strength), alpha, tol)
-    if near.alpha == 0:
+    if near.q == 0:
         return near
     tol = check_tolerance(tol, default_tolerance(teacher.n_classes))
     ridge = erm_sides(teacher, loss, penalty.strength, near.alpha)

@@ -16,7 +16,7 @@ import numpy as np
 
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import student_quantile
-from polyceptron.theory.erm.coarse_root import Root, newton
+from polyceptron.theory.erm.coarse_root import Root, coarser, even, newton
 from polyceptron.theory.erm.equations import Equations
 from polyceptron.theory.fields.integrand import Averages
 from polyceptron.theory.generalisation import error_on_labels, error_slope
@@ -26,13 +26,14 @@ _ALONE = 1.5  # of a step that is the only one yet, where nodes follow the law
 _CHANCE = 0.1  # of the change before the last: two levels may agree by chance
 _DOUBT = 4.0  # an average may be off by so many times what the checks of a level are off
 _PULL = 0.25  # of ln τ, by what Q is off: seen were 0.2
+_MANY = 0.1  # of them
 _ROUNDING = 1e-14
 # |d ln(training loss)/dθ| is at most 1 for ln V (the proximal point moves by at most its own pull),
 # and 1/2 and 2 for ln q and ln τ (powers of the width of the boundary layer that holds the loss).
 _LOSS_SLOPE = 3.0
 _CHORD = 0.03  # least error of a Jacobian taken on a coarser level, relative to what a step moves
 _ASTRAY = 9.0  # steps that are still to go where there was no way down
-_CLOSE = 1e-4  # of θ between levels
+_CLOSE, _PART = 1e-4, 0.01  # of θ between levels, and of the change before
 _SHARE = 0.05  # of the tolerance: θ on random points
 _MOST_LEVELS = 3  # of random points, at once
 _CONFIDENCE = 0.998  # of replicates: a row has three numbers, of the first level that would do
@@ -87,8 +88,12 @@ def _lost(system: Equations, theta: Array) -> float:
 def _moved(system: Equations, level: int, root: Root, tol: float) -> tuple[Root, Averages]:
     """The root on a level, with nodes placed at another's, and the averages there."""
     placed = lru_cache(maxsize=2)(system.placed(level, root.theta))  # asked for the root again
-    chord = system.problem.fields.rule.sampled
-    root = newton(system.on(placed), root.theta, tol=tol, jacobian=root.jacobian, chord=chord)
+    rule = system.problem.fields.rule
+    chord = rule.sampled or (rule.follows and even(root.jacobian))
+    coarse = coarser(system, level, root.theta)
+    root = newton(
+        system.on(placed), root.theta, tol=tol, jacobian=root.jacobian, chord=chord, coarse=coarse
+    )
     return root, placed(system.law(root.theta))
 
 
@@ -113,7 +118,7 @@ def _smooth_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
     theta = root.theta + root.step()
     error, before, last, moved_before = _error(system, theta), None, 0.0, 0.0
     for level in range(root.level + 1, rule.n_levels):
-        root, averages = _moved(system, level, root, _CLOSE)
+        root, averages = _moved(system, level, root, max(_CLOSE, _PART * moved_before))
         doubt = averages.doubt(system.law(root.theta), rule.by_parts)
         new_theta = root.theta + root.step()
         slope, new_error = _slope(system, new_theta), _error(system, new_theta)
@@ -127,9 +132,10 @@ def _smooth_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
         floor = rule.floors[level - 1] + _DOUBT * doubt
         if rule.follows and not loss.scale_free:
             # Where pulling samples are missed a level is no better than the step to it, or the one
-            # before, should the last be small by chance.
+            # before, should the last be small by chance; where many are, two may miss the same.
             missed = averages.missed(system.problem.n_classes - 1)
-            floor += min(_PULL * missed, max(moved, moved_before))
+            steps = max(moved, moved_before) if missed < _MANY else math.inf
+            floor += min(_PULL * missed, steps)
         share = left if last or not rule.follows else _ALONE  # one difference shows no rate
         uncertainty = share * max(change, _CHANCE * last) + slope * floor
         cost, mistakes = float(averages.loss[0]), float(averages.error[0])
