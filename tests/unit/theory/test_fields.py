@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from polyceptron.model import CrossEntropy, Flips, GaussianNoise, Law, MaxMargin, SquareLoss
-from polyceptron.model.losses.cross_entropy import ProximalCoordinates
+from polyceptron.model.losses.cross_entropy import ProximalCoordinates, Smoothed
 from polyceptron.numerics.panels import panel_rule, resolve
 from polyceptron.theory.fields.integrand import PanelsThree, PanelsTwo, ordered_density
 from polyceptron.theory.fields.points import Points
@@ -166,3 +166,13 @@ def test_panels_close_in_on_what_is_rough():
     assert np.abs(found - 0.3).min() < 1e-4  # where a bend of slope 1 is 1e-6 of the function
     smooth = resolve(lambda x: np.exp(x)[None], np.linspace(0, 1, 3))
     assert len(smooth) == 3
+
+
+@pytest.mark.parametrize("V", [100.0, 600.0, 1.5e4])
+def test_smoothed_labels_are_seen_whole_where_weights_hardly_cost(V):
+    """With the third class level A is ln 2 further on: at V = 600 that is all of the mass."""
+    law = Law(0.28, 1.35, V)
+    for channel in CHANNELS[:2]:
+        found = rule(Smoothed(0.1), channel, 3, law, 1)
+        assert abs(found.mass[0] - 1) < 1e-6
+        assert found.doubt(law, 1.0) < 1e-5

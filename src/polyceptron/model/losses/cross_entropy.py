@@ -268,8 +268,9 @@ class _WideProximal(ProximalCoordinates):
 
     def line_breaks(self, breaks: Array, V: float) -> Array:
         """Break points of A, from those of the gap with the third class far away, and level."""
-        plain = breaks - self.epsilon * V
-        return _with_bends([proximal_gap(plain, x) for x in (V, 0.75 * V)], V)
+        plain, two = breaks - self.epsilon * V, math.log(2)
+        level = proximal_gap(plain - two, 0.75 * V) + two
+        return _with_bends([proximal_gap(plain, V), level], V)
 
     def plane_breaks(self, row: Array, breaks: Array, V: float) -> Array:
         """As on rows of one a, where p₂ ≈ σ(−A) is larger and V p₃ ~ V e^{−Y} lasts longer."""

@@ -145,7 +145,7 @@ def _newton_prox(loss: Loss, omega: Array, y: Labels, V: Array) -> Array:
 
 SHORT_CUTS = {"prox", "denoise", "value_at_prox", "probabilities", "solver", "coordinates"}
 SHORT_CUTS |= {"additive", "explicit_averages", "scale_free", "margin_floor", "margin_atom"}
-SHORT_CUTS |= {"without_ridge", "decay"}
+SHORT_CUTS |= {"without_ridge", "decay", "pooled"}
 
 LOSSES: Registry[Loss] = Registry("loss", Loss)  # type: ignore[type-abstract]
 

@@ -75,7 +75,6 @@ def newton(
     tol: float = 1e-9,
     jacobian: Array | None = None,
     chord: bool = False,
-    coarse: Residual | None = None,
 ) -> Root:
     """Solve residual(θ) = 0 from θ, until the next step, which is not taken, is below `tol`.
 
@@ -83,26 +82,24 @@ def newton(
     raise it, and must lower the next step. A Jacobian from nearby is renewed when it
     no longer gives a digit a step, and kept up to date by Broyden's rank-one corrections meanwhile.
     It may be too stiff, and its step too short: the root is where the step after is much shorter,
-    unless what a `chord` leaves is counted elsewhere. Differences are of a `coarse` residual, where
-    there is one, until its Jacobian misleads.
+    unless what a `chord` leaves is counted elsewhere.
     """
     value, fresh = residual(theta), False
     for _ in range(_MOST_STEPS):
         size = float(np.max(np.abs(value)))
         if jacobian is None:
-            base, at = (residual, value) if coarse is None else (coarse, coarse(theta))
-            jacobian, fresh = jacobian_at(base, theta, at), True
+            jacobian, fresh = jacobian_at(residual, theta, value), True
         try:
             step = np.linalg.solve(jacobian, -value)
         except np.linalg.LinAlgError:
             step = np.full_like(theta, math.nan)
         longest = float(np.max(np.abs(step)))
         if longest < tol:
-            if not ((fresh and coarse is None) or (chord and size < tol)):
+            if not (fresh or (chord and size < tol)):
                 after = residual(theta + step)
                 left = float(np.max(np.abs(np.linalg.solve(jacobian, after))))
                 if not left < _SHORTER * longest:
-                    jacobian, coarse = None, None if fresh else coarse
+                    jacobian = None
                     continue
                 theta, value = theta + step, after
             return Root(theta, value, jacobian, True)
@@ -118,9 +115,9 @@ def newton(
                 break
             scale /= 3
         else:
-            if fresh and coarse is None:  # the residual is at its rounding, or has no way down
+            if fresh:  # the residual is at its rounding, or there is no way down
                 return Root(theta, value, jacobian, size < min(1e3 * tol, _STALLED))
-            jacobian, coarse = None, None if fresh else coarse
+            jacobian = None
             continue
         taken, then = np.abs(np.linalg.svd(jacobian)[2] @ np.stack([step, rest], 1)).T
         step, surprise = scale * step, after - value - scale * (jacobian @ step)
@@ -159,7 +156,6 @@ def _first_level(system: Equations, theta: Array, room: float) -> int | None:
 _LATTICE = 0.5  # of ln τ, ln q, ln V: nodes serve a law that is off by half of this well
 _TIGHT = (1e-7, 1e-9, 1e-11, 1e-12, 1e-13)  # of a root, by level: up to three classes
 _TIGHT_POINTS, _TIGHT_SUMS = 1e-4, 1e-3  # and above
-_OWN = 3  # levels, that make their own Jacobians
 _EDGE = 500.0  # e^±500 covers every ridge that can be given
 
 
@@ -167,16 +163,6 @@ def home(system: Equations, theta: Array) -> Array:
     """The lattice point at whose law nodes are placed for roots near θ, if they stay there."""
     follows = system.problem.fields.rule.follows
     return theta if follows else np.asarray(np.round(theta / _LATTICE) * _LATTICE)
-
-
-def coarser(system: Equations, level: int, theta: Array) -> Residual | None:
-    """The residual from which a level's Jacobian is made, if not from its own: two levels down.
-
-    It is as flat there as here next to α_s; only how far off that is does a coarse rule not know.
-    """
-    if system.problem.fields.rule.sampled or level < _OWN:
-        return None
-    return system.on(system.placed(level - 2, theta))
 
 
 def coarse_root(
@@ -218,8 +204,8 @@ def try_from(
     theta = start
     for _ in range(8):  # on the edge of two lattice cells either will do
         place = home(system, theta)
-        residual, coarse = system.on(system.placed(level, place)), coarser(system, level, place)
-        root = newton(residual, theta, tol=tol, jacobian=jacobian, coarse=coarse)
+        residual = system.on(system.placed(level, place))
+        root = newton(residual, theta, tol=tol, jacobian=jacobian)
         theta, jacobian = root.theta, root.jacobian
         if not root.converged or not _inside(theta):
             return lost

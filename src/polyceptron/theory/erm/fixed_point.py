@@ -66,11 +66,7 @@ def erm_fixed_point(
 ) -> PopulationPoint: ...
 @overload
 def erm_fixed_point(
-    teacher: AnyTeacher,
-    estimator: Any,
-    alpha: float,
-    tol: float | None = None,
-    start: Any = None,
+    teacher: AnyTeacher, estimator: Any, alpha: float, tol: float | None = None, start: Any = None
 ) -> ErmFixedPoint: ...
 @overload
 def erm_fixed_point(
@@ -126,25 +122,19 @@ def erm_fixed_point(
     best = isinstance(spec.ridge, str)
     ridge = 1.0 if best else float(spec.ridge)
     problem = erm_sides(teacher, loss, ridge, alpha)
-    guess, nan = 1 - 1 / k, math.nan
-    nothing = {
-        "ridge": nan if best else ridge, "generalisation_error": guess, "clean_error": guess,
-        "uncertainty": 0.0, "status": Status.OK,
-    }  # fmt: skip
-    if alpha == 0:  # the estimate is 0 and every class is a guess
-        V = 1 / ridge if ridge > 0 and not best else math.inf
-        return ErmFixedPoint.at(
-            problem, Law(0.0, 0.0, V), Hats(0.0, 0.0, 0.0), **nothing,
-            training_loss_uncertainty=nan, training_error_uncertainty=nan,
-        )  # fmt: skip
     small = None
-    if loss.pooled and k > 2 and not teacher.noise.noiseless:
+    if loss.pooled and k > 2 and alpha > 0 and not teacher.noise.noiseless:
         small = small_weights(problem)
-    if small is not None and small.V == 0:
+    if alpha == 0 or (small is not None and small.V == 0):
+        # The estimate is 0 and every class is a guess; the loss of a hinge there is 1.
+        guess, seen, V = 1 - 1 / k, 0.0 if alpha else math.nan, 0.0
+        if alpha == 0:
+            V = 1 / ridge if ridge > 0 and not best else math.inf
         return ErmFixedPoint.at(
-            problem, small, Hats(0.0, 0.0, math.inf), **nothing,
-            training_loss=1.0, training_loss_uncertainty=0.0,
-            training_error=guess, training_error_uncertainty=0.0,
+            problem, Law(0.0, 0.0, V), Hats(0.0, 0.0, math.inf if alpha else 0.0), uncertainty=0.0,
+            ridge=math.nan if best else ridge, generalisation_error=guess, clean_error=guess,
+            training_loss=1 + seen, training_loss_uncertainty=seen,
+            training_error=guess + seen, training_error_uncertainty=seen, status=Status.OK,
         )  # fmt: skip
     if problem.closed_form:
         if best:
@@ -297,7 +287,7 @@ def solve(
     `room` is |α/α_s − 1| where weights without a ridge diverge at α_s.
     """
     system, refined = equations(problem), None
-    root = coarse_root(system, start, jacobian, room)
+    root = coarse_root(system, start, jacobian, 2 * room)  # two finer levels show a rate
     if root.converged:  # or a finer level may have its root elsewhere
         with contextlib.suppress(ArithmeticError, np.linalg.LinAlgError):
             refined = refine(system, root, tol)

@@ -57,11 +57,7 @@ class MarginLaw(ShortDisplay):
 
 
 def margin_law(
-    teacher: AnyTeacher,
-    estimator: Any,
-    alpha: float,
-    margin: Any = None,
-    tol: float | None = None,
+    teacher: AnyTeacher, estimator: Any, alpha: float, margin: Any = None, tol: float | None = None
 ) -> MarginLaw:
     """Densities of the fresh and the training margin.
 

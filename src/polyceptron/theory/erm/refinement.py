@@ -16,7 +16,7 @@ import numpy as np
 
 from polyceptron.numerics import Array
 from polyceptron.numerics.estimate import student_quantile
-from polyceptron.theory.erm.coarse_root import Root, coarser, even, newton
+from polyceptron.theory.erm.coarse_root import Root, even, newton
 from polyceptron.theory.erm.equations import Equations
 from polyceptron.theory.fields.integrand import Averages
 from polyceptron.theory.generalisation import error_on_labels, error_slope
@@ -90,10 +90,7 @@ def _moved(system: Equations, level: int, root: Root, tol: float) -> tuple[Root,
     placed = lru_cache(maxsize=2)(system.placed(level, root.theta))  # asked for the root again
     rule = system.problem.fields.rule
     chord = rule.sampled or (rule.follows and even(root.jacobian))
-    coarse = coarser(system, level, root.theta)
-    root = newton(
-        system.on(placed), root.theta, tol=tol, jacobian=root.jacobian, chord=chord, coarse=coarse
-    )
+    root = newton(system.on(placed), root.theta, tol=tol, jacobian=root.jacobian, chord=chord)
     return root, placed(system.law(root.theta))
 
 
