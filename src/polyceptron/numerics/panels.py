@@ -111,10 +111,7 @@ def panel_rule(breaks: Array, order: int) -> tuple[Array, Array]:
 
 
 def resolve(function: Callable[[Array], Array], breaks: Array) -> Array:
-    """`breaks` (b,), panels halved until `function`, (n,) → (c, n), is nearly polynomial on each.
-
-    A kink is closed in upon by twenty halvings.
-    """
+    """Panels `breaks` (b,) halved until `function`, (n,) → (c, n), is nearly polynomial there."""
     # Ends count: a kink between an end and the first node of Gauss would not be seen.
     nodes = np.clip(0.5 - 0.5 * np.cos(np.linspace(0, np.pi, _PROBE)), _INSIDE, 1 - _INSIDE)
     basis = _last_coefficients(nodes)
@@ -255,10 +252,7 @@ def _density(x: Array, s: float) -> Array:
 
 
 def _breaks(lines: Sequence[Line], before: Array, high: Array) -> Array:
-    """Break points (rows, b) from 0 to high (rows,) of the next coordinate, given those before it.
-
-    Each row follows every line at once, as in `blend_breaks`.
-    """
+    """Break points (rows, b) from 0 to high (rows,) of the next coordinate, given those before."""
     j = before.shape[1]
     at = [-(l.offset + before @ l.normal[:j]) / l.normal[j] for l in lines]
     width = [l.width / abs(l.normal[j]) for l in lines]
@@ -266,12 +260,8 @@ def _breaks(lines: Sequence[Line], before: Array, high: Array) -> Array:
     ends = np.stack([np.zeros_like(high), high], 1)
     grid = np.sort(np.clip(np.concatenate([*sets, ends], 1), 0.0, high[:, None]), 1)
     number = np.arange(len(_BOTH_SIDES))
-    parts = _parts(
-        [
-            np.interp((grid - c[:, None]) / w, _BOTH_SIDES, number)
-            for c, w in zip(at, width, strict=True)
-        ]
-    )
+    seen = [(grid - c[:, None]) / w for c, w in zip(at, width, strict=True)]
+    parts = _parts([np.interp(x, _BOTH_SIDES, number) for x in seen])
     panels = max(math.ceil(float(parts[:, -1].max())), 1)
     wanted = np.arange(panels + 1) / panels * parts[:, -1:]
     rising = parts + 1e-13 * np.arange(parts.shape[1])  # no two alike

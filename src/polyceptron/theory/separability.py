@@ -336,10 +336,7 @@ def _many_classes(population: Population, intercept: bool) -> Estimate:
 
 
 def _way_to_cone(omega: Array, edges: Array, N: Array, gaps: Array) -> Array:
-    """v − ω (n, r) for the point v = edges·g, g ≥ 0, nearest to ω (n, r) in the metric N.
-
-    Gauss–Seidel sweeps from the gaps (n, r) of the round before, which are updated.
-    """
+    """v − ω (n, r) for v = edges·g, g ≥ 0, nearest to ω in the metric N; `gaps` g are updated."""
     K, c = edges.T @ N @ edges, omega @ (N @ edges)
     for _ in range(_SWEEPS):
         for j in range(len(K)):

@@ -229,9 +229,8 @@ class ProximalCoordinates(Coordinates):
         return (self.epsilon - 1) * V
 
     def line_breaks(self, breaks: Array, V: float) -> Array:
-        return _with_bends([proximal_gap(breaks - self.epsilon * V, V)], V) - _start(
-            V, self.epsilon * V
-        )
+        shift = self.epsilon * V
+        return _with_bends([proximal_gap(breaks - shift, V)], V) - _start(V, shift)
 
     def on_line(self, x: Array, V: float) -> Placed:
         A = x + _start(V, self.epsilon * V)

@@ -32,10 +32,7 @@ _FLAT, _NARROW = 1e-5, 0.25  # a slope that may be rounding; of ln λ: the end o
 def ridge_tangent(
     system: Equations, root: Root, level: int, first: Array | None = None
 ) -> tuple[Array, Array]:
-    """dθ/d ln λ along the solutions at fixed α, and the Jacobian that it took.
-
-    Its first column may be given: where ln τ is stationary it does not matter.
-    """
+    """dθ/d ln λ at fixed α, and the Jacobian, whose first column may be given if ρ′ ≈ 0."""
     theta, problem = root.theta, system.problem
     averages_at = system.placed(level, home(system, theta))
     averages = averages_at(system.law(theta)).mean()
@@ -51,11 +48,7 @@ def ridge_tangent(
 
 
 def best_ridge(problem: Problem, tol: float) -> tuple[Problem, Root, Array]:
-    """The problem at its best ridge, a root near, how far θ may be off.
-
-    The coarsest sums over the other classes err by more than τ
-    changes with λ: all but the first root are on a finer level.
-    """
+    """The problem at its best ridge, a root near, how far θ may be off; sums are finer ones."""
     seen: dict[float, tuple[Array, Root]] = {}
     sums = problem.fields.rule.follows
 

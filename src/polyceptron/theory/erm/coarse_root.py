@@ -33,8 +33,7 @@ _STALLED = 1e-4  # a residual as small as that may be what rounding leaves of it
 _DIFFERENCE = 1e-5  # rounding 1e-11 over it and curvature times it are both about 1e-5
 _MOST_STEPS = 40
 _SHORTER = 0.3  # of a step: the next one, with a Jacobian that serves there
-_NOTHING = 1e-3  # of the tolerance
-_EVEN = 0.03  # least singular value of a Jacobian that is nowhere nearly flat
+_EVEN, _NOTHING = 0.03, 1e-3  # least singular value where none is nearly flat; of a tolerance
 
 
 class Root(NamedTuple):
@@ -108,9 +107,7 @@ def newton(
         for _ in range((8 if fresh else 2) if math.isfinite(longest) else 0):
             after = residual(theta + scale * step)
             rest = np.linalg.solve(jacobian, after)
-            fall = (
-                np.max(np.abs(after)) / size if even(jacobian) else np.max(np.abs(rest)) / longest
-            )
+            fall = np.abs(after).max() / size if even(jacobian) else np.abs(rest).max() / longest
             if fall < 1 - 0.1 * scale:
                 break
             scale /= 3
@@ -136,10 +133,7 @@ _USABLE, _SHARE = 5e-3, 0.05  # doubt of sums that may have a root, and its shar
 
 
 def _first_level(system: Equations, theta: Array, room: float) -> int | None:
-    """The coarsest level that may have a root near θ, `room` = |α/α_s − 1| from α_s, if any.
-
-    Sums tell by their own checks: where ρ or the norm is large coarse ones miss everything.
-    """
+    """The coarsest level that may have a root near θ, if any; sums tell by their own checks."""
     rule = system.problem.fields.rule
     if rule.sampled:
         return 0

@@ -282,10 +282,7 @@ def solve(
     jacobian: Array | None = None,
     room: float = math.inf,
 ) -> ErmFixedPoint:
-    """The fixed point with ε to `tol`, or as close as the finest level comes.
-
-    `room` is |α/α_s − 1| where weights without a ridge diverge at α_s.
-    """
+    """The fixed point with ε to `tol`, or as close as levels come; `room` as in `coarse_root`."""
     system, refined = equations(problem), None
     root = coarse_root(system, start, jacobian, 2 * room)  # two finer levels show a rate
     if root.converged:  # or a finer level may have its root elsewhere
@@ -349,10 +346,7 @@ def _mistakes(problem: Problem, law: Law, refined: Refined) -> tuple[float, floa
 def erm_rows(
     teacher: AnyTeacher, estimator: Any, alphas: Iterable[float], tol: float | None = None
 ) -> list[dict[str, Any]]:
-    """One row for each α, as if it were alone.
-
-    Max-margin has rows without numbers above α_s, where its weights diverge.
-    """
+    """One row for each α, as if it were alone; above α_s those of max-margin have no numbers."""
     return next(erm_parts(teacher, estimator, [alphas], tol))
 
 

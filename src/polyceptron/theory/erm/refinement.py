@@ -131,8 +131,7 @@ def _smooth_levels(system: Equations, root: Root, tol: float) -> Iterator[Refine
             # Where pulling samples are missed a level is no better than the step to it, or the one
             # before, should the last be small by chance; where many are, two may miss the same.
             missed = averages.missed(system.problem.n_classes - 1)
-            steps = max(moved, moved_before) if missed < _MANY else math.inf
-            floor += min(_PULL * missed, steps)
+            floor += min(_PULL * missed, max(moved, moved_before) + (missed > _MANY))
         share = left if last or not rule.follows else _ALONE  # one difference shows no rate
         uncertainty = share * max(change, _CHANCE * last) + slope * floor
         cost, mistakes = float(averages.loss[0]), float(averages.error[0])

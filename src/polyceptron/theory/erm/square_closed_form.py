@@ -33,10 +33,7 @@ from polyceptron.theory.sides import Problem
 def best_square_ridge(
     channel: Channel, n_classes: int, alpha: float = 1.0, spectrum: Spectrum | None = None
 ) -> float:
-    """λ = σ²/c² = 1/(k c²) − 1, the same at every α; correlated features need a search.
-
-    There it can be 0: the small eigenvalues regularise the large ones by themselves.
-    """
+    """λ = σ²/c² = 1/(k c²) − 1 at every α; of correlated features by a search, and it may be 0."""
     c = channel.signal(n_classes)
     if spectrum is None or spectrum.isotropic:
         return 1 / (n_classes * c**2) - 1

@@ -133,10 +133,7 @@ class Contest(NamedTuple):
         return np.stack([(low - mean) / spread, (high - mean) / spread, top, *ends])
 
     def balance(self) -> float:
-        """P at the L where classes of field 0 balance, Σ p = P, as −ln(1 − P).
-
-        By Newton's method, which climbs to it from L = 0: P − Σ p is concave in L.
-        """
+        """P where classes of field 0 balance, Σ p = P, as −ln(1 − P): a concave climb of L."""
         pull, N, L = self.pull, self.n_competitors, np.zeros(1)
         for _ in range(_CLIMB):
             p, a = pull.competitor(-L)
@@ -297,10 +294,7 @@ def competitor_nodes(contest: Contest, L: Array, n: int) -> Competitors:
 
 
 def _held_range(contest: Contest) -> tuple[Array, Array]:
-    """The least and largest L (c,) that count at each level.
-
-    From all others at the bottom or at the top; then by Chernoff's bound on what L weighs.
-    """
+    """The least and largest L (c,) that count at each level, by Chernoff's bound on its weight."""
     pull, root, N = contest.pull, contest.root, contest.n_competitors
     low, high, top = contest.edges
     least = _held(pull, root * low, np.full_like(low, _BOTTOM * root), N)

@@ -177,10 +177,7 @@ def best_others(k: int, root: float, nodes: Nodes) -> tuple[AnyArray, AnyArray, 
 
 
 def layered_rule(n: int, size: AnyArray) -> tuple[AnyArray, AnyArray]:
-    """ln u and weights (s, n) on 0 < u < 1 with layers of width `size` (s,) at u = 1.
-
-    Towards u = 0, where a normal quantile is singular, the nodes go as the cube.
-    """
+    """ln u and weights (s, n), 0 < u < 1: layers of width `size` (s,) at 1, as the cube to 0."""
     nodes, weights = legendre_rule(n)
     r = 1 - nodes
     size = np.asarray(size, float)[:, None]

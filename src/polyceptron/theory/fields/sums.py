@@ -96,10 +96,7 @@ class Sums(Rule):
     def place(
         self, student: FieldsStudent, channel: Channel, n_classes: int, law: Law, level: int
     ) -> Averaging:
-        """Nodes follow laws near `law` smoothly; farther off what counts is searched for again.
-
-        At a point of a lattice that is kept as long as it is near.
-        """
+        """Nodes follow laws near a point of a lattice smoothly; farther off it is chosen again."""
         corner = _corner(law)
 
         def averages(law: Law) -> Averages:
