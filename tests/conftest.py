@@ -15,7 +15,10 @@ LONG = (
     "test_explorer_other_origin", "test_classifiers_contract", "test_classifiers",
     "test_engine_local", "test_explorer_workers", "test_cli_verify", "test_weights_side",
     "test_spectra_simulated", "test_spectra", "test_amp", "test_overlaps", "test_best_ridge",
-    "test_noise", "test_coverage", "test_watching",
+    "test_noise", "test_coverage", "test_watching", "test_rows_alone", "test_populations",
+    "test_sums_identities", "test_many_classes", "test_honest_search", "test_explorer_export",
+    "test_toy_members", "test_population_separability", "test_noise_references", "test_twins",
+    "test_other_losses", "test_erm_theory", "test_data_report", "test_fuzz_cli",
 )  # fmt: skip
 STARTS = re.compile(r"\b(subprocess|run_sweep|LocalCluster|playwright|workers=|FIGURES)\b")
 
