@@ -219,6 +219,7 @@ def _refitted(fit: Fitted, rows: Array, pull: Array, v: Array, j: int, common: A
         fields = rows @ v.T / np.sqrt(fit.counts)[:, None] @ fit.basis.T + common
         return fields, float(weights @ fit.loss.value(fields, fit.y) + (pull * v**2).sum() / 2)
 
+    v = min(v, 0 * v, key=lambda v: at(v)[1])  # far from a minimum large weights hardly move
     fields, total = at(v)
     for _ in range(_STEPS[1]):
         g, H = fit.slopes(fields), fit.curvatures(fields)
@@ -229,6 +230,8 @@ def _refitted(fit: Fitted, rows: Array, pull: Array, v: Array, j: int, common: A
         while (there := at(v - step))[1] > total - 0.1 * gain:
             step, gain = step / 2, gain / 2
         v, (fields, total) = v - step, there
+    else:
+        raise InvalidInput(UNDETERMINED)
     return g
 
 

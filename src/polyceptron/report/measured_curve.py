@@ -263,8 +263,7 @@ def forecast(
     weights = dict(zip(laws, (weight / weight.sum()).tolist(), strict=True))
     falling = -isotonic_regression(-np.nan_to_num(means[0], nan=1.0)).x
     best = min(float(falling[-1]), means[0][0], means[0][-1])
-    ends = float(n[0]), float(n[-1])
-    return Forecast(laws, weights, ends, least, best, REACH * float(n_samples))
+    return Forecast(laws, weights, (n[0], n[-1]), least, best, REACH * float(n_samples))
 
 
 def _fit(u: Array, grid: Array, errors: Array, least: float, constant: bool) -> Array:
