@@ -179,9 +179,8 @@ def other_route(record: dict[str, Any], point: Any, seed: int) -> dict[str, floa
     elif Sums.serves(loss, problem.channel):
         place = Points().place, loss, problem.channel, k, system.law(theta)
         with patch.object(points, "SEED", seed):
-            coarse, fine = (
-                place[0](*place[1:], level) for level in (0, 4 if k <= 6 else 3 if k <= 20 else 2)
-            )
+            level = 4 if k <= 6 else 3 if k <= 20 else 2
+            coarse, fine = (place[0](*place[1:], each) for each in (0, level))
         averaging = lambda law, n: (fine if n == REPLICATES else coarse)(law)  # noqa: E731
     else:
         log2_points = 14 if k <= 5 else 13 if k <= 8 else 12 if k <= 20 else 10
@@ -219,6 +218,8 @@ def other_route(record: dict[str, Any], point: Any, seed: int) -> dict[str, floa
     width = t * float(apart[0].std(ddof=1)) + bias
     values = slopes[3:] @ apart + np.stack([found.loss, found.error])
     spread = t * values.std(1, ddof=1) + 2 * bias * np.abs(values.mean(1))
+    if Sums.serves(loss, problem.channel) and k > 3 and not found.error.any():
+        unseen = 7 / (REPLICATES * 2 ** Points.log2_points[level])  # none is placed for mistakes
     spread[1] += unseen
     value = error(theta[0])
     answer = {

@@ -1,6 +1,7 @@
 """Sums over the other classes see all of the mass, and C = (m/q)M − D, at laws of real problems."""
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -98,13 +99,18 @@ def test_a_loss_that_is_not_smooth_is_refused_at_once(k: int) -> None:
         erm_fixed_point(Teacher(k), ERM(Hinge(), 0.1), 4.0)
 
 
+@cache
+def on_panels(law: Law, level: int) -> Averages:
+    return FEW[3].place(as_loss("cross-entropy"), as_channel("none"), 3, law, level)(law)
+
+
 @pytest.mark.parametrize("level", [2, 3, 4, 5])
 def test_points_know_both_parts_of_D_where_the_loss_bends_in_a_thin_layer(level: int) -> None:
     """At k = 3, where panels know them: q and V of few samples and next to no ridge."""
     law = Law(1.54715284, 104.902683, 7034.07952)
     loss, channel = as_loss("cross-entropy"), as_channel("none")
     # D₊ and D₋ bend between the nodes of panels, their difference does not.
-    before, exact = (FEW[3].place(loss, channel, 3, law, fine)(law) for fine in (4, 5))
+    before, exact = on_panels(law, 4), on_panels(law, 5)
     sampled = Points().place(loss, channel, 3, law, level)(law)
     for name, values in sampled._asdict().items():
         if name != "error":
