@@ -223,8 +223,8 @@ def _mode(omega: Array, table: UtilityTable) -> tuple[Array, Array]:
     return C, 1 / np.sqrt(stiff)
 
 
-def three_softmax(gaps: Array, s: float) -> tuple[Array, Array]:
-    """Z (n,) and its slopes (2, n) at gaps (2, n), in units of 1/β."""
+def three_softmax(gaps: Array, s: float, slopes: bool = True) -> tuple[Array, Array]:
+    """Z (n,) and its slopes (2, n), or none of them, at gaps (2, n), in units of 1/β."""
     from scipy.ndimage import map_coordinates  # loads slowly, and most answers do without
 
     width = math.hypot(1.0, s)
@@ -241,11 +241,12 @@ def three_softmax(gaps: Array, s: float) -> tuple[Array, Array]:
         weight /= apart
         weight /= weight.sum()
     z_spline, slope_spline = (weight @ table).reshape(2, 2 * _HALF + 1, 2 * _HALF + 1)
-    z, first, second = (
+    ways = (z_spline, place), (slope_spline, place), (slope_spline, place[::-1])
+    z, *both = (
         np.asarray(map_coordinates(spline, at, order=5, prefilter=False, mode="mirror"), float)
-        for spline, at in ((z_spline, place), (slope_spline, place), (slope_spline, place[::-1]))
+        for spline, at in (ways if slopes else ways[:1])
     )
-    return z, np.stack([first, second]) / width
+    return z, np.reshape(both, (len(both), len(z))) / width
 
 
 @lru_cache(maxsize=1)

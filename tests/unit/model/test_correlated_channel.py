@@ -29,7 +29,7 @@ def test_softmax_of_three_fields_that_vary_along_a_line(slope, C):
         plain = weight @ P / weight.sum()
         np.testing.assert_allclose(Z, plain, atol=2e-9)
         np.testing.assert_allclose(slopes.sum(0), 0, atol=1e-7)
-    rare = label_chances(channel, omega, np.diag(C), tails=True)
+    rare = label_chances(channel, omega, np.diag(C), kind="tails")
     np.testing.assert_allclose(rare.Z, found.Z, atol=3e-9)
 
 
@@ -40,3 +40,6 @@ def test_chances_of_many_or_no_points(monkeypatch):
     every = label_chances(channel, omega, C).Z  # in several parts
     np.testing.assert_allclose(every[:5], label_chances(channel, omega[:5], C).Z, atol=1e-15)
     assert label_chances(channel, omega[:0], C).slopes.shape == (0, 3, 2)
+    for noise in ("softmax:2", "gaussian:0.3", "flips:0.1"):  # with slopes, and without them
+        found = [label_chances(as_channel(noise), omega, C, kind=s).Z for s in ("slopes", "plain")]
+        np.testing.assert_allclose(*found, atol=2e-9)

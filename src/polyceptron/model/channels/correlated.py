@@ -36,20 +36,21 @@ class LabelChances(NamedTuple):
 
 
 def label_chances(
-    channel: Channel, omega: Array, C: Array, label: int | None = None, tails: bool = False
+    channel: Channel, omega: Array, C: Array, label: int | None = None, kind: str = "slopes"
 ) -> LabelChances:
     """Z_l and its slopes at ω (n, r) on class differences and C (r, r); of a `label` alone.
 
-    To absolute accuracy, or in `tails` to a relative one of the channel's own chances.
+    To absolute accuracy, `plain` of three classes without slopes; in `tails` to a relative one of
+    the channel's own chances.
     """
     n, r = omega.shape
-    labels, own = range(r + 1) if label is None else (label,), r < 3 and not tails
-    chances = _by_gaps if own else _own
+    labels, plain = range(r + 1) if label is None else (label,), r == 2 and kind == "plain"
+    chances = _plain if plain else _by_gaps if r < 3 and kind != "tails" else _own
     values, vectors = np.linalg.eigh(C)
     values = np.maximum(values, SHARP)
     isotropic = values[-1] - values[0] <= 1e-14 * values[-1]
-    if channel.utility_variance is not None and r == 2 and not isotropic:
-        inner = _bivariate(omega, C + channel.utility_variance * np.eye(2), labels)
+    if channel.utility_variance is not None and r == 2 and (plain or not isotropic):
+        inner = _bivariate(omega, C + channel.utility_variance * np.eye(2), labels, plain)
         a = channel.guess(3)
         return LabelChances(a + (1 - 3 * a) * inner.Z, (1 - 3 * a) * inner.slopes)
     if isotropic:
@@ -62,21 +63,21 @@ def label_chances(
     else:
         u = uniform_replicates(r, _POINTS, _SEED, 1)[0]
         shifts, weights = ndtri(u) @ spread.T, np.full(len(u), 1 / len(u))
-    Z, slopes = np.zeros((n, len(labels))), np.zeros((n, len(labels), r))
+    Z, dZ = np.zeros((n, len(labels))), np.zeros((n, len(labels), 0 if plain else r))
     parts = 1 + len(shifts) * n // _AT_ONCE
     blocks = np.array_split(shifts, parts), np.array_split(weights, parts)
     for shift, weight in zip(*blocks, strict=True):
         at = (omega[None] + shift[:, None]).reshape(-1, r)
         found = chances(channel, at, float(values[0]), labels)
         Z += np.einsum("s,snl->nl", weight, found.Z.reshape(len(shift), n, len(labels)))
-        slopes += np.einsum("s,snlr->nlr", weight, found.slopes.reshape(len(shift), *slopes.shape))
-    return LabelChances(Z, slopes)
+        dZ += np.einsum("s,snlr->nlr", weight, found.slopes.reshape(len(shift), *dZ.shape))
+    return LabelChances(Z, dZ)
 
 
 def _line(wide: float) -> tuple[Array, Array]:
     """Nodes and weights of N(0, 1) for what changes over 1/wide: Gauss–Hermite, or even steps."""
-    if wide < 0.5:
-        x, log_weight = hermite_rule(6 + math.ceil(12 * wide))
+    if wide < 0.85:
+        x, log_weight = hermite_rule(3 + math.ceil(wide * (8 + 13 * wide)))
         return x, np.exp(log_weight)
     x = np.linspace(-8.5, 8.5, math.ceil(19 * math.hypot(1, wide)))
     weight = np.exp(-0.5 * x * x)
@@ -98,6 +99,12 @@ def _by_gaps(
     return LabelChances(Z, slopes)
 
 
+def _plain(channel: Channel, omega: Array, variance: float, labels: Sequence[int]) -> LabelChances:
+    """The same of three classes without slopes."""
+    Z = channel.chances(omega @ difference_basis(3).T, variance)[:, labels]
+    return LabelChances(Z, np.zeros((*Z.shape, 0)))
+
+
 def _own(channel: Channel, omega: Array, variance: float, labels: Sequence[int]) -> LabelChances:
     """The channel's own chances at independent fields of one variance."""
     T = difference_basis(omega.shape[1] + 1)
@@ -107,10 +114,10 @@ def _own(channel: Channel, omega: Array, variance: float, labels: Sequence[int])
     return LabelChances(Z, np.stack([each.score for each in found], 1) @ T * Z[:, :, None])
 
 
-def _bivariate(omega: Array, C: Array, labels: Sequence[int]) -> LabelChances:
+def _bivariate(omega: Array, C: Array, labels: Sequence[int], plain: bool) -> LabelChances:
     """Gaussian utilities of three classes: P(both gaps of class l are positive), to 1e-12."""
-    T = difference_basis(3)
-    Z, slopes = np.empty((len(omega), len(labels))), np.empty((len(omega), len(labels), 2))
+    T, size = difference_basis(3), (len(omega), len(labels))
+    Z, slopes = np.empty(size), np.empty((*size, 0 if plain else 2))
     for i, l in enumerate(labels):
         ways = np.stack([T[l] - T[h] for h in range(3) if h != l])  # (2, r)
         cov = ways @ C @ ways.T
@@ -123,8 +130,9 @@ def _bivariate(omega: Array, C: Array, labels: Sequence[int]) -> LabelChances:
         Z[:, i] = ndtr(least)
         near = np.flatnonzero((least > -_SEEN) & (np.maximum(a, b) < _SEEN))  # the corner
         Z[near, i] = np.maximum(corner_cdf(a[near], b[near], c[near], d[near]), 0.0)
-        density = np.exp(-0.5 * np.stack([a, b], -1) ** 2) / math.sqrt(2 * math.pi)
-        slopes[:, i] = (density * ndtr(np.stack([c, d], -1)) / s) @ ways  # ∂Z, by each gap
+        if not plain:
+            density = np.exp(-0.5 * np.stack([a, b], -1) ** 2) / math.sqrt(2 * math.pi)
+            slopes[:, i] = (density * ndtr(np.stack([c, d], -1)) / s) @ ways  # ∂Z, by each gap
     return LabelChances(Z, slopes)
 
 
@@ -137,7 +145,7 @@ def biases_for(channel: Channel, R: Array, shares: Array) -> Array | None:
 
     def off(b: Array) -> tuple[Array, Array]:
         """ln(P/shares), as shares may be small, and its slopes."""
-        found = label_chances(channel, b[None], C, tails=True)
+        found = label_chances(channel, b[None], C, kind="tails")
         P = np.maximum(found.Z[0], 1e-300)
         return np.log(P / shares), found.slopes[0] / P[:, None]
 

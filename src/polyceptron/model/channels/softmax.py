@@ -65,6 +65,11 @@ class SoftmaxNoise(Channel):
         s = self.slope * math.sqrt(variance + self.variance)
         if s == 0:
             return np.asarray(softmax(self.slope * fields, axis=-1))
+        if fields.shape[-1] == 3:  # the last has what the others leave
+            a, b, c = self.slope * fields.T
+            gaps = np.stack([a - b, a - c]), np.stack([b - a, b - c])
+            Z = [gumbel.three_softmax(each, s, slopes=False)[0] for each in gaps]
+            return np.stack([*Z, np.maximum(1 - Z[0] - Z[1], 0.0)], -1)
         table, parts = gumbel.utility_table(s), _chunks(self.slope * fields, fields.shape[-1])
         return np.concatenate([gumbel.winning_utilities(part, table) for part in parts])
 

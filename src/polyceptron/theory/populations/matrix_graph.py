@@ -118,7 +118,7 @@ def _law(problem: MatrixProblem, law: FieldsOrder, c: int) -> _Law:
 
 
 def _values(
-    problem: MatrixProblem, at: _Law, label: int, g: Graph
+    problem: MatrixProblem, at: _Law, label: int, g: Graph, kind: str = "slopes"
 ) -> tuple[Array, Array, Array | None]:
     """At nodes: weight (n,) with the label's chance, −∂f (n, r, r), and ∂Z (n, r), weighted."""
     away = g.u - g.f @ at.V - at.shift
@@ -136,7 +136,7 @@ def _values(
         return weight, stiffness, None
     offset = problem.population.offsets @ difference_basis(problem.n_classes)
     mean = (away + at.shift - at.b) @ at.slope.T + offset
-    found = label_chances(channel, mean, at.C, label)
+    found = label_chances(channel, mean, at.C, label, kind)
     return weight * found.Z[:, 0], stiffness, weight[:, None] * found.slopes[:, 0]
 
 
@@ -167,7 +167,7 @@ class GraphFields:
 
                 def values(t: Array, at: _Law = at, y: int = y, weight: float = weight) -> Array:
                     g = graph(loss, y, t, weight)
-                    density, stiffness, _ = _values(problem, at, y, g)
+                    density, stiffness, _ = _values(problem, at, y, g, "plain")
                     parts = [np.ones((len(t), 1)), g.f, stiffness.reshape(len(t), -1)]
                     return np.asarray(density * np.concatenate(parts, 1).T)
 

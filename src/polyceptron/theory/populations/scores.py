@@ -44,7 +44,7 @@ from polyceptron.numerics.orthant import orthant_chance
 from polyceptron.numerics.panels import Line, panel_nodes, rarest_first, truncated_nodes
 
 _SEED = 23
-_ORDERS = (8, 12)  # nodes of a panel
+_ORDERS, _QUICK, _EASY = (8, 12), (5, 7), 1e-7  # nodes of a panel; what few of three classes leave
 _POINTS = (6, 12)  # log2, of a replicate
 _BIN_POINTS = 12  # of a replicate, less k, for bins of confidence
 _FLAT = 1e-11  # of the trace: a variance that stands for 0
@@ -143,7 +143,7 @@ def population_scores(
         Fields (n, k) → class probabilities (n, k); with them come test loss and Brier score.
     tol : float
         Of the error, where it is sampled: for k ≥ 4. Points are added until it is met, or until
-        there are 65,000 in each orthant; infinite: 128 of them, and one rule elsewhere.
+        there are 65,000 in each orthant; infinite: 64 of them, and one rule elsewhere.
     near : FieldsLaw, optional
         A law with which this one is compared: random points are placed as there.
 
@@ -156,16 +156,17 @@ def population_scores(
     """
     law = replace(law, Q=_lifted(law.Q))
     if law.n_classes > 3:
-        log2, few = _POINTS[0], 2 if math.isinf(tol) else N_REPLICATES
+        log2, few = _POINTS[0], 1 if math.isinf(tol) else N_REPLICATES
         while True:
             scores = _scores(_average(law, _sampled(law, log2, few, near), probabilities))
             over = float(scores.error.uncertainty) / tol
             if not over > 1 or log2 == _POINTS[1]:
                 return scores
             log2 = min(log2 + math.ceil(math.log2(over)), _POINTS[1])
-    exact, orders = _closed_confusion(law), _ORDERS[1:] if math.isinf(tol) else _ORDERS
+    exact, easy = _closed_confusion(law), law.n_classes == 3 and tol > _EASY
     if exact is not None and probabilities is None:
         return _scores(*([(exact[None], None)] * 2))
+    orders = (_QUICK if easy else _ORDERS)[: 1 if math.isinf(tol) else 2]
     levels = [_average(law, _panels(law, order), probabilities) for order in orders]
     return _scores(*(each if exact is None else (exact[None], each[1]) for each in levels))
 
@@ -224,7 +225,7 @@ def _panels(law: FieldsLaw, order: int) -> Iterator[_Part]:
                 at = np.linalg.solve(A, nodes.points.T).T - law.b
                 slope, rest = _given(law, c)
                 means = law.teacher.biases + (at - law.m[c]) @ slope
-                truth = label_chances(law.teacher.channel, means, rest).Z
+                truth = label_chances(law.teacher.channel, means, rest, kind="plain").Z
             yield p, np.insert(-nodes.points, p, 0.0, axis=1), share * nodes.weight, truth
 
 
