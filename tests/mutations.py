@@ -522,8 +522,8 @@ MUTATIONS = [
     Mutation(
         "square loss on a mixture: what means add to Q",
         "theory/populations/linear_pull.py",
-        "return np.asarray(mean.T @ sigma @ mean / d)",
-        "return np.asarray(0 * mean.T @ sigma @ mean / d)",
+        "lambda m: m.T @ seen @ m",
+        "lambda m: 0 * m.T @ seen @ m",
         "tests/unit/report/test_twins.py::test_least_squares_without_a_ridge_has_a_fixed_point",
     ),
     Mutation(

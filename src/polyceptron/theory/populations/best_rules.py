@@ -340,13 +340,9 @@ def best_shift(
     shift = start = min(start, np.zeros(len(start)), key=value)
     if law.n_classes <= 3:  # the rule is smooth in the shift
         step = 0.1 * float(np.sqrt(np.trace(law.Q, axis1=1, axis2=2).max()))
-        simplex: Any = {
-            "initial_simplex": np.vstack([start, start + step * np.eye(len(start))]),
-            "xatol": 1e-7,
-            "fatol": 1e-13,
-        }
-        found = minimize(value, start, method="Nelder-Mead", options=simplex)
-        shift = np.asarray(found.x)
+        simplex: Any = {"initial_simplex": np.vstack([start, start + step * np.eye(len(start))])}
+        simplex |= {"xatol": 1e-7, "fatol": 1e-13}
+        shift = np.asarray(minimize(value, start, method="Nelder-Mead", options=simplex).x)
     before = float((c * population_scores(law).confusion.value).sum())
     return _decided(T @ shift, c, population_scores(law.shifted(shift)), point, before)
 
@@ -429,9 +425,7 @@ def _on_points(law: FieldsLaw, c: Array) -> Array:
             truth = drawn_chances(law, g, omega, u[:, r:])
         fields.append((omega + law.b) @ T.T)
         costs.append(np.broadcast_to(share * truth @ c / len(u), (len(u), k)))
-    flat = np.concatenate(fields)
+    flat, every = np.concatenate(fields), np.concatenate(costs)
     middle = flat.mean(0)  # where all classes are answered: beyond them nothing slopes
-    nothing = np.zeros((len(flat), 0))
-    every = np.concatenate(costs)
-    _, b = least_cost(flat - middle, nothing, every, np.zeros((0, k)), np.zeros(k))
+    _, b = least_cost(flat - middle, flat[:, :0], every, np.zeros((0, k)), np.zeros(k))
     return np.asarray(T.T @ (b - middle))

@@ -36,15 +36,8 @@ def is_linear(problem: MatrixProblem) -> bool:
     return averages is not None and not problem.taught
 
 
-def linear_law(problem: MatrixProblem) -> FieldsOrder | None:
-    """The fixed point; None where rounding leaves none."""
-    try:
-        return _law(problem)
-    except np.linalg.LinAlgError:
-        return None
-
-
-def _law(problem: MatrixProblem) -> FieldsOrder:
+def linear_law(problem: MatrixProblem) -> FieldsOrder:
+    """The fixed point; a LinAlgError where rounding leaves none."""
     p, population, T = problem, problem.population, problem.basis
     r, shares = p.n_classes - 1, problem.population.group_shares
     labels = np.arange(p.n_classes)
@@ -84,22 +77,14 @@ def _traces(
     if levels is not None:
         f, s, gram, _ = levels
         S = 1 / (ridge + s @ v_hat)
-        weighted = (f * S**2)[:, None] * s
-
-        def of_levels(m_hat: Array) -> Array:
-            inner = m_hat.T @ gram @ m_hat
-            return np.einsum("lc,lij->cij", S[:, None] ** 2 * s, inner)
-
-        return (f * S) @ s, weighted.T @ s, np.tensordot(S, gram, 1), of_levels
+        twice, K = S[:, None] ** 2 * s, np.tensordot(S, gram, 1)
+        J = (f[:, None] * twice).T @ s
+        return (f * S) @ s, J, K, lambda m: np.einsum("lc,lij->cij", twice, m.T @ gram @ m)
     mu, sigma = population.full_features  # type: ignore[misc]
     k, d = mu.shape
     factor = cho_factor(ridge * np.eye(d) + np.tensordot(v_hat, sigma, 1), lower=True)
     both = cho_solve(factor, sigma.swapaxes(0, 1).reshape(d, k * d)).reshape(d, k, d)
     turned = cho_solve(factor, mu.T)  # Sμ (d, k)
     across = both.transpose(1, 0, 2).reshape(k, -1) @ both.transpose(1, 2, 0).reshape(k, -1).T
-
-    def in_full(m_hat: Array) -> Array:
-        mean = turned @ m_hat
-        return np.asarray(mean.T @ sigma @ mean / d)
-
-    return np.einsum("aca->c", both) / d, across / d, mu @ turned / d, in_full
+    seen = turned.T @ sigma @ turned / d
+    return np.einsum("aca->c", both) / d, across / d, mu @ turned / d, lambda m: m.T @ seen @ m

@@ -162,12 +162,13 @@ def start(problem: MatrixProblem) -> Array:
 
 
 class Solved(NamedTuple):
-    """The law, its vector, the averages there, and whether it arrived."""
+    """The law, its vector, the averages there, whether it arrived, and at which nodes."""
 
     law: FieldsOrder
     theta: Array
     averages: MatrixAverages
     converged: bool
+    fields: Fields
 
 
 def _clipped(step: Array, longest: float) -> Array:
@@ -191,7 +192,7 @@ class Anderson:
         """θ = round(θ) + shift, until a step is below `tol`."""
         before: tuple[Array, Array] | None = None
         many, full = self.problem.sampled, self.problem.population.full_features is not None
-        depth, longest = (20, _LONGEST / 2) if many else (_DEPTH, _LONGEST)
+        depth, longest = (20, _LONGEST / 2) if many else (min(_DEPTH, len(theta)), _LONGEST)
         longest = min(longest, _CAREFUL) if self.problem.loss.scale_free else longest
         part, converged = _DAMPED if many and full else 1.0, False
         for number in range(max_rounds):
@@ -222,7 +223,7 @@ class Anderson:
                 F, S = np.array(self.changes).T, np.array(self.steps).T
                 step -= (S + part * F) @ np.linalg.lstsq(F, residual, rcond=1e-10)[0]
             theta = theta + _clipped(step, longest)
-        return Solved(law, theta, averages, converged)
+        return Solved(law, theta, averages, converged, fields)
 
     def _scale_free(self, law: FieldsOrder, hats: MatrixHats, b: Array) -> FieldsOrder:
         """A round of hard margins, whose pulls are ∝ 1/V: all but V is taken at S = V as it is."""

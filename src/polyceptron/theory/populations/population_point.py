@@ -49,13 +49,14 @@ _ROOT, _CLOSE = 1e-10, 1e-3  # of θ, where rules are exact, and of the toleranc
 _REPLICATES = 8
 _FIRST, _ROUNDS = (25, 1), (6, 60)  # placements of the first nodes and rounds; of few points
 _AGAIN, _OUTSIDE = 4, 5e-3  # placements of a level, as long as the root has so much outside them
+_NEAR = 0.2  # of θ: nodes are still where they should be
 _EASIER = 6  # times a larger ridge on the way to the first root
 _SMALL = 1e-3  # ridge from which few points may have a root at once, where a smaller one had none
 _FIRST_POINTS, _ALL_POINTS = 7, 18  # log2, in a replicate of a class; at most, of all together
 _RARE = math.log(100)  # points without a mistake: how many may have one
 _MORE = (3, 5)  # log2, where few points have no root
 _CORRECTIONS = 10
-_LEFT = 0.02  # of the tolerance, to which the root is found in θ
+_LEFT = 0.03  # of the tolerance, to which the root is found in θ
 _SHARE = 0.05  # of a step, to which the root that it leads to is found
 
 
@@ -256,17 +257,20 @@ def _settled(
     ridges (fewer samples for hard margins) if need be."""
     p, points = anderson.problem, few is not None
     if is_linear(p):
-        law = linear_law(p)
-        known = unpack(p, theta) if law is None else law
-        averages = (few or GraphFields(p, known, 0))(known)
-        return Solved(known, pack(p, known), averages, law is not None)
+        try:
+            law, found = linear_law(p), True
+        except np.linalg.LinAlgError:
+            law, found = unpack(p, theta), False
+        fields = few or GraphFields(p, law, 0)
+        return Solved(law, pack(p, law), fields(law), found, fields)
     hopeless = points and 0 < deep < _EASIER and p.ridge < _SMALL
     for attempt in range(2):
         for _ in range(0 if hopeless and not attempt else _FIRST[points]):
             fields = few or GraphFields(p, unpack(p, theta), 0)
             solved = anderson.solve(fields, theta, tol=tol, max_rounds=_ROUNDS[points])
-            theta = solved.theta
-            seen = points or solved.averages.missed < _OUTSIDE
+            off, theta = np.abs(solved.theta - theta).max(), solved.theta
+            near = points or p.n_classes == 2 or off < _NEAR
+            seen = near and (points or solved.averages.missed < _OUTSIDE)
             if (solved.converged and seen) or not np.abs(theta).max() < 100:
                 break
         if attempt or deep == _EASIER or (not hopeless and solved.converged):
@@ -286,8 +290,9 @@ def _refined(problem: MatrixProblem, theta: Array, tol: float) -> PopulationPoin
     first = 1 if problem.n_classes == 2 else 0  # nodes on a line are cheap
     close = _ROOT if first else max(_ROOT, _CLOSE * tol)
     for level in range(first, LAST_LEVEL + 1):
-        for _ in range(_AGAIN):
-            fields = GraphFields(problem, solved.law, level)
+        for again in range(_AGAIN):
+            settled = level == again == 0  # at nodes of this level
+            fields = solved.fields if settled else GraphFields(problem, solved.law, level)
             if linear:
                 solved = solved._replace(averages=fields(solved.law))
             else:
@@ -350,11 +355,11 @@ def _sampled(problem: MatrixProblem, theta: Array, tol: float) -> PopulationPoin
     shares = problem.population.group_shares
     rare = max(shares[b.group] * float(b.weight.mean()) for b in points.blocks) / _REPLICATES
     spread["training_error"] = spread["training_error"] + _RARE * rare
-    left = 2 * _LEFT * tol  # of the logarithms in θ, and of the numbers
-    rest = tol - left - float(spread["generalisation_error"])  # of an error below 1
+    left, name = 2 * _LEFT * tol, "generalisation_error"  # of the logarithms in θ, and of numbers
+    rest = tol - left * float(found[0][name][0]) - float(spread[name])
     numbers = {
         name: (value, bar + spread[name] + left * np.abs(value))
-        for name, (value, bar) in _numbers(problem, every[0], max(0.95 * rest, tol / 3)).items()
+        for name, (value, bar) in _numbers(problem, every[0], max(0.98 * rest, tol / 3)).items()
     }
     return _point(problem, every[0], tol, numbers)
 
@@ -367,36 +372,33 @@ def _corrected(
     Few points show how a round answers to a change of θ: with F and F₀ the steps of a round at all
     points and at few, the next θ is the root of F₀ + F(θ) − F₀(θ).
     """
+    before = 1e-300  # size of the last step
     for _ in range(_CORRECTIONS if solved.converged else 0):
         law, theta, near = solved.law, solved.theta, few(solved.law)
         every = points.replicated(law)
         if is_linear(anderson.problem):  # points are for the mistakes in training only
             return [solved._replace(averages=each) for each in every]
-        base, step = (anderson.residual(law, each, theta) for each in (near, every[0]))
-        if base is None or step is None:
-            break
-        size = float(np.abs(step).max())
-        if size < tol:
-            found = [solved._replace(averages=every[0])]
-            for each in every[1:]:
-                own = anderson.residual(law, each, theta)
-                if own is None:
-                    break
-                close = max(_SHARE * float(np.abs(own).max()), _ROOT)
-                there = anderson.solve(few, theta, tol=close, shift=own - base)
-                if not there.converged:
-                    break
-                moved = {
-                    name: getattr(each, name) + getattr(there.averages, name) - getattr(near, name)
-                    for name in ("loss", "error")
-                }
-                found.append(there._replace(averages=each._replace(**moved)))
-            else:
-                return found
-            break
-        solved = anderson.solve(few, theta, tol=max(tol / 2, _SHARE * size), shift=step - base)
-        if not solved.converged:
-            break
+        base, *steps = (anderson.residual(law, each, theta) for each in (near, *every))
+        found: list[Solved] = []
+        for own, each in zip(steps, every, strict=True):
+            if base is None or own is None:
+                return []
+            size = float(np.abs(own).max())
+            there = anderson.solve(few, theta, tol=max(_SHARE * size, _ROOT), shift=own - base)
+            if not there.converged:
+                return []
+            moved = {
+                name: getattr(each, name) + getattr(there.averages, name) - getattr(near, name)
+                for name in ("loss", "error")
+            }
+            found.append(there._replace(averages=each._replace(**moved)))
+            # Steps fall at a rate: the next one is below `tol`, or all points are asked again.
+            if len(found) == 1 and not size * min(size / before, 1.0) < tol:
+                before = size
+                break
+        else:
+            return found
+        solved = found[0]
     return []
 
 
