@@ -49,10 +49,11 @@ N_POINTS = 6
 SMALLEST_ALPHA, LARGEST_ALPHA = 1e-3, 1e6
 _FEW = 0.05  # α from which unequal classes, of which a row takes longer, are searched
 PRECISION = 1e-4  # of ln α
+_LOOSE, _POLISHED = 1e-3, 4  # tolerance on the way to it, and steps after that
 _ROWS = 15  # about as many as it takes to find an α
 # The status of an estimator that never errs so little, and of one that is refused.
 OUT_OF_REACH, NO_THEORY = "out of reach", "no theory"
-_MARGINLESS = 1e-3  # of α_s: so close to it max-margin is not asked
+_MARGINLESS, _NARROW = 1e-3, 0.1  # of α_s: so close to it max-margin is not asked; by matrices
 _SHORTEST = 0.01  # step of ln α towards where a curve ends
 
 
@@ -263,11 +264,9 @@ def plan(
     student = as_estimator(estimator)
     jumps = student.jumps(teacher)
     if not jumps:
-        top = min(LARGEST_ALPHA, (1 - _MARGINLESS) * student.largest_alpha(teacher))
-        bottom = SMALLEST_ALPHA
-        if not teacher.symmetric and top > _FEW:
-            (row,) = student.rows(teacher, [_FEW])
-            bottom = bottom if row["generalisation_error"] <= error else _FEW
+        short = _MARGINLESS if teacher.symmetric or teacher.n_classes == 2 else _NARROW
+        top = min(LARGEST_ALPHA, (1 - short) * student.largest_alpha(teacher))
+        bottom = SMALLEST_ALPHA if teacher.symmetric or top <= _FEW else _FEW
         alike = teacher.symmetric and teacher.prior.gaussian
         if alike and not (student.branches or student.explicit):
             bottom = min(plan(teacher, error, "bayes").alpha * (1 - _MARGINLESS), top)
@@ -321,15 +320,18 @@ def _answer(
 ) -> Plan:
     """The plan on one curve between `ends`, which may jump."""
     branch, told = "optimal" if jump is None else jump.branch, steps(range(_ROWS))
+    loose, asked = None if teacher.symmetric else _LOOSE, list[float]()
+    one = iter(lambda: [asked.pop()], None)  # each near those before it
+    rows = {tol: student.parts(teacher, one, branch=branch, tol=tol) for tol in (None, loose)}
 
     @cache
-    def row_at(log_alpha: float) -> dict[str, Any]:
+    def row_at(log_alpha: float, tol: float | None) -> dict[str, Any]:
         next(told, None)
-        (row,) = student.rows(teacher, [math.exp(log_alpha)], branch=branch)
-        return row
+        asked.append(math.exp(log_alpha))
+        return next(rows[tol])[0]
 
-    def curve(log_alpha: float) -> float:
-        return float(row_at(log_alpha)["generalisation_error"])
+    def curve(log_alpha: float, tol: float | None = loose) -> float:
+        return float(row_at(log_alpha, tol)["generalisation_error"])
 
     bounds, at_jump, spread = (math.log(ends[0]), math.log(ends[1])), False, 0.0
     if jump is not None:
@@ -341,14 +343,18 @@ def _answer(
             at_jump = True
         else:
             bounds = (above, bounds[1])
+    elif ends[0] == _FEW and curve(bounds[0]) <= error:
+        bounds = (math.log(SMALLEST_ALPHA), bounds[0])
     log_alpha = above if at_jump else _smallest_root(curve, error, bounds, student.name)
-    alpha, row = math.exp(log_alpha), row_at(log_alpha)
     if not at_jump:
         right = min(log_alpha + 0.02, bounds[1])
         slope = (curve(right) - curve(log_alpha - 0.02)) / (right - log_alpha + 0.02)
-        spread = alpha * PRECISION
-        if slope < 0:
-            spread += alpha * float(row["uncertainty"]) / -slope
+        for _ in range(_POLISHED if loose and slope < 0 else 0):
+            step = (error - curve(log_alpha, None)) / slope
+            log_alpha += step if abs(step) > PRECISION else 0.0
+    alpha, row = math.exp(log_alpha), row_at(log_alpha, None)
+    if not at_jump:
+        spread = alpha * (PRECISION + (float(row["uncertainty"]) / -slope if slope < 0 else 0.0))
     told.close()
     n = None if dimension is None else math.ceil(alpha * dimension - 1e-9)
     row = make_row(**{**row, "dimension": dimension, "n_samples": n})
