@@ -265,7 +265,8 @@ def describe_row(row: Mapping[str, Any]) -> str:
     parts = [row["model"], f"k = {row['n_classes']}", *([row["prior"]] if row.get("prior") else [])]
     for name in ("shares", "biases", "gram", "levels", "class_weight"):
         told = row.get(name) or ""
-        parts += [f"{header(name)} {told if len(told) <= 40 else 'as given'}"] if told else []
+        long = "equal" if name == "shares" and len({*told.split(",")}) == 1 else "as given"
+        parts += [f"{header(name)} {told if len(told) <= 40 else long}"] if told else []
     parts += ["with intercept"] if row.get("intercept") else []
     parts += [f"noise {noise}"] if noise != "none" else []
     told = features if len(features) <= 40 else "as given"

@@ -139,6 +139,7 @@ def test_both_answers_where_the_target_lies_inside_a_jump():
 def test_many_shares_are_not_cut_in_a_title():
     text = describe_teacher(pc.Mixture((0.7, *[0.3 / 19] * 19), separation=2))
     assert "shares as given" in text
+    assert "shares equal" in describe_teacher(pc.Mixture((1 / 3,) * 3, separation=2))
     assert "…" not in text
 
 
