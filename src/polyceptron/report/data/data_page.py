@@ -121,8 +121,7 @@ def measure(
     kind = "undecided"
     if A.size * classes.size <= 2e7:  # else it takes too long
         kind = separation(np.hstack([A, np.ones((n, 1))]), index, n_classes=classes.size).kind
-    numbers |= {"separable": None if kind == "undecided" else kind == "separable"}
-    numbers["separation"] = kind
+    numbers |= {"separable": {"undecided": None}.get(kind, kind == "separable"), "separation": kind}
     progress("choosing the ridge")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a ridge at an end is seen in the picture
@@ -141,13 +140,12 @@ def measure(
     numbers |= _by_class(found, table.y, classes, tables)
     numbers |= _calibration(found.chances, found.wrong[-1], tables)
     progress("what the theory predicts")
-    numbers |= {"alpha": numbers["training_size"] / d, "noise_floor": None}
+    numbers |= {"alpha": numbers["training_size"] / d, "noise_floor": None, "twins": ""}
     if d <= _WIDE:
         k, last = classes.size, found.sizes[-1:] / d
         fit = fit_model(A, table.y, Teacher(k), BayesOptimal(), last, found.errors[-1:], 0.5 / n)
         floor = float(error_floor(fit.teacher.channel, k))
         numbers |= {"noise": fit.noise, "noise_floor": floor}
-    numbers["twins"] = ""
     if twins:
         compared = twin_report(
             A, index, ERM(ridge=numbers["ridge"]), random_state=seed, progress=progress
