@@ -29,7 +29,7 @@ from polyceptron.theory.weights.row_sums import (
     shift_moments,
     single_variance,
 )
-from polyceptron.theory.weights.side import row_entropy, row_rule
+from polyceptron.theory.weights.side import PriorSide, row_entropy, row_rule
 
 SKEWED = finite_prior([-2, 0, 1], [0.2, 0.4, 0.4])
 CONTINUOUS = [as_prior("sparse-gaussian:0.2"), as_prior("laplace")]
@@ -250,3 +250,11 @@ def test_values_far_apart_do_not_overflow():
         v = [finite_row_variance(prior, 4, s * s, 4).mean() for s in (3.0, 7.0, 12.0)]
     assert np.all(np.diff(np.log(v)) < 0)
     assert v[-1] > 0
+
+
+@pytest.mark.parametrize("prior", ["laplace", "finite[-2:0.1;-0.5:0.4;0.5:0.4;2:0.1]"])
+def test_a_sampled_table_knows_how_learning_begins(prior: str) -> None:
+    """v = 1 − q̂ + O(q̂²): what a series leaves vanishes with q̂, as its bar does."""
+    q_hat = np.array([0.001, 0.004, 0.012])
+    v = PriorSide(Teacher(5, prior), 3).moments(q_hat, np.zeros(3, int))[0]
+    assert np.all(np.abs(v - (1 - q_hat)) < 1.5 * q_hat**2)

@@ -38,7 +38,6 @@ from polyceptron.theory.bayes_optimal.solution_curve import (
 from polyceptron.theory.weights.side import effort
 
 _TINY = 1e-300
-_FINER = 3  # levels at least, from one curve to the next
 
 
 @dataclass(frozen=True, repr=False)
@@ -180,7 +179,8 @@ def fixed_points(
         coarse = met | coarse
         for a in here:
             if a > 0:
-                if curve.ends_below(a):
+                end = curve.branches()[-1]
+                if until < math.inf and end.rising and end.alpha_high < a:  # it was cut too short
                     way[a] = level, math.inf
                     continue
                 found = _branches(curve, a, met[a] + [p for p in coarse[a] if p.q_hat > until])
@@ -199,10 +199,9 @@ def fixed_points(
             else:
                 # Errors fall as the points to the power 0.9 or so: go straight to what is
                 # needed; an open choice of branch takes one step at a time.
-                more = math.log2(worst / tol) / 0.9 if worst < math.inf else 0
-                if any(p.status is Status.UNDECIDED for p in chosen):
-                    more = 0
-                finer = min(level + max(_FINER, math.ceil(more)), last)
+                open_ = worst == math.inf or any(p.status is Status.UNDECIDED for p in chosen)
+                more = 0 if open_ else math.log2(worst / tol) / 0.9
+                finer = min(level + max(3, math.ceil(more)), last)
                 seen = [p.q_hat for p in coarse[a] if p.branch in (branch, "stable", "ghost")]
                 way[a] = finer, curve_of(teacher, work.first).enough(a, max(seen, default=math.inf))
     return [p for a in alphas for p in done[a]]

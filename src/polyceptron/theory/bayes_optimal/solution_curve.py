@@ -189,18 +189,12 @@ class SolutionCurve:
         if self.perfect or self.until < np.inf:
             return 0
         last = len(self.weights.rows.ends)
-        near = (far for far in range(last) if alpha < 0.5 * float(self.grid(far).alpha[-1]))
-        return next(near, last)
+        return next((n for n in range(last) if alpha < 0.5 * self.grid(n).alpha[-1]), last)
 
     def enough(self, alpha: float, q_hat: float) -> float:
         """Where a finer curve may end that is to have the states up to q̂ and any fold near α."""
         folds = [b for b in self.branches()[:-1] if abs(np.log(alpha / b.alpha_high)) < _BESIDE]
         return self.weights.panel_end(_MARGIN * max([q_hat, *(np.exp(b.high) for b in folds)]))
-
-    def ends_below(self, alpha: float) -> bool:
-        """Whether it ends, at a q̂ that was thought to be enough, before it has reached α."""
-        end = self.branches()[-1]
-        return bool(self.until < np.inf and end.rising and end.alpha_high < alpha)
 
     def _with_folds(self, q_hat: AnyArray) -> CurvePoints:
         """The curve on the grid and at every fold, found around the grid's."""
@@ -229,8 +223,7 @@ class SolutionCurve:
         if len(cuts) > 2:
             u, log_alpha = 3 * self.alpha_uncertainty(grid), np.log(grid.alpha)
 
-            def height(i: int, j: int) -> float:
-                """How much more α differs from that of a turn than it is uncertain."""
+            def height(i: int, j: int) -> float:  # of α over that of a turn, beyond what is unsure
                 way, turns = slice(i, j + 1), np.array([[i], [j]])
                 apart = np.abs(log_alpha[way] - log_alpha[turns])
                 return float((apart - np.maximum(u[way], u[turns])).max())
@@ -255,8 +248,7 @@ def curve_of(
 ) -> SolutionCurve:
     """The solution curve of `teacher`, up to some q̂; `log2_points` matters for k ≥ 4 only."""
     first = effort(teacher).first
-    level = first if log2_points is None or first == 0 else log2_points
-    return SolutionCurve(teacher, level, until)
+    return SolutionCurve(teacher, log2_points if first and log2_points else first, until)
 
 
 def solution_curve(teacher: AnyTeacher, n_points: int = 400) -> pd.DataFrame:

@@ -312,8 +312,7 @@ def lattice_variance(prior: Prior, n_classes: int, q_hat: float) -> float:
 
 
 # Lattice points on each side of 0 up to which it is quick (a tenth of a second); else nodes of a
-# panel of the gaps and the step along the shift, from coarse to fine; two coarser ones tell what
-# a rule leaves, and the first that leaves little enough is taken.
+# panel of gaps and the step of the shift: two coarser ones tell what a rule leaves.
 _LARGEST_LATTICE = {2: 700, 3: 230}
 GAP_RULES = {
     2: ((18, 0.09), (20, 0.075), (24, 0.06), (30, 0.05)),
@@ -441,8 +440,7 @@ def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) ->
     s, log_p = math.sqrt(q_hat), np.log(p) - 0.5 * q_hat * values**2
     uniform = uniform_replicates(k - 1, log2_points, seed=1000 + k)
     y = FieldTable(prior, q_hat).quantile(uniform).reshape(-1, k - 1)
-    # Half-way between values δ apart the switch has poles at iπ/(sδ): error exp(−2π²/1.4). What is
-    # far apart counts for nothing beside the closest.
+    # Half-way between values δ apart the switch has poles at iπ/(sδ); the closest count most.
     near, far = (s * float(f(np.diff(values))) for f in (np.min, np.max))
     first_step = min(0.7, 1.4 / min(far + 1e-300, math.hypot(near, 12)))
     low, high = s * values.min() - 8, s * values.max() + 8

@@ -248,8 +248,8 @@ class PriorSide:
         first, last = _SMOOTH / float(self.power.max()), 1 / float(self.power.min())
         tail = self.rows.ends[0] * last
         if far:
-            low, high = ((*self.rows.ends, LARGEST)[far + i] * last for i in (-1, 0))
-            high = min(high, LARGEST)
+            ends = (*self.rows.ends, LARGEST)
+            low, high = (min(ends[far + i] * last, LARGEST) for i in (-1, 0))
             yield np.geomspace(min(low, 0.1 * high), high, 300)[1:]
             return
         yield np.geomspace(SMALLEST, first, 120)
@@ -290,6 +290,7 @@ class PanelRows:
         self.teacher, self.log2_points = teacher, log2_points
         self.rule, self.finite = row_rule(teacher), teacher.prior.support is not None
         self.n_replicates = N_REPLICATES if self.rule.sampled else 0
+        self.divided = self.rule.sampled or not self.finite  # else digits would be lost
         self.panels: list[tuple[ChebyshevProxy, ChebyshevProxy]] = []
         self.errors: list[float] = []  # of ln v, what the series of each panel leaves
         self.missed: list[tuple[float, float]] = [(0.0, 0.0)]  # x, and what the rule leaves there
@@ -298,6 +299,7 @@ class PanelRows:
         # Below q̂ = 3/E w⁴, the density of sparse weights, a series in q̂ converges.
         log_g = teacher.prior.tilted(np.array([0.1, -0.1]), np.zeros(2)).log_g  # b²/2 + κ₄b⁴/24 …
         self.unit = min(1.0, 3 / (3 + 24e4 * max(float(log_g.mean()) - 0.005, 0.0)))
+        self.small: Any = np.square if self.finite else partial(np.multiply, self.unit)  # like q̂
         last = math.log1p(_LAST / self.unit)
         self.edges = np.linspace(0.0, last, math.ceil(last / _WIDTH) + 1).tolist()
         if self.finite:  # up to √q̂ at which v ~ exp(−q̂δ²/8) is negligible
@@ -305,7 +307,7 @@ class PanelRows:
             reach = math.sqrt(8 * math.log(1 / nothing)) / row_spacing(teacher)
             signs = teacher.n_classes > 3 and is_sign(teacher.prior)
             width = reach * row_spacing(teacher) / row_spacing(teacher, widest=True) / 5
-            self.edges = list(EDGES) if signs else [0.0, width]
+            self.edges = list(EDGES) if signs else [0.0, width / (2 if self.divided else 1)]
             while self.edges[-1] < (1 - 1e-9) * reach and not signs:
                 ahead = max(self.edges[-1] + width, 1.5 * self.edges[-1])
                 self.edges.append(reach if 1.2 * ahead > reach else ahead)
@@ -323,10 +325,9 @@ class PanelRows:
     def error(self, q_hat: AnyArray) -> AnyArray:
         """Relative error of v₁ at q̂ (n,), sampling apart; v₁(0) = 1 is met exactly."""
         x = self.coordinate(q_hat)
-        panel = np.searchsorted(self.edges, x, side="right")
-        errors = np.array(self.errors)[np.clip(panel, 1, len(self.errors)) - 1]
-        missed = np.interp(x, *np.array(self.missed).T)
-        return np.asarray(errors * np.minimum(1.0, q_hat / self.unit) + missed)
+        panel = np.clip(np.searchsorted(self.edges, x, side="right"), 1, len(self.errors)) - 1
+        errors = np.array(self.errors)[panel] * np.minimum(1.0, q_hat / self.unit)
+        return np.asarray(errors + np.interp(x, *np.array(self.missed).T))
 
     def _panel(self, i: int) -> tuple[ChebyshevProxy, ChebyshevProxy]:
         if len(self.panels) <= i:
@@ -345,7 +346,7 @@ class PanelRows:
         self.missed += zip(inside.tolist(), missed, strict=True)
         start, most, tol = 9, 65, max(1e-9, 0.05 * self.rule.enough, 0.1 * max(missed))
         if self.rule.sampled:
-            start = most = 9 if self.finite else 7
+            start = most = 7 if low > 0 and not self.finite else 9 if low > 0 else 11
         elif self.finite:  # the sum behind v is good to about 1e-15 in absolute terms
             least = 3e-15 / float(self.rule(high**2, 2).min() + 1e-300)
             start, most, tol = 17, 129, min(max(1e-13, least, 0.1 * max(missed)), 1e-3)
@@ -353,6 +354,12 @@ class PanelRows:
         proxy = chebyshev_proxy(log_v, low, high, tol=tol, start=start, max_points=most)
         if self.rule.known:
             proxy += chebyshev_proxy(self._log_known, low, high, tol=1e-6, start=9, max_points=65)
+        if low == 0 and self.divided:
+            part, n = proxy, len(proxy.coefficients) + 2
+            whole = chebyshev_proxy(
+                lambda x: self.small(x)[:, None] * part(x).T, low, high, start=n, max_points=n
+            )
+            proxy = replace(whole, error=part.error * self.small(high))
         half = 0.5 * self.teacher.reduced_rank
 
         def rate(x: AnyArray) -> AnyArray:
@@ -378,12 +385,20 @@ class PanelRows:
             )
         if found.shape[1] > 1:
             found = np.hstack([found.mean(1, keepdims=True), found])
-        return np.asarray(np.log(np.maximum(found, 1e-200))) - self._log_known(x)
+        log_v = self._over(x, np.log(np.maximum(found, 1e-200)))
+        return log_v - self._log_known(x) if self.rule.known else log_v
 
     def _log_known(self, x: AnyArray) -> AnyArray:
         """ln of what is known of v, (p, 1)."""
-        known = self.rule.known or (lambda _: 1.0)
-        return np.log([[known(float(q))] for q in self.q_hat(x)])
+        assert self.rule.known is not None
+        return self._over(x, np.log([[self.rule.known(float(q))] for q in self.q_hat(x)]))
+
+    def _over(self, x: AnyArray, log_v: AnyArray) -> AnyArray:
+        """ln v in the first panel over what it vanishes with, as v = 1 − q̂ + …: its error does."""
+        if not self.divided or x.max() > self.edges[1]:
+            return log_v
+        small = self.small(x)[:, None]
+        return np.where(small > 0, log_v / np.where(small > 0, small, 1.0), -1.0)
 
     def __call__(self, q_hat: AnyArray, column: Index) -> tuple[AnyArray, AnyArray]:
         """v₁ and ψ₁ at q̂ (n,), each in its column (n,)."""
