@@ -453,7 +453,8 @@ def finite_row_variance(prior: Prior, k: int, q_hat: float, log2_points: int) ->
         score = (1 - s * linear) * y_first - s * mean  # −d ln f/dy
         reach = min(reach, 8 / math.sqrt((k - 1) * float(first_weight @ score**2)))
     c = np.arange(-math.ceil(reach / step), math.ceil(reach / step) + 1) * step
-    blocks = [slice(i, i + _BLOCK) for i in range(0, c.size, _BLOCK)]
+    size = max(1, min(_BLOCK, int(900 / (step * s * prior.extent + 1e-300))))
+    blocks = [slice(i, i + size) for i in range(0, c.size, size)]
     log_f, mu, _ = scalar_posterior(prior, q_hat, y_first - c[:, None])
     f, mu = np.exp(log_f), mu * (1 - 1 / k)
     kernels = np.hstack([f, f * mu, f * mu**2])
