@@ -34,6 +34,8 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=names, help="run this one; repeatable")
     parser.add_argument("--csv", type=Path, help="default: benchmarks/results/bench-DATE.csv")
     parser.add_argument("--size", type=float, help="GB of the file of bench_scale (default 0.5)")
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # both sides have one, as documented
+        os.environ.setdefault(name, "1")
     given = parser.parse_args()
     if given.size is not None:
         os.environ["BENCH_SCALE_GB"] = str(given.size)
